@@ -1,9 +1,10 @@
-"""Writes `demo.svg`, twelve seconds of a real run that loop: `python assets/animate.py` (about a minute).
+"""Writes `demo.svg`, twelve seconds of a real run that loop: `python assets/animate.py` (about a
+minute).
 
-The training starves with prefetch off; the key `p` turns prefetch on while it trains. The time between two frames is
-the time that passed between them in the run. The picture is one SVG with CSS and no script: each distinct row of text
-is a symbol, a frame is a group of rows, and a keyframe rule a frame decides when that group is visible. Without
-animation the first frame is shown.
+The training starves with prefetch off; the key `p` turns prefetch on while it trains. The time
+between two frames is the time that passed between them in the run. The picture is one SVG with CSS
+and no script: each distinct row of text is a symbol, a frame is a group of rows, and a keyframe
+rule a frame decides when that group is visible. Without animation the first frame is shown.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class Styles:
 
 
 async def record() -> list[tuple[float, str]]:
-    """Screenshots of a run with the seconds at which they were taken; the key is pressed once `KEY_S` have passed."""
+    """Screenshots of a run with the seconds at which they were taken; the key is pressed once
+    `KEY_S` have passed."""
     shots: list[tuple[float, str]] = []
     async with live_run(SIZE) as run:
         await run.wait_for_step(FIRST_STEP)
@@ -87,8 +89,12 @@ def parse(at_s: float, svg: str, styles: Styles) -> Frame:
 
 
 def _rect(rect: ET.Element) -> str:
-    """A background. It reaches a hair into its neighbours, so that no seam shows where the picture is scaled."""
-    return f'<rect fill="{rect.attrib["fill"]}" x="{rect.attrib["x"]}" width="{rect.attrib["width"]}" height="24.9"/>'
+    """A background. It reaches a hair into its neighbours, so that no seam shows where the picture
+    is scaled."""
+    return (
+        f'<rect fill="{rect.attrib["fill"]}" x="{rect.attrib["x"]}" width="{rect.attrib["width"]}"'
+        ' height="24.9"/>'
+    )
 
 
 def _text(text: ET.Element, css: dict[str, str], styles: Styles) -> str:
@@ -100,7 +106,10 @@ def _text(text: ET.Element, css: dict[str, str], styles: Styles) -> str:
     if set(words) <= set(BLOCKS):
         return f'<path class="{name}" d="{_bars(x, words)}"/>'
     length = float(text.attrib["textLength"]) - (len(padded) - len(words)) * CELL_X
-    return f'<text class="{name}" x="{x:g}" y="18.5" textLength="{length:g}">{escape(words).replace(" ", NBSP)}</text>'
+    return (
+        f'<text class="{name}" x="{x:g}" y="18.5"'
+        f' textLength="{length:g}">{escape(words).replace(" ", NBSP)}</text>'
+    )
 
 
 def _bars(x: float, blocks: str) -> str:
@@ -145,7 +154,7 @@ text{{font:20px "Fira Code",Menlo,Consolas,"DejaVu Sans Mono",monospace}}
 <g transform="translate({LEFT},{TOP})">
 {"".join(_group(n, frame, names) for n, frame in enumerate(frames))}</g>
 </svg>
-"""
+"""  # noqa: E501
 
 
 def _group(n: int, frame: Frame, names: dict[str, str]) -> str:

@@ -1,7 +1,8 @@
 """Writes the screenshots of this folder from a real run: `python assets/make.py` (about a minute).
 
 Turns prefetch on by its key, and takes the live screen at three sizes once the comparison has
-enough steps. `annotated.svg` is the first of them with a number on each part, for the list in README.md.
+enough steps. `annotated.svg` is the first of them with a number on each part, for the list in
+README.md.
 """
 
 from __future__ import annotations
@@ -55,7 +56,10 @@ def _annotated(svg: str, app: App[Any]) -> str:
     for number, part in enumerate(PARTS, 1):
         region = app.screen.query_one(part).region
         x, y = LEFT + (region.x + region.width * ACROSS) * CELL_X, TOP + (region.y + 0.5) * CELL_Y
-        discs += f'<circle cx="{x:.0f}" cy="{y:.0f}" r="17" fill="#f4d03f" stroke="#0f1318" stroke-width="3"/>'
+        discs += (
+            f'<circle cx="{x:.0f}" cy="{y:.0f}" r="17" fill="#f4d03f" stroke="#0f1318"'
+            ' stroke-width="3"/>'
+        )
         discs += f'<text x="{x:.0f}" y="{y + 8:.0f}" text-anchor="middle" {FONT}>{number}</text>'
     return svg.replace("</svg>", f"{discs}</svg>")
 

@@ -15,26 +15,29 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-#: Results are compared bit for bit with the CPU's, GPUs are simulated: `CUDA_VISIBLE_DEVICES=0` tests with a real one.
+#: Results are compared bit for bit with the CPU's, GPUs are simulated: `CUDA_VISIBLE_DEVICES=0`
+#: tests with a real one.
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 #: An empty config file: the user's own one is not that of the tests.
 os.environ["TFWATCH_CONFIG"] = os.devnull
 
-#: Programs that tests start keep their bytecode: to compile tfwatch takes each of them 0.2 s. So do the tests: their
-#: assertions are rewritten, which takes each worker 4 s.
+#: Programs that tests start keep their bytecode: to compile tfwatch takes each of them 0.2 s. So do
+#: the tests: their assertions are rewritten, which takes each worker 4 s.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 #: A screen repaints this soon after a change, in place of 60 times a second.
 PAINTED_S = 0.001
 
-#: A new window size takes effect after 1/120 s: a screen is not settled while a timer is due within this time, unless
-#: the timer has fired this many times. The timer of a screen beneath another one fires until that screen is on top.
+#: A new window size takes effect after 1/120 s: a screen is not settled while a timer is due within
+#: this time, unless the timer has fired this many times. The timer of a screen beneath another one
+#: fires until that screen is on top.
 SOON_S, ROUNDS = 0.02, 30
 
 
-#: Traces and screens make many objects that live: Python's own 700, 10, 10 cost a sixth of `screens/test_keys.py`.
+#: Traces and screens make many objects that live: Python's own 700, 10, 10 cost a sixth of
+#: `screens/test_keys.py`.
 gc.set_threshold(50_000, 20, 20)
 
 _freeze = gc.freeze
@@ -43,7 +46,8 @@ _freeze = gc.freeze
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin each worker's share with modules that train or wait for a terminal.
 
-    Workers take tests from the end of another's share once theirs are done: short ones there let all end together.
+    Workers take tests from the end of another's share once theirs are done: short ones there let
+    all end together.
     """
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
     of_module: dict[Path, list[pytest.Item]] = {}
@@ -66,7 +70,8 @@ def _is_slow(tests: list[pytest.Item]) -> bool:
 
 
 def pytest_collection_finish() -> None:
-    """Keep the three million objects of TensorFlow and the tests out of collections: Keras collects after each."""
+    """Keep the three million objects of TensorFlow and the tests out of collections: Keras collects
+    after each."""
     gc.collect()
     _freeze()
 
@@ -81,7 +86,8 @@ def _no_models_are_frozen() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _slow_disks_are_awaited() -> Iterator[None]:
-    """A run begins without its folder after 2 s: the disk of a busy test machine may take longer."""
+    """A run begins without its folder after 2 s: the disk of a busy test machine may take
+    longer."""
     from tfwatch.runs import create, writer
 
     with pytest.MonkeyPatch.context() as patch:
@@ -92,7 +98,8 @@ def _slow_disks_are_awaited() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _freeze_caches(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Freeze TensorFlow, and after each module its caches, which grow with every trace: collections skip them then."""
+    """Freeze TensorFlow, and after each module its caches, which grow with every trace: collections
+    skip them then."""
     trains = request.node.get_closest_marker("tensorflow")
     if trains:
         import keras  # noqa: F401
@@ -120,7 +127,8 @@ def _screens_settle_immediately() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _styles_are_parsed_once() -> Iterator[None]:
-    """Keep the parsed style rules for the next app: each app parses the same files, a fifth of its start."""
+    """Keep the parsed style rules for the next app: each app parses the same files, a fifth of its
+    start."""
     from textual.css.stylesheet import Stylesheet
 
     parsed: dict[tuple[Any, ...], Any] = {}
@@ -138,7 +146,8 @@ def _styles_are_parsed_once() -> Iterator[None]:
 
 
 async def settled(_min_s: float = 0.0, _max_s: float = 1.0) -> None:
-    """Wait until nothing is ready or due within `SOON_S`; at most `ROUNDS` times, for a timer that never stops."""
+    """Wait until nothing is ready or due within `SOON_S`; at most `ROUNDS` times, for a timer that
+    never stops."""
     loop = asyncio.get_running_loop()
     for _ in range(ROUNDS):
         await asyncio.sleep(PAINTED_S)

@@ -26,7 +26,8 @@ FINISHED = RunEnded(10**9, "finished", STEPS)
 def meeting_rows(
     waits: Sequence[float], hosts: Sequence[float], noise: float = 0.0, count: int = STEPS
 ) -> list[Rows]:
-    """Rows of ranks that meet in each call: it ends for all of them `CALL` after the last one came."""
+    """Rows of ranks that meet in each call: it ends for all of them `CALL` after the last one
+    came."""
     random, shape = np.random.default_rng(3), (len(waits), count)
     wait = np.array(waits)[:, None] + np.abs(random.normal(0, noise, shape))
     host = np.array(hosts)[:, None] + np.abs(random.normal(0, noise, shape))

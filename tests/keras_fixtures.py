@@ -1,4 +1,5 @@
-"""Fixtures for tests that train: a small model and its data, op determinism, and tfwatch's own pipelines."""
+"""Fixtures for tests that train: a small model and its data, op determinism, and tfwatch's own
+pipelines."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def op_determinism() -> Iterator[None]:
 
     tf.config.experimental.enable_op_determinism()
     yield
-    config.disable_op_determinism()  # tests of other rooms compile with XLA, which Keras leaves out under determinism
+    config.disable_op_determinism()  # tests of other rooms compile with XLA, which Keras leaves out under determinism  # noqa: E501
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -47,7 +48,8 @@ def all_runs_ended() -> Iterator[None]:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of the pipelines that tfwatch makes; a reference to one would change the thread that deletes it."""
+    """The numbers of the pipelines that tfwatch makes; a reference to one would change the thread
+    that deletes it."""
     from tfwatch.tfdata import live_switch
     from tfwatch.tfdata.live_switch import BatchIterator
 
@@ -94,7 +96,8 @@ def make_model() -> Iterator[Callable[[], Any]]:
 
 
 def small_model() -> Any:
-    """Return a model with dropout, whose weights differ first when a step differs; `watch/kinds.py` has larger ones."""
+    """Return a model with dropout, whose weights differ first when a step differs; `watch/kinds.py`
+    has larger ones."""
     import keras
 
     keras.utils.set_random_seed(3)
@@ -104,17 +107,19 @@ def small_model() -> Any:
 
 
 def compile_built(model: Any, optimizer: str = "sgd", loss: str = "mse", **settings: Any) -> None:
-    """Compile a model with all variables made, in a third less CPU: TensorFlow traces a step that makes some twice.
+    """Compile a model with all variables made, in a third less CPU: TensorFlow traces a step that
+    makes some twice.
 
-    For most tests these will do: "sgd" has no variables of its own for a weight, and less to trace than Adam, as "mse"
-    has less than the loss and the metric of a classifier.
+    For most tests these will do: "sgd" has no variables of its own for a weight, and less to trace
+    than Adam, as "mse" has less than the loss and the metric of a classifier.
     """
     model.compile(optimizer, loss, **settings)
     model.optimizer.build(model.trainable_variables)
 
 
 def fingerprint(model: Any, history: Any) -> tuple[str, int, list[float]]:
-    """Return weights, optimizer iterations and losses: equal only if two trainings were equal bit for bit."""
+    """Return weights, optimizer iterations and losses: equal only if two trainings were equal bit
+    for bit."""
     digest = hashlib.sha256(
         b"".join(weight.tobytes() for weight in model.get_weights())
     ).hexdigest()
@@ -123,7 +128,8 @@ def fingerprint(model: Any, history: Any) -> tuple[str, int, list[float]]:
 
 @contextlib.contextmanager
 def determinism(on: bool) -> Iterator[None]:
-    """Within, turn op determinism off and use the CPU, where models this small give the same bits every time."""
+    """Within, turn op determinism off and use the CPU, where models this small give the same bits
+    every time."""
     import tensorflow as tf
     from tensorflow.python.framework import config
 

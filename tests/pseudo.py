@@ -25,7 +25,8 @@ ROOT = Path(__file__).parent.parent
 
 
 class Pseudo:
-    """A Python program whose standard descriptors are a terminal; a context manager that kills it on exit."""
+    """A Python program whose standard descriptors are a terminal; a context manager that kills it
+    on exit."""
 
     def __init__(self, *args: str, columns: int = 80, rows: int = 24, **environ: str) -> None:
         self._master, self.slave = pty.openpty()

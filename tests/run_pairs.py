@@ -26,8 +26,9 @@ LEAST_CLAIM = 0.01
 class Noise:
     """The noise of a simulated machine.
 
-    within: a kind of `tests.step_noise.NOISE`. between: the standard deviation of a run's level, a share. steps: the
-    fewest and the most of a run. warm_up: the most steps that a run begins with, up to twice as slow as the others.
+    within: a kind of `tests.step_noise.NOISE`. between: the standard deviation of a run's level, a
+    share. steps: the fewest and the most of a run. warm_up: the most steps that a run begins with,
+    up to twice as slow as the others.
     """
 
     within: str = "white 5 %"

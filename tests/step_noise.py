@@ -41,7 +41,8 @@ def _drifting(count: int, source: np.random.Generator, drift: float) -> Times:
 
 
 def _bursty(count: int, source: np.random.Generator, apart: float, share: float) -> Times:
-    """Another program takes a core for 30 to 100 steps, on average this many steps after the last time."""
+    """Another program takes a core for 30 to 100 steps, on average this many steps after the last
+    time."""
     logs, at = _correlated(count, source, share, 0.3), -float(source.integers(0, _BURST_STEPS[1]))
     while (at := at + source.exponential(apart)) < count:
         steps = int(source.integers(*_BURST_STEPS, endpoint=True))
@@ -57,7 +58,8 @@ def _random_walk(count: int, source: np.random.Generator, drift: float) -> Times
 
 
 def _jumping(count: int, source: np.random.Generator, apart: float) -> Times:
-    """Levels that jump by 10 % (standard deviation), on average every `apart` steps: a program comes or goes."""
+    """Levels that jump by 10 % (standard deviation), on average every `apart` steps: a program
+    comes or goes."""
     jumps = (source.random(count) < 1 / apart) * source.standard_normal(count)
     return _correlated(count, source, 0.03, 0.3) + 0.1 * np.cumsum(jumps)
 
@@ -69,7 +71,8 @@ def _long_tailed(count: int, source: np.random.Generator) -> Times:
     ) * source.exponential(0.5, count)
 
 
-#: Noise that resembles its neighbors and stays on one level. A difference of 10 % is to be found within 300 steps.
+#: Noise that resembles its neighbors and stays on one level. A difference of 10 % is to be found
+#: within 300 steps.
 ORDINARY: dict[str, Callable[[int, np.random.Generator], Times]] = {
     "white 5 %": lambda count, source: _correlated(count, source, 0.05, 0.0),
     "correlated 0.3": lambda count, source: _correlated(count, source, 0.05, 0.3),

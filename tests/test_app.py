@@ -124,7 +124,8 @@ def _shown(theme: Theme, colour: str) -> Color:
     "beside", [WAIT_COLOUR, STALL_COLOUR, COMPUTE_COLOUR, HOST_COLOUR, MUTED_COLOUR, "$background"]
 )
 def test_a_copy_stands_out_from_the_parts_beside_it(theme: Theme, beside: str) -> None:
-    """From a distance of about 2 in CIELAB on, the eye tells colours apart; wait and host are 59 apart."""
+    """From a distance of about 2 in CIELAB on, the eye tells colours apart; wait and host are 59
+    apart."""
     copy, other = (rgb_to_lab(_shown(theme, colour)) for colour in (COPY_COLOUR, beside))
 
     assert math.dist((copy.L, copy.a, copy.b), (other.L, other.a, other.b)) >= 35

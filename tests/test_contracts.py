@@ -1,4 +1,5 @@
-"""What pages for contributors and docstrings point at exists: each path, module, function and test."""
+"""What pages for contributors and docstrings point at exists: each path, module, function and
+test."""
 
 from __future__ import annotations
 
@@ -140,6 +141,9 @@ def test_what_is_not_there_is_found(text: str, fault: str) -> None:
 
 
 def test_what_is_there_is_no_fault() -> None:
-    text = "`core/rows.py`, screens/live/, `core.rows.STEP`, `tests.pseudo`, `Knobs` of `core/knobs.py`"
+    text = (
+        "`core/rows.py`, screens/live/, `core.rows.STEP`, `tests.pseudo`, `Knobs` of"
+        " `core/knobs.py`"
+    )
 
     assert faults(text, ROOT / "CONTRIBUTING.md") == []

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-#: Folders that the paths of a page for contributors begin in: rooms within a room are named by themselves.
+#: Folders that the paths of a page for contributors begin in: rooms within a room are named by
+#: themselves.
 _HOME = [
     ROOT,
     ROOT / "tfwatch",

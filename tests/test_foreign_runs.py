@@ -1,4 +1,5 @@
-"""Run folders from anywhere: whatever their events and their manifest hold, the run is judged, shown and reported."""
+"""Run folders from anywhere: whatever their events and their manifest hold, the run is judged,
+shown and reported."""
 
 from __future__ import annotations
 
@@ -318,7 +319,8 @@ def test_an_unchanged_run_is_read_whole(folder: Path) -> None:
 
 
 def lines_run(folder: Path, count: int) -> int:
-    """Show a run of so many events, of all kinds in turn, and return how many lines of Python that takes."""
+    """Show a run of so many events, of all kinds in turn, and return how many lines of Python that
+    takes."""
     kinds, done = [line for line in event_lines() if line["event"] != "RunEnded"], 0
     lines = [{**kinds[n % len(kinds)], "at_ns": n * SECOND // 1000} for n in range(count)]
     steps = ("step", "asked_step", "first_step")

@@ -67,7 +67,8 @@ def imported(tree: ast.AST) -> Iterator[str]:
 
 
 def import_graph(modules: Mapping[str, Path]) -> dict[str, set[str]]:
-    """Return the imports of each module; `from tfwatch.core import units` imports `tfwatch.core.units` alone."""
+    """Return the imports of each module; `from tfwatch.core import units` imports
+    `tfwatch.core.units` alone."""
     graph: dict[str, set[str]] = {}
     for module, path in modules.items():
         names = imported(ast.parse(path.read_bytes()))
@@ -105,8 +106,8 @@ def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
 
 #: Modules of one platform each, whose classes have the same names: callers never branch.
 SIBLINGS = {"tfwatch.sensors.linux", "tfwatch.sensors.macos"}
-#: Modules in which the name of a knob stands as a text: `core/knobs.py`, and those where it is that of something else,
-#: such as a method of tf.data.
+#: Modules in which the name of a knob stands as a text: `core/knobs.py`, and those where it is that
+#: of something else, such as a method of tf.data.
 MOST_WITH_KNOB_NAMES = 8
 
 
@@ -165,8 +166,8 @@ def test_a_light_room_loads_no_heavy_library() -> None:
     """Import the rooms in one process: the modules that load a library stand in the message."""
     modules = [module for package in LIGHT for module in modules_of(package)]
     code = (
-        f"import sys, importlib\nfor name in {modules}:\n    importlib.import_module(name)\n"
-        f"    if heavy := {HEAVY} & set(sys.modules):\n        sys.exit(f'{{name}} loads {{heavy}}')\n"
+        f"import sys, importlib\nfor name in {modules}:\n    importlib.import_module(name)\n    if"
+        f" heavy := {HEAVY} & set(sys.modules):\n        sys.exit(f'{{name}} loads {{heavy}}')\n"
     )
     assert len(modules) > 100
     loads = subprocess.run(
@@ -176,7 +177,10 @@ def test_a_light_room_loads_no_heavy_library() -> None:
 
 
 def test_the_public_names_need_no_tensorflow() -> None:
-    code = "import tfwatch, sys; print(tfwatch.open_run.__name__, tfwatch.Run.__name__, 'keras' in sys.modules)"
+    code = (
+        "import tfwatch, sys; print(tfwatch.open_run.__name__, tfwatch.Run.__name__, 'keras' in"
+        " sys.modules)"
+    )
 
     assert python(code).split() == ["open_run", "Run", "False"]
 

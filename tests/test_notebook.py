@@ -1,4 +1,5 @@
-"""`%load_ext tfwatch` with a fake IPython: a cell that trained shows the summary of its runs, escaped."""
+"""`%load_ext tfwatch` with a fake IPython: a cell that trained shows the summary of its runs,
+escaped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Notices: an end, a failure and a stall, each once; passed on by the terminal and by the user's own command."""
+"""Notices: an end, a failure and a stall, each once; passed on by the terminal and by the user's
+own command."""
 
 from __future__ import annotations
 
@@ -153,7 +154,10 @@ def test_a_name_cannot_end_the_sequence_or_begin_another() -> None:
     assert len(body) == 300
 
 
-_WRITES = "import os, sys; open(sys.argv[1], 'w').write('|'.join([*sys.argv[2:], os.environ['TFWATCH_CAUSE']]))"
+_WRITES = (
+    "import os, sys; open(sys.argv[1], 'w').write('|'.join([*sys.argv[2:],"
+    " os.environ['TFWATCH_CAUSE']]))"
+)
 
 
 def test_the_notice_is_one_argument_whatever_it_contains(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""The program's names and texts keep to the words of the field: none of these words is left in tfwatch/."""
+"""The program's names and texts keep to the words of the field: none of these words is left in
+tfwatch/."""
 
 from __future__ import annotations
 
@@ -58,9 +59,12 @@ NAMES = frozenset(
 #: In strings, docstrings and comments.
 TEXTS = re.compile(
     r"\b(told|tells?|telling|untold|foretold|foretell\w*|reckon\w*|outlook|anew|jot|jots|jotted|heard|flights|flown"
-    r"|happenings?|ledger|ended without a word|no answer for|none is made ahead|burns cpu|made images|ms a step"
-    r"|steps a call|at once [0-9]|in the median of|is the range meant to hold|nothing accounts for|weights anew"
-    r"|images?/s|img/s|per image|hold-ups?|left at [0-9a-z]+;|under its lock|between steps, launching)\b",
+    r"|happenings?|ledger|ended without a word|no answer for|none is made ahead|burns cpu|made"
+    r" images|ms a step"
+    r"|steps a call|at once [0-9]|in the median of|is the range meant to hold|nothing accounts"
+    r" for|weights anew"
+    r"|images?/s|img/s|per image|hold-ups?|left at [0-9a-z]+;|under its lock|between steps,"
+    r" launching)\b",
     re.IGNORECASE,
 )
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -96,7 +100,8 @@ def _texts(source: str) -> Iterator[tuple[int, str]]:
 
 
 def find_words(source: str) -> list[tuple[int, str]]:
-    """The names and texts of a module that use other words than those of the field, with their lines."""
+    """The names and texts of a module that use other words than those of the field, with their
+    lines."""
     names = [(line, name) for line, name in _names(ast.parse(source)) if not _is_plain(name)]
     return names + [
         (line, found[0]) for line, text in _texts(source) if (found := TEXTS.search(text))
@@ -138,7 +143,10 @@ def test_names_and_texts_are_found(source: str, found: list[tuple[int, str]]) ->
 
 
 def test_a_docstring_that_begins_as_a_question_is_found() -> None:
-    source = 'def one() -> None:\n    """Which one."""\n\n\ndef two() -> None:\n    """Whichever is first."""\n'
+    source = (
+        'def one() -> None:\n    """Which one."""\n\n\ndef two() -> None:\n    """Whichever is'
+        ' first."""\n'
+    )
 
     assert find_questions(source) == ["Which one."]
 

@@ -1,8 +1,10 @@
-"""tfwatch: a live terminal monitor for TensorFlow and Keras training, with live switches of the input pipeline."""
+"""tfwatch: a live terminal monitor for TensorFlow and Keras training, with live switches of the
+input pipeline."""
 
 from __future__ import annotations
 
-#: Not imported from `typing`: that takes 8 ms, in which ctrl+c would show a traceback until `cli.main` handles it.
+#: Not imported from `typing`: that takes 8 ms, in which ctrl+c would show a traceback until
+#: `cli.main` handles it.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:

@@ -45,7 +45,8 @@ __all__ = ["FRAME_S", "Leave", "TfwatchApp"]
 
 FRAME_S = 0.25
 _ENDING = "the run is already stopping; y quits without waiting for the current batch"
-#: Keys that the palette leaves out: the ones that only make sense as keys, and quitting, which has its own entry.
+#: Keys that the palette leaves out: the ones that only make sense as keys, and quitting, which has
+#: its own entry.
 _NOT_BY_NAME = ("colon", "escape", "enter", "ctrl+z", "q")
 #: The escape sequences that push the terminal's title on its stack, and pop it.
 _KEEP_TITLE = "\x1b[22;0t"
@@ -53,19 +54,23 @@ _TITLE_BACK = "\x1b[23;0t"
 
 
 class TfwatchApp(ThemedApp):
-    """Show a run. `run()` returns the way the user left, None where the app was closed from outside.
+    """Show a run. `run()` returns the way the user left, None where the app was closed from
+    outside.
 
     Attributes:
         live: the screen that follows the run.
 
     Args:
-        reader: the run. requests: sends them to the training; None where the run is read only. tuner: runs A/B tests
-            and the autopilot; None where it cannot.
-        is_attached: another process trains. goes_back: quitting shows the list that the run was opened from.
+        reader: the run. requests: sends them to the training; None where the run is read only.
+            tuner: runs A/B tests and the autopilot; None where it cannot.
+        is_attached: another process trains. goes_back: quitting shows the list that the run was
+        opened from.
         run_checkup: runs the check-up that `d` shows; None where `d` is unavailable.
         script: the script whose runs are shown; None where the run is not a script's.
-        runs: the runs of the process that trains, of which the newest is shown; None: this one alone.
-        notifier: passes the run's notices on; None where there are none, and the bell rings at the end only.
+        runs: the runs of the process that trains, of which the newest is shown; None: this one
+        alone.
+        notifier: passes the run's notices on; None where there are none, and the bell rings at the
+        end only.
         options: passed to `ThemedApp`.
     """
 
@@ -118,7 +123,7 @@ class TfwatchApp(ThemedApp):
         live.goes_back = self._goes_back
         return live
 
-    # -- frames -------------------------------------------------------------------------------------
+    # -- frames ------------------------------------------------------------------------------------
 
     def on_mount(self) -> None:
         self.push_screen(self.live)
@@ -139,7 +144,8 @@ class TfwatchApp(ThemedApp):
         self.live.frame()
 
     def _leaves_with_run(self) -> bool:
-        """Return whether the screen of another process' training leaves with this run: the next one is not its own."""
+        """Return whether the screen of another process' training leaves with this run: the next one
+        is not its own."""
         return self._is_attached and self._leaving
 
     def _show_newest_run(self, runs: ScriptRuns) -> None:
@@ -193,7 +199,7 @@ class TfwatchApp(ThemedApp):
         if self._driver is not None and not self.is_headless:
             self._driver.write(sequence)
 
-    # -- quitting -----------------------------------------------------------------------------------
+    # -- quitting ----------------------------------------------------------------------------------
 
     @property
     def _can_stop(self) -> bool:
@@ -274,7 +280,7 @@ class TfwatchApp(ThemedApp):
             return self._script.has_ended
         return self.live.view is not None and self.live.view.is_over
 
-    # -- palette and theme ----------------------------------------------------------------------------
+    # -- palette and theme -------------------------------------------------------------------------
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette's commands: one for each key, and the themes."""

@@ -1,4 +1,5 @@
-"""The user's config file: options of tfwatch that hold for every command. Each key is the name of an option."""
+"""The user's config file: options of tfwatch that hold for every command. Each key is the name of
+an option."""
 
 from __future__ import annotations
 
@@ -131,7 +132,8 @@ _LARGEST_BYTES = 2**16
 
 
 class ConfigError(ValueError):
-    """The config file cannot be used; the message is a sentence for the user, with the file and the key or line."""
+    """The config file cannot be used; the message is a sentence for the user, with the file and the
+    key or line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,8 @@ def read_config() -> Config:
 
 @lru_cache(maxsize=4)
 def _load(path: Path, _state: tuple[int, ...]) -> Config:
-    """Read a file once for each of its states: a screen asks for the runs folder four times a second."""
+    """Read a file once for each of its states: a screen asks for the runs folder four times a
+    second."""
     return Config(path, _values(path, _parse(path, _read(path))))
 
 

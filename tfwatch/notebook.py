@@ -26,7 +26,8 @@ _loaded: list[Extension] = []
 
 
 def load(shell: Any) -> None:
-    """Record the trainings of this shell from now on. A second call does nothing: IPython reloads the extension."""
+    """Record the trainings of this shell from now on. A second call does nothing: IPython reloads
+    the extension."""
     if not _loaded:
         _loaded.append(Extension(shell))
         _loaded[0].load()
@@ -110,10 +111,14 @@ _STYLE = "font-family:sans-serif;font-size:13px;max-width:44em"
 def as_html(judged: JudgedRun, text: str) -> str:
     """Return the summary of a run, whose text is `text`. All text is escaped."""
     finding = _finding(judged.finding) if judged.finding else ""
-    whole = f"<details><summary>{escape(text.partition(chr(10))[0])}</summary><pre>{escape(text)}</pre></details>"
+    title = escape(text.partition("\n")[0])
+    whole = f"<details><summary>{title}</summary><pre>{escape(text)}</pre></details>"
     return f'<div style="{_STYLE}">{finding}{whole}</div>'
 
 
 def _finding(finding: Banner) -> str:
     code = f"<pre>{escape(finding.edit)}</pre>" if finding.edit else ""
-    return f"<p><b>{escape(finding.word)}</b> {escape(finding.sentence)}</p><p>{escape(finding.advice)}</p>{code}"
+    return (
+        f"<p><b>{escape(finding.word)}</b>"
+        f" {escape(finding.sentence)}</p><p>{escape(finding.advice)}</p>{code}"
+    )

@@ -1,4 +1,5 @@
-"""Notices: a run ends, fails, or gets no batch. Decided here, and passed on by the bell, the desktop and a command."""
+"""Notices: a run ends, fails, or gets no batch. Decided here, and passed on by the bell, the
+desktop and a command."""
 
 from __future__ import annotations
 
@@ -150,8 +151,9 @@ _TITLE = "tfwatch"
 _END = "\x1b\\"
 #: Characters of a notification: no desktop shows more.
 _LONGEST = 300
-#: Values of TERM_PROGRAM, and beginnings of TERM, of terminals that document `OSC 9 ; text`. Elsewhere
-#: it stays off: consoles of older Linux kernels print it, and ConEmu reads `9 ; 1` as a command.
+#: Values of TERM_PROGRAM, and beginnings of TERM, of terminals that document `OSC 9 ; text`.
+#: Elsewhere it stays off: consoles of older Linux kernels print it, and ConEmu reads `9 ; 1` as a
+#: command.
 _OSC_9 = ("iTerm.app", "WezTerm", "ghostty", "WarpTerminal")
 _OSC_9_TERMS = ("xterm-kitty", "xterm-ghostty", "wezterm")
 #: Those that document `OSC 777 ; notify ; title ; text`.
@@ -161,12 +163,14 @@ _NEVER_TERMS = ("linux", "dumb", "eterm", "vt", "tmux", "screen")
 
 
 def notification(sentence: str, environ: Mapping[str, str]) -> str:
-    """Return the characters that notify the user of this terminal: the bell, and a notification where it has one."""
+    """Return the characters that notify the user of this terminal: the bell, and a notification
+    where it has one."""
     return BELL + desktop_notification(sentence, environ)
 
 
 def desktop_notification(sentence: str, environ: Mapping[str, str]) -> str:
-    """Return the sequence of a desktop notification; empty where this terminal is not known to show one."""
+    """Return the sequence of a desktop notification; empty where this terminal is not known to show
+    one."""
     text, term = printable(sentence)[:_LONGEST], environ.get("TERM", "")
     if term.startswith(_NEVER_TERMS):
         return ""
@@ -243,8 +247,8 @@ class NotifyCommand:
 def _start(words: Sequence[str], environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start a command in a session of its own, without streams and without blocked signals."""
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    # Python in a forked child of a process that trains may deadlock: only where a signal is blocked,
-    # beside a script.
+    # Python in a forked child of a process that trains may deadlock: only where a signal is
+    # blocked, beside a script.
     unblock = (lambda: signal.pthread_sigmask(signal.SIG_SETMASK, ())) if blocked else None
     nowhere = subprocess.DEVNULL
     return subprocess.Popen(

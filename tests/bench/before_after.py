@@ -2,12 +2,13 @@
 
     python -m tests.bench.before_after [--switches 200] [--seed 0] [--json]
 
-Simulates the steps of one setting with each kind of noise of `tests/step_noise.py`: 600 steps before a switch and up to
-600 after it. Prints for each kind the share of switches that are claimed though nothing changed, after 300 and after
-600 steps and at any look, every 10 steps from 60 to 600; that of equal data waits of this noise that are claimed to
-differ at any look; the share of true differences of 10 % that are found after 300
-and after 600; and the median half width of the interval after 300. Exits with 1 where more than 5 in 100 of all equal
-switches are claimed at any look, or less than 95 in 100 of the differences in ordinary noise are found after 300 steps.
+Simulates the steps of one setting with each kind of noise of `tests/step_noise.py`: 600 steps
+before a switch and up to 600 after it. Prints for each kind the share of switches that are claimed
+though nothing changed, after 300 and after 600 steps and at any look, every 10 steps from 60 to
+600; that of equal data waits of this noise that are claimed to differ at any look; the share of
+true differences of 10 % that are found after 300 and after 600; and the median half width of the
+interval after 300. Exits with 1 where more than 5 in 100 of all equal switches are claimed at any
+look, or less than 95 in 100 of the differences in ordinary noise are found after 300 steps.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ _CLAIMS = ("faster", "slower")
 
 @dataclass(frozen=True)
 class Result:
-    """One kind of noise, as shares of its switches. half_width: of the log ratio, the median after 300 steps."""
+    """One kind of noise, as shares of its switches. half_width: of the log ratio, the median after
+    300 steps."""
 
     noise: str
     claimed_300: float
@@ -117,7 +119,8 @@ def main() -> int:
     results = []
     if not args.json:
         print(
-            f"{'':22} {'claimed: 300':>13} {'600':>6} {'any':>6}   {'waits':>6}   {'found':>6} {'600':>6}   half width",
+            f"{'':22} {'claimed: 300':>13} {'600':>6} {'any':>6}   {'waits':>6}   {'found':>6}"
+            f" {'600':>6}   half width",
             flush=True,
         )
     for kind in NOISE:

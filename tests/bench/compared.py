@@ -1,11 +1,13 @@
-"""Simulated pairs of runs, compared as `tfwatch compare` does: equal ones are not claimed to differ, and 3 % is found.
+"""Simulated pairs of runs, compared as `tfwatch compare` does: equal ones are not claimed to
+differ, and 3 % is found.
 
     python -m tests.bench.compared [--pairs 200]
 
-Each kind of noise has a level of its own for each run (standard deviation 1 % unless it says otherwise). Prints the
-shares of pairs of equal sides that are claimed to differ, with one, three and five runs a side, and the share of sides
-of five runs in which 3 % is found. Exits with 1 where more than 5 in 100 equal pairs are claimed over all kinds, or
-fewer than 95 in 100 differences of 3 % are found in ordinary noise.
+Each kind of noise has a level of its own for each run (standard deviation 1 % unless it says
+otherwise). Prints the shares of pairs of equal sides that are claimed to differ, with one, three
+and five runs a side, and the share of sides of five runs in which 3 % is found. Exits with 1 where
+more than 5 in 100 equal pairs are claimed over all kinds, or fewer than 95 in 100 differences of 3
+% are found in ordinary noise.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=200, help="of each kind of noise")
     pairs = parser.parse_args().pairs
     print(
-        f"{'equal sides, claimed with runs a side:':40} {'1':>7} {'3':>7} {'5':>7}   3 % found with 5"
+        f"{'equal sides, claimed with runs a side:':40} {'1':>7} {'3':>7} {'5':>7}   3 % found"
+        " with 5"
     )
     wrong, found = [], []
     for name, noise in NOISES.items():

@@ -1,4 +1,5 @@
-"""The trainings of `faults`: small and seeded, bare and recorded; a model is used again where that will do."""
+"""The trainings of `faults`: small and seeded, bare and recorded; a model is used again where that
+will do."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ def py_dataset() -> dict[str, Any]:
 
 
 def _digest(model: Any) -> str:
-    """Return a digest of the weights, and of what the optimizer keeps of each: equal only bit for bit."""
+    """Return a digest of the weights, and of what the optimizer keeps of each: equal only bit for
+    bit."""
     variables = model.variables + model.optimizer.variables
     return hashlib.sha256(
         b"".join(variable.numpy().tobytes() for variable in variables)
@@ -69,7 +71,8 @@ def _digest(model: Any) -> str:
 
 
 class Fit:
-    """A `fit` with a switch of the pipeline in mid-epoch. is_fresh: each time another model, whose step is traced."""
+    """A `fit` with a switch of the pipeline in mid-epoch. is_fresh: each time another model, whose
+    step is traced."""
 
     def __init__(
         self,

@@ -1,13 +1,16 @@
-"""Raise an error in each function of tfwatch that a training calls, and compare the training with a bare one.
+"""Raise an error in each function of tfwatch that a training calls, and compare the training with a
+bare one.
 
-    python -m tests.bench.faults [--only PART ...] [--at N ...] [--always] [--error NAME] [--interrupts N]
+    python -m tests.bench.faults [--only PART ...] [--at N ...] [--always] [--error NAME]
+    [--interrupts N]
                                  [--threads] [--sample N] [--seed N] [--function PART]
 
-PART: of a training's name, e.g. `fit` or `track`; of a function's. `--at N`: the calls that raise, the first unless
-given; `--always`: every call does, of functions and methods that a module or a class holds. NAME: RuntimeError,
-MemoryError or OSError (a full disk). `--interrupts N` raises KeyboardInterrupt at N random lines of tfwatch's in the
-training thread instead: the training has to end with it. `--threads`: functions that other threads call. `--sample N`
-takes N functions at random. Compared are losses, weights and updates, and those of a bare `fit` of the same model
+PART: of a training's name, e.g. `fit` or `track`; of a function's. `--at N`: the calls that raise,
+the first unless given; `--always`: every call does, of functions and methods that a module or a
+class holds. NAME: RuntimeError, MemoryError or OSError (a full disk). `--interrupts N` raises
+KeyboardInterrupt at N random lines of tfwatch's in the training thread instead: the training has to
+end with it. `--threads`: functions that other threads call. `--sample N` takes N functions at
+random. Compared are losses, weights and updates, and those of a bare `fit` of the same model
 afterwards. Prints the functions tried and the differences, and exits with 1 if there is one.
 """
 
@@ -42,7 +45,8 @@ if TYPE_CHECKING:
 ROOT = str(Path(tfwatch.__file__).parent)
 #: Seconds after which a training counts as hanging; a worker starts again after so many faults.
 LIMIT_S, MOST = 180, 250
-#: What nothing can be around: what Keras calls straight, the boundaries themselves, and the way of the batches.
+#: What nothing can be around: what Keras calls straight, the boundaries themselves, and the way of
+#: the batches.
 ENTRIES = frozenset(
     {
         *(f"fails_open.__{name}__" for name in ("init", "enter", "exit")),
@@ -124,7 +128,7 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
 }
 
 
-# -- injection --------------------------------------------------------------------------------------
+# -- injection -------------------------------------------------------------------------------------
 
 
 def _own_file(frame: FrameType) -> str:
@@ -137,7 +141,8 @@ def _qualified(frame: FrameType) -> str:
 
 
 class Tracer:
-    """Traces the calls of all threads; `see` takes each frame of tfwatch's that begins, and may raise."""
+    """Traces the calls of all threads; `see` takes each frame of tfwatch's that begins, and may
+    raise."""
 
     def __init__(self, see: Callable[[FrameType], Any]) -> None:
         self._see = see
@@ -162,7 +167,8 @@ class Tracer:
 
 
 def called_in(train: Callable[[Any], Any], *, threads: bool) -> Counter[tuple[str, str]]:
-    """Return the functions of tfwatch that the training thread calls, or other threads, with the number of calls."""
+    """Return the functions of tfwatch that the training thread calls, or other threads, with the
+    number of calls."""
     seen: Counter[tuple[str, str]] = Counter()
     elsewhere: Counter[tuple[str, str]] = Counter()
 
@@ -250,7 +256,8 @@ def _replaced(fault: Fault, make: Callable[[], BaseException]) -> Iterator[None]
 
 
 def _guarded(value: Any) -> CellType | None:
-    """Return where a decorator of tfwatch's holds the function that it guards; None for one without."""
+    """Return where a decorator of tfwatch's holds the function that it guards; None for one
+    without."""
     wrapped = getattr(value, "__wrapped__", None)
     cells = getattr(value, "__closure__", None) or ()
     return next(
@@ -282,7 +289,7 @@ def _is_function(value: Any, fault: Fault) -> bool:
     return str(getattr(value, "__qualname__", "")) == fault.function
 
 
-# -- one fault --------------------------------------------------------------------------------------
+# -- one fault -------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -318,7 +325,7 @@ def difference(got: Outcome, printed: str, stock: Outcome, *, interrupt: bool) -
     )
 
 
-# -- workers ----------------------------------------------------------------------------------------
+# -- workers ---------------------------------------------------------------------------------------
 
 
 def work(name: str, faults: list[Fault], error: str) -> None:
@@ -465,7 +472,8 @@ def main() -> int:
     for name in [name for name in NAMES if any(part in name for part in options.only)]:
         faults = [fault for fault in faults_of(name, options) if options.function in fault.name]
         print(
-            f"{name}: {len(faults)} faults of {len({fault.function for fault in faults})} functions",
+            f"{name}: {len(faults)} faults of {len({fault.function for fault in faults})}"
+            " functions",
             flush=True,
         )
         differences += len(try_faults(name, faults, error))

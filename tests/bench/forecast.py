@@ -2,10 +2,12 @@
 
     python -m tests.bench.forecast [--switches 12] [--json] [--keep DIR]
 
-Trains with knobs that are switched: loaders that sleep before convolutions (without a GPU, half of them before a step
-that sleeps too, because there data and compute share the cores). Each forecast is made from the run folder as it was just before the switch was requested, and compared with the median of the settled
-steps after it. `variation` is the difference of compute between the settings of one training, which no switch changes
-and no forecast can know. Takes two minutes on free cores. Exits with 1 where too few switches have a forecast.
+Trains with knobs that are switched: loaders that sleep before convolutions (without a GPU, half of
+them before a step that sleeps too, because there data and compute share the cores). Each forecast
+is made from the run folder as it was just before the switch was requested, and compared with the
+median of the settled steps after it. `variation` is the difference of compute between the settings
+of one training, which no switch changes and no forecast can know. Takes two minutes on free cores.
+Exits with 1 where too few switches have a forecast.
 """
 
 from __future__ import annotations
@@ -60,7 +62,8 @@ CASES = (
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """A case, the forecasts of its switches, and the variation of its compute: standard deviation over median."""
+    """A case, the forecasts of its switches, and the variation of its compute: standard deviation
+    over median."""
 
     case: Case
     record: Record
@@ -88,8 +91,8 @@ def print_rows(trained: TrainingResult) -> None:
         expected = f"{forecast.step_ms:.1f} ({forecast.low_ms:.1f} to {forecast.high_ms:.1f})"
         note = "measured before" if forecast.measured else forecast.why
         print(
-            f"| {trained.case.name} | {switched} | {before:.1f} | {expected} | {one.measured_ms:.1f} "
-            f"| {one.off:+.1%} | {'yes' if one.inside else 'NO'} | {note} |",
+            f"| {trained.case.name} | {switched} | {before:.1f} | {expected} |"
+            f" {one.measured_ms:.1f} | {one.off:+.1%} | {'yes' if one.inside else 'NO'} | {note} |",
             flush=True,
         )
 
@@ -130,13 +133,16 @@ def conclude(trained: list[TrainingResult], as_json: bool, device: str) -> int:
         print(json.dumps({**summary, "variation": variation, "switches": rows}, indent=1))
         return count
     print(
-        f"\n{device}: {count} switches, median {found.median_error:.1%} off, {found.inside} of {count} in range"
+        f"\n{device}: {count} switches, median {found.median_error:.1%} off, {found.inside} of"
+        f" {count} in range"
     )
     print(
-        f"never measured before: {len(fresh.checked)}, median {fresh.median_error:.1%}, {fresh.inside} in range"
+        f"never measured before: {len(fresh.checked)}, median {fresh.median_error:.1%},"
+        f" {fresh.inside} in range"
     )
     print(
-        f"compute alone varied by {variation:.1%} between the settings of one training (median of trainings)"
+        f"compute alone varied by {variation:.1%} between the settings of one training (median of"
+        " trainings)"
     )
     return count
 

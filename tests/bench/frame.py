@@ -1,9 +1,12 @@
-"""The CPU time of a frame of the live screen, at several sizes, and after a thousand and a million steps.
+"""The CPU time of a frame of the live screen, at several sizes, and after a thousand and a million
+steps.
 
-    python -m tests.bench.frame [--sizes 80x24,120x40,200x60] [--steps 1000,100000,1000000] [--frames 100]
+    python -m tests.bench.frame [--sizes 80x24,120x40,200x60] [--steps 1000,100000,1000000]
+    [--frames 100]
 
-Shows a synthetic, growing run with steps, samples, pauses and epochs on a pseudo terminal. The cost of a frame is all
-CPU time of the process from one frame to the next: reading, analysis, and every cell drawn and sent.
+Shows a synthetic, growing run with steps, samples, pauses and epochs on a pseudo terminal. The cost
+of a frame is all CPU time of the process from one frame to the next: reading, analysis, and every
+cell drawn and sent.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Compare stock `fit` with a watched one, bit for bit: every model below, over every data, in every way of stepping.
+"""Compare stock `fit` with a watched one, bit for bit: every model below, over every data, in every
+way of stepping.
 
     python -m tests.bench.kinds [--only PART ...]
 
-PART: of a name, e.g. `attention, generator` or `, exact`. Compared are weights, losses and every batch's logs, with
-switches of the pipeline from the second epoch on; the last batch is ragged. Exits with 1 if one differs.
+PART: of a name, e.g. `attention, generator` or `, exact`. Compared are weights, losses and every
+batch's logs, with switches of the pipeline from the second epoch on; the last batch is ragged.
+Exits with 1 if one differs.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 """Opening, and the cost of a frame, of a simulated run of ten hours, beside a run of a minute.
 
-    python -m tests.bench.long_run [--sizes 80x24,120x40,200x60] [--frames 60] [--rounds 3] [--report]
+    python -m tests.bench.long_run [--sizes 80x24,120x40,200x60] [--frames 60] [--rounds 3]
+    [--report]
 
-With --report the report, and the opening, of a run of ten million steps instead, which takes a minute to make.
+With --report the report, and the opening, of a run of ten million steps instead, which takes a
+minute to make.
 
-The long run is that of `tests.bench.ten_hours`. Where other programs keep the CPU busy, its CPU time says more about an
-opening than its wall time.
+The long run is that of `tests.bench.ten_hours`. Where other programs keep the CPU busy, its CPU
+time says more about an opening than its wall time.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ from tfwatch.runs.reading.reader import RunReader
 if TYPE_CHECKING:
     from tfwatch.runs.requests import RequestSender
 
-#: Frames come faster than live ones, so that the benchmark ends sooner; every cell is painted in between.
+#: Frames come faster than live ones, so that the benchmark ends sooner; every cell is painted in
+#: between.
 tfwatch.app.FRAME_S = 0.1
 #: The first frames build the screen, and search the steps of a long run.
 WARM_UP = 30
@@ -81,7 +84,8 @@ def open_run(folder: Path) -> list[float]:
 
 
 def child(options: argparse.Namespace) -> None:
-    """Show a run that grows, and write the cost of each frame; or open an ended run, and write how long it took."""
+    """Show a run that grows, and write the cost of each frame; or open an ended run, and write how
+    long it took."""
     if options.open:
         opened_s = open_run(options.open)
         options.child.write_text(json.dumps(opened_s), encoding="utf-8")

@@ -1,11 +1,13 @@
-"""The time that Watch, Keras' progress bar and TensorBoard each add to a step, in one interleaved run.
+"""The time that Watch, Keras' progress bar and TensorBoard each add to a step, in one interleaved
+run.
 
     python -m tests.bench.overhead [--rounds 10] [--steps 400] [--width 256] [--batch 384]
 
-Every round runs every arm once, in an order of its own: one `fit` of one epoch each. Prints a row a round, then for
-each arm the median of its ratios to the bare `fit` of the same round, with the smallest and the largest, and the
-microseconds that it adds to a step. `bare again` is the noise. The TensorBoard arms need the package `tensorboard`.
-Exits with 1 where Watch costs more than it may.
+Every round runs every arm once, in an order of its own: one `fit` of one epoch each. Prints a row a
+round, then for each arm the median of its ratios to the bare `fit` of the same round, with the
+smallest and the largest, and the microseconds that it adds to a step. `bare again` is the noise.
+The TensorBoard arms need the package `tensorboard`. Exits with 1 where Watch costs more than it
+may.
 """
 
 from __future__ import annotations
@@ -63,7 +65,8 @@ def to_a_file() -> Iterator[None]:
 
 @contextlib.contextmanager
 def to_a_terminal() -> Iterator[None]:
-    """Redirect standard output to a pseudo terminal that nothing draws: a real terminal costs more."""
+    """Redirect standard output to a pseudo terminal that nothing draws: a real terminal costs
+    more."""
     ours, theirs = os.openpty()
     with subprocess.Popen(
         ["cat"], stdin=ours, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -164,7 +167,8 @@ def measure(arms: dict[str, Arm], options: argparse.Namespace) -> list[dict[str,
 def print_table(arms: dict[str, Arm], rows: list[dict[str, float]]) -> None:
     """Print a line for each arm, as Markdown."""
     print(
-        f"\n| {len(rows)} rounds | ms/step | ratio to bare, median (least to most) | added, us/step |"
+        f"\n| {len(rows)} rounds | ms/step | ratio to bare, median (least to most) | added,"
+        " us/step |"
     )
     print("| --- | ---: | ---: | ---: |")
     for name, arm in arms.items():

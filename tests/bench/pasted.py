@@ -1,11 +1,13 @@
-"""A script that nobody prepared, fed by the autopilot, and the lines that tfwatch gives for it, without tfwatch.
+"""A script that nobody prepared, fed by the autopilot, and the lines that tfwatch gives for it,
+without tfwatch.
 
     python -m tests.bench.pasted [--steps 1500] [--rounds 2] [--filters 24]
 
-`tests/scripts/serial_decode.py` trains under `tfwatch run`; the autopilot searches for settings, as with the key `f`.
-The lines of the summary, which `y` copies too, are pasted into a copy of the script, which then runs bare. Prints the
-median step of each, and the one with pasted lines over the one that the autopilot reached. Needs cores that the steps
-leave free; on a GPU, so many filters of its convolutions that a step is longer than its launch.
+`tests/scripts/serial_decode.py` trains under `tfwatch run`; the autopilot searches for settings, as
+with the key `f`. The lines of the summary, which `y` copies too, are pasted into a copy of the
+script, which then runs bare. Prints the median step of each, and the one with pasted lines over the
+one that the autopilot reached. Needs cores that the steps leave free; on a GPU, so many filters of
+its convolutions that a step is longer than its launch.
 """
 
 from __future__ import annotations
@@ -53,12 +55,14 @@ def main() -> None:
     options = parser.parse_args()
     ratios = [measure(options.steps, options.filters) for _ in range(options.rounds)]
     print(
-        f"pasted / reached: median {statistics.median(ratios):.3f}, {min(ratios):.3f} to {max(ratios):.3f}"
+        f"pasted / reached: median {statistics.median(ratios):.3f}, {min(ratios):.3f} to"
+        f" {max(ratios):.3f}"
     )
 
 
 def measure(steps: int, filters: int) -> float:
-    """Print the steps of one round; return the step with pasted lines over the one that was reached."""
+    """Print the steps of one round; return the step with pasted lines over the one that was
+    reached."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         source = (FOLDER / SCRIPT).read_text(encoding="utf-8")
@@ -73,7 +77,8 @@ def measure(steps: int, filters: int) -> float:
         pasted_ms = bare_step_ms(folder, steps // 2, filters)
     word = judged.finding.word if judged.finding else "n/a"
     print(
-        f"bare {bare_ms:.2f} ms; under tfwatch {first_ms:.2f}, the autopilot reached {reached_ms:.2f} ({word})"
+        f"bare {bare_ms:.2f} ms; under tfwatch {first_ms:.2f}, the autopilot reached"
+        f" {reached_ms:.2f} ({word})"
     )
     print(f"pasted {pasted_ms:.2f} ms, {pasted_ms / reached_ms:.3f} of the one reached", flush=True)
     return pasted_ms / reached_ms

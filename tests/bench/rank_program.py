@@ -1,10 +1,11 @@
-"""One rank of trainings on CPUs with `MultiWorkerMirroredStrategy` and a loop of its own, tracked, some with a fault.
+"""One rank of trainings on CPUs with `MultiWorkerMirroredStrategy` and a loop of its own, tracked,
+some with a fault.
 
     python -m tests.bench.rank_program CASES STEPS RUNS_DIR     with TF_CONFIG in the environment
 
-CASES: FAULT-RANK,... One training follows the other, in RUNS_DIR/0, RUNS_DIR/1 and so on. FAULT, on that rank: none,
-data (each batch comes 20 ms late), compute (25 ms more in the step), host (20 ms of Python after it), pause (by the
-parent).
+CASES: FAULT-RANK,... One training follows the other, in RUNS_DIR/0, RUNS_DIR/1 and so on. FAULT, on
+that rank: none, data (each batch comes 20 ms late), compute (25 ms more in the step), host (20 ms
+of Python after it), pause (by the parent).
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def data(fault: str, steps: int) -> Any:
 
 
 def make_step(strategy: Any) -> Any:
-    """Return the step of all ranks, which ends in an all-reduce: of a batch, and a number of products before it."""
+    """Return the step of all ranks, which ends in an all-reduce: of a batch, and a number of
+    products before it."""
     with strategy.scope():
         weights = tf.Variable(tf.random.stateless_normal((_WIDTH, _WIDTH), (1, 2)) / 16)
 

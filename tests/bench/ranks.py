@@ -2,10 +2,11 @@
 
     python -m tests.bench.ranks [--sizes 2,4] [--trials 40] [--clean 20] [--steps 200]
 
-Trains on CPUs with `MultiWorkerMirroredStrategy`, a process a rank, one training after the other, in random order:
-without a fault, or with one on a random rank: batches late by 20 ms, 25 ms more compute, 20 ms of Python after a step,
-or a process that stops for 1.5 s. Prints what was found, and how far the forecast step time without that rank is from
-the step time of the groups without a fault. Needs a core and a half a rank.
+Trains on CPUs with `MultiWorkerMirroredStrategy`, a process a rank, one training after the other,
+in random order: without a fault, or with one on a random rank: batches late by 20 ms, 25 ms more
+compute, 20 ms of Python after a step, or a process that stops for 1.5 s. Prints what was found, and
+how far the forecast step time without that rank is from the step time of the groups without a
+fault. Needs a core and a half a rank.
 """
 
 from __future__ import annotations

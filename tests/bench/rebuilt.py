@@ -1,13 +1,13 @@
 """Scripts' own pipelines, rebuilt: their time, and whether each element stays equal.
 
-`python -m tests.bench.rebuilt equal [SHAPES]` runs that many shapes of pipelines (all by default) with 50 switches of
-prefetch, workers and cache each, and compares every element with those of the pipeline as written, in order. It exits
-with 1 where one differs.
+`python -m tests.bench.rebuilt equal [SHAPES]` runs that many shapes of pipelines (all by default)
+with 50 switches of prefetch, workers and cache each, and compares every element with those of the
+pipeline as written, in order. It exits with 1 where one differs.
 
-A script's own serial pipeline before and after a switch of workers, against the same pipeline written in parallel:
-`python -m tests.bench.rebuilt [ROUNDS]` prints wall and CPU time of a batch in each form, also as a ratio of the
-hand-written one; the rounds interleave the forms, and each figure is a median. It exits with 1 where the untouched
-pipeline is not the script's own object.
+A script's own serial pipeline before and after a switch of workers, against the same pipeline
+written in parallel: `python -m tests.bench.rebuilt [ROUNDS]` prints wall and CPU time of a batch in
+each form, also as a ratio of the hand-written one; the rounds interleave the forms, and each figure
+is a median. It exits with 1 where the untouched pipeline is not the script's own object.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _EXAMPLES, _BATCH, _CALLS, _BATCHES = 1024, 16, 2, 40
-#: The switches of a shape, and whether each of its first epochs has the cache: it fills, serves, and is dropped.
+#: The switches of a shape, and whether each of its first epochs has the cache: it fills, serves,
+#: and is dropped.
 _SWITCHES, _CACHE = 50, (False, True, True, True, False)
 
 
@@ -46,7 +47,8 @@ def _decode(image: tf.Tensor) -> tf.Tensor:
 
 
 def _script(calls: int | None) -> tf.data.Dataset:
-    """Return a pipeline; a table makes its map stateful, so that TensorFlow does not make it parallel by itself."""
+    """Return a pipeline; a table makes its map stateful, so that TensorFlow does not make it
+    parallel by itself."""
     numbers = tf.range(32, dtype=tf.int64)
     table = tf.lookup.StaticHashTable(
         tf.lookup.KeyValueTensorInitializer(numbers, tf.constant(_images())), ""

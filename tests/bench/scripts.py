@@ -1,10 +1,13 @@
-"""Scripts in the manner of the Keras guides, bare and under `tfwatch run`: the same output, weights and exit code?
+"""Scripts in the manner of the Keras guides, bare and under `tfwatch run`: the same output, weights
+and exit code?
 
-Standard error is compared too, without times and what TensorFlow puts before a line; the summary follows it.
+Standard error is compared too, without times and what TensorFlow puts before a line; the summary
+follows it.
 
     python -m tests.bench.scripts [NAME ...]
 
-Prints a row each; exits with 1 where one differs, or where other steps are recorded than the script trains.
+Prints a row each; exits with 1 where one differs, or where other steps are recorded than the script
+trains.
 """
 
 from __future__ import annotations
@@ -33,7 +36,8 @@ _TIMES = re.compile(r"\d+(\.\d+)?(s|ms|us)(/step|/epoch)?\b")
 
 @dataclass(frozen=True)
 class Script:
-    """A script. runs: the steps of each run that it leaves. wait_ms: the least median data wait of the last one."""
+    """A script. runs: the steps of each run that it leaves. wait_ms: the least median data wait of
+    the last one."""
 
     words: list[str]
     runs: list[int]
@@ -145,7 +149,8 @@ def main(names: list[str]) -> int:
     """Print a row for each script; return 1 if one has a problem."""
     chosen = {name: script for name, script in SCRIPTS.items() if not names or name in names}
     print(
-        f"{'script':24} {'bare s':>7} {'run s':>7}  {'steps':14} {'wait, compute, host ms':23} result"
+        f"{'script':24} {'bare s':>7} {'run s':>7}  {'steps':14} {'wait, compute, host ms':23}"
+        " result"
     )
     bad = False
     for name, script in chosen.items():

@@ -2,11 +2,12 @@
 
     python -m tests.bench.short_fits [--rounds 60] [--steps 10] [--epochs 1] [--many 300]
 
-Every round runs every arm once, in random order: one `fit` of a few steps each, over the same data set. `bare again` is
-the noise. Each arm has its own model, and its first fits, which trace, are left out; all fits under Watch share a run.
-Prints for each arm ms a fit, the median of its ratios to the bare `fit` of the same round, and the milliseconds that it
-adds. Then runs many fits in a row under Watch, and prints memory, threads and descriptors on the way.
-Exits with 1 where Watch adds more than it may.
+Every round runs every arm once, in random order: one `fit` of a few steps each, over the same data
+set. `bare again` is the noise. Each arm has its own model, and its first fits, which trace, are
+left out; all fits under Watch share a run. Prints for each arm ms a fit, the median of its ratios
+to the bare `fit` of the same round, and the milliseconds that it adds. Then runs many fits in a row
+under Watch, and prints memory, threads and descriptors on the way. Exits with 1 where Watch adds
+more than it may.
 """
 
 from __future__ import annotations
@@ -108,7 +109,8 @@ def print_many(fit: Fit, count: int) -> None:
     """Run so many fits and print what the process holds, five times."""
     process = psutil.Process()
     print(
-        "\n| fits | memory, MB | threads | descriptors | ms a fit |\n| ---: | ---: | ---: | ---: | ---: |"
+        "\n| fits | memory, MB | threads | descriptors | ms a fit |\n| ---: | ---: | ---: | ---: |"
+        " ---: |"
     )
     took_ms: list[float] = []
     for number in range(1, count + 1):

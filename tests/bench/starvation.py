@@ -1,11 +1,13 @@
 """Watch's data-wait share against the GPU's busy share in its device trace.
 
-    python -m tests.bench.starvation [--delays 0,5,10,20,40] [--step-ms 15] [--steps 40] [--rounds 3]
+    python -m tests.bench.starvation [--delays 0,5,10,20,40] [--step-ms 15] [--steps 40] [--rounds
+    3]
 
-Trains convolutions on delayed batches, with prefetch off and 4, under one device trace. Prints a row for each case,
-over all rounds: the mean step and its compute; Watch's data-wait share of the wall clock; the share in which the GPU
-runs a kernel or a copy; the expected one from the cases without delay (their busy share without data wait, times 1 -
-data wait); and the share of the data wait in which the GPU is busy. Without a GPU, busy is n/a.
+Trains convolutions on delayed batches, with prefetch off and 4, under one device trace. Prints a
+row for each case, over all rounds: the mean step and its compute; Watch's data-wait share of the
+wall clock; the share in which the GPU runs a kernel or a copy; the expected one from the cases
+without delay (their busy share without data wait, times 1 - data wait); and the share of the data
+wait in which the GPU is busy. Without a GPU, busy is n/a.
 """
 
 from __future__ import annotations
@@ -77,7 +79,8 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A case over all rounds; shares of 1. `busy` and `busy_in_wait` are None where the trace has no GPU."""
+    """A case over all rounds; shares of 1. `busy` and `busy_in_wait` are None where the trace has
+    no GPU."""
 
     step_ms: float
     compute_ms: float
@@ -115,7 +118,8 @@ def make_data(batch: int, delay_ms: float, prefetch: str) -> tf.data.Dataset:
 
 
 class Bounds(keras.callbacks.Callback):
-    """Records begin and end of the counted steps; the device is drained then, because Keras has read the metrics."""
+    """Records begin and end of the counted steps; the device is drained then, because Keras has
+    read the metrics."""
 
     def __init__(self, steps: int) -> None:
         super().__init__()
@@ -137,7 +141,8 @@ def run(model: Any, batch: int, case: Case, steps: int, runs_dir: Path) -> Windo
     assert watch.run_path
     rows = open_run(watch.run_path).steps
     before, rows = rows[SKIP], rows[SKIP + 1 : SKIP + steps + 1]
-    # The callback runs within 50 us of the end of its step's compute, which aligns the run's clock with the trace's.
+    # The callback runs within 50 us of the end of its step's compute, which aligns the run's clock
+    # with the trace's.
     drained_ns = int(before["start_ns"]) + int((before["wait_ms"] + before["compute_ms"]) * 1e6)
     starts = rows["start_ns"].astype(np.int64) + (bounds.start_ns - drained_ns)
     waits = np.stack([starts, starts + (rows["wait_ms"] * 1e6).astype(np.int64)], axis=1)
@@ -186,16 +191,21 @@ def print_table(readings: dict[Case, Reading]) -> None:
         if case.delay_ms == 0 and r.busy is not None
     ]
     print(
-        "delay ms  prefetch  step ms  compute ms  data wait  GPU busy  expected  off, points  busy in wait"
+        "delay ms  prefetch  step ms  compute ms  data wait  GPU busy  expected  off, points  busy"
+        " in wait"
     )
     for case, r in readings.items():
-        row = f"{case.delay_ms:8g}  {case.prefetch!s:>8}  {r.step_ms:7.2f}  {r.compute_ms:10.2f}  {r.wait:9.3f}"
+        row = (
+            f"{case.delay_ms:8g}  {case.prefetch!s:>8}  {r.step_ms:7.2f}  {r.compute_ms:10.2f} "
+            f" {r.wait:9.3f}"
+        )
         if r.busy is None or not unstarved:
             print(f"{row}  {'n/a':>8}")
             continue
         expected = float(np.mean(unstarved)) * (1 - r.wait)
         print(
-            f"{row}  {r.busy:8.3f}  {expected:8.3f}  {(r.busy - expected) * 100:+11.1f}  {r.busy_in_wait:12.4f}"
+            f"{row}  {r.busy:8.3f}  {expected:8.3f}  {(r.busy - expected) * 100:+11.1f} "
+            f" {r.busy_in_wait:12.4f}"
         )
 
 

@@ -2,8 +2,8 @@
 
     python -m tests.bench.ten_hours FOLDER
 
-The writer of the program makes its folder, over a clock that the maker moves, with an older run of the same workload
-beside it. It takes ten seconds.
+The writer of the program makes its folder, over a clock that the maker moves, with an older run of
+the same workload beside it. It takes ten seconds.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ _SAMPLE_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The size of a simulated run. shuffle_every: epochs from one stall of its shuffle buffer to the next.
+    """The size of a simulated run. shuffle_every: epochs from one stall of its shuffle buffer to
+    the next.
 
     speed: of its steps, compared with the usual one.
     """
@@ -250,7 +251,8 @@ def _metrics(epoch: int, plan: Plan, source: random.Random) -> dict[str, float]:
 
 
 def keep(folder: Path) -> Path:
-    """Make the long run below a folder, and an older run of the same workload; return the long one."""
+    """Make the long run below a folder, and an older run of the same workload; return the long
+    one."""
     LongRun(
         folder / "2026-11-19T09-00-00_cnn", Plan(speed=1.15, seed=3, stalls=20), -86_400.0
     ).make().end()

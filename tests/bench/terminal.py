@@ -21,7 +21,8 @@ ASK_S = 0.5
 def run_on_terminal(
     command: list[str], size: tuple[int, int], keys: Callable[[], bytes] = bytes
 ) -> None:
-    """Run a program to its end on `size` columns and rows, and type the result of `keys` twice a second."""
+    """Run a program to its end on `size` columns and rows, and type the result of `keys` twice a
+    second."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ.update(TERM="xterm-256color", COLORTERM="truecolor")

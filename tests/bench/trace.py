@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PLANE = "/device:GPU:0"
-#: Lines of the GPU's plane that TensorFlow derives from others: spans of steps and operators, not of work.
+#: Lines of the GPU's plane that TensorFlow derives from others: spans of steps and operators, not
+#: of work.
 DERIVED = (
     "Steps",
     "XLA Modules",
@@ -35,7 +36,8 @@ _SINCE_1970_NS = 10**18
 
 
 class Busy:
-    """The time that the first GPU runs a kernel or a copy on any stream; `any` is False without a GPU in the trace."""
+    """The time that the first GPU runs a kernel or a copy on any stream; `any` is False without a
+    GPU in the trace."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -59,13 +61,15 @@ class Busy:
         return float((ran[:, 1] - ran[:, 0]).sum())
 
     def print_if_incomplete(self, windows: Iterable[Sequence[int]]) -> None:
-        """Print the contents of a trace without GPU work, or without any in the measured windows."""
+        """Print the contents of a trace without GPU work, or without any in the measured
+        windows."""
         windows = list(windows)
         if self.any and self.within_ns(windows) > 0:
             return
         from_ns, to_ns = min(edges[0] for edges in windows), max(edges[1] for edges in windows)
         print(
-            f"NO WORK OF A GPU WITHIN THE WINDOWS, which last from {from_ns} to {to_ns} ns since 1970."
+            f"NO WORK OF A GPU WITHIN THE WINDOWS, which last from {from_ns} to {to_ns} ns since"
+            " 1970."
         )
         if self.any:
             print(f"the spans on {PLANE} last from {self.first_ns} to {self.last_ns} ns")
@@ -92,9 +96,10 @@ def busy_until(spans: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.
     apart = starts[1:] > ends[:-1]
     starts, ends = starts[np.r_[True, apart]], ends[np.r_[apart, True]]
     ran = np.cumsum(ends - starts)
-    return np.stack([starts, ends], axis=1).ravel(), np.stack(
-        [ran - (ends - starts), ran], axis=1
-    ).ravel()
+    return (
+        np.stack([starts, ends], axis=1).ravel(),
+        np.stack([ran - (ends - starts), ran], axis=1).ravel(),
+    )
 
 
 def _spaces(folder: Path) -> Iterator[Any]:
@@ -116,7 +121,8 @@ def _spans(space: Any) -> Iterator[tuple[int, int]]:
 
 
 def _started_ns(space: Any) -> int:
-    """Return the begin of the trace, from which its instants count, in nanoseconds since 1970; 0 where unknown."""
+    """Return the begin of the trace, from which its instants count, in nanoseconds since 1970; 0
+    where unknown."""
     for plane in space.planes:
         for stat in plane.stats:
             if plane.stat_metadata[stat.metadata_id].name == "profile_start_time":
@@ -125,15 +131,21 @@ def _started_ns(space: Any) -> int:
 
 
 def _contents(folder: Path, spaces: list[Any]) -> Iterator[str]:
-    """Yield the contents of a trace (files, errors, planes, lines) and the loaded CUPTI, one line each."""
+    """Yield the contents of a trace (files, errors, planes, lines) and the loaded CUPTI, one line
+    each."""
     written = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     yield "files: " + (
         ", ".join(f"{path.name} {path.stat().st_size} B" for path in written) or "none"
     )
     yield "CUPTI in this process: " + (", ".join(_loaded("cupti")) or "none")
     yield "CUPTI packages: " + (", ".join(_packages("cupti")) or "none")
-    yield f"TensorFlow {tf.__version__}, built for CUDA {tf.sysconfig.get_build_info().get('cuda_version', 'none')}"
-    yield f"GPUs that TensorFlow sees: {[gpu.name for gpu in tf.config.list_physical_devices('GPU')]}"
+    yield (
+        f"TensorFlow {tf.__version__}, built for CUDA"
+        f" {tf.sysconfig.get_build_info().get('cuda_version', 'none')}"
+    )
+    yield (
+        f"GPUs that TensorFlow sees: {[gpu.name for gpu in tf.config.list_physical_devices('GPU')]}"
+    )
     for space in spaces:
         yield f"profile_start_time {_started_ns(space)}"
         yield from (f"error: {text}" for text in space.errors)
@@ -141,7 +153,9 @@ def _contents(folder: Path, spaces: list[Any]) -> Iterator[str]:
         for plane in space.planes:
             yield f"plane {plane.name!r}: {len(plane.lines)} lines"
             for line in plane.lines:
-                yield f"    line {line.name!r}: {len(line.events)} events from {line.timestamp_ns} ns"
+                yield (
+                    f"    line {line.name!r}: {len(line.events)} events from {line.timestamp_ns} ns"
+                )
 
 
 def _packages(word: str) -> list[str]:
@@ -156,7 +170,8 @@ def _packages(word: str) -> list[str]:
 
 
 def _loaded(word: str) -> list[str]:
-    """Return the libraries in this process whose path contains a word; none where the system does not list them."""
+    """Return the libraries in this process whose path contains a word; none where the system does
+    not list them."""
     try:
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-#: The least steps and seconds of a setting: a comparison takes 60 steps, and stages are read once a second.
+#: The least steps and seconds of a setting: a comparison takes 60 steps, and stages are read once a
+#: second.
 STEPS, SECONDS = 72, 1.9
 #: More steps of the first setting: compile, and the start of the pipeline.
 FIRST_STEPS = 15
@@ -36,8 +37,8 @@ _LOOK_S = 0.01
 class Case:
     """A training and its switches, as (knob, value) in order.
 
-    load_ms: the times of a batch's loading, in turn. sleeps: where there is no GPU, the step sleeps instead of
-    computing.
+    load_ms: the times of a batch's loading, in turn. sleeps: where there is no GPU, the step sleeps
+    instead of computing.
     """
 
     name: str
@@ -85,7 +86,8 @@ def _loader(case: Case, batch: int) -> tf.data.Dataset:
 def _turn(
     turns: Sequence[tuple[str, Any]], watch: Watch, model: Any, over: threading.Event
 ) -> None:
-    """Switch each knob after the setting before it has lasted long enough, then stop the training."""
+    """Switch each knob after the setting before it has lasted long enough, then stop the
+    training."""
     while watch.run_path is None:
         if over.wait(_LOOK_S):
             return

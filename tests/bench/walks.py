@@ -1,10 +1,12 @@
-"""The autopilot's search over tables of step times: the share of searches that end within 5 % of the best.
+"""The autopilot's search over tables of step times: the share of searches that end within 5 % of
+the best.
 
     python -m tests.bench.walks [--searches 60] [--cases "cnn;generator;..."]
 
-No model trains. Each search gets the steps of a setting on a simulated machine: correlated noise, a random factor for
-each visit to a setting, single spikes, and visits in which another program takes its share. Forecasts have errors in
-proportion to their expected gain. The tables are of two quiet cores.
+No model trains. Each search gets the steps of a setting on a simulated machine: correlated noise, a
+random factor for each visit to a setting, single spikes, and visits in which another program takes
+its share. Forecasts have errors in proportion to their expected gain. The tables are of two quiet
+cores.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
 
     from tfwatch.core.rows import Rows
 
-#: Steps and, of them, the work in milliseconds: rows are prefetch off, 4 and 16, columns workers off, 2, 4, 8 and 16.
+#: Steps and, of them, the work in milliseconds: rows are prefetch off, 4 and 16, columns workers
+#: off, 2, 4, 8 and 16.
 DEPTHS, CALLS = (0, 4, 16), (0, 2, 4, 8, 16)
 _LOADER = (
     ((26.6, 10.8), (17.2, 10.9), (12.95, 10.85), (11.2, 10.85), (11.0, 10.8)),
@@ -71,8 +74,8 @@ _SHARED = ("cnn", "cnn, no latency", "generator")
 class Machine:
     """A simulated machine.
 
-    noise, visit_noise: the variation of each step and of each visit to a setting, as shares of a step. likeness: the
-    correlation of neighbouring steps. slow: the share of slow visits.
+    noise, visit_noise: the variation of each step and of each visit to a setting, as shares of a
+    step. likeness: the correlation of neighbouring steps. slow: the share of slow visits.
     """
 
     noise: float
@@ -86,7 +89,8 @@ MACHINES = {
     "usual": Machine(0.05, 0.3, 0.03, 0.02),
     "busy": Machine(0.10, 0.4, 0.08, 0.08),
 }
-#: The factor of a slow visit; the share of steps with spikes; the mean of a spike as a share of a step.
+#: The factor of a slow visit; the share of steps with spikes; the mean of a spike as a share of a
+#: step.
 SLOW, SPIKES, SPIKE = 1.3, 0.02, 0.5
 #: The errors of forecasts, as shares of the expected gain and of the step.
 GAIN_ERROR, STEP_ERROR = 0.4, 0.05
@@ -217,7 +221,10 @@ def main() -> int:
 
 def _print_row(machine: str, case: str, found: list[tuple[float, int]]) -> None:
     over, steps = np.array(found).T
-    figures = f"{(over <= 1.05).mean():.2f} | {np.median(over):.3f} | {over.mean():.3f} | {over.max():.2f}"
+    figures = (
+        f"{(over <= 1.05).mean():.2f} | {np.median(over):.3f} | {over.mean():.3f} |"
+        f" {over.max():.2f}"
+    )
     print(f"| {machine} | {case} | {figures} | {np.median(steps):.0f} |", flush=True)
 
 

@@ -1,4 +1,5 @@
-"""`tfwatch bench` times a configuration in a real process; the tests share one, and time the others in their own."""
+"""`tfwatch bench` times a configuration in a real process; the tests share one, and time the others
+in their own."""
 
 from __future__ import annotations
 

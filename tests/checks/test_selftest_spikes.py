@@ -20,7 +20,8 @@ def spiky(
 ) -> TrainingResult:
     """Return the training that the schedule asks for.
 
-    lacking: a step without its spike. cause: of a spike at the step `unknown`, which the schedule does not have.
+    lacking: a step without its spike. cause: of a spike at the step `unknown`, which the schedule
+    does not have.
     """
     rows = make_steps(np.full(schedule.steps, 2.0), compute=17.0, host=1.0)
     slow_steps = [replace(one, ms=one.ms or 80.0) for one in schedule.slow_steps]

@@ -39,7 +39,8 @@ def test_a_known_delay_is_measured(trainings: Trainings) -> None:
     assert {found.part for found in run.comparisons} == {"wait", "compute", "host"}
     assert all(found.injected_ms >= found.slept_ms for found in run.comparisons)
     assert all(found.measured_ms > 0 for found in run.comparisons)
-    # A part that is missing makes 0.2 and more; another program that takes the core between two callbacks made 0.004.
+    # A part that is missing makes 0.2 and more; another program that takes the core between two
+    # callbacks made 0.004.
     assert run.wall_error < 0.05
 
 
@@ -80,7 +81,8 @@ def test_what_watch_costs_is_found(tmp_path: Path) -> None:
 
 
 def batches_ahead(count: int, launch_ms: float, error_ms: float) -> PartComparison:
-    """Compare steps of which every other waits for a batch that is there 10 ms after the step before.
+    """Compare steps of which every other waits for a batch that is there 10 ms after the step
+    before.
 
     Launching takes a part of these, and a fetch 0.1 ms of its own.
     """

@@ -1,4 +1,5 @@
-"""A `fit` without TensorFlow for scripts that tests run under `tfwatch run`: it writes and announces a run."""
+"""A `fit` without TensorFlow for scripts that tests run under `tfwatch run`: it writes and
+announces a run."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ def fit(
     loss: float = 0.5,
     until: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Train `steps` steps in the folder that the script's first argument names; print the requests for switches.
+    """Train `steps` steps in the folder that the script's first argument names; print the requests
+    for switches.
 
     until: returns True where it ends earlier.
     """

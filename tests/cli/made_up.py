@@ -27,7 +27,8 @@ def run_of(rows: Rows, *events: Event) -> Run:
 
 
 class Made:
-    """Trainings that come out as they are made up, one after another; `fill` gives the last one's run."""
+    """Trainings that come out as they are made up, one after another; `fill` gives the last one's
+    run."""
 
     def __init__(self, *trained: Callable[[Schedule], TrainingResult] | TrainingResult) -> None:
         self.asked: list[Schedule] = []

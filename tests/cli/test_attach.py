@@ -1,4 +1,5 @@
-"""A training in another process is found, shown with its keys, and its pipeline switched from a shell."""
+"""A training in another process is found, shown with its keys, and its pipeline switched from a
+shell."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class Training:
-    """A training of this process that takes requests every millisecond. fails: every switch fails."""
+    """A training of this process that takes requests every millisecond. fails: every switch
+    fails."""
 
     writer: RunWriter
     control: Control = field(default_factory=Control)
@@ -85,7 +87,7 @@ def training(runs_dir: Path, **options: Any) -> Iterator[Training]:
         writer.close()
 
 
-# -- set --------------------------------------------------------------------------------------------
+# -- set -------------------------------------------------------------------------------------------
 
 
 def test_set_waits_until_the_switch_is_in_effect(
@@ -109,8 +111,10 @@ def test_set_reports_a_request_for_a_later_epoch(
             main(["set", str(os.getpid()), "prefetch=2", "cache=on", "--runs-dir", str(tmp_path)])
             == 0
         )
-    assert capsys.readouterr().out == (
-        "prefetch off → 2 from step 9 on\nrequested: cache off → on, in effect with a later epoch\n"
+    assert (
+        capsys.readouterr().out
+        == "prefetch off → 2 from step 9 on\nrequested: cache off → on, in effect with a later"
+        " epoch\n"
     )
 
 
@@ -151,8 +155,9 @@ def test_a_switch_that_is_not_in_effect_in_time_is_code_1(
     with training(tmp_path) as one:
         one.control.take = lambda steps: []  # type: ignore[method-assign]
         assert main(["set", "prefetch=4", "--wait", "1", "--runs-dir", str(tmp_path)]) == 1
-        assert capsys.readouterr().out == (
-            "prefetch 4 is requested, and the training has not taken it yet\n"
+        assert (
+            capsys.readouterr().out
+            == "prefetch 4 is requested, and the training has not taken it yet\n"
         )
 
 
@@ -194,7 +199,7 @@ def test_a_setting_that_the_script_fixes_is_refused_with_the_scripts_reason(
     assert "does not switch workers: its map keeps a state\n" in capsys.readouterr().err
 
 
-# -- the training that is meant -----------------------------------------------------------------------
+# -- the training that is meant --------------------------------------------------------------------
 
 
 def test_the_newest_running_one_is_found_and_by_its_process(tmp_path: Path) -> None:
@@ -211,7 +216,10 @@ def test_the_newest_running_one_is_found_and_by_its_process(tmp_path: Path) -> N
         (None, "no training runs on this machine now, among the runs in "),
         (
             "1",
-            "process 1 is not watched: start it with tfwatch run, or add callbacks=[tfwatch.Watch()] to its fit",
+            (
+                "process 1 is not watched: start it with tfwatch run, or add"
+                " callbacks=[tfwatch.Watch()] to its fit"
+            ),
         ),
         ("99999999", "there is no process 99999999, and no run '99999999' in "),
         ("over", "over is over: tfwatch replay "),
@@ -277,7 +285,7 @@ def test_the_screen_gets_the_trainings_control(
         assert isinstance(control, RequestSender)
 
 
-# -- the screen ---------------------------------------------------------------------------------------
+# -- the screen ------------------------------------------------------------------------------------
 
 
 async def test_d_leaves_and_touches_nothing(tmp_path: Path) -> None:

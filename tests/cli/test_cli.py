@@ -27,8 +27,8 @@ NO_SCRIPT = "run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MO
         pytest.param(["trian"], "no command 'trian': did you mean train?", id="command"),
         pytest.param(
             ["zzz"],
-            "no command 'zzz': there are run, train, ab, workloads, bench, replay, report, compare, check, "
-            "export, attach, set, runs, doctor, selftest, serve, config, completion",
+            "no command 'zzz': there are run, train, ab, workloads, bench, replay, report, compare,"
+            " check, export, attach, set, runs, doctor, selftest, serve, config, completion",
             id="unlike any command",
         ),
         pytest.param(["--"], "COMMAND is missing: tfwatch --help", id="no command"),
@@ -58,7 +58,8 @@ NO_SCRIPT = "run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MO
         pytest.param(["train", "cnn", "--steps"], "--steps: expected one argument", id="no value"),
         pytest.param(
             ["train", "cnn", "--gpu-sensor", "cuda"],
-            "--gpu-sensor: 'cuda' is no GPU sensor: there are auto, powermetrics, ioreg, nvml, none",
+            "--gpu-sensor: 'cuda' is no GPU sensor: there are auto, powermetrics, ioreg, nvml,"
+            " none",
             id="GPU sensor",
         ),
         pytest.param(
@@ -148,8 +149,9 @@ def test_a_user_without_a_home_gets_a_sentence(
 
     monkeypatch.setattr(f"platformdirs.user_{kept}_dir", homeless)
     assert cli.main(["replay"]) == 2
-    assert capsys.readouterr().err == (
-        "tfwatch: could not determine the home directory, set an absolute HOME or XDG variable\n"
+    assert (
+        capsys.readouterr().err
+        == "tfwatch: could not determine the home directory, set an absolute HOME or XDG variable\n"
     )
 
 
@@ -169,8 +171,9 @@ def test_every_option_of_a_training_is_passed_on_and_the_others_are_the_workload
 ) -> None:
     asked = trainings_asked(monkeypatch)
     words = (
-        f"train cnn --steps 7 --runs-dir {tmp_path}/runs --theme light --switch 1:prefetch=off "
-        "--batch-size 8 --switch 2:workers=auto --gpu-sensor ioreg --autopilot --memory-limit 1 --eager --json"
+        f"train cnn --steps 7 --runs-dir {tmp_path}/runs --theme light --switch 1:prefetch=off"
+        " --batch-size 8 --switch 2:workers=auto --gpu-sensor ioreg --autopilot --memory-limit 1"
+        " --eager --json"
     )
     assert exit_code(*words.split()) == 0
     (options,) = asked
@@ -237,8 +240,10 @@ def test_a_folder_without_a_run_is_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert exit_code("replay", "--runs-dir", "/nonexistent", ".") == 2
-    assert capsys.readouterr().err == (
-        f"tfwatch: no run '.' in /nonexistent, and the folder {tmp_path} is not a run: it has no run.json\n"
+    assert (
+        capsys.readouterr().err
+        == f"tfwatch: no run '.' in /nonexistent, and the folder {tmp_path} is not a run: it has no"
+        " run.json\n"
     )
 
 

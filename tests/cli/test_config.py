@@ -1,4 +1,5 @@
-"""The command line over the config file: an option overrides a key, and bad keys are one sentence."""
+"""The command line over the config file: an option overrides a key, and bad keys are one
+sentence."""
 
 from __future__ import annotations
 

@@ -170,7 +170,10 @@ def test_an_output_that_cannot_write_a_name_escapes_it(tmp_path: Path) -> None:
 def test_an_output_that_is_gone_is_no_traceback(output: str, words: str) -> None:
     if "/dev/full" in output and not os.path.exists("/dev/full"):
         pytest.skip("this system has no /dev/full")
-    shell = f'{sys.executable} -c \'from tfwatch import cli; cli.main(["doctor", "--sudoers"])\' {output}'
+    shell = (
+        f'{sys.executable} -c \'from tfwatch import cli; cli.main(["doctor", "--sudoers"])\''
+        f" {output}"
+    )
     done = subprocess.run(
         ["bash", "-c", shell], capture_output=True, text=True, check=False, cwd=ROOT
     )
@@ -205,7 +208,8 @@ def test_the_line_of_sudoers_is_printed_and_nothing_is_looked_at(
     out, err = capsys.readouterr()
 
     assert out.splitlines()[-1].endswith(
-        "ALL=(root) NOPASSWD: /usr/bin/powermetrics -s cpu_power\\,gpu_power\\,thermal -f plist -i 1000 -n 3600"
+        "ALL=(root) NOPASSWD: /usr/bin/powermetrics -s cpu_power\\,gpu_power\\,thermal -f plist -i"
+        " 1000 -n 3600"
     )
     assert ("this machine needs no such line" in err) == (sys.platform != "darwin")
     assert "tensorflow" not in out

@@ -1,4 +1,5 @@
-"""A real Prometheus scrapes a run: it takes the metrics, and each query of the dashboard has data."""
+"""A real Prometheus scrapes a run: it takes the metrics, and each query of the dashboard has
+data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The metrics server under clients that are slow, many or hostile: its threads and connections stay few."""
+"""The metrics server under clients that are slow, many or hostile: its threads and connections stay
+few."""
 
 from __future__ import annotations
 

@@ -33,7 +33,8 @@ def test_plausible_steps_are_not_copied() -> None:
 
 
 class OldMemmap(np.ndarray):
-    """An array whose copied parts are read-only, as those of a read-only `np.memmap` before NumPy 2.1."""
+    """An array whose copied parts are read-only, as those of a read-only `np.memmap` before NumPy
+    2.1."""
 
     def __getitem__(self, key: Any) -> Any:
         part = super().__getitem__(key)

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-#: Threads with changing frames, threads that start and end, and collections that release the interpreter: where a
-#: collection can start inside, Python 3.11 deadlocked within 3 s, four times of four; where one can start while
-#: callers and variables are read, it died of a segmentation fault, three times of four.
+#: Threads with changing frames, threads that start and end, and collections that release the
+#: interpreter: where a collection can start inside, Python 3.11 deadlocked within 3 s, four times
+#: of four; where one can start while callers and variables are read, it died of a segmentation
+#: fault, three times of four.
 CROWDED = """
 import gc, os, sys, threading, time
 from tfwatch.core import threads

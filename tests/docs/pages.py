@@ -19,7 +19,8 @@ _INDENTED = re.compile(r"(?<=\n\n)((?: {4}.*\n)+)|(?<=\n)(?<=[^\n]\n)((?: {4}tfw
 
 
 def code_lines(page: str) -> list[str]:
-    """Return the lines of a page's code blocks without their comments; continued lines are joined."""
+    """Return the lines of a page's code blocks without their comments; continued lines are
+    joined."""
     blocks = [
         block for language, block in _FENCED.findall(page) if language not in ("python", "toml")
     ]
@@ -33,7 +34,8 @@ def code_lines(page: str) -> list[str]:
 
 
 def commands(line: str) -> list[list[str]]:
-    """Return the words of each command line of tfwatch, or of its benchmarks, in a line for a shell."""
+    """Return the words of each command line of tfwatch, or of its benchmarks, in a line for a
+    shell."""
     found = []
     for match in _COMMAND.finditer(line):
         rest = line[match.end() :]
@@ -56,6 +58,7 @@ def _words(text: str) -> list[str]:
 
 
 def inline_codes(page: str) -> list[str]:
-    """Return the texts in backticks outside the code blocks, with one space in place of line ends."""
+    """Return the texts in backticks outside the code blocks, with one space in place of line
+    ends."""
     text = _INDENTED.sub("", _FENCED.sub("", page))
     return [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", text)]

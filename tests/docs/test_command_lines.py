@@ -35,13 +35,15 @@ _PLACEHOLDERS = {
 
 @functools.cache
 def _parser() -> Any:
-    """A parser to look names up in: one that parses is made again, because it keeps what it hides."""
+    """A parser to look names up in: one that parses is made again, because it keeps what it
+    hides."""
     return make_parser()
 
 
 @pytest.fixture(autouse=True)
 def _programs_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`--notify-command` takes a program that this machine has: notify-send and ntfy are examples."""
+    """`--notify-command` takes a program that this machine has: notify-send and ntfy are
+    examples."""
     monkeypatch.setattr(shutil, "which", lambda name: name)
 
 
@@ -179,7 +181,8 @@ def _mistake_of_program(program: str, words: Sequence[str]) -> str | None:
 
 
 def _mistake_within_a_sentence(code: str) -> str | None:
-    """Return what is unknown of a command that a sentence names, complete or not, or of an option by itself."""
+    """Return what is unknown of a command that a sentence names, complete or not, or of an option
+    by itself."""
     words = code.replace("[", "").replace("]", "").split()
     if code.startswith("python -m tests."):
         return _mistake_of_program(" ".join(words[:3]), words[3:])

@@ -1,4 +1,5 @@
-"""The page about JSON names every key of a run's object, of a finding and of a check-up, and no other."""
+"""The page about JSON names every key of a run's object, of a finding and of a check-up, and no
+other."""
 
 from __future__ import annotations
 

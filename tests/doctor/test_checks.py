@@ -1,4 +1,5 @@
-"""Each situation that slows TensorFlow down, or keeps it from starting, has a row with its remedy."""
+"""Each situation that slows TensorFlow down, or keeps it from starting, has a row with its
+remedy."""
 
 from __future__ import annotations
 
@@ -394,8 +395,9 @@ _PTX = (
 )
 _REFUSED_PTX = "'cuModuleLoadData(&module, data)' failed with 'CUDA_ERROR_INVALID_PTX'"
 _CUDNN = (
-    "E0000 cuda_dnn.cc:522] Loaded runtime CuDNN library: 9.1.0 but source was compiled with: "
-    "9.3.0.  CuDNN library needs to have matching major version and equal or higher minor version.\n"
+    "E0000 cuda_dnn.cc:522] Loaded runtime CuDNN library: 9.1.0 but source was compiled with:"
+    " 9.3.0.  CuDNN library needs to have matching major version and equal or higher minor"
+    " version.\n"
 )
 _LIBDEVICE = "INTERNAL: libdevice not found at ./libdevice.10.bc"
 

@@ -106,7 +106,10 @@ def test_sysctl_is_parsed(text: str, expected: tuple[object, ...]) -> None:
     ("text", "version"),
     [
         (
-            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Fri May  2 2025\nGCC version: 12",
+            (
+                "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Fri May  2 2025\nGCC"
+                " version: 12"
+            ),
             "580.159.04",
         ),
         (

@@ -18,15 +18,21 @@ To enable the following instructions: AVX2 AVX512F FMA, in other operations, reb
 {_TIME} dso_loader.cc:144] Could not load dynamic library 'libcuda.so.1'; dlerror: libcuda.so.1: cannot open
 {_TIME} dso_loader.cc:144] Could not load dynamic library 'libcudnn.so.9'; dlerror: libcudnn.so.9: cannot open
 {_TIME} dso_loader.cc:144] Could not load dynamic library 'libcuda.so.1'; dlerror: libcuda.so.1: cannot open
-"""
+"""  # noqa: E501
 
 
 def placed(kind: str, device: str = "GPU") -> str:
-    return f"{_TIME} placer.cc:162] a/{kind}_1: ({kind}): /job:localhost/replica:0/task:0/device:{device}:0\n"
+    return (
+        f"{_TIME} placer.cc:162] a/{kind}_1: ({kind}):"
+        f" /job:localhost/replica:0/task:0/device:{device}:0\n"
+    )
 
 
 def executed(kind: str, device: str = "GPU") -> str:
-    return f"{_TIME} execute.cc:1775] Executing op {kind} in device /job:localhost/replica:0/task:0/device:{device}:0\n"
+    return (
+        f"{_TIME} execute.cc:1775] Executing op {kind} in device"
+        f" /job:localhost/replica:0/task:0/device:{device}:0\n"
+    )
 
 
 def read(step: str, before: str = "") -> LogFacts:
@@ -48,8 +54,8 @@ def test_the_lines_of_a_driver_without_cudas_libraries() -> None:
         "libcufft.so.11",
     )
     lines = (
-        f"{_TIME} dso_loader.cc:144] Could not load dynamic library '{name}'; dlerror: {name}: cannot open shared "
-        "object file: No such file or directory\n"
+        f"{_TIME} dso_loader.cc:144] Could not load dynamic library '{name}'; dlerror: {name}:"
+        " cannot open shared object file: No such file or directory\n"
         for name in (*libraries, "libcudnn.so.9")
     )
 

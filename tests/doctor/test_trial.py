@@ -1,4 +1,5 @@
-"""A trial of TensorFlow in a child process: a failure is explained from the child's log, and nothing waits for it."""
+"""A trial of TensorFlow in a child process: a failure is explained from the child's log, and
+nothing waits for it."""
 
 from __future__ import annotations
 
@@ -10,7 +11,10 @@ import pytest
 from tfwatch.doctor.crash_reasons import explain
 from tfwatch.doctor.trial import Trial, run_trial
 
-_IMPORTED = 'print(\'{"begin": "import"}\\n{"end": "import", "took_s": 2.0, "tensorflow": "2.19.1"}\', flush=True)\n'
+_IMPORTED = (
+    'print(\'{"begin": "import"}\\n{"end": "import", "took_s": 2.0, "tensorflow": "2.19.1"}\','
+    " flush=True)\n"
+)
 _WHOLE = _IMPORTED + 'print(\'{"end": "all", "most_bytes": 1}\', flush=True)\n'
 
 
@@ -47,8 +51,9 @@ def test_each_stage_is_notified_as_it_begins() -> None:
             id="illegal instruction",
         ),
         pytest.param(
-            "sys.stderr.write('F0000 cpu_feature_guard.cc:32] The TensorFlow library was compiled to use AVX "
-            "instructions, but these aren\\'t available on your machine.\\n'); sys.stderr.flush(); os.abort()",
+            "sys.stderr.write('F0000 cpu_feature_guard.cc:32] The TensorFlow library was compiled"
+            " to use AVX instructions, but these aren\\'t available on your machine.\\n');"
+            " sys.stderr.flush(); os.abort()",
             "ended by SIGABRT: The TensorFlow library was compiled to use AVX instructions",
             "arm64 Python",
             id="AVX abort",
@@ -68,7 +73,8 @@ def test_each_stage_is_notified_as_it_begins() -> None:
             id="missing symbol",
         ),
         pytest.param(
-            "raise ImportError('libcublas.so.12: cannot open shared object file: No such file or directory')",
+            "raise ImportError('libcublas.so.12: cannot open shared object file: No such file or"
+            " directory')",
             "libcublas.so.12: cannot open shared object file",
             "fresh virtual environment",
             id="missing so",
@@ -121,7 +127,10 @@ def test_a_crash_at_exit_is_reported_as_such() -> None:
 
 
 def test_a_hanging_child_is_killed_and_its_frame_reported() -> None:
-    hang = "import faulthandler; faulthandler.dump_traceback_later(0.2)\ndef wait_for_a_driver(): time.sleep(600)\n"
+    hang = (
+        "import faulthandler; faulthandler.dump_traceback_later(0.2)\ndef wait_for_a_driver():"
+        " time.sleep(600)\n"
+    )
     trial = child(f"{hang}wait_for_a_driver()", limit_s=2.0)
 
     assert (trial.outcome, trial.exit_code) == ("timed out", None)
@@ -136,8 +145,8 @@ def test_a_grandchild_that_survives_delays_nothing() -> None:
 
 def test_a_long_log_is_cut_to_its_end() -> None:
     trial = child(
-        f"{_WHOLE}sys.stderr.write('x' * 79 + '\\n')\nfor _ in range(400000): sys.stderr.write('x' * 79 + '\\n')\n"
-        "sys.stderr.write('the end')"
+        f"{_WHOLE}sys.stderr.write('x' * 79 + '\\n')\nfor _ in range(400000): sys.stderr.write('x'"
+        " * 79 + '\\n')\nsys.stderr.write('the end')"
     )
 
     assert trial.outcome == "completed"

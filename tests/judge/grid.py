@@ -45,7 +45,8 @@ def simulated(
     steps: int,
     seed: int,
 ) -> Rows:
-    """Steps over a pipeline that works ahead by `depth` batches (0: not at all); times vary by a share, `jitter`."""
+    """Steps over a pipeline that works ahead by `depth` batches (0: not at all); times vary by a
+    share, `jitter`."""
     rng = np.random.default_rng(seed)
     data, compute, host = (
         np.maximum(rng.normal(mean, jitter * mean, steps), 0.1 * mean)

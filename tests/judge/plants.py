@@ -1,4 +1,5 @@
-"""Pipelines and models that are formulas: what a step takes under any setting, and rows of steps that say so."""
+"""Pipelines and models that are formulas: what a step takes under any setting, and rows of steps
+that say so."""
 
 from __future__ import annotations
 
@@ -22,12 +23,15 @@ CALLS = ("off", "1", "2", "4", "8", "16", "32", "64")
 
 @dataclass(frozen=True)
 class Plant:
-    """Milliseconds a batch: data_ms of one core's work, storage_ms of a storage that takes many requests at a time,
-    compute_ms and host_ms of the model. Without `accelerated` compute keeps all cores busy.
+    """Milliseconds a batch: data_ms of one core's work, storage_ms of a storage that takes many
+    requests at a time, compute_ms and host_ms of the model. Without `accelerated` compute keeps all
+    cores busy.
 
-    serial: the pipeline holds a lock. noise: the standard deviation of a step, as a share. drift: how much neighbouring steps resemble
-    each other. crowd_ms: what each worker adds to the work, for the thread that launches needs a core too.
-    handing_ms: what a prefetch adds to it. bursts_ms: how late batches prepared ahead are, less the deeper the buffer.
+    serial: the pipeline holds a lock. noise: the standard deviation of a step, as a share. drift:
+    how much neighbouring steps resemble each other. crowd_ms: what each worker adds to the work,
+    for the thread that launches needs a core too.
+    handing_ms: what a prefetch adds to it. bursts_ms: how late batches prepared ahead are, less the
+    deeper the buffer.
     """
 
     data_ms: float

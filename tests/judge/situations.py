@@ -44,7 +44,8 @@ _OF_MANIFEST = {*Manifest.__struct_fields__} - {"device", "run", "knobs", "metri
 
 
 def changed(what: T, **changes: Any) -> T:
-    """Return a situation with fields of it or of its parts changed, or another record with its own."""
+    """Return a situation with fields of it or of its parts changed, or another record with its
+    own."""
     if not isinstance(what, Situation):
         return replace(what, **changes)  # type: ignore[type-var]
     parts = {

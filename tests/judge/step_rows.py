@@ -20,7 +20,8 @@ def make_steps(
     first: int = 1,
     copy: ArrayLike = np.nan,
 ) -> Rows:
-    """Steps that follow one another, numbered from `first`; the milliseconds are scalars or one a step.
+    """Steps that follow one another, numbered from `first`; the milliseconds are scalars or one a
+    step.
 
     compute: contains the copy.
     """

@@ -34,7 +34,8 @@ def starving_then(split: tuple[float, float, float]) -> Rows:
 
 
 def alternating(values: list[str], kept: str) -> tuple[Rows, list[Event]]:
-    """40 steps without prefetch, an A/B test's blocks of 12 steps, and 5 with the setting that it keeps."""
+    """40 steps without prefetch, an A/B test's blocks of 12 steps, and 5 with the setting that it
+    keeps."""
     lasts = [*values, kept]
     counts = [*[_BLOCK] * len(values), _AFTER]
     parts = [

@@ -214,8 +214,8 @@ def test_what_python_takes_op_by_op_is_told(tmp_path: Path) -> None:
         in lines
     )
     assert (
-        "next: run the step as a graph: tf.function, or fit without run_eagerly (here: without --eager)"
-        in lines
+        "next: run the step as a graph: tf.function, or fit without run_eagerly (here: without"
+        " --eager)" in lines
     )
     assert document.as_json(run)["whole_run"]["dispatch_ms"]["median"] == pytest.approx(5.1)
 

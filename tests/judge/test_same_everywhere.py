@@ -1,4 +1,5 @@
-"""One run has one finding: on the screen that follows it, on the screen of its end, in the summary and in `--json`."""
+"""One run has one finding: on the screen that follows it, on the screen of its end, in the summary
+and in `--json`."""
 
 from __future__ import annotations
 

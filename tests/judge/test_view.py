@@ -129,8 +129,8 @@ def test_a_long_run_is_searched_from_its_beginning() -> None:
 
 
 FILLING = (
-    "I0000 00:00:1795169831.799911   30980 shuffle_dataset_op.cc:453] ShuffleDatasetV3:2: Filling up shuffle buffer "
-    "(this may take a while): 4298 of 50000\n"
+    "I0000 00:00:1795169831.799911   30980 shuffle_dataset_op.cc:453] ShuffleDatasetV3:2: Filling"
+    " up shuffle buffer (this may take a while): 4298 of 50000\n"
 )
 FILLED = "I0000 00:00:1795169840.655238   30980 shuffle_dataset_op.cc:483] Shuffle buffer filled.\n"
 
@@ -178,7 +178,10 @@ def test_what_tensorflow_said_is_a_row_for_each_thing_that_matters(tmp_path: Pat
         (0.0, "TensorFlow logged 1 more message, harmless (5 log)"),
         (
             8.8,
-            "TensorFlow (5 log): training waits while the shuffle buffer fills; it fills again in every epoch",
+            (
+                "TensorFlow (5 log): training waits while the shuffle buffer fills; it fills again"
+                " in every epoch"
+            ),
         ),
     ]
 
@@ -279,7 +282,10 @@ def test_everything_rare_is_a_row() -> None:
 
     assert told == [
         "C compiled in 2.5 s, not counted",
-        "E epoch 1: 33.3 ms/step, data wait 29 %, loss 1.31, acc 0.42, validation 0.3 s, to step 250",
+        (
+            "E epoch 1: 33.3 ms/step, data wait 29 %, loss 1.31, acc 0.42, validation 0.3 s, to"
+            " step 250"
+        ),
         "p prefetch off → 4 at step 301: 1.69 x faster (1.67 to 1.71)",
         "Z asleep 10:17 - 16:36, not counted; --keep-awake next time",
         "Z asleep for 12.0 s, not counted",

@@ -1,4 +1,5 @@
-"""The JSON object of runs of each kind: every key is there, and every figure is one that JSON can hold."""
+"""The JSON object of runs of each kind: every key is there, and every figure is one that JSON can
+hold."""
 
 from __future__ import annotations
 

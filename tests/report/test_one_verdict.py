@@ -1,4 +1,5 @@
-"""A document and a summary have one verdict, that of the last setting, and name the stretch of each figure."""
+"""A document and a summary have one verdict, that of the last setting, and name the stretch of each
+figure."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ KNOBS = {"knobs": {"prefetch": "off"}, "switchable": ["prefetch"]}
 
 
 def verdict_in(finding: dict[str, Any]) -> str:
-    """The verdict at the start of a finding's sentence; a sentence without one is of a run that is not input-bound."""
+    """The verdict at the start of a finding's sentence; a sentence without one is of a run that is
+    not input-bound."""
     words, _, _ = finding["sentence"].partition(":")
     return words if words.endswith(" input-bound") else "NOT input-bound"
 
@@ -119,8 +121,8 @@ def test_the_summary_gives_the_verdict_with_its_steps_and_the_whole_run_by_itsel
         in lines
     )
     assert (
-        "since step 101 mean steady step: 0.1 of 12.6 ms is data wait (1 %): NOT input-bound, compute-bound"
-        in lines
+        "since step 101 mean steady step: 0.1 of 12.6 ms is data wait (1 %): NOT input-bound,"
+        " compute-bound" in lines
     )
 
 

@@ -67,7 +67,10 @@ def test_why_the_parts_of_a_step_were_not_separated_is_told(tmp_path: Path) -> N
 def test_what_tensorflow_said_is_told_with_its_meaning(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     write_run(folder, plain(30), FINISHED)
-    onednn = "I0000 00:00:1795263242.021949   29426 port.cc:153] oneDNN custom operations are on. You may"
+    onednn = (
+        "I0000 00:00:1795263242.021949   29426 port.cc:153] oneDNN custom operations are on."
+        " You may"
+    )
     retraced = (
         "WARNING:tensorflow:5 out of the last 5 calls to <f> triggered tf.function retracing."
     )
@@ -75,7 +78,10 @@ def test_what_tensorflow_said_is_told_with_its_meaning(tmp_path: Path) -> None:
     run = open_run(folder, FakeClock(900).clock)
 
     assert [line for line in text_of(run) if line.startswith("TensorFlow")] == [
-        "TensorFlow: a function is traced repeatedly: pass tensors of the same shapes, not Python numbers",
+        (
+            "TensorFlow: a function is traced repeatedly: pass tensors of the same shapes, not"
+            " Python numbers"
+        ),
         "TensorFlow logged 1 more message, harmless",
     ]
     assert [
@@ -112,9 +118,15 @@ def test_the_text_of_a_finished_run(tmp_path: Path) -> None:
         "cnn on GPU:0 Apple M2 Pro: finished, 200 steps in 12:04",
         "the GPU waited 42.0 s for data (6 % of the run)",
         f"over the whole run mean steady step: 5.0 of 18.0 ms is data wait (28 %){left_out}",
-        "since step 101 mean steady step: 0.0 of 13.0 ms is data wait (0 %): NOT input-bound, compute-bound",
+        (
+            "since step 101 mean steady step: 0.0 of 13.0 ms is data wait (0 %): NOT input-bound,"
+            " compute-bound"
+        ),
         "without data wait: 11:22 at best",
-        "prefetch off → 4 at step 101: 1.77 x faster (1.77 to 1.77) over 99 steps, 23.0 → 13.0 ms/step",
+        (
+            "prefetch off → 4 at step 101: 1.77 x faster (1.77 to 1.77) over 99 steps, 23.0 → 13.0"
+            " ms/step"
+        ),
         "1 forecast: error 0 %, within the 90 % prediction interval",
         "longest stall: 41.0 s without data at step 31, unexplained",
         (
@@ -122,7 +134,10 @@ def test_the_text_of_a_finished_run(tmp_path: Path) -> None:
             "Mixed precision or jit_compile would shorten it."
         ),
         "code: dataset = dataset.prefetch(4)  # the last stage: prepares batches while a step runs",
-        'code: keras.mixed_precision.set_global_policy("mixed_float16")  # before the model is made',
+        (
+            'code: keras.mixed_precision.set_global_policy("mixed_float16")  # before the model is'
+            " made"
+        ),
         "recorded in ~/runs/r1",
         "open it again:  tfwatch replay ~/runs/r1",
     ]
@@ -211,7 +226,10 @@ def test_what_else_was_lost_and_keras_own_figure_are_told(tmp_path: Path) -> Non
     between = "between epochs 5.0 s (45 %: validation 4.0 s, epoch ends 1.0 s)"
     assert text_of(run)[1:3] == [
         f"the device waited 0.4 s for data (4 % of the run), {between}, compile 2.0 s (18 %)",
-        "mean steady step: 2.0 of 20.0 ms is data wait (10 %): MODERATELY input-bound; 1 step excluded: compile 2.0 s",
+        (
+            "mean steady step: 2.0 of 20.0 ms is data wait (10 %): MODERATELY input-bound; 1 step"
+            " excluded: compile 2.0 s"
+        ),
     ]
     assert text_of(run)[3].startswith(
         "Keras' progress bar shows 45.1 ms/step for the last epoch: it includes validation"

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def begin_run(
     runs_dir: Path, workload: str, clock: Clock = SYSTEM, **details: Any
 ) -> tuple[RunWriter, str]:
-    """Return a writer that runs, and why it has no folder, or none yet; `details` are fields of the manifest."""
+    """Return a writer that runs, and why it has no folder, or none yet; `details` are fields of the
+    manifest."""
     writer = make_writer(workload, clock, **details)
     reason = make_folder(writer, runs_dir)
     writer.start()

@@ -120,7 +120,8 @@ class UnnamedFolder(RunFolder):
 
 
 def folder_of(writer: RunWriter) -> RunFolder:
-    """Return the run that a writer has written so far; one without a folder gets one, which is not named."""
+    """Return the run that a writer has written so far; one without a folder gets one, which is not
+    named."""
     if writer.folder is None:
         writer.adopt(Path(tempfile.mkdtemp(dir=_SCRATCH.name)))
     writer.flush()

@@ -55,7 +55,8 @@ class SentRequests(RequestSender):
 
 
 class AskedTuner(Tuner):
-    """Keeps the jobs that a screen begins; None where it ends one. busy: a job of this terminal runs."""
+    """Keeps the jobs that a screen begins; None where it ends one. busy: a job of this terminal
+    runs."""
 
     def __init__(self) -> None:
         super().__init__(lambda: None)

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GB = 2**30
-#: Fields as in proc(5): number, parent, device, root, mount point, options, tags, -, type, source, options.
+#: Fields as in proc(5): number, parent, device, root, mount point, options, tags, -, type, source,
+#: options.
 MOUNT = "31 23 0:28 {root} {point} rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate"
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tfwatch.core.events import Event
 
 
-# -- the queue ---------------------------------------------------------------------------------------
+# -- the queue -------------------------------------------------------------------------------------
 
 
 def test_the_last_request_for_a_knob_wins() -> None:
@@ -59,7 +59,7 @@ def test_a_planned_switch_waits_for_its_step() -> None:
     assert control.planned == [planned(9, "workers", "4")]
 
 
-# -- the taker ---------------------------------------------------------------------------------------
+# -- the taker -------------------------------------------------------------------------------------
 
 
 class Taken:
@@ -237,7 +237,7 @@ def test_the_end_of_a_killed_tuner_is_recorded(run: Taken) -> None:
     assert len(run.events(TunerLost)) == 1
 
 
-# -- the sender --------------------------------------------------------------------------------------
+# -- the sender ------------------------------------------------------------------------------------
 
 
 def test_a_sender_appends_in_order_without_a_wait(run: Taken) -> None:

@@ -1,4 +1,5 @@
-"""A full disk and a removed folder: recording stops and the pulse says so, and the training continues."""
+"""A full disk and a removed folder: recording stops and the pulse says so, and the training
+continues."""
 
 from __future__ import annotations
 
@@ -236,7 +237,8 @@ def test_a_run_that_begins_on_a_full_disk_cannot_be_opened(
 
 @pytest.fixture
 def reused(tmp_path: Path) -> Iterator[tuple[streams.Stream, int]]:
-    """A stream whose descriptor the program closed, and the program's own file, which has its number now."""
+    """A stream whose descriptor the program closed, and the program's own file, which has its
+    number now."""
     stream = streams.Stream()
     stream.path = tmp_path / "rows.bin"
     stream.append(b"first")

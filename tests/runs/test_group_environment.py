@@ -160,8 +160,8 @@ def test_a_cluster_of_this_machine_only_is_another_one_on_each_machine() -> None
 
 
 _VARIABLES = (
-    "TF_CONFIG", "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID",
-    "SLURM_STEP_NUM_TASKS", "HOROVOD_RANK", "HOROVOD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+    "TF_CONFIG", "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID",  # noqa: E501
+    "SLURM_STEP_NUM_TASKS", "HOROVOD_RANK", "HOROVOD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",  # noqa: E501
     "TFWATCH_GROUP", "TFWATCH_RANK", "TFWATCH_SIZE",
 )  # fmt: skip
 _KEYS = st.sampled_from(["cluster", "task", "type", "index", "worker", "chief", "x"])

@@ -81,9 +81,9 @@ def test_a_launch_whose_name_is_no_text_has_a_group(tmp_path: Path) -> None:
 
 def test_processes_that_race_share_one_folder(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from tests.runs.begun import begin_run\n"
-        "writer, lost = begin_run(Path(sys.argv[1]), 'cnn'); print('begun', flush=True); sys.stdin.read()\n"
-        "writer.end('finished'); writer.close()"
+        "import sys; from pathlib import Path; from tests.runs.begun import begin_run\nwriter, lost"
+        " = begin_run(Path(sys.argv[1]), 'cnn'); print('begun', flush=True);"
+        " sys.stdin.read()\nwriter.end('finished'); writer.close()"
     )
     config = (
         '{"cluster": {"worker": ["a:1", "b:1", "c:1"]}, "task": {"type": "worker", "index": %d}}'

@@ -126,7 +126,7 @@ from pathlib import Path
 from tfwatch.runs.requests import SwitchRequest, append
 for number in range(1, 201):
     append(Path(sys.argv[1]), SwitchRequest("prefetch", str(number), "key", at_step=int(sys.argv[2])))
-"""
+"""  # noqa: E501
 
 
 def test_four_writers_at_once_lose_no_request(tmp_path: Path) -> None:

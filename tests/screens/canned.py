@@ -74,7 +74,8 @@ class Canned:
         self.epoch = 0
         self._epoch_step = 0
         self._pipelines: list[tuple[list[str], list[str]]] = []
-        #: Makes the columns of a sample from the split of its step; where set, steps are sampled twice a second.
+        #: Makes the columns of a sample from the split of its step; where set, steps are sampled
+        #: twice a second.
         self.sensors: Callable[[Split], dict[str, float]] | None = None
 
     def event(self, kind: type[facts.Event], **values: Any) -> Canned:
@@ -167,7 +168,8 @@ class Canned:
         return self
 
     def staged(self, *stages: Staged) -> Canned:
-        """Write the stages of tf.data's model now: name, kind, ms/batch, workers, buffered, buffer size."""
+        """Write the stages of tf.data's model now: name, kind, ms/batch, workers, buffered, buffer
+        size."""
         at_ns = round(self.at_s * 1e9)
         names, kinds = [stage[0] for stage in stages], [stage[1] for stage in stages]
         if (names, kinds) not in self._pipelines:

@@ -22,7 +22,8 @@ def share(split: Split) -> float:
 
 
 def apple(**changes: float) -> Callable[[Split], dict[str, float]]:
-    """Make the sensors of a MacBook with permission for powermetrics; its GPU draws 12 W in compute."""
+    """Make the sensors of a MacBook with permission for powermetrics; its GPU draws 12 W in
+    compute."""
 
     def read(split: Split) -> dict[str, float]:
         busy = share(split)
@@ -111,7 +112,10 @@ def on_several(folder: Path | None, gpus: int, idlest: int) -> Canned:
         names=["list", "map(decode)", "batch(32)"],
         kinds=["TensorSlice", "Map", "Batch"],
     )
-    why = "the iterator of a strategy has no model: only the stages of the code are known, without figures"
+    why = (
+        "the iterator of a strategy has no model: only the stages of the code are known, without"
+        " figures"
+    )
     run.event(facts.SensorMissing, sensor="pipeline", reason=why, fix="")
     run.event(facts.GpusFound, names=names, memory_bytes=dict.fromkeys(devices, 141 * GIB))
 

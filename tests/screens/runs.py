@@ -25,7 +25,8 @@ WALL_NS = 1_795_169_823 * 10**9
 
 
 class CannedRun:
-    """Writes into `folder`; `now_ns` counts from the run's origin. Each half second has a sample with 4 of 10 cores."""
+    """Writes into `folder`; `now_ns` counts from the run's origin. Each half second has a sample
+    with 4 of 10 cores."""
 
     def __init__(self, folder: Path, accelerated: bool = True) -> None:
         self.now_ns = 0

@@ -126,7 +126,8 @@ async def shown(
     reader: RunReader | None = None,
     **options: Any,
 ) -> AsyncIterator[Shown]:
-    """Show a run. live: keys reach its training. notifies: messages are drawn. reader: None reads in its process."""
+    """Show a run. live: keys reach its training. notifies: messages are drawn. reader: None reads
+    in its process."""
     control, tuner = SentRequests() if live else None, AskedTuner()
     shown_by: dict[str, Any] = {"tuner": tuner if live else None, "clock": run.clock, **options}
     app = TfwatchApp(reader or run.reader(), control, **shown_by)

@@ -283,7 +283,10 @@ async def test_a_narrow_footer_keeps_the_keys_that_switch_and_test() -> None:
             (
                 120,
                 _USUAL,
-                "p prefetch + depth w workers c cache f autopilot a A/B test u undo space freeze ? keys q quit",
+                (
+                    "p prefetch + depth w workers c cache f autopilot a A/B test u undo space"
+                    " freeze ? keys q quit"
+                ),
             ),
             (
                 60,

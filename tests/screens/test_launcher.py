@@ -1,4 +1,5 @@
-"""The launcher: your script, the recent runs and the demos, and the command that the keys select."""
+"""The launcher: your script, the recent runs and the demos, and the command that the keys
+select."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A `train_step` of its own, in the manner of the Keras guide: metrics, sample weights, a second loss."""
+"""A `train_step` of its own, in the manner of the Keras guide: metrics, sample weights, a second
+loss."""
 
 import keras
 import numpy as np

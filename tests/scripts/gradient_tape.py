@@ -1,4 +1,5 @@
-"""A training loop of its own over a slow data set, with validation, checkpoints and an iterator in a function."""
+"""A training loop of its own over a slow data set, with validation, checkpoints and an iterator in
+a function."""
 
 import tempfile
 import time

@@ -1,4 +1,5 @@
-"""Three fits: of a data set, of arrays, and with a Watch of the script's own. Then all loops of `together`.
+"""Three fits: of a data set, of arrays, and with a Watch of the script's own. Then all loops of
+`together`.
 
 The last fit has a map that raises.
 """

@@ -1,4 +1,5 @@
-"""Mixed precision, a schedule of the learning rate, a class in its own right as a callback, and TensorBoard's logs."""
+"""Mixed precision, a schedule of the learning rate, a class in its own right as a callback, and
+TensorBoard's logs."""
 
 import pathlib
 import tempfile

@@ -1,4 +1,5 @@
-"""A search in the manner of Keras Tuner: models built by a function, callbacks copied, many short fits."""
+"""A search in the manner of Keras Tuner: models built by a function, callbacks copied, many short
+fits."""
 
 import copy
 import itertools

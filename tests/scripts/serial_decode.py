@@ -1,4 +1,5 @@
-"""Images that are decoded one by one: a pipeline without a word of tuning. Prints the median step of the last half."""
+"""Images that are decoded one by one: a pipeline without a word of tuning. Prints the median step
+of the last half."""
 
 import sys
 import time

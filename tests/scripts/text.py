@@ -1,4 +1,5 @@
-"""Text from files: `TextVectorization` adapted to them and used in the pipeline, padded batches, a recurrent model."""
+"""Text from files: `TextVectorization` adapted to them and used in the pipeline, padded batches, a
+recurrent model."""
 
 import pathlib
 import tempfile

@@ -1,4 +1,5 @@
-"""Scripts with loops of their own and a `CallbackList`, in one process: TensorFlow is imported once."""
+"""Scripts with loops of their own and a `CallbackList`, in one process: TensorFlow is imported
+once."""
 
 import callback_list
 import gradient_tape

@@ -49,7 +49,8 @@ def document(
     thermal: str = "<key>thermal_pressure</key><string>Nominal</string>",
     clusters: str = CLUSTER % "E-Cluster" + CLUSTER % "P0-Cluster",
 ) -> bytes:
-    """Return a document in the form of powermetrics: 1.5 s, 2 W of GPU, 3 W of CPU, 0.5 W of ANE."""
+    """Return a document in the form of powermetrics: 1.5 s, 2 W of GPU, 3 W of CPU, 0.5 W of
+    ANE."""
     part = (
         f"<key>processor</key><dict><key>clusters</key><array>{clusters}</array>{processor}</dict>"
         if processor

@@ -70,12 +70,16 @@ def test_busy_shares(before: list[Any], after: list[Any], shares: list[float]) -
 
 
 def node(number: int, letter: str, as_bytes: bool = True, name: str = "cpu-id") -> str:
-    """Return one core in the form that `ioreg -r -d 1 -k cluster-type` prints; the order of its lines changes."""
+    """Return one core in the form that `ioreg -r -d 1 -k cluster-type` prints; the order of its
+    lines changes."""
     shown = f"<{number.to_bytes(4, 'little').hex()}>" if as_bytes else str(number)
     lines = [f'"cluster-type" = <"{letter}">', f'"{name}" = {shown}', f'"name" = <"cpu{number}">']
     lines = lines if number % 2 else lines[::-1]
     body = "\n".join(f"      {line}" for line in lines)
-    return f"+-o cpu{number}@{number}  <class IOPlatformDevice, id 0x100000280, registered>\n    {{\n{body}\n    }}\n"
+    return (
+        f"+-o cpu{number}@{number}  <class IOPlatformDevice, id 0x100000280, registered>\n   "
+        f" {{\n{body}\n    }}\n"
+    )
 
 
 def chip(letters: str, **options: Any) -> str:

@@ -59,7 +59,8 @@ def as_keras(callback: Any, then: Callable[[], None]) -> None:
 
 
 def in_another_thread(read: Callable[[], _T]) -> _T:
-    """Return the result of `read` in another thread, as tfwatch's thread reads the training thread."""
+    """Return the result of `read` in another thread, as tfwatch's thread reads the training
+    thread."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(read).result()
 

@@ -107,7 +107,8 @@ def test_a_regular_end_prints_nothing(tmp_path: Path, die: str, code: int) -> No
 
 
 def test_a_worker_that_outlives_the_process_does_not_delay_the_guard(tmp_path: Path) -> None:
-    """A forked data worker keeps the guard's pipe open: the pipe alone does not show that the parent is dead."""
+    """A forked data worker keeps the guard's pipe open: the pipe alone does not show that the
+    parent is dead."""
     script = _PLAIN.format(die="\n    ".join(_FORKS_AND_DIES))
     result = _run(script, tmp_path)
     os.kill(int((tmp_path / "log.txt.worker").read_text()), signal.SIGKILL)

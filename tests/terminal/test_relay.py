@@ -1,4 +1,5 @@
-"""The output of a script on its way to the log: what a line that overwrites itself leaves, and what stays readable."""
+"""The output of a script on its way to the log: what a line that overwrites itself leaves, and what
+stays readable."""
 
 from __future__ import annotations
 

@@ -107,7 +107,8 @@ def test_where_many_pipelines_wait_for_the_collector_a_disposal_collects() -> No
 
 @pytest.mark.tensorflow
 def test_closed_pipelines_do_not_wait_for_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that waits for it keeps three threads, and malloc does not give all of their memory back."""
+    """One that waits for it keeps three threads, and malloc does not give all of their memory
+    back."""
     monkeypatch.setattr(disposal, "_MAX_WAITING", 1000)
     others = len(disposal._waiting)  # of earlier tests: see below
     gc.disable()
@@ -132,7 +133,8 @@ def test_closed_pipelines_leave_no_function() -> None:
         disposal._waiting
     )  # of earlier tests: what was frozen after a module is collected no more
     close_some(2)
-    # A list of all objects refers to the iterators too: a disposal that looks meanwhile waits for the next pass.
+    # A list of all objects refers to the iterators too: a disposal that looks meanwhile waits for
+    # the next pass.
     wait_until(is_settled)
     few = functions()
     close_some(10)

@@ -20,7 +20,8 @@ SETTINGS: list[str] = ["off", "default", "auto", "1", "3", "16"]
 
 @pytest.fixture(autouse=True)
 def _close_pipelines(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Close the pipelines: deleting an iterator takes up to a minute, and the end of a test would wait for each."""
+    """Close the pipelines: deleting an iterator takes up to a minute, and the end of a test would
+    wait for each."""
     from tfwatch.tfdata.live_switch import SwitchablePipeline
 
     pipelines, init = list[SwitchablePipeline](), SwitchablePipeline.__init__
@@ -190,7 +191,8 @@ def test_a_restarted_pipeline_that_ends_at_once_does_not_cut_the_data_off(
 
 
 def test_a_pipeline_with_a_warm_start_takes_nothing_before_its_switch() -> None:
-    """Otherwise it takes elements of the running pipeline, or finds the gate closed and ends at once."""
+    """Otherwise it takes elements of the running pipeline, or finds the gate closed and ends at
+    once."""
     import tensorflow as tf
 
     from tfwatch.tfdata.live_switch import SwitchablePipeline

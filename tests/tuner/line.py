@@ -1,4 +1,5 @@
-"""The requests of a tuner and a user to a simulated training, in memory: what a run folder's file is for a real one."""
+"""The requests of a tuner and a user to a simulated training, in memory: what a run folder's file
+is for a real one."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ class _Memory(RequestFile):
 class Line:
     """Takes each request at once, as the writer of a real training does ten times a second.
 
-    cancelled: ends the job of the tuner. refused: the requests of the tuner that a user's came before.
+    cancelled: ends the job of the tuner. refused: the requests of the tuner that a user's came
+    before.
     """
 
     def __init__(self, writer: RunWriter, control: Control) -> None:

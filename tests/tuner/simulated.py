@@ -1,4 +1,5 @@
-"""A simulated training: steps of given lengths, switches obeyed as `watch.fit.fetch` does, no threads."""
+"""A simulated training: steps of given lengths, switches obeyed as `watch.fit.fetch` does, no
+threads."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from tfwatch.runs.requests import SwitchRequest
     from tfwatch.tuner.driver import Driver
 
-#: Batches that a pipeline still hands out after a switch was asked, and how slow these odd steps are made.
+#: Batches that a pipeline still hands out after a switch was asked, and how slow these odd steps
+#: are made.
 BUFFERED = 3
 ODD_MS = 900.0
 
@@ -27,7 +29,8 @@ ODD_MS = 900.0
 class Simulated:
     """A run in memory. `step_ms(knobs, step)`: how long a step takes.
 
-    flags: of steps, by their number. refuses: why no switch can be made. before_step: called with each step's number.
+    flags: of steps, by their number. refuses: why no switch can be made. before_step: called with
+    each step's number.
     """
 
     def __init__(
@@ -87,7 +90,8 @@ class Simulated:
         self.writer.step(start_ns, self.step, 0, int(flags), took_ms - 2.0, 0.5, 1.5, 0.5)
 
     def _obey(self) -> Flag:
-        """A switch is built, the old pipeline's batches are handed out, then the new one's first arrives."""
+        """A switch is built, the old pipeline's batches are handed out, then the new one's first
+        arrives."""
         now = self.writer.now_ns()
         if self._asked and self.step >= self._asked.step + BUFFERED:
             asked, request, self._asked = self._asked, self._request, None

@@ -240,7 +240,8 @@ def test_what_a_key_asked_for_just_before_it_is_waited_for() -> None:
 
 
 def test_a_move_may_want_what_the_one_before_it_is_to_give_back() -> None:
-    """Prefetch is taken back with workers and asked for alone: it never changes, and no switch of it is told."""
+    """Prefetch is taken back with workers and asked for alone: it never changes, and no switch of
+    it is told."""
 
     def not_for_ever(training: PlantTraining) -> None:
         assert len(training.settings) < 1000
@@ -259,7 +260,8 @@ def test_a_move_may_want_what_the_one_before_it_is_to_give_back() -> None:
 def test_all_that_it_does_to_a_run_is_over_within_its_steps(
     build_steps: int, pace: int, step_ms: float
 ) -> None:
-    """Also where steps go on while a pipeline is built, while nobody looks, and until the last move is taken back."""
+    """Also where steps go on while a pipeline is built, while nobody looks, and until the last move
+    is taken back."""
     plant = Plant(
         data_ms=1.2 * step_ms,
         compute_ms=step_ms,

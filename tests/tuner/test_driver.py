@@ -11,7 +11,7 @@ from tfwatch.runs.requests import SwitchRequest
 from tfwatch.tuner.driver import POLL_S, Interrupt
 
 
-def test_the_steps_after_an_epochs_start_are_left_out_also_where_it_lies_before_the_first_one_asked_for() -> (
+def test_the_steps_after_an_epochs_start_are_left_out_also_where_it_lies_before_the_first_one_asked_for() -> (  # noqa: E501
     None
 ):
     run = Simulated(lambda knobs, step: 20.0)

@@ -276,7 +276,8 @@ def test_it_ends_too_where_the_experiment_cannot_begin() -> None:
 
 
 def test_a_knob_that_the_device_brings_is_awaited() -> None:
-    """A prefetch to the device is switchable only once TensorFlow has found one: the test is asked for before."""
+    """A prefetch to the device is switchable only once TensorFlow has found one: the test is asked
+    for before."""
     order = Experiment("device_prefetch", ("off", "2"), 600)
     run = Simulated(noisy({"off": 20.0, "4": 10.0}))
     driver = run.driver()

@@ -1,4 +1,5 @@
-"""The tuner's thread: its jobs on the run of another process, as far as they come without a training."""
+"""The tuner's thread: its jobs on the run of another process, as far as they come without a
+training."""
 
 from __future__ import annotations
 

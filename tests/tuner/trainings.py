@@ -1,4 +1,5 @@
-"""A training that is a formula: it obeys a `Control` as Watch does, and writes a run that a pilot follows."""
+"""A training that is a formula: it obeys a `Control` as Watch does, and writes a run that a pilot
+follows."""
 
 from __future__ import annotations
 
@@ -28,9 +29,11 @@ class PlantTraining:
     """Trains a plant.
 
     Attributes:
-        control: what it obeys. settings: the knobs of every step that was done. bytes_a_batch: what the process takes
-        for each batch in the prefetch buffer. build_steps: that are done while a new pipeline is built;
-        pace: between two looks of a pilot. epoch_steps: after so many each an epoch begins; 0 is never.
+        control: what it obeys. settings: the knobs of every step that was done. bytes_a_batch: what
+        the process takes for each batch in the prefetch buffer. build_steps: that are done while a
+        new pipeline is built;
+        pace: between two looks of a pilot. epoch_steps: after so many each an epoch begins; 0 is
+        never.
         refuses: knobs that cannot be had.
     """
 
@@ -102,7 +105,8 @@ class PlantTraining:
         return int(Flag.EPOCH_START) if begins else 0
 
     def _obey(self) -> int:
-        """Take what is asked for; it comes when what is buffered is used up. Returns the step's flags."""
+        """Take what is asked for; it comes when what is buffered is used up. Returns the step's
+        flags."""
         step, now = len(self.settings) + 1, round(self.clock.at_s * 1e9)
         if self._next is None and self.control.has_requests:
             knobs, asked = self.control.knobs, []

@@ -1,4 +1,5 @@
-"""Programs of the tests in a process of their own, which print what they saw as JSON in their last line."""
+"""Programs of the tests in a process of their own, which print what they saw as JSON in their last
+line."""
 
 from __future__ import annotations
 

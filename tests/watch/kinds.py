@@ -22,7 +22,7 @@ IMAGES = RNG.normal(size=(EXAMPLES, 6, 6, 4)).astype("float32")
 WORDS = RNG.integers(0, 20, (EXAMPLES, 10))
 
 
-# -- data -------------------------------------------------------------------------------------------
+# -- data ------------------------------------------------------------------------------------------
 
 
 def known(x: Any = X) -> Any:
@@ -81,11 +81,12 @@ def arrays(x: Any = X) -> Any:
     return x, Y
 
 
-# -- models -----------------------------------------------------------------------------------------
+# -- models ----------------------------------------------------------------------------------------
 
 
 def body(x: Any) -> Any:
-    """Return a model with batch norm and dropout, whose weights differ first when a step differs."""
+    """Return a model with batch norm and dropout, whose weights differ first when a step
+    differs."""
     import keras
 
     x = keras.layers.Dropout(0.2)(keras.layers.BatchNormalization()(x))
@@ -118,7 +119,8 @@ def mixed(make: Callable[[], Any] = plain) -> Any:
 
 
 def attention() -> Any:
-    """A transformer's block over one channel: grappler rewrites its sums by the shapes that it knows."""
+    """A transformer's block over one channel: grappler rewrites its sums by the shapes that it
+    knows."""
     import keras
 
     x = keras.Input((12, 1))
@@ -166,7 +168,8 @@ def grouped() -> Any:
 
 
 def own_step() -> Any:
-    """Return a model with its own `train_step`: another loss, a clipped gradient, and a metric outside Keras."""
+    """Return a model with its own `train_step`: another loss, a clipped gradient, and a metric
+    outside Keras."""
     import keras
     import tensorflow as tf
 
@@ -194,7 +197,7 @@ def unbuilt() -> Any:
     return keras.Sequential([*hidden, layers.Dense(1, dtype="float32")])
 
 
-# -- ways of fit ------------------------------------------------------------------------------------
+# -- ways of fit -----------------------------------------------------------------------------------
 
 
 def once(model: Any, data: Any, options: dict[str, Any], callbacks: list[Any]) -> Any:
@@ -252,11 +255,12 @@ def several() -> list[Any]:
 class Kind:
     """A kind of `fit`.
 
-    split: Watch's. steps: of the last recorded run. rows: the run's description of their timing. switched: whether
-    its pipeline was. deterministic: TensorFlow's determinism is on; then nothing is compiled by XLA, and no graph may
-    read TensorFlow's clock. built: the optimizer and the metric have their variables; else the first step makes them,
-    and TensorFlow traces it twice. optimizer: SGD, which has least to trace; RMSprop where the first step
-    makes variables, or gradients are of another kind.
+    split: Watch's. steps: of the last recorded run. rows: the run's description of their timing.
+    switched: whether its pipeline was. deterministic: TensorFlow's determinism is on; then nothing
+    is compiled by XLA, and no graph may read TensorFlow's clock. built: the optimizer and the
+    metric have their variables; else the first step makes them, and TensorFlow traces it twice.
+    optimizer: SGD, which has least to trace; RMSprop where the first step makes variables, or
+    gradients are of another kind.
     """
 
     name: str

@@ -1,4 +1,5 @@
-"""What a process of its own shows: devices before TensorFlow starts, two logical devices, and the process' end.
+"""What a process of its own shows: devices before TensorFlow starts, two logical devices, and the
+process' end.
 
 python -m tests.watch.own_process FOLDER
 """

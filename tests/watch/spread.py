@@ -1,4 +1,5 @@
-"""Trainings over two logical CPU devices, which a process sets before TensorFlow starts: see `own_process`."""
+"""Trainings over two logical CPU devices, which a process sets before TensorFlow starts: see
+`own_process`."""
 
 from __future__ import annotations
 
@@ -35,9 +36,11 @@ def make_data() -> Any:
 
 
 def train(steps: int, callbacks: list[Any], *, built: bool = True, known: bool = True) -> list[Any]:
-    """Train, with a ragged last batch and a validation; return losses, number of updates and weights.
+    """Train, with a ragged last batch and a validation; return losses, number of updates and
+    weights.
 
-    built: the optimizer has its variables; else the first step makes them, and TensorFlow traces it twice.
+    built: the optimizer has its variables; else the first step makes them, and TensorFlow traces it
+    twice.
     known: the data has a known length; else there is no validation.
     """
     keras.utils.set_random_seed(3)
@@ -57,7 +60,8 @@ def train(steps: int, callbacks: list[Any], *, built: bool = True, known: bool =
 
 
 class Paced(keras.callbacks.Callback):
-    """Waits in the first epoch until the stages have been described, which happens once a second."""
+    """Waits in the first epoch until the stages have been described, which happens once a
+    second."""
 
     def __init__(self, watch: Watch) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""An error of tfwatch's own changes no training, wherever it is raised; `tests.bench.faults` raises it everywhere."""
+"""An error of tfwatch's own changes no training, wherever it is raised; `tests.bench.faults` raises
+it everywhere."""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ def trained() -> Iterator[dict[int, Trained]]:
 
 
 def switching(watch: Watch) -> Any:
-    """Return a callback that switches after each of two calls: the second pipeline takes over from the first."""
+    """Return a callback that switches after each of two calls: the second pipeline takes over from
+    the first."""
     import keras
 
     settings = [2, 4]
@@ -152,7 +154,8 @@ def test_an_error_in_a_switch_changes_no_training_and_is_noted(
 def test_nothing_of_tfwatchs_stands_between_the_end_of_data_of_unknown_length_and_keras(
     trained: dict[int, Trained], tmp_path: Path
 ) -> None:
-    """Raise in each function that the runner calls, but in boundaries and those that give the batches."""
+    """Raise in each function that the runner calls, but in boundaries and those that give the
+    batches."""
     import tensorflow as tf
 
     from tfwatch.watch.fit.stepping.step_runners import StepByStepRunner
@@ -184,7 +187,8 @@ class _TooLateError(Exception):
 
 
 class _Handler:
-    """A handler of the user's, which raises as one function of tfwatch's begins in the thread that trains.
+    """A handler of the user's, which raises as one function of tfwatch's begins in the thread that
+    trains.
 
     at: that function; None raises nowhere. begun: the functions that began, the first one first.
     """

@@ -1,4 +1,5 @@
-"""The system has no thread left: tfwatch continues without its own threads, and so does the training."""
+"""The system has no thread left: tfwatch continues without its own threads, and so does the
+training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Between two epochs of a run, what others of its thread trained is theirs; what another thread trains is not."""
+"""Between two epochs of a run, what others of its thread trained is theirs; what another thread
+trains is not."""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ def of_sensors() -> list[Any]:
 def test_a_slow_callback_is_named_by_its_class(
     tmp_path: Path, make_model: Callable[[], Any], arrays: Any
 ) -> None:
-    """It is slow in step 5 until the pause is seen and long enough; step 6 ends once it is reported."""
+    """It is slow in step 5 until the pause is seen and long enough; step 6 ends once it is
+    reported."""
     import keras
 
     from tfwatch import Watch

@@ -19,7 +19,8 @@ from tfwatch.workloads import list_workloads, script_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: Arguments with which a workload trains a few steps; those of a loop of its own, which `steps` does not end, too.
+#: Arguments with which a workload trains a few steps; those of a loop of its own, which `steps`
+#: does not end, too.
 SMALL = {
     "arrays": ("--epochs", "1", "--batch-size", "20000"),
     "cifar10": ("--eager",),

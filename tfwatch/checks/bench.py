@@ -1,6 +1,7 @@
 """`tfwatch bench`: is the GPU worth it for this much compute, on this machine?
 
-Each configuration is timed in separate processes, one a round, and shown as a row of a table or of JSON.
+Each configuration is timed in separate processes, one a round, and shown as a row of a table or of
+JSON.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from tfwatch.doctor.trial import Trial
 
 
-#: A median with a wider interval than this share of it is measured in more rounds and reported as unsteady.
+#: A median with a wider interval than this share of it is measured in more rounds and reported as
+#: unsteady.
 WIDE = 0.05
 #: Other programs that use this many cores make the figures unsteady.
 BUSY_CORES = 0.25
@@ -53,7 +55,8 @@ _MOST_ROUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class BenchOptions:
-    """The options of `tfwatch bench`; without bodies, all of them. sizes: of `conv` images, of `matmul` rows."""
+    """The options of `tfwatch bench`; without bodies, all of them. sizes: of `conv` images, of
+    `matmul` rows."""
 
     bodies: Sequence[str] = ()
     devices: Sequence[str] = DEVICES
@@ -64,7 +67,8 @@ class BenchOptions:
 
 
 def bench(options: BenchOptions, as_json: bool) -> int:
-    """Measure and print; return 0, 1 where no row was measured or printing fails, or 130 where interrupted.
+    """Measure and print; return 0, 1 where no row was measured or printing fails, or 130 where
+    interrupted.
 
     Raises:
         BadInputError: a body, device or mode is unknown.
@@ -118,7 +122,8 @@ def measure(
     run: Callable[[Spec], Trial] | None = None,
     seed: int = 0,
 ) -> list[BenchRow]:
-    """Run every configuration once a round, in a new random order each round; then unsteady ones in more rounds.
+    """Run every configuration once a round, in a new random order each round; then unsteady ones in
+    more rounds.
 
     notify: called with all rows after each run.
     """
@@ -159,10 +164,11 @@ def run_in_process(spec: Spec) -> Trial:
 class BenchRow:
     """One configuration and the results of its rounds.
 
-    medians_ms: the median step of each round. first_ms: the first step of each round, which traces and compiles.
+    medians_ms: the median step of each round. first_ms: the first step of each round, which traces
+    and compiles.
     others_cores: the cores that other programs used in each round, where known.
-    reason: why the configuration was not measured; empty where it was. fell_back: operations that ran on the CPU
-    although the device is a GPU. no_gpu: there is no GPU to measure.
+    reason: why the configuration was not measured; empty where it was. fell_back: operations that
+    ran on the CPU although the device is a GPU. no_gpu: there is no GPU to measure.
     """
 
     spec: Spec
@@ -181,10 +187,11 @@ class BenchRow:
 
     @property
     def spread(self) -> float | None:
-        """The width of the median's 95 % interval as a share of the median; None with fewer than two rounds.
+        """The width of the median's 95 % interval as a share of the median; None with fewer than
+        two rounds.
 
-        It is made of order statistics, without an assumption on the distribution; with fewer than six rounds it spans
-        all of them.
+        It is made of order statistics, without an assumption on the distribution; with fewer than
+        six rounds it spans all of them.
         """
         if len(self.medians_ms) < 2:
             return None
@@ -219,9 +226,11 @@ class BenchRow:
 
 
 def find_interval_cut(rounds: int) -> int:
-    """Return the number of values to drop at each end, so that the median is between the others 95 times of 100.
+    """Return the number of values to drop at each end, so that the median is between the others 95
+    times of 100.
 
-    P(k or fewer of n on one side) is binomial with p = 1/2; see Conover, Practical Nonparametric Statistics, 3.2.
+    P(k or fewer of n on one side) is binomial with p = 1/2; see Conover, Practical Nonparametric
+    Statistics, 3.2.
     """
     below, cut = 0.0, -1
     for fewer in range(rounds // 2):
@@ -233,7 +242,8 @@ def find_interval_cut(rounds: int) -> int:
 
 
 class ResultPrinter:
-    """Prints the rows at the end, even when interrupted, and shows them while they fill where stdout is a terminal.
+    """Prints the rows at the end, even when interrupted, and shows them while they fill where
+    stdout is a terminal.
 
     exit_code: 1 where stdout could not be written, else 0.
     """
@@ -282,7 +292,8 @@ class ResultPrinter:
 
 
 def render_rows(rows: Sequence[BenchRow]) -> list[Table | str]:
-    """Return the table, its legend and remarks; the remarks alone where every row needs a missing GPU."""
+    """Return the table, its legend and remarks; the remarks alone where every row needs a missing
+    GPU."""
     if all(row.no_gpu for row in rows):
         return [*make_remarks(rows)]
     return [make_table(rows), *_legend(rows), *make_remarks(rows)]
@@ -324,8 +335,14 @@ def _spread(row: BenchRow) -> str:
 
 def _legend(rows: Sequence[BenchRow]) -> list[str]:
     lines = [
-        "step: median of the rounds, a process each, ± half of their span (six or more: of the 95 % interval)",
-        "speedup: relative to the first row of the same body and size; first step: with trace and compile",
+        (
+            "step: median of the rounds, a process each, ± half of their span (six or more: of the"
+            " 95 % interval)"
+        ),
+        (
+            "speedup: relative to the first row of the same body and size; first step: with trace"
+            " and compile"
+        ),
     ]
     if any(len(row.medians_ms) == 1 for row in rows):
         lines.append("± n/a: one round has no spread; use --rounds 2 or more")
@@ -337,7 +354,8 @@ def _name(spec: Spec) -> str:
 
 
 def make_remarks(rows: Sequence[BenchRow]) -> list[str]:
-    """Return the rows not measured with the reasons, the operations that fell back, and the unsteady rows."""
+    """Return the rows not measured with the reasons, the operations that fell back, and the
+    unsteady rows."""
     reasons: dict[str, list[str]] = {}
     for row in rows:
         if row.reason:

@@ -38,7 +38,8 @@ BODIES = {"matmul": 2048, "conv": 1}
 class Spec:
     """A configuration to time.
 
-    body: `matmul`, of square matrices with `size` rows, or `conv`, of `size` images. mode: graph, eager or jit.
+    body: `matmul`, of square matrices with `size` rows, or `conv`, of `size` images. mode: graph,
+    eager or jit.
     """
 
     body: str
@@ -49,7 +50,8 @@ class Spec:
 
     @property
     def needed_bytes(self) -> int:
-        """The memory of its arrays, and of two more that drawing random numbers leaves in the allocator."""
+        """The memory of its arrays, and of two more that drawing random numbers leaves in the
+        allocator."""
         if self.body == "matmul":
             return 5 * 4 * self.size**2
         return 4 * self.size * _SIDE**2 * (3 * 3 + _FILTERS)
@@ -87,7 +89,8 @@ def _measure(tf: Any, spec: Spec) -> dict[str, Any]:
 
 
 def body_of(tf: Any, spec: Spec) -> Callable[[], Any]:
-    """Return the call to time: one operation on arrays on the device, in the mode of the configuration."""
+    """Return the call to time: one operation on arrays on the device, in the mode of the
+    configuration."""
     normal = tf.random.stateless_normal
     if spec.body == "matmul":
         one, other = (normal((spec.size, spec.size), (n, n)) for n in (1, 2))
@@ -103,7 +106,8 @@ def body_of(tf: Any, spec: Spec) -> Callable[[], Any]:
 
 
 def _times(tf: Any, step: Callable[[], Any], seconds: float) -> dict[str, Any]:
-    """Return the first call's time, with trace and compile, and those of the timed calls; each drains the device."""
+    """Return the first call's time, with trace and compile, and those of the timed calls; each
+    drains the device."""
     sys.stderr.write(f"{STEP_BEGINS}\n")
     sys.stderr.flush()
     first_ms = timed_ms(tf, step)
@@ -132,7 +136,8 @@ class OtherPrograms:
         return self._all.read(now_ns)["cpu_cores"] - self._own.read(now_ns)["process_cores"]
 
     def cores(self) -> float | None:
-        """Return the cores that others used since construction; None where the system does not report them."""
+        """Return the cores that others used since construction; None where the system does not
+        report them."""
         cores = self._read()
         return max(cores, 0.0) if math.isfinite(cores) else None
 

@@ -1,4 +1,5 @@
-"""A training on a GPU over large batches, and the same bytes copied directly, for `tfwatch selftest`."""
+"""A training on a GPU over large batches, and the same bytes copied directly, for `tfwatch
+selftest`."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ _DEVICE = "/GPU:0"
 
 
 def compare_copies(kind: str, megabytes: int, runs_dir: Path) -> CopyComparison | str:
-    """Return the copies of batches of an element type, direct and in a training; or why nothing is copied here."""
+    """Return the copies of batches of an element type, direct and in a training; or why nothing is
+    copied here."""
     if missing := why_no_device_prefetch():
         return missing.value
     shape = (_ROWS, megabytes * 10**6 // _ROWS // np.dtype(kind).itemsize)
@@ -45,7 +47,8 @@ def compare_copies(kind: str, megabytes: int, runs_dir: Path) -> CopyComparison 
 
 
 class DirectCopies(keras.callbacks.Callback):
-    """Copies a batch after each step: the bandwidth of a machine that others use changes within a second.
+    """Copies a batch after each step: the bandwidth of a machine that others use changes within a
+    second.
 
     took_ms: of each copy, without the time of an empty one before it.
     """

@@ -1,4 +1,5 @@
-"""Schedules of injected delays, and the results of the trainings: plain values, without TensorFlow."""
+"""Schedules of injected delays, and the results of the trainings: plain values, without
+TensorFlow."""
 
 from __future__ import annotations
 
@@ -23,9 +24,11 @@ ON_DEMAND = (
 )
 #: The kind whose batches come from the iterator of a strategy.
 SPREAD = "MirroredStrategy"
-#: Kinds whose batches are prepared ahead, so that only the rest of a delay at the request becomes data wait.
+#: Kinds whose batches are prepared ahead, so that only the rest of a delay at the request becomes
+#: data wait.
 AHEAD = ("Python generator", "PyDataset", "prefetch", SPREAD, "steps_per_execution")
-#: Kinds whose hand-over of a batch is not observed: it is between the end of its delay and the begin of the next.
+#: Kinds whose hand-over of a batch is not observed: it is between the end of its delay and the
+#: begin of the next.
 WITHOUT_HANDOVER = ("Python generator", "PyDataset")
 #: Kinds whose batch is fetched within the step's call, once that is launched.
 FETCHES_IN_CALL = (SPREAD, "steps_per_execution")
@@ -41,8 +44,8 @@ LOGGER, CHECKPOINT = "SlowLogger", "SlowCheckpoint"
 class SlowStep:
     """A step, counted from 1, with `ms` of extra time in one part.
 
-    how: `sleep` in that part, `callback` or `checkpoint` (such a callback sleeps), or `garbage collection`, whose time
-    is not set.
+    how: `sleep` in that part, `callback` or `checkpoint` (such a callback sleeps), or `garbage
+    collection`, whose time is not set.
     """
 
     step: int
@@ -70,7 +73,8 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class PartComparison:
-    """Injected and measured time of sleeps of `slept_ms` in one part of the steps: medians, NaN with too few steps."""
+    """Injected and measured time of sleeps of `slept_ms` in one part of the steps: medians, NaN
+    with too few steps."""
 
     part: str
     slept_ms: float
@@ -80,7 +84,8 @@ class PartComparison:
 
 @dataclass(frozen=True, slots=True)
 class CopyComparison:
-    """The copy of a batch to the GPU, milliseconds: of the same bytes directly, and as tfwatch reports it; medians."""
+    """The copy of a batch to the GPU, milliseconds: of the same bytes directly, and as tfwatch
+    reports it; medians."""
 
     direct_ms: float
     measured_ms: float
@@ -90,9 +95,10 @@ class CopyComparison:
 class TrainingResult:
     """The figures of one training.
 
-    comparisons: one for each sleep above 0 in a part that also has steps without. wall_error: the error of the parts'
-    sum as a share of the time between two callbacks. slow_steps: with their actual times. slept_ms: the median actual
-    delay of each part. step_ms: the median time between the ends of two steps' callbacks.
+    comparisons: one for each sleep above 0 in a part that also has steps without. wall_error: the
+    error of the parts' sum as a share of the time between two callbacks. slow_steps: with their
+    actual times. slept_ms: the median actual delay of each part. step_ms: the median time between
+    the ends of two steps' callbacks.
     """
 
     comparisons: list[PartComparison]

@@ -1,8 +1,8 @@
 """Trainings with known delays, with which `tfwatch selftest` compares Watch's figures.
 
-There is one kind of batches for each way to give data to `fit`. A seeded schedule decides which steps sleep in their
-fetch, their compute and their host part, and each sleep times itself. The steps without a sleep in a part show that
-part's own cost, which is subtracted.
+There is one kind of batches for each way to give data to `fit`. A seeded schedule decides which
+steps sleep in their fetch, their compute and their host part, and each sleep times itself. The
+steps without a sleep in a part show that part's own cost, which is subtracted.
 """
 
 from __future__ import annotations
@@ -66,18 +66,22 @@ _LEAST = 5
 
 
 class Sleeps:
-    """Planned delays, one after another; each lasts from the begin of its sleep until the code after it continues.
+    """Planned delays, one after another; each lasts from the begin of its sleep until the code
+    after it continues.
 
-    The machine's time to wake up, 0.3 ms after 20 ms, is part of the delay and no error of the measurement.
+    The machine's time to wake up, 0.3 ms after 20 ms, is part of the delay and no error of the
+    measurement.
 
     Attributes:
-        drawn_ms: the planned time of each delay that began. begin_ns, end_ns: its times by `time.perf_counter_ns`.
+        drawn_ms: the planned time of each delay that began. begin_ns, end_ns: its times by
+        `time.perf_counter_ns`.
     """
 
     def __init__(
         self, planned_ms: NDArray[np.float64], collect_at: frozenset[int] = frozenset()
     ) -> None:
-        """Plan the delays; the calls in `collect_at`, counted from 0, collect garbage instead of sleeping."""
+        """Plan the delays; the calls in `collect_at`, counted from 0, collect garbage instead of
+        sleeping."""
         self.drawn_ms: list[float] = []
         self.begin_ns: list[int] = []
         self.end_ns: list[int] = []
@@ -114,7 +118,8 @@ class Sleeps:
 
 
 def _after(x: Any, call: Callable[[], None]) -> Any:
-    # It takes the input, so that it cannot run in the phantom step that Keras makes at the end of data.
+    # It takes the input, so that it cannot run in the phantom step that Keras makes at the end of
+    # data.
     called = tf.numpy_function(lambda _: call(), [x], [])
     with tf.control_dependencies([called] if isinstance(called, tf.Operation) else []):
         return tf.identity(x)
@@ -134,7 +139,8 @@ class Sleeping(keras.layers.Layer):
 
 
 class EagerModel(keras.Model):
-    """A model whose delay is its whole step by the step's own clock: Python is slower after a sleep, by 1 to 3 ms."""
+    """A model whose delay is its whole step by the step's own clock: Python is slower after a
+    sleep, by 1 to 3 ms."""
 
     def train_step(self, data: Any) -> Any:
         begin_ns = time.perf_counter_ns()
@@ -174,7 +180,8 @@ def _compiled(make: Any, **how: Any) -> tuple[Any, Sleeping]:
 
 
 def fit_arguments(kind: str, steps: int, sleeps: Sleeps) -> dict[str, Any]:
-    """Return the arguments of `fit` for `steps` steps over batches of this kind, each of which sleeps once."""
+    """Return the arguments of `fit` for `steps` steps over batches of this kind, each of which
+    sleeps once."""
     if kind == "Python generator":
         return {"x": _generated(steps, sleeps.sleep_and_end)}
     if kind == "PyDataset":
@@ -209,7 +216,8 @@ def _dataset(kind: str, steps: int, sleeps: Sleeps) -> tf.data.Dataset:
 
 
 def shuffled(elements: int, buffer: int, sleeps: Sleeps) -> tf.data.Dataset:
-    """Return batches of two elements, each of which sleeps, after a shuffle with a buffer of `buffer` elements."""
+    """Return batches of two elements, each of which sleeps, after a shuffle with a buffer of
+    `buffer` elements."""
     one = tf.data.Dataset.from_tensors((tf.ones((4,)), tf.ones((1,)))).repeat(elements)
     return one.map(_delay_batch(sleeps)).shuffle(buffer).batch(2).with_options(options(_OFF))
 
@@ -313,7 +321,8 @@ class Trainings:
         return open_run(watch.run_path or "")
 
     def copy(self, kind: str, megabytes: int) -> CopyComparison | str:
-        """Train on large batches of an element type on a GPU; return why not where nothing is copied to one."""
+        """Train on large batches of an element type on a GPU; return why not where nothing is
+        copied to one."""
         from tfwatch.checks.injected_copy import compare_copies
 
         with _quiet(has_collections=False):
@@ -324,7 +333,8 @@ class Trainings:
         self._models.clear()
 
     def _own_folder(self) -> Path:
-        """Return a runs folder of its own for a training: short fits in a row share a run of the same folder."""
+        """Return a runs folder of its own for a training: short fits in a row share a run of the
+        same folder."""
         self._runs_dir.mkdir(parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(dir=self._runs_dir))
 
@@ -368,7 +378,8 @@ _SlowLogger, _SlowCheckpoint = (
 
 
 class _Host(keras.callbacks.Callback):
-    """The last callback: sleeps, switches and records its end, which is when the next batch is requested."""
+    """The last callback: sleeps, switches and records its end, which is when the next batch is
+    requested."""
 
     def __init__(self, watch: Watch, schedule: Schedule, sleeps: Sleeps) -> None:
         super().__init__()
@@ -390,7 +401,8 @@ class _Host(keras.callbacks.Callback):
 
 @contextlib.contextmanager
 def _quiet(*, has_collections: bool) -> Iterator[None]:
-    """Silence Keras' warnings about data that ran out and, without `has_collections`, disable automatic collection."""
+    """Silence Keras' warnings about data that ran out and, without `has_collections`, disable
+    automatic collection."""
     was_enabled = gc.isenabled()
     if not has_collections:
         gc.disable()
@@ -404,7 +416,8 @@ def _quiet(*, has_collections: bool) -> Iterator[None]:
 
 
 def _step_ends(end_ns: list[int], rows: Rows, fused: int) -> NDArray[np.int64]:
-    """Return the time at which each step's callbacks ended; 0 for steps within an execution, which have none."""
+    """Return the time at which each step's callbacks ended; 0 for steps within an execution, which
+    have none."""
     ends = np.zeros(len(rows), dtype=np.int64)
     ends[fused - 1 :: fused] = end_ns
     return ends
@@ -446,7 +459,8 @@ def compare_parts(
 
 
 def _lead_ns(rows: Rows, undelayed: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the time from each step's begin to its fetch, in the graph: launching, during which a delay goes on.
+    """Return the time from each step's begin to its fetch, in the graph: launching, during which a
+    delay goes on.
 
     No longer than the median of the steps without a delay: what a wait adds to it is an error.
     """
@@ -471,7 +485,8 @@ def _make_comparison(
 
 
 def _of_steps(values: Sequence[float], rows: Rows) -> NDArray[Any]:
-    """Return the last values, which are the steps': Keras fetches extra batches of some kinds before the first step."""
+    """Return the last values, which are the steps': Keras fetches extra batches of some kinds
+    before the first step."""
     return np.array(values[-len(rows) :])
 
 
@@ -483,14 +498,16 @@ def _took_ms(sleeps: Sleeps, rows: Rows) -> NDArray[np.float64]:
 
 
 def _left_ms(handed_ns: NDArray[np.int64], asked_ns: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the rest of each batch's delay at its request, which is at the end of the step before."""
+    """Return the rest of each batch's delay at its request, which is at the end of the step
+    before."""
     left_ms = np.zeros(len(handed_ns))
     left_ms[1:] = np.maximum(handed_ns[1:] - asked_ns[:-1], 0) / 1e6
     return left_ms
 
 
 def _wall_error(rows: Rows, end_ns: NDArray[np.int64]) -> float:
-    """Return the worst error of an epoch, between the callbacks of its first and its last but one execution."""
+    """Return the worst error of an epoch, between the callbacks of its first and its last but one
+    execution."""
     worst = 0.0
     for epoch in np.unique(rows["epoch"]):
         at = np.flatnonzero((rows["epoch"] == epoch) & (end_ns > 0))[:-1]

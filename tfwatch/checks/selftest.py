@@ -1,7 +1,7 @@
 """`tfwatch selftest`: are the numbers right on this machine?
 
-Trainings with injected delays are compared with Watch's figures for them. The table has a line for each group with its
-worst case, every failure, and the cost of tfwatch.
+Trainings with injected delays are compared with Watch's figures for them. The table has a line for
+each group with its worst case, every failure, and the cost of tfwatch.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ _ORDER = (
     "stall",
     "switch",
 )
-#: The load of other programs is measured for this time; from a quarter of a core on it can delay a step.
+#: The load of other programs is measured for this time; from a quarter of a core on it can delay a
+#: step.
 _LOAD_S = 1.0
 _BUSY_CORES = 0.25
 #: Columns for the texts of a group.
@@ -49,7 +50,8 @@ _WIDE = 32
 
 
 def selftest(as_json: bool) -> int:
-    """Run all cases and print them with the cost of tfwatch; return 0 where all cases pass, else 1."""
+    """Run all cases and print them with the cost of tfwatch; return 0 where all cases pass, else
+    1."""
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     with tempfile.TemporaryDirectory() as folder, Capture(screen=False) as terminal:
         terminal.record_to(Path(folder) / "log.txt")
@@ -91,10 +93,14 @@ def measure_load() -> float | None:
 
 
 def describe_load(others_cores: float | None, cores: int) -> str:
-    """Return a warning where other programs use enough of the machine to fail a case; empty elsewhere."""
+    """Return a warning where other programs use enough of the machine to fail a case; empty
+    elsewhere."""
     if others_cores is None or others_cores < _BUSY_CORES:
         return ""
-    return f"other programs use {others_cores:.1f} of {cores} cores: a FAIL may be theirs, repeat it on an idle machine"
+    return (
+        f"other programs use {others_cores:.1f} of {cores} cores: a FAIL may be theirs, repeat it"
+        " on an idle machine"
+    )
 
 
 def run_all(
@@ -102,7 +108,8 @@ def run_all(
     trainings: Trainings,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> list[Case]:
-    """Run all experiments, and one with a failure twice: noise does not fail twice, an error does."""
+    """Run all experiments, and one with a failure twice: noise does not fail twice, an error
+    does."""
     experiments = list(experiments)
     cases: list[Case] = []
     for done, experiment in enumerate(experiments):
@@ -134,9 +141,10 @@ def cases_json(cases: Sequence[Case], costs: Costs) -> dict[str, Any]:
 
     passed, failed: numbers of cases. second_try: those that passed at the second try.
     skipped: [{group, case, reason}], which are in no number and not in `cases`.
-    cases: [{group, case, injected, measured, unit, error, passed, tries}]: figures in `unit`, or texts, whose error is
-        None. A figure without enough steps is None (null).
-    cost: {watch: {ratio, added_us, step_ms, noise}, frame: {median_ms, p95_ms}}, which have no tolerance.
+    cases: [{group, case, injected, measured, unit, error, passed, tries}]: figures in `unit`, or
+        texts, whose error is None. A figure without enough steps is None (null).
+    cost: {watch: {ratio, added_us, step_ms, noise}, frame: {median_ms, p95_ms}}, which have no
+    tolerance.
     """
     skipped = [
         {"group": case.group, "case": case.case, "reason": case.skipped}
@@ -217,7 +225,10 @@ def _worst(cases: Sequence[Case]) -> tuple[str, str, str]:
 
 
 def _failure(case: Case) -> str:
-    figures = f"injected {_format(case.injected, case.unit)}, measured {_format(case.measured, case.unit)}"
+    figures = (
+        f"injected {_format(case.injected, case.unit)}, measured"
+        f" {_format(case.measured, case.unit)}"
+    )
     return f"{case.case}: {figures}{f', error {_error(case)}' if case.error is not None else ''}"
 
 

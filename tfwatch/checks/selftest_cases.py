@@ -1,4 +1,5 @@
-"""The selftest's cases: each compares what is injected into a training with what tfwatch reports of it."""
+"""The selftest's cases: each compares what is injected into a training with what tfwatch reports of
+it."""
 
 from __future__ import annotations
 
@@ -34,11 +35,11 @@ if TYPE_CHECKING:
     from tfwatch.runs.reading.opened import Run
 
 
-#: The tolerance of each part: milliseconds, or this share of the injected figure where that is more. Compute and
-#: callbacks have varying costs of their own.
+#: The tolerance of each part: milliseconds, or this share of the injected figure where that is
+#: more. Compute and callbacks have varying costs of their own.
 TOLERANCES = {"wait": (0.3, 0.02), "copy": (0.3, 0.1), "compute": (1.5, 0.05), "host": (1.0, 0.05)}
-#: A delayed batch goes on through the threads of the strategy's iterator, each of which wakes up first: data wait of
-#: 0.2 to 0.5 ms on the 16 cores of an H100 that is no part of the delay.
+#: A delayed batch goes on through the threads of the strategy's iterator, each of which wakes up
+#: first: data wait of 0.2 to 0.5 ms on the 16 cores of an H100 that is no part of the delay.
 _SPREAD_WAIT = (0.6, 0.02)
 _WALL_TOLERANCE = 0.001
 _WALL = "wait + compute + host = wall"
@@ -54,8 +55,9 @@ _OF_THE_MACHINE = ("CPU contention", "swap", "thermal limit")
 class Case:
     """One comparison.
 
-    injected, measured: figures in `unit`, or texts. error_share: the error as a share of the tolerance; 0 for equal
-    texts, infinite for others. tries: the number of trainings. skipped: why there is nothing to compare here.
+    injected, measured: figures in `unit`, or texts. error_share: the error as a share of the
+    tolerance; 0 for equal texts, infinite for others. tries: the number of trainings. skipped: why
+    there is nothing to compare here.
     """
 
     group: str
@@ -115,7 +117,8 @@ def experiments() -> Iterator[Experiment]:
 def compare_figures(
     group: str, case: str, injected: float, measured: float, tolerance: tuple[float, float]
 ) -> Case:
-    """Compare milliseconds. tolerance: milliseconds, or this share of the injected figure where that is more."""
+    """Compare milliseconds. tolerance: milliseconds, or this share of the injected figure where
+    that is more."""
     least_ms, share = tolerance
     error_share = abs(measured - injected) / max(least_ms, share * injected)
     return Case(
@@ -145,7 +148,7 @@ def compare_wall(case: str, trained: TrainingResult) -> Case:
     )
 
 
-# -- the split, the verdict -----------------------------------------------------------------------------
+# -- the split, the verdict ------------------------------------------------------------------------
 
 
 def _split(schedule: Schedule) -> Experiment:
@@ -201,7 +204,7 @@ def _copy(kind: str, megabytes: int) -> Experiment:
     return run
 
 
-# -- spikes -----------------------------------------------------------------------------------------------
+# -- spikes ----------------------------------------------------------------------------------------
 
 #: Steps between spikes: with one more by chance they are still rare.
 _DISTANCE = 210
@@ -228,7 +231,8 @@ _CAUSES = {
 
 
 def _spikes(trainings: Trainings) -> Iterator[Case]:
-    """Spikes in every part are found at their steps, with their lengths and their causes, and no others are."""
+    """Spikes in every part are found at their steps, with their lengths and their causes, and no
+    others are."""
     at = range(_DISTANCE // 2, _DISTANCE * len(_SPIKES), _DISTANCE)
     slow_steps = tuple(SlowStep(step, *spike) for step, spike in zip(at, _SPIKES, strict=True))
     trained = trainings.train(
@@ -302,7 +306,8 @@ def _shuffle(trainings: Trainings) -> Iterator[Case]:
 
 
 def _slow_start(trainings: Trainings) -> Iterator[Case]:
-    """An epoch's first batch takes longer, for another reason; a new model's first step compiles."""
+    """An epoch's first batch takes longer, for another reason; a new model's first step
+    compiles."""
     trainings.renew_models()
     slow_steps = (SlowStep(31, "wait", "sleep", 60.0),)
     trained = trainings.train(
@@ -314,7 +319,7 @@ def _slow_start(trainings: Trainings) -> Iterator[Case]:
     yield compare_texts("spike: compile", "first step", "compile", _cause_of(trained.run, 1))
 
 
-# -- stalls -----------------------------------------------------------------------------------------------
+# -- stalls ----------------------------------------------------------------------------------------
 
 
 def _stalls(trainings: Trainings) -> Iterator[Case]:
@@ -389,11 +394,12 @@ def _describe(pattern: Pattern) -> str:
     )
 
 
-# -- switches ---------------------------------------------------------------------------------------------
+# -- switches --------------------------------------------------------------------------------------
 
 
 def _equal_settings(trainings: Trainings) -> Iterator[Case]:
-    """A deeper prefetch changes nothing where batches are ready already: no difference may be claimed."""
+    """A deeper prefetch changes nothing where batches are ready already: no difference may be
+    claimed."""
     trained = trainings.train(Schedule((2.0,), (8.0,), steps=240, switches=((0, "4"), (120, "8"))))
     rows = trained.run.steps
     comparisons = compare(

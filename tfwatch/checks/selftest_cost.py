@@ -1,4 +1,5 @@
-"""The cost of tfwatch on this machine: of Watch for a step, and of the live screen for a frame, without a tolerance."""
+"""The cost of tfwatch on this machine: of Watch for a step, and of the live screen for a frame,
+without a tolerance."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ _FIRST_STEPS, _STEP_MS, _STEPS_A_FRAME = 9_000, 13.9, 18
 class WatchCost:
     """The cost of Watch, as medians over the rounds.
 
-    ratio: step time with Watch over that without. added_us: the difference. step_ms: the step time without Watch.
+    ratio: step time with Watch over that without. added_us: the difference. step_ms: the step time
+    without Watch.
     noise: the difference of two runs without Watch, as a share.
     """
 
@@ -73,7 +75,10 @@ class Costs:
         watch, frame = self.watch, self.frame
         added = f"{watch.added_us:+.0f} us of {watch.step_ms:.2f} ms"
         noise = f"two runs without it differ by {watch.noise:.3f}"
-        drawn = f"{frame.median_ms:.1f} ms of CPU time per frame at 120x40, 95 % of frames below {frame.p95_ms:.1f} ms"
+        drawn = (
+            f"{frame.median_ms:.1f} ms of CPU time per frame at 120x40, 95 % of frames below"
+            f" {frame.p95_ms:.1f} ms"
+        )
         return (
             f"Watch: a step takes {watch.ratio:.3f} of its time without Watch ({added}; {noise})",
             f"live screen: {drawn}, 4 frames/s",
@@ -97,7 +102,8 @@ def watch_cost(runs_dir: Path) -> WatchCost:
 
 
 def rounds_ms(runs_dir: Path, rounds: int, steps: int) -> list[dict[str, float]]:
-    """Return ms/step of a `fit` without Watch, of one with it, and of one more without: a row for each round."""
+    """Return ms/step of a `fit` without Watch, of one with it, and of one more without: a row for
+    each round."""
     data = _data()
     models = {arm: _model() for arm in ARMS}
     for model in models.values():

@@ -1,7 +1,9 @@
-"""The program that tries TensorFlow: `tfwatch doctor` runs it, because the import alone may abort or hang.
+"""The program that tries TensorFlow: `tfwatch doctor` runs it, because the import alone may abort
+or hang.
 
-It writes one JSON object a line on stdout: `begin` names a stage, `end` has its results. TensorFlow's log goes to
-stderr, where `STEP_BEGINS` and `STEP_ENDS` enclose the placements of the training step.
+It writes one JSON object a line on stdout: `begin` names a stage, `end` has its results.
+TensorFlow's log goes to stderr, where `STEP_BEGINS` and `STEP_ENDS` enclose the placements of the
+training step.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 
 STEP_BEGINS = "tfwatch: the training step begins"
 STEP_ENDS = "tfwatch: the training step ends"
-#: A product of this size of whole numbers below 8 stays below 2^24, so float32 and TensorFloat-32 are exact.
+#: A product of this size of whole numbers below 8 stays below 2^24, so float32 and TensorFloat-32
+#: are exact.
 _SIDE = 1024
 _TIMES = 3
 #: Steps and learning rate of the training that is compared between devices.
@@ -35,7 +38,8 @@ _RATE = 0.003
 
 
 def main(limit_s: float) -> None:
-    """Run every stage; an exception ends the program. After `limit_s` seconds faulthandler prints the stack."""
+    """Run every stage; an exception ends the program. After `limit_s` seconds faulthandler prints
+    the stack."""
     results = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)  # TensorFlow prints on both
     faulthandler.enable()
@@ -104,7 +108,8 @@ def _products() -> dict[str, Any]:
 
 
 def _try_xla(tf: Any) -> str:
-    """Return the error of compiling `exp`, which needs libdevice, with XLA for a GPU of CUDA; empty without one."""
+    """Return the error of compiling `exp`, which needs libdevice, with XLA for a GPU of CUDA; empty
+    without one."""
     if not tf.config.list_physical_devices("GPU") or not tf.sysconfig.get_build_info().get(
         "is_cuda_build"
     ):
@@ -124,7 +129,8 @@ def _names(tf: Any) -> Iterator[str]:
 
 
 def _on_device(tf: Any, name: str, numbers: Any, right: Any) -> dict[str, Any]:
-    """Multiply on a device; return the shortest time until the result is on the host, and its correctness."""
+    """Multiply on a device; return the shortest time until the result is on the host, and its
+    correctness."""
 
     def multiply() -> Any:
         return tf.matmul(matrix, matrix)
@@ -153,7 +159,8 @@ def _timed(multiply: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def _step() -> dict[str, Any]:
-    """Train a small network for two steps without XLA, which would place the step as one operation."""
+    """Train a small network for two steps without XLA, which would place the step as one
+    operation."""
     import keras
 
     rng = np.random.default_rng(0)
@@ -174,7 +181,8 @@ def _step() -> dict[str, Any]:
 
 
 def _compare_devices() -> dict[str, Any]:
-    """Train the same network on the first GPU, compiled, and on the CPU, eagerly; nothing to compare without a GPU.
+    """Train the same network on the first GPU, compiled, and on the CPU, eagerly; nothing to
+    compare without a GPU.
 
     losses: of each device. moves: see `moves_apart`.
     """
@@ -203,9 +211,11 @@ class SeededTraining:
 
 
 def moves_apart(right: SeededTraining, on_gpu: SeededTraining) -> dict[str, float]:
-    """Return the distance between two moves of a weight over the length of the right one, by the weight's name.
+    """Return the distance between two moves of a weight over the length of the right one, by the
+    weight's name.
 
-    Losses hardly show a weight of few numbers that stands still. A bias before a normalisation has no gradient.
+    Losses hardly show a weight of few numbers that stands still. A bias before a normalisation has
+    no gradient.
     """
     pairs = zip(right.moves, on_gpu.moves, strict=True)
     return {

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code; 130 where ctrl+c comes before the command handles signals."""
+    """Run a command and return its exit code; 130 where ctrl+c comes before the command handles
+    signals."""
     _replace_closed_outputs()
     try:
         from tfwatch.cli.dispatch import run
@@ -27,10 +28,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _replace_closed_outputs() -> None:
-    """Replace outputs that the caller closed (`>&-`) by a stdout that fails as a full disk does, and a mute stderr.
+    """Replace outputs that the caller closed (`>&-`) by a stdout that fails as a full disk does,
+    and a mute stderr.
 
-    Python sets such an output to None. A file that is opened next would get its descriptor, and with it what TensorFlow
-    writes there. A child process inherits the output closed, as it would without tfwatch.
+    Python sets such an output to None. A file that is opened next would get its descriptor, and
+    with it what TensorFlow writes there. A child process inherits the output closed, as it would
+    without tfwatch.
     """
     if sys.stdout is None:
         sys.stdout = open(os.devnull, encoding="utf-8")  # noqa: SIM115  for reading only: each write raises an OSError

@@ -50,8 +50,8 @@ def attach(
 ) -> int:
     """Show a training, and those that its process begins afterwards, until the user leaves.
 
-    Returns 0; 1 where the screen fails; 128 + the signal that ends it. The training goes on in each case, unless the
-    user stopped it.
+    Returns 0; 1 where the screen fails; 128 + the signal that ends it. The training goes on in each
+    case, unless the user stopped it.
 
     Raises:
         BadInputError: there is no such training, or no screen to show it on.
@@ -108,7 +108,8 @@ def _find_group(options: ReplayOptions) -> Path | None:
 
 
 def _runs_from(folder: Path, clock: Clock) -> ScriptRuns | None:
-    """Return the runs of the process that writes this one, which is the first to be shown; None where unreadable."""
+    """Return the runs of the process that writes this one, which is the first to be shown; None
+    where unreadable."""
     from tfwatch.judge.script_runs import ScriptRuns
 
     with suppress(NotARunError, OSError):

@@ -64,8 +64,9 @@ def _reader(option: str) -> Any:
 
 
 _CHECK_EPILOG = (
-    "exit codes: 0 all passed, 4 one failed, 3 inconclusive (a limit lies within an interval, or a figure is missing), "
-    "2 bad input. On GitHub (GITHUB_ACTIONS, GITHUB_STEP_SUMMARY) it also writes annotations and a step summary."
+    "exit codes: 0 all passed, 4 one failed, 3 inconclusive (a limit lies within an interval, or a"
+    " figure is missing), 2 bad input. On GitHub (GITHUB_ACTIONS, GITHUB_STEP_SUMMARY) it also"
+    " writes annotations and a step summary."
 )
 
 
@@ -88,7 +89,8 @@ EXIT_CODES = {"passed": 0, "failed": 4, "inconclusive": 3}
 
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
-    """The options of `tfwatch check`. run, baseline: a run, or several separated by commas. junit: a file."""
+    """The options of `tfwatch check`. run, baseline: a run, or several separated by commas. junit:
+    a file."""
 
     run: str
     runs_dir: Path

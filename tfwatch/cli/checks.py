@@ -48,7 +48,10 @@ def add_bench(commands: Any, text: str) -> None:
         metavar="N",
         type=options.whole(1, 100),
         default=3,
-        help="processes for each configuration (3), up to three times as many where their times differ",
+        help=(
+            "processes for each configuration (3), up to three times as many where their times"
+            " differ"
+        ),
     )
     own.add_argument("--json", action="store_true", help="one JSON object instead of the table")
 

@@ -42,9 +42,9 @@ def add_compare(commands: Any, text: str) -> None:
 
 
 _COMPARE_EPILOG = (
-    "The first side is the baseline. One run of each side cannot show how much equal runs differ, so a difference of a "
-    "few percent stays unclear; three runs of each side, made in turn (A B A B A B), measure it. "
-    "exit codes: 0 compared, 2 bad input, or runs that cannot be compared."
+    "The first side is the baseline. One run of each side cannot show how much equal runs differ,"
+    " so a difference of a few percent stays unclear; three runs of each side, made in turn (A B A"
+    " B A B), measure it. exit codes: 0 compared, 2 bad input, or runs that cannot be compared."
 )
 
 

@@ -1,4 +1,5 @@
-"""`tfwatch completion`: a shell completes commands, options, workloads, values of knobs and the names of runs."""
+"""`tfwatch completion`: a shell completes commands, options, workloads, values of knobs and the
+names of runs."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ def add_completion(commands: Any, text: str) -> None:
 
 
 def typed_words() -> list[str]:
-    """Return the words after `tfwatch` of the line that a shell completes; empty where none does."""
+    """Return the words after `tfwatch` of the line that a shell completes; empty where none
+    does."""
     return os.environ.get("COMP_LINE", "").split()[1:] if _VARIABLE in os.environ else []
 
 
@@ -52,7 +54,8 @@ def complete(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_completers(parser: argparse.ArgumentParser) -> None:
-    """Give each argument without fixed choices its completer, in this parser and those of its commands."""
+    """Give each argument without fixed choices its completer, in this parser and those of its
+    commands."""
     for action in parser._actions:
         if isinstance(action.choices, dict):
             for command in action.choices.values():
@@ -62,7 +65,8 @@ def _add_completers(parser: argparse.ArgumentParser) -> None:
 
 
 def _completer_of(action: argparse.Action) -> _Completer | None:
-    """Return what completes an argument; None for files, numbers, and where argparse knows the choices."""
+    """Return what completes an argument; None for files, numbers, and where argparse knows the
+    choices."""
     place = str(action.metavar)
     if "RUN" in place:
         return _runs_and_changes if "=" in place else _runs

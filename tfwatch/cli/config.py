@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping
 
-_CONFIG_EPILOG = "Each key is the name of an option, which overrides it for one command. docs/settings.md has an example."
+_CONFIG_EPILOG = (
+    "Each key is the name of an option, which overrides it for one command. docs/settings.md has an"
+    " example."
+)
 
 
 def add_config(commands: Any, text: str) -> None:
@@ -52,7 +55,8 @@ def report_settings(args: argparse.Namespace) -> None:
 
 
 def settings_lines(names: Iterable[str], given: Mapping[str, Any]) -> list[str]:
-    """Return the config file, and a line for each of these keys. given: the values of options; None is not given."""
+    """Return the config file, and a line for each of these keys. given: the values of options; None
+    is not given."""
     config = read_config()
     rows = [_row(KEYS[name], given.get(name), config.values) for name in names]
     width = max(len(value) for _, value, _ in rows)

@@ -17,16 +17,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 _DESCRIPTION = (
-    "See live how much of every training step the device starves for data, and change that while it trains. "
-    "Without a command: the launcher. To begin: tfwatch run train.py (your own script), or tfwatch train cnn."
+    "See live how much of every training step the device starves for data, and change that while it"
+    " trains. Without a command: the launcher. To begin: tfwatch run train.py (your own script), or"
+    " tfwatch train cnn."
 )
 
-#: The commands in the order of the help, each with the module that has its parser and its help. The module is
-#: imported once its command is chosen.
+#: The commands in the order of the help, each with the module that has its parser and its help. The
+#: module is imported once its command is chosen.
 COMMANDS = {
     "run": (
         "training",
-        "run a training script of yours, unmodified, on the live screen: every fit of Keras is watched",
+        (
+            "run a training script of yours, unmodified, on the live screen: every fit of Keras is"
+            " watched"
+        ),
     ),
     "train": (
         "training",
@@ -54,7 +58,10 @@ COMMANDS = {
     ),
     "compare": (
         "compare",
-        "compare runs: every figure with the interval of its difference, and the settings that differ",
+        (
+            "compare runs: every figure with the interval of its difference, and the settings that"
+            " differ"
+        ),
     ),
     "check": (
         "check",
@@ -66,11 +73,17 @@ COMMANDS = {
     ),
     "attach": (
         "attach",
-        "the live screen, with its keys, on a training that runs in another terminal; d leaves it again",
+        (
+            "the live screen, with its keys, on a training that runs in another terminal; d leaves"
+            " it again"
+        ),
     ),
     "set": (
         "set",
-        "switch the input pipeline of a training that runs in another terminal: tfwatch set cnn prefetch=4",
+        (
+            "switch the input pipeline of a training that runs in another terminal: tfwatch set cnn"
+            " prefetch=4"
+        ),
     ),
     "runs": (
         "runs",
@@ -82,7 +95,10 @@ COMMANDS = {
     ),
     "selftest": (
         "checks",
-        "check the numbers on this machine: train with known delays and compare; about three minutes",
+        (
+            "check the numbers on this machine: train with known delays and compare; about three"
+            " minutes"
+        ),
     ),
     "serve": (
         "serve",
@@ -97,7 +113,8 @@ COMMANDS = {
         "print the code that makes a shell complete commands, options and the names of runs",
     ),
 }
-#: The words that follow a command which needs some, by the command: an example says more than the name of an argument.
+#: The words that follow a command which needs some, by the command: an example says more than the
+#: name of an argument.
 EXAMPLES = {
     "tfwatch train": "cnn",
     "tfwatch ab": "--knob prefetch=off,4 cnn",
@@ -138,10 +155,12 @@ def _command(args: argparse.Namespace) -> int:
 
 
 def _check_home() -> None:
-    """Check that runs, settings and data sets have a folder: in the user's home, or where the environment names one.
+    """Check that runs, settings and data sets have a folder: in the user's home, or where the
+    environment names one.
 
     Raises:
-        BadInputError: there is none; the sentence of platformdirs names the fix. Or the config file cannot be used.
+        BadInputError: there is none; the sentence of platformdirs names the fix. Or the config file
+        cannot be used.
     """
     import platformdirs
 
@@ -225,7 +244,8 @@ class _Parser(argparse.ArgumentParser):
         return f", as in: {self.prog} {example}" if example else f": {self.prog} --help"
 
     def check_command(self, word: str) -> None:
-        """Exit with a sentence that names the nearest command where `word` is neither a command nor an option."""
+        """Exit with a sentence that names the nearest command where `word` is neither a command nor
+        an option."""
         if word in (*self.commands, *_OPTIONS):
             return
         if word.startswith("-"):
@@ -238,7 +258,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def make_parser(chosen: str | None = None) -> _Parser:
-    """Return the parser of all commands. chosen: the only command that gets its options; None: each gets them."""
+    """Return the parser of all commands. chosen: the only command that gets its options; None: each
+    gets them."""
     parser = _Parser("tfwatch", description=_DESCRIPTION, allow_abbrev=False)
     parser.add_argument("-V", "--version", action="version", version=f"tfwatch {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)

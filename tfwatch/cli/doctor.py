@@ -87,7 +87,8 @@ def doctor(
 
 
 def print_sudoers() -> int:
-    """Print the sudoers line that permits powermetrics to this user. Returns 1 where printing fails."""
+    """Print the sudoers line that permits powermetrics to this user. Returns 1 where printing
+    fails."""
     from tfwatch.sensors.gpu.powermetrics import sudoers
 
     uid, caller = os.getuid(), os.environ.get("SUDO_UID", "")

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("perfetto", "csv", "parquet", "tensorboard")
 _EXPORT_EPILOG = """\
-perfetto     one JSON file for ui.perfetto.dev or chrome://tracing: steps, their parts, stages, machine, events
-csv          a folder with a plain CSV file a table: steps, samples, progress, stages, epochs, events
+perfetto     one JSON file for ui.perfetto.dev or chrome://tracing: steps, parts, stages, events
+csv          a folder with a CSV file a table: steps, samples, progress, stages, epochs, events
 parquet      the same tables as Parquet files; needs pyarrow
 tensorboard  a folder of scalars for tensorboard --logdir; needs tensorboard
 exit codes: 0 written; 1 it cannot be written; 2 bad input.
@@ -70,7 +70,8 @@ _NEEDS = {"parquet": "pyarrow", "tensorboard": "tensorboard"}
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """The options of `tfwatch export`. None: the newest run, a place named after the run, all steps."""
+    """The options of `tfwatch export`. None: the newest run, a place named after the run, all
+    steps."""
 
     which: str | None
     runs_dir: Path
@@ -83,7 +84,8 @@ def export(options: ExportOptions, clock: Clock = SYSTEM) -> int:
     """Write a run in a format of another tool and return the exit code.
 
     Raises:
-        BadInputError: there is no such run or step, a package is missing, or the place cannot be written.
+        BadInputError: there is no such run or step, a package is missing, or the place cannot be
+        written.
     """
     from tfwatch.report.exports.tables import Recording, write_csv, write_parquet
     from tfwatch.report.exports.tensorboard import write_scalars
@@ -148,7 +150,8 @@ def _write_folder(
 
 @contextmanager
 def _removed_if_broken_off(made: list[Path], folder: Path) -> Iterator[None]:
-    """Remove the files of an export that fails or is stopped: half of a table looks like a whole one."""
+    """Remove the files of an export that fails or is stopped: half of a table looks like a whole
+    one."""
     try:
         yield
     except BaseException:

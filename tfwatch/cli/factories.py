@@ -1,4 +1,5 @@
-"""The factories of the parts of a command. Each imports its part when it is called; tests replace them."""
+"""The factories of the parts of a command. Each imports its part when it is called; tests replace
+them."""
 
 from __future__ import annotations
 
@@ -93,7 +94,8 @@ class Factories:
 
 
 def make_checkup(runs_dir: Path, data: Path | None = None) -> RunCheckup:
-    """Return a function that checks this machine and the folders of a run. data: None is `runs_dir`."""
+    """Return a function that checks this machine and the folders of a run. data: None is
+    `runs_dir`."""
 
     def run_checkup(is_beside_training: bool, notify: Callable[[str], None]) -> CheckUp:
         from tfwatch.doctor.checkup import Scope, check_up

@@ -30,10 +30,11 @@ _LISTED = 50
 
 
 def launch(runs_dir: Path, factories: Factories | None = None, clock: Clock = SYSTEM) -> int:
-    """Show the launcher until the user leaves or chooses a training, which then replaces this process.
+    """Show the launcher until the user leaves or chooses a training, which then replaces this
+    process.
 
-    A new program is started instead of a call: the launcher has threads, and a run must start without any. After a
-    replay the launcher shows again.
+    A new program is started instead of a call: the launcher has threads, and a run must start
+    without any. After a replay the launcher shows again.
     """
     from tfwatch.screens.launcher import LauncherContent
 
@@ -68,7 +69,8 @@ def announce(words: Sequence[str]) -> None:
 
 
 def exec_command(words: Sequence[str], factories: Factories) -> int:
-    """Print the command and replace this process by it. Returns 1, after a sentence, only where that fails."""
+    """Print the command and replace this process by it. Returns 1, after a sentence, only where
+    that fails."""
     announce(words)
     try:
         factories.exec_command(words)
@@ -78,11 +80,12 @@ def exec_command(words: Sequence[str], factories: Factories) -> int:
     return 0
 
 
-# -- a script -----------------------------------------------------------------------------------------
+# -- a script --------------------------------------------------------------------------------------
 
 
 def run_script(line: str) -> tuple[str, ...]:
-    """Return the command that runs a script. line: a path alone, or a path and arguments as in a shell.
+    """Return the command that runs a script. line: a path alone, or a path and arguments as in a
+    shell.
 
     Raises:
         ValueError: there is no such script; the message is for the user.
@@ -97,7 +100,7 @@ def run_script(line: str) -> tuple[str, ...]:
     return ("run", script, *arguments)
 
 
-# -- the runs -----------------------------------------------------------------------------------------
+# -- the runs --------------------------------------------------------------------------------------
 
 
 def past_runs(runs_dir: Path, clock: Clock = SYSTEM) -> Iterable[PastRun]:

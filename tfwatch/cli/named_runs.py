@@ -100,7 +100,8 @@ def open_named(wanted: str | None, runs_dir: Path, clock: Clock = SYSTEM) -> Run
 
 
 def find_past(subject: Subject, runs_dir: Path, clock: Clock = SYSTEM) -> Sequence[RunToCompare]:
-    """Return the newest runs that equal a run in settings, versions and machine, the oldest first."""
+    """Return the newest runs that equal a run in settings, versions and machine, the oldest
+    first."""
     from tfwatch.judge.comparing.compared_runs import equal_runs, may_equal
     from tfwatch.judge.comparing.measured_runs import RunToCompare
     from tfwatch.judge.judged_run import JudgedRun
@@ -129,7 +130,8 @@ _START = "start one with tfwatch run or tfwatch train; tfwatch replay shows thos
 
 
 def find_training(wanted: str | None, runs_dir: Path) -> Path:
-    """Return the folder of a training that takes requests: the one that a user names, or the newest.
+    """Return the folder of a training that takes requests: the one that a user names, or the
+    newest.
 
     wanted: a run, as for `find_run`, or the number of its process.
 

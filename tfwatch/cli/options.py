@@ -1,4 +1,5 @@
-"""Options that several commands share, and readers of option values. A ValueError's message is for the user."""
+"""Options that several commands share, and readers of option values. A ValueError's message is for
+the user."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ TRAINING = (
 
 
 def sentence(text: str) -> str:
-    """Return a command's help as its description: a capital first, and names such as GPU unchanged."""
+    """Return a command's help as its description: a capital first, and names such as GPU
+    unchanged."""
     return text[:1].upper() + text[1:] + ("" if text.endswith("?") else ".")
 
 
@@ -42,7 +44,8 @@ def add_command(
 ) -> Any:
     """Add a command's parser and return it.
 
-    text: its help, in lower case; more: what the description adds. epilog: printed as it is where it has several lines.
+    text: its help, in lower case; more: what the description adds. epilog: printed as it is where
+    it has several lines.
     """
     has_lines = "\n" in epilog
     own = commands.add_parser(
@@ -51,9 +54,9 @@ def add_command(
         description=f"{sentence(text)} {more}".rstrip(),
         epilog=epilog,
         allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter
-        if has_lines
-        else argparse.HelpFormatter,
+        formatter_class=(
+            argparse.RawDescriptionHelpFormatter if has_lines else argparse.HelpFormatter
+        ),
         **parser,
     )
     own.set_defaults(run=run)
@@ -69,13 +72,19 @@ def add_runs_dir(group: Any, default: str | None = None) -> None:
 
 def add_theme(group: Any) -> None:
     """`--theme`."""
-    text = f"colours of the screen: {' or '.join(THEMES)}; remembered, as the choice in the palette (ctrl+p)"
+    text = (
+        f"colours of the screen: {' or '.join(THEMES)}; remembered, as the choice in the palette"
+        " (ctrl+p)"
+    )
     group.add_argument("--theme", choices=THEMES, help=text)
 
 
 def add_notify(group: Any) -> None:
     """Add the options of notices."""
-    text = "ring the bell, and notify the desktop where the terminal can: the end, a failure, no batch for 30 s"
+    text = (
+        "ring the bell, and notify the desktop where the terminal can: the end, a failure, no batch"
+        " for 30 s"
+    )
     group.add_argument("--notify", action=argparse.BooleanOptionalAction, help=text)
     text = "run this command for each notice, its last argument; no shell runs it"
     group.add_argument("--notify-command", metavar="COMMAND", type=typed(config.command), help=text)
@@ -147,7 +156,10 @@ def add_verbosity(group: Any, quiet: str) -> None:
     """Add `-q` and `-v`. quiet: the help of `-q`."""
     one = group.add_mutually_exclusive_group()
     one.add_argument("-q", "--quiet", action=argparse.BooleanOptionalAction, help=quiet)
-    text = "print on stderr which settings are in force, each from an option, the config file or by default"
+    text = (
+        "print on stderr which settings are in force, each from an option, the config file or by"
+        " default"
+    )
     one.add_argument("-v", "--verbose", action="store_true", help=text)
 
 
@@ -167,7 +179,8 @@ def of_config(args: argparse.Namespace, name: str) -> Any:
 
 
 def notify(args: argparse.Namespace) -> NotifyOptions:
-    """Return the notices that the user asks for. `--no-notify` turns the command of the config file off too."""
+    """Return the notices that the user asks for. `--no-notify` turns the command of the config file
+    off too."""
     from tfwatch.notices import NotifyOptions
 
     command = args.notify_command if args.notify is False else of_config(args, "notify-command")
@@ -175,7 +188,8 @@ def notify(args: argparse.Namespace) -> NotifyOptions:
 
 
 def limits(args: argparse.Namespace) -> RunsToKeep | None:
-    """Return the limits of the runs that are kept, None without any; those of the config file hold for its own folder.
+    """Return the limits of the runs that are kept, None without any; those of the config file hold
+    for its own folder.
 
     A folder that is named beside the command may hold what another limit has to keep.
     """

@@ -1,4 +1,5 @@
-"""`tfwatch replay`: a run or a group in the screen it was trained in, read only; one still written is followed."""
+"""`tfwatch replay`: a run or a group in the screen it was trained in, read only; one still written
+is followed."""
 
 from __future__ import annotations
 
@@ -52,10 +53,12 @@ def replay_group(
 ) -> int:
     """Show a group and, one after the other, the ranks that the user opens, until the user leaves.
 
-    show_rank: shows the screen of a rank's run. Returns 0; 1 where a screen fails; 128 + the signal that ends it.
+    show_rank: shows the screen of a rank's run. Returns 0; 1 where a screen fails; 128 + the signal
+    that ends it.
 
     Raises:
-        BadInputError: the folder is not a group that can be read, or there is no screen to show it on.
+        BadInputError: the folder is not a group that can be read, or there is no screen to show it
+        on.
     """
     from tfwatch.judge.groups.judged_group import JudgedGroup
     from tfwatch.screens.group import GroupApp, GroupReader
@@ -97,8 +100,8 @@ def check_screen() -> None:
 class ReplayOptions:
     """The options of `tfwatch replay`.
 
-    run: None is the newest. notify: the notices that are asked for. goes_back: the user opened it from a group's screen
-    or the launcher, and quitting shows that again.
+    run: None is the newest. notify: the notices that are asked for. goes_back: the user opened it
+    from a group's screen or the launcher, and quitting shows that again.
     """
 
     run: str | None
@@ -141,7 +144,8 @@ def show_run(
     requests: RequestSender | None = None,
     runs: ScriptRuns | None = None,
 ) -> int:
-    """Show the screen of a run. requests: to the training, where it goes on in another process; None: read only.
+    """Show the screen of a run. requests: to the training, where it goes on in another process;
+    None: read only.
 
     runs: of the process that trains, where the screen goes on with its next run.
     """

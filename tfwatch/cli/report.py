@@ -57,7 +57,8 @@ Form: TypeAlias = Literal["html", "markdown", "json"]
 
 @dataclass(frozen=True, slots=True)
 class ReportOptions:
-    """The options of `tfwatch report`. which: None is the newest. output: None is the usual place."""
+    """The options of `tfwatch report`. which: None is the newest. output: None is the usual
+    place."""
 
     which: str | None
     runs_dir: Path
@@ -132,7 +133,8 @@ def _write_page(place: Path, page: str) -> int:
 
 
 def _judge(judged: JudgedRun) -> None:
-    """Judge the steps while a thread sums them up: each takes seconds for ten million, mostly outside of Python."""
+    """Judge the steps while a thread sums them up: each takes seconds for ten million, mostly
+    outside of Python."""
 
     def sum_up() -> None:
         _ = judged.hardware, judged.time_breakdown, judged.run.pyramid

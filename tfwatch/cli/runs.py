@@ -120,7 +120,8 @@ _LEAST_NAME = 26
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The options of the list. wanted: a part of the runs' name, workload or state. most: runs at most."""
+    """The options of the list. wanted: a part of the runs' name, workload or state. most: runs at
+    most."""
 
     runs_dir: Path
     wanted: str = ""
@@ -233,7 +234,7 @@ def _label(folder: Path, run: PastRun) -> str:
     return printable(folder.name) + ranks
 
 
-# -- removing -----------------------------------------------------------------------------------------
+# -- removing --------------------------------------------------------------------------------------
 def remove_runs(removal: Removal, wanted: Sequence[str], clock: Clock = SYSTEM) -> int:
     """Remove the runs that the user names, once they agree, and return the exit code.
 
@@ -279,7 +280,8 @@ def _remove(removal: Removal, folders: Sequence[Path]) -> int:
 
 
 def _failure_of(folder: Path) -> OSError | None:
-    """Remove a run; return why it cannot be removed. One that another process removes meanwhile is gone as well."""
+    """Remove a run; return why it cannot be removed. One that another process removes meanwhile is
+    gone as well."""
     try:
         remove(folder)
     except FileNotFoundError:

@@ -48,7 +48,8 @@ class ScreenHost:
         self._leaving: Leave | None = None
 
     def show(self) -> Leave | None:
-        """Run the app to its end. Returns None where it failed; its traceback is then in the log."""
+        """Run the app to its end. Returns None where it failed; its traceback is then in the
+        log."""
         try:
             with restored_signals():
                 self._app = self._make(painted=self._painted, **_abilities())
@@ -64,7 +65,8 @@ class ScreenHost:
             self._terminal.log_prints()
 
     def leave(self, leave: Leave) -> None:
-        """End the app with this answer, from any thread or signal handler, also before the first paint."""
+        """End the app with this answer, from any thread or signal handler, also before the first
+        paint."""
         self._leaving = leave
         self._soon(lambda app: app.exit_with(leave))
 
@@ -80,7 +82,8 @@ class ScreenHost:
             self._when_painted()
 
     def _resume(self, app: Screen) -> None:
-        """Set the terminal's mode again after a shell changed it. A hangup also sends SIGCONT, on leaving."""
+        """Set the terminal's mode again after a shell changed it. A hangup also sends SIGCONT, on
+        leaving."""
         if not self._leaving:
             with app.suspend():
                 pass
@@ -93,7 +96,8 @@ class ScreenHost:
 
 
 def show_app(make: Callable[..., Screen]) -> int:
-    """Show an app in a process that does not train. Returns 0, 1 where it failed, or 128 + the signal that ended it."""
+    """Show an app in a process that does not train. Returns 0, 1 where it failed, or 128 + the
+    signal that ended it."""
     from tfwatch.screens.dialogs.leave import Leave
 
     received: list[int] = []
@@ -104,7 +108,8 @@ def show_app(make: Callable[..., Screen]) -> int:
 
     with held_signals(), Capture(screen=True) as terminal:
         terminal.record_to(None)
-        # The objects of a screen live as long as it: without the freeze a full collection takes 50 ms of a frame.
+        # The objects of a screen live as long as it: without the freeze a full collection takes 50
+        # ms of a frame.
         host = ScreenHost(terminal, make, gc.freeze)
         terminal.on_hangup = lambda: leave(signal.SIGHUP)
         with Signals(leave, terminal.hang_up):

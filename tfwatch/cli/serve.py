@@ -65,7 +65,8 @@ _NICE = 10
 
 
 class Published:
-    """The metrics, made when they are asked for and at most once in `FRESH_S`; a registry for prometheus-client."""
+    """The metrics, made when they are asked for and at most once in `FRESH_S`; a registry for
+    prometheus-client."""
 
     def __init__(self, make: Callable[[], list[Metric]], clock: Clock = SYSTEM) -> None:
         self._make = make
@@ -122,7 +123,8 @@ class MetricsServer(WSGIServer):
     def url(self) -> str:
         """The address of the metrics."""
         host, port = self.server_address[:2]
-        return f"http://{f'[{host!s}]' if self.address_family == socket.AF_INET6 else host!s}:{port}/metrics"
+        place = f"[{host!s}]" if self.address_family == socket.AF_INET6 else str(host)
+        return f"http://{place}:{port}/metrics"
 
     @property
     def open_connections(self) -> int:
@@ -169,7 +171,8 @@ def serve_metrics(runs_dir: Path, host: str, port: int, clock: Clock = SYSTEM) -
     """Serve metrics until the process is ended.
 
     Raises:
-        BadInputError: a library is missing, the folder cannot be read, or the address cannot be used.
+        BadInputError: a library is missing, the folder cannot be read, or the address cannot be
+        used.
     """
     server = make_server(runs_dir, host, port, clock)
     with fails_open(lambda _: None):
@@ -186,7 +189,8 @@ def serve_metrics(runs_dir: Path, host: str, port: int, clock: Clock = SYSTEM) -
 
 
 def make_server(runs_dir: Path, host: str, port: int, clock: Clock = SYSTEM) -> MetricsServer:
-    """Return the server, which listens; the runs are read once, because the first reading is the longest.
+    """Return the server, which listens; the runs are read once, because the first reading is the
+    longest.
 
     Raises:
         BadInputError: as `serve`.

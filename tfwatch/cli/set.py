@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from tfwatch.runs.request_text import Change
 
 _SET_EPILOG = (
-    "exit codes: 0 in effect, or requested with --no-wait; 1 refused by the training, or not in effect in time; "
-    "2 bad input"
+    "exit codes: 0 in effect, or requested with --no-wait; 1 refused by the training, or not in"
+    " effect in time; 2 bad input"
 )
 _SET_WAIT_S = 30
 _LONGEST_WAIT_S = 86_400
@@ -138,7 +138,8 @@ def _with_stage(workers: str, stages: Sequence[str], change: Change) -> str:
     named = "several stages" if matching else "no stage"
     known = ", ".join(f"{at}: {stage}" for at, stage in enumerate(stages, 1))
     raise BadInputError(
-        f"{named} {change.stage!r} with parallel calls of its own: {known or 'the run has fewer than two'}"
+        f"{named} {change.stage!r} with parallel calls of its own:"
+        f" {known or 'the run has fewer than two'}"
     )
 
 

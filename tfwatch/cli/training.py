@@ -1,4 +1,5 @@
-"""`tfwatch run`, `train`, `ab` and `workloads`: a script of one's own, and the built-in workloads."""
+"""`tfwatch run`, `train`, `ab` and `workloads`: a script of one's own, and the built-in
+workloads."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from tfwatch.cli.script.run import RunOptions
 
 _EXIT_CODES = """\
-exit codes: that of the script; 0 finished, or stopped from the screen; 1 training failed; 2 bad input;
-130 stopped by ctrl+c, 143 by SIGTERM (128 + the signal).
+exit codes: that of the script; 0 finished, or stopped from the screen; 1 training failed;
+2 bad input; 130 stopped by ctrl+c, 143 by SIGTERM (128 + the signal).
 """
 
 
@@ -54,7 +55,10 @@ def add_train(commands: Any, text: str) -> None:
 
 
 def _add_python(group: Any) -> None:
-    text = "the interpreter of the script, which needs keras, msgspec, numpy and psutil; default: the one that runs tfwatch"
+    text = (
+        "the interpreter of the script, which needs keras, msgspec, numpy and psutil; default: the"
+        " one that runs tfwatch"
+    )
     group.add_argument("--python", metavar="PATH", type=options.typed(options.path), help=text)
 
 
@@ -72,7 +76,10 @@ def _add_shared(own: Any) -> None:
         default=[],
         help=text,
     )
-    text = "switch knobs until the device no longer starves, and keep what helps (key f); the batches stay the same"
+    text = (
+        "switch knobs until the device no longer starves, and keep what helps (key f); the batches"
+        " stay the same"
+    )
     training.add_argument("--autopilot", action="store_true", help=text)
     text = "memory for its buffers, in gigabytes; default: a quarter of the free memory"
     training.add_argument(
@@ -166,7 +173,7 @@ def _run_options(args: argparse.Namespace, script: Sequence[str], **more: Any) -
     )
 
 
-# -- workloads ----------------------------------------------------------------------------------------
+# -- workloads -------------------------------------------------------------------------------------
 
 
 def workload_script(name: str) -> Path:
@@ -232,13 +239,13 @@ def _run_workloads(args: argparse.Namespace) -> int:
     return write(sys.stdout, render(sys.stdout, table))
 
 
-# -- an A/B test --------------------------------------------------------------------------------------
+# -- an A/B test -----------------------------------------------------------------------------------
 
 _EPILOG = """\
-The run alternates between the settings in short blocks of random order and ends when it is clear which one is faster,
-or that none is. The training result is the same either way.
-exit codes: 0 it ran, whatever the answer; 1 training failed; 2 bad input; 130 stopped by ctrl+c, with the result
-so far.
+The run alternates between the settings in short blocks of random order and ends when it is clear
+which one is faster, or that none is. The training result is the same either way.
+exit codes: 0 it ran, whatever the answer; 1 training failed; 2 bad input; 130 stopped by ctrl+c,
+with the result so far.
 """
 
 

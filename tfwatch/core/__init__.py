@@ -1,1 +1,2 @@
-"""The vocabulary of a run: rows, events, knobs, clock and units. Standard library and numpy only."""
+"""The vocabulary of a run: rows, events, knobs, clock and units. Standard library and numpy
+only."""

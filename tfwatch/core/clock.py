@@ -1,4 +1,5 @@
-"""The clocks: no other module reads the system time. And the schedule of the frames within each second."""
+"""The clocks: no other module reads the system time. And the schedule of the frames within each
+second."""
 
 from __future__ import annotations
 
@@ -14,10 +15,12 @@ if TYPE_CHECKING:
 
 
 def asleep_ns() -> int | None:
-    """Return the nanoseconds that the machine was asleep since it booted; None where the system does not report it.
+    """Return the nanoseconds that the machine was asleep since it booted; None where the system
+    does not report it.
 
-    The difference of two clocks that are adjusted together and of which one stops during sleep: clock_gettime(2) on
-    Linux; on macOS its _RAW clocks, because CLOCK_MONOTONIC follows the wall clock there.
+    The difference of two clocks that are adjusted together and of which one stops during sleep:
+    clock_gettime(2) on Linux; on macOS its _RAW clocks, because CLOCK_MONOTONIC follows the wall
+    clock there.
     """
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(
@@ -38,7 +41,8 @@ class Clock:
     wall_ns: nanoseconds since 1970, UTC; may jump.
     thread_ns: CPU nanoseconds spent by the calling thread.
     process_ns: CPU nanoseconds spent by all threads of the process.
-    asleep_ns: nanoseconds that the machine was asleep since it booted; None where the system does not report it.
+    asleep_ns: nanoseconds that the machine was asleep since it booted; None where the system does
+    not report it.
     """
 
     now_ns: Callable[[], int] = time.perf_counter_ns

@@ -38,9 +38,11 @@ class CodeEdit:
     auto: str
     #: The largest number that the call takes; 0 without a limit.
     most: Count = 0
-    #: Of a change of the order of calls, where `{}` is the parallel calls: the text where the script sets them.
+    #: Of a change of the order of calls, where `{}` is the parallel calls: the text where the
+    #: script sets them.
     plain: str = ""
-    #: Of the parallel calls, the number of the stage from 0 on in the order of the pipeline; None for all alike.
+    #: Of the parallel calls, the number of the stage from 0 on in the order of the pipeline; None
+    #: for all alike.
     stage: Count | None = None
     #: The file is a cell of a notebook.
     is_cell: bool = False
@@ -57,7 +59,8 @@ class CodeEdit:
         return self.line + self.text.count("\n")
 
     def value_of(self, values: Mapping[str, str]) -> str:
-        """Return the value of its knob, of `workers` that of its own stage; `off` where there is none."""
+        """Return the value of its knob, of `workers` that of its own stage; `off` where there is
+        none."""
         value = values.get(self.knob, _UNSET[0])
         return stage_value(value, self.stage) if self.knob == WORKERS else value
 
@@ -78,7 +81,8 @@ class CodeEdit:
 
 
 def edited_lines(edits: Sequence[CodeEdit], values: Mapping[str, str]) -> str:
-    """Return the lines that these values of knobs change, with their place and their text before; empty without any.
+    """Return the lines that these values of knobs change, with their place and their text before;
+    empty without any.
 
     A line that several knobs change has all their changes, and changes that share a line are one.
     """
@@ -136,7 +140,8 @@ def _replacement(edit: CodeEdit, values: Mapping[str, str]) -> str:
 
 
 def _described(edits: Sequence[CodeEdit], values: Mapping[str, str]) -> str:
-    """Return the lines of changes after them, below a comment with their place; empty where they stay the same."""
+    """Return the lines of changes after them, below a comment with their place; empty where they
+    stay the same."""
     before = after = edits[0].text
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end), reverse=True):
         after = after[: edit.start] + _replacement(edit, values) + after[edit.end :]

@@ -1,4 +1,5 @@
-"""Errors as text, text without control characters, sentences on stderr, and the boundary where telemetry fails open."""
+"""Errors as text, text without control characters, sentences on stderr, and the boundary where
+telemetry fails open."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def reason(error: BaseException) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """Return the message, e.g. `no`; empty where there is none, or where the error's own `__str__` raises."""
+    """Return the message, e.g. `no`; empty where there is none, or where the error's own `__str__`
+    raises."""
     try:
         return str(error)
     except Exception as failure:  # noqa: BLE001  the exception may be the user's, and its __str__ may raise anything
@@ -53,7 +55,8 @@ def warn_user(sentence: str) -> None:
 
 @functools.cache
 def warn_once(sentence: str) -> None:
-    """Print a sentence on stderr, only the first time that this process has it: for what fails with each step."""
+    """Print a sentence on stderr, only the first time that this process has it: for what fails with
+    each step."""
     warn_user(sentence)
 
 
@@ -62,11 +65,13 @@ _OWN_WORK = {"absl", "google", "keras", "numpy", "psutil", "tensorflow", "tfwatc
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Return whether an exception was raised into running code: by a handler of the user's, or by another thread.
+    """Return whether an exception was raised into running code: by a handler of the user's, or by
+    another thread.
 
-    Python gives a signal handler, a trace and a profile function the frame that it interrupts, which no other function
-    gets. An exception that another thread sets has no frame of its own: it is known by its class, of the user's code.
-    Not known is one of a class of Python's own or of tfwatch's packages, and a handler that takes no arguments from C.
+    Python gives a signal handler, a trace and a profile function the frame that it interrupts,
+    which no other function gets. An exception that another thread sets has no frame of its own: it
+    is known by its class, of the user's code. Not known is one of a class of Python's own or of
+    tfwatch's packages, and a handler that takes no arguments from C.
     """
     interrupted, trace = None, error.__traceback__
     while trace is not None:
@@ -90,7 +95,8 @@ def _was_given(frame: FrameType, given: FrameType) -> bool:
 
 
 def _is_set_by_thread(kind: type[BaseException], innermost: FrameType) -> bool:
-    """Return whether an exception of the user's own class was raised where no code of the user's runs."""
+    """Return whether an exception of the user's own class was raised where no code of the user's
+    runs."""
     module = sys.modules.get(kind.__module__)
     is_python = module is not None and (getattr(module, "__file__", None) or ".py").endswith(".py")
     return (
@@ -112,14 +118,16 @@ def raise_interrupt(error: Exception) -> None:
 
 
 class fails_open:
-    """A context manager that ends its block at the first exception, publishes it, and continues after the block.
+    """A context manager that ends its block at the first exception, publishes it, and continues
+    after the block.
 
-    Use it where a thread begins, and where tfwatch's work meets a training, a plug-in or a user's object; catch by name
-    elsewhere. An exception that is not an `Exception`, such as KeyboardInterrupt, passes through, and so does one that
-    a handler of the user's raises (see `is_interrupt`).
+    Use it where a thread begins, and where tfwatch's work meets a training, a plug-in or a user's
+    object; catch by name elsewhere. An exception that is not an `Exception`, such as
+    KeyboardInterrupt, passes through, and so does one that a handler of the user's raises (see
+    `is_interrupt`).
 
-    publish: takes the exception as text; what it raises itself is lost. words: converts the exception to text, e.g.
-    `ValueError: no`.
+    publish: takes the exception as text; what it raises itself is lost. words: converts the
+    exception to text, e.g. `ValueError: no`.
     """
 
     __slots__ = ("_publish", "_words")

@@ -1,7 +1,7 @@
 """The events of a run, one class each, and their lines in events.jsonl.
 
-A field's type carries its bounds (`core/bounds.py`). `decode` skips an event that is out of them: its readers need no
-check.
+A field's type carries its bounds (`core/bounds.py`). `decode` skips an event that is out of them:
+its readers need no check.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ else:
 #: `by` of the switches that the autopilot asks for, and of those of an A/B test.
 AUTOPILOT: Final = "autopilot"
 EXPERIMENT: Final = "experiment"
-#: Causes of an experiment that ended with its run: the final setting is that of its last block, and no answer.
+#: Causes of an experiment that ended with its run: the final setting is that of its last block, and
+#: no answer.
 WITH_THE_RUN: Final = ("stopped", "ended")
 
 
@@ -55,7 +56,8 @@ class LossDiverged(Event, frozen=True):
 
     step: Count
     loss: Annotated[str, one_of("NaN", "infinite")]
-    #: The last step with a finite loss, 0 where there is none; those between belong to the same call, or reported no loss.
+    #: The last step with a finite loss, 0 where there is none; those between belong to the same
+    #: call, or reported no loss.
     finite_step: Count
 
 
@@ -116,8 +118,8 @@ class AutopilotEnded(Event, frozen=True):
     """The autopilot ended; figures are None where too few steps were measured."""
 
     step: Count
-    #: `compute_floor`: a step takes as long as the device needs; `nothing_left`: no candidate is left to try; `over`: the
-    #: run is.
+    #: `compute_floor`: a step takes as long as the device needs; `nothing_left`: no candidate is
+    #: left to try; `over`: the run is.
     cause: Annotated[
         str,
         one_of("not_starving", "compute_floor", "nothing_left", "user", "over", "budget", "failed"),
@@ -145,7 +147,8 @@ class AutopilotEnded(Event, frozen=True):
 
 
 class ExperimentBegan(Event, frozen=True):
-    """An A/B test began: blocks of steps alternate between `values` from `step` on, in at most `budget` steps."""
+    """An A/B test began: blocks of steps alternate between `values` from `step` on, in at most
+    `budget` steps."""
 
     knob: Knob
     #: The others are compared with the first.
@@ -168,7 +171,8 @@ class ExperimentBlock(Event, frozen=True):
     last: Count
     steps: Count
     step_ms: Milliseconds
-    #: The value that ratio, low and high compare with the first one: the answer so far, as in `ExperimentEnded`.
+    #: The value that ratio, low and high compare with the first one: the answer so far, as in
+    #: `ExperimentEnded`.
     best: str
     ratio: Ratio | None = None
     low: Ratio | None = None
@@ -198,7 +202,8 @@ class ExperimentEnded(Event, frozen=True):
     spent: Count
     #: The knob's final value.
     kept: str
-    #: Step time of `against` over that of `value`, and its 95 % confidence interval; None where it is unknown.
+    #: Step time of `against` over that of `value`, and its 95 % confidence interval; None where it
+    #: is unknown.
     ratio: Ratio | None = None
     low: Ratio | None = None
     high: Ratio | None = None
@@ -243,13 +248,15 @@ class ValidationEnded(Event, frozen=True):
 
 
 class OthersTrained(Event, frozen=True):
-    """Other loops and fits trained for `took_ms` between two epochs, in the thread that trains this run."""
+    """Other loops and fits trained for `took_ms` between two epochs, in the thread that trains this
+    run."""
 
     took_ms: Milliseconds
 
 
 class SwitchAsked(Event, ChangesKnob, frozen=True):
-    """A switch was requested; where `new` equals `old`, one that waited for an epoch to begin is cancelled."""
+    """A switch was requested; where `new` equals `old`, one that waited for an epoch to begin is
+    cancelled."""
 
     knob: Knob
     old: str
@@ -310,7 +317,8 @@ class SensorMissing(Event, frozen=True):
 class GpusFound(Event, frozen=True):
     """The GPUs of a distribution strategy, whose figures gpus.bin holds."""
 
-    #: By device, e.g. `GPU:0`, in the order of the file's `gpu`; empty where the sensor does not find one.
+    #: By device, e.g. `GPU:0`, in the order of the file's `gpu`; empty where the sensor does not
+    #: find one.
     names: dict[str, str]
     #: Of each; unknown ones are missing.
     memory_bytes: dict[str, Bytes]
@@ -341,12 +349,13 @@ class StagesFound(Event, frozen=True):
 
 
 class StallLocated(Event, frozen=True):
-    """The place in the input pipeline that a stall of several seconds waits for; one event per stall."""
+    """The place in the input pipeline that a stall of several seconds waits for; one event per
+    stall."""
 
     #: The waiting step.
     step: Count
-    #: The last stage, in the order of the code, that delivers nothing since `since_ns` although the stages before it
-    #: could; empty: unknown.
+    #: The last stage, in the order of the code, that delivers nothing since `since_ns` although the
+    #: stages before it could; empty: unknown.
     stage: str
     since_ns: Moment
     #: The line of Python that runs there, e.g. `feed.py:41 in rows`; empty: none, or unknown.
@@ -364,10 +373,12 @@ class Slept(Event, frozen=True):
 class Paused(Event, frozen=True):
     """The training was held up for the `took_ms` before `at_ns`."""
 
-    #: `checkpoint`, `callback`, `garbage collection`, `CPU contention`, `swap`, `thermal limit` or `process stopped`.
+    #: `checkpoint`, `callback`, `garbage collection`, `CPU contention`, `swap`, `thermal limit` or
+    #: `process stopped`.
     cause: str
     took_ms: Milliseconds
-    #: The class of a callback; where the process stopped, the part of the step: `in data wait`, `in compute`, `in host`.
+    #: The class of a callback; where the process stopped, the part of the step: `in data wait`, `in
+    #: compute`, `in host`.
     detail: str = ""
 
 
@@ -424,7 +435,8 @@ class RunEnded(Event, frozen=True):
     cause: str
     steps: Count
     detail: str = ""
-    #: The training thread's phase since `since_ns`, the name of a `core.rows.Phase`; empty: unknown.
+    #: The training thread's phase since `since_ns`, the name of a `core.rows.Phase`; empty:
+    #: unknown.
     doing: str = ""
     since_ns: Moment = 0
 
@@ -442,7 +454,8 @@ def encode(event: Event) -> bytes:
 
 
 def decode(line: str | bytes) -> Event | None:
-    """Return the event of a line; None where it is torn, its kind unknown, or a field missing or out of bounds."""
+    """Return the event of a line; None where it is torn, its kind unknown, or a field missing or
+    out of bounds."""
     try:
         event = _DECODER.decode(line)
         if isinstance(event, ChangesKnob):

@@ -1,4 +1,5 @@
-"""The table of knobs: what can change of an input pipeline while training runs. A value is a text everywhere."""
+"""The table of knobs: what can change of an input pipeline while training runs. A value is a text
+everywhere."""
 
 from __future__ import annotations
 
@@ -52,10 +53,11 @@ class Knob:
     largest: int = 0
     #: The value that its key turns on first.
     first_on: str = AUTO
-    #: It can move all parts of a step, not the data wait alone. On a CPU that trains, whose cores loaders and training
-    #: share, every knob can.
+    #: It can move all parts of a step, not the data wait alone. On a CPU that trains, whose cores
+    #: loaders and training share, every knob can.
     moves_compute: bool = False
-    #: The epochs that begin before a value is in effect; 0: it is with the next batch. `off` waits for one at most.
+    #: The epochs that begin before a value is in effect; 0: it is with the next batch. `off` waits
+    #: for one at most.
     epochs: int = 0
     #: What stays of the elements, their order and the random draws.
     guarantee: str = _ORDER_STAYS
@@ -182,8 +184,9 @@ class Knobs:
 
     #: `buffer_size` of the prefetch at the pipeline's end.
     prefetch: str = OFF
-    #: `num_parallel_calls` of the pipeline's maps, all alike, or in a script's pipeline one for each map and interleave
-    #: in its order: `default/4`. Of a `PyDataset` its `workers`, where `off` is at most 1.
+    #: `num_parallel_calls` of the pipeline's maps, all alike, or in a script's pipeline one for
+    #: each map and interleave in its order: `default/4`. Of a `PyDataset` its `workers`, where
+    #: `off` is at most 1.
     workers: str = OFF
     #: Each example is computed once, up to the first random stage, and kept in memory.
     cache: str = OFF
@@ -220,7 +223,8 @@ def check_value(knob: str, text: str) -> str:
     """Return a knob's value in its one spelling: `04` is `4`, and `4/4` for the stages too.
 
     Raises:
-        ValueError: there is no such knob, or the text is not a value of it; the message is a sentence for the user.
+        ValueError: there is no such knob, or the text is not a value of it; the message is a
+        sentence for the user.
     """
     if knob not in KNOBS:
         raise ValueError(f"{knob!r} is not a knob")
@@ -234,8 +238,8 @@ def check_value(knob: str, text: str) -> str:
 def epochs_until(knob: str, value: str) -> int:
     """Return the number of epochs that must begin before a value is in effect; 0: the next batch.
 
-    A cache fills for the rest of one and in the next, and serves after that; one that is off is left with the next epoch.
-    A `PyDataset` is read by the same workers for an epoch.
+    A cache fills for the rest of one and in the next, and serves after that; one that is off is
+    left with the next epoch. A `PyDataset` is read by the same workers for an epoch.
     """
     epochs = KNOBS[knob].epochs
     return min(epochs, 1) if value == OFF else epochs
@@ -252,7 +256,8 @@ def is_by_stage(workers: str) -> bool:
 
 
 def values_by_stage(workers: str, stages: int) -> list[str]:
-    """Return the value of each of so many stages; `default` where only others have one of their own."""
+    """Return the value of each of so many stages; `default` where only others have one of their
+    own."""
     values = workers.split(BETWEEN_STAGES)
     if len(values) == 1:
         return values * stages
@@ -260,7 +265,8 @@ def values_by_stage(workers: str, stages: int) -> list[str]:
 
 
 def stage_value(workers: str, stage: int | None) -> str:
-    """Return the value of one stage by its number from 0 on; None for a call that makes several stages."""
+    """Return the value of one stage by its number from 0 on; None for a call that makes several
+    stages."""
     if not is_by_stage(workers):
         return workers
     return DEFAULT if stage is None else values_by_stage(workers, stage + 1)[stage]

@@ -13,12 +13,14 @@ from tfwatch.core.knobs import (
     QUEUE_SIZE,
 )
 
-#: The setting of TensorFlow's that a strategy has in place of a prefetch at the end of the pipeline.
+#: The setting of TensorFlow's that a strategy has in place of a prefetch at the end of the
+#: pipeline.
 PER_REPLICA = "experimental_per_replica_buffer_size"
 
 
 class Refusal(Enum):
-    """A reason that holds for every value of the knob; the member's value is the text for people."""
+    """A reason that holds for every value of the knob; the member's value is the text for
+    people."""
 
     RUN_IS_OVER = "the run is over"
     RUN_IS_ENDING = "the run is ending"
@@ -34,8 +36,14 @@ class Refusal(Enum):
     NOT_OURS = "the pipeline is the script's own, and has no such knob"
     ONE_FOR_ALL = "it takes one setting, for all stages alike"
     SPREAD = "a strategy's pipeline is never switched"
-    NOT_SPLIT = "the steps of this fit are not split: its batches are fetched by the model's own train function"
-    ON_DEVICE = "the script's pipeline puts its batches on the device (prefetch_to_device): no stage can follow"
+    NOT_SPLIT = (
+        "the steps of this fit are not split: its batches are fetched by the model's own train"
+        " function"
+    )
+    ON_DEVICE = (
+        "the script's pipeline puts its batches on the device (prefetch_to_device): no stage can"
+        " follow"
+    )
 
     @property
     def words(self) -> str:
@@ -44,7 +52,8 @@ class Refusal(Enum):
 
 
 class NotTimed(Enum):
-    """A reason why the copy of batches to the device is not timed; the member's value is the text for people."""
+    """A reason why the copy of batches to the device is not timed; the member's value is the text
+    for people."""
 
     CPU = "nothing is copied: the CPU computes in the batches' own memory"
     UNIFIED = "unified memory: the GPU reads batches where they are, and nothing is copied"

@@ -16,13 +16,14 @@ from tfwatch.core.bounds import LARGEST_FIGURE, LATEST_NS, LONGEST_MS
 
 Rows = NDArray[np.void]
 
-#: One training step, 36 bytes. `wait_ms + compute_ms + host_ms` is the step time, from one fetch of a
-#: batch to the next. `compute_ms` contains `copy_ms`, the copy of the batch to the device's memory, and `dispatch_ms`,
-#: from there until the step's call returned. `copy_ms` is NaN where the copy is not timed: it then is inside the call,
-#: and a part of `dispatch_ms`. Of steps that
-#: run several in one call (`steps_per_execution`), the last one has the call's host part and the others 0; where the
-#: call stays one, the first has as `dispatch_ms` what launching it took, and the others 0. Of steps that run op by op
-#: on the CPU (`Manifest.op_by_op`) it is what Python took between the operations, which compute before they return.
+#: One training step, 36 bytes. `wait_ms + compute_ms + host_ms` is the step time, from one fetch of
+#: a batch to the next. `compute_ms` contains `copy_ms`, the copy of the batch to the device's
+#: memory, and `dispatch_ms`, from there until the step's call returned. `copy_ms` is NaN where the
+#: copy is not timed: it then is inside the call, and a part of `dispatch_ms`. Of steps that run
+#: several in one call (`steps_per_execution`), the last one has the call's host part and the others
+#: 0; where the call stays one, the first has as `dispatch_ms` what launching it took, and the
+#: others 0. Of steps that run op by op on the CPU (`Manifest.op_by_op`) it is what Python took
+#: between the operations, which compute before they return.
 STEP = np.dtype(
     [
         ("start_ns", "<u8"),
@@ -37,12 +38,13 @@ STEP = np.dtype(
     ]
 )
 
-#: One machine sample. `cpu_cores` and `process_cores`: cores in use; `core_max`: the busiest core, 0 to 1;
-#: `own_cores`: cores used by tfwatch's own writer and sensor threads. Missing is NaN.
-#: `gpu_busy`, `gpu_process_busy`: 0 to 1, of all programs and of the one that trains; `gpu_late_ms`: how old the GPU's
-#: figures are beyond their period. `thermal_level`: 0 nominal to 4 critical. `memory_level`: 0 normal, 1 warning,
-#: 2 critical. `memory_stalled`: the share of time, 0 to 1, in which something waited for memory. `p_cores`, `e_cores`:
-#: performance and efficiency cores in use. `on_mains`: 1, or 0 on battery.
+#: One machine sample. `cpu_cores` and `process_cores`: cores in use; `core_max`: the busiest core,
+#: 0 to 1; `own_cores`: cores used by tfwatch's own writer and sensor threads. Missing is NaN.
+#: `gpu_busy`, `gpu_process_busy`: 0 to 1, of all programs and of the one that trains;
+#: `gpu_late_ms`: how old the GPU's figures are beyond their period. `thermal_level`: 0 nominal to 4
+#: critical. `memory_level`: 0 normal, 1 warning, 2 critical. `memory_stalled`: the share of time, 0
+#: to 1, in which something waited for memory. `p_cores`, `e_cores`: performance and efficiency
+#: cores in use. `on_mains`: 1, or 0 on battery.
 SAMPLE = np.dtype(
     [
         ("at_ns", "<u8"),
@@ -75,8 +77,9 @@ SAMPLE = np.dtype(
     ]
 )
 
-#: The training's progress. `images`: examples of any kind, 0 where the number in a batch is unknown. `metric` is the
-#: metric that `Manifest.metric` names. Missing is NaN; for a loss that is NaN itself, or infinite, see `LossDiverged`.
+#: The training's progress. `images`: examples of any kind, 0 where the number in a batch is
+#: unknown. `metric` is the metric that `Manifest.metric` names. Missing is NaN; for a loss that is
+#: NaN itself, or infinite, see `LossDiverged`.
 PROGRESS = np.dtype(
     [
         ("at_ns", "<u8"),
@@ -90,11 +93,12 @@ PROGRESS = np.dtype(
     ]
 )
 
-#: One stage of the input pipeline over the interval since the reading before, by tf.data's model; a reading is a row a
-#: stage, all with one `at_ns`. `pipeline`: the number of its `StagesFound`; `stage`: its index there. `busy_ms`: what
-#: one batch of the training costs in this stage alone, summed over its workers; NaN where no batch passed.
-#: `elements`: how many it produced. `parallelism`: its workers; `buffered` of `buffer_size` elements, `buffered_bytes`:
-#: NaN where the stage has none. `wait_cores`: CPU cores that the process used while the training waited for a
+#: One stage of the input pipeline over the interval since the reading before, by tf.data's model; a
+#: reading is a row a stage, all with one `at_ns`. `pipeline`: the number of its `StagesFound`;
+#: `stage`: its index there. `busy_ms`: what one batch of the training costs in this stage alone,
+#: summed over its workers; NaN where no batch passed. `elements`: how many it produced.
+#: `parallelism`: its workers; `buffered` of `buffer_size` elements, `buffered_bytes`: NaN where the
+#: stage has none. `wait_cores`: CPU cores that the process used while the training waited for a
 #: batch, the same in all rows of a reading; NaN where it did not.
 STAGE = np.dtype(
     [
@@ -111,8 +115,9 @@ STAGE = np.dtype(
     ]
 )
 
-#: One GPU of a strategy over several, once a second. `gpu`: its index in `events.GpusFound.names`. `busy`,
-#: `process_busy`: 0 to 1, of all programs and of the one that trains. `memory_bytes`: in use, by all programs.
+#: One GPU of a strategy over several, once a second. `gpu`: its index in `events.GpusFound.names`.
+#: `busy`, `process_busy`: 0 to 1, of all programs and of the one that trains. `memory_bytes`: in
+#: use, by all programs.
 GPU = np.dtype(
     [
         ("at_ns", "<u8"),
@@ -127,10 +132,11 @@ GPU = np.dtype(
     ]
 )
 
-#: Sums over the steps of one epoch that follow one another; never on disk. `first_ns`, `last_ns`: starts of its
-#: first and last step; `first_done_ns`: when the first step's metrics were there; `end_ns`: of the last step.
-#: `calls`: how many of the steps have a host part. `traced` steps were traced or compiled, `traced_ms` is their
-#: compute, which `compute_ms` contains. Both are without `copy_ms`, the sum of the `copies` copies that are timed.
+#: Sums over the steps of one epoch that follow one another; never on disk. `first_ns`, `last_ns`:
+#: starts of its first and last step; `first_done_ns`: when the first step's metrics were there;
+#: `end_ns`: of the last step. `calls`: how many of the steps have a host part. `traced` steps were
+#: traced or compiled, `traced_ms` is their compute, which `compute_ms` contains. Both are without
+#: `copy_ms`, the sum of the `copies` copies that are timed.
 EPOCH = np.dtype(
     [
         ("epoch", "<u4"),
@@ -152,9 +158,10 @@ EPOCH = np.dtype(
     ]
 )
 
-#: The current phase; the one row of pulse.bin, overwritten. `now_ns` and `since_ns` count from the clock
-#: origin, `wall_ns` from 1970; `unrecorded` is why the disk takes no rows, empty where it does: on a full disk
-#: only this file, which is overwritten, can say so. `seq` and `seq_end` differ in a torn row.
+#: The current phase; the one row of pulse.bin, overwritten. `now_ns` and `since_ns` count from the
+#: clock origin, `wall_ns` from 1970; `unrecorded` is why the disk takes no rows, empty where it
+#: does: on a full disk only this file, which is overwritten, can say so. `seq` and `seq_end` differ
+#: in a torn row.
 PULSE = np.dtype(
     [
         ("seq", "<u4"),
@@ -231,7 +238,8 @@ class Phase(IntEnum):
 
 
 def chosen(rows: Rows, mask: NDArray[np.bool_]) -> Rows:
-    """Return a copy of the rows of a mask, in a tenth of the time that `rows[mask]` takes for ten million."""
+    """Return a copy of the rows of a mask, in a tenth of the time that `rows[mask]` takes for ten
+    million."""
     rows_chosen: Rows = np.asarray(rows).take(np.flatnonzero(mask))
     return rows_chosen
 
@@ -239,8 +247,8 @@ def chosen(rows: Rows, mask: NDArray[np.bool_]) -> Rows:
 def clean_rows(rows: Rows) -> Rows:
     """Return the plausible rows of a table with `at_ns`, with NaN for each implausible figure.
 
-    A damaged file can hold any bytes. Signalling NaNs, at which arithmetic warns, become plain ones. The figures of
-    `PROGRESS` are the model's own and have no limit.
+    A damaged file can hold any bytes. Signalling NaNs, at which arithmetic warns, become plain
+    ones. The figures of `PROGRESS` are the model's own and have no limit.
     """
     rows = chosen(rows, rows["at_ns"] < LATEST_NS)
     largest = math.inf if "loss" in (rows.dtype.names or ()) else LARGEST_FIGURE
@@ -253,13 +261,15 @@ def clean_rows(rows: Rows) -> Rows:
 
 
 def plausible_rows(rows: Rows) -> Rows:
-    """Return the plausible rows of `STEP`: the same rows where all are, as a copy of ten million takes 360 MB."""
+    """Return the plausible rows of `STEP`: the same rows where all are, as a copy of ten million
+    takes 360 MB."""
     good = plausible(rows)
     return rows if good.all() else chosen(rows, good)
 
 
 def plausible(rows: Rows) -> NDArray[np.bool_]:
-    """Return a mask of the plausible rows of `STEP`: a damaged file, or a dropped stretch, holds others too."""
+    """Return a mask of the plausible rows of `STEP`: a damaged file, or a dropped stretch, holds
+    others too."""
     good = (rows["step"] > 0) & (rows["start_ns"] < LATEST_NS)
     for name in ("wait_ms", "dispatch_ms", "compute_ms", "host_ms"):
         good &= (rows[name] >= 0) & (rows[name] <= LONGEST_MS)

@@ -32,15 +32,18 @@ _MOVES = (
 
 
 def code_kinds(kind: str) -> tuple[str, ...]:
-    """Return the kinds of the stages that a node of tf.data's model stands for: one, or two if they were fused."""
+    """Return the kinds of the stages that a node of tf.data's model stands for: one, or two if they
+    were fused."""
     name = _VARIANT.sub("", kind) or kind
     return _FUSED.get(name, (_ALIKE.get(name, name),))
 
 
 def count_moving(kinds: Sequence[Sequence[str]]) -> int:
-    """Return how many stages are below the last batch, which stays with the training; 0 without such a batch.
+    """Return how many stages are below the last batch, which stays with the training; 0 without
+    such a batch.
 
-    kinds: those of each stage as `code_kinds` returns them, the source first. A map that is fused with the batch moves.
+    kinds: those of each stage as `code_kinds` returns them, the source first. A map that is fused
+    with the batch moves.
     """
     moving = 0
     for n in range(len(kinds) - 1, -1, -1):
@@ -52,7 +55,8 @@ def count_moving(kinds: Sequence[Sequence[str]]) -> int:
 
 
 def why_not_moving(kind: str) -> str:
-    """Return why a stage of this kind of the code cannot run in a worker, after its label; empty where it can."""
+    """Return why a stage of this kind of the code cannot run in a worker, after its label; empty
+    where it can."""
     if kind in _WHOLE:
         return f"cannot move: {_WHOLE[kind]}"
     return "" if kind in _MOVES else "is not known to give the same elements in a worker"

@@ -34,8 +34,10 @@ class NotStartedError(Exception):
 class Result:
     """The result of a tool.
 
-    code: the exit code, negative for the signal that ended the tool; None where it did not end by itself.
-    trouble: why it did not, e.g. `did not respond within 2 s`; empty where it did, for any exit code.
+    code: the exit code, negative for the signal that ended the tool; None where it did not end by
+    itself.
+    trouble: why it did not, e.g. `did not respond within 2 s`; empty where it did, for any exit
+    code.
     cpu_ns: CPU time of the tool and its children.
     """
 
@@ -47,7 +49,8 @@ class Result:
 
     @property
     def failure(self) -> str:
-        """The reason why there is no answer: the trouble, or the first line of a failed tool; empty for a success."""
+        """The reason why there is no answer: the trouble, or the first line of a failed tool; empty
+        for a success."""
         if self.trouble or self.code == 0:
             return self.trouble
         words = (self.err.strip() or self.out.strip()).split("\n")[0][:200]
@@ -59,9 +62,9 @@ def run(
 ) -> Result:
     """Run a tool to its end and return its output. Never raises an OSError.
 
-    The tool has no terminal and no stdin, so it cannot prompt. A tool that takes longer, or prints more than
-    `limit_bytes` on stdout or stderr, is killed; a tool that cannot be killed (it belongs to root) keeps running with
-    its pipes closed.
+    The tool has no terminal and no stdin, so it cannot prompt. A tool that takes longer, or prints
+    more than `limit_bytes` on stdout or stderr, is killed; a tool that cannot be killed (it belongs
+    to root) keeps running with its pipes closed.
     """
     running = RunningTool(argv, timeout_s, clock.now_ns(), limit_bytes)
     while (result := running.poll(clock.now_ns(), wait=True)) is None:
@@ -74,7 +77,8 @@ def start_long_running(
 ) -> subprocess.Popen[bytes]:
     """Start a tool that runs until the caller ends it, with a pipe for its stderr.
 
-    It has its own session: sudo finds no terminal there to prompt on or to change, and ctrl+c does not reach it.
+    It has its own session: sudo finds no terminal there to prompt on or to change, and ctrl+c does
+    not reach it.
 
     Raises:
         NotStartedError: the tool cannot be started.
@@ -115,7 +119,8 @@ class RunningTool:
         self._cpu_ns = 0
         self._result: Result | None = None
         try:
-            # Without close_fds Python uses posix_spawn; with it, macOS copies the page tables of a whole training.
+            # Without close_fds Python uses posix_spawn; with it, macOS copies the page tables of a
+            # whole training.
             self._process = subprocess.Popen(
                 list(argv),
                 stdin=subprocess.DEVNULL,
@@ -135,7 +140,8 @@ class RunningTool:
         self._pipes.register(self._process.stderr, selectors.EVENT_READ, "err")
 
     def poll(self, now_ns: int, wait: bool = False) -> Result | None:
-        """Read its new output; return the result, or None while it runs. wait: block until there is output."""
+        """Read its new output; return the result, or None while it runs. wait: block until there is
+        output."""
         if self._result or not self._process:
             return self._result
         left_s = max(self._due_ns - now_ns, 0) / 1e9
@@ -158,7 +164,8 @@ class RunningTool:
         return any(len(taken) > self._limit for taken in self._output.values())
 
     def _has_ended(self, wait_s: float) -> bool:
-        """Reap the tool if it ends within `wait_s`, which adds its CPU time to that of this process' children."""
+        """Reap the tool if it ends within `wait_s`, which adds its CPU time to that of this
+        process' children."""
         assert self._process
         before_ns = _children_ns()
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -16,18 +16,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-#: Python 3.11 creates frame objects while it holds the lock that each thread needs to begin or end. A garbage
-#: collection that this starts may pass the interpreter to such a thread: both wait forever, and the training with
-#: them (https://github.com/python/cpython/issues/106883). Seen in 3.11.2 and 3.11.7; not in 3.10, 3.12 and 3.13.
-#: So it is with a caller and the variables of a frame: the thread goes on meanwhile, and Python reads freed memory.
+#: Python 3.11 creates frame objects while it holds the lock that each thread needs to begin or end.
+#: A garbage collection that this starts may pass the interpreter to such a thread: both wait
+#: forever, and the training with them (https://github.com/python/cpython/issues/106883). Seen in
+#: 3.11.2 and 3.11.7; not in 3.10, 3.12 and 3.13. So it is with a caller and the variables of a
+#: frame: the thread goes on meanwhile, and Python reads freed memory.
 DEADLOCKS = sys.version_info[:2] == (3, 11)
 
 
 def thread_frames() -> dict[int, FrameType]:
     """Return the current frame of each other thread, by thread identifier.
 
-    Where `DEADLOCKS`, no garbage collection starts. The calling thread's own frame is left out: a reference to it is a
-    cycle, which keeps everything that the others' frames hold alive until a collection.
+    Where `DEADLOCKS`, no garbage collection starts. The calling thread's own frame is left out: a
+    reference to it is a cycle, which keeps everything that the others' frames hold alive until a
+    collection.
     """
     frames: dict[int, FrameType] = _without_collection(sys._current_frames)
     frames.pop(threading.get_ident(), None)
@@ -49,7 +51,8 @@ def variable_of(frame: FrameType, name: str) -> Any:
 
 
 def _without_collection(read: Callable[[], Any]) -> Any:
-    """Return what `read` returns, a function in C. Where `DEADLOCKS`, no garbage collection starts in it."""
+    """Return what `read` returns, a function in C. Where `DEADLOCKS`, no garbage collection starts
+    in it."""
     if not DEADLOCKS:
         return read()
     while True:
@@ -66,9 +69,10 @@ def _without_collection(read: Callable[[], Any]) -> Any:
 
 
 def _call_atomically(expected: bool, *functions: Callable[[], Any]) -> list[Any]:
-    """Return the result of each function, or nothing where the first result is not the expected one.
+    """Return the result of each function, or nothing where the first result is not the expected
+    one.
 
-    Python can switch threads between two lines of Python, but not between these functions: they and their callers are
-    C. So no other thread's `gc.disable()` comes in between, and none is undone.
+    Python can switch threads between two lines of Python, but not between these functions: they and
+    their callers are C. So no other thread's `gc.disable()` comes in between, and none is undone.
     """
     return list(takewhile(partial(operator.is_not, not expected), map(operator.call, functions)))

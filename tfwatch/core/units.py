@@ -1,4 +1,5 @@
-"""Numbers with their units, as text and from text. A missing number is None or NaN and reads `n/a`."""
+"""Numbers with their units, as text and from text. A missing number is None or NaN and reads
+`n/a`."""
 
 from __future__ import annotations
 
@@ -36,8 +37,9 @@ def milliseconds(value: float | None) -> str:
 def in_one_unit(*values: float | None) -> list[str]:
     """Return milliseconds as texts to join, e.g. with ` to `: `23.4`, `9.1 ms`; `429`, `432 ms`.
 
-    All have the unit of the largest and the decimals of the smallest, and the last one has the unit. Where one would
-    round to 0 that way, or is missing, each has its own unit as in `milliseconds`.
+    All have the unit of the largest and the decimals of the smallest, and the last one has the
+    unit. Where one would round to 0 that way, or is missing, each has its own unit as in
+    `milliseconds`.
     """
     known = [value for value in values if value is not None and not math.isnan(value)]
     if len(known) < len(values) or (max(known) >= 10_000 and 0 < min(known) < 1000):
@@ -89,7 +91,8 @@ def gigabytes(value: float | None) -> str:
 
 
 def memory(value: float | None) -> str:
-    """Return `48 kB`, `0.4 MB`, `16 MB`, `4.1 GB`: as `gigabytes`, or in smaller units of 2^20 or 2^10 bytes."""
+    """Return `48 kB`, `0.4 MB`, `16 MB`, `4.1 GB`: as `gigabytes`, or in smaller units of 2^20 or
+    2^10 bytes."""
     if value is None or math.isnan(value) or value >= 0.1 * 2**30:
         return gigabytes(value)
     if 0 < abs(value) < 0.1 * 2**20:

@@ -1,1 +1,2 @@
-"""The check-up: is the installation right? Facts are gathered in one place and judged by pure functions."""
+"""The check-up: is the installation right? Facts are gathered in one place and judged by pure
+functions."""

@@ -148,7 +148,8 @@ class DiskSpeed:
 
     @property
     def is_slow(self) -> bool:
-        """True where the disk is the likely limit of a training, if nothing else slowed the read."""
+        """True where the disk is the likely limit of a training, if nothing else slowed the
+        read."""
         return self.bytes_s < _SLOW_BYTES_S and self.files_s < _SLOW_FILES_S
 
 
@@ -200,8 +201,8 @@ class Facts:
 #: The range of `requires-python` in pyproject.toml; the second version is excluded.
 PYTHONS = ((3, 10), (3, 15))
 _ARM_PYTHON = (
-    "install an arm64 Python (python.org's, Homebrew's in /opt/homebrew, conda's for osx-arm64) and "
-    "tfwatch with it; in Terminal's Get Info turn off Open using Rosetta"
+    "install an arm64 Python (python.org's, Homebrew's in /opt/homebrew, conda's for osx-arm64) and"
+    " tfwatch with it; in Terminal's Get Info turn off Open using Rosetta"
 )
 
 
@@ -485,7 +486,8 @@ def _fallback(fallen: Sequence[str], trial: Trial) -> Check:
 
 # -- the machine ----------------------------------------------------------------------------------
 
-#: TensorFlow with a small network takes 0.6 GB (its trial, on Linux); a training twice that or more.
+#: TensorFlow with a small network takes 0.6 GB (its trial, on Linux); a training twice that or
+#: more.
 _LITTLE_BYTES = 1.5 * 2**30
 #: 45 MB hold 10 hours at 20 steps/s.
 _LITTLE_DISK_BYTES = 200 * 2**20
@@ -506,7 +508,10 @@ def cores(facts: Facts) -> Check:
     if known.usable < known.all:
         found = f"{known.usable} of {found}: the process is limited to them"
     if known.quota is not None and known.quota < known.usable:
-        found += f"; a container's quota allows {known.quota:g}, for which {known.usable} threads compete"
+        found += (
+            f"; a container's quota allows {known.quota:g}, for which {known.usable} threads"
+            " compete"
+        )
         threads = max(int(known.quota), 1)
         todo = (
             "limit it to cores instead (docker run --cpuset-cpus), or set tf.config.threading to "

@@ -1,4 +1,5 @@
-"""The reason why the TensorFlow check failed, from TensorFlow's last output: CUDA, a package, the processor."""
+"""The reason why the TensorFlow check failed, from TensorFlow's last output: CUDA, a package, the
+processor."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ _NO_LIBDEVICE = (
     "XLA does not find CUDA's libdevice.10.bc, so what it compiles does not run on the GPU"
 )
 _GET_LIBDEVICE = (
-    "pip install 'tensorflow[and-cuda]', which has it, or export XLA_FLAGS=--xla_gpu_cuda_data_dir=DIR with the folder "
-    "of CUDA that has nvvm/libdevice in it"
+    "pip install 'tensorflow[and-cuda]', which has it, or export"
+    " XLA_FLAGS=--xla_gpu_cuda_data_dir=DIR with the folder of CUDA that has nvvm/libdevice in it"
 )
 #: Releases up to 2.20 have no kernels for compute capability 12.0 (RTX 50, Blackwell).
 _ARCHITECTURE = re.compile(
@@ -34,8 +35,8 @@ _NO_KERNEL = re.compile(
 )
 _FROM_PTX = "each one is compiled from PTX at its first use, which can take 30 minutes"
 _BUILT_FOR_IT = (
-    "use a TensorFlow that is built for it: NVIDIA's container nvcr.io/nvidia/tensorflow, or a newer release; until "
-    "then CUDA_VISIBLE_DEVICES=-1 trains on the CPU"
+    "use a TensorFlow that is built for it: NVIDIA's container nvcr.io/nvidia/tensorflow, or a"
+    " newer release; until then CUDA_VISIBLE_DEVICES=-1 trains on the CPU"
 )
 
 
@@ -71,8 +72,9 @@ def _explain_cudnn(loaded: str, built: str, cuda: str) -> tuple[str, str]:
 
 _REINSTALL = "install TensorFlow and tfwatch in a fresh virtual environment"
 _ARM = (
-    "on an Apple chip install an arm64 Python (this one may run under Rosetta 2); in a virtual machine pass "
-    "the host's processor through (QEMU: -cpu host); elsewhere build TensorFlow for it"
+    "on an Apple chip install an arm64 Python (this one may run under Rosetta 2); in a virtual"
+    " machine pass the host's processor through (QEMU: -cpu host); elsewhere build TensorFlow"
+    " for it"
 )
 _PAIR = f"install a pair that works: {METAL_PAIR}"
 #: How a driver's and a CUDA library's names begin.
@@ -81,7 +83,10 @@ _CUDA_LIBRARY = r"lib(?:cu|nv|nccl)[\w.-]{1,40}\.so"
 #: Messages of a library or of the loader, with the remedy; the first one that matches counts.
 _KNOWN = (
     (
-        r"(?:The TensorFlow library )?was compiled to use [A-Z0-9_., ]{1,200} instructions[^\n]{0,100}",
+        (
+            r"(?:The TensorFlow library )?was compiled to use [A-Z0-9_., ]{1,200}"
+            r" instructions[^\n]{0,100}"
+        ),
         _ARM,
     ),
     (r"Library not loaded: \S{1,300}", _PAIR),
@@ -111,9 +116,11 @@ _SIGNALS: dict[int, tuple[str, str]] = {
         "free memory, or raise the container's limit",
     ),
 }
-#: The last line of a Python traceback, and the line that faulthandler writes above the stack of a fatal signal.
+#: The last line of a Python traceback, and the line that faulthandler writes above the stack of a
+#: fatal signal.
 _ERROR = re.compile(
-    r"(?m)^(?:[\w.]{1,100}(?:Error|Exception|Interrupt)\b[^\n]{0,400}|Fatal Python error: [^\n]{1,200})"
+    r"(?m)^(?:[\w.]{1,100}(?:Error|Exception|Interrupt)\b[^\n]{0,400}|Fatal Python error:"
+    r" [^\n]{1,200})"
 )
 _FRAME = re.compile(r'(?m)^  File "([^"<\n]{1,300})", line (\d+) in ([\w<>]{1,100})')
 _STAGES = {
@@ -126,7 +133,8 @@ _STAGES = {
 
 
 def explain(trial: Trial) -> tuple[str, str]:
-    """Return the failure of a trial that did not complete, with TensorFlow's own message, and the remedy."""
+    """Return the failure of a trial that did not complete, with TensorFlow's own message, and the
+    remedy."""
     stage = _STAGES.get(trial.stage, trial.stage)
     if trial.outcome == "not started":
         return (
@@ -137,7 +145,10 @@ def explain(trial: Trial) -> tuple[str, str]:
         found = f"{stage} did not end within {trial.limit_s:g} s{_where(trial.log_text)}"
         return (
             found,
-            "run it by itself, twice (a first import reads 1 to 2 GB): python -X importtime -c 'import tensorflow'",
+            (
+                "run it by itself, twice (a first import reads 1 to 2 GB): python -X importtime -c"
+                " 'import tensorflow'"
+            ),
         )
     message, todo = explain_cuda(trial) or _find_message(trial.log_text)
     return (
@@ -172,7 +183,8 @@ def _advice(code: int | None) -> str:
 
 
 def _where(log_text: str) -> str:
-    """Return the innermost frame of the main thread's stack, which the child writes just before the time limit."""
+    """Return the innermost frame of the main thread's stack, which the child writes just before the
+    time limit."""
     stack = log_text.rpartition("(most recent call first)")[2]
     found = _FRAME.search(stack)
     return (

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PACKAGES = ("tensorflow", "keras", "tensorflow-metal")
-#: (first TensorFlow, first one excluded, oldest tensorflow-metal that loads with them), from users' reports on
-#: tensorflow-metal 1.1.0 and 1.2.0; with TensorFlow 2.20 or later none loads.
+#: (first TensorFlow, first one excluded, oldest tensorflow-metal that loads with them), from users'
+#: reports on tensorflow-metal 1.1.0 and 1.2.0; with TensorFlow 2.20 or later none loads.
 _METAL_PAIRS = (((2, 14), (2, 18), (1, 1)), ((2, 18), (2, 20), (1, 2)))
 _NEWEST_WITH_METAL = (2, 20)
 #: A later tensorflow-metal may load with a later TensorFlow.
 _NEWEST_METAL = (1, 2)
-#: Both at once: pip alone would leave a tensorflow-metal that does not load with the new TensorFlow.
+#: Both at once: pip alone would leave a tensorflow-metal that does not load with the new
+#: TensorFlow.
 METAL_PAIR = "pip install -U 'tensorflow>=2.18,<2.20' 'tensorflow-metal>=1.2'"
 _METAL_LIBRARY = "libmetal_plugin.dylib"
 AND_CUDA = "pip install 'tensorflow[and-cuda]' in a fresh virtual environment"
@@ -101,7 +102,8 @@ class Installed:
         return f"TensorFlow {self.versions['tensorflow']}" + (f" + metal {metal}" if metal else "")
 
     def obstacle(self) -> str:
-        """Return the problem that keeps training from starting and its remedy; empty where it can start."""
+        """Return the problem that keeps training from starting and its remedy; empty where it can
+        start."""
         return next((str(problem) for problem in self.find_problems() if problem.is_blocking), "")
 
     def hint(self) -> str:
@@ -129,7 +131,8 @@ class Installed:
         yield from self._without_metal()
 
     def _newer_tensorflow(self) -> str:
-        """Return the remedy for an old TensorFlow; 2.16.2 is the newest one for an Intel Python on a Mac."""
+        """Return the remedy for an old TensorFlow; 2.16.2 is the newest one for an Intel Python on
+        a Mac."""
         if self.is_mac_x86:
             return f"{_NATIVE}; an Intel Mac has no newer TensorFlow"
         return METAL_PAIR if self.is_apple_silicon else "pip install -U tensorflow"
@@ -179,14 +182,17 @@ class Installed:
 
 
 def providers() -> tuple[str, ...]:
-    """Return the distributions that install a module `tensorflow`, e.g. `tensorflow-cpu 2.21.0`; several conflict."""
+    """Return the distributions that install a module `tensorflow`, e.g. `tensorflow-cpu 2.21.0`;
+    several conflict."""
     names = sorted(set(importlib.metadata.packages_distributions().get("tensorflow", ())))
-    # PyPI's tensorflow-intel and tensorflow-macos are dependencies of tensorflow and hold its module.
+    # PyPI's tensorflow-intel and tensorflow-macos are dependencies of tensorflow and hold its
+    # module.
     return tuple(f"{name} {_version(name)}".strip() for name in names if name != "tensorflow-metal")
 
 
 def _has_other_plugin() -> bool:
-    """Return True where the folders of TensorFlow's plug-ins (PluggableDevice) hold one that is not Apple's."""
+    """Return True where the folders of TensorFlow's plug-ins (PluggableDevice) hold one that is not
+    Apple's."""
     folders = (
         Path(folder) / "tensorflow-plugins"
         for folder in (*site.getsitepackages(), site.getusersitepackages())

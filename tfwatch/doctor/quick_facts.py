@@ -1,4 +1,5 @@
-"""Facts about this machine that take milliseconds: its processor, its GPU, and memory that is too small."""
+"""Facts about this machine that take milliseconds: its processor, its GPU, and memory that is too
+small."""
 
 from __future__ import annotations
 

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 #: The first import after an installation reads 1 to 2 GB from a cold disk.
 LIMIT_S = 120.0
 _PIECE = 2**16
-#: The part of the log that is kept, its end: the last lines, and the placements of the training step (0.1 MB).
+#: The part of the log that is kept, its end: the last lines, and the placements of the training
+#: step (0.1 MB).
 _LOG_BYTES = 4 * 2**20
 _RESULT_BYTES = 2**20
-#: `-c` puts the working folder first in `sys.path`; without it, a `random.py` there is not imported.
+#: `-c` puts the working folder first in `sys.path`; without it, a `random.py` there is not
+#: imported.
 _PROGRAM = (
     "import sys; sys.path[:] = [p for p in sys.path if p] + sys.argv[1:2]; "
     "from tfwatch.checks.trial_program import main; main(float(sys.argv[2]))"
@@ -36,16 +38,19 @@ _PROGRAM = (
 #: The lines of `tfwatch.checks.trial_program`, which is not imported here.
 STEP_BEGINS = "tfwatch: the training step begins"
 STEP_ENDS = "tfwatch: the training step ends"
-#: TensorFlow logs placements and missing libraries only with these, and takes no more GPU memory than it needs.
+#: TensorFlow logs placements and missing libraries only with these, and takes no more GPU memory
+#: than it needs.
 _VARIABLES = {
     "TF_CPP_MIN_LOG_LEVEL": "0",
     "TF_CPP_VMODULE": "dso_loader=1",
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",
 }
 _MISSING_LIBRARY = re.compile(r"Could not load dynamic library '([^'\n]{1,200})'")
-#: A placement in a graph, `mean/Mean: (Mean): /job:localhost/replica:0/task:0/device:GPU:0`, or of an eager operation.
+#: A placement in a graph, `mean/Mean: (Mean): /job:localhost/replica:0/task:0/device:GPU:0`, or of
+#: an eager operation.
 _PLACED = re.compile(
-    r"(?:\((\w{1,100})\): |Executing op (\w{1,100}) in device )/job:[\w/:]{1,100}/device:([A-Za-z]{1,20}):\d"
+    r"(?:\((\w{1,100})\): |Executing op (\w{1,100}) in device"
+    r" )/job:[\w/:]{1,100}/device:([A-Za-z]{1,20}):\d"
 )
 #: Operations on shapes, counters and seeds, whose values are in the CPU's memory by design.
 _HOUSEKEEPING = re.compile(
@@ -87,7 +92,8 @@ class Trial:
 
     @property
     def devices(self) -> list[Mapping[str, str]]:
-        """`name`, `kind` and, for a GPU, `model` of each device; empty where the trial did not reach that stage."""
+        """`name`, `kind` and, for a GPU, `model` of each device; empty where the trial did not
+        reach that stage."""
         return list(self.results.get("devices", {}).get("devices", []))
 
     @property
@@ -97,7 +103,8 @@ class Trial:
 
     @property
     def products(self) -> list[Mapping[str, Any]]:
-        """The matrix product of each device: `device`, `placed`, `took_ms` and `right`, or `error`."""
+        """The matrix product of each device: `device`, `placed`, `took_ms` and `right`, or
+        `error`."""
         return list(self.results.get("products", {}).get("products", []))
 
     @property
@@ -122,7 +129,8 @@ def run_trial(
     limit_s: float = LIMIT_S,
     clock: Clock = SYSTEM,
 ) -> Trial:
-    """Run a program with the output format of `tfwatch.checks.trial_program`; kill it at the time limit."""
+    """Run a program with the output format of `tfwatch.checks.trial_program`; kill it at the time
+    limit."""
     due_ns = clock.now_ns() + round(limit_s * 1e9)
     try:
         # close_fds as in core/system_tool.py: a training may run in this process.

@@ -1,7 +1,8 @@
-"""The events of a run as rows, oldest first: each fact in one sentence, for every list that shows events.
+"""The events of a run as rows, oldest first: each fact in one sentence, for every list that shows
+events.
 
-The facts are the run's events, its stalls, patterns and compiles, and known log lines. A row becomes
-text only when it is asked for.
+The facts are the run's events, its stalls, patterns and compiles, and known log lines. A row
+becomes text only when it is asked for.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class EventRow:
-    """One row: seconds since the clock origin, the time of day, a letter, a sentence and its style."""
+    """One row: seconds since the clock origin, the time of day, a letter, a sentence and its
+    style."""
 
     at_s: float
     time: str
@@ -116,7 +118,10 @@ def describe_periodic(group: StallGroup, steps_per_epoch: int | None) -> RowText
     cause = group.stalls[0].cause
     why = "" if cause == "unexplained" else f", {cause}"
     times = units.counted(len(group.stalls), "stall")
-    text = f"{times}, {every}: {units.seconds(group.lost_ms / 1e3)} without a batch{why} (S lists them)"
+    text = (
+        f"{times}, {every}: {units.seconds(group.lost_ms / 1e3)} without a batch{why} (S lists"
+        " them)"
+    )
     return "S", text, "$text-error"
 
 
@@ -155,7 +160,8 @@ def describe_missed_switch(event: facts.SwitchMissed) -> RowText:
 def describe_epoch(
     event: facts.EpochEnded, steps: EpochSteps | None, validation_ms: float | None
 ) -> RowText:
-    """Describe an epoch: its steps, then its metrics, validation first: a narrow pane cuts the end."""
+    """Describe an epoch: its steps, then its metrics, validation first: a narrow pane cuts the
+    end."""
     validation_first = sorted(
         event.metrics.items(), key=lambda item: not item[0].startswith("val_")
     )
@@ -326,7 +332,8 @@ class EventCollector:
 
 
 def _find_provisional(view: RunView) -> Iterator[_Timed]:
-    """Find the facts that later frames may change: findings in the steps so far, and requests that still wait."""
+    """Find the facts that later frames may change: findings in the steps so far, and requests that
+    still wait."""
     periodic, single = split_periodic(view.stalls)
     yield from ((stall.start_ns / 1e9, stall, None) for stall in single)
     yield from ((group.stalls[-1].start_ns / 1e9, group, None) for group in periodic)

@@ -75,7 +75,8 @@ class MachineFollower:
         self._energy.add(snapshot.samples, steps)
 
     def machine(self, snapshot: Snapshot) -> MachineFigures | None:
-        """The machine over the last seconds, over the whole run where that has ended; None before a first sample."""
+        """The machine over the last seconds, over the whole run where that has ended; None before a
+        first sample."""
         samples, events = snapshot.samples, snapshot.events
         if not len(samples):
             return None
@@ -125,7 +126,8 @@ _PAUSE_NS = 60 * 10**9
 class StepSearch:
     """Looks at each step once. `steps_between(first, last)` reads rows of the run.
 
-    searched: the number of steps that were looked at. done: their share while a long run is still read, else None.
+    searched: the number of steps that were looked at. done: their share while a long run is still
+    read, else None.
     patterns: by the switches before them, their part and their
     period.
     """
@@ -160,7 +162,8 @@ class StepSearch:
         self.done = self.searched / snapshot.steps_total if is_reading else None
 
     def _search(self, snapshot: Snapshot) -> None:
-        """Look at the steps that came, in blocks: a long run that was just opened is searched over some frames."""
+        """Look at the steps that came, in blocks: a long run that was just opened is searched over
+        some frames."""
         if self.searched < snapshot.steps_total:
             self._search_block(snapshot)
         if self.searched >= snapshot.steps_total:

@@ -1,4 +1,5 @@
-"""The judgement of a whole run, for the JSON object, the summary and the screen of a run that is over."""
+"""The judgement of a whole run, for the JSON object, the summary and the screen of a run that is
+over."""
 
 from __future__ import annotations
 
@@ -40,8 +41,9 @@ if TYPE_CHECKING:
 class JudgedRun:
     """A run that was read once, and its judgement. Each part is made when it is first asked for.
 
-    The verdict, what the steps are bound by and the finding are those of `setting`, the last setting that counts;
-    `summary.steady`, `time_breakdown`, `hardware` and `lost` are figures over the whole run.
+    The verdict, what the steps are bound by and the finding are those of `setting`, the last
+    setting that counts; `summary.steady`, `time_breakdown`, `hardware` and `lost` are figures over
+    the whole run.
     """
 
     def __init__(self, run: Run) -> None:
@@ -96,14 +98,16 @@ class JudgedRun:
 
     @cached_property
     def finding(self) -> Banner | None:
-        """The finding of the last setting: the limit and the advice. None where it has too few steps."""
+        """The finding of the last setting: the limit and the advice. None where it has too few
+        steps."""
         if self.setting.judgement.bound is None:
             return None
         return self.between_epochs or banner.describe_bound(self.situation)
 
     @cached_property
     def between_epochs(self) -> Banner | None:
-        """The finding that more is lost between the epochs than in their steps; None where it is not so."""
+        """The finding that more is lost between the epochs than in their steps; None where it is
+        not so."""
         return banner.describe_between_epochs(self.situation)
 
     @cached_property
@@ -163,7 +167,8 @@ class JudgedRun:
 
     @property
     def _epoch_spent(self) -> TimeSpent:
-        """The mean whole epoch since the last setting began; of all whole ones, or of all, where none is that new."""
+        """The mean whole epoch since the last setting began; of all whole ones, or of all, where
+        none is that new."""
         time_breakdown = self.time_breakdown
         whole = list(zip(time_breakdown.epochs, time_breakdown.begins_ns, strict=True))
         if not self._is_last_epoch_whole:
@@ -173,7 +178,8 @@ class JudgedRun:
 
     @property
     def _is_last_epoch_whole(self) -> bool:
-        """Return False for an epoch that was broken off, and for one that `--steps` ends after a few steps."""
+        """Return False for an epoch that was broken off, and for one that `--steps` ends after a
+        few steps."""
         epochs, ended = self.time_breakdown.epochs, self.run.ended
         is_finished = ended is not None and ended.cause == "finished"
         return is_finished and (len(epochs) < 2 or epochs[-1].steps >= epochs[-2].steps)
@@ -191,7 +197,8 @@ class EndedFinding:
         self._found: Banner | None = None
 
     def __call__(self) -> Banner | None:
-        """Return the finding of the last setting, as in the summary and `--json`; the first call starts the thread.
+        """Return the finding of the last setting, as in the summary and `--json`; the first call
+        starts the thread.
 
         None until it is known, and where the setting has too few steps.
         """

@@ -71,7 +71,8 @@ class ScriptRuns:
         self.at_first_run: Callable[[], object] | None = None
 
     def next_reader(self) -> RunReader | None:
-        """Return a reader of the newest run that has begun since the last call; None where none has.
+        """Return a reader of the newest run that has begun since the last call; None where none
+        has.
 
         A run whose disk does not respond is opened by a later call.
         """

@@ -92,7 +92,8 @@ class RunView:
     #: Those that have ended, of the script's earlier runs too; and the number of the present one.
     fits: tuple[FitFigures, ...] = ()
     fit: int = 0
-    #: The state of the script that `tfwatch run` shows, e.g. `script runs`; empty where there is none.
+    #: The state of the script that `tfwatch run` shows, e.g. `script runs`; empty where there is
+    #: none.
     script: str = ""
     #: The run before of the same workload; None where there is none, and until it is read.
     previous: PreviousRun | None = None
@@ -126,7 +127,8 @@ class RunView:
 
     @property
     def code(self) -> str:
-        """The code suggestion of the finding; without one, the lines for the current settings. Empty without either."""
+        """The code suggestion of the finding; without one, the lines for the current settings.
+        Empty without either."""
         now = {knob: state.now for knob, state in self.knobs.items()}
         return self.finding.edit or pasted_lines(
             now, {}, self.situation.setting.stages, code=self.situation.manifest.code
@@ -137,9 +139,10 @@ class Follower:
     """Follows one run; remembers the last verdict, the comparisons made and the stalls found.
 
     `steps_between(first, last)` reads rows of the run; `live`: keys are obeyed;
-    `ended_finding`: returns that of the run once it is over, None until it is known; `earlier_fits`: of the script's
-    runs before this one; `script`: returns the state of the script, empty without one; `find_previous`: returns the run
-    before of the same workload, None until it is known.
+    `ended_finding`: returns that of the run once it is over, None until it is known;
+    `earlier_fits`: of the script's runs before this one; `script`: returns the state of the script,
+    empty without one; `find_previous`: returns the run before of the same workload, None until it
+    is known.
     """
 
     def __init__(
@@ -184,7 +187,8 @@ class Follower:
         self._step_search.take(snapshot)
         self._log.follow(snapshot.log_head, snapshot.log, snapshot.log_total)
         switches = snapshot.events.switches()
-        # The clock of a run that is over stands still while its steps are still searched; the first ones are counted.
+        # The clock of a run that is over stands still while its steps are still searched; the first
+        # ones are counted.
         second = second_of(snapshot.now_s, Slot.JUDGE)
         over = snapshot.life.is_over
         due = (
@@ -222,7 +226,8 @@ class Follower:
         )
 
     def _count_fits(self, snapshot: Snapshot) -> None:
-        """Find the fits that have ended and the number of the present one, when an epoch began or ended."""
+        """Find the fits that have ended and the number of the present one, when an epoch began or
+        ended."""
         events, is_over = snapshot.events, snapshot.life.is_over
         counted = (events.newest(EpochStarted), events.newest(EpochEnded), is_over)
         if counted == self._fits_counted:
@@ -250,7 +255,8 @@ class Follower:
         )
 
     def _measure(self, snapshot: Snapshot) -> MeasuredSetting:
-        """The present setting, of the newest steps; its knobs and forecasts are newer, and come later."""
+        """The present setting, of the newest steps; its knobs and forecasts are newer, and come
+        later."""
         rows, switches = snapshot.steps, len(snapshot.events.of(PipelineSwitched))
         before = self._setting.judgement if switches == self._switches else NOT_JUDGED
         judgement = judge(snapshot.steps, Conditions.of(snapshot.manifest), before)
@@ -328,7 +334,8 @@ def _experiment(snapshot: Snapshot) -> RunningExperiment | None:
 
 
 def _asked(snapshot: Snapshot, knobs: dict[str, KnobState]) -> dict[str, str]:
-    """The requests for the next batch; one that waits for an epoch to begin stands beside its knob."""
+    """The requests for the next batch; one that waits for an epoch to begin stands beside its
+    knob."""
     asked = {knob: state.asked for knob, state in knobs.items() if state.asked is not None}
     return {
         knob: value

@@ -1,4 +1,5 @@
-"""A long run as a whole: its learning curves, those of the run before it, and the steps of its epochs."""
+"""A long run as a whole: its learning curves, those of the run before it, and the steps of its
+epochs."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ Floats = NDArray[np.float64]
 STEP_TIME = "step time"
 #: With fewer epochs the curve is that of the progress, twice a second.
 _LEAST_EPOCHS = 4
-#: Between so many columns and twice as many, the step time is drawn: a column's width is a power of two.
+#: Between so many columns and twice as many, the step time is drawn: a column's width is a power of
+#: two.
 _COLUMNS = 128
 #: Parts of a metric's name that say which way it gets better; Keras' own `mode="auto"` has fewer.
 _HIGHER = ("acc", "auc", "precision", "recall", "f1", "fbeta", "iou", "dice", "r2", "bleu")
@@ -78,7 +80,8 @@ class BestValue:
 
 @dataclass(frozen=True, eq=False)
 class MetricChart:
-    """One figure of the training over its steps. best: None where it is unknown which way it gets better."""
+    """One figure of the training over its steps. best: None where it is unknown which way it gets
+    better."""
 
     name: str
     training: MetricCurve
@@ -99,7 +102,8 @@ class LearningCurves:
         self._since_ns = 0
 
     def take(self, snapshot: Snapshot) -> tuple[MetricChart, ...]:
-        """Return the charts: the loss, each metric, the step time. Every call passes the same run."""
+        """Return the charts: the loss, each metric, the step time. Every call passes the same
+        run."""
         for event in snapshot.events.between(EpochEnded, self._since_ns, 2**63):
             self._add(event)
         return (*self._of_epochs(snapshot), step_time(snapshot))
@@ -228,7 +232,8 @@ class PreviousRun:
 
 
 class PreviousRunSearch:
-    """Finds and reads the run before another one in a thread: ten hours of steps take a quarter of a second."""
+    """Finds and reads the run before another one in a thread: ten hours of steps take a quarter of
+    a second."""
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
@@ -236,7 +241,8 @@ class PreviousRunSearch:
         self._frames = 0
 
     def __call__(self, snapshot: Snapshot) -> PreviousRun | None:
-        """Return the earlier run; None until it is known, and where there is none. Call it once a frame."""
+        """Return the earlier run; None until it is known, and where there is none. Call it once a
+        frame."""
         self._frames += 1
         is_due = (
             self._frames > FIRST_FRAMES and snapshot.folder is not None and snapshot.steps_total > 0

@@ -1,4 +1,5 @@
-"""A check of a run: lines of text, JSON, JUnit XML, GitHub annotations and a step summary in markdown."""
+"""A check of a run: lines of text, JSON, JUnit XML, GitHub annotations and a step summary in
+markdown."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ def _as_json(one: CheckedFigure) -> dict[str, Any]:
 
 
 def _sentence(one: CheckedFigure) -> str:
-    """Return `step time 5.8 ms (5.2 to 6.4 ms) without ..., limit 20 ms`, in one line without control characters."""
+    """Return `step time 5.8 ms (5.2 to 6.4 ms) without ..., limit 20 ms`, in one line without
+    control characters."""
     if one.value is None:
         limit = f", limit {_value(one.limit, one)}" if one.limit is not None else ""
         return printable(f"{one.title}{limit}" + (f": {one.reason}" if one.reason else ""))
@@ -68,7 +70,8 @@ def _sentence(one: CheckedFigure) -> str:
     basis = f" {one.basis}" if one.basis else ""
     reason = f": {one.reason}" if one.reason else ""
     return printable(
-        f"{one.title} {_value(one.value, one)}{interval}{basis}, limit {_value(one.limit, one)}{reason}"
+        f"{one.title} {_value(one.value, one)}{interval}{basis}, limit"
+        f" {_value(one.limit, one)}{reason}"
     )
 
 
@@ -94,7 +97,10 @@ def junit_xml(runs: Sequence[str], figures: Sequence[CheckedFigure]) -> str:
             kind = "failure" if one.outcome == "failed" else "skipped"
             ElementTree.SubElement(case, kind, {"message": _xml(_sentence(one))})
     ElementTree.indent(suites)
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(suites, encoding="unicode")}\n'
+    return (
+        '<?xml version="1.0"'
+        f' encoding="utf-8"?>\n{ElementTree.tostring(suites, encoding="unicode")}\n'
+    )
 
 
 def _xml(text: str) -> str:

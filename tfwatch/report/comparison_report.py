@@ -1,4 +1,5 @@
-"""A comparison of runs as text, Markdown and JSON: the answer, and every figure with its interval."""
+"""A comparison of runs as text, Markdown and JSON: the answer, and every figure with its
+interval."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ def comparison_markdown(
 
 
 def _rows(compared: ComparedRuns, letter: str) -> list[tuple[str, ...]]:
-    """Return the head, the figures of a step, the time breakdown, and the figures of the last common epoch."""
+    """Return the head, the figures of a step, the time breakdown, and the figures of the last
+    common epoch."""
     rows: list[tuple[str, ...]] = [("", "A", letter, f"{letter} less A", "95 % interval")]
     rows += map(_row, compared.figures)
     epoch = f"after epoch {(compared.loss_epoch or 0) + 1}"
@@ -68,7 +70,8 @@ def _rows(compared: ComparedRuns, letter: str) -> list[tuple[str, ...]]:
 
 
 def answer_text(compared: ComparedRuns, letter: str) -> str:
-    """Return the answer in a sentence: `B is slower than A: step time +3.1 % (95 % interval +1.2 % to +5.0 %)`."""
+    """Return the answer in a sentence: `B is slower than A: step time +3.1 % (95 % interval +1.2 %
+    to +5.0 %)`."""
     of = "time per example" if compared.by_example else "step time"
     low, high = (1 / end - 1 for end in (compared.estimate.high, compared.estimate.low))
     change, within = (
@@ -203,7 +206,10 @@ def spread_text(compared: ComparedRuns) -> str:
     if compared.spread.source == "measured":
         return f"{spread} (standard deviation), measured by these runs."
     if compared.spread.source == "past":
-        return f"{spread} (standard deviation), from past runs with the same settings and from changes within these."
+        return (
+            f"{spread} (standard deviation), from past runs with the same settings and from changes"
+            " within these."
+        )
     cause = (
         "so few runs cannot show it"
         if compared.alternating or _is_single(compared)

@@ -1,4 +1,5 @@
-"""Switches, forecasts, A/B tests and autopilot runs for the JSON object. A missing figure is None."""
+"""Switches, forecasts, A/B tests and autopilot runs for the JSON object. A missing figure is
+None."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def finite(value: Any) -> Any:
 
 
 def split_json(split: Breakdown | None) -> dict[str, Any]:
-    """Return the parts of a step, each {median, mean, p95} in milliseconds, and the share of data wait."""
+    """Return the parts of a step, each {median, mean, p95} in milliseconds, and the share of data
+    wait."""
     return {
         "step_ms": _stat(split.step if split else None),
         "data_wait_ms": _stat(split.wait if split else None),
@@ -53,7 +55,8 @@ def by_name(knobs: Mapping[str, str]) -> dict[str, str]:
 
 
 def switches_json(switches: Iterable[Comparison], events: Iterable[Event]) -> list[dict[str, Any]]:
-    """Return every switch with the steps before and after it, those that failed, and those that the run ended before."""
+    """Return every switch with the steps before and after it, those that failed, and those that the
+    run ended before."""
     without_effect = [event for event in events if isinstance(event, SwitchFailed | SwitchMissed)]
     return [*map(_switch, switches), *map(_without_effect, without_effect)]
 
@@ -106,7 +109,8 @@ def _wait_json(change: WaitChange | None) -> dict[str, float | None]:
 
 
 def effect_json(switch: Comparison | None) -> dict[str, Any]:
-    """Return the ratio of both sides with its 95 % interval, and the answer that it proves; None where unknown."""
+    """Return the ratio of both sides with its 95 % interval, and the answer that it proves; None
+    where unknown."""
     return _speedup_json(switch.estimate, switch.answer) if switch else _speedup_json(None, None)
 
 

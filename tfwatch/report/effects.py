@@ -1,4 +1,5 @@
-"""Every switch, A/B test and autopilot run of a run as one row: sides, ratio with interval, forecast."""
+"""Every switch, A/B test and autopilot run of a run as one row: sides, ratio with interval,
+forecast."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from tfwatch.judge.effects.tuner_text import AutopilotRun
     from tfwatch.judge.judged_run import JudgedRun
 
-#: The ratios at the edges of the axis: at least this and its inverse, at most that; and the room around the intervals.
+#: The ratios at the edges of the axis: at least this and its inverse, at most that; and the room
+#: around the intervals.
 _LEAST, _MOST, _MARGIN = 1.25, 8.0, 1.15
 #: Rows that are read without effort; of more, those without a clear difference are folded in.
 MOST_ROWS = 12
@@ -34,7 +36,8 @@ MOST_ROWS = 12
 
 @dataclass(frozen=True, slots=True)
 class RatioBar:
-    """A ratio with its 95 % interval on an axis from slower to faster. All in percent of the axis."""
+    """A ratio with its 95 % interval on an axis from slower to faster. All in percent of the
+    axis."""
 
     low: float
     at: float
@@ -45,8 +48,8 @@ class RatioBar:
 class Effect:
     """One change and its measured effect.
 
-    number: of its mark in the timeline; 0 without one. sides: `23.4 to 13.9 ms`. result: in words. answer: the one that
-    the interval proves. forecast: `13.8 ms (13.0 to 14.9), measured 13.9 ms`.
+    number: of its mark in the timeline; 0 without one. sides: `23.4 to 13.9 ms`. result: in words.
+    answer: the one that the interval proves. forecast: `13.8 ms (13.0 to 14.9), measured 13.9 ms`.
     """
 
     kind: str
@@ -83,7 +86,8 @@ def switch_effects(judged: JudgedRun) -> list[Effect]:
 
 
 def switch_lines(judged: JudgedRun, most: int) -> list[str]:
-    """Return a line a switch in their order; of many, those that prove most, and among equals the newest."""
+    """Return a line a switch in their order; of many, those that prove most, and among equals the
+    newest."""
     rows = switch_effects(judged)
     if len(rows) <= most:
         return list(map(_line, rows))
@@ -106,7 +110,8 @@ def _rank(row: Effect) -> int:
 
 
 def folded(rows: list[Effect]) -> tuple[list[Effect], list[Effect]]:
-    """Return the rows to show, and those to fold in: of many, the switches without a clear difference."""
+    """Return the rows to show, and those to fold in: of many, the switches without a clear
+    difference."""
     if len(rows) <= MOST_ROWS:
         return rows, []
     shown = [row for row in rows if row.answer in ("faster", "slower") or not row.number] or rows[

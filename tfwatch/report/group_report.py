@@ -1,4 +1,5 @@
-"""A group of ranks as one table: who is late, by how much and why; for the screen, Markdown, HTML and JSON."""
+"""A group of ranks as one table: who is late, by how much and why; for the screen, Markdown, HTML
+and JSON."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ def group_title(judged: JudgedGroup) -> str:
 
 
 def group_finding(judged: JudgedGroup) -> tuple[Tone, str, list[str]]:
-    """Return the tone, the word and the sentences: a rank that no longer trains goes before a late one."""
+    """Return the tone, the word and the sentences: a rank that no longer trains goes before a late
+    one."""
     states, long_steps = state_lines(judged), long_step_lines(judged.long_steps)
     tone, word, sentences = _straggler_finding(judged)
     if stopped := stopped_word(judged):
@@ -72,7 +74,8 @@ def _straggler_finding(judged: JudgedGroup) -> tuple[Tone, str, list[str]]:
 
 
 def rank_rows(judged: JudgedGroup) -> list[tuple[str, ...]]:
-    """Return the cells of each rank, in the order of `COLUMNS`. Text from outside is in one line."""
+    """Return the cells of each rank, in the order of `COLUMNS`. Text from outside is in one
+    line."""
     return [_row(judged, one) for one in judged.ranks]
 
 
@@ -106,7 +109,8 @@ def _figures_of(judged: JudgedGroup) -> str:
 
 
 def group_markdown(judged: JudgedGroup, redaction: Redaction | None = None) -> str:
-    """Return the finding and the table in Markdown. redaction: replaces paths, names and the hosts."""
+    """Return the finding and the table in Markdown. redaction: replaces paths, names and the
+    hosts."""
     _, word, (first, *sentences) = group_finding(judged)
     lines = [f"### {plain(group_title(judged), redaction)}", ""]
     lines += [f"**{plain(word, redaction)}**: {plain(first, redaction)}", ""]
@@ -120,7 +124,8 @@ def group_markdown(judged: JudgedGroup, redaction: Redaction | None = None) -> s
 
 
 def group_html(judged: JudgedGroup, redaction: Redaction | None = None) -> str:
-    """Return the finding and the table as a page. redaction: replaces paths, names and the hosts."""
+    """Return the finding and the table as a page. redaction: replaces paths, names and the
+    hosts."""
     tone, word, sentences = group_finding(judged)
     page = {
         "style": page_style(),
@@ -137,7 +142,8 @@ def group_html(judged: JudgedGroup, redaction: Redaction | None = None) -> str:
 
 
 def group_json(judged: JudgedGroup) -> dict[str, Any]:
-    """Return the group: its ranks, the straggler or why none can be named, and single long steps."""
+    """Return the group: its ranks, the straggler or why none can be named, and single long
+    steps."""
     group = judged.group
     document: dict[str, Any] = finite(
         {

@@ -100,7 +100,8 @@ class _RunPage(MarkdownPage):
         where = f" ({verdict.where})" if verdict.where else ""
         yield f"**{self._plain(verdict.word)}**: {self._plain(verdict.sentence + where)}"
         steps = f"{units.counted(judged.summary.steps, 'step')} in {units.seconds(run.length_s)}"
-        yield f"\nRun: {self._plain('; '.join((state_text(run), steps, *failure(run), *lost_words(judged.lost))))}\n"
+        words = (state_text(run), steps, *failure(run), *lost_words(judged.lost))
+        yield f"\nRun: {self._plain('; '.join(words))}\n"
         if verdict.advice:
             yield f"**Next:** {self._plain(verdict.advice)}\n"
         if verdict.code:

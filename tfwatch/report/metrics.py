@@ -1,4 +1,5 @@
-"""The metrics of the runs of a folder. Names follow OpenTelemetry's conventions in Prometheus' form.
+"""The metrics of the runs of a folder. Names follow OpenTelemetry's conventions in Prometheus'
+form.
 
 A figure that is missing has no sample: never 0, and never an old one.
 """
@@ -59,7 +60,8 @@ class ServedRuns:
         self._unknown: list[Path] = []
 
     def look(self) -> list[FollowedRun]:
-        """Return the runs that have metrics now, the newest first; those in an unknown state are last.
+        """Return the runs that have metrics now, the newest first; those in an unknown state are
+        last.
 
         Raises:
             OSError: the folder cannot be read.
@@ -80,7 +82,8 @@ class ServedRuns:
             del self._readers[folder]
 
     def _begin(self, folder: Path) -> None:
-        """Follow a run that is not over yet, or ended a moment ago. A folder that cannot be read is tried again."""
+        """Follow a run that is not over yet, or ended a moment ago. A folder that cannot be read is
+        tried again."""
         with suppress(NotARunError, OSError):
             run = open_run(folder, self._clock)
             ended_ns = run.manifest.origin_wall_ns + run.length_s * 1e9
@@ -91,7 +94,8 @@ class ServedRuns:
                 self._readers[folder] = reader, Follower(reader.steps_between, live=False)
 
     def _has_room(self, life: Life) -> bool:
-        """Return whether another run can be followed: one in an unknown state gives its place to any other."""
+        """Return whether another run can be followed: one in an unknown state gives its place to
+        any other."""
         if len(self._readers) >= 2 * MOST and self._unknown and life is not Life.UNKNOWN:
             self._readers.pop(self._unknown.pop(), None)
         return len(self._readers) < 2 * MOST
@@ -156,7 +160,8 @@ def label(text: str) -> str:
 
 
 def run_label(name: str) -> str:
-    """Return the label of a run: its name, or where that is no label, one of its own; two equal ones fail a scrape."""
+    """Return the label of a run: its name, or where that is no label, one of its own; two equal
+    ones fail a scrape."""
     text = label(name)
     return text if text == name else f"{text[: _LONGEST - 9]}~{zlib.crc32(os.fsencode(name)):08x}"
 
@@ -249,7 +254,10 @@ def _add_present(families: _Families, run: str, view: RunView) -> None:
         if now.setting.judgement.steps >= now.setting.judgement.needed
         else None
     )
-    text = "Data wait as a share of step time over the last seconds: from 0.05 moderately, from 0.2 highly input-bound."
+    text = (
+        "Data wait as a share of step time over the last seconds: from 0.05 moderately, from 0.2"
+        " highly input-bound."
+    )
     families.gauge("tfwatch_data_wait_ratio", text, split.wait_share if split else None, run=run)
     text = "Mean step time over the last seconds."
     families.gauge(

@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 _MOST_LINES = 4
 #: A smaller total reads as 0.0 s.
 _LEAST_MS = 50.0
-#: The smallest share of a run in the list of losses, and the difference of Keras' figure that is explained.
+#: The smallest share of a run in the list of losses, and the difference of Keras' figure that is
+#: explained.
 _LEAST_SHARE = 0.01
 _DIFFERS = 0.05
 
@@ -229,7 +230,8 @@ def _split(run: Run) -> list[str]:
 
 
 def _copy(run: Run, summary: Summary) -> list[str]:
-    """Return the copy to the GPU of a steady step with its bandwidth, or why it is not timed; empty on a CPU."""
+    """Return the copy to the GPU of a steady step with its bandwidth, or why it is not timed; empty
+    on a CPU."""
     split, manifest = summary.setting.judgement.breakdown, run.manifest
     if not manifest.accelerated or split is None or not (split.copy or manifest.copy_not_timed):
         return []
@@ -255,12 +257,16 @@ def _op_by_op(run: Run, summary: Summary) -> list[str]:
     spent = " of ".join(units.in_one_unit(split.dispatch.mean, split.step.mean))
     what = "launching" if run.manifest.accelerated else "Python between the operations"
     return [
-        f"eager execution: {spent} of a steady step is {what} ({units.percent(split.dispatch_share)})"
+        (
+            f"eager execution: {spent} of a steady step is {what}"
+            f" ({units.percent(split.dispatch_share)})"
+        )
     ]
 
 
 def _other_losses(time_breakdown: TimeBreakdown, length_s: float, end: str) -> str:
-    """Return the other losses of at least 1 % of the run, the largest first; steps themselves are no loss.
+    """Return the other losses of at least 1 % of the run, the largest first; steps themselves are
+    no loss.
 
     end: the name of what follows the last step of an epoch.
     """
@@ -290,7 +296,8 @@ def _other_losses(time_breakdown: TimeBreakdown, length_s: float, end: str) -> s
 
 
 def _between_epochs(total: TimeSpent, end: str, least_s: float) -> str:
-    """Return the parts of the time between epochs, the largest first: `validation 2.1 s, first batches 0.4 s`."""
+    """Return the parts of the time between epochs, the largest first: `validation 2.1 s, first
+    batches 0.4 s`."""
     parts = {
         "first batches": total.first_batch_s,
         "validation": total.validation_s,
@@ -349,7 +356,10 @@ def _energy(machine: Hardware) -> list[str]:
     share = units.percent(spent.starving_j / spent.joules if spent.joules > 0 else None)
     step = f"{units.joules(spent.per_step_j)}/step, " if spent.per_step_j is not None else ""
     return [
-        f"energy: {step}{units.joules(spent.joules)} total, {units.joules(spent.starving_j)} ({share}) starving"
+        (
+            f"energy: {step}{units.joules(spent.joules)} total, {units.joules(spent.starving_j)}"
+            f" ({share}) starving"
+        )
     ]
 
 
@@ -362,7 +372,8 @@ def _gpu_missing(run: Run, machine: Hardware) -> list[str]:
 
 
 def _left_out(summary: Summary) -> str:
-    """Return the number of steps that are not steady, and the time of their spikes, the costliest cause first."""
+    """Return the number of steps that are not steady, and the time of their spikes, the costliest
+    cause first."""
     lost: dict[str, float] = {}
     for spike in summary.spikes:
         name = spike.detail if spike.cause in ("callback", "checkpoint") else spike.cause

@@ -1,4 +1,5 @@
-"""The runs of a script in the order of their beginning: its process announces their folders, others follow them.
+"""The runs of a script in the order of their beginning: its process announces their folders, others
+follow them.
 
 The file holds paths, each ended by a zero byte, which no path contains.
 """
@@ -29,7 +30,8 @@ _at_first_run: list[Callable[[], None]] = []
 class Launch:
     """The requests of `tfwatch run` and `train` for the runs of a script.
 
-    runs_dir: where they are recorded; empty: nobody launched this script. gpu_sensor: one of `config.GPU_SENSORS`.
+    runs_dir: where they are recorded; empty: nobody launched this script. gpu_sensor: one of
+    `config.GPU_SENSORS`.
     steps: a `fit` ends after so many. switches: of the first `fit`.
     settings: entries of the manifest's.
     """
@@ -78,7 +80,8 @@ def take_switches() -> tuple[SwitchRequest, ...]:
 
 
 def announce(folder: Path) -> None:
-    """Announce a run folder that has a manifest; does nothing where nobody asked, or the file is gone."""
+    """Announce a run folder that has a manifest; does nothing where nobody asked, or the file is
+    gone."""
     while _at_first_run:
         _at_first_run.pop()()
     for path, pid in _file:

@@ -1,4 +1,5 @@
-"""The requests within the process that trains: the writer's thread takes them from the run folder, Watch takes them on.
+"""The requests within the process that trains: the writer's thread takes them from the run folder,
+Watch takes them on.
 
 Neither waits for the other, and nobody waits for a client.
 """
@@ -99,7 +100,8 @@ class Control:
         self.stop.clear()
 
     def finish(self) -> None:
-        """End the training at the next batch because its work is done, unless it was stopped before."""
+        """End the training at the next batch because its work is done, unless it was stopped
+        before."""
         self.is_done = self.is_done or not self.stop.is_set()
         self.stop.set()
 
@@ -122,7 +124,8 @@ class Control:
             self._requests.append(self.planned.pop(0))
 
     def take(self, steps: int) -> list[SwitchRequest]:
-        """Remove and return the waiting requests, the last one of each knob; those of a later step wait for it."""
+        """Remove and return the waiting requests, the last one of each knob; those of a later step
+        wait for it."""
         latest: dict[str, SwitchRequest] = {}
         while self._requests:
             request = self._requests.popleft()
@@ -181,7 +184,8 @@ class RequestTaker:
         self._look_for_tuner()
 
     def finish(self) -> None:
-        """Wait for the last event of a job of the tuner, whose terminal sees that the run has ended."""
+        """Wait for the last event of a job of the tuner, whose terminal sees that the run has
+        ended."""
         pause = threading.Event()
         for _ in range(_MOST_LAST_LOOKS):
             if self._tuner is None:

@@ -54,7 +54,8 @@ def make_folder(
 ) -> str:
     """Complete the manifest and create the run's folder; return why there is none, or none yet.
 
-    find_runs_dir: finds the runs' folder, where that takes a disk, which may hang; `runs_dir` is then its usual place.
+    find_runs_dir: finds the runs' folder, where that takes a disk, which may hang; `runs_dir` is
+    then its usual place.
     """
     machine = describe_machine()
     writer.describe(
@@ -66,7 +67,8 @@ def make_folder(
 
 
 def _create_folder(writer: RunWriter, runs_dir: Path, find_runs_dir: Callable[[], Path]) -> str:
-    """Create a folder for the writer, now or when the disk responds; return why there is none yet."""
+    """Create a folder for the writer, now or when the disk responds; return why there is none
+    yet."""
     failures: list[str] = []
 
     def fail(why: str) -> None:

@@ -90,7 +90,8 @@ TABLES = {
 
 
 class NotARunError(ValueError):
-    """The folder is not a run that this tfwatch can read; the message is a sentence for the user."""
+    """The folder is not a run that this tfwatch can read; the message is a sentence for the
+    user."""
 
 
 #: The bounds of the known entries of `Manifest.settings`.
@@ -135,14 +136,15 @@ class Manifest(msgspec.Struct, frozen=True):
     workers_from_epoch: bool = False
     #: The changes of the script's lines that set its knobs; empty where its code is not known.
     code: tuple[CodeEdit, ...] = ()
-    #: The names of a script's maps and interleaves whose parallel calls can be set one by one, in the order of the
-    #: pipeline; empty where there are fewer than two.
+    #: The names of a script's maps and interleaves whose parallel calls can be set one by one, in
+    #: the order of the pipeline; empty where there are fewer than two.
     parallel_stages: list[str] = []
     #: The arguments of a workload, and what `tfwatch` was asked beside them.
     settings: dict[str, Any] = {}
     batch_size: Count | None = None
     batch_bytes: Bytes | None = None
-    #: The bytes of a batch that a step copies to the device, by element type; empty where none is timed.
+    #: The bytes of a batch that a step copies to the device, by element type; empty where none is
+    #: timed.
     copied_bytes: dict[str, Bytes] = {}
     #: The median of the first copies by a step; of a run without, that of as many bytes.
     copy_ms: Milliseconds | None = None
@@ -157,13 +159,15 @@ class Manifest(msgspec.Struct, frozen=True):
     cache_bytes: Bytes | None = None
     #: The stage of a script's pipeline whose results a cache keeps; empty where it is not known.
     cache_after: str = ""
-    #: The shuffle whose buffer is filled before the first batch of an epoch; empty where it is not known.
+    #: The shuffle whose buffer is filled before the first batch of an epoch; empty where it is not
+    #: known.
     filled_shuffle: str = ""
     #: The lowest map below it, where the shuffle can come before that; empty where it is not known.
     map_below_shuffle: str = ""
     #: Where a loop of the script's own stands, e.g. `train.py:22`; empty for a `fit`.
     loop: str = ""
-    #: The kind of the data passed to `fit`: arrays, generator, PyDataset, tf.data; empty where it is not known.
+    #: The kind of the data passed to `fit`: arrays, generator, PyDataset, tf.data; empty where it
+    #: is not known.
     data: str = ""
     #: The method that splits a step into its parts; empty before the first step.
     split: str = ""
@@ -171,12 +175,14 @@ class Manifest(msgspec.Struct, frozen=True):
     not_split: str = ""
     #: Steps run as Python, not as a graph, and their Python time is known.
     op_by_op: bool = False
-    #: Calls of a loop of the script's own fetch batches inside their graph: their data wait is part of compute.
+    #: Calls of a loop of the script's own fetch batches inside their graph: their data wait is part
+    #: of compute.
     fetches_in_calls: bool = False
-    #: The devices of the distribution strategy that trains, each with a part of every batch, e.g. `GPU:0`; empty without
-    #: one.
+    #: The devices of the distribution strategy that trains, each with a part of every batch, e.g.
+    #: `GPU:0`; empty without one.
     replicas: list[str] = []
-    #: The name of the group's folder, empty where the process trains alone, and the process's number there.
+    #: The name of the group's folder, empty where the process trains alone, and the process's
+    #: number there.
     group: str = ""
     rank: Count | None = None
     #: The number of ranks, None where it is not known.
@@ -187,12 +193,14 @@ class Manifest(msgspec.Struct, frozen=True):
     tables: dict[str, Any] = msgspec.field(
         default_factory=lambda: {name: columns_of(row) for name, row in TABLES.items()}
     )
-    #: The names of unknown knobs, and of entries of `settings` and `machine` that are out of bounds.
+    #: The names of unknown knobs, and of entries of `settings` and `machine` that are out of
+    #: bounds.
     skipped: list[str] = []
 
     @property
     def copy_ahead_ms(self) -> float | None:
-        """The copy of a batch, where batches are copied ahead of their steps; None where they are not."""
+        """The copy of a batch, where batches are copied ahead of their steps; None where they are
+        not."""
         return self.copy_ms if self.copied_ahead else None
 
     def why_not_switchable(self, knob: str) -> str:
@@ -203,7 +211,8 @@ class Manifest(msgspec.Struct, frozen=True):
         return self.fixed.get(knob) or none.words
 
     def epochs_until(self, knob: str, value: str) -> int:
-        """Return the number of epochs that must begin before a setting is in effect; 0: the next batch."""
+        """Return the number of epochs that must begin before a setting is in effect; 0: the next
+        batch."""
         waits = knob == WORKERS and self.workers_from_epoch
         return int(waits) or epochs_until(knob, value)
 
@@ -327,7 +336,8 @@ def write_atomically(path: Path, text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """The training thread's phase and its start; times in ns since the clock origin (`wall_ns`: since 1970)."""
+    """The training thread's phase and its start; times in ns since the clock origin (`wall_ns`:
+    since 1970)."""
 
     now_ns: int
     wall_ns: int

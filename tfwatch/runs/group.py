@@ -75,7 +75,8 @@ def read_group_file(folder: Path) -> GroupFile:
         ) from error
     if group.schema != SCHEMA:
         raise NotARunError(
-            f"{folder}: the schema of its {GROUP_FILE} is {group.schema}, this tfwatch reads {SCHEMA}"
+            f"{folder}: the schema of its {GROUP_FILE} is {group.schema}, this tfwatch reads"
+            f" {SCHEMA}"
         )
     return group
 
@@ -114,7 +115,8 @@ def rank_folders(group: Path) -> list[RankFolder]:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The newest run of each rank of a group, by rank. unreadable: why the run of a rank cannot be opened, by rank."""
+    """The newest run of each rank of a group, by rank. unreadable: why the run of a rank cannot be
+    opened, by rank."""
 
     folder: Path
     file: GroupFile
@@ -131,7 +133,8 @@ class Group:
         ]
 
 
-#: The rows of each kind that are read of a rank: of 64 ranks of a million steps, all of them take a gigabyte.
+#: The rows of each kind that are read of a rank: of 64 ranks of a million steps, all of them take a
+#: gigabyte.
 NEWEST_ROWS = 5_000
 _PULSE_BYTES = 4096
 
@@ -153,12 +156,14 @@ def open_group(folder: Path, clock: Clock = SYSTEM) -> Group:
     )
 
 
-#: A rank that has not come to the next call for so many seconds, or hangs in it, holds the group up.
+#: A rank that has not come to the next call for so many seconds, or hangs in it, holds the group
+#: up.
 HELD_S = 3.0
 
 
 def signs_of(group: Group, clock: Clock = SYSTEM) -> list[tuple[Life, bool]]:
-    """Return the present states of the ranks that were not over, and whether each has been in one phase for long.
+    """Return the present states of the ranks that were not over, and whether each has been in one
+    phase for long.
 
     Much less is read for it than to open the group.
     """

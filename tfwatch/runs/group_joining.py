@@ -1,8 +1,10 @@
-"""Makes a rank's run folder below its group's: the ranks of one launch find the same folder by themselves.
+"""Makes a rank's run folder below its group's: the ranks of one launch find the same folder by
+themselves.
 
-The group's folder has a name that every rank works out by itself, from the launch. Making it is exclusive: one rank
-makes it, the others find it there. A folder of an earlier launch with the same name is recognised by its ranks: the
-last sign of life of one of them is older than this process. Then the next number is taken.
+The group's folder has a name that every rank works out by itself, from the launch. Making it is
+exclusive: one rank makes it, the others find it there. A folder of an earlier launch with the same
+name is recognised by its ranks: the last sign of life of one of them is older than this process.
+Then the next number is taken.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ if TYPE_CHECKING:
 
     from tfwatch.core.clock import Clock
 
-#: Variables of a user whose launcher sets none: the group's name, and, where they are known, rank and size.
+#: Variables of a user whose launcher sets none: the group's name, and, where they are known, rank
+#: and size.
 GROUP, RANK, SIZE = "TFWATCH_GROUP", "TFWATCH_RANK", "TFWATCH_SIZE"
 #: The most ranks of a group.
 MOST_RANKS = 65_536
@@ -53,8 +56,10 @@ _LONGEST_NAME = 40
 class Membership:
     """The place of a process in its group.
 
-    rank: None where the first free one is taken. size: the number of ranks, None where it is not known.
-    launcher: whose variables say so. launch: a text that is the same in all processes of a launch. name: of the group.
+    rank: None where the first free one is taken. size: the number of ranks, None where it is not
+    known.
+    launcher: whose variables say so. launch: a text that is the same in all processes of a launch.
+    name: of the group.
     """
 
     rank: int | None
@@ -67,8 +72,8 @@ class Membership:
 def find_membership(environ: Mapping[str, str], host: str) -> Membership | None:
     """Return the place of a process with this environment on this host; None where it trains alone.
 
-    A process that trains alone under a launcher, and one without a part in the collective (a parameter server, an
-    evaluator), is in no group.
+    A process that trains alone under a launcher, and one without a part in the collective (a
+    parameter server, an evaluator), is in no group.
     """
     membership = next((one for read in _LAUNCHERS if (one := read(environ, host))), None)
     if name := environ.get(GROUP, "").strip():
@@ -82,7 +87,8 @@ def find_membership(environ: Mapping[str, str], host: str) -> Membership | None:
 def _named(name: str, environ: Mapping[str, str], membership: Membership | None) -> Membership:
     """Return the place in a group that the user names; a launcher's rank is kept.
 
-    Of a rank and a size that contradict each other, as of ranks that count from 1, the rank is kept.
+    Of a rank and a size that contradict each other, as of ranks that count from 1, the rank is
+    kept.
     """
     rank, size = _whole(environ.get(RANK)), _whole(environ.get(SIZE))
     place = _place(rank, size, "", "", "") or membership
@@ -138,7 +144,8 @@ def _open_mpi(environ: Mapping[str, str], host: str) -> Membership | None:
 
 
 def _slurm(environ: Mapping[str, str], host: str) -> Membership | None:
-    """Read the variables of `srun`: in a batch script without it, one process trains, whatever the job's tasks are."""
+    """Read the variables of `srun`: in a batch script without it, one process trains, whatever the
+    job's tasks are."""
     job, step = environ.get("SLURM_JOB_ID", ""), environ.get("SLURM_STEP_ID", "")
     if not job or not step:
         return None
@@ -148,7 +155,8 @@ def _slurm(environ: Mapping[str, str], host: str) -> Membership | None:
     )
 
 
-#: A process may have the variables of several: the one that starts the processes of the collective goes first.
+#: A process may have the variables of several: the one that starts the processes of the collective
+#: goes first.
 _LAUNCHERS = (_tf_config, _horovod, _torchrun, _open_mpi, _slurm)
 
 
@@ -192,7 +200,8 @@ def _folder_name(name: str) -> str:
 
 #: The processes of a launch start within this time.
 WINDOW_S = 600.0
-#: Clocks of two machines differ by less; so does the start of a process of this one, by the kernel's clock.
+#: Clocks of two machines differ by less; so does the start of a process of this one, by the
+#: kernel's clock.
 CLOCKS_S = 5.0
 _OWN_CLOCK_S = 0.1
 #: Groups of one launch's name, and ranks.
@@ -213,7 +222,8 @@ class Joined:
 class Sign:
     """A rank of a group as a process that comes later finds it.
 
-    last_s: its last sign of life, seconds since 1970; infinite where its process is alive. is_here: on this machine.
+    last_s: its last sign of life, seconds since 1970; infinite where its process is alive. is_here:
+    on this machine.
     """
 
     process_started_s: float
@@ -225,7 +235,8 @@ class Sign:
         return self.last_s >= started_s - (_OWN_CLOCK_S if self.is_here else CLOCKS_S)
 
 
-#: The group that this process has joined, by its id and the folder of the runs: later runs of the process go there.
+#: The group that this process has joined, by its id and the folder of the runs: later runs of the
+#: process go there.
 _joined: dict[tuple[int, Path], tuple[Path, int]] = {}
 
 
@@ -253,8 +264,8 @@ def join(runs_dir: Path, membership: Membership, started_s: float, clock: Clock)
 def is_same_launch(group_started_s: float, ranks: list[Sign], started_s: float) -> bool:
     """Return whether a process that started at a moment belongs to the launch of these ranks.
 
-    It does where it started within `WINDOW_S` of them, and none of them gave its last sign of life before that: the
-    ranks of one launch train at the same time.
+    It does where it started within `WINDOW_S` of them, and none of them gave its last sign of life
+    before that: the ranks of one launch train at the same time.
     """
     begins = [group_started_s, *(rank.process_started_s for rank in ranks)]
     is_near = all(abs(started_s - begin) <= WINDOW_S for begin in begins)
@@ -267,7 +278,8 @@ def _folder_stem(membership: Membership) -> str:
 
 
 def _candidates(runs_dir: Path, stem: str) -> Iterator[Path]:
-    """Yield the group folders of a launch's name that there are, the newest first, and then those to make."""
+    """Yield the group folders of a launch's name that there are, the newest first, and then those
+    to make."""
     pattern = re.compile(re.escape(stem) + r"(?:-(\d{1,6}))?", re.ASCII)
     names = (pattern.fullmatch(folder.name) for folder in runs_dir.iterdir())
     numbers = sorted((int(one[1] or 1) for one in names if one), reverse=True)
@@ -277,7 +289,8 @@ def _candidates(runs_dir: Path, stem: str) -> Iterator[Path]:
 
 
 def _make_group(group: Path, membership: Membership, started_s: float, clock: Clock) -> bool:
-    """Create the group's folder; return False where another rank did. Its file is written by whoever finds none."""
+    """Create the group's folder; return False where another rank did. Its file is written by
+    whoever finds none."""
     made = True
     try:
         group.mkdir(FOLDER_MODE)
@@ -300,7 +313,8 @@ def _is_same_launch(group: Path, started_s: float) -> bool:
 
 
 def _sign(folder: Path) -> Sign | None:
-    """Return a rank's last sign of life; None where its run cannot be read, or has written nothing yet."""
+    """Return a rank's last sign of life; None where its run cannot be read, or has written nothing
+    yet."""
     with suppress(NotARunError, OSError):
         source = RunFolder(folder)
         manifest = source.manifest()
@@ -327,7 +341,8 @@ def _end_wall_ns(folder: Path, manifest: layout.Manifest) -> int:
 
 
 def _take_rank(group: Path, rank: int | None) -> int | None:
-    """Create the folder of a rank, or of the first free one; return its number, None where it is taken."""
+    """Create the folder of a rank, or of the first free one; return its number, None where it is
+    taken."""
     for number in range(_MOST) if rank is None else (rank,):
         with suppress(FileExistsError):
             folder_of_rank(group, number).mkdir(FOLDER_MODE)

@@ -1,4 +1,5 @@
-"""The machine of a run: its identity, its boot, and the limits of a container or control group (cgroup v1, v2)."""
+"""The machine of a run: its identity, its boot, and the limits of a container or control group
+(cgroup v1, v2)."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def boot_id() -> str:
 
 
 def _boot_session() -> str:
-    """Return macOS' boot session: a Mac's name changes with its network, and its boot time with its clock."""
+    """Return macOS' boot session: a Mac's name changes with its network, and its boot time with its
+    clock."""
     command = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]
     result = run(command, timeout_s=2.0)
     return "" if result.failure else result.out.strip()
@@ -52,7 +54,8 @@ def describe_machine() -> dict[str, Any]:
 
 
 def memory_total(machine: Mapping[str, Any]) -> float:
-    """Return the memory in bytes that a run can use, from the result of `describe_machine`; NaN where it is unknown."""
+    """Return the memory in bytes that a run can use, from the result of `describe_machine`; NaN
+    where it is unknown."""
     known = [machine.get(name) for name in ("memory_bytes", "memory_limit_bytes")]
     return float(min((value for value in known if value), default=math.nan))
 
@@ -65,8 +68,8 @@ _COUNT = re.compile(r"\d{1,20}", re.ASCII)
 class ProcessLimits:
     """The limits of this process; None: no limit.
 
-    memory_bytes: the smallest limit of its control groups; `group` is the folder of that one. cores: the minimum of the
-    groups' quotas and the cores that the process is bound to.
+    memory_bytes: the smallest limit of its control groups; `group` is the folder of that one.
+    cores: the minimum of the groups' quotas and the cores that the process is bound to.
     """
 
     memory_bytes: int | None = None
@@ -74,7 +77,8 @@ class ProcessLimits:
     cores: float | None = None
 
     def words(self, cores: int, memory_bytes: int) -> str:
-        """Return `2 of 4 cores and 8.0 of 64.0 GB of memory`, given the machine's totals; empty without a limit."""
+        """Return `2 of 4 cores and 8.0 of 64.0 GB of memory`, given the machine's totals; empty
+        without a limit."""
         parts = []
         if self.cores is not None:
             parts.append(f"{self.cores:g} of {cores} cores")
@@ -107,7 +111,8 @@ def limits(root: Path = Path("/")) -> ProcessLimits:
 
 
 def _memory_limit(group: Path) -> int | None:
-    """Return the limit in bytes; cgroup v1 reports no limit as a number above every machine's memory."""
+    """Return the limit in bytes; cgroup v1 reports no limit as a number above every machine's
+    memory."""
     return parse_limit(
         kernel_text(group / "memory.max") or kernel_text(group / "memory.limit_in_bytes")
     )
@@ -115,12 +120,16 @@ def _memory_limit(group: Path) -> int | None:
 
 def _cpu_quota(group: Path) -> float | None:
     """Return the quota in cores. cgroup v1 has two files, and a quota of -1 where there is none."""
-    v1 = f"{kernel_text(group / 'cpu.cfs_quota_us').strip()} {kernel_text(group / 'cpu.cfs_period_us').strip()}"
+    v1 = (
+        f"{kernel_text(group / 'cpu.cfs_quota_us').strip()}"
+        f" {kernel_text(group / 'cpu.cfs_period_us').strip()}"
+    )
     return parse_cpu_max(kernel_text(group / "cpu.max") or v1)
 
 
 def free_bytes() -> int:
-    """Return the memory that this process can add without swapping: the machine's, or its group's if that is less."""
+    """Return the memory that this process can add without swapping: the machine's, or its group's
+    if that is less."""
     free = int(psutil.virtual_memory().available)
     allowed = limits()
     if allowed.memory_bytes is None or allowed.group is None:
@@ -150,7 +159,8 @@ def parse_limit(text: str) -> int | None:
 
 
 def parse_cpu_max(text: str) -> float | None:
-    """Return cores from `200000 100000` (microseconds per period); None for `max 100000` and any other text."""
+    """Return cores from `200000 100000` (microseconds per period); None for `max 100000` and any
+    other text."""
     quota, _, period = text.strip().partition(" ")
     if (
         not _COUNT.fullmatch(quota)
@@ -172,10 +182,12 @@ def parse_stat(text: str, name: str) -> int | None:
 
 
 def parse_groups(own: str, mounts: str, controller: str) -> list[str]:
-    """Return the folders of the groups of a process for a controller, its own first, up to the mounted one.
+    """Return the folders of the groups of a process for a controller, its own first, up to the
+    mounted one.
 
-    own: /proc/self/cgroup; mounts: /proc/self/mountinfo. controller: `memory` or `cpu`. cgroup v1 mounts each
-    controller by itself, also beside a cgroup v2 that has no controllers. Empty where it is in no group.
+    own: /proc/self/cgroup; mounts: /proc/self/mountinfo. controller: `memory` or `cpu`. cgroup v1
+    mounts each controller by itself, also beside a cgroup v2 that has no controllers. Empty where
+    it is in no group.
     """
     paths = dict(_group_paths(own))
     for fields in (line.split(" ") for line in mounts.splitlines()):
@@ -204,7 +216,8 @@ def parse_groups(own: str, mounts: str, controller: str) -> list[str]:
 
 
 def _group_paths(own: str) -> Iterator[tuple[str, str]]:
-    """Yield (controller, path) of each line `NUMBER:CONTROLLERS:PATH`; the controller of cgroup v2 is empty."""
+    """Yield (controller, path) of each line `NUMBER:CONTROLLERS:PATH`; the controller of cgroup v2
+    is empty."""
     for line in own.splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")

@@ -41,7 +41,8 @@ def parse_switch(text: str) -> SwitchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A knob and its value. stage: the map or interleave that `workers` is for, as the user names it; empty: all."""
+    """A knob and its value. stage: the map or interleave that `workers` is for, as the user names
+    it; empty: all."""
 
     knob: str
     value: str
@@ -49,7 +50,8 @@ class Change:
 
 
 def parse_change(text: str) -> Change:
-    """Read `prefetch=4`: a knob, named as for `parse_switch`, and its value; or `workers:decode=4`, of one map.
+    """Read `prefetch=4`: a knob, named as for `parse_switch`, and its value; or `workers:decode=4`,
+    of one map.
 
     Raises:
         ValueError: the text is not that; the message is a sentence for the user.
@@ -69,7 +71,8 @@ def parse_change(text: str) -> Change:
 
 
 def parse_settings(text: str) -> tuple[str, tuple[str, ...]]:
-    """Read `prefetch=off,4`: a knob, named as for `parse_switch`, and two or more different settings of it.
+    """Read `prefetch=off,4`: a knob, named as for `parse_switch`, and two or more different
+    settings of it.
 
     Raises:
         ValueError: the text is not that; the message is a sentence for the user.

@@ -1,4 +1,5 @@
-"""Requests to a training: lines of `requests.jsonl` in its run folder, which any program of its user appends.
+"""Requests to a training: lines of `requests.jsonl` in its run folder, which any program of its
+user appends.
 
     {"do": "switch", "knob": "prefetch", "value": "4", "by": "key"}
     {"do": "switch", "knob": "prefetch", "value": "off", "by": "command", "at_step": 100}
@@ -6,8 +7,9 @@
     {"do": "stop", "by": "key"}
     {"do": "note", "event": {"event": "AutopilotBegan", ...}, "pid": 4711, "started_s": 1764.2}
 
-The training's writer reads new lines ten times a second, and the training takes them before its next batch. There is
-no other answer than the run's events. The order of the lines is that of the requests.
+The training's writer reads new lines ten times a second, and the training takes them before its
+next batch. There is no other answer than the run's events. The order of the lines is that of the
+requests.
 """
 
 from __future__ import annotations
@@ -92,7 +94,8 @@ class SwitchRequest(_Request, frozen=True, tag="switch"):
     by: _By
     #: It waits until so many steps are done.
     at_step: Count = 0
-    #: The tuner's: the offset up to which it has read the file. A later request of the user for the knob precedes it.
+    #: The tuner's: the offset up to which it has read the file. A later request of the user for the
+    #: knob precedes it.
     after: Whole = 0
 
 
@@ -143,7 +146,8 @@ def decode_request(line: bytes) -> Request:
 
 
 def append(folder: Path, request: Request) -> None:
-    """Append a request to a run's file with one write; also where other programs append at the same time.
+    """Append a request to a run's file with one write; also where other programs append at the same
+    time.
 
     Raises:
         NoRequestsError: it cannot be appended.
@@ -181,7 +185,8 @@ def _open_own(folder: Path, flags: int) -> int:
     """Open the file of requests, of which nobody else can have written a line.
 
     Raises:
-        FileNotFoundError: nothing was requested yet. NoRequestsError: it may be written by others, or is no file.
+        FileNotFoundError: nothing was requested yet. NoRequestsError: it may be written by others,
+        or is no file.
     """
     try:
         _check_own(os.stat(folder), "folder")
@@ -220,7 +225,8 @@ def _in_words(error: OSError) -> NoRequestsError:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A whole line of the file. request: None where it is none, for the reason `problem`. end: the offset after it."""
+    """A whole line of the file. request: None where it is none, for the reason `problem`. end: the
+    offset after it."""
 
     end: int
     request: Request | None
@@ -228,7 +234,8 @@ class Line:
 
 
 class RequestFile:
-    """Follows the requests of a run. offset: that of the end of the last whole line that was read."""
+    """Follows the requests of a run. offset: that of the end of the last whole line that was
+    read."""
 
     def __init__(self, folder: Path) -> None:
         self.offset = 0
@@ -240,10 +247,12 @@ class RequestFile:
         self._read_new(is_skipped=True)
 
     def read(self) -> list[Line]:
-        """Return the new whole lines, without those that are empty. Where there is no file yet, there are none.
+        """Return the new whole lines, without those that are empty. Where there is no file yet,
+        there are none.
 
         Raises:
-            NoRequestsError: it is not this user's alone, cannot be read, or has more than `MOST_BYTES`.
+            NoRequestsError: it is not this user's alone, cannot be read, or has more than
+            `MOST_BYTES`.
         """
         return list(self._lines(self._read_new()))
 
@@ -286,10 +295,11 @@ def _decoded(line: bytes, end: int) -> Line:
 
 
 class RequestSender:
-    """Sends the requests of a screen or a command to a run, in order and without a wait: a thread appends them.
+    """Sends the requests of a screen or a command to a run, in order and without a wait: a thread
+    appends them.
 
-    folder: returns the run's folder; None while there is none. accept: takes a request that cannot be appended, where
-    the training is of this process.
+    folder: returns the run's folder; None while there is none. accept: takes a request that cannot
+    be appended, where the training is of this process.
     """
 
     def __init__(

@@ -1,4 +1,5 @@
-"""The process of a script, seen by another one: before its first run, its runs, and its end by a signal."""
+"""The process of a script, seen by another one: before its first run, its runs, and its end by a
+signal."""
 
 from __future__ import annotations
 
@@ -76,7 +77,8 @@ _CLOCKS_NS = 2 * 10**9
 
 
 class ProcessRuns:
-    """The runs of the process that writes `folder`: those before it, it, and each that begins later.
+    """The runs of the process that writes `folder`: those before it, it, and each that begins
+    later.
 
     Raises:
         NotARunError: the folder is not a run.
@@ -94,7 +96,8 @@ class ProcessRuns:
         self._looking: DiskCall[None] | None = None
 
     def take(self) -> list[Path]:
-        """Return the folders that were found since the last call, the oldest first; none while the disk is silent."""
+        """Return the folders that were found since the last call, the oldest first; none while the
+        disk is silent."""
         if self._looking is None:
             self._looking = DiskCall(self._look, self._clock)
             self._looking.wait(PATIENCE_S)
@@ -136,7 +139,8 @@ def _origin_ns(run: Path) -> int:
     return RunFolder(run).manifest().origin_wall_ns
 
 
-#: Signals that people and other programs send to end a process; the others are faults of the process itself.
+#: Signals that people and other programs send to end a process; the others are faults of the
+#: process itself.
 _ASKED = (
     signal.SIGINT,
     signal.SIGTERM,
@@ -150,7 +154,8 @@ _BEFORE_STEP = (Phase.WAIT, Phase.COMPUTE, Phase.COMPILE)
 
 
 def record_signal(folder: Path, signum: int, clock: Clock = SYSTEM) -> None:
-    """Record that a signal ended the process of a run. Of SIGKILL, which a full memory sends too, nothing is known.
+    """Record that a signal ended the process of a run. Of SIGKILL, which a full memory sends too,
+    nothing is known.
 
     Raises:
         NotARunError: the folder is not a run.

@@ -17,7 +17,8 @@ from tfwatch.runs.format import FILE_MODE
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: Bytes kept in memory while the disk takes none: two million steps. Beyond that the oldest are dropped.
+#: Bytes kept in memory while the disk takes none: two million steps. Beyond that the oldest are
+#: dropped.
 MEMORY_BYTES = 64 * 2**20
 #: Bytes of one write: a full disk does not get all waiting bytes ten times a second.
 _WRITE_BYTES = 2**20
@@ -26,8 +27,9 @@ _WRITE_BYTES = 2**20
 class Stream:
     """Bytes that one thread at a time appends.
 
-    Bytes that the disk refuses, and bytes appended before `path` is set, are kept in memory and written with the next
-    append. Bytes beyond `MEMORY_BYTES` are dropped, and after that nothing more is written.
+    Bytes that the disk refuses, and bytes appended before `path` is set, are kept in memory and
+    written with the next append. Bytes beyond `MEMORY_BYTES` are dropped, and after that nothing
+    more is written.
     """
 
     def __init__(self) -> None:
@@ -48,7 +50,8 @@ class Stream:
         self._waiting += data
 
     def write(self) -> str:
-        """Write what waits; return why it is not on disk, empty where it is or where there is no folder."""
+        """Write what waits; return why it is not on disk, empty where it is or where there is no
+        folder."""
         reason = self._write() if self.path else ""
         excess = len(self._waiting) - MEMORY_BYTES
         if excess > 0:
@@ -108,7 +111,8 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """A descriptor and the file it was opened for: a program may close descriptors, and reuse their numbers."""
+    """A descriptor and the file it was opened for: a program may close descriptors, and reuse their
+    numbers."""
 
     fd: int
     device: int
@@ -132,7 +136,8 @@ class OpenFile:
 
 
 def _close_in_thread(file: OpenFile) -> None:
-    """Close in another thread, without a lock: the garbage collector may call this in the training thread."""
+    """Close in another thread, without a lock: the garbage collector may call this in the training
+    thread."""
     try:
         _thread.start_new_thread(_close, (file,))
     except RuntimeError:

@@ -1,4 +1,5 @@
-"""Writes a run folder. Appending never waits: the writer's own thread takes rows and events to disk."""
+"""Writes a run folder. Appending never waits: the writer's own thread takes rows and events to
+disk."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ _GPU_COLUMNS = (GPU.names or ())[3:]
 FLUSH_S = 0.1
 #: In these phases the step of a status is the next one.
 _BEFORE_STEP = (Phase.WAIT, Phase.COMPUTE, Phase.COMPILE)
-#: Seconds that a training waits for a disk as it begins; and as it ends, or its own process opens the run.
+#: Seconds that a training waits for a disk as it begins; and as it ends, or its own process opens
+#: the run.
 BEGIN_S = 2.0
 _END_S = 5.0
 
@@ -71,14 +73,20 @@ class RunWriter:
     """The only writer of a run folder.
 
     Attributes:
-        status: the present state of the training thread; assigned as one tuple, so it needs no lock.
-        progress: the training thread appends its progress here after each call; the next flush takes it.
-        strategy_gpus: the UUIDs, by device, of the GPUs of a distribution strategy; empty without one over several.
+        status: the present state of the training thread; assigned as one tuple, so it needs no
+        lock.
+        progress: the training thread appends its progress here after each call; the next flush
+        takes it.
+        strategy_gpus: the UUIDs, by device, of the GPUs of a distribution strategy; empty without
+        one over several.
         training_thread: the identifier of the training thread; 0 where it is unknown.
-        current_callback: `since_ns` of a status, and the callback, or other Python, that runs since then.
+        current_callback: `since_ns` of a status, and the callback, or other Python, that runs since
+        then.
         folder: the run folder; None where there is none, or none yet.
-        cpu_ns, stages_cpu_ns: CPU time of the writer's own thread, and of the one that reads the pipeline's stages.
-        lost: why rows do not get to disk, and since when; None where they do, or there is no folder.
+        cpu_ns, stages_cpu_ns: CPU time of the writer's own thread, and of the one that reads the
+        pipeline's stages.
+        lost: why rows do not get to disk, and since when; None where they do, or there is no
+        folder.
         can_open: the folder has a manifest: a reader can open it.
     """
 
@@ -149,7 +157,8 @@ class RunWriter:
         )
 
     def sample(self, at_ns: int, figures: Mapping[str, float]) -> None:
-        """Append a row of `core.rows.SAMPLE` from columns by name; the other columns are missing."""
+        """Append a row of `core.rows.SAMPLE` from columns by name; the other columns are
+        missing."""
         values = (figures.get(name, math.nan) for name in _SAMPLE_COLUMNS[1:])
         self._rows[layout.SAMPLES].append(_SAMPLE.pack(at_ns, *values))
 
@@ -188,7 +197,8 @@ class RunWriter:
         )
 
     def event(self, event: Event) -> None:
-        """Append an event. A pause after the end is not one of the training: the screen may stay open for long."""
+        """Append an event. A pause after the end is not one of the training: the screen may stay
+        open for long."""
         is_late = (
             self._ended_ns is not None
             and isinstance(event, Paused)
@@ -228,7 +238,8 @@ class RunWriter:
         self._stale_manifest = self._stale_manifest or self._manifest != before
 
     def adopt(self, folder: Path) -> None:
-        """Record into this folder from now on, including rows in memory; a closed run is written too."""
+        """Record into this folder from now on, including rows in memory; a closed run is written
+        too."""
         for name, stream in self._streams.items():
             stream.path = folder / name
         self.folder = folder
@@ -256,7 +267,8 @@ class RunWriter:
     def close(self) -> bool:
         """Write the remaining rows and end the thread. A second call does nothing.
 
-        Return False where the disk does not respond for 5 s: the process must be able to end, so the rest is lost.
+        Return False where the disk does not respond for 5 s: the process must be able to end, so
+        the rest is lost.
         """
         is_writing = self._is_writing
         self.finish()
@@ -268,11 +280,13 @@ class RunWriter:
 
     @property
     def _is_writing(self) -> bool:
-        """True while the writer's thread runs, and this is not that thread: it cannot wait for itself."""
+        """True while the writer's thread runs, and this is not that thread: it cannot wait for
+        itself."""
         return self._thread.is_alive() and self._thread is not threading.current_thread()
 
     def write_now(self) -> None:
-        """Write everything appended so far, from another thread; give up where the disk does not respond for 5 s."""
+        """Write everything appended so far, from another thread; give up where the disk does not
+        respond for 5 s."""
         if not self._is_writing:
             return
         if self._closing.is_set():
@@ -305,7 +319,8 @@ class RunWriter:
             work()
 
     def flush(self) -> None:
-        """Write everything appended so far to disk, or keep it in memory where that fails. Never raises."""
+        """Write everything appended so far to disk, or keep it in memory where that fails. Never
+        raises."""
         with self._flush_lock:
             self._write()
 
@@ -415,7 +430,8 @@ _PERIOD_NS = 500_000_000
 _LARGEST = 3.4028234e38
 #: Reports between two flushes: 0.1 s of ten thousand calls a second.
 _MAX_REPORTS = 1024
-#: A loss that diverges with every other batch would fill the events: after this many times it counts as diverged.
+#: A loss that diverges with every other batch would fill the events: after this many times it
+#: counts as diverged.
 _MAX_DIVERGED = 50
 
 
@@ -441,7 +457,8 @@ class ProgressLog:
         return self._newest is not None or bool(self.reports)
 
     def flush(self, now_ns: int, metric: str, *, last: bool) -> tuple[bytes, list[Event]]:
-        """Return the row of `core.rows.PROGRESS` that is due, or no bytes, and events about the loss and the metric.
+        """Return the row of `core.rows.PROGRESS` that is due, or no bytes, and events about the
+        loss and the metric.
 
         metric: its name. last: the run is over; a row is due unless one was written since.
         """
@@ -468,7 +485,8 @@ class ProgressLog:
         return _ROW.pack(now_ns, images, step, epoch, epoch_step, 0, *singles), events
 
     def _loss_event(self, at_ns: int, step: int, loss: Any) -> Event | None:
-        """Return an event where the loss becomes finite or not. Only floats count: reading from a device would wait."""
+        """Return an event where the loss becomes finite or not. Only floats count: reading from a
+        device would wait."""
         if not isinstance(loss, float):
             return None
         was_diverged = self._diverged
@@ -488,7 +506,8 @@ class ProgressLog:
 
 
 def _as_float32(value: Any) -> tuple[float, str]:
-    """Return a number in the range of float32, NaN where the value is not a number, and then the reason."""
+    """Return a number in the range of float32, NaN where the value is not a number, and then the
+    reason."""
     if value is None:
         return math.nan, ""
     try:

@@ -1,4 +1,5 @@
-"""The check-up screen: a thread runs the checks, and the screen lists the rows of `tfwatch doctor`."""
+"""The check-up screen: a thread runs the checks, and the screen lists the rows of `tfwatch
+doctor`."""
 
 from __future__ import annotations
 

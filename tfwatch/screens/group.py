@@ -40,16 +40,18 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.groups.judged_group import JudgedGroup, RankState
 
-#: While a rank trains the group is looked at after a second, and read again after so many times the CPU time of the
-#: last read: 5 % of a core.
+#: While a rank trains the group is looked at after a second, and read again after so many times the
+#: CPU time of the last read: 5 % of a core.
 READ_S, TIMES = 1.0, 20.0
 
 
 class GroupReader:
     """Reads a group in a thread of its own: a shared disk that hangs never blocks the keys.
 
-    read: opens and judges the group. look: returns what makes a new read necessary at once, and costs little.
-    place: its folder, named while its disk does not respond. clock: measures how long a read has lasted.
+    read: opens and judges the group. look: returns what makes a new read necessary at once, and
+    costs little.
+    place: its folder, named while its disk does not respond. clock: measures how long a read has
+    lasted.
     """
 
     def __init__(
@@ -67,7 +69,8 @@ class GroupReader:
         self._look_ns = self._next_ns = 0
 
     def wait(self, seconds: float) -> str:
-        """Wait for the first answer, at most so long; return why the group cannot be read, empty where it may be."""
+        """Wait for the first answer, at most so long; return why the group cannot be read, empty
+        where it may be."""
         if self._call:
             self._call.wait(seconds)
         return self._failed
@@ -82,7 +85,8 @@ class GroupReader:
         return silence_of(self._place, self._call.silent_s if self._call else 0.0) or self._failed
 
     def begin(self) -> None:
-        """Read the group in a thread, or look at it, unless the last read still runs, or ended just now."""
+        """Read the group in a thread, or look at it, unless the last read still runs, or ended just
+        now."""
         now_ns = self._clock.now_ns()
         if (self._call is None or self._call.is_done) and now_ns >= self._look_ns:
             self._call = DiskCall(self._run, self._clock, "tfwatch-group")
@@ -279,7 +283,8 @@ class GroupScreen(Screen[None]):
 
 
 def first_to_look_at(judged: JudgedGroup) -> int | None:
-    """Return the rank that the finding names, which of 64 may be below the window; None where it names none."""
+    """Return the rank that the finding names, which of 64 may be below the window; None where it
+    names none."""
     if stopped := stopped_ranks(judged):
         return stopped[0].rank
     return judged.straggler.rank if judged.straggler else None
@@ -288,7 +293,8 @@ def first_to_look_at(judged: JudgedGroup) -> int | None:
 class GroupApp(ThemedApp):
     """Show a group by itself.
 
-    chosen: the rank under the cursor. goes_back: quitting shows the list that the group was opened from.
+    chosen: the rank under the cursor. goes_back: quitting shows the list that the group was opened
+    from.
     opened: the folder of the rank to open after this screen; None where the user quits.
     options: passed to `ThemedApp`.
     """

@@ -157,11 +157,12 @@ PANE_BINDINGS = [
 ]
 
 
-#: Columns and rows below which the screen shows no pane, and from which it shows all panes side by side.
+#: Columns and rows below which the screen shows no pane, and from which it shows all panes side by
+#: side.
 SMALLEST = (60, 18)
 ROOMY = (100, 36)
-#: Below LOW rows the first tab holds the settings alone; from TALL rows on a tab is larger. From HUGE rows on the chart
-#: grows no more, and the lists do.
+#: Below LOW rows the first tab holds the settings alone; from TALL rows on a tab is larger. From
+#: HUGE rows on the chart grows no more, and the lists do.
 LOW, TALL, HUGE = 24, 32, 80
 
 
@@ -188,8 +189,8 @@ _LOWER = (3, 4, 5, 7)
 def panes_shown(layout: Layout, size: Size, chosen: int, recent: Sequence[int]) -> set[int]:
     """Return the numbers of the panes that a window shows where `chosen` is selected.
 
-    A small screen shows one pane, and the comparison below the settings where there is room. A large
-    one shows the settings, the pipeline, the effect, and the lower pane that was chosen last.
+    A small screen shows one pane, and the comparison below the settings where there is room. A
+    large one shows the settings, the pipeline, the effect, and the lower pane that was chosen last.
     recent: all that were chosen, the newest last.
     """
     if layout is Layout.TABS:

@@ -261,7 +261,7 @@ class LauncherScreen(Screen[None]):
         if message.note is not None:
             self.runs.note = message.note
 
-    # -- selecting ----------------------------------------------------------------------------------
+    # -- selecting ---------------------------------------------------------------------------------
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -27,7 +27,11 @@ def silence_of(folder: Path | None, silent_s: float) -> str:
 
 
 def silent_disk(disk: RunFolder) -> Banner | None:
-    """Return the finding about the disk of a run that cannot be read now; None where the disk responds in time."""
+    """Return the finding about the disk of a run that cannot be read now; None where the disk
+    responds in time."""
     silence = silence_of(disk.folder, disk.silent_s) if disk.folder else ""
-    advice = "the figures are those of the last answer; the training goes on by itself, and the keys of this screen work"
+    advice = (
+        "the figures are those of the last answer; the training goes on by itself, and the keys of"
+        " this screen work"
+    )
     return Banner("DISK NOT RESPONDING", silence, advice, Tone.WARN) if silence else None

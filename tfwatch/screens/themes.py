@@ -42,18 +42,23 @@ class _NoArrow(LineFilter):
 
 
 class ThemedApp(App[Leave]):
-    """An app with or without colours; `run()` returns the way the user left, None where it was closed from outside.
+    """An app with or without colours; `run()` returns the way the user left, None where it was
+    closed from outside.
 
-    painted: called once, after the first paint. theme: `dark` or `light`, which is saved; None loads the saved choice.
-    settings: the file that saves the choice; None saves nothing. unicode: the terminal shows more than ASCII.
+    painted: called once, after the first paint. theme: `dark` or `light`, which is saved; None
+    loads the saved choice.
+    settings: the file that saves the choice; None saves nothing. unicode: the terminal shows more
+    than ASCII.
     """
 
     TITLE = "tfwatch"
-    #: A message stands over the keys of the last row, where it covers no pane. Then: Textual's own widgets, on a
-    #: terminal that shows only ASCII.
+    #: A message stands over the keys of the last row, where it covers no pane. Then: Textual's own
+    #: widgets, on a terminal that shows only ASCII.
     CSS = """
     ToastRack { margin-bottom: 0; overflow: hidden; }
-    Toast, Toast.-information { width: 100%; max-width: 100%; margin: 0; padding: 0 1; border: none; }
+    Toast, Toast.-information {
+        width: 100%; max-width: 100%; margin: 0; padding: 0 1; border: none;
+    }
     Toast { background: $accent; color: $background; text-style: bold; }
     .-plain CommandPalette SearchIcon { display: none; }
     .-plain CommandPalette #--input { border: ascii $foreground 30%; }
@@ -126,7 +131,8 @@ class ThemedApp(App[Leave]):
             )
 
     def notify(self, message: str, **options: Any) -> None:
-        """Show a message in the last row in place of the one before; text from outside is never markup."""
+        """Show a message in the last row in place of the one before; text from outside is never
+        markup."""
         self.clear_notifications()
         super().notify(plain(message), **{"timeout": 4, **options, "markup": False})
 

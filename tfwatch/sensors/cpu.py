@@ -1,4 +1,5 @@
-"""Cores in use: all, the busiest, and the performance and efficiency cores of a processor that has both."""
+"""Cores in use: all, the busiest, and the performance and efficiency cores of a processor that has
+both."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 IOREG = ("/usr/sbin/ioreg", "-r", "-d", "1", "-w", "0", "-k", "cluster-type")
 #: Linux, for Intel's processors with two kinds of cores.
 _LINUX = Path("/sys/devices")
-#: Letters of Apple's clusters from efficiency to performance. Most chips have E and P; the M5 has M and P, which
-#: macOS 26.4 and later call P and S.
+#: Letters of Apple's clusters from efficiency to performance. Most chips have E and P; the M5 has M
+#: and P, which macOS 26.4 and later call P and S.
 _CLUSTERS = "EMPS"
 
 _CPU = re.compile(r"^[^\n]{0,80}\+-o cpu\d{1,4}\b", re.MULTILINE | re.ASCII)
@@ -45,7 +46,8 @@ class CoreKinds:
 class CpuSensor:
     """Cores in use by all programs, and the busiest core.
 
-    shares: each core's share of busy time between the last two readings, 0 to 1; empty before there are two.
+    shares: each core's share of busy time between the last two readings, 0 to 1; empty before there
+    are two.
     """
 
     name = "CPU"
@@ -119,7 +121,8 @@ def detect_core_kinds(system: str = sys.platform, devices: Path = _LINUX) -> Cor
 
 
 def group_clusters(clusters: Mapping[int, str], cores: int) -> CoreKinds | None:
-    """Return the kinds from each core's letter; None unless all of `cores` cores have one, of more than one known kind.
+    """Return the kinds from each core's letter; None unless all of `cores` cores have one, of more
+    than one known kind.
 
     Efficiency cores do not always come first: chips of two dies have some in the middle.
     """
@@ -135,7 +138,8 @@ def group_clusters(clusters: Mapping[int, str], cores: int) -> CoreKinds | None:
 
 
 def parse_ioreg(text: str) -> dict[int, str]:
-    """Return each core's number and its cluster's letter, from ioreg's device tree; incomplete cores are left out."""
+    """Return each core's number and its cluster's letter, from ioreg's device tree; incomplete
+    cores are left out."""
     starts = [match.start() for match in _CPU.finditer(text)]
     clusters: dict[int, str] = {}
     for start, end in zip(starts, [*starts, len(text)][1:], strict=True):
@@ -177,7 +181,8 @@ def busy_shares(
 
 
 def _busy_and_total(times: Any) -> tuple[float, float]:
-    """Return (busy, total) seconds of a core. Linux counts guests' time twice: within user and nice too."""
+    """Return (busy, total) seconds of a core. Linux counts guests' time twice: within user and nice
+    too."""
     spent = times._asdict()
     total = sum(spent.values()) - spent.get("guest", 0.0) - spent.get("guest_nice", 0.0)
     return total - times.idle - spent.get("iowait", 0.0), total

@@ -1,4 +1,5 @@
-"""The machine and this process, from the operating system's own counters: load, a laptop's power, and pressure.
+"""The machine and this process, from the operating system's own counters: load, a laptop's power,
+and pressure.
 
 The counters update about 100 times a second. On battery, systems lower clocks.
 """
@@ -124,14 +125,16 @@ class PowerSupplySensor:
 
 
 def has_battery() -> bool:
-    """Return whether the system reports a battery; psutil supports batteries on some systems only."""
+    """Return whether the system reports a battery; psutil supports batteries on some systems
+    only."""
     try:
         return psutil.sensors_battery() is not None
     except (AttributeError, OSError, NotImplementedError, ValueError):
         return False
 
 
-#: Contention: a CPU that is this full, cores that others use, and preemptions of this process a second.
+#: Contention: a CPU that is this full, cores that others use, and preemptions of this process a
+#: second.
 _FULL = 0.9
 _OTHERS_CORES = 0.4
 _PREEMPTIONS_S = 20.0
@@ -139,13 +142,15 @@ _PREEMPTIONS_S = 20.0
 _SWAPPED = 16 * 2**20
 #: A lasting pressure is reported at this interval, so it has a name before it ends.
 _CHUNK_NS = 5_000_000_000
-#: The `thermal_level` from which heat holds a training up, and the levels' names (see `core.rows.SAMPLE`).
+#: The `thermal_level` from which heat holds a training up, and the levels' names (see
+#: `core.rows.SAMPLE`).
 _HEAVY = 3
 _HEAT = {3: "heavy", 4: "critical"}
 
 
 class Pressure:
-    """Detects pressure in the samples of the machine; a pressure over several samples is one event."""
+    """Detects pressure in the samples of the machine; a pressure over several samples is one
+    event."""
 
     def __init__(self, writer: RunWriter) -> None:
         self._writer = writer

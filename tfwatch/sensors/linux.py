@@ -1,7 +1,9 @@
 """Memory and heat on Linux.
 
-Memory: of the machine or within a container's limit, swap traffic, and time lost to waiting for memory.
-Heat: the time in which the kernel reports that a processor ran slower because of heat. A temperature does not show
+Memory: of the machine or within a container's limit, swap traffic, and time lost to waiting for
+memory.
+Heat: the time in which the kernel reports that a processor ran slower because of heat. A
+temperature does not show
 that: 95 degrees are usual for one processor and too much for another.
 """
 
@@ -28,7 +30,8 @@ from tfwatch.sensors.protocol import Availability, Available, Rate, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Pressure stall information, Documentation/accounting/psi.rst: `some avg10=0.00 ... total=MICROSECONDS`.
+#: Pressure stall information, Documentation/accounting/psi.rst: `some avg10=0.00 ...
+#: total=MICROSECONDS`.
 _SOME = re.compile(r"^some (?:\S{1,40} ){0,9}total=(\d{1,19})$", re.MULTILINE | re.ASCII)
 _VMSTAT = Path("/proc/vmstat")
 _PRESSURE = Path("/proc/pressure/memory")
@@ -78,7 +81,8 @@ class SwapSensor:
         return Available()
 
     def read(self, now_ns: int) -> Mapping[str, float]:
-        """Return `swap_used_bytes`, and since the last call `swap_in_bytes_s` and `swap_out_bytes_s`."""
+        """Return `swap_used_bytes`, and since the last call `swap_in_bytes_s` and
+        `swap_out_bytes_s`."""
         text = self._vmstat.read_text(encoding="ascii", errors="replace")
         figures = {"swap_used_bytes": float(psutil.swap_memory().used)}
         for column, (counter, rate) in self._rates.items():
@@ -88,7 +92,8 @@ class SwapSensor:
 
 
 class PressureSensor:
-    """The share of time in which some task waited for memory, in a limited container or on the machine."""
+    """The share of time in which some task waited for memory, in a limited container or on the
+    machine."""
 
     name = "pressure"
 
@@ -121,12 +126,14 @@ class PressureSensor:
 
 
 def parse_pressure(text: str) -> int | None:
-    """Return the microseconds since the boot in which some task waited; None where the text has none."""
+    """Return the microseconds since the boot in which some task waited; None where the text has
+    none."""
     match = _SOME.search(text)
     return int(match[1]) if match else None
 
 
-#: Counted since Linux 5.6 on Intel's processors (arch/x86/kernel/cpu/mce/therm_throt.c), for each package.
+#: Counted since Linux 5.6 on Intel's processors (arch/x86/kernel/cpu/mce/therm_throt.c), for each
+#: package.
 _PACKAGES = "topology/physical_package_id"
 _THROTTLED = "thermal_throttle/package_throttle_total_time_ms"
 #: From this share of time at a lowered clock the level is heavy; below it is light.
@@ -143,7 +150,8 @@ class ThermalSensor:
         self._counters: dict[Path, Rate] = {}
 
     def available(self) -> Availability:
-        """Return `Unavailable` where the kernel does not count it: other processors than Intel's, virtual machines."""
+        """Return `Unavailable` where the kernel does not count it: other processors than Intel's,
+        virtual machines."""
         packages = {
             kernel_text(cpu / _PACKAGES): cpu / _THROTTLED
             for cpu in sorted(self._cpus.glob("cpu[0-9]*"))
@@ -165,7 +173,8 @@ class ThermalSensor:
 
 
 def level(share: float) -> float:
-    """Return `thermal_level` of `core.rows.SAMPLE` from the share of time at a lowered clock, 0 to 1."""
+    """Return `thermal_level` of `core.rows.SAMPLE` from the share of time at a lowered clock, 0 to
+    1."""
     if share >= _HEAVY:
         return 3.0
     return 1.0 if share > 0 else 0.0

@@ -1,6 +1,7 @@
 """Memory and heat on macOS.
 
-Memory, which the GPU shares: from vm_stat and sysctl. Heat: the system's thermal pressure, which any program may read.
+Memory, which the GPU shares: from vm_stat and sysctl. Heat: the system's thermal pressure, which
+any program may read.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ class MemorySensor:
         return self._tool.available()
 
     def read(self, now_ns: int) -> Mapping[str, float]:
-        """Return `memory_used_bytes`, `memory_available_bytes`, `swap_in_bytes_s` and `swap_out_bytes_s`."""
+        """Return `memory_used_bytes`, `memory_available_bytes`, `swap_in_bytes_s` and
+        `swap_out_bytes_s`."""
         newest = self._tool.newest(now_ns)
         if newest and newest[0] != self._newest_ns:
             self._newest_ns = newest[0]
@@ -138,7 +140,8 @@ def parse_vm_stat(text: str) -> VmStat | None:
 
 
 def parse_sysctl(text: str) -> MemoryStatus | None:
-    """Parse `vm.swapusage` and `kern.memorystatus_vm_pressure_level`; None where both are missing."""
+    """Parse `vm.swapusage` and `kern.memorystatus_vm_pressure_level`; None where both are
+    missing."""
     settings: dict[str, str] = {}
     for name, value in _SETTING.findall(text):
         settings.setdefault(name, value.strip())
@@ -154,8 +157,9 @@ KEY = "com.apple.system.thermalpressurelevel"
 NOTIFYUTIL = ("/usr/bin/notifyutil", "-g", KEY)
 #: A call takes some 8 ms of a core, and heat changes slowly.
 THERMAL_PERIOD_S = 4.0
-#: nominal, moderate, heavy, trapping and sleeping (libkern/OSThermalNotification.h) as `thermal_level` of
-#: `core.rows.SAMPLE`: this system has no light, and the levels after heavy are critical.
+#: nominal, moderate, heavy, trapping and sleeping (libkern/OSThermalNotification.h) as
+#: `thermal_level` of `core.rows.SAMPLE`: this system has no light, and the levels after heavy are
+#: critical.
 LEVELS = (0.0, 2.0, 3.0, 4.0, 4.0)
 
 _LEVEL = re.compile(rf"^{re.escape(KEY)} ([0-4])[ \t\r]*$", re.MULTILINE | re.ASCII)
@@ -178,7 +182,8 @@ class ThermalSensor:
         """Return `thermal_level`.
 
         Raises:
-            SensorError: the level is 0 and has never been another one, so nothing may report it on this machine.
+            SensorError: the level is 0 and has never been another one, so nothing may report it on
+            this machine.
         """
         newest = self._tool.newest(now_ns)
         if newest is None:

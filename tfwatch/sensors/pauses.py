@@ -1,7 +1,8 @@
 """Pauses of the training thread: callbacks, garbage collections, and stops of the whole process.
 
-Keras has no hook around a callback, so another thread reads the training thread's frame, and only while the time after
-a step lasts longer than plain Python. A process is stopped by SIGSTOP, by ctrl+z, or with its virtual machine.
+Keras has no hook around a callback, so another thread reads the training thread's frame, and only
+while the time after a step lasts longer than plain Python. A process is stopped by SIGSTOP, by
+ctrl+z, or with its virtual machine.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 
     from tfwatch.runs.writer import RunWriter
 
-#: The interval of the thread, and the age from which it reads a phase: a spike of 30 ms is seen at least once. An
-#: interval of 10 ms took 0.6 % of a core, more than all sensors.
+#: The interval of the thread, and the age from which it reads a phase: a spike of 30 ms is seen at
+#: least once. An interval of 10 ms took 0.6 % of a core, more than all sensors.
 POLL_S = 0.016
 _LASTS_NS = 10_000_000
 #: Shorter pauses are not spikes.
 LEAST_MS = 15.0
-#: Pauses of one name: this many are reported in a row, then one a second, and those that are this many times as long
-#: as the last reported one.
+#: Pauses of one name: this many are reported in a row, then one a second, and those that are this
+#: many times as long as the last reported one.
 _IN_A_ROW = 20.0
 _LONGER = 2.0
 _POLLED = (Phase.HOST, Phase.EPOCH_END)
@@ -115,10 +116,11 @@ class CallbackTimes:
 
 
 class CollectionTimes:
-    """A `gc.callbacks` entry that times collections, without those of the youngest generation, which are short.
+    """A `gc.callbacks` entry that times collections, without those of the youngest generation,
+    which are short.
 
-    Python prints what such an entry raises, and drops it. During a collection a ctrl+c waits for the first line of
-    Python, which is here: it is sent once more.
+    Python prints what such an entry raises, and drops it. During a collection a ctrl+c waits for
+    the first line of Python, which is here: it is sent once more.
     """
 
     def __init__(self, writer: RunWriter) -> None:
@@ -174,7 +176,8 @@ class PauseLimiter:
 
 
 def callback_name(thread: int) -> str:
-    """Return the class of the Keras callback that a thread runs; empty where it runs none, or tfwatch's own."""
+    """Return the class of the Keras callback that a thread runs; empty where it runs none, or
+    tfwatch's own."""
     innermost = thread_frames().get(thread)
     name = ""
     # The outermost list is that of the training: a callback may evaluate with callbacks.
@@ -185,7 +188,8 @@ def callback_name(thread: int) -> str:
     return "" if name == "Watch" else name
 
 
-#: Polls are a sixtieth of a second apart. One that is this late was held up by a stop or by Python's lock.
+#: Polls are a sixtieth of a second apart. One that is this late was held up by a stop or by
+#: Python's lock.
 LEAST_NS = 500_000_000
 #: A stopped process uses no CPU: its share after a stop, from waking up, is less than this.
 _CPU_SHARE = 0.02
@@ -194,7 +198,8 @@ _WHERE = {Phase.WAIT: "in data wait", Phase.COMPUTE: "in compute", Phase.HOST: "
 
 
 class StopDetector:
-    """Detects stops between calls of `poll` and writes `Paused` events; `detail` is the part of the step."""
+    """Detects stops between calls of `poll` and writes `Paused` events; `detail` is the part of the
+    step."""
 
     def __init__(self, writer: RunWriter, clock: Clock) -> None:
         self._writer = writer
@@ -213,9 +218,10 @@ class StopDetector:
             )
 
 
-# -- Python within a step ---------------------------------------------------------------------------
+# -- Python within a step --------------------------------------------------------------------------
 
-#: A phase that lasts longer is looked into, and again after so long: reading frames takes Python's lock.
+#: A phase that lasts longer is looked into, and again after so long: reading frames takes Python's
+#: lock.
 CALL_LASTS_NS, CALL_AGAIN_NS = 2_000_000_000, 1_000_000_000
 _CALL_PHASES = (Phase.WAIT, Phase.COMPUTE)
 #: The module through which TensorFlow calls Python.
@@ -226,7 +232,8 @@ _LIBRARIES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "pu
 class PythonCalls:
     """Names the Python that TensorFlow calls in a long data wait or step, between calls of `poll`.
 
-    In rows and pulses a fetch or a call that hangs there looks like one that waits for another rank.
+    In rows and pulses a fetch or a call that hangs there looks like one that waits for another
+    rank.
     """
 
     def __init__(self, writer: RunWriter) -> None:
@@ -246,13 +253,15 @@ class PythonCalls:
 
 
 def python_in_call() -> str:
-    """Return the function that a thread runs for TensorFlow, as `read (train.py:11)`; empty where none does."""
+    """Return the function that a thread runs for TensorFlow, as `read (train.py:11)`; empty where
+    none does."""
     names = map(_called_by_tensorflow, thread_frames().values())
     return next(filter(None, names), "")
 
 
 def _called_by_tensorflow(thread: FrameType) -> str:
-    """Return the innermost function of the user that TensorFlow has called in a thread; else the innermost one."""
+    """Return the innermost function of the user that TensorFlow has called in a thread; else the
+    innermost one."""
     own = innermost = ""
     for frame in with_callers(thread):
         path = frame.f_code.co_filename

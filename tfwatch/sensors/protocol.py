@@ -1,4 +1,5 @@
-"""The protocols of sensors, their readings, their availability with a reason, and the rate of a counter."""
+"""The protocols of sensors, their readings, their availability with a reason, and the rate of a
+counter."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ class Unavailable:
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """A reading of a GPU. busy, process_busy: 0 to 1, by all programs and by the training process. None is n/a."""
+    """A reading of a GPU. busy, process_busy: 0 to 1, by all programs and by the training process.
+    None is n/a."""
 
     busy: float | None = None
     freq_mhz: float | None = None
@@ -42,8 +44,9 @@ class GpuReading:
 class FullReading(GpuReading):
     """A reading with more figures than every source has. None is n/a.
 
-    thermal_level: as in `core.rows.SAMPLE`. limited_by: the reason why the GPU's clock is limited, as text; empty where
-    it is not. resets: resets of the GPU since the machine booted. cards: of several GPUs that train together, each.
+    thermal_level: as in `core.rows.SAMPLE`. limited_by: the reason why the GPU's clock is limited,
+    as text; empty where it is not. resets: resets of the GPU since the machine booted. cards: of
+    several GPUs that train together, each.
     """
 
     cpu_power_w: float | None = None
@@ -55,7 +58,8 @@ class FullReading(GpuReading):
 
 @dataclass(frozen=True, slots=True)
 class CardReading(FullReading):
-    """One of several GPUs that train together. name: empty where the source does not find it; total_bytes: memory."""
+    """One of several GPUs that train together. name: empty where the source does not find it;
+    total_bytes: memory."""
 
     name: str = ""
     total_bytes: int | None = None
@@ -64,8 +68,8 @@ class CardReading(FullReading):
 def combine(cards: Sequence[CardReading]) -> FullReading:
     """Return the reading of several GPUs as one, for the known ones of each figure.
 
-    Means of their activity, the sum of their power, and of the others the worst: the lowest clock, the fullest memory,
-    the hottest temperature. A sum that lacks a GPU is unknown.
+    Means of their activity, the sum of their power, and of the others the worst: the lowest clock,
+    the fullest memory, the hottest temperature. A sum that lacks a GPU is unknown.
     """
     limits = [
         (card.thermal_level, card.limited_by) for card in cards if card.thermal_level is not None
@@ -116,7 +120,8 @@ def reason(error: Exception) -> str:
 
 
 class GpuSource(Protocol):
-    """A source of GPU figures. A `SourceThread` calls it from its own thread, so a call may take long."""
+    """A source of GPU figures. A `SourceThread` calls it from its own thread, so a call may take
+    long."""
 
     @property
     def name(self) -> str:
@@ -143,7 +148,8 @@ class GpuSource(Protocol):
         """Return the identity of the GPU, after a first `read`."""
 
     def gaps(self) -> Mapping[str, Unavailable]:
-        """Return the reasons why fields of `GpuReading` are None, by name, as of the last `read`."""
+        """Return the reasons why fields of `GpuReading` are None, by name, as of the last
+        `read`."""
 
     def close(self) -> None:
         """Release the resources of `available`. Never raises."""
@@ -163,9 +169,11 @@ class Sensor(Protocol):
         """Return whether it can be read here; called once, before the first `read`."""
 
     def read(self, now_ns: int) -> Mapping[str, float]:
-        """Return columns of `core.rows.SAMPLE` and their figures; NaN for a rate that needs a second reading.
+        """Return columns of `core.rows.SAMPLE` and their figures; NaN for a rate that needs a
+        second reading.
 
-        now_ns: the monotonic clock. It may raise anything: the runner publishes the error and reads again next time.
+        now_ns: the monotonic clock. It may raise anything: the runner publishes the error and reads
+        again next time.
         """
 
 
@@ -176,7 +184,8 @@ class Rate:
         self._before: tuple[int, float] | None = None
 
     def of(self, now_ns: int, value: float) -> float:
-        """Return the rate since the last call; NaN at the first call, and where the counter fell (it was reset)."""
+        """Return the rate since the last call; NaN at the first call, and where the counter fell
+        (it was reset)."""
         before, self._before = self._before, (now_ns, value)
         if before is None or now_ns <= before[0] or not value >= before[1]:
             return math.nan

@@ -1,4 +1,5 @@
-"""Reads the sensors twice a second on a thread of their own and writes their figures into the run folder."""
+"""Reads the sensors twice a second on a thread of their own and writes their figures into the run
+folder."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ _COLUMNS = tuple(SAMPLE.names or ())
 
 
 class Sensors:
-    """The thread that samples the machine, from `start` to `stop`. A failed sensor stops no other."""
+    """The thread that samples the machine, from `start` to `stop`. A failed sensor stops no
+    other."""
 
     def __init__(
         self,
@@ -78,7 +80,8 @@ class Sensors:
 def sample_on_schedule(
     sample: Callable[[float], None], clock: Clock, wait: Callable[[float], bool]
 ) -> None:
-    """Call `sample(late_ms)` at every multiple of the period from now on, until `wait(seconds)` is true.
+    """Call `sample(late_ms)` at every multiple of the period from now on, until `wait(seconds)` is
+    true.
 
     A late sample does not move the next one; missed times are left out.
     """
@@ -132,7 +135,8 @@ class Sampler:
         self._pressure.update(figures, self._gpu.limited_by if self._gpu else "")
 
     def _own_ns(self) -> int:
-        """Return the CPU time of the threads of the writer, the stages and the sensors, and of the sensors' tools."""
+        """Return the CPU time of the threads of the writer, the stages and the sensors, and of the
+        sensors' tools."""
         others_ns = sum(part.cpu_ns for part in (self._pauses, self._gpu) if part)
         own_ns = self._writer.cpu_ns + self._writer.stages_cpu_ns
         return own_ns + others_ns + system_tool.spent_ns() + self._clock.thread_ns()
@@ -158,14 +162,16 @@ class Sampler:
             )
 
     def _check_sleep(self) -> None:
-        """Write an event after a sleep: the monotonic clock stops during it, and another clock does not."""
+        """Write an event after a sleep: the monotonic clock stops during it, and another clock does
+        not."""
         ahead_ns = self._clock_ahead_ns()
         slept_ns, self._ahead_ns = ahead_ns - self._ahead_ns, ahead_ns
         if slept_ns > SLEPT_NS:
             self._writer.event(Slept(self._writer.now_ns(), slept_ns / 1e6))
 
     def _clock_ahead_ns(self) -> int:
-        """Return a difference that grows by the time asleep; without a clock of that, by changes of the wall clock."""
+        """Return a difference that grows by the time asleep; without a clock of that, by changes of
+        the wall clock."""
         asleep_ns = self._clock.asleep_ns()
         return self._clock.wall_ns() - self._clock.now_ns() if asleep_ns is None else asleep_ns
 

@@ -1,4 +1,5 @@
-"""Readers of the operating system's tools: one runs a tool every few seconds without waiting, one reads a stream."""
+"""Readers of the operating system's tools: one runs a tool every few seconds without waiting, one
+reads a stream."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ PATIENCE_S = 1.0
 class PolledTool(Generic[_T]):
     """Runs a tool at an interval and parses its output, without waiting.
 
-    argv: the tool's absolute path and its arguments. parse: returns None for an output that it cannot parse.
+    argv: the tool's absolute path and its arguments. parse: returns None for an output that it
+    cannot parse.
     period_s: the interval.
     """
 
@@ -48,7 +50,8 @@ class PolledTool(Generic[_T]):
         return Available()
 
     def newest(self, now_ns: int) -> tuple[int, _T] | None:
-        """Return the start and the parsed output of the last run, or None. Start the next run if it is due.
+        """Return the start and the parsed output of the last run, or None. Start the next run if it
+        is due.
 
         Raises:
             SensorError: the last run failed; the tool runs again in the next period.
@@ -88,9 +91,11 @@ _CANCEL_S = 0.2
 
 
 class ToolStream:
-    """The stdout of a running tool, which has no stdin and no shell and is started by its absolute path.
+    """The stdout of a running tool, which has no stdin and no shell and is started by its absolute
+    path.
 
-    It ends because its pipes close: a tool that belongs to root cannot be killed. Others are killed, too.
+    It ends because its pipes close: a tool that belongs to root cannot be killed. Others are
+    killed, too.
     """
 
     def __init__(self, argv: Sequence[str], clock: Clock = SYSTEM) -> None:
@@ -113,7 +118,8 @@ class ToolStream:
         self._pipes.register(self._err, selectors.EVENT_READ)
 
     def wait_until(self, due_ns: int) -> None:
-        """Limit the following calls of `read`: to this time on the monotonic clock, and to 4 MiB."""
+        """Limit the following calls of `read`: to this time on the monotonic clock, and to 4
+        MiB."""
         self._due_ns = due_ns
         self._total_bytes = 0
 

@@ -32,15 +32,17 @@ _TEMPORARY = re.compile(r"tfwatch-([1-9][0-9]*)-.*\.log")
 CODE = "code: "
 #: The sentence of a process that trains itself, where it is killed.
 KILLED = "killed or crashed; the run is recorded up to that point."
-#: An error handler of encodings without Unicode: `→` as `>`, other characters as Python escapes them.
+#: An error handler of encodings without Unicode: `→` as `>`, other characters as Python escapes
+#: them.
 WITHOUT_UNICODE = "tfwatch.without_unicode"
 
 
 class Capture:
-    """Redirects descriptors 1 and 2, and Python's prints, to a log file; only tfwatch writes to the terminal.
+    """Redirects descriptors 1 and 2, and Python's prints, to a log file; only tfwatch writes to the
+    terminal.
 
-    C++ code writes to the descriptors themselves. A file, unlike a pipe, needs no reader, never blocks
-    and survives an abort. Enter this before any thread starts; `record_to` names the log.
+    C++ code writes to the descriptors themselves. A file, unlike a pipe, needs no reader, never
+    blocks and survives an abort. Enter this before any thread starts; `record_to` names the log.
 
     out, err: text streams on the original descriptors 1 and 2. Writing to them never raises.
     log: the log file; /dev/null before `record_to`, and where no file can be created.
@@ -82,7 +84,8 @@ class Capture:
 
     @property
     def write_error(self) -> str:
-        """The reason why text written to `out` is lost; empty where it is not, or where the reader closed the pipe."""
+        """The reason why text written to `out` is lost; empty where it is not, or where the reader
+        closed the pipe."""
         return self._ends[0].write_error
 
     def ring(self, bell: str) -> None:
@@ -92,7 +95,8 @@ class Capture:
             self.err.flush()
 
     def record_to(self, log: Path | None) -> Path:
-        """Point descriptors 1 and 2 to the log, a temporary file where `log` cannot be created; return its path."""
+        """Point descriptors 1 and 2 to the log, a temporary file where `log` cannot be created;
+        return its path."""
         fd, self.log = self._open_log(log)
         os.dup2(fd, 1)
         os.dup2(fd, 2)
@@ -116,11 +120,13 @@ class Capture:
             self._temporary.unlink(missing_ok=True)
 
     def log_prints(self) -> None:
-        """Send Python's prints to the log. Textual redirects prints while it runs: call this again then."""
+        """Send Python's prints to the log. Textual redirects prints while it runs: call this again
+        then."""
         sys.stdout = sys.stderr = self._prints
 
     def keep_log(self) -> str:
-        """Keep the log even if it is a temporary file; return its place as text, empty where there is no log."""
+        """Keep the log even if it is a temporary file; return its place as text, empty where there
+        is no log."""
         path, self._temporary = self._temporary, None
         if path:  # under a name that no later start removes
             with contextlib.suppress(OSError):
@@ -130,9 +136,11 @@ class Capture:
         return "" if self.log == Path(os.devnull) else f"; the error is in {short_path(self.log)}"
 
     def hang_up(self) -> None:
-        """Drop all further output, because the terminal is lost. Any thread may call this, more than once.
+        """Drop all further output, because the terminal is lost. Any thread may call this, more
+        than once.
 
-        A terminal that still lives, as after `kill -HUP`, leaves mouse mode and the alternate screen.
+        A terminal that still lives, as after `kill -HUP`, leaves mouse mode and the alternate
+        screen.
         """
         if self._hung_up:
             return
@@ -172,10 +180,11 @@ class Capture:
 
 
 class Signals:
-    """While entered, SIGINT and SIGTERM call `stop(signum)` and SIGHUP calls `hangup()`, all in the main thread.
+    """While entered, SIGINT and SIGTERM call `stop(signum)` and SIGHUP calls `hangup()`, all in the
+    main thread.
 
-    Signals that `held_signals` held are delivered on entry. SIGTTOU is ignored: a run in the background continues when
-    it writes. quits: SIGQUIT calls `stop` too.
+    Signals that `held_signals` held are delivered on entry. SIGTTOU is ignored: a run in the
+    background continues when it writes. quits: SIGQUIT calls `stop` too.
     """
 
     def __init__(
@@ -207,7 +216,8 @@ class Signals:
 
 @contextlib.contextmanager
 def held_signals() -> Iterator[None]:
-    """Hold SIGINT and SIGTERM until `Signals` is entered: a half-begun run cannot record its end."""
+    """Hold SIGINT and SIGTERM until `Signals` is entered: a half-begun run cannot record its
+    end."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
     try:
         yield
@@ -217,7 +227,8 @@ def held_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def restored_signals() -> Iterator[None]:
-    """Restore the handlers that Textual replaces and leaves behind: without its app they would block."""
+    """Restore the handlers that Textual replaces and leaves behind: without its app they would
+    block."""
     signums = (signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH, signal.SIGTTOU, signal.SIGTTIN)
     before = [(signum, signal.getsignal(signum)) for signum in signums]
     try:
@@ -228,9 +239,11 @@ def restored_signals() -> Iterator[None]:
 
 
 def set_screen_signals(resumed: Callable[[], None]) -> None:
-    """Set the signals of a screen: ignore SIGTSTP, which would suspend training, and call `resumed` after a SIGSTOP.
+    """Set the signals of a screen: ignore SIGTSTP, which would suspend training, and call `resumed`
+    after a SIGSTOP.
 
-    Textual's own handler of SIGCONT starts the screen's threads a second time, and closing it then hangs.
+    Textual's own handler of SIGCONT starts the screen's threads a second time, and closing it then
+    hangs.
     """
     signal.signal(signal.SIGTSTP, signal.SIG_IGN)
     signal.signal(signal.SIGCONT, lambda *_: resumed())
@@ -245,14 +258,21 @@ def terminal_columns(out: TextIO) -> int | None:
 
 
 def wrapped(text: str, columns: int | None) -> str:
-    """Return the text with its lines wrapped between words to a terminal's width; code to paste is not wrapped."""
+    """Return the text with its lines wrapped between words to a terminal's width; code to paste is
+    not wrapped."""
     if columns is None:
         return text
     return "\n".join(
-        line
-        if len(line) <= columns or line.lstrip().startswith(CODE)
-        else textwrap.fill(
-            line, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        (
+            line
+            if len(line) <= columns or line.lstrip().startswith(CODE)
+            else textwrap.fill(
+                line,
+                columns,
+                subsequent_indent="  ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
         )
         for line in text.split("\n")
     )
@@ -265,12 +285,16 @@ def why_no_screen(environ: Mapping[str, str]) -> str:
     if not os.isatty(0):
         return "stdin is not a terminal, so keys cannot be read: use --headless"
     if environ.get("TERM", "") in ("", "dumb"):
-        return f"a terminal of type {environ.get('TERM') or 'unknown'} (TERM) cannot show the screen: use --headless"
+        return (
+            f"a terminal of type {environ.get('TERM') or 'unknown'} (TERM) cannot show the screen:"
+            " use --headless"
+        )
     return ""
 
 
 def has_colour(environ: Mapping[str, str]) -> bool:
-    """Return whether to draw in colour: not with NO_COLOR (https://no-color.org) nor on a monochrome terminal."""
+    """Return whether to draw in colour: not with NO_COLOR (https://no-color.org) nor on a
+    monochrome terminal."""
     return not environ.get("NO_COLOR") and not environ.get("TERM", "").startswith(
         ("vt1", "vt2", "dumb")
     )
@@ -279,8 +303,8 @@ def has_colour(environ: Mapping[str, str]) -> bool:
 def has_unicode(environ: Mapping[str, str]) -> bool:
     """Return whether to draw with Unicode blocks, by the user's locale; True where none is set.
 
-    Python itself sets LC_CTYPE=C.UTF-8 where LANG=C (PEP 538), which does not count. The font of the Linux console
-    lacks the partial blocks. PYTHONIOENCODING overrides the locale.
+    Python itself sets LC_CTYPE=C.UTF-8 where LANG=C (PEP 538), which does not count. The font of
+    the Linux console lacks the partial blocks. PYTHONIOENCODING overrides the locale.
     """
     written = environ.get("PYTHONIOENCODING", "").partition(":")[0] or "utf"
     if environ.get("TERM") == "linux" or "utf" not in written.lower():
@@ -357,7 +381,8 @@ def _is_gone(pid: int) -> bool:
 
 
 def _open_missing() -> None:
-    """Open /dev/null on the standard descriptors that are closed, so that no file of tfwatch takes their number."""
+    """Open /dev/null on the standard descriptors that are closed, so that no file of tfwatch takes
+    their number."""
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(fd)

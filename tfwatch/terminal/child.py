@@ -27,7 +27,8 @@ _AWAITED = (*_PASSED_ON, signal.SIGCHLD)
 
 
 def run_child(command: Sequence[str], on_started: Callable[[int], None]) -> int:
-    """Run a command with the standard streams of this process; return its exit code, or minus the signal it died of.
+    """Run a command with the standard streams of this process; return its exit code, or minus the
+    signal it died of.
 
     on_started: called with the process id.
 
@@ -35,7 +36,8 @@ def run_child(command: Sequence[str], on_started: Callable[[int], None]) -> int:
         OSError: the process cannot be created.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
-    # The default of SIGCHLD may drop it while it is blocked; a Python handler is no more than a mark.
+    # The default of SIGCHLD may drop it while it is blocked; a Python handler is no more than a
+    # mark.
     default = signal.signal(signal.SIGCHLD, lambda *_: None)
     try:
         child = subprocess.Popen(command, preexec_fn=lambda: _restore(before, default))
@@ -53,9 +55,11 @@ def start_child(
     mask: set[signal.Signals | int],
     descriptors: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a command in a session of its own, which no signal of this terminal reaches, and return it.
+    """Start a command in a session of its own, which no signal of this terminal reaches, and return
+    it.
 
-    It reads nothing. output: the descriptor of its standard output and error. mask: the signals that it blocks.
+    It reads nothing. output: the descriptor of its standard output and error. mask: the signals
+    that it blocks.
     descriptors: further ones that it inherits.
 
     Raises:
@@ -82,7 +86,8 @@ def _restore(mask: set[signal.Signals | int], sigchld: object) -> None:
 
 
 def _pass_on(pid: int) -> None:
-    """Wait for a signal, and send it to the child unless the terminal has: it signals the whole foreground."""
+    """Wait for a signal, and send it to the child unless the terminal has: it signals the whole
+    foreground."""
     number, is_shared = _next_signal()
     if number != signal.SIGCHLD and not is_shared:
         with contextlib.suppress(ProcessLookupError):

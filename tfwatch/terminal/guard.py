@@ -1,8 +1,8 @@
 """A small child process that restores the terminal when this process is killed or crashes.
 
-An abort inside TensorFlow's C++, or SIGKILL, leaves the alternate screen, the mouse mode and raw mode on and prints
-nothing. The child sleeps on a pipe; where the pipe closes without an end mark, it restores the terminal and prints the
-last lines of the log.
+An abort inside TensorFlow's C++, or SIGKILL, leaves the alternate screen, the mouse mode and raw
+mode on and prints nothing. The child sleeps on a pipe; where the pipe closes without an end mark,
+it restores the terminal and prints the last lines of the log.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from typing import Any, NoReturn
 from tfwatch.config import short_path
 from tfwatch.core.errors import printable
 
-#: Ends what a Textual app turns on: mouse, focus and paste reports, kitty keys, no wrapping, the alternate screen.
+#: Ends what a Textual app turns on: mouse, focus and paste reports, kitty keys, no wrapping, the
+#: alternate screen.
 LEAVE_SCREEN = (
     b"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1016l\x1b[?1004l\x1b[?2004l\x1b[?2048l\x1b[<u"
     b"\x1b[?7h\x1b[?1049l\x1b[?25h\x1b[0m"
 )
-#: A forked data worker keeps the pipe open after its parent's death: the child looks for the parent this often.
+#: A forked data worker keeps the pipe open after its parent's death: the child looks for the parent
+#: this often.
 _CHECK_S = 1.0
 _TAIL_BYTES = 64 * 1024
 _BLOCKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -62,7 +64,8 @@ def start_guard(screen: bool, if_killed: str) -> Guard | None:
     """
     parent, before = os.getpid(), terminal_state(1) if screen else None
     reader, pipe = os.pipe()
-    # Blocked, not ignored: a signal that kills the parent must not kill the child, not even right after the fork.
+    # Blocked, not ignored: a signal that kills the parent must not kill the child, not even right
+    # after the fork.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)
     try:
         pid = os.fork()
@@ -122,7 +125,8 @@ def _restore(before: list[Any]) -> None:
     with contextlib.suppress(OSError):
         os.write(1, LEAVE_SCREEN)
     now = terminal_state(1)
-    # Without ISIG the app's raw mode is still on; with it a shell has already set its own mode, which is kept.
+    # Without ISIG the app's raw mode is still on; with it a shell has already set its own mode,
+    # which is kept.
     if now and not now[3] & termios.ISIG:
         with contextlib.suppress(termios.error):
             termios.tcsetattr(1, termios.TCSANOW, before)

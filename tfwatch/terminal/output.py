@@ -1,4 +1,5 @@
-"""Output of a command, also where its reader is gone, its disk is full or its encoding lacks characters."""
+"""Output of a command, also where its reader is gone, its disk is full or its encoding lacks
+characters."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 
 def write(out: TextIO, text: str) -> int:
-    """Write the text and return the exit code: 1 where it cannot be written, 0 where the reader is gone."""
+    """Write the text and return the exit code: 1 where it cannot be written, 0 where the reader is
+    gone."""
     encoding, failed = out.encoding or "utf-8", 0
     try:
         out.write(text.encode(encoding, WITHOUT_UNICODE).decode(encoding))
@@ -40,7 +42,8 @@ def write(out: TextIO, text: str) -> int:
 
 
 def leave_output(out: TextIO) -> None:
-    """Write nothing more to an output that failed: Python would report the error again as it ends."""
+    """Write nothing more to an output that failed: Python would report the error again as it
+    ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
 
 
@@ -80,7 +83,8 @@ def write_text(place: Path, text: str) -> int:
 
 @contextmanager
 def written(place: Path) -> Iterator[IO[bytes]]:
-    """Open a file that takes its place once it is complete; a device or a pipe is written to at once.
+    """Open a file that takes its place once it is complete; a device or a pipe is written to at
+    once.
 
     place: `-` is standard output, whose reader may leave at any time.
 

@@ -1,7 +1,9 @@
-"""The output of a script under the live screen: a pseudo terminal, and two processes that take it to the logs.
+"""The output of a script under the live screen: a pseudo terminal, and two processes that take it
+to the logs.
 
-The processes keep the other end of the pseudo terminal open when the screen is closed or killed: a write to a pseudo
-terminal that nobody holds would raise in the script. One of them reads. The other one takes over where it is killed.
+The processes keep the other end of the pseudo terminal open when the screen is closed or killed: a
+write to a pseudo terminal that nobody holds would raise in the script. One of them reads. The other
+one takes over where it is killed.
 """
 
 from __future__ import annotations
@@ -48,9 +50,11 @@ _YES, _NO = 1, 0
 class OutputRelay:
     """A script's pseudo terminal, and the processes that read it. Make it before any thread starts.
 
-    slave: the descriptor for the script's output. for_script: two more descriptors for the script: the other end of the
-    pseudo terminal, and a pipe that ends with both processes. `close_script_ends` once the script has them.
-    early_log: the output before the script's first run. runs: the file in which the script announces its runs.
+    slave: the descriptor for the script's output. for_script: two more descriptors for the script:
+    the other end of the pseudo terminal, and a pipe that ends with both processes.
+    `close_script_ends` once the script has them.
+    early_log: the output before the script's first run. runs: the file in which the script
+    announces its runs.
 
     Raises:
         OSError: the system gives no pseudo terminal, process or folder.
@@ -79,12 +83,14 @@ class OutputRelay:
         os.close(self._alive)
 
     def close_script_ends(self) -> None:
-        """Close this process's copies of what the script has: the relay ends when the script has closed the slave."""
+        """Close this process's copies of what the script has: the relay ends when the script has
+        closed the slave."""
         os.close(self.slave)
         os.close(self.for_script[1])
 
     def copy_size(self) -> bool:
-        """Give the pseudo terminal the size of the terminal; return whether it is another one than before.
+        """Give the pseudo terminal the size of the terminal; return whether it is another one than
+        before.
 
         The system signals nobody: the pseudo terminal controls no session.
         """
@@ -103,7 +109,8 @@ class OutputRelay:
     def finish_reading(self, patience_s: float = 2.0) -> None:
         """Wait until the output of a script that has ended is written.
 
-        A process that the script left behind may hold the pseudo terminal: its output goes to the log.
+        A process that the script left behind may hold the pseudo terminal: its output goes to the
+        log.
         """
         select.select([self._ended], [], [], patience_s)
 
@@ -124,7 +131,7 @@ def _set_raw(slave: int) -> None:
     termios.tcsetattr(slave, termios.TCSANOW, state)
 
 
-# -- the two processes --------------------------------------------------------------------------------
+# -- the two processes -----------------------------------------------------------------------------
 
 
 def _run(make_reader: Callable[[], _Reader]) -> NoReturn:
@@ -143,7 +150,8 @@ def _run(make_reader: Callable[[], _Reader]) -> NoReturn:
 
 
 def _read_beside_standby(reader: _Reader) -> None:
-    """Read in a child process: another one follows it where it is killed, and it becomes the standby as an orphan.
+    """Read in a child process: another one follows it where it is killed, and it becomes the
+    standby as an orphan.
 
     Returns in the child that has read all, and then in its standby.
     """
@@ -159,7 +167,8 @@ def _read_beside_standby(reader: _Reader) -> None:
 
 
 def _fork() -> int:
-    """Fork a child with a session of its own, and return its id; 0 in the child, and where there is none."""
+    """Fork a child with a session of its own, and return its id; 0 in the child, and where there is
+    none."""
     try:
         child = os.fork()
     except OSError:  # the caller reads alone, and tries again
@@ -184,7 +193,8 @@ class _Reader:
         self._survives = fails_open(lambda _: None)
 
     def reads_until_end(self, standby: int) -> bool:
-        """Read until the end of the output, and return True; return False where the parent is not the standby."""
+        """Read until the end of the output, and return True; return False where the parent is not
+        the standby."""
         log = LogThread(self._log)
         while (data := self._next()) is not None:
             self._take(data, log)
@@ -235,7 +245,8 @@ class _Terminal:
     """The user's terminal, on descriptor 1.
 
     shows: a byte that the screen's process shares: whether output is written to the terminal too.
-    here: a pipe that ends with the screen's process and its guard: from then on the terminal is a shell's.
+    here: a pipe that ends with the screen's process and its guard: from then on the terminal is a
+    shell's.
     """
 
     def __init__(self, shows: mmap.mmap, here: int) -> None:

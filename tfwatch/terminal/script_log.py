@@ -1,4 +1,5 @@
-"""The log of a script's output: that of its newest run, and a line that overwrites itself once a second."""
+"""The log of a script's output: that of its newest run, and a line that overwrites itself once a
+second."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ _END_S = 1.5
 
 
 class ScriptLog:
-    """The log of the newest run; before the first run a file of its own, which the first run's log begins with."""
+    """The log of the newest run; before the first run a file of its own, which the first run's log
+    begins with."""
 
     def __init__(self, folder: Path) -> None:
         self._runs = Announcements(folder / "runs")
@@ -72,9 +74,11 @@ class ScriptLog:
 
 
 class LogThread:
-    """Writes a log in a thread of its own: a disk that hangs holds neither the output nor the script that writes it.
+    """Writes a log in a thread of its own: a disk that hangs holds neither the output nor the
+    script that writes it.
 
-    Begin one in the process that reads. Output beyond `_MOST_WAITING` is lost, and the log says how much.
+    Begin one in the process that reads. Output beyond `_MOST_WAITING` is lost, and the log says how
+    much.
     """
 
     def __init__(self, log: ScriptLog) -> None:
@@ -94,10 +98,8 @@ class LogThread:
             self._lost += len(data)
             return
         if self._lost:
-            data = (
-                f"\n[tfwatch: {self._lost} bytes of output are lost: the disk did not respond]\n".encode()
-                + data
-            )
+            lost = f"{self._lost} bytes of output are lost: the disk did not respond"
+            data = f"\n[tfwatch: {lost}]\n".encode() + data
             self._lost = 0
         if data or not self._waiting:
             self._count(len(data))
@@ -141,7 +143,8 @@ class LogThread:
 
 
 class Condenser:
-    """Takes a terminal's output, and returns it for a log: of a line that overwrites itself, one state a second."""
+    """Takes a terminal's output, and returns it for a log: of a line that overwrites itself, one
+    state a second."""
 
     def __init__(self) -> None:
         self._line = b""

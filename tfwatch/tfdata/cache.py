@@ -1,9 +1,10 @@
 """The live cache: prepared examples, kept over pipelines and epochs.
 
-Above the gate of a `SwitchablePipeline` a `Dataset.cache` never hits, because each pipeline begins an empty one. So
-this store is keyed by the example's number and lives as long as the cache is on. Its memory is mapped anonymously: the
-system adds pages as they are written and takes all back at once; TensorFlow's allocator returns none. Pipelines read it
-inside TensorFlow without a copy and without the GIL; only the stage that makes an example writes it from Python.
+Above the gate of a `SwitchablePipeline` a `Dataset.cache` never hits, because each pipeline begins
+an empty one. So this store is keyed by the example's number and lives as long as the cache is on.
+Its memory is mapped anonymously: the system adds pages as they are written and takes all back at
+once; TensorFlow's allocator returns none. Pipelines read it inside TensorFlow without a copy and
+without the GIL; only the stage that makes an example writes it from Python.
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ class NoRoomError(Exception):
 
 
 class ExampleStore:
-    """The cache of one data set: `count` examples, each a tuple of tensors of `specs`. Closed at first.
+    """The cache of one data set: `count` examples, each a tuple of tensors of `specs`. Closed at
+    first.
 
-    available_bytes: memory that is free without swapping. notify: receives a sentence when the cache is opened, and
-    when it stops filling.
+    available_bytes: memory that is free without swapping. notify: receives a sentence when the
+    cache is opened, and when it stops filling.
     """
 
     def __init__(
@@ -79,7 +81,8 @@ class ExampleStore:
         """
         if not _Shared((1,), np.uint8).is_shared():
             raise NoRoomError(
-                "there is no cache with this TensorFlow: it copies arrays that Python shares with it"
+                "there is no cache with this TensorFlow: it copies arrays that Python shares"
+                " with it"
             )
         free = self._available_bytes()
         needs, has = units.memory(self.bytes_needed), units.memory(free)
@@ -132,8 +135,8 @@ class ExampleStore:
 class CachedExamples:
     """Examples by their numbers. Only one pipeline writes them; any pipeline may read.
 
-    no_memory: returns the reason to stop filling, empty while there is enough memory. on_stop: receives that reason and
-    the number of cached examples.
+    no_memory: returns the reason to stop filling, empty while there is enough memory. on_stop:
+    receives that reason and the number of cached examples.
     """
 
     def __init__(
@@ -156,7 +159,8 @@ class CachedExamples:
         return bool(self._is_cached.array.all())
 
     def has(self, numbers: tf.Tensor) -> tf.Tensor:
-        """In a graph: return whether examples are cached, a bool tensor of the shape of `numbers`."""
+        """In a graph: return whether examples are cached, a bool tensor of the shape of
+        `numbers`."""
         return tf.gather(self._is_cached.read(), numbers) > 0
 
     def get(self, numbers: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -199,8 +203,9 @@ class CachedExamples:
 class _Shared:
     """An array that numpy writes and TensorFlow reads: the same bytes.
 
-    A variable carries them into the pipeline, because a tensor that a data set captures is copied. The pipeline reads
-    the whole variable, which copies nothing, and gathers from that: gathering from the variable itself copies it.
+    A variable carries them into the pipeline, because a tensor that a data set captures is copied.
+    The pipeline reads the whole variable, which copies nothing, and gathers from that: gathering
+    from the variable itself copies it.
     """
 
     def __init__(self, shape: tuple[int, ...], kind: Any) -> None:
@@ -220,7 +225,8 @@ class _Shared:
         return self._variable.read_value()
 
     def free(self) -> None:
-        """Return the pages to the system. An array that is still referenced then reads as zeros, or not at all."""
+        """Return the pages to the system. An array that is still referenced then reads as zeros, or
+        not at all."""
         self._variable.assign(tf.zeros([0, *self.array.shape[1:]], self._variable.dtype))
         self._memory.madvise(mmap.MADV_FREE if sys.platform == "darwin" else mmap.MADV_DONTNEED)
 

@@ -1,4 +1,5 @@
-"""The times at which the batches of a prefetch to the device are ready in host memory, where their copies begin.
+"""The times at which the batches of a prefetch to the device are ready in host memory, where their
+copies begin.
 
 A fetch that blocks waits for the pipeline until then, and for the copy from then on.
 """
@@ -15,13 +16,14 @@ from tfwatch.tfdata.stages.stage_names import OWN
 if TYPE_CHECKING:
     from tfwatch.core.knobs import Knobs
 
-#: Batches that are past their stamp and not yet taken, beside those of the buffer: one in the copy, and those of a
-#: prefetch that TensorFlow adds before it.
+#: Batches that are past their stamp and not yet taken, beside those of the buffer: one in the copy,
+#: and those of a prefetch that TensorFlow adds before it.
 _BETWEEN = 64
 
 
 class CopyStamps:
-    """The stamps of one pipeline, a ring in graph variables: no Python runs in the pipeline's threads.
+    """The stamps of one pipeline, a ring in graph variables: no Python runs in the pipeline's
+    threads.
 
     taken: the number of batches that the training has taken.
     """
@@ -55,7 +57,8 @@ class CopyStamps:
 
 
 def make_stamps(knobs: Knobs, depth: int | None) -> CopyStamps | None:
-    """Return stamps for a prefetch of this depth; None without one, and where op determinism forbids the clock."""
+    """Return stamps for a prefetch of this depth; None without one, and where op determinism
+    forbids the clock."""
     if (
         knobs.device_prefetch == "off"
         or depth is None

@@ -1,9 +1,10 @@
 """Delete tf.data iterators in threads of their own, so that the training does not wait.
 
-Deleting an iterator waits for tf.data's autotuning thread, which sometimes misses its wake-up: up to 27 s in a
-training. The last handle deletes the iterator, and the functions of a data set that reads from it hold a handle. Their
-graphs are in reference cycles, which `free_with_functions` breaks. What it does not break the garbage collector frees
-in any thread, mostly in the training's; so this module holds the iterator until it has the last reference.
+Deleting an iterator waits for tf.data's autotuning thread, which sometimes misses its wake-up: up
+to 27 s in a training. The last handle deletes the iterator, and the functions of a data set that
+reads from it hold a handle. Their graphs are in reference cycles, which `free_with_functions`
+breaks. What it does not break the garbage collector frees in any thread, mostly in the training's;
+so this module holds the iterator until it has the last reference.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from tfwatch.tfdata.stages.stage_names import nodes_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Callbacks of the garbage collector may only use `SimpleQueue.put` to signal another thread: the collector runs in any
-# thread at any moment, also in the one that waits. A waiting thread that held an `Event`'s lock deadlocked with itself,
-# and Python never collected again.
+# Callbacks of the garbage collector may only use `SimpleQueue.put` to signal another thread: the
+# collector runs in any thread at any moment, also in the one that waits. A waiting thread that held
+# an `Event`'s lock deadlocked with itself, and Python never collected again.
 
 
 class FreedSignal:
@@ -50,10 +51,11 @@ _own_functions: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def free_with_functions(dataset: Any) -> None:
-    """Have what the functions of a data set of tfwatch's own captured freed with these, and not by the collector.
+    """Have what the functions of a data set of tfwatch's own captured freed with these, and not by
+    the collector.
 
-    An epoch's pipeline that waits for the collector keeps three threads, and 1.5 MB. A private name that this
-    TensorFlow lacks leaves it to the collector.
+    An epoch's pipeline that waits for the collector keeps three threads, and 1.5 MB. A private name
+    that this TensorFlow lacks leaves it to the collector.
     """
     with suppress(ImportError, AttributeError):
         from tensorflow.python.framework.func_graph import dismantle_func_graph
@@ -72,15 +74,16 @@ def free_with_functions(dataset: Any) -> None:
 def _break(graph: Any, dismantle: Callable[[Any], None]) -> None:
     with suppress(Exception):  # private names, which may change; the collector frees the graph then
         dismantle(graph)
-        # Its tensors refer to it too, and a list of captures that TensorFlow caches holds the iterator's handle.
+        # Its tensors refer to it too, and a list of captures that TensorFlow caches holds the
+        # iterator's handle.
         graph.inputs = graph.outputs = graph.structured_outputs = graph._function_captures = None
 
 
 def dispose(pipelines: list[Any], sources: list[Any], built: list[FreedSignal]) -> None:
     """Drop pipelines, then their sources once the data sets `built` on them are freed.
 
-    The lists hold the caller's last references and are emptied. If the system has no thread left, the caller drops them
-    itself and waits.
+    The lists hold the caller's last references and are emptied. If the system has no thread left,
+    the caller drops them itself and waits.
     """
     if any(item is not None for item in (*pipelines, *sources)):
         arguments = (pipelines, sources, built)
@@ -94,15 +97,16 @@ def dispose(pipelines: list[Any], sources: list[Any], built: list[FreedSignal]) 
 
 
 def dispose_unless_referenced(last: list[Any]) -> None:
-    """Drop an iterator that others may reference, as Keras does to the end of a `fit`: then they delete it."""
+    """Drop an iterator that others may reference, as Keras does to the end of a `fit`: then they
+    delete it."""
     if last[0] is not None and sys.getrefcount(last[0]) > 2:  # the list, and the call
         last.clear()
     dispose(last, [], [])
 
 
-#: Disposals that wait for the garbage collector, an entry each. It passes over old objects seldom, for a process with
-#: TensorFlow every few minutes: with as many, a disposal collects itself. That takes 10 ms under `tfwatch train`, which
-#: freezes what there is, and 100 ms in a script.
+#: Disposals that wait for the garbage collector, an entry each. It passes over old objects seldom,
+#: for a process with TensorFlow every few minutes: with as many, a disposal collects itself. That
+#: takes 10 ms under `tfwatch train`, which freezes what there is, and 100 ms in a script.
 _waiting: list[None] = []
 _MAX_WAITING = 8
 
@@ -128,7 +132,8 @@ def _dispose_sources(sources: list[Any], built: list[FreedSignal]) -> None:
 
 
 def _is_referenced(sources: list[Any], n: int) -> bool:
-    """True if an iterator has a reference beside the list's, or its handle one beside the iterator's."""
+    """True if an iterator has a reference beside the list's, or its handle one beside the
+    iterator's."""
     if sys.getrefcount(sources[n]) > 2:  # the list, and the call
         return True
     handle = getattr(sources[n], "_iterator_resource", None)
@@ -142,7 +147,8 @@ class CollectionPasses:
 
     def __init__(self) -> None:
         self._phases = SimpleQueue[str]()
-        # Not a function of Python's: a ctrl+c that came during the pass would be raised in it, and dropped.
+        # Not a function of Python's: a ctrl+c that came during the pass would be raised in it, and
+        # dropped.
         self._put: Any = self._phases.put
 
     def __enter__(self) -> CollectionPasses:
@@ -165,7 +171,8 @@ _kept_when_forked: weakref.WeakSet[Any] = weakref.WeakSet()
 def keep_when_forked(holder: Any) -> None:
     """Have a forked process never free an object, or the iterators that it references.
 
-    Deleting an iterator waits for threads that only the parent has: the forked process would never end.
+    Deleting an iterator waits for threads that only the parent has: the forked process would never
+    end.
     """
     _kept_when_forked.add(holder)
 

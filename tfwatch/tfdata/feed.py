@@ -2,7 +2,8 @@
 
 The batch stays with the training: the number of steps and the sizes of batches remain those of the
 script. The sharding is dynamic (`distributed_epoch`): each worker takes other elements of the
-source, so that an epoch holds each of them once, in another order. With `parallel_epochs` every worker would give the whole data set.
+source, so that an epoch holds each of them once, in another order. With `parallel_epochs` every
+worker would give the whole data set.
 """
 
 from __future__ import annotations

@@ -1,12 +1,15 @@
 """A pipeline that can be exchanged in mid-epoch without losing or repeating a batch.
 
-One iterator, the source, lives for the epoch. Each pipeline reads from it through a gate. When the gate closes, the
-pipeline delivers what it holds and ends, and the next pipeline continues from the source.
+One iterator, the source, lives for the epoch. Each pipeline reads from it through a gate. When the
+gate closes, the pipeline delivers what it holds and ends, and the next pipeline continues from the
+source.
 
-Making an iterator takes TensorFlow 15 ms of CPU and, on busy cores, 15 to 80 ms of the training; tracing its functions
-takes more. So an ended pipeline is kept and restarted (0.3 ms) when its setting is requested again. See `_restartable`.
+Making an iterator takes TensorFlow 15 ms of CPU and, on busy cores, 15 to 80 ms of the training;
+tracing its functions takes more. So an ended pipeline is kept and restarted (0.3 ms) when its
+setting is requested again. See `_restartable`.
 
-A step takes its batch from the current `BatchIterator`, at the least cost; the pipeline is asked only at its end.
+A step takes its batch from the current `BatchIterator`, at the least cost; the pipeline is asked
+only at its end.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ from tfwatch.tfdata.work_ahead import buffer_size, on_device
 class SwitchablePipeline:
     """The batches of one epoch after another.
 
-    batches: the current pipeline's, None between two epochs. Fetch from them, and `take_over` at their end.
+    batches: the current pipeline's, None between two epochs. Fetch from them, and `take_over` at
+    their end.
     knobs: of the current pipeline.
     state: what a build depends on beside the knobs (see `PipelinesOfEpoch`).
     """
@@ -45,9 +49,11 @@ class SwitchablePipeline:
         self._pipelines: PipelinesOfEpoch | None = None
 
     def start(self, source: tf.data.Iterator, knobs: Knobs) -> None:
-        """Begin an epoch over a new source, or resume over the current one after batches were taken from it directly.
+        """Begin an epoch over a new source, or resume over the current one after batches were taken
+        from it directly.
 
-        Resume only while the current pipeline holds no batch: it continues when its setting is requested again.
+        Resume only while the current pipeline holds no batch: it continues when its setting is
+        requested again.
         """
         if self._pipelines is None or source is not self._source:
             self.close()
@@ -73,8 +79,8 @@ class SwitchablePipeline:
     def switch(self, knobs: Knobs) -> None:
         """Switch to another pipeline as soon as the current one has delivered what it holds.
 
-        Building the new one takes 20 to 450 ms, or no time if this epoch used these knobs before. If that raises,
-        nothing changes.
+        Building the new one takes 20 to 450 ms, or no time if this epoch used these knobs before.
+        If that raises, nothing changes.
         """
         assert self._pipelines
         following = *self._pipelines.get(knobs), knobs
@@ -88,7 +94,8 @@ class SwitchablePipeline:
 
     @property
     def iterator(self) -> tf.data.Iterator | None:
-        """The current pipeline's iterator, for a caller that fetches itself; None between two epochs."""
+        """The current pipeline's iterator, for a caller that fetches itself; None between two
+        epochs."""
         batches = self.batches
         return batches.iterator if batches else None
 
@@ -99,14 +106,15 @@ class SwitchablePipeline:
 
     @property
     def has_successor(self) -> bool:
-        """True if another pipeline continues after the current one, which has delivered all it held."""
+        """True if another pipeline continues after the current one, which has delivered all it
+        held."""
         return self._next is not None or self._is_restarted
 
     def take_over(self) -> None:
         """Continue with the next pipeline: the current one has delivered all it held.
 
-        A restarted pipeline that ends is replaced by a new one, whose end is the data's end: TensorFlow may leave a
-        restarted pipeline ended, which would cut the data off silently.
+        A restarted pipeline that ends is replaced by a new one, whose end is the data's end:
+        TensorFlow may leave a restarted pipeline ended, which would cut the data off silently.
         """
         following, self._next = self._next, None
         if following is None:
@@ -116,7 +124,8 @@ class SwitchablePipeline:
             self._use(*following)
 
     def resume(self) -> None:
-        """Continue with a new pipeline of the current setting: the current one has delivered all it held."""
+        """Continue with a new pipeline of the current setting: the current one has delivered all it
+        held."""
         assert self._pipelines
         self._next, batches = None, self._pipelines.make(self.knobs)
         self._open.assign(True)
@@ -129,16 +138,19 @@ class SwitchablePipeline:
             dispose(old, [], [])
 
 
-#: Builds a pipeline under given knobs, with its `work_ahead.options`, over a stream of the source's elements.
+#: Builds a pipeline under given knobs, with its `work_ahead.options`, over a stream of the source's
+#: elements.
 Build: TypeAlias = Callable[[tf.data.Dataset, Knobs], tf.data.Dataset]
 
-#: An A/B test switches between two pipelines, the autopilot between several. Each holds what its functions captured.
+#: An A/B test switches between two pipelines, the autopilot between several. Each holds what its
+#: functions captured.
 _MAX_PIPELINES = 6
 
 
 @dataclass
 class _BuiltPipeline:
-    """A pipeline, and its last iterator if iterators of it can restart. stamps: of a prefetch to the device."""
+    """A pipeline, and its last iterator if iterators of it can restart. stamps: of a prefetch to
+    the device."""
 
     dataset: tf.data.Dataset
     can_restart: bool
@@ -149,8 +161,8 @@ class _BuiltPipeline:
 class PipelinesOfEpoch:
     """The pipelines over one source: a gate, and a pipeline on it for each setting of the knobs.
 
-    is_open: the gate's variable. state: what a build depends on beside the knobs; when it changes, all pipelines are
-    rebuilt. built: signals for each data set that it has been freed.
+    is_open: the gate's variable. state: what a build depends on beside the knobs; when it changes,
+    all pipelines are rebuilt. built: signals for each data set that it has been freed.
     """
 
     def __init__(
@@ -170,7 +182,8 @@ class PipelinesOfEpoch:
         self._built_in: object = None
 
     def get(self, knobs: Knobs) -> tuple[BatchIterator, bool]:
-        """Return the batches of a pipeline, and whether it restarts; it must then have ended, or hold no batch."""
+        """Return the batches of a pipeline, and whether it restarts; it must then have ended, or
+        hold no batch."""
         pipeline = self._find_or_build(knobs)
         return (_iterate(pipeline), False) if pipeline.batches is None else (pipeline.batches, True)
 
@@ -225,8 +238,9 @@ def _iterate(pipeline: _BuiltPipeline) -> BatchIterator:
 def _can_restart(dataset: tf.data.Dataset, knobs: Knobs) -> bool:
     """True if a restarted pipeline behaves as a new one.
 
-    A prefetch that TensorFlow adds at the end (`work_ahead`) stays ended. Autotuning of workers examines a new pipeline
-    at once and then ever more rarely, down to once a minute. Nothing may follow a prefetch to the device.
+    A prefetch that TensorFlow adds at the end (`work_ahead`) stays ended. Autotuning of workers
+    examines a new pipeline at once and then ever more rarely, down to once a minute. Nothing may
+    follow a prefetch to the device.
     """
     if knobs.device_prefetch != "off":
         return False
@@ -246,10 +260,11 @@ def _is_autotuned(knobs: Knobs) -> bool:
 
 
 def _restartable(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Return a pipeline that ends when the gate is closed, and restarts when it is asked again and the gate is open.
+    """Return a pipeline that ends when the gate is closed, and restarts when it is asked again and
+    the gate is open.
 
-    `repeat` restarts an ended input, and ends when the restarted input is empty; asked again, it tries once more. A
-    restarted input keeps neither elements nor threads.
+    `repeat` restarts an ended input, and ends when the restarted input is empty; asked again, it
+    tries once more. A restarted input keeps neither elements nor threads.
     """
     chosen = tf.data.Options()
     chosen.experimental_optimization.shuffle_and_repeat_fusion = False
@@ -260,7 +275,8 @@ def _restartable(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 @tf.autograph.experimental.do_not_convert
 def _gated(source: tf.data.Iterator, is_open: tf.Variable) -> tf.data.Dataset:
-    """Return the source's elements until the gate closes; it is checked before each, so that none is dropped.
+    """Return the source's elements until the gate closes; it is checked before each, so that none
+    is dropped.
 
     The gate costs about 0.1 ms per element: gate batches.
     """
@@ -296,14 +312,15 @@ def _until_empty(optionals: tf.data.Dataset) -> tf.data.Dataset:
 class BatchIterator:
     """The batches of one iterator.
 
-    A batch of plain tensors is returned as a flat list: 20 us of Python, against 120 us of the iterator's own `next`,
-    which packs them. `BatchSpec.pack` packs it inside the traced step.
+    A batch of plain tensors is returned as a flat list: 20 us of Python, against 120 us of the
+    iterator's own `next`, which packs them. `BatchSpec.pack` packs it inside the traced step.
 
     Attributes:
         next: returns the next batch; raises StopIteration at the end.
         shape: the structure of the batches.
         iterator: the iterator; it lives as long as its resource is used.
-        stamps: of batches that are prefetched to the device; None where they are not, or not by tfwatch.
+        stamps: of batches that are prefetched to the device; None where they are not, or not by
+        tfwatch.
     """
 
     def __init__(self, iterator: Any, stamps: CopyStamps | None = None) -> None:
@@ -327,7 +344,8 @@ class BatchSpec:
     """The structure of a batch.
 
     Attributes:
-        spec: its nested structure. flat: its tensors in order if it holds only plain ones, else None.
+        spec: its nested structure. flat: its tensors in order if it holds only plain ones, else
+        None.
     """
 
     def __init__(self, spec: Any, *, plain: bool) -> None:
@@ -351,8 +369,9 @@ class BatchSpec:
     def ensure_shapes(self, batch: Any) -> Any:
         """Return a batch in a graph, with the static shapes of its plain tensors set.
 
-        Grappler knows the shapes of an iterator's elements, as in Keras' own function, but not those of an argument.
-        Without them it rewrites the graph differently, and the last bits of the weights differ.
+        Grappler knows the shapes of an iterator's elements, as in Keras' own function, but not
+        those of an argument. Without them it rewrites the graph differently, and the last bits of
+        the weights differ.
         """
         return tf.nest.map_structure(_ensured, self.spec, batch)
 

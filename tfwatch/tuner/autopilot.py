@@ -1,6 +1,8 @@
-"""The autopilot: makes one move after another, keeps those that help, and stops when no gain is left.
+"""The autopilot: makes one move after another, keeps those that help, and stops when no gain is
+left.
 
-`judge.autopilot.autopilot_search` decides; this module requests the switches, waits for them and publishes events.
+`judge.autopilot.autopilot_search` decides; this module requests the switches, waits for them and
+publishes events.
 """
 
 from __future__ import annotations
@@ -190,7 +192,8 @@ class _AutopilotJob:
     def _judged(
         self, search: AutopilotSearch, move: Move, first: int
     ) -> tuple[bool, str, Measurement | None]:
-        """Wait for a clear verdict. Returns whether the move is kept, the reason, and the measurement."""
+        """Wait for a clear verdict. Returns whether the move is kept, the reason, and the
+        measurement."""
         seen = 0
         while True:
             total = self._driver.wait(
@@ -234,14 +237,16 @@ class _AutopilotJob:
         ) + math.ceil(spared)
 
     def _take_back(self, why: str) -> None:
-        """Request the settings before the open move. They take effect with the next move, or alone."""
+        """Request the settings before the open move. They take effect with the next move, or
+        alone."""
         changes = self._back()
         if changes:
             publish_made(self._driver, Move(changes, why), undoes=True)
         self._ask_final(changes)
 
     def _back(self) -> tuple[KnobChange, ...]:
-        """Close the open move. Returns the changes that undo it, without knobs that the user switched since."""
+        """Close the open move. Returns the changes that undo it, without knobs that the user
+        switched since."""
         move, self._open_move = self._open_move, None
         return (
             tuple(
@@ -263,7 +268,8 @@ class _AutopilotJob:
         """Measure the current setting by its newest steps; wait for enough of them.
 
         Raises:
-            _BudgetSpentError: the budget is too small: with short epochs, buffers fill most of the time.
+            _BudgetSpentError: the budget is too small: with short epochs, buffers fill most of the
+            time.
         """
         switches = self._driver.snapshot.events.of(PipelineSwitched)
         since = (
@@ -320,7 +326,8 @@ class _AutopilotJob:
     # -- the end ---------------------------------------------------------------------------------
 
     def _cancel(self, cause: str) -> str:
-        """Undo the move that was not judged yet, unless the user switched its knob. Returns the cause of the end."""
+        """Undo the move that was not judged yet, unless the user switched its knob. Returns the
+        cause of the end."""
         if cause not in ("key", "cancelled"):
             return "over"
         self._take_back("it was not judged yet")
@@ -347,7 +354,8 @@ class _AutopilotJob:
         )
 
     def _effect(self) -> SwitchEffect | None:
-        """Return the steps of the final setting against those before the first move; None where no move was kept."""
+        """Return the steps of the final setting against those before the first move; None where no
+        move was kept."""
         search = self._search_state
         if (
             search is None

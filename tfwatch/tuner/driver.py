@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 #: The time between two looks at the run; its writer publishes ten times a second.
 POLL_S = 0.02
-#: The longest time between two looks, for a key that ends the request: a look takes 0.5 ms of CPU and holds the GIL.
+#: The longest time between two looks, for a key that ends the request: a look takes 0.5 ms of CPU
+#: and holds the GIL.
 _SELDOM_S = 0.2
 #: A training that runs has taken a request after this time and two steps.
 _TAKEN_NS = 250 * 10**6
@@ -45,7 +46,8 @@ _OVER = {
 class Interrupt(Exception):
     """The job is over before it is done.
 
-    cause: `cancelled` by another request, `key` where the user switched a knob, `stopped`, or `ended` with the run.
+    cause: `cancelled` by another request, `key` where the user switched a knob, `stopped`, or
+    `ended` with the run.
     reason: the same in a sentence.
     """
 
@@ -62,7 +64,8 @@ class RefusedError(Exception):
 class Driver:
     """One job's view of a run. Every method that waits raises `Interrupt` where the job is over.
 
-    source: the run. requests: its file of requests. send: appends a request. publish: has an event recorded.
+    source: the run. requests: its file of requests. send: appends a request. publish: has an event
+    recorded.
     cancelled: ends the job. pause: replaces the wait between two looks.
 
     Attributes:
@@ -95,7 +98,8 @@ class Driver:
         self._takes_until = self._time_of_earlier_requests()
 
     def _time_of_earlier_requests(self) -> tuple[int, int]:
-        """Return the time and the step at which the training has taken the requests before the job."""
+        """Return the time and the step at which the training has taken the requests before the
+        job."""
         if not self._requests.offset:
             return 0, 0
         return self.clock.now_ns() + _TAKEN_NS, self.snapshot.steps_total + 2
@@ -124,7 +128,8 @@ class Driver:
         """
         self._read_requests()
         if self._cancelled.is_set():
-            # A run records its end before its terminal cancels the job, so the last look may miss the end.
+            # A run records its end before its terminal cancels the job, so the last look may miss
+            # the end.
             self.snapshot = self._reader.tail()
         if self._is_stopped:
             raise Interrupt("stopped")
@@ -163,18 +168,21 @@ class Driver:
             self._cancelled.wait(seconds)
 
     def rows(self, first: int, last: int | None = None) -> Rows:
-        """Return the rows of steps first to last, counted from 1, both included; up to the newest without `last`."""
+        """Return the rows of steps first to last, counted from 1, both included; up to the newest
+        without `last`."""
         return self._reader.steps_between(
             first, self.snapshot.steps_total if last is None else last
         )
 
     def settled_rows(self, first: int, settling_steps: int) -> Rows:
-        """Return the rows from a step on, without those in which a new pipeline settles, also one just before it."""
+        """Return the rows from a step on, without those in which a new pipeline settles, also one
+        just before it."""
         rows = drop_settling_rows(self.rows(max(first - settling_steps, 1)), settling_steps)
         return rows[rows["step"] >= first]
 
     def setting_of(self, knob: str) -> str | None:
-        """Return the setting of a knob in the running pipeline, in words; None where the run lacks the knob."""
+        """Return the setting of a knob in the running pipeline, in words; None where the run lacks
+        the knob."""
         return self.knobs.get(knob)
 
     @property
@@ -214,7 +222,8 @@ class Driver:
         self._request(knob, value, by)
 
     def ask_final(self, knob: str, value: str, by: str) -> None:
-        """Request the final setting after the end, unless the user switched that knob meanwhile, or the run ends."""
+        """Request the final setting after the end, unless the user switched that knob meanwhile, or
+        the run ends."""
         is_ending = self._is_stopped or self.snapshot.life.is_over
         if not self.is_changed_by_user(knob) and not is_ending:
             self._request(knob, value, by)
@@ -228,7 +237,8 @@ class Driver:
         self.send(SwitchRequest(knob, value, by, after=self._requests.offset))
 
     def wait_switched(self, knob: str, value: str) -> PipelineSwitched:
-        """Wait until the last requested setting is in effect. Returns the event with its first step.
+        """Wait until the last requested setting is in effect. Returns the event with its first
+        step.
 
         Raises:
             Interrupt: the job is over. RefusedError: the setting was refused.
@@ -251,7 +261,8 @@ class Driver:
 
 
 def make_forecaster(driver: Driver) -> MakeForecast:
-    """Return the function that forecasts a switch from the evidence now; it returns None without a forecast."""
+    """Return the function that forecasts a switch from the evidence now; it returns None without a
+    forecast."""
     known = evidence_now(driver.snapshot, driver.rows)
 
     def make_forecast(turned: Mapping[str, str]) -> Forecast | None:

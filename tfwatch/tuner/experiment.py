@@ -1,7 +1,8 @@
-"""A/B tests: short blocks of settings in random order, until the answer is clear or the budget spent.
+"""A/B tests: short blocks of settings in random order, until the answer is clear or the budget
+spent.
 
-Each block begins with an empty pipeline, and judges a setting by its first half second, or about ten steps: a later
-gain of a deep buffer or of tf.data's autotuning is not included.
+Each block begins with an empty pipeline, and judges a setting by its first half second, or about
+ten steps: a later gain of a deep buffer or of tf.data's autotuning is not included.
 """
 
 from __future__ import annotations
@@ -35,11 +36,12 @@ if TYPE_CHECKING:
     from tfwatch.judge.effects.jobs import Experiment
     from tfwatch.tuner.driver import Driver
 
-#: A test ends without an answer after this many steps, and not before this time: rows come ten times a second.
+#: A test ends without an answer after this many steps, and not before this time: rows come ten
+#: times a second.
 BUDGET_STEPS = 600
 _LEAST_S = 30.0
-#: The fewest steps of a block, and its length where the budget allows it: the first switch of an epoch takes 20 to 60
-#: ms, and the first batches of new buffers are left out of each block.
+#: The fewest steps of a block, and its length where the budget allows it: the first switch of an
+#: epoch takes 20 to 60 ms, and the first batches of new buffers are left out of each block.
 BLOCK = 10
 _BLOCK_MS = 400.0
 #: The recent steps that give the length of a block.
@@ -56,7 +58,8 @@ def run(driver: Driver, request: Experiment) -> None:
     """Run an A/B test and publish its answer. The run keeps the better setting.
 
     Raises:
-        RefusedError: it cannot begin, for the reason in the message. Interrupt: the request is over before the start.
+        RefusedError: it cannot begin, for the reason in the message. Interrupt: the request is over
+        before the start.
     """
     cause = ""
     try:
@@ -75,7 +78,8 @@ def _carry_out(driver: Driver, request: Experiment) -> str:
         raise RefusedError(
             f"{', '.join(request.values)} are not different settings of {knob_name(knob)}"
         )
-    # An earlier request takes effect first. Only a run that trains knows its device, and so a prefetch to it.
+    # An earlier request takes effect first. Only a run that trains knows its device, and so a
+    # prefetch to it.
     driver.wait(lambda snapshot: snapshot.steps_total >= _WARM and not driver.is_switching)
     manifest = driver.snapshot.manifest
     if knob not in manifest.switchable:
@@ -187,7 +191,8 @@ class _ExperimentJob:
         return max(BLOCK, steps)
 
     def _rows(self) -> Rows:
-        """Return the block's rows so far, without those in which an epoch's new pipeline settles."""
+        """Return the block's rows so far, without those in which an epoch's new pipeline
+        settles."""
         return self._driver.settled_rows(self._next, self._settle())
 
     def _switched(self, value: int) -> PipelineSwitched:
@@ -216,7 +221,7 @@ class _ExperimentJob:
         ):
             raise _SpentError
 
-    # -- the answer ---------------------------------------------------------------------------------
+    # -- the answer --------------------------------------------------------------------------------
 
     def _times(self) -> list[list[NDArray[np.float64]]]:
         """Return the step times that count of every complete round, by setting."""
@@ -275,7 +280,8 @@ class _ExperimentJob:
         )
 
     def _ask_best(self, cause: str, state: ExperimentState) -> str:
-        """Request the better setting for the rest of the run. Returns it; empty where the user switched the knob."""
+        """Request the better setting for the rest of the run. Returns it; empty where the user
+        switched the knob."""
         if self._driver.is_changed_by_user(self._request.knob):
             return ""
         at = state.fastest

@@ -1,4 +1,5 @@
-"""The tuner of a terminal: a thread for each A/B test and each run of the autopilot, beside the screen.
+"""The tuner of a terminal: a thread for each A/B test and each run of the autopilot, beside the
+screen.
 
 It sees a training by its run folder, and asks it by lines there. It ends with its terminal.
 """

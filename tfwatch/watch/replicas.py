@@ -18,7 +18,8 @@ _UUID_BYTES = 16
 
 
 def note_replicas(writer: RunWriter, iterator: Any) -> None:
-    """Describe the replicas of the strategy of an iterator in run.json, and have the sensors read its GPUs."""
+    """Describe the replicas of the strategy of an iterator in run.json, and have the sensors read
+    its GPUs."""
     with fails_open(lambda why: writer.note(f"the replicas of the strategy are unknown: {why}")):
         devices = [short_name(device) for device in iterator._strategy.extended.worker_devices]
         if devices == writer.manifest().replicas:
@@ -40,7 +41,8 @@ def short_name(device: str) -> str:
 
 
 def _find_gpus(devices: list[str]) -> dict[str, str]:
-    """Return the UUIDs of the GPUs among these devices; of several devices on one GPU only the first."""
+    """Return the UUIDs of the GPUs among these devices; of several devices on one GPU only the
+    first."""
     gpus = _cuda_numbers()
     by_device: dict[str, str] = {}
     for device in devices:
@@ -63,17 +65,19 @@ def _cuda_numbers() -> list[int]:
 
 
 def _uuid_of(number: int) -> str:
-    """Return the UUID of a GPU, or of a MIG slice, by CUDA's number in this process; empty without CUDA.
+    """Return the UUID of a GPU, or of a MIG slice, by CUDA's number in this process; empty without
+    CUDA.
 
-    CUDA and NVML number GPUs differently, and CUDA_VISIBLE_DEVICES renumbers those of a process: the UUID is the same
-    for both. TensorFlow has begun CUDA in this process already.
+    CUDA and NVML number GPUs differently, and CUDA_VISIBLE_DEVICES renumbers those of a process:
+    the UUID is the same for both. TensorFlow has begun CUDA in this process already.
     """
     try:
         cuda = ctypes.CDLL(_CUDA)
     except OSError:
         return ""
     handle, uuid_bytes = ctypes.c_int(), (ctypes.c_ubyte * _UUID_BYTES)()
-    # The first version of the call gives the UUID of the whole GPU for a MIG slice; old drivers have only that one.
+    # The first version of the call gives the UUID of the whole GPU for a MIG slice; old drivers
+    # have only that one.
     read = getattr(cuda, "cuDeviceGetUuid_v2", None) or cuda.cuDeviceGetUuid
     failed = cuda.cuDeviceGet(ctypes.byref(handle), number) or read(
         ctypes.byref(uuid_bytes), handle

@@ -1,4 +1,5 @@
-"""A run as Watch needs it: its writer, its control and its pipeline; and runs that a user's script begins."""
+"""A run as Watch needs it: its writer, its control and its pipeline; and runs that a user's script
+begins."""
 
 from __future__ import annotations
 
@@ -42,10 +43,12 @@ class Session:
     """The writer of a run, its requests, and the source of its batches.
 
     step_log, stages: of a run that several fits share; None: made for this `fit`.
-    py_dataset: the settings of the `PyDataset` that a script's `fit` reads; None where it reads other data.
+    py_dataset: the settings of the `PyDataset` that a script's `fit` reads; None where it reads
+    other data.
     metric: the metric to show beside the loss.
-    on_error: called with an error of a step, before Keras gets it. on_abandoned: called when the model trains again
-        after a `fit` that ended without a callback, as it does when another callback raises.
+    on_error: called with an error of a step, before Keras gets it. on_abandoned: called when the
+        model trains again after a `fit` that ended without a callback, as it does when another
+        callback raises.
     """
 
     writer: RunWriter
@@ -73,7 +76,8 @@ GAP_S = 60.0
 class ErrorText:
     """An exception as text, which references nothing of the training.
 
-    failed: False for exceptions such as KeyboardInterrupt, which stop a training and are no failure.
+    failed: False for exceptions such as KeyboardInterrupt, which stop a training and are no
+    failure.
     """
 
     text: str
@@ -95,12 +99,14 @@ class ErrorText:
 class ScriptRun:
     """The writer and the sensors of a script's run; `end` closes them.
 
-    runs_dir: None is the default folder. knobs: the pipeline's settings, as text. switchable: the knobs to switch live.
+    runs_dir: None is the default folder. knobs: the pipeline's settings, as text. switchable: the
+    knobs to switch live.
     begun_ns: when the run began, by the system's clock; None is now.
     at_end: called after the last row, in the writer's thread.
 
-    The writer's thread does all that waits, from the folder to the sensors' end: the training waits for none of it.
-    A `fit` that raises does not call its callbacks: its run ends with the next `fit`, or with the process.
+    The writer's thread does all that waits, from the folder to the sensors' end: the training waits
+    for none of it. A `fit` that raises does not call its callbacks: its run ends with the next
+    `fit`, or with the process.
 
     Raises:
         RuntimeError: the system cannot start a thread, or the user has no home folder.
@@ -154,7 +160,8 @@ class ScriptRun:
 
     @property
     def path(self) -> Path | None:
-        """The run folder; None if there is none yet, or none that can be opened. Waits up to 2 s for its creation."""
+        """The run folder; None if there is none yet, or none that can be opened. Waits up to 2 s
+        for its creation."""
         self.writer.wait_until_begun()
         return self.writer.folder if self.writer.can_open else None
 
@@ -174,7 +181,8 @@ class ScriptRun:
         self.end("failed" if raised.failed else "stopped", raised.text, at_ns)
 
     def end(self, cause: str, detail: str = "", at_ns: int | None = None) -> None:
-        """Write the end, `at_ns` or now. A second call, or one in a forked process, does nothing."""
+        """Write the end, `at_ns` or now. A second call, or one in a forked process, does
+        nothing."""
         if not self.is_over:
             self.writer.end(cause, detail, at_ns)
             self.writer.finish()
@@ -205,7 +213,8 @@ class ScriptRun:
         return self._take_rest() is not None and not self.is_over
 
     def _take_rest(self) -> int | None:
-        """Return the time since which the run rests, to one caller only; None if it does not rest."""
+        """Return the time since which the run rests, to one caller only; None if it does not
+        rest."""
         try:
             return self._resting_since_ns.pop()
         except IndexError:
@@ -230,7 +239,8 @@ class ScriptRun:
         self._sensors.start()
 
     def _keep_limits(self) -> None:
-        """Have the runs beyond the limits of the config file removed, which holds for its own folder alone."""
+        """Have the runs beyond the limits of the config file removed, which holds for its own
+        folder alone."""
         if self._is_default and (folder := self.writer.folder):
             self._runs_dir = folder.parent
             start_pruning(folder.parent, configured_limits(folder.parent))
@@ -268,9 +278,11 @@ class ScriptRun:
 
 
 def call_at_exit(function: Callable[[], None]) -> Callable[[], None]:
-    """Call a function when the process ends, the last registered first; returns a function that unregisters it.
+    """Call a function when the process ends, the last registered first; returns a function that
+    unregisters it.
 
-    A worker of multiprocessing does not run `atexit` functions. A forked process does: it calls none of its parent's.
+    A worker of multiprocessing does not run `atexit` functions. A forked process does: it calls
+    none of its parent's.
     """
     owner = os.getpid()
 

@@ -38,7 +38,8 @@ _Otherwise = TypeVar("_Otherwise")
 
 
 def failure_ends_recording(method: _Method) -> _Method:
-    """Decorate a method so that its failure is reported once and ends the recording; the training continues."""
+    """Decorate a method so that its failure is reported once and ends the recording; the training
+    continues."""
 
     @functools.wraps(method)
     def guarded(self: StepLog, *args: Any) -> None:
@@ -56,7 +57,8 @@ def failure_ends_recording(method: _Method) -> _Method:
 def bookkeeping(
     otherwise: _Otherwise,
 ) -> Callable[[Callable[_Given, _Result]], Callable[_Given, _Result | _Otherwise]]:
-    """Decorate a method of an object with a `_step_log`: its failure ends the recording, and it returns `otherwise`.
+    """Decorate a method of an object with a `_step_log`: its failure ends the recording, and it
+    returns `otherwise`.
 
     So it does once the recording has ended.
     """
@@ -82,9 +84,12 @@ def bookkeeping(
 class StepLog:
     """The log of the steps of one `fit`.
 
-    closed: the `fit` is over, and nothing more is written. lost: recording failed, and nothing more is written.
-    steps: the number of steps trained. flags: of the next step. by_keras: Keras' `fit` trains, not a custom loop.
-    before: of the `fit` before this one in the same run; steps, images, epochs and fits are counted on.
+    closed: the `fit` is over, and nothing more is written. lost: recording failed, and nothing more
+    is written.
+    steps: the number of steps trained. flags: of the next step. by_keras: Keras' `fit` trains, not
+    a custom loop.
+    before: of the `fit` before this one in the same run; steps, images, epochs and fits are counted
+    on.
     """
 
     def __init__(
@@ -227,9 +232,11 @@ class StepLog:
         examples: int | None,
         logs: dict[str, Any],
     ) -> None:
-        """Record the steps of one call, which `steps` already counts. The host part of the last one follows.
+        """Record the steps of one call, which `steps` already counts. The host part of the last one
+        follows.
 
-        runs: see `split_steps`; None if the wall clock was set, and the steps have no rows. flags: of each step.
+        runs: see `split_steps`; None if the wall clock was set, and the steps have no rows. flags:
+        of each step.
         examples: in all batches; None if unknown.
         """
         self._writer.status = (Phase.HOST, end_ns, self.steps, self._epoch, "")
@@ -237,7 +244,8 @@ class StepLog:
         timed = [run for run in runs if run is not None]
         if len(timed) < len(runs):
             self._writer.note(
-                f"the wall clock was set: the {len(flags)} steps up to step {self.steps} are not timed"
+                f"the wall clock was set: the {len(flags)} steps up to step {self.steps} are not"
+                " timed"
             )
             return
         from tfwatch.watch.fit.stepping.fused_steps import split_steps
@@ -265,7 +273,8 @@ class StepLog:
 
     @failure_ends_recording
     def count_untimed_steps(self, steps: int, logs: dict[str, Any]) -> None:
-        """Count the steps of a call that were not timed, fewer at an epoch's end. They have no rows."""
+        """Count the steps of a call that were not timed, fewer at an epoch's end. They have no
+        rows."""
         if self._epoch_steps is not None:
             steps = max(0, min(steps, self._epoch_steps - self._epoch_step))
         self.steps += steps
@@ -307,7 +316,8 @@ class StepLog:
 
 
 def _is_number(value: Any) -> bool:
-    """Return whether a value of an epoch's logs is a figure: a callback may add anything, which has no chart."""
+    """Return whether a value of an epoch's logs is a figure: a callback may add anything, which has
+    no chart."""
     try:
         return math.isfinite(float(value))
     except Exception as error:  # noqa: BLE001  the value is a user's callback's, and may raise anything
@@ -320,7 +330,8 @@ _REPLICAS = "DistributedValues"
 
 
 def count_examples(batch: Any) -> int | None:
-    """Return the number of examples in a batch, the first dimension of its first tensor; None if it has none.
+    """Return the number of examples in a batch, the first dimension of its first tensor; None if it
+    has none.
 
     The parts of a batch on the replicas of a strategy are counted together.
     """
@@ -338,7 +349,8 @@ def count_examples(batch: Any) -> int | None:
 
 @dataclass(slots=True)
 class _Trained:
-    """The trainings of a thread: the nanoseconds of all epochs that have ended, and the end of the last one."""
+    """The trainings of a thread: the nanoseconds of all epochs that have ended, and the end of the
+    last one."""
 
     spent_ns: int = 0
     until_ns: int = 0
@@ -366,7 +378,8 @@ class OtherTrainings:
     def begin_epoch(self, ago_ns: int) -> tuple[int, int]:
         """Begin an epoch, which began `ago_ns` ago.
 
-        Return the nanoseconds of the others since the end of the one before, and the nanoseconds since their end.
+        Return the nanoseconds of the others since the end of the one before, and the nanoseconds
+        since their end.
         """
         now_ns, before = self._clock.now_ns(), self._trained
         self._trained, self._begun_ns = _own.trained, now_ns - ago_ns

@@ -1,4 +1,5 @@
-"""Facts from TensorFlow: the device that it computes on, and the time that it has spent tracing functions."""
+"""Facts from TensorFlow: the device that it computes on, and the time that it has spent tracing
+functions."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 class Device:
     """A device.
 
-    name: for people, e.g. `GPU:0 NVIDIA H100`. accelerated: a GPU, not the CPU. has_own_memory: batches are copied to
-    it; the GPU of a Mac shares the CPU's memory.
+    name: for people, e.g. `GPU:0 NVIDIA H100`. accelerated: a GPU, not the CPU. has_own_memory:
+    batches are copied to it; the GPU of a Mac shares the CPU's memory.
     """
 
     name: str
@@ -27,7 +28,8 @@ class Device:
 
 
 def find_device() -> Device:
-    """Return the device that Keras places a model on by default: the first visible GPU, else the CPU."""
+    """Return the device that Keras places a model on by default: the first visible GPU, else the
+    CPU."""
     import tensorflow as tf
 
     gpus = tf.config.get_visible_devices("GPU")
@@ -62,7 +64,8 @@ def why_loop_copies_untimed(device: Device) -> str:
 
 
 def find_trace_count(note: Callable[[str], None]) -> Callable[[], int] | None:
-    """Return a function that gives the total microseconds of tracing; None, with a note, if TensorFlow has none."""
+    """Return a function that gives the total microseconds of tracing; None, with a note, if
+    TensorFlow has none."""
     try:
         from tensorflow.python.eager.polymorphic_function import tracing_compilation
 

@@ -1,6 +1,8 @@
-"""The workloads: plain Keras scripts, one a module, as their user would write them. They import nothing of tfwatch.
+"""The workloads: plain Keras scripts, one a module, as their user would write them. They import
+nothing of tfwatch.
 
-A script's name and its docstring's first line are its entry in the list; `workload_*.py` are parts that they share.
+A script's name and its docstring's first line are its entry in the list; `workload_*.py` are parts
+that they share.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ def script_of(name: str) -> Path:
 
 @contextlib.contextmanager
 def as_main(words: Sequence[str]) -> Iterator[None]:
-    """Within, `sys.argv` and `sys.path` are those of a script that Python runs. words: its path, and its arguments."""
+    """Within, `sys.argv` and `sys.path` are those of a script that Python runs. words: its path,
+    and its arguments."""
     argv, folder = sys.argv, os.path.dirname(os.path.abspath(words[0]))
     sys.argv = list(words)
     sys.path.insert(0, folder)

@@ -1,4 +1,5 @@
-"""One convolution on images like MNIST's in a custom loop: --eager shows the gain of tf.function."""
+"""One convolution on images like MNIST's in a custom loop: --eager shows the gain of
+tf.function."""
 
 from workload_setup import arguments, begin, nothing_ahead, optimizer
 

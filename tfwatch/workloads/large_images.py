@@ -2,7 +2,8 @@
 
 from workload_setup import arguments, begin, compiled, nothing_ahead
 
-# The dense layer has half a million inputs: at Adam's usual rate a step changes its outputs by hundreds.
+# The dense layer has half a million inputs: at Adam's usual rate a step changes its outputs by
+# hundreds.
 args = arguments(__doc__, epochs=2, learning_rate=1e-5).parse_args()
 
 import keras

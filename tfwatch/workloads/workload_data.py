@@ -1,4 +1,5 @@
-"""The data of the workloads: synthetic arrays, and a set of JPEG files that is made once, in the cache folder."""
+"""The data of the workloads: synthetic arrays, and a set of JPEG files that is made once, in the
+cache folder."""
 
 import os
 import shutil
@@ -16,7 +17,8 @@ SLEEP_COST_US = 450
 
 
 def patterns(count, shape, seed=0):
-    """Return images of shape [count, *shape], 0 to 255, and their classes: each class is a pattern with noise."""
+    """Return images of shape [count, *shape], 0 to 255, and their classes: each class is a pattern
+    with noise."""
     rng = np.random.default_rng(seed)
     pattern = np.random.default_rng(0).integers(0, 256, (CLASSES, *shape), dtype=np.int16)
     labels = rng.integers(0, CLASSES, count).astype(np.int32)
@@ -29,7 +31,8 @@ def patterns(count, shape, seed=0):
 
 
 def image_files(folder=None):
-    """Return the paths and classes of a folder's JPEG files, shuffled; a class is a sub-folder. None: a made set."""
+    """Return the paths and classes of a folder's JPEG files, shuffled; a class is a sub-folder.
+    None: a made set."""
     files = sorted(Path(folder or made_images()).glob("*/*.jp*g"))
     if not files:
         sys.stderr.write(f"{folder} has no sub-folders with JPEG files: each one is a class\n")
@@ -60,7 +63,8 @@ def made_images():
 
 
 def write_class(folder, label):
-    """Write the images of a class: stripes of one direction, in random colours and widths, with grain."""
+    """Write the images of a class: stripes of one direction, in random colours and widths, with
+    grain."""
     folder.mkdir()
     rng = np.random.default_rng(label)
     angle, line = np.pi * label / CLASSES, np.linspace(-1, 1, SIDE)
@@ -74,7 +78,8 @@ def write_class(folder, label):
 
 
 def delayed(batch, sleep_ms):
-    """Return a tensor after a sleep inside TensorFlow, as on slow storage; a sleep of Python would hold the GIL."""
+    """Return a tensor after a sleep inside TensorFlow, as on slow storage; a sleep of Python would
+    hold the GIL."""
     once = tf.data.Dataset.from_tensors(batch)
     slow = tf.raw_ops.SleepDataset(
         input_dataset=tf.data.experimental.to_variant(once),

@@ -1,4 +1,5 @@
-"""The arguments that the workloads share, and what they set before a model is made. Imports no TensorFlow by itself."""
+"""The arguments that the workloads share, and what they set before a model is made. Imports no
+TensorFlow by itself."""
 
 import argparse
 import sys
@@ -99,7 +100,8 @@ def compiled(model, args, loss, metric):
 
 
 def nothing_ahead():
-    """Return the options of a pipeline that prepares no batch ahead: TensorFlow does so by itself in three ways."""
+    """Return the options of a pipeline that prepares no batch ahead: TensorFlow does so by itself
+    in three ways."""
     import tensorflow as tf
 
     options = tf.data.Options()

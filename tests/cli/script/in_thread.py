@@ -1,4 +1,5 @@
-"""Runs a script as `tfwatch train` runs a workload: in a thread, under the live screen. python -m ... SCRIPT RUNS_DIR"""
+"""Runs a script as `tfwatch train` runs a workload: in a thread, under the live screen. python -m
+... SCRIPT RUNS_DIR"""
 
 from __future__ import annotations
 

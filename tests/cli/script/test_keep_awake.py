@@ -102,7 +102,10 @@ def test_no_tool_is_a_sentence() -> None:
 
     assert reported == [
         "--keep-awake has no tool for this system: the machine may fall asleep",
-        "--keep-awake does not work here, the machine may fall asleep: caffeinate: No such file or directory",
+        (
+            "--keep-awake does not work here, the machine may fall asleep: caffeinate: No such file"
+            " or directory"
+        ),
     ]
 
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NO_STEP = "tfwatch: no step of this script is recorded in "
-#: What Python sets up for a script. `__main__` has these names and those that the script itself defines.
+#: What Python sets up for a script. `__main__` has these names and those that the script itself
+#: defines.
 PROBE = """\
 import os, sys
 print(sys.argv, sys.path, os.getcwd(), sys.stdin.read(), sys.flags, sys.meta_path[-3:])
@@ -33,7 +34,7 @@ print(type(__loader__), __spec__ and (__spec__.name, __spec__.origin), sys.modul
 print(sys.orig_argv[-1], sorted(os.environ), sys.excepthook is sys.__excepthook__, eval("1 if __debug__ else 0"))
 print(globals().get("__annotations__"), (lambda x: int).__annotations__)
 print([name for name in sys.modules if "keras" in name.split(".")])
-"""
+"""  # noqa: E501
 #: A script that sends its parent a signal and waits for its own, once.
 SIGNALS = """\
 import os, signal, sys, time
@@ -73,7 +74,8 @@ def execute(words: Sequence[str], folder: Path) -> subprocess.CompletedProcess[s
 def both(
     words: Sequence[str], folder: Path, *flags: str
 ) -> tuple[subprocess.CompletedProcess[str], subprocess.CompletedProcess[str]]:
-    """Run a script bare and under tfwatch; return both, the second one without tfwatch's own lines."""
+    """Run a script bare and under tfwatch; return both, the second one without tfwatch's own
+    lines."""
     bare = execute([sys.executable, *flags, *words], folder)
     under = execute(command(words, *flags), folder)
     before, own, after = under.stderr.partition(NO_STEP)
@@ -120,7 +122,10 @@ def test_a_script_finds_everything_as_under_python(
 
 
 def test_an_isolated_interpreter_runs_an_isolated_script(folder: Path) -> None:
-    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tfwatch.cli import main; sys.exit(main(sys.argv[1:]))"
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tfwatch.cli import main;"
+        " sys.exit(main(sys.argv[1:]))"
+    )
     bare = execute([sys.executable, "-I", "train.py"], folder)
     under = execute([sys.executable, "-I", "-c", code, *command(["train.py"])[3:]], folder)
 
@@ -131,8 +136,12 @@ ENDS = {
     "a number": "sys.exit(3)",
     "words": "sys.exit('no data')",
     "an error": "def deep():\n    raise ValueError('no') from KeyError(1)\ndeep()",
-    "a group": "raise ExceptionGroup('two', [OSError(1)]) if sys.version_info > (3, 11) else OSError(1)",
-    "a hook of its own": "sys.excepthook = lambda kind, error, trace: print(kind, trace.tb_lineno)\n1 / 0",
+    "a group": (
+        "raise ExceptionGroup('two', [OSError(1)]) if sys.version_info > (3, 11) else OSError(1)"
+    ),
+    "a hook of its own": (
+        "sys.excepthook = lambda kind, error, trace: print(kind, trace.tb_lineno)\n1 / 0"
+    ),
     "bad syntax": "def f(:",
     "ctrl+c": "raise KeyboardInterrupt",
     "a signal": "os.kill(os.getpid(), 9)",
@@ -167,14 +176,12 @@ def test_a_closed_stream_changes_no_exit_code(closed: str, tmp_path: Path) -> No
 
 def test_what_main_defines_is_pickled_and_spawned_and_forked(tmp_path: Path) -> None:
     tmp_path.joinpath("spawns.py").write_text(
-        "import multiprocessing, pickle, sys\n"
-        "class Thing: pass\n"
-        "def work(thing): return type(thing).__module__, 'tfwatch' in sys.modules\n"
-        "if __name__ == '__main__':\n"
-        "    assert type(pickle.loads(pickle.dumps(Thing()))) is Thing\n"
-        "    for way in ('spawn', 'fork'):\n"
-        "        with multiprocessing.get_context(way).Pool(1) as pool:\n"
-        "            print(pool.map(work, [Thing()])[0][0], way == 'spawn' and pool.map(work, [Thing()])[0][1])\n"
+        "import multiprocessing, pickle, sys\nclass Thing: pass\ndef work(thing): return"
+        " type(thing).__module__, 'tfwatch' in sys.modules\nif __name__ == '__main__':\n    assert"
+        " type(pickle.loads(pickle.dumps(Thing()))) is Thing\n    for way in ('spawn', 'fork'):\n  "
+        "      with multiprocessing.get_context(way).Pool(1) as pool:\n           "
+        " print(pool.map(work, [Thing()])[0][0], way == 'spawn' and pool.map(work,"
+        " [Thing()])[0][1])\n"
     )
 
     bare, under = both(["spawns.py"], tmp_path)
@@ -283,8 +290,14 @@ def test_a_signal_without_a_name_ends_tfwatch_as_it_ended_the_script(tmp_path: P
 
 def test_notices_without_a_temporary_folder_cost_no_script(tmp_path: Path) -> None:
     tmp_path.joinpath("ends.py").write_text("import sys; sys.exit(7)")
-    full = "import errno, tempfile\ndef mkdtemp(**_): raise OSError(errno.ENOSPC, 'No space left on device')\n"
-    program = f"{full}tempfile.mkdtemp = mkdtemp\nimport sys\nfrom tfwatch.cli import main\nsys.exit(main(sys.argv[1:]))"
+    full = (
+        "import errno, tempfile\ndef mkdtemp(**_): raise OSError(errno.ENOSPC, 'No space left on"
+        " device')\n"
+    )
+    program = (
+        f"{full}tempfile.mkdtemp = mkdtemp\nimport sys\nfrom tfwatch.cli import"
+        " main\nsys.exit(main(sys.argv[1:]))"
+    )
     words = command(["--notify", "ends.py"])
 
     under = execute([sys.executable, "-c", program, *words[3:]], tmp_path)

@@ -1,4 +1,5 @@
-"""`tfwatch run` in a terminal: scripts under the live screen. Their fits write runs without TensorFlow."""
+"""`tfwatch run` in a terminal: scripts under the live screen. Their fits write runs without
+TensorFlow."""
 
 from __future__ import annotations
 
@@ -64,10 +65,9 @@ def test_a_script_without_a_fit_shows_its_state_gets_the_terminals_size_and_then
     tmp_path: Path,
 ) -> None:
     script = (
-        "import os, signal\n"
-        "def resized(*_):\n    print(os.get_terminal_size(1), flush=True)\n    input()\n"
-        "signal.signal(signal.SIGWINCH, resized)\nprint('a line', os.get_terminal_size(1).columns, flush=True)\n"
-        "while True:\n    signal.pause()\n"
+        "import os, signal\ndef resized(*_):\n    print(os.get_terminal_size(1), flush=True)\n   "
+        " input()\nsignal.signal(signal.SIGWINCH, resized)\nprint('a line',"
+        " os.get_terminal_size(1).columns, flush=True)\nwhile True:\n    signal.pause()\n"
     )
     with session(tmp_path, script) as terminal:
         terminal.wait_for("script runs, no fit yet")
@@ -104,9 +104,8 @@ def test_the_screen_goes_on_with_each_fit_and_ends_with_a_row_for_each_and_the_e
     tmp_path: Path,
 ) -> None:
     script = (
-        f"{FIT}print('before')\nfit(60, loss=0.25)\n"
-        "for n in range(400):\n    print(f'\\rbar {n}', end='')\nprint()\nfit(60, loss=0.125)\nprint('after')\n"
-        "open('/no/such/file')\n"
+        f"{FIT}print('before')\nfit(60, loss=0.25)\nfor n in range(400):\n    print(f'\\rbar"
+        " {n}', end='')\nprint()\nfit(60, loss=0.125)\nprint('after')\nopen('/no/such/file')\n"
     )
     with session(tmp_path, script) as terminal:
         terminal.wait_for("fit 2")
@@ -137,7 +136,10 @@ def test_a_key_reaches_the_fit_of_the_script(tmp_path: Path) -> None:
 
 
 def test_y_interrupts_the_script_and_its_own_handler_decides(tmp_path: Path) -> None:
-    script = f"{FIT}import sys\ntry:\n    fit()\nexcept KeyboardInterrupt:\n    print('saved')\n    sys.exit(7)\n"
+    script = (
+        f"{FIT}import sys\ntry:\n    fit()\nexcept KeyboardInterrupt:\n    print('saved')\n   "
+        " sys.exit(7)\n"
+    )
     with session(tmp_path, script) as terminal:
         terminal.wait_for(RECORDS)
         terminal.press("\x03")

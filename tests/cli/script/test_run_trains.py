@@ -1,4 +1,5 @@
-"""`tfwatch run` with TensorFlow: scripts in the manner of the Keras guides give what they give without tfwatch."""
+"""`tfwatch run` with TensorFlow: scripts in the manner of the Keras guides give what they give
+without tfwatch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A script in a thread: its exit code, its stops, and what it prints. Its fits write runs without TensorFlow."""
+"""A script in a thread: its exit code, its stops, and what it prints. Its fits write runs without
+TensorFlow."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def _no_announcements() -> Iterator[None]:
 
 
 def started(folder: Path, text: str) -> ScriptThread:
-    """Start a script in a thread of its own: `start` waits for an import of Keras that does not come."""
+    """Start a script in a thread of its own: `start` waits for an import of Keras that does not
+    come."""
     path = folder / "train.py"
     path.write_text(text)
     words = [str(path), str(folder / "runs")]
@@ -68,7 +70,10 @@ def test_its_exit_code_is_that_of_a_process(
 
 def test_its_arguments_and_its_folder_are_those_of_a_script(tmp_path: Path) -> None:
     (tmp_path / "own_part.py").write_text("value = 5\n")
-    text = "import sys, own_part\nassert (__name__, own_part.value, len(sys.argv)) == ('__main__', 5, 2)\n"
+    text = (
+        "import sys, own_part\nassert (__name__, own_part.value, len(sys.argv)) == ('__main__', 5,"
+        " 2)\n"
+    )
     script = started(tmp_path, text)
     assert script.wait(20)
     assert script.code == 0

@@ -1,4 +1,5 @@
-"""`tfwatch train` in a terminal: a script in a thread under the live screen. Its fit writes a run without TensorFlow."""
+"""`tfwatch train` in a terminal: a script in a thread under the live screen. Its fit writes a run
+without TensorFlow."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ FIT = (
 )
 HANGS = (
     FIT
-    + "import time\nwhile True:\n    try:\n        time.sleep(9)\n    except KeyboardInterrupt:\n        pass\n"
+    + "import time\nwhile True:\n    try:\n        time.sleep(9)\n    except KeyboardInterrupt:\n  "
+    "      pass\n"
 )
 
 

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     MakeForecast = Callable[[Plant, Mapping[str, str], Mapping[str, str]], Forecast | None]
 
 ROOMY = 1e12
-#: A slower step, as a share, that the estimator may take for no slower: half of its variation between visits.
+#: A slower step, as a share, that the estimator may take for no slower: half of its variation
+#: between visits.
 UNSEEN = 0.01
 TIGHT = Measurement(60, 20.0, 0.1, 10.0)
 
@@ -95,7 +96,8 @@ def walk_over(
     make_forecast: MakeForecast = right,
     slowed: range = range(0),
 ) -> Walked:
-    """Walk as the autopilot does, over formulas in place of a training. slowed: steps that take a fifth longer."""
+    """Walk as the autopilot does, over formulas in place of a training. slowed: steps that take a
+    fifth longer."""
 
     def rows_of(knobs: Mapping[str, str], first: int, count: int) -> Rows:
         rows = plant.rows(knobs, count, rng)
@@ -236,8 +238,8 @@ def test_whatever_the_plant_it_ends_keeps_its_limits_and_makes_nothing_worse(
     walked = walk_over(plant, start, memory, seed, make_forecast)
     assert walked.steps <= BUDGET
     assert walked.most_bytes <= memory
-    # Noise passes for a gain now and then, by no more than itself. A setting is assumed to vary by 2 % between visits,
-    # so a forecast outweighs a measured difference far below that.
+    # Noise passes for a gain now and then, by no more than itself. A setting is assumed to vary by
+    # 2 % between visits, so a forecast outweighs a measured difference far below that.
     assert plant.step_ms(walked.knobs) <= (1 + max(plant.noise, UNSEEN)) * plant.step_ms(start)
 
 
@@ -246,7 +248,8 @@ def test_whatever_the_plant_it_ends_keeps_its_limits_and_makes_nothing_worse(
 def test_from_the_worst_setting_any_plant_ends_near_its_best(
     plant: Plant, seed: int, make_forecast: MakeForecast
 ) -> None:
-    # More than 16 calls at a time are not reached within the budget: each doubling takes as many steps to take effect.
+    # More than 16 calls at a time are not reached within the budget: each doubling takes as many
+    # steps to take effect.
     storage_ms = min(plant.storage_ms, 16 * (plant.compute_ms + plant.host_ms))
     plant = replace(plant, noise=min(plant.noise, 0.02), storage_ms=storage_ms)
     walked = walk_over(plant, seed=seed, make_forecast=make_forecast)

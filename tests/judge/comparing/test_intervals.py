@@ -1,4 +1,5 @@
-"""The interval of a difference between sides of runs: its spread, its width, and simulated pairs."""
+"""The interval of a difference between sides of runs: its spread, its width, and simulated
+pairs."""
 
 from __future__ import annotations
 

@@ -104,11 +104,14 @@ def test_the_end_says_what_waiting_is_left() -> None:
         0.612,
         0.011,
     )
-    assert autopilot_end_text(told) == (
-        "autopilot: 23.4 to 9.2 ms/step, data wait 61 % to 1 %, in 169 steps; each step waits 0.1 of 9.2 ms for data"
+    assert (
+        autopilot_end_text(told)
+        == "autopilot: 23.4 to 9.2 ms/step, data wait 61 % to 1 %, in 169 steps; each step waits"
+        " 0.1 of 9.2 ms for data"
     )
-    assert autopilot_end_text(ENDED) == (
-        "autopilot: 2.53 x faster (2.41 to 2.66), 23.4 to 9.2 ms/step, in 169 steps; "
+    assert (
+        autopilot_end_text(ENDED)
+        == "autopilot: 2.53 x faster (2.41 to 2.66), 23.4 to 9.2 ms/step, in 169 steps; "
         "each step waits 0.1 of 9.2 ms for data"
     )
 

@@ -21,7 +21,8 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 
 def test_equal_settings_are_claimed_in_at_most_5_of_100_switches_whatever_the_noise() -> None:
-    """`python -m tests.bench.before_after` has more of each kind, and every look while the steps come in."""
+    """`python -m tests.bench.before_after` has more of each kind, and every look while the steps
+    come in."""
     source, claimed = rng(), 0
     for kind in [*NOISE] * (100 // len(NOISE)):
         steps = noisy_steps(kind, BEFORE + AFTER, source)
@@ -30,7 +31,8 @@ def test_equal_settings_are_claimed_in_at_most_5_of_100_switches_whatever_the_no
 
 
 def test_looking_every_10_steps_claims_no_more() -> None:
-    """Somebody watches the card while the steps come in, and drift has most chances to look like an effect."""
+    """Somebody watches the card while the steps come in, and drift has most chances to look like an
+    effect."""
     source, claimed = rng(), 0
     for kind in ["drift 5 %", "drift 10 %"] * 20:
         steps = noisy_steps(kind, 2 * BEFORE, source)
@@ -130,7 +132,8 @@ def test_equal_waits_are_claimed_in_at_most_5_of_100_switches_at_any_look_whatev
 
 
 def test_a_wait_that_is_gone_is_proved_while_other_programs_hide_the_step() -> None:
-    """Seen on two cores beside other work: 38.9 to 29.9 ms, 22 to 2 % data wait, and "not clear" after 590 steps."""
+    """Seen on two cores beside other work: 38.9 to 29.9 ms, 22 to 2 % data wait, and "not clear"
+    after 590 steps."""
     source = rng()
     compute = noisy_steps("bursts every 150", 2 * BEFORE, source)
     waits = np.concatenate(

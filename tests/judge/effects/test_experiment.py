@@ -1,4 +1,5 @@
-"""Experiments under noise that is known: what they find, how often they are wrong, and what they say then."""
+"""Experiments under noise that is known: what they find, how often they are wrong, and what they
+say then."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ BLOCK, SETTLE, BUDGET = 12, 6, 600
 
 
 def noise(rng: np.random.Generator, resembling: float, spread: float, slow: float = 0.0) -> Floats:
-    """Logs of step times, AR(1) with that correlation between neighbours; a share of steps is slower by some 40 %."""
+    """Logs of step times, AR(1) with that correlation between neighbours; a share of steps is
+    slower by some 40 %."""
     fresh = rng.normal(0, spread, BUDGET)
     logs = fresh.copy()
     for at in range(1, BUDGET):
@@ -46,7 +48,8 @@ def noise(rng: np.random.Generator, resembling: float, spread: float, slow: floa
 def experiment(
     rng: np.random.Generator, logs: Floats, of: Callable[[int, Floats], Floats], settings: int
 ) -> ExperimentState:
-    """Blocks in random order over steps that take `of(setting, plain)`, until it is clear or the budget is spent."""
+    """Blocks in random order over steps that take `of(setting, plain)`, until it is clear or the
+    budget is spent."""
     times: list[list[Floats]] = [[] for _ in range(settings)]
     at, before = 0, -1
     while True:

@@ -78,8 +78,10 @@ def test_the_banner_promises_a_number_and_says_about() -> None:
 def test_where_prefetch_cannot_hide_it_another_key_may() -> None:
     beside = changed(ON, value="8", step_ms=22.3, mean_ms=22.3, now_mean_ms=22.3)
 
-    assert advise_switch(now(beside, WORKERS, prefetch="4"), STARVING).sentence == (
-        "prefetch is on and cannot hide the wait. w workers auto: 22.3 to about 13.9 ms, 1.6 x (the rest is compute)"
+    assert (
+        advise_switch(now(beside, WORKERS, prefetch="4"), STARVING).sentence
+        == "prefetch is on and cannot hide the wait. w workers auto: 22.3 to about 13.9 ms, 1.6 x"
+        " (the rest is compute)"
     )
 
 
@@ -149,7 +151,10 @@ def test_a_switch_that_promises_nothing_is_no_edit_either(live: bool) -> None:
     assert found.advice == (
         "no key helps: preparing batches is the limit"
         if live
-        else "prefetch cannot hide the wait: make batches cheaper: a parallel map, cache, a map over whole batches"
+        else (
+            "prefetch cannot hide the wait: make batches cheaper: a parallel map, cache, a map over"
+            " whole batches"
+        )
     )
 
 

@@ -305,7 +305,10 @@ def test_a_failure_names_the_line_that_raised() -> None:
 
 
 def test_a_failure_shows_the_message_of_tensorflow_without_its_graph_node() -> None:
-    error = "InvalidArgumentError: {{function_node __wrapped__IteratorGetNext_device_/job:localhost}} Illegal seek"
+    error = (
+        "InvalidArgumentError: {{function_node __wrapped__IteratorGetNext_device_/job:localhost}}"
+        " Illegal seek"
+    )
 
     assert (
         finding(failed=TrainingFailed(0, 412, error, ""))[1] == "InvalidArgumentError: Illegal seek"
@@ -336,8 +339,8 @@ def test_the_end_sums_up_the_data_wait() -> None:
 
     advice = finding(ended=ended, waited_s=25.0, stalls=3, longest_stall_s=41.0)[2]
 
-    assert advice == (
-        "data wait 25.0 s (25 %); without it: 1:15 at best; 3 stalls, longest 41.0 s"
+    assert (
+        advice == "data wait 25.0 s (25 %); without it: 1:15 at best; 3 stalls, longest 41.0 s"
         " - tfwatch replay 2026-11-20T10-17-03_cnn"
     )
 

@@ -263,13 +263,15 @@ def test_what_works_beside_a_waiting_stage_is_not_its_work() -> None:
         pytest.param(
             [stage("ParallelMapV2", 18.0, 2, name="map(ask)")],
             0.1,
-            "map(ask) waits for something other than the CPU: 9.0 ms/batch, 2 parallel, with 0.1 cores in use",
+            "map(ask) waits for something other than the CPU: 9.0 ms/batch, 2 parallel, with 0.1"
+            " cores in use",
             id="something else",
         ),
         pytest.param(
             [stage("ParallelMapV2", 64.0, 8, name="map(decode)")],
             7.8,
-            "map(decode) is CPU-bound with 8 workers on 8 cores: 64.0 ms of work per batch, 8.0 ms/batch",
+            "map(decode) is CPU-bound with 8 workers on 8 cores: 64.0 ms of work per batch, 8.0"
+            " ms/batch",
             id="cpu",
         ),
         pytest.param(

@@ -111,8 +111,10 @@ def test_without_keys_the_sentence_holds_the_stage_the_number_and_the_edit() -> 
         RUNNING, live=False, knobs=knobs, stages=table, forecasts={("workers", "auto"): WORKERS}
     )
     found = advise_starving(now, split(9.6, 13.0, 0.8))
-    assert found.sentence == (
-        "num_parallel_calls=tf.data.AUTOTUNE: 23.4 to about 9.1 ms, 2.6 x (the rest is compute); "
+    assert (
+        found.sentence
+        == "num_parallel_calls=tf.data.AUTOTUNE: 23.4 to about 9.1 ms, 2.6 x (the rest is"
+        " compute); "
         "map(decode) runs serially on one of 8 cores: 21.0 ms/batch"
     )
     assert found.edit.startswith(
@@ -248,8 +250,10 @@ def test_the_line_for_a_py_dataset_sets_its_workers_before_fit() -> None:
     }
     assert code_suggestions.pasted_lines(started, started) == ""
     knobs = {**started, "workers": "auto", "multiprocessing": "on", "queue_size": "20"}
-    assert code_suggestions.pasted_lines(knobs, started) == (
-        "dataset.workers, dataset.use_multiprocessing, dataset.max_queue_size = os.cpu_count(), True, 20  # before fit"
+    assert (
+        code_suggestions.pasted_lines(knobs, started)
+        == "dataset.workers, dataset.use_multiprocessing, dataset.max_queue_size = os.cpu_count(),"
+        " True, 20  # before fit"
     )
 
 

@@ -146,13 +146,16 @@ def test_generators_and_arrays_have_their_own_advice() -> None:
         ),
         pytest.param(
             table(Stage("map(decode)", "ParallelMapV2", 84.0, 4.0), PREFETCH, wait_cores=4.0),
-            ".cache() where it fits into memory, cheaper operations or a map over whole batches: all workers of",
-            "dataset = dataset.cache()  # after the slow stages, both before shuffle and anything random",
+            ".cache() where it fits into memory, cheaper operations or a map over whole batches:"
+            " all workers of",
+            "dataset = dataset.cache()  # after the slow stages, both before shuffle and anything"
+            " random",
             id="cpu",
         ),
         pytest.param(
             table(Stage("map(read)", "ParallelMapV2 files", 84.0, 4.0), PREFETCH),
-            "num_parallel_calls=16 and a private_threadpool_size of 16: more calls wait at the same time",
+            "num_parallel_calls=16 and a private_threadpool_size of 16: more calls wait at the same"
+            " time",
             "dataset = dataset.map(read, num_parallel_calls=16)",
             id="storage",
         ),
@@ -164,7 +167,8 @@ def test_generators_and_arrays_have_their_own_advice() -> None:
         ),
         pytest.param(
             table(Stage("batch(32)", "BatchV2", 21.0), PREFETCH, wait_cores=1.0),
-            "make batches cheaper: a parallel map, cache, a map over whole batches; prefetch is on already",
+            "make batches cheaper: a parallel map, cache, a map over whole batches; prefetch is on"
+            " already",
             "",
             id="a serial batch",
         ),
@@ -176,7 +180,8 @@ def test_generators_and_arrays_have_their_own_advice() -> None:
         ),
         pytest.param(
             table(Stage("map(load)", "ParallelMapV2 python", 84.0, 4.0), PREFETCH),
-            "num_parallel_calls=16 and a private_threadpool_size of 16: more calls wait at the same time",
+            "num_parallel_calls=16 and a private_threadpool_size of 16: more calls wait at the same"
+            " time",
             "dataset = dataset.map(load, num_parallel_calls=16)",
             id="parallel Python that waits",
         ),

@@ -73,7 +73,7 @@ def test_without_both_sides_nothing_disagrees(
     assert disagreement_text(found, bound, accelerated) == ""
 
 
-# -- the same seconds ---------------------------------------------------------------------------------
+# -- the same seconds ------------------------------------------------------------------------------
 
 
 def steps() -> Rows:

@@ -188,7 +188,7 @@ def test_the_time_to_swapping_in_words(left_s: float | None, words: str) -> None
     assert swap_time_text(MachineFigures(growth=Growth(1.0, left_s))) == words
 
 
-# -- samples ------------------------------------------------------------------------------------------
+# -- samples ---------------------------------------------------------------------------------------
 
 
 def test_the_machine_is_the_mean_of_its_samples_and_the_newest_of_its_levels() -> None:

@@ -30,7 +30,7 @@ def test_a_table_is_made_of_the_readings_of_ten_seconds_and_of_none_of_a_dropped
     assert stage_tables_by_time(rows, FOUND)(0, 4 * 10**9) is None
 
 
-def test_a_table_ends_with_its_last_reading_so_that_the_end_of_a_run_has_that_of_its_last_step() -> (
+def test_a_table_ends_with_its_last_reading_so_that_the_end_of_a_run_has_that_of_its_last_step() -> (  # noqa: E501
     None
 ):
     table_at = stage_tables_by_time(np.concatenate([row(6, 1, 10.0), row(15, 1, 20.0)]), FOUND)

@@ -19,7 +19,7 @@ from tfwatch.judge.steps.verdict import breakdown
 if TYPE_CHECKING:
     from tfwatch.judge.forecasts.evidence import Evidence
 
-# -- prefetch ---------------------------------------------------------------------------------------
+# -- prefetch --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_to_a_scripts_own_pipeline_prefetch_is_only_added() -> None:
     assert step_ms_of(forecast(ahead, "prefetch", "8")) == pytest.approx(23.4, rel=0.03)
 
 
-# -- the other knobs --------------------------------------------------------------------------------
+# -- the other knobs -------------------------------------------------------------------------------
 
 
 def test_workers_share_what_is_a_map_and_the_serial_rest_stays() -> None:
@@ -232,7 +232,7 @@ def test_short_waits_behind_a_prefetch_may_be_those_of_fetching_alone() -> None:
     assert found.low_ms <= 3.0 <= found.high_ms
 
 
-# -- what was measured ------------------------------------------------------------------------------
+# -- what was measured -----------------------------------------------------------------------------
 
 
 def switched(knob: str, old: str, new: str, step: int, before: float, after: float) -> Comparison:
@@ -274,7 +274,7 @@ def test_a_measurement_of_other_knobs_is_none() -> None:
     assert step_ms_of(found) == pytest.approx(29.8 + 13.8)
 
 
-# -- device prefetch --------------------------------------------------------------------------------
+# -- device prefetch -------------------------------------------------------------------------------
 
 
 def copied_by_the_step(copy: float, dispatch: float, drain: float, host: float = 0.3) -> Evidence:

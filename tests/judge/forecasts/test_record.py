@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from tfwatch.core.events import Event
 
 
-#: 100 steps of 20 ms data and 10 ms compute, 100 behind a prefetch that hides 10 of it, and 100 without again.
+#: 100 steps of 20 ms data and 10 ms compute, 100 behind a prefetch that hides 10 of it, and 100
+#: without again.
 WAITS = [20.0] * 100 + [10.0] * 100 + [20.0] * 100
 EVENTS: list[Event] = [asked(98), switched(101, 98), asked(199, "off"), switched(201, 199, "off")]
 

@@ -160,7 +160,8 @@ def test_a_rank_that_writes_later_than_the_others_does_not_lag(tmp_path: Path) -
 
 
 def in_phases(folder: Path, *now: tuple[Phase, str]) -> JudgedGroup:
-    """Return a group whose ranks are all in the same step, each in a phase since 41 s, with its detail."""
+    """Return a group whose ranks are all in the same step, each in a phase since 41 s, with its
+    detail."""
     clock = FakeClock(43).clock
     for rank, (phase, detail) in enumerate(now):
         place = folder_of_rank(folder, rank)

@@ -1,4 +1,5 @@
-"""Two processes of one training with `MultiWorkerMirroredStrategy`, one of them late; more in `tests.bench.ranks`."""
+"""Two processes of one training with `MultiWorkerMirroredStrategy`, one of them late; more in
+`tests.bench.ranks`."""
 
 from __future__ import annotations
 

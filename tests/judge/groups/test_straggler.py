@@ -1,4 +1,5 @@
-"""The late rank of a group by its recorded steps: who it is, why, and what the group would take without it."""
+"""The late rank of a group by its recorded steps: who it is, why, and what the group would take
+without it."""
 
 from __future__ import annotations
 
@@ -127,9 +128,10 @@ def test_more_processor_time_of_a_rank_whose_calls_fetch_its_batches_may_be_data
     named = found([replace(one, fetches_in_calls=rank == 1) for rank, one in enumerate(ranks)])
 
     assert (named.rank, named.cause, named.is_least) == (1, Cause.CALL, True)
-    assert straggler_sentence(named) == (
-        "the other ranks wait at least 7.0 of 10.0 ms/step for rank 1: its data wait is not seen, so its compute may "
-        "be data: 9.0 ms of CPU time a step; the others use 2.0 ms"
+    assert (
+        straggler_sentence(named)
+        == "the other ranks wait at least 7.0 of 10.0 ms/step for rank 1: its data wait is not"
+        " seen, so its compute may be data: 9.0 ms of CPU time a step; the others use 2.0 ms"
     )
     assert (
         found([late[0], replace(late[1], fetches_in_calls=True), late[2]]).cause is Cause.DATA_WAIT
@@ -154,7 +156,10 @@ _NOT_KNOWN = "whether one computes longer is n/a, as processor time and clocks a
         (
             None,
             [0, 1],
-            f"{_UNSEEN} 2 ranks is not seen, because their tf.function fetches the batches; {_NOT_KNOWN}",
+            (
+                f"{_UNSEEN} 2 ranks is not seen, because their tf.function fetches the batches;"
+                f" {_NOT_KNOWN}"
+            ),
         ),
     ],
 )
@@ -212,7 +217,7 @@ def test_too_few_ranks_and_steps_say_nothing() -> None:
     assert len(align([]).steps) == 0
 
 
-# -- single long steps --------------------------------------------------------------------------------
+# -- single long steps -----------------------------------------------------------------------------
 
 
 def held_up(part: str, at: int, silent: bool = False) -> Aligned:
@@ -259,7 +264,8 @@ def test_a_single_long_step_is_an_event_and_no_straggler(
 def test_a_rank_that_stands_still_around_the_end_of_a_collective_is_one_event(
     first: bool, silent: bool, rank: int, cause: Cause
 ) -> None:
-    """The others have left their call, and wait for it in the next one; or it has left, and they wait in this one."""
+    """The others have left their call, and wait for it in the next one; or it has left, and they
+    wait in this one."""
     call = np.full((3, STEPS), CALL)
     call[1, 80 if first else 81] += 1500
     call[[0, 2], 81 if first else 80] += 1500
@@ -277,14 +283,16 @@ def test_a_rank_that_stands_still_around_the_end_of_a_collective_is_one_event(
     assert find_straggler(aligned) is None
 
 
-# -- in words -----------------------------------------------------------------------------------------
+# -- in words --------------------------------------------------------------------------------------
 
 
 def test_the_sentences_have_one_unit_each() -> None:
     named = found(group([1, 20, 1], [1, 1, 1]))
 
-    assert straggler_sentence(named) == (
-        "the other ranks wait 19.0 of 29.0 ms/step for rank 1: it waits 20.0 ms for data, the others 1.0 ms"
+    assert (
+        straggler_sentence(named)
+        == "the other ranks wait 19.0 of 29.0 ms/step for rank 1: it waits 20.0 ms for data, the"
+        " others 1.0 ms"
     )
     assert without_sentence(named) == "without it a step takes about 10.0 of 29.0 ms: 66 % less"
 

@@ -1,4 +1,5 @@
-"""Any run, however irregular: parts sum to the whole, shares are from 0 to 1, and nothing is NaN."""
+"""Any run, however irregular: parts sum to the whole, shares are from 0 to 1, and nothing is
+NaN."""
 
 from __future__ import annotations
 

@@ -139,7 +139,8 @@ def test_pauses_make_no_spikes() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_in_10_000_plain_steps_no_cause_is_named_that_was_not_there(seed: int) -> None:
-    """Steps as they were recorded: a long tail, now and then a hiccup; pauses fall where nothing stands out."""
+    """Steps as they were recorded: a long tail, now and then a hiccup; pauses fall where nothing
+    stands out."""
     rng = np.random.default_rng(seed)
     wait, compute, host = (rng.lognormal(np.log(mean), 0.3, 10_000) for mean in (0.2, 2.0, 0.1))
     hiccups = rng.choice(10_000, 8, replace=False)

@@ -15,7 +15,8 @@ ENDED = [EpochEnded(at * 10**9, at - 1, at * 10, {"loss": 1 / at}) for at in (1,
 
 
 def counter(first: int = 1) -> FitCounter:
-    """Return a counter over steps of 10 ms in the first fit and 20 ms in the second, whose first step compiles."""
+    """Return a counter over steps of 10 ms in the first fit and 20 ms in the second, whose first
+    step compiles."""
     rows = np.zeros(30, dtype=STEP)
     rows["step"], rows["compute_ms"], rows["wait_ms"] = np.arange(1, 31), 5.0, 5.0
     rows["wait_ms"][20:] = 15.0

@@ -1,4 +1,5 @@
-"""The verdict is right in every cell of the grid, on steps as a pipeline with and without prefetch would make them."""
+"""The verdict is right in every cell of the grid, on steps as a pipeline with and without prefetch
+would make them."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ def test_the_verdict_of_steady_times() -> None:
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("jitter", [0.05, 0.1])
 def test_the_verdict_of_times_that_vary(jitter: float, seed: int) -> None:
-    """Variations show as data wait where data and work take the same time; a buffer of four evens out a tenth."""
+    """Variations show as data wait where data and work take the same time; a buffer of four evens
+    out a tenth."""
     for ratio, depth in labelled(0, 4):
         label = verdict_of(starving(ratio, 1.0, prefetch=depth > 0))
         rows = simulated(

@@ -86,7 +86,8 @@ class RunBuilder:
 
 
 def whole_run(copy_ms: float = np.nan) -> RunBuilder:
-    """Three epochs: 4 s of compile, a shuffle buffer that fills for 3 s each, validation, a checkpoint."""
+    """Three epochs: 4 s of compile, a shuffle buffer that fills for 3 s each, validation, a
+    checkpoint."""
     built = RunBuilder(copy_ms).started()
     for epoch in range(3):
         built.begin(epoch, 3000.0, compile_ms=0.0 if epoch else 4000.0).end(
@@ -295,7 +296,8 @@ def test_the_sums_are_the_same_however_the_rows_come(block: int) -> None:
 def test_the_keras_step_time_includes_validation_and_not_the_first_step() -> None:
     built = whole_run()
 
-    # 2 s of validation and 1 s of callbacks over the 99 steps after the first one, whose host time counts.
+    # 2 s of validation and 1 s of callbacks over the 99 steps after the first one, whose host time
+    # counts.
     assert keras_step_ms(built.sums(), built.events) == pytest.approx((99 * 20 + 1 + 3000) / 99)
     assert keras_step_ms(built.sums()[:0], built.events) is None
     assert keras_step_ms(built.sums(), []) is None

@@ -64,7 +64,8 @@ def events_of(trace: bytes) -> list[dict[str, Any]]:
 
 
 def _check_rows(events: list[dict[str, Any]]) -> None:
-    """Check that each row has a name, each pause an end, and each counter its values in the order of time."""
+    """Check that each row has a name, each pause an end, and each counter its values in the order
+    of time."""
     named = {
         event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"
     }
@@ -235,7 +236,8 @@ def test_perfetto_reads_the_same_sums(noisy: Run, tmp_path: Path) -> None:
 
 
 def _badly_nested(events: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Return slices that end after the one in which they begin, as a viewer stacks them: by time, then by order."""
+    """Return slices that end after the one in which they begin, as a viewer stacks them: by time,
+    then by order."""
     found = []
     open_slices: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for event in sorted((one for one in events if one["ph"] == "X"), key=lambda one: one["ts"]):

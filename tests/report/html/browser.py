@@ -1,4 +1,5 @@
-"""A page in Chromium, where it is installed, at the widths of a phone, a laptop and a sheet of paper."""
+"""A page in Chromium, where it is installed, at the widths of a phone, a laptop and a sheet of
+paper."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ onload = () => {{
   }});
   document.title = JSON.stringify(found);
 }};
-</script>"""
+</script>"""  # noqa: E501
 
 
 def measured(folder: Path) -> list[dict[str, Any]]:

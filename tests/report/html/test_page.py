@@ -182,7 +182,7 @@ def test_a_long_run_makes_a_small_page(tmp_path: Path) -> None:
     assert "no data, 20 times, every 5 000 steps: " in text_of(page)
 
 
-# -- redaction ----------------------------------------------------------------------------------------
+# -- redaction -------------------------------------------------------------------------------------
 
 
 def test_a_redacted_page_names_nobody(tmp_path: Path) -> None:

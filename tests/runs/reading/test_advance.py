@@ -29,7 +29,8 @@ class OnADevice:
 
 
 def events_about(*losses: Any, a_flush: int = 1000, first: int = 1, call: int = 1) -> list[Event]:
-    """Return the events about these losses: one a call of `call` steps, `a_flush` calls a flush; no row is due."""
+    """Return the events about these losses: one a call of `call` steps, `a_flush` calls a flush; no
+    row is due."""
     progress, events = ProgressLog(), []
     progress.flush(0, "", last=False)
     progress._due_ns = 10**18

@@ -1,4 +1,5 @@
-"""A disk that does not respond, such as a network disk: waits are short, and rows are recorded once it responds."""
+"""A disk that does not respond, such as a network disk: waits are short, and rows are recorded once
+it responds."""
 
 from __future__ import annotations
 

@@ -13,7 +13,10 @@ from tfwatch.judge.findings import log_lines
 if TYPE_CHECKING:
     from pathlib import Path
 
-ONEDNN = "I0000 00:00:1795263242.021949   29426 port.cc:153] oneDNN custom operations are on. You may see [bold]"
+ONEDNN = (
+    "I0000 00:00:1795263242.021949   29426 port.cc:153] oneDNN custom operations are on. You may"
+    " see [bold]"
+)
 RETRACED = (
     "WARNING:tensorflow:5 out of the last 5 calls to <function f> triggered tf.function retracing."
 )

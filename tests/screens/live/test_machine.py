@@ -42,7 +42,7 @@ def pane(shown_rows: list[str]) -> list[str]:
     ]
 
 
-# -- states -----------------------------------------------------------------------------------------
+# -- states ----------------------------------------------------------------------------------------
 
 
 SIZES = ((60, 18), (80, 24), (99, 40), (100, 32), (120, 40), (200, 60))
@@ -71,7 +71,7 @@ async def test_the_lane_is_there_in_every_kind_of_screen(options: dict[str, Any]
         assert "93 %, 89 ours" in lane
 
 
-# -- the pane ---------------------------------------------------------------------------------------
+# -- the pane --------------------------------------------------------------------------------------
 
 
 def test_only_readings_that_need_attention_alert() -> None:
@@ -177,7 +177,7 @@ async def test_the_figures_are_of_the_setting_since_the_last_switch() -> None:
     assert newer.gpu.busy == pytest.approx(12.9 / 13.9, abs=0.01)
 
 
-# -- rows and room ----------------------------------------------------------------------------------
+# -- rows and room ---------------------------------------------------------------------------------
 
 
 def rows_of(*given: Reading, width: int = 40, height: int = 9, unicode: bool = True) -> list[str]:

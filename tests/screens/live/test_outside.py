@@ -1,4 +1,5 @@
-"""Text from outside (names, paths, errors, log lines) is never markup in any pane, and keeps the columns."""
+"""Text from outside (names, paths, errors, log lines) is never markup in any pane, and keeps the
+columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The settings of a `PyDataset` on the live screen: its keys, and the epoch from which they count."""
+"""The settings of a `PyDataset` on the live screen: its keys, and the epoch from which they
+count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The screen of `tfwatch run`: it shows the newest run of a script, and asks before it interrupts the script."""
+"""The screen of `tfwatch run`: it shows the newest run of a script, and asks before it interrupts
+the script."""
 
 from __future__ import annotations
 

@@ -25,7 +25,8 @@ WAIT_S = 10.0
 
 
 class HangingFolder(RunFolder):
-    """A run folder on a disk that responds while `responds` is set. reads: the files that it was asked for."""
+    """A run folder on a disk that responds while `responds` is set. reads: the files that it was
+    asked for."""
 
     def __init__(self, run: Canned) -> None:
         assert run.writer.folder

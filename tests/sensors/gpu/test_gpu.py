@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tfwatch.runs.writer import RunWriter
 
 
-# -- which sources ------------------------------------------------------------------------------------
+# -- which sources ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_switched_off_is_a_reason(writer: RunWriter) -> None:
     )
 
 
-# -- figures ------------------------------------------------------------------------------------------
+# -- figures ---------------------------------------------------------------------------------------
 
 
 def test_a_sample_is_the_mean_of_the_readings_since_the_last(

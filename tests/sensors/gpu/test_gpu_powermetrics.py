@@ -268,7 +268,7 @@ def test_other_text_has_no_figures(text: bytes) -> None:
     assert not [found for found in documents(io.BytesIO(text)) if parse(found) != FullReading()]
 
 
-# -- framing ----------------------------------------------------------------------------------------
+# -- framing ---------------------------------------------------------------------------------------
 
 
 class Slow(io.RawIOBase):
@@ -313,7 +313,7 @@ def test_a_flood_without_documents_ends_them() -> None:
     assert list(documents(Flood())) == [document()]  # type: ignore[arg-type]
 
 
-# -- fuzz -------------------------------------------------------------------------------------------
+# -- fuzz ------------------------------------------------------------------------------------------
 
 
 def is_plausible(reading: FullReading) -> bool:

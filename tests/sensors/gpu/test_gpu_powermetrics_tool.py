@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def tool(tmp_path: Path) -> Callable[[str], PowermetricsSource]:
-    """Return a function that makes a source whose tool runs these shell lines; `"$d"` is a document's path."""
+    """Return a function that makes a source whose tool runs these shell lines; `"$d"` is a
+    document's path."""
     (tmp_path / "document").write_bytes(document() + b"\n\0")
 
     def make(lines: str) -> PowermetricsSource:
@@ -124,7 +125,8 @@ def test_a_failed_tool_has_a_reason(
     tool: Callable[[str], PowermetricsSource],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # On a loaded machine a tool may need seconds to print too much; the others print nothing readable in any time.
+    # On a loaded machine a tool may need seconds to print too much; the others print nothing
+    # readable in any time.
     monkeypatch.setattr(powermetrics, "_PATIENCE_S", 20.0 if "printed more" in reason else 0.4)
 
     with pytest.raises(SensorError, match=reason):

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
     from tests.sensors.conftest import Tools
 
-GPU = '+-o GPU\n      "PerformanceStatistics" = {"Device Utilization %"=40,"In use system memory"=1024}\n'
+GPU = (
+    '+-o GPU\n      "PerformanceStatistics" = {"Device Utilization %"=40,"In use system'
+    ' memory"=1024}\n'
+)
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +80,8 @@ def test_a_faulty_tool_is_reported_and_samples_continue(
     monkeypatch.setattr(sensor, "PATIENCE_NS", 300_000_000)
     sampled = Sampled("powermetrics")
 
-    # A tool that fails at once takes longer on a busy machine: then it "has not responded" at first.
+    # A tool that fails at once takes longer on a busy machine: then it "has not responded" at
+    # first.
     wait_until(lambda: any(one.startswith(reason) for one in sampled.reasons()))
     before = sampled.rows()
     wait_until(lambda: sampled.rows() > before + 1)

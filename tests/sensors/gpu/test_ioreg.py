@@ -42,7 +42,7 @@ def gpu(
       "IOReportLegend" = ({{"IOReportChannels"=((1,64,"Alloc system memory"),(2,64,"In use system memory"))}})
     }}
 
-"""
+"""  # noqa: E501
 
 
 def client(pid: int, *times: int, name: str = "Python", mark: str = "+-o ") -> str:
@@ -56,10 +56,10 @@ def client(pid: int, *times: int, name: str = "Python", mark: str = "+-o ") -> s
       "CommandQueueCount" = 2
       "IOUserClientCreator" = "pid {pid}, {name}"
     }}
-"""
+"""  # noqa: E501
 
 
-# -- activity and memory ------------------------------------------------------------------------------
+# -- activity and memory ---------------------------------------------------------------------------
 
 
 def test_activity_and_memory_are_read_among_their_decoys() -> None:
@@ -151,7 +151,7 @@ def test_resets_are_those_of_every_gpu() -> None:
     assert (parse_resets(gpu(resets=2) + gpu(resets=1)), parse_resets("")) == (3, None)
 
 
-# -- clients ------------------------------------------------------------------------------------------
+# -- clients ---------------------------------------------------------------------------------------
 
 
 def test_clients_are_summed_for_each_process() -> None:
@@ -206,7 +206,7 @@ def test_the_share_between_two_readings(
     assert gpu_share(before, after) == share
 
 
-# -- fuzz ---------------------------------------------------------------------------------------------
+# -- fuzz ------------------------------------------------------------------------------------------
 
 
 def all_can_be_true(text: str) -> bool:
@@ -252,7 +252,7 @@ def test_huge_outputs(text: str) -> None:
     assert all_can_be_true(text)
 
 
-# -- the sensor ---------------------------------------------------------------------------------------
+# -- the sensor ------------------------------------------------------------------------------------
 
 
 def make_source(

@@ -1,4 +1,5 @@
-"""The line of sudoers pins the whole command. sudo 1.9.13 took the golden line, and nothing that differs from it."""
+"""The line of sudoers pins the whole command. sudo 1.9.13 took the golden line, and nothing that
+differs from it."""
 
 from __future__ import annotations
 
@@ -13,7 +14,10 @@ from tfwatch.sensors.gpu.powermetrics import COMMAND, line, sudoers
 if TYPE_CHECKING:
     from pathlib import Path
 
-_GOLDEN = "alice ALL=(root) NOPASSWD: /usr/bin/powermetrics -s cpu_power\\,gpu_power\\,thermal -f plist -i 1000 -n 3600"
+_GOLDEN = (
+    "alice ALL=(root) NOPASSWD: /usr/bin/powermetrics -s cpu_power\\,gpu_power\\,thermal -f plist"
+    " -i 1000 -n 3600"
+)
 
 
 def test_the_line() -> None:

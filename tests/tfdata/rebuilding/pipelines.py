@@ -186,20 +186,20 @@ AT_ONCE: dict[str, Callable[[], Any]] = {
     "map before and after": lambda: _range().map(_triple).batch(2).map(_more).prefetch(2),
     "no batch": lambda: _range().take(100).map(_triple),
     "shuffle": lambda: _range().shuffle(20, seed=1).map(_triple).batch(2),
-    "fixed shuffle": lambda: _range().shuffle(20, seed=1, reshuffle_each_iteration=False).map(_triple).batch(2),
+    "fixed shuffle": lambda: _range().shuffle(20, seed=1, reshuffle_each_iteration=False).map(_triple).batch(2),  # noqa: E501
     "map before shuffle": lambda: _range().map(_triple).shuffle(20, seed=1).batch(2),
     "two shuffles": lambda: _range().shuffle(9, seed=1).map(_triple).shuffle(20, seed=2).batch(2),
-    "shuffled batches": lambda: _range().map(_triple).batch(2, drop_remainder=True).shuffle(5, seed=4).map(_more),
+    "shuffled batches": lambda: _range().map(_triple).batch(2, drop_remainder=True).shuffle(5, seed=4).map(_more),  # noqa: E501
     "take": lambda: _range().map(_triple).take(195).batch(2).take(95),
     "skip": lambda: _range().map(_triple).skip(3).batch(2).skip(2),
     "shard": lambda: _range().repeat(2).map(_triple).shard(2, 1).batch(2),
     "repeat": lambda: _range().take(67).map(_triple).repeat(3).batch(2),
     "parallel map": lambda: _range().map(_triple, num_parallel_calls=-1).batch(2).prefetch(-1),
     "two parallel maps": lambda: _range().map(_triple, 2).batch(2).map(_more, 3).prefetch(1),
-    "map and batch": lambda: _range().map(_triple, 2, deterministic=True).batch(2, drop_remainder=True),
+    "map and batch": lambda: _range().map(_triple, 2, deterministic=True).batch(2, drop_remainder=True),  # noqa: E501
     "parallel batch": lambda: _range().map(_triple).batch(2, num_parallel_calls=2),
     "padded batch": lambda: _range().map(_growing).padded_batch(2).prefetch(2),
-    "batches of batches": lambda: _range().map(_triple).batch(2).map(_more).batch(1, drop_remainder=True),
+    "batches of batches": lambda: _range().map(_triple).batch(2).map(_more).batch(1, drop_remainder=True),  # noqa: E501
     "prefetch inside": lambda: _range().map(_triple).prefetch(4).batch(2).prefetch(2).prefetch(1),
     "table": lambda: _range().map(_table().lookup).batch(2),
     "structure": lambda: _range().map(_fields).map(_label).batch(2),
@@ -208,35 +208,35 @@ AT_ONCE: dict[str, Callable[[], Any]] = {
         .shuffle(9, seed=2).map(lambda x: (x["a"], x["b"])).batch(2)
     ),
     "zip": lambda: _data().zip((_range(), _range().shuffle(9, seed=5))).map(_product).batch(2),
-    "concatenate": lambda: _range().shuffle(9, seed=5).concatenate(_range().take(9)).map(_triple).batch(2),
+    "concatenate": lambda: _range().shuffle(9, seed=5).concatenate(_range().take(9)).map(_triple).batch(2),  # noqa: E501
     "options": lambda: _range().with_options(_threads()).map(_triple).batch(2),
     "optimizations": lambda: _range().map(_triple).batch(2).with_options(_plain()),
-    "list of files": lambda: _data().list_files(_texts() * 20, shuffle=True, seed=3).map(_read).batch(2),
+    "list of files": lambda: _data().list_files(_texts() * 20, shuffle=True, seed=3).map(_read).batch(2),  # noqa: E501
 }  # fmt: skip
 #: Each is built again with the next epoch: its source is begun once an epoch.
 WITH_EPOCH: dict[str, Callable[[], Any]] = {
     "filter": lambda: _range().repeat(2).filter(_is_odd).map(_triple).batch(2),
-    "filter over a shuffle": lambda: _range().repeat(2).shuffle(9, seed=1).filter(_is_odd).map(_triple).batch(2),
+    "filter over a shuffle": lambda: _range().repeat(2).shuffle(9, seed=1).filter(_is_odd).map(_triple).batch(2),  # noqa: E501
     "map and filter": lambda: _range().repeat(2).map(_triple).filter(_is_odd).map(_more).batch(2),
     "shuffled small batch": lambda: _range().map(_triple).batch(2).shuffle(5, seed=4).map(_more),
     "repeated small batch": lambda: _range().take(31).map(_triple).batch(2).repeat(6).map(_more),
     "unbatched": lambda: _range().batch(4).unbatch().map(_triple).batch(2),
     "flat map": lambda: _range().flat_map(_pair).map(_triple).batch(4),
-    "interleave": lambda: _data().from_tensor_slices(_texts()).interleave(_lines_of).map(_to_number).batch(2),
+    "interleave": lambda: _data().from_tensor_slices(_texts()).interleave(_lines_of).map(_to_number).batch(2),  # noqa: E501
     "parallel interleave": lambda: (
         _data().from_tensor_slices(_texts()).shuffle(9, seed=1)
-        .interleave(_lines_of, cycle_length=3, block_length=2, num_parallel_calls=2).map(_to_number).batch(2)
+        .interleave(_lines_of, cycle_length=3, block_length=2, num_parallel_calls=2).map(_to_number).batch(2)  # noqa: E501
     ),
-    "interleave alone": lambda: _uneven().interleave(_numbers, cycle_length=4, block_length=3).batch(2),
-    "interleave of any cycle": lambda: _uneven().interleave(_numbers).shuffle(9, seed=1).batch(2).prefetch(2),
-    "autotuned interleave": lambda: _uneven().shuffle(9, seed=1).interleave(_numbers, num_parallel_calls=-1).batch(2),
+    "interleave alone": lambda: _uneven().interleave(_numbers, cycle_length=4, block_length=3).batch(2),  # noqa: E501
+    "interleave of any cycle": lambda: _uneven().interleave(_numbers).shuffle(9, seed=1).batch(2).prefetch(2),  # noqa: E501
+    "autotuned interleave": lambda: _uneven().shuffle(9, seed=1).interleave(_numbers, num_parallel_calls=-1).batch(2),  # noqa: E501
     "two interleaves": lambda: (
-        _uneven().interleave(_numbers, 5, 2, num_parallel_calls=3).batch(7).interleave(_rows_of, 2).map(_more).batch(2)
+        _uneven().interleave(_numbers, 5, 2, num_parallel_calls=3).batch(7).interleave(_rows_of, 2).map(_more).batch(2)  # noqa: E501
     ),
     "interleave below filter": lambda: (
         _uneven().interleave(_numbers, 3).enumerate().filter(_is_odd).map(_product).batch(1)
     ),
-    "interleave of a generator": lambda: _range().take(1).interleave(_in_python_rows).map(_triple).batch(2),
+    "interleave of a generator": lambda: _range().take(1).interleave(_in_python_rows).map(_triple).batch(2),  # noqa: E501
     "records": lambda: _data_of_records().shuffle(30, seed=7).map(_to_number).batch(2).prefetch(-1),
     "shuffled records": lambda: _data_of_records(shuffled=True).map(_to_number).batch(2),
     "generator": lambda: generated().map(_triple).batch(2),
@@ -245,7 +245,7 @@ WITH_EPOCH: dict[str, Callable[[], Any]] = {
     "random below": lambda: _range().map(_random).map(_triple).batch(2),
     "cache": lambda: _range().map(_more).cache().shuffle(9, seed=1).map(_triple).batch(2),
     "enumerate": lambda: _range().enumerate().map(_product).batch(2),
-    "window": lambda: _range().window(2, drop_remainder=True).flat_map(lambda x: x.batch(2)).map(_triple),
+    "window": lambda: _range().window(2, drop_remainder=True).flat_map(lambda x: x.batch(2)).map(_triple),  # noqa: E501
     "scan": lambda: _range().scan(0, lambda total, x: (total + 1, x * 2)).map(_triple).batch(2),
     "in any order": lambda: _range().map(_more, 1, deterministic=False).map(_triple).batch(2),
 }  # fmt: skip

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     import random
 
 
-#: Settings that begin an epoch, and settings whose pipelines restart, so that a switch takes a millisecond. To build a
-#: pipeline takes fifty, and to begin one that cannot restart fifteen: every tenth switch.
+#: Settings that begin an epoch, and settings whose pipelines restart, so that a switch takes a
+#: millisecond. To build a pipeline takes fifty, and to begin one that cannot restart fifteen: every
+#: tenth switch.
 FIRST = (Knobs("default", "default"), Knobs("auto", "auto"))
 RESTARTING = (Knobs("off", "3"), Knobs("1", "2"), Knobs("1", "off"))
 NEW_EACH_TIME = Knobs("off", "default")
@@ -40,7 +41,8 @@ def script_of(data: Any) -> Any:
 
 
 def replayed(iterator: Any, script: Any, got: list[Any], knobs: Knobs) -> Any:
-    """Return a source that a thread takes to the place of an iterator, which gives batches to `got` meanwhile."""
+    """Return a source that a thread takes to the place of an iterator, which gives batches to `got`
+    meanwhile."""
     replay = script.replay(iterator, len(got), knobs)
     for batch in itertools.islice(iterator, 2):
         got.append(in_python(batch))
@@ -90,7 +92,8 @@ def rebuilt_epoch(
 def _stage_by_stage(
     script: Any, knobs: Knobs, settings: tuple[str, ...], chooser: random.Random
 ) -> Knobs:
-    """Return the knobs with a setting of its own for each map and interleave, in half of the epochs."""
+    """Return the knobs with a setting of its own for each map and interleave, in half of the
+    epochs."""
     stages = len(script.parallel_stages)
     if stages < 2 or chooser.random() < 0.5:
         return knobs

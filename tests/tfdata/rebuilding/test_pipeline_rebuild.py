@@ -1,4 +1,5 @@
-"""A script's own pipeline, rebuilt with other settings: every element is equal, and in the same order."""
+"""A script's own pipeline, rebuilt with other settings: every element is equal, and in the same
+order."""
 
 from __future__ import annotations
 

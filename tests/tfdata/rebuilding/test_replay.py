@@ -1,4 +1,5 @@
-"""A replay of an epoch: a thread reads again what the training has had, and hands over at the same element."""
+"""A replay of an epoch: a thread reads again what the training has had, and hands over at the same
+element."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ _CHANGE = re.compile(
 
 
 def pasted(source: str, text: str) -> str:
-    """Return a source with the lines of a code suggestion in the places that the comments before them name."""
+    """Return a source with the lines of a code suggestion in the places that the comments before
+    them name."""
     lines = source.splitlines()
     for first, last, old, new in reversed(_CHANGE.findall(text)):
         at, end = int(first) - 1, int(last or first)

@@ -1,4 +1,5 @@
-"""The lines of a notebook: a code suggestion names the cell by its prompt, and the line as its user sees it."""
+"""The lines of a notebook: a code suggestion names the cell by its prompt, and the line as its user
+sees it."""
 
 from __future__ import annotations
 
@@ -18,7 +19,10 @@ pytestmark = pytest.mark.tensorflow
 
 IMPORT = "import tensorflow as tf"
 PIPELINE = "\n\ndata = tf.data.Dataset.range(40)\ndata = data.map(abs)\ndata = data.batch(4)"
-SUGGESTED = "# In [2], line 4  in place of: data = data.map(abs)\ndata = data.map(abs, num_parallel_calls=tf.data.AUTOTUNE)"
+SUGGESTED = (
+    "# In [2], line 4  in place of: data = data.map(abs)\ndata = data.map(abs,"
+    " num_parallel_calls=tf.data.AUTOTUNE)"
+)
 
 
 @pytest.fixture
@@ -32,7 +36,8 @@ def shell(tmp_path: Path) -> Iterator[InteractiveShell]:
 
 @pytest.fixture
 def run_cells(shell: Any) -> Iterator[Callable[..., str]]:
-    """Return a function that runs cells, and returns the lines of code for parallel calls of the maps of `data`."""
+    """Return a function that runs cells, and returns the lines of code for parallel calls of the
+    maps of `data`."""
     import tensorflow
 
     from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline

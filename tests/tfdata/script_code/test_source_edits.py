@@ -1,4 +1,5 @@
-"""The changes of a script's own lines: applied to it, they set its calls, and every element stays equal."""
+"""The changes of a script's own lines: applied to it, they set its calls, and every element stays
+equal."""
 
 from __future__ import annotations
 
@@ -54,29 +55,45 @@ def edits_of(data: Any) -> tuple[CodeEdit, ...]:
 SCRIPTS = {
     "lines": (
         "data = data.map(triple)\ndata = data.batch(3)\n",
-        "data = data.map(triple, num_parallel_calls=tf.data.AUTOTUNE)\ndata = data.batch(3).prefetch(4)",
+        (
+            "data = data.map(triple, num_parallel_calls=tf.data.AUTOTUNE)\ndata ="
+            " data.batch(3).prefetch(4)"
+        ),
     ),
     "one line": (
         "data = data.map(triple).batch(3)\n",
         "data = data.map(triple, num_parallel_calls=tf.data.AUTOTUNE).batch(3).prefetch(4)",
     ),
     "chain": (
-        "data = (\n    data.take(9)\n    .map(lambda x: ('é', x))\n    .batch(3)  # three\n    .prefetch(1)\n)\n",
-        "data = (\n    data.take(9)\n    .map(lambda x: ('é', x), num_parallel_calls=tf.data.AUTOTUNE)\n{rest}".format(
+        (
+            "data = (\n    data.take(9)\n    .map(lambda x: ('é', x))\n    .batch(3)  # three\n   "
+            " .prefetch(1)\n)\n"
+        ),
+        "data = (\n    data.take(9)\n    .map(lambda x: ('é', x),"
+        " num_parallel_calls=tf.data.AUTOTUNE)\n{rest}".format(
             rest="    .batch(3)  # three\n    .prefetch(4)\n)"
         ),
     ),
     "trailing comma": (
         "data = data.map(\n    triple,  # three times\n).batch(3)\n",
-        "data = data.map(\n    triple, num_parallel_calls=tf.data.AUTOTUNE  # three times\n).batch(3).prefetch(4)",
+        (
+            "data = data.map(\n    triple, num_parallel_calls=tf.data.AUTOTUNE  # three"
+            " times\n).batch(3).prefetch(4)"
+        ),
     ),
     "backslashes": (
         "data = data \\\n    .map(triple) \\\n    .batch(3)\n",
-        "data = data \\\n    .map(triple, num_parallel_calls=tf.data.AUTOTUNE) \\\n    .batch(3).prefetch(4)",
+        (
+            "data = data \\\n    .map(triple, num_parallel_calls=tf.data.AUTOTUNE) \\\n   "
+            " .batch(3).prefetch(4)"
+        ),
     ),
     "arguments on lines": (
         "data = data.map(\n    triple,\n    num_parallel_calls=1,\n).batch(\n    3\n)\n",
-        "data = data.map(\n    triple,\n    num_parallel_calls=tf.data.AUTOTUNE,\n).batch(\n    3\n).prefetch(4)",
+        (
+            "data = data.map(\n    triple,\n    num_parallel_calls=tf.data.AUTOTUNE,\n).batch(\n   "
+            " 3\n).prefetch(4)"
+        ),
     ),
     "a value of two lines": (
         "data = data.map(triple, num_parallel_calls=2 if data\n    else 3).batch(3)\n",
@@ -84,11 +101,18 @@ SCRIPTS = {
     ),
     "given": (
         "é = 2; data = data.map(triple, é).map(abs, num_parallel_calls=None).prefetch(é)\n",
-        "é = 2; data = data.map(triple, tf.data.AUTOTUNE).map(abs, num_parallel_calls=tf.data.AUTOTUNE).prefetch(4)",
+        (
+            "é = 2; data = data.map(triple, tf.data.AUTOTUNE).map(abs,"
+            " num_parallel_calls=tf.data.AUTOTUNE).prefetch(4)"
+        ),
     ),
     "keywords in a chain": (
-        "data = (data.map(abs)\n    .map(triple, num_parallel_calls=2)\n    .batch(3, drop_remainder=True))\n",
-        "data = (data.map(abs, num_parallel_calls=tf.data.AUTOTUNE)\n    .map(triple, {auto})\n    {batch})".format(
+        (
+            "data = (data.map(abs)\n    .map(triple, num_parallel_calls=2)\n    .batch(3,"
+            " drop_remainder=True))\n"
+        ),
+        "data = (data.map(abs, num_parallel_calls=tf.data.AUTOTUNE)\n    .map(triple, {auto})\n   "
+        " {batch})".format(
             auto="num_parallel_calls=tf.data.AUTOTUNE",
             batch=".batch(3, drop_remainder=True).prefetch(4)",
         ),
@@ -99,7 +123,10 @@ SCRIPTS = {
     ),
     "a loop": (
         "for f in (abs, triple):\n    data = data.map(f)\ndata = data.prefetch(1)\n",
-        "for f in (abs, triple):\n    data = data.map(f, num_parallel_calls=tf.data.AUTOTUNE)\ndata = data.prefetch(4)",
+        (
+            "for f in (abs, triple):\n    data = data.map(f,"
+            " num_parallel_calls=tf.data.AUTOTUNE)\ndata = data.prefetch(4)"
+        ),
     ),
 }
 
@@ -206,8 +233,8 @@ def test_a_script_without_a_name_for_tensorflow_gets_the_value_of_autotune(tmp_p
     [
         pytest.param("how = {}\ndata = data.map(triple, **how)\n", id="the argument may be in how"),
         pytest.param(
-            "def add(data, f):\n    return data.map(f)\n"
-            "data = add(add(data, lambda x: x + tf.random.uniform([], 0, 9, tf.int64, seed=1)), triple)\n",
+            "def add(data, f):\n    return data.map(f)\ndata = add(add(data, lambda x: x +"
+            " tf.random.uniform([], 0, 9, tf.int64, seed=1)), triple)\n",
             id="the line makes a random map too",
         ),
         pytest.param("data = getattr(data, 'map')(triple)\n", id="no call of map"),

@@ -1,4 +1,5 @@
-"""A wait is explained by a shuffle buffer only if tf.data's own model shows that the buffer was filled."""
+"""A wait is explained by a shuffle buffer only if tf.data's own model shows that the buffer was
+filled."""
 
 from __future__ import annotations
 
@@ -144,7 +145,8 @@ SLOW_S = 0.02
 
 
 class Played:
-    """A run in memory whose clock advances only in `slow`, as in tf.data's model of as many elements."""
+    """A run in memory whose clock advances only in `slow`, as in tf.data's model of as many
+    elements."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         import tensorflow as tf

@@ -1,4 +1,5 @@
-"""Watch in a user's script: the result is that of `fit` without it, and the folder has the steps."""
+"""Watch in a user's script: the result is that of `fit` without it, and the folder has the
+steps."""
 
 from __future__ import annotations
 

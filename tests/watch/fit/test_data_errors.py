@@ -1,4 +1,5 @@
-"""An error of the data, or of a step that runs, ends `fit` as it ends stock `fit`: with its words and its updates."""
+"""An error of the data, or of a step that runs, ends `fit` as it ends stock `fit`: with its words
+and its updates."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ EXAMPLES, BATCH = 32, 8
 X, Y = np.ones((EXAMPLES, 3), "float32"), np.arange(EXAMPLES) // BATCH
 #: Numbers that TensorFlow counts up, and the frames of the stack, which name tfwatch's own.
 NOISE = re.compile(r'(?<=_)\d+|(?<=Dataset:)\d+|^\s*File ".*\n|^\n', re.MULTILINE)
-#: The stage that raises: TensorFlow fuses stages of a script's pipeline, which tfwatch rebuilds without.
+#: The stage that raises: TensorFlow fuses stages of a script's pipeline, which tfwatch rebuilds
+#: without.
 STAGE = re.compile(
     r"Error in user-defined function passed to MapDataset: transformation with iterator: \S+ "
 )
@@ -38,7 +40,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-# -- data, which raises at a batch ------------------------------------------------------------------
+# -- data, which raises at a batch -----------------------------------------------------------------
 
 
 def an_operation(at: int, calls: list[int]) -> Any:
@@ -87,7 +89,8 @@ def sound(at: int, calls: list[int]) -> Any:
 DATA = [an_operation, a_missing_file, a_generator]
 
 
-#: The error of a step without data, and of one whose data raises, as TensorFlow 2.21 words them on an H100.
+#: The error of a step without data, and of one whose data raises, as TensorFlow 2.21 words them on
+#: an H100.
 ON_GPU = """Graph execution error:
 
 {at}
@@ -103,13 +106,16 @@ ON_GPU = """Graph execution error:
 DEFINED = "Detected at node {} defined at (most recent call last):\n{}"
 NO_DATA = ON_GPU.format(
     at=DEFINED.format("IteratorGetNext", '  File "train.py", line 8, in <module>\n'),
-    error="FAILED_PRECONDITION:  GetNext() failed because the iterator has not been initialized. Ensure that you have "
-    "run the initializer operation for this iterator before getting the next element.",
+    error=(
+        "FAILED_PRECONDITION:  GetNext() failed because the iterator has not been initialized."
+        " Ensure that you have run the initializer operation for this iterator before getting the"
+        " next element."
+    ),
     fetch="{{node IteratorGetNext}}",
 )
 
 
-# -- models -----------------------------------------------------------------------------------------
+# -- models ----------------------------------------------------------------------------------------
 
 
 def dense(calls: list[int]) -> Any:
@@ -152,7 +158,8 @@ def a_trace(calls: list[int]) -> Any:
 
 
 def outcome(make_data: Any, make_model: Any, settings: dict[str, Any], callbacks: list[Any]) -> Any:
-    """Return the error, the calls of the user's Python, the updates that the optimizer counts, and the weights."""
+    """Return the error, the calls of the user's Python, the updates that the optimizer counts, and
+    the weights."""
     import keras
 
     keras.utils.set_random_seed(3)

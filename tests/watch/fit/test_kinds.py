@@ -1,4 +1,5 @@
-"""For every kind of `fit`, with Watch and switches of its pipeline, the result is that of `fit` without Watch."""
+"""For every kind of `fit`, with Watch and switches of its pipeline, the result is that of `fit`
+without Watch."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ PACKED = "attention, arrays"
 
 
 class Seen:
-    """The logs that a callback gets of each batch, and switches of the pipeline from the second epoch on."""
+    """The logs that a callback gets of each batch, and switches of the pipeline from the second
+    epoch on."""
 
     def __init__(self, watch: Any = None) -> None:
         import keras

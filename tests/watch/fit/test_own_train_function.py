@@ -1,4 +1,5 @@
-"""A train function that is not Keras' own is called as it is; the run counts its steps and notes that."""
+"""A train function that is not Keras' own is called as it is; the run counts its steps and notes
+that."""
 
 from __future__ import annotations
 
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
     from tfwatch.runs.reading.opened import Run
 
 pytestmark = pytest.mark.tensorflow
-NOT_KERAS = "the model's train function is not Keras' own (make_train_function, or train_function itself, is replaced)"
+NOT_KERAS = (
+    "the model's train function is not Keras' own (make_train_function, or train_function itself,"
+    " is replaced)"
+)
 
 
 def compiled(model: Any, calls: list[int]) -> Any:

@@ -1,4 +1,5 @@
-"""A script's `PyDataset` under `Watch`: its workers change with an epoch, and the training's result stays the same."""
+"""A script's `PyDataset` under `Watch`: its workers change with an epoch, and the training's result
+stays the same."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ pytestmark = pytest.mark.tensorflow
 
 @pytest.fixture
 def start_method(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Processes begin in this way; by itself Python forks before 3.14, and has a server fork from 3.14 on."""
+    """Processes begin in this way; by itself Python forks before 3.14, and has a server fork from
+    3.14 on."""
     before = multiprocessing.get_start_method()
     multiprocessing.set_start_method(request.param, force=True)
     yield request.param
@@ -124,7 +126,8 @@ def test_its_workers_change_with_an_epoch_and_the_result_stays(
     manifest = run.manifest
     assert {"workers", "multiprocessing", "queue_size"} <= {*manifest.switchable}
     assert manifest.epochs_until("workers", "4") == 1
-    # Threads of Keras' pool read the second and third epoch, processes the fourth, and one thread the others.
+    # Threads of Keras' pool read the second and third epoch, processes the fourth, and one thread
+    # the others.
     read = [len(threads) for threads in data.threads[1:]]
     assert min(read[1:3]) >= 1
     assert all("Thread-" in name for name in data.threads[2])

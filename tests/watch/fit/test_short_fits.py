@@ -30,7 +30,8 @@ pytestmark = pytest.mark.tensorflow
 
 @pytest.fixture(autouse=True)
 def _no_run_rests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """End the runs that wait for another fit. A fit that compiles is short here, however busy the machine."""
+    """End the runs that wait for another fit. A fit that compiles is short here, however busy the
+    machine."""
     from tfwatch.watch.fit import fit_runs
 
     monkeypatch.setattr(fit_runs, "SHORT_S", 1e3)

@@ -1,4 +1,5 @@
-"""An error of the user's Python is raised once, as stock `fit` raises it, and the Python runs as often as there."""
+"""An error of the user's Python is raised once, as stock `fit` raises it, and the Python runs as
+often as there."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def dense(inputs: int = 3) -> Any:
     return keras.Sequential([keras.Input((inputs,)), keras.layers.Dense(1)])
 
 
-# -- what raises ------------------------------------------------------------------------------------
+# -- what raises -----------------------------------------------------------------------------------
 
 
 def a_metric(settings: dict[str, Any], *, times: float = np.inf) -> Made:
@@ -156,7 +157,7 @@ def an_end_of_the_data(settings: dict[str, Any]) -> Made:
     return a_train_step(settings, lambda: StopIteration())
 
 
-# -- what does not ----------------------------------------------------------------------------------
+# -- what does not ---------------------------------------------------------------------------------
 
 
 def nothing(settings: dict[str, Any]) -> Made:
@@ -215,7 +216,8 @@ RAISE_NOTHING = [an_end_of_the_data, nothing, nothing_unbuilt, nothing_of_a_fixe
 def outcome(
     make: Callable[[dict[str, Any]], Made], settings: dict[str, Any], callbacks: list[Any]
 ) -> Any:
-    """Return the error or result of `fit`, the number of calls of the user's Python, and the number of updates."""
+    """Return the error or result of `fit`, the number of calls of the user's Python, and the number
+    of updates."""
     import keras
 
     keras.utils.set_random_seed(3)

@@ -1,4 +1,5 @@
-"""Watch on a disk that is full, or fills: the training is unaffected, and stderr has one sentence."""
+"""Watch on a disk that is full, or fills: the training is unaffected, and stderr has one
+sentence."""
 
 from __future__ import annotations
 

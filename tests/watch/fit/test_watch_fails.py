@@ -1,4 +1,5 @@
-"""Watch under errors in the training or in tfwatch: the training is unaffected, and the error is recorded."""
+"""Watch under errors in the training or in tfwatch: the training is unaffected, and the error is
+recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The data wait of a loop that launches GPU work asynchronously, on a simulated GPU whose idle time is known."""
+"""The data wait of a loop that launches GPU work asynchronously, on a simulated GPU whose idle time
+is known."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from tfwatch.watch.loops.async_loop import Completion, GpuProbe, StarvationSplit
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Of the simulated GPU, milliseconds: a probe takes IDLE if it is idle; the probing thread wakes after WAKE; the end of
-#: work is read after LATE; work starts LAUNCH after its batch is there.
+#: Of the simulated GPU, milliseconds: a probe takes IDLE if it is idle; the probing thread wakes
+#: after WAKE; the end of work is read after LATE; work starts LAUNCH after its batch is there.
 IDLE, WAKE, LATE, LAUNCH = 0.3, 0.05, 0.5, 0.6
 MS = 1_000_000
 IDLE_NS = round(IDLE * MS)
@@ -26,7 +27,8 @@ IDLE_NS = round(IDLE * MS)
 
 @dataclass
 class SimulatedLoop:
-    """A loop whose fetches take `fetches` milliseconds, whose body launches for `launching` and computes for `work`.
+    """A loop whose fetches take `fetches` milliseconds, whose body launches for `launching` and
+    computes for `work`.
 
     idle_ms: by step, the GPU's idle time while the step's batch was fetched.
     """
@@ -260,6 +262,9 @@ def test_without_a_probe_the_whole_fetch_is_data_wait(monkeypatch: pytest.Monkey
     assert list(thread.finish_step(fetched(2))) == [(fetched(2), 1000)]
     assert list(thread.finish_step(fetched(3))) == [(fetched(3), 1000)]
     assert notes[1:] == [
-        "the GPU cannot be probed (RuntimeError: out of memory): every fetch that blocks counts as data wait"
+        (
+            "the GPU cannot be probed (RuntimeError: out of memory): every fetch that blocks counts as"  # noqa: E501
+            " data wait"
+        )
     ]
     assert list(thread.stop()) == []

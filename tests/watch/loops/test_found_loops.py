@@ -1,6 +1,8 @@
-"""The loops of a script's own code: those that train are recorded, and every loop runs as it does bare.
+"""The loops of a script's own code: those that train are recorded, and every loop runs as it does
+bare.
 
-A fake TensorFlow stands in for the real one; `tests/cli/script/test_run_trains.py` runs the real one.
+A fake TensorFlow stands in for the real one; `tests/cli/script/test_run_trains.py` runs the real
+one.
 """
 
 from __future__ import annotations

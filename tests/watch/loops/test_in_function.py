@@ -1,4 +1,5 @@
-"""Loops over `track` inside a `tf.function`: they run as over the data set itself, and are not recorded."""
+"""Loops over `track` inside a `tf.function`: they run as over the data set itself, and are not
+recorded."""
 
 from __future__ import annotations
 
@@ -84,8 +85,8 @@ def test_a_tracked_loop_in_a_function_equals_one_over_the_data_set(
         tracked = tf.function(loop)(tfwatch.track(data, tmp_path))
     assert tracked.numpy() == bare.numpy() > 0
     assert list_runs(tmp_path) == []
-    assert capsys.readouterr().err == (
-        "tfwatch: a loop inside a tf.function is not recorded: "
+    assert (
+        capsys.readouterr().err == "tfwatch: a loop inside a tf.function is not recorded: "
         "loop over track(...) outside it, and call the function for each batch\n"
     )
 
@@ -140,7 +141,10 @@ def test_a_loop_continues_while_another_thread_imports_tensorflow(
 
 
 def test_without_tensorflow_no_function_is_being_traced() -> None:
-    code = "import sys; from tfwatch.watch.loops.track import is_in_function; print(is_in_function(), sys.modules.keys())"
+    code = (
+        "import sys; from tfwatch.watch.loops.track import is_in_function; print(is_in_function(),"
+        " sys.modules.keys())"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60
     )

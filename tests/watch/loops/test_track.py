@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("all_runs_ended")
 
 
-# -- the loop is the loop ---------------------------------------------------------------------------
+# -- the loop is the loop --------------------------------------------------------------------------
 
 
 def test_the_elements_are_the_same_objects_in_the_same_order(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_without_tensorflow_none_is_loaded(tmp_path: Path) -> None:
     assert (run.manifest.device.split()[0], run.manifest.accelerated) == ("CPU", False)
 
 
-# -- rows ---------------------------------------------------------------------------------------------
+# -- rows ------------------------------------------------------------------------------------------
 
 
 def make_step_log(
@@ -227,7 +227,7 @@ def test_the_summary_claims_nothing_of_keras_and_no_loss(tmp_path: Path) -> None
     assert "loss" not in text
 
 
-# -- what fails in tfwatch, and where it cannot be ---------------------------------------------------------
+# -- what fails in tfwatch, and where it cannot be -------------------------------------------------
 
 
 def test_without_a_home_the_loop_is_not_recorded(

@@ -1,4 +1,5 @@
-"""`track` around loops of TensorFlow: the same result bit for bit, the steps that trace, and a probed GPU."""
+"""`track` around loops of TensorFlow: the same result bit for bit, the steps that trace, and a
+probed GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The hook of `tfwatch run`: each `fit` gets a Watch, all or nothing, and whatever breaks, the script runs on."""
+"""The hook of `tfwatch run`: each `fit` gets a Watch, all or nothing, and whatever breaks, the
+script runs on."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ callbacks = SimpleNamespace(CallbackList=CallbackList)
 optimizers = SimpleNamespace(Optimizer=Optimizer)
 config = SimpleNamespace(backend=lambda: {backend!r})
 tree = SimpleNamespace(flatten=lambda given: list(given) if isinstance(given, (list, tuple)) else [given])
-"""
+"""  # noqa: E501
 
 
 class FakeWatch:
@@ -268,7 +269,8 @@ def test_a_hook_that_is_taken_back_leaves_keras_as_it_was(import_keras: Import) 
 
 
 def calls_of(model: Any, batches: Iterable[Any], also: Any = None) -> list[Any]:
-    """Return what the calls of a loop over `train_on_batch` return; `also` is trained in the same step."""
+    """Return what the calls of a loop over `train_on_batch` return; `also` is trained in the same
+    step."""
     returned = []
     for batch in batches:
         returned.append(model.train_on_batch(batch))

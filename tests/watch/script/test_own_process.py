@@ -1,4 +1,5 @@
-"""One process for all that needs its own: MirroredStrategy, a probe before TensorFlow starts, and a process' end."""
+"""One process for all that needs its own: MirroredStrategy, a probe before TensorFlow starts, and a
+process' end."""
 
 from __future__ import annotations
 
@@ -58,8 +59,8 @@ def test_a_process_that_ends_completes_the_run(ended: Ended) -> None:
 def test_distributed_batches_are_split_and_switched(ended: Ended) -> None:
     results = ended.seen
     assert results["watched"] == results["exact"] == results["stock"]
-    # Keras 3.15 itself fails with several steps per execution under this strategy: the test compares with single steps,
-    # without their validation.
+    # Keras 3.15 itself fails with several steps per execution under this strategy: the test
+    # compares with single steps, without their validation.
     assert [results["fused"][n] for n in (0, 2, 3)] == [results["stock"][n] for n in (0, 2, 3)]
     watched, exact, fused, tracked = (open_run(path) for path in results["runs"])
     assert (watched.manifest.split, len(watched.steps)) == ("in-graph timestamps", STEPS)
@@ -85,7 +86,8 @@ def test_distributed_batches_are_split_and_switched(ended: Ended) -> None:
 
 
 def _check_unknown_length(results: list[list[Any]], runs: list[Run]) -> None:
-    """Compare with stock, which runs a step without a batch at each epoch's end: the optimizer counts it."""
+    """Compare with stock, which runs a step without a batch at each epoch's end: the optimizer
+    counts it."""
     stock, watched, refused = results
     assert stock[2] == STEPS + 2
     assert watched == refused == stock

@@ -1,4 +1,5 @@
-"""The runs of a script without a screen: a thread of the waiting process passes their notices on and begins the tuner."""
+"""The runs of a script without a screen: a thread of the waiting process passes their notices on
+and begins the tuner."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ class FollowedRuns:
         self._reader: RunReader | None = None
 
     def look(self) -> None:
-        """Read the newest run, and pass its notices on; the end of a run is not that of the script."""
+        """Read the newest run, and pass its notices on; the end of a run is not that of the
+        script."""
         self._reader = self._runs.next_reader() or self._reader or self._newest()
         snapshot = self._reader.in_time(self._reader.tail) if self._reader else None
         if snapshot is not None:

@@ -1,4 +1,5 @@
-"""Keeps the machine awake while a run lasts (`--keep-awake`), with the tool of the operating system."""
+"""Keeps the machine awake while a run lasts (`--keep-awake`), with the tool of the operating
+system."""
 
 from __future__ import annotations
 
@@ -20,9 +21,11 @@ _LEAVES_WITHIN_S = 1.0
 
 
 class KeepAwake:
-    """A context in which the machine does not fall asleep by itself. Closing the lid still puts most to sleep.
+    """A context in which the machine does not fall asleep by itself. Closing the lid still puts
+    most to sleep.
 
-    notify: called once, from any thread, with a sentence on whether it works. Training goes on either way.
+    notify: called once, from any thread, with a sentence on whether it works. Training goes on
+    either way.
     """
 
     def __init__(self, notify: Callable[[str], None], argv: Sequence[str] | None = None) -> None:
@@ -79,7 +82,8 @@ class KeepAwake:
 
 
 def tool_for(pid: int, system: str = sys.platform) -> list[str]:
-    """Return the command that keeps this system awake while process `pid` lives; empty where none is known.
+    """Return the command that keeps this system awake while process `pid` lives; empty where none
+    is known.
 
     systemd-inhibit lasts as long as its child: a cat that reads a pipe of this process.
     """

@@ -1,4 +1,5 @@
-"""`tfwatch run`, `train` and `ab`: a training script, unmodified, and a summary of its runs on stderr.
+"""`tfwatch run`, `train` and `ab`: a training script, unmodified, and a summary of its runs on
+stderr.
 
 A script of the user's runs in a child process, a workload in a thread of this one.
 """
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 
 _BOOTSTRAP = Path(__file__).parents[2] / "watch" / "script" / "bootstrap.py"
 _UNSEEN = """\
-tfwatch sees Keras 3's fit and train_on_batch, and loops over a tf.data data set that train, in the script's own process
+tfwatch sees Keras 3's fit and train_on_batch, and loops over a tf.data data set that train,
+in the script's own process
 a loop over other batches:  for batch in tfwatch.track(batches)
 training in a process that the script starts:  callbacks=[tfwatch.Watch()] in its fit
 """
@@ -51,13 +53,15 @@ _MOST_LINES = 20
 class RunOptions:
     """The options of `tfwatch run` and `train`.
 
-    script: the script, or `-m` and a module, and its arguments. is_workload: it runs in a thread of this process.
+    script: the script, or `-m` and a module, and its arguments. is_workload: it runs in a thread of
+    this process.
     python: its interpreter; None is this one. theme: of the screen; None is the remembered one.
     notify: the notices that are asked for. limits: of the runs that are kept; None keeps all.
-    quiet: no summary. as_json: the summary as one JSON object on stdout, and the script's output on stderr.
+    quiet: no summary. as_json: the summary as one JSON object on stdout, and the script's output on
+    stderr.
     keep_awake: the machine does not fall asleep. gpu_sensor, steps, switches: as of `Launch`.
-    job: an A/B test, or the autopilot, to begin with the first run. memory_bytes: the limit of the autopilot's buffers,
-    also when a key starts it.
+    job: an A/B test, or the autopilot, to begin with the first run. memory_bytes: the limit of the
+    autopilot's buffers, also when a key starts it.
     """
 
     script: Sequence[str]
@@ -188,7 +192,8 @@ def _run_bare(options: RunOptions, clock: Clock) -> Ran:
 
 
 def _run_workload(options: RunOptions, clock: Clock) -> Ran:
-    """Run a workload in a thread: SIGINT and SIGTERM stop it at the next batch, the second one leaves it."""
+    """Run a workload in a thread: SIGINT and SIGTERM stop it at the next batch, the second one
+    leaves it."""
     from tfwatch.cli.script.headless import HeadlessRuns
     from tfwatch.cli.script.script_thread import ScriptThread
     from tfwatch.terminal.capture import Signals, held_signals
@@ -269,7 +274,8 @@ def _command(
 ) -> list[str]:
     """Return the command of the script's process.
 
-    announcements: the file for the folders of its runs. descriptors: those of the relay of its output.
+    announcements: the file for the folders of its runs. descriptors: those of the relay of its
+    output.
     """
     words = (
         options.launch.to_text(),
@@ -326,13 +332,15 @@ def _flags() -> list[str]:
 
 
 def _nothing_recorded(runs_dir: Path, code: int) -> str:
-    """Return that there is no run; where the script ended well, also how to have its training recorded."""
+    """Return that there is no run; where the script ended well, also how to have its training
+    recorded."""
     line = f"tfwatch: no step of this script is recorded in {runs_dir}\n"
     return line if code else f"{line}{_UNSEEN}"
 
 
 def _summary(runs: Sequence[Path]) -> str:
-    """Return a line for each fit where there were several, and the whole summary of the last run."""
+    """Return a line for each fit where there were several, and the whole summary of the last
+    run."""
     from tfwatch.report.text import as_text
     from tfwatch.runs.reading.opened import open_run
 
@@ -343,7 +351,8 @@ def _summary(runs: Sequence[Path]) -> str:
 
 
 def _fit_lines(runs: Sequence[Path]) -> list[str]:
-    """Return a line for each of the newest fits of runs, which are sorted from the newest to the oldest."""
+    """Return a line for each of the newest fits of runs, which are sorted from the newest to the
+    oldest."""
     from tfwatch.judge.script_runs import fits_of
     from tfwatch.runs.reading.opened import open_run
 
@@ -375,7 +384,8 @@ _NEEDED = ("keras", "msgspec", "numpy", "psutil")
 _OLDEST = (3, 10)
 _PROBE = """\
 import importlib.util, sys
-print("tfwatch", *sys.version_info[:2], *(name for name in sys.argv[1:] if importlib.util.find_spec(name) is None))
+missing = (name for name in sys.argv[1:] if importlib.util.find_spec(name) is None)
+print("tfwatch", *sys.version_info[:2], *missing)
 """
 #: A first start of Python from a slow disk takes seconds.
 _PATIENCE_S = 60

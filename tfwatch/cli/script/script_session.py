@@ -1,4 +1,5 @@
-"""One script under the live screen: its process or thread, the screen, the signals and the exit code."""
+"""One script under the live screen: its process or thread, the screen, the signals and the exit
+code."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ _TRACEBACK = "Traceback (most recent call last)"
 
 @dataclass(frozen=True, slots=True)
 class ScriptShown:
-    """A script as the screen shows it. notify: the notices that are asked for. job: an A/B test, or the autopilot, to begin with the first run."""
+    """A script as the screen shows it. notify: the notices that are asked for. job: an A/B test, or
+    the autopilot, to begin with the first run."""
 
     name: str
     runs_dir: Path
@@ -69,7 +71,8 @@ def run_on_screen(
 ) -> ScriptProcess:
     """Run a script in a process of its own under the live screen, to its end.
 
-    make_command: returns its command for the file that announces its runs, and for the relay's descriptors.
+    make_command: returns its command for the file that announces its runs, and for the relay's
+    descriptors.
 
     Raises:
         OSError: it cannot be started.
@@ -87,7 +90,8 @@ def run_on_screen(
 def run_in_thread(
     words: Sequence[str], launch: Launch, shown: ScriptShown, factories: Factories, clock: Clock
 ) -> ScriptThread:
-    """Run a script in a thread of this process under the live screen, to its end. words: its path, its arguments.
+    """Run a script in a thread of this process under the live screen, to its end. words: its path,
+    its arguments.
 
     Raises:
         OSError: the system gives no thread.
@@ -165,7 +169,8 @@ class ScriptProcess:
                 os.kill(self.pid, signum)
 
     def start(self) -> bool:
-        """Wait for its end in a thread, and have its pseudo terminal follow the terminal's size until then."""
+        """Wait for its end in a thread, and have its pseudo terminal follow the terminal's size
+        until then."""
         threading.Thread(target=self._wait, name="tfwatch-script", daemon=True).start()
         return True
 
@@ -278,7 +283,10 @@ class ScriptSession:
             kept = self._terminal.keep_log() if self._script.in_child else ""
             return f"the screen failed; the script runs on without it{kept}"
         if leave.value == "detach":
-            return "the script runs on without a screen, in the foreground: ctrl+c stops it, tfwatch attach shows its runs"
+            return (
+                "the script runs on without a screen, in the foreground: ctrl+c stops it, tfwatch"
+                " attach shows its runs"
+            )
         return self._script.waiting
 
     def _make_app(self, **options: Any) -> Screen:
@@ -328,7 +336,8 @@ class ScriptSession:
             )
 
     def _unseen_output(self) -> str:
-        """Return the output of a script without a run, and of another one the failure that ended it."""
+        """Return the output of a script without a run, and of another one the failure that ended
+        it."""
         if not self._script.folders:
             return _end_of(self._relay.early_log)
         if self._script.code == 0:

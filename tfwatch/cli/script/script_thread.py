@@ -1,4 +1,5 @@
-"""A script that runs in a thread of this process: a workload, under the live screen or without one."""
+"""A script that runs in a thread of this process: a workload, under the live screen or without
+one."""
 
 from __future__ import annotations
 
@@ -31,8 +32,9 @@ _WAIT_S = 0.1
 class ScriptThread:
     """A script in a thread; a `WatchedScript` for the screen.
 
-    A stop ends the `fit` that runs at its next batch. Outside of one it raises KeyboardInterrupt in the thread, as
-    ctrl+c does in a script's own process. The first signal stops, the second leaves the thread as it is.
+    A stop ends the `fit` that runs at its next batch. Outside of one it raises KeyboardInterrupt in
+    the thread, as ctrl+c does in a script's own process. The first signal stops, the second leaves
+    the thread as it is.
 
     words: the script and its arguments. announced: the file in which its runs are announced.
     """
@@ -62,9 +64,11 @@ class ScriptThread:
     # -- its life, seen by the command ----------------------------------------------------------
 
     def start(self) -> bool:
-        """Start the script, and wait until it begins to import TensorFlow or Keras; return False where it has ended.
+        """Start the script, and wait until it begins to import TensorFlow or Keras; return False
+        where it has ended.
 
-        So it has read its arguments, and the first paint of the screen does not wait for these libraries.
+        So it has read its arguments, and the first paint of the screen does not wait for these
+        libraries.
 
         Raises:
             OSError: the system gives no thread.
@@ -105,7 +109,8 @@ class ScriptThread:
         return describe_end(self.code) if self.has_ended else "script runs"
 
     def send(self, signum: int) -> None:
-        """Stop it, and leave it at the second signal. It runs in a signal handler, so it takes no lock."""
+        """Stop it, and leave it at the second signal. It runs in a signal handler, so it takes no
+        lock."""
         self._is_left = bool(self._signals) or self._is_stopping
         self._signals.append(signum)
 

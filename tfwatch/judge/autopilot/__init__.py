@@ -1,1 +1,2 @@
-"""The search of the autopilot: estimates of each setting, the moves, and the choice of the next one."""
+"""The search of the autopilot: estimates of each setting, the moves, and the choice of the next
+one."""

@@ -1,4 +1,5 @@
-"""The moves of an autopilot search: their limits, their cost in steps and memory, and the candidates from a setting."""
+"""The moves of an autopilot search: their limits, their cost in steps and memory, and the
+candidates from a setting."""
 
 from __future__ import annotations
 
@@ -108,7 +109,8 @@ class SearchLimits:
     switch_steps: int = 0
 
     def buffered_steps(self, knobs: Mapping[str, str]) -> int:
-        """Return the steps until another setting is in effect: the buffered ones, or the most that a switch took."""
+        """Return the steps until another setting is in effect: the buffered ones, or the most that
+        a switch took."""
         return max(buffered_steps(knobs), self.switch_steps)
 
 
@@ -128,7 +130,8 @@ class SearchState:
 
 
 def judging_steps(state: SearchState, move: Move, limits: SearchLimits) -> int:
-    """Return the number of steps that a move may be judged by: the budget less the switches there and back."""
+    """Return the number of steps that a move may be judged by: the budget less the switches there
+    and back."""
     knobs = state.knobs
     settings_after = move.settings_after(knobs)
     switching = (
@@ -143,12 +146,14 @@ def judging_steps(state: SearchState, move: Move, limits: SearchLimits) -> int:
 
 
 def settling_steps(knobs: Mapping[str, str]) -> int:
-    """Return the number of steps to leave out after a switch: the first batches of new buffers come together."""
+    """Return the number of steps to leave out after a switch: the first batches of new buffers come
+    together."""
     return _SETTLING + min(buffered_steps(knobs), _MOST_TOGETHER)
 
 
 def buffered_steps(knobs: Mapping[str, str]) -> int:
-    """Return the number of steps that the buffers of a setting still serve after a request for another, plus one."""
+    """Return the number of steps that the buffers of a setting still serve after a request for
+    another, plus one."""
     return sum(depth(knobs.get(knob, "off")) for knob in (PREFETCH, WORKERS, DEVICE_PREFETCH)) + 1
 
 
@@ -162,14 +167,17 @@ def drop_settling_rows(rows: Rows, steps: int) -> Rows:
 
 #: The most workers: they overlap 100 ms of a slow disk with steps of 2 ms.
 _MOST_WORKERS = 64
-#: Workers double and a buffer grows fourfold; above this share of data wait, workers grow fourfold too.
+#: Workers double and a buffer grows fourfold; above this share of data wait, workers grow fourfold
+#: too.
 _HIGH_WAIT_SHARE = 0.75
-#: The first workers: this many times the number that overlaps all data work at full speedup, and at most this many or
-#: the number of cores.
+#: The first workers: this many times the number that overlaps all data work at full speedup, and at
+#: most this many or the number of cores.
 _SPARE, _MOST_FIRST = 1.25, 8
-#: The deepest buffer: more only helps with bursts. Where compute and host take less than this, a search begins there.
+#: The deepest buffer: more only helps with bursts. Where compute and host take less than this, a
+#: search begins there.
 _MOST_DEPTH, _SHORT_MS = 16, 3.0
-#: On a CPU that also trains, this many workers per core were the best of the grid where few were no better than none.
+#: On a CPU that also trains, this many workers per core were the best of the grid where few were no
+#: better than none.
 _CROWD = 4
 _OFF = ("off", "default")
 _WHY = {
@@ -220,7 +228,8 @@ def find_copy_moves(state: SearchState, limits: SearchLimits) -> list[Move]:
 
 
 def find_core_sharing_moves(state: SearchState, limits: SearchLimits) -> list[Move]:
-    """Return the moves that leave more of the cores to the training, or divide them in another way."""
+    """Return the moves that leave more of the cores to the training, or divide them in another
+    way."""
     prefetch, workers = state.knobs.get(PREFETCH, "off"), state.knobs.get(WORKERS, "off")
     cores = max(limits.cores, 2)
     moves: list[Move | None] = []
@@ -248,7 +257,8 @@ def find_return_moves(state: SearchState, settings: Iterable[Mapping[str, str]])
 
 
 def fits(state: SearchState, limits: SearchLimits, move: Move) -> bool:
-    """Return whether a move's buffers stay within the memory limit. Without a batch size, only first buffers do."""
+    """Return whether a move's buffers stay within the memory limit. Without a batch size, only
+    first buffers do."""
     if move.knob == CACHE:
         return (
             move.forecast is not None
@@ -266,7 +276,8 @@ def fits(state: SearchState, limits: SearchLimits, move: Move) -> bool:
 
 
 def _first_workers(state: SearchState, limits: SearchLimits) -> int:
-    """Return the workers that overlap all data work if each gives its full speedup: a power of two."""
+    """Return the workers that overlap all data work if each gives its full speedup: a power of
+    two."""
     times = _SPARE * (state.now.step_ms - state.now.work_ms) / max(state.now.work_ms, 1e-3)
     return min(1 << math.ceil(math.log2(max(times, 2.0))), max(_MOST_FIRST, limits.cores))
 
@@ -327,7 +338,8 @@ def _new_moves(state: SearchState, limits: SearchLimits, moves: list[Move | None
 
 
 def _largest_fitting(state: SearchState, limits: SearchLimits, knob: str, most: int) -> str:
-    """Return the first value of a knob that is off: `most`, halved until it fits the memory limit."""
+    """Return the first value of a knob that is off: `most`, halved until it fits the memory
+    limit."""
     fitting = most
     while fitting > 1 and not _value_fits(state, limits, knob, str(fitting)):
         fitting //= 2

@@ -1,8 +1,10 @@
-"""The search of the autopilot: the next switch, the judgement of the last one, and the reason to stop.
+"""The search of the autopilot: the next switch, the judgement of the last one, and the reason to
+stop.
 
-Pure functions of settings, measurements and forecasts. `estimator` estimates every setting from all its measurements
-and its forecast. The next move is the switch with the largest expected gain; a return to a measured setting competes
-with the others. A move is kept where its estimate is better by more than the price of the batches that it holds.
+Pure functions of settings, measurements and forecasts. `estimator` estimates every setting from all
+its measurements and its forecast. The next move is the switch with the largest expected gain; a
+return to a measured setting competes with the others. A move is kept where its estimate is better
+by more than the price of the batches that it holds.
 """
 
 from __future__ import annotations
@@ -44,9 +46,10 @@ if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
     from tfwatch.judge.autopilot.autopilot_moves import MakeForecast
 
-#: A step with a smaller share of data wait does not starve: without any it is 4 % shorter at most. The verdict's own
-#: 5 % would leave a step at 1.053 of the best. A limit of 2 % took 1.5 to 2 times the steps, and gained nothing in most
-#: cases and 2 % of a step at most (`python -m tests.bench.walks`).
+#: A step with a smaller share of data wait does not starve: without any it is 4 % shorter at most.
+#: The verdict's own 5 % would leave a step at 1.053 of the best. A limit of 2 % took 1.5 to 2 times
+#: the steps, and gained nothing in most cases and 2 % of a step at most (`python -m
+#: tests.bench.walks`).
 NOT_STARVING_BELOW = 0.04
 #: A step within this share of the compute floor has reached it.
 NEAR_COMPUTE_FLOOR = 0.02
@@ -56,9 +59,11 @@ _CROWDED = 0.02
 _PRICE, _CACHE_PRICE = 0.003, 0.015
 #: A switch with a smaller expected gain, as a share of a step, does not pay for its steps.
 _LEAST_GAIN = 0.001
-#: The standard error at which a measurement is exact enough, as a share; the deviations that are beyond noise.
+#: The standard error at which a measurement is exact enough, as a share; the deviations that are
+#: beyond noise.
 _EXACT, _SURE = 0.01, 2.0
-#: A setting measured slower by more than this share is not kept, whatever its forecast; a later move may return to it.
+#: A setting measured slower by more than this share is not kept, whatever its forecast; a later
+#: move may return to it.
 _SLOWER = 0.05
 #: Without a forecast, a switch is expected to save this share of the data wait.
 _HALF = 0.5
@@ -69,7 +74,8 @@ class AutopilotSearch:
 
     Attributes:
         knobs: the current settings. first: the measurement of the first ones.
-        reason: the ground of the newest verdict, in words; empty where the difference is beyond noise.
+        reason: the ground of the newest verdict, in words; empty where the difference is beyond
+        noise.
     """
 
     def __init__(self, knobs: Mapping[str, str], first: Measurement) -> None:
@@ -101,7 +107,8 @@ class AutopilotSearch:
         )
 
     def next(self, make_forecast: MakeForecast, limits: SearchLimits) -> Move | Stop:
-        """Return the next move, or the reason to stop. make_forecast: of a switch from the current settings."""
+        """Return the next move, or the reason to stop. make_forecast: of a switch from the current
+        settings."""
         state, now = self.state(make_forecast), self.now
         copying = [
             m for m in find_copy_moves(state, limits) if judging_steps(state, m, limits) >= LEAST
@@ -133,14 +140,18 @@ class AutopilotSearch:
         if best:
             return best
         if any(move.knob != CACHE for move in moves):
-            left = f"{max(limits.steps, 0)} of {BUDGET} steps are left, not enough to judge another switch"
+            left = (
+                f"{max(limits.steps, 0)} of {BUDGET} steps are left, not enough to judge another"
+                " switch"
+            )
             return Stop("budget", f"{left}; {_wait_text(now)}")
         return _nothing_left(
             now, starves, bool(feed) and not fitting, CACHE in [move.knob for move in fitting]
         )
 
     def judge(self, move: Move, rows: Rows, *, last: bool) -> bool | None:
-        """Judge a move by its settled steps. Returns whether it is kept; None where it needs more steps."""
+        """Judge a move by its settled steps. Returns whether it is kept; None where it needs more
+        steps."""
         after, before = measure(rows), self._newest
         if after is None or after.steps < LEAST:
             return self._too_few(move) if last else None
@@ -203,7 +214,8 @@ class AutopilotSearch:
             )
             gains[move.changes] = gain if move.knob == CACHE else min(gain, most)
         ranked = sorted([*candidates, *back], key=lambda move: -gains[move.changes])
-        # A highly starving step first tries every new switch against data wait, also those forecast to gain nothing.
+        # A highly starving step first tries every new switch against data wait, also those forecast
+        # to gain nothing.
         new = (
             [move for move in ranked if move in feed] if state.now.wait_share >= HIGHLY_FROM else []
         )

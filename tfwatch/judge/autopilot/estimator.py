@@ -1,8 +1,9 @@
 """The step time of each setting, measured and estimated.
 
-`measure` gives a mean step with its standard error. `Estimator` combines measurements and forecasts by weighted least
-squares over the logarithms of step times: a measurement is as exact as its error and the variation of the machine, a
-forecast as exact as the forecasts so far. `intervals` and `find_measured` find the settings that a run has measured.
+`measure` gives a mean step with its standard error. `Estimator` combines measurements and forecasts
+by weighted least squares over the logarithms of step times: a measurement is as exact as its error
+and the variation of the machine, a forecast as exact as the forecasts so far. `intervals` and
+`find_measured` find the settings that a run has measured.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ class Measurement:
 def measure(rows: Rows) -> Measurement | None:
     """Measure one setting from its rows of `core.rows.STEP`; None below two steady ones.
 
-    The means are winsorised at `_TAIL`, and the standard error is that of a trimmed mean (Wilcox, Introduction to
-    Robust Estimation). Correlated steps count as fewer: n (1 - r) / (1 + r) for a lag-one autocorrelation r above 0
-    (an AR(1) process).
+    The means are winsorised at `_TAIL`, and the standard error is that of a trimmed mean (Wilcox,
+    Introduction to Robust Estimation). Correlated steps count as fewer: n (1 - r) / (1 + r) for a
+    lag-one autocorrelation r above 0 (an AR(1) process).
     """
     kept = steady(rows)
     if len(kept) < 2:
@@ -79,16 +80,17 @@ def measure(rows: Rows) -> Measurement | None:
 
 
 def _winsorised(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the values with the tails clipped: a slow batch in ten still counts, one in a hundred does not."""
+    """Return the values with the tails clipped: a slow batch in ten still counts, one in a hundred
+    does not."""
     low, high = np.quantile(values, [_TAIL, 1 - _TAIL])
     return np.clip(values, low, high)
 
 
-#: A setting measured again varies by this share, and by this many standard errors of a stretch: on two cores that
-#: others used too, the same setting's steps differed by 1 % to 8 % between visits.
+#: A setting measured again varies by this share, and by this many standard errors of a stretch: on
+#: two cores that others used too, the same setting's steps differed by 1 % to 8 % between visits.
 _VARIATION, _ERRORS = 0.02, 2.0
-#: The assumed error of a forecast: at least this share of a step, and this share of the expected change. The assumption
-#: weighs as much as this many checked forecasts.
+#: The assumed error of a forecast: at least this share of a step, and this share of the expected
+#: change. The assumption weighs as much as this many checked forecasts.
 _LEAST_ERROR, _ERROR_OF_CHANGE, _FAITH = 0.05, 0.5, 2.0
 
 
@@ -114,8 +116,8 @@ class MeasuredDatum:
 class ForecastDatum:
     """The forecast of a switch, as the logarithm of the step after it over the step before.
 
-    measured_log_ratio: NaN until the switch was measured. spread, measured_error: standard deviations, of the forecast
-    by its interval and of the measured ratio.
+    measured_log_ratio: NaN until the switch was measured. spread, measured_error: standard
+    deviations, of the forecast by its interval and of the measured ratio.
     """
 
     knobs: Mapping[str, str]
@@ -132,7 +134,8 @@ class ForecastDatum:
 
 
 class Estimator:
-    """Estimates the step of every measured setting (at least one) and of those forecast from them."""
+    """Estimates the step of every measured setting (at least one) and of those forecast from
+    them."""
 
     def __init__(
         self, measurements: Sequence[MeasuredDatum], forecasts: Sequence[ForecastDatum]
@@ -154,15 +157,18 @@ class Estimator:
         self._mean = self._spread @ (weighed.T @ (logs * sure))
 
     def expected_saving(self, here: Mapping[str, str], there: Mapping[str, str]) -> float:
-        """Return the expected saving of a setting over another, as a share of a step; below 0 where it is slower."""
+        """Return the expected saving of a setting over another, as a share of a step; below 0 where
+        it is slower."""
         return float((self._row(here) - self._row(there)) @ self._mean)
 
     def expected_gain(
         self, here: Mapping[str, str], there: Mapping[str, str], price: float
     ) -> float:
-        """Return the expected gain of a measurement of a setting, as a share of a step; the better of the two is kept.
+        """Return the expected gain of a measurement of a setting, as a share of a step; the better
+        of the two is kept.
 
-        price: the saving that it needs to be the better. The knowledge gradient (Frazier, Powell, Dayanik 2008).
+        price: the saving that it needs to be the better. The knowledge gradient (Frazier, Powell,
+        Dayanik 2008).
         """
         apart = self._row(there) - self._row(here)
         spread = float(self._row(there) @ self._spread @ self._row(there))
@@ -198,7 +204,8 @@ def _key(knobs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True, slots=True)
 class SettingSpan:
-    """A stretch of steps with one setting of all knobs. split: of its steady steps, if there are any."""
+    """A stretch of steps with one setting of all knobs. split: of its steady steps, if there are
+    any."""
 
     knobs: Mapping[str, str]
     split: Breakdown | None
@@ -209,10 +216,11 @@ def intervals(
     knobs: Mapping[str, str],
     switches: Sequence[PipelineSwitched] = (),
 ) -> list[SettingSpan]:
-    """Return the stretches on both sides of each comparison, oldest first; the last one ended with `knobs`.
+    """Return the stretches on both sides of each comparison, oldest first; the last one ended with
+    `knobs`.
 
-    switches: all of the run in order, where more were made than compared (those of A/B tests are not compared).
-    Switches at one step begin one stretch.
+    switches: all of the run in order, where more were made than compared (those of A/B tests are
+    not compared). Switches at one step begin one stretch.
     """
     made = [(switch.step, switch) for switch in comparisons if switch.step is not None]
     past = [(turn.step, turn.change) for turn in switches] or [
@@ -244,7 +252,8 @@ def _undo_after(
 def find_measured(
     history: Sequence[SettingSpan], wanted: Mapping[str, str], now: Mapping[str, str]
 ) -> tuple[Breakdown, Breakdown | None] | None:
-    """Find the newest stretch of the wanted setting, and a neighbor with the current one, `now`, if there is any.
+    """Find the newest stretch of the wanted setting, and a neighbor with the current one, `now`, if
+    there is any.
 
     None where the run lacks `LEAST` steady steps with the wanted setting.
     """

@@ -70,7 +70,8 @@ class CheckedFigure:
 
 
 def decide(low: float, high: float, limit: float) -> Outcome:
-    """Return `passed` where all of the interval is within the limit, and `failed` where none of it is."""
+    """Return `passed` where all of the interval is within the limit, and `failed` where none of it
+    is."""
     if math.isnan(low) or math.isnan(high):
         return "failed"
     if high <= limit:
@@ -95,7 +96,8 @@ def check_runs(
     """Check equal runs against limits; the first figure is the end of the runs.
 
     Raises:
-        NotComparableError: the runs differ in their settings, or cannot be compared with the baseline.
+        NotComparableError: the runs differ in their settings, or cannot be compared with the
+        baseline.
     """
     check_side([run.subject for run in runs])
     figures = [_end(runs), *_step_figures(runs, limits, find_past)]

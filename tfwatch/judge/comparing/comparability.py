@@ -1,4 +1,5 @@
-"""The reasons why runs cannot be compared, and the settings, versions and machines in which they differ."""
+"""The reasons why runs cannot be compared, and the settings, versions and machines in which they
+differ."""
 
 from __future__ import annotations
 
@@ -96,7 +97,10 @@ def _other_workload(runs: Sequence[Subject]) -> str:
     other = _first_other(runs, lambda run: run.workload)
     if other is None:
         return ""
-    return f"{_named(runs[0], runs[0].workload)} and {_named(other, other.workload)} trained different workloads"
+    return (
+        f"{_named(runs[0], runs[0].workload)} and {_named(other, other.workload)} trained different"
+        " workloads"
+    )
 
 
 def _other_batch_size(runs: Sequence[Subject], by_example: bool) -> str:
@@ -113,7 +117,10 @@ def _other_batch_size(runs: Sequence[Subject], by_example: bool) -> str:
     words = " and ".join(
         (_named(first, f"batch size {sizes[0]}"), _named(other, f"batch size {other.batch_size}"))
     )
-    return f"{words}: their steps are not the same work; compare the time of an example with --by-example"
+    return (
+        f"{words}: their steps are not the same work; compare the time of an example with"
+        " --by-example"
+    )
 
 
 def _other_machine(runs: Sequence[Subject]) -> str:
@@ -158,7 +165,8 @@ def is_same_kind(one: Subject, other: Subject) -> bool:
 
 
 def are_equal(one: Subject, other: Subject) -> bool:
-    """Return whether two runs trained the same with the same settings and versions on one machine."""
+    """Return whether two runs trained the same with the same settings and versions on one
+    machine."""
     return (one.workload, one.batch_size, one.host, one.device) == (
         other.workload,
         other.batch_size,

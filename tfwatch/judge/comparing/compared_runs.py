@@ -1,4 +1,5 @@
-"""Runs side by side: every figure of two sides of runs with its difference, and the spread between equal runs."""
+"""Runs side by side: every figure of two sides of runs with its difference, and the spread between
+equal runs."""
 
 from __future__ import annotations
 
@@ -50,13 +51,16 @@ if TYPE_CHECKING:
 
 Unit: TypeAlias = Literal["ms", "s", "ms/step", "J", "bytes", ""]
 
-#: The spread of a part between runs over that of a step, as a share of each; and the least one, as a share of a step.
+#: The spread of a part between runs over that of a step, as a share of each; and the least one, as
+#: a share of a step.
 _PART_SPREAD, _LEAST_PART = 1.3, 0.001
 #: The parts of a step have intervals that hold together.
 _PART_ALPHA = ALPHA / len(PARTS)
-#: The smallest difference of step times that is claimed, as a share: a smaller one is too small to act on.
+#: The smallest difference of step times that is claimed, as a share: a smaller one is too small to
+#: act on.
 LEAST_CLAIM = 0.01
-#: The fewest runs of both sides together, beyond one a side, that give a figure without quarters an interval.
+#: The fewest runs of both sides together, beyond one a side, that give a figure without quarters an
+#: interval.
 _LEAST_FREEDOM = 2
 #: Parts of the time breakdown that a run pays once.
 _ONCE = frozenset({"compile_s"})
@@ -68,7 +72,8 @@ _LEAST_SHARE = 0.005
 class ComparedFigure:
     """One figure of both sides, the mean of their runs; None is n/a, for the reason in `missing`.
 
-    low, high: the interval of the difference, after less before; None where one run of each side cannot show it.
+    low, high: the interval of the difference, after less before; None where one run of each side
+    cannot show it.
     """
 
     name: str
@@ -113,7 +118,8 @@ class ComparedRuns:
 
     @property
     def answer(self) -> Answer:
-        """The answer that the interval of step time proves; a difference below 1 % is never claimed."""
+        """The answer that the interval of step time proves; a difference below 1 % is never
+        claimed."""
         answer = self.estimate.answer
         is_small = abs(math.log(self.estimate.ratio)) < LEAST_CLAIM
         return "unclear" if is_small and answer in ("faster", "slower") else answer
@@ -145,7 +151,8 @@ def compare_runs(
 
 
 def may_equal(manifest: Manifest, subject: Subject) -> bool:
-    """Return whether a run may equal another one, by its manifest alone: reading its steps takes longer."""
+    """Return whether a run may equal another one, by its manifest alone: reading its steps takes
+    longer."""
     return (manifest.workload, manifest.batch_size, manifest.device, manifest.versions) == (
         subject.workload,
         subject.batch_size,
@@ -155,7 +162,8 @@ def may_equal(manifest: Manifest, subject: Subject) -> bool:
 
 
 def equal_runs(candidates: Sequence[RunToCompare], subject: Subject) -> list[RunToCompare]:
-    """Return the runs that trained the same with the same settings on the same machine, and are not it."""
+    """Return the runs that trained the same with the same settings on the same machine, and are not
+    it."""
     return [
         one
         for one in candidates
@@ -261,7 +269,8 @@ class _Figures:
         return intervals.difference(sides[0], sides[1], spread), spread
 
     def all(self, step: Interval) -> list[ComparedFigure]:
-        """Return the step time, and its parts. step: the difference of the logarithms of step times."""
+        """Return the step time, and its parts. step: the difference of the logarithms of step
+        times."""
         before, after = (_mean([run.figures[STEP].value for run in side]) for side in self._sides)
         low, high = (before * math.expm1(end) for end in (step.low, step.high))
         figures = [ComparedFigure(STEP, "ms", before, after, after - before, low, high)]
@@ -284,7 +293,8 @@ class _Figures:
 
 
 def part_spread(share: float, part_ms: float, step_ms: float) -> float:
-    """Return the assumed spread of a part between runs, milliseconds, from that of step times, a share."""
+    """Return the assumed spread of a part between runs, milliseconds, from that of step times, a
+    share."""
     return max(_PART_SPREAD * share * part_ms, _LEAST_PART * step_ms)
 
 
@@ -329,7 +339,8 @@ def _machine_figures(
 def _time_spent(
     before: Sequence[RunToCompare], after: Sequence[RunToCompare]
 ) -> tuple[ComparedFigure, ...]:
-    """Return the parts of the time breakdown: seconds of those that a run pays once, milliseconds a step of others."""
+    """Return the parts of the time breakdown: seconds of those that a run pays once, milliseconds a
+    step of others."""
     figures = []
     for name in PART_NAMES:
         shares = [
@@ -358,7 +369,8 @@ def _time_row(
 
 
 def _last_common_epoch(runs: Sequence[RunToCompare], by_example: bool) -> int | None:
-    """Return the last epoch that every run ended, after the same number of steps; None without one."""
+    """Return the last epoch that every run ended, after the same number of steps; None without
+    one."""
     epochs: list[Mapping[int, EpochEnded]] = [run.epochs for run in runs]
     common = [
         epoch

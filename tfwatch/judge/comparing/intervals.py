@@ -1,19 +1,23 @@
 """The interval of a figure, and of its difference between two sides of runs.
 
-A run is one observation, however many steps it has: two runs of the same program differ in memory layout, in the work
-of other programs, in the frequency of the processor (Kalibera & Jones, "Rigorous benchmarking in reasonable time", ISMM
-2013). So the interval is Student's over the values of runs, and its standard deviation is that between runs:
+A run is one observation, however many steps it has: two runs of the same program differ in memory
+layout, in the work of other programs, in the frequency of the processor (Kalibera & Jones,
+"Rigorous benchmarking in reasonable time", ISMM 2013). So the interval is Student's over the values
+of runs, and its standard deviation is that between runs:
 
-* `MEASURED` by the runs themselves where there are enough of both sides and they alternate in time. Where all runs of a
-  side were made before those of the other, anything that changed in between looks like their difference.
-* else by `PAST` runs with the same settings on the same machine, from one to the next, where there are enough of them;
-* else `ASSUMED`: one run of each side cannot show it. The assumption is `assumed_share`, measured on pairs of equal
-  runs in processes of their own, and counts as `_FREEDOM` degrees of freedom.
+* `MEASURED` by the runs themselves where there are enough of both sides and they alternate in time.
+  Where all runs of a side were made before those of the other, anything that changed in between
+  looks like their difference.
+* else by `PAST` runs with the same settings on the same machine, from one to the next, where there
+  are enough of them;
+* else `ASSUMED`: one run of each side cannot show it. The assumption is `assumed_share`, measured
+  on pairs of equal runs in processes of their own, and counts as `_FREEDOM` degrees of freedom.
 
-To the last two comes the change within the runs: the quarters of a run, less what all runs do at the same steps. A run
-that drifts by itself, or is disturbed in one quarter, may differ as much from another one. And what runs of the same
-side show of the spread is joined in, weighted by degrees of freedom (Smyth, "Linear models and empirical Bayes
-methods", Statistical Applications in Genetics and Molecular Biology 3, 2004).
+To the last two comes the change within the runs: the quarters of a run, less what all runs do at
+the same steps. A run that drifts by itself, or is disturbed in one quarter, may differ as much from
+another one. And what runs of the same side show of the spread is joined in, weighted by degrees of
+freedom (Smyth, "Linear models and empirical Bayes methods", Statistical Applications in Genetics
+and Molecular Biology 3, 2004).
 """
 
 from __future__ import annotations
@@ -43,16 +47,19 @@ ALPHA = 0.05
 _ENOUGH = 4
 #: The degrees of freedom of the assumed spread.
 _FREEDOM = 4.0
-#: The assumed standard deviation between runs, as a share of a step: on a machine that does nothing else, for each
-#: share of its cores that other programs use, and on another machine of the same kind.
+#: The assumed standard deviation between runs, as a share of a step: on a machine that does nothing
+#: else, for each share of its cores that other programs use, and on another machine of the same
+#: kind.
 _QUIET, _OTHERS, _OTHER_HOST = 0.03, 0.15, 0.05
-#: And for the difference of these shares between the sides: a core for other programs is one less for the training.
+#: And for the difference of these shares between the sides: a core for other programs is one less
+#: for the training.
 _APART = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The standard deviation of one run's value around that of its settings, with degrees of freedom."""
+    """The standard deviation of one run's value around that of its settings, with degrees of
+    freedom."""
 
     deviation: float
     freedom: float
@@ -76,7 +83,8 @@ class Interval:
 def assumed_share(others: Sequence[float | None], same_host: bool = True) -> float:
     """Return the assumed spread of step times, as a share.
 
-    others: the share of the cores that other programs used, the largest of the runs of each side; None: unknown.
+    others: the share of the cores that other programs used, the largest of the runs of each side;
+    None: unknown.
     """
     known = [share for share in others if share is not None]
     apart = max(known) - min(known) if len(known) > 1 else 0.0
@@ -86,7 +94,8 @@ def assumed_share(others: Sequence[float | None], same_host: bool = True) -> flo
 
 
 def alternate(starts: Sequence[Sequence[float]]) -> bool:
-    """Return whether the runs of two sides alternate in time: neither side ends before the other begins."""
+    """Return whether the runs of two sides alternate in time: neither side ends before the other
+    begins."""
     first, second = starts
     return max(first) > min(second) and max(second) > min(first)
 
@@ -97,7 +106,8 @@ def estimate_spread(
     past: Sequence[Sequence[float]] = (),
     alternating: bool = True,
 ) -> Spread:
-    """Estimate the spread between runs. past: values of equal runs of the past, each group in the order of time."""
+    """Estimate the spread between runs. past: values of equal runs of the past, each group in the
+    order of time."""
     squares = sum(_squares([run.value for run in side]) for side in sides)
     freedom = sum(len(side) - 1 for side in sides)
     if freedom >= _ENOUGH and alternating:
@@ -136,7 +146,8 @@ def _squares(values: Sequence[float]) -> float:
 
 
 def _from_past(groups: Sequence[Sequence[float]]) -> Spread | None:
-    """Return the spread of runs of the past; None for too few. A change from one run on is in one difference only."""
+    """Return the spread of runs of the past; None for too few. A change from one run on is in one
+    difference only."""
     apart = [np.diff(group) for group in groups if len(group) > 1]
     count = sum(map(len, apart))
     if count < _ENOUGH:
@@ -145,7 +156,8 @@ def _from_past(groups: Sequence[Sequence[float]]) -> Spread | None:
 
 
 def _within(runs: Side) -> Spread:
-    """Return the deviation of a quarter of a run, less what all runs do at the same steps; of one run, its own."""
+    """Return the deviation of a quarter of a run, less what all runs do at the same steps; of one
+    run, its own."""
     quarters = np.array([run.quarters for run in runs])
     apart: NDArray[np.float64] = quarters - quarters.mean(axis=1, keepdims=True)
     count, size = quarters.shape

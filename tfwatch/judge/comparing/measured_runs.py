@@ -1,8 +1,10 @@
-"""A run to compare, its typical step and the parts of that, over the steps that several runs have in common.
+"""A run to compare, its typical step and the parts of that, over the steps that several runs have
+in common.
 
-Runs differ in length, and slow down or speed up on their way: they begin cold, caches fill, the machine grows hot. So
-each run counts with the same steps of its last setting: the first ones, up to the length of the shortest run, without
-the first tenth. The value of a run is that of all these steps; the values of its quarters show its drift and bursts.
+Runs differ in length, and slow down or speed up on their way: they begin cold, caches fill, the
+machine grows hot. So each run counts with the same steps of its last setting: the first ones, up to
+the length of the shortest run, without the first tenth. The value of a run is that of all these
+steps; the values of its quarters show its drift and bursts.
 """
 
 from __future__ import annotations
@@ -66,7 +68,8 @@ class RunSteps:
 
 
 def rows_to_compare(steps: Rows, stretches: Sequence[tuple[int, int]]) -> Rows:
-    """Return the steady steps of a run's last setting, at most 500 000; `stretches`: as in `summary.LastSetting`."""
+    """Return the steady steps of a run's last setting, at most 500 000; `stretches`: as in
+    `summary.LastSetting`."""
     rows = plausible_rows(steps)
     parts = []
     for first, last in stretches:
@@ -78,7 +81,8 @@ def rows_to_compare(steps: Rows, stretches: Sequence[tuple[int, int]]) -> Rows:
 def measure_runs(runs: Sequence[Rows], examples: Sequence[int] | None = None) -> list[RunSteps]:
     """Measure runs over the steps that they have in common.
 
-    runs: the rows of each, of `rows_to_compare`. examples: examples of a batch of each run, for figures of an example.
+    runs: the rows of each, of `rows_to_compare`. examples: examples of a batch of each run, for
+    figures of an example.
     """
     count = min(len(rows) for rows in runs)
     first = int(_WARM_UP * count)
@@ -129,7 +133,8 @@ def _measured(times: Times, in_bursts: bool) -> Measured:
 
 
 def arguments_by_name(text: str) -> dict[str, str]:
-    """Return the values of a workload's arguments by name: of `--seed 1 --eager` `seed` and `eager`, which is `on`."""
+    """Return the values of a workload's arguments by name: of `--seed 1 --eager` `seed` and
+    `eager`, which is `on`."""
     words = [*text.replace("=", " ").split(), ""]
     return {
         word.removeprefix("--").replace("-", "_"): ON
@@ -196,7 +201,8 @@ class RunToCompare:
 
     @property
     def others_share(self) -> float | None:
-        """The share of the machine's cores that other programs used while it trained; None where unknown."""
+        """The share of the machine's cores that other programs used while it trained; None where
+        unknown."""
         medians, cores = self.judged.hardware.medians, self.run.manifest.machine.get("cores")
         used, own = medians.get("cpu_cores"), medians.get("process_cores")
         if used is None or own is None or not cores:

@@ -1,25 +1,30 @@
-"""The statistics of a before/after: the ratio of the steps on both sides of one switch, with its 95 % interval.
+"""The statistics of a before/after: the ratio of the steps on both sides of one switch, with its 95
+% interval.
 
-The change of the data wait has an interval of its own, made in the same way from milliseconds in place of logarithms.
-Where compute varies, it shows that the wait is gone before anything is known of the whole step.
+The change of the data wait has an interval of its own, made in the same way from milliseconds in
+place of logarithms. Where compute varies, it shows that the wait is gone before anything is known
+of the whole step.
 
-An A/B test switches often and in random order. A switch by key happens once, so whatever else changes at that moment
-looks like its effect. Two intervals are made, and the result is the smallest one that contains both:
+An A/B test switches often and in random order. A switch by key happens once, so whatever else
+changes at that moment looks like its effect. Two intervals are made, and the result is the smallest
+one that contains both:
 
-* Over all steps of both sides: the ratio of their typical steps. Its error is that of batch means: neighboring steps
-  are correlated, so a side counts as a few batches (Kalibera & Jones, "Rigorous benchmarking in reasonable time", ISMM
-  2013). The median passes over a burst, in which another program takes a core for a while. Drift is not in its error.
-* Over the blocks next to the switch: the change from the block before it to the block after it. Its error is that of
-  the same change at every other place of both sides, where nothing was switched: placebos (Chernozhukov, Wüthrich &
-  Zhu, "An exact and robust conformal inference method for counterfactual and synthetic controls", JASA 116, 2021). It
-  is the t-interval of their root mean square, and no narrower than the largest of them. Drift, random walks and bursts
-  change the placebos as much as they change the switch.
+* Over all steps of both sides: the ratio of their typical steps. Its error is that of batch means:
+  neighboring steps are correlated, so a side counts as a few batches (Kalibera & Jones, "Rigorous
+  benchmarking in reasonable time", ISMM 2013). The median passes over a burst, in which another
+  program takes a core for a while. Drift is not in its error.
+* Over the blocks next to the switch: the change from the block before it to the block after it. Its
+  error is that of the same change at every other place of both sides, where nothing was switched:
+  placebos (Chernozhukov, Wüthrich & Zhu, "An exact and robust conformal inference method for
+  counterfactual and synthetic controls", JASA 116, 2021). It is the t-interval of their root mean
+  square, and no narrower than the largest of them. Drift, random walks and bursts change the
+  placebos as much as they change the switch.
 
-The screen compares again and again while steps come in, and a claim at any look is a claim. So both intervals are
-widened until all looks together miss the truth in 5 of 100 switches at most.
+The screen compares again and again while steps come in, and a claim at any look is a claim. So both
+intervals are widened until all looks together miss the truth in 5 of 100 switches at most.
 
-A/A switches and true differences are simulated by `python -m tests.bench.before_after`. Noise that jumps once, just
-at the switch, is taken for its effect: only an A/B test separates the two.
+A/A switches and true differences are simulated by `python -m tests.bench.before_after`. Noise that
+jumps once, just at the switch, is taken for its effect: only an A/B test separates the two.
 """
 
 from __future__ import annotations
@@ -47,8 +52,9 @@ if TYPE_CHECKING:
     #: The logarithm, or nothing at all: a difference on it is that of ratios, or of milliseconds.
     Scale: TypeAlias = Callable[[Any], Any]
 
-#: A block next to the switch is this share of the shorter side. Of 4, 5, 6 and 8, fewer blocks find a difference in
-#: noisy steps more often, and more blocks find it more often in a run that drifts (simulated).
+#: A block next to the switch is this share of the shorter side. Of 4, 5, 6 and 8, fewer blocks find
+#: a difference in noisy steps more often, and more blocks find it more often in a run that drifts
+#: (simulated).
 _BLOCKS = 5
 #: Placebos begin this share of a block apart: overlapping ones estimate the error better.
 _OVERLAP = 4
@@ -58,8 +64,9 @@ _BATCHES, _BATCH_STEPS = 8, 5
 _PLACEBO_FREEDOM = 0.8
 #: An interval of 95 % ends at this quantile.
 _UPPER = 0.975
-#: The widening of an interval for all looks together, every 10 steps from 60 to 600. With 1.0, 5.9 % of equal settings
-#: were claimed to differ at some look, and 14 % under drift; with 1.2, 2.9 and 9 %; with 1.3, 1.2 and 5 % (simulated).
+#: The widening of an interval for all looks together, every 10 steps from 60 to 600. With 1.0, 5.9
+#: % of equal settings were claimed to differ at some look, and 14 % under drift; with 1.2, 2.9 and
+#: 9 %; with 1.3, 1.2 and 5 % (simulated).
 _ALL_LOOKS = 1.3
 #: Shorter steps count as this long: the logarithm of 0 is infinite.
 _LEAST_MS = 1e-3
@@ -67,7 +74,8 @@ _LEAST_MS = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class WaitChange:
-    """The change of the typical data wait, after a switch less before it, with its 95 % interval."""
+    """The change of the typical data wait, after a switch less before it, with its 95 %
+    interval."""
 
     ms: float
     low_ms: float
@@ -94,9 +102,11 @@ class SwitchEffect:
 def measure_effect(
     before: Rows, after: Rows, knobs: Collection[str], accelerated: bool, in_bursts: bool = False
 ) -> SwitchEffect:
-    """Measure a switch of knobs from its steady rows of `core.rows.STEP` on both sides, at least 20 on each.
+    """Measure a switch of knobs from its steady rows of `core.rows.STEP` on both sides, at least 20
+    on each.
 
-    accelerated: the steps run on a device beside the CPU. in_bursts: batches come in bursts on either side.
+    accelerated: the steps run on a device beside the CPU. in_bursts: batches come in bursts on
+    either side.
     """
     steps = [step_ms(side, np.float64) for side in (before, after)]
     estimate = compare_sides(steps[0], steps[1], in_bursts)
@@ -111,7 +121,8 @@ def measure_effect(
 
 
 def _unmoved_ms(rows: Rows, knobs: Collection[str], accelerated: bool) -> Times:
-    """Return the part of each step that no knob of these can move; zeros where they may move all of it."""
+    """Return the part of each step that no knob of these can move; zeros where they may move all of
+    it."""
     part: Times = rows["compute_ms"].astype(np.float64) - rows["dispatch_ms"]
     return (
         part
@@ -121,7 +132,8 @@ def _unmoved_ms(rows: Rows, knobs: Collection[str], accelerated: bool) -> Times:
 
 
 def compare_sides(before: Times, after: Times, in_bursts: bool = False) -> Estimate:
-    """Return the ratio of the step times before over those after; both in milliseconds, at least 20 in the run's order.
+    """Return the ratio of the step times before over those after; both in milliseconds, at least 20
+    in the run's order.
 
     in_bursts: batches come in bursts, and the ratio is that of the means; else that of the medians.
     """
@@ -143,7 +155,8 @@ def compare_waits(before: Times, after: Times, in_bursts: bool = False) -> WaitC
 def _with_interval(
     before: Times, after: Times, in_bursts: bool, scale: Scale
 ) -> tuple[float, float, float]:
-    """Return the difference of the typical times, before less after, on a scale; with the ends of its interval."""
+    """Return the difference of the typical times, before less after, on a scale; with the ends of
+    its interval."""
     whole, near = (
         _all_steps(before, after, in_bursts, scale),
         _next_to_switch(before, after, in_bursts, scale),
@@ -155,7 +168,8 @@ def _with_interval(
 
 
 def _all_steps(before: Times, after: Times, in_bursts: bool, scale: Scale) -> tuple[float, float]:
-    """Return the difference of the typical times, and the half width of its interval by batch means."""
+    """Return the difference of the typical times, and the half width of its interval by batch
+    means."""
     typical = np.mean if in_bursts else np.median
     difference = float(scale(typical(before)) - scale(typical(after)))
     errors, freedom = [], 0.0
@@ -175,7 +189,8 @@ def _all_steps(before: Times, after: Times, in_bursts: bool, scale: Scale) -> tu
 def _next_to_switch(
     before: Times, after: Times, in_bursts: bool, scale: Scale
 ) -> tuple[float, float]:
-    """Return the difference of the blocks next to the switch, and the half width of its interval by placebos."""
+    """Return the difference of the blocks next to the switch, and the half width of its interval by
+    placebos."""
     size = min(len(before), len(after)) // _BLOCKS
     at_switch = float(
         _changes(np.concatenate([before[-size:], after[:size]]), size, in_bursts, scale)[0]
@@ -187,7 +202,8 @@ def _next_to_switch(
 
 
 def _changes(times: Times, size: int, in_bursts: bool, scale: Scale) -> Times:
-    """Return each block's mean less that of the block after it, on a scale, at places a part of a block apart."""
+    """Return each block's mean less that of the block after it, on a scale, at places a part of a
+    block apart."""
     blocks = sliding_window_view(times, size)
     first = np.arange(0, len(times) - 2 * size + 1, max(1, size // _OVERLAP))
     changes: Times = scale(_means(blocks[first], in_bursts)) - scale(
@@ -197,7 +213,8 @@ def _changes(times: Times, size: int, in_bursts: bool, scale: Scale) -> Times:
 
 
 def _means(blocks: Times, in_bursts: bool) -> Times:
-    """Return the mean of each row; outside bursts slow steps are cut as in `experiment.block_means`."""
+    """Return the mean of each row; outside bursts slow steps are cut as in
+    `experiment.block_means`."""
     if not in_bursts:
         at = int(TOP * (blocks.shape[1] - 1))
         blocks = np.minimum(blocks, np.partition(blocks, at, axis=1)[:, at, None])

@@ -34,7 +34,8 @@ ENOUGH_STEPS = 60
 LONGEST = 600
 #: The fewest steady steps on each side of a ratio.
 LEAST = 20
-#: A change of the data wait below this share of a step is not reported beside an open ratio: the verdict's hysteresis.
+#: A change of the data wait below this share of a step is not reported beside an open ratio: the
+#: verdict's hysteresis.
 _WAIT_SHARE = 0.02
 
 #: The first and the last step of one side.
@@ -94,7 +95,8 @@ class Comparison(ChangesKnob):
 
     @property
     def answer(self) -> Answer:
-        """The answer that the interval proves; `unclear` also where only compute drifted, and without an interval."""
+        """The answer that the interval proves; `unclear` also where only compute drifted, and
+        without an interval."""
         if self.estimate is None or self.compute_drift is not None:
             return "unclear"
         return self.estimate.answer
@@ -112,7 +114,8 @@ class Comparison(ChangesKnob):
         return any(side.in_bursts for side in (self.before, self.after) if side)
 
     def typical(self, part: Stat) -> float:
-        """Return the typical time of a part: its median, which a busy second of the machine does not move.
+        """Return the typical time of a part: its median, which a busy second of the machine does
+        not move.
 
         The mean where batches come in bursts: only the mean contains their data wait.
         """
@@ -126,10 +129,11 @@ def compare(
     known: KnownSides | None = None,
     accelerated: bool = False,
 ) -> list[Comparison]:
-    """Compare every switch of a run, in order; `rows_between(first, last)` returns the rows of steps first to last.
+    """Compare every switch of a run, in order; `rows_between(first, last)` returns the rows of
+    steps first to last.
 
-    Switches that a later request replaced, that failed, or that belong to an A/B test are left out. Knobs that change
-    at one step share its two sides, and have no ratio.
+    Switches that a later request replaced, that failed, or that belong to an A/B test are left out.
+    Knobs that change at one step share its two sides, and have no ratio.
 
     Args:
         known: the results so far, filled here; a caller that compares often keeps it.
@@ -162,7 +166,8 @@ def compare(
 def effect_between(
     before: Rows, after: Rows, knobs: Collection[str], accelerated: bool
 ) -> SwitchEffect | None:
-    """Measure switches of knobs from the rows on both sides of them; None below 20 steady steps on either."""
+    """Measure switches of knobs from the rows on both sides of them; None below 20 steady steps on
+    either."""
     sides = [steady(side) for side in (before, after)]
     splits = [breakdown(side) for side in sides]
     if any(split is None or split.steps < LEAST for split in splits):
@@ -174,7 +179,8 @@ def effect_between(
 def find_better_settings(
     switches: Iterable[Comparison], experiments: Iterable[ExperimentEnded]
 ) -> dict[tuple[str, str], str]:
-    """Return the settings that measured slower, by knob and value, each with the faster value of its newest proof."""
+    """Return the settings that measured slower, by knob and value, each with the faster value of
+    its newest proof."""
     proofs: list[tuple[int, str, str, str, str]]
     proofs = [(one.step or 0, one.knob, one.old, one.new, one.answer) for one in switches]
     proofs += [(one.step, one.knob, one.against, one.value, one.answer) for one in experiments]
@@ -190,7 +196,8 @@ def find_better_settings(
 def _made_and_waiting(
     events: Sequence[Event],
 ) -> tuple[list[tuple[int, PipelineSwitched]], list[SwitchAsked]]:
-    """Return the switches that took effect, each with the time of its request, and the requests that still wait."""
+    """Return the switches that took effect, each with the time of its request, and the requests
+    that still wait."""
     waiting: list[SwitchAsked] = []
     made = []
     for event in events:
@@ -217,7 +224,8 @@ def _answered(switch: PipelineSwitched, waiting: list[SwitchAsked]) -> list[Swit
 
 
 def _stretches(step: int, bounds: list[int]) -> tuple[Stretch, Stretch]:
-    """Return the first and last step on both sides of `step`; the run may not have reached them yet."""
+    """Return the first and last step on both sides of `step`; the run may not have reached them
+    yet."""
     at = bisect_left(bounds, step)
     earliest = bounds[at - 1] if at else 1
     latest = bounds[at + 1] - 1 if at + 1 < len(bounds) else step + LONGEST
@@ -267,7 +275,8 @@ class _Sides:
         return estimated
 
     def drop_rows(self) -> None:
-        """Forget the rows of all stretches but those before a switch whose other side still grows."""
+        """Forget the rows of all stretches but those before a switch whose other side still
+        grows."""
         self._known.rows = {
             stretch: rows for stretch, rows in self._known.rows.items() if stretch in self._growing
         }

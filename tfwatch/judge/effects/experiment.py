@@ -1,25 +1,30 @@
-"""The statistics of an A/B test: the fastest of several settings, with an interval that holds at every look.
+"""The statistics of an A/B test: the fastest of several settings, with an interval that holds at
+every look.
 
-The run alternates between settings in short blocks. A round has one block of each setting in random order, and is the
-unit of the statistics: the log of one block's step time (`block_means`) less that of another's.
+The run alternates between settings in short blocks. A round has one block of each setting in random
+order, and is the unit of the statistics: the log of one block's step time (`block_means`) less that
+of another's.
 
-* Neighboring steps are correlated, so a thousand steps are not a thousand observations (Kalibera & Jones,
-  "Rigorous benchmarking in reasonable time", ISMM 2013). Slow changes are in both blocks of a round and cancel. Each
-  round draws a new order: where the setting changes nothing, the differences of rounds have random signs, and are
-  uncorrelated for any noise (Fisher, "The Design of Experiments", 1935; for settings that alternate in time: Bojinov,
-  Simchi-Levi & Zhao, "Design and analysis of switchback experiments", Management Science 69, 2023). The effect of one
-  setting on the next is correlated: the steps after a switch are left out.
-* A test that looks after each round and stops at the first clear answer errs far more often than its t-interval
-  states (Johari, Koomen, Pekelis & Walsh, "Always valid inference", Operations Research 70, 2022). `half_width` is
-  that of a confidence sequence: it covers the truth at all rounds together with its stated probability. It may widen
-  from one look to the next. The narrowest interval of all looks would be valid for a constant difference, and save a
-  round in twelve; for one that fades (10 %, gone after 6 of 17 rounds with noise of 5 %; 200 simulated runs) it covered
+* Neighboring steps are correlated, so a thousand steps are not a thousand observations (Kalibera &
+  Jones, "Rigorous benchmarking in reasonable time", ISMM 2013). Slow changes are in both blocks of
+  a round and cancel. Each round draws a new order: where the setting changes nothing, the
+  differences of rounds have random signs, and are uncorrelated for any noise (Fisher, "The Design
+  of Experiments", 1935; for settings that alternate in time: Bojinov, Simchi-Levi & Zhao, "Design
+  and analysis of switchback experiments", Management Science 69, 2023). The effect of one setting
+  on the next is correlated: the steps after a switch are left out.
+* A test that looks after each round and stops at the first clear answer errs far more often than
+  its t-interval states (Johari, Koomen, Pekelis & Walsh, "Always valid inference", Operations
+  Research 70, 2022). `half_width` is that of a confidence sequence: it covers the truth at all
+  rounds together with its stated probability. It may widen from one look to the next. The narrowest
+  interval of all looks would be valid for a constant difference, and save a round in twelve; for
+  one that fades (10 %, gone after 6 of 17 rounds with noise of 5 %; 200 simulated runs) it covered
   the mean of the rounds in 72 of 100 runs, this one in 99.
-* The noise is unknown. The sequence is the t-test's with a normal mixture over the effect in units of the noise
-  (Lai, "On confidence sequences", Annals of Statistics 4, 1976; Wang & Ramdas, "Anytime-valid t-tests and confidence
-  sequences for Gaussian means with unknown variance", arXiv:2310.03722): with n rounds, S the sum of
-  their differences from a supposed mean and V that of the squares, sqrt(c/(n+c)) (V / (V - S^2/(n+c)))^(n/2) exceeds
-  1/alpha for any n with probability alpha at most where the supposed mean is the true one.
+* The noise is unknown. The sequence is the t-test's with a normal mixture over the effect in units
+  of the noise (Lai, "On confidence sequences", Annals of Statistics 4, 1976; Wang & Ramdas,
+  "Anytime-valid t-tests and confidence sequences for Gaussian means with unknown variance",
+  arXiv:2310.03722): with n rounds, S the sum of their differences from a supposed mean and V that
+  of the squares, sqrt(c/(n+c)) (V / (V - S^2/(n+c)))^(n/2) exceeds 1/alpha for any n with
+  probability alpha at most where the supposed mean is the true one.
 
 Where more than two settings are compared, alpha is shared out among their pairs (Bonferroni).
 """
@@ -47,22 +52,25 @@ Answer: TypeAlias = Literal["faster", "slower", "same", "unclear"]
 
 #: The probability that the interval misses the truth at any look.
 ALPHA = 0.05
-#: `c` of the mixture: effects of about 1/sqrt(c) = 3 times the noise of a round are found first, after at least 3
-#: rounds. With 0.3, noisy tests took 1 to 6 % fewer rounds (simulated), and three settings at least five rounds.
+#: `c` of the mixture: effects of about 1/sqrt(c) = 3 times the noise of a round are found first,
+#: after at least 3 rounds. With 0.3, noisy tests took 1 to 6 % fewer rounds (simulated), and three
+#: settings at least five rounds.
 _MIXTURE = 0.1
 #: The rounds before a first answer.
 LEAST_ROUNDS = 4
 #: The rounds before the answer `same`: rare slow steps have to occur.
 _ROUNDS_OF_SAME = 8
-#: An interval within this distance of 1 is no difference: it is too small to act on, and of 40 tests without a
-#: difference four gave 0.9 to 1.5 % on a machine that ran five of them together.
+#: An interval within this distance of 1 is no difference: it is too small to act on, and of 40
+#: tests without a difference four gave 0.9 to 1.5 % on a machine that ran five of them together.
 SAME = 0.03
-#: A difference is clear once the log of its ratio is known to within this, or to within this share of itself.
+#: A difference is clear once the log of its ratio is known to within this, or to within this share
+#: of itself.
 _PRECISE = 0.03
 _PRECISE_SHARE = 0.125
 #: The quantile at which the slowest quarter begins.
 TOP = 0.75
-#: The tails differ from this many standard errors, not below this share of a step, and always above `SAME`.
+#: The tails differ from this many standard errors, not below this share of a step, and always above
+#: `SAME`.
 _TAIL_ERRORS = 2.0
 _TAIL_LEAST = 0.01
 
@@ -95,7 +103,8 @@ class Estimate:
         )
 
     def event_fields(self) -> dict[str, float | None]:
-        """Return the fields of an event; None for all where the interval is out of an event's bounds."""
+        """Return the fields of an event; None for all where the interval is out of an event's
+        bounds."""
         if self.low < SMALLEST_RATIO or self.high > LARGEST_RATIO:
             return {"ratio": None, "low": None, "high": None}
         return {"ratio": self.ratio, "low": self.low, "high": self.high}
@@ -122,7 +131,8 @@ class ExperimentState:
 
 
 def half_width(differences: NDArray[np.float64], alpha: float = ALPHA) -> float:
-    """Return the half width of the confidence sequence around the mean of `differences`; infinite for too few."""
+    """Return the half width of the confidence sequence around the mean of `differences`; infinite
+    for too few."""
     n = len(differences)
     if n < LEAST_ROUNDS:
         return math.inf
@@ -163,10 +173,11 @@ def evaluate(step_ms: NDArray[np.float64]) -> ExperimentState:
 def block_means(times: Sequence[Sequence[NDArray[np.float64]]]) -> NDArray[np.float64]:
     """Return the mean step time of each block, milliseconds: a row per round, a column per setting.
 
-    times: the steps, by setting and round. The slowest quarter of a block counts as the fastest of that quarter: other
-    work of the machine slows single steps, and hides small differences. Where the slow steps themselves may differ, as
-    where every tenth batch comes late, it is the plain mean. A hidden difference of slow steps, at most `SAME`, is in
-    neither the ratio nor its interval.
+    times: the steps, by setting and round. The slowest quarter of a block counts as the fastest of
+    that quarter: other work of the machine slows single steps, and hides small differences. Where
+    the slow steps themselves may differ, as where every tenth batch comes late, it is the plain
+    mean. A hidden difference of slow steps, at most `SAME`, is in neither the ratio nor its
+    interval.
     """
     blocks = [block for of_setting in times for block in of_setting]
     if not blocks:
@@ -178,7 +189,8 @@ def block_means(times: Sequence[Sequence[NDArray[np.float64]]]) -> NDArray[np.fl
 def _means(
     blocks: Sequence[NDArray[np.float64]],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the mean of each block, and that with its slowest quarter cut; blocks of one length in one call."""
+    """Return the mean of each block, and that with its slowest quarter cut; blocks of one length in
+    one call."""
     lengths = np.array([len(block) for block in blocks])
     plain, cut = np.empty(len(blocks)), np.empty(len(blocks))
     for length in np.unique(lengths):
@@ -192,7 +204,8 @@ def _means(
 
 
 def _alike(tails: NDArray[np.float64]) -> bool:
-    """Return whether the tails, as shares of a step, are the same for all settings within their error."""
+    """Return whether the tails, as shares of a step, are the same for all settings within their
+    error."""
     if len(tails) < LEAST_ROUNDS:
         return True
     for first in range(tails.shape[1] - 1):
@@ -204,7 +217,8 @@ def _alike(tails: NDArray[np.float64]) -> bool:
 
 
 def counted_steps(blocks: Sequence[Rows]) -> list[NDArray[np.float64]]:
-    """Return the step times that count, milliseconds, of the blocks of one setting, in the order of the run.
+    """Return the step times that count, milliseconds, of the blocks of one setting, in the order of
+    the run.
 
     Flagged steps and single spikes do not count; spikes are found over all blocks together.
     """

@@ -1,4 +1,5 @@
-"""The state of each knob: its setting, the request that waits, and the settings that its keys ask for next."""
+"""The state of each knob: its setting, the request that waits, and the settings that its keys ask
+for next."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ class KnobState:
 def knob_states(
     start: Mapping[str, str], events: Iterable[Event], asks: Iterable[KnobRequest] = ()
 ) -> dict[str, KnobState]:
-    """Return each knob of `start` (name to value at the run's start) after the events and this screen's requests."""
+    """Return each knob of `start` (name to value at the run's start) after the events and this
+    screen's requests."""
     folds = {knob: _Fold(knob, value) for knob, value in start.items()}
     for event in events:
         if isinstance(event, (SwitchAsked, PipelineSwitched, SwitchFailed)) and event.knob in folds:
@@ -107,7 +109,8 @@ class _Fold:
             self.last_on = event.new if event.new != "off" else self.last_on
 
     def ask(self, ask: KnobRequest) -> None:
-        """Take a request of this screen; it counts until the training reports a newer event of that knob."""
+        """Take a request of this screen; it counts until the training reports a newer event of that
+        knob."""
         if ask.at_s < self.reported_s:
             return
         self.failed = ""
@@ -121,7 +124,8 @@ class _Fold:
 
 
 def choices(state: KnobState, stages: int = 0) -> tuple[str, ...]:
-    """Return the settings that the keys of a knob ask for next, each once. stages: those with workers of their own."""
+    """Return the settings that the keys of a knob ask for next, each once. stages: those with
+    workers of their own."""
     values = [toggled(state)]
     if state.knob == PREFETCH:
         values += [deeper(state.coming), shallower(state.coming)]
@@ -143,7 +147,8 @@ def toggled(state: KnobState) -> str:
 
 
 def stage_toggled(state: KnobState, stage: int) -> str:
-    """Return the next setting of one map or interleave: `auto` where it is off or as written, else `off`."""
+    """Return the next setting of one map or interleave: `auto` where it is off or as written, else
+    `off`."""
     return (
         KNOBS[state.knob].first_on
         if stage_value(state.coming, stage) in ("off", "default")
@@ -179,9 +184,11 @@ def shallower(value: str) -> str:
 
 
 def find_undo(states: Mapping[str, KnobState], events: Iterable[Event]) -> tuple[str, str] | None:
-    """Return the (knob, value) that undoes the last switch, a waiting request first; None where there is none.
+    """Return the (knob, value) that undoes the last switch, a waiting request first; None where
+    there is none.
 
-    The switches of an A/B test count as one, from the setting before it. A move that the autopilot undid is left out.
+    The switches of an A/B test count as one, from the setting before it. A move that the autopilot
+    undid is left out.
     """
     made = [
         (e.change, e.by) for e in events if isinstance(e, PipelineSwitched) and e.knob in states

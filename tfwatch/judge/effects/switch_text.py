@@ -1,4 +1,5 @@
-"""Comparisons and forecasts in words: `faster` and `slower` for measured steps, `about` for forecasts."""
+"""Comparisons and forecasts in words: `faster` and `slower` for measured steps, `about` for
+forecasts."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ def outcome_text(switch: Comparison) -> str:
 
 
 def versus_text(switch: Comparison) -> str:
-    """Return `1.68 x faster than off`, `not clear vs off`; the interval has no room beside a knob."""
+    """Return `1.68 x faster than off`, `not clear vs off`; the interval has no room beside a
+    knob."""
     if switch.compute_drift is not None:
         return _drift_text(switch.compute_drift)
     old = switch.old
@@ -66,8 +68,9 @@ def versus_text(switch: Comparison) -> str:
 def claim_text(switch: Comparison) -> str:
     """Return `1.68 x faster (1.61 to 1.74)`, `not clear (0.94 to 1.08)`.
 
-    Where only compute changed, and the knob cannot change it: `compute drifted by 9 %, not the data wait`. Where no
-    faster or slower step is proved, but another data wait: `data wait 9.3 → 0.6 ms, step not clear (0.94 to 1.38)`.
+    Where only compute changed, and the knob cannot change it: `compute drifted by 9 %, not the data
+    wait`. Where no faster or slower step is proved, but another data wait: `data wait 9.3 → 0.6 ms,
+    step not clear (0.94 to 1.38)`.
     """
     step = effect_text(switch.estimate, switch.compute_drift)
     if (
@@ -87,7 +90,8 @@ def effect_text(known: Estimate | None, compute_drift: float | None) -> str:
 
 
 def estimate_text(known: Estimate | None) -> str:
-    """Return `1.68 x faster (1.61 to 1.74)`: the ratio with its interval, turned over where it is below 1."""
+    """Return `1.68 x faster (1.61 to 1.74)`: the ratio with its interval, turned over where it is
+    below 1."""
     if known is None:
         return "not clear"
     turned = (
@@ -95,7 +99,10 @@ def estimate_text(known: Estimate | None) -> str:
         if known.answer == "slower"
         else known
     )
-    return f"{_ratio_text(known, known.answer)} ({units.times(turned.low)} to {units.times(turned.high)})"
+    return (
+        f"{_ratio_text(known, known.answer)} ({units.times(turned.low)} to"
+        f" {units.times(turned.high)})"
+    )
 
 
 def _ratio_text(
@@ -126,7 +133,10 @@ def setting_text(knob: str, value: str) -> str:
 
 def missed_switch_text(switch: SwitchMissed) -> str:
     """Return the sentence of a switch that the run ended before."""
-    return f"{switch.change.words} at step {units.count(switch.step)}: the run ended before it was in effect"
+    return (
+        f"{switch.change.words} at step {units.count(switch.step)}: the run ended before it was in"
+        " effect"
+    )
 
 
 def failed_switch_text(switch: SwitchFailed) -> str:
@@ -147,7 +157,8 @@ def changes_text(changes: Sequence[KnobChange]) -> str:
 
 
 def comparison_line(switch: Comparison) -> str:
-    """Return `prefetch off → 4 at step 3 477: 1.68 x faster (1.61 to 1.74)`, or the outcome so far."""
+    """Return `prefetch off → 4 at step 3 477: 1.68 x faster (1.61 to 1.74)`, or the outcome so
+    far."""
     result = (
         claim_text(switch) if switch.settled and switch.ratio is not None else outcome_text(switch)
     )
@@ -163,7 +174,8 @@ def missing_side_text(switch: Comparison, value: str) -> str:
 
 
 def part_texts(switch: Comparison) -> list[str]:
-    """Return `wait 9.6 → 0.2`, and the same of compute and host, ms; without figures where a side is missing."""
+    """Return `wait 9.6 → 0.2`, and the same of compute and host, ms; without figures where a side
+    is missing."""
     before, after = switch.before, switch.after
     if before is None or after is None:
         return ["wait", "compute", "host"]
@@ -206,7 +218,7 @@ _WIDE = 1.4
 
 
 def forecast_note(known: Forecast) -> str:
-    """Return `23.4 ms  0.6 x`, `13.9 ms  no gain`, or the reason for no forecast; shown beside a knob."""
+    """Return what stands beside a knob: `13.9 ms  no gain`, or the reason for no forecast."""
     if not known.is_known:
         return known.why
     return f"{units.milliseconds(known.typical_ms)}  {_gain(known)}"
@@ -215,8 +227,8 @@ def forecast_note(known: Forecast) -> str:
 def expected_gain_text(known: Forecast, shown_ms: float = math.nan) -> str:
     """Return `23.4 to about 13.8 ms, 1.7 x (the rest is compute)`, with a wide prediction interval.
 
-    The ratio is that of these two. shown_ms: the mean of fewer steps in the finding beside it; where it differs, the
-    text says that the first figure is that of all steps so far.
+    The ratio is that of these two. shown_ms: the mean of fewer steps in the finding beside it;
+    where it differs, the text says that the first figure is that of all steps so far.
     """
     so_far = " so far" if abs(shown_ms / (known.ratio * known.typical_ms) - 1) > _DIFFERS else ""
     within = f" ({interval_text(known)})" if interval_text(known) else ""
@@ -225,7 +237,8 @@ def expected_gain_text(known: Forecast, shown_ms: float = math.nan) -> str:
 
 
 def interval_text(known: Forecast) -> str:
-    """Return `13.2 to 78.4`, a wide prediction interval in milliseconds; empty for a narrow one and in bursts."""
+    """Return `13.2 to 78.4`, a wide prediction interval in milliseconds; empty for a narrow one and
+    in bursts."""
     if not known.is_known or known.high_ms <= _WIDE * known.low_ms or known.in_bursts:
         return ""
     return " to ".join(units.in_one_unit(known.low_ms, known.high_ms)).removesuffix(" ms")
@@ -258,23 +271,32 @@ def best(forecasts: Iterable[Forecast]) -> Forecast | None:
 
 
 def _may_be_slower(known: Forecast) -> bool:
-    """Return whether a copy ahead may cost more than it hides: copy and launching race (1.3 x as long on one H200)."""
+    """Return whether a copy ahead may cost more than it hides: copy and launching race (1.3 x as
+    long on one H200)."""
     return known.knob == DEVICE_PREFETCH and not known.measured and known.high_ms >= known.now_ms
 
 
 def record_text(record: Record) -> str:
-    """Return `4 forecasts: median error 3 %, 4 within the 90 % prediction interval`; empty without a checked one."""
+    """Return `4 forecasts: median error 3 %, 4 within the 90 % prediction interval`; empty without
+    a checked one."""
     count = len(record.checked)
     if not count:
         return ""
     error = units.percent(record.median_error)
     if count == 1:
-        return f"1 forecast: error {error}, {'within' if record.inside else 'outside'} the 90 % prediction interval"
-    return f"{count} forecasts: median error {error}, {record.inside} within the 90 % prediction interval"
+        return (
+            f"1 forecast: error {error}, {'within' if record.inside else 'outside'} the 90 %"
+            " prediction interval"
+        )
+    return (
+        f"{count} forecasts: median error {error}, {record.inside} within the 90 % prediction"
+        " interval"
+    )
 
 
 def last_forecast_text(record: Record | None) -> str:
-    """Return `forecast 13.8 ms, measured 13.9 ms`, of several `median forecast error 4 % (5 switches)`."""
+    """Return `forecast 13.8 ms, measured 13.9 ms`, of several `median forecast error 4 % (5
+    switches)`."""
     if not record or not record.checked:
         return ""
     newest, count = record.checked[-1], len(record.checked)

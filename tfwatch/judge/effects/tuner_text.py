@@ -109,16 +109,21 @@ def subject_text(knob: str, values: list[str]) -> str:
 
 
 def answer_text(ended: ExperimentEnded) -> str:
-    """Return `1.68 x faster (1.61 to 1.74) over 412 steps`, `no difference: between 0.97 and 1.03 ...`.
+    """Return `1.68 x faster (1.61 to 1.74) over 412 steps`, `no difference: between 0.97 and 1.03
+    ...`.
 
-    A clear but small difference reads `less than 3 % apart: between 1.00 and 1.02 ...`, no answer `not clear: ...`.
+    A clear but small difference reads `less than 3 % apart: between 1.00 and 1.02 ...`, no answer
+    `not clear: ...`.
     """
     over = f"over {units.count(ended.steps)} steps"
     known = estimate_of(ended)
     if known is None:
         few = "not enough steps" if ended.cause == "budget" else ""
         why = ended.reason or few or _WHY.get(ended.cause, ended.cause)
-        return f"not clear: {why} ({units.counted(ended.steps, 'step')} in {units.counted(ended.rounds, 'round')})"
+        return (
+            f"not clear: {why} ({units.counted(ended.steps, 'step')} in"
+            f" {units.counted(ended.rounds, 'round')})"
+        )
     if ended.answer in ("faster", "slower"):
         return f"{estimate_text(known)} {over}"
     if ended.answer == "same":
@@ -238,7 +243,8 @@ def running_autopilot(events: Iterable[object]) -> AutopilotRun | None:
 
 
 def find_undecided_move(events: Iterable[object]) -> MoveMade | None:
-    """Return the move in effect at the end of a run's events that was not kept: the run ended first."""
+    """Return the move in effect at the end of a run's events that was not kept: the run ended
+    first."""
     newest: MoveMade | None = None
     knobs_in_effect: MoveMade | None = None
     for event in events:
@@ -267,7 +273,8 @@ def move_text(made: MoveMade) -> str:
 
 
 def judged_move_text(judged: MoveJudged) -> str:
-    """Return `prefetch off → 4 kept: 23.4 to 13.9 ms`, `workers off → 8 undone: 13.9 to 14.0 ms, slower`."""
+    """Return `prefetch off → 4 kept: 23.4 to 13.9 ms`, `workers off → 8 undone: 13.9 to 14.0 ms,
+    slower`."""
     what = f"{judged.change.words}{_beside(judged)}"
     did, why = "kept" if judged.kept else "undone", judged.reason and f", {judged.reason}"
     if judged.after_ms is None:
@@ -288,9 +295,11 @@ def move_line(judged: MoveJudged) -> str:
 
 
 def autopilot_gain_text(autopilot_run: AutopilotRun) -> str:
-    """Return `autopilot: 1.68 x faster (1.61 to 1.74), 2 of 3 moves kept`; `unchanged` where no move was kept.
+    """Return `autopilot: 1.68 x faster (1.61 to 1.74), 2 of 3 moves kept`; `unchanged` where no
+    move was kept.
 
-    While it runs, and where the interval is unknown, the steps alone: `autopilot: 23.4 to 9.2 ms/step so far, ...`.
+    While it runs, and where the interval is unknown, the steps alone: `autopilot: 23.4 to 9.2
+    ms/step so far, ...`.
     """
     count = sum(move.kept for move in autopilot_run.moves)
     kept = f"{count} of {len(autopilot_run.moves)} moves kept"
@@ -308,7 +317,8 @@ def autopilot_gain_text(autopilot_run: AutopilotRun) -> str:
 
 
 def autopilot_end_text(ended: AutopilotEnded) -> str:
-    """Return `autopilot: 2.57 x faster (2.4 to 2.7), 23.4 to 9.1 ms/step, data wait 61 % to 1 %, in 180 steps; reason`.
+    """Return `autopilot: 2.57 x faster (2.4 to 2.7), 23.4 to 9.1 ms/step, data wait 61 % to 1 %, in
+    180 steps; reason`.
 
     Parts that are unknown are left out.
     """
@@ -357,7 +367,8 @@ class Undecided:
 
 
 def find_undecided(events: Iterable[object]) -> Undecided | None:
-    """Return the knobs under test at the end of a run's events, of `UNDECIDED_EVENTS`; None where all was decided."""
+    """Return the knobs under test at the end of a run's events, of `UNDECIDED_EVENTS`; None where
+    all was decided."""
     events = list(events)
     move = find_undecided_move(events)
     if move:
@@ -367,7 +378,8 @@ def find_undecided(events: Iterable[object]) -> Undecided | None:
 
 
 def blocks_like_the_last(events: Iterable[object]) -> tuple[tuple[int, int], ...]:
-    """Return first and last step of the newest A/B test's earlier stretches with the final setting of the run.
+    """Return first and last step of the newest A/B test's earlier stretches with the final setting
+    of the run.
 
     Empty where no A/B test made the last switch. events: of `UNDECIDED_EVENTS`.
     """
@@ -376,7 +388,8 @@ def blocks_like_the_last(events: Iterable[object]) -> tuple[tuple[int, int], ...
 
 
 def _before(move: MoveMade, events: list[object]) -> dict[str, str]:
-    """Return the settings before a move, without the knobs that somebody else has switched since."""
+    """Return the settings before a move, without the knobs that somebody else has switched
+    since."""
     switched = [
         event for event in events[events.index(move) :] if isinstance(event, PipelineSwitched)
     ]
@@ -393,7 +406,8 @@ class _Experiment:
     ended: ExperimentEnded | None = None
 
     def find_undecided(self) -> Undecided | None:
-        """Return the undecided knob; None where no switch was made, or the last one made the decided setting."""
+        """Return the undecided knob; None where no switch was made, or the last one made the
+        decided setting."""
         if not self.switches:
             return None
         before, now = self.switches[0].old, self.switches[-1].new
@@ -411,7 +425,8 @@ class _Experiment:
         return tuple(stretch for stretch in self._stretches(last.new) if stretch[1] < last.step)
 
     def _stretches(self, value: str) -> tuple[tuple[int, int], ...]:
-        """Return first and last step of each stretch with a value of the knob, also of the one before the test."""
+        """Return first and last step of each stretch with a value of the knob, also of the one
+        before the test."""
         first = [(1, self.began.step)] if value == self.switches[0].old else []
         return (
             *first,

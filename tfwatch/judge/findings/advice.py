@@ -1,4 +1,5 @@
-"""The advice for the largest loss of a run, and the sentences about data wait, on the screen and in a summary."""
+"""The advice for the largest loss of a run, and the sentences about data wait, on the screen and in
+a summary."""
 
 from __future__ import annotations
 
@@ -39,18 +40,19 @@ if TYPE_CHECKING:
     from tfwatch.judge.steps.verdict import Breakdown, Stat
 
 _LAUNCHING = Advice(
-    "The input pipeline is not the limit. Try compile(steps_per_execution=8), jit_compile=True or larger batches.",
+    "The input pipeline is not the limit. Try compile(steps_per_execution=8), jit_compile=True or"
+    " larger batches.",
     code_suggestions.FEWER_LAUNCHES,
 )
 _AS_GRAPH = Advice(
     "Run the step as a graph: tf.function, or fit without run_eagerly (here: without --eager)",
     code_suggestions.GRAPH,
 )
-#: Measured on two cores: a batch eight times as large took a quarter of the fetch time per example; eight steps per
-#: execution left the fetch unchanged and shortened a step from 0.8 to 0.3 ms.
+#: Measured on two cores: a batch eight times as large took a quarter of the fetch time per example;
+#: eight steps per execution left the fetch unchanged and shortened a step from 0.8 to 0.3 ms.
 _FETCHING = Advice(
-    "larger batches need fewer fetches; compile(steps_per_execution=8) shortens steps; the buffer is full, so the data "
-    "wait is the fetch itself",
+    "larger batches need fewer fetches; compile(steps_per_execution=8) shortens steps; the buffer"
+    " is full, so the data wait is the fetch itself",
     code_suggestions.SHARED_CALLS,
 )
 _FETCHING_IN_LOOP = Advice(
@@ -58,14 +60,18 @@ _FETCHING_IN_LOOP = Advice(
 )
 #: The advice where calls of a loop fetch their batches.
 _ORDER = "elements then come in another order"
-FETCH_OUTSIDE = "loop over tfwatch.track(dataset), and pass each batch to the function: then its data wait is seen"
+FETCH_OUTSIDE = (
+    "loop over tfwatch.track(dataset), and pass each batch to the function: then its data wait is"
+    " seen"
+)
 _PREFETCH, _WORKERS = (PREFETCH, "auto"), (WORKERS, "auto")
 
 
 def advise_next(
     bound: Bound, compute_share: str, *, accelerated: bool, op_by_op: bool = False
 ) -> Advice:
-    """Advise on steps that neither starve nor wait for callbacks; `compute_share` of the step is compute."""
+    """Advise on steps that neither starve nor wait for callbacks; `compute_share` of the step is
+    compute."""
     if op_by_op:
         return _AS_GRAPH
     if bound is Bound.LAUNCH:
@@ -78,7 +84,8 @@ def advise_next(
 
 
 def advise_longer_calls(part: Breakdown) -> Advice:
-    """Advise on steps that wait for callbacks: with more steps per execution, callbacks run less often."""
+    """Advise on steps that wait for callbacks: with more steps per execution, callbacks run less
+    often."""
     saved_ms = part.host.mean * (1 - 1 / code_suggestions.STEPS_PER_EXECUTION)
     longer = f"compile(steps_per_execution={code_suggestions.STEPS_PER_EXECUTION})"
     figure = f"about {units.milliseconds(part.step.mean - saved_ms)}/step"
@@ -89,7 +96,8 @@ def advise_longer_calls(part: Breakdown) -> Advice:
 
 
 def advise_starving(now: Situation, part: Breakdown) -> Advice:
-    """Advise on a starving device: the key that helps most on a live screen, else the edit, each with its number."""
+    """Advise on a starving device: the key that helps most on a live screen, else the edit, each
+    with its number."""
     if is_fetch_bound(now, part):
         return advise_gain(now) or _advise_fetch(now)
     advice = _advise_wait(now, part)
@@ -121,9 +129,11 @@ def _advise_wait(now: Situation, part: Breakdown) -> Advice:
 
 
 def advise_gain(now: Situation) -> Advice | None:
-    """Advise the switch that its row shows as the largest gain; None where no switch is forecast to gain.
+    """Advise the switch that its row shows as the largest gain; None where no switch is forecast to
+    gain.
 
-    It comes before any advice that calls the input pipeline not the limit: data and compute may share the cores.
+    It comes before any advice that calls the input pipeline not the limit: data and compute may
+    share the cores.
     """
     forecast = best(now.setting.forecasts.values())
     if forecast is None:
@@ -147,7 +157,8 @@ def _advise_script(now: Situation, switch: SwitchAdvice) -> Advice:
 
 
 def _py_dataset_advice(now: Situation, advice: Advice) -> Advice | None:
-    """Return the keys that give a `PyDataset` workers, or make them processes; None where it has both, or no keys."""
+    """Return the keys that give a `PyDataset` workers, or make them processes; None where it has
+    both, or no keys."""
     processes = (
         MULTIPROCESSING in now.manifest.switchable
         and now.setting.knobs.get(MULTIPROCESSING) == "off"
@@ -165,7 +176,8 @@ def _py_dataset_advice(now: Situation, advice: Advice) -> Advice | None:
 
 
 def _limit(now: Situation) -> str:
-    """Return `; map(decode) runs serially on one of 8 cores: 21.0 ms/batch`; empty where no stage is the limit."""
+    """Return `; map(decode) runs serially on one of 8 cores: 21.0 ms/batch`; empty where no stage
+    is the limit."""
     place = now.setting.stages.bottleneck if now.setting.stages else None
     return f"; {place.sentence}" if place else ""
 
@@ -194,13 +206,15 @@ def _advise_cheaper_batches(now: Situation) -> Advice:
 
 
 def beside_switches(now: Situation, advice: Advice) -> Advice:
-    """Return advice that is no switch, with the lines of the switches already made before its own."""
+    """Return advice that is no switch, with the lines of the switches already made before its
+    own."""
     lines = (*lines_of(now, now.setting.knobs).split("\n"), *advice.edit.split("\n"))
     return Advice(advice.sentence, "\n".join(dict.fromkeys(filter(None, lines))))
 
 
 def _advise_edit(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Advice:
-    """Advise `num_parallel_calls=8: about 13.8 ms, 1.7 x (...); map(decode) runs serially on one of 8 cores: ...`.
+    """Advise `num_parallel_calls=8: about 13.8 ms, 1.7 x (...); map(decode) runs serially on one of
+    8 cores: ...`.
 
     The advice comes first: a narrow row cuts the end.
     """
@@ -241,7 +255,8 @@ def _forecast_phrase(now: Situation, forecast: Forecast) -> str:
 
 
 def key_text(forecast: Forecast, current: str) -> str:
-    """Return a key and the setting that it requests: `p prefetch on`, `+ depth 2 → 4`, `w workers auto`.
+    """Return a key and the setting that it requests: `p prefetch on`, `+ depth 2 → 4`, `w workers
+    auto`.
 
     From off, `p` requests the last depth that was on, and `+` the least one.
     """
@@ -260,12 +275,14 @@ def share(part: Breakdown | None) -> float:
 
 
 def of_step(part: Stat, step: Stat) -> str:
-    """Return `9.6 of 23.4 ms`, the means: their ratio is the share beside them, the ratio of medians is not."""
+    """Return `9.6 of 23.4 ms`, the means: their ratio is the share beside them, the ratio of
+    medians is not."""
     return " of ".join(units.in_one_unit(part.mean, step.mean))
 
 
 def is_fetch_bound(now: Situation, part: Breakdown) -> bool:
-    """Return True if batches are ready and the data wait is the fetch itself, not a few long waits."""
+    """Return True if batches are ready and the data wait is the fetch itself, not a few long
+    waits."""
     alike = part.wait.mean < FETCH_MS or part.wait.median >= part.wait.mean / 2
     return (
         alike and now.setting.stages is not None and now.setting.stages.is_ahead(part.work_mean_ms)
@@ -273,7 +290,8 @@ def is_fetch_bound(now: Situation, part: Breakdown) -> bool:
 
 
 def wait_sentence(now: Situation, part: Breakdown) -> str:
-    """Return `each step waits 9.6 of 23.4 ms for data`; with prefetch on, the time of a batch instead."""
+    """Return `each step waits 9.6 of 23.4 ms for data`; with prefetch on, the time of a batch
+    instead."""
     prefetches = now.setting.knobs.get(PREFETCH, "default") not in ("off", "default")
     if not prefetches or part.wait.median < part.wait.mean / 2 or is_fetch_bound(now, part):
         return f"each step waits {of_step(part.wait, part.step)} for data"
@@ -283,7 +301,8 @@ def wait_sentence(now: Situation, part: Breakdown) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SwitchAdvice:
-    """The switch to try against data wait; `setting` is its knob and value, None where no switch helps."""
+    """The switch to try against data wait; `setting` is its knob and value, None where no switch
+    helps."""
 
     sentence: str
     setting: tuple[str, str] | None = None
@@ -317,7 +336,8 @@ def _advise_without_forecast(now: Situation, part: Breakdown) -> SwitchAdvice:
             _WORKERS,
         )
     return SwitchAdvice(
-        "+ a deeper buffer evens out bursts; prefetch is on and cannot hide the wait: reading or decoding is the limit"
+        "+ a deeper buffer evens out bursts; prefetch is on and cannot hide the wait: reading or"
+        " decoding is the limit"
     )
 
 
@@ -336,11 +356,15 @@ def _cache_costs(now: Situation, forecast: Forecast) -> str:
     begins = f"from epoch {now.epoch + 1 + epochs_until(CACHE, ON)}"
     if forecast.needs_bytes is None or now.memory is None:
         return begins
-    return f"{begins}, needs {units.memory(forecast.needs_bytes)} of {units.memory(now.memory.available)} free"
+    return (
+        f"{begins}, needs {units.memory(forecast.needs_bytes)} of"
+        f" {units.memory(now.memory.available)} free"
+    )
 
 
 def _no_switch_helps(now: Situation) -> str:
-    """Return the reason why no switch helps, where every switch has a forecast and none an expected gain."""
+    """Return the reason why no switch helps, where every switch has a forecast and none an expected
+    gain."""
     if over_limit := memory_limit_text(now):
         return f"{over_limit}; no other key helps"
     place = now.setting.stages.bottleneck if now.setting.stages else None
@@ -353,14 +377,16 @@ def _no_switch_helps(now: Situation) -> str:
     )
 
 
-#: tf.data takes about so long to call a map's function, for an example as for a batch: 22 us on one of two cores.
+#: tf.data takes about so long to call a map's function, for an example as for a batch: 22 us on one
+#: of two cores.
 _CALL_MS = 0.02
 #: The call is worth saving where it is this share of the time that a map takes for an example.
 _LEAST_CALL = 0.3
 
 
 def batch_first_text(table: StageTable | None, batch_size: int | None) -> str:
-    """Return the advice to batch before a cheap map, with what its calls cost; empty where there is none.
+    """Return the advice to batch before a cheap map, with what its calls cost; empty where there is
+    none.
 
     The calls are estimated from the time that the map takes for an example.
     """
@@ -387,7 +413,8 @@ def batch_first_text(table: StageTable | None, batch_size: int | None) -> str:
 
 
 def memory_limit_text(now: Situation) -> str:
-    """Return `prefetch 4 needs 1.5 MB, more than the memory limit`; empty where the limit excludes no useful switch."""
+    """Return `prefetch 4 needs 1.5 MB, more than the memory limit`; empty where the limit excludes
+    no useful switch."""
     useful = (
         one
         for one in now.setting.forecasts.values()
@@ -414,14 +441,18 @@ def stall_sentence(now: Situation) -> str:
 
 
 def _where(now: Situation, located: StallLocated) -> str:
-    """Return `in from_generator(rows), at feed.py:41 in rows: no output for 20.3 s`; a narrow row cuts the end."""
+    """Return `in from_generator(rows), at feed.py:41 in rows: no output for 20.3 s`; a narrow row
+    cuts the end."""
     if not located.stage:
         return "for its batch" + (
             f": the {located.thread} is at {located.place}" if located.place else ""
         )
     # Where the stage is known, the training thread is only in the fetch.
     place = f", at {located.place}" if located.place and located.thread == "generator" else ""
-    return f"in {located.stage}{place}: no output for {units.seconds(now.now_s - located.since_ns / 1e9)}"
+    return (
+        f"in {located.stage}{place}: no output for"
+        f" {units.seconds(now.now_s - located.since_ns / 1e9)}"
+    )
 
 
 def stall_advice(now: Situation) -> str:

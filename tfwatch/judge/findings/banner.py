@@ -167,7 +167,8 @@ _NODE = re.compile(r"\{\{function_node [^}]*\}\} ?")
 
 
 def banner(now: Situation) -> Banner:
-    """Return the finding of the first check that has one, with the remark on the loss and the machine."""
+    """Return the finding of the first check that has one, with the remark on the loss and the
+    machine."""
     finding = _with_switches(now, next(result for check in _CHECKS if (result := check(now))))
     if (
         now.last_finding and not finding.remark
@@ -179,13 +180,17 @@ def banner(now: Situation) -> Banner:
         )
     finding = _with_loss(now, replace(finding, remark=finding.remark or remark(now)))
     if now.unrecorded and now.ended is None:
-        missing = f"NOT RECORDED since step {units.count(now.steps_total + 1)}: {now.unrecorded}; training goes on"
+        missing = (
+            f"NOT RECORDED since step {units.count(now.steps_total + 1)}: {now.unrecorded};"
+            " training goes on"
+        )
         return replace(finding, advice=missing)
     return finding
 
 
 def _with_loss(now: Situation, finding: Banner) -> Banner:
-    """Return the finding with a remark on a loss that is NaN or infinite; such a finding is never good."""
+    """Return the finding with a remark on a loss that is NaN or infinite; such a finding is never
+    good."""
     if now.diverged is None:
         return finding
     remarks = "; ".join(filter(None, [divergence_text(now.diverged), finding.remark]))
@@ -278,7 +283,8 @@ def _unwatched(now: Situation) -> Banner | None:
 
 
 def _starting(now: Situation) -> Banner | None:
-    # A detail that counts begins a new phase each time: 0.1 s beside `400 of 8 000` would be the time of the count.
+    # A detail that counts begins a new phase each time: 0.1 s beside `400 of 8 000` would be the
+    # time of the count.
     so_far = f", {units.seconds(now.phase_s)}" if now.phase_s >= _WORTH_SHOWING_S else ""
     if now.phase is Phase.STARTING:
         sentence = f"{now.detail or 'starting'}{so_far}"
@@ -350,7 +356,10 @@ def _autopilot(now: Situation) -> Banner | None:
     if now.autopilot_run is None:
         return None
     ends = "f or the key of any setting ends it; " if now.live else ""
-    advice = f"{ends}a change that helps is kept, others are undone; it trains on the same batches in the same order"
+    advice = (
+        f"{ends}a change that helps is kept, others are undone; it trains on the same batches in"
+        " the same order"
+    )
     return Banner(
         "AUTOPILOT", now.autopilot_run.progress, advice, Tone.BUSY, brief=now.autopilot_run.parts[0]
     )
@@ -453,7 +462,8 @@ def _cost(now: Situation) -> str:
 
 
 def _last_evidence(now: Situation) -> str:
-    """Return the last memory figures and phase, the likely cause first: a narrow row cuts the end."""
+    """Return the last memory figures and phase, the likely cause first: a narrow row cuts the
+    end."""
     doing = f"last phase: {now.phase.name.lower().replace('_', ' ')}"
     memory = now.memory
     if memory is None:

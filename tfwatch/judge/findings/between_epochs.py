@@ -1,4 +1,5 @@
-"""The advice on the time between epochs, and the callbacks that take time there or after each step."""
+"""The advice on the time between epochs, and the callbacks that take time there or after each
+step."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 #: Above this share of an epoch, the time between epochs is the finding: the threshold of HIGHLY.
 BETWEEN_SHARE = 0.2
 _LOOP_BEGINS = Advice(
-    "one iterator for all epochs: iter(dataset.repeat()) before the loop, in place of a new one each epoch",
+    "one iterator for all epochs: iter(dataset.repeat()) before the loop, in place of a new one"
+    " each epoch",
     code_suggestions.ONE_ITERATOR_OF_LOOP,
 )
 _LOOP_ENDS = Advice("do less between two epochs of the loop (validation, saving), or longer epochs")
@@ -39,8 +41,8 @@ _VALIDATION = Advice(
     code_suggestions.VALIDATE_LESS,
 )
 _FIRST_BATCH = "first batch"
-#: A callback is named where it takes this share of the host time of a step, this many times; one that takes this share
-#: of an epoch's end is named too.
+#: A callback is named where it takes this share of the host time of a step, this many times; one
+#: that takes this share of an epoch's end is named too.
 _MOST = 0.5
 _TIMES = 3
 #: A callback's part of an epoch's end is this near to Watch's own.
@@ -50,7 +52,8 @@ _NEAR_NS = 100_000_000
 def parts_between(
     spent: TimeSpent, end: str = "epoch's end", first: str = _FIRST_BATCH
 ) -> dict[str, float]:
-    """Return the seconds between epochs by part, the longest first; parts below a tenth are left out.
+    """Return the seconds between epochs by part, the longest first; parts below a tenth are left
+    out.
 
     end: the name of the last part. first: that of the first batch.
     """
@@ -79,9 +82,11 @@ def advise_between_epochs(now: Situation, spent: TimeSpent) -> Advice:
 
 
 def _advise_shuffle(now: Situation) -> Advice:
-    """Advise on a buffer that is filled before each epoch: a shuffle of what costs nothing fills at once.
+    """Advise on a buffer that is filled before each epoch: a shuffle of what costs nothing fills at
+    once.
 
-    A `repeat` at the end of the pipeline keeps its iterator, and still has each epoch wait for the buffer.
+    A `repeat` at the end of the pipeline keeps its iterator, and still has each epoch wait for the
+    buffer.
     """
     shuffle, below = (
         code_suggestions.call(now.manifest.filled_shuffle or "shuffle"),
@@ -112,7 +117,8 @@ def _advise_epoch_end(now: Situation, spent: TimeSpent) -> Advice:
 
 
 def find_slow_epoch_end(events: Iterable[Event]) -> Paused | None:
-    """Find the callback that takes most of the epochs' ends, with its milliseconds per epoch; None without one.
+    """Find the callback that takes most of the epochs' ends, with its milliseconds per epoch; None
+    without one.
 
     Events report only callbacks of 15 ms or more.
     """
@@ -135,19 +141,22 @@ def find_slow_epoch_end(events: Iterable[Event]) -> Paused | None:
 
 
 def _is_near(pause: Paused, ends: list[int]) -> bool:
-    """Return True if an epoch ended during a pause, or just before or after it; `ends` are sorted."""
+    """Return True if an epoch ended during a pause, or just before or after it; `ends` are
+    sorted."""
     at = bisect_left(ends, pause.at_ns - round(pause.took_ms * 1e6) - _NEAR_NS)
     return at < len(ends) and ends[at] <= pause.at_ns + _NEAR_NS
 
 
 def has_shuffle_fill(rows: Rows) -> bool:
-    """Return True if a shuffle buffer was filled before the newest epoch's first batch: a cache fills later ones."""
+    """Return True if a shuffle buffer was filled before the newest epoch's first batch: a cache
+    fills later ones."""
     starts = np.flatnonzero(rows["flags"] & np.uint16(Flag.EPOCH_START))
     return len(starts) > 0 and bool(rows["flags"][starts[-1]] & np.uint16(Flag.SHUFFLE_FILL))
 
 
 def find_slow_callback(pauses: Iterable[Paused], host_ms: float) -> str:
-    """Return the class of the callback that takes most of the `host_ms` of a step; empty where unknown.
+    """Return the class of the callback that takes most of the `host_ms` of a step; empty where
+    unknown.
 
     Events report only callbacks of 15 ms or more.
     """

@@ -1,4 +1,5 @@
-"""The stages of the input pipeline: the time of a batch in each stage, and the stage that limits the others."""
+"""The stages of the input pipeline: the time of a batch in each stage, and the stage that limits
+the others."""
 
 from __future__ import annotations
 
@@ -16,25 +17,31 @@ if TYPE_CHECKING:
     from tfwatch.core.events import StagesFound
     from tfwatch.core.rows import Rows
 
-#: A stage whose workers use less than this share of a core each waits for something other than the CPU; the share is
-#: higher for a stage that reads files, and lower on a crowded machine: other programs use `_CROWDED` of its cores.
+#: A stage whose workers use less than this share of a core each waits for something other than the
+#: CPU; the share is higher for a stage that reads files, and lower on a crowded machine: other
+#: programs use `_CROWDED` of its cores.
 _WAITS, _WAITS_FILES, _WAITS_CROWDED = 0.25, 0.5, 0.1
 _CROWDED = 0.5
-#: A stage that takes less than this share of the data wait does not explain it: the handover of a batch takes longer.
+#: A stage that takes less than this share of the data wait does not explain it: the handover of a
+#: batch takes longer.
 _EXPLAINS = 0.2
-#: A rest of the data wait beside all stages is shown from so many milliseconds, and this share of the wait, on.
+#: A rest of the data wait beside all stages is shown from so many milliseconds, and this share of
+#: the wait, on.
 _LEAST_FETCH_MS, _LEAST_FETCH = 0.2, 0.1
-#: Of shorter waits the sensor samples only uncommonly long ones, for 3 ms each: they say nothing about the others.
+#: Of shorter waits the sensor samples only uncommonly long ones, for 3 ms each: they say nothing
+#: about the others.
 _TOO_SHORT_MS = 6.0
 #: The longest fetch of a ready batch from a buffer, on two cores with the GIL contended.
 FETCH_MS = 0.6
-#: A buffer that holds this share of its elements, in the mean of the readings, does not limit the pipeline.
+#: A buffer that holds this share of its elements, in the mean of the readings, does not limit the
+#: pipeline.
 _FULL = 0.5
-#: Stages that only buffer: tf.data's model charges them with waiting, 1.8 ms per batch for the prefetch of `generator`
-#: against 0.8 ms of work.
+#: Stages that only buffer: tf.data's model charges them with waiting, 1.8 ms per batch for the
+#: prefetch of `generator` against 0.8 ms of work.
 _BUFFERS = ("Prefetch",)
 _PARALLEL = ("Parallel", "MapAndBatch")
-#: Python that uses this share of a core computes, and holds the GIL meanwhile; below it, its calls wait.
+#: Python that uses this share of a core computes, and holds the GIL meanwhile; below it, its calls
+#: wait.
 _COMPUTES = 0.5
 
 Reason: TypeAlias = Literal["storage", "cpu", "serial", "python"]
@@ -64,7 +71,8 @@ class Stage:
 
     @property
     def is_parallel(self) -> bool:
-        """True for a stage with its own workers, which runs in parallel with the stages around it."""
+        """True for a stage with its own workers, which runs in parallel with the stages around
+        it."""
         return self.kind.startswith(_PARALLEL)
 
     @property
@@ -87,7 +95,8 @@ class Stage:
 
     @property
     def batch_ms(self) -> float:
-        """The least time of a batch in this stage, with its workers; NaN where no element passed."""
+        """The least time of a batch in this stage, with its workers; NaN where no element
+        passed."""
         return self.busy_ms / (max(1.0, self.parallelism) if self.is_parallel else 1.0)
 
 
@@ -125,7 +134,8 @@ class StageTable:
 
     @property
     def rate_ms(self) -> float:
-        """The time of a batch where all stages run in parallel: the slowest stretch; NaN where no element passed."""
+        """The time of a batch where all stages run in parallel: the slowest stretch; NaN where no
+        element passed."""
         return _slowest_ms(self.stages)
 
     @property
@@ -139,13 +149,16 @@ class StageTable:
         return bool(self.stages) and self.stages[-1].is_buffer
 
     def is_ahead(self, work_ms: float) -> bool:
-        """Return True if batches wait in a full buffer and take less than `work_ms`, a step's compute and host."""
+        """Return True if batches wait in a full buffer and take less than `work_ms`, a step's
+        compute and host."""
         return self.is_prefetched and self.stages[-1].filled >= _FULL and self.rate_ms < work_ms
 
     def fetch_ms(self, wait_ms: float) -> float:
-        """Return the rest of the data wait: the fetch, and the change of threads; NaN where it is small or unknown.
+        """Return the rest of the data wait: the fetch, and the change of threads; NaN where it is
+        small or unknown.
 
-        With a prefetch at the end the wait is only a part of a batch's time, so nothing is known of the rest.
+        With a prefetch at the end the wait is only a part of a batch's time, so nothing is known of
+        the rest.
         """
         rest_ms = math.nan if self.is_prefetched else wait_ms - self.rate_ms
         return rest_ms if rest_ms >= max(_LEAST_FETCH_MS, _LEAST_FETCH * wait_ms) else math.nan
@@ -153,10 +166,11 @@ class StageTable:
     def with_bottleneck(
         self, cores: int, others: float, wait_ms: float = math.nan, work_ms: float = math.nan
     ) -> StageTable:
-        """Return the table with its bottleneck: none where batches are ready, or no stage explains the data wait.
+        """Return the table with its bottleneck: none where batches are ready, or no stage explains
+        the data wait.
 
-        cores: of the machine; others: in use by other programs; wait_ms: data wait of a step; work_ms: its compute and
-        host. NaN is unknown.
+        cores: of the machine; others: in use by other programs; wait_ms: data wait of a step;
+        work_ms: its compute and host. NaN is unknown.
         """
         if self.is_ahead(work_ms):
             return self
@@ -168,7 +182,8 @@ class StageTable:
 
 
 def make_stage_table(rows: Rows, pipelines: Mapping[int, StagesFound]) -> StageTable | None:
-    """Make the table of the newest pipeline from readings of `core.rows.STAGE`, without a bottleneck; None if empty.
+    """Make the table of the newest pipeline from readings of `core.rows.STAGE`, without a
+    bottleneck; None if empty.
 
     Costs are means over the readings, weighted with the elements that passed in each.
     """
@@ -190,7 +205,8 @@ def make_stage_table(rows: Rows, pipelines: Mapping[int, StagesFound]) -> StageT
 
 
 def _whole(numbers: Rows, pipelines: Mapping[int, StagesFound]) -> int:
-    """Return the newest pipeline; where only its last stages were read, at an epoch's start, the whole one."""
+    """Return the newest pipeline; where only its last stages were read, at an epoch's start, the
+    whole one."""
     newest = int(numbers[-1])
     names = pipelines[newest].names if newest in pipelines else []
     others = (int(number) for number in np.unique(numbers)[::-1] if number in pipelines)
@@ -208,11 +224,12 @@ def find_bottleneck(
 ) -> Bottleneck | None:
     """Find the stage that limits the rate of batches; None where no element passed.
 
-    Stages without their own workers process a batch one after another, in one thread, up to the next prefetch or
-    parallel stage. The slowest such stretch limits the pipeline; its slowest stage is the bottleneck.
+    Stages without their own workers process a batch one after another, in one thread, up to the
+    next prefetch or parallel stage. The slowest such stretch limits the pipeline; its slowest stage
+    is the bottleneck.
 
-    wait_cores: the cores that the process used during data wait. cores: of the machine; others: in use by other
-    programs.
+    wait_cores: the cores that the process used during data wait. cores: of the machine; others: in
+    use by other programs.
     """
     slowest = max(
         _stretches(stages), key=lambda part: sum(stages[n].batch_ms for n in part), default=[]
@@ -232,7 +249,8 @@ def find_bottleneck(
 
 
 def _python_cores(stages: tuple[Stage, ...], wait_cores: float) -> float:
-    """Return the cores that Python used during data wait: those in use less the work of the other stages."""
+    """Return the cores that Python used during data wait: those in use less the work of the other
+    stages."""
     others = (
         one.busy_ms
         for one in stages
@@ -249,7 +267,8 @@ def _slowest_ms(stages: tuple[Stage, ...]) -> float:
 
 
 def _stretches(stages: tuple[Stage, ...]) -> list[list[int]]:
-    """Return the stages (their indices) that run one after another; stages without a figure are left out."""
+    """Return the stages (their indices) that run one after another; stages without a figure are
+    left out."""
     stretches: list[list[int]] = [[]]
     for n, stage in enumerate(stages):
         if stage.is_parallel or stage.is_buffer:
@@ -271,7 +290,9 @@ def _reason(
     share = stage.batch_ms / in_all
     at_work = min(workers, cores or workers) * share
     least = _WAITS_FILES if reads else _WAITS
-    if crowded:  # workers also wait for a core: only a stage that reads files can be said to wait for storage
+    if (
+        crowded
+    ):  # workers also wait for a core: only a stage that reads files surely waits for storage
         least = _WAITS_CROWDED if reads else -math.inf
     if wait_cores < 1 - share + least * at_work or (math.isnan(wait_cores) and reads):
         return "storage"
@@ -297,7 +318,10 @@ def _cpu(stage: Stage, in_all: float, wait_cores: float, cores: int | None) -> s
         return f"{stage.name} is CPU-bound: {_takes(stage, in_all)}"
     work = f"{units.milliseconds(stage.busy_ms)} of work per batch"
     of_cores = f" on {cores} cores" if cores else ""
-    return f"{stage.name} is CPU-bound with {stage.parallelism:.0f} workers{of_cores}: {work}, {_takes(stage, in_all)}"
+    return (
+        f"{stage.name} is CPU-bound with {stage.parallelism:.0f} workers{of_cores}: {work},"
+        f" {_takes(stage, in_all)}"
+    )
 
 
 def _serial(stage: Stage, in_all: float, wait_cores: float, cores: int | None) -> str:
@@ -308,9 +332,15 @@ def _serial(stage: Stage, in_all: float, wait_cores: float, cores: int | None) -
 def _python(stage: Stage, in_all: float, used: float, *, waits: bool | None) -> str:
     if waits:
         cpu = f"{max(0.0, used):.1f} cores in use"
-        return f"{stage.name} waits in Python: {_takes(stage, in_all)}{_parallel_words(stage)}, with {cpu}"
+        return (
+            f"{stage.name} waits in Python: {_takes(stage, in_all)}{_parallel_words(stage)}, with"
+            f" {cpu}"
+        )
     holds = "may hold" if waits is None else "holds"
-    return f"{stage.name} runs Python and {holds} the GIL: {_takes(stage, in_all)}{_parallel_words(stage)}"
+    return (
+        f"{stage.name} runs Python and {holds} the GIL:"
+        f" {_takes(stage, in_all)}{_parallel_words(stage)}"
+    )
 
 
 def _parallel_words(stage: Stage) -> str:

@@ -1,4 +1,5 @@
-"""The sentences about the copy of a batch to the device: its time, its bandwidth, and what makes it shorter."""
+"""The sentences about the copy of a batch to the device: its time, its bandwidth, and what makes it
+shorter."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def describe_copy_bound(now: Situation, part: Breakdown) -> Banner:
 
 
 def _ahead(now: Situation, part: Breakdown) -> str:
-    """Return what waits for a copy ahead: the fetch of the next batch, or launching; empty where none is ahead."""
+    """Return what waits for a copy ahead: the fetch of the next batch, or launching; empty where
+    none is ahead."""
     if now.manifest.copy_ahead_ms is None or part.copy is None:
         return ""
     if part.copy.mean >= MODERATELY_FROM * part.step.mean:
@@ -44,7 +46,8 @@ def _ahead(now: Situation, part: Breakdown) -> str:
 
 
 def advise_copy(now: Situation, part: Breakdown) -> Advice:
-    """Advise on a long copy: device prefetch where it is forecast to help more, else fewer bytes."""
+    """Advise on a long copy: device prefetch where it is forecast to help more, else fewer
+    bytes."""
     small, all_bytes = (
         _small_bytes(now.manifest.copied_bytes),
         sum(now.manifest.copied_bytes.values()),
@@ -82,10 +85,14 @@ def _rate(now: Situation, copy_ms: float) -> str:
     rate = bandwidth(now.manifest.copied_bytes, copy_ms)
     if rate is None:
         return ""
-    return f": {units.memory(sum(now.manifest.copied_bytes.values()))} at {units.number(rate / 1e9)} GB/s"
+    return (
+        f": {units.memory(sum(now.manifest.copied_bytes.values()))} at {units.number(rate / 1e9)}"
+        " GB/s"
+    )
 
 
 def _small_bytes(copied_bytes: Mapping[str, int]) -> int:
-    """Return the bytes of a batch with one byte for each fractional number; 0 where they are hardly fewer."""
+    """Return the bytes of a batch with one byte for each fractional number; 0 where they are hardly
+    fewer."""
     small = sum(size // _WIDE.get(kind, 1) for kind, size in copied_bytes.items())
     return small if small <= (1 - _WORTH_IT) * sum(copied_bytes.values()) else 0

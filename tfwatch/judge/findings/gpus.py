@@ -1,7 +1,8 @@
-"""The GPUs: those of a distribution strategy, the busiest and the idlest, and the time that other programs take.
+"""The GPUs: those of a distribution strategy, the busiest and the idlest, and the time that other
+programs take.
 
-A GPU that waits for another one does so inside a collective operation, and its counter reads busy then: where they
-differ, the idlest one has less work, or finished first and waits outside it.
+A GPU that waits for another one does so inside a collective operation, and its counter reads busy
+then: where they differ, the idlest one has less work, or finished first and waits outside it.
 """
 
 from __future__ import annotations
@@ -106,17 +107,19 @@ def figure(values: Any, of: Callable[[Any], Any]) -> float | None:
     return float(of(known)) if len(known) else None
 
 
-#: The two counters average over windows of their own. One program alone on an H100 with steady work read differences of
-#: up to 1.4 points over 5 s, and on an idle H200 of 4 points.
+#: The two counters average over windows of their own. One program alone on an H100 with steady work
+#: read differences of up to 1.4 points over 5 s, and on an idle H200 of 4 points.
 COUNTERS_DIFFER = 0.05
-#: Work in bursts of a second read up to 15 points over 5 s there, and single samples up to 76: two standard errors.
+#: Work in bursts of a second read up to 15 points over 5 s there, and single samples up to 76: two
+#: standard errors.
 _ERRORS = 2.0
 
 
 def others_share(busy: NDArray[np.floating], ours: NDArray[np.floating]) -> float | None:
     """Return the mean share that other programs use, 0 to 1, of samples of both counters.
 
-    None where no sample has both, and where the counters differ by no more than they do with one program alone.
+    None where no sample has both, and where the counters differ by no more than they do with one
+    program alone.
     """
     apart = (busy - ours)[np.isfinite(busy) & np.isfinite(ours)].astype(np.float64)
     if not len(apart):

@@ -1,4 +1,5 @@
-"""The advice against data wait in a user's script, by the kind of its data; and when one machine is too little."""
+"""The advice against data wait in a user's script, by the kind of its data; and when one machine is
+too little."""
 
 from __future__ import annotations
 
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
     from tfwatch.judge.steps.verdict import Breakdown
 
-#: The fewest threads to try for calls that wait, and so many times those in use: AUTOTUNE stops at one for each core.
+#: The fewest threads to try for calls that wait, and so many times those in use: AUTOTUNE stops at
+#: one for each core.
 _LEAST_THREADS, _MORE_THREADS = 16, 4
-#: Of larger batches of arrays, copying the rows takes longer than all else: 2 ms for 25 MB, 0.2 ms for 5 kB.
+#: Of larger batches of arrays, copying the rows takes longer than all else: 2 ms for 25 MB, 0.2 ms
+#: for 5 kB.
 _LARGE_BATCH = 2**22
 
 
@@ -35,8 +38,12 @@ def advise_data_wait(now: Situation) -> Advice:
 
 
 def _below_strategy(now: Situation) -> Advice:
-    """Advise on the data set that a strategy spreads over its replicas: it prepares batches ahead already."""
-    several = "num_parallel_calls=tf.data.AUTOTUNE on the map below the strategy: its batches are prepared ahead already"
+    """Advise on the data set that a strategy spreads over its replicas: it prepares batches ahead
+    already."""
+    several = (
+        "num_parallel_calls=tf.data.AUTOTUNE on the map below the strategy: its batches are"
+        " prepared ahead already"
+    )
     size = f"if only some batches are late, {PER_REPLICA}={code_suggestions.BUFFER_PER_REPLICA}"
     lines = code_suggestions.switch_line(
         WORKERS, "auto", now.setting.stages, code=now.manifest.code
@@ -64,7 +71,10 @@ def advise_longer_epochs(now: Situation) -> Advice:
 
 def _py_dataset(now: Situation) -> Advice:
     if now.origin.has_workers:
-        more = "more workers for the PyDataset; use_multiprocessing=True too if __getitem__ computes in Python"
+        more = (
+            "more workers for the PyDataset; use_multiprocessing=True too if __getitem__ computes"
+            " in Python"
+        )
         return Advice(more, code_suggestions.MORE_WORKERS)
     if computes(now):
         return Advice(
@@ -105,7 +115,8 @@ def _arrays(now: Situation) -> Advice:
         assert now.manifest.batch_bytes
         fewer = f"fewer bytes: each batch is {units.memory(now.manifest.batch_bytes)} of the arrays"
         return Advice(
-            f"{fewer}; as uint8 or float16 it is smaller, and the model's first layer casts; Keras prefetches already",
+            f"{fewer}; as uint8 or float16 it is smaller, and the model's first layer casts; Keras"
+            " prefetches already",
             code_suggestions.SMALLER_ARRAYS,
         )
     larger = "larger batches, or compile(steps_per_execution=8); Keras prefetches arrays already"
@@ -147,7 +158,8 @@ def _costly_stage(now: Situation, place: Bottleneck, stage: Stage) -> Advice:
 
 
 def _busy(now: Situation, place: Bottleneck, stage: Stage) -> Advice:
-    """Advise on a stage whose parallel calls use all cores: to cache it only where that keeps the elements."""
+    """Advise on a stage whose parallel calls use all cores: to cache it only where that keeps the
+    elements."""
     words = f"cheaper operations or a map over whole batches: all workers of {stage.name} are busy"
     if not _can_cache(now, place):
         return Advice(words)
@@ -165,7 +177,8 @@ def _busy(now: Situation, place: Bottleneck, stage: Stage) -> Advice:
 
 
 def _can_cache(now: Situation, place: Bottleneck) -> bool:
-    """Return whether a cache may save the work of a stage: its results are kept, or nothing is known of a cache."""
+    """Return whether a cache may save the work of a stage: its results are kept, or nothing is
+    known of a cache."""
     if now.setting.knobs.get(CACHE) == "on" or (CACHE, "on") in now.better:
         return False
     if not now.manifest.cache_after:
@@ -188,7 +201,8 @@ def _python_map(place: Bottleneck, stage: Stage) -> Advice:
         more = "more threads" if stage.is_parallel else "num_parallel_calls"
         line = "" if stage.is_parallel else code_suggestions.parallel_map(stage.name)
         return Advice(
-            f"{more} where its calls wait, TensorFlow operations in place of Python where they compute",
+            f"{more} where its calls wait, TensorFlow operations in place of Python where they"
+            " compute",
             line,
         )
     if not stage.is_parallel:
@@ -200,11 +214,15 @@ def _python_map(place: Bottleneck, stage: Stage) -> Advice:
 
 
 def _more_calls(stage: Stage) -> Advice:
-    """Advise more calls at the same time than the machine has cores: 16 took 12 ms/batch where 2 took 98."""
+    """Advise more calls at the same time than the machine has cores: 16 took 12 ms/batch where 2
+    took 98."""
     threads = max(_LEAST_THREADS, round(_MORE_THREADS * stage.parallelism))
     if "Map" not in stage.kind:
         return _DEARER
-    more = f"num_parallel_calls={threads} and a private_threadpool_size of {threads}: more calls wait at the same time"
+    more = (
+        f"num_parallel_calls={threads} and a private_threadpool_size of {threads}: more calls wait"
+        " at the same time"
+    )
     return Advice(more, code_suggestions.waiting_map(stage.name, threads))
 
 
@@ -238,8 +256,8 @@ GENERAL = Advice(
 CANNOT_HIDE = Advice(f"prefetch cannot hide the wait: {CHEAPER}")
 _DEARER = Advice(f"{CHEAPER}; prefetch is on already")
 _INTERLEAVE = (
-    "num_parallel_calls=tf.data.AUTOTUNE on the interleave (make_csv_dataset, TFRecordDataset: num_parallel_reads), "
-    "over several files; or .cache() after it"
+    "num_parallel_calls=tf.data.AUTOTUNE on the interleave (make_csv_dataset, TFRecordDataset:"
+    " num_parallel_reads), over several files; or .cache() after it"
 )
 _FOR = {
     SourceKind.PY_DATASET: _py_dataset,

@@ -1,4 +1,5 @@
-"""The known lines of TensorFlow's log: their meaning, and the ones that matter. No text raises an error."""
+"""The known lines of TensorFlow's log: their meaning, and the ones that matter. No text raises an
+error."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
 
 #: The start of a line is enough to identify it; lines of Keras' progress bar are long.
 _LOOKED_AT = 1000
-#: absl's prefix holds seconds since 1970, `I0000 00:00:1795263242.021949`; older lines hold the local time.
+#: absl's prefix holds seconds since 1970, `I0000 00:00:1795263242.021949`; older lines hold the
+#: local time.
 _ABSL = re.compile(r"[IWEF]\d{4} \d\d:\d\d:(\d{10}(?:\.\d{1,9})?)", re.ASCII)
 _DATED = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}): [IWEF]", re.ASCII)
 _FILLING = re.compile(r"Filling up shuffle buffer[^:\n]{0,60}: (\d{1,15}) of (\d{1,15})", re.ASCII)
@@ -22,7 +24,8 @@ _FILLED = "Shuffle buffer filled"
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """The meaning of a line in one sentence; `harmless` where no action is needed. name: short and stable."""
+    """The meaning of a line in one sentence; `harmless` where no action is needed. name: short and
+    stable."""
 
     name: str
     harmless: bool
@@ -31,7 +34,8 @@ class Meaning:
 
 @dataclass(frozen=True, slots=True)
 class LogFinding:
-    """A meaning and its number of lines. wall_s: time of the first line, seconds since 1970; None where unknown."""
+    """A meaning and its number of lines. wall_s: time of the first line, seconds since 1970; None
+    where unknown."""
 
     meaning: Meaning
     count: int
@@ -61,7 +65,8 @@ def _harmless(name: str, text: str, *lines: str | _Parts) -> tuple[Meaning, list
     return Meaning(name, True, text), [(line,) if isinstance(line, str) else line for line in lines]
 
 
-#: The first match counts. Texts are those of TensorFlow 2.18 to 2.21, Keras 3.8 to 3.15 and tensorflow-metal 1.2.
+#: The first match counts. Texts are those of TensorFlow 2.18 to 2.21, Keras 3.8 to 3.15 and
+#: tensorflow-metal 1.2.
 _TABLE = (
     _harmless(
         "tensorrt",
@@ -105,7 +110,8 @@ _TABLE = (
     ),
     _important(
         "slow rnn",
-        "a recurrent layer runs without its fast cuDNN kernel: use default activations and no recurrent dropout",
+        "a recurrent layer runs without its fast cuDNN kernel: use default activations and no"
+        " recurrent dropout",
         "will not use cuDNN kernels since",
     ),
     _important(
@@ -149,7 +155,8 @@ _TABLE = (
     ),
     _important(
         "layout",
-        "TensorFlow could not choose a layout for the images: results are correct, steps may be slower",
+        "TensorFlow could not choose a layout for the images: results are correct, steps may be"
+        " slower",
         "layout failed: ",
     ),
     _harmless(
@@ -253,7 +260,10 @@ def summarise_log(findings: Sequence[LogFinding]) -> list[LogSummary]:
     harmless = [one for one in findings if one.meaning.harmless]
     sentences = [LogSummary(one.meaning.text, False, one.wall_s) for one in important]
     if harmless:
-        number = f"{len(harmless)} {'more ' if important else ''}message{'' if len(harmless) == 1 else 's'}"
+        number = (
+            f"{len(harmless)}"
+            f" {'more ' if important else ''}message{'' if len(harmless) == 1 else 's'}"
+        )
         text = f"TensorFlow logged {number}, {'all ' if len(harmless) > 1 else ''}harmless"
         first = next((one.wall_s for one in harmless if one.wall_s is not None), None)
         sentences.insert(0, LogSummary(text, True, first))
@@ -309,6 +319,7 @@ def wall_s(line: str) -> float | None:
 
 
 def _filling(line: str) -> tuple[int, int] | None:
-    """Return the elements in the shuffle buffer and its size; None where the line reports it as full."""
+    """Return the elements in the shuffle buffer and its size; None where the line reports it as
+    full."""
     counts = _FILLING.search(line)
     return (int(counts[1]), int(counts[2])) if counts else None

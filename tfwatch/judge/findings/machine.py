@@ -1,6 +1,8 @@
-"""The machine in figures from its samples: GPU, heat, memory pressure and memory growth; now, and over a whole run.
+"""The machine in figures from its samples: GPU, heat, memory pressure and memory growth; now, and
+over a whole run.
 
-The GPU's busy counter is checked against the step times. Where they disagree, the step times decide.
+The GPU's busy counter is checked against the step times. Where they disagree, the step times
+decide.
 """
 
 from __future__ import annotations
@@ -58,7 +60,8 @@ class MemoryOverRun:
 
 
 def memory_over_run(samples: Rows) -> MemoryOverRun | None:
-    """Return the memory over these rows of `core.rows.SAMPLE`; None where no row has the process' memory."""
+    """Return the memory over these rows of `core.rows.SAMPLE`; None where no row has the process'
+    memory."""
     known = samples["process_bytes"][np.isfinite(samples["process_bytes"])]
     return (
         MemoryOverRun(float(known[0]), float(known[-1]), float(known.max())) if len(known) else None
@@ -70,34 +73,37 @@ _WINDOW_S = 5.0
 _LEAST_SAMPLES = 3
 #: A sample covers the half second before it: the first one belongs to the steps before.
 _PERIOD_S = 0.5
-#: Steps have to fill this share of the window, and the newest one has to end less than `_OPEN_S` ago: a counter also
-#: covers the time between steps, and a stall in progress.
+#: Steps have to fill this share of the window, and the newest one has to end less than `_OPEN_S`
+#: ago: a counter also covers the time between steps, and a stall in progress.
 _FILLED = 0.95
 _OPEN_S = 0.5
 #: Rows at both ends of a run among which its first and its last plausible step are.
 _ENDS = 1000
-#: Keras waits for the device at the end of each step, so a device that starves for a share of the time cannot be
-#: busy for more than the rest. Counters average over up to a second: a smaller excess is no contradiction.
-#: At the threshold of HIGHLY, 20 %, that is a counter at 90 %.
+#: Keras waits for the device at the end of each step, so a device that starves for a share of the
+#: time cannot be busy for more than the rest. Counters average over up to a second: a smaller
+#: excess is no contradiction. At the threshold of HIGHLY, 20 %, that is a counter at 90 %.
 _MARGIN = 0.10
-#: A step that is compute by three quarters (neither 5 % data wait nor 20 % host) and a GPU with a kernel on it for less
-#: than this: the GPU was idle in more than half of the compute.
+#: A step that is compute by three quarters (neither 5 % data wait nor 20 % host) and a GPU with a
+#: kernel on it for less than this: the GPU was idle in more than half of the compute.
 _HARDLY_BUSY = 0.30
 
 
 @dataclass(frozen=True, slots=True)
 class GpuCheck:
-    """Data wait over step time, and the share of time in which the training kept the GPU busy; both 0 to 1."""
+    """Data wait over step time, and the share of time in which the training kept the GPU busy; both
+    0 to 1."""
 
     wait_share: float
     busy: float
 
 
 def check_gpu(steps: Rows, samples: Rows, now_s: float, since_s: float = 0.0) -> GpuCheck | None:
-    """Return step times and counter of the last seconds; None where they do not cover the same seconds.
+    """Return step times and counter of the last seconds; None where they do not cover the same
+    seconds.
 
-    Takes the newest rows of `core.rows.STEP` and `SAMPLE`. The training's own share of the GPU counts where it is
-    known, as another program may keep the GPU busy. since_s: the start of the current setting.
+    Takes the newest rows of `core.rows.STEP` and `SAMPLE`. The training's own share of the GPU
+    counts where it is known, as another program may keep the GPU busy. since_s: the start of the
+    current setting.
     """
     if not len(steps):
         return None
@@ -145,7 +151,8 @@ def disagreement_text(check: GpuCheck | None, bound: Bound | None, accelerated: 
     return ""
 
 
-#: The window, seconds: half an hour separates a leak of 0.1 GB/h from the changes that other programs cause.
+#: The window, seconds: half an hour separates a leak of 0.1 GB/h from the changes that other
+#: programs cause.
 WINDOW_S = 1800.0
 #: A shorter time is not enough: a start fills caches and buffers.
 LEAST_S = 120.0
@@ -153,15 +160,16 @@ LEAST_S = 120.0
 _POINTS = 48
 #: The slope counts where memory grew by this much, bytes, ...
 _LEAST_BYTES = 64 * 2**20
-#: ... more pairs point up than down by this share (Kendall's tau), and the newer half of the window still rises at
-#: this share of the slope: a buffer that has filled up is no leak.
+#: ... more pairs point up than down by this share (Kendall's tau), and the newer half of the window
+#: still rises at this share of the slope: a buffer that has filled up is no leak.
 _LEAST_TAU = 0.6
 _STILL = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The growth of the memory in use. bytes_s: 0 where it is steady. left_s: until none is available; None: never."""
+    """The growth of the memory in use. bytes_s: 0 where it is steady. left_s: until none is
+    available; None: never."""
 
     bytes_s: float = 0.0
     left_s: float | None = None
@@ -173,10 +181,11 @@ class Growth:
 
 
 def growth(samples: Rows) -> Growth | None:
-    """Return the robust slope of the available memory at the end of `samples`; None where it is unknown for too long.
+    """Return the robust slope of the available memory at the end of `samples`; None where it is
+    unknown for too long.
 
-    Theil and Sen's estimator, the median of the slopes between all pairs of points, which single jumps do not move.
-    In a container `memory_available_bytes` counts to its limit.
+    Theil and Sen's estimator, the median of the slopes between all pairs of points, which single
+    jumps do not move. In a container `memory_available_bytes` counts to its limit.
     """
     # At two samples a second, this is the window.
     recent = samples[-round(2 * WINDOW_S) :]
@@ -291,9 +300,11 @@ def summarise_machine(
     since_s: float = 0.0,
     typical: bool = False,
 ) -> MachineFigures:
-    """Sum up these rows of `core.rows.SAMPLE`: means, and the newest level of heat and memory pressure.
+    """Sum up these rows of `core.rows.SAMPLE`: means, and the newest level of heat and memory
+    pressure.
 
-    since_s: the start of the current setting, for the GPU. typical: medians instead of means, for a whole run.
+    since_s: the start of the current setting, for the GPU. typical: medians instead of means, for a
+    whole run.
     """
     of = median if typical else np.mean
     status = gpu_status(events)
@@ -325,7 +336,8 @@ def gpu_status(events: Sequence[object]) -> GpuFound | SensorMissing | None:
 
 
 def missing_sensors(events: Sequence[object]) -> list[SensorMissing]:
-    """Return the newest event of each sensor without figures; of the GPU none where one was found later."""
+    """Return the newest event of each sensor without figures; of the GPU none where one was found
+    later."""
     newest: dict[str, SensorMissing] = {}
     for event in events:
         if isinstance(event, SensorMissing):
@@ -425,7 +437,8 @@ def summarise_hardware(
     accelerated: bool,
     gpus: Rows | None = None,
 ) -> Hardware:
-    """Sum up the machine of a run; rows of `core.rows.SAMPLE`, plausible ones of `STEP`, and rows of `GPU`.
+    """Sum up the machine of a run; rows of `core.rows.SAMPLE`, plausible ones of `STEP`, and rows
+    of `GPU`.
 
     accelerated: steps ran on a GPU.
     """
@@ -450,7 +463,8 @@ def summarise_hardware(
 
 
 def find_process_memory(samples: Rows, steps: Rows) -> MemoryOverRun | None:
-    """Return the memory of the process from the first step to the last, as `summarise_hardware` does, by itself."""
+    """Return the memory of the process from the first step to the last, as `summarise_hardware`
+    does, by itself."""
     ends = plausible_rows(np.concatenate([steps[:_ENDS], steps[-_ENDS:]]))
     return memory_over_run(_while_training(samples, ends))
 

@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from tfwatch.judge.findings.machine import MachineFigures
     from tfwatch.judge.findings.situation import Situation
 
-#: Other programs' share of the GPU that is reported: idle desktops read 12 to 18 % (window compositing).
+#: Other programs' share of the GPU that is reported: idle desktops read 12 to 18 % (window
+#: compositing).
 OTHERS_FROM = 0.20
-#: Swap traffic that means too little memory, bytes per second: half of what `sensors.pressure` calls a pause.
+#: Swap traffic that means too little memory, bytes per second: half of what `sensors.pressure`
+#: calls a pause.
 SWAPPING_BYTES_S = 16 * 2**20
-#: The least elements in a buffer to estimate an element's size; the advised buffer takes this share of free memory.
+#: The least elements in a buffer to estimate an element's size; the advised buffer takes this share
+#: of free memory.
 _SEEN, _HALF = 1, 0.5
 #: The level `moderate`, from which on clocks are lowered.
 _HOT = 2
@@ -56,7 +59,8 @@ def is_running_out(machine: MachineFigures, left_s: float | None) -> bool:
 
 
 def is_gpu_unused(now: Situation, machine: MachineFigures) -> bool:
-    """Return True if there is a GPU that TensorFlow does not use, and the user did not choose the CPU."""
+    """Return True if there is a GPU that TensorFlow does not use, and the user did not choose the
+    CPU."""
     return (
         machine.found is not None
         and not now.manifest.accelerated
@@ -78,29 +82,38 @@ def swap_time_text(machine: MachineFigures) -> str:
 
 def _swapping(now: Situation, machine: MachineFigures) -> str:
     if is_swapping(machine):
-        return f"swapping {(machine.swap_bytes_s or 0) / 2**20:.0f} MB/s: use smaller batches, buffers or caches"
+        return (
+            f"swapping {(machine.swap_bytes_s or 0) / 2**20:.0f} MB/s: use smaller batches, buffers"
+            " or caches"
+        )
     if machine.pressure is not None and machine.pressure >= PRESSURE.index("critical"):
         return "memory is nearly full: use smaller batches, buffers or caches"
     return ""
 
 
 def _oversized_buffer(now: Situation, machine: MachineFigures) -> str:
-    """Return the buffer that needs more than the free memory once it is full, by the size of its elements so far."""
+    """Return the buffer that needs more than the free memory once it is full, by the size of its
+    elements so far."""
     available = now.memory.available if now.memory else math.nan
     for name, size, held, each in _buffers(now):
         more = (size - held) * each
         if more > available and held >= _SEEN:
             fits = int((held * each + _HALF * available) / each)
-            needs = f"{name} needs {units.memory(more)} more once it is full, {units.memory(available)} are free"
+            needs = (
+                f"{name} needs {units.memory(more)} more once it is full, {units.memory(available)}"
+                " are free"
+            )
             names = ", or shuffle file names" if "shuffle" in name else ""
             return f"{needs}: use a buffer of {units.count(max(fits, 1))}{names}"
     return ""
 
 
 def _buffers(now: Situation) -> Iterable[tuple[str, float, float, float]]:
-    """Yield name, size, number of elements and bytes per element of each buffer whose bytes can be read.
+    """Yield name, size, number of elements and bytes per element of each buffer whose bytes can be
+    read.
 
-    tf.data's model has the size of a prefetch only; the size of a shuffle is in the log while it fills.
+    tf.data's model has the size of a prefetch only; the size of a shuffle is in the log while it
+    fills.
     """
     for stage in now.setting.stages.stages if now.setting.stages else ():
         filling = now.shuffle[1] if now.shuffle and stage.kind.startswith("Shuffle") else math.nan
@@ -133,7 +146,10 @@ def _runs_out(now: Situation, machine: MachineFigures) -> str:
     if machine.growth is None or not is_running_out(machine, now.figures.left_s):
         return ""
     grows = f"memory grows {units.number(machine.growth.bytes_h / 2**30)} GB/h"
-    return f"{grows}: {swap_time_text(machine)}{', before the end' if now.figures.left_s is not None else ''}"
+    return (
+        f"{grows}:"
+        f" {swap_time_text(machine)}{', before the end' if now.figures.left_s is not None else ''}"
+    )
 
 
 def _battery(now: Situation, machine: MachineFigures) -> str:

@@ -63,7 +63,8 @@ class Finding:
 
 
 def find_all(judged: JudgedRun) -> list[Finding]:
-    """Return the findings, the limit of the steps first; none for a run without enough steps and without events."""
+    """Return the findings, the limit of the steps first; none for a run without enough steps and
+    without events."""
     return [
         *_failure(judged),
         *_limits(judged),
@@ -136,14 +137,16 @@ def _limit_evidence(judged: JudgedRun) -> tuple[tuple[Fact, ...], Confidence, st
 
 
 def _fact(name: str, value: float, unit: str, interval: Interval | None) -> Fact:
-    """Return a figure with its interval and the value that this belongs to, as `check` prints it; else `value`."""
+    """Return a figure with its interval and the value that this belongs to, as `check` prints it;
+    else `value`."""
     if interval is None:
         return Fact(name, value, unit)
     return Fact(name, interval.value, unit, interval.low, interval.high, BASIS)
 
 
 def _limit_confidence(wait: Interval | None, steps: int) -> tuple[Confidence, str]:
-    """Return the confidence in a verdict: high where no threshold lies in the interval of data wait."""
+    """Return the confidence in a verdict: high where no threshold lies in the interval of data
+    wait."""
     if wait is None:
         return "low", f"only {units.counted(steps, 'steady step')}"
     inside = [
@@ -155,7 +158,10 @@ def _limit_confidence(wait: Interval | None, steps: int) -> tuple[Confidence, st
     if inside:
         return (
             "medium",
-            f"{interval} (95 % interval), which contains the threshold of {units.percent(inside[0])}",
+            (
+                f"{interval} (95 % interval), which contains the threshold of"
+                f" {units.percent(inside[0])}"
+            ),
         )
     return "high", f"{interval} (95 % interval), which contains no threshold"
 

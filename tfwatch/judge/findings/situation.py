@@ -45,7 +45,8 @@ _LONGEST_METRIC = 24
 
 
 class SourceKind(Enum):
-    """The data passed to `fit` or to a custom loop. ITERATOR: a Python iterator. UNKNOWN: no stage was read."""
+    """The data passed to `fit` or to a custom loop. ITERATOR: a Python iterator. UNKNOWN: no stage
+    was read."""
 
     PY_DATASET = "PyDataset"
     GENERATOR = "generator"
@@ -57,7 +58,8 @@ class SourceKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BatchSource:
-    """The source of the batches. has_workers: a `PyDataset` with workers, which Keras does not prefetch."""
+    """The source of the batches. has_workers: a `PyDataset` with workers, which Keras does not
+    prefetch."""
 
     kind: SourceKind = SourceKind.UNKNOWN
     has_workers: bool = False
@@ -71,7 +73,8 @@ class BatchSource:
 def find_batch_source(pipelines: Iterable[StagesFound]) -> BatchSource:
     """Find the source of the batches by the names of all pipelines of a run.
 
-    The first marked pipeline decides: one that is read at the start or end of an epoch may lack its source.
+    The first marked pipeline decides: one that is read at the start or end of an epoch may lack its
+    source.
     """
     whole = False
     for pipeline in pipelines:
@@ -100,7 +103,8 @@ class Tone(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Advice: a sentence with its number, and lines of Python that follow it; empty where there are none."""
+    """Advice: a sentence with its number, and lines of Python that follow it; empty where there are
+    none."""
 
     sentence: str
     edit: str = ""
@@ -122,8 +126,8 @@ class Banner:
     brief: str = ""
 
 
-#: A wait is a stall, and a step is long, from this many median steps on, and from this many seconds on: the first batch
-#: of an epoch often takes a few tenths.
+#: A wait is a stall, and a step is long, from this many median steps on, and from this many seconds
+#: on: the first batch of an epoch often takes a few tenths.
 LONG_STEPS = 4.0
 LONG_S = 1.0
 
@@ -132,7 +136,8 @@ LONG_S = 1.0
 class MachineMemory:
     """The machine's memory at the last sample, bytes; NaN where unknown.
 
-    total: the memory that the run can use; `used` and `available` do not add up to it on every system.
+    total: the memory that the run can use; `used` and `available` do not add up to it on every
+    system.
     """
 
     used: float
@@ -303,8 +308,8 @@ def _batch_source(
 ) -> BatchSource:
     """Return the source of the batches.
 
-    Before its stages are read, as in a `fit` of less than a second, it is that of run.json; a `PyDataset` is known by
-    its knobs.
+    Before its stages are read, as in a `fit` of less than a second, it is that of run.json; a
+    `PyDataset` is known by its knobs.
     """
     if MULTIPROCESSING in knobs:
         has_workers = knobs.get(WORKERS, "off") != "off" or knobs[MULTIPROCESSING] == "on"
@@ -352,7 +357,8 @@ def at_this_moment(setting: Situation, snapshot: Snapshot) -> Situation:
 
 @lru_cache(maxsize=64)
 def _run_argument(folder: Path, is_rank: bool) -> str:
-    """Return the argument of `tfwatch replay`, found once. The manifest knows of the group: the disk may hang."""
+    """Return the argument of `tfwatch replay`, found once. The manifest knows of the group: the
+    disk may hang."""
     return replay_argument(folder, is_rank)
 
 

@@ -1,9 +1,10 @@
-"""The cost of data wait: time, the examples that the run could have trained on in that time, and energy.
+"""The cost of data wait: time, the examples that the run could have trained on in that time, and
+energy.
 
-The energy is that of the device that trains. Power is read twice a second; between two samples it is the mean of both
-(the trapezoid), and over a gap of more than `GAP_S` it is unknown and not counted. In steps shorter than the half
-second a wait is charged with the mean power around it. An idle device draws less, so the energy while starving is an
-upper bound there.
+The energy is that of the device that trains. Power is read twice a second; between two samples it
+is the mean of both (the trapezoid), and over a gap of more than `GAP_S` it is unknown and not
+counted. In steps shorter than the half second a wait is charged with the mean power around it. An
+idle device draws less, so the energy while starving is an upper bound there.
 """
 
 from __future__ import annotations
@@ -50,9 +51,11 @@ class DataWaitCost:
 
     @property
     def without_s(self) -> float:
-        """The length of the run without data wait, at best: compute, host and the time outside steps are unchanged.
+        """The length of the run without data wait, at best: compute, host and the time outside
+        steps are unchanged.
 
-        A run reaches it where batches are prepared during steps, on cores that the steps leave free.
+        A run reaches it where batches are prepared during steps, on cores that the steps leave
+        free.
         """
         return max(self.run_s - self.data_wait_s, 0.0)
 
@@ -60,7 +63,8 @@ class DataWaitCost:
 def cost_of_data_wait(
     total: TimeSpent, run_s: float, examples: int | None, energy: Energy | None
 ) -> DataWaitCost:
-    """Return the cost of data wait in a run. total: its time breakdown. examples: trained on; None where unknown."""
+    """Return the cost of data wait in a run. total: its time breakdown. examples: trained on; None
+    where unknown."""
     worked_s = total.copy_s + total.compute_s + total.host_s
     known = examples is not None and examples > 0 and worked_s > 0
     return DataWaitCost(
@@ -72,7 +76,8 @@ def cost_of_data_wait(
 
 
 def cost_text(cost: DataWaitCost) -> str:
-    """Return `without data wait: 3 h 8 min at best, or 312 000 more examples in the same time`; empty where small."""
+    """Return `without data wait: 3 h 8 min at best, or 312 000 more examples in the same time`;
+    empty where small."""
     if not cost.is_notable:
         return ""
     more = cost.examples is not None and round(cost.examples) > 0
@@ -86,7 +91,8 @@ def cost_text(cost: DataWaitCost) -> str:
 
 Floats = NDArray[np.float64]
 
-#: Between samples further apart than this, seconds, power is unknown: sensors read every 0.5 to 1 s.
+#: Between samples further apart than this, seconds, power is unknown: sensors read every 0.5 to 1
+#: s.
 GAP_S = 2.5
 #: A step counts for the energy per step where power is known for this share of it.
 _WHOLE = 0.99
@@ -132,7 +138,8 @@ class EnergyCurve:
     known_s: Floats
 
     def between(self, begin_s: Floats, end_s: Floats) -> tuple[Floats, Floats]:
-        """Return the joules, and the seconds with known power, between two moments each; beyond the ends both are 0."""
+        """Return the joules, and the seconds with known power, between two moments each; beyond the
+        ends both are 0."""
         joules, known_s = (
             np.interp(end_s, self.at_s, curve) - np.interp(begin_s, self.at_s, curve)
             for curve in (self.joules, self.known_s)
@@ -141,12 +148,14 @@ class EnergyCurve:
 
 
 def power_column(accelerated: bool) -> str:
-    """Return the column of `core.rows.SAMPLE` with the power of the device that trains: the GPU's or the CPU's."""
+    """Return the column of `core.rows.SAMPLE` with the power of the device that trains: the GPU's
+    or the CPU's."""
     return "gpu_power_w" if accelerated else "cpu_power_w"
 
 
 def energy_curve(at_s: Floats, power_w: Floats) -> EnergyCurve | None:
-    """Return the energy curve of samples in the order of time; None where fewer than two hold a power."""
+    """Return the energy curve of samples in the order of time; None where fewer than two hold a
+    power."""
     known = np.isfinite(power_w) & (power_w >= 0)
     at_s, power_w = at_s[known], power_w[known]
     if len(at_s) < 2:
@@ -186,7 +195,8 @@ class RunningEnergy:
         self._add_steps(samples, steps if waiting is None else np.concatenate([waiting, steps]))
 
     def so_far(self, samples: Rows, waits_since_s: float | None = None) -> Energy | None:
-        """Return the sums; None before power was read. waits_since_s: the start of a data wait in progress."""
+        """Return the sums; None before power was read. waits_since_s: the start of a data wait in
+        progress."""
         if not self._sums.known_s:
             return None
         sums = (
@@ -212,7 +222,8 @@ class RunningEnergy:
         return energy_curve(seen["at_ns"] / 1e9, seen[self._column].astype(np.float64))
 
     def _add_samples(self, samples: Rows) -> None:
-        """Add the energy from the last sample with a power on: the time after it was unknown before."""
+        """Add the energy from the last sample with a power on: the time after it was unknown
+        before."""
         new = samples[self._read :]
         at_s, power_w = new["at_ns"] / 1e9, new[self._column].astype(np.float64)
         known = np.flatnonzero(np.isfinite(power_w))
@@ -224,7 +235,8 @@ class RunningEnergy:
             self._sums += Energy(joules=float(curve.joules[-1]), known_s=float(curve.known_s[-1]))
 
     def _add_steps(self, samples: Rows, steps: Rows) -> None:
-        """Add the steps whose power is known or stays unknown; the others wait for the next sample."""
+        """Add the steps whose power is known or stays unknown; the others wait for the next
+        sample."""
         newest_s = float(samples["at_ns"][-1]) / 1e9 if len(samples) else 0.0
         done = _ends_s(steps) <= max(self._read_s, newest_s - GAP_S)
         done[:-_BLOCK] = True

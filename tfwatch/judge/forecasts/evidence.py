@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from tfwatch.judge.steps.verdict import Breakdown
     from tfwatch.runs.format import Manifest
 
-#: A sample covers the half second before it: the first one after a switch belongs to the old setting.
+#: A sample covers the half second before it: the first one after a switch belongs to the old
+#: setting.
 _PERIOD_NS = 500_000_000
-#: The readings of a table span this time: where a batch takes a second, a single reading may hold none.
+#: The readings of a table span this time: where a batch takes a second, a single reading may hold
+#: none.
 _READINGS_NS = 10 * 10**9
 #: The steps of a block, for the variation of the median step.
 _BLOCK = 20
@@ -104,7 +106,8 @@ def cores_of(run: Manifest) -> int:
 def stage_tables_by_time(
     rows: Rows, pipelines: Mapping[int, StagesFound]
 ) -> Callable[[int, int], StageTable | None]:
-    """Return `EvidenceTables.table_at` for all rows of `core.rows.STAGE`: of the 10 s up to the last reading.
+    """Return `EvidenceTables.table_at` for all rows of `core.rows.STAGE`: of the 10 s up to the
+    last reading.
 
     None where that is 20 s before the moment: the same readings as a live screen has.
     """
@@ -163,7 +166,8 @@ def _judged(
 
 
 def last_table(tables: EvidenceTables, rows: Rows, split: Breakdown | None) -> StageTable | None:
-    """Return the last stage table of a run, from all rows of `core.rows.STAGE`. split: of its last steps."""
+    """Return the last stage table of a run, from all rows of `core.rows.STAGE`. split: of its last
+    steps."""
     at_ns = int(rows["at_ns"].max(initial=0))
     samples = _since(tables.samples, max(at_ns - _READINGS_NS - _PERIOD_NS, 0), at_ns)
     return _judged(tables, tables.table_at(0, at_ns), samples, split)

@@ -1,4 +1,5 @@
-"""The evidence that forecasts use, of a run that is live, over or tuned; and the forecast of each knob's key."""
+"""The evidence that forecasts use, of a run that is live, over or tuned; and the forecast of each
+knob's key."""
 
 from __future__ import annotations
 
@@ -43,17 +44,20 @@ if TYPE_CHECKING:
 Forecasts: TypeAlias = dict[tuple[str, str], Forecast]
 
 _UNDER_WAY, _EXPERIMENT = "switching", "trying both"
-#: Switches whose forecast is made in one frame, each in about a millisecond: a run that is opened may have hundreds.
+#: Switches whose forecast is made in one frame, each in about a millisecond: a run that is opened
+#: may have hundreds.
 _AT_ONCE = 2
-#: Forecasts take a third of a millisecond each: those of a second are made in the frames of so much of it.
+#: Forecasts take a third of a millisecond each: those of a second are made in the frames of so much
+#: of it.
 _SPREAD_S = 0.75
 
 
 class ForecastFollower:
     """Follows one run.
 
-    forecasts: of the settings that the keys would ask for now, by knob and value. record: of the switches that have
-    settled. table: of the pipeline's stages, None where they cannot be read. cores_free: NaN where unknown.
+    forecasts: of the settings that the keys would ask for now, by knob and value. record: of the
+    switches that have settled. table: of the pipeline's stages, None where they cannot be read.
+    cores_free: NaN where unknown.
     """
 
     def __init__(self, steps_between: Callable[[int, int], Rows]) -> None:
@@ -74,7 +78,8 @@ class ForecastFollower:
         comparisons: Sequence[Comparison],
         knobs: Mapping[str, knob_state.KnobState],
     ) -> None:
-        """Take in a snapshot; where nothing is due, the last forecasts stay. A run that is over has none."""
+        """Take in a snapshot; where nothing is due, the last forecasts stay. A run that is over has
+        none."""
         since_s, self._at_s = snapshot.now_s - self._at_s, snapshot.now_s
         due = second_of(snapshot.now_s, Slot.HEADER), len(comparisons)
         if due == self._due and not self._behind:
@@ -119,7 +124,8 @@ class ForecastFollower:
         )
 
     def _go_on(self, since_s: float) -> None:
-        """Make as many as `since_s` seconds ask for; they are compared, so that they are shown together."""
+        """Make as many as `since_s` seconds ask for; they are compared, so that they are shown
+        together."""
         if self._series and self._series.go_on(since_s):
             self.forecasts, self._series = self._series.made, None
 
@@ -153,7 +159,8 @@ class _Series:
         self._wanted = wanted
 
     def go_on(self, since_s: float) -> bool:
-        """Make as many as `since_s` seconds ask for, and say whether all are made; those without a number cost none."""
+        """Make as many as `since_s` seconds ask for, and say whether all are made; those without a
+        number cost none."""
         share = 1.0 if self._known.no_forecast_reason else since_s / _SPREAD_S
         due = len(self.made) + math.ceil(len(self._wanted) * share)
         for knob, value in self._wanted[len(self.made) : due]:
@@ -200,7 +207,8 @@ def evidence_now(
     comparisons: Sequence[Comparison] | None = None,
     no_forecast_reason: str = "",
 ) -> Evidence:
-    """The evidence of this moment. comparisons: of the switches so far, made here where they are not given.
+    """The evidence of this moment. comparisons: of the switches so far, made here where they are
+    not given.
 
     no_forecast_reason: see `Evidence`.
     """

@@ -1,4 +1,5 @@
-"""Forecasts of the step time after a switch, with an interval, and their comparison with the measured steps."""
+"""Forecasts of the step time after a switch, with an interval, and their comparison with the
+measured steps."""
 
 from __future__ import annotations
 
@@ -25,10 +26,11 @@ if TYPE_CHECKING:
     from tfwatch.judge.forecasts.evidence import Evidence, EvidenceTables
     from tfwatch.judge.steps.verdict import Breakdown
 
-#: The error of a forecast from complete evidence, as a share of the step: on a separate device, and where compute and
-#: data share the cores (`python -m tests.bench.forecast`).
+#: The error of a forecast from complete evidence, as a share of the step: on a separate device, and
+#: where compute and data share the cores (`python -m tests.bench.forecast`).
 _OFF, _OFF_SHARED = 0.06, 0.10
-#: The error of the hand-over, which counts for short steps; the most that is cut off an interval's low end.
+#: The error of the hand-over, which counts for short steps; the most that is cut off an interval's
+#: low end.
 _OFF_MS, _MOST_OFF = 0.3, 0.5
 #: The change of a step by other programs where they use all cores.
 _OTHERS = 0.25
@@ -112,7 +114,8 @@ def choices(evidence: Evidence, knob: str) -> tuple[str, ...]:
 def forecast(
     evidence: Evidence, knob: str, value: str, together_with: Mapping[str, str] = _NO_OTHER
 ) -> Forecast:
-    """Return the forecast of one switch. together_with: prefetch or workers switched at the same step."""
+    """Return the forecast of one switch. together_with: prefetch or workers switched at the same
+    step."""
     split, why_not = evidence.breakdown, no_forecast_reason(evidence)
     if why_not or split is None:
         return Forecast(
@@ -146,7 +149,8 @@ def forecast(
 
 
 def _is_as_written(evidence: Evidence, knob: str, value: str) -> bool:
-    """Return whether a script's pipeline stays as written: there, off and default are the same (see `Watch.set`)."""
+    """Return whether a script's pipeline stays as written: there, off and default are the same (see
+    `Watch.set`)."""
     as_written = ("off", "default")
     own = knob == PREFETCH and WORKERS not in evidence.run.switchable
     return own and value in as_written and evidence.knobs.get(knob) in as_written
@@ -168,7 +172,8 @@ def no_forecast_reason(evidence: Evidence) -> str:
 
 
 def compute_floor_ms(evidence: Evidence) -> float:
-    """Return the least median of compute and host in any setting of this run; NaN where nothing was measured.
+    """Return the least median of compute and host in any setting of this run; NaN where nothing was
+    measured.
 
     Batches prepared on the same cores, or with the GIL, make both longer.
     """
@@ -178,7 +183,8 @@ def compute_floor_ms(evidence: Evidence) -> float:
 
 
 def _as_seen(now: Breakdown, then: Breakdown, together_with: Breakdown | None) -> Prediction:
-    """Return the measured step of a stretch, scaled by the change of a neighbor with the current setting."""
+    """Return the measured step of a stretch, scaled by the change of a neighbor with the current
+    setting."""
     times = now.step.median / together_with.step.median if together_with else 1.0
     step_ms, mean_ms = then.step.median * times, then.step.mean * times
     return Prediction(step_ms, mean_ms, step_ms, step_ms, "measured in this run")
@@ -250,7 +256,8 @@ def _taken_by_others(evidence: Evidence) -> float:
 
 @dataclass(frozen=True, slots=True)
 class CheckedForecast:
-    """A switch with its forecast and the measured step: `measured_ms` is the median of the settled steps after it."""
+    """A switch with its forecast and the measured step: `measured_ms` is the median of the settled
+    steps after it."""
 
     switch: Comparison
     forecast: Forecast
@@ -275,7 +282,8 @@ class Record:
 
     @property
     def median_error(self) -> float:
-        """The median absolute error of the forecasts, as a share of the measured step; NaN where there were none."""
+        """The median absolute error of the forecasts, as a share of the measured step; NaN where
+        there were none."""
         return median(abs(one.off) for one in self.checked) if self.checked else math.nan
 
     @property
@@ -295,7 +303,8 @@ def check_forecast(
 ) -> CheckedForecast | None:
     """Check the forecast of the n-th switch, made from the evidence before its request.
 
-    None where it lacks steps, where several knobs switched at one step, and where no forecast can be made.
+    None where it lacks steps, where several knobs switched at one step, and where no forecast can
+    be made.
     """
     switch = comparisons[n]
     if switch.step is None or not switch.settled or switch.beside or switch.after is None:

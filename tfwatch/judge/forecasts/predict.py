@@ -1,4 +1,5 @@
-"""The predicted step after a switch to an unmeasured setting, from the cost of a batch and its overlap."""
+"""The predicted step after a switch to an unmeasured setting, from the cost of a batch and its
+overlap."""
 
 from __future__ import annotations
 
@@ -42,18 +43,21 @@ if TYPE_CHECKING:
     from tfwatch.judge.forecasts.stage_supply import StagedSupply
     from tfwatch.judge.steps.verdict import Breakdown, Stat
 
-#: The share that a training gets of the cores in use by other programs, as threads of one priority share them.
+#: The share that a training gets of the cores in use by other programs, as threads of one priority
+#: share them.
 _YIELDED = 0.5
 #: Shorter waits behind a prefetch may be those of fetching alone, where the stages show less work.
 _SHORT_MS = 2.0
 #: A prefetch buffer that is fuller than this share is not the limit.
 _FULL = 0.5
-#: The most that more workers lengthen a step on a CPU with no free core: parallel decoding beside compute.
+#: The most that more workers lengthen a step on a CPU with no free core: parallel decoding beside
+#: compute.
 _CROWDED = 1.4
 #: Stages that show TensorFlow's choice for a knob left at its default.
 _WORKS_AHEAD = {PREFETCH: ("Prefetch",), WORKERS: ("Parallel", "MapAndBatch")}
-#: The share of waits, host and launching that a copy ahead hides: with it 26 of 33 forecasts on three H100s are within
-#: 10 %. It is -0.3 to 1.0, and differs between runs of one model: whether a copy or launching comes first is a race.
+#: The share of waits, host and launching that a copy ahead hides: with it 26 of 33 forecasts on
+#: three H100s are within 10 %. It is -0.3 to 1.0, and differs between runs of one model: whether a
+#: copy or launching comes first is a race.
 _OVERLAP = 0.25
 _UNSEEN = {
     CACHE: "the time of a batch without a cache has not been measured in this run",
@@ -138,7 +142,8 @@ def predict(
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """The pipeline before and after a switch, and the knobs before it, by each assumption. is_staged: by its stages."""
+    """The pipeline before and after a switch, and the knobs before it, by each assumption.
+    is_staged: by its stages."""
 
     before: Sequence[Supply | StagedSupply]
     after: Sequence[Supply | StagedSupply]
@@ -171,7 +176,8 @@ def _model(
 
 
 def _gains_prefetch(evidence: Evidence, then: Mapping[str, str]) -> bool:
-    """Return whether TensorFlow adds a prefetch at the end, as it does except after a stage that works ahead."""
+    """Return whether TensorFlow adds a prefetch at the end, as it does except after a stage that
+    works ahead."""
     is_left = then.get(PREFETCH) == "default" and then.get(WORKERS) != evidence.knobs.get(WORKERS)
     return (
         is_left
@@ -181,7 +187,8 @@ def _gains_prefetch(evidence: Evidence, then: Mapping[str, str]) -> bool:
 
 
 def _is_as_written_again(now: str, wanted: str, stages: int) -> bool:
-    """Return whether a stage goes back to what the script writes, which is not known while it has a setting."""
+    """Return whether a stage goes back to what the script writes, which is not known while it has a
+    setting."""
     return any(stage_value(wanted, at) == "default" != stage_value(now, at) for at in range(stages))
 
 
@@ -197,9 +204,10 @@ def _sets_interleave(evidence: Evidence, knob: str) -> bool:
 def _copied_ahead(split: Breakdown) -> Prediction | str:
     """Predict the step behind a prefetch to the device.
 
-    TensorFlow's copy waits for the kernels that are launched before it, and launching waits for a copy from pageable
-    memory. So a copy overlaps with waits, host and launching, and hardly with kernels that compute for long. Where they
-    are as long as the copy, the race between the two decides on a fifth of the step.
+    TensorFlow's copy waits for the kernels that are launched before it, and launching waits for a
+    copy from pageable memory. So a copy overlaps with waits, host and launching, and hardly with
+    kernels that compute for long. Where they are as long as the copy, the race between the two
+    decides on a fifth of the step.
     """
     if split.copy is None:
         return "the copy of batches is not timed"
@@ -253,7 +261,8 @@ def _work(evidence: Evidence, split: Breakdown) -> Range:
 
 
 def _starves(evidence: Evidence, split: Breakdown) -> bool:
-    """Return whether steps wait for batch preparation; behind a full prefetch buffer they do not."""
+    """Return whether steps wait for batch preparation; behind a full prefetch buffer they do
+    not."""
     held = [
         stage.buffered / stage.buffer_size
         for stage in (evidence.stages.stages if evidence.stages else ())
@@ -265,7 +274,8 @@ def _starves(evidence: Evidence, split: Breakdown) -> bool:
 
 
 def _unseen_work(split: Breakdown, at_once: int, ahead: bool, starves: bool) -> Range:
-    """Return the work hidden by a prefetch or a parallel map: at most as much as fits into the step."""
+    """Return the work hidden by a prefetch or a parallel map: at most as much as fits into the
+    step."""
     work_ms = split.work_mean_ms
     if ahead and starves:
         return Range(
@@ -300,7 +310,8 @@ def _from_history(evidence: Evidence) -> float | None:
 def _as_it_runs(evidence: Evidence) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
     """Return the knobs by the three assumptions.
 
-    Under `default`, and where single stages have a setting, only the stages show prefetch and parallel calls.
+    Under `default`, and where single stages have a setting, only the stages show prefetch and
+    parallel calls.
     """
     kinds = [stage.kind for stage in evidence.stages.stages] if evidence.stages else None
     settings: tuple[dict[str, str], ...] = ({}, {}, {})
@@ -317,7 +328,8 @@ def _as_it_runs(evidence: Evidence) -> tuple[dict[str, str], dict[str, str], dic
 
 
 def _holds_lock(evidence: Evidence, split: Breakdown) -> bool:
-    """Return whether batch preparation holds the GIL, which launching a step needs too: in Python, and on the CPU.
+    """Return whether batch preparation holds the GIL, which launching a step needs too: in Python,
+    and on the CPU.
 
     The cores in use beyond one for the step prepare batches; a sleep uses none.
     """
@@ -356,7 +368,8 @@ def _exactly(ms: float) -> Range:
 
 
 def _through_a_queue(evidence: Evidence, value: str) -> NDArray[np.float64] | None:
-    """Return the steps behind a prefetch of this depth, from the measured series; None where it lacks them."""
+    """Return the steps behind a prefetch of this depth, from the measured series; None where it
+    lacks them."""
     rows, depth = evidence.rows, batch_supply.depth(value)
     short, runs, _ = _as_it_runs(evidence)
     if not depth or short != runs or runs.get(WORKERS, "off") != "off" or not len(rows):
@@ -373,7 +386,8 @@ def _through_a_queue(evidence: Evidence, value: str) -> NDArray[np.float64] | No
 def _before_the_buffer(
     waits: NDArray[np.float64], work: NDArray[np.float64], depth: int
 ) -> NDArray[np.float64] | None:
-    """Return the times of batches that came in bursts behind a buffer of `depth`; None where they did not.
+    """Return the times of batches that came in bursts behind a buffer of `depth`; None where they
+    did not.
 
     A wait behind a full buffer is the part of a burst that `depth` steps did not overlap.
     """
@@ -391,7 +405,8 @@ def _before_the_buffer(
 def _on_shared_cores(
     evidence: Evidence, split: Breakdown, prediction: Prediction, then: Mapping[str, str]
 ) -> Prediction:
-    """Correct a prediction for the cores: more overlap may need more of them than there are, as work is conserved."""
+    """Correct a prediction for the cores: more overlap may need more of them than there are, as
+    work is conserved."""
     turned = [
         knob
         for knob in (PREFETCH, WORKERS)

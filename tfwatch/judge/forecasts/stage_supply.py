@@ -1,7 +1,9 @@
-"""A model of a pipeline whose stages have parallel calls of their own, beside `batch_supply`: milliseconds throughout.
+"""A model of a pipeline whose stages have parallel calls of their own, beside `batch_supply`:
+milliseconds throughout.
 
-Stages without calls of their own work one after another, in one thread, up to the next parallel stage or buffer. These
-stretches, and each parallel stage, work beside each other; the slowest one bounds the rate.
+Stages without calls of their own work one after another, in one thread, up to the next parallel
+stage or buffer. These stretches, and each parallel stage, work beside each other; the slowest one
+bounds the rate.
 """
 
 from __future__ import annotations
@@ -58,19 +60,22 @@ class StagedSupply:
     computes: bool
 
     def step_ms(self, prefetch: str, workers: str, work_ms: float, cores: int) -> float:
-        """Return the step time with `work_ms` of compute and host. workers: stages left at `default` run as now."""
+        """Return the step time with `work_ms` of compute and host. workers: stages left at
+        `default` run as now."""
         *below_ms, top_ms = self._stretches_ms(workers, cores)
         slowest_ms = max([self._on_all_ms(workers, cores) if self.computes else 0.0, *below_ms])
         if depth(prefetch):
             return overlapped(max(slowest_ms, top_ms), work_ms)
         if not below_ms:
             return top_ms + work_ms
-        # The stretch at the end works only when the step asks for a batch; what is below it has begun one.
+        # The stretch at the end works only when the step asks for a batch; what is below it has
+        # begun one.
         ahead_ms = min(self._share_ahead(workers, cores) * slowest_ms, work_ms)
         return work_ms + max(top_ms, slowest_ms - ahead_ms)
 
     def _stretches_ms(self, workers: str, cores: int) -> Iterator[float]:
-        """Yield the time of a batch in each stretch and each parallel stage, that of the stretch at the end last."""
+        """Yield the time of a batch in each stretch and each parallel stage, that of the stretch at
+        the end last."""
         serial_ms = 0.0
         for stage in self.stages:
             calls = stage.calls_under(workers, cores)
@@ -92,7 +97,8 @@ class StagedSupply:
         return sum(works) / max(cores, 1)
 
     def _share_ahead(self, workers: str, cores: int) -> float:
-        """Return the share of a batch that the last parallel stage or buffer holds ahead of the step."""
+        """Return the share of a batch that the last parallel stage or buffer holds ahead of the
+        step."""
         for stage in reversed(self.stages):
             if stage.is_buffer or (calls := stage.calls_under(workers, cores)):
                 return 1.0 if stage.is_buffer else min(calls / stage.elements, 1.0)
@@ -105,7 +111,8 @@ def staged(
     names: Sequence[str],
     batch_size: int | None,
 ) -> tuple[StagedSupply, ...] | None:
-    """Return supplies by stages; None where the table does not have the stages of these names in this order."""
+    """Return supplies by stages; None where the table does not have the stages of these names in
+    this order."""
     if table is None or not table.all_ms > 0:
         return None
     stages = _without_end(table.stages)
@@ -140,7 +147,8 @@ def _own_name(stage: Stage) -> str:
 def _works_ms(
     stage: Stage, stages: Sequence[Stage], estimates: Sequence[Supply], all_ms: float
 ) -> list[float]:
-    """Return the work of a stage by each assumption. Where no calls run beside each other, it adds up to the whole."""
+    """Return the work of a stage by each assumption. Where no calls run beside each other, it adds
+    up to the whole."""
     busy_ms = stage.busy_ms if stage.busy_ms > 0 else 0.0
     if not any(_calls_now(one) > 1 for one in stages):
         return [busy_ms * one.work_ms / all_ms for one in estimates]

@@ -1,8 +1,8 @@
 """The steps of several ranks, aligned by their numbers.
 
-Clocks of machines differ, and so do the starts of runs: a step's number is the only thing that all ranks share.
-A cycle is the time between the ends of two calls: the Python after the call before, the fetch of a batch, and the call
-itself, in which the ranks wait for one another.
+Clocks of machines differ, and so do the starts of runs: a step's number is the only thing that all
+ranks share. A cycle is the time between the ends of two calls: the Python after the call before,
+the fetch of a batch, and the call itself, in which the ranks wait for one another.
 """
 
 from __future__ import annotations
@@ -81,19 +81,22 @@ class Aligned:
 
     @property
     def shared(self) -> Times:
-        """The shortest call of each cycle: that of the rank which comes last, and waits for nobody."""
+        """The shortest call of each cycle: that of the rank which comes last, and waits for
+        nobody."""
         shared_ms: Times = self.call.min(axis=0)
         return shared_ms
 
     @property
     def cycle(self) -> Times:
-        """The duration of each cycle of the group: the last rank's time before its call, and the shortest call."""
+        """The duration of each cycle of the group: the last rank's time before its call, and the
+        shortest call."""
         cycle_ms: Times = self.own.max(axis=0) + self.shared
         return cycle_ms
 
 
 def align(ranks: Sequence[RankSteps]) -> Aligned:
-    """Align the steps that all ranks have; steps with a flag at some rank (compile, switch) are left out."""
+    """Align the steps that all ranks have; steps with a flag at some rank (compile, switch) are
+    left out."""
     rows = [plausible_rows(rank.rows) for rank in ranks]
     plain = [of_rank["step"][_is_plain(of_rank)] for of_rank in rows]
     steps = reduce(_common, plain) if plain else np.empty(0, dtype=np.uint32)
@@ -117,12 +120,14 @@ def _times(of_ranks: list[NDArray[Any]], count: int) -> Times:
 
 
 def _common(one: NDArray[np.uint32], other: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Return the steps that both ranks have; in most blocks of a training they have the same ones."""
+    """Return the steps that both ranks have; in most blocks of a training they have the same
+    ones."""
     return one if np.array_equal(one, other) else np.intersect1d(one, other)
 
 
 def _is_plain(rows: Rows) -> NDArray[np.bool_]:
-    """Return a mask of the steps without a flag, after the warm-up, whose step before was recorded too."""
+    """Return a mask of the steps without a flag, after the warm-up, whose step before was recorded
+    too."""
     good = (rows["flags"] == 0) & (rows["step"] > WARM_UP)
     good[:1] = False
     good[1:] &= np.diff(rows["step"].astype(np.int64)) == 1

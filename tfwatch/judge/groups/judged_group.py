@@ -29,15 +29,17 @@ if TYPE_CHECKING:
     from tfwatch.runs.group import Group
     from tfwatch.runs.reading.opened import Run
 
-#: Sensors are read twice a second; a reading that is so late had no CPU, or its process was stopped.
+#: Sensors are read twice a second; a reading that is so late had no CPU, or its process was
+#: stopped.
 _SILENT_MS = 300.0
 #: Samples for a figure of a machine: three seconds of them.
 _FEWEST_SAMPLES = 6
-#: Cores from which a rank computes in a call in which the others wait, and over theirs: a process that shares the cores
-#: of a busy machine used a quarter of one, those that waited 0.02.
+#: Cores from which a rank computes in a call in which the others wait, and over theirs: a process
+#: that shares the cores of a busy machine used a quarter of one, those that waited 0.02.
 _LEAST_CORES, _MORE_CORES = 0.1, 3.0
-#: A rank that has made so many steps less than the first one lags: those of a collective are within one step. Ranks
-#: write ten times a second, at different moments, so while they train the steps of this time are not behind.
+#: A rank that has made so many steps less than the first one lags: those of a collective are within
+#: one step. Ranks write ten times a second, at different moments, so while they train the steps of
+#: this time are not behind.
 _LAGS_FROM, _WRITES_MS = 2, 1000.0
 
 
@@ -64,7 +66,8 @@ class RankState:
 
 
 class JudgedGroup:
-    """A group that was read once, and its judgement. Each part is made when it is first asked for."""
+    """A group that was read once, and its judgement. Each part is made when it is first asked
+    for."""
 
     def __init__(self, group: Group) -> None:
         self.group = group
@@ -76,7 +79,8 @@ class JudgedGroup:
 
     @property
     def first_step(self) -> int:
-        """The first step that all ranks have among their newest ones, of which the judgement is; 0 without any."""
+        """The first step that all ranks have among their newest ones, of which the judgement is; 0
+        without any."""
         return max(
             (int(run.steps["step"][0]) for run in self.group.ranks.values() if len(run.steps)),
             default=0,
@@ -104,7 +108,8 @@ class JudgedGroup:
 
     @cached_property
     def waiting_share(self) -> float | None:
-        """The share of their time that ranks wait for one another, 0 to 1; None with too few steps."""
+        """The share of their time that ranks wait for one another, 0 to 1; None with too few
+        steps."""
         return None if self.why_not else waiting_share(self.aligned)
 
     @property
@@ -114,7 +119,8 @@ class JudgedGroup:
 
     @cached_property
     def busy_in_call(self) -> int | None:
-        """The rank that computes in a call in which the others have waited for seconds; None where none is seen to."""
+        """The rank that computes in a call in which the others have waited for seconds; None where
+        none is seen to."""
         last = {
             rank: run.open_phase for rank, run in self.group.ranks.items() if not run.life.is_over
         }
@@ -182,18 +188,21 @@ def _machine(run: Run, steps: Rows) -> Machine:
 
 
 def _cores_since(run: Run, since_ns: int) -> float | None:
-    """Return the cores that a rank has used in its open phase, without the first second; None with too few samples."""
+    """Return the cores that a rank has used in its open phase, without the first second; None with
+    too few samples."""
     newest = run.samples[run.samples["at_ns"] > since_ns + 10**9]
     return _median(newest["process_cores"])
 
 
 def _median(values: np.ndarray[tuple[int], np.dtype[np.float32]]) -> float | None:
-    """Return the median of the known values: a process that was stopped for a while is as usual otherwise."""
+    """Return the median of the known values: a process that was stopped for a while is as usual
+    otherwise."""
     known = values[~np.isnan(values)]
     return float(np.median(known)) if len(known) >= _FEWEST_SAMPLES else None
 
 
 def silences(samples: Rows) -> list[tuple[int, int]]:
-    """Return begin and end of each time in which the sensors were due and did not run: see `RankSteps`."""
+    """Return begin and end of each time in which the sensors were due and did not run: see
+    `RankSteps`."""
     late = samples[np.nan_to_num(samples["late_ms"]) > _SILENT_MS]
     return [(int(row["at_ns"] - row["late_ms"] * 1e6), int(row["at_ns"])) for row in late]

@@ -1,4 +1,5 @@
-"""Sentences about the ranks that do not train with the others: killed, failed, silent, missing, behind."""
+"""Sentences about the ranks that do not train with the others: killed, failed, silent, missing,
+behind."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 #: The states of a rank that trains, or has trained to the end.
 _WELL = frozenset({"finished", "stopped", "running"})
-#: Ranks that no longer train, named one by one: all of them are gone where a scheduler ends the job.
+#: Ranks that no longer train, named one by one: all of them are gone where a scheduler ends the
+#: job.
 _NAMED = 3
 #: A rank whose phase lasts longer than this many of its steps is held up.
 _HELD_STEPS = 4.0
@@ -45,7 +47,8 @@ def state_lines(judged: JudgedGroup) -> list[str]:
 def stopped_ranks(judged: JudgedGroup) -> list[RankState]:
     """Return the ranks that no longer train, the one whose last sign of training is oldest first.
 
-    They failed, were killed, do not respond, have not come to the next call for long, or hang in it.
+    They failed, were killed, do not respond, have not come to the next call for long, or hang in
+    it.
     """
     runs = judged.group.ranks
     gone = [
@@ -57,9 +60,11 @@ def stopped_ranks(judged: JudgedGroup) -> list[RankState]:
 
 
 def overdue_s(judged: JudgedGroup, state: RankState) -> float | None:
-    """Return for how long a rank that runs has not come to the next call, or hangs in it; None where that is as usual.
+    """Return for how long a rank that runs has not come to the next call, or hangs in it; None
+    where that is as usual.
 
-    In the call, in which others wait too, it is the rank that runs Python there, or the only one that computes.
+    In the call, in which others wait too, it is the rank that runs Python there, or the only one
+    that computes.
     """
     last = judged.group.ranks[state.rank].open_phase
     if last is None or not (last.is_before_call or _hangs_in_call(judged, state.rank, last)):
@@ -79,7 +84,8 @@ def _long_s(state: RankState, last: OpenPhase) -> float | None:
 
 
 def call_s(judged: JudgedGroup) -> float | None:
-    """Return for how long all ranks that train have been in the call, and none is seen to hold it up; else None."""
+    """Return for how long all ranks that train have been in the call, and none is seen to hold it
+    up; else None."""
     open_s = [_in_call_s(judged, one) for one in judged.ranks if not one.life.is_over]
     known = [one for one in open_s if one is not None]
     return (
@@ -104,7 +110,8 @@ def _call_lines(judged: JudgedGroup) -> list[str]:
 
 
 def stopped_word(judged: JudgedGroup) -> str:
-    """Return `NOT RESPONDING rank 2 for 41.0 s` of the rank that stopped first; empty where all are well."""
+    """Return `NOT RESPONDING rank 2 for 41.0 s` of the rank that stopped first; empty where all are
+    well."""
     gone, in_call_s = stopped_ranks(judged), call_s(judged)
     if in_call_s is not None:
         return f"NO STEP for {units.seconds(in_call_s)}"
@@ -141,7 +148,8 @@ def _held_word(run: Run) -> str:
 
 
 def overdue_where(judged: JudgedGroup, state: RankState) -> str:
-    """Return where a rank is held up, with the Python that is seen to run there; empty where it is not."""
+    """Return where a rank is held up, with the Python that is seen to run there; empty where it is
+    not."""
     run = judged.group.ranks[state.rank]
     if overdue_s(judged, state) is None or run.open_phase is None:
         return ""

@@ -1,8 +1,9 @@
 """The rank that holds a group up, what its own time is made of, and both as sentences.
 
-All ranks leave a collective together, so their steps are equally long, and the late rank looks like the others. It
-shows where they meet: the rank that comes last waits for nobody, so its call is the shortest. A rank whose call itself
-takes longer shows in no row of its own; there its process works while those of the others wait.
+All ranks leave a collective together, so their steps are equally long, and the late rank looks like
+the others. It shows where they meet: the rank that comes last waits for nobody, so its call is the
+shortest. A rank whose call itself takes longer shows in no row of its own; there its process works
+while those of the others wait.
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ WARNING_FROM, CRITICAL_FROM = 0.10, 0.20
 NEEDED = 20
 #: A cycle that takes so many times the median one is an event, and no part of the usual step.
 _EVENT = 3.0
-#: CPU of a rank over that of the others, from which it computes more than they; a process has a tenth for itself.
+#: CPU of a rank over that of the others, from which it computes more than they; a process has a
+#: tenth for itself.
 _MORE_CPU = 1.5
-#: Below so many cores a process computes next to nothing: 1.3 ms of a step beside 0.3 ms is no sign.
+#: Below so many cores a process computes next to nothing: 1.3 ms of a step beside 0.3 ms is no
+#: sign.
 _LEAST_CORES = 0.4
 #: A GPU clock below so much of the others' is slow.
 _SLOW_CLOCK = 0.9
@@ -41,7 +44,8 @@ _SLOW_CLOCK = 0.9
 class Cause(Enum):
     """The part of a late rank's time that is longer than that of the others.
 
-    CALL: the rank fetches batches inside its call, so nothing separates its data wait from its compute.
+    CALL: the rank fetches batches inside its call, so nothing separates its data wait from its
+    compute.
     """
 
     DATA_WAIT = "data wait"
@@ -83,7 +87,8 @@ class Straggler:
 
     @property
     def is_least(self) -> bool:
-        """True where the gain is a lower bound: ranks that wait in the call use processor time too."""
+        """True where the gain is a lower bound: ranks that wait in the call use processor time
+        too."""
         return self.cause in (Cause.COMPUTE, Cause.CALL)
 
     @property
@@ -120,7 +125,8 @@ def _long(aligned: Aligned) -> Mask:
 
 
 def find_straggler(aligned: Aligned) -> Straggler | None:
-    """Return the rank that costs the group at least a tenth of its time; None without one, or with too few steps."""
+    """Return the rank that costs the group at least a tenth of its time; None without one, or with
+    too few steps."""
     if len(aligned.ranks) < 2 or len(aligned.steps) < NEEDED:
         return None
     group = _Usual.of(aligned)
@@ -130,7 +136,8 @@ def find_straggler(aligned: Aligned) -> Straggler | None:
 
 
 def is_compute_known(aligned: Aligned) -> bool:
-    """Return whether a rank that computes longer would show: clocks or processor time of all ranks are known."""
+    """Return whether a rank that computes longer would show: clocks or processor time of all ranks
+    are known."""
     machines = [rank.machine for rank in aligned.ranks]
     return any(
         _known(values)
@@ -139,9 +146,11 @@ def is_compute_known(aligned: Aligned) -> bool:
 
 
 def find_long_steps(aligned: Aligned) -> list[LongStep]:
-    """Return the steps that took more than three usual ones, each with the rank that the others waited for.
+    """Return the steps that took more than three usual ones, each with the rank that the others
+    waited for.
 
-    Where a rank stands still around the end of a collective, one is long in this step and the others in the next one.
+    Where a rank stands still around the end of a collective, one is long in this step and the
+    others in the next one.
     """
     if len(aligned.ranks) < 2 or len(aligned.steps) < NEEDED:
         return []
@@ -157,12 +166,14 @@ def find_long_steps(aligned: Aligned) -> list[LongStep]:
 
 
 def _waits(long: Mask, at: int) -> bool:
-    """Return whether the ranks that are long are others than those of the step before: it is one event."""
+    """Return whether the ranks that are long are others than those of the step before: it is one
+    event."""
     return not bool((long[:, at] & long[:, at - 1]).any())
 
 
 def waiting_share(aligned: Aligned) -> float:
-    """Return the time that the ranks spend waiting for one another over their time in usual steps, 0 to 1."""
+    """Return the time that the ranks spend waiting for one another over their time in usual steps,
+    0 to 1."""
     mask = usual(aligned)
     whole = float((aligned.own + aligned.call)[:, mask].sum())
     return float((aligned.call - aligned.shared)[:, mask].sum()) / whole if whole > 0 else 0.0
@@ -195,7 +206,8 @@ class _Usual:
 
 
 def lateness_ms(aligned: Aligned) -> dict[int, float]:
-    """Return the mean time by which each rank comes later to the call than the rank that is first on average."""
+    """Return the mean time by which each rank comes later to the call than the rank that is first
+    on average."""
     own = aligned.own[:, usual(aligned)].mean(axis=1)
     return {
         rank.rank: float(mean - own.min()) for rank, mean in zip(aligned.ranks, own, strict=True)
@@ -218,7 +230,8 @@ def _late(group: _Usual) -> Straggler:
 
 
 def _cause(group: _Usual, place: int) -> tuple[Cause, float, float]:
-    """Return the part in which a rank differs most from the others, its own mean and theirs, milliseconds."""
+    """Return the part in which a rank differs most from the others, its own mean and theirs,
+    milliseconds."""
     aligned = group.aligned
     times = {
         Cause.DATA_WAIT: aligned.wait,
@@ -233,7 +246,8 @@ def _cause(group: _Usual, place: int) -> tuple[Cause, float, float]:
 
 
 def _slow(group: _Usual, place: int) -> Straggler | None:
-    """Return what the group waits for a rank whose call itself takes longer; None where nothing shows it."""
+    """Return what the group waits for a rank whose call itself takes longer; None where nothing
+    shows it."""
     machines = [rank.machine for rank in group.aligned.ranks]
     rank, group_ms, shared_ms = (
         _rank(group.aligned, place),
@@ -283,7 +297,8 @@ def _long_step(aligned: Aligned, at: int, median_ms: float) -> LongStep:
 
 
 def _around_its_end(aligned: Aligned, at: int, lost_ms: float) -> LongStep:
-    """Return the event of one rank alone: either it stood still, or it waited for one that is long in the next step."""
+    """Return the event of one rank alone: either it stood still, or it waited for one that is long
+    in the next step."""
     silent = aligned.silent[:, at : at + 2].max(axis=1)
     place, step = int(silent.argmax()), int(aligned.steps[at])
     if silent[place] < lost_ms / 2:
@@ -300,16 +315,32 @@ def _beside(values: Times, place: int) -> tuple[float, float]:
     return float(values[place]), float(np.median(np.delete(values, place)))
 
 
-#: The long steps that are named one by one, and the time that is worth a name: three steps of 5 ms are soon reached.
+#: The long steps that are named one by one, and the time that is worth a name: three steps of 5 ms
+#: are soon reached.
 _NAMED, LEAST_NAMED_MS = 3, 100.0
 #: The next thing to look at, by cause.
 ADVICE = {
-    Cause.DATA_WAIT: "give it what the others have: the same share of the data, as fast a disk, as many free cores",
-    Cause.HOST: "take work out of its callbacks, or share it between the ranks: only one of them may write and log",
-    Cause.COMPUTE: "look for work that only this rank has: metrics, summaries, another program on its cores",
-    Cause.CALL: "fetch its batches outside the tf.function, for batch in tfwatch.track(data), to separate the two",
-    Cause.SLOW_GPU: "look at the temperature and the power limit of its GPU: nvidia-smi -q -d PERFORMANCE",
-    Cause.NOT_RUNNING: "look for what stops it: swapping, a CPU limit of its container, a debugger, SIGSTOP",
+    Cause.DATA_WAIT: (
+        "give it what the others have: the same share of the data, as fast a disk, as many free"
+        " cores"
+    ),
+    Cause.HOST: (
+        "take work out of its callbacks, or share it between the ranks: only one of them may write"
+        " and log"
+    ),
+    Cause.COMPUTE: (
+        "look for work that only this rank has: metrics, summaries, another program on its cores"
+    ),
+    Cause.CALL: (
+        "fetch its batches outside the tf.function, for batch in tfwatch.track(data), to separate"
+        " the two"
+    ),
+    Cause.SLOW_GPU: (
+        "look at the temperature and the power limit of its GPU: nvidia-smi -q -d PERFORMANCE"
+    ),
+    Cause.NOT_RUNNING: (
+        "look for what stops it: swapping, a CPU limit of its container, a debugger, SIGSTOP"
+    ),
 }
 
 
@@ -317,7 +348,10 @@ def straggler_sentence(straggler: Straggler) -> str:
     """Return who is late, by how much, and why."""
     waited, step = units.in_one_unit(straggler.gain_ms, straggler.group_ms)
     least = "at least " if straggler.is_least else ""
-    return f"the other ranks wait {least}{waited} of {step}/step for rank {straggler.rank}: {cause_text(straggler)}"
+    return (
+        f"the other ranks wait {least}{waited} of {step}/step for rank {straggler.rank}:"
+        f" {cause_text(straggler)}"
+    )
 
 
 def cause_text(straggler: Straggler) -> str:
@@ -329,8 +363,13 @@ def cause_text(straggler: Straggler) -> str:
         Cause.HOST: f"its Python between two steps takes {own} ms, that of the others {others}",
         Cause.COMPUTE: f"it computes longer, with {cpu_time}",
         Cause.CALL: f"its data wait is not seen, so its compute may be data: {cpu_time}",
-        Cause.SLOW_GPU: f"its GPU runs at {straggler.own:.0f} MHz, those of the others at {straggler.others:.0f} MHz",
-        Cause.NOT_RUNNING: f"its process does not run for {own} ms/step, those of the others for {others}",
+        Cause.SLOW_GPU: (
+            f"its GPU runs at {straggler.own:.0f} MHz, those of the others at"
+            f" {straggler.others:.0f} MHz"
+        ),
+        Cause.NOT_RUNNING: (
+            f"its process does not run for {own} ms/step, those of the others for {others}"
+        ),
     }[straggler.cause]
 
 
@@ -338,7 +377,10 @@ def without_sentence(straggler: Straggler) -> str:
     """Return what the group would take without the late rank."""
     without, step = units.in_one_unit(straggler.group_ms - straggler.gain_ms, straggler.group_ms)
     if straggler.is_least:
-        return f"without it a step takes at most about {without} of {step}: at least {units.percent(straggler.share)} less"
+        return (
+            f"without it a step takes at most about {without} of {step}: at least"
+            f" {units.percent(straggler.share)} less"
+        )
     return (
         f"without it a step takes about {without} of {step}: {units.percent(straggler.share)} less"
     )
@@ -398,5 +440,11 @@ def long_step_line(long_step: LongStep) -> str:
     """Return a single long step: its rank and the cause."""
     lost = units.duration(long_step.lost_ms / 1e3)
     if long_step.rank is None:
-        return f"step {units.count(long_step.step)} takes {lost} more: all ranks are in the call, and none shows why"
-    return f"step {units.count(long_step.step)} takes {lost} more, for rank {long_step.rank}: {long_step.cause.value}"
+        return (
+            f"step {units.count(long_step.step)} takes {lost} more: all ranks are in the call, and"
+            " none shows why"
+        )
+    return (
+        f"step {units.count(long_step.step)} takes {lost} more, for rank {long_step.rank}:"
+        f" {long_step.cause.value}"
+    )

@@ -21,7 +21,8 @@ _COVERS = 0.5
 STOPPED = "process stopped"
 #: Heat lowers clocks for minutes: all steps get slower, not a single one.
 THERMAL = "thermal limit"
-#: The order of the search: a collection, which may run in a callback; then the callback; then causes of the machine.
+#: The order of the search: a collection, which may run in a callback; then the callback; then
+#: causes of the machine.
 _RANK = {
     STOPPED: 0,
     "garbage collection": 1,
@@ -67,7 +68,8 @@ class Pauses:
         self._longest_ns = float(took_ns.max(initial=0.0))
 
     def cause(self, start_ns: float, end_ns: float, extra_ms: float, part: str) -> SlowStepCause:
-        """Find the cause for which the `part` (`wait`, `compute` or `host`) of a step took `extra_ms` longer."""
+        """Find the cause for which the `part` (`wait`, `compute` or `host`) of a step took
+        `extra_ms` longer."""
         first = int(np.searchsorted(self._end_ns, start_ns, side="right"))
         last = int(np.searchsorted(self._end_ns, end_ns + self._longest_ns, side="right"))
         overlap = np.minimum(self._end_ns[first:last], end_ns) - np.maximum(
@@ -99,7 +101,8 @@ _NEAR_NS = 1_500_000_000
 
 
 def find_limits(events: Iterable[object]) -> list[Paused]:
-    """Return the limits among a run's events, one for each stretch; `detail` is that of the last piece."""
+    """Return the limits among a run's events, one for each stretch; `detail` is that of the last
+    piece."""
     limits: list[Paused] = []
     for event in events:
         if isinstance(event, Paused) and event.cause in LIMITS:

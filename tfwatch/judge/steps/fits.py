@@ -41,7 +41,8 @@ class FitFigures:
 
     @property
     def words(self) -> str:
-        """`fit 12: 23.4 ms/step, data wait 41 %, loss 1.31, 300 steps`, or `loop 12, train.py:22: ...`."""
+        """`fit 12: 23.4 ms/step, data wait 41 %, loss 1.31, 300 steps`, or `loop 12, train.py:22:
+        ...`."""
         figures = [
             self.outcome,
             f"{units.milliseconds(self.step_ms)}/step" if self.step_ms is not None else "",
@@ -54,7 +55,8 @@ class FitFigures:
 
 
 def fits_end_epochs(newest: EpochStarted | None) -> bool:
-    """Return whether a third of a run's epochs or more end a `fit`: then the script's own code runs between them.
+    """Return whether a third of a run's epochs or more end a `fit`: then the script's own code runs
+    between them.
 
     newest: the epoch that began last; None before the first.
     """
@@ -64,7 +66,8 @@ def fits_end_epochs(newest: EpochStarted | None) -> bool:
 class FitCounter:
     """Makes the figures of the fits of a run as it goes on.
 
-    origin_s: the run's clock origin, seconds since 1970. steps_between: reads steps first to last, counted from 1.
+    origin_s: the run's clock origin, seconds since 1970. steps_between: reads steps first to last,
+    counted from 1.
     first: the number of the run's first fit. loop: where it stands, of a run of a loop.
     """
 
@@ -84,7 +87,8 @@ class FitCounter:
     def take(
         self, started: Sequence[EpochStarted], ended: Sequence[EpochEnded], is_over: bool
     ) -> int:
-        """Add the fits that have ended. Return the number of the present fit, 0 before the first."""
+        """Add the fits that have ended. Return the number of the present fit, 0 before the
+        first."""
         begins = [
             at for at, event in enumerate(started) if not at or event.fit != started[at - 1].fit
         ]

@@ -26,21 +26,25 @@ _PARTS = ("wait", "compute", "host")
 #: A part stands out by this much, and by this share of the median step.
 _LEAST_MS = 5.0
 _SHARE = 0.5
-#: This many slow steps make a period where this share of the distances between them fits it, within 5 %.
+#: This many slow steps make a period where this share of the distances between them fits it, within
+#: 5 %.
 LEAST_TIMES = 6
 _FIT = 0.8
 _OFF = 0.05
-#: A drift is searched in this many pieces of at least this many steps; no single rise may be most of it.
+#: A drift is searched in this many pieces of at least this many steps; no single rise may be most
+#: of it.
 _PIECES = 8
 _PIECE_STEPS = 50
 _DRIFT_MS = 2.0
 _DRIFT_SHARE = 0.25
 _JUMP = 0.6
-#: A period has a cause where the cause explains this share of its first steps, and nearly all of those that have
-#: any cause. Sensors report twenty pauses of one name in a row and then one per second.
+#: A period has a cause where the cause explains this share of its first steps, and nearly all of
+#: those that have any cause. Sensors report twenty pauses of one name in a row and then one per
+#: second.
 _CHECKED = 20
 _EXPLAINS, _ALONE = 0.5, 0.8
-#: A limit of the machine explains a drift where it covers this share of the last piece, and at most this of the first.
+#: A limit of the machine explains a drift where it covers this share of the last piece, and at most
+#: this of the first.
 _LIMITS = (THERMAL, "swap", "CPU contention")
 _COVERS, _COVERED = 0.5, 0.1
 _WORDS = {
@@ -93,7 +97,10 @@ def pattern_text(pattern: Pattern) -> str:
     )
     if pattern.cause == UNEXPLAINED.name:
         return words
-    return f"{words} ({pattern.detail if pattern.cause in ('callback', 'checkpoint') else pattern.cause})"
+    return (
+        f"{words}"
+        f" ({pattern.detail if pattern.cause in ('callback', 'checkpoint') else pattern.cause})"
+    )
 
 
 def _ordinal(number: int) -> str:
@@ -139,7 +146,8 @@ def _periodic(
 
 
 def find_period(distances: NDArray[Any]) -> int | None:
-    """Return the distance between slow steps, if nearly all distances are one to three times as long; else None."""
+    """Return the distance between slow steps, if nearly all distances are one to three times as
+    long; else None."""
     period = int(np.median(distances))
     if period < 2:
         return None
@@ -175,7 +183,8 @@ def _cause_of(row: np.void, extra_ms: float, part: str, pauses: Pauses) -> SlowS
 
 
 def _begin_calls(rows: Rows, at: NDArray[np.intp]) -> bool:
-    """Return True if each step is the first of a call of several steps: only the last row has a host part."""
+    """Return True if each step is the first of a call of several steps: only the last row has a
+    host part."""
     return bool((rows["host_ms"][at] == 0).all() and (rows["host_ms"][at[at > 0] - 1] > 0).all())
 
 

@@ -1,4 +1,5 @@
-"""Exact quantiles of millions of values, in a third of numpy's time; those of Student's t distribution."""
+"""Exact quantiles of millions of values, in a third of numpy's time; those of Student's t
+distribution."""
 
 from __future__ import annotations
 
@@ -13,13 +14,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-#: The size of the sample that says where to look, and the share of it around a quantile that is looked through.
+#: The size of the sample that says where to look, and the share of it around a quantile that is
+#: looked through.
 _SAMPLE = 65_536
 _AROUND = 0.01
 
 
 def quantiles(values: NDArray[np.floating], shares: Sequence[float]) -> list[float]:
-    """Return the quantiles of values without NaN, interpolated linearly between neighbours; `shares`: 0 to 1."""
+    """Return the quantiles of values without NaN, interpolated linearly between neighbours;
+    `shares`: 0 to 1."""
     last = len(values) - 1
     if len(values) > 4 * _SAMPLE:
         sample = np.sort(values[:: len(values) // _SAMPLE])
@@ -53,17 +56,20 @@ def _narrowed(
 
 
 def _between(ordered: NDArray[np.floating], below: int, place: float) -> float:
-    """Return the value at a place of all, between two neighbours; `below` values are not in `ordered`."""
+    """Return the value at a place of all, between two neighbours; `below` values are not in
+    `ordered`."""
     low = int(place)
     first, second = (float(ordered[min(at - below, len(ordered) - 1)]) for at in (low, low + 1))
     return first + (place - low) * (second - first)
 
 
 def t_quantile(share: float, freedom: float) -> float:
-    """Return a quantile, above one half, of Student's t distribution with at least one degree of freedom.
+    """Return a quantile, above one half, of Student's t distribution with at least one degree of
+    freedom.
 
-    The expansion of Cornish and Fisher (Abramowitz & Stegun, 26.7.5) is within 1 % from 4 degrees on;
-    below, the interpolation by 1 / `freedom` between it and the exact quantiles of 1 and 2 degrees.
+    The expansion of Cornish and Fisher (Abramowitz & Stegun, 26.7.5) is within 1 % from 4 degrees
+    on; below, the interpolation by 1 / `freedom` between it and the exact quantiles of 1 and 2
+    degrees.
     """
     if freedom < 2:
         weight = (1 / max(freedom, 1.0) - 1 / 2) * 2

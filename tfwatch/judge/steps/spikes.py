@@ -1,7 +1,7 @@
 """Spikes: single slow steps, each with its cause; and the steps that were traced or compiled.
 
-With `steps_per_execution` several steps run in one call. The row of the last step of a call holds the host part of the
-whole call; the host part of its other steps is 0, which no other step has.
+With `steps_per_execution` several steps run in one call. The row of the last step of a call holds
+the host part of the whole call; the host part of its other steps is 0, which no other step has.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def spread_hosts(hosts: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def hosts_over_usual(rows: Rows) -> NDArray[np.float32]:
-    """Return each row's host part; where calls have several steps, its excess over the median of all calls."""
+    """Return each row's host part; where calls have several steps, its excess over the median of
+    all calls."""
     hosts: NDArray[np.float32] = rows["host_ms"]
     if np.count_nonzero(hosts) == len(hosts):
         return hosts
@@ -50,18 +51,20 @@ def hosts_over_usual(rows: Rows) -> NDArray[np.float32]:
     return over
 
 
-#: A step without a flag is a spike if it exceeds the median around it by more than this and by more than that median.
-#: A delay of 30 ms is found even in an otherwise short step; in 10 000 plain steps the largest excess was 14 ms.
+#: A step without a flag is a spike if it exceeds the median around it by more than this and by more
+#: than that median. A delay of 30 ms is found even in an otherwise short step; in 10 000 plain
+#: steps the largest excess was 14 ms.
 LEAST_MS = 25.0
-#: A step with a flag has its cause already; it is a spike if the excess is more than this and half the median.
+#: A step with a flag has its cause already; it is a spike if the excess is more than this and half
+#: the median.
 FLAGGED_MS = 5.0
 FLAGGED_TIMES = 0.5
 #: The number of steps in a median, and the distance between medians: each one costs time.
 _AROUND = 65
 _STRIDE = 16
 _ANCHORS_AT_ONCE = 8192
-#: More than `_SINGLE` slow steps within `_NEAR` steps on either side are typical of the run and no spikes: every tenth
-#: batch is slow, or a stretch starves.
+#: More than `_SINGLE` slow steps within `_NEAR` steps on either side are typical of the run and no
+#: spikes: every tenth batch is slow, or a stretch starves.
 _NEAR = 100
 _SINGLE = 2
 _PARTS = ("wait", "compute", "host")
@@ -86,8 +89,8 @@ class Spike:
 class SpikeSearch:
     """The search for spikes in rows of `core.rows.STEP`.
 
-    A step without a flag is a spike where it exceeds the median of the unflagged steps around it by more than
-    max(25 ms, median), and where such steps are rare: one or two in 200.
+    A step without a flag is a spike where it exceeds the median of the unflagged steps around it by
+    more than max(25 ms, median), and where such steps are rare: one or two in 200.
 
     Attributes:
         single: True for each row that is an unflagged spike.
@@ -102,7 +105,8 @@ class SpikeSearch:
             self.single = _rare(self._plain & _stands_out(*self._extra))
 
     def spikes(self, pauses: Pauses = NO_PAUSES) -> list[Spike]:
-        """Return the spikes, flagged ones too. A cause comes from flags or pauses; else it is `unexplained`."""
+        """Return the spikes, flagged ones too. A cause comes from flags or pauses; else it is
+        `unexplained`."""
         if self._extra is None:
             return []
         times, medians = self._extra
@@ -137,7 +141,8 @@ def _spike(row: np.void, extra_ms: float, part: str, pauses: Pauses) -> Spike:
     start_ns, flags = int(row["start_ns"]), int(row["flags"])
     known = flag_cause(flags, part)
     cause = SlowStepCause(known) if known else UNEXPLAINED
-    # A validation follows the step with its flag: the delay in the step itself may have another cause.
+    # A validation follows the step with its flag: the delay in the step itself may have another
+    # cause.
     if not known or flags & Flag.VALIDATION:
         paused = pauses.cause(start_ns, start_ns + float(step_ms(row)) * 1e6, extra_ms, part)
         cause = cause if paused is UNEXPLAINED else paused
@@ -152,7 +157,8 @@ def _stands_out(times: NDArray[np.float32], medians: NDArray[np.float32]) -> NDA
 def _extra_ms(
     rows: Rows, plain: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
-    """Return each row's step time and the median of the unflagged step times around it; None where all are flagged."""
+    """Return each row's step time and the median of the unflagged step times around it; None where
+    all are flagged."""
     times = rows["wait_ms"] + rows["compute_ms"] + hosts_over_usual(rows)
     ordinary = times[plain]
     if not len(ordinary):
@@ -177,13 +183,15 @@ def _medians(windows: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _window_starts(count: int) -> NDArray[np.intp]:
-    """Return the starts of the windows over `count` unflagged steps, one for each `_STRIDE` steps, centred on them."""
+    """Return the starts of the windows over `count` unflagged steps, one for each `_STRIDE` steps,
+    centred on them."""
     centres = np.arange(0, count, _STRIDE) + _STRIDE // 2
     return np.clip(centres - _AROUND // 2, 0, max(count - _AROUND, 0))
 
 
 def _anchors(plain: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """Return the number of each row's window: that of the nearest unflagged step before it, or of the first."""
+    """Return the number of each row's window: that of the nearest unflagged step before it, or of
+    the first."""
     anchors: NDArray[np.int32] = np.maximum(np.cumsum(plain, dtype=np.int32) - 1, 0) // _STRIDE
     return anchors
 
@@ -200,7 +208,8 @@ def _rare(is_spike: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _largest_part(rows: Rows, plain: NDArray[np.bool_], at: NDArray[np.intp]) -> list[str]:
-    """Return the part of each row in `at` that is furthest above the median of that part around it."""
+    """Return the part of each row in `at` that is furthest above the median of that part around
+    it."""
     if not len(at):
         return []
     ordinary = np.flatnonzero(plain)
@@ -214,7 +223,8 @@ def _largest_part(rows: Rows, plain: NDArray[np.bool_], at: NDArray[np.intp]) ->
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A step that took `took_ms` because its graph was traced; `again`: for another input shape or type."""
+    """A step that took `took_ms` because its graph was traced; `again`: for another input shape or
+    type."""
 
     step: int
     start_ns: int

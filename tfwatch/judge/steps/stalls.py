@@ -1,4 +1,5 @@
-"""Stalls: stretches of steps in which the device starves for much longer than usual, and groups of them."""
+"""Stalls: stretches of steps in which the device starves for much longer than usual, and groups of
+them."""
 
 from __future__ import annotations
 
@@ -28,12 +29,14 @@ if TYPE_CHECKING:
 
 #: The least data wait of a stall, in one step or in several that follow one another.
 LEAST_LOST_MS = 1000.0
-#: A wait belongs to a stall where it exceeds the usual one by `LEAST_LOST_MS`, or by this and this many median steps.
+#: A wait belongs to a stall where it exceeds the usual one by `LEAST_LOST_MS`, or by this and this
+#: many median steps.
 _LONGER_MS = 30.0
 _LONGER_STEPS = 3.0
-#: The usual wait is the median of the `_AROUND` steps before, computed every `_EVERY` steps, and more often for the
-#: first steps of a setting: steps before the first of `_EARLY` are compared with themselves, steps before the last of
-#: `_EARLY` are stalls only where they exceed it by `LEAST_LOST_MS`.
+#: The usual wait is the median of the `_AROUND` steps before, computed every `_EVERY` steps, and
+#: more often for the first steps of a setting: steps before the first of `_EARLY` are compared with
+#: themselves, steps before the last of `_EARLY` are stalls only where they exceed it by
+#: `LEAST_LOST_MS`.
 _AROUND = 256
 _EVERY = 64
 _EARLY = (8, 16, 32, 64)
@@ -43,7 +46,8 @@ _BLOCK = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Steps that waited one after another. `lost_ms` is their data wait, `step` the first of `steps`."""
+    """Steps that waited one after another. `lost_ms` is their data wait, `step` the first of
+    `steps`."""
 
     step: int
     start_ns: int
@@ -54,7 +58,8 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A stall without its cause yet; the cause is that of its longest wait, from `longest_ns` over `longest_ms`."""
+    """A stall without its cause yet; the cause is that of its longest wait, from `longest_ns` over
+    `longest_ms`."""
 
     step: int
     start_ns: int
@@ -70,24 +75,28 @@ class Stretch:
         return self.longest_ns + self.longest_ms * 1e6
 
     def named(self, pauses: Pauses) -> Stall:
-        """Return the stall and its cause: a flag, a pause that covers half of the longest wait, or `unexplained`."""
+        """Return the stall and its cause: a flag, a pause that covers half of the longest wait, or
+        `unexplained`."""
         cause = flag_cause(self.flags, "wait")
         cause = cause or pauses.cause(self.longest_ns, self.end_ns, self.longest_ms, "wait").name
         return Stall(self.step, self.start_ns, self.steps, self.lost_ms, cause)
 
 
 class StallSearch:
-    """The search for stalls in rows that arrive in blocks. The result does not depend on the blocks.
+    """The search for stalls in rows that arrive in blocks. The result does not depend on the
+    blocks.
 
-    A stall is a stretch of steps that wait much longer than usual, and loses a second or more. Much longer: by a
-    second, or by 30 ms and three median steps. A run that always waits this long, or has waited this long for 128
-    steps, has a verdict and no stall. Each setting of the pipeline is searched separately.
+    A stall is a stretch of steps that wait much longer than usual, and loses a second or more. Much
+    longer: by a second, or by 30 ms and three median steps. A run that always waits this long, or
+    has waited this long for 128 steps, has a verdict and no stall. Each setting of the pipeline is
+    searched separately.
     """
 
     def __init__(self) -> None:
         self._closed: list[Stretch] = []
         self._open: Stretch | None = None
-        # Rows of the current setting: those that are too few to judge, and the last that were judged.
+        # Rows of the current setting: those that are too few to judge, and the last that were
+        # judged.
         self._held = self._judged = np.empty(0, dtype=STEP)
         self._seen = 0
 
@@ -144,9 +153,11 @@ def without_stops(stalls: Iterable[Stall]) -> list[Stall]:
 
 
 def _starves(rows: Rows, first: int) -> NDArray[np.bool_]:
-    """Return True for each row that waits much longer than usual; the first row is number `first` of its setting.
+    """Return True for each row that waits much longer than usual; the first row is number `first`
+    of its setting.
 
-    The result is not valid for rows so near to the first one that their median needs rows before it.
+    The result is not valid for rows so near to the first one that their median needs rows before
+    it.
     """
     waits, number = rows["wait_ms"], first + np.arange(len(rows))
     starves = np.zeros(len(rows), dtype=np.bool_)
@@ -217,7 +228,8 @@ def _is_stall(stretch: Stretch) -> bool:
 
 
 def without_switches(stalls: Iterable[Stall], events: Iterable[Event]) -> list[Stall]:
-    """Return the stalls without those in which an A/B test built its pipelines: it has many of them.
+    """Return the stalls without those in which an A/B test built its pipelines: it has many of
+    them.
 
     events: `SwitchAsked` and `PipelineSwitched` among others.
     """
@@ -255,7 +267,8 @@ Row: TypeAlias = "Stall | StallGroup"
 
 
 def period_text(steps: int, steps_per_epoch: int | None) -> str:
-    """Return a period, in epochs where it is a whole number of them: `every 100 steps`, `every epoch`."""
+    """Return a period, in epochs where it is a whole number of them: `every 100 steps`, `every
+    epoch`."""
     if not steps_per_epoch or steps % steps_per_epoch:
         return "every step" if steps == 1 else f"every {units.count(steps)} steps"
     epochs = steps // steps_per_epoch
@@ -263,7 +276,8 @@ def period_text(steps: int, steps_per_epoch: int | None) -> str:
 
 
 def split_periodic(stalls: Iterable[Stall]) -> tuple[list[StallGroup], list[Stall]]:
-    """Split stalls into groups that recur with one cause after a fixed number of steps, and all others.
+    """Split stalls into groups that recur with one cause after a fixed number of steps, and all
+    others.
 
     Both are ordered by cost, the worst first.
     """
@@ -281,7 +295,8 @@ def split_periodic(stalls: Iterable[Stall]) -> tuple[list[StallGroup], list[Stal
 
 
 def arrange(stalls: Sequence[Stall], room: int) -> list[Row]:
-    """Arrange all stalls of a run in at most `room` rows: the worst, the periodic groups, and the rest by time."""
+    """Arrange all stalls of a run in at most `room` rows: the worst, the periodic groups, and the
+    rest by time."""
     groups, single = split_periodic(stalls)
     if len(single) + len(groups) <= room:
         return [*single, *groups]
@@ -292,7 +307,8 @@ def arrange(stalls: Sequence[Stall], room: int) -> list[Row]:
 
 
 def arrange_group(group: StallGroup, room: int) -> list[Row]:
-    """Arrange the stalls of a group in at most `room` rows, oldest first; too many in groups by time."""
+    """Arrange the stalls of a group in at most `room` rows, oldest first; too many in groups by
+    time."""
     return (
         list(group.stalls) if len(group.stalls) <= room else [*_by_time(group.stalls, room, room)]
     )
@@ -317,7 +333,8 @@ def _period(stalls: Sequence[Stall]) -> int | None:
 
 
 def stall_place_text(stall: Stall, events: Iterable[Event]) -> str:
-    """Return `, in map(read), at feed.py:41 in rows`, the place of a stall; empty where it was not located."""
+    """Return `, in map(read), at feed.py:41 in rows`, the place of a stall; empty where it was not
+    located."""
     steps = range(stall.step, stall.step + stall.steps)
     located = next(
         (event for event in events if isinstance(event, StallLocated) and event.step in steps), None

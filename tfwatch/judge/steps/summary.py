@@ -106,12 +106,13 @@ def summarise(
 ) -> Summary:
     """Sum up a run; `steps` are all its rows of `core.rows.STEP`, step 1 first.
 
-    open_wait: a row of the wait in progress, if any: it may be a stall, and is no step. plausible: the plausible ones
-    of the steps, if they are known.
+    open_wait: a row of the wait in progress, if any: it may be a stall, and is no step. plausible:
+    the plausible ones of the steps, if they are known.
     """
     rows, pauses = plausible_rows(steps) if plausible is None else plausible, Pauses(events)
     with ThreadPoolExecutor(1) as pool:
-        # Of ten million steps these take 2 of 6 seconds, nearly all of it in numpy, which lets other threads run.
+        # Of ten million steps these take 2 of 6 seconds, nearly all of it in numpy, which lets
+        # other threads run.
         stalls = pool.submit(
             find_stalls, rows if open_wait is None else np.concatenate([rows, open_wait]), pauses
         )
@@ -128,7 +129,8 @@ def _summarise(
     stalls: Callable[[], list[Stall]],
     patterns: Callable[[], list[Pattern]],
 ) -> Summary:
-    """Sum up a run; `rows` are its plausible steps. stalls, patterns: return those of the rows once they are found."""
+    """Sum up a run; `rows` are its plausible steps. stalls, patterns: return those of the rows once
+    they are found."""
     search = SpikeSearch(rows)
     calm = SteadySteps(rows, search)
     split = calm.breakdown
@@ -162,8 +164,9 @@ def last_setting(
 ) -> LastSetting:
     """Find the last setting that counts, and judge it.
 
-    A setting that the autopilot or an A/B test was testing when the run ended (`undecided`) does not count. After an
-    A/B test all blocks with the setting count. rows: all plausible rows; calm: the steady ones of them.
+    A setting that the autopilot or an A/B test was testing when the run ended (`undecided`) does
+    not count. After an A/B test all blocks with the setting count. rows: all plausible rows; calm:
+    the steady ones of them.
     """
     known = [event for event in events if isinstance(event, UNDECIDED_EVENTS)]
     undecided, begins = find_undecided(known), np.flatnonzero(rows["flags"] & Flag.SWITCH).tolist()
@@ -208,6 +211,7 @@ def _judged(calm: SteadySteps, conditions: Conditions) -> Judgement:
 
 
 def between(steps: Rows, first: int, last: int) -> Rows:
-    """Return the plausible rows of steps first to last (counted from 1, both included) of all `steps`."""
+    """Return the plausible rows of steps first to last (counted from 1, both included) of all
+    `steps`."""
     rows = steps[max(first, 1) - 1 : last]
     return plausible_rows(rows)

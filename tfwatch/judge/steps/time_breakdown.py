@@ -39,7 +39,8 @@ _AFTER_STEPS: dict[str, type[OthersTrained | ValidationEnded]] = {
 }
 _COLUMNS = EPOCH.names or ()
 
-#: The part that the time after the last complete step belongs to, by the phase of the training thread.
+#: The part that the time after the last complete step belongs to, by the phase of the training
+#: thread.
 _TAIL = {
     Phase.COMPILE: "compile_s",
     Phase.WAIT: "data_wait_s",
@@ -127,7 +128,8 @@ PART_NAMES = {
 class TimeBreakdown:
     """The time before the first epoch, the time of each epoch, and their sum.
 
-    An epoch lasts until the next one starts, the last one until the run's end. begins_ns: the start of each epoch.
+    An epoch lasts until the next one starts, the last one until the run's end. begins_ns: the start
+    of each epoch.
     """
 
     start: TimeSpent
@@ -143,7 +145,8 @@ class TimeBreakdown:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """A stretch of the run, nanoseconds; `sums` are of its steps, `doing` is the phase at its end."""
+    """A stretch of the run, nanoseconds; `sums` are of its steps, `doing` is the phase at its
+    end."""
 
     begin_ns: int
     end_ns: int
@@ -163,10 +166,11 @@ def make_time_breakdown(
     doing: Phase | None = None,
     begin_ns: int = 0,
 ) -> TimeBreakdown:
-    """Compute the time breakdown of a run of `length_s` seconds so far; `epochs` are rows of `core.rows.EPOCH`.
+    """Compute the time breakdown of a run of `length_s` seconds so far; `epochs` are rows of
+    `core.rows.EPOCH`.
 
-    doing: the phase of the training thread, the last one where the run was killed. begin_ns: the start of the epochs,
-    if the time before them is not needed.
+    doing: the phase of the training thread, the last one where the run was killed. begin_ns: the
+    start of the epochs, if the time before them is not needed.
     """
     begun = [
         (begin_ns, None),
@@ -184,11 +188,13 @@ def make_time_breakdown(
 
 
 def keras_step_ms(epochs: Rows, events: Sequence[Event]) -> float | None:
-    """The step time that Keras' progress bar shows at the end of the last complete epoch, milliseconds.
+    """The step time that Keras' progress bar shows at the end of the last complete epoch,
+    milliseconds.
 
-    The bar divides the time from the end of the first step to the end of the epoch by the number of steps. That time
-    includes validation and the callbacks at the epoch's end. None without a complete epoch of two steps, for an epoch
-    that Keras did not run or that has no metrics, and for several steps per execution: Keras versions differ there.
+    The bar divides the time from the end of the first step to the end of the epoch by the number of
+    steps. That time includes validation and the callbacks at the epoch's end. None without a
+    complete epoch of two steps, for an epoch that Keras did not run or that has no metrics, and for
+    several steps per execution: Keras versions differ there.
     """
     ended = next(
         (
@@ -376,7 +382,8 @@ _KEPT = 3
 
 
 class RunningTimeBreakdown:
-    """The total and the newest complete epoch of a run in progress, at a cost that does not grow with the run."""
+    """The total and the newest complete epoch of a run in progress, at a cost that does not grow
+    with the run."""
 
     def __init__(self) -> None:
         self._closed = TimeSpent()
@@ -386,7 +393,8 @@ class RunningTimeBreakdown:
     def take(
         self, epochs: Rows, events: Sequence[Event], length_s: float, doing: Phase | None
     ) -> tuple[TimeSpent, TimeSpent | None]:
-        """Return the total and the newest complete epoch; every call passes all epochs and events of the same run."""
+        """Return the total and the newest complete epoch; every call passes all epochs and events
+        of the same run."""
         newer = events[self._events :]
         time_breakdown = make_time_breakdown(
             epochs[self._rows :], newer, length_s, doing, self._begin_ns

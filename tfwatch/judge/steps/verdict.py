@@ -22,13 +22,16 @@ if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
     from tfwatch.runs.format import Manifest
 
-#: Shares of step time: `kModeratelyInfeedBoundThresholdInPercent` and `kHighlyInfeedBoundThresholdInPercent` in
-#: the TensorFlow profiler's input_pipeline_analysis / op_stats_to_input_pipeline_analysis.cc.
+#: Shares of step time: `kModeratelyInfeedBoundThresholdInPercent` and
+#: `kHighlyInfeedBoundThresholdInPercent` in the TensorFlow profiler's input_pipeline_analysis /
+#: op_stats_to_input_pipeline_analysis.cc.
 MODERATELY_FROM = 0.05
 HIGHLY_FROM = 0.20
-#: tfwatch's own threshold: the share that makes a run highly input-bound, between the steps instead.
+#: tfwatch's own threshold: the share that makes a run highly input-bound, between the steps
+#: instead.
 HOST_FROM = 0.20
-#: Copy-bound: the copy of a batch to the device takes this share of a step, in which the device idles.
+#: Copy-bound: the copy of a batch to the device takes this share of a step, in which the device
+#: idles.
 COPY_FROM = 0.20
 #: Launch-bound: launching the kernels takes more than half of the compute on an accelerator.
 LAUNCH_FROM = 0.5
@@ -41,11 +44,13 @@ NEEDED = 20
 WINDOW_MS = 2000.0
 #: Steps before the window that are needed to find single spikes in it.
 _CONTEXT = 128
-#: This many rows hold a window and its context where steps are longer than 5 ms; 4096 rows are 128 KB to read.
+#: This many rows hold a window and its context where steps are longer than 5 ms; 4096 rows are 128
+#: KB to read.
 _USUALLY = 512
 
 _PARTS = ("wait", "dispatch", "compute", "host")
-#: Batches come in bursts where the mean step is this many times the median: a few steps wait for many.
+#: Batches come in bursts where the mean step is this many times the median: a few steps wait for
+#: many.
 BURSTS = 1.25
 
 
@@ -60,7 +65,8 @@ class Stat:
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """A stretch of steady steps; wait + copy + compute + host = step, and `dispatch` is in compute."""
+    """A stretch of steady steps; wait + copy + compute + host = step, and `dispatch` is in
+    compute."""
 
     steps: int
     step: Stat
@@ -94,7 +100,8 @@ class Breakdown:
         return self.host.mean / self.step.mean if self.step.mean > 0 else 0.0
 
     def copying_ms(self, copy_ahead_ms: float | None) -> float:
-        """The mean time of a copy, of one ahead also where only launching waits for it; 0 where it is not timed."""
+        """The mean time of a copy, of one ahead also where only launching waits for it; 0 where it
+        is not timed."""
         return max(self.copy.mean, copy_ahead_ms or 0.0) if self.copy else 0.0
 
     def copying_share(self, copy_ahead_ms: float | None) -> float:
@@ -196,9 +203,9 @@ def _find_bound(
 ) -> Bound:
     """Find the limit of a stretch of steady steps with this verdict.
 
-    A starving device is always input-bound. On a CPU the call of a graph is the compute: only steps that run op by op
-    are launch-bound there. Of host and copy the larger part is the limit.
-    A copy ahead counts with its time: launching waits for it.
+    A starving device is always input-bound. On a CPU the call of a graph is the compute: only steps
+    that run op by op are launch-bound there. Of host and copy the larger part is the limit. A copy
+    ahead counts with its time: launching waits for it.
     """
     if verdict is not Verdict.NOT:
         return Bound.INPUT
@@ -233,7 +240,8 @@ def classify(split: Breakdown, before: Verdict = Verdict.UNKNOWN) -> Verdict:
 
 
 def _threshold(threshold: float, known: bool, above: bool) -> float:
-    """Return the threshold with hysteresis: lower if the last share was `above` it; as it is if none is `known`."""
+    """Return the threshold with hysteresis: lower if the last share was `above` it; as it is if
+    none is `known`."""
     if not known:
         return threshold
     return threshold - HYSTERESIS if above else threshold + HYSTERESIS
@@ -262,8 +270,9 @@ def _window_start(rows: Rows) -> int:
 class SteadySteps:
     """The rows without flags and single spikes, each with its share of its call's host time.
 
-    Slow steps that recur, or that follow one another, are typical of the run and are kept. It holds columns, and no
-    rows before they are asked for: a copy of ten million takes 360 MB, and a second.
+    Slow steps that recur, or that follow one another, are typical of the run and are kept. It holds
+    columns, and no rows before they are asked for: a copy of ten million takes 360 MB, and a
+    second.
     search: the search over these rows, if there is one already.
     """
 
@@ -329,7 +338,8 @@ _WINDOW_S = 60.0
 
 
 def left_s(progress: Rows, steps: int | None) -> float | None:
-    """Estimate the seconds until step `steps` at the pace of the last minute, pauses included; None where unknown.
+    """Estimate the seconds until step `steps` at the pace of the last minute, pauses included; None
+    where unknown.
 
     `progress` holds rows of `core.rows.PROGRESS`.
     """

@@ -1,1 +1,2 @@
-"""A run for other tools: Perfetto, CSV, Parquet, TensorBoard. Each export reads the run in chunks."""
+"""A run for other tools: Perfetto, CSV, Parquet, TensorBoard. Each export reads the run in
+chunks."""

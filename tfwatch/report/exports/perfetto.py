@@ -1,8 +1,10 @@
 """A run as Chrome trace events, which ui.perfetto.dev and chrome://tracing open.
 
-https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU has the format. Times are whole
-microseconds: the ends of parts are rounded, so parts lie within their step, steps never overlap, and sums are exact to
-a microsecond. A step stands before its parts, because a viewer nests events of the same time in their order.
+https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU has the format.
+Times are whole
+microseconds: the ends of parts are rounded, so parts lie within their step, steps never overlap,
+and sums are exact to a microsecond. A step stands before its parts, because a viewer nests events
+of the same time in their order.
 """
 
 from __future__ import annotations
@@ -31,7 +33,10 @@ _PROCESS = 1
 _STEPS, _EPOCHS, _VALIDATION, _EVENTS = 1, 2, 3, 4
 _NAMES = {_STEPS: "training steps", _EPOCHS: "epochs", _VALIDATION: "validation", _EVENTS: "events"}
 _PARTS = ("data wait", "copy", "compute", "host")
-_STEP = f'{{"ph":"X","pid":{_PROCESS},"tid":{_STEPS},"ts":%d,"dur":%d,"name":"step","args":{{"step":%d,"epoch":%d}}}},\n'
+_STEP = (
+    f'{{"ph":"X","pid":{_PROCESS},"tid":{_STEPS},"ts":%d,"dur":%d,"name":"step",'
+    '"args":{"step":%d,"epoch":%d}},\n'
+)
 #: Counters by the column of `core.rows.SAMPLE`, with their names and the factor to their unit.
 _COUNTERS = {
     "gpu_busy": ("GPU busy, %", 100.0),
@@ -57,9 +62,8 @@ def write_trace(recording: Recording, file: IO[bytes]) -> None:
     for text in _texts(recording):
         file.write(text.encode("utf-8", "replace"))
     about = {"workload": recording.manifest.workload, "device": recording.manifest.device}
-    file.write(
-        f"{_event(_meta('process_name', 0, {'name': f'tfwatch {_clean(recording.manifest.run)}'}))}".encode()
-    )
+    name = {"name": f"tfwatch {_clean(recording.manifest.run)}"}
+    file.write(_event(_meta("process_name", 0, name)).encode())
     file.write(f'\n],"otherData":{json.dumps(_cleaned(about))}}}\n'.encode())
 
 
@@ -80,11 +84,12 @@ def _texts(recording: Recording) -> Iterator[str]:
     yield from _stages(recording)
 
 
-# -- steps --------------------------------------------------------------------------------------------
+# -- steps -----------------------------------------------------------------------------------------
 
 
 def _steps(chunks: Iterable[Rows]) -> Iterator[str]:
-    """Yield the steps with their parts. A chunk waits for the next one, before which its last step ends."""
+    """Yield the steps with their parts. A chunk waits for the next one, before which its last step
+    ends."""
     before: Rows | None = None
     for rows in chunks:
         if before is not None:
@@ -109,7 +114,8 @@ def _chunk(rows: Rows, next_ns: int | None) -> str:
 
 
 def _edges_us(rows: Rows, next_ns: int | None) -> list[Ints]:
-    """Return the start of each step and the end of each of its parts, at most the start of the next step."""
+    """Return the start of each step and the end of each of its parts, at most the start of the next
+    step."""
     starts = rows["start_ns"].astype(np.int64)
     copy = np.nan_to_num(rows["copy_ms"].astype(float))
     took_ms = (
@@ -136,7 +142,7 @@ def _part(name: str, begins: Ints, ends: Ints) -> str:
     return filled(template, begins[long], (ends - begins)[long])
 
 
-# -- events -------------------------------------------------------------------------------------------
+# -- events ----------------------------------------------------------------------------------------
 
 
 def _of_events(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
@@ -172,7 +178,8 @@ def _epochs(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
 
 
 def _pause(event: Paused, number: int) -> Iterator[dict[str, Any]]:
-    """Yield the begin and the end of a pause: pauses of several causes overlap, which slices of a row must not."""
+    """Yield the begin and the end of a pause: pauses of several causes overlap, which slices of a
+    row must not."""
     end_us = event.at_ns // 1000
     common = {"pid": _PROCESS, "tid": _EVENTS, "cat": "pause", "id": number, "name": event.cause}
     yield {
@@ -184,7 +191,7 @@ def _pause(event: Paused, number: int) -> Iterator[dict[str, Any]]:
     yield {"ph": "e", **common, "ts": end_us}
 
 
-# -- counters -----------------------------------------------------------------------------------------
+# -- counters --------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -222,7 +229,7 @@ def _counter(name: str, at_ns: NDArray[np.uint64], values: NDArray[np.float64]) 
     return filled(template, at_ns[known] // 1000, values[known])
 
 
-# -- single events ------------------------------------------------------------------------------------
+# -- single events ---------------------------------------------------------------------------------
 
 
 def _slice(name: str, tid: int, at_us: int, took_us: int, args: dict[str, Any]) -> dict[str, Any]:
@@ -271,5 +278,6 @@ def _cleaned(value: Any) -> Any:
 
 
 def _clean(text: str) -> str:
-    """Return a text that UTF-8 can hold: a half of a surrogate pair is no character, and stops a viewer."""
+    """Return a text that UTF-8 can hold: a half of a surrogate pair is no character, and stops a
+    viewer."""
     return text.encode("utf-8", "replace").decode()

@@ -1,4 +1,5 @@
-"""The record of a run as tables, read in chunks, and as CSV or Parquet; a missing figure is an empty cell or null."""
+"""The record of a run as tables, read in chunks, and as CSV or Parquet; a missing figure is an
+empty cell or null."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
 
 def filled(template: str, *columns: NDArray[np.generic]) -> str:
-    """Return the template once for each row, with the values of the columns in place of its `%` fields."""
+    """Return the template once for each row, with the values of the columns in place of its `%`
+    fields."""
     table = np.empty((len(columns[0]), len(columns)), dtype=object)
     for at, column in enumerate(columns):
         table[:, at] = column.tolist()
@@ -40,7 +42,8 @@ def filled(template: str, *columns: NDArray[np.generic]) -> str:
 
 #: Rows of a chunk: 2.4 MB of steps.
 _CHUNK = 65_536
-#: The tables of numbers, each with its file in the run folder; `runs.format.TABLES` has their columns.
+#: The tables of numbers, each with its file in the run folder; `runs.format.TABLES` has their
+#: columns.
 TABLES = {
     "steps": layout.STEPS,
     "samples": layout.SAMPLES,
@@ -70,7 +73,8 @@ class Recording:
 
     @property
     def events(self) -> list[Event]:
-        """The events, in the order of writing. Those that name the stages are kept also from before the window."""
+        """The events, in the order of writing. Those that name the stages are kept also from before
+        the window."""
         return [
             one
             for one in self._run.events
@@ -89,7 +93,8 @@ class Recording:
                 yield kept
 
     def texts(self) -> dict[str, Text]:
-        """Return the tables with text: the metrics of the epochs, the names of the stages, the events."""
+        """Return the tables with text: the metrics of the epochs, the names of the stages, the
+        events."""
         return {
             "epochs": self._epochs(),
             "stage_names": self._stage_names(),

@@ -1,4 +1,5 @@
-"""A run as scalars for TensorBoard, written by the tensorboard package: TensorFlow takes seconds to import."""
+"""A run as scalars for TensorBoard, written by the tensorboard package: TensorFlow takes seconds to
+import."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ _MACHINE = {
 
 
 def write_scalars(recording: Recording, steps: int, create: Callable[[str], IO[bytes]]) -> None:
-    """Write the scalars of a run. steps: the number of its steps. create: opens the file of this name.
+    """Write the scalars of a run. steps: the number of its steps. create: opens the file of this
+    name.
 
     Raises:
         ImportError: tensorboard is not installed.

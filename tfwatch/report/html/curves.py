@@ -39,7 +39,8 @@ class Best:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One metric over the epochs. train, validation: paths, empty without values; last: their last values.
+    """One metric over the epochs. train, validation: paths, empty without values; last: their last
+    values.
 
     is_line: there are several epochs to draw.
     """
@@ -55,7 +56,8 @@ class Curve:
 
 
 def make_curves(events: Iterable[Event]) -> list[Curve]:
-    """Return the curve of each metric, loss first; none for a run without a finished epoch with metrics."""
+    """Return the curve of each metric, loss first; none for a run without a finished epoch with
+    metrics."""
     ended = [event for event in events if isinstance(event, EpochEnded) and event.metrics]
     names = dict.fromkeys(
         name.removeprefix(_VALIDATION) for event in ended for name in event.metrics

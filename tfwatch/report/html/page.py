@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class VerdictText:
-    """The verdict at the top. word: of the screen's banner. where: the steps of the last setting; empty for all."""
+    """The verdict at the top. word: of the screen's banner. where: the steps of the last setting;
+    empty for all."""
 
     tone: str
     word: str
@@ -59,7 +60,9 @@ def as_html(judged: JudgedRun, redaction: Redaction | None = None) -> str:
         "state": state_text(run),
         "failure": failure(run),
         "date": local_time(run.manifest.origin_wall_ns).strftime("%d %b %Y, %H:%M"),
-        "trained": f"{units.counted(judged.summary.steps, 'step')} in {units.seconds(run.length_s)}",
+        "trained": (
+            f"{units.counted(judged.summary.steps, 'step')} in {units.seconds(run.length_s)}"
+        ),
         "verdict": make_verdict(judged),
         "lost": lost_words(judged.lost),
         "figures": make_figures(judged),
@@ -94,7 +97,10 @@ def make_verdict(judged: JudgedRun) -> VerdictText:
     """Return the verdict on the last setting that counts."""
     finding, judgement = judged.finding, judged.setting.judgement
     if finding is None:
-        few = f"{units.counted(judgement.steps, 'steady step')} of {judgement.needed} that a verdict needs"
+        few = (
+            f"{units.counted(judgement.steps, 'steady step')} of {judgement.needed} that a verdict"
+            " needs"
+        )
         return VerdictText(Tone.CALM.value, "NOT ENOUGH DATA", few, "", [], "")
     return VerdictText(
         tone=finding.tone.value,

@@ -1,8 +1,8 @@
 """Paths, scales and ticks of the page's charts: numbers only, the page's template draws them.
 
-An SVG is stretched to the width of the page, so the text of a chart is HTML beside it, which stays readable on a phone.
-No kept library makes such charts: pygal and svgwrite are no longer maintained, and matplotlib takes a second to load
-and writes text, fonts and fixed sizes into its SVG.
+An SVG is stretched to the width of the page, so the text of a chart is HTML beside it, which stays
+readable on a phone. No kept library makes such charts: pygal and svgwrite are no longer maintained,
+and matplotlib takes a second to load and writes text, fonts and fixed sizes into its SVG.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ Floats = NDArray[np.float64]
 
 #: The coordinates of a plot: both axes run from 0 to this.
 SIZE = 1000
-#: Two columns belong together where the gap between them is at most this share of the plot: half a pixel.
+#: Two columns belong together where the gap between them is at most this share of the plot: half a
+#: pixel.
 _GAP = 0.0005
 #: The seconds between two ticks of a time axis.
 _TIMES_S = (
@@ -73,7 +74,8 @@ class Scale:
 
 
 def areas(begins: Floats, ends: Floats, values: Floats) -> str:
-    """Return the path of columns over the base line. All arguments are shares of the plot; NaN has no column."""
+    """Return the path of columns over the base line. All arguments are shares of the plot; NaN has
+    no column."""
     return "".join(
         _area(begins[part], ends[part], values[part]) for part in _stretches(begins, ends, values)
     )
@@ -113,7 +115,8 @@ def time_text(at_s: float) -> str:
 
 
 def round_up(value: float, more: Iterable[float] = ()) -> float:
-    """Return the next round number: a power of ten times 1, 2, 2.5, 5 or one of `more`; 1 for 0 and less."""
+    """Return the next round number: a power of ten times 1, 2, 2.5, 5 or one of `more`; 1 for 0 and
+    less."""
     if not value > 0 or math.isinf(value):
         return 1.0
     power: float = 10.0 ** math.floor(math.log10(value))

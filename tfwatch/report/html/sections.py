@@ -1,4 +1,5 @@
-"""The page's tables in plain values: key figures, time breakdown, pipeline, stalls, machine and settings."""
+"""The page's tables in plain values: key figures, time breakdown, pipeline, stalls, machine and
+settings."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class StageRow:
-    """A stage of the pipeline. width: percent of the longest bar. is_limit: it limits the pipeline."""
+    """A stage of the pipeline. width: percent of the longest bar. is_limit: it limits the
+    pipeline."""
 
     name: str
     batch: str
@@ -71,7 +73,8 @@ class StageRow:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The input pipeline. work: compute and host of a step, on the axis of the bars. sentence: the bottleneck."""
+    """The input pipeline. work: compute and host of a step, on the axis of the bars. sentence: the
+    bottleneck."""
 
     stages: list[StageRow]
     total: str
@@ -107,7 +110,10 @@ def make_figures(judged: JudgedRun) -> list[Figure]:
 
 def _step_figures(split: Breakdown, manifest: Manifest, last: str) -> list[Figure]:
     wait = " of ".join(units.in_one_unit(split.wait.mean, split.step.mean))
-    spread = f"{last}mean; median {units.milliseconds(split.step.median)}, p95 {units.milliseconds(split.step.p95)}"
+    spread = (
+        f"{last}mean; median {units.milliseconds(split.step.median)}, p95"
+        f" {units.milliseconds(split.step.p95)}"
+    )
     figures = [
         Figure("step time", units.milliseconds(split.step.mean), spread),
         Figure("starving", units.percent(split.wait_share), f"{last}{wait} is data wait"),
@@ -203,7 +209,8 @@ def _stage(stage: Stage, longest: float, is_limit: bool) -> StageRow:
 
 
 def make_stalls(judged: JudgedRun) -> list[Slow]:
-    """Return the patterns and the worst stalls, the costliest first; stalls that recur are one row."""
+    """Return the patterns and the worst stalls, the costliest first; stalls that recur are one
+    row."""
     groups, single = split_periodic(judged.summary.stalls)
     slow: list[Stall | StallGroup | Pattern] = [*groups, *single, *judged.summary.patterns]
     slow.sort(key=attrgetter("lost_ms"), reverse=True)
@@ -251,7 +258,8 @@ def make_causes(spikes: Iterable[Spike]) -> list[Slow]:
 
 
 def make_machine(judged: JudgedRun) -> list[tuple[str, str]]:
-    """Return the machine: its device, its parts, its median figures, and why a figure is missing."""
+    """Return the machine: its device, its parts, its median figures, and why a figure is
+    missing."""
     manifest, machine = judged.run.manifest, judged.hardware
     facts = {
         "device": manifest.device,
@@ -261,9 +269,9 @@ def make_machine(judged: JudgedRun) -> list[tuple[str, str]]:
         "cores": str(manifest.machine.get("cores_allowed") or manifest.machine.get("cores") or ""),
         "memory": units.gigabytes(manifest.machine.get("memory_bytes")),
         "memory of the process": machine.process_memory.text if machine.process_memory else "",
-        "GPU power": units.watts(machine.medians["gpu_power_w"])
-        if machine.medians["gpu_power_w"]
-        else "",
+        "GPU power": (
+            units.watts(machine.medians["gpu_power_w"]) if machine.medians["gpu_power_w"] else ""
+        ),
         "energy": "" if machine.energy else f"{units.MISSING}: {machine.energy_missing}",
         "slowed down by heat": units.seconds(machine.heat_s) if machine.heat_s else "",
         "slowed down by swapping": units.seconds(machine.swap_s) if machine.swap_s else "",
@@ -313,7 +321,8 @@ def parts_table(split: Breakdown | None) -> list[tuple[str, str, str, str]]:
 
 
 def epochs_table(epochs: Iterable[TimeSpent]) -> tuple[list[str], list[list[str]]]:
-    """Return the head and the rows of the time breakdown by epoch: parts that no epoch has are left out."""
+    """Return the head and the rows of the time breakdown by epoch: parts that no epoch has are left
+    out."""
     rows = list(epochs)[:MOST_EPOCHS]
     parts = [part for part in PARTS if any(getattr(row, part) > 0 for row in rows)]
     head = ["epoch", "steps", "wall", *(PART_NAMES[part] for part in parts)]

@@ -1,4 +1,5 @@
-"""The templates of the pages: every text from outside is made harmless, redacted on request, then escaped."""
+"""The templates of the pages: every text from outside is made harmless, redacted on request, then
+escaped."""
 
 from __future__ import annotations
 
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
 LONGEST = 400
 #: Characters that are searched for paths: a hostile name makes each search slow.
 _SEARCHED = 4 * LONGEST
-#: A shorter name is common in other texts; one of less than `_LONG` characters is replaced as a whole word only.
+#: A shorter name is common in other texts; one of less than `_LONG` characters is replaced as a
+#: whole word only.
 _SHORTEST, _LONG = 2, 8
-#: An address, a path that begins with a drive, `~` or dots, and one of at least two parts; a file of source code.
+#: An address, a path that begins with a drive, `~` or dots, and one of at least two parts; a file
+#: of source code.
 _PART = r"[/\\]+[^\s/\\\"'()<>,;:]+"
 _PATH = re.compile(
     rf"\b\w+://[^\s\"'<>]+|\b[A-Za-z]:[/\\]+[^\s\"'<>,;]*|(?:~\w*|\.\.?)(?:{_PART})+"
@@ -40,10 +43,11 @@ _ARGUMENT = re.compile(r"\(([^\W\d]\w*)")
 
 
 class Redaction:
-    """Replaces the texts in `secrets`, the longest first, and each path, file name and function's name.
+    """Replaces the texts in `secrets`, the longest first, and each path, file name and function's
+    name.
 
-    secrets: by text, in lower case, what stands in its place. functions: names of the author's functions, which are
-    replaced behind a parenthesis only: they may be common words.
+    secrets: by text, in lower case, what stands in its place. functions: names of the author's
+    functions, which are replaced behind a parenthesis only: they may be common words.
     """
 
     def __init__(self, secrets: Mapping[str, str], functions: Collection[str] = ()) -> None:
@@ -79,7 +83,8 @@ def _pattern(secret: str) -> str:
 
 
 def shown(text: str, redaction: Redaction | None, longest: int = LONGEST) -> str:
-    """Return a text for the page: one line without control characters, cut to `longest`, redacted where asked."""
+    """Return a text for the page: one line without control characters, cut to `longest`, redacted
+    where asked."""
     text = redaction.text(text) if redaction else text
     return printable(text if len(text) <= longest else f"{text[: longest - 1]}…")
 

@@ -43,7 +43,8 @@ _LAYERS = (
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Stretches of time with the mean parts of their steps, ms; NaN where there are no steps. compute: without copy.
+    """Stretches of time with the mean parts of their steps, ms; NaN where there are no steps.
+    compute: without copy.
 
     begin_s, end_s: seconds since the clock origin. steps: the number of steps of each.
     """
@@ -64,7 +65,8 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A part of the step: its CSS class, its name, its path, which covers the layers below it, and its mean."""
+    """A part of the step: its CSS class, its name, its path, which covers the layers below it, and
+    its mean."""
 
     part: str
     name: str
@@ -74,7 +76,8 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One row below the chart. path: empty where it has no figures. top: the value at its upper edge."""
+    """One row below the chart. path: empty where it has no figures. top: the value at its upper
+    edge."""
 
     kind: str
     name: str
@@ -85,7 +88,8 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An event on the chart. at, width: percent of the chart, 0 for a moment. label: empty without room for it."""
+    """An event on the chart. at, width: percent of the chart, 0 for a moment. label: empty without
+    room for it."""
 
     at: float
     width: float
@@ -95,7 +99,8 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class MarkRow:
-    """The marks of one kind, above the chart. has_lines: they are few enough to be drawn across it."""
+    """The marks of one kind, above the chart. has_lines: they are few enough to be drawn across
+    it."""
 
     kind: str
     name: str
@@ -237,19 +242,21 @@ def _per_column(columns: Columns) -> str:
     return f"Each column is the mean of the steps of {spans}"
 
 
-# -- lanes --------------------------------------------------------------------------------------------
+# -- lanes -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class _Samples:
-    """The machine's samples in columns of their own: steps may be shorter than the sensors' half second."""
+    """The machine's samples in columns of their own: steps may be shorter than the sensors' half
+    second."""
 
     rows: Rows
     edges_s: Floats
     across: Scale
 
     def lane(self, kind: str, name: str, column: str, top: float, texts: tuple[str, str]) -> Lane:
-        """Return the lane of a column of `core.rows.SAMPLE`. texts: the top and the typical value."""
+        """Return the lane of a column of `core.rows.SAMPLE`. texts: the top and the typical
+        value."""
         means = _mean_of(self.rows["at_ns"] / 1e9, self.rows[column].astype(float), self.edges_s)
         places = self.across.shares(self.edges_s)
         return Lane(
@@ -317,7 +324,7 @@ def _mean_of(at_s: Floats, values: Floats, edges_s: Floats) -> Floats:
     return means
 
 
-# -- marks --------------------------------------------------------------------------------------------
+# -- marks -----------------------------------------------------------------------------------------
 
 
 def _marks(judged: JudgedRun, across: Scale) -> list[MarkRow]:
@@ -369,7 +376,10 @@ def _stalls(judged: JudgedRun, across: Scale) -> list[Mark]:
             at=across.percent(stall.start_ns / 1e9),
             width=round(stall.lost_ms / 1e3 / across.high * 100, 2),
             label="",
-            text=f"{units.seconds(stall.lost_ms / 1e3)} without data at step {units.count(stall.step)}, {stall.cause}",
+            text=(
+                f"{units.seconds(stall.lost_ms / 1e3)} without data at step"
+                f" {units.count(stall.step)}, {stall.cause}"
+            ),
         )
         for stall in judged.summary.stalls
     ]

@@ -1,4 +1,5 @@
-"""The run folders on this machine: their place, a test whether it can be written, and finding a run in it."""
+"""The run folders on this machine: their place, a test whether it can be written, and finding a run
+in it."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ LATEST = "latest"
 def default_runs_dir() -> Path:
     """Return the folder of the config file, else `$XDG_STATE_HOME/tfwatch/runs`.
 
-    On macOS `~/Library/Application Support/tfwatch/runs`. A config file that cannot be used is reported once.
+    On macOS `~/Library/Application Support/tfwatch/runs`. A config file that cannot be used is
+    reported once.
     """
     try:
         named: Path | None = read_config().values.get("runs-dir")
@@ -74,9 +76,11 @@ def make_run_dir(runs_dir: Path, workload: str, clock: Clock) -> Path:
 
 
 def list_runs(runs_dir: Path) -> list[Path]:
-    """Return the runs and groups of a folder, the newest first; none where the folder does not exist.
+    """Return the runs and groups of a folder, the newest first; none where the folder does not
+    exist.
 
-    A run that was over before its first step is a failed start: it is not listed, and opens only by its name.
+    A run that was over before its first step is a failed start: it is not listed, and opens only by
+    its name.
 
     Raises:
         OSError: the folder cannot be read.
@@ -85,7 +89,8 @@ def list_runs(runs_dir: Path) -> list[Path]:
 
 
 def list_folders(runs_dir: Path) -> list[Path]:
-    """Return the runs and groups, failed starts too, the newest first; none where the folder does not exist.
+    """Return the runs and groups, failed starts too, the newest first; none where the folder does
+    not exist.
 
     Raises:
         OSError: the folder cannot be read.
@@ -98,7 +103,8 @@ def list_folders(runs_dir: Path) -> list[Path]:
 
 
 def run_name(run: Path, is_rank: bool | None = None) -> str:
-    """Return the name by which `find_run` finds a run: its folder's, with the group's in front of a rank's.
+    """Return the name by which `find_run` finds a run: its folder's, with the group's in front of a
+    rank's.
 
     is_rank: whether it is that of a rank; None asks the disk.
     """
@@ -108,7 +114,8 @@ def run_name(run: Path, is_rank: bool | None = None) -> str:
 
 
 def list_single_runs(runs_dir: Path) -> list[Path]:
-    """Return the runs, failed starts too, with those of a group's ranks in its place; the newest first.
+    """Return the runs, failed starts too, with those of a group's ranks in its place; the newest
+    first.
 
     Raises:
         OSError: the folder cannot be read.
@@ -117,7 +124,8 @@ def list_single_runs(runs_dir: Path) -> list[Path]:
 
 
 def runs_of(entry: Path) -> list[Path]:
-    """Return the runs of a group's ranks, the newest of each process and the first rank first; or the run itself.
+    """Return the runs of a group's ranks, the newest of each process and the first rank first; or
+    the run itself.
 
     Raises:
         OSError: the folder cannot be read.
@@ -142,7 +150,8 @@ def _is_run(folder: Path) -> bool:
 
 
 def _is_failed_start(run: Path) -> bool:
-    """Return whether a run was over before its first step; steps that are not split are only in the progress.
+    """Return whether a run was over before its first step; steps that are not split are only in the
+    progress.
 
     A group is a failed start where each of its ranks is one.
     """
@@ -176,8 +185,9 @@ def _dated_name(entry: Path) -> str:
 def find_run(wanted: str | None, runs_dir: Path) -> Path:
     """Return the run that a user names; None, and `latest`, are the newest one.
 
-    A user names it by its folder, its name, or a part of its name (the newest match). The run of a rank is GROUP/RANK,
-    and GROUP may be a part of the group's name; a group itself is found as a run is.
+    A user names it by its folder, its name, or a part of its name (the newest match). The run of a
+    rank is GROUP/RANK, and GROUP may be a part of the group's name; a group itself is found as a
+    run is.
 
     Failed starts match last, and are never the newest run.
 
@@ -204,7 +214,8 @@ def find_run(wanted: str | None, runs_dir: Path) -> Path:
 
 
 def _find_rank(wanted: str, runs_dir: Path) -> Path | None:
-    """Return the run of a rank whose group is named by a part of its name, as `night/rank-1`; None where none is."""
+    """Return the run of a rank whose group is named by a part of its name, as `night/rank-1`; None
+    where none is."""
     part, slash, rank = wanted.rpartition(os.sep)
     groups = (
         (group for group in list_runs(runs_dir) if part in group.name) if slash and part else ()
@@ -222,7 +233,10 @@ def _not_found(wanted: str | None, runs_dir: Path) -> str:
     if not wanted or not os.path.isdir(folder):
         return f"no run {wanted!r} in {runs_dir}: tfwatch runs lists them"
     if os.sep not in wanted:  # part of a run's name, or a folder
-        return f"no run {wanted!r} in {runs_dir}, and the folder {folder.absolute()} is not a run: it has no {MANIFEST}"
+        return (
+            f"no run {wanted!r} in {runs_dir}, and the folder {folder.absolute()} is not a run: it"
+            f" has no {MANIFEST}"
+        )
     try:
         (folder / MANIFEST).stat()
     except OSError as error:
@@ -231,7 +245,8 @@ def _not_found(wanted: str | None, runs_dir: Path) -> str:
 
 
 def replay_argument(run: Path, is_rank: bool | None = None) -> str:
-    """Return the argument of `tfwatch replay` for a run: its name, or its path outside the default folder.
+    """Return the argument of `tfwatch replay` for a run: its name, or its path outside the default
+    folder.
 
     is_rank: as of `run_name`.
     """
@@ -248,7 +263,8 @@ def replay_argument(run: Path, is_rank: bool | None = None) -> str:
 
 
 def runs_since(runs_dir: Path, pid: int, began_ns: int) -> Iterator[Path]:
-    """Yield the runs that a process has recorded since a moment, nanoseconds since 1970, the newest first.
+    """Yield the runs that a process has recorded since a moment, nanoseconds since 1970, the newest
+    first.
 
     Raises:
         OSError: the folder cannot be read.
@@ -266,7 +282,8 @@ NAME = "copied.py"
 
 
 def save_copy(folder: Path | None, text: str) -> Path | None:
-    """Save text as `copied.py`, for terminals without a clipboard; return its path, None where it cannot be written.
+    """Save text as `copied.py`, for terminals without a clipboard; return its path, None where it
+    cannot be written.
 
     The file is in the run's folder, or without one next to all runs.
     """
@@ -284,7 +301,8 @@ _PROBE_BYTES = 2**12
 
 
 def find_problem(folder: Path) -> str:
-    """Return the reason why no file can be written in the folder, or where it would be created; empty where one can."""
+    """Return the reason why no file can be written in the folder, or where it would be created;
+    empty where one can."""
     try:
         with tempfile.TemporaryFile(dir=nearest(folder), buffering=0) as file:
             file.write(b"\0" * _PROBE_BYTES)

@@ -1,4 +1,5 @@
-"""Removes run folders: one that the user names, or those beyond a limit, also by a process beside the training."""
+"""Removes run folders: one that the user names, or those beyond a limit, also by a process beside
+the training."""
 
 from __future__ import annotations
 
@@ -25,14 +26,16 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
-#: The process of a run that looks killed may be alive in a container of this machine's name, which no other process can
-#: look up. It writes its pulse ten times a second; a limit waits for a disk that hangs.
+#: The process of a run that looks killed may be alive in a container of this machine's name, which
+#: no other process can look up. It writes its pulse ten times a second; a limit waits for a disk
+#: that hangs.
 _SILENT_S, _LIMIT_SILENT_S = 5.0, 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class RunsToKeep:
-    """The runs to keep: those up to `age_s` old, the newest `count`, the newest of `size_bytes` in all. None: all."""
+    """The runs to keep: those up to `age_s` old, the newest `count`, the newest of `size_bytes` in
+    all. None: all."""
 
     age_s: float | None = None
     count: int | None = None
@@ -150,7 +153,8 @@ _UNITS_S = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60}
 
 
 def configured_limits(runs_dir: Path) -> RunsToKeep | None:
-    """Return the limits of the config file; None without any, and for another folder than the one that is its own."""
+    """Return the limits of the config file; None without any, and for another folder than the one
+    that is its own."""
     try:
         values = read_config().values
     except ConfigError:
@@ -168,7 +172,8 @@ def start_pruning(
 ) -> None:
     """Start the process that prunes a folder, where there are limits and no earlier one still runs.
 
-    It outlives this process. in_training: a thread waits for it: a training may wait for any child that it has.
+    It outlives this process. in_training: a thread waits for it: a training may wait for any child
+    that it has.
     """
     if limits is None or not reap_pruning():
         return

@@ -1,4 +1,5 @@
-"""Buffers of a reader: rows, the newest rows, every n-th row, rows of pipeline stages, lines of a log, and events."""
+"""Buffers of a reader: rows, the newest rows, every n-th row, rows of pipeline stages, lines of a
+log, and events."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 
 class GrowingRows:
-    """An array that doubles when it is full: the cost of adding a row does not depend on the number of rows."""
+    """An array that doubles when it is full: the cost of adding a row does not depend on the number
+    of rows."""
 
     def __init__(self, layout: np.dtype[np.void]) -> None:
         self._rows: Rows = np.empty(64, dtype=layout)
@@ -34,7 +36,8 @@ class GrowingRows:
         return self._view(self._count)
 
     def followed_by(self, rows: Rows) -> Rows:
-        """Return all rows and then `rows`, which are not added: read-only, and valid until the next call."""
+        """Return all rows and then `rows`, which are not added: read-only, and valid until the next
+        call."""
         count = self._count + len(rows)
         self._make_room(count)
         self._rows[self._count : count] = rows
@@ -60,7 +63,8 @@ class GrowingRows:
 
 
 class NewestRows:
-    """The last `count` rows added, in an array of twice that size, so that rows are seldom copied."""
+    """The last `count` rows added, in an array of twice that size, so that rows are seldom
+    copied."""
 
     def __init__(self, layout: np.dtype[np.void], count: int) -> None:
         self._rows: Rows = np.empty(2 * count, dtype=layout)
@@ -115,9 +119,11 @@ class ThinnedRows:
         self._rows.flags.writeable = False
 
 
-#: A stage table covers this time: where a batch takes a second, a single reading contains one or none.
+#: A stage table covers this time: where a batch takes a second, a single reading contains one or
+#: none.
 WINDOW_NS = 10 * 10**9
-#: The rows in memory: more than thirty seconds of a pipeline of thirty stages, one reading a second.
+#: The rows in memory: more than thirty seconds of a pipeline of thirty stages, one reading a
+#: second.
 _MAX_STAGE_ROWS = 1024
 #: The newest switches whose rows are in memory: an experiment makes thousands.
 _SWITCHES = 256
@@ -156,7 +162,8 @@ class StageRows:
         self._rows = rows[-_MAX_STAGE_ROWS:].copy()
 
     def newest(self, now_ns: float) -> Rows:
-        """Return the rows of the `WINDOW_NS` up to the last reading; none where that is older than twice as long."""
+        """Return the rows of the `WINDOW_NS` up to the last reading; none where that is older than
+        twice as long."""
         if not len(self._rows) or int(self._rows["at_ns"][-1]) < now_ns - 2 * WINDOW_NS:
             return self._rows[:0]
         return _window(self._rows, int(self._rows["at_ns"][-1]))
@@ -204,14 +211,16 @@ class LineSplitter:
 
 
 def visible_end(line: bytes) -> bytes:
-    """Return the part of a line that is seen: a progress bar returns to the line's begin and overwrites itself."""
+    """Return the part of a line that is seen: a progress bar returns to the line's begin and
+    overwrites itself."""
     return line[line.rstrip(b"\r\b").rfind(b"\r") + 1 :]
 
 
 class LogLines:
     """The first and the last lines of a log.
 
-    head: the first `HEAD_LINES` lines; total: the number of all lines, without the one that has not ended.
+    head: the first `HEAD_LINES` lines; total: the number of all lines, without the one that has not
+    ended.
     """
 
     def __init__(self) -> None:
@@ -227,7 +236,8 @@ class LogLines:
 
     @property
     def unfinished(self) -> str:
-        """The present state of the line that has not ended, such as a progress bar; empty where there is none."""
+        """The present state of the line that has not ended, such as a progress bar; empty where
+        there is none."""
         return _text(self._splitter.rest)
 
     def add(self, data: bytes) -> None:
@@ -275,7 +285,8 @@ class KindIndex:
 
 
 class Events(Sequence["Event"]):
-    """A view of the first `count` events of a log, in the order of writing; later additions do not change it."""
+    """A view of the first `count` events of a log, in the order of writing; later additions do not
+    change it."""
 
     __slots__ = ("_count", "_log")
 
@@ -328,7 +339,8 @@ class Events(Sequence["Event"]):
         return self._at(known.places[_before(known, begin_ns, end) : _before(known, end_ns, end)])
 
     def newest_in_each(self, kind: type[_E], edges_ns: Sequence[int]) -> list[_E]:
-        """Return the events of a kind between the first and last edge; of too many, the newest before each edge."""
+        """Return the events of a kind between the first and last edge; of too many, the newest
+        before each edge."""
         known, end = self._index(kind)
         if not end or (known.is_sorted and known.at_ns[end - 1] < edges_ns[0]):
             return []

@@ -1,4 +1,5 @@
-"""A call on a disk in a thread of its own: a disk that hangs, as a network disk may, blocks no key of a screen.
+"""A call on a disk in a thread of its own: a disk that hangs, as a network disk may, blocks no key
+of a screen.
 
 A screen looks whether the call is done, and shows for how long the disk has owed the answer.
 """
@@ -77,14 +78,16 @@ class DiskCall(Generic[T]):
 
 
 def call_and_report(work: Callable[[], T], place: Path) -> T:
-    """Return the result of work, which a command waits for; a disk that is silent is reported, and ctrl+c works.
+    """Return the result of work, which a command waits for; a disk that is silent is reported, and
+    ctrl+c works.
 
     place: what is read, named in the report. Raises what the work raises.
     """
     call = DiskCall(work)
     if not call.wait(SLOW_S):
         warn_user(
-            f"waiting for the disk of {place}, which has not responded for {SLOW_S:g} s; ctrl+c ends the wait"
+            f"waiting for the disk of {place}, which has not responded for {SLOW_S:g} s; ctrl+c"
+            " ends the wait"
         )
     call.wait()
     return call.answer()

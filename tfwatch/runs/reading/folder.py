@@ -1,8 +1,9 @@
 """A run folder as a reader follows it: a disk that hangs never blocks the keys of a screen.
 
-Where there is a limit, the calls of a frame are made in threads of their own. They wait `PATIENCE_S` in all, and raise
-a `DiskSilentError` after that. The read goes on, and its answer is kept for the same call: the next frame finds it, so
-that a slow disk takes several frames and not for ever.
+Where there is a limit, the calls of a frame are made in threads of their own. They wait
+`PATIENCE_S` in all, and raise a `DiskSilentError` after that. The read goes on, and its answer is
+kept for the same call: the next frame finds it, so that a slow disk takes several frames and not
+for ever.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ Call = tuple[object, ...]
 
 
 def read_file(path: Path, offset: int, limit: int) -> bytes:
-    """Return up to `limit` bytes of a file from `offset`; empty where it is unreadable or not a regular file."""
+    """Return up to `limit` bytes of a file from `offset`; empty where it is unreadable or not a
+    regular file."""
     try:
         fd = os.open(
             path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
@@ -54,7 +56,8 @@ class RunFolder:
     `manifest`, `read` and `ask` are for one thread; `manifest_now`, `read_now` and `rows` for any.
 
     Attributes:
-        patience_s: seconds that the calls of a frame may wait for the disk; None where they wait for its answer.
+        patience_s: seconds that the calls of a frame may wait for the disk; None where they wait
+        for its answer.
 
     Args:
         clock: measures how long the disk is silent.
@@ -82,7 +85,8 @@ class RunFolder:
         """Read run.json.
 
         Raises:
-            NotARunError: it is missing, this tfwatch cannot read it, or a file of the run is not readable.
+            NotARunError: it is missing, this tfwatch cannot read it, or a file of the run is not
+            readable.
         """
         try:
             path = self._folder / layout.MANIFEST
@@ -136,7 +140,8 @@ class RunFolder:
         return manifest
 
     def read(self, name: str, offset: int, limit: int) -> bytes:
-        """Return up to `limit` bytes of a file from `offset`; of the log none while the disk is silent.
+        """Return up to `limit` bytes of a file from `offset`; of the log none while the disk is
+        silent.
 
         Raises:
             DiskSilentError: the disk has not responded in time.
@@ -151,10 +156,11 @@ class RunFolder:
             return b""
         return data
 
-    # -- for a frame --------------------------------------------------------------------------------
+    # -- for a frame -------------------------------------------------------------------------------
 
     def read_ahead(self, offsets: Mapping[str, int], limit: int) -> None:
-        """Read each file from its offset, and the pulse, as one call: each by itself would begin a thread.
+        """Read each file from its offset, and the pulse, as one call: each by itself would begin a
+        thread.
 
         Raises:
             DiskSilentError: the disk has not responded in time.
@@ -178,11 +184,13 @@ class RunFolder:
                 )
 
     def begin_frame(self) -> None:
-        """Begin a frame: its calls may wait, unless the answer to an earlier one is still missing."""
+        """Begin a frame: its calls may wait, unless the answer to an earlier one is still
+        missing."""
         self._left_s = self.patience_s or 0.0
 
     def end_frame(self) -> None:
-        """Forget the answers: the frame has all that it wants, and the next one asks the disk again."""
+        """Forget the answers: the frame has all that it wants, and the next one asks the disk
+        again."""
         self._answers.clear()
 
     @property
@@ -190,7 +198,7 @@ class RunFolder:
         """The seconds for which the disk has owed an answer; else 0.0."""
         return max((made.silent_s for _, made in self._calls.values()), default=0.0)
 
-    # -- the threads --------------------------------------------------------------------------------
+    # -- the threads -------------------------------------------------------------------------------
 
     def ask(self, call: Call, work: Callable[[], Any]) -> Any:
         """Return the result of work on the disk; call: its name.

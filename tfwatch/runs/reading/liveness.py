@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 #: A pulse is written ten times a second: a process whose pulse is older does not respond.
 SILENT_S = 1.5
-#: A pulse of another machine comes over a network and has that machine's clock: its limit is longer.
+#: A pulse of another machine comes over a network and has that machine's clock: its limit is
+#: longer.
 _FORGOTTEN_S = 60.0
 #: The last plausible step is looked for among so many.
 _NEWEST_STEPS = 4096
@@ -50,10 +51,11 @@ class Life(Enum):
 
 
 def life_of(manifest: Manifest, pulse: Pulse | None, clock: Clock) -> tuple[Life, float]:
-    """Return the state of a run without an end event, and the age of its pulse in seconds if it does not respond.
+    """Return the state of a run without an end event, and the age of its pulse in seconds if it
+    does not respond.
 
-    A run of this boot is looked up among this machine's processes. For a run of another machine, or of a container with
-    its own processes, only the pulse is known.
+    A run of this boot is looked up among this machine's processes. For a run of another machine, or
+    of a container with its own processes, only the pulse is known.
     """
     if manifest.boot_id == boot_id() and is_process_alive(manifest):
         age_s = (clock.now_ns() - manifest.origin_ns - (pulse.now_ns if pulse else 0)) / 1e9
@@ -86,7 +88,8 @@ def state_now(
 ) -> RunState:
     """Return the state of a run now.
 
-    steps: the last of which ends a run without an end event, if its pulse is older. is_gone: its folder is.
+    steps: the last of which ends a run without an end event, if its pulse is older. is_gone: its
+    folder is.
     """
     if ended:
         return RunState(Life.ENDED, ended.at_ns / 1e9)
@@ -100,7 +103,8 @@ def state_now(
 
 
 def _end_s(steps: Rows) -> float:
-    """Return the end of the last plausible one of the newest steps, seconds since the clock origin; else 0.0."""
+    """Return the end of the last plausible one of the newest steps, seconds since the clock origin;
+    else 0.0."""
     newest = steps[-_NEWEST_STEPS:]
     good = newest[plausible(newest)]
     if not len(good):
@@ -117,7 +121,8 @@ def is_alive(pid: int, started_s: float) -> bool:
     """Return whether a process of this boot is alive. started_s: its start, since 1970."""
     try:
         process = psutil.Process(pid)
-        # Another process may have this number now. psutil's time changes with corrections of the wall clock.
+        # Another process may have this number now. psutil's time changes with corrections of the
+        # wall clock.
         same = abs(process.create_time() - started_s) < 2
         return bool(same and process.status() != psutil.STATUS_ZOMBIE)
     except (psutil.Error, ValueError, OverflowError):
@@ -128,7 +133,8 @@ def is_alive(pid: int, started_s: float) -> bool:
 class OpenPhase:
     """The phase from `since_ns` to the run's end, or to its last pulse; `step` is the next step.
 
-    detail: the callback, or the Python that TensorFlow called, that runs then; empty where none is seen.
+    detail: the callback, or the Python that TensorFlow called, that runs then; empty where none is
+    seen.
     """
 
     phase: Phase
@@ -145,17 +151,20 @@ class OpenPhase:
 
     @property
     def is_before_call(self) -> bool:
-        """True where the rank of a group has not come to the call, in which the others wait for it."""
+        """True where the rank of a group has not come to the call, in which the others wait for
+        it."""
         return self.phase in (Phase.WAIT, Phase.HOST)
 
     @property
     def is_in_call(self) -> bool:
-        """True where the rank of a group is in the call, as those are that wait for another one there."""
+        """True where the rank of a group is in the call, as those are that wait for another one
+        there."""
         return self.phase is Phase.COMPUTE
 
     @property
     def wait(self) -> Rows:
-        """The open data wait as a row of `core.rows.STEP` with the other parts 0; no row where there was none."""
+        """The open data wait as a row of `core.rows.STEP` with the other parts 0; no row where
+        there was none."""
         if self.phase is not Phase.WAIT:
             return np.empty(0, dtype=STEP)
         row = np.zeros(1, dtype=STEP)
@@ -165,7 +174,8 @@ class OpenPhase:
 
 
 def find_open_phase(ended: RunEnded | None, pulse: Pulse | None) -> OpenPhase | None:
-    """Return the last phase, from the run's end event or else its pulse; None where both are missing."""
+    """Return the last phase, from the run's end event or else its pulse; None where both are
+    missing."""
     epoch = pulse.epoch if pulse else 0
     if ended:
         known = ended.doing in Phase.__members__

@@ -39,11 +39,12 @@ class Run:
     """A run, read once. `steps` and `samples` are read-only views of its files.
 
     path: None for a script that has no run yet.
-    steps: rows of `core.rows.STEP`; samples: of `SAMPLE`; stages: of `STAGE`; gpus: of `GPU`; events: in the order
-    of writing.
+    steps: rows of `core.rows.STEP`; samples: of `SAMPLE`; stages: of `STAGE`; gpus: of `GPU`;
+    events: in the order of writing.
     length_s: from the run's start to its end; to its last pulse where it was killed, else to now.
     silent_s: the age of the pulse where the run does not respond.
-    open_phase: the training thread's last phase; None where it is unknown. log: its first and its last lines.
+    open_phase: the training thread's last phase; None where it is unknown. log: its first and its
+    last lines.
     """
 
     path: Path | None
@@ -122,10 +123,11 @@ class Run:
 
 
 def open_run(path: str | Path, clock: Clock = SYSTEM, newest: int | None = None) -> Run:
-    """Open a run folder: of a run that ended, was killed, or is still running (its whole rows up to now).
+    """Open a run folder: of a run that ended, was killed, or is still running (its whole rows up to
+    now).
 
-    A run that this process writes is complete up to now, unless its disk does not respond for 5 s; one of another
-    process lacks at most its last 0.1 s.
+    A run that this process writes is complete up to now, unless its disk does not respond for 5 s;
+    one of another process lacks at most its last 0.1 s.
     newest: read no more than so many of its last rows of each kind; None is all.
 
     Raises:

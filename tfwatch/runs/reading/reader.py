@@ -60,13 +60,15 @@ RECENT_PROGRESS = 1024
 #: Rows of progress over the whole run, of which it keeps every n-th: a curve has no more points.
 THINNED_PROGRESS = 2048
 _CHUNK = 4 * 2**20
-#: Errors of a folder that was moved, deleted or unmounted: ESTALE on a network disk, ENOTCONN of a server that died.
+#: Errors of a folder that was moved, deleted or unmounted: ESTALE on a network disk, ENOTCONN of a
+#: server that died.
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE, errno.ENOTCONN)
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressNow:
-    """The training's progress; `metric` is the one that `Manifest.metric` names. None is missing, or NaN."""
+    """The training's progress; `metric` is the one that `Manifest.metric` names. None is missing,
+    or NaN."""
 
     examples: int
     step: int
@@ -83,18 +85,21 @@ class Snapshot:
     now_s: the reader's time, seconds since the clock origin; for a run that
     is over, its end.
     pulse: the newest readable one.
-    steps: rows of `core.rows.STEP`, the last `RECENT`; steps_total: the number of all steps. steps_between: see
-    `RunReader.steps_between`.
-    samples: all rows of `core.rows.SAMPLE`; progress: rows of `PROGRESS`, the last `RECENT_PROGRESS`.
+    steps: rows of `core.rows.STEP`, the last `RECENT`; steps_total: the number of all steps.
+    steps_between: see `RunReader.steps_between`.
+    samples: all rows of `core.rows.SAMPLE`; progress: rows of `PROGRESS`, the last
+    `RECENT_PROGRESS`.
     progress_thinned: every n-th row of `PROGRESS` of the whole run, at most `THINNED_PROGRESS`.
     gpus: all rows of `core.rows.GPU`; none without a strategy over several GPUs.
-    stages: rows of `core.rows.STAGE` of the last seconds; none without a recent reading. stages_found: the names of the
-    stages, by number. stages_before: the rows just before each switch, by the step of its request.
+    stages: rows of `core.rows.STAGE` of the last seconds; none without a recent reading.
+    stages_found: the names of the stages, by number. stages_before: the rows just before each
+    switch, by the step of its request.
     torn: unreadable lines, rows and entries of the manifest.
     silent_s: the age of the pulse where the run does not respond.
     unrecorded: why the disk takes no rows now; empty where it does.
     examples_s: examples a second over the last 5 s; None before there are any.
-    log, log_head: the log's last and first lines, of `log_total` in all; log_unfinished: the line that has not ended.
+    log, log_head: the log's last and first lines, of `log_total` in all; log_unfinished: the line
+    that has not ended.
     """
 
     manifest: Manifest
@@ -128,7 +133,8 @@ class Snapshot:
     torn: int
 
     def local_time(self, at_s: float) -> datetime:
-        """Return the local date and time of a moment of the run. The run's clock stops while the machine sleeps."""
+        """Return the local date and time of a moment of the run. The run's clock stops while the
+        machine sleeps."""
         ended, slept_ns = self._sleep_sums
         before = bisect_right(ended, at_s * 1e9)
         return local_time(
@@ -187,7 +193,8 @@ class RunReader:
         return self._source
 
     def in_time(self, work: Callable[[], T]) -> T | None:
-        """Return the result of work that reads the run; None where the `disk` does not respond in time.
+        """Return the result of work that reads the run; None where the `disk` does not respond in
+        time.
 
         The work is done again with the next call, and finds what was read for it.
         """
@@ -203,7 +210,8 @@ class RunReader:
         """Read the new data and return the present state.
 
         Raises:
-            DiskSilentError: the `disk` has not responded in time. The data read so far stay; the next call goes on.
+            DiskSilentError: the `disk` has not responded in time. The data read so far stay; the
+            next call goes on.
         """
         self._source.read_ahead(self._offsets, _CHUNK)
         self._refresh_manifest()
@@ -226,7 +234,8 @@ class RunReader:
         return self._snapshot()
 
     def steps_between(self, first: int, last: int) -> Rows:
-        """Return the rows of steps first to last (counted from 1, both included), as many as there are.
+        """Return the rows of steps first to last (counted from 1, both included), as many as there
+        are.
 
         All but the newest are read from the source: they cost a disk read.
 

@@ -1,6 +1,7 @@
 """Sums over the steps, in buckets of time and by epoch.
 
-They make the cost of drawing a stretch, and of a time breakdown, independent of the number of steps.
+They make the cost of drawing a stretch, and of a time breakdown, independent of the number of
+steps.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ LEVELS = 4
 #: From so many buckets in a column on, columns may have a bucket more or less.
 _FINE = 32
 _PARTS = ("wait_ms", "compute_ms", "host_ms", "copy_ms")
-#: The number of small additions that wait before they are added to the coarser levels, which are seldom read.
+#: The number of small additions that wait before they are added to the coarser levels, which are
+#: seldom read.
 _MOST_WAITING = 64
 _SUMS = ("index", "steps", "parts", "flags")
 
@@ -44,8 +46,10 @@ class TimeColumns:
 
     end_s: the end of the last column.
 
-    start_s: the start of each column, seconds since the clock origin; steps: the number of steps that begin in it.
-    wait_ms, compute_ms, host_ms: means, ms/step. copy_ms: of the timed copies, which compute contains; NaN without any.
+    start_s: the start of each column, seconds since the clock origin; steps: the number of steps
+    that begin in it.
+    wait_ms, compute_ms, host_ms: means, ms/step. copy_ms: of the timed copies, which compute
+    contains; NaN without any.
     flags: the `core.rows.Flag` bits of all its steps.
     """
 
@@ -69,7 +73,8 @@ class TimeColumns:
 
 
 class Pyramid:
-    """Sums of all added rows, in levels of buckets. It takes 100 bytes for each second of the run."""
+    """Sums of all added rows, in levels of buckets. It takes 100 bytes for each second of the
+    run."""
 
     def __init__(self) -> None:
         # The smallest buckets hold few sums, which need less precision.
@@ -118,12 +123,14 @@ class Pyramid:
         means: Floats = np.where(steps > 0, parts / np.maximum(steps, 1), np.nan)
         self._cover(bounds, steps, means)
         wait, compute, host, copy = means
-        # A sum of 0 is of no copy, or of batches that were on the device already: there is nothing to show of either.
+        # A sum of 0 is of no copy, or of batches that were on the device already: there is nothing
+        # to show of either.
         copy = np.where(copy > 0, copy, np.nan)
         return TimeColumns(bounds[:-1], float(bounds[-1]), steps, wait, compute, host, copy, flags)
 
     def _level_for(self, width_s: float) -> _Level:
-        """Return the coarsest level whose buckets divide a column, else one fine enough to hide uneven shares."""
+        """Return the coarsest level whose buckets divide a column, else one fine enough to hide
+        uneven shares."""
         dividing = next(
             (level for level in reversed(self._levels) if _divides(level.width_s, width_s)), None
         )
@@ -131,7 +138,8 @@ class Pyramid:
         return dividing or next(fine, self._levels[0])
 
     def _add_waiting(self) -> None:
-        """Add the waiting sums to the coarser levels: one call for many costs as much as for one."""
+        """Add the waiting sums to the coarser levels: one call for many costs as much as for
+        one."""
         if not self._waiting:
             return
         sums = _Sums(
@@ -158,7 +166,8 @@ class Pyramid:
     def _cover(self, bounds: Floats, steps: Ints, means: Floats) -> None:
         """Fill the columns that lie within a long step."""
         long = self._long.rows
-        # Each step ends before the next one begins, so only the last one that begins before the view can reach into it.
+        # Each step ends before the next one begins, so only the last one that begins before the
+        # view can reach into it.
         first, end = (
             bisect_left(range(len(long)), at, key=lambda n: long["begin_s"][n])
             for at in (bounds[0], bounds[-1])
@@ -173,7 +182,8 @@ class Pyramid:
 
 @dataclass(frozen=True, eq=False)
 class _Sums:
-    """Sums over the steps of n buckets: their number, their parts (4 x n) in milliseconds, and their flags."""
+    """Sums over the steps of n buckets: their number, their parts (4 x n) in milliseconds, and
+    their flags."""
 
     index: Ints
     steps: Ints
@@ -227,7 +237,8 @@ class _Level:
 
 
 def _extend(array: NDArray[Any], size: int) -> NDArray[Any]:
-    """Return the array with zeros added along its last axis; they take no memory before they are written to."""
+    """Return the array with zeros added along its last axis; they take no memory before they are
+    written to."""
     bigger = np.zeros((*array.shape[:-1], size), dtype=array.dtype)
     bigger[..., : array.shape[-1]] = array
     return bigger
@@ -246,7 +257,8 @@ def _divides(part: float, whole: float) -> bool:
     return part <= whole and abs(whole / part - round(whole / part)) < 1e-9
 
 
-#: The number of small additions that wait: rows arrive in every frame, but the sums are read once a second.
+#: The number of small additions that wait: rows arrive in every frame, but the sums are read once a
+#: second.
 _MOST_EPOCH_ROWS = 64
 _TRACED = int(Flag.COMPILE | Flag.RETRACE)
 _EPOCH_SUMS = (

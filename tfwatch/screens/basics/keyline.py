@@ -80,7 +80,8 @@ class KeyLine(Pane):
         return row((key.label, "$accent bold"), words[len(key.label) :])
 
     def _placed(self, width: int) -> Iterator[tuple[int, int, Key]]:
-        """Yield (first column, column after the last, key) for each key that fits beside the note."""
+        """Yield (first column, column after the last, key) for each key that fits beside the
+        note."""
         room = width - (len(self.note) + 2 if self.note else 0)
         keys, gap = list(self.keys), 2
         while keys and sum(key.width + gap for key in keys) - gap > room:

@@ -2,11 +2,15 @@
 
 A frame of the live screen may cost 6 ms of CPU; most of it is painting. To add a pane:
 
-* Make it a `Pane` (rows of `Content`), or a `RowList` if it scrolls, and set its value only where it differs.
-  Update figures that change with every step once a second, in a frame of their own (`core.clock.Slot`).
-* An unchanged row reuses its `Strip` and costs almost nothing: round figures, and keep changing ones in few rows.
-* Where the rows change and the frame around them does not, use `repaint_rows` and `reactive(..., repaint=False)`.
-* The compositor asks every visible widget for its lines in each frame: make a container a `CachedContainer`.
+* Make it a `Pane` (rows of `Content`), or a `RowList` if it scrolls, and set its value only where
+  it differs. Update figures that change with every step once a second, in a frame of their own
+  (`core.clock.Slot`).
+* An unchanged row reuses its `Strip` and costs almost nothing: round figures, and keep changing
+  ones in few rows.
+* Where the rows change and the frame around them does not, use `repaint_rows` and `reactive(...,
+  repaint=False)`.
+* The compositor asks every visible widget for its lines in each frame: make a container a
+  `CachedContainer`.
 
 `python -m tests.bench.frame` measures the cost.
 """
@@ -177,7 +181,8 @@ class PaintedRows(CachedLines):
 
 
 def strip_of(widget: Widget, row: Content, width: int) -> Strip:
-    """Return a row of text in its widget's style; a terminal that shows only ASCII gets ASCII arrows."""
+    """Return a row of text in its widget's style; a terminal that shows only ASCII gets ASCII
+    arrows."""
     row = with_ascii_arrows(row) if widget.has_class("-plain") else row
     return Visual.to_strips(widget, row, width, 1, widget.visual_style)[0]
 

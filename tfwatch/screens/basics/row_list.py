@@ -55,7 +55,8 @@ class RowList(ScrollView, PaintedRows, can_focus=True, inherit_bindings=False):
     #: True for a list that follows new rows while it is scrolled to its end.
     FOLLOWS_END: ClassVar[bool] = False
 
-    #: The end when the rows last changed: a pane that was resized or hidden since is still at its end.
+    #: The end when the rows last changed: a pane that was resized or hidden since is still at its
+    #: end.
     _end = 0
     _titles: tuple[str, str] = ("", "")
     #: The visible rows.
@@ -80,7 +81,8 @@ class RowList(ScrollView, PaintedRows, can_focus=True, inherit_bindings=False):
         self.repaint_rows()
 
     def _resize(self, size: Size) -> None:
-        """Set the number of rows; lay the screen out again, which costs three frames, only if the scrollbar changes."""
+        """Set the number of rows; lay the screen out again, which costs three frames, only if the
+        scrollbar changes."""
         bar = size.height > self.container_size.height
         if bar != self.show_vertical_scrollbar or size.width != self.virtual_size.width:
             self.virtual_size = size
@@ -110,7 +112,8 @@ class RowList(ScrollView, PaintedRows, can_focus=True, inherit_bindings=False):
         return super().paint_lines(crop)
 
     def row_key(self, y: int) -> Hashable:
-        """Return the text, the styles and the width of visible row `y`: a scrollbar takes a cell."""
+        """Return the text, the styles and the width of visible row `y`: a scrollbar takes a
+        cell."""
         width = self.scrollable_content_region.width
         return (width, self._seen[y].plain, *self._seen[y].spans) if y < len(self._seen) else None
 
@@ -203,7 +206,8 @@ class ChoiceList(CursorList):
         self.refresh()
 
     def mark(self, index: int) -> str:
-        """Return the style of a row's name: underlined under the cursor, reversed where the list has the focus."""
+        """Return the style of a row's name: underlined under the cursor, reversed where the list
+        has the focus."""
         if index != self.cursor:
             return ""
         return "reverse" if self.has_focus else "bold underline"

@@ -76,7 +76,8 @@ def shorten(text: str, width: int) -> str:
 
 
 def single_width(text: str) -> str:
-    """Return the text with one cell per character; a character of another width becomes a question mark."""
+    """Return the text with one cell per character; a character of another width becomes a question
+    mark."""
     known = plain(text)[: len(text)]
     return (
         known
@@ -86,7 +87,8 @@ def single_width(text: str) -> str:
 
 
 def wrap_text(text: str, width: int, indent: str = "") -> list[str]:
-    """Wrap the text between words, and within words wider than a row; indent all rows but the first."""
+    """Wrap the text between words, and within words wider than a row; indent all rows but the
+    first."""
     width = max(width, 2)
     lines = textwrap.wrap(plain(text), width, subsequent_indent=indent)
     return [piece for line in lines for piece in chop_cells(line, width)]
@@ -99,10 +101,12 @@ def spread(left: Content, right: Content, width: int) -> Content:
 
 
 def shorten_clauses(text: str, width: int) -> str:
-    """Shorten a text to `width` cells: drop the brackets from the last, then the last parts, then the first sentence.
+    """Shorten a text to `width` cells: drop the brackets from the last, then the last parts, then
+    the first sentence.
 
-    Parts end in a semicolon or ` - `. A single part that is still too long loses its ends from the last comma or colon
-    outside a call's brackets on. A text that cannot be shortened to fit is returned whole.
+    Parts end in a semicolon or ` - `. A single part that is still too long loses its ends from the
+    last comma or colon outside a call's brackets on. A text that cannot be shortened to fit is
+    returned whole.
     """
     remaining = plain(text)
     shorter = [remaining]

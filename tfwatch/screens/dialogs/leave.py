@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class Leave(Enum):
     """The way the user left the screen.
 
-    STOP: the training stops. DETACH: the training continues without a screen. LEFT: no training was running.
+    STOP: the training stops. DETACH: the training continues without a screen. LEFT: no training was
+    running.
     NOW: quit without waiting for the current batch.
     """
 

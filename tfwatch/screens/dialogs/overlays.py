@@ -156,7 +156,8 @@ _HEADING = "   at        step          cost   cause"
 
 
 class StallsScreen(ModalScreen["float | None"]):
-    """Rows with a letter each; the result is the moment to jump to, seconds since the clock origin, or None.
+    """Rows with a letter each; the result is the moment to jump to, seconds since the clock origin,
+    or None.
 
     height: of the window: at most so many rows show, so that each stall is reached by two letters.
     """
@@ -231,7 +232,10 @@ class StallsScreen(ModalScreen["float | None"]):
         at = clock(self._view.snapshot, group.start_ns / 1e9)
         if group.period:
             every = period_text(group.period, self._view.snapshot.manifest.steps_per_epoch)
-            return f"{at}  {f'+ {len(stalls) - 1} more':<12}{column(cost, 7)}{stalls[0].cause}, {every}"
+            return (
+                f"{at}  {f'+ {len(stalls) - 1} more':<12}{column(cost, 7)}{stalls[0].cause},"
+                f" {every}"
+            )
         until = clock(self._view.snapshot, stalls[-1].start_ns / 1e9)
         return f"{at}  {f'to {until}':<12}{column(cost, 7)}{units.counted(len(stalls), 'stall')}"
 

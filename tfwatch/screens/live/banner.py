@@ -58,6 +58,7 @@ class BannerPane(Pane):
 
 
 def _beside(remark: str, width: int, note: int) -> str:
-    """Return the remark, shortened to fit beside the note, or to the whole width where it would lose a clause."""
+    """Return the remark, shortened to fit beside the note, or to the whole width where it would
+    lose a clause."""
     shown = shorten_clauses(remark, width - note)
     return shown if shown.count("; ") == remark.count("; ") else shorten_clauses(remark, width)

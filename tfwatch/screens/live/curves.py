@@ -1,7 +1,8 @@
-"""The learning curves over the steps of the run, with the run before it: lines of braille over a number axis.
+"""The learning curves over the steps of the run, with the run before it: lines of braille over a
+number axis.
 
-The textual-plot library (0.10) takes 17 ms to draw two lines of 500 points, and a whole frame has 6 ms: this takes one.
-It also has no logarithmic axis and no plain characters, and needs NumPy 2.2.
+The textual-plot library (0.10) takes 17 ms to draw two lines of 500 points, and a whole frame has 6
+ms: this takes one. It also has no logarithmic axis and no plain characters, and needs NumPy 2.2.
 """
 
 from __future__ import annotations
@@ -155,7 +156,8 @@ def _dots(line: PlotLine, frame: Frame, across: int, down: int) -> NDArray[np.bo
 
 
 def _spans(x: Floats, y: Floats, width: int) -> tuple[Floats, Floats]:
-    """Return the lowest and the highest value of a line in each of `width` columns; NaN where it is not."""
+    """Return the lowest and the highest value of a line in each of `width` columns; NaN where it is
+    not."""
     known = np.isfinite(x) & np.isfinite(y)
     x, y = x[known], y[known]
     low, high = np.full(width, np.nan), np.full(width, np.nan)
@@ -185,7 +187,8 @@ _LEAST_ROWS = 5
 _GUTTER = 6
 #: Columns from which two blanks stand between figures.
 _WIDE = 50
-#: Seconds from one drawing to the next: it takes 3 ms, and a curve of minutes and hours changes slowly.
+#: Seconds from one drawing to the next: it takes 3 ms, and a curve of minutes and hours changes
+#: slowly.
 _EVERY_S = 5
 _TRAINING, _VALIDATION, _BEFORE = COMPUTE_COLOUR, WAIT_COLOUR, "$foreground 35%"
 #: The parts of the points that the axis shows: a first loss of 10 000 hides all others.
@@ -390,7 +393,8 @@ def axis_bounds(curves: Sequence[MetricCurve], *, is_log: bool) -> tuple[float, 
 
 
 def highest_step_time(curves: Sequence[MetricCurve]) -> float:
-    """Return the top of the axis of step times: the point with the compile step would flatten all the others."""
+    """Return the top of the axis of step times: the point with the compile step would flatten all
+    the others."""
     values = [curve.values for curve in curves]
     return _MOST_TIMES_MEDIAN * float(np.median(np.concatenate(values))) if values else math.inf
 

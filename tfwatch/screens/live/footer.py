@@ -1,4 +1,5 @@
-"""The footer's keys, the note in the banner, and the CPU cost of tfwatch itself, which limits the frame rate."""
+"""The footer's keys, the note in the banner, and the CPU cost of tfwatch itself, which limits the
+frame rate."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ def footer_keys(
 def cost_note(cost: OwnCost | None, width: int) -> str:
     """The CPU cost of tfwatch itself in as many words as `width` has room for.
 
-    Empty before it is measured, and in a narrow window: a share without its words says nothing, and the keys need room.
+    Empty before it is measured, and in a narrow window: a share without its words says nothing, and
+    the keys need room.
     """
     if cost is None or width < _USUAL:
         return ""
@@ -110,7 +112,8 @@ def too_small_text(view: RunView | None, width: int, height: int) -> str:
     return f"{text} - {going}: {facts}"
 
 
-#: A frame that costs more takes a tenth of its quarter second: the next frames are skipped to make up for it.
+#: A frame that costs more takes a tenth of its quarter second: the next frames are skipped to make
+#: up for it.
 COSTLY_FRAME_MS = 25.0
 #: The same where all cores are busy, so that a frame takes CPU from the training: a fiftieth.
 COSTLY_FRAME_ON_FULL_CPU_MS = 5.0
@@ -155,7 +158,8 @@ class OwnCost:
 
 
 class FrameMeter:
-    """Measures CPU time: of the drawing thread from frame to frame, of the other threads from the samples."""
+    """Measures CPU time: of the drawing thread from frame to frame, of the other threads from the
+    samples."""
 
     def __init__(self, clock: Clock) -> None:
         self.cost: OwnCost | None = None
@@ -205,7 +209,8 @@ class FrameMeter:
 
 
 def _others(snapshot: Snapshot) -> tuple[float | None, bool]:
-    """Return the cores that tfwatch's other threads use, None where unknown; and whether all cores are busy."""
+    """Return the cores that tfwatch's other threads use, None where unknown; and whether all cores
+    are busy."""
     if snapshot.life.is_over:
         return 0.0, False
     newest = snapshot.samples[-1:]

@@ -1,4 +1,5 @@
-"""The first line: workload, device, progress, speed and the state of the recording; and the terminal's title."""
+"""The first line: workload, device, progress, speed and the state of the recording; and the
+terminal's title."""
 
 from __future__ import annotations
 

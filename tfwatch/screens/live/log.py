@@ -107,7 +107,8 @@ def _folded(lines: Iterable[str], width: int) -> Iterator[Part]:
 
 
 def log_lines(view: RunView) -> tuple[str, ...]:
-    """Return the log; append the traceback of a failed training where the log does not end with it."""
+    """Return the log; append the traceback of a failed training where the log does not end with
+    it."""
     unfinished = view.snapshot.log_unfinished
     log = (*view.snapshot.log, unfinished) if unfinished else view.snapshot.log
     failed = view.situation.failed

@@ -127,7 +127,8 @@ def readings(view: RunView) -> tuple[Reading, ...]:
 
 
 def title(view: RunView) -> str:
-    """Return the pane's title; a finished run shows medians, for its last seconds are not typical."""
+    """Return the pane's title; a finished run shows medians, for its last seconds are not
+    typical."""
     return "machine, medians of the run" if view.situation.ended else "machine"
 
 
@@ -155,7 +156,8 @@ def _gpu(view: RunView, machine: MachineFigures) -> Iterable[Reading]:
 
 
 def _gpus(gpus: Sequence[GpuLane], short: str, alert: bool) -> Iterable[Reading]:
-    """Make the rows of a strategy's GPUs: the busiest and the idlest, and the least and the most memory in use."""
+    """Make the rows of a strategy's GPUs: the busiest and the idlest, and the least and the most
+    memory in use."""
     named = extremes_text(gpus)
     texts = (
         [f"{len(gpus)}: {short}; {named}", f"{len(gpus)}: {named}", named]
@@ -295,7 +297,8 @@ def _cpu(view: RunView, machine: MachineFigures) -> Reading:
 
 
 def _process(view: RunView, machine: MachineFigures) -> Reading:
-    """Make the row of the training process; a container's core limit is shown where there is one."""
+    """Make the row of the training process; a container's core limit is shown where there is
+    one."""
     cores, size = machine.row.get("process_cores"), machine.row.get("process_bytes")
     allowed = view.snapshot.manifest.machine.get("cores_allowed")
     of = f" of its {allowed:g}" if allowed else ""
@@ -342,11 +345,15 @@ def _lost(view: RunView) -> Reading:
 
 
 def _share_of_run(seconds: float, run_s: float, so_far: str = "") -> str:
-    return f"{units.seconds(seconds)}{so_far} ({units.percent(seconds / run_s if run_s > 0 else None)})"
+    return (
+        f"{units.seconds(seconds)}{so_far}"
+        f" ({units.percent(seconds / run_s if run_s > 0 else None)})"
+    )
 
 
 def missing(view: RunView) -> list[SensorMissing]:
-    """Return the missing sensors, each with its newest reason, and the copy to a GPU where it is not timed."""
+    """Return the missing sensors, each with its newest reason, and the copy to a GPU where it is
+    not timed."""
     manifest = view.snapshot.manifest
     copy = SensorMissing(0, _COPY, manifest.copy_not_timed, "") if manifest.accelerated else None
     listed = missing_sensors(view.snapshot.events.of(GpuFound, SensorMissing))

@@ -167,7 +167,8 @@ class PipelinePane(FramedPane, can_focus=True):
 
 
 def _folded(stages: tuple[StageFigures, ...], room: int) -> list[StageFigures]:
-    """Return as many stages as fit; one row, in place of the first of them, sums up the cheapest."""
+    """Return as many stages as fit; one row, in place of the first of them, sums up the
+    cheapest."""
     room = max(room, 2)
     if len(stages) <= room:
         return list(stages)
@@ -247,7 +248,8 @@ _PARALLEL_KINDS = ("Map", "Parallel")
 
 
 def pipeline_view(view: RunView) -> PipelineView:
-    """Make the content of the pane from the newest reading, or from the reason why there is none."""
+    """Make the content of the pane from the newest reading, or from the reason why there is
+    none."""
     table = view.situation.setting.stages
     if table is None:
         return PipelineView(sentence=_explain_unread(view))
@@ -280,7 +282,8 @@ def _row(view: RunView, table: StageTable, n: int, stage: Stage) -> StageFigures
 
 
 def _parallel(view: RunView, stage: Stage) -> str:
-    """Return `1 of 10` cores for a stage that can have workers, else `1`; empty for a stage without work."""
+    """Return `1 of 10` cores for a stage that can have workers, else `1`; empty for a stage without
+    work."""
     if math.isnan(stage.parallelism) or stage.is_buffer:
         return ""
     cores = view.snapshot.manifest.machine.get("cores")
@@ -328,7 +331,10 @@ def _describe(view: RunView, table: StageTable) -> str:
         place = f"; the {located.thread} is at {located.place}" if located and located.place else ""
         return f"no batch since {clock(view.snapshot, since_s)}{place}"
     place = f"; the generator is at {located.place}" if located.thread == "generator" else ""
-    return f"no element from {located.stage} since {clock(view.snapshot, located.since_ns / 1e9)}{place}"
+    return (
+        f"no element from {located.stage} since"
+        f" {clock(view.snapshot, located.since_ns / 1e9)}{place}"
+    )
 
 
 def _stalled(view: RunView) -> bool:
@@ -360,7 +366,8 @@ def _explain_unread(view: RunView) -> str:
 
 
 def _code_stages_text(view: RunView) -> str:
-    """Return `. In the code: range, map(decode), batch(32)`, the stages of a pipeline without a model."""
+    """Return `. In the code: range, map(decode), batch(32)`, the stages of a pipeline without a
+    model."""
     newest = next(reversed([*view.snapshot.stages_found.values()]), None)
     return f". In the code: {', '.join(newest.names)}" if newest else ""
 

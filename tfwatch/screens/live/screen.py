@@ -86,8 +86,10 @@ class LiveScreen(Screen[None], CachedLines):
         framed: called with the view of each frame.
 
     Attributes:
-        pane: the number of the pane that shows where there is room for one. view: that of the newest frame.
-        stopping: the user asked to stop. goes_back: quitting shows the list that the run was opened from.
+        pane: the number of the pane that shows where there is room for one. view: that of the
+        newest frame.
+        stopping: the user asked to stop. goes_back: quitting shows the list that the run was opened
+        from.
     """
 
     CSS_PATH = "live.tcss"
@@ -195,7 +197,8 @@ class LiveScreen(Screen[None], CachedLines):
         self._framed(view)
 
     def _read(self) -> RunView | None:
-        """Read and judge the run; None, with a finding about the disk, where that does not respond."""
+        """Read and judge the run; None, with a finding about the disk, where that does not
+        respond."""
         follow, asks = self.follower.follow, self._switch_requests.asks
         view = self._reader.in_time(lambda: follow(self._reader.tail(), asks, self._stopping_s))
         if view is None:
@@ -203,7 +206,8 @@ class LiveScreen(Screen[None], CachedLines):
         return view
 
     def show_log_first(self) -> None:
-        """Show the log until the user chooses another pane: a script that awaits its first fit has nothing else."""
+        """Show the log until the user chooses another pane: a script that awaits its first fit has
+        nothing else."""
         self.set_reactive(LiveScreen.pane, _TABS.index("log") + 1)
         self._recent.append(self.pane)
 
@@ -250,7 +254,8 @@ class LiveScreen(Screen[None], CachedLines):
         self.keys.note = cost_note(own_cost, self.size.width)
 
     def _show_whole_run(self, view: RunView) -> None:
-        """Show the whole run and the chart's window in it; in a small window not while the chart shows all of it."""
+        """Show the whole run and the chart's window in it; in a small window not while the chart
+        shows all of it."""
         rows = whole_run_rows(layout_for(self.app.size), self.app.size.height)
         is_long = rows > 0 and (view.snapshot.now_s >= LONG_S or self.has_class(Layout.PANES.value))
         if is_long != self.whole_run.display:
@@ -279,7 +284,8 @@ class LiveScreen(Screen[None], CachedLines):
             self.show(self.view, self._meter.cost)
 
     def _set_size_classes(self) -> None:
-        """Set the classes of the window's size, at once: each change restyles the screen and all of its panes."""
+        """Set the classes of the window's size, at once: each change restyles the screen and all of
+        its panes."""
         size, layout = self.app.size, layout_for(self.app.size)
         for pane in self.panes:
             pane.set_class(layout is Layout.TABS, "-bare", update=False)
@@ -302,7 +308,7 @@ class LiveScreen(Screen[None], CachedLines):
             for at, (word, brief) in enumerate(zip(_TABS, _BRIEF_TABS, strict=True), 1)
         )
 
-    # -- switching ----------------------------------------------------------------------------------
+    # -- switching ---------------------------------------------------------------------------------
 
     def action_switch(self, knob: str) -> None:
         """Switch a knob off, or back on."""
@@ -351,7 +357,7 @@ class LiveScreen(Screen[None], CachedLines):
             self._has_shown_undo_hint = True
             self.notify(f"{key} undoes the switch, space freezes the charts")
 
-    # -- viewing ------------------------------------------------------------------------------------
+    # -- viewing -----------------------------------------------------------------------------------
 
     async def action_timeline(self, action: str) -> None:
         """Run one of the timeline's actions, wherever the focus is."""
@@ -360,7 +366,8 @@ class LiveScreen(Screen[None], CachedLines):
     def action_step(self, rows: int) -> None:
         """Jump to the event before the selected one, or after it where `rows` is negative.
 
-        Enter is then the event's, and no longer that of a pane: in the settings it would switch one.
+        Enter is then the event's, and no longer that of a pane: in the settings it would switch
+        one.
         """
         if self.focused is not self.events_pane:
             self.set_focus(None)
@@ -421,7 +428,8 @@ class LiveScreen(Screen[None], CachedLines):
             self.timeline.look_closely(at_s)
 
     def action_filter(self) -> None:
-        """Ask for a filter; the events, or the log where it shows, keep only the rows that contain it."""
+        """Ask for a filter; the events, or the log where it shows, keep only the rows that contain
+        it."""
         only_log = self.log_pane.display and not self.events_pane.display
         self.action_pane(_LOG if only_log else _EVENTS)
         self.filter_input.display = True
@@ -442,7 +450,8 @@ class LiveScreen(Screen[None], CachedLines):
         self.set_focus(None)
 
     async def action_copy(self) -> None:
-        """Copy the code suggestion or that of the settings, into a file too; while the training stops, quit now."""
+        """Copy the code suggestion or that of the settings, into a file too; while the training
+        stops, quit now."""
         if self.stopping:
             await self.run_action("app.leave_now")
         elif self.view and (lines := self.view.code):
@@ -456,7 +465,8 @@ class LiveScreen(Screen[None], CachedLines):
             self.notify("nothing to copy: no code suggestion, and no setting is on")
 
     def _save_copy(self, folder: Path | None, lines: str) -> Path | None:
-        """Save a code suggestion in the run folder; return None where the disk takes it not at once, or not at all."""
+        """Save a code suggestion in the run folder; return None where the disk takes it not at
+        once, or not at all."""
         with suppress(DiskSilentError):
             path: Path | None = self._reader.disk.ask(
                 ("copy", lines), lambda: save_copy(folder, lines)
@@ -484,7 +494,8 @@ class LiveScreen(Screen[None], CachedLines):
 
     @on(EventsPane.Chosen)
     def show_event_moment(self, message: EventsPane.Chosen) -> None:
-        """Show the moment of an event in the charts, and the whole of a sentence that its row cuts."""
+        """Show the moment of an event in the charts, and the whole of a sentence that its row
+        cuts."""
         self.timeline.jump_to(message.at_s)
         if message.cut_text:
             self.notify(message.cut_text, timeout=10)
@@ -501,7 +512,8 @@ class LiveScreen(Screen[None], CachedLines):
         self.notify(message.why)
 
     def on_descendant_blur(self, event: DescendantBlur) -> None:
-        """Follow the newest events when the list loses the focus, but not while the charts are frozen."""
+        """Follow the newest events when the list loses the focus, but not while the charts are
+        frozen."""
         if event.widget is self.events_pane and not self.timeline.frozen:
             self.events_pane.follow()
 
@@ -534,5 +546,6 @@ class AttachedScreen(LiveScreen):
 
 
 def _last_line(code: str) -> str:
-    """Return the last line of a code suggestion without its comment: the lines before it name its place."""
+    """Return the last line of a code suggestion without its comment: the lines before it name its
+    place."""
     return shorten(code.rstrip().split("\n")[-1].partition("  #")[0], _COPIED_CELLS)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 #: A training that has not taken a request after so many seconds is reported.
 _LATE_S = 5.0
 _ELSEWHERE = "it runs in another terminal: end it there, or switch a knob"
-#: A terminal repeats a held-down key after up to 0.66 s, then faster: presses closer than this count as one.
+#: A terminal repeats a held-down key after up to 0.66 s, then faster: presses closer than this
+#: count as one.
 HELD_S = 0.7
 _DEEPEST = f"prefetch {LARGEST} is the maximum"
 
@@ -53,14 +54,16 @@ class SwitchRequests:
         self._pressed: dict[str, int] = {}
 
     def take_messages(self, snapshot: Snapshot) -> list[str]:
-        """Return what is new of requests: why one could not be sent, and which the training has not taken in time."""
+        """Return what is new of requests: why one could not be sent, and which the training has not
+        taken in time."""
         failures = self.requests.take_failures() if self.requests else []
         if failures:
             self.asks = []
         return failures + self._late(snapshot)
 
     def _late(self, snapshot: Snapshot) -> list[str]:
-        """Return a sentence for each request that has waited long without an event of the training."""
+        """Return a sentence for each request that has waited long without an event of the
+        training."""
         due = [
             ask
             for ask in self.asks
@@ -84,12 +87,14 @@ class SwitchRequests:
         return before is not None and now - before < HELD_S * 1e9
 
     def toggle(self, view: RunView, knob: str) -> str:
-        """Request a knob off, or back on. Return the reason for a refusal; empty where the request was sent."""
+        """Request a knob off, or back on. Return the reason for a refusal; empty where the request
+        was sent."""
         refusal, state = self._state(view, knob)
         return self._ask(view, knob, knob_state.toggled(state)) if state else refusal
 
     def toggle_stage(self, view: RunView, stage: int) -> str:
-        """Request the parallel calls of one map or interleave off, or on. Return the reason for a refusal."""
+        """Request the parallel calls of one map or interleave off, or on. Return the reason for a
+        refusal."""
         refusal, state = self._state(view, WORKERS)
         if state is None:
             return refusal
@@ -97,7 +102,8 @@ class SwitchRequests:
         return self._ask(view, WORKERS, knob_state.one_stage_toggled(state, stages, stage))
 
     def deepen(self, view: RunView, direction: int) -> str:
-        """Request twice the prefetch depth, or half where `direction` is negative. Return the reason for a refusal."""
+        """Request twice the prefetch depth, or half where `direction` is negative. Return the
+        reason for a refusal."""
         refusal, state = self._state(view, PREFETCH)
         if state is None:
             return refusal
@@ -107,7 +113,8 @@ class SwitchRequests:
         return self._ask(view, PREFETCH, value)
 
     def toggle_experiment(self, view: RunView, knob: str, against: str = "") -> str:
-        """Start an A/B test of a knob's current value and its next one, or end the one that runs. Return a message.
+        """Start an A/B test of a knob's current value and its next one, or end the one that runs.
+        Return a message.
 
         against: the other value, where it is not the next one.
         """
@@ -144,7 +151,8 @@ class SwitchRequests:
         return self._tuner.begin(job) or message
 
     def _end_job(self, message: str) -> str:
-        """End the job of this terminal's tuner. Return the message; another terminal's job goes on."""
+        """End the job of this terminal's tuner. Return the message; another terminal's job goes
+        on."""
         assert self._tuner is not None
         if not self._tuner.is_busy:
             return _ELSEWHERE

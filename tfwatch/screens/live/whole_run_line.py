@@ -1,4 +1,5 @@
-"""The whole run in one to three rows: step time, switches and stalls, epochs; and the chart's window in brackets."""
+"""The whole run in one to three rows: step time, switches and stalls, epochs; and the chart's
+window in brackets."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 
 #: Columns for the run's length, right of the line.
 _RIGHT = 12
-#: The top of the bars: this much above the 95th percentile, so that one stall does not flatten the rest.
+#: The top of the bars: this much above the 95th percentile, so that one stall does not flatten the
+#: rest.
 _PERCENTILE, _HEADROOM = 95, 1.15
 #: The least columns from one epoch's number to the next.
 _EPOCH_COLUMNS = 12
@@ -45,7 +47,8 @@ LONG_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The marks of a run: (seconds since the clock origin, text). stalls_s: the starts of its stalls."""
+    """The marks of a run: (seconds since the clock origin, text). stalls_s: the starts of its
+    stalls."""
 
     switches: tuple[tuple[float, str], ...]
     stalls_s: tuple[float, ...]
@@ -163,7 +166,8 @@ class WholeRunLine(PaintedRows):
     # -- the mouse ------------------------------------------------------------------------------
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Go to the moment below the pointer, and follow the pointer until its button is released."""
+        """Go to the moment below the pointer, and follow the pointer until its button is
+        released."""
         self.capture_mouse()
         self._point_at(event)
 
@@ -234,7 +238,8 @@ def _write(row: list[Piece], bars: Bars, marks: Iterable[tuple[float, str]], rol
 
 
 def _write_between(row: list[Piece], bars: Bars, marks: Marks) -> None:
-    """Write the epochs that have room between the other marks, some columns from one to the next."""
+    """Write the epochs that have room between the other marks, some columns from one to the
+    next."""
     taken = {
         views.column_of(bars, at_s)
         for at_s in (*marks.stalls_s, *(at_s for at_s, _ in marks.switches))
@@ -262,8 +267,8 @@ def _switches(snapshot: Snapshot) -> Iterable[tuple[float, str]]:
 def _epochs(snapshot: Snapshot, columns: int, *, has_row: bool) -> Iterable[tuple[float, str]]:
     """Return round numbers of epochs at their starts, far enough apart to be read.
 
-    has_row: they have a row of their own, which begins with the word; else more numbers, of which those show that
-    have room between the other marks.
+    has_row: they have a row of their own, which begins with the word; else more numbers, of which
+    those show that have room between the other marks.
     """
     started = snapshot.events.of(EpochStarted)
     every = next(

@@ -42,7 +42,8 @@ _CREATOR = re.compile(r'"IOUserClientCreator"\s?=\s?"pid (\d{1,10})[,"]', re.ASC
 
 
 def _counter(key: str) -> re.Pattern[str]:
-    """Return a pattern of the whole quoted key, because some are prefixes of others, and of a complete number."""
+    """Return a pattern of the whole quoted key, because some are prefixes of others, and of a
+    complete number."""
     return re.compile(rf'"{re.escape(key)}"\s?=\s?(\d{{1,20}})(?=\s?[,}}])', re.ASCII)
 
 
@@ -58,8 +59,9 @@ _MAX_TIME_NS = 2**62
 def parse(text: str) -> GpuReading:
     """Parse `ioreg -c IOAccelerator`: `busy` and `memory_bytes`; None for missing figures.
 
-    `busy` is "Device Utilization %", the only figure that shows machine-learning load; memory is "In use system
-    memory", because "Alloc system memory" is virtual. Of several GPUs the first with activity. Never raises.
+    `busy` is "Device Utilization %", the only figure that shows machine-learning load; memory is
+    "In use system memory", because "Alloc system memory" is virtual. Of several GPUs the first with
+    activity. Never raises.
     """
     readings = [_reading(match[1]) for match in _STATISTICS.finditer(text)]
     return next(
@@ -81,13 +83,15 @@ def _reading(statistics: str) -> GpuReading:
 
 
 def parse_resets(text: str) -> int | None:
-    """Return the resets of the GPUs in `ioreg -c IOAccelerator` since the machine booted; None where it is unknown."""
+    """Return the resets of the GPUs in `ioreg -c IOAccelerator` since the machine booted; None
+    where it is unknown."""
     counts = [int(count[1]) for count in _RESETS.finditer(text)]
     return sum(counts) if counts else None
 
 
 def parse_clients(text: str) -> dict[int, int]:
-    """Return {pid: ns}: GPU time of each process since its clients were opened, summed over the open clients.
+    """Return {pid: ns}: GPU time of each process since its clients were opened, summed over the
+    open clients.
 
     From `ioreg -c AGXDeviceUserClient`. A process whose clients have no time has 0. Never raises.
     """
@@ -104,8 +108,8 @@ def parse_clients(text: str) -> dict[int, int]:
 def gpu_share(before: tuple[int, int], after: tuple[int, int]) -> float | None:
     """Return the share of the GPU between two readings of (monotonic ns, GPU ns), 0 to 1.
 
-    None where the sum fell: a client was closed, and its time since the last reading is unknown. Parallel queues count
-    twice, so the share is limited to 1.
+    None where the sum fell: a client was closed, and its time since the last reading is unknown.
+    Parallel queues count twice, so the share is limited to 1.
     """
     passed_ns, spent_ns = after[0] - before[0], after[1] - before[1]
     if passed_ns <= 0 or spent_ns < 0:
@@ -146,7 +150,8 @@ class IoregSource:
         return Available()
 
     def read(self) -> FullReading:
-        """Return the present activity and memory, and this process' share of the GPU since its last reading."""
+        """Return the present activity and memory, and this process' share of the GPU since its last
+        reading."""
         self._text = self._run(COMMAND)
         reading = parse(self._text)
         self._has_busy = reading.busy is not None

@@ -26,10 +26,11 @@ from tfwatch.sensors.protocol import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-#: The driver samples processes about 6 times a second (NVML reference, nvmlDeviceGetProcessUtilization).
+#: The driver samples processes about 6 times a second (NVML reference,
+#: nvmlDeviceGetProcessUtilization).
 _PROCESSES_NS = 500_000_000
-#: Bits of nvmlDeviceGetCurrentClocksEventReasons that a user can change, the worst first, with their text and thermal
-#: level. A power cap alone is normal at full load.
+#: Bits of nvmlDeviceGetCurrentClocksEventReasons that a user can change, the worst first, with
+#: their text and thermal level. A power cap alone is normal at full load.
 LIMITS = (
     (0x40, "thermal slowdown by the hardware", 4.0),
     (0x20, "thermal slowdown by the driver", 3.0),
@@ -39,7 +40,8 @@ LIMITS = (
 _NEWER = "a newer driver may report it"
 INSTALL = "pip install nvidia-ml-py"
 _UNLISTED = Unavailable(
-    "the NVIDIA driver does not list this process: inside a container it lists the host's processes",
+    "the NVIDIA driver does not list this process: inside a container it lists the host's"
+    " processes",
     "docker run --pid=host",
 )
 _FIELDS = {field.name for field in fields(GpuReading)}
@@ -71,7 +73,8 @@ class Card:
             self._gaps.update(dict.fromkeys(("busy", "power_w", "process_busy"), why))
 
     def read(self) -> FullReading:
-        """Return the figures that nvidia-smi prints for this GPU; for a MIG slice, the slice's own."""
+        """Return the figures that nvidia-smi prints for this GPU; for a MIG slice, the slice's
+        own."""
         busy = self._call("busy", "nvmlDeviceGetUtilizationRates", self._chosen)
         power = (
             None if self._is_slice else self._call("power_w", "nvmlDeviceGetPowerUsage", self._card)
@@ -123,7 +126,8 @@ class Card:
         return unlisted | {name: gap for name, gap in self._gaps.items() if name in _FIELDS}
 
     def _first_slice(self) -> Any:
-        """Return the first slice of the card, most of whose places are empty; the card if no slice is visible."""
+        """Return the first slice of the card, most of whose places are empty; the card if no slice
+        is visible."""
         places = range(self._nvml.nvmlDeviceGetMaxMigDeviceCount(self._card))
         slices = (self._slice_at(index) for index in places)
         return next((gpu_slice for gpu_slice in slices if gpu_slice is not None), self._card)
@@ -134,10 +138,11 @@ class Card:
         except self._nvml.NVMLError_NotFound:
             return None
 
-    # -- calls of the driver ------------------------------------------------------------------------
+    # -- calls of the driver -----------------------------------------------------------------------
 
     def _call(self, field: str, function: str, *args: Any) -> Any:
-        """Call the driver; return None where this GPU does not support the call, and then never call it again.
+        """Call the driver; return None where this GPU does not support the call, and then never
+        call it again.
 
         The field's gap is the reason.
 
@@ -169,14 +174,16 @@ class Card:
         return None
 
     def _memory(self) -> Any:
-        """Return the memory as in nvidia-smi, without the driver's own; an old driver reports only the sum."""
+        """Return the memory as in nvidia-smi, without the driver's own; an old driver reports only
+        the sum."""
         version = getattr(self._nvml, "nvmlMemory_v2", None)
         return (
             version and self._call("", "nvmlDeviceGetMemoryInfo", self._chosen, version)
         ) or self._call("memory_bytes", "nvmlDeviceGetMemoryInfo", self._chosen)
 
     def _reasons(self) -> int | None:
-        """Return the bits of the reasons that limit the clock. The call has another name before driver 535."""
+        """Return the bits of the reasons that limit the clock. The call has another name before
+        driver 535."""
         reasons = self._call("clock_event", "nvmlDeviceGetCurrentClocksEventReasons", self._card)
         if reasons is None:
             reasons = self._call(
@@ -214,8 +221,9 @@ class Card:
     def _share_of(self, samples: list[Any], pids: list[int], gpu_percent: int) -> float | None:
         """Return this process' share, 0 to 1.
 
-        0 where only others are listed, or no process is listed and the GPU is idle. Inside a container the driver lists
-        the host's process numbers, or none: the share is unknown until this process is listed.
+        0 where only others are listed, or no process is listed and the GPU is idle. Inside a
+        container the driver lists the host's process numbers, or none: the share is unknown until
+        this process is listed.
         """
         own = own_pids(self._pid)
         shares: list[float] = [
@@ -249,7 +257,8 @@ _CONTAINER = "a container needs --gpus all and NVIDIA_DRIVER_CAPABILITIES=comput
 
 
 class NvmlSource:
-    """The GPU that this process trains on: those followed, else the first that CUDA_VISIBLE_DEVICES allows."""
+    """The GPU that this process trains on: those followed, else the first that CUDA_VISIBLE_DEVICES
+    allows."""
 
     name = "nvml"
     period_s = 0.25
@@ -267,7 +276,8 @@ class NvmlSource:
         self._cards: list[Card | None] = []
 
     def available(self) -> Availability:
-        """Return `Unavailable` without a driver, the library, or a GPU that is visible to this process."""
+        """Return `Unavailable` without a driver, the library, or a GPU that is visible to this
+        process."""
         if not any(path.exists() for path in _DRIVER):
             return Unavailable(
                 "no NVIDIA driver on this machine",
@@ -287,7 +297,8 @@ class NvmlSource:
             return _not_ready(pynvml, error)
 
     def follow(self, gpus: Sequence[str]) -> None:
-        """Read these GPUs from the next reading on, given by their UUIDs without prefix; none: the first one."""
+        """Read these GPUs from the next reading on, given by their UUIDs without prefix; none: the
+        first one."""
         self._wanted = tuple(gpus)
 
     def read(self) -> FullReading:
@@ -349,14 +360,16 @@ class NvmlSource:
         return Card(self._nvml, handle, self._clock, self._pid)
 
     def _find(self, uuid: str) -> Card | None:
-        """Return the GPU, or the MIG slice, with a UUID of CUDA's, which has no prefix; None where NVML has none."""
+        """Return the GPU, or the MIG slice, with a UUID of CUDA's, which has no prefix; None where
+        NVML has none."""
         for prefix in ("GPU-", "MIG-"):
             with suppress(self._nvml.NVMLError):
                 return self._open(self._nvml.nvmlDeviceGetHandleByUUID(prefix + uuid))
         return None
 
     def _handle(self, first: str, count: int) -> Any:
-        """Find a GPU by number, or by the beginning of a UUID. CUDA and NVML number GPUs differently."""
+        """Find a GPU by number, or by the beginning of a UUID. CUDA and NVML number GPUs
+        differently."""
         if first.isdecimal():
             return self._nvml.nvmlDeviceGetHandleByIndex(min(int(first), count - 1))
         if first.startswith("GPU-"):

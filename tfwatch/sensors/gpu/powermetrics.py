@@ -1,6 +1,7 @@
 """An Apple GPU, its CPU and its Neural Engine through macOS' powermetrics, which only root may run.
 
-The parser of property lists also reads damaged ones. `sudoers` returns the line that permits tfwatch's command.
+The parser of property lists also reads damaged ones. `sudoers` returns the line that permits
+tfwatch's command.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ _TOKEN = re.compile(
 
 
 def read(document: bytes) -> dict[str, Any]:
-    """Return a document's outermost dict, from the standard library or else the readable parts of a damaged one.
+    """Return a document's outermost dict, from the standard library or else the readable parts of a
+    damaged one.
 
     Empty where there is none. Never raises.
     """
@@ -107,7 +109,8 @@ def _value(kind: bytes | None, text: bytes | None) -> Any:
 
 
 PERIOD_S = 1.0
-#: The tool ends by itself after an hour, even without a reader: root's process cannot be killed from here.
+#: The tool ends by itself after an hour, even without a reader: root's process cannot be killed
+#: from here.
 DOCUMENTS = 3600
 #: The command that a sudoers line permits. Short flags: macOS 12 renamed the long ones.
 COMMAND = (
@@ -127,7 +130,8 @@ LEVELS = {
     "sleeping": 4,
 }
 _HEAVY = 3
-#: A document of an M1 has 29 KB, the largest chips have five times as many cores, and other samplers print more.
+#: A document of an M1 has 29 KB, the largest chips have five times as many cores, and other
+#: samplers print more.
 _MAX_BYTES = 2**22
 _END = b"</plist>"
 _BEGIN = re.compile(rb"<\?xml|<plist")
@@ -143,9 +147,9 @@ _PERMIT = "tfwatch doctor --sudoers prints the line that permits powermetrics"
 def documents(stream: BinaryIO) -> Iterator[bytes]:
     """Yield the complete plist documents of powermetrics' output.
 
-    A NUL precedes every document but the first; a document without a beginning or an end is left out. The iterator
-    ends with the stream, and after 4 MiB without the end of a document. A stream without `read1` must return the
-    available bytes from `read`.
+    A NUL precedes every document but the first; a document without a beginning or an end is left
+    out. The iterator ends with the stream, and after 4 MiB without the end of a document. A stream
+    without `read1` must return the available bytes from `read`.
     """
     read = getattr(stream, "read1", stream.read)
     buffer = bytearray()
@@ -175,10 +179,11 @@ def _first_begin(whole: bytes) -> list[int]:
 def parse(document: bytes) -> FullReading:
     """Parse the figures of one document; None for missing or implausible ones. Never raises.
 
-    Watts are the processor's energy (mJ) over `elapsed_ns`, not over the requested interval. The energy in the GPU part
-    covers another window, up to 22 % longer or shorter, whose length no field reports. Activity is 1 - `idle_ratio`,
-    never from `elapsed_ns`, which differs on some chips; without it, the share of time in any state.
-    `freq_hz` is MHz in spite of its name (powermetrics' own text output prints the same number as MHz).
+    Watts are the processor's energy (mJ) over `elapsed_ns`, not over the requested interval. The
+    energy in the GPU part covers another window, up to 22 % longer or shorter, whose length no
+    field reports. Activity is 1 - `idle_ratio`, never from `elapsed_ns`, which differs on some
+    chips; without it, the share of time in any state. `freq_hz` is MHz in spite of its name
+    (powermetrics' own text output prints the same number as MHz).
     """
     root = read(document[:_MAX_BYTES])
     gpu = _part(root, "gpu")
@@ -225,7 +230,8 @@ def _states(gpu: Mapping[str, Any]) -> list[_State]:
 
 
 def _busy(gpu: Mapping[str, Any], states: Sequence[_State]) -> float | None:
-    """Return the activity; None where there is no `idle_ratio` and no time in any state: NaN is 0 of 0 ns."""
+    """Return the activity; None where there is no `idle_ratio` and no time in any state: NaN is 0
+    of 0 ns."""
     idle = _number(gpu.get("idle_ratio"), -0.01, 1.01)
     if idle is not None:
         return min(max(1 - idle, 0.0), 1.0)
@@ -237,7 +243,8 @@ def _busy(gpu: Mapping[str, Any], states: Sequence[_State]) -> float | None:
 
 
 def _frequency(gpu: Mapping[str, Any], states: Sequence[_State]) -> float | None:
-    """Return MHz: as reported, or the mean over the time in each state. A later release may really print Hz."""
+    """Return MHz: as reported, or the mean over the time in each state. A later release may really
+    print Hz."""
     reported = _number(gpu.get("freq_hz"), 0, 1e11)
     if reported is not None:
         return reported / 1e6 if reported >= 1e5 else reported
@@ -273,7 +280,8 @@ def _part(root: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 class PowermetricsSource:
-    """powermetrics, as root or through a sudoers rule. It prints a document a second while it is read."""
+    """powermetrics, as root or through a sudoers rule. It prints a document a second while it is
+    read."""
 
     name = "powermetrics"
     period_s = PERIOD_S
@@ -289,7 +297,8 @@ class PowermetricsSource:
         self._has_more = False
 
     def available(self) -> Availability:
-        """Return `Unavailable` on other systems, and without permission: sudo then fails immediately, without a prompt.
+        """Return `Unavailable` on other systems, and without permission: sudo then fails
+        immediately, without a prompt.
 
         Raises:
             SensorError: powermetrics starts, and prints nothing readable.
@@ -317,7 +326,8 @@ class PowermetricsSource:
         return self._newest
 
     def _next_or_restart(self) -> FullReading:
-        """Return the next document's figures; powermetrics ends after `DOCUMENTS` and is started again."""
+        """Return the next document's figures; powermetrics ends after `DOCUMENTS` and is started
+        again."""
         try:
             return self._next()
         except SensorError:
@@ -335,7 +345,8 @@ class PowermetricsSource:
         )
 
     def gaps(self) -> Mapping[str, Unavailable]:
-        """Return the figures that powermetrics does not print, or not in a form that can be read."""
+        """Return the figures that powermetrics does not print, or not in a form that can be
+        read."""
         elsewhere = Unavailable(
             "powermetrics does not report it", "--gpu-sensor auto reads ioreg too"
         )
@@ -392,14 +403,16 @@ class PowermetricsSource:
         raise SensorError(f"powermetrics: {stream.why_ended()}")
 
 
-#: Characters with a meaning of their own in a command's arguments (sudoers manual, "Other special characters").
+#: Characters with a meaning of their own in a command's arguments (sudoers manual, "Other special
+#: characters").
 _SPECIAL = re.compile(r"([,:=\\*?\[\]!])")
-#: A name in capitals would be an alias, and other names need quotes: the user's number replaces them.
+#: A name in capitals would be an alias, and other names need quotes: the user's number replaces
+#: them.
 _NAME = re.compile(r"[a-z_][a-z0-9_-]{0,63}")
 _FILE = """\
-# Lets {user} run one command as root without a password, so that tfwatch shows watts and clocks of this Mac's GPU.
-# The line below pins the whole command. Never permit /usr/bin/powermetrics alone, as is often advised: with its
-# option -o, any program of yours could then write any file as root.
+# Lets {user} run one command as root without a password, so that tfwatch shows watts and clocks of
+# this Mac's GPU. The line below pins the whole command. Never permit /usr/bin/powermetrics alone,
+# as is often advised: with its option -o, any program of yours could then write any file as root.
 #
 # Check and install it (tfwatch writes no file itself):
 #   tfwatch doctor --sudoers > tfwatch.sudoers
@@ -414,7 +427,8 @@ _FILE = """\
 
 
 def sudoers(user: str, uid: int) -> str:
-    """Return a whole file for /etc/sudoers.d: the line for a user, and how to check, install and remove it."""
+    """Return a whole file for /etc/sudoers.d: the line for a user, and how to check, install and
+    remove it."""
     who = user if _NAME.fullmatch(user) else f"#{uid}"
     return _FILE.format(user=who, command=" ".join(COMMAND), line=line(who))
 

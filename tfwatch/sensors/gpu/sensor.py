@@ -53,7 +53,8 @@ _FIELD_NAMES = {
     "memory_bytes": "memory",
     "process_busy": "process share",
 }
-#: The columns of `core.rows.GPU`: fields of a reading. A row a GPU each second: the samples come twice as often.
+#: The columns of `core.rows.GPU`: fields of a reading. A row a GPU each second: the samples come
+#: twice as often.
 _CARD_COLUMNS = ("busy", "process_busy", "power_w", "temperature_c", "freq_mhz", "memory_bytes")
 _CARDS_NS = 900_000_000
 _UNLISTED = "NVML does not list this GPU of the strategy"
@@ -65,7 +66,8 @@ _STOP_S = 0.5
 def choose_sources(
     choice: str, system: str = sys.platform, clock: Clock = SYSTEM
 ) -> list[GpuSource]:
-    """Return the sources of a choice of `config.GPU_SENSORS` on a system, in order of preference."""
+    """Return the sources of a choice of `config.GPU_SENSORS` on a system, in order of
+    preference."""
     names = {"auto": _SYSTEM_SOURCES.get(system, _OTHER_SOURCES), "none": ()}.get(choice, (choice,))
     return [_SOURCES[name](clock) for name in names]
 
@@ -73,7 +75,8 @@ def choose_sources(
 class GpuSensor:
     """Reads each source on its own thread, and combines their figures.
 
-    limited_by: the reason for a limited GPU clock since the last `read`; empty where it was not limited.
+    limited_by: the reason for a limited GPU clock since the last `read`; empty where it was not
+    limited.
     """
 
     name = "GPU"
@@ -98,7 +101,8 @@ class GpuSensor:
         return sum(thread.cpu_ns for thread in self._threads)
 
     def available(self) -> Availability:
-        """Return `Unavailable` where it is switched off; later events report sources without figures."""
+        """Return `Unavailable` where it is switched off; later events report sources without
+        figures."""
         if not self._threads:
             return Unavailable("switched off with --gpu-sensor none", "--gpu-sensor auto")
         for thread in self._threads:
@@ -113,7 +117,8 @@ class GpuSensor:
             thread.join(_STOP_S)
 
     def read(self, now_ns: int) -> Mapping[str, float]:
-        """Return the means since the last call, and `gpu_late_ms`: the age of the newest reading beyond its period."""
+        """Return the means since the last call, and `gpu_late_ms`: the age of the newest reading
+        beyond its period."""
         working = [
             thread for thread in self._threads if thread.is_working and not thread.is_hung(now_ns)
         ]
@@ -204,7 +209,8 @@ class GpuSensor:
     # -- events -----------------------------------------------------------------------------------
 
     def _report(self, now_ns: int, working: Sequence[SourceThread]) -> None:
-        """Report the GPU of the samples and why figures are missing: each reason once, until its source works."""
+        """Report the GPU of the samples and why figures are missing: each reason once, until its
+        source works."""
         troubles = {thread: why for thread in self._threads if (why := _trouble(thread, now_ns))}
         if any(thread not in working and thread not in troubles for thread in self._threads):
             return  # a new source, whose state is unknown for up to `PATIENCE_NS`
@@ -251,7 +257,8 @@ def _join(reasons: Iterable[Unavailable]) -> Unavailable:
 
 
 def _missing_figures(gaps: Sequence[Mapping[str, Unavailable]]) -> dict[str, Unavailable]:
-    """Return the figures that no working source has, by name, grouped by reason: `GPU power, frequency`."""
+    """Return the figures that no working source has, by name, grouped by reason: `GPU power,
+    frequency`."""
     by_reason: dict[Unavailable, list[str]] = {}
     for field, word in _FIELD_NAMES.items():
         if all(field in each for each in gaps):
@@ -266,11 +273,13 @@ def _values(readings: Iterable[GpuReading], field: str) -> list[float]:
 
 #: A call that takes this long counts as hung; the next sample, half a second later, reports it.
 PATIENCE_NS = 1_500_000_000
-#: The interval of a source, seconds: the shortest, that of a secondary source, and the longest, for costly calls.
+#: The interval of a source, seconds: the shortest, that of a secondary source, and the longest, for
+#: costly calls.
 INTERVAL_S = 0.25
 _SECONDARY_S = 1.0
 _SLOWEST_S = 2.0
-#: The CPU budget of a source and its tools, cores: all sensors together have one hundredth of a core.
+#: The CPU budget of a source and its tools, cores: all sensors together have one hundredth of a
+#: core.
 _BUDGET = 0.004
 #: The wait after a failure; it doubles with each further failure, up to a limit.
 _AGAIN_S = 1.0
@@ -285,8 +294,8 @@ class SourceThread:
     """Reads one source at an interval, from `start` to `stop`.
 
     Its thread writes these, and one other thread reads them.
-    readings: (monotonic ns, reading), not fetched yet. is_working: the last call returned figures. trouble: why it did
-    not; None while it works, or before the first result.
+    readings: (monotonic ns, reading), not fetched yet. is_working: the last call returned figures.
+    trouble: why it did not; None while it works, or before the first result.
     identity, gaps: of a working source. cpu_ns: CPU time of the thread.
     """
 
@@ -337,7 +346,8 @@ class SourceThread:
         self.source.close()
 
     def read_once(self) -> float | None:
-        """Read once; return the seconds until the next time, None where the source is unavailable in this run."""
+        """Read once; return the seconds until the next time, None where the source is unavailable
+        in this run."""
         self._began_ns = self._clock.now_ns()
         spent_before_ns = self._clock.thread_ns() + spent_ns()
         failures: list[str] = []
@@ -383,7 +393,8 @@ class SourceThread:
         return again_s
 
     def _adapt_interval(self, cost_s: float) -> None:
-        """Set the shortest interval that the budget allows, from the mean cost of the last calls."""
+        """Set the shortest interval that the budget allows, from the mean cost of the last
+        calls."""
         self._cost_s += 0.2 * (cost_s - self._cost_s)
         least_s = _SECONDARY_S if self.is_secondary else INTERVAL_S
         self.interval_s = min(max(self._cost_s / _BUDGET, least_s), _SLOWEST_S)

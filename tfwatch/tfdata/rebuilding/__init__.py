@@ -1,1 +1,2 @@
-"""A script's own pipeline read as a tree and rebuilt with other settings, every element equal and in order."""
+"""A script's own pipeline read as a tree and rebuilt with other settings, every element equal and
+in order."""

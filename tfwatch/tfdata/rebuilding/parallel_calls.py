@@ -1,4 +1,5 @@
-"""The parallel calls of each map and interleave of a script's pipeline, all alike or stage by stage."""
+"""The parallel calls of each map and interleave of a script's pipeline, all alike or stage by
+stage."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
 class ParallelCalls:
     """The requested parallel calls of a pipeline's stages.
 
-    shared: of all stages alike; `default` where they differ. by_function: of each stage where they differ, by the `id`
-    of its traced function, which a rebuilt stage shares with the script's own. makes_parallel: TensorFlow makes the
-    script's maps parallel by itself.
+    shared: of all stages alike; `default` where they differ. by_function: of each stage where they
+    differ, by the `id` of its traced function, which a rebuilt stage shares with the script's own.
+    makes_parallel: TensorFlow makes the script's maps parallel by itself.
     """
 
     shared: str = DEFAULT
@@ -29,7 +30,8 @@ class ParallelCalls:
     def of(workers: str, stages: Sequence[Any], options: Any) -> ParallelCalls:
         """Return those of a knob's value.
 
-        stages: the maps and interleaves, in the order of the pipeline. options: the script's, of its data set.
+        stages: the maps and interleaves, in the order of the pipeline. options: the script's, of
+        its data set.
         """
         if not is_by_stage(workers):
             return ParallelCalls(workers)
@@ -43,8 +45,8 @@ class ParallelCalls:
     def of_stage(self, node: Any) -> str:
         """Return the setting of a map or interleave.
 
-        Where the stages differ, TensorFlow makes no map parallel by itself: a plain one as the script has it is
-        autotuned here, as it would be (`map_parallelization`).
+        Where the stages differ, TensorFlow makes no map parallel by itself: a plain one as the
+        script has it is autotuned here, as it would be (`map_parallelization`).
         """
         setting = self.by_function.get(id(node._map_func), self.shared)
         is_plain = bool(self.by_function) and setting == DEFAULT and kind_of(node) == "Map"

@@ -1,8 +1,10 @@
-"""A cache in a user's pipeline: its place, live and in the script's own lines, and the pipeline with it.
+"""A cache in a user's pipeline: its place, live and in the script's own lines, and the pipeline
+with it.
 
-The cache keeps the results of the last map that gives the same in each epoch. Below the maps up to that one, and below
-a shuffle, elements are numbered, and the number is the key: so a shuffle keeps its order, and a cache that is not full
-serves what it has. Once it is full, numbers replace all that is below.
+The cache keeps the results of the last map that gives the same in each epoch. Below the maps up to
+that one, and below a shuffle, elements are numbered, and the number is the key: so a shuffle keeps
+its order, and a cache that is not full serves what it has. Once it is full, numbers replace all
+that is below.
 """
 
 from __future__ import annotations
@@ -46,8 +48,8 @@ _PLAIN_KINDS = "biuf"
 class CachePlace:
     """The place of a cache.
 
-    below: the stage whose elements are numbered, `count` of them. kept: the stages over it, up to the map whose results
-    are kept. above: those over them, up to the top.
+    below: the stage whose elements are numbered, `count` of them. kept: the stages over it, up to
+    the map whose results are kept. above: those over them, up to the top.
     """
 
     below: Any
@@ -72,7 +74,8 @@ class CachePlace:
     def build(self, cached: CachedExamples, seeds: Seeds, calls: ParallelCalls) -> tf.data.Dataset:
         """Return the pipeline with the cache, in the order that these seeds give.
 
-        calls: those of its maps; the maps whose results are kept run as one, with those of the last of them.
+        calls: those of its maps; the maps whose results are kept run as one, with those of the last
+        of them.
         """
         numbers = hide(tf.data.Dataset.range(self.count))
         data = numbers if cached.is_full else hide(tf.data.Dataset.zip((numbers, self.below)))
@@ -94,7 +97,8 @@ class CachePlace:
         return self._named(get)
 
     def _find(self, cached: CachedExamples) -> Callable[..., Any]:
-        """Return a map of a number and an element below to the number and the parts of the element that is kept."""
+        """Return a map of a number and an element below to the number and the parts of the element
+        that is kept."""
 
         def find(number: tf.Tensor, element: Any) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
             parts = tf.cond(
@@ -144,7 +148,8 @@ def _not_converted(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def find_place(dataset: Any) -> CachePlace:
-    """Return the place where a cache saves the most: after the last map that gives the same in each epoch.
+    """Return the place where a cache saves the most: after the last map that gives the same in each
+    epoch.
 
     Raises:
         CannotRebuildError: it has none, or the size of the cache is unknown.
@@ -168,7 +173,8 @@ def find_place(dataset: Any) -> CachePlace:
 
 
 def spine_of(dataset: Any) -> list[Any]:
-    """Return the stages from the top down to the source, or to the first stage over several data sets."""
+    """Return the stages from the top down to the source, or to the first stage over several data
+    sets."""
     spine = [dataset]
     while len(inputs := inputs_of(spine[-1])) == 1:
         spine.append(inputs[0])
@@ -196,7 +202,8 @@ def _place(spine: list[Any], at: int) -> CachePlace:
 
 
 def _lowest(spine: list[Any], at: int) -> int:
-    """Return the lowest stage down to which all only order elements or are maps that give the same."""
+    """Return the lowest stage down to which all only order elements or are maps that give the
+    same."""
     lowest = at
     for n, node in enumerate(spine[at:], at):
         is_map = kind_of(node) in MAPS
@@ -250,10 +257,11 @@ def _check_size(place: CachePlace) -> None:
 
 
 def last_lasting_map(dataset: Any) -> Any | None:
-    """Return the last map below which, itself included, every epoch has the same elements in the same order.
+    """Return the last map below which, itself included, every epoch has the same elements in the
+    same order.
 
-    None where there is no such map, where the script caches already, and where elements come in any order or without
-    end. The elements may be of any type, shape and number.
+    None where there is no such map, where the script caches already, and where elements come in any
+    order or without end. The elements may be of any type, shape and number.
     """
     if why_in_any_order(dataset) or any(kind_of(node) == "Cache" for node in nodes_of(dataset)):
         return None
@@ -264,9 +272,11 @@ def last_lasting_map(dataset: Any) -> Any | None:
 
 
 def stage_to_cache(dataset: Any, kept: Any) -> Any | None:
-    """Return the stage whose call `.cache()` follows for the results of the map `kept`; None where it would not last.
+    """Return the stage whose call `.cache()` follows for the results of the map `kept`; None where
+    it would not last.
 
-    TensorFlow drops a cache that an epoch does not read to its end, so it comes after the last `take`.
+    TensorFlow drops a cache that an epoch does not read to its end, so it comes after the last
+    `take`.
     """
     above = list(takewhile(lambda node: node is not kept, spine_of(dataset)))
     last = next((node for node in above if kind_of(node) == "Take"), kept)

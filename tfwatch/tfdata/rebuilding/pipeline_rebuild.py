@@ -1,10 +1,13 @@
-"""A user's pipeline rebuilt with other settings: the skeleton below the gate, and the stages above it.
+"""A user's pipeline rebuilt with other settings: the skeleton below the gate, and the stages above
+it.
 
-The skeleton is the pipeline without the maps that can be rebuilt. One of its elements holds the elements of one batch,
-so a gate over it closes between two batches. Above the gate they are taken apart again, and maps and batches follow
-with other settings. A map and a stage that only orders elements give the same in either order.
+The skeleton is the pipeline without the maps that can be rebuilt. One of its elements holds the
+elements of one batch, so a gate over it closes between two batches. Above the gate they are taken
+apart again, and maps and batches follow with other settings. A map and a stage that only orders
+elements give the same in either order.
 
-Functions are the traced ones of the user's stages: nothing is traced again, and tables and variables are shared.
+Functions are the traced ones of the user's stages: nothing is traced again, and tables and
+variables are shared.
 """
 
 from __future__ import annotations
@@ -70,7 +73,8 @@ class RebuiltPipeline:
 
     @property
     def parallel_stages(self) -> list[Any]:
-        """The maps and interleaves whose parallel calls the knob `workers` sets, in the order of the pipeline."""
+        """The maps and interleaves whose parallel calls the knob `workers` sets, in the order of
+        the pipeline."""
         return [
             *self.tree.interleaves[::-1],
             *(node for node in self.tree.chain if kind_of(node) in MAPS),
@@ -96,7 +100,8 @@ class RebuiltPipeline:
         return skipped.with_options(self._options(None))
 
     def build(self, blocks: tf.data.Dataset, knobs: Knobs, calls: ParallelCalls) -> tf.data.Dataset:
-        """Return the pipeline under these knobs over the elements of `source`. calls: those of its maps."""
+        """Return the pipeline under these knobs over the elements of `source`. calls: those of its
+        maps."""
         data = blocks
         for _ in [node for node in self._upper if kind_of(node) in BATCHES]:
             data = _hide_over(data.unbatch(), data)
@@ -119,7 +124,8 @@ class RebuiltPipeline:
         return nodes
 
     def _options(self, knobs: Knobs | None) -> tf.data.Options:
-        """Return the script's options with those of the knobs, or without knobs those of the source."""
+        """Return the script's options with those of the knobs, or without knobs those of the
+        source."""
         chosen = tf.data.Options().merge(self.options)
         # Those of the script's data set refuse changes.
         chosen.experimental_optimization = _changeable(self.options.experimental_optimization)
@@ -182,7 +188,8 @@ def _with_own_calls(node: Any, data: tf.data.Dataset, calls: ParallelCalls) -> t
 def with_settings(
     dataset: Any, seeds: Seeds, interleaves: Sequence[Any], calls: ParallelCalls
 ) -> Any:
-    """Return a data set whose stages that reshuffle use these seeds, and whose interleaves these parallel calls.
+    """Return a data set whose stages that reshuffle use these seeds, and whose interleaves these
+    parallel calls.
 
     Itself if nothing changes.
 
@@ -267,7 +274,8 @@ def _like(
 ) -> Any:
     """Return a stage with the attributes of `node` over other data.
 
-    operation: makes its variant from that of the data. kind: another class. changes: of the attributes.
+    operation: makes its variant from that of the data. kind: another class. changes: of the
+    attributes.
     """
     stage = object.__new__(kind or type(node))
     own = ("_self_", "_variant", "_graph", "_options")
@@ -350,9 +358,11 @@ def _with_calls(node: Any, data: Any, workers: str) -> Any:
 
 
 def cycle_length(node: Any) -> int:
-    """Return the number of inputs that an interleave reads from in turn, also where TensorFlow chooses it.
+    """Return the number of inputs that an interleave reads from in turn, also where TensorFlow
+    chooses it.
 
-    TensorFlow's choice depends on the machine and on the parallel calls, so it is read off a small data set's order.
+    TensorFlow's choice depends on the machine and on the parallel calls, so it is read off a small
+    data set's order.
     """
     given = int(node._cycle_length)
     return (

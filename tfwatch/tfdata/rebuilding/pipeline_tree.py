@@ -1,7 +1,9 @@
-"""A user's `tf.data` data set as a tree: its stages, and the reasons why a map cannot run in parallel.
+"""A user's `tf.data` data set as a tree: its stages, and the reasons why a map cannot run in
+parallel.
 
-TensorFlow has no public way to read a data set. The private names stand here and in `pipeline_rebuild`; where a
-TensorFlow lacks one, the reader raises `CannotRebuildError` and the pipeline stays the user's.
+TensorFlow has no public way to read a data set. The private names stand here and in
+`pipeline_rebuild`; where a TensorFlow lacks one, the reader raises `CannotRebuildError` and the
+pipeline stays the user's.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
 
 MAPS = ("Map", "ParallelMap")
 BATCHES = ("Batch", "ParallelBatch", "PaddedBatch")
-#: Stages that choose and order elements without a look at them: a map gives the same elements below and above them.
+#: Stages that choose and order elements without a look at them: a map gives the same elements below
+#: and above them.
 ORDERS = ("Shuffle", "Take", "Skip", "Shard", "Repeat")
 INTERLEAVES = ("Interleave", "ParallelInterleave")
 #: Stages that change no element and no order.
@@ -65,7 +68,8 @@ _READING = {
 }
 #: Those of them that read what does not change while a training runs.
 _UNCHANGING = {"Assert", "ReadFile"}
-#: Stages without a function that give the same elements in each iterator; a shuffle if it does not reshuffle.
+#: Stages without a function that give the same elements in each iterator; a shuffle if it does not
+#: reshuffle.
 _SAME = (
     *BATCHES,
     *ORDERS,
@@ -82,8 +86,9 @@ _SAME = (
     "Unbatch",
     "Zip",
 )
-#: Stages that are known to give the same elements in each iterator of their data set that has not begun, a shuffle with
-#: the seeds of another one. What is not named here may draw again for each iterator.
+#: Stages that are known to give the same elements in each iterator of their data set that has not
+#: begun, a shuffle with the seeds of another one. What is not named here may draw again for each
+#: iterator.
 _SAME_AGAIN = {
     *_SAME,
     *_OVER_INTERLEAVES,
@@ -97,7 +102,8 @@ _SAME_AGAIN = {
     "Unique",
     "Window",
 }
-#: Stages of the data sets that an interleave makes: they have no order or state beside that of their elements.
+#: Stages of the data sets that an interleave makes: they have no order or state beside that of
+#: their elements.
 _NESTED = {
     "BatchDatasetV2",
     "ConcatenateDataset",
@@ -135,10 +141,14 @@ class CannotRebuildError(Exception):
 class Tree:
     """A pipeline, split at the gate.
 
-    chain: the stages from the lowest map that can be rebuilt to the top; without one, the prefetches at the top.
-    base: the data set below them. interleaves: the stages of `base` whose parallel calls can be set.
-    shuffles: the stages of `base` and `chain` that reshuffle in each iterator, the last one of the pipeline first.
-    why_not_now: the reason why another iterator cannot continue in the middle of an epoch, or not at once; else empty.
+    chain: the stages from the lowest map that can be rebuilt to the top; without one, the
+    prefetches at the top.
+    base: the data set below them. interleaves: the stages of `base` whose parallel calls can be
+    set.
+    shuffles: the stages of `base` and `chain` that reshuffle in each iterator, the last one of the
+    pipeline first.
+    why_not_now: the reason why another iterator cannot continue in the middle of an epoch, or not
+    at once; else empty.
     left_out: for each map that stays as it is, the reason.
     """
 
@@ -178,7 +188,8 @@ def read_tree(dataset: Any) -> Tree:
 
 
 def split_tree(dataset: Any, *, with_maps: bool = True) -> Tree:
-    """Return the tree of a pipeline, also of one that has no map to rebuild. with_maps: it rebuilds those it can."""
+    """Return the tree of a pipeline, also of one that has no map to rebuild. with_maps: it rebuilds
+    those it can."""
     chain, left_out = _chain_of(dataset) if with_maps else ([], [])
     chain = chain or _end_of(dataset)
     base = inputs_of(chain[0])[0] if chain else dataset
@@ -217,14 +228,16 @@ def _interleaves_of(base: Any) -> tuple[list[Any], list[str]]:
 
 
 def _why_not_again(node: Any) -> str:
-    """Return the reason why a stage over an interleave may differ in a new data set; empty if it does not."""
+    """Return the reason why a stage over an interleave may differ in a new data set; empty if it
+    does not."""
     if kind_of(node) not in _OVER_INTERLEAVES:
         return f"{label_of(node)} stands over an interleave and cannot be built again"
     return why_not_parallel(node) if any(name in vars(node) for name in _FUNCTIONS) else ""
 
 
 def _chain_of(dataset: Any) -> tuple[list[Any], list[str]]:
-    """Return the stages from the lowest map that can be rebuilt to the top, and the reasons of the maps below."""
+    """Return the stages from the lowest map that can be rebuilt to the top, and the reasons of the
+    maps below."""
     chain: list[Any] = []
     left_out: list[str] = []
     node, lowest = dataset, 0
@@ -249,7 +262,8 @@ def _chain_of(dataset: Any) -> tuple[list[Any], list[str]]:
 
 
 def _without_order(chain: list[Any], left_out: list[str]) -> list[Any]:
-    """Return the stages above the last one that needs the maps below it; add the reason where it has any."""
+    """Return the stages above the last one that needs the maps below it; add the reason where it
+    has any."""
     first = 0
     for n, node in enumerate(chain):
         if why := _why_below(node, chain[:n], chain[n + 1 :]):
@@ -261,13 +275,17 @@ def _without_order(chain: list[Any], left_out: list[str]) -> list[Any]:
 
 
 def _why_below(node: Any, before: list[Any], after: list[Any]) -> str:
-    """Return the reason why a stage that orders elements gives another order without the maps before it."""
+    """Return the reason why a stage that orders elements gives another order without the maps
+    before it."""
     small = next(
         (one for one in before if kind_of(one) in BATCHES and not is_true(one._drop_remainder)),
         None,
     )
     if small is not None and kind_of(node) in ("Shuffle", "Repeat"):
-        return f"a smaller last batch would come among the others: {label_of(node)} stands after {label_of(small)}"
+        return (
+            f"a smaller last batch would come among the others: {label_of(node)} stands after"
+            f" {label_of(small)}"
+        )
     # Of two shuffles, the lower one takes its seeds with its first element.
     again = reshuffles(node) and any(reshuffles(later) for later in after)
     return f"{label_of(node)} is followed by another shuffle" if again else ""
@@ -302,7 +320,8 @@ def reshuffles(node: Any) -> bool:
 
 
 def _not_same_again(base: Any) -> Any | None:
-    """Return a stage that may give another iterator other elements; None if all are known to give the same."""
+    """Return a stage that may give another iterator other elements; None if all are known to give
+    the same."""
     zipped = [part for node in nodes_of(base) if kind_of(node) == "Zip" for part in inputs_of(node)]
     counters = [id(part) for part in zipped if _is_counter(part)]
     return next(
@@ -312,7 +331,8 @@ def _not_same_again(base: Any) -> Any | None:
 
 
 def _is_counter(node: Any) -> bool:
-    """Return whether a part of a zip is the numbers of `enumerate`, whose data set TensorFlow hides."""
+    """Return whether a part of a zip is the numbers of `enumerate`, whose data set TensorFlow
+    hides."""
     import tensorflow as tf
 
     return kind_of(node) == "Variant" and node.element_spec == tf.TensorSpec([], tf.int64)
@@ -335,17 +355,20 @@ def _repeats_shuffle(node: Any) -> bool:
 
 
 def why_not_parallel(node: Any) -> str:
-    """Return the reason why a map has to run as its author wrote it; empty if parallel calls give the same."""
+    """Return the reason why a map has to run as its author wrote it; empty if parallel calls give
+    the same."""
     return _worst_effect(node, _effect)
 
 
 def is_stateless(node: Any) -> bool:
-    """Return whether TensorFlow may run the calls of a map in parallel by itself: no operation of it keeps a state."""
+    """Return whether TensorFlow may run the calls of a map in parallel by itself: no operation of
+    it keeps a state."""
     return not set(_stateful_operations(_function_of(node).graph))
 
 
 def why_not_same(node: Any) -> str:
-    """Return the reason why a stage may give other elements in another epoch; empty if it gives the same."""
+    """Return the reason why a stage may give other elements in another epoch; empty if it gives the
+    same."""
     if any(name in vars(node) for name in _FUNCTIONS):
         return _worst_effect(node, _lasting_effect)
     return (
@@ -376,7 +399,8 @@ def _function_of(node: Any) -> Any:
 
 
 def _effect(operation: str) -> str:
-    """Return the effect of a stateful operation for which a map stays as it is; empty if it only reads."""
+    """Return the effect of a stateful operation for which a map stays as it is; empty if it only
+    reads."""
     if operation in _READING:
         return ""
     if operation in _PYTHON:
@@ -391,7 +415,8 @@ def _effect(operation: str) -> str:
 
 
 def _lasting_effect(operation: str) -> str:
-    """Return the effect of a stateful operation for which a result of this epoch may not serve the next one."""
+    """Return the effect of a stateful operation for which a result of this epoch may not serve the
+    next one."""
     if operation in _PYTHON:
         return "calls Python, which may give something else each time"
     if _RANDOM.search(operation):
@@ -424,11 +449,12 @@ def _stateful_operations(graph: Any) -> Iterator[str]:
                 yield from _stateful_operations(graph._get_function(function.name).graph)
 
 
-# -- replays ----------------------------------------------------------------------------------------
+# -- replays ---------------------------------------------------------------------------------------
 
 
 def _why_not_now(dataset: Any, base: Any) -> str:
-    """Return the reason why a second iterator does not give the rest of an epoch at once; empty if it does."""
+    """Return the reason why a second iterator does not give the rest of an epoch at once; empty if
+    it does."""
     if why := why_in_any_order(dataset):
         return why
     slow = next((node for node in nodes_of(base) if kind_of(node) not in _REPLAYABLE), None)

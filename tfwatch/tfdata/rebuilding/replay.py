@@ -1,7 +1,9 @@
-"""A second iterator of an epoch, at the place of the first one: with the order of its shuffles, by a thread.
+"""A second iterator of an epoch, at the place of the first one: with the order of its shuffles, by
+a thread.
 
-A shuffle that reshuffles takes two new seeds for each iterator. A shuffle with these seeds gives the same order again.
-TensorFlow writes them into the iterator's saved state, one row for each stage, sorted by the stages' names.
+A shuffle that reshuffles takes two new seeds for each iterator. A shuffle with these seeds gives
+the same order again. TensorFlow writes them into the iterator's saved state, one row for each
+stage, sorted by the stages' names.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ _UNREADABLE = "the order of its shuffle cannot be read with this TensorFlow"
 _SEEDS = (b"seed", b"seed2")
 _IGNORE_STATE = 1
 _NOTE = "_tfwatch_seeds"
-#: The thread ends where no more elements are missing: the training takes the last ones itself, in a few milliseconds.
+#: The thread ends where no more elements are missing: the training takes the last ones itself, in a
+#: few milliseconds.
 _NEAR = 8
 #: Elements that are read at once: 30 to 60 ms of numbers, names and rows of 1 kB on busy cores.
 _FAR = 20_000
@@ -32,7 +35,8 @@ _ENDED = "its data set gave fewer elements when it was read again"
 
 
 class Replay:
-    """Drops the elements of `source` that another iterator of the same order has given, `taken` of them so far.
+    """Drops the elements of `source` that another iterator of the same order has given, `taken` of
+    them so far.
 
     Elements are dropped one by one, so at most one is held, and the thread ends within one of them.
     """
@@ -43,12 +47,14 @@ class Replay:
         self._goal, self._dropped = taken, 0
         self._is_left = self._is_over = False
         self._error = ""
-        # Not a daemon: Python waits for it, so that no function of TensorFlow runs while the process ends.
+        # Not a daemon: Python waits for it, so that no function of TensorFlow runs while the
+        # process ends.
         self._thread = threading.Thread(target=self._run, name="tfwatch-replay")
         self._thread.start()
 
     def follow(self, taken: int) -> bool:
-        """Note that the other iterator has given `taken` elements; return whether `finish` takes no time."""
+        """Note that the other iterator has given `taken` elements; return whether `finish` takes no
+        time."""
         self._goal = taken
         return self._is_over
 
@@ -105,7 +111,8 @@ def _nothing() -> None:
 
 
 def _dropper(source: tf.data.Iterator) -> Any:
-    """Return a function that takes an element and drops it: 15 us of Python, against 120 us of `next`."""
+    """Return a function that takes an element and drops it: 15 us of Python, against 120 us of
+    `next`."""
     from tensorflow.python.data.util import structure
 
     spec, resource = source.element_spec, source._iterator_resource
@@ -118,7 +125,8 @@ def _dropper(source: tf.data.Iterator) -> Any:
 
 
 def is_far(dataset: Any, batches: int) -> bool:
-    """Return whether another iterator of a data set takes more than some 50 ms to give so many batches."""
+    """Return whether another iterator of a data set takes more than some 50 ms to give so many
+    batches."""
     nodes = list(nodes_of(dataset))
     shuffled = sum(elements_ahead(node) for node in nodes if kind_of(node) == "Shuffle")
     in_batch = math.prod(int(node._batch_size) for node in nodes if kind_of(node) in BATCHES)
@@ -134,8 +142,8 @@ def elements_ahead(shuffle: Any) -> int:
 def read_seeds(iterator: Any, count: int, *, has_begun: bool) -> list[tuple[int, int]]:
     """Return the seeds of `count` shuffles, one below the other, the last stage first.
 
-    It takes 0.3 ms, and 4 us for each element of the buffers. An iterator that has not begun has no seeds of a shuffle
-    below another: that takes new ones with its first element, in any iterator.
+    It takes 0.3 ms, and 4 us for each element of the buffers. An iterator that has not begun has no
+    seeds of a shuffle below another: that takes new ones with its first element, in any iterator.
 
     Raises:
         CannotRebuildError: they cannot be read.
@@ -162,7 +170,8 @@ def read_seeds(iterator: Any, count: int, *, has_begun: bool) -> list[tuple[int,
 
 
 def note_seeds(iterator: Any) -> None:
-    """Note on an iterator that has not begun the seeds of its one shuffle: its buffer is empty, and reads quickly.
+    """Note on an iterator that has not begun the seeds of its one shuffle: its buffer is empty, and
+    reads quickly.
 
     Raises:
         CannotRebuildError: they cannot be read.
@@ -221,7 +230,8 @@ def _values(packed: Any) -> list[Any]:
 
 
 def _read_sizes(content: bytes, count: int) -> tuple[list[int], int]:
-    """Return the sizes that a list of variants begins with, as varints, and the number of bytes that they take."""
+    """Return the sizes that a list of variants begins with, as varints, and the number of bytes
+    that they take."""
     sizes, at = [], 0
     for _ in range(count):
         size = shift = 0

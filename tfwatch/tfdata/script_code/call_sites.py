@@ -1,4 +1,5 @@
-"""The place in a script that made a stage of its pipeline: noted on the data set while the script builds it."""
+"""The place in a script that made a stage of its pipeline: noted on the data set while the script
+builds it."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ class CallSite:
 
     @property
     def end(self) -> tuple[int, int] | None:
-        """The line and the column, in bytes, after the call; None where this Python does not keep them."""
+        """The line and the column, in bytes, after the call; None where this Python does not keep
+        them."""
         positions = getattr(self.code, "co_positions", None)  # since Python 3.11
         if positions is None:
             return None
@@ -56,7 +58,8 @@ class CallSite:
 
     @property
     def has_line_of_name(self) -> bool:
-        """True where Python 3.10 gives it the line of the method's name: all its arguments are positional.
+        """True where Python 3.10 gives it the line of the method's name: all its arguments are
+        positional.
 
         Else it has the line where the chain of calls begins.
         """

@@ -1,4 +1,5 @@
-"""The cells of a notebook, as its user sees them: their numbers, their lines, and their names for modules."""
+"""The cells of a notebook, as its user sees them: their numbers, their lines, and their names for
+modules."""
 
 from __future__ import annotations
 
@@ -14,10 +15,11 @@ def is_cell(file: str) -> bool:
 
 
 def place_in_cell(file: str, line: int, text: str) -> tuple[str, int] | None:
-    """Return the prompt of a cell and the line in it, from a line of its compiled source; None where it is not found.
+    """Return the prompt of a cell and the line in it, from a line of its compiled source; None
+    where it is not found.
 
-    IPython compiles a cell without its empty first lines and without the line of a cell magic, and gives what such a
-    magic runs the number of the next cell.
+    IPython compiles a cell without its empty first lines and without the line of a cell magic, and
+    gives what such a magic runs the number of the next cell.
     """
     number = _number_of(file)
     for ran in () if number is None else (number, number - 1):
@@ -36,7 +38,8 @@ def place_of(file: str, line: int) -> str:
 
 
 def name_of_module(name: str) -> str:
-    """Return the name that the notebook has for a module, which any cell may have imported; empty without one."""
+    """Return the name that the notebook has for a module, which any cell may have imported; empty
+    without one."""
     module, names = sys.modules.get(name), getattr(_shell(), "user_ns", {})
     return min(
         (given for given, value in list(names.items()) if module and value is module),

@@ -1,7 +1,7 @@
 """The changes of a script's lines that set its own `num_parallel_calls`, `prefetch` and `cache`.
 
-A call is found in the source by its end, which Python keeps for each instruction. The changed source is parsed again:
-where it is not the intended call, there is no change to offer.
+A call is found in the source by its end, which Python keeps for each instruction. The changed
+source is parsed again: where it is not the intended call, there is no change to offer.
 """
 
 from __future__ import annotations
@@ -40,12 +40,13 @@ _ARGUMENTS = {"map": (_CALLS, 1), "interleave": (_CALLS, 3), PREFETCH: ("buffer_
 def find_edits(
     dataset: Any, stages: Sequence[Any], cached: Any | None = None
 ) -> tuple[CodeEdit, ...]:
-    """Return the changes of the script's lines for `workers`, of these stages, for `prefetch`, and for `cache`.
+    """Return the changes of the script's lines for `workers`, of these stages, for `prefetch`, and
+    for `cache`.
 
-    `workers` has none unless each of these stages is made by a call that makes no stage of another kind or setting, and
-    each interleave has a cycle of its own: calls would change the one that TensorFlow chooses. `prefetch` has none
-    unless the call at the end makes the last stage alone. cached: the stage that a cache follows; None where no single
-    line adds one.
+    `workers` has none unless each of these stages is made by a call that makes no stage of another
+    kind or setting, and each interleave has a cycle of its own: calls would change the one that
+    TensorFlow chooses. `prefetch` has none unless the call at the end makes the last stage alone.
+    cached: the stage that a cache follows; None where no single line adds one.
     """
     others = {
         call_of(node)
@@ -70,7 +71,8 @@ def find_edits(
 
 
 def _edit_calls(site: CallSite | None, stage: Any, number: int | None) -> CodeEdit | None:
-    """Return the change of the parallel calls of a map or an interleave, which takes no more than its cycle.
+    """Return the change of the parallel calls of a map or an interleave, which takes no more than
+    its cycle.
 
     number: of the stage; None where the call makes several.
     """
@@ -124,7 +126,8 @@ class _Change:
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """The source of a file: its text, its lines with their ends. auto: its name of `tf.data.AUTOTUNE`."""
+    """The source of a file: its text, its lines with their ends. auto: its name of
+    `tf.data.AUTOTUNE`."""
 
     file: str
     text: str
@@ -232,7 +235,8 @@ def _named(edit: CodeEdit) -> CodeEdit:
 
 
 def name_of(file: str) -> str:
-    """Return a file as a user names it: relative to the working folder if it is below it; one without lines `cell`."""
+    """Return a file as a user names it: relative to the working folder if it is below it; one
+    without lines `cell`."""
     if not os.path.isfile(file):
         return "cell"
     relative = os.path.relpath(file)

@@ -1,8 +1,9 @@
 """The waits of a training that filled a shuffle buffer.
 
-tf.data fills a buffer before it outputs the first element: at the start of each epoch, and before a `repeat` each time
-that the data restarts. Its model says what that took while the data lasts. It forgets an input that is exhausted, and
-with it the work for a buffer that took all elements: such a fill is the part of a wait that no other stage worked.
+tf.data fills a buffer before it outputs the first element: at the start of each epoch, and before a
+`repeat` each time that the data restarts. Its model says what that took while the data lasts. It
+forgets an input that is exhausted, and with it the work for a buffer that took all elements: such a
+fill is the part of a wait that no other stage worked.
 """
 
 from __future__ import annotations
@@ -32,14 +33,16 @@ LATE_NS = 15_000_000
 _LATE_WITH_ALL_NS = 50_000_000
 #: Filling is the cause of a wait if it is at least this share of it, and of the pipeline's work.
 _FILL_SHARE = 0.5
-#: A refill in mid-run takes at most so many times the wait; else the model's figures include work from before it.
+#: A refill in mid-run takes at most so many times the wait; else the model's figures include work
+#: from before it.
 _REFILL_FACTOR = 2.0
-#: A wait may be a refill in mid-run if it is so many times as long as the average of the last late waits: if every
-#: batch is late, the model is not read for every batch.
+#: A wait may be a refill in mid-run if it is so many times as long as the average of the last late
+#: waits: if every batch is late, the model is not read for every batch.
 _LATE_FACTOR = 2.0
 _AVERAGED = 8
 _SHUFFLE = "Shuffle"
-#: Stages that hand on what is there already, and sources in memory: a buffer over them is filled at once.
+#: Stages that hand on what is there already, and sources in memory: a buffer over them is filled at
+#: once.
 _CHEAP = (
     *BATCHES,
     *ORDERS,
@@ -55,7 +58,8 @@ _CACHE = "Cache"
 
 
 class ShuffleFill:
-    """The shuffle buffers of one iterator. Reading the model costs 0.2 ms, 5 ms the first time in a process."""
+    """The shuffle buffers of one iterator. Reading the model costs 0.2 ms, 5 ms the first time in a
+    process."""
 
     def __init__(self, iterator: Any) -> None:
         # Deleting an iterator blocks the thread that drops its last reference (see `disposal`).
@@ -66,7 +70,8 @@ class ShuffleFill:
         self._worked_ns: dict[int, float] = {}
 
     def is_cause_of(self, wait_ns: float) -> bool:
-        """Return whether the wait that has just ended mostly filled a buffer; always False without a model."""
+        """Return whether the wait that has just ended mostly filled a buffer; always False without
+        a model."""
         iterator, begun, self._begun = self._iterator(), self._begun, True
         is_fill = (
             iterator is not None
@@ -103,7 +108,8 @@ class ShuffleFill:
 
 
 def is_shuffle_fill(nodes: Mapping[int, Any], wait_ns: float, *, begun: bool) -> bool:
-    """Return whether filling took most of a wait, by the model's processing times, outputs and buffered elements.
+    """Return whether filling took most of a wait, by the model's processing times, outputs and
+    buffered elements.
 
     begun: the iterator gave batches before the wait.
     """
@@ -120,9 +126,11 @@ def is_shuffle_fill(nodes: Mapping[int, Any], wait_ns: float, *, begun: bool) ->
 def is_fill_with_all(
     nodes: Mapping[int, Any], wait_ns: float, worked_ns: Mapping[int, float]
 ) -> bool:
-    """Return whether a buffer took all elements in most of a wait: the other stages worked for less than the rest.
+    """Return whether a buffer took all elements in most of a wait: the other stages worked for less
+    than the rest.
 
-    worked_ns: the work of each node at the last reading; a shuffle that was there then was filled before.
+    worked_ns: the work of each node at the last reading; a shuffle that was there then was filled
+    before.
     """
     new = [
         at for at, node in nodes.items() if node.name.startswith(_SHUFFLE) and _has_taken_all(node)
@@ -151,8 +159,9 @@ def _filling_ns(nodes: Mapping[int, Any], shuffle: Any) -> float:
 def find_filled_shuffle(dataset: Any) -> tuple[str, str]:
     """Return the last shuffle, if possible over stages that work, and the lowest map below it.
 
-    The shuffle can come before that map: neither a cache nor a stage that makes other elements stands between them.
-    Both as the code has them, `shuffle(1000)` and `map(decode)`; each is empty where there is none.
+    The shuffle can come before that map: neither a cache nor a stage that makes other elements
+    stands between them. Both as the code has them, `shuffle(1000)` and `map(decode)`; each is empty
+    where there is none.
     """
     shuffles = (
         [node for node in nodes_of(dataset) if kind_of(node) == _SHUFFLE]

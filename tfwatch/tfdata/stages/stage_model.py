@@ -13,13 +13,15 @@ from tfwatch.tfdata.stages.stage_names import READERS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-#: Nodes whose second and later inputs are the data sets that their function makes, one after another.
+#: Nodes whose second and later inputs are the data sets that their function makes, one after
+#: another.
 _NESTING = {"FlatMap", "Interleave"}
 #: Nodes that hold elements; a parallel node also holds the elements that it makes ahead.
 _HOLDING = {"Shuffle", "Prefetch", "Cache"}
 #: Nodes that TensorFlow adds, whose work belongs to the node above.
 _PARTS = {"MemoryCacheImpl"}
-#: The node that restarts a pipeline over tfwatch's gate; no other stage over the gate can be of this kind.
+#: The node that restarts a pipeline over tfwatch's gate; no other stage over the gate can be of
+#: this kind.
 RESTART_KIND = "ForeverRepeat"
 _OLD = "this TensorFlow cannot report tf.data's model, which it does from 2.17 on"
 _UPGRADE = "install a newer TensorFlow"
@@ -27,8 +29,14 @@ _NOT_AUTOTUNED = (
     "tf.data keeps no model of a pipeline that is not autotuned (options.autotune.enabled is off)"
 )
 AUTOTUNE_FIX = "turn options.autotune.enabled on"
-_DISTRIBUTED = "the iterator of a strategy has no model: only the stages of the code are known, without figures"
-_DISTRIBUTED_FIX = "a first switch by key gives it figures; else measure the data set by itself: for batch in tfwatch.track(dataset)"
+_DISTRIBUTED = (
+    "the iterator of a strategy has no model: only the stages of the code are known, without"
+    " figures"
+)
+_DISTRIBUTED_FIX = (
+    "a first switch by key gives it figures; else measure the data set by itself: for batch in"
+    " tfwatch.track(dataset)"
+)
 ON_DEVICE = "the batches come from an iterator on the GPU (prefetch_to_device), which has no model"
 NOT_TFDATA = "the batches do not come from a tf.data iterator"
 
@@ -43,7 +51,8 @@ class NoModelError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Inner:
-    """A data set that a stage's function made: its total work, and the elements that it gave to the stage."""
+    """A data set that a stage's function made: its total work, and the elements that it gave to the
+    stage."""
 
     time_ns: int
     elements: int
@@ -53,10 +62,11 @@ class Inner:
 class Node:
     """One stage of the model, with totals since its iterator began.
 
-    number: the node's; a new number in the same place means that the stage was restarted. time_ns: processing time,
-    summed over workers. per_batch: elements that it outputs for one batch of the pipeline. parallelism: NaN if no
-    worker thread is its own. inner: by the node's number. waiting: elements that it took in and has not output; NaN if
-    unknown. takes: input elements for one output. cut_off: its input is gone, as at the end of the data.
+    number: the node's; a new number in the same place means that the stage was restarted. time_ns:
+    processing time, summed over workers. per_batch: elements that it outputs for one batch of the
+    pipeline. parallelism: NaN if no worker thread is its own. inner: by the node's number. waiting:
+    elements that it took in and has not output; NaN if unknown. takes: input elements for one
+    output. cut_off: its input is gone, as at the end of the data.
     """
 
     number: int
@@ -109,7 +119,8 @@ def _is_autotune_off(iterator: Any) -> bool:
 
 
 def read_nodes(model: Any) -> tuple[list[Node], int]:
-    """Return the stages of a `ModelProto`, source first, and the number of elements that its iterator gave."""
+    """Return the stages of a `ModelProto`, source first, and the number of elements that its
+    iterator gave."""
     nodes = model.nodes
     root = nodes[model.output]
     nodes_read: list[Node] = []
@@ -199,10 +210,11 @@ def _waiting(node: Any, own: Sequence[Any]) -> float:
 
 
 def work_since(before: Node | None, now: Node) -> tuple[float, int]:
-    """Return nanoseconds of work and elements output since the last reading, or since a new node began.
+    """Return nanoseconds of work and elements output since the last reading, or since a new node
+    began.
 
-    A stage's inner data sets vanish one after another with their figures, so the time per element of the remaining ones
-    is applied to all elements.
+    A stage's inner data sets vanish one after another with their figures, so the time per element
+    of the remaining ones is applied to all elements.
     """
     if before is None or before.number != now.number or now.elements < before.elements:
         before = None
@@ -218,10 +230,11 @@ def work_since(before: Node | None, now: Node) -> tuple[float, int]:
 
 
 def without_gate(nodes: Sequence[Node]) -> tuple[Node | None, list[Node]]:
-    """Split a pipeline over tfwatch's gate into the node that takes from the source, whose work is the source's, and
-    the stages above the gate.
+    """Split a pipeline over tfwatch's gate into the node that takes from the source, whose work is
+    the source's, and the stages above the gate.
 
-    See `live_switch`: the gate is a range, take_while, map (it takes), take_while, map; a repeat at the end restarts.
+    See `live_switch`: the gate is a range, take_while, map (it takes), take_while, map; a repeat at
+    the end restarts.
     """
     if nodes and nodes[-1].kind == RESTART_KIND:
         nodes = nodes[:-1]
@@ -232,7 +245,8 @@ def without_gate(nodes: Sequence[Node]) -> tuple[Node | None, list[Node]]:
 
 
 def find_stuck_stage(nodes: Sequence[Node]) -> int | None:
-    """Return the stage that holds a stalled pipeline up: from its end, the first with an element in work.
+    """Return the stage that holds a stalled pipeline up: from its end, the first with an element in
+    work.
 
     A stage without one waits for the stage before it, and so does an incomplete batch.
     """

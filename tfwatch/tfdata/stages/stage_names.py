@@ -30,9 +30,11 @@ _PLAIN = {
     "CSV": "CsvDataset",
     "DirectedInterleave": "sample_from_datasets",
 }
-#: An attribute that marks tfwatch's gate: it and the stages below it are not part of the user's pipeline.
+#: An attribute that marks tfwatch's gate: it and the stages below it are not part of the user's
+#: pipeline.
 GATE = "tfwatch_gate"
-#: An attribute that marks a stage of tfwatch's that is not shown: it restarts a pipeline, or stamps its batches.
+#: An attribute that marks a stage of tfwatch's that is not shown: it restarts a pipeline, or stamps
+#: its batches.
 OWN = "tfwatch_own"
 #: An attribute that marks a stage of tfwatch's own in a script's pipeline.
 HIDDEN = "tfwatch_hidden"
@@ -49,10 +51,10 @@ _GIVEN = {
 class CodeStage:
     """A stage as its author wrote it.
 
-    kind: without TensorFlow's variants, e.g. `Map`. label: e.g. `map(decode)`. buffer_size: in elements; NaN if it has
-    none or TensorFlow chooses it. python: its function calls Python. files: it reads files. given: the argument of
-    `fit` that Keras made the stage of, `PyDataset`, `generator` or `arrays`. hidden: another stage needs it, and it is
-    not in the code.
+    kind: without TensorFlow's variants, e.g. `Map`. label: e.g. `map(decode)`. buffer_size: in
+    elements; NaN if it has none or TensorFlow chooses it. python: its function calls Python. files:
+    it reads files. given: the argument of `fit` that Keras made the stage of, `PyDataset`,
+    `generator` or `arrays`. hidden: another stage needs it, and it is not in the code.
     """
 
     kind: str
@@ -65,7 +67,8 @@ class CodeStage:
 
 
 def label_of_kind(kind: str) -> str:
-    """Return the label of a stage of which only the kind is known: `interleave` for `ParallelInterleaveV4`."""
+    """Return the label of a stage of which only the kind is known: `interleave` for
+    `ParallelInterleaveV4`."""
     return ", ".join(_PLAIN.get(part, _snake(part)) for part in code_kinds(kind))
 
 
@@ -78,7 +81,8 @@ def label_of_all(stages: Sequence[CodeStage]) -> str:
 
 
 def find_code_stages(dataset: Any) -> list[CodeStage]:
-    """Return the stages of a data set in the order of the code, without tfwatch's gate and what is below it."""
+    """Return the stages of a data set in the order of the code, without tfwatch's gate and what is
+    below it."""
     stages = list(_stages_of(dataset))
     for n, stage in enumerate(stages[1:]):
         if (
@@ -89,9 +93,11 @@ def find_code_stages(dataset: Any) -> list[CodeStage]:
 
 
 def align(kinds: Sequence[str], stages: Sequence[CodeStage]) -> list[tuple[CodeStage, ...]]:
-    """Return the stages of the code that each node of tf.data's model stands for; none if TensorFlow added the node.
+    """Return the stages of the code that each node of tf.data's model stands for; none if
+    TensorFlow added the node.
 
-    TensorFlow leaves out, fuses and adds stages, so this aligns both by their longest common subsequence.
+    TensorFlow leaves out, fuses and adds stages, so this aligns both by their longest common
+    subsequence.
     """
     parts = [(n, part) for n, kind in enumerate(kinds) for part in code_kinds(kind)]
     best = [[0] * (len(stages) + 1) for _ in range(len(parts) + 1)]
@@ -175,7 +181,8 @@ _ARGUMENTS = {
 
 
 def function_name(function: Any) -> str:
-    """Return a function's name; empty for a lambda, and for a function of TensorFlow's or Keras'."""
+    """Return a function's name; empty for a lambda, and for a function of TensorFlow's or
+    Keras'."""
     for _ in range(4):  # partial of a tf.function of a method
         inner = getattr(function, "func", None) or getattr(function, "__wrapped__", None)
         if inner is None:
@@ -191,13 +198,15 @@ def function_name(function: Any) -> str:
 
 
 def _given(function: Any) -> str:
-    """Return the argument of `fit` that a function of Keras belongs to, by its module; empty for any other function."""
+    """Return the argument of `fit` that a function of Keras belongs to, by its module; empty for
+    any other function."""
     module = getattr(function, "__module__", "") or ""
     return _GIVEN.get(module.rpartition(".")[2], "") if module.startswith("keras.") else ""
 
 
 def _generator(function: Any) -> tuple[str, str]:
-    """Return `from_generator(rows)`, and the argument of `fit`; wrappers hold the generator in their closures."""
+    """Return `from_generator(rows)`, and the argument of `fit`; wrappers hold the generator in
+    their closures."""
     wrappers = [function, *_closure_of(function)]
     for candidate in [value for wrapper in wrappers for value in (wrapper, *_closure_of(wrapper))]:
         generator = getattr(candidate, "_generator", None)
@@ -226,7 +235,8 @@ def _is_filled(cell: Any) -> bool:
 def _operations(wrapper: Any) -> set[str]:
     """Return the kinds of operations in a stage's function and in the functions that it calls.
 
-    They are read one by one: a `GraphDef` holds the constants too, and making one of 40 MB took 0.5 s.
+    They are read one by one: a `GraphDef` holds the constants too, and making one of 40 MB took 0.5
+    s.
     """
     try:
         return set(_kinds(wrapper.function.graph, _MAX_DEPTH))
@@ -281,8 +291,9 @@ def dataset_of(iterator: Any) -> Any:
 def find_distributed_dataset(iterator: Any) -> Any:
     """Return the data set that a strategy spreads over its replicas, as its author made it.
 
-    `experimental_distribute_dataset` adds stages that split each batch; `distribute_datasets_from_function` adds none.
-    None where it is unknown: the attributes are TensorFlow's own.
+    `experimental_distribute_dataset` adds stages that split each batch;
+    `distribute_datasets_from_function` adds none. None where it is unknown: the attributes are
+    TensorFlow's own.
     """
     parts = getattr(iterator, "_iterators", None) or [None]
     top = getattr(parts[0], "_dataset", None)

@@ -1,7 +1,7 @@
 """Read tf.data's model of the input pipeline once a second, on a thread of its own.
 
-Two iterators matter, the source below tfwatch's gate and the pipeline above it; together they make one table. The
-reader references them only while it reads, about a millisecond: see `disposal`.
+Two iterators matter, the source below tfwatch's gate and the pipeline above it; together they make
+one table. The reader references them only while it reads, about a millisecond: see `disposal`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
     from tfwatch.runs.writer import RunWriter
 
-#: Returns the source below the gate, None without a gate, and the iterator whose batches are trained on.
+#: Returns the source below the gate, None without a gate, and the iterator whose batches are
+#: trained on.
 Iterators: TypeAlias = "Callable[[], tuple[Any, Any]]"
 
 SENSOR = "pipeline"
@@ -54,7 +55,8 @@ _AHEAD = frozenset({_COPY, "Prefetch"})
 PERIOD_S = 1.0
 #: The period at which the CPU of a wait is sampled.
 _SAMPLE_PERIOD_S = 0.2
-#: A table is read every second for so long; then stages.bin grows by at most so many bytes/s: 9 MB in 10 h.
+#: A table is read every second for so long; then stages.bin grows by at most so many bytes/s: 9 MB
+#: in 10 h.
 _EVERY_SECOND_S = 600.0
 _BYTES_PER_S = 250
 #: Readings take at most this share of a core.
@@ -70,7 +72,8 @@ _SHORT_READINGS, _SHORT_EPOCHS = (
     "epochs are shorter than the second between two readings of the stages",
 )
 _USE_LONGER_EPOCHS = "use longer epochs"
-#: At the end of the data the stages vanish one by one, the source first: so many such readings are skipped.
+#: At the end of the data the stages vanish one by one, the source first: so many such readings are
+#: skipped.
 _MAX_SKIPPED = 5
 
 
@@ -102,7 +105,8 @@ class StageReader:
         self._thread = threading.Thread(target=self._run, name="tfwatch-stages", daemon=True)
 
     def use(self, iterators: Iterators | None) -> None:
-        """Read the iterators that a method returns, and keep only a weak reference to its object; None: read none."""
+        """Read the iterators that a method returns, and keep only a weak reference to its object;
+        None: read none."""
         self._iterators = weakref.WeakMethod(iterators) if iterators else _nothing_yet
 
     def start(self) -> None:
@@ -154,7 +158,8 @@ class StageReader:
         """Read once, write the rows, and return their number."""
         lines: list[StageChange] = []
         batches = 0
-        # The iterator may be the user's, or a private one of TensorFlow's; the next reading may succeed.
+        # The iterator may be the user's, or a private one of TensorFlow's; the next reading may
+        # succeed.
         with fails_open(lambda why: self._report(why, "")):
             lines, batches = self._found()
         if batches and lines:  # tf.data makes some stages only with the first batch
@@ -206,7 +211,8 @@ class StageReader:
     ) -> tuple[list[StageChange], int]:
         """Return the stages of a source whose batches are prefetched to a device.
 
-        The stages above it run in an iterator of the copy, which has no model: there may be only buffers.
+        The stages above it run in an iterator of the copy, which has no model: there may be only
+        buffers.
 
         Raises:
             NoModelError: there are others, or the source has no model.
@@ -223,7 +229,8 @@ class StageReader:
     def _below(
         self, followed: FollowedIterator, source: Any, gate: Node | None, batches: int
     ) -> list[StageChange]:
-        """Return the source's stages, or without a model one row for all of it, from the time to take from it."""
+        """Return the source's stages, or without a model one row for all of it, from the time to
+        take from it."""
         try:
             return changes_since(followed, *read_nodes(read_model(source)))
         except NoModelError:
@@ -378,7 +385,8 @@ def changes_since(
     batches: int,
     names: list[tuple[CodeStage, ...]] | None = None,
 ) -> list[StageChange]:
-    """Return the work of each stage since the last reading; 0 at an iterator's first, which includes its start-up."""
+    """Return the work of each stage since the last reading; 0 at an iterator's first, which
+    includes its start-up."""
     names = align([node.kind for node in nodes], followed.stages) if names is None else names
     first = not followed.before and batches < _STARTUP_BATCHES
     lines = []
@@ -407,7 +415,8 @@ def _line(node: Node, stages: tuple[CodeStage, ...], time_ns: float, elements: i
 
 
 def kind_with_marks(kind: str, stages: Sequence[CodeStage], files: bool = False) -> str:
-    """Return a kind followed by marks of its stages in the code: see `findings.bottleneck.Stage`."""
+    """Return a kind followed by marks of its stages in the code: see
+    `findings.bottleneck.Stage`."""
     python, files = (
         any(stage.python for stage in stages),
         files or any(stage.files for stage in stages),

@@ -1,4 +1,5 @@
-"""Locate a stall: the line of Python that runs while the training waits for a batch, and the CPU used meanwhile."""
+"""Locate a stall: the line of Python that runs while the training waits for a batch, and the CPU
+used meanwhile."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 #: In a thread of tf.data's, a generator or a py_function runs below this file of TensorFlow's.
 _FROM_TENSORFLOW = os.path.join("ops", "script_ops.py")
-#: The files of AutoGraph's copies of functions, and its module, which holds the source map of each copy.
+#: The files of AutoGraph's copies of functions, and its module, which holds the source map of each
+#: copy.
 _GENERATED = "__autograph_generated_file"
 _AUTOGRAPH = "tensorflow.python.autograph.impl.api"
 _HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -43,9 +45,11 @@ def find_running_line(
     frames: Mapping[int, FrameType] | None = None,
     source_maps: Callable[[], Iterable[SourceMap]] | None = None,
 ) -> tuple[str, str]:
-    """Return the user's running line, e.g. `feed.py:41 in rows`, and its owner: `generator`, else `training`.
+    """Return the user's running line, e.g. `feed.py:41 in rows`, and its owner: `generator`, else
+    `training`.
 
-    frames: of each thread. source_maps: of AutoGraph's copies. Both results are empty if no line of the user's runs.
+    frames: of each thread. source_maps: of AutoGraph's copies. Both results are empty if no line of
+    the user's runs.
     """
     frames = thread_frames() if frames is None else frames
     maps = source_maps or _source_maps
@@ -80,12 +84,14 @@ def _describe(stack: list[FrameType], maps: Callable[[], Iterable[SourceMap]]) -
 
 
 def _is_library(file: str) -> bool:
-    """Return whether a file is a library's: also one of another environment that is on the path, or of the user's."""
+    """Return whether a file is a library's: also one of another environment that is on the path, or
+    of the user's."""
     return file.startswith(_LIBRARIES) or not _INSTALLED.isdisjoint(file.split(os.sep))
 
 
 def _original(file: str, line: int, maps: Iterable[SourceMap]) -> tuple[str, int, str]:
-    """Return file, line and function that a line of AutoGraph's copy was made of; an empty file where unknown."""
+    """Return file, line and function that a line of AutoGraph's copy was made of; an empty file
+    where unknown."""
     origin = next((place for source_map in maps if (place := source_map.get((file, line)))), None)
     return (origin.loc.filename, origin.loc.lineno, origin.function_name) if origin else ("", 0, "")
 
@@ -108,7 +114,8 @@ _MIN_WAIT_NS = 6_000_000
 
 
 class WaitCpu:
-    """The CPU that the process uses while its training waits for a batch: then only the pipeline works.
+    """The CPU that the process uses while its training waits for a batch: then only the pipeline
+    works.
 
     wait: sleeps for seconds. One thread calls `sample` and `cores`.
     """

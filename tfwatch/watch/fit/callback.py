@@ -51,7 +51,8 @@ _SCRIPT_KNOBS = (*_PIPELINE_KNOBS, CACHE)
 
 
 class _Boundary:
-    """A block that Keras calls: an error of tfwatch's own ends there, and any other exception is reported and goes on.
+    """A block that Keras calls: an error of tfwatch's own ends there, and any other exception is
+    reported and goes on.
 
     fail: takes an error. stop: takes any other exception, as KeyboardInterrupt.
     """
@@ -92,16 +93,19 @@ def _text_of(value: str | int | tuple[str | int, ...]) -> str:
 class Watch(keras.callbacks.Callback):
     """Splits every step of `fit` into data wait, compute and host, and writes a run folder.
 
-    The training's result is that of `fit` without it, bit for bit. Each `fit` writes a folder of its own.
+    The training's result is that of `fit` without it, bit for bit. Each `fit` writes a folder of
+    its own.
 
     Args:
         runs_dir: where run folders are created; None is the default folder (see `tfwatch replay`).
-        split: how steps are separated if `steps_per_execution` runs several in one call. `fused` leaves them fused and
-            reads the clock inside the graph. `exact` runs and times them one by one, which gives up the time that
-            `steps_per_execution` saves. The training's result is the same.
+        split: how steps are separated if `steps_per_execution` runs several in one call. `fused`
+            leaves them fused and reads the clock inside the graph. `exact` runs and times them one
+            by one, which gives up the time that `steps_per_execution` saves. The training's result
+            is the same.
 
     Attributes:
-        run_path: the folder of the last `fit`; None before the first, and if it could not be created.
+        run_path: the folder of the last `fit`; None before the first, and if it could not be
+        created.
 
     Raises:
         ValueError: `split` is neither of these.
@@ -130,7 +134,8 @@ class Watch(keras.callbacks.Callback):
 
     @property
     def run_path(self) -> Path | None:
-        """The folder of the last `fit`; None before the first, and if it could not be created, or not yet."""
+        """The folder of the last `fit`; None before the first, and if it could not be created, or
+        not yet."""
         return self._newest_run.script.path if self._newest_run else None
 
     def set(
@@ -143,19 +148,22 @@ class Watch(keras.callbacks.Callback):
         multiprocessing: bool | None = None,
         queue_size: str | int | None = None,
     ) -> None:
-        """Switch the pipeline while `fit` runs, from any thread. The switch takes effect after the buffered batches.
+        """Switch the pipeline while `fit` runs, from any thread. The switch takes effect after the
+        buffered batches.
 
         The settings of a `PyDataset` and a cache take effect with the next epoch.
 
         Args:
             prefetch: `default` (the script's pipeline as it is), `off`, `auto`, or a `buffer_size`.
-            workers: the parallel calls of each map: `default` (as in the script), `off`, `auto`, or a number; a tuple
-                of these, one for each map and interleave in the order of the pipeline. Refused for a pipeline that has
-                no map of which parallel calls give the same elements. Those of a `PyDataset`.
+            workers: the parallel calls of each map: `default` (as in the script), `off`, `auto`, or
+                a number; a tuple of these, one for each map and interleave in the order of the
+                pipeline. Refused for a pipeline that has no map of which parallel calls give the
+                same elements. Those of a `PyDataset`.
             device_prefetch: `off`, or the `buffer_size` of a prefetch to the GPU's memory.
-            cache: keep the results of the last map that gives the same in each epoch. Refused where there is none, and
-                where they take more than half of the free memory.
-            multiprocessing, queue_size: `use_multiprocessing` and `max_queue_size` of a `PyDataset`.
+            cache: keep the results of the last map that gives the same in each epoch. Refused where
+                there is none, and where they take more than half of the free memory.
+            multiprocessing, queue_size: `use_multiprocessing` and `max_queue_size` of a
+            `PyDataset`.
 
         Raises:
             ValueError: it is none of these.

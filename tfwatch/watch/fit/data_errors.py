@@ -1,8 +1,10 @@
-"""Raise an error of the data as Keras' own train function does, which fetches inside the graph of its step.
+"""Raise an error of the data as Keras' own train function does, which fetches inside the graph of
+its step.
 
-There an error of the fetch ends a step of which the operations that need no batch may have run: on a CPU, the optimizer
-has counted it. So Keras' function runs once on an iterator that has nothing to give, and fails at it as it would have
-failed at the data; its error also says how TensorFlow words one of that graph.
+There an error of the fetch ends a step of which the operations that need no batch may have run: on
+a CPU, the optimizer has counted it. So Keras' function runs once on an iterator that has nothing to
+give, and fails at it as it would have failed at the data; its error also says how TensorFlow words
+one of that graph.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _NO_DATA = "the iterator has not been initialized"
-#: A graph on a GPU lists two errors, each with its code: that of the fetch, and that of the batch's copy, which waits.
+#: A graph on a GPU lists two errors, each with its code: that of the fetch, and that of the batch's
+#: copy, which waits.
 _NO_DATA_ERROR = re.compile(rf"(?P<code>[A-Z_]+:  )?GetNext\(\) failed because {_NO_DATA}.*")
 _ERRORS = re.compile(rf"^(?:\d+ root error\(s\) found\.|.*{_NO_DATA})", re.MULTILINE)
 _TITLE = "Graph execution error:"
@@ -27,7 +30,8 @@ _EAGER_OPERATION = re.compile(r"\s*\[Op:\w+\](?: name:.*)?\s*$")
 _FUNCTION = re.compile(r"\{\{function_node .*?\}\} ?")
 _NODE = re.compile(r"\{\{node (.*?)\}\}")
 _IN_MAP = r"Error in user-defined function passed to \w+:\d+ transformation with iterator: "
-#: The words that tfwatch's gate puts before an error of the data below it, and its place (see `live_switch`).
+#: The words that tfwatch's gate puts before an error of the data below it, and its place (see
+#: `live_switch`).
 _GATE = re.compile(_IN_MAP + r"Iterator::Root::[\w:\[\]]*Map::TakeWhile::Map: ")
 _GATE_PLACE = "\n\t [[IteratorGetNextAsOptional]]"
 _WRAPPED = re.compile(r"\{\{function_node __wrapped__\w+[^}]*\}\}")
@@ -37,7 +41,8 @@ def fail_in_graph(original: Callable[[Any], Any], iterator: Any, error: tf.error
     """Run Keras' function as far as the fetch that raised, and word its error as there.
 
     Raises:
-        Exception: of the step's Python, if no batch came before: Keras traces the step before it fetches.
+        Exception: of the step's Python, if no batch came before: Keras traces the step before it
+        fetches.
     """
     empty: list[Any] = []
     with fails_open(
@@ -61,7 +66,8 @@ def without_gate(message: str) -> str:
 
 
 def _without_data(iterator: tf.data.Iterator) -> tf.data.Iterator:
-    """Return an iterator of the same elements, so that no function is traced for it, over no data set."""
+    """Return an iterator of the same elements, so that no function is traced for it, over no data
+    set."""
     shapes = iterator._flat_output_shapes
     with tf.device("/CPU:0"):
         resource = tf.raw_ops.AnonymousIteratorV3(
@@ -102,7 +108,8 @@ def _as_in_graph(message: str, code: str, failed: str) -> str:
 
 
 def _as_eager(message: str, failed: str) -> str:
-    """Return the message with the operation of one that failed op by op: Keras fetches with another one."""
+    """Return the message with the operation of one that failed op by op: Keras fetches with another
+    one."""
     wrapped, operation = _WRAPPED.search(failed), _EAGER_OPERATION.search(failed)
     if not wrapped or not operation:
         return message

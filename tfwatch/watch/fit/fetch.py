@@ -24,9 +24,11 @@ _SWITCH, _SHUFFLE_FILL = int(Flag.SWITCH), int(Flag.SHUFFLE_FILL)
 
 
 class Fetch:
-    """Returns batches: from Keras' own iterator until a switch is requested, then through a `SwitchablePipeline`.
+    """Returns batches: from Keras' own iterator until a switch is requested, then through a
+    `SwitchablePipeline`.
 
-    flags: of the step of the last batch. switches: those that are requested. current: where the batches come from.
+    flags: of the step of the last batch. switches: those that are requested. current: where the
+    batches come from.
     """
 
     def __init__(self, session: Session) -> None:
@@ -75,7 +77,8 @@ class Fetch:
             except StopIteration:
                 if not self.current.has_successor:
                     raise
-            # Outside the handler: the exception holds the ended iterator and would delete it in this thread.
+            # Outside the handler: the exception holds the ended iterator and would delete it in
+            # this thread.
             self.switches.take_over(steps)
         try:
             self._look_at(batch, steps + 1)
@@ -105,7 +108,8 @@ class Fetch:
         self.mark_first_batch(step)
 
     def ready_ns(self) -> int | None:
-        """Return when the last batch was ready in host memory, to be copied ahead; None where that is unknown."""
+        """Return when the last batch was ready in host memory, to be copied ahead; None where that
+        is unknown."""
         if self._stamps is None:
             return None
         writer = self._writer
@@ -135,18 +139,21 @@ class Fetch:
         self._writer.note(f"waits that fill a shuffle buffer are not marked: {why}")
 
     def as_written(self, error: tf.errors.OpError) -> None:
-        """Word an error of the data as that of the script's own pipeline, without tfwatch's gate over it."""
+        """Word an error of the data as that of the script's own pipeline, without tfwatch's gate
+        over it."""
         if self.current.is_switchable:
             with fails_open(self._note_failure):
                 error._message = without_gate(error.message)
 
     def source(self, steps: int) -> Any:
-        """Return the iterator after `steps` steps, for a caller that fetches itself (see `successor`)."""
+        """Return the iterator after `steps` steps, for a caller that fetches itself (see
+        `successor`)."""
         self._begin(steps)
         return self.current.iterator
 
     def successor(self, steps: int) -> Any:
-        """Return the iterator that continues after `steps` steps, where the last one ended; None if the data did."""
+        """Return the iterator that continues after `steps` steps, where the last one ended; None if
+        the data did."""
         self.flags = 0
         if not self.current.has_successor:
             return None
@@ -186,7 +193,8 @@ class Fetch:
 
 
 def count_bytes(batch: Any) -> int | None:
-    """Return the bytes that a batch takes in memory; None if it holds strings or anything but tensors."""
+    """Return the bytes that a batch takes in memory; None if it holds strings or anything but
+    tensors."""
     leaves = tf.nest.flatten(batch, expand_composites=True)
     sizes = [_count_tensor_bytes(leaf) for leaf in leaves]
     known = [size for size in sizes if size is not None]

@@ -1,8 +1,10 @@
 """The run of a script's `fit`: its own, or, in a loop of short fits, the run of the fits before it.
 
-A fit of less than `SHORT_S` is short. The first `fit` after a short one begins a run that it shares with the fits that
-follow: while they are short, each continues that run if it begins within `GAP_S` and with the same settings. So a loop
-of a thousand fits has two runs: its first fit, which compiles, and all others, whose steps are numbered on.
+A fit of less than `SHORT_S` is short. The first `fit` after a short one begins a run that it shares
+with the fits that
+follow: while they are short, each continues that run if it begins within `GAP_S` and with the same
+settings. So a loop of a thousand fits has two runs: its first fit, which compiles, and all others,
+whose steps are numbered on.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ SHORT_S = 10.0
 class FitRun:
     """The run of one `fit` or of several short ones.
 
-    script: its writer and sensors. step_log: of the present `fit`; it continues that of the one before.
+    script: its writer and sensors. step_log: of the present `fit`; it continues that of the one
+    before.
     """
 
     def __init__(self, runs_dir: Path | None, knobs: Mapping[str, str]) -> None:
@@ -49,7 +52,8 @@ class FitRun:
         self.script.at_end = self.stages.stop
 
     def takes(self, runs_dir: Path | None, knobs: Mapping[str, str]) -> bool:
-        """Continue with another `fit`; return False if it belongs to another run, or this one has ended."""
+        """Continue with another `fit`; return False if it belongs to another run, or this one has
+        ended."""
         if (self._runs_dir, self._knobs) != (runs_dir, knobs) or not self.script.resume():
             return False
         self._begun_ns = SYSTEM.now_ns()
@@ -101,8 +105,8 @@ def _begin_run(runs_dir: Path | None, knobs: Mapping[str, str]) -> ScriptRun:
     return ScriptRun(runs_dir, device, knobs, switchable)
 
 
-#: Runs that wait for another `fit`: one for each thread that trains. The last `fit`, if it was short: where, and its
-#: end. The newest run. All are changed in one step, as any thread may train.
+#: Runs that wait for another `fit`: one for each thread that trains. The last `fit`, if it was
+#: short: where, and its end. The newest run. All are changed in one step, as any thread may train.
 _resting: list[FitRun] = []
 _newest: list[ScriptRun] = []
 _short_fit: list[tuple[Path | None, int]] = []

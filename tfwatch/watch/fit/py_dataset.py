@@ -1,6 +1,8 @@
-"""The parallel settings of a `PyDataset` in a `fit`: workers, processes and queue, which change between two epochs.
+"""The parallel settings of a `PyDataset` in a `fit`: workers, processes and queue, which change
+between two epochs.
 
-Keras' own enqueuer makes the batches with the new settings, as with those in the script: in order, each once.
+Keras' own enqueuer makes the batches with the new settings, as with those in the script: in order,
+each once.
 """
 
 from __future__ import annotations
@@ -50,12 +52,16 @@ _PARTIAL_EPOCHS = "steps_per_epoch: an epoch does not begin the PyDataset again"
 _ENDLESS = "its PyDataset has no length, so that no epoch begins it again"
 _SPREAD = "Keras makes one distributed data set of it for all epochs"
 _OWN_BEGIN = "its on_epoch_begin changes the PyDataset, and workers begin before it is called"
-_NOT_FORKED = "processes begin by {}, and need a PyDataset that can be pickled: set use_multiprocessing in the script"
+_NOT_FORKED = (
+    "processes begin by {}, and need a PyDataset that can be pickled: set use_multiprocessing in"
+    " the script"
+)
 _NO_QUEUE = "without workers there is no queue"
 
 
 def find_py_dataset(epochs: Any | None) -> PyDatasetSettings | None:
-    """Return the settings of the `PyDataset` of these epochs of a `fit`; None where the data is another."""
+    """Return the settings of the `PyDataset` of these epochs of a `fit`; None where the data is
+    another."""
     return PyDatasetSettings(epochs) if is_py_dataset(epochs) else None
 
 
@@ -103,7 +109,8 @@ class PyDatasetSettings:
         writer.describe(switchable=[first, *own, *others], workers_from_epoch=True, fixed=fixed)
 
     def refusal(self, request: SwitchRequest, coming: Knobs) -> str:
-        """Return the reason to refuse a request; empty if there is none. coming: the knobs of the next epoch."""
+        """Return the reason to refuse a request; empty if there is none. coming: the knobs of the
+        next epoch."""
         if is_by_stage(request.value):
             return Refusal.ONE_FOR_ALL.words
         if request.knob == MULTIPROCESSING and request.value == ON:

@@ -1,4 +1,5 @@
-"""Choose how the steps of one `fit` run in place of Keras' train function, in the training thread."""
+"""Choose how the steps of one `fit` run in place of Keras' train function, in the training
+thread."""
 
 from __future__ import annotations
 
@@ -41,13 +42,17 @@ if TYPE_CHECKING:
 
 #: The way to separate the steps of a call with several: see `Watch`.
 Split = Literal["fused", "exact"]
-_NOT_KERAS = "the model's train function is not Keras' own (make_train_function, or train_function itself, is replaced)"
+_NOT_KERAS = (
+    "the model's train function is not Keras' own (make_train_function, or train_function itself,"
+    " is replaced)"
+)
 
 
 class Recorder:
     """One `fit` of one model.
 
-    is_passive: the `fit` is over, or is left to Keras: every call goes to the original train function.
+    is_passive: the `fit` is over, or is left to Keras: every call goes to the original train
+    function.
     """
 
     def __init__(self, session: Session, model: Any, split: Split = "fused") -> None:
@@ -155,10 +160,11 @@ class Recorder:
         return self._runner
 
     def _is_abandoned(self) -> bool:
-        """Return whether an exception ended the `fit` of this recorder without a callback, and a later `fit` runs.
+        """Return whether an exception ended the `fit` of this recorder without a callback, and a
+        later `fit` runs.
 
-        A `fit` makes an iterator only in its epochs, and has its own `History`. In Keras 3.8 an `evaluate` has one too,
-        without epochs.
+        A `fit` makes an iterator only in its epochs, and has its own `History`. In Keras 3.8 an
+        `evaluate` has one too, without epochs.
         """
         history = getattr(self._model, "history", None)
         return self._train_function.is_called or (
@@ -173,14 +179,16 @@ class Recorder:
             raise TypeError(_NOT_KERAS)
         if not isinstance(iterator, ITERATORS):
             raise TypeError(
-                f"its batches come from a {type(iterator).__name__}, which tfwatch cannot fetch from"
+                f"its batches come from a {type(iterator).__name__}, which tfwatch cannot fetch"
+                " from"
             )
         is_spread = isinstance(iterator, tf.distribute.DistributedIterator)
         if is_spread:
             note_replicas(self.writer, iterator)
         steps = self._model.steps_per_execution
         eager = self._model.run_eagerly or tf.config.functions_run_eagerly()
-        # In Python the fetch for two GPUs made a step of 21 ms 1.12 times as long, and looked like data wait.
+        # In Python the fetch for two GPUs made a step of 21 ms 1.12 times as long, and looked like
+        # data wait.
         is_in_graph = (steps > 1 or is_spread) and self._split == "fused" and not eager
         if (
             is_in_graph
@@ -217,12 +225,14 @@ class Recorder:
         return step
 
     def _prepare_in_graph(self, original: Callable[[Any], Any], iterator: Any, steps: int) -> bool:
-        """Prepare to read the clock in the graph; return False if a single step cannot: it is timed exactly then.
+        """Prepare to read the clock in the graph; return False if a single step cannot: it is timed
+        exactly then.
 
         Raises:
             Exception: the training's own, or the trace of several steps fails.
         """
-        # Trace first, as tracing may fail: once the iterator is in use, batches may be fetched ahead.
+        # Trace first, as tracing may fail: once the iterator is in use, batches may be fetched
+        # ahead.
         if self._runner is None or iterator._type_spec != self._spec:
             try:
                 runner = self._trace_in_graph(original, iterator, steps)
@@ -304,7 +314,8 @@ class Recorder:
             self._end_by(partial(self._session.on_error, error))
 
     def _end_by(self, report: Callable[[], None]) -> None:
-        """End the run and report why. A failure here is recorded, and never replaces the training's error."""
+        """End the run and report why. A failure here is recorded, and never replaces the training's
+        error."""
         for part in (self.end, report):
             with fails_open(self.report_failure):
                 part()

@@ -1,8 +1,8 @@
 """Measure the data wait of a loop that launches GPU work asynchronously.
 
-A custom loop need not pull metrics: its thread fetches the next batch while the GPU still computes, and a fetch that
-blocks is data wait only once the GPU has no work left. So at every fetch another thread probes when the work launched
-before it is done. The training thread never waits for the GPU.
+A custom loop need not pull metrics: its thread fetches the next batch while the GPU still computes,
+and a fetch that blocks is data wait only once the GPU has no work left. So at every fetch another
+thread probes when the work launched before it is done. The training thread never waits for the GPU.
 """
 
 from __future__ import annotations
@@ -23,21 +23,25 @@ if TYPE_CHECKING:
 
     from tfwatch.runs.writer import RunWriter
 
-#: Probes of an idle GPU at the start, and the index of the one that counts: the user's work may delay some.
+#: Probes of an idle GPU at the start, and the index of the one that counts: the user's work may
+#: delay some.
 _IDLE_PROBES, _IDLE_INDEX = 12, 3
 #: A probe that takes longer than two of an idle GPU plus this waited for work.
 _SLACK_NS = 100_000
-#: After a fetch shorter than this, the next is probed once it lasts as long; every eighth is probed at once.
+#: After a fetch shorter than this, the next is probed once it lasts as long; every eighth is probed
+#: at once.
 SHORT_NS = 300_000
 _EVERY = 8
-#: A probe reports the end of work later than it returns from an idle GPU, by so much. On an H200, in 40 loops of 10 to
-#: 60 ms/step, the data wait is then 1.3 points of wall clock below to 2.5 above that of the device trace.
+#: A probe reports the end of work later than it returns from an idle GPU, by so much. On an H200,
+#: in 40 loops of 10 to 60 ms/step, the data wait is then 1.3 points of wall clock below to 2.5
+#: above that of the device trace.
 _READ_DELAY_NS = 300_000
 #: The largest number of steps that wait for a probe.
 _MAX_WAITING = 4096
 _JOIN_S = 1.0
-#: Seconds that the end of the process waits for the thread to leave TensorFlow: of 7 processes that ended while it
-#: still ran a TensorFlow function, on two CPU cores, 5 crashed with a segmentation fault.
+#: Seconds that the end of the process waits for the thread to leave TensorFlow: of 7 processes that
+#: ended while it still ran a TensorFlow function, on two CPU cores, 5 crashed with a segmentation
+#: fault.
 _LEAVE_S = 60.0
 
 
@@ -57,7 +61,8 @@ class TrackedStep:
 class Completion:
     """A probe of the fetch of `step` that began at `start_ns`.
 
-    probed_ns: the start of the probe. completed_ns: the end of the work launched before, as the probe reports it.
+    probed_ns: the start of the probe. completed_ns: the end of the work launched before, as the
+    probe reports it.
     """
 
     step: int
@@ -69,8 +74,8 @@ class Completion:
 class StarvationSplit:
     """Matches steps and probes; returns the steps in order, each with its data wait in nanoseconds.
 
-    The GPU starves while a fetch blocks and no launched work is left. The idle time after the batch is there, until it
-    is launched, is not data wait.
+    The GPU starves while a fetch blocks and no launched work is left. The idle time after the batch
+    is there, until it is launched, is not data wait.
 
     Args:
         idle_ns: the duration of a probe of an idle GPU.
@@ -107,7 +112,8 @@ class StarvationSplit:
             yield self._unprobed()
 
     def _unprobed(self) -> tuple[TrackedStep, int]:
-        """Return a step that was not probed: its fetch was short, or ended before the GPU finished earlier work."""
+        """Return a step that was not probed: its fetch was short, or ended before the GPU finished
+        earlier work."""
         step = self._steps.popleft()
         return step, step.got_ns - step.start_ns if self._is_idle else 0
 
@@ -115,9 +121,9 @@ class StarvationSplit:
 class GpuProbe:
     """The thread that probes the GPU, and the steps that wait for its probes.
 
-    make_probe: called on the thread, returns a function that waits for the GPU and returns when its work was done, on
-    the clock of `now_ns`. note: receives one sentence. failed: the GPU cannot be probed, and a fetch that blocks counts
-    as data wait.
+    make_probe: called on the thread, returns a function that waits for the GPU and returns when its
+    work was done, on the clock of `now_ns`. note: receives one sentence. failed: the GPU cannot be
+    probed, and a fetch that blocks counts as data wait.
     """
 
     def __init__(
@@ -170,7 +176,8 @@ class GpuProbe:
         return self._steps_ready(0)
 
     def stop(self) -> Iterator[tuple[TrackedStep, int]]:
-        """End the thread; return the remaining steps. Only the end of the process waits for a busy GPU."""
+        """End the thread; return the remaining steps. Only the end of the process waits for a busy
+        GPU."""
         self._leave(_JOIN_S)
         yield from self._steps_ready(0)
 
@@ -230,8 +237,9 @@ class GpuProbe:
 def can_probe_gpu() -> bool:
     """Return whether a probe is safe and sees the work.
 
-    TensorFlow must have initialized its devices: a probe would initialize them, maybe too early for the user. With
-    asynchronous eager execution the work of a thread is in a queue that no other thread sees.
+    TensorFlow must have initialized its devices: a probe would initialize them, maybe too early for
+    the user. With asynchronous eager execution the work of a thread is in a queue that no other
+    thread sees.
     """
     import tensorflow as tf
     from tensorflow.python.eager import context
@@ -245,10 +253,12 @@ def can_probe_gpu() -> bool:
 
 
 def make_completion_probe(writer: RunWriter, device: str = "/GPU:0") -> Callable[[], int]:
-    """Return a function that waits for the work on a device and returns its end, nanoseconds on the run's clock.
+    """Return a function that waits for the work on a device and returns its end, nanoseconds on the
+    run's clock.
 
-    It copies four bytes to the host on another stream, which TensorFlow does after all work launched before. Call it
-    on a thread of its own, where no graph or device scope of the user is open.
+    It copies four bytes to the host on another stream, which TensorFlow does after all work
+    launched before. Call it on a thread of its own, where no graph or device scope of the user is
+    open.
     """
     import tensorflow as tf
 

@@ -1,7 +1,9 @@
-"""A loop of the user's own over `train_on_batch` whose batches come from no data set: its steps are counted.
+"""A loop of the user's own over `train_on_batch` whose batches come from no data set: its steps are
+counted.
 
-Such a loop does not show when it fetches a batch. So the time between two calls, in which batches are made and other
-Python runs, cannot be separated: the steps have no rows, and the run says what the calls took.
+Such a loop does not show when it fetches a batch. So the time between two calls, in which batches
+are made and other Python runs, cannot be separated: the steps have no rows, and the run says what
+the calls took.
 """
 
 from __future__ import annotations
@@ -26,14 +28,18 @@ if TYPE_CHECKING:
 
     from tfwatch.watch.loops.found_loops import FoundLoops
 
-_NOT_SPLIT = "a loop over train_on_batch does not show when it fetches a batch: loop over tfwatch.track(batches)"
+_NOT_SPLIT = (
+    "a loop over train_on_batch does not show when it fetches a batch: loop over"
+    " tfwatch.track(batches)"
+)
 #: Steps that are no loop yet.
 _ALONE = 1
 
 
 @dataclass(slots=True)
 class Call:
-    """A call of `train_on_batch`. site: its code, which is referenced, and the instruction in it."""
+    """A call of `train_on_batch`. site: its code, which is referenced, and the instruction in
+    it."""
 
     site: tuple[CodeType, int]
     start_ns: int
@@ -41,10 +47,12 @@ class Call:
 
 @dataclass(slots=True)
 class _Steps:
-    """The steps of one thread. A step is the calls until one of its lines is reached again: a GAN has several.
+    """The steps of one thread. A step is the calls until one of its lines is reached again: a GAN
+    has several.
 
-    sites: those of the current step. calls_ns: in `train_on_batch`; spent_ns: with the time between its calls. Both are
-    without the first step, which compiles. follows: nothing else trained since the call that ended at `last_ns`.
+    sites: those of the current step. calls_ns: in `train_on_batch`; spent_ns: with the time between
+    its calls. Both are without the first step, which compiles. follows: nothing else trained since
+    the call that ended at `last_ns`.
     """
 
     steps: int = 0
@@ -86,16 +94,17 @@ class _Steps:
             return _NOT_SPLIT
         step_ms, calls_ms = self.spent_ns / 1e6 / steps, self.calls_ns / 1e6 / steps
         return (
-            f"train_on_batch takes {calls_ms:.1f} of {step_ms:.1f} ms/step; the rest makes batches or runs other "
-            "Python, which cannot be separated: loop over tfwatch.track(batches)"
+            f"train_on_batch takes {calls_ms:.1f} of {step_ms:.1f} ms/step; the rest makes batches"
+            " or runs other Python, which cannot be separated: loop over tfwatch.track(batches)"
         )
 
 
 class _CallsOfThread(threading.local):
     """The calls of one thread.
 
-    fetches: of its loops over data sets, before the last call. waiting: a call after a fetch, with its end, the number
-    of recorded loops and what it returned: the next fetch decides whether it is a step of a loop over a data set.
+    fetches: of its loops over data sets, before the last call. waiting: a call after a fetch, with
+    its end, the number of recorded loops and what it returned: the next fetch decides whether it is
+    a step of a loop over a data set.
     """
 
     def __init__(self) -> None:
@@ -124,7 +133,8 @@ class BatchCalls:
         return Call((frame.f_code, frame.f_lasti), SYSTEM.now_ns())
 
     def end_call(self, call: Call, logs: Any) -> None:
-        """Record a call that is over. It is a sign that a loop over a data set trains; else it has a run of its own."""
+        """Record a call that is over. It is a sign that a loop over a data set trains; else it has
+        a run of its own."""
         end_ns = SYSTEM.now_ns()
         with fails_open(lambda why: warn_user(f"this loop is not recorded: {why}")):
             self._loops.signs.note()

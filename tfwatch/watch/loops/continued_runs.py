@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
 #: A line that loops: the code, the instruction in it, the thread, and the folder of the runs.
 CallSite = tuple[int, int, int, Path | None]
-#: The largest number of runs that wait for another loop from their line; older ones end. Lines that came back after
-#: their runs had ended take turns, and more of those may wait: the cells of a notebook never come back. Each run that
-#: waits takes 1 % of a core.
+#: The largest number of runs that wait for another loop from their line; older ones end. Lines that
+#: came back after their runs had ended take turns, and more of those may wait: the cells of a
+#: notebook never come back. Each run that waits takes 1 % of a core.
 _MAX_WAITING, _MAX_IN_TURN = 4, 32
-#: The newest lines whose runs ended for others; their code is referenced, so that no other code gets its identity.
+#: The newest lines whose runs ended for others; their code is referenced, so that no other code
+#: gets its identity.
 _MOST_LET_GO = 64
 #: The value of `tf.data.INFINITE_CARDINALITY`.
 _INFINITE = -1
@@ -69,7 +70,8 @@ def length_of(iterable: object) -> int | None:
 
 
 def is_endless(iterable: Any) -> bool:
-    """Return whether a data set of tf.data repeats without end: a loop over it is left and never exhausted."""
+    """Return whether a data set of tf.data repeats without end: a loop over it is left and never
+    exhausted."""
     try:
         return int(iterable.cardinality()) == _INFINITE
     except Exception as error:  # noqa: BLE001  the iterable is the user's

@@ -1,8 +1,10 @@
-"""The loops over data sets in a script's own code: those that train are recorded as by `track`, the others are not.
+"""The loops over data sets in a script's own code: those that train are recorded as by `track`, the
+others are not.
 
-A loop trains once a sign of training falls between two of its fetches. Of nested loops the inner one trains; a data
-set that is read beside another one, as in `zip`, is a part of that one's step. Until a loop is known to train, its
-fetches are kept in memory: a loop that only counts or plots leaves no run.
+A loop trains once a sign of training falls between two of its fetches. Of nested loops the inner
+one trains; a data set that is read beside another one, as in `zip`, is a part of that one's step.
+Until a loop is known to train, its fetches are kept in memory: a loop that only counts or plots
+leaves no run.
 """
 
 from __future__ import annotations
@@ -32,15 +34,16 @@ if TYPE_CHECKING:
 _ASK_BEFORE = (2, 4, 16)
 #: The newest fetches of a loop that is not known to train yet.
 _MOST_KEPT = 16
-#: A second data set gives a part of the same batch if its fetch begins so soon after the first one's.
+#: A second data set gives a part of the same batch if its fetch begins so soon after the first
+#: one's.
 _SAME_BATCH_NS = 100_000
 
 
 class _LoopsOfThread(threading.local):
     """The loops of one thread.
 
-    fetches: the number of fetches of all its loops. recordings: of loops that were recorded; recorded: the newest one,
-    and run: its run. undecided: loops that may train.
+    fetches: the number of fetches of all its loops. recordings: of loops that were recorded;
+    recorded: the newest one, and run: its run. undecided: loops that may train.
     """
 
     def __init__(self) -> None:
@@ -81,7 +84,8 @@ class FoundLoops:
 
 
 class FoundLoop:
-    """A loop over the iterator of a data set. Its thread calls `before` and `after` with each fetch.
+    """A loop over the iterator of a data set. Its thread calls `before` and `after` with each
+    fetch.
 
     is_over: nothing more is to be recorded.
     """
@@ -110,7 +114,7 @@ class FoundLoop:
         """True while its epoch is being recorded."""
         return self._run is not None and self._run.epoch == self._epoch
 
-    # -- a fetch ------------------------------------------------------------------------------------
+    # -- a fetch -----------------------------------------------------------------------------------
 
     def before(self) -> int:
         """Record that a fetch begins; return the time, on the run's clock or on the system's."""
@@ -194,7 +198,7 @@ class FoundLoop:
         elif self._run is not None:
             self._run.add_wait(got_ns - start_ns)
 
-    # -- whether it trains --------------------------------------------------------------------------
+    # -- whether it trains -------------------------------------------------------------------------
 
     def _decide(self, now_ns: int) -> None:
         signs = self._loops.signs
@@ -212,7 +216,8 @@ class FoundLoop:
             self._record(now_ns)
 
     def _trains(self) -> bool:
-        """Return whether a sign of training fell between the last fetch and this one, and belongs to this loop."""
+        """Return whether a sign of training fell between the last fetch and this one, and belongs
+        to this loop."""
         if self._loops.signs.count != self._seen_signs:
             self._kept = deque(
                 [self._kept[-1]], _MOST_KEPT
@@ -234,7 +239,8 @@ class FoundLoop:
         return other if other is not None and other is not self and other.is_recorded else None
 
     def _beside(self) -> FoundLoop | None:
-        """Return the recorded loop whose step this fetch is a part of: it has begun to fetch since this loop began."""
+        """Return the recorded loop whose step this fetch is a part of: it has begun to fetch since
+        this loop began."""
         other = self._recorded_other()
         return other if other is not None and other._last_at > self._begun_at else None
 
@@ -245,7 +251,7 @@ class FoundLoop:
             outer._leave()
         for loop in list(thread.undecided):
             if loop is not self and loop._last_at <= self._begun_at and loop._fetches:
-                loop._end()  # it has not fetched since this loop began: this loop is a part of its body
+                loop._end()  # it fetched nothing since: this loop is a part of its body
         thread.undecided.discard(self)
         thread.recordings += 1
         self._begin_run(self._kept[0].start_ns if self._kept else now_ns, now_ns)
@@ -266,7 +272,7 @@ class FoundLoop:
         run.record_earlier(self._kept, now_ns)
         self._kept.clear()
 
-    # -- its end ------------------------------------------------------------------------------------
+    # -- its end -----------------------------------------------------------------------------------
 
     def _leave(self) -> None:
         """End the epoch: another loop of its body trains."""

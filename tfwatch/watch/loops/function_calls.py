@@ -1,8 +1,10 @@
-"""The time that a loop of the user's own spends in calls of `tf.function`, and whether they fetch batches themselves.
+"""The time that a loop of the user's own spends in calls of `tf.function`, and whether they fetch
+batches themselves.
 
-While a run needs it, `tf.function`'s own call is wrapped in two clock readings: the rest of a step's body is Python. On
-a CPU such a call ends with its work; a GPU works on after it, so there the time of the calls says nothing. The data
-wait of a call that fetches a batch inside its graph is a part of the call.
+While a run needs it, `tf.function`'s own call is wrapped in two clock readings: the rest of a
+step's body is Python. On a CPU such a call ends with its work; a GPU works on after it, so there
+the time of the calls says nothing. The data wait of a call that fetches a batch inside its graph is
+a part of the call.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ _FETCHES = frozenset(
 
 
 class _FunctionCallsOfThread(threading.local):
-    """The calls of one thread: `spent_ns` so far, in `is_inside` one; `fetching` of them have fetched batches."""
+    """The calls of one thread: `spent_ns` so far, in `is_inside` one; `fetching` of them have
+    fetched batches."""
 
     def __init__(self) -> None:
         self.spent_ns = self.fetching = 0
@@ -34,7 +37,8 @@ class _FunctionCallsOfThread(threading.local):
 
 
 class FunctionCalls:
-    """Times the outermost calls of `tf.function` in each thread, between `begin` and the `end` of the last run."""
+    """Times the outermost calls of `tf.function` in each thread, between `begin` and the `end` of
+    the last run."""
 
     def __init__(self) -> None:
         self._own = _FunctionCallsOfThread()
@@ -49,7 +53,8 @@ class FunctionCalls:
         self._wrapped: Callable[..., Any] | None = None
 
     def begin(self, note: Callable[[str], None]) -> bool:
-        """Time the calls for one more run; return False, with a note, where TensorFlow has no such function."""
+        """Time the calls for one more run; return False, with a note, where TensorFlow has no such
+        function."""
         with self._lock:
             if not self._runs and not self._wrap(note):
                 return False

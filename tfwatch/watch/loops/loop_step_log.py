@@ -36,12 +36,14 @@ class EarlierFetch:
 
 
 class LoopStepLog(StepLog):
-    """The step log of a tracked loop: a step is a fetch and a body. Launching is not separated: dispatch is 0.
+    """The step log of a tracked loop: a step is a fetch and a body. Launching is not separated:
+    dispatch is 0.
 
-    gpu_probe: None if the loop's work is not asynchronous. traced: returns the time spent tracing functions so far;
-    None if unknown. in_calls_ns: returns the time spent in calls of `tf.function`, which is the compute of a body; the
-    rest is host. Where it is None, and in a body without a call, all is compute. fetching_calls: returns the number of
-    calls so far that fetched batches inside their graph; None if unknown.
+    gpu_probe: None if the loop's work is not asynchronous. traced: returns the time spent tracing
+    functions so far; None if unknown. in_calls_ns: returns the time spent in calls of
+    `tf.function`, which is the compute of a body; the rest is host. Where it is None, and in a body
+    without a call, all is compute. fetching_calls: returns the number of calls so far that fetched
+    batches inside their graph; None if unknown.
     """
 
     def __init__(
@@ -68,7 +70,8 @@ class LoopStepLog(StepLog):
     def begin_epoch(
         self, epoch: int, epochs: int, steps: int | None, at_ns: int | None = None
     ) -> None:
-        """Record the start of a loop, and what was read since the end of the one before: its validation."""
+        """Record the start of a loop, and what was read since the end of the one before: its
+        validation."""
         if self._read_ns:
             self._writer.event(
                 ValidationEnded(self._read_until_ns, self._epoch, self._read_ns / 1e6)
@@ -78,9 +81,11 @@ class LoopStepLog(StepLog):
 
     @failure_ends_recording
     def record_reading(self, begun_ns: int, ended_ns: int) -> None:
-        """Keep the time of a loop that only read between two epochs; of such that overlap, time counts once.
+        """Keep the time of a loop that only read between two epochs; of such that overlap, time
+        counts once.
 
-        After the last epoch it is no validation: whether there is another one is known when it begins.
+        After the last epoch it is no validation: whether there is another one is known when it
+        begins.
         """
         if begun_ns >= self._ended_ns:
             self._read_ns += max(0, ended_ns - max(begun_ns, self._read_until_ns))
@@ -117,7 +122,8 @@ class LoopStepLog(StepLog):
 
     @failure_ends_recording
     def add_wait(self, wait_ns: int) -> None:
-        """Count the fetch of a second data set within the body as data wait; not on a GPU, which may work meanwhile."""
+        """Count the fetch of a second data set within the body as data wait; not on a GPU, which
+        may work meanwhile."""
         if self._open_step:
             self._beside_ns += wait_ns
 
@@ -170,13 +176,15 @@ class LoopStepLog(StepLog):
         )
 
     def _note_fetching_calls(self) -> None:
-        """Record once that calls fetch batches themselves: the data wait inside them is not seen."""
+        """Record once that calls fetch batches themselves: the data wait inside them is not
+        seen."""
         if self._fetching_calls and self._fetching_calls() != self._fetching_before:
             self._fetching_calls = None
             self._writer.describe(fetches_in_calls=True)
 
     def _host_ns(self, body_ns: int) -> int:
-        """Return the part of a body outside calls of `tf.function`; 0 where it has none, or another thread has them."""
+        """Return the part of a body outside calls of `tf.function`; 0 where it has none, or another
+        thread has them."""
         in_calls_ns = self._in_calls_ns() - self._in_calls_before_ns if self._in_calls_ns else 0
         return max(body_ns - in_calls_ns, 0) if in_calls_ns > 0 else 0
 

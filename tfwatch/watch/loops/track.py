@@ -1,8 +1,9 @@
 """`for batch in tfwatch.track(dataset):`, for loops that call no callbacks.
 
-Inside a `tf.function`, AutoGraph turns a loop over a data set into a graph loop, and unrolls a loop over another type
-without end, because an iterator in a graph is never exhausted. So `track` registers with AutoGraph, which then loops
-over the tracked iterable itself; such a loop is not recorded.
+Inside a `tf.function`, AutoGraph turns a loop over a data set into a graph loop, and unrolls a loop
+over another type without end, because an iterator in a graph is never exhausted. So `track`
+registers with AutoGraph, which then loops over the tracked iterable itself; such a loop is not
+recorded.
 """
 
 from __future__ import annotations
@@ -38,22 +39,26 @@ _IN_FUNCTION = "a loop inside a tf.function is not recorded"
 def track(
     iterable: Iterable[T], runs_dir: str | Path | None = None, *, epochs: int | None = None
 ) -> Track[T]:
-    """Record a loop of your own, e.g. over `train_on_batch` or a `GradientTape`: iterates as `iterable` does.
+    """Record a loop of your own, e.g. over `train_on_batch` or a `GradientTape`: iterates as
+    `iterable` does.
 
     A loop inside a `tf.function` runs as it does without `track`, and is not recorded.
 
-    The elements are the same, in the same order; an exception, a `break` and `len` work as without it. A step lasts
-    from one fetch to the next. The fetch is data wait; with a GPU only the part in which the GPU has no work left. All
-    else is compute: in a custom loop, Python time and kernel launches cannot be separated.
+    The elements are the same, in the same order; an exception, a `break` and `len` work as without
+    it. A step lasts from one fetch to the next. The fetch is data wait; with a GPU only the part in
+    which the GPU has no work left. All else is compute: in a custom loop, Python time and kernel
+    launches cannot be separated.
 
-    Each loop over the object is an epoch of one run. Make the object once, before the loop over the epochs; or call
-    `track` in that loop: a call from the same line continues the run, as long as each object is looped over once. The
-    run ends after `epochs` loops, with a `with` block, with `close()`, when an object that was looped over more than
-    once is deleted, or with the process. Its end time is the end of its last loop.
+    Each loop over the object is an epoch of one run. Make the object once, before the loop over the
+    epochs; or call `track` in that loop: a call from the same line continues the run, as long as
+    each object is looped over once. The run ends after `epochs` loops, with a `with` block, with
+    `close()`, when an object that was looped over more than once is deleted, or with the process.
+    Its end time is the end of its last loop.
 
     Args:
         iterable: the data to loop over.
-        runs_dir: where the run folder is created; None is the default folder (see `tfwatch replay`).
+        runs_dir: where the run folder is created; None is the default folder (see `tfwatch
+        replay`).
         epochs: the number of loops after which the run ends; None if it is not known.
 
     Raises:
@@ -92,18 +97,23 @@ class Track(Generic[T]):
 
     def __repr__(self) -> str:
         """The text that Keras shows if it is passed to `fit`."""
-        return "<tfwatch.track, for custom loops: pass the data itself to fit, and callbacks=[tfwatch.Watch()]>"
+        return (
+            "<tfwatch.track, for custom loops: pass the data itself to fit, and"
+            " callbacks=[tfwatch.Watch()]>"
+        )
 
     @property
     def run_path(self) -> Path | None:
-        """The folder of the last run; None before the first loop, and if it could not be created, or not yet."""
+        """The folder of the last run; None before the first loop, and if it could not be created,
+        or not yet."""
         return self._loop.path if self._loop else None
 
     def __iter__(self) -> Iterator[T]:
         """Begin an epoch.
 
         Raises:
-            RuntimeError: the loop is inside a `tf.function`, and this TensorFlow's AutoGraph cannot loop over it.
+            RuntimeError: the loop is inside a `tf.function`, and this TensorFlow's AutoGraph cannot
+            loop over it.
         """
         if is_in_function():
             return iter(self._traced())
@@ -167,7 +177,8 @@ class Track(Generic[T]):
                 loop = TrackedRun(self._runs_dir, self._epochs, self._code, self._line)
                 remember(self._site, loop)
             self._loop, loop.owner = loop, weakref.ref(self)
-            # Deleting it ends its run, which takes a moment, and no call from its line may come in between.
+            # Deleting it ends its run, which takes a moment, and no call from its line may come in
+            # between.
             loop.is_looped_again = self._times > 1
             return loop, loop.begin_epoch(
                 length_of(self._iterable), endless=is_endless(self._iterable)
@@ -259,7 +270,8 @@ def is_in_function() -> bool:
 
 @cache
 def register_with_autograph(kind: type, inner: Callable[[Any], Any]) -> bool:
-    """Have AutoGraph use `inner(value)` in place of values of this kind; return False if it cannot."""
+    """Have AutoGraph use `inner(value)` in place of values of this kind; return False if it
+    cannot."""
     try:
         from tensorflow.python.autograph.operators import control_flow, py_builtins
 

@@ -46,19 +46,22 @@ _SHUFFLE_FILL = int(Flag.SHUFFLE_FILL)
 _MAX_TRIES = 3
 #: The way in which the parts of a step are separated.
 _SPLIT = (
-    "the loop's fetches: the fetch is data wait; of the body, calls of tf.function are compute, and the rest is host; "
-    "a body without a call is compute"
+    "the loop's fetches: the fetch is data wait; of the body, calls of tf.function are compute, and"
+    " the rest is host; a body without a call is compute"
 )
-_SPLIT_GPU = "the loop's fetches and the GPU: a fetch is data wait once the GPU is out of work, all else is compute"
+_SPLIT_GPU = (
+    "the loop's fetches and the GPU: a fetch is data wait once the GPU is out of work, all else is"
+    " compute"
+)
 
 
 class TrackedRun:
     """A run; each loop over the tracked iterable is one of its epochs.
 
-    epoch: the current one; None between two. is_over: nothing more is recorded. owner: returns the object that is
-    looped over, None once it is deleted. is_looped_again: that object was looped over more than once, so no other one
-    continues the run. takes_turns: see `continued_runs`. code: the caller's; referenced, so that no other code gets its
-    identity. line: of the loop in it.
+    epoch: the current one; None between two. is_over: nothing more is recorded. owner: returns the
+    object that is looped over, None once it is deleted. is_looped_again: that object was looped
+    over more than once, so no other one continues the run. takes_turns: see `continued_runs`. code:
+    the caller's; referenced, so that no other code gets its identity. line: of the loop in it.
 
     begun_ns: when the first fetch began, by the system's clock; None is now.
     """
@@ -133,7 +136,8 @@ class TrackedRun:
         return self.epoch
 
     def record_earlier(self, fetches: Iterable[EarlierFetch], until_ns: int) -> None:
-        """Record the steps of the epoch so far; the last one ended `until_ns`, by the system's clock."""
+        """Record the steps of the epoch so far; the last one ended `until_ns`, by the system's
+        clock."""
         for fetch in fetches:
             self._step_log.record_earlier(
                 self._on_run_clock(fetch.start_ns), self._on_run_clock(fetch.got_ns), fetch
@@ -145,7 +149,8 @@ class TrackedRun:
         return at_ns - self._writer.manifest().origin_ns
 
     def iterators(self) -> tuple[Any, Any]:
-        """Return the iterators for `StageReader`: no source, as there is no gate, and the current iterator."""
+        """Return the iterators for `StageReader`: no source, as there is no gate, and the current
+        iterator."""
         return None, self._iterator()
 
     def use_iterator(self, iterator: Any) -> None:
@@ -206,7 +211,7 @@ class TrackedRun:
                 self._on_run_clock(begun_ns), self._on_run_clock(ended_ns)
             )
 
-    # -- its end ------------------------------------------------------------------------------------
+    # -- its end -----------------------------------------------------------------------------------
 
     def exhausted(self) -> None:
         """End the epoch with its data."""
@@ -228,7 +233,8 @@ class TrackedRun:
             self.end()
 
     def end(self, raised: ErrorText | None = None, *, meant: bool = False) -> None:
-        """End the run. meant: the user ended it, so a loop that was left before its data ended finished the run."""
+        """End the run. meant: the user ended it, so a loop that was left before its data ended
+        finished the run."""
         if self.is_over:
             return
         if threading.current_thread().name.startswith("tfwatch-"):
@@ -313,7 +319,8 @@ def find_stack() -> list[Place]:
 
 
 def find_uncaught(looped_at: list[Place], *, is_left: bool) -> ErrorText | None:
-    """Return the uncaught exception that left a loop, or was raised in a loop around it; None where there is none.
+    """Return the uncaught exception that left a loop, or was raised in a loop around it; None where
+    there is none.
 
     looped_at: the stack when the loop began or was left. is_left: before its data ended.
     """
@@ -330,7 +337,8 @@ def find_uncaught(looped_at: list[Place], *, is_left: bool) -> ErrorText | None:
 
 
 def _is_between(looped_at: list[Place], raised_at: list[Place]) -> bool:
-    """Return whether one statement loops over a line of both stacks: it would have begun the loop again."""
+    """Return whether one statement loops over a line of both stacks: it would have begun the loop
+    again."""
     return any(
         code is other and _share_loop(code, line, raised)
         for code, line in looped_at

@@ -1,4 +1,5 @@
-"""The signs that a thread trains outside `fit`: a gradient of variables, an optimizer's step, a `train_on_batch`."""
+"""The signs that a thread trains outside `fit`: a gradient of variables, an optimizer's step, a
+`train_on_batch`."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ class _SignsOfThread(threading.local):
 
 
 class TrainingSigns:
-    """Counts the signs of training in each thread. A `fit` records itself: what happens inside it is no sign.
+    """Counts the signs of training in each thread. A `fit` records itself: what happens inside it
+    is no sign.
 
     fits_begun: by all threads. fits_running: in all threads.
     """
@@ -58,15 +60,18 @@ class TrainingSigns:
             self.fits_running -= 1
 
     def optimizer_steps(self) -> int | None:
-        """Return the steps of all optimizers so far; None without one, and in a thread that is not the main one.
+        """Return the steps of all optimizers so far; None without one, and in a thread that is not
+        the main one.
 
-        A function that was traced before gives no other sign. Another thread's loop that only reads would take these
-        steps for its own. On a GPU this waits for the work that was launched before.
+        A function that was traced before gives no other sign. Another thread's loop that only reads
+        would take these steps for its own. On a GPU this waits for the work that was launched
+        before.
         """
         optimizers = list(self._optimizers)
         if not optimizers or threading.current_thread() is not threading.main_thread():
             return None
-        # Not `iterations`: it counts a step only once the gradients of several batches are accumulated.
+        # Not `iterations`: it counts a step only once the gradients of several batches are
+        # accumulated.
         return sum(
             int(getattr(optimizer, "_iterations", optimizer.iterations)) for optimizer in optimizers
         )

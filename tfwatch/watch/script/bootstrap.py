@@ -1,11 +1,14 @@
-"""The program of the child of `tfwatch run`: runs a script as Python itself would, with hooks for Keras and TensorFlow.
+"""The program of the child of `tfwatch run`: runs a script as Python itself would, with hooks for
+Keras and TensorFlow.
 
     python bootstrap.py LAUNCH ANNOUNCEMENTS DESCRIPTORS SCRIPT [ARGS], or ... -m MODULE [ARGS]
 
 LAUNCH: what is asked of the runs, see `tfwatch.runs.announcements.Launch`.
-ANNOUNCEMENTS: the file that the folder of each run is appended to, for the live screen; empty without one.
+ANNOUNCEMENTS: the file that the folder of each run is appended to, for the live screen; empty
+without one.
 DESCRIPTORS: `master,pipe` of the relay that reads the script's output; empty without one.
-It loads neither TensorFlow nor Keras. A failure of tfwatch is one sentence on stderr, and the script runs unwatched.
+It loads neither TensorFlow nor Keras. A failure of tfwatch is one sentence on stderr, and the
+script runs unwatched.
 """
 
 from __future__ import annotations
@@ -54,7 +57,8 @@ def _is_safe_path() -> bool:
 
 
 def _install_hook(launch: str, announcements: str, descriptors: str) -> None:
-    """Install the hook. The modules of tfwatch are found afterwards without an entry of `sys.path`."""
+    """Install the hook. The modules of tfwatch are found afterwards without an entry of
+    `sys.path`."""
     root = os.path.dirname(_PACKAGE)
     sys.path.insert(0, root)
     try:

@@ -1,4 +1,5 @@
-"""Waits for a script to import Keras and TensorFlow, and has its trainings recorded. It imports neither itself."""
+"""Waits for a script to import Keras and TensorFlow, and has its trainings recorded. It imports
+neither itself."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ _KERAS, _TENSORFLOW = "keras", "tensorflow"
 class ImportHook:
     """Patches Keras and TensorFlow once they are imported, in this process alone.
 
-    runs_dir: where the runs are recorded; None is the default folder. before_import: called before each of these
-    libraries is loaded.
+    runs_dir: where the runs are recorded; None is the default folder. before_import: called before
+    each of these libraries is loaded.
     """
 
     def __init__(

@@ -1,4 +1,5 @@
-"""Appends `Watch` to each `fit` of Keras, and has `train_on_batch` and the steps of optimizers noticed."""
+"""Appends `Watch` to each `fit` of Keras, and has `train_on_batch` and the steps of optimizers
+noticed."""
 
 from __future__ import annotations
 
@@ -162,7 +163,8 @@ class _Fits:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments of the `fit` that is watched; what has to end with it goes to `around`."""
+        """Return the arguments of the `fit` that is watched; what has to end with it goes to
+        `around`."""
         with fails_open(lambda why: warn_user(f"this fit is not watched: {why}")):
             args, kwargs = self._with_watch(around, signature, args, kwargs)
         with fails_open(_warn):
@@ -196,7 +198,8 @@ class _Fits:
 
     @staticmethod
     def _end_with_error(callbacks: list[Any], around: ExitStack) -> None:
-        """Have the run fail with what `fit` raises: after a callback's error Keras calls no other one."""
+        """Have the run fail with what `fit` raises: after a callback's error Keras calls no other
+        one."""
         from tfwatch.watch.fit.callback import Watch
 
         def end(_kind: object, error: BaseException | None, _trace: object) -> None:
@@ -208,7 +211,8 @@ class _Fits:
         around.push(end)
 
     def _add_to(self, given: Any, model: Any, around: ExitStack) -> None:
-        """Append `Watch`, for one `fit`, to a list that Keras takes as it is: it sets neither model nor parameters."""
+        """Append `Watch`, for one `fit`, to a list that Keras takes as it is: it sets neither model
+        nor parameters."""
         for watch in self._new_watch(given.callbacks):
             watch.set_model(model)
             watch.set_params(given.params or {})
@@ -252,7 +256,8 @@ class _Fits:
         if _version(self._keras) > _NEWEST_TRIED:
             newest = ".".join(map(str, _NEWEST_TRIED))
             self._say_once(
-                f"Keras {self._keras.__version__} is newer than {newest}, the newest tried with tfwatch"
+                f"Keras {self._keras.__version__} is newer than {newest}, the newest tried with"
+                " tfwatch"
             )
 
     def _say_once(self, sentence: str) -> None:

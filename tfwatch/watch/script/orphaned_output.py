@@ -28,7 +28,8 @@ _OUTPUT = (1, 2)
 class OrphanedOutput:
     """The output of this process. No program that it starts inherits the descriptors.
 
-    descriptors: `master,pipe`, the other end of its pseudo terminal, and a pipe that ends with the relay.
+    descriptors: `master,pipe`, the other end of its pseudo terminal, and a pipe that ends with the
+    relay.
     folder: that of the relay.
     """
 

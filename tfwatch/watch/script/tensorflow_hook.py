@@ -1,4 +1,5 @@
-"""Records the loops of a script's own over data sets, and the lines that make them: patches of TensorFlow."""
+"""Records the loops of a script's own over data sets, and the lines that make them: patches of
+TensorFlow."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ def patch_tensorflow(tensorflow: Any, loops: FoundLoops) -> Patches:
 
 
 def patch_stages(tensorflow: Any) -> Patches:
-    """Have each stage of a data set note which line of the script made it; return the patches, applied.
+    """Have each stage of a data set note which line of the script made it; return the patches,
+    applied.
 
     Raises:
         AttributeError, TypeError: this TensorFlow is another one than those tried.
@@ -57,7 +59,8 @@ def patch_stages(tensorflow: Any) -> Patches:
 
 
 def _located(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of a data set that notes on the new stage which line of the script made it."""
+    """Return a method of a data set that notes on the new stage which line of the script made
+    it."""
 
     @functools.wraps(original)
     def method(*args: Any, **kwargs: Any) -> Any:
@@ -136,7 +139,8 @@ def _timed(base: Any) -> Any:
 def _noticed(
     original: Callable[..., Any], loops: FoundLoops, tensorflow: Any
 ) -> Callable[..., Any]:
-    """Return a `gradient` that is a sign of training where it is one of variables: not one of an image's pixels."""
+    """Return a `gradient` that is a sign of training where it is one of variables: not one of an
+    image's pixels."""
     flatten = tensorflow.nest.flatten
     signs: TrainingSigns = loops.signs
 

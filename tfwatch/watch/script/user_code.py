@@ -15,13 +15,15 @@ _TFWATCH = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__fil
 _WORKLOADS = os.path.join(_TFWATCH, "workloads", "")
 _STANDARD_LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
-#: Libraries that loop over a data set for the loop of their caller: progress bars, and conversions to numpy.
+#: Libraries that loop over a data set for the loop of their caller: progress bars, and conversions
+#: to numpy.
 _LOOPS_FOR_CALLER = frozenset({"tqdm", "rich", "tensorflow_datasets"})
 _NUMPY_ITERATOR = frozenset({"as_numpy_iterator", "__init__"})
 
 
 def find_users_frame(frame: FrameType | None) -> FrameType | None:
-    """Return the frame of the user's code that loops over a data set; None where a library loops for itself."""
+    """Return the frame of the user's code that loops over a data set; None where a library loops
+    for itself."""
     while frame is not None and _loops_for_caller(frame):
         frame = frame.f_back
     return frame if frame is not None and is_users(frame.f_code.co_filename) else None
@@ -36,7 +38,8 @@ def _loops_for_caller(frame: FrameType) -> bool:
 
 @cache
 def is_users(file: str) -> bool:
-    """Return whether code of this file is the user's own: of no installed package, but of the one that runs."""
+    """Return whether code of this file is the user's own: of no installed package, but of the one
+    that runs."""
     if file.startswith(_WORKLOADS):
         return True
     if file.startswith(("<frozen ", _TFWATCH)):

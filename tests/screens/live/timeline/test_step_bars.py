@@ -114,7 +114,8 @@ def test_a_copy_of_fine_cells_ends_at_an_eighth() -> None:
 
 
 def test_the_parts_of_any_column_keep_their_whole_height() -> None:
-    """No cell holds three parts: all eighths of the bar are drawn, and the copy's are right within half a row."""
+    """No cell holds three parts: all eighths of the bar are drawn, and the copy's are right within
+    half a row."""
     chance = np.random.default_rng(3)
     wait, host, compute = chance.gamma(1.0, 4.0, (3, 400))
     copy = compute * chance.random(400)

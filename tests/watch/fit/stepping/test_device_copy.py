@@ -1,4 +1,5 @@
-"""The timed copy of batches to a device: the parts it copies, its failures, and the training it must not change.
+"""The timed copy of batches to a device: the parts it copies, its failures, and the training it
+must not change.
 
 The CPU stands in for the GPU: TensorFlow then copies nothing, and all else is the same.
 """

@@ -17,8 +17,8 @@ def run(*readings_ms: float) -> np.ndarray:
 
 
 def test_a_wait_is_the_part_of_the_fetch_after_the_previous_step() -> None:
-    # Called at 100, begun at 103, first batch at 113; done at 133, the next batch was there with it; done at 153, the
-    # next batch came at 160; done at 180. The metrics are there at 182.
+    # Called at 100, begun at 103, first batch at 113; done at 133, the next batch was there with
+    # it; done at 153, the next batch came at 160; done at 180. The metrics are there at 182.
     parts = split_steps(100 * MS, 182 * MS, [run(103, 113, 133, 133, 153, 160, 180, 180)])
     assert parts.wait_ms.tolist() == [10, 0, 7]
     assert parts.compute_ms.tolist() == [23, 20, 22]

@@ -42,7 +42,8 @@ class Fits:
         return [weight.tolist() for weight in model.get_weights()], history.history["loss"]
 
     def switched(self, steps_per_execution: int, **settings: list[Any]) -> Run:
-        """Return the run of a `fit` with a switch after each call of the first epoch; its result is the stock one's."""
+        """Return the run of a `fit` with a switch after each call of the first epoch; its result is
+        the stock one's."""
         watch = watch_in(self._folder)
         ((knob, values),) = settings.items()
         switch = keras.callbacks.LambdaCallback(
@@ -82,7 +83,10 @@ def test_the_scripts_own_pipeline_continues_where_none_of_them_does(
     failed = only(run, SwitchFailed)
     assert (failed.old, failed.new, failed.now) == ("2", "4", "default")
     noted = [event.text for event in events_of(run, Noted)]
-    both = "the script's own pipeline continues: RuntimeError: no room; the one before: RuntimeError: no room"
+    both = (
+        "the script's own pipeline continues: RuntimeError: no room; the one before: RuntimeError:"
+        " no room"
+    )
     assert f"a part of the record is missing: {both}" in noted
 
 

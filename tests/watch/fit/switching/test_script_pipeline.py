@@ -1,4 +1,5 @@
-"""A script's own pipeline under `Watch`, rebuilt with other settings: the training's result stays the same."""
+"""A script's own pipeline under `Watch`, rebuilt with other settings: the training's result stays
+the same."""
 
 from __future__ import annotations
 
@@ -198,7 +199,8 @@ def test_a_cache_serves_from_the_second_epoch_on_and_leaves_the_weights_equal(
 
 @pytest.fixture
 def _frees_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a cache that is closed free its memory before the next batch, as where the system has no thread left."""
+    """Have a cache that is closed free its memory before the next batch, as where the system has no
+    thread left."""
 
     def refuse(**_: Any) -> Any:
         raise RuntimeError("no thread")
@@ -401,7 +403,8 @@ def test_a_switch_far_into_an_epoch_lets_the_training_go_on_until_another_iterat
     reads, dropper = threading.Event(), replay._dropper
     monkeypatch.setattr(replay, "_dropper", lambda source: _held_until(reads, dropper(source)))
 
-    # counted here: the number of a call is that of its last batch, before Keras 3.11 that of its first
+    # counted here: the number of a call is that of its last batch, before Keras 3.11 that of its
+    # first
     ends = itertools.count(steps_per_execution, steps_per_execution)
 
     def switch(*_: Any, **__: Any) -> None:

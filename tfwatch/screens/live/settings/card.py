@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 #: Older comparisons below the newest, at most.
 _OLDER = 50
 _TITLE = "did it help?"
-_HINT = "no switch yet: p switches prefetch on or off\na runs an A/B test and shows which setting is faster"
+_HINT = (
+    "no switch yet: p switches prefetch on or off\na runs an A/B test and shows which setting is"
+    " faster"
+)
 _NONE = "no setting to switch, so nothing to compare"
 
 
@@ -133,7 +136,8 @@ class CardPane(FramedPane, can_focus=True):
         ]
 
     def _autopilot_rows(self, run: AutopilotRun, width: int) -> list[Content]:
-        """Draw the step at the start and now as bars, then each move with its forecast, newest first."""
+        """Draw the step at the start and now as bars, then each move with its forecast, newest
+        first."""
         sides = {
             "at the start": run.before_ms,
             "now" if run.ended is None else "at the end": run.after_ms,

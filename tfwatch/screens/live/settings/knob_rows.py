@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 
 def find_open_switch(view: RunView, live: bool) -> Comparison | None:
-    """Return the newest switch where its steps prove no difference and an A/B test can; live: keys reach the training.
+    """Return the newest switch where its steps prove no difference and an A/B test can; live: keys
+    reach the training.
 
     None while one runs, and while the new setting lacks steps.
     """
@@ -51,15 +52,20 @@ def find_open_switch(view: RunView, live: bool) -> Comparison | None:
 
 
 def experiment_offer(view: RunView, live: bool) -> str:
-    """Return `a runs an A/B test of prefetch off vs 4`; empty where the newest switch has an answer."""
+    """Return `a runs an A/B test of prefetch off vs 4`; empty where the newest switch has an
+    answer."""
     switch = find_open_switch(view, live)
     if switch is None:
         return ""
-    return f"a runs an A/B test of {subject_text(switch.knob, knob_state.test_order(switch.old, switch.new))}"
+    return (
+        "a runs an A/B test of"
+        f" {subject_text(switch.knob, knob_state.test_order(switch.old, switch.new))}"
+    )
 
 
 def cache_refusal(snapshot: Snapshot, state: KnobState) -> str:
-    """Return the reason why a cache does not fit into memory; empty where it fits, or is already on."""
+    """Return the reason why a cache does not fit into memory; empty where it fits, or is already
+    on."""
     if state.coming == "on":
         return ""
     return no_room(snapshot.manifest.cache_bytes, available_bytes(snapshot))
@@ -110,7 +116,8 @@ def knob_rows(view: RunView, live: bool) -> tuple[KnobRow, ...]:
 
 
 def title(view: RunView, live: bool) -> str:
-    """Return the title of the settings; a read-only run, a finished one and an awaited one have their own."""
+    """Return the title of the settings; a read-only run, a finished one and an awaited one have
+    their own."""
     if view.is_over:
         return "settings at the end of the run"
     if view.awaits_fit:
@@ -142,7 +149,8 @@ def _knob_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
 
 
 def _stage_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
-    """Make a row for each map and interleave of a script: enter switches its parallel calls alone."""
+    """Make a row for each map and interleave of a script: enter switches its parallel calls
+    alone."""
     state, refused = view.knobs[WORKERS], view.refusal(WORKERS, live)
     names = view.snapshot.manifest.parallel_stages
     for stage, name in enumerate(names):
@@ -193,9 +201,11 @@ def _knob_row(view: RunView, live: bool, knob: Knob) -> KnobRow:
         label=knob.key,
         name=knob.label,
         now=state.now,
-        next=""
-        if refused or (following == state.now and not state.asked)
-        else state.asked or following,
+        next=(
+            ""
+            if refused or (following == state.now and not state.asked)
+            else state.asked or following
+        ),
         note=refused if refused and can_switch else note,
         forecast_range=interval_text(forecast) if forecast and has_forecast else "",
         has_forecast=has_forecast,
@@ -210,7 +220,8 @@ def _purpose(view: RunView, state: KnobState) -> str:
 
 
 def _forecast_text(view: RunView, state: KnobState, value: str) -> str:
-    """Return the forecast of a switch, and the memory that a cache needs; empty where there is no forecast yet."""
+    """Return the forecast of a switch, and the memory that a cache needs; empty where there is no
+    forecast yet."""
     forecast = view.situation.setting.forecasts.get((state.knob, value))
     if forecast is None or view.situation.is_stalled:
         return "no forecast while stalled" if forecast else ""
@@ -272,7 +283,8 @@ def _waiting(view: RunView, state: KnobState, key: str) -> str:
 
 
 def _cache_note(snapshot: Snapshot, state: KnobState) -> str:
-    """Return `needs 338 MB of 16.2 GB`, or `uses 338 MB` where the cache is on; empty before its size is known."""
+    """Return `needs 338 MB of 16.2 GB`, or `uses 338 MB` where the cache is on; empty before its
+    size is known."""
     needs = snapshot.manifest.cache_bytes
     if needs is None:
         return ""
@@ -282,7 +294,8 @@ def _cache_note(snapshot: Snapshot, state: KnobState) -> str:
 
 
 def _cache_size(snapshot: Snapshot, state: KnobState) -> str:
-    """Return `, 338 MB` to follow the cache's forecast; empty where the size is unknown or the cache is on."""
+    """Return `, 338 MB` to follow the cache's forecast; empty where the size is unknown or the
+    cache is on."""
     needs = snapshot.manifest.cache_bytes
     return "" if needs is None or state.coming == "on" else f", {units.memory(needs)}"
 

@@ -1,4 +1,5 @@
-"""The settings pane: each knob with its key, its value, its next value, and the expected step after a switch."""
+"""The settings pane: each knob with its key, its value, its next value, and the expected step after
+a switch."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
 #: The widest value, cells: the forecast behind it needs the room.
 _LONGEST_VALUE = 12
-#: The cells of a key, the head of the forecasts, and the rows of settings from which it gets no row of its own.
+#: The cells of a key, the head of the forecasts, and the rows of settings from which it gets no row
+#: of its own.
 _LABEL_CELLS, _HEAD, _ROWS_WITH_HEAD = 3, "expected step", 5
 _NONE = "no settings to switch: the loop has its own pipeline"
 _AWAITED = "the settings appear with the first fit"
@@ -38,13 +40,15 @@ _AWAITED = "the settings appear with the first fit"
 
 @dataclass
 class StageChosen(Message):
-    """The row of a map or interleave was entered, or clicked twice. stage: its number in the pipeline, from 0 on."""
+    """The row of a map or interleave was entered, or clicked twice. stage: its number in the
+    pipeline, from 0 on."""
 
     stage: int
 
 
 class KnobsPane(FramedPane, can_focus=True):
-    """The knobs in rows; a row that is entered, or clicked twice, posts `Pressed` with its key, or `StageChosen`."""
+    """The knobs in rows; a row that is entered, or clicked twice, posts `Pressed` with its key, or
+    `StageChosen`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", "row up", show=False),
@@ -106,7 +110,8 @@ class KnobsPane(FramedPane, can_focus=True):
 
     @property
     def _has_head_row(self) -> bool:
-        """True without a frame, where the head of the forecasts needs a row and the settings leave one."""
+        """True without a frame, where the head of the forecasts needs a row and the settings leave
+        one."""
         return self.has_class("-bare") and self._has_forecast and len(self.knobs) < _ROWS_WITH_HEAD
 
     def _in_view(self, height: int) -> list[int]:

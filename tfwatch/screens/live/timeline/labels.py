@@ -127,7 +127,8 @@ def _event_mark(event: Event, to: str) -> EventMark | None:
 
 
 def bar_marks(bars: Bars, top_ms: float | None, filled: Bools) -> list[EventMark]:
-    """Make the marks of compiles and of stalls above the axis. `filled`: columns in which a shuffle buffer filled.
+    """Make the marks of compiles and of stalls above the axis. `filled`: columns in which a shuffle
+    buffer filled.
 
     A mark has a length where the step has its columns to itself.
     """
@@ -150,7 +151,8 @@ def _bar_mark(bars: Bars, column: int, kind: Kind, words: str, took_ms: float) -
 
 
 def place(marks: Sequence[EventMark], starts_s: Floats, end_s: float) -> list[Label]:
-    """Place each mark at its column, with the longest text that leaves a blank beside the next label, or drop it.
+    """Place each mark at its column, with the longest text that leaves a blank beside the next
+    label, or drop it.
 
     Near the right edge a label ends at the edge. Among equal kinds the newest is placed first.
     """
@@ -184,7 +186,8 @@ def _fit(mark: EventMark, column: int, taken: bytearray) -> Label | None:
 def clip_labels(total_ms: Floats, clipped: Bools, blank: Bools) -> list[tuple[int, str, bool]]:
     """Return (column, text, is on the bar) for each run of columns above the axis' top.
 
-    `blank`: the columns whose top row is empty; a bar too narrow for its text gets it beside itself.
+    `blank`: the columns whose top row is empty; a bar too narrow for its text gets it beside
+    itself.
     """
     free = blank.copy()
     labels = []
@@ -217,7 +220,8 @@ def runs(wanted: Bools) -> list[tuple[int, int]]:
 
 
 def tick_step(window_s: float, most: int) -> float:
-    """Return the seconds between the labels of a time axis of `window_s` seconds with at most `most` labels."""
+    """Return the seconds between the labels of a time axis of `window_s` seconds with at most
+    `most` labels."""
     steps = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
     return next((float(step) for step in steps if window_s / step <= most), 86400.0 * 7)
 

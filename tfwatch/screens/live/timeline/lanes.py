@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from tfwatch.screens.live.timeline.rows import Line, Piece
     from tfwatch.screens.live.timeline.step_bars import Bars, Floats
 
-#: The longest time that one sample covers: samples come twice a second, and a late one covers the gap before it.
+#: The longest time that one sample covers: samples come twice a second, and a late one covers the
+#: gap before it.
 _HOLD_S = 2.0
 #: The columns that are compared at a time to see other programs on the GPU.
 _BLOCK = 8
@@ -109,14 +110,16 @@ def _columns(seen: Rows, name: str, at_s: Floats, bars: Bars, now_s: float) -> F
     return means
 
 
-# -- the GPU ----------------------------------------------------------------------------------------
+# -- the GPU ---------------------------------------------------------------------------------------
 
 
 def gpu_lines(busy: Floats, ours: Floats, rows: int, glyphs: Glyphs) -> list[Line]:
-    """Draw the GPU's use as a gauge of `rows` rows, the training's share below the other programs' share."""
+    """Draw the GPU's use as a gauge of `rows` rows, the training's share below the other programs'
+    share."""
     steps = len(glyphs.levels) - 1
     total = step_bars.gauge(busy, rows * steps)
-    # Where no other program is seen, or the training's share is unknown, the total is drawn as the training's.
+    # Where no other program is seen, or the training's share is unknown, the total is drawn as the
+    # training's.
     own = np.where(
         _has_others(busy, ours), np.minimum(step_bars.gauge(ours, rows * steps), total), total
     )
@@ -131,7 +134,8 @@ def gpu_lines(busy: Floats, ours: Floats, rows: int, glyphs: Glyphs) -> list[Lin
 
 
 def _has_others(busy: Floats, ours: Floats) -> NDArray[np.bool_]:
-    """Return the columns in which other programs are seen; a single column says too little about bursts."""
+    """Return the columns in which other programs are seen; a single column says too little about
+    bursts."""
     seen = busy - ours > COUNTERS_DIFFER
     for begin in range(0, len(seen), _BLOCK):
         block = slice(begin, begin + _BLOCK)
@@ -140,7 +144,8 @@ def _has_others(busy: Floats, ours: Floats) -> NDArray[np.bool_]:
 
 
 def _gpu_cell(total: int, own: int, glyphs: Glyphs) -> Piece:
-    """Draw one cell; of three parts (training, others, nothing) drop the smaller of the first two."""
+    """Draw one cell; of three parts (training, others, nothing) drop the smaller of the first
+    two."""
     full = len(glyphs.levels) - 1
     if glyphs.fine and total == full and 0 < own < full:
         return glyphs.levels[own], "gpu.others"
@@ -158,7 +163,8 @@ def _joined(row: Iterable[Piece]) -> Line:
 def gpu_figures_beside(
     now: GpuFigures | None, was: float | None, rows: int, room: int
 ) -> list[Line]:
-    """Return the GPU's use, before the last switch too, its power and the training's share; one line per row."""
+    """Return the GPU's use, before the last switch too, its power and the training's share; one
+    line per row."""
     if now is None or now.busy is None:
         return [((f" {units.MISSING}", "quiet"),), *[()] * (rows - 1)]
     busy = f" {units.percent(now.busy)}"
@@ -180,13 +186,14 @@ def gpu_figures_beside(
     return [((busy, role), (before, "quiet")), ((f" {fitting}", role),), *[()] * (rows - 2)]
 
 
-# -- the GPUs of a strategy -------------------------------------------------------------------------
+# -- the GPUs of a strategy ------------------------------------------------------------------------
 
 _GIBI = 2**30
 
 
 def shown_gpus(lanes: Sequence[GpuLane], rows: int) -> tuple[GpuLane, ...]:
-    """Return the GPUs that have a row: all where there is room, else the busiest and the idlest, or only the idlest."""
+    """Return the GPUs that have a row: all where there is room, else the busiest and the idlest, or
+    only the idlest."""
     busiest = extremes(lanes)
     if len(lanes) <= rows or busiest is None:
         return tuple(lanes[:rows])
@@ -194,7 +201,7 @@ def shown_gpus(lanes: Sequence[GpuLane], rows: int) -> tuple[GpuLane, ...]:
 
 
 def gpu_lane_figures(lane: GpuLane, lanes: Sequence[GpuLane], room: int) -> Line:
-    """Return ` 93 %  41 GB busiest`: a GPU's use and memory, and whether it is the busiest or the idlest."""
+    """Return ` 93 %  41 GB busiest`: a GPU's use and memory, and whether it is an extreme."""
     named = zip(("busiest", "idlest"), extremes(lanes) or (), strict=False)
     word = next((word for word, one in named if one is lane), "")
     busy = f" {units.MISSING if lane.busy is None else units.percent(lane.busy):>5}"

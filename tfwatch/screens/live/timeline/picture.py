@@ -1,4 +1,5 @@
-"""The picture of a timeline: its rows and marks, the figures beside them and the texts in its frame."""
+"""The picture of a timeline: its rows and marks, the figures beside them and the texts in its
+frame."""
 
 from __future__ import annotations
 
@@ -88,7 +89,8 @@ def figures_of(snapshot: Snapshot, split: Breakdown | None) -> Figures:
 
 
 def figures_in_view(figures: Figures, snapshot: Snapshot, bars: Bars) -> Figures:
-    """Return the figures of the bars in view; columns are means, so they give no 95th percentile of steps."""
+    """Return the figures of the bars in view; columns are means, so they give no 95th percentile of
+    steps."""
     counts = (bars.steps > 0) & np.isfinite(bars.total_ms) & ~bars.flagged
     steps = int(bars.steps[counts].sum())
     parts = (bars.wait_ms, bars.host_ms, bars.own_compute_ms, bars.total_ms)
@@ -124,7 +126,8 @@ def _gpu_now(snapshot: Snapshot, switch: PipelineSwitched | None) -> GpuFigures 
 
 
 def _busy_before(snapshot: Snapshot, switch: PipelineSwitched) -> float | None:
-    """Return the GPU's use in the seconds before a switch, back to the switch before it; None where unknown."""
+    """Return the GPU's use in the seconds before a switch, back to the switch before it; None where
+    unknown."""
     earlier = [e.at_ns for e in snapshot.events.of(PipelineSwitched) if e.at_ns < switch.at_ns]
     since_ns = max([switch.at_ns - int(_BEFORE_S * 1e9), *earlier])
     first, end = (lanes.count_before(snapshot.samples, at) for at in (since_ns, switch.at_ns))
@@ -251,7 +254,8 @@ def span_words(snapshot: Snapshot, view: View, columns: int) -> tuple[str, str]:
 
 
 def read_out(scene: Scene) -> list[str]:
-    """Return `10:18:31 step 3 477: wait 9.6 host 0.8 compute 12.9 ms` of the cursor's column, and a shorter text."""
+    """Return `10:18:31 step 3 477: wait 9.6 host 0.8 compute 12.9 ms` of the cursor's column, and a
+    shorter text."""
     bars, column = scene.bars, scene.cursor
     if column is None:
         return []
@@ -280,7 +284,10 @@ def _step_words(scene: Scene, column: int) -> str:
         return ""
     if end - first <= 1:
         return f" step {units.count(int(steps['step'][max(end - 1, 0)]))}"
-    return f" steps {units.count(int(steps['step'][first]))} to {units.count(int(steps['step'][end - 1]))}"
+    return (
+        f" steps {units.count(int(steps['step'][first]))} to"
+        f" {units.count(int(steps['step'][end - 1]))}"
+    )
 
 
 def title_words(scene: Scene, live: Snapshot | None, columns: int, room: int) -> tuple[str, str]:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from tfwatch.judge.steps.verdict import Breakdown
     from tfwatch.screens.basics.glyphs import Glyphs
 
-#: A piece of text and its role: a component class without its prefix; of `a.b`, b is the background.
+#: A piece of text and its role: a component class without its prefix; of `a.b`, b is the
+#: background.
 Piece: TypeAlias = tuple[str, str]
 Line: TypeAlias = tuple[Piece, ...]
 
@@ -36,7 +37,8 @@ WIDE, _NARROW = 20, 14
 _WIDE_FROM = 90
 #: The smallest height with two rows for the GPU.
 _TWO_ROWS_FROM = 11
-#: The smallest height with two of several GPUs; with all of them this much beside their rows: the strip has six.
+#: The smallest height with two of several GPUs; with all of them this much beside their rows: the
+#: strip has six.
 _TWO_GPUS_FROM, _ALL_FROM = 7, 9
 _ROLES = {
     BarPart.COMPUTE: "compute",
@@ -57,7 +59,8 @@ _MARK_ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class TimelineLayout:
-    """Columns and rows of a timeline of a given size. gpu_rows: rows of the GPU lane; 0 without one."""
+    """Columns and rows of a timeline of a given size. gpu_rows: rows of the GPU lane; 0 without
+    one."""
 
     columns: int
     legend: int
@@ -68,7 +71,8 @@ class TimelineLayout:
 
 @dataclass(frozen=True, slots=True)
 class StepMeans:
-    """Means of steady steps, milliseconds; None where unknown. copy: None where it is a part of compute."""
+    """Means of steady steps, milliseconds; None where unknown. copy: None where it is a part of
+    compute."""
 
     wait: float | None = None
     host: float | None = None
@@ -100,7 +104,8 @@ class Figures:
 
 
 def lay_out(width: int, height: int, compact: bool, gpus: int = 0) -> TimelineLayout:
-    """Return the layout for `width` x `height` cells; the strip keeps at least three rows while it can.
+    """Return the layout for `width` x `height` cells; the strip keeps at least three rows while it
+    can.
 
     gpus: their number; a row for each of several where there is room.
     """
@@ -318,7 +323,8 @@ def step_numbers(bars: Bars, last: int) -> list[tuple[float, str]]:
 
 
 def times_of_day(bars: Bars, origin_s: float, last_s: float) -> list[float]:
-    """Return ticks at round times of day, up to `last_s`; `origin_s` is the clock origin in seconds of that day."""
+    """Return ticks at round times of day, up to `last_s`; `origin_s` is the clock origin in seconds
+    of that day."""
     first_s, end_s = float(bars.starts_s[0]), min(bars.end_s, last_s)
     step = tick_step(bars.end_s - first_s, max(len(bars.starts_s) // 18, 2))
     first = np.ceil((max(first_s, 0.0) + origin_s) / step) * step - origin_s

@@ -39,11 +39,13 @@ WIDTHS_S = (
         86400.0,
     ),
 )
-#: A column whose steps take more than this many times its width contains a step longer than the column.
+#: A column whose steps take more than this many times its width contains a step longer than the
+#: column.
 _OVERFLOW = 2.0
 #: The tops of the axis, times a power of ten; half of each is a round number.
 _TOPS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
-#: The axis shrinks only when the bars use less than this part of it: it must not jump between frames.
+#: The axis shrinks only when the bars use less than this part of it: it must not jump between
+#: frames.
 _USED = 0.5
 _HEADROOM = 1.08
 _HARDLY_HIGHER = 1.5
@@ -142,7 +144,8 @@ class Cells:
 
 
 def column_width(target_s: float, columns: int) -> float:
-    """Return the narrowest width, seconds, with which `columns` columns show at least `target_s`."""
+    """Return the narrowest width, seconds, with which `columns` columns show at least
+    `target_s`."""
     return next((width for width in WIDTHS_S if width * columns >= target_s), WIDTHS_S[-1])
 
 
@@ -211,8 +214,8 @@ def padded(bars: Bars, before: int, after: int) -> Bars:
 def with_open_step(bars: Bars, since_s: float, now_s: float, part: BarPart) -> Bars:
     """Add the step that is still open: its `part` lasts since `since_s`.
 
-    It fills the columns without other steps, and the newest one where it is much longer than the steps there.
-    A step younger than `OPEN_MS` is not drawn: the newest column would flicker.
+    It fills the columns without other steps, and the newest one where it is much longer than the
+    steps there. A step younger than `OPEN_MS` is not drawn: the newest column would flicker.
     """
     lasted_ms = (now_s - since_s) * 1e3
     if lasted_ms < OPEN_MS:
@@ -238,10 +241,12 @@ def with_open_step(bars: Bars, since_s: float, now_s: float, part: BarPart) -> B
 
 
 def next_top(bars: Bars, current: float | None) -> float | None:
-    """Return the axis' top, milliseconds, given the last frame's; None before the first steady step.
+    """Return the axis' top, milliseconds, given the last frame's; None before the first steady
+    step.
 
-    95 % of the steps lie below it, and so do columns that are hardly higher: cut, they would look flat. A stall counts
-    as one step, however many columns it fills, and the steps that share its column do not count.
+    95 % of the steps lie below it, and so do columns that are hardly higher: cut, they would look
+    flat. A stall counts as one step, however many columns it fills, and the steps that share its
+    column do not count.
     """
     total = bars.total_ms
     counts = np.isfinite(total) & (bars.steps > 0) & ~bars.muted
@@ -270,9 +275,10 @@ def nice_top(needed: float) -> float:
 def stack(bars: Bars, top_ms: float | None, rows: int, fine: bool) -> Cells:
     """Stack compute, host, copy and data wait to `rows` rows of cells.
 
-    `fine` cells show two parts, split at an eighth; others one. Without a top every column has full height.
-    A wait higher than the top is a stall. No cell can show three parts, so host time takes whole rows, a copy at least
-    one, and a thin one of either is drawn as compute; so is a wait of an eighth, which would flicker.
+    `fine` cells show two parts, split at an eighth; others one. Without a top every column has full
+    height. A wait higher than the top is a stall. No cell can show three parts, so host time takes
+    whole rows, a copy at least one, and a thin one of either is drawn as compute; so is a wait of
+    an eighth, which would flicker.
     """
     units = EIGHTHS if fine else 1
     ceiling = rows * units
@@ -310,7 +316,8 @@ def stack(bars: Bars, top_ms: float | None, rows: int, fine: bool) -> Cells:
 
 
 def _copy_units(thickness: Floats, units: int) -> Floats:
-    """Round the copy's units; a row at least where it is drawn, so that it never shares a cell with two others."""
+    """Round the copy's units; a row at least where it is drawn, so that it never shares a cell with
+    two others."""
     drawn = _whole_rows(thickness / units) > 0
     rounded: Floats = np.where(drawn, np.maximum(np.rint(thickness), units), 0.0)
     return rounded
@@ -330,7 +337,8 @@ def _whole_rows(thickness: Floats) -> Floats:
 def _cut(
     bounds: NDArray[np.int64], kinds: Bytes, rows: int, units: int
 ) -> tuple[Bytes, Bytes, Bytes]:
-    """Cut columns whose parts end at `bounds` (3 or 4 x n) into cells that show their two largest parts."""
+    """Cut columns whose parts end at `bounds` (3 or 4 x n) into cells that show their two largest
+    parts."""
     base = np.arange(rows - 1, -1, -1)[:, None] * units
     cell, *others = np.clip(bounds[:, None, :] - base, 0, units)
     for end in others:
@@ -342,16 +350,18 @@ def _cut(
 
 @lru_cache
 def _every_cell(units: int, count: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Bytes]:
-    """Return the lower part, the upper part and the height of every cell, by the ends of its first `count` parts.
+    """Return the lower part, the upper part and the height of every cell, by the ends of its first
+    `count` parts.
 
-    The index of three is (first * (units + 1) + second) * (units + 1) + third, with ends from 0 to `units`; entries
-    whose ends do not rise have no meaning.
+    The index of three is (first * (units + 1) + second) * (units + 1) + third, with ends from 0 to
+    `units`; entries whose ends do not rise have no meaning.
     """
     ends = np.full((count + 2, (units + 1) ** count), units)
     ends[0] = 0
     ends[1:-1] = np.indices((units + 1,) * count).reshape(count, -1)
     whole = filled = ends[1:] - ends[:-1]
-    # Drop the smallest of three, but never the wait; of equals, host before copy before compute before nothing.
+    # Drop the smallest of three, but never the wait; of equals, host before copy before compute
+    # before nothing.
     order = np.array([2, *range(count - 2), 99, 3])[:, None]
     while (crowded := (filled > 0).sum(axis=0) > 2).any():
         rank = np.where(filled > 0, filled * 4 + order, 1000)
@@ -381,7 +391,8 @@ def _weighted_quantile(values: Floats, weights: NDArray[np.int64], share: float)
 
 
 def gauge(values: Floats, steps: int) -> NDArray[np.int64]:
-    """Return shares 0 to 1 as levels 1 to `steps`: 0 is a thin line, and only a missing value is level 0."""
+    """Return shares 0 to 1 as levels 1 to `steps`: 0 is a thin line, and only a missing value is
+    level 0."""
     known = np.isfinite(values)
     levels = np.rint(np.clip(np.where(known, values, 0.0), 0.0, 1.0) * steps).astype(np.int64)
     levels = np.where(known, np.maximum(levels, 1), 0)
@@ -396,10 +407,11 @@ def stacked(levels: NDArray[np.int64], rows: int, steps: int) -> NDArray[np.int6
 
 
 def sample_columns(at_s: Floats, values: Floats, starts_s: Floats, hold_s: float) -> Floats:
-    """Return the mean of the samples in each column; a column without samples gets the one that covers it.
+    """Return the mean of the samples in each column; a column without samples gets the one that
+    covers it.
 
-    A sample covers the time since the one before it, at most `hold_s` seconds; columns after the last sample are
-    unknown. `at_s` rises.
+    A sample covers the time since the one before it, at most `hold_s` seconds; columns after the
+    last sample are unknown. `at_s` rises.
     """
     out = np.full(len(starts_s), np.nan)
     since_s = np.maximum(at_s - hold_s, np.concatenate([[-np.inf], at_s[:-1]]))

@@ -103,8 +103,9 @@ ROLE_CSS = f"""
     & > .timeline--cursor {{ color: $foreground; }}
     & > .timeline--onwall {{ background: {STALL_COLOUR}; text-style: bold; }}
     & > .timeline--middling {{ color: $text-warning; text-style: bold; }}
-    &.-mono > .timeline--wait, &.-mono > .timeline--stall, &.-mono > .timeline--copy, &.-mono > .timeline--host,
-    &.-mono > .timeline--compute, &.-mono > .timeline--muted, &.-mono > .timeline--gpu,
+    &.-mono > .timeline--wait, &.-mono > .timeline--stall, &.-mono > .timeline--copy,
+    &.-mono > .timeline--host, &.-mono > .timeline--compute, &.-mono > .timeline--muted,
+    &.-mono > .timeline--gpu,
     &.-mono > .timeline--others, &.-mono > .timeline--switch, &.-mono > .timeline--alarm,
     &.-mono > .timeline--rule, &.-mono > .timeline--middling
     {{ color: $foreground; }}
@@ -181,7 +182,8 @@ class Paint:
 
 
 def _readable_on(ground: Color | None) -> Color | None:
-    """Return black or white, whichever has more contrast (WCAG 2.2): theirs is equal at a luminance of 0.179."""
+    """Return black or white, whichever has more contrast (WCAG 2.2): theirs is equal at a luminance
+    of 0.179."""
     if ground is None:
         return None
     parts = (

@@ -100,7 +100,8 @@ class Timeline(PaintedRows, can_focus=True):
 
     @property
     def frozen_at_s(self) -> float | None:
-        """The moment of the freeze, seconds since the clock origin; None while the charts follow the run."""
+        """The moment of the freeze, seconds since the clock origin; None while the charts follow
+        the run."""
         return self._held.now_s if self._held else None
 
     # -- keys -----------------------------------------------------------------------------------
@@ -250,7 +251,8 @@ class Timeline(PaintedRows, can_focus=True):
         return lay_out(*self.size, self.compact)
 
     def _redraw(self, fresh: bool = False) -> None:
-        """Draw the rows and repaint those that changed. `fresh`: choose the axis' top without the last one."""
+        """Draw the rows and repaint those that changed. `fresh`: choose the axis' top without the
+        last one."""
         shown, size = self._shown, self.size
         if shown is None or not size:
             return
@@ -283,7 +285,8 @@ class Timeline(PaintedRows, can_focus=True):
         )
 
     def _update_figures(self, shown: Snapshot) -> None:
-        """Update the figures once a second, and with the first steps, but not while the picture is frozen."""
+        """Update the figures once a second, and with the first steps, but not while the picture is
+        frozen."""
         due = second_of(shown.now_s, Slot.MACHINE), self.split is None
         if self._figures_of is None or (due != self._figures_of and not self._held):
             self._figures_of = due

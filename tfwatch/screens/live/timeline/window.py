@@ -1,4 +1,5 @@
-"""The view of a timeline: its zoom and place on the time axis, the bars in view, and the scene to draw."""
+"""The view of a timeline: its zoom and place on the time axis, the bars in view, and the scene to
+draw."""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class OpenStep:
-    """The unfinished step: its `part` lasts since `since_s`, and is known to last until `until_s`."""
+    """The unfinished step: its `part` lasts since `since_s`, and is known to last until
+    `until_s`."""
 
     part: BarPart
     since_s: float
@@ -82,7 +84,8 @@ class OpenStep:
 
 
 def open_step(snapshot: Snapshot) -> OpenStep | None:
-    """Return the unfinished step; of a process that does not respond, until its last sign of life."""
+    """Return the unfinished step; of a process that does not respond, until its last sign of
+    life."""
     pulse = snapshot.pulse
     if (
         pulse is None
@@ -186,7 +189,8 @@ def _end_s(snapshot: Snapshot, view: View, columns: int) -> float:
 
 
 def _step_at(snapshot: Snapshot, at_s: float) -> int:
-    """Return the last step that started by `at_s`, counted from 1; 0 for none. Old steps are read from the disk."""
+    """Return the last step that started by `at_s`, counted from 1; 0 for none. Old steps are read
+    from the disk."""
     older, at_ns = snapshot.steps_total - len(snapshot.steps), round(at_s * 1e9)
     kept = int(np.searchsorted(snapshot.steps["start_ns"], at_ns, side="right"))
     if kept or not older:
@@ -200,7 +204,8 @@ def _start_ns(snapshot: Snapshot, step: int) -> int:
 
 
 def _steps_until(snapshot: Snapshot, last: int, count: int) -> Rows:
-    """Return the rows of at most `count` steps up to the `last`; old ones are read from the disk, where it responds."""
+    """Return the rows of at most `count` steps up to the `last`; old ones are read from the disk,
+    where it responds."""
     first, older = max(last - count + 1, 1), snapshot.steps_total - len(snapshot.steps)
     if first > older:
         return snapshot.steps[first - older - 1 : last - older]
@@ -263,7 +268,8 @@ def _clamped(snapshot: Snapshot, view: View, columns: int, end_s: float) -> floa
 
 
 def paged(snapshot: Snapshot, view: View, columns: int, pages: int) -> View:
-    """Move the view by its own width, to the past where `pages` is negative, and the cursor with it."""
+    """Move the view by its own width, to the past where `pages` is negative, and the cursor with
+    it."""
     before = frozen(snapshot, view)
     after = _shifted(snapshot, before, columns, pages * columns)
     if before.cursor_s is None or before.end_s is None or after.end_s is None:
@@ -277,7 +283,8 @@ def close_to(snapshot: Snapshot, view: View, columns: int, at_s: float) -> View:
 
 
 def moved_to(snapshot: Snapshot, view: View, columns: int, at_s: float) -> View:
-    """Return a view of the same width with a moment in its middle; of the whole run, the next narrower one."""
+    """Return a view of the same width with a moment in its middle; of the whole run, the next
+    narrower one."""
     if view.zoom is Zoom.ALL:
         view = replace(zoomed(snapshot, View(Zoom.ALL), columns, -1), end_s=None)
     return replace(around(snapshot, view, columns, at_s), cursor_s=None)
@@ -305,7 +312,8 @@ def around(snapshot: Snapshot, view: View, columns: int, at_s: float) -> View:
 
 
 def zoomed(snapshot: Snapshot, view: View, columns: int, direction: int) -> View:
-    """Change the zoom, skipping spans longer than the run; keep the moment under the cursor in view."""
+    """Change the zoom, skipping spans longer than the run; keep the moment under the cursor in
+    view."""
     levels = [
         zoom
         for zoom in Zoom

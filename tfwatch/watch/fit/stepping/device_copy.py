@@ -1,7 +1,8 @@
 """Copy the large parts of a batch to the GPU before the step's call, so that the copy can be timed.
 
-Otherwise the copy happens inside the call and looks like launching. The step itself is the same, bit for bit: it would
-copy the same tensors to the same device. A copy from pageable memory returns when it is done.
+Otherwise the copy happens inside the call and looks like launching. The step itself is the same,
+bit for bit: it would copy the same tensors to the same device. A copy from pageable memory returns
+when it is done.
 """
 
 from __future__ import annotations
@@ -24,19 +25,22 @@ if TYPE_CHECKING:
 
     from tfwatch.runs.writer import RunWriter
 
-#: Smaller parts, as labels are, stay inside the call: a copy costs 0.06 ms beside its bytes on an H100.
+#: Smaller parts, as labels are, stay inside the call: a copy costs 0.06 ms beside its bytes on an
+#: H100.
 LEAST_BYTES = 2**18
-#: Element types that a function takes on the GPU. It takes 32-bit integers and strings in host memory.
+#: Element types that a function takes on the GPU. It takes 32-bit integers and strings in host
+#: memory.
 _KINDS = frozenset(
     {
-        tf.float64, tf.float32, tf.float16, tf.bfloat16, tf.uint8, tf.int8, tf.uint16, tf.int16, tf.int64, tf.bool,
+        tf.float64, tf.float32, tf.float16, tf.bfloat16, tf.uint8, tf.int8,
+        tf.uint16, tf.int16, tf.int64, tf.bool,
     }
 )  # fmt: skip
 _TRIES = 9
 #: Shorter waits for a batch that is copied ahead are those of fetching alone.
 _LEAST_WAIT_NS = 200_000
-#: Without stamps of the copies, a wait for a batch that is copied ahead is for its copy where that takes this share of
-#: the steps: no batch comes more often. The mean step is that of about as many.
+#: Without stamps of the copies, a wait for a batch that is copied ahead is for its copy where that
+#: takes this share of the steps: no batch comes more often. The mean step is that of about as many.
 _FILLS, _STEPS = 0.8, 20
 #: A step, or an epoch's end, counts as at most so many steps.
 _LONGEST = 4.0
@@ -45,9 +49,11 @@ _FIRST = 15
 
 
 class DeviceCopy:
-    """Copies batches of one structure, flat lists of tensors, to one device; a tensor that is there stays.
+    """Copies batches of one structure, flat lists of tensors, to one device; a tensor that is there
+    stays.
 
-    copied_bytes: of the first batch, by element type; empty before it, or if its parts are too small to be copied.
+    copied_bytes: of the first batch, by element type; empty before it, or if its parts are too
+    small to be copied.
     """
 
     def __init__(self, device: str) -> None:
@@ -57,7 +63,8 @@ class DeviceCopy:
         self._empty_ns = 0.0
 
     def begin(self, batch: Sequence[Any]) -> None:
-        """Choose the parts to copy by the first batch, and measure the time of a copy beside its bytes."""
+        """Choose the parts to copy by the first batch, and measure the time of a copy beside its
+        bytes."""
         sizes = [int(part.shape.num_elements() or 0) * part.dtype.size for part in batch]
         self._parts = [
             n for n, part in enumerate(batch) if part.dtype in _KINDS and sizes[n] >= LEAST_BYTES
@@ -74,7 +81,8 @@ class DeviceCopy:
         return "GPU" in batch[self._parts[0]].device
 
     def time_like(self, batch: Sequence[Any]) -> float:
-        """Return the nanoseconds of a copy from host memory of as many bytes as those of a batch that is there."""
+        """Return the nanoseconds of a copy from host memory of as many bytes as those of a batch
+        that is there."""
         with tf.device("/CPU:0"):
             like = [tf.zeros(part.shape, part.dtype) for part in batch]
         self(list(like))
@@ -99,9 +107,11 @@ class DeviceCopy:
 
 
 class TimedCopy:
-    """The copy of a training's batches, as long as it works: a failure ends the timing, never the training.
+    """The copy of a training's batches, as long as it works: a failure ends the timing, never the
+    training.
 
-    Batches may be copied ahead of their steps, by a prefetch to the device of tfwatch's or of the script's own.
+    Batches may be copied ahead of their steps, by a prefetch to the device of tfwatch's or of the
+    script's own.
     """
 
     def __init__(self, writer: RunWriter, copy: DeviceCopy) -> None:
@@ -115,7 +125,8 @@ class TimedCopy:
         self._step_ns = 0.0
 
     def __call__(self, batch: Any) -> float:
-        """Copy the parts of a flat batch in place; return the nanoseconds, NaN where the copy is not timed."""
+        """Copy the parts of a flat batch in place; return the nanoseconds, NaN where the copy is
+        not timed."""
         if self._copy is None:
             return _NAN
         try:
@@ -136,7 +147,8 @@ class TimedCopy:
     def wait_ns(self, start_ns: int, got_ns: int, ready_ns: Callable[[], int | None]) -> int:
         """Return the part of the last batch's fetch that waited for its copy to the device.
 
-        ready_ns: returns when the batch was ready in host memory to be copied ahead; None where that is unknown.
+        ready_ns: returns when the batch was ready in host memory to be copied ahead; None where
+        that is unknown.
         """
         waited_ns = got_ns - start_ns
         self._count_step(start_ns)
@@ -219,7 +231,8 @@ def find_device(
 def make_copy(
     writer: RunWriter, model: Any, *, eager: bool, is_flat: bool, is_spread: bool = False
 ) -> TimedCopy | None:
-    """Return the copy of a model's batches; None where it is not timed, which run.json then explains."""
+    """Return the copy of a model's batches; None where it is not timed, which run.json then
+    explains."""
     try:
         found = find_device(model, eager=eager, is_flat=is_flat, is_spread=is_spread)
     except Exception as error:  # noqa: BLE001  a model of any kind; its copies are then not timed

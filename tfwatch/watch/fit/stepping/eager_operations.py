@@ -1,4 +1,5 @@
-"""Time TensorFlow's operations in a step that runs op by op on the CPU; the rest of the step is Python."""
+"""Time TensorFlow's operations in a step that runs op by op on the CPU; the rest of the step is
+Python."""
 
 from __future__ import annotations
 
@@ -18,9 +19,11 @@ _CALLS = ("TFE_Py_FastPathExecute", "TFE_Py_Execute", "TFE_Py_ExecuteCancelable"
 
 
 class Calls:
-    """TensorFlow's functions that run operations, replaced by timed ones while any thread times its operations.
+    """TensorFlow's functions that run operations, replaced by timed ones while any thread times its
+    operations.
 
-    They are replaced once for all threads and restored with the last; each thread has its own account.
+    They are replaced once for all threads and restored with the last; each thread has its own
+    account.
 
     Raises:
         AttributeError: the module lacks one of them.
@@ -34,7 +37,8 @@ class Calls:
         self._accounts: dict[int, Operations] = {}
 
     def begin(self, account: Operations) -> Operations | None:
-        """Add the time of the calling thread's operations to this account; return the one that they went to."""
+        """Add the time of the calling thread's operations to this account; return the one that they
+        went to."""
         with self._lock:
             if not self._timing:
                 self._bare = self._found()
@@ -48,7 +52,8 @@ class Calls:
         return outer
 
     def end(self, account: Operations, outer: Operations | None) -> None:
-        """Add the time of this account to the outer one, which the calling thread's operations go to again."""
+        """Add the time of this account to the outer one, which the calling thread's operations go
+        to again."""
         if outer:
             self._accounts[threading.get_ident()] = outer
             outer.took_ns += account.took_ns
@@ -80,8 +85,9 @@ class Calls:
 class Operations:
     """Times the operations of a function in the calling thread, at a cost of 0.2 us per operation.
 
-    took_ns: of all operations from `begin` to `end`, each from Python's call to its return, with the look-up of its
-    kernel and, on the CPU, its computation. failure: the reason why they are not timed; empty where they are.
+    took_ns: of all operations from `begin` to `end`, each from Python's call to its return, with
+    the look-up of its kernel and, on the CPU, its computation. failure: the reason why they are not
+    timed; empty where they are.
     """
 
     def __init__(self, calls: Calls, clock: Clock = SYSTEM) -> None:
@@ -115,8 +121,8 @@ def _tensorflow_calls() -> Calls:
 def time_operations(writer: RunWriter) -> Operations | None:
     """Record in the run that its steps run op by op, and return the timer of their operations.
 
-    None with a GPU, where a call only launches an operation, and, with a note, if operations cannot be timed; then the
-    run does not separate launching.
+    None with a GPU, where a call only launches an operation, and, with a note, if operations cannot
+    be timed; then the run does not separate launching.
     """
     if writer.manifest().accelerated:
         writer.describe(op_by_op=True)

@@ -1,12 +1,13 @@
 """Keras' loop over `steps_per_execution` steps, with the clock read inside the graph.
 
-The loop is Keras' own, operation for operation (`make_train_function` of its TensorFlow trainer, the same from 3.8 to
-3.15): it fetches the next batch while a step computes, and never more batches than the call has steps. So the result
-and the overlap are those of stock `fit`, plus two clock readings per step.
+The loop is Keras' own, operation for operation (`make_train_function` of its TensorFlow trainer,
+the same from 3.8 to 3.15): it fetches the next batch while a step computes, and never more batches
+than the call has steps. So the result and the overlap are those of stock `fit`, plus two clock
+readings per step.
 
-A GPU executes what the loop launched long before. TensorFlow begins the next iteration of a loop once every stateful
-operation of the last one has run, and reading a clock is one. Here the readings are inside a call that is declared
-stateless, so the loop does not wait for them.
+A GPU executes what the loop launched long before. TensorFlow begins the next iteration of a loop
+once every stateful operation of the last one has run, and reading a clock is one. Here the readings
+are inside a call that is declared stateless, so the loop does not wait for them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GraphClock:
-    """A clock that a graph can read. read: adds a reading, float64 seconds. now_ns: reads the same clock in Python."""
+    """A clock that a graph can read. read: adds a reading, float64 seconds. now_ns: reads the same
+    clock in Python."""
 
     read: Callable[[], tf.Tensor]
     now_ns: Callable[[], int]
@@ -43,13 +45,15 @@ class GraphClock:
 
 
 def find_clock(clock: Clock) -> GraphClock:
-    """Return TensorFlow's wall clock, exact to the microsecond; under op determinism the monotonic one, through Python.
+    """Return TensorFlow's wall clock, exact to the microsecond; under op determinism the monotonic
+    one, through Python.
 
-    Op determinism forbids TensorFlow's clock. This does not try it: on an H200 the error was raised in another thread,
-    and an operation of the loop failed with it.
+    Op determinism forbids TensorFlow's clock. This does not try it: on an H200 the error was raised
+    in another thread, and an operation of the loop failed with it.
     """
     if config.is_op_determinism_enabled():
-        # Under its default name TensorFlow says of an error in the data's own Python that it came from here.
+        # Under its default name TensorFlow says of an error in the data's own Python that it came
+        # from here.
         read = partial(
             tf.numpy_function, lambda: clock.now_ns() / 1e9, [], tf.float64, name="tfwatch_clock"
         )
@@ -61,7 +65,8 @@ class FusedSteps:
     """Several train steps as one compiled function of an iterator.
 
     Raises:
-        Exception: raised by the steps' own Python, or by TensorFlow when it traces them; no step has run then.
+        Exception: raised by the steps' own Python, or by TensorFlow when it traces them; no step
+        has run then.
     """
 
     def __init__(self, original: Callable[[Any], Any], iterator: Any, clock: GraphClock) -> None:
@@ -83,8 +88,8 @@ class FusedSteps:
     def __call__(self, iterator: Any, limit: int) -> tuple[NDArray[np.float64], int, Any]:
         """Run up to `limit` steps, fewer at the end of the data.
 
-        Returns (steps + 1, 2) seconds on `clock` (see `split_steps`), the number of examples (negative if unknown), and
-        the outputs of the last step: zeros if there was none.
+        Returns (steps + 1, 2) seconds on `clock` (see `split_steps`), the number of examples
+        (negative if unknown), and the outputs of the last step: zeros if there was none.
         """
         counts, stamps, outputs = self._run(iterator, tf.constant(limit))
         steps, examples = counts.numpy().tolist()
@@ -125,8 +130,9 @@ class FusedSteps:
                 made, operations = _with_operations(lambda: self._step(parts))
                 return _optional(made), self._last_of(operations, self._device), examples_in(parts)
 
-            # Keras has this condition too, although the loop has checked it: on a GPU, loops without it overlapped no
-            # fetch. With distributed batches Keras' own fails at a ragged batch; without the condition they train.
+            # Keras has this condition too, although the loop has checked it: on a GPU, loops
+            # without it overlapped no fetch. With distributed batches Keras' own fails at a ragged
+            # batch; without the condition they train.
             skip = (outputs, tf.zeros(()), 0)
             made, last, seen = (
                 run() if self._spread else tf.cond(goes_on(step, batch), run, lambda: skip)
@@ -166,7 +172,8 @@ def _optional(value: Any) -> Any:
 
 
 def _with_operations(make: Callable[[], Any]) -> tuple[Any, list[tf.Operation]]:
-    """Return the result of `make`, and the operations that it adds to the graph: the step ends with them."""
+    """Return the result of `make`, and the operations that it adds to the graph: the step ends with
+    them."""
     graph = tf.compat.v1.get_default_graph()
     before = len(graph.get_operations())
     made = make()
@@ -197,7 +204,8 @@ def examples_in(batch: Any) -> tf.Tensor:
 
 
 def _length(part: tf.Tensor, device: str) -> tf.Tensor:
-    """Return the first dimension; a GPU has that of a part in its own memory, which thus is not copied."""
+    """Return the first dimension; a GPU has that of a part in its own memory, which thus is not
+    copied."""
     with tf.device(device):
         return tf.shape(part)[0]
 
@@ -205,8 +213,9 @@ def _length(part: tf.Tensor, device: str) -> tf.Tensor:
 #: Two clocks are read one after the other, up to so many times until the readings are this close.
 _TRIES = 5
 _CLOSE_NS = 20_000
-#: A wall clock was set if it moves against the run's clock by more than this, and by more than this share of the time:
-#: time synchronization moves it by at most 0.0005 of the time (adjtimex's limit).
+#: A wall clock was set if it moves against the run's clock by more than this, and by more than this
+#: share of the time: time synchronization moves it by at most 0.0005 of the time (adjtimex's
+#: limit).
 _SET_NS = 1_000_000
 _SET_SHARE = 0.001
 
@@ -224,7 +233,8 @@ def clock_offset_ns(now_ns: Callable[[], int], wall_ns: Callable[[], int]) -> in
 
 
 def clock_was_set(moved_ns: int, passed_ns: int) -> bool:
-    """Return whether the wall clock, which moved by `moved_ns` against the run's clock in `passed_ns`, was set."""
+    """Return whether the wall clock, which moved by `moved_ns` against the run's clock in
+    `passed_ns`, was set."""
     return abs(moved_ns) > max(_SET_NS, _SET_SHARE * passed_ns)
 
 
@@ -232,8 +242,8 @@ def clock_was_set(moved_ns: int, passed_ns: int) -> bool:
 class StepParts:
     """The steps of one call, each beginning where the last one ended.
 
-    start_ns: of each step, on the run's clock. wait_ms, compute_ms: of each step. call_ms: from the call to the first
-    fetch, part of the first step's compute.
+    start_ns: of each step, on the run's clock. wait_ms, compute_ms: of each step. call_ms: from the
+    call to the first fetch, part of the first step's compute.
     """
 
     start_ns: NDArray[np.int64]
@@ -245,12 +255,13 @@ class StepParts:
 def split_steps(start_ns: int, end_ns: int, runs: Sequence[Floats]) -> StepParts:
     """Return the parts of the steps, one or more, between a call's start and its end.
 
-    Each run is one execution of the graph, (steps + 1, 2) nanoseconds on the run's clock: first the times when it began
-    and when its first batch was there, then for each step the times when it was done and when the next batch was there.
+    Each run is one execution of the graph, (steps + 1, 2) nanoseconds on the run's clock: first the
+    times when it began and when its first batch was there, then for each step the times when it was
+    done and when the next batch was there.
 
-    A fetch that overlaps a step is no wait: a step's wait is the rest of its fetch after the previous step is done.
-    wait + compute of all steps is the whole call: launching it is compute of the first step, and bringing the metrics
-    to the host is compute of the last.
+    A fetch that overlaps a step is no wait: a step's wait is the rest of its fetch after the
+    previous step is done. wait + compute of all steps is the whole call: launching it is compute of
+    the first step, and bringing the metrics to the host is compute of the last.
     """
     got = np.concatenate([run[:-1, 1] for run in runs])
     done = np.concatenate([run[1:, 0] for run in runs])

@@ -1,7 +1,8 @@
-"""Keep with a model's train function what was traced for it, as Keras keeps that function from one `fit` to the next.
+"""Keep with a model's train function what was traced for it, as Keras keeps that function from one
+`fit` to the next.
 
-`compile` and `make_train_function(force=True)` make another train function, and with the old one the traces go. Nothing
-else references them, so the model can be collected.
+`compile` and `make_train_function(force=True)` make another train function, and with the old one
+the traces go. Nothing else references them, so the model can be collected.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ _NAME = "tfwatch_traces"
 
 
 def find_kept(original: Callable[[Any], Any], kind: type[_T], spec: object) -> _T | None:
-    """Return what was kept for a structure of batches; None if there is nothing, or only for another context."""
+    """Return what was kept for a structure of batches; None if there is nothing, or only for
+    another context."""
     wanted = kind, _key(spec)
     return next((trace for key, trace in getattr(original, _NAME, ()) if key == wanted), None)
 
@@ -35,7 +37,8 @@ def _key(spec: object) -> tuple[object, ...]:
 
 
 def _context() -> object:
-    """Return the context that TensorFlow traces a function for: device, distribution strategy, and others.
+    """Return the context that TensorFlow traces a function for: device, distribution strategy, and
+    others.
 
     Without that private name, two contexts are never the same, and every `fit` traces.
     """

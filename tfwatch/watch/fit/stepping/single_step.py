@@ -1,9 +1,9 @@
 """Keras' single step over a strategy's iterator, with the clock read inside the graph.
 
-The graph is that of Keras (`make_train_function` of its TensorFlow trainer, the same from 3.8 to 3.15): one `get_next`,
-then the step. So the end of the data, its errors, and what runs before them are those of stock `fit`. The loop of
-`FusedSteps` differs for one step: at the end of data of unknown length stock runs a step without a batch, which the
-optimizer counts, and the loop does not.
+The graph is that of Keras (`make_train_function` of its TensorFlow trainer, the same from 3.8 to
+3.15): one `get_next`, then the step. So the end of the data, its errors, and what runs before them
+are those of stock `fit`. The loop of `FusedSteps` differs for one step: at the end of data of
+unknown length stock runs a step without a batch, which the optimizer counts, and the loop does not.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class SingleStep:
     """One train step as a compiled function of an iterator.
 
     Raises:
-        Exception: raised by the step's own Python, or by TensorFlow when it traces it; no step has run then.
+        Exception: raised by the step's own Python, or by TensorFlow when it traces it; no step has
+        run then.
     """
 
     def __init__(self, original: Callable[[Any], Any], iterator: Any, clock: GraphClock) -> None:

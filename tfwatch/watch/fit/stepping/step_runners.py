@@ -1,8 +1,9 @@
 """Run a call of Keras' train function in place of Keras, and time its steps.
 
-Keras calls `train_function(iterator)` once per step. The replacement fetches the batch itself, runs Keras' own compiled
-step on it, pulls the metrics as Keras does next, and reads the clock in between. The result is that of stock `fit`, bit
-for bit; the fetch is cheaper than Keras' own inside the graph. With `steps_per_execution` a call has several steps.
+Keras calls `train_function(iterator)` once per step. The replacement fetches the batch itself, runs
+Keras' own compiled step on it, pulls the metrics as Keras does next, and reads the clock in
+between. The result is that of stock `fit`, bit for bit; the fetch is cheaper than Keras' own inside
+the graph. With `steps_per_execution` a call has several steps.
 """
 
 from __future__ import annotations
@@ -47,13 +48,16 @@ ITERATORS = (tf.data.Iterator, tf.distribute.DistributedIterator)
 
 
 class BatchStep:
-    """Keras' compiled train step as a function of one batch, for one step function and structure of batches.
+    """Keras' compiled train step as a function of one batch, for one step function and structure of
+    batches.
 
-    is_ready: the first call is done, and no trace follows. traces: the number of finished traces. operations: the timer
-    of a step that runs op by op; None if it does not, or if operations cannot be timed. failure: why there is no trace.
+    is_ready: the first call is done, and no trace follows. traces: the number of finished traces.
+    operations: the timer of a step that runs op by op; None if it does not, or if operations cannot
+    be timed. failure: why there is no trace.
 
-    Without the signature a ragged last batch would cost another trace, which stock `fit` does not have. If tracing
-    fails before Keras' function begins, that function is called on the batch as it is. A later error is the training's
+    Without the signature a ragged last batch would cost another trace, which stock `fit` does not
+    have. If tracing fails before Keras' function begins, that function is called on the batch as it
+    is. A later error is the training's
     own: a second try would run the user's Python twice, on half-built state.
     """
 
@@ -111,7 +115,8 @@ class BatchStep:
         if self._shape.flat is None:
             self._call = self._compiled([self._shape.spec])
         else:
-            # A concrete function called with plain tensors needs no look-up of a trace: 170 us less per step.
+            # A concrete function called with plain tensors needs no look-up of a trace: 170 us less
+            # per step.
             concrete = self._compiled(self._shape.flat).get_concrete_function()
             self._call = lambda batch: concrete(*batch)
         return self._call(batch)
@@ -137,7 +142,8 @@ class BatchStep:
 
 
 def is_keras_own(original: Callable[[Any], Any]) -> bool:
-    """Return whether a train function is Keras' own, which takes one batch per step from any iterator.
+    """Return whether a train function is Keras' own, which takes one batch per step from any
+    iterator.
 
     A script's train function may take several, or run Python with each call.
     """
@@ -145,7 +151,8 @@ def is_keras_own(original: Callable[[Any], Any]) -> bool:
 
 
 def on_host(outputs: Any) -> dict[str, Any]:
-    """Return the step's metrics as numbers. Waits for the device, as Keras does after every batch."""
+    """Return the step's metrics as numbers. Waits for the device, as Keras does after every
+    batch."""
     return pythonify_logs(outputs)  # type: ignore[no-any-return]
 
 
@@ -161,9 +168,9 @@ _NO_STAMPS: NDArray[np.float64] | None = None
 class StepByStepRunner:
     """Fetches a batch outside the graph and runs Keras' compiled step on it: the exact split.
 
-    description: the way in which steps are separated. calls_at_end: pass an iterator that is exhausted to Keras' own
-    function, which may run a step on it, as stock `fit` does with one step per call. copy: of a batch, before the
-    step's call.
+    description: the way in which steps are separated. calls_at_end: pass an iterator that is
+    exhausted to Keras' own function, which may run a step on it, as stock `fit` does with one step
+    per call. copy: of a batch, before the step's call.
     """
 
     description = "exact"
@@ -198,7 +205,8 @@ class StepByStepRunner:
         except StopIteration:
             self._step_log.set_phase(Phase.EPOCH_END)
             if self._calls_at_end:
-                # No call of tfwatch's: another iterator than the one that is exhausted would train another step.
+                # No call of tfwatch's: another iterator than the one that is exhausted would train
+                # another step.
                 current = self._fetch.current
                 is_rebuilt = current.script.is_rebuilt
                 return original(current.pipeline.batches.iterator if is_rebuilt else iterator)
@@ -240,7 +248,8 @@ class StepByStepRunner:
 
     @bookkeeping(_UNKNOWN)
     def _begin_call(self, batch: Any) -> _Call:
-        """Return when the batch was there, the time of its copy, and the state of the step's trace."""
+        """Return when the batch was there, the time of its copy, and the state of the step's
+        trace."""
         got_ns, step = self._now_ns(), self._step
         was_ready, traces = step.is_ready, step.traces
         self._step_log.begin_phase(Phase.COMPUTE if was_ready else Phase.COMPILE, got_ns)
@@ -267,7 +276,8 @@ class StepByStepRunner:
                 f"the step runs as Keras calls it, as it cannot be traced: {self._step.failure}"
             )
         if self._copy:
-            # A fetch ends with the wait for a copy ahead, if there is one: it is a part of the copy.
+            # A fetch ends with the wait for a copy ahead, if there is one: it is a part of the
+            # copy.
             ahead_ns = self._copy.wait_ns(start_ns, got_ns, self._fetch.ready_ns)
             got_ns, copy_ns = got_ns - ahead_ns, copy_ns + ahead_ns
         if got_ns - start_ns > LATE_NS:
@@ -278,7 +288,8 @@ class StepByStepRunner:
 
 
 class UnfusedRunner(StepByStepRunner):
-    """Runs the `steps_per_execution` steps of a call one by one; the call's metrics are those of the last."""
+    """Runs the `steps_per_execution` steps of a call one by one; the call's metrics are those of
+    the last."""
 
     def __init__(
         self,
@@ -315,7 +326,8 @@ class UnfusedRunner(StepByStepRunner):
 
 
 class UntimedRunner:
-    """Leaves the steps of a call to the model's own train function: they are counted, and have no rows."""
+    """Leaves the steps of a call to the model's own train function: they are counted, and have no
+    rows."""
 
     def __init__(self, fetch: Fetch, step_log: StepLog, writer: RunWriter, steps: int) -> None:
         self._fetch = fetch
@@ -346,12 +358,14 @@ class UntimedRunner:
 class InGraphRunner:
     """Runs the steps of a call as Keras does, in one call, with the clock read in the graph.
 
-    These are the `steps_per_execution` of any model, and single steps under a strategy over several devices.
+    These are the `steps_per_execution` of any model, and single steps under a strategy over several
+    devices.
 
     steps: the traced ones, for another `fit`.
 
     Raises:
-        Exception: the function raises while it is traced, or cannot be traced; no step has run then.
+        Exception: the function raises while it is traced, or cannot be traced; no step has run
+        then.
     """
 
     def __init__(
@@ -420,7 +434,8 @@ class InGraphRunner:
 
     @bookkeeping(0)
     def _see_batches(self, stamps_ns: NDArray[np.float64] | None, before: int) -> int:
-        """Return the flags of the first batch of an execution, with so many steps of the call before it."""
+        """Return the flags of the first batch of an execution, with so many steps of the call
+        before it."""
         self._fetch.mark_first_batch(self._step_log.steps + before + 1)
         if stamps_ns is not None and stamps_ns[0, 1] - stamps_ns[0, 0] > LATE_NS:
             self._fetch.explain_wait(stamps_ns[0, 1] - stamps_ns[0, 0])
@@ -442,8 +457,8 @@ class InGraphRunner:
     def _execute(
         self, iterator: Any, limit: int
     ) -> tuple[NDArray[np.float64] | None, int, int, Any]:
-        """Return the readings on the run's clock (see `split_steps`), None if the wall clock was set meanwhile; the
-        number of steps and of examples; and the outputs of the last step."""
+        """Return the readings on the run's clock (see `split_steps`), None if the wall clock was
+        set meanwhile; the number of steps and of examples; and the outputs of the last step."""
         clocks = self._read_clocks()
         try:
             stamps_s, examples, outputs = self.steps(iterator, limit)
@@ -482,11 +497,12 @@ Runner: TypeAlias = StepByStepRunner | InGraphRunner | UntimedRunner
 
 
 class TrainFunction:
-    """Stands in for a model's train function: runs the calls over one iterator, and reports new iterators and errors.
+    """Stands in for a model's train function: runs the calls over one iterator, and reports new
+    iterators and errors.
 
     original: Keras' own function. is_called: set to True by each call that a runner has run.
-    adopt: returns the runner of a new iterator; None leaves the call to the original. report: takes an error of the
-    training before Keras does.
+    adopt: returns the runner of a new iterator; None leaves the call to the original. report: takes
+    an error of the training before Keras does.
     """
 
     def __init__(
@@ -539,7 +555,8 @@ class TrainFunction:
         return self._model.train_function is self
 
     def install(self) -> None:
-        """Become the model's train function; a stand-in that another Watch left behind is replaced, never nested."""
+        """Become the model's train function; a stand-in that another Watch left behind is replaced,
+        never nested."""
         restore(self._model)
         self.original = self._model.train_function
         self._runner = self._iterator = None

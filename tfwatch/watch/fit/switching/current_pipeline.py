@@ -1,4 +1,5 @@
-"""The iterators that give the batches of an epoch: that of Keras, stages above it, or a rebuilt pipeline."""
+"""The iterators that give the batches of an epoch: that of Keras, stages above it, or a rebuilt
+pipeline."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ class CurrentPipeline:
     """The iterators of a `fit`: Keras' own, and a `SwitchablePipeline` above it or in its place.
 
     keras: the iterator that Keras made.
-    pipeline: the switchable one. script: the script's pipeline, which may give its batches in place of Keras' iterator.
+    pipeline: the switchable one. script: the script's pipeline, which may give its batches in place
+    of Keras' iterator.
     is_switchable: the batches come through the switchable pipeline.
     """
 
@@ -42,7 +44,8 @@ class CurrentPipeline:
         self._rebuilt_after = 0
 
     def use(self, iterator: Any) -> bool:
-        """Take the iterator of Keras' that the next batches belong to; return whether it is a new one."""
+        """Take the iterator of Keras' that the next batches belong to; return whether it is a new
+        one."""
         is_new, self.keras = iterator is not self.keras, iterator
         if is_new:
             self._first_step = None
@@ -64,7 +67,8 @@ class CurrentPipeline:
         dispose(old, [], [])
 
     def start_rebuilt(self, source: Any, knobs: Knobs, batches: int) -> None:
-        """Continue with the rebuilt pipeline over a source that so many batches of Keras' iterator precede."""
+        """Continue with the rebuilt pipeline over a source that so many batches of Keras' iterator
+        precede."""
         pipeline = SwitchablePipeline(self.script.build)
         pipeline.start(source, knobs)
         # All or nothing: batches come from the rebuilt pipeline from here on.
@@ -85,7 +89,8 @@ class CurrentPipeline:
             self.is_switchable = True
 
     def note_step(self, steps: int) -> None:
-        """Note the steps before the first batch of Keras' iterator: a rebuilt pipeline skips what it has given."""
+        """Note the steps before the first batch of Keras' iterator: a rebuilt pipeline skips what
+        it has given."""
         if self._first_step is None:
             self._first_step = steps
 
@@ -107,7 +112,8 @@ class CurrentPipeline:
         return self.is_switchable and self.pipeline.has_successor
 
     def take_over(self) -> None:
-        """Continue with the successor. The pipeline that has ended holds nothing, so no batch is lost."""
+        """Continue with the successor. The pipeline that has ended holds nothing, so no batch is
+        lost."""
         self.pipeline.take_over()
 
     def resume(self) -> None:
@@ -120,7 +126,8 @@ class CurrentPipeline:
         return self.pipeline.knobs
 
     def hand_back(self, steps: int) -> None:
-        """Continue with Keras' iterator after `steps` steps: drop those that the rebuilt pipeline gave.
+        """Continue with Keras' iterator after `steps` steps: drop those that the rebuilt pipeline
+        gave.
 
         A pipeline over that iterator must hold no batch.
         """
@@ -164,7 +171,8 @@ class CurrentPipeline:
         return self.pipeline.is_switching
 
     def leave_gate(self, knobs: Knobs) -> None:
-        """Fetch from Keras' iterator itself where the knobs add nothing: nothing is buffered, the gate only costs."""
+        """Fetch from Keras' iterator itself where the knobs add nothing: nothing is buffered, the
+        gate only costs."""
         if not self.script.is_rebuilt and not is_added(knobs):
             self.is_switchable = False
 

@@ -1,7 +1,7 @@
 """The switches that take effect later than with the next batch.
 
-With an epoch: a cache, and the workers of some scripts' pipelines. Late in an epoch: the first switch of a
-script's pipeline, once another iterator has caught up with the training.
+With an epoch: a cache, and the workers of some scripts' pipelines. Late in an epoch: the first
+switch of a script's pipeline, once another iterator has caught up with the training.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class DeferredSwitches:
         return self._script.store
 
     def refusal(self, request: SwitchRequest) -> str:
-        """Return the reason to refuse a request, empty if there is none. Opens a cache that is requested."""
+        """Return the reason to refuse a request, empty if there is none. Opens a cache that is
+        requested."""
         return self._open() if request.knob == CACHE and request.value else ""
 
     def _open(self) -> str:
@@ -86,12 +87,14 @@ class DeferredSwitches:
         return True
 
     def epochs_until(self, knob: str, value: str) -> int:
-        """Return the number of epochs that must begin before a setting is in effect; 0: the next batch."""
+        """Return the number of epochs that must begin before a setting is in effect; 0: the next
+        batch."""
         workers_wait = self._py_dataset is not None or self._script.workers_from_epoch
         return int(knob == WORKERS and workers_wait) or epochs_until(knob, value)
 
     def without_deferred(self, turned: Knobs, now: Knobs) -> Knobs:
-        """Return the knobs after a switch, without what takes effect with an epoch: its order never changes."""
+        """Return the knobs after a switch, without what takes effect with an epoch: its order never
+        changes."""
         kept = {knob: getattr(now, knob) for knob in self._waiting}
         return replace(turned, **kept)
 
@@ -107,14 +110,16 @@ class DeferredSwitches:
         return knobs
 
     def begin_script_epoch(self, knobs: Knobs) -> tuple[Knobs, list[SwitchAsked]]:
-        """Begin an epoch of a script's own pipeline; return its knobs, and the switches that take effect with it."""
+        """Begin an epoch of a script's own pipeline; return its knobs, and the switches that take
+        effect with it."""
         knobs = self.with_waiting(knobs)
         self._close_cache_without(knobs)
         begun = [knob for knob in self._waiting if knob != CACHE or self._has_filled(knobs)]
         return knobs, [self._waiting.pop(knob) for knob in begun]
 
     def _has_filled(self, knobs: Knobs) -> bool:
-        """Return whether a switch of the cache takes effect with the epoch that begins: on, it fills in one before."""
+        """Return whether a switch of the cache takes effect with the epoch that begins: on, it
+        fills in one before."""
         self._epochs_begun += 1
         is_settled = self._store is not None and self._store.is_settled
         return knobs.cache == OFF or is_settled or self._epochs_begun >= epochs_until(CACHE, "on")
@@ -122,7 +127,8 @@ class DeferredSwitches:
     def close_unused_cache(self, knobs: Knobs) -> None:
         """Close the cache if the pipeline of `knobs`, which has taken over, does not use it.
 
-        The source of a script's own pipeline may read it until its epoch ends, whatever the knobs are.
+        The source of a script's own pipeline may read it until its epoch ends, whatever the knobs
+        are.
         """
         if not self._script.reads_cache:
             self._close_cache_without(knobs)
@@ -133,7 +139,8 @@ class DeferredSwitches:
             self._store.close()
 
     def cancel_cache(self, knobs: Knobs) -> list[SwitchAsked]:
-        """Return the switch to a cache whose pipeline could not be built; the pipeline of `knobs` continues."""
+        """Return the switch to a cache whose pipeline could not be built; the pipeline of `knobs`
+        continues."""
         waits = CACHE in self._waiting and knobs.cache == OFF
         cancelled = [self._waiting.pop(CACHE)] if waits else []
         self.close_unused_cache(knobs)

@@ -1,4 +1,5 @@
-"""The requested switches of a `fit`'s pipeline: taken before a batch, refused or carried out, and reported.
+"""The requested switches of a `fit`'s pipeline: taken before a batch, refused or carried out, and
+reported.
 
 Most take effect after the buffered batches. A full cache takes effect with an epoch.
 """
@@ -43,7 +44,10 @@ if TYPE_CHECKING:
     from tfwatch.runs.requests import SwitchRequest
     from tfwatch.watch.session import Session
 
-_STAYS = "prefetch off adds none: what the script prefetches itself stays, as its pipeline is not rebuilt now"
+_STAYS = (
+    "prefetch off adds none: what the script prefetches itself stays, as its pipeline is not"
+    " rebuilt now"
+)
 
 
 class RequestedSwitches:
@@ -99,7 +103,8 @@ class RequestedSwitches:
             self._note_built(start_ns)
 
     def begin_iterator(self, iterator: Any, *, is_new: bool) -> None:
-        """Begin to fetch from an iterator of Keras', rebuilt or with stages above it if the knobs ask for it."""
+        """Begin to fetch from an iterator of Keras', rebuilt or with stages above it if the knobs
+        ask for it."""
         if is_new:
             self.script.note_order(iterator)
             with fails_open(self._note_failure):
@@ -133,7 +138,8 @@ class RequestedSwitches:
             self._writer.describe(knobs={**begun, PREFETCH: prefetch})
 
     def _begin_rebuilt(self, iterator: Any) -> bool:
-        """Begin an epoch with the rebuilt pipeline if the knobs ask for it; return whether it began."""
+        """Begin an epoch with the rebuilt pipeline if the knobs ask for it; return whether it
+        began."""
         if self._py_dataset is not None:
             return False
         knobs, begun = self._deferred.begin_script_epoch(self._leave_late())
@@ -158,7 +164,8 @@ class RequestedSwitches:
         return False
 
     def _leave(self, knob: str, knobs: Knobs) -> Knobs:
-        """Record that a knob is as in the script again: its next data set cannot be rebuilt so. Return the knobs."""
+        """Record that a knob is as in the script again: its next data set cannot be rebuilt so.
+        Return the knobs."""
         kept = replace(knobs, **{knob: getattr(AS_WRITTEN, knob)})
         self._control.knobs = replace(self._control.knobs, **{knob: getattr(AS_WRITTEN, knob)})
         now, step = self._writer.now_ns(), self._writer.status[2]
@@ -171,9 +178,11 @@ class RequestedSwitches:
     # -- before a batch ---------------------------------------------------------------------------
 
     def apply(self, steps: int) -> bool:
-        """Carry out what is requested and due after `steps` steps; return whether the next batch is that of a switch.
+        """Carry out what is requested and due after `steps` steps; return whether the next batch is
+        that of a switch.
 
-        The user's code may build the pipeline: if it or tf.data raises, the current pipeline continues.
+        The user's code may build the pipeline: if it or tf.data raises, the current pipeline
+        continues.
         """
         if self._control.planned:
             self._control.release(steps)
@@ -191,7 +200,8 @@ class RequestedSwitches:
         return False
 
     def _switch(self, knobs: Knobs, batches: int) -> None:
-        """Switch to the knobs after so many batches: at once, or when another iterator has caught up."""
+        """Switch to the knobs after so many batches: at once, or when another iterator has caught
+        up."""
         if not self.script.needs_rebuild(knobs) or self.script.is_rebuilt:
             start_ns = self._writer.now_ns()
             self.current.switch(knobs)
@@ -210,7 +220,8 @@ class RequestedSwitches:
         self._note_built(start_ns)
 
     def _follow(self, late: LateSwitch, batches: int) -> bool:
-        """Switch to the pipeline whose source has caught up with the training, if it has; return whether it had."""
+        """Switch to the pipeline whose source has caught up with the training, if it has; return
+        whether it had."""
         if not late.replay.follow(batches):
             return False
         self._late, start_ns = None, self._writer.now_ns()
@@ -220,7 +231,8 @@ class RequestedSwitches:
         return True
 
     def _use_source(self, source: Any, knobs: Knobs, batches: int) -> None:
-        """Continue with the rebuilt pipeline over a source that so many batches of Keras' iterator precede."""
+        """Continue with the rebuilt pipeline over a source that so many batches of Keras' iterator
+        precede."""
         self.current.start_rebuilt(source, knobs, batches)
         self._control.knobs = knobs
         self._on_rebuilt(source)
@@ -229,7 +241,8 @@ class RequestedSwitches:
         self._build_ms = (self._writer.now_ns() - start_ns) / 1e6
 
     def _leave_late(self) -> Knobs:
-        """Give up a switch in the middle of an epoch; return the knobs that it leaves to the next one."""
+        """Give up a switch in the middle of an epoch; return the knobs that it leaves to the next
+        one."""
         late, self._late = self._late, None
         if late is None:
             return self._control.knobs
@@ -239,8 +252,8 @@ class RequestedSwitches:
     def take_over(self, steps: int) -> None:
         """Continue after `steps` steps with the pipeline's successor.
 
-        If that fails, with the setting before it, and if that fails too, with Keras' iterator. The pipeline that has
-        ended holds nothing, so no batch is lost.
+        If that fails, with the setting before it, and if that fails too, with Keras' iterator. The
+        pipeline that has ended holds nothing, so no batch is lost.
         """
         try:
             self.current.take_over()
@@ -263,7 +276,8 @@ class RequestedSwitches:
                 self._refuse(why)
 
     def hand_back(self, steps: int) -> None:
-        """Continue with Keras' iterator after `steps` steps. A pipeline over that iterator must hold no batch."""
+        """Continue with Keras' iterator after `steps` steps. A pipeline over that iterator must
+        hold no batch."""
         if self._late is not None:
             self._leave_late()
             self._refuse(Refusal.NOT_SPLIT.words)
@@ -273,7 +287,8 @@ class RequestedSwitches:
         self.current.hand_back(steps)
 
     def _leave_all(self, steps: int) -> None:
-        """Record that Keras' iterator gives the batches after `steps` steps: all its stages are as in the script."""
+        """Record that Keras' iterator gives the batches after `steps` steps: all its stages are as
+        in the script."""
         own = PY_DATASET_KNOBS if self._py_dataset is not None else ()
         kept = replace(
             self.script.written, **{knob: getattr(self._control.knobs, knob) for knob in own}
@@ -312,7 +327,8 @@ class RequestedSwitches:
         return knobs
 
     def _note_off(self, asked: SwitchAsked, turned: Knobs) -> None:
-        """Note once that a script's own prefetch stays where only a pipeline above it is switched."""
+        """Note once that a script's own prefetch stays where only a pipeline above it is
+        switched."""
         is_rebuilt = self.script.is_rebuilt or self.script.needs_rebuild(turned)
         is_above = not is_rebuilt and self.script.written.prefetch == DEFAULT
         if (asked.knob, asked.new) == (PREFETCH, "off") and is_above and not self._has_noted_off:
@@ -343,7 +359,8 @@ class RequestedSwitches:
         return "" if is_known else Refusal.NOT_OURS.words
 
     def refuse_all(self, steps: int) -> None:
-        """Refuse all requests after `steps` steps: the batches come straight from Keras' iterator."""
+        """Refuse all requests after `steps` steps: the batches come straight from Keras'
+        iterator."""
         if self._control.has_requests:
             now_ns = self._writer.now_ns()
             for request in self._control.take(steps):
@@ -370,7 +387,8 @@ class RequestedSwitches:
     # -- reports ----------------------------------------------------------------------------------
 
     def report(self, step: int) -> bool:
-        """Report the switches whose first batch is that of `step`, or came before; return whether there are any."""
+        """Report the switches whose first batch is that of `step`, or came before; return whether
+        there are any."""
         if self._late is not None or self.current.is_switching:
             return False
         now = self._writer.now_ns()
@@ -416,7 +434,8 @@ class RequestedSwitches:
             knobs = turned
 
     def _end_late(self) -> None:
-        """Record the switches that the `fit` ended too early for, while their data was read again."""
+        """Record the switches that the `fit` ended too early for, while their data was read
+        again."""
         if self._late is not None:
             self._leave_late()
             for asked in self.requested:

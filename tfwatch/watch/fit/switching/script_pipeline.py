@@ -1,4 +1,5 @@
-"""A script's own pipeline in a `fit`: its knobs, also as run.json has them, and its rebuilt form behind a gate."""
+"""A script's own pipeline in a `fit`: its knobs, also as run.json has them, and its rebuilt form
+behind a gate."""
 
 from __future__ import annotations
 
@@ -64,9 +65,11 @@ _ONE_PASS = "its data set repeats without end, so that no epoch begins it again"
 class ScriptPipeline:
     """Reads the pipeline of an iterator once, and builds it with other settings.
 
-    is_rebuilt: the batches come from the rebuilt pipeline. why_not: the reason why it has no knob `workers`, else
-    empty. why_not_now: the reason why that knob takes effect with an epoch; empty if it does with the next batch.
-    why_no_cache: the reason why it has no knob `cache`, else empty. store: of the cache, None where there is none.
+    is_rebuilt: the batches come from the rebuilt pipeline. why_not: the reason why it has no knob
+    `workers`, else empty. why_not_now: the reason why that knob takes effect with an epoch; empty
+    if it does with the next batch.
+    why_no_cache: the reason why it has no knob `cache`, else empty. store: of the cache, None where
+    there is none.
     """
 
     def __init__(self) -> None:
@@ -117,7 +120,8 @@ class ScriptPipeline:
 
     @staticmethod
     def note_order(iterator: Any) -> None:
-        """Note the order of a large shuffle while its buffer is empty: later to read it takes 4 us an element."""
+        """Note the order of a large shuffle while its buffer is empty: later to read it takes 4 us
+        an element."""
         dataset = dataset_of(iterator)
         shuffles = (
             [node for node in nodes_of(dataset) if reshuffles(node)] if dataset is not None else []
@@ -138,12 +142,14 @@ class ScriptPipeline:
         return tuple(find_edits(self._dataset, self.parallel_stages, self._stage_to_cache()))
 
     def _stage_to_cache(self) -> Any | None:
-        """Return the stage that a `.cache()` in the script follows; None where it would fix an order or not last."""
+        """Return the stage that a `.cache()` in the script follows; None where it would fix an
+        order or not last."""
         kept = self._kept()
         return stage_to_cache(self._dataset, kept) if kept is not None else None
 
     def _kept(self) -> Any | None:
-        """Return the map whose results a cache keeps: one of tfwatch's, else one in the script's own lines."""
+        """Return the map whose results a cache keeps: one of tfwatch's, else one in the script's
+        own lines."""
         return self._place.kept[-1] if self._place else last_lasting_map(self._dataset)
 
     @property
@@ -153,7 +159,8 @@ class ScriptPipeline:
         return label_of(kept) if kept is not None else ""
 
     def why_not_again(self, knob: str) -> str:
-        """Return the reason why a knob of the epoch before is as in the script again; empty where it is not known."""
+        """Return the reason why a knob of the epoch before is as in the script again; empty where
+        it is not known."""
         if knob != WORKERS:
             return self.why_no_cache
         return self.why_not or "its data set has other stages"
@@ -169,10 +176,11 @@ class ScriptPipeline:
 
     @property
     def workers_from_epoch(self) -> bool:
-        """True if a switch of `workers` takes effect with an epoch: each time where it sets calls below the gate.
+        """True if a switch of `workers` takes effect with an epoch: each time where it sets calls
+        below the gate.
 
-        There are those of an interleave, whose cycle no gate can drain without a change of its order, and those of the
-        maps below a cache.
+        There are those of an interleave, whose cycle no gate can drain without a change of its
+        order, and those of the maps below a cache.
         """
         if self.why_not:
             return False
@@ -191,7 +199,8 @@ class ScriptPipeline:
         return self._pipeline is not None and is_far(self._pipeline.tree.top, batches)
 
     def replay(self, iterator: Any, batches: int, knobs: Knobs) -> Replay:
-        """Return a replay of an iterator that has given so many batches; its elements are those of a `source`.
+        """Return a replay of an iterator that has given so many batches; its elements are those of
+        a `source`.
 
         Raises:
             CannotRebuildError: its order is unknown.
@@ -203,7 +212,8 @@ class ScriptPipeline:
         return replay
 
     def source(self, iterator: Any, batches: int, knobs: Knobs) -> tf.data.Iterator:
-        """Return an iterator of the elements of the batches that follow the first `batches` of an iterator.
+        """Return an iterator of the elements of the batches that follow the first `batches` of an
+        iterator.
 
         Raises:
             CannotRebuildError: its order is unknown.
@@ -222,7 +232,8 @@ class ScriptPipeline:
 
     @property
     def parallel_stages(self) -> list[Any]:
-        """The maps and interleaves whose parallel calls `workers` sets, in the order of the pipeline."""
+        """The maps and interleaves whose parallel calls `workers` sets, in the order of the
+        pipeline."""
         return self._pipeline.parallel_stages if self._pipeline else []
 
     def why_not_workers(self, workers: str) -> str:
@@ -264,7 +275,8 @@ class ScriptPipeline:
 
 
 def _given_of(dataset: Any) -> str:
-    """Return the argument of `fit` that Keras makes its batches from; empty for a data set of the script's."""
+    """Return the argument of `fit` that Keras makes its batches from; empty for a data set of the
+    script's."""
     return next((stage.given for stage in find_code_stages(dataset) if stage.given), "")
 
 
@@ -281,7 +293,8 @@ def _why_unreadable(read: Callable[[], None]) -> str:
 
 
 def _rebuilt(dataset: tf.data.Dataset) -> RebuiltPipeline:
-    """Return a pipeline with a cache; its maps stay as written where the gate cannot be below them."""
+    """Return a pipeline with a cache; its maps stay as written where the gate cannot be below
+    them."""
     try:
         return RebuiltPipeline.of(split_tree(dataset))
     except CannotRebuildError:
@@ -296,7 +309,8 @@ def _seeds_of(iterator: Any, shuffles: Sequence[Any], *, has_begun: bool) -> See
 
 
 def written_prefetch(iterator: Any) -> str:
-    """Return `off` where the pipeline of an iterator prepares no batch ahead at its end, else `default`."""
+    """Return `off` where the pipeline of an iterator prepares no batch ahead at its end, else
+    `default`."""
     dataset = dataset_of(iterator)
     if dataset is None or why_not_switchable(iterator):
         return DEFAULT
@@ -310,12 +324,14 @@ def why_not_switchable(iterator: Any) -> Refusal | None:
     if not isinstance(iterator, tf.data.Iterator):
         return Refusal.SPREAD
     device = getattr(getattr(iterator, "_iterator_resource", None), "device", None) or "CPU"
-    # tf.data works in host memory: with a gate over batches in GPU memory, training hung or crashed.
+    # tf.data works in host memory: with a gate over batches in GPU memory, training hung or
+    # crashed.
     return None if "CPU" in device.upper() else Refusal.ON_DEVICE
 
 
 class KnobDescriber:
-    """Writes into run.json which knobs a script's pipeline has, and the reasons for those that it has not.
+    """Writes into run.json which knobs a script's pipeline has, and the reasons for those that it
+    has not.
 
     The thread that reads the stages calls it: a `fit` of less than a second is not described.
     """
@@ -325,7 +341,8 @@ class KnobDescriber:
         self._described: Callable[[], Any] = lambda: None
 
     def describe(self, iterator: Any, used: ScriptPipeline) -> None:
-        """Describe the pipeline of an iterator, once. used: as the training reads it, if a switch was requested."""
+        """Describe the pipeline of an iterator, once. used: as the training reads it, if a switch
+        was requested."""
         dataset = dataset_of(iterator)
         if dataset is None or dataset is self._described():
             return
@@ -361,12 +378,14 @@ class KnobDescriber:
 
 
 def fixed_below_strategy(edits: Sequence[CodeEdit]) -> dict[str, str]:
-    """Return the reason why each knob is not live, after the line of the script to change in its place."""
+    """Return the reason why each knob is not live, after the line of the script to change in its
+    place."""
     lines = {edit.knob: edit.place for edit in reversed(edits)}
     knobs, why = (PREFETCH, WORKERS, CACHE, DEVICE_PREFETCH), Refusal.SPREAD.words
     return {knob: f"change {lines[knob]}: {why}" if knob in lines else why for knob in knobs}
 
 
 def _names_of(stages: Sequence[Any]) -> list[str]:
-    """Return the names of stages that can be set one by one; none where there is one, or too many."""
+    """Return the names of stages that can be set one by one; none where there is one, or too
+    many."""
     return [label_of(node) for node in stages] if 2 <= len(stages) <= MOST_STAGES else []

@@ -139,7 +139,7 @@ def copied_ahead(
     return iter(work_ahead.on_device(stamped, knobs))
 
 
-@pytest.mark.parametrize("prefetch", ["off", 4])
+@pytest.mark.parametrize("prefetch", ["off", "4"])
 def test_behind_a_prefetch_to_the_device_the_stages_are_those_of_the_source(
     prefetch: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 ROOT = str(Path(tfwatch.__file__).parent)
 #: Seconds after which a training counts as hanging; a worker starts again after so many faults.
 LIMIT_S, MOST = 180, 250
-#: What nothing can be around: what Keras calls straight, the boundaries themselves, and the way of
+#: Nothing can be around these: what Keras calls straight, the boundaries themselves, and the way of
 #: the batches.
 ENTRIES = frozenset(
     {

@@ -323,7 +323,7 @@ def test_a_cache_is_tried_where_memory_bears_it_and_an_epoch_is_short(
             8.0,
             True,
             "within noise, probably no slower",
-            id="about as it was, and foretold",
+            id="about as it was, and forecast",
         ),
         pytest.param(
             21.6,

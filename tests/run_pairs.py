@@ -10,8 +10,14 @@ import numpy as np
 from tests.judge.step_rows import make_steps
 from tests.step_noise import noisy_steps
 from tfwatch.judge.comparing import intervals
-from tfwatch.judge.comparing.intervals import assumed_share, estimate_spread
-from tfwatch.judge.comparing.measured_runs import STEP, Measured, RunSteps, measure_runs
+from tfwatch.judge.comparing.intervals import (
+    STEP,
+    Measured,
+    RunSteps,
+    assumed_share,
+    estimate_spread,
+    measure_runs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -86,7 +86,7 @@ def test_a_run_slower_than_the_baseline_fails(
 ) -> None:
     assert check(folder, "slow_cnn", "--baseline", "fast_cnn", "--max-slower", "5") == FAILED
     end, slower, outcome = capsys.readouterr().out.splitlines()
-    assert end == "passed        end of the run"
+    assert end == "passed        run ended normally"
     assert slower.startswith("failed        step time over that of the baseline +5")
     assert slower.endswith("limit +5.0 %")
     assert outcome == "failed"

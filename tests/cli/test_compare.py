@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.recorded import noisy_rows, record
+from tests.cli.recorded import noisy_rows, record, trained
+from tests.runs.folders import HOST
 from tfwatch.cli import main
+from tfwatch.core.events import StagesFound
+from tfwatch.judge.comparing.run_to_compare import arguments_by_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,16 +58,42 @@ def test_runs_in_turn_measure_the_spread(folder: Path, capsys: pytest.CaptureFix
     assert found["loss_epoch"] == 0
 
 
-def test_equal_runs_of_the_past_narrow_the_interval(
+def test_runs_of_two_scripts_are_compared_and_their_names_and_stages_differ(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    alone = compared(folder, capsys, "a0_cnn", "b0_cnn")["comparisons"][0]
-    for n in range(3, 6):
-        record(folder / f"a{n}_cnn", noisy_rows(n), start_s=100 * n)
-    past = compared(folder, capsys, "a0_cnn", "b0_cnn")["comparisons"][0]
+    rows, stages = noisy_rows(5, 10.0), ["map(load)", "cache()"]
+    plain, cached = (
+        StagesFound(0, 0, stages[:1], ["Map"]),
+        StagesFound(0, 0, stages, ["ParallelMapV2", "MemoryCache"]),
+    )
+    record(folder / "c_cnn", noisy_rows(5), *trained(rows), plain)
+    record(folder / "c_mnist", rows, *trained(rows), cached, workload="mnist")
 
-    assert past["spread"]["source"] == "past"
-    assert past["speedup_high"] - past["speedup_low"] < alone["speedup_high"] - alone["speedup_low"]
+    (found,) = compared(folder, capsys, "c_cnn", "c_mnist")["comparisons"]
+
+    assert found["answer"] == "faster"
+    assert [(one["name"], one["from"], one["to"]) for one in found["changes"]] == [
+        ("workload", "cnn", "mnist"),
+        ("map(load)", "in it", "parallel"),
+        ("cache()", None, "in it"),
+    ]
+
+
+def test_the_arguments_of_a_workload_are_settings_by_name() -> None:
+    words = "--seed 1 --eager --batch-size=64"
+    assert arguments_by_name(words) == {"seed": "1", "eager": "on", "batch_size": "64"}
+
+
+def test_runs_of_one_side_may_differ_in_the_seed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed in "12":
+        arguments = {"arguments": f"--seed {seed}"}
+        record(folder / f"d{seed}_cnn", noisy_rows(int(seed)), settings=arguments)
+
+    (found,) = compared(folder, capsys, "d1_cnn,d2_cnn", "b0_cnn")["comparisons"]
+
+    assert found["answer"] == "slower"
 
 
 def test_several_sides_are_compared_with_the_first(
@@ -86,7 +115,8 @@ def test_the_text_begins_with_the_sides_and_the_answer(
 
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == ["A  a0_cnn (cnn, 1 run)", "B  b0_cnn (cnn, 1 run)", ""]
-    assert lines[3].startswith("B is slower than A: step time +19.7 % (95 % interval +")
+    assert lines[3].startswith("B is 1.20 x slower than A (1.0")
+    assert lines[3].endswith("): step time 20.0 → 23.9 ms")
     assert lines[5].split() == ["A", "B", "B", "less", "A", "95", "%", "interval"]
     assert [line for line in lines if line.startswith("Equal runs differ by about 3.")]
     assert lines[-1] == "Differs: prefetch off → 4"
@@ -101,7 +131,7 @@ def test_markdown_has_the_answer_and_the_table_and_names_are_no_markup(
 
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == [r"* A: a0\_cnn (cnn, 1 run)", r"* B: c\_\*cnn\* (cnn, 1 run)"]
-    assert lines[3].startswith("**B is slower than A: step time +")
+    assert lines[3].startswith("**B is 1.20 x slower than A (1.0")
     assert lines[5:7] == [
         "|  | A | B | B less A | 95 % interval |",
         "| --- | --- | --- | --- | --- |",
@@ -109,15 +139,16 @@ def test_markdown_has_the_answer_and_the_table_and_names_are_no_markup(
     assert lines[7].startswith("| step time | 20.0 ms | 23.9 ms | +3.97 ms | +")
 
 
-def test_the_time_breakdown_stands_under_its_own_head(
+def test_the_time_outside_the_steps_stands_under_its_own_head(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["compare", "a0_cnn", "b0_cnn", "--runs-dir", str(folder)]) == 0
 
-    names = [line[:15].strip() for line in capsys.readouterr().out.splitlines()]
-    breakdown, epoch = names.index("time breakdown"), names.index("after epoch 1")
-    assert names[breakdown - 2 : breakdown] == ["peak memory", "energy per step"]
-    assert {"compute", "data wait", "host"} <= set(names[breakdown + 1 : epoch])
+    names = [line[:17].strip() for line in capsys.readouterr().out.splitlines()]
+    outside, epoch = names.index("outside the steps"), names.index("after epoch 1")
+    assert names[outside - 2 : outside] == ["peak memory", "energy per step"]
+    assert "whole run" in names[outside + 1 : epoch]
+    assert not {"compute", "data wait", "host"} & set(names[outside + 1 : epoch])
     assert names[epoch + 1] == "loss"
 
 
@@ -163,10 +194,38 @@ def test_batch_sizes_are_compared_by_example(
             id="a side of two settings",
         ),
         pytest.param(["a0_cnn", ","], "',' names no run", id="a comma"),
+        pytest.param(
+            ["a0_cnn", "large_cnn"],
+            "a0_cnn (batch size 32) and large_cnn (batch size 64): their steps are not the same"
+            " work; compare the time of an example with --by-example",
+            id="another batch size",
+        ),
+        pytest.param(
+            ["a0_cnn", "unknown_cnn", "--by-example"],
+            "the batch size of unknown_cnn is unknown: no time per example",
+            id="no batch size",
+        ),
+        pytest.param(
+            ["a0_cnn", "far_cnn"],
+            "a0_cnn ({host}, 4 cores, 16 GB, CPU) and far_cnn (eve, 2 cores, CPU) are different"
+            " machines: their step times cannot be compared",
+            id="another machine",
+        ),
+        pytest.param(
+            ["a0_cnn", "short_cnn"],
+            "short_cnn has 40 steady steps with its last setting: a comparison needs 45",
+            id="a short run",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence(
     words: list[str], sentence: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    record(folder / "large_cnn", noisy_rows(1), batch_size=64)
+    record(folder / "unknown_cnn", noisy_rows(1), batch_size=None)
+    record(folder / "far_cnn", noisy_rows(1), machine={"host": "eve", "cores": 2})
+    record(folder / "short_cnn", noisy_rows(1, steps=40))
+
     assert main(["compare", *words, "--runs-dir", str(folder)]) == 2
-    assert capsys.readouterr() == ("", f"tfwatch: {sentence.format(folder=folder)}\n")
+    known = {"folder": folder, "host": HOST}
+    assert capsys.readouterr() == ("", f"tfwatch: {sentence.format(**known)}\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import sys
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli import options
-from tfwatch.cli.named_runs import find_past, find_side
+from tfwatch.cli.named_runs import find_side
 from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
@@ -109,15 +108,14 @@ def check(
         BadInputError: there is no such run, there is no limit, or a report cannot be written.
     """
     from tfwatch.judge.comparing.checked_run import check_runs, worst
-    from tfwatch.judge.comparing.comparability import NotComparableError
+    from tfwatch.judge.comparing.run_to_compare import NotComparableError
     from tfwatch.report.check_report import check_json, check_lines
 
     _check_options(options)
     runs = find_side(options.run, options.runs_dir, clock)
     baseline = find_side(options.baseline, options.runs_dir, clock) if options.baseline else []
-    past = functools.partial(find_past, runs_dir=options.runs_dir, clock=clock)
     try:
-        figures = check_runs(runs, options.limits, baseline, past)
+        figures = check_runs(runs, options.limits, baseline)
     except NotComparableError as error:
         raise BadInputError(str(error)) from error
     names = [one.name for one in runs]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tfwatch.cli import options
-from tfwatch.cli.named_runs import find_past, find_side
+from tfwatch.cli.named_runs import find_side
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
 from tfwatch.terminal.output import write
@@ -72,8 +71,8 @@ def compare(options: CompareOptions, clock: Clock = SYSTEM) -> int:
     Raises:
         BadInputError: there is no such run, or the runs cannot be compared.
     """
-    from tfwatch.judge.comparing.comparability import NotComparableError
     from tfwatch.judge.comparing.compared_runs import compare_runs
+    from tfwatch.judge.comparing.run_to_compare import NotComparableError
     from tfwatch.report.comparison_report import (
         SIDES,
         comparison_json,
@@ -84,9 +83,8 @@ def compare(options: CompareOptions, clock: Clock = SYSTEM) -> int:
     if len(options.sides) > len(SIDES):
         raise BadInputError(f"give at most {len(SIDES)} sides")
     sides = [find_side(words, options.runs_dir, clock) for words in options.sides]
-    past = functools.partial(find_past, runs_dir=options.runs_dir, clock=clock)
     try:
-        comparisons = compare_runs(sides, past, options.by_example)
+        comparisons = compare_runs(sides, options.by_example)
     except NotComparableError as error:
         raise BadInputError(str(error)) from error
     match options.form:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import psutil
@@ -13,7 +12,6 @@ from tfwatch.core.errors import BadInputError
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.library.finding import (
     find_run,
-    list_runs,
     list_single_runs,
     replay_argument,
     run_name,
@@ -25,11 +23,10 @@ from tfwatch.runs.reading.opened import open_run
 from tfwatch.runs.requests import why_no_requests
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from tfwatch.judge.comparing.comparability import Subject
-    from tfwatch.judge.comparing.measured_runs import RunToCompare
+    from tfwatch.judge.comparing.run_to_compare import RunToCompare
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.reading.opened import Run
 
@@ -65,10 +62,6 @@ def readable(place: Path) -> Iterator[None]:
         raise BadInputError(f"{place} cannot be read: {error.strerror or error}") from error
 
 
-#: Past runs that are read for the spread between runs, and those among which they are looked for.
-_MOST_PAST, _MOST_LOOKED_AT = 10, 200
-
-
 def find_side(words: str, runs_dir: Path, clock: Clock = SYSTEM) -> list[RunToCompare]:
     """Return the runs of one side: one run, or several separated by commas.
 
@@ -92,37 +85,11 @@ def open_named(wanted: str | None, runs_dir: Path, clock: Clock = SYSTEM) -> Run
     Raises:
         BadInputError: there is no such run, or it cannot be read.
     """
-    from tfwatch.judge.comparing.measured_runs import RunToCompare
+    from tfwatch.judge.comparing.run_to_compare import RunToCompare
     from tfwatch.judge.judged_run import JudgedRun
 
     folder = find(wanted, runs_dir)
     return RunToCompare(JudgedRun(opened(folder, clock)), run_name(folder))
-
-
-def find_past(subject: Subject, runs_dir: Path, clock: Clock = SYSTEM) -> Sequence[RunToCompare]:
-    """Return the newest runs that equal a run in settings, versions and machine, the oldest
-    first."""
-    from tfwatch.judge.comparing.compared_runs import equal_runs, may_equal
-    from tfwatch.judge.comparing.measured_runs import RunToCompare
-    from tfwatch.judge.judged_run import JudgedRun
-
-    runs = []
-    try:
-        folders = list_runs(runs_dir)
-    except OSError:
-        return []
-    for folder in islice(folders, _MOST_LOOKED_AT):
-        try:
-            manifest = RunFolder(folder).manifest()
-            if not may_equal(manifest, subject):
-                continue
-            run = JudgedRun(open_run(folder, clock))
-            runs += equal_runs([RunToCompare(run, folder.name)], subject)
-        except (NotARunError, OSError):
-            continue
-        if len(runs) == _MOST_PAST:
-            break
-    return runs[::-1]
 
 
 _UNWATCHED = "start it with tfwatch run, or add callbacks=[tfwatch.Watch()] to its fit"

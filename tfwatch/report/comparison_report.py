@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.core.knobs import KNOBS, WORKERS, option_name
-from tfwatch.judge.comparing.measured_runs import PARTS
+from tfwatch.judge.comparing.intervals import PARTS
+from tfwatch.judge.effects.experiment import SAME
+from tfwatch.judge.effects.switch_text import speed
 from tfwatch.judge.past_run import state_of
 from tfwatch.report.document_switches import finite
 from tfwatch.report.markdown import plain, table
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tfwatch.judge.comparing.compared_runs import ComparedFigure, ComparedRuns
-    from tfwatch.judge.comparing.measured_runs import RunToCompare
+    from tfwatch.judge.comparing.run_to_compare import RunToCompare
 
 SIDES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #: The share of the cores that other programs use, for a remark.
@@ -59,30 +61,37 @@ def comparison_markdown(
 
 
 def _rows(compared: ComparedRuns, letter: str) -> list[tuple[str, ...]]:
-    """Return the head, the figures of a step, the time breakdown, and the figures of the last
-    common epoch."""
+    """Return the head, the figures of a step, the time outside the steps, and the metrics of the
+    last common epoch."""
     rows: list[tuple[str, ...]] = [("", "A", letter, f"{letter} less A", "95 % interval")]
     rows += map(_row, compared.figures)
     epoch = f"after epoch {(compared.loss_epoch or 0) + 1}"
-    for head, figures in (("time breakdown", compared.time_spent), (epoch, compared.losses)):
+    for head, figures in (("outside the steps", compared.time_spent), (epoch, compared.losses)):
         rows += [(head, "", "", "", ""), *map(_row, figures)] if figures else []
     return rows
 
 
 def answer_text(compared: ComparedRuns, letter: str) -> str:
-    """Return the answer in a sentence: `B is slower than A: step time +3.1 % (95 % interval +1.2 %
-    to +5.0 %)`."""
-    of = "time per example" if compared.by_example else "step time"
-    low, high = (1 / end - 1 for end in (compared.estimate.high, compared.estimate.low))
-    change, within = (
-        1 / compared.estimate.ratio - 1,
-        f"95 % interval {signed_percent(low)} to {signed_percent(high)}",
-    )
+    """Return the answer in a sentence: `B is 1.25 x faster than A (1.10 to 1.40): step time 25.0 →
+    20.0 ms`."""
+    of, step = "time per example" if compared.by_example else "step time", compared.figures[0]
+    times = " → ".join(units.in_one_unit(step.before, step.after))
+    within = " to ".join(map(units.times, _interval_of_claim(compared)))
+    return f"{_claim(compared, letter)} ({within}): {of} {times}"
+
+
+def _claim(compared: ComparedRuns, letter: str) -> str:
     if compared.answer in ("faster", "slower"):
-        return f"{letter} is {compared.answer} than A: {of} {signed_percent(change)} ({within})"
+        return f"{letter} is {speed(compared.estimate.ratio)} than A"
     if compared.answer == "same":
-        return f"{letter} is as fast as A: {of} {signed_percent(change)}, within 3 % ({within})"
-    return f"no clear difference in {of}: {signed_percent(change)} ({within})"
+        return f"{letter} is as fast as A, within {units.percent(SAME)}"
+    return f"no clear difference between A and {letter}"
+
+
+def _interval_of_claim(compared: ComparedRuns) -> tuple[float, float]:
+    """Return the interval of the factor that is claimed: that of a slower side is above 1."""
+    low, high = compared.estimate.low, compared.estimate.high
+    return (1 / high, 1 / low) if compared.answer == "slower" else (low, high)
 
 
 def part_lines(compared: ComparedRuns) -> list[str]:
@@ -205,11 +214,6 @@ def spread_text(compared: ComparedRuns) -> str:
     spread = f"Equal runs differ by about {compared.spread.deviation * 100:.1f} %"
     if compared.spread.source == "measured":
         return f"{spread} (standard deviation), measured by these runs."
-    if compared.spread.source == "past":
-        return (
-            f"{spread} (standard deviation), from past runs with the same settings and from changes"
-            " within these."
-        )
     cause = (
         "so few runs cannot show it"
         if compared.alternating or _is_single(compared)
@@ -241,9 +245,9 @@ def _remarks(compared: ComparedRuns) -> list[str]:
 
 
 def change_lines(compared: ComparedRuns) -> list[str]:
-    """Return the settings, versions and machines that differ."""
+    """Return the names of scripts, settings, stages, versions and machines that differ."""
     if not compared.changes:
-        return ["Settings, versions and machine are the same."]
+        return ["Settings, stages of the pipeline, versions and machine are the same."]
     words = [
         f"{change_name(one.name)} {_or_none(one.before)} → {_or_none(one.after)}"
         for one in compared.changes

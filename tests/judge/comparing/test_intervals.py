@@ -9,6 +9,7 @@ import pytest
 
 from tests.run_pairs import Noise, claimed
 from tfwatch.judge.comparing.intervals import (
+    Measured,
     Spread,
     alternate,
     assumed_share,
@@ -16,7 +17,6 @@ from tfwatch.judge.comparing.intervals import (
     estimate_spread,
     level,
 )
-from tfwatch.judge.comparing.measured_runs import Measured
 
 
 def runs(*values: float, quarters: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0)) -> list[Measured]:
@@ -50,16 +50,6 @@ def test_three_runs_of_each_side_measure_the_spread_where_they_alternate() -> No
     assert measured.deviation == pytest.approx(0.01)
     in_turn = estimate_spread(sides, 0.03, alternating=False)
     assert (in_turn.source, in_turn.deviation > 0.02) == ("assumed", True)
-
-
-def test_past_runs_take_the_place_of_the_assumption() -> None:
-    past = [1.0, 1.01, 1.0, 1.01, 1.0]
-
-    assert estimate_spread([runs(1.0), runs(2.0)], 0.03, [past, []]).source == "past"
-    assert estimate_spread([runs(1.0), runs(2.0)], 0.03, [past, []]).deviation == pytest.approx(
-        0.01 / math.sqrt(2)
-    )
-    assert estimate_spread([runs(1.0), runs(2.0)], 0.03, [past[:3], []]).source == "assumed"
 
 
 def test_the_level_of_several_runs_is_narrower_than_that_of_one() -> None:

@@ -9,29 +9,29 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from tfwatch.core import units
 from tfwatch.core.events import EpochEnded
 from tfwatch.judge.comparing import intervals
-from tfwatch.judge.comparing.comparability import check_side
-from tfwatch.judge.comparing.compared_runs import (
-    compare_runs,
-    log_of,
-    others_share,
-    part_spread,
-    past_groups,
+from tfwatch.judge.comparing.compared_runs import compare_runs, log_of, others_share, part_spread
+from tfwatch.judge.comparing.intervals import (
+    BASIS,
+    LEAST_STEPS,
+    STEP,
+    WAIT_SHARE,
+    assumed_share,
+    estimate_spread,
+    measure_runs,
 )
-from tfwatch.judge.comparing.intervals import assumed_share, estimate_spread
-from tfwatch.judge.comparing.measured_runs import BASIS, LEAST_STEPS, STEP, WAIT_SHARE, measure_runs
+from tfwatch.judge.comparing.run_to_compare import check_side
 from tfwatch.judge.findings.loss import current_divergence
 from tfwatch.runs.reading.liveness import Life
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from tfwatch.judge.comparing.comparability import Subject
     from tfwatch.judge.comparing.intervals import Interval
-    from tfwatch.judge.comparing.measured_runs import RunToCompare
-
-    FindPast = Callable[[Subject], Sequence[RunToCompare]]
+    from tfwatch.judge.comparing.run_to_compare import RunToCompare
 
 Outcome: TypeAlias = Literal["passed", "failed", "inconclusive"]
+
+_END = "run ended normally"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +88,7 @@ def worst(outcomes: list[Outcome]) -> Outcome:
 
 
 def check_runs(
-    runs: Sequence[RunToCompare],
-    limits: CheckLimits,
-    baseline: Sequence[RunToCompare] = (),
-    find_past: FindPast = lambda _: (),
+    runs: Sequence[RunToCompare], limits: CheckLimits, baseline: Sequence[RunToCompare] = ()
 ) -> list[CheckedFigure]:
     """Check equal runs against limits; the first figure is the end of the runs.
 
@@ -99,14 +96,14 @@ def check_runs(
         NotComparableError: the runs differ in their settings, or cannot be compared with the
         baseline.
     """
-    check_side([run.subject for run in runs])
-    figures = [_end(runs), *_step_figures(runs, limits, find_past)]
+    check_side(runs)
+    figures = [_end(runs), *_step_figures(runs, limits)]
     if limits.memory_bytes is not None:
         figures.append(_memory(runs, limits.memory_bytes))
     if limits.loss is not None:
         figures.append(_loss(runs, limits.loss))
     if limits.slower_share is not None and baseline:
-        figures.append(_slower(runs, baseline, limits.slower_share, find_past))
+        figures.append(_slower(runs, baseline, limits.slower_share))
     return figures
 
 
@@ -119,9 +116,9 @@ def _end(runs: Sequence[RunToCompare]) -> CheckedFigure:
         if ended is not None and ended.cause in ("finished", "stopped"):
             continue
         if ended is not None or one.run.life is Life.KILLED:
-            return CheckedFigure("end", "end of the run", "", "failed", reason=_end_text(one))
+            return CheckedFigure("end", _END, "", "failed", reason=_end_text(one))
         outcome, reason = "inconclusive", f"{one.name} is {one.run.life.value}"
-    return CheckedFigure("end", "end of the run", "", outcome, reason=reason)
+    return CheckedFigure("end", _END, "", outcome, reason=reason)
 
 
 def _end_text(one: RunToCompare) -> str:
@@ -131,14 +128,12 @@ def _end_text(one: RunToCompare) -> str:
     return f"{one.name}: {one.run.ended.cause if one.run.ended else unrecorded}"
 
 
-def _step_figures(
-    runs: Sequence[RunToCompare], limits: CheckLimits, find_past: FindPast
-) -> Iterator[CheckedFigure]:
+def _step_figures(runs: Sequence[RunToCompare], limits: CheckLimits) -> Iterator[CheckedFigure]:
     wanted = {WAIT_SHARE: limits.wait_share, STEP: limits.step_ms}
     if all(limit is None for limit in wanted.values()):
         return
     short = next((run for run in runs if len(run.rows) < LEAST_STEPS), None)
-    levels = {} if short else measure_levels(runs, find_past)
+    levels = {} if short else measure_levels(runs)
     for name, limit in wanted.items():
         if limit is None:
             continue
@@ -164,23 +159,15 @@ def _decided(key: str, title: str, unit: str, level: Interval, limit: float) -> 
     )
 
 
-def measure_levels(
-    runs: Sequence[RunToCompare], find_past: FindPast = lambda _: ()
-) -> dict[str, Interval]:
+def measure_levels(runs: Sequence[RunToCompare]) -> dict[str, Interval]:
     """Return the share of data wait and the step time of all runs together."""
-    (past,) = past_groups(
-        [[run.subject for run in runs]], find_past, min(len(run.rows) for run in runs)
-    )
-    measured = measure_runs([run.rows for run in (*runs, *past)])
-    own, earlier = measured[: len(runs)], measured[len(runs) :]
+    measured = measure_runs([run.rows for run in runs])
     share = assumed_share([others_share(runs)])
-    waits = [run.figures[WAIT_SHARE] for run in own]
-    assumed = part_spread(share, max(run.value for run in waits), 1.0)
-    spread = estimate_spread([waits], assumed, [[run.figures[WAIT_SHARE].value for run in earlier]])
+    waits = [run.figures[WAIT_SHARE] for run in measured]
+    spread = estimate_spread([waits], part_spread(share, max(run.value for run in waits), 1.0))
     wait = intervals.level(waits, spread)
-    logs = [log_of(run.figures[STEP]) for run in own]
-    spread = estimate_spread([logs], share, [[log_of(run.figures[STEP]).value for run in earlier]])
-    step = intervals.level(logs, spread)
+    logs = [log_of(run.figures[STEP]) for run in measured]
+    step = intervals.level(logs, estimate_spread([logs], share))
     clipped = intervals.Interval(wait.value, max(wait.low, 0.0), min(wait.high, 1.0))
     return {
         WAIT_SHARE: clipped,
@@ -225,12 +212,9 @@ def _final_loss(one: RunToCompare) -> float | None:
 
 
 def _slower(
-    runs: Sequence[RunToCompare],
-    baseline: Sequence[RunToCompare],
-    limit: float,
-    find_past: FindPast,
+    runs: Sequence[RunToCompare], baseline: Sequence[RunToCompare], limit: float
 ) -> CheckedFigure:
-    (comparison,) = compare_runs([baseline, runs], find_past)
+    (comparison,) = compare_runs([baseline, runs])
     low, high = (1 / end - 1 for end in (comparison.estimate.high, comparison.estimate.low))
     outcome = decide(low, high, limit)
     reason = "the limit lies within the interval: three runs of each side, made in turn, narrow it"

@@ -10,28 +10,19 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from tfwatch.judge.comparing import intervals
-from tfwatch.judge.comparing.comparability import (
-    NotComparableError,
-    Subject,
-    are_equal,
-    changes,
-    check_sides,
-)
 from tfwatch.judge.comparing.intervals import (
     ALPHA,
+    PARTS,
+    STEP,
     Interval,
+    Measured,
+    RunSteps,
     Spread,
     assumed_share,
     estimate_spread,
-)
-from tfwatch.judge.comparing.measured_runs import (
-    LEAST_STEPS,
-    PARTS,
-    STEP,
-    Measured,
-    RunSteps,
     measure_runs,
 )
+from tfwatch.judge.comparing.run_to_compare import NotComparableError, check_sides, differences
 from tfwatch.judge.effects.experiment import Estimate
 from tfwatch.judge.steps.quantiles import t_quantile
 from tfwatch.judge.steps.time_breakdown import PART_NAMES
@@ -39,15 +30,9 @@ from tfwatch.judge.steps.time_breakdown import PART_NAMES
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from tfwatch.core.events import EpochEnded
-    from tfwatch.judge.comparing.comparability import SideDifference
-    from tfwatch.judge.comparing.measured_runs import RunToCompare
+    from tfwatch.judge.comparing.run_to_compare import RunToCompare, SideDifference
     from tfwatch.judge.effects.experiment import Answer
-    from tfwatch.runs.format import Manifest
-
-    Times = NDArray[np.float64]
 
 Unit: TypeAlias = Literal["ms", "s", "ms/step", "J", "bytes", ""]
 
@@ -62,7 +47,9 @@ LEAST_CLAIM = 0.01
 #: The fewest runs of both sides together, beyond one a side, that give a figure without quarters an
 #: interval.
 _LEAST_FREEDOM = 2
-#: Parts of the time breakdown that a run pays once.
+#: Parts of the time breakdown that are parts of a step: these have intervals of their own.
+_OF_STEPS = frozenset({"compute_s", "data_wait_s", "copy_s", "host_s"})
+#: Parts that a run pays once.
 _ONCE = frozenset({"compile_s"})
 #: Seconds of a run that go to a part at least, for a row.
 _LEAST_SHARE = 0.005
@@ -100,6 +87,7 @@ class ComparedRuns:
     #: Step time before over after.
     estimate: Estimate
     figures: tuple[ComparedFigure, ...]
+    #: Outside the steps, by part; and the length of the runs, where they have as many steps.
     time_spent: tuple[ComparedFigure, ...]
     losses: tuple[ComparedFigure, ...]
     changes: tuple[SideDifference, ...]
@@ -131,13 +119,9 @@ class ComparedRuns:
 
 
 def compare_runs(
-    sides: Sequence[Sequence[RunToCompare]],
-    find_past: Callable[[Subject], Sequence[RunToCompare]] = lambda _: (),
-    by_example: bool = False,
+    sides: Sequence[Sequence[RunToCompare]], by_example: bool = False
 ) -> list[ComparedRuns]:
     """Compare the first side with each of the others.
-
-    find_past: returns other runs of the machine that may equal a run of these, the oldest first.
 
     Raises:
         NotComparableError: the runs cannot be compared.
@@ -146,52 +130,20 @@ def compare_runs(
         raise NotComparableError(
             "give at least two runs, as: tfwatch compare A B, or A1,A2,A3 B1,B2,B3"
         )
-    check_sides([[one.subject for one in side] for side in sides], by_example, LEAST_STEPS)
-    return [_compare(sides[0], after, find_past, by_example) for after in sides[1:]]
-
-
-def may_equal(manifest: Manifest, subject: Subject) -> bool:
-    """Return whether a run may equal another one, by its manifest alone: reading its steps takes
-    longer."""
-    return (manifest.workload, manifest.batch_size, manifest.device, manifest.versions) == (
-        subject.workload,
-        subject.batch_size,
-        subject.device,
-        subject.versions,
-    ) and str(manifest.machine.get("host") or "") == subject.host
-
-
-def equal_runs(candidates: Sequence[RunToCompare], subject: Subject) -> list[RunToCompare]:
-    """Return the runs that trained the same with the same settings on the same machine, and are not
-    it."""
-    return [
-        one
-        for one in candidates
-        if one.subject.path != subject.path and are_equal(one.subject, subject)
-    ]
+    check_sides(sides, by_example)
+    return [_compare(sides[0], after, by_example) for after in sides[1:]]
 
 
 def _compare(
-    before: Sequence[RunToCompare],
-    after: Sequence[RunToCompare],
-    find_past: Callable[[Subject], Sequence[RunToCompare]],
-    by_example: bool,
+    before: Sequence[RunToCompare], after: Sequence[RunToCompare], by_example: bool
 ) -> ComparedRuns:
     runs = [*before, *after]
-    sides = [[one.subject for one in side] for side in (before, after)]
-    alternating = intervals.alternate([[run.start_s for run in side] for side in sides])
-    same_host = len({run.host for side in sides for run in side}) == 1
+    alternating = intervals.alternate([[run.start_s for run in side] for side in (before, after)])
+    same_host = len({run.host for run in runs}) == 1
     others = others_share(before), others_share(after)
-    share = assumed_share(others, same_host)
-    past = past_groups(sides, find_past, len(min((run.rows for run in runs), key=len)))
-    measured = _measure([*runs, *(run for group in past for run in group)], by_example)
-    split = len(before), len(runs)
-    both = measured[: split[0]], measured[split[0] : split[1]]
-    groups, at = [], split[1]
-    for group in past:
-        groups.append(measured[at : at + len(group)])
-        at += len(group)
-    figures = _Figures(both, groups, share, alternating)
+    measured = _measure(runs, by_example)
+    both = measured[: len(before)], measured[len(before) :]
+    figures = _Figures(both, assumed_share(others, same_host), alternating)
     step, spread = figures.step()
     epoch = _last_common_epoch(runs, by_example)
     return ComparedRuns(
@@ -201,7 +153,7 @@ def _compare(
         figures=(*figures.all(step), *_machine_figures(before, after, by_example)),
         time_spent=_time_spent(before, after),
         losses=_losses(before, after, epoch),
-        changes=tuple(changes(*sides)),
+        changes=tuple(differences(before, after)),
         spread=spread,
         steps=measured[0].steps,
         in_bursts=measured[0].in_bursts,
@@ -218,29 +170,6 @@ def others_share(runs: Sequence[RunToCompare]) -> float | None:
     return max((share for one in runs if (share := one.others_share) is not None), default=None)
 
 
-def past_groups(
-    sides: Sequence[Sequence[Subject]],
-    find_past: Callable[[Subject], Sequence[RunToCompare]],
-    steps: int,
-) -> list[list[RunToCompare]]:
-    """Return the equal runs of the past of each side, where they have as many steps."""
-    given = {run.path for side in sides for run in side}
-    groups = [
-        [
-            run
-            for run in find_past(side[0])
-            if run.subject.path not in given and len(run.rows) >= steps
-        ]
-        for side in sides
-    ]
-    seen: set[str] = set()
-    groups_found = []
-    for group in groups:
-        groups_found.append([run for run in group if run.subject.path not in seen])
-        seen.update(run.subject.path for run in group)
-    return groups_found
-
-
 def _measure(runs: Sequence[RunToCompare], by_example: bool) -> list[RunSteps]:
     examples = [run.run.manifest.batch_size or 1 for run in runs] if by_example else None
     return measure_runs([run.rows for run in runs], examples)
@@ -252,20 +181,17 @@ class _Figures:
     def __init__(
         self,
         sides: tuple[Sequence[RunSteps], Sequence[RunSteps]],
-        past: Sequence[Sequence[RunSteps]],
         share: float,
         alternating: bool,
     ) -> None:
         self._sides = sides
-        self._past = past
         self._share = share
         self._alternating = alternating
 
     def step(self) -> tuple[Interval, Spread]:
         """Return the difference of the logarithms of step times, and their spread."""
         sides = [[log_of(run.figures[STEP]) for run in side] for side in self._sides]
-        past = [[log_of(run.figures[STEP]).value for run in group] for group in self._past]
-        spread = estimate_spread(sides, self._share, past, self._alternating)
+        spread = estimate_spread(sides, self._share, self._alternating)
         return intervals.difference(sides[0], sides[1], spread), spread
 
     def all(self, step: Interval) -> list[ComparedFigure]:
@@ -284,8 +210,7 @@ class _Figures:
         sides = [[run.figures[name] for run in side] for side in self._sides]
         means = [_mean([run.value for run in side]) for side in sides]
         assumed = part_spread(self._share, max(means), step_ms)
-        past = [[run.figures[name].value for run in group] for group in self._past]
-        spread = estimate_spread(sides, assumed, past, self._alternating)
+        spread = estimate_spread(sides, assumed, self._alternating)
         estimate = intervals.difference(sides[0], sides[1], spread, _PART_ALPHA)
         return ComparedFigure(
             name, "ms", means[0], means[1], estimate.value, estimate.low, estimate.high
@@ -339,30 +264,30 @@ def _machine_figures(
 def _time_spent(
     before: Sequence[RunToCompare], after: Sequence[RunToCompare]
 ) -> tuple[ComparedFigure, ...]:
-    """Return the parts of the time breakdown: seconds of those that a run pays once, milliseconds a
-    step of others."""
-    figures = []
-    for name in PART_NAMES:
-        shares = [
-            getattr(run.judged.time_breakdown.total, name) / max(run.run.length_s, 1e-9)
-            for run in before
-        ]
-        shares += [
-            getattr(run.judged.time_breakdown.total, name) / max(run.run.length_s, 1e-9)
-            for run in after
-        ]
-        if max(shares) >= _LEAST_SHARE:
-            figures.append(_time_row(name, before, after))
+    """Return the parts of the time outside the steps: seconds of those that a run pays once,
+    milliseconds a step of others. With the length of the runs, where they have as many steps."""
+    runs = [*before, *after]
+    figures = [
+        _time_row(name, before, after)
+        for name in PART_NAMES
+        if name not in _OF_STEPS
+        and any(_seconds(run, name) >= _LEAST_SHARE * run.run.length_s for run in runs)
+    ]
+    if len({len(run.run.steps) for run in runs}) == 1:
+        figures.append(_plain("whole run", "s", before, after, lambda run: run.run.length_s, ""))
     return tuple(figures)
+
+
+def _seconds(run: RunToCompare, part: str) -> float:
+    return float(getattr(run.judged.time_breakdown.total, part))
 
 
 def _time_row(
     name: str, before: Sequence[RunToCompare], after: Sequence[RunToCompare]
 ) -> ComparedFigure:
     def spent(run: RunToCompare) -> float:
-        total = run.judged.time_breakdown.total
-        seconds = float(getattr(total, name))
-        return seconds if name in _ONCE else 1e3 * seconds / max(total.steps, 1)
+        steps = run.judged.time_breakdown.total.steps
+        return _seconds(run, name) * (1.0 if name in _ONCE else 1e3 / max(steps, 1))
 
     unit: Unit = "s" if name in _ONCE else "ms/step"
     return _plain(PART_NAMES[name], unit, before, after, spent, "")

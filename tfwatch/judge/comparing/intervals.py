@@ -1,4 +1,10 @@
-"""The interval of a figure, and of its difference between two sides of runs.
+"""The typical step of runs over the steps that they have in common, and the interval of a figure,
+or of its difference between two sides of runs.
+
+Runs differ in length, and slow down or speed up on their way: they begin cold, caches fill, the
+machine grows hot. So each run counts with the same steps of its last setting: the first ones, up to
+the length of the shortest run, without the first tenth. The value of a run is that of all these
+steps; the values of its quarters show its drift and bursts.
 
 A run is one observation, however many steps it has: two runs of the same program differ in memory
 layout, in the work of other programs, in the frequency of the processor (Kalibera & Jones,
@@ -8,12 +14,10 @@ of runs, and its standard deviation is that between runs:
 * `MEASURED` by the runs themselves where there are enough of both sides and they alternate in time.
   Where all runs of a side were made before those of the other, anything that changed in between
   looks like their difference.
-* else by `PAST` runs with the same settings on the same machine, from one to the next, where there
-  are enough of them;
 * else `ASSUMED`: one run of each side cannot show it. The assumption is `assumed_share`, measured
   on pairs of equal runs in processes of their own, and counts as `_FREEDOM` degrees of freedom.
 
-To the last two comes the change within the runs: the quarters of a run, less what all runs do at
+To the assumption comes the change within the runs: the quarters of a run, less what all runs do at
 the same steps. A run that drifts by itself, or is disturbed in one quarter, may differ as much from
 another one. And what runs of the same side show of the spread is joined in, weighted by degrees of
 freedom (Smyth, "Linear models and empirical Bayes methods", Statistical Applications in Genetics
@@ -28,18 +32,31 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
+from tfwatch.core.rows import step_ms
 from tfwatch.judge.steps.quantiles import t_quantile
+from tfwatch.judge.steps.verdict import BURSTS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from tfwatch.judge.comparing.measured_runs import Measured
+    from tfwatch.core.rows import Rows
 
-    Side = Sequence[Measured]
+    Times = NDArray[np.float64]
 
-Source: TypeAlias = Literal["measured", "past", "assumed"]
+Source: TypeAlias = Literal["measured", "assumed"]
+
+#: The fewest steady steps of a run that can be compared: ten in a quarter.
+LEAST_STEPS = 45
+#: The share of the first steps that is left out.
+_WARM_UP = 0.1
+BASIS = "without the first tenth of the steps"
+QUARTERS = 4
+STEP = "step time"
+WAIT, COPY, COMPUTE, HOST = "data wait", "copy", "compute", "host"
+PARTS = (WAIT, COPY, COMPUTE, HOST)
+WAIT_SHARE = "data wait share"
 
 #: The probability that an interval misses the truth.
 ALPHA = 0.05
@@ -54,6 +71,25 @@ _QUIET, _OTHERS, _OTHER_HOST = 0.03, 0.15, 0.05
 #: And for the difference of these shares between the sides: a core for other programs is one less
 #: for the training.
 _APART = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One figure of a run: of all its steps that count, and of each quarter of them."""
+
+    value: float
+    quarters: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunSteps:
+    """The figures of a run by name; the copy is missing where it is not timed."""
+
+    #: The steps that count.
+    steps: int
+    figures: Mapping[str, Measured]
+    #: The figures are means, as batches come in bursts in some run; else medians.
+    in_bursts: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +116,60 @@ class Interval:
         return self.low > 0 or self.high < 0
 
 
+def measure_runs(runs: Sequence[Rows], examples: Sequence[int] | None = None) -> list[RunSteps]:
+    """Measure runs over the steps that they have in common.
+
+    runs: the steady rows of each. examples: examples of a batch of each run, for
+    figures of an example.
+    """
+    count = min(len(rows) for rows in runs)
+    first = int(_WARM_UP * count)
+    kept = [rows[first:count] for rows in runs]
+    in_bursts = any(_is_in_bursts(rows) for rows in kept)
+    timed = all(not np.isnan(rows["copy_ms"]).any() for rows in kept)
+    return [
+        RunSteps(
+            len(rows), _figures(rows, examples[n] if examples else 1, in_bursts, timed), in_bursts
+        )
+        for n, rows in enumerate(kept)
+    ]
+
+
+def _is_in_bursts(rows: Rows) -> bool:
+    times = step_ms(rows, np.float64)
+    return bool(times.mean() > BURSTS * np.median(times))
+
+
+def _figures(rows: Rows, examples: int, in_bursts: bool, timed: bool) -> dict[str, Measured]:
+    figures = {
+        name: _measured(times / examples, in_bursts) for name, times in _times(rows, timed).items()
+    }
+    shares = [
+        float(part["wait_ms"].sum() / step_ms(part, np.float64).sum())
+        for part in np.array_split(rows, QUARTERS)
+    ]
+    whole = float(rows["wait_ms"].sum(dtype=np.float64) / step_ms(rows, np.float64).sum())
+    return {**figures, WAIT_SHARE: Measured(whole, tuple(shares))}
+
+
+def _times(rows: Rows, timed: bool) -> dict[str, Times]:
+    parts = {name: rows[f"{column}_ms"].astype(np.float64) for name, column in _COLUMNS.items()}
+    if not timed:
+        del parts[COPY]
+    else:
+        parts[COMPUTE] = parts[COMPUTE] - parts[COPY]
+    return {STEP: step_ms(rows, np.float64), **parts}
+
+
+_COLUMNS = {WAIT: "wait", COPY: "copy", COMPUTE: "compute", HOST: "host"}
+
+
+def _measured(times: Times, in_bursts: bool) -> Measured:
+    typical = np.mean if in_bursts else np.median
+    quarters = np.array_split(times, QUARTERS)
+    return Measured(float(typical(times)), tuple(float(typical(part)) for part in quarters))
+
+
 def assumed_share(others: Sequence[float | None], same_host: bool = True) -> float:
     """Return the assumed spread of step times, as a share.
 
@@ -101,18 +191,14 @@ def alternate(starts: Sequence[Sequence[float]]) -> bool:
 
 
 def estimate_spread(
-    sides: Sequence[Side],
-    assumed: float,
-    past: Sequence[Sequence[float]] = (),
-    alternating: bool = True,
+    sides: Sequence[Sequence[Measured]], assumed: float, alternating: bool = True
 ) -> Spread:
-    """Estimate the spread between runs. past: values of equal runs of the past, each group in the
-    order of time."""
+    """Estimate the spread between runs."""
     squares = sum(_squares([run.value for run in side]) for side in sides)
     freedom = sum(len(side) - 1 for side in sides)
     if freedom >= _ENOUGH and alternating:
         return Spread(math.sqrt(squares / freedom), freedom, "measured")
-    base = _from_past(past) or Spread(assumed, _FREEDOM, "assumed")
+    base = Spread(assumed, _FREEDOM, "assumed")
     prior = _joined(base, _within([run for side in sides for run in side]))
     weight = prior.freedom + freedom
     return Spread(
@@ -120,13 +206,15 @@ def estimate_spread(
     )
 
 
-def difference(before: Side, after: Side, spread: Spread, alpha: float = ALPHA) -> Interval:
+def difference(
+    before: Sequence[Measured], after: Sequence[Measured], spread: Spread, alpha: float = ALPHA
+) -> Interval:
     """Return the mean value of the runs after, less that of those before."""
     value = _mean(after) - _mean(before)
     return _around(value, spread, math.sqrt(1 / len(before) + 1 / len(after)), alpha)
 
 
-def level(side: Side, spread: Spread, alpha: float = ALPHA) -> Interval:
+def level(side: Sequence[Measured], spread: Spread, alpha: float = ALPHA) -> Interval:
     """Return the mean value of the runs of one side."""
     return _around(_mean(side), spread, math.sqrt(1 / len(side)), alpha)
 
@@ -136,7 +224,7 @@ def _around(value: float, spread: Spread, factor: float, alpha: float) -> Interv
     return Interval(value, value - half, value + half)
 
 
-def _mean(side: Side) -> float:
+def _mean(side: Sequence[Measured]) -> float:
     return sum(run.value for run in side) / len(side)
 
 
@@ -145,17 +233,7 @@ def _squares(values: Sequence[float]) -> float:
     return sum((value - mean) ** 2 for value in values)
 
 
-def _from_past(groups: Sequence[Sequence[float]]) -> Spread | None:
-    """Return the spread of runs of the past; None for too few. A change from one run on is in one
-    difference only."""
-    apart = [np.diff(group) for group in groups if len(group) > 1]
-    count = sum(map(len, apart))
-    if count < _ENOUGH:
-        return None
-    return Spread(math.sqrt(sum(float(one @ one) for one in apart) / 2 / count), count, "past")
-
-
-def _within(runs: Side) -> Spread:
+def _within(runs: Sequence[Measured]) -> Spread:
     """Return the deviation of a quarter of a run, less what all runs do at the same steps; of one
     run, its own."""
     quarters = np.array([run.quarters for run in runs])

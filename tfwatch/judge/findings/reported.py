@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from tfwatch.core import units
 from tfwatch.core.events import TrainingFailed
 from tfwatch.judge.comparing.checked_run import measure_levels
-from tfwatch.judge.comparing.measured_runs import BASIS, LEAST_STEPS, STEP, WAIT_SHARE, RunToCompare
+from tfwatch.judge.comparing.intervals import BASIS, LEAST_STEPS, STEP, WAIT_SHARE
+from tfwatch.judge.comparing.run_to_compare import RunToCompare
 from tfwatch.judge.effects.switch_text import best
 from tfwatch.judge.findings import banner
 from tfwatch.judge.findings.log_lines import find_meanings, summarise_log

@@ -6,9 +6,6 @@ import gc
 import math
 import signal
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
@@ -16,53 +13,11 @@ from tests.runs.folders import FakeClock, make_manifest, written
 from tfwatch.core.events import Paused, decode
 from tfwatch.core.rows import SAMPLE, Phase
 from tfwatch.runs import format as layout
-from tfwatch.runs.format import decode_pulse
 from tfwatch.runs.writer import RunWriter
-from tfwatch.sensors import host, pauses
+from tfwatch.sensors import host
 from tfwatch.sensors.host import Pressure
-from tfwatch.sensors.pauses import CallbackTimes, CollectionTimes, PauseDetector, callback_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-_T = TypeVar("_T")
-_LIST = """
-def on_epoch_end(callbacks, *args):
-    for callback in callbacks:
-        callback(*args)
-"""
-
-
-class ModelCheckpoint:
-    """Calls a given function while a list of callbacks runs it."""
-
-    def __call__(self, then: Callable[[], None]) -> None:
-        then()
-
-
-class Watch(ModelCheckpoint):
-    pass
-
-
-class Evaluator(ModelCheckpoint):
-    """A callback that runs other callbacks."""
-
-    def __call__(self, then: Callable[[], None]) -> None:
-        as_keras(ModelCheckpoint(), then)
-
-
-def as_keras(callback: Any, then: Callable[[], None]) -> None:
-    """Call a callback as Keras' callback_list.py does."""
-    space: dict[str, Any] = {}
-    exec(compile(_LIST, "/site-packages/keras/src/callbacks/callback_list.py", "exec"), space)
-    space["on_epoch_end"]([callback], then)
-
-
-def in_another_thread(read: Callable[[], _T]) -> _T:
-    """Return the result of `read` in another thread, as tfwatch's thread reads the training
-    thread."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(read).result()
+from tfwatch.sensors.pauses import CallbackTimes, CollectionTimes, PauseDetector
+from tfwatch.sensors.running_code import RunningCode
 
 
 def pauses_in(writer: RunWriter) -> list[Paused]:
@@ -77,74 +32,59 @@ def make_writer(clock: FakeClock) -> RunWriter:
     return writer
 
 
-@pytest.mark.parametrize(
-    ("callback", "name"),
-    [(ModelCheckpoint(), "ModelCheckpoint"), (Evaluator(), "Evaluator"), (Watch(), "")],
-)
-def test_the_outermost_callback_is_named_and_never_watch(
-    callback: ModelCheckpoint, name: str
-) -> None:
-    found: list[str] = []
-    poll = partial(callback_name, threading.get_ident())
-    as_keras(callback, lambda: found.append(in_another_thread(poll)))
+class SeenCode:
+    """A sampler that sees a callback in every phase of Python."""
 
-    assert found == [name]
-    assert in_another_thread(poll) == ""
-    assert callback_name(0) == ""
+    def __init__(self, writer: RunWriter, callback: str) -> None:
+        self._writer = writer
+        self._code = RunningCode(callback)
+
+    @property
+    def newest(self) -> tuple[int, RunningCode]:
+        return self._writer.status[1], self._code
+
+
+def times_of(writer: RunWriter, callback: str) -> CallbackTimes:
+    return CallbackTimes(writer, SeenCode(writer, callback))  # type: ignore[arg-type]
 
 
 def test_a_callback_is_timed_from_the_steps_end() -> None:
     clock = FakeClock(1.0)
     writer = make_writer(clock)
-    times = CallbackTimes(writer)
+    times = times_of(writer, "ModelCheckpoint")
     writer.status = (Phase.HOST, round(1.0e9), 7, 0, "")
-
-    def lasts() -> None:
-        for _ in range(5):
-            clock.at_s += 0.012
-            in_another_thread(times.poll)
-
-    as_keras(ModelCheckpoint(), lasts)
-    writer.flush()
-    pulse = decode_pulse(written(writer, layout.PULSES))
+    for _ in range(5):
+        clock.at_s += 0.012
+        times.poll()
     clock.at_s += 0.005
     writer.status = (Phase.WAIT, round(1.062e9), 8, 0, "")
     times.poll()
 
-    assert pulse is not None
-    assert pulse.detail == "ModelCheckpoint"
     (pause,) = pauses_in(writer)
-    assert (pause.cause, pause.detail, pause.at_ns) == (
-        "checkpoint",
-        "ModelCheckpoint",
-        1_062_000_000,
-    )
+    assert (pause.cause, pause.detail) == ("checkpoint", "ModelCheckpoint")
+    assert pause.at_ns == 1_062_000_000
     assert pause.took_ms == pytest.approx(62.0)
 
 
 @pytest.mark.parametrize("phase", [Phase.WAIT, Phase.COMPUTE, Phase.VALIDATION])
-def test_only_the_time_after_a_step_is_checked(
-    phase: Phase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pauses, "callback_name", lambda thread: pytest.fail("looked"))
+def test_only_the_time_after_a_step_is_that_of_a_callback(phase: Phase) -> None:
     clock = FakeClock(1.0)
     writer = make_writer(clock)
-    times = CallbackTimes(writer)
-    writer.status = (phase, 0, 1, 0, "")
-    times.poll()
-    writer.status = (Phase.HOST, round(0.995e9), 1, 0, "")
+    times = times_of(writer, "CSVLogger")
+    for began_s in (0.0, 0.995):  # the second one is short
+        writer.status = (phase, round(began_s * 1e9), 1, 0, "")
+        times.poll()
+        phase = Phase.HOST
+    writer.status = (Phase.WAIT, 10**9, 1, 0, "")
     times.poll()
 
     assert pauses_in(writer) == []
 
 
-def test_a_callback_that_is_slow_every_step_does_not_fill_the_disk(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(pauses, "callback_name", lambda thread: "CSVLogger")
+def test_a_callback_that_is_slow_every_step_does_not_fill_the_disk() -> None:
     clock = FakeClock(1.0)
     writer = make_writer(clock)
-    times = CallbackTimes(writer)
+    times = times_of(writer, "CSVLogger")
     for step in range(1000):
         writer.status = (Phase.HOST, round(clock.at_s * 1e9), step, 0, "")
         clock.at_s += 0.1 if step == 500 else 0.02

@@ -44,7 +44,7 @@ def test_a_slow_callback_is_named_by_its_class(
     def is_seen() -> bool:
         since_ns = writer().status[1]
         long_enough = writer().now_ns() - since_ns > 2 * LEAST_MS * 1e6
-        return long_enough and writer().current_callback == (since_ns, "CustomCheckpoint")
+        return long_enough and writer().current_code == (since_ns, "CustomCheckpoint")
 
     def is_reported() -> bool:
         writer().flush()

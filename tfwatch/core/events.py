@@ -364,6 +364,32 @@ class StallLocated(Event, frozen=True):
     thread: str = ""
 
 
+class CodeSample(msgspec.Struct, frozen=True):
+    """A place in Python, and how many samples of the training thread fell on it."""
+
+    #: The name of a `core.rows.Phase`, or `BETWEEN_FITS` between two fits of one run.
+    phase: str
+    #: The class of the Keras callback that runs; empty without one.
+    callback: str
+    #: The function that the user's line calls, e.g. `predict` or `gc.collect`; empty: its own code,
+    #: or unknown.
+    call: str
+    #: The innermost line of the user's code, e.g. `train.py:41 in load_chunk`; empty: none. In a
+    #: data wait that of the data's generator, where one runs.
+    place: str
+    samples: Count
+
+
+class CodeSampled(Event, frozen=True):
+    """The most frequent places of the training thread's Python since the event before.
+
+    A sample stands for `every_ms` of wall clock. Compute has none.
+    """
+
+    every_ms: Milliseconds
+    samples: list[CodeSample]
+
+
 class Slept(Event, frozen=True):
     """The machine was asleep for `slept_ms`; no clock of the run counts that time."""
 

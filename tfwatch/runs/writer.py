@@ -80,7 +80,9 @@ class RunWriter:
         strategy_gpus: the UUIDs, by device, of the GPUs of a distribution strategy; empty without
         one over several.
         training_thread: the identifier of the training thread; 0 where it is unknown.
-        current_callback: `since_ns` of a status, and the callback, or other Python, that runs since
+        is_between_fits: the run waits for another `fit`.
+        before_end: called before the end is recorded, in the thread that ends the run.
+        current_code: `since_ns` of a status, and the callback, or other Python, that runs since
         then.
         folder: the run folder; None where there is none, or none yet.
         cpu_ns, stages_cpu_ns: CPU time of the writer's own thread, and of the one that reads the
@@ -96,7 +98,9 @@ class RunWriter:
         self.status: Status = (Phase.STARTING, 0, 0, 0, "")
         self.training_thread = 0
         self.strategy_gpus: dict[str, str] = {}
-        self.current_callback = (0, "")
+        self.is_between_fits = False
+        self.before_end: Callable[[], None] = _nothing
+        self.current_code = (0, "")
         self.cpu_ns = 0
         self.stages_cpu_ns = 0
         self.lost: RecordingLost | None = None
@@ -219,6 +223,7 @@ class RunWriter:
     def end(self, cause: str, detail: str = "", at_ns: int | None = None) -> None:
         """End the run, at `at_ns` or now, and record its open phase."""
         phase, since_ns, step, *_ = self.status
+        self._do(self.before_end)
         self.phase(Phase.ENDED)
         steps = max(0, step - 1) if phase in _BEFORE_STEP else step
         self._ended_ns = at_ns = self.status[1] if at_ns is None else at_ns
@@ -359,9 +364,9 @@ class RunWriter:
     def _append_pulse(self) -> None:
         self._seq = (self._seq + 1) & 0xFFFFFFFF
         phase, since_ns, step, epoch, detail = self.status
-        busy_since_ns, callback = self.current_callback
-        if callback and busy_since_ns == since_ns:
-            detail = callback
+        busy_since_ns, code = self.current_code
+        if code and busy_since_ns == since_ns:
+            detail = code
         now_ns, wall_ns = self.now_ns(), self.clock.wall_ns()
         why = self.lost.reason if self.lost else ""
         pulse = Pulse(now_ns, wall_ns, phase, since_ns, step, epoch, detail, why)

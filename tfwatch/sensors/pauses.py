@@ -1,16 +1,13 @@
 """Pauses of the training thread: callbacks, garbage collections, and stops of the whole process.
 
-Keras has no hook around a callback, so another thread reads the training thread's frame, and only
-while the time after a step lasts longer than plain Python. A process is stopped by SIGSTOP, by
-ctrl+z, or with its virtual machine.
+Keras has no hook around a callback: its name is that of the samples. A process is stopped by
+SIGSTOP, by ctrl+z, or with its virtual machine.
 """
 
 from __future__ import annotations
 
 import gc
-import os
 import signal
-import sysconfig
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -18,16 +15,12 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import Paused, SensorMissing
 from tfwatch.core.rows import Phase
-from tfwatch.core.threads import thread_frames, variable_of, with_callers
+from tfwatch.sensors.code_sampler import CodeSampler
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from tfwatch.runs.writer import RunWriter
 
-#: The interval of the thread, and the age from which it reads a phase: a spike of 30 ms is seen at
-#: least once. An interval of 10 ms took 0.6 % of a core, more than all sensors.
-POLL_S = 0.016
+#: The age from which the callback of a phase is a pause.
 _LASTS_NS = 10_000_000
 #: Shorter pauses are not spikes.
 LEAST_MS = 15.0
@@ -46,8 +39,8 @@ class PauseDetector:
         self.cpu_ns = 0
         self._writer = writer
         self._clock = clock
-        self._callbacks = CallbackTimes(writer)
-        self._python_calls = PythonCalls(writer)
+        self._code = CodeSampler(writer)
+        self._callbacks = CallbackTimes(writer, self._code)
         self._collections = CollectionTimes(writer)
         self._stops = StopDetector(writer, clock)
         self._stopping = threading.Event()
@@ -56,6 +49,7 @@ class PauseDetector:
     def start(self) -> None:
         """Start the thread; an event reports where the system cannot start one."""
         gc.callbacks.append(self._collections)
+        self._writer.before_end = self._code.write
         try:
             self._thread.start()
         except RuntimeError as error:
@@ -71,10 +65,11 @@ class PauseDetector:
 
     def _run(self) -> None:
         with fails_open(self._report):
-            while not self._stopping.wait(POLL_S):
+            while not self._code.wait(self._stopping):
+                if self._stops.poll():
+                    self._code.skip()
+                self._code.poll()
                 self._callbacks.poll()
-                self._python_calls.poll()
-                self._stops.poll()
                 self._collections.pass_on()
                 self.cpu_ns = self._clock.thread_ns()
 
@@ -85,29 +80,28 @@ class PauseDetector:
 
 
 class CallbackTimes:
-    """Detects the training thread's present callback and its duration, between calls of `poll`."""
+    """Times the callbacks that the sampler sees, between calls of `poll`."""
 
-    def __init__(self, writer: RunWriter) -> None:
+    def __init__(self, writer: RunWriter, sampler: CodeSampler) -> None:
         self._writer = writer
+        self._sampler = sampler
         self._limiter = PauseLimiter(writer)
         self._since_ns = -1
         self._name = ""
         self._begin_ns = 0
 
     def poll(self) -> None:
-        """Check once."""
+        """Check once, after the sampler's poll."""
         phase, since_ns, *_ = self._writer.status
         now_ns = self._writer.now_ns()
-        is_long = phase in _POLLED and now_ns - since_ns >= _LASTS_NS
-        name = callback_name(self._writer.training_thread) if is_long else ""
-        if self._writer.status[1] != since_ns:
-            return  # the training has continued: the frame may belong to a later phase
+        sampled_ns, code = self._sampler.newest
+        is_seen = phase in _POLLED and sampled_ns == since_ns
+        name = code.callback if is_seen and now_ns - since_ns >= _LASTS_NS else ""
         if (since_ns, name) == (self._since_ns, self._name):
             return
         self._close(now_ns if since_ns == self._since_ns else since_ns)
         self._begin_ns = now_ns if since_ns == self._since_ns and self._name else since_ns
         self._since_ns, self._name = since_ns, name
-        self._writer.current_callback = (since_ns, name)
 
     def _close(self, end_ns: int) -> None:
         if self._name:
@@ -175,21 +169,7 @@ class PauseLimiter:
         self._writer.event(pause)
 
 
-def callback_name(thread: int) -> str:
-    """Return the class of the Keras callback that a thread runs; empty where it runs none, or
-    tfwatch's own."""
-    innermost = thread_frames().get(thread)
-    name = ""
-    # The outermost list is that of the training: a callback may evaluate with callbacks.
-    for frame in with_callers(innermost) if innermost is not None else ():
-        if frame.f_code.co_filename.endswith("callback_list.py"):
-            callback = variable_of(frame, "callback")
-            name = type(callback).__name__ if callback is not None else name
-    return "" if name == "Watch" else name
-
-
-#: Polls are a sixtieth of a second apart. One that is this late was held up by a stop or by
-#: Python's lock.
+#: A poll that comes so long after the one before was held up by a stop or by Python's lock.
 LEAST_NS = 500_000_000
 #: A stopped process uses no CPU: its share after a stop, from waking up, is less than this.
 _CPU_SHARE = 0.02
@@ -206,68 +186,15 @@ class StopDetector:
         self._clock = clock
         self._now_ns, self._cpu_ns = clock.now_ns(), clock.process_ns()
 
-    def poll(self) -> None:
-        """Check once."""
+    def poll(self) -> bool:
+        """Return whether the process was stopped since the last call."""
         now_ns, cpu_ns = self._clock.now_ns(), self._clock.process_ns()
         gap_ns, used_ns = now_ns - self._now_ns, cpu_ns - self._cpu_ns
         self._now_ns, self._cpu_ns = now_ns, cpu_ns
-        if gap_ns >= LEAST_NS and used_ns < _CPU_SHARE * gap_ns:
+        was_stopped = gap_ns >= LEAST_NS and used_ns < _CPU_SHARE * gap_ns
+        if was_stopped:
             where = _WHERE.get(self._writer.status[0], "")
             self._writer.event(
                 Paused(self._writer.now_ns(), "process stopped", gap_ns / 1e6, where)
             )
-
-
-# -- Python within a step --------------------------------------------------------------------------
-
-#: A phase that lasts longer is looked into, and again after so long: reading frames takes Python's
-#: lock.
-CALL_LASTS_NS, CALL_AGAIN_NS = 2_000_000_000, 1_000_000_000
-_CALL_PHASES = (Phase.WAIT, Phase.COMPUTE)
-#: The module through which TensorFlow calls Python.
-_CALLER = os.path.join("tensorflow", "python", "ops", "script_ops.py")
-_LIBRARIES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")})
-
-
-class PythonCalls:
-    """Names the Python that TensorFlow calls in a long data wait or step, between calls of `poll`.
-
-    In rows and pulses a fetch or a call that hangs there looks like one that waits for another
-    rank.
-    """
-
-    def __init__(self, writer: RunWriter) -> None:
-        self._writer = writer
-        self._due_ns = 0
-
-    def poll(self) -> None:
-        """Check once."""
-        phase, since_ns, *_ = self._writer.status
-        now_ns = self._writer.now_ns()
-        if phase not in _CALL_PHASES or now_ns < max(since_ns + CALL_LASTS_NS, self._due_ns):
-            return
-        self._due_ns = now_ns + CALL_AGAIN_NS
-        name = python_in_call()
-        if self._writer.status[1] == since_ns:
-            self._writer.current_callback = (since_ns, name)
-
-
-def python_in_call() -> str:
-    """Return the function that a thread runs for TensorFlow, as `read (train.py:11)`; empty where
-    none does."""
-    names = map(_called_by_tensorflow, thread_frames().values())
-    return next(filter(None, names), "")
-
-
-def _called_by_tensorflow(thread: FrameType) -> str:
-    """Return the innermost function of the user that TensorFlow has called in a thread; else the
-    innermost one."""
-    own = innermost = ""
-    for frame in with_callers(thread):
-        path = frame.f_code.co_filename
-        if path.endswith(_CALLER):
-            return own or innermost
-        name = f"{frame.f_code.co_name} ({os.path.basename(path)}:{frame.f_lineno})"
-        innermost = innermost or name
-        own = own or ("" if path.startswith(_LIBRARIES) else name)
-    return ""
+        return was_stopped

@@ -207,6 +207,7 @@ class ScriptRun:
     def rest(self) -> None:
         """Wait for another `fit` of this run; the run ends now if none begins within `GAP_S`."""
         self._resting_since_ns.append(self.writer.now_ns())
+        self.writer.is_between_fits = True
 
     def resume(self) -> bool:
         """Continue with another `fit`; return False if the run has ended."""

@@ -129,6 +129,7 @@ class StepLog:
         self._close_row(0, at_ns)
         self._note_others(at_ns)
         self.flags |= _EPOCH_START
+        self._writer.is_between_fits = False
         shift = self._shift(epoch)
         self._epoch, self._epoch_step, self._epoch_steps = epoch + shift, 0, steps
         self._epochs_begun = self._epoch + 1

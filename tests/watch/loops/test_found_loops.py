@@ -20,13 +20,14 @@ import pytest
 
 from tests.watch.tracked import cause, end_all, runs_in
 from tfwatch.core.events import OthersTrained, ValidationEnded
+from tfwatch.core.user_code import is_users
 from tfwatch.judge.script_runs import fits_of
 from tfwatch.judge.steps.time_breakdown import make_time_breakdown
 from tfwatch.runs.library.finding import list_runs
 from tfwatch.watch.loops.found_loops import FoundLoops
 from tfwatch.watch.loops.training_signs import TrainingSigns
 from tfwatch.watch.script.tensorflow_hook import patch_tensorflow
-from tfwatch.watch.script.user_code import find_users_frame, is_users
+from tfwatch.watch.script.user_code import find_users_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator

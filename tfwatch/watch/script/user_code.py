@@ -1,20 +1,14 @@
-"""The user's own code, and that of libraries."""
+"""The frame of the user's code that loops over a data set."""
 
 from __future__ import annotations
 
-import os
-import re
-import sys
-from functools import cache
 from typing import TYPE_CHECKING
+
+from tfwatch.core.user_code import is_users
 
 if TYPE_CHECKING:
     from types import FrameType
 
-_TFWATCH = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
-_WORKLOADS = os.path.join(_TFWATCH, "workloads", "")
-_STANDARD_LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
-_INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 #: Libraries that loop over a data set for the loop of their caller: progress bars, and conversions
 #: to numpy.
 _LOOPS_FOR_CALLER = frozenset({"tqdm", "rich", "tensorflow_datasets"})
@@ -34,23 +28,3 @@ def _loops_for_caller(frame: FrameType) -> bool:
     if module == "tensorflow.python.data.ops.dataset_ops":
         return frame.f_code.co_name in _NUMPY_ITERATOR
     return module.partition(".")[0] in _LOOPS_FOR_CALLER
-
-
-@cache
-def is_users(file: str) -> bool:
-    """Return whether code of this file is the user's own: of no installed package, but of the one
-    that runs."""
-    if file.startswith(_WORKLOADS):
-        return True
-    if file.startswith(("<frozen ", _TFWATCH)):
-        return False
-    return file.startswith(_running_package()) or not (
-        _INSTALLED.search(file) or file.startswith(_STANDARD_LIBRARY)
-    )
-
-
-def _running_package() -> str | tuple[str, ...]:
-    """Return the folder of the package that `-m` runs; no folder where a file runs."""
-    name = getattr(sys.modules["__main__"], "__package__", None)
-    package = sys.modules.get(name.partition(".")[0]) if name else None
-    return tuple(f"{folder}{os.sep}" for folder in getattr(package, "__path__", ()))

@@ -1,0 +1,196 @@
+"""The callback, the user's line and the function that it calls, read from a thread's frames."""
+
+from __future__ import annotations
+
+import gc
+import linecache
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tfwatch.sensors import running_code
+from tfwatch.sensors.running_code import RunningCode, code_of_training, codes_of_data
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+TRAINS, OTHER = 1, 2
+SITE = "/opt/base/lib/python3.11/site-packages"
+CALLBACKS = f"{SITE}/keras/src/callbacks/callback_list.py"
+TRACEBACKS = f"{SITE}/keras/src/utils/traceback_utils.py"
+TRAINER = f"{SITE}/keras/src/backend/tensorflow/trainer.py"
+SCRIPT_OPS = f"{SITE}/tensorflow/python/ops/script_ops.py"
+PY_DATASET = f"{SITE}/keras/src/trainers/data_adapters/py_dataset_adapter.py"
+AUTOGRAPH = f"{SITE}/tensorflow/python/autograph/impl/api.py"
+TRAIN, FEED = "/home/me/train.py", "/home/me/feed.py"
+WATCHED = str(running_code.__file__).replace("sensors/running_code", "watch/script/keras_hook")
+
+
+class SaveOften: ...
+
+
+class Watch: ...
+
+
+def frame(*calls: tuple[str, str], callback: object = None) -> FrameType:
+    """Return the innermost frame of functions, each as (file, name), the outermost first, with the
+    call in line 2 of each."""
+    innermost: list[FrameType] = []
+    call: Any = lambda _: innermost.append(sys._getframe(1))  # noqa: E731
+    for file, name in reversed(calls):
+        names: dict[str, Any] = {"inner": call}
+        exec(compile(f"def {name}(callback):\n    inner(callback)", file, "exec"), names)
+        call = names[name]
+    call(callback)
+    return innermost[0]
+
+
+MAIN, PREDICT = (TRAIN, "main"), (TRAINER, "predict")
+
+
+@pytest.mark.parametrize(
+    ("calls", "call", "place"),
+    [
+        pytest.param([MAIN, (FEED, "rows")], "inner", "feed.py:2 in rows", id="innermost"),
+        pytest.param(
+            [MAIN, (TRACEBACKS, "error_handler"), PREDICT, (TRAINER, "_run")],
+            "predict",
+            "train.py:2 in main",
+            id="behind Keras' wrapper",
+        ),
+        pytest.param(
+            [MAIN, (WATCHED, "fit"), (TRACEBACKS, "error_handler"), (TRAINER, "fit")],
+            "fit",
+            "train.py:2 in main",
+            id="behind tfwatch",
+        ),
+        pytest.param(
+            [MAIN, ("/usr/lib/python3/dist-packages/pandas/io.py", "read_csv")],
+            "read_csv",
+            "train.py:2 in main",
+            id="of the system's packages",
+        ),
+    ],
+)
+def test_the_users_line_is_the_innermost_outside_libraries(
+    calls: list[tuple[str, str]], call: str, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linecache, "getline", lambda *_: "    inner(callback)")
+    found = code_of_training(TRAINS, {TRAINS: frame(*calls)})
+
+    assert found == RunningCode("", call if call != "inner" or has_positions else "", place)
+
+
+has_positions = sys.version_info >= (3, 11)
+
+
+@pytest.mark.skipif(not has_positions, reason="Python 3.10 does not know the place in a line")
+def test_a_function_in_c_is_named_as_it_is_written() -> None:
+    written: list[str] = []
+
+    class Box:
+        def take(self, _: object) -> str:
+            written.append(running_code._written_call(sys._getframe(1)))
+            return ""
+
+    def hook(phase: str, _: object) -> None:
+        if phase == "start":
+            written.append(running_code._written_call(sys._getframe(1)))
+
+    box = Box()
+    gc.callbacks.append(hook)
+    try:
+        gc.collect()
+    finally:
+        gc.callbacks.remove(hook)
+    [box.take(1), 2]
+
+    assert written == ["gc.collect", "take"]
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "name"),
+    [([SaveOften], "SaveOften"), ([SaveOften, Watch], "SaveOften"), ([Watch], ""), ([], "")],
+)
+def test_the_outermost_callback_is_named_and_never_watch(
+    callbacks: list[type], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = [MAIN, *((CALLBACKS, f"on_epoch_end_{n}") for n in range(len(callbacks)))]
+    innermost = frame(*calls, (FEED, "rows"))
+    running = {f"on_epoch_end_{n}": kind() for n, kind in enumerate(callbacks)}
+    monkeypatch.setattr(running_code, "variable_of", lambda frame, _: running[frame.f_code.co_name])
+
+    assert code_of_training(TRAINS, {TRAINS: innermost}).callback == name
+
+
+@pytest.mark.parametrize("caller", [SCRIPT_OPS, PY_DATASET])
+def test_only_python_that_the_pipeline_calls_is_of_the_data(caller: str) -> None:
+    frames = {
+        TRAINS: frame(MAIN),
+        OTHER: frame((caller, "call"), (FEED, "rows"), (f"{SITE}/numpy/npyio.py", "load")),
+        3: frame(("/home/me/server.py", "serve")),
+    }
+
+    (found,) = codes_of_data(frames)
+
+    assert found == RunningCode("", "load", "feed.py:2 in rows", for_data=True)
+    assert found.function == "rows (feed.py:2)"
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_line_of_a_copy_by_autograph_is_the_line_that_it_was_made_of(
+    is_known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = f"/tmp/__autograph_generated_file{is_known}.py"
+    origin = SimpleNamespace(loc=SimpleNamespace(filename=FEED, lineno=7), function_name="read")
+    monkeypatch.setattr(
+        running_code, "_source_maps", lambda: [{}, {(copy, 2): origin} if is_known else {}]
+    )
+    frames = {OTHER: frame((SCRIPT_OPS, "call"), (AUTOGRAPH, "a"), (copy, "f"), (AUTOGRAPH, "b"))}
+
+    assert [code.place for code in codes_of_data(frames)] == ["feed.py:7 in read"] * is_known
+
+
+def test_an_unknown_thread_runs_nothing() -> None:
+    assert code_of_training(0) == RunningCode()
+    assert codes_of_data() == []
+
+
+def test_a_running_thread_is_read() -> None:
+    here = threading.get_ident()
+    with ThreadPoolExecutor(1) as other:
+        found = other.submit(code_of_training, here).result()
+
+    assert found.place.endswith("in test_a_running_thread_is_read")
+    assert found.call in ("submit", "result")
+
+
+@pytest.mark.tensorflow
+def test_a_py_function_defined_in_a_mapped_function_is_located_at_its_line() -> None:
+    import tensorflow as tf
+
+    began, over = threading.Event(), threading.Event()
+
+    def slow(number: Any) -> Any:
+        def read(value: Any) -> Any:
+            began.set()
+            over.wait(60)
+            return value
+
+        return tf.py_function(read, [number], tf.int64)
+
+    fetch = threading.Thread(target=lambda: next(iter(tf.data.Dataset.range(1).map(slow))))
+    fetch.start()
+    try:
+        assert began.wait(60)
+        (found,) = codes_of_data()
+    finally:
+        over.set()
+        fetch.join()
+
+    line = slow.__code__.co_firstlineno + 3
+    assert found == RunningCode("", "wait", f"test_running_code.py:{line} in read", for_data=True)

@@ -1,0 +1,197 @@
+"""The Python that runs now: the callback, the user's line, and the function that it calls.
+
+All frames of other threads are read here.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tfwatch.core.threads import thread_frames, variable_of, with_callers
+from tfwatch.core.user_code import is_tfwatchs, is_users
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from types import CodeType, FrameType
+
+    #: The innermost frame of each thread.
+    Frames: TypeAlias = Mapping[int, FrameType]
+    #: The lines of copies by AutoGraph, each as (file, line), with the lines they were made of.
+    SourceMap: TypeAlias = Mapping[tuple[str, int], Any]
+
+_CALLBACK_LIST = "callback_list.py"
+#: The files through which a thread of tf.data or of a `PyDataset` calls the user's Python.
+_CALLERS = (os.path.join("ops", "script_ops.py"), "py_dataset_adapter.py")
+#: The files of AutoGraph's copies of functions, and its module, which holds the source map of each
+#: copy.
+_GENERATED = "__autograph_generated_file"
+_AUTOGRAPH = "tensorflow.python.autograph.impl.api"
+#: Functions that TensorFlow and Keras wrap around their own, and AutoGraph's around the user's.
+_WRAPPERS = frozenset({"error_handler", "op_dispatch_handler", "wrapper", "wrapped", "inner"})
+_WRAPPER_FILE = os.path.join("autograph", "impl", "api.py")
+_DEEPEST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class RunningCode:
+    """The code that a thread runs; each text is empty where there is none.
+
+    callback: the class of the Keras callback. call: the function of a library that the user's line
+    calls, e.g. `predict` or `gc.collect`. place: the innermost line of the user's code, e.g.
+    `train.py:41 in load_chunk`. for_data: a thread of the input pipeline, or a call of TensorFlow,
+    runs it.
+    """
+
+    callback: str = ""
+    call: str = ""
+    place: str = ""
+    for_data: bool = False
+
+    @property
+    def function(self) -> str:
+        """The place as `load_chunk (train.py:41)`; empty without one."""
+        at, _, name = self.place.partition(" in ")
+        return f"{name} ({at})" if name else at
+
+
+def code_of_training(thread: int, frames: Frames | None = None) -> RunningCode:
+    """Return what the training thread runs. frames: of each thread; None reads them."""
+    innermost = (thread_frames() if frames is None else frames).get(thread)
+    if innermost is None:
+        return RunningCode()
+    stack = with_callers(innermost)
+    return RunningCode(_callback_name(stack), *_users_line(stack))
+
+
+def codes_of_data(frames: Frames | None = None) -> list[RunningCode]:
+    """Return what each thread runs that TensorFlow or a `PyDataset` has called."""
+    frames = thread_frames() if frames is None else frames
+    stacks = map(_called_for_data, frames.values())
+    found = (RunningCode("", *_users_line(stack), for_data=True) for stack in stacks)
+    return [code for code in found if code.place]
+
+
+def _callback_name(stack: list[FrameType]) -> str:
+    """Return the class of the callback that runs; empty without one, and for tfwatch's own."""
+    lists = (f for f in reversed(stack) if f.f_code.co_filename.endswith(_CALLBACK_LIST))
+    # The outermost list is that of the training: a callback may evaluate with callbacks.
+    callbacks = (variable_of(frame, "callback") for frame in lists)
+    name = next((type(one).__name__ for one in callbacks if one is not None), "")
+    return "" if name == "Watch" else name
+
+
+def _called_for_data(frame: FrameType) -> list[FrameType]:
+    """Return the frames below the call of tf.data or a `PyDataset`, the innermost first; none
+    without that call."""
+    stack = with_callers(frame)
+    called = (n for n, one in enumerate(stack) if one.f_code.co_filename.endswith(_CALLERS))
+    return stack[: next(called, 0)]
+
+
+# -- the user's line ---------------------------------------------------------------------------
+
+
+def _users_line(stack: list[FrameType]) -> tuple[str, str]:
+    """Return the call and the place of the innermost frame of the user's."""
+    for n, frame in enumerate(stack):
+        code = frame.f_code
+        if place := _place(code.co_filename, frame.f_lineno, code.co_name):
+            return _called_function(frame, stack[:n]), place
+    return "", ""
+
+
+def _called_function(frame: FrameType, inside: list[FrameType]) -> str:
+    """Return the function that a line of the user's calls. inside: the frames of libraries below
+    it, the innermost first."""
+    called = (one.f_code for one in reversed(inside))
+    names = (code.co_name for code in islice(called, _DEEPEST) if not _is_wrapper(code))
+    name = next(names, "_")
+    return _written_call(frame) if name.startswith(("_", "<")) else name
+
+
+def _is_wrapper(code: CodeType) -> bool:
+    file = code.co_filename
+    return code.co_name in _WRAPPERS or is_tfwatchs(file) or file.endswith(_WRAPPER_FILE)
+
+
+@lru_cache(maxsize=4096)
+def _place(file: str, line: int, name: str) -> str:
+    """Return a line as `train.py:41 in rows`; empty if it is not the user's."""
+    if os.path.basename(file).startswith(_GENERATED):
+        file, line, name = _original(file, line, _source_maps())
+    return f"{os.path.basename(file)}:{line} in {name}" if file and is_users(file) else ""
+
+
+def _original(file: str, line: int, maps: Iterable[SourceMap]) -> tuple[str, int, str]:
+    """Return file, line and function that a line of AutoGraph's copy was made of; an empty file
+    where unknown."""
+    origin = next((place for source_map in maps if (place := source_map.get((file, line)))), None)
+    return (origin.loc.filename, origin.loc.lineno, origin.function_name) if origin else ("", 0, "")
+
+
+def _source_maps() -> list[SourceMap]:
+    """Return the source maps of AutoGraph's copies; none where TensorFlow keeps them elsewhere."""
+    try:
+        copies = vars(sys.modules[_AUTOGRAPH])["_TRANSPILER"]._cache._cache
+        return [
+            factory.source_map
+            for by_options in list(copies.values())
+            for factory in list(by_options.values())
+        ]
+    except (AttributeError, KeyError, RuntimeError, TypeError):
+        return []
+
+
+# -- a function in C ---------------------------------------------------------------------------
+
+
+def _written_call(frame: FrameType) -> str:
+    """Return the call that a frame waits for, as it is written: a function in C has no frame.
+
+    A function of a module keeps its module, as `gc.collect`; of an object, its name remains. Python
+    3.10 does not know the place within a line.
+    """
+    if sys.version_info < (3, 11):
+        return ""
+    dotted = _call_at(frame.f_code, frame.f_lasti)
+    root, _, rest = dotted.partition(".")
+    if not rest or isinstance(frame.f_globals.get(root), ModuleType):
+        return dotted
+    return dotted.rpartition(".")[2]
+
+
+@lru_cache(maxsize=256)
+def _call_at(code: CodeType, instruction: int) -> str:
+    """Return the dotted name of the function that an instruction calls; empty if it calls none."""
+    positions: Callable[[], Iterator[tuple[int | None, ...]]] = getattr(code, "co_positions")  # noqa: B009
+    line, end, column, end_column = next(islice(positions(), instruction // 2, None), (None,) * 4)
+    if line is None or line != end or column is None:
+        return ""
+    text = (
+        linecache.getline(code.co_filename, line)
+        .encode()[column:end_column]
+        .decode("utf-8", "replace")
+    )
+    try:
+        called = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError):
+        return ""
+    return _dotted(called.func) if isinstance(called, ast.Call) else ""
+
+
+def _dotted(function: ast.expr) -> str:
+    """Return `np.sort` of an expression of that form; empty for another one."""
+    if isinstance(function, ast.Name):
+        return function.id
+    if isinstance(function, ast.Attribute):
+        root = _dotted(function.value)
+        return f"{root}.{function.attr}" if root else function.attr
+    return ""

@@ -120,6 +120,9 @@ EVENTS: tuple[facts.Event, ...] = (
     facts.Paused(SECOND, "garbage collection", 12.0, "generation 2"),
     facts.Paused(SECOND, "thermal limit", 900.0),
     facts.StallLocated(SECOND, 40, "map(read)", SECOND // 2, "feed.py:41 in rows", "generator"),
+    facts.CodeSampled(
+        SECOND, 40.0, [facts.CodeSample("HOST", "Save", "save", "train.py:4 in f", 9)]
+    ),
     facts.LossDiverged(SECOND, 42, "NaN", 41),
     facts.LossRecovered(SECOND, 44),
     facts.ValidationEnded(SECOND, 0, 90.0),

@@ -180,7 +180,6 @@ EVENTS: tuple[facts.Event, ...] = (
 FIELDS = [(number, field.name) for number, event in enumerate(EVENTS) for field in fields(event)]
 SETTINGS = {
     "arguments": "--seed 1",
-    "keep_awake": True,
     "memory_limit_bytes": 1e9,
 }
 MACHINE = {
@@ -423,7 +422,7 @@ def test_any_manifest_is_shown_or_refused_in_a_sentence(
 def test_entries_of_the_manifest_that_are_out_of_bounds_are_counted() -> None:
     values = {
         **json.loads(make_manifest(**MANIFEST).encode()),
-        "settings": {"keep_awake": -1, "x": {}},
+        "settings": {"memory_limit_bytes": -1, "x": {}},
         "knobs": {"fast": "off"},
         "machine": {"cores": "2"},
     }
@@ -431,4 +430,4 @@ def test_entries_of_the_manifest_that_are_out_of_bounds_are_counted() -> None:
     manifest = Manifest.decode(json.dumps(values))
 
     assert (manifest.settings, manifest.machine) == ({}, {})
-    assert manifest.skipped == ["cores", "keep_awake", "x", "fast"]
+    assert manifest.skipped == ["cores", "memory_limit_bytes", "x", "fast"]

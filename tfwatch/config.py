@@ -118,7 +118,6 @@ _KEYS = (
         units.parse_gigabytes,
     ),
     ConfigKey("gpu-sensor", "source of the GPU's figures", "auto", gpu_sensor, is_text=True),
-    ConfigKey("keep-awake", "the machine stays awake while it trains", "false", is_switch=True),
     ConfigKey(
         "python", "interpreter of the script of tfwatch run", "that of tfwatch", path, is_text=True
     ),

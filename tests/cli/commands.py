@@ -9,7 +9,7 @@ from tfwatch import cli
 if TYPE_CHECKING:
     import pytest
 
-    from tfwatch.cli.script.run import RunOptions
+    from tfwatch.cli.script.request import RunOptions
 
 
 def exit_code(*words: str) -> int:

@@ -16,10 +16,10 @@ from tests.runs.requested import SentRequests
 from tests.screens.canned import usual
 from tests.screens.showing import shown
 from tfwatch.app import TfwatchApp
-from tfwatch.cli import attach as module
 from tfwatch.cli import main
+from tfwatch.cli import replay as module
 from tfwatch.cli.named_runs import find_training
-from tfwatch.cli.replay import ReplayOptions
+from tfwatch.cli.replay import Shown
 from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import PipelineSwitched, StopRefused, SwitchFailed
 from tfwatch.judge.script_runs import ScriptRuns
@@ -279,7 +279,7 @@ def test_the_screen_gets_the_trainings_control(
     monkeypatch.setattr(module, "show_run", show)
     monkeypatch.setattr(module, "why_no_screen", lambda _: "")
     with training(tmp_path) as one:
-        assert module.attach(ReplayOptions(None, tmp_path)) == 0
+        assert module.show_training(None, Shown(tmp_path)) == 0
         folder, *_, control, runs = shown_with[0]
         assert folder == runs.folder == one.writer.folder
         assert isinstance(control, RequestSender)

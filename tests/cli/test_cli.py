@@ -14,7 +14,8 @@ import pytest
 from tests.cli.commands import exit_code, trainings_asked
 from tests.runs.requested import planned
 from tfwatch import __version__, cli
-from tfwatch.cli.dispatch import EXAMPLES, make_parser
+from tfwatch.cli.dispatch import make_parser
+from tfwatch.cli.parsers import COMMANDS, RUNS_ACTIONS
 from tfwatch.judge.effects.jobs import Autopilot, Experiment
 from tfwatch.workloads import script_of
 
@@ -187,7 +188,7 @@ def test_every_option_of_a_training_is_passed_on_and_the_others_are_the_workload
 
 def test_a_script_has_the_same_options_before_its_path(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = trainings_asked(monkeypatch)
-    words = "run --keep-awake --steps 7 --switch 1:prefetch=2 own.py --steps 9"
+    words = "run --steps 7 --switch 1:prefetch=2 own.py --steps 9"
     assert exit_code(*words.split()) == 0
     (options,) = asked
     assert (options.script, options.steps) == (["own.py", "--steps", "9"], 7)
@@ -205,10 +206,10 @@ def test_version(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"tfwatch {__version__}\n"
 
 
-COMMANDS = ("train", "ab", "workloads", "bench", "replay", "doctor", "selftest")
+DESCRIBED = ("train", "ab", "workloads", "bench", "replay", "doctor", "selftest")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", DESCRIBED)
 def test_a_commands_help_begins_with_its_line_in_the_list_and_keeps_the_case_of_names(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -300,10 +301,10 @@ def test_a_dumb_terminal_is_reported(
 
 
 def test_the_themes_are_those_of_the_screens() -> None:
-    from tfwatch.cli import options
+    from tfwatch import config
     from tfwatch.screens import themes
 
-    assert tuple(themes.THEMES) == options.THEMES
+    assert tuple(themes.THEMES) == config.THEMES
 
 
 @pytest.mark.parametrize(
@@ -359,7 +360,14 @@ def test_an_ab_test_of_a_workload_or_a_script_ends_the_training(
     assert (script.script, script.is_workload, script.headless) == (["own.py"], False, True)
 
 
-@pytest.mark.parametrize(("command", "example"), sorted(EXAMPLES.items()))
+EXAMPLES = {f"tfwatch {name}": command.example for name, command in COMMANDS.items()} | {
+    f"tfwatch runs {name}": command.example for name, command in RUNS_ACTIONS.items()
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "example"), [(name, example) for name, example in EXAMPLES.items() if example]
+)
 def test_the_example_for_a_missing_argument_is_one_that_its_command_takes(
     command: str, example: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

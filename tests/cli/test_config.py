@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.commands import exit_code, trainings_asked
+from tests.cli.recorded import noisy_rows, record
 from tfwatch.cli import completion
+from tfwatch.cli.parsers import SHELLS
 from tfwatch.config import VARIABLE
 from tfwatch.judge.effects.jobs import Autopilot
 from tfwatch.notices import NotifyOptions
 from tfwatch.runs.library.removal import RunsToKeep
-from tfwatch.runs.request_text import parse_change, parse_settings, parse_switch
+from tfwatch.runs.request_text import parse_change, parse_switch
 
 if TYPE_CHECKING:
-    from tfwatch.cli.script.run import RunOptions
+    from tfwatch.cli.script.request import RunOptions
 
 
 @pytest.fixture
@@ -57,40 +59,45 @@ def test_the_config_file_sets_what_no_option_sets(
 def test_each_preference_of_a_training_has_a_key_and_an_option_that_undoes_it(
     config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config.write_text('keep-awake = true\ngpu-sensor = "none"\nmemory-limit = 2\nquiet = true\n')
+    config.write_text('gpu-sensor = "none"\nmemory-limit = 2\nquiet = true\n')
     asked = trainings_asked(monkeypatch)
-    undo = ["--no-keep-awake", "--gpu-sensor", "auto", "--no-quiet", "--memory-limit", "1"]
+    undo = ["--gpu-sensor", "auto", "--no-quiet", "--memory-limit", "1"]
     for words in ([], undo):
         assert exit_code("train", "dense", "--autopilot", *words) == 0
     kept, undone = asked
 
-    assert (kept.keep_awake, kept.gpu_sensor, kept.quiet) == (True, "none", True)
-    assert (undone.keep_awake, undone.gpu_sensor, undone.quiet) == (False, "auto", False)
+    assert (kept.gpu_sensor, kept.quiet) == ("none", True)
+    assert (undone.gpu_sensor, undone.quiet) == ("auto", False)
     assert (kept.job, undone.job) == (Autopilot(2 * 2**30), Autopilot(2**30))
 
 
-def test_the_config_file_sets_scripts_and_reports(
+def test_the_config_file_sets_scripts(
     config: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    config.write_text(f'python = "{tmp_path}"\nquiet = true\nredact = true')
+    config.write_text(f'python = "{tmp_path}"\nquiet = true')
     taken: list[Any] = []
 
     def take(given: Any) -> int:
         taken.append(given)
         return 0
 
-    for place in ("script.run.run", "report.report"):
-        monkeypatch.setattr(f"tfwatch.cli.{place}", take)
-    assert (
-        exit_code("run", "train.py")
-        == exit_code("report")
-        == exit_code("report", "--no-redact")
-        == 0
-    )
-    script, redacted, whole = taken
-
+    monkeypatch.setattr("tfwatch.cli.script.run.run", take)
+    assert exit_code("run", "train.py") == 0
+    (script,) = taken
     assert (script.python, script.quiet) == (tmp_path, True)
-    assert (redacted.is_redacted, whole.is_redacted) == (True, False)
+
+
+@pytest.mark.parametrize(("option", "is_redacted"), [([], True), (["--no-redact"], False)])
+def test_the_config_file_redacts_reports(
+    option: list[str], is_redacted: bool, config: Path, tmp_path: Path
+) -> None:
+    config.write_text("redact = true")
+    record(tmp_path / "run_of_a_name", noisy_rows(1))
+    page = tmp_path / "page.html"
+
+    words = ["report", str(tmp_path / "run_of_a_name"), "-o", str(page), *option]
+    assert exit_code(*words) == 0
+    assert is_redacted == ("run_of_a_name" not in page.read_text(encoding="utf-8"))
 
 
 def test_an_option_overrides_the_config_file(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,18 +182,7 @@ def test_config_shows_each_value_with_its_source(
     assert "/bin/sh 'a b'" in rows["notify-command"]
 
 
-def test_verbose_shows_which_settings_are_options(
-    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config.write_text("keep-runs = 4\nmemory-limit = 4")
-    requested(monkeypatch, "-v", "--keep-runs", "2")
-    rows = {line.split()[1]: line.split()[2:4] for line in capsys.readouterr().err.splitlines()}
-
-    assert rows["keep-runs"] == ["option", "2"]
-    assert rows["memory-limit"] == ["file", "4.0"]
-
-
-@pytest.mark.parametrize("shell", completion.SHELLS)
+@pytest.mark.parametrize("shell", SHELLS)
 def test_each_shell_has_its_code(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code("completion", shell) == 0
     assert "_ARGCOMPLETE" in capsys.readouterr().out
@@ -197,16 +193,10 @@ def test_each_value_that_a_shell_completes_is_one_that_its_option_reads() -> Non
     for read, words in (
         (parse_switch, completion._switches(prefix="100:pre")),
         (parse_change, completion._runs_and_changes(namespace, prefix="pre")),
-        (
-            parse_settings,
-            [f"{word},16" for word in completion._knob_settings(prefix="pre") if "=o" not in word],
-        ),
-        (parse_settings, completion._knob_settings(prefix="prefetch=16,")),
     ):
         assert len(list(words)) > 5
         for word in words:
             read(word)
-    assert list(completion._values("no-such")) == []
 
 
 @pytest.mark.parametrize(

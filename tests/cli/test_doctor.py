@@ -31,14 +31,16 @@ _BROKEN = mac(
 )
 
 
-def doctor(facts: Facts, tmp_path: Path, *, as_json: bool = False) -> int:
+def doctor(facts: Facts, *words: str) -> int:
     """Run the command over these facts."""
 
     def check(scope: Scope, notify: Callable[[str], None]) -> CheckUp:
         notify("the installation")
         return judge(facts)
 
-    return command.doctor(tmp_path, None, as_json, check)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command, "check_up", check)
+        return exit_code("doctor", *words)
 
 
 class Terminal(StringIO):
@@ -57,19 +59,19 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("facts", "code"), [(linux(), 0), (linux(backend="jax"), 0), (_BROKEN, 1)])
-def test_a_check_that_fails_is_exit_code_1(facts: Facts, code: int, tmp_path: Path) -> None:
-    assert doctor(facts, tmp_path) == code
+def test_a_check_that_fails_is_exit_code_1(facts: Facts, code: int) -> None:
+    assert doctor(facts) == code
 
 
 def test_a_check_up_that_could_not_be_written_is_exit_code_1(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(command, "write", lambda *_: 1)
-    assert doctor(linux(), tmp_path) == 1
+    assert doctor(linux()) == 1
 
 
-def test_the_json_is_one_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert doctor(_BROKEN, tmp_path, as_json=True) == 1
+def test_the_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
+    assert doctor(_BROKEN, "--json") == 1
     out, err = capsys.readouterr()
     reported = json.loads(out)
 
@@ -86,10 +88,8 @@ def test_the_json_is_one_object(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "Library not loaded: @rpath/_pywrap.so" in reported["checks"][1]["found"]
 
 
-def test_the_table_has_the_worst_first_and_what_to_do(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    doctor(_BROKEN, tmp_path)
+def test_the_table_has_the_worst_first_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    doctor(_BROKEN)
     lines = capsys.readouterr().out.splitlines()
 
     assert lines[0].startswith("Apple M2 Pro, 16 GB")
@@ -99,9 +99,9 @@ def test_the_table_has_the_worst_first_and_what_to_do(
 
 
 def test_what_is_piped_has_no_colour_and_fits_80_columns(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    doctor(_BROKEN, tmp_path)
+    doctor(_BROKEN)
     out = capsys.readouterr().out
 
     assert "\x1b" not in out
@@ -143,12 +143,12 @@ def test_without_unicode_it_is_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
     assert command.as_text(judge(_BROKEN), StringIO()).isascii()
 
 
-def test_an_output_that_cannot_write_a_name_escapes_it(tmp_path: Path) -> None:
+def test_an_output_that_cannot_write_a_name_escapes_it() -> None:
     script = (
         "import sys; sys.argv = ['x']\n"
         "from tests.cli.test_doctor import *\nfrom tfwatch.doctor.checks import RunsFolder\n"
         "facts = linux(runs=RunsFolder('~/l\\u00e4ufe'))\n"
-        "raise SystemExit(command.doctor(ROOT, None, False, lambda *_: judge(facts)))\n"
+        "raise SystemExit(doctor(facts))\n"
     )
     environ = {**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "80"}
     command_line = [sys.executable, "-c", script]
@@ -181,20 +181,23 @@ def test_an_output_that_is_gone_is_no_traceback(output: str, words: str) -> None
     assert done.stderr.partition("no such line\n")[2] == words or sys.platform == "darwin"
 
 
-def test_progress_is_for_terminals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     err = Terminal()
     monkeypatch.setattr(sys, "stderr", err)
-    doctor(linux(), tmp_path)
+    doctor(linux())
 
     assert "checking the installation" in err.getvalue()
     assert err.getvalue().endswith("\r\x1b[K")
 
 
-def test_ctrl_c_ends_it_without_a_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_ends_it_without_a_word(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def check(scope: Scope, notify: Callable[[str], None]) -> CheckUp:
         raise KeyboardInterrupt
 
-    assert command.doctor(tmp_path, None, False, check) == 130
+    monkeypatch.setattr(command, "check_up", check)
+    assert exit_code("doctor") == 130
     assert capsys.readouterr() == ("", "")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +10,6 @@ from tests.pseudo import Pseudo
 from tests.screens.canned import usual
 from tfwatch import cli
 from tfwatch.cli import launch as room
-from tfwatch.cli.factories import Factories
 from tfwatch.core.clock import Clock
 from tfwatch.report.document import as_json
 from tfwatch.runs.reading.opened import open_run
@@ -97,9 +95,10 @@ def test_what_is_chosen_is_printed_and_run(
         return _Chooses(*chosen)
 
     became: list[Sequence[str]] = []
-    factories = replace(Factories(), launcher=make, exec_command=became.append)
+    monkeypatch.setattr("tfwatch.screens.launcher.LauncherApp", make)
+    monkeypatch.setattr(room, "exec_command", became.append)
 
-    assert room.launch(tmp_path, factories) == code
+    assert room.launch(tmp_path) == code
     assert became == ([chosen] if runs else [])
     assert capsys.readouterr() == ("", printed)
 
@@ -120,11 +119,11 @@ def test_after_a_replay_the_launcher_shows_again(
     def make(offer: object, **options: object) -> Any:
         return _Chooses(*words)
 
-    factories = replace(
-        Factories(), launcher=make, exec_command=became.append, run_command=run_command
-    )
+    monkeypatch.setattr("tfwatch.screens.launcher.LauncherApp", make)
+    monkeypatch.setattr(room, "exec_command", became.append)
+    monkeypatch.setattr(room, "run_command", run_command)
 
-    assert room.launch(tmp_path, factories) == code
+    assert room.launch(tmp_path) == code
     assert (ran, became) == ([(*words, "--goes-back")], then)
 
 

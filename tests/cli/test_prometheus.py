@@ -8,7 +8,6 @@ import re
 import shutil
 import socket
 import subprocess
-import threading
 import urllib.parse
 import urllib.request
 from http import HTTPStatus
@@ -20,7 +19,7 @@ from tests.report.test_dashboard import ROOT
 from tests.report.test_metrics import running
 from tests.runs.processes import wait_until
 from tests.screens.canned import STARVING
-from tfwatch.cli.serve import make_server
+from tfwatch.cli.serve import start_server
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
 
@@ -59,12 +58,8 @@ def advance(run: Canned) -> Canned:
 @pytest.fixture
 def metrics_url(run: Canned, tmp_path: Path) -> Iterator[str]:
     """The address of the metrics."""
-    server = make_server(tmp_path / "runs", "127.0.0.1", 0, run.clock)
-    thread = threading.Thread(
-        target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
-    )
-    thread.start()
-    yield server.url
+    server, thread = start_server(tmp_path / "runs", "127.0.0.1", 0, run.clock)
+    yield f"http://127.0.0.1:{server.server_port}/metrics"
     server.shutdown()
     thread.join(10)
     server.server_close()

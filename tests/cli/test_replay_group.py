@@ -8,10 +8,9 @@ import pytest
 
 from tests.groups import write_group
 from tests.runs.folders import FakeClock
-from tfwatch.cli import attach as attach_command
 from tfwatch.cli import main
 from tfwatch.cli import replay as command
-from tfwatch.cli.replay import ReplayOptions, replay_group
+from tfwatch.cli.replay import Shown, show_group
 from tfwatch.core.errors import BadInputError
 from tfwatch.runs.group import folder_of_rank
 
@@ -36,7 +35,7 @@ def test_a_damaged_group_is_bad_input(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(command, "why_no_screen", lambda _: "")
 
     with pytest.raises(BadInputError, match=r"its group\.json cannot be read"):
-        replay_group(folder, ReplayOptions(None, folder), lambda _: 0, FakeClock(2).clock)
+        show_group(folder, Shown(folder, clock=FakeClock(2).clock), lambda _: 0)
 
 
 def test_the_group_comes_back_after_a_ranks_screen(
@@ -57,32 +56,29 @@ def test_the_group_comes_back_after_a_ranks_screen(
     monkeypatch.setattr(command, "show_app", show_app)
     monkeypatch.setattr(command, "why_no_screen", lambda _: "")
 
-    assert replay_group(folder, ReplayOptions(None, folder), show_rank, FakeClock(2).clock) == 0
+    assert show_group(folder, Shown(folder, clock=FakeClock(2).clock), show_rank) == 0
     assert shown == [folder_of_rank(folder, 1), folder_of_rank(folder, 0)]
 
 
-@pytest.mark.parametrize("module", [command, attach_command], ids=["replay", "attach"])
+@pytest.mark.parametrize(
+    "show", [command.show_recorded, command.show_training], ids=["replay", "attach"]
+)
 def test_q_goes_back_from_a_ranks_screen(
-    module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    show: Callable[[str | None, Shown], int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, made = write_group(tmp_path / "one", [1, 21]), []
 
-    def open_first(group: Path, *given: Any) -> int:
-        show_rank: Callable[[Path], int] = given[1]
+    def open_first(group: Path, shown: Shown, show_rank: Callable[[Path], int]) -> int:
         return show_rank(folder_of_rank(group, 0))
 
     def show_app(make: Callable[[], Any]) -> int:
         made.append(make())
         return 0
 
-    monkeypatch.setattr(module, "replay_group", open_first)
-    monkeypatch.setattr(attach_command, "_find_group", lambda _: folder)
+    monkeypatch.setattr(command, "show_group", open_first)
     monkeypatch.setattr(command, "show_app", show_app)
 
-    assert (
-        getattr(module, module.__name__.rpartition(".")[2])(ReplayOptions(str(folder), tmp_path))
-        == 0
-    )
+    assert show(str(folder), Shown(tmp_path)) == 0
     assert [app.live.goes_back for app in made] == [True]
 
 
@@ -98,6 +94,4 @@ def test_a_screen_that_a_signal_ends_ends_the_command(
     monkeypatch.setattr(command, "show_app", show_app)
     monkeypatch.setattr(command, "why_no_screen", lambda _: "")
 
-    assert (
-        replay_group(folder, ReplayOptions(None, folder), lambda _: 143, FakeClock(2).clock) == 143
-    )
+    assert show_group(folder, Shown(folder, clock=FakeClock(2).clock), lambda _: 143) == 143

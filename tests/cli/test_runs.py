@@ -109,7 +109,7 @@ def test_nothing_is_removed_unless_somebody_agrees(
     words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert runs(folder, *words) == 2
-    assert capsys.readouterr().err == "tfwatch: nobody is there to agree: add --yes\n"
+    assert capsys.readouterr().err == "tfwatch: stdin is no terminal: add --yes\n"
     assert runs(folder, *words, "--dry-run") == 0
     assert "would be removed" in capsys.readouterr().out
     assert sorted(os.listdir(folder)) == [OLD, NEW, OPEN]

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.docs.pages import PAGES, ROOT, code_lines, commands, inline_codes
-from tfwatch.cli import options, training
 from tfwatch.cli.dispatch import make_parser
+from tfwatch.cli.workloads import workload_script
+from tfwatch.runs.request_text import parse_change
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -147,7 +148,7 @@ def _check_values(words: Sequence[str], args: argparse.Namespace) -> None:
     if words[0] == "set":
         for word in args.words:
             if "=" in word:
-                options.change(word)
+                parse_change(word)
     if words[0] == "run":
         own = _options(_parser(), ["run"])
         late = [word for word in args.words if word in own]
@@ -161,7 +162,7 @@ def _check_arguments(words: Sequence[str]) -> None:
     Raises:
         ValueError: it does not take one of them.
     """
-    script = training.workload_script(words[0])
+    script = workload_script(words[0])
     ended = subprocess.run(
         [sys.executable, "-c", _READS_ARGUMENTS, str(script), *words[1:]],
         capture_output=True,

@@ -211,16 +211,6 @@ def test_the_process_has_the_cores_that_it_may_use(machine: dict[str, object], t
     assert [row.texts for row in rows if row.label == "process"] == [(text,)]
 
 
-def test_a_sleep_that_was_to_be_kept_off_is_told_without_advice() -> None:
-    run = (
-        Canned(None, settings={"keep_awake": True}).started().event(facts.Slept, slept_ms=600_000.0)
-    )
-
-    assert [row.text for row in EventCollector().take(look(run)) if row.mark == "Z"] == [
-        "asleep 10:17 - 10:27, not counted"
-    ]
-
-
 def test_what_is_unrecorded_is_told_with_its_step() -> None:
     run = usual(None)
     run.writer.lost = facts.RecordingLost(0, "disk full", 451)
@@ -287,7 +277,7 @@ def test_everything_rare_is_a_row() -> None:
             " step 250"
         ),
         "p prefetch off → 4 at step 301: 1.69 x faster (1.67 to 1.71)",
-        "Z asleep 10:17 - 16:36, not counted; --keep-awake next time",
+        "Z asleep 10:17 - 16:36, not counted",
         "Z asleep for 12.0 s, not counted",
         "! not recorded from step 8 112 on: disk full",
         "! recording again; the rows kept in memory are now on disk",

@@ -1,97 +1,130 @@
-"""`tfwatch compare`: runs side by side, with the intervals of their differences."""
+"""`tfwatch compare` and `check`: runs side by side, and a run against limits, by the intervals of
+their figures."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
-from tfwatch.cli import options
 from tfwatch.cli.named_runs import find_side
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
+from tfwatch.judge.comparing.checked_run import CheckLimits, check_runs, worst
+from tfwatch.judge.comparing.compared_runs import compare_runs
+from tfwatch.judge.comparing.run_to_compare import NotComparableError
+from tfwatch.report.check_report import (
+    check_json,
+    check_lines,
+    github_annotations,
+    junit_xml,
+    step_summary,
+)
+from tfwatch.report.comparison_report import (
+    SIDES,
+    comparison_json,
+    comparison_lines,
+    comparison_markdown,
+)
 from tfwatch.terminal.output import write
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from tfwatch.judge.comparing.checked_run import CheckedFigure
 
-def add_compare(commands: Any, text: str) -> None:
-    """Add the command's parser. text: its help."""
-    compare = options.add_command(commands, "compare", text, _run_compare, epilog=_COMPARE_EPILOG)
-    compare.add_argument(
-        "sides",
-        metavar="RUN[,RUN2,...]",
-        nargs="+",
-        help=f"{options.RUN}; commas join several runs of one side",
-    )
-    compare.add_argument(
-        "--by-example",
-        action="store_true",
-        help="compare the time per example: batch sizes may differ",
-    )
-    form = compare.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="one JSON object instead of the text")
-    form.add_argument(
-        "--markdown", action="store_true", help="a table in Markdown, for a pull request"
-    )
-    options.add_runs_dir(compare)
+#: The exit codes of the outcomes.
+EXIT_CODES = {"passed": 0, "failed": 4, "inconclusive": 3}
 
 
-_COMPARE_EPILOG = (
-    "The first side is the baseline. One run of each side cannot show how much equal runs differ,"
-    " so a difference of a few percent stays unclear; three runs of each side, made in turn (A B A"
-    " B A B), measure it. exit codes: 0 compared, 2 bad input, or runs that cannot be compared."
-)
-
-
-def _run_compare(args: argparse.Namespace) -> int:
-    form: Form = "json" if args.json else "markdown" if args.markdown else "text"
-    return compare(CompareOptions(tuple(args.sides), options.runs_dir(args), args.by_example, form))
-
-
-Form: TypeAlias = Literal["text", "markdown", "json"]
-
-
-@dataclass(frozen=True, slots=True)
-class CompareOptions:
-    """The options of `tfwatch compare`. sides: a run each, or several separated by commas."""
-
-    sides: tuple[str, ...]
-    runs_dir: Path
-    by_example: bool = False
-    form: Form = "text"
-
-
-def compare(options: CompareOptions, clock: Clock = SYSTEM) -> int:
+def compare(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     """Print the comparison of the first side with each of the others, and return the exit code.
 
     Raises:
         BadInputError: there is no such run, or the runs cannot be compared.
     """
-    from tfwatch.judge.comparing.compared_runs import compare_runs
-    from tfwatch.judge.comparing.run_to_compare import NotComparableError
-    from tfwatch.report.comparison_report import (
-        SIDES,
-        comparison_json,
-        comparison_lines,
-        comparison_markdown,
-    )
-
-    if len(options.sides) > len(SIDES):
+    if len(args.sides) > len(SIDES):
         raise BadInputError(f"give at most {len(SIDES)} sides")
-    sides = [find_side(words, options.runs_dir, clock) for words in options.sides]
+    sides = [find_side(words, args.runs_dir, clock) for words in args.sides]
     try:
-        comparisons = compare_runs(sides, options.by_example)
+        comparisons = compare_runs(sides, args.by_example)
     except NotComparableError as error:
         raise BadInputError(str(error)) from error
-    match options.form:
-        case "json":
-            return write(
-                sys.stdout, json.dumps(comparison_json(sides, comparisons), indent=1) + "\n"
-            )
-        case "markdown":
-            return write(sys.stdout, comparison_markdown(sides, comparisons))
-    return write(sys.stdout, "\n".join(comparison_lines(sides, comparisons)) + "\n")
+    if args.json:
+        text = json.dumps(comparison_json(sides, comparisons), indent=1) + "\n"
+    elif args.markdown:
+        text = comparison_markdown(sides, comparisons)
+    else:
+        text = "\n".join(comparison_lines(sides, comparisons)) + "\n"
+    return write(sys.stdout, text)
+
+
+def check(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
+    """Print the figures of a run with their outcomes, and return the exit code.
+
+    Raises:
+        BadInputError: there is no such run, there is no limit, or a report cannot be written.
+    """
+    limits = _limits(args)
+    runs = find_side(args.which, args.runs_dir, clock)
+    baseline = find_side(args.baseline, args.runs_dir, clock) if args.baseline else []
+    try:
+        figures = check_runs(runs, limits, baseline)
+    except NotComparableError as error:
+        raise BadInputError(str(error)) from error
+    names = [one.name for one in runs]
+    _write_reports(args.junit, os.environ, names, figures)
+    if args.json:
+        text = json.dumps(check_json(names, [one.name for one in baseline], figures), indent=1)
+    else:
+        text = "\n".join(check_lines(figures))
+    return write(sys.stdout, text + "\n") or EXIT_CODES[worst([one.outcome for one in figures])]
+
+
+def _limits(args: argparse.Namespace) -> CheckLimits:
+    """Return the limits.
+
+    Raises:
+        BadInputError: there is none, or one of a baseline and its limit is missing.
+    """
+    shares = (args.max_wait_share, args.max_slower)
+    wait, slower = (None if share is None else share / 100 for share in shares)
+    limits = CheckLimits(wait, args.max_step_ms, args.max_memory, args.max_loss, slower)
+    if limits == CheckLimits():
+        raise BadInputError(
+            "give a limit: --max-wait-share, --max-step-ms, --max-memory, --max-loss, "
+            "or --baseline with --max-slower"
+        )
+    if bool(args.baseline) != (slower is not None):
+        missing = "--max-slower PERCENT" if args.baseline else "--baseline RUN"
+        raise BadInputError(
+            f"give {missing} too: a run is checked against the baseline's step time"
+        )
+    return limits
+
+
+def _write_reports(
+    junit: Path | None,
+    environment: Mapping[str, str],
+    names: Sequence[str],
+    figures: Sequence[CheckedFigure],
+) -> None:
+    """Write the JUnit file, and, on GitHub, annotations to stderr and the step summary."""
+    if junit:
+        _write(junit, junit_xml(names, figures), "w")
+    if environment.get("GITHUB_ACTIONS") == "true":
+        sys.stderr.write("".join(f"{line}\n" for line in github_annotations(names, figures)))
+    if summary := environment.get("GITHUB_STEP_SUMMARY"):
+        _write(summary, step_summary(names, figures), "a")
+
+
+def _write(path: Path | str, text: str, mode: str) -> None:
+    try:
+        with open(path, mode, encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise BadInputError(f"{path} cannot be written: {reason or error}") from error

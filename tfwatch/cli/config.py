@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.cli import options
 from tfwatch.config import KEYS, ConfigKey, read_config, short_path
 from tfwatch.core import units
 from tfwatch.core.errors import printable
@@ -16,69 +15,31 @@ from tfwatch.terminal.output import write
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Mapping
-
-_CONFIG_EPILOG = (
-    "Each key is the name of an option, which overrides it for one command. docs/settings.md has an"
-    " example."
-)
-
-
-def add_config(commands: Any, text: str) -> None:
-    """Add the command's parser. text: its help."""
-    options.add_command(commands, "config", text, _run_config, epilog=_CONFIG_EPILOG)
-
-
-def _run_config(_args: argparse.Namespace) -> int:
-    return show_config()
-
+    from collections.abc import Mapping
 
 _IN_GIGABYTES = ("keep-size", "memory-limit")
 
 
-def show_config() -> int:
-    """Print the keys with their values and sources, and return the exit code.
-
-    Raises:
-        ConfigError: the config file cannot be used; the command line reports it before.
-    """
-    return write(sys.stdout, "".join(f"{line}\n" for line in settings_lines(KEYS, {})))
-
-
-def report_settings(args: argparse.Namespace) -> None:
-    """Print the settings of this command with their sources, where `-v` asks for it."""
-    if args.verbose:
-        given = {name: getattr(args, name.replace("-", "_"), None) for name in KEYS}
-        known = [name for name in KEYS if hasattr(args, name.replace("-", "_"))]
-        sys.stderr.write("".join(f"tfwatch: {line}\n" for line in settings_lines(known, given)))
-        sys.stderr.flush()
-
-
-def settings_lines(names: Iterable[str], given: Mapping[str, Any]) -> list[str]:
-    """Return the config file, and a line for each of these keys. given: the values of options; None
-    is not given."""
+def show_config(_args: argparse.Namespace) -> int:
+    """Print the config file, and a line for each key with its value and where that is from; return
+    the exit code."""
     config = read_config()
-    rows = [_row(KEYS[name], given.get(name), config.values) for name in names]
+    rows = [(key, *_value_of(key, config.values)) for key in KEYS.values()]
     width = max(len(value) for _, value, _ in rows)
     missing = "" if config.path.exists() else " (not there)"
     lines = [f"config file: {short_path(config.path)}{missing}"]
     lines += [
         f"{key.name:<15}  {source:<7}  {value:<{width}}  {key.text}" for key, value, source in rows
     ]
-    return [printable(line) for line in lines]
+    return write(sys.stdout, "".join(f"{printable(line)}\n" for line in lines))
 
 
-def _row(key: ConfigKey, given: Any, values: Mapping[str, Any]) -> tuple[ConfigKey, str, str]:
-    """Return a key with its value as text, and the source of that."""
-    if given is not None:
-        return key, _shown(key, given), "option"
+def _value_of(key: ConfigKey, values: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the value of a key as text, and the source of that."""
     if key.name in values:
-        return key, _shown(key, values[key.name]), "file"
-    return (
-        key,
-        short_path(platform_runs_dir()) if key.name == "runs-dir" else key.default,
-        "default",
-    )
+        return _shown(key, values[key.name]), "file"
+    is_runs = key.name == "runs-dir"
+    return short_path(platform_runs_dir()) if is_runs else key.default, "default"
 
 
 def _shown(key: ConfigKey, value: Any) -> str:

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
 from tfwatch import __version__
-from tfwatch.cli import completion
+from tfwatch.cli.parsers import COMMANDS, add_command
 from tfwatch.core.errors import printable
 
 if TYPE_CHECKING:
@@ -22,110 +22,8 @@ _DESCRIPTION = (
     " tfwatch train cnn."
 )
 
-#: The commands in the order of the help, each with the module that has its parser and its help. The
-#: module is imported once its command is chosen.
-COMMANDS = {
-    "run": (
-        "training",
-        (
-            "run a training script of yours, unmodified, on the live screen: every fit of Keras is"
-            " watched"
-        ),
-    ),
-    "train": (
-        "training",
-        "train a workload and watch it live",
-    ),
-    "ab": (
-        "training",
-        "A/B test: alternate between settings of a knob while a script trains; which is faster?",
-    ),
-    "workloads": (
-        "training",
-        "list the workloads",
-    ),
-    "bench": (
-        "checks",
-        "time a matrix product and a convolution on CPU and GPU: is the GPU worth it?",
-    ),
-    "replay": (
-        "replay",
-        "open a recorded run in the same screen; a run that still trains is followed, read only",
-    ),
-    "report": (
-        "report",
-        "a recorded run as one HTML page, as Markdown for a pull request, or as JSON",
-    ),
-    "compare": (
-        "compare",
-        (
-            "compare runs: every figure with the interval of its difference, and the settings that"
-            " differ"
-        ),
-    ),
-    "check": (
-        "check",
-        "check a run against limits, for CI: each figure is decided by the end of its interval",
-    ),
-    "export": (
-        "export",
-        "a recorded run for other tools: Perfetto, CSV, Parquet, TensorBoard",
-    ),
-    "attach": (
-        "attach",
-        (
-            "the live screen, with its keys, on a training that runs in another terminal; d leaves"
-            " it again"
-        ),
-    ),
-    "set": (
-        "set",
-        (
-            "switch the input pipeline of a training that runs in another terminal: tfwatch set cnn"
-            " prefetch=4"
-        ),
-    ),
-    "runs": (
-        "runs",
-        "list the recorded runs, and remove them",
-    ),
-    "doctor": (
-        "doctor",
-        "check the installation and the machine: is TensorFlow slow because of them?",
-    ),
-    "selftest": (
-        "checks",
-        (
-            "check the numbers on this machine: train with known delays and compare; about three"
-            " minutes"
-        ),
-    ),
-    "serve": (
-        "serve",
-        "metrics of the runs for Prometheus, from a process beside the training",
-    ),
-    "config": (
-        "config",
-        "show the config file, and each of its keys with the value in force",
-    ),
-    "completion": (
-        "completion",
-        "print the code that makes a shell complete commands, options and the names of runs",
-    ),
-}
-#: The words that follow a command which needs some, by the command: an example says more than the
-#: name of an argument.
-EXAMPLES = {
-    "tfwatch train": "cnn",
-    "tfwatch ab": "--knob prefetch=off,4 cnn",
-    "tfwatch compare": "A B",
-    "tfwatch check": "latest --max-wait-share 5",
-    "tfwatch export": "latest --to perfetto",
-    "tfwatch set": "prefetch=4",
-    "tfwatch serve": "--prometheus",
-    "tfwatch completion": "bash",
-    "tfwatch runs remove": "latest",
-}
+#: Set by a shell while it completes.
+COMPLETES = "_ARGCOMPLETE"
 #: Options that replace a command.
 _OPTIONS = ("-h", "--help", "-V", "--version", "--")
 
@@ -133,8 +31,13 @@ _OPTIONS = ("-h", "--help", "-V", "--version", "--")
 def run(argv: Sequence[str] | None) -> int:
     """Run a command and return its exit code: 2 and one sentence on stderr for bad input."""
     words = list(sys.argv[1:] if argv is None else argv)
-    parser = make_parser((completion.typed_words() or words or [""])[0])
-    completion.complete(parser)
+    if COMPLETES in os.environ:
+        words = os.environ.get("COMP_LINE", "").split()[1:]
+    parser = make_parser((words or [""])[0])
+    if COMPLETES in os.environ:
+        from tfwatch.cli.completion import complete
+
+        complete(parser)
     args = None
     if words:
         parser.check_command(words[0])
@@ -142,15 +45,21 @@ def run(argv: Sequence[str] | None) -> int:
     from tfwatch.core.errors import BadInputError
 
     try:
-        return _command(args) if args else _launch(parser)
+        return _run_command(args) if args else _launch(parser)
     except BadInputError as error:
         sys.stderr.write(f"tfwatch: {printable(str(error))}\n")
         return 2
 
 
-def _command(args: argparse.Namespace) -> int:
+def _run_command(args: argparse.Namespace) -> int:
+    from tfwatch.cli.options import fill_in
+
     _check_home()
-    command: Callable[[argparse.Namespace], int] = args.run
+    fill_in(args)
+    module, _, name = args.run.partition(":")
+    command: Callable[[argparse.Namespace], int] = getattr(
+        import_module(f"tfwatch.cli.{module}"), name
+    )
     return command(args)
 
 
@@ -182,13 +91,15 @@ def _check_home() -> None:
 class _Parser(argparse.ArgumentParser):
     """A parser that reports an error in one sentence, without the usage.
 
-    commands: the names of its commands, of the parser that has them.
+    commands: the names of its commands, of the parser that has them. example: the words that follow
+    its command, which say more than the name of an argument.
     has_script: what follows its options is a script's, and is kept as `words`.
     keeps_unknown: what the parser does not know is a script's, and is kept as `words`.
     more_help: makes text that the help ends with, from the words of the command line.
     """
 
     commands: tuple[str, ...] = ()
+    example = ""
     has_script = False
     keeps_unknown = False
     more_help: Callable[[Sequence[str]], str] | None = None
@@ -240,8 +151,8 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"tfwatch: {printable(message.removeprefix('argument '))}\n")
 
     def _example(self) -> str:
-        example = EXAMPLES.get(self.prog)
-        return f", as in: {self.prog} {example}" if example else f": {self.prog} --help"
+        how = f", as in: {self.prog} {self.example}"
+        return how if self.example else f": {self.prog} --help"
 
     def check_command(self, word: str) -> None:
         """Exit with a sentence that names the nearest command where `word` is neither a command nor
@@ -263,11 +174,11 @@ def make_parser(chosen: str | None = None) -> _Parser:
     parser = _Parser("tfwatch", description=_DESCRIPTION, allow_abbrev=False)
     parser.add_argument("-V", "--version", action="version", version=f"tfwatch {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, (module, text) in COMMANDS.items():
+    for name, command in COMMANDS.items():
         if chosen in (None, name):
-            getattr(import_module(f"tfwatch.cli.{module}"), f"add_{name}")(commands, text)
+            add_command(commands, name, command)
         else:
-            commands.add_parser(name, help=text)
+            commands.add_parser(name, help=command.text)
     parser.commands = tuple(COMMANDS)
     return parser
 

@@ -1,4 +1,5 @@
-"""`tfwatch doctor`: is TensorFlow slow because the installation is wrong? A table, or JSON."""
+"""`tfwatch doctor`, `selftest` and `bench`: is the installation right, are the figures, and is the
+GPU worth it?"""
 
 from __future__ import annotations
 
@@ -7,9 +8,8 @@ import os
 import pwd
 import shutil
 import sys
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from tfwatch.cli import options
 from tfwatch.core.errors import BadInputError
 from tfwatch.doctor.checks import Status, counted, worst
 from tfwatch.doctor.checkup import Scope, check_up
@@ -18,36 +18,11 @@ from tfwatch.terminal.output import render, write
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
 
     from rich.console import RenderableType
 
     from tfwatch.doctor.checks import Check, CheckUp
-
-
-def add_doctor(commands: Any, text: str) -> None:
-    """Add the command's parser. text: its help."""
-    own = options.add_command(
-        commands, "doctor", text, _run_doctor, more="Exit code 1 where a check fails."
-    )
-    form = own.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="one JSON object instead of the table")
-    text = "print the sudoers line that permits powermetrics (macOS); nothing is changed"
-    form.add_argument("--sudoers", action="store_true", help=text)
-    own.add_argument(
-        "--data",
-        metavar="DIR",
-        type=options.typed(options.path),
-        help="a data folder, whose read speed is measured",
-    )
-    options.add_runs_dir(own)
-
-
-def _run_doctor(args: argparse.Namespace) -> int:
-    if args.sudoers:
-        return print_sudoers()
-    return doctor(options.runs_dir(args), args.data, args.json)
 
 
 _STYLES = {
@@ -61,28 +36,23 @@ _NARROW = 56
 _CLEAR = "\r\x1b[K"
 
 
-def doctor(
-    runs_dir: Path,
-    data: Path | None,
-    as_json: bool,
-    check: Callable[[Scope, Callable[[str], None]], CheckUp] = check_up,
-) -> int:
+def doctor(args: argparse.Namespace) -> int:
     """Check everything and print it. 1 where a check fails or printing does; 130 for ctrl+c.
-
-    data: the folder whose disk is read.
 
     Raises:
         BadInputError: the data folder is not there.
     """
-    if data is not None and not data.is_dir():
-        raise BadInputError(f"there is no folder {data}")
+    if args.sudoers:
+        return print_sudoers()
+    if args.data is not None and not args.data.is_dir():
+        raise BadInputError(f"there is no folder {args.data}")
     try:
-        found = check(Scope(runs_dir, data), _show_progress)
+        found = check_up(Scope(args.runs_dir, args.data), _show_progress)
     except KeyboardInterrupt:
         return 130
     finally:
         _show_progress("")
-    unwritten = write(sys.stdout, to_json(found) if as_json else as_text(found, sys.stdout))
+    unwritten = write(sys.stdout, to_json(found) if args.json else as_text(found, sys.stdout))
     return 1 if worst(found.checks) is Status.FAIL else unwritten
 
 
@@ -155,3 +125,22 @@ def _show_progress(what: str) -> None:
     if sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb":
         sys.stderr.write(_CLEAR + (f"checking {what}" if what else ""))
         sys.stderr.flush()
+
+
+def run_selftest(args: argparse.Namespace) -> int:
+    """Run the selftest, and return its exit code."""
+    from tfwatch.checks.selftest import selftest
+
+    return selftest(args.json)
+
+
+def run_bench(args: argparse.Namespace) -> int:
+    """Run the benchmark, and return its exit code.
+
+    Raises:
+        BadInputError: a body, device or mode is unknown.
+    """
+    from tfwatch.checks.bench import BenchOptions, bench
+
+    chosen = BenchOptions(args.bodies, args.devices, args.modes, args.sizes, args.rounds)
+    return bench(chosen, as_json=args.json)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
+import subprocess
 import sys
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.cli.factories import Factories, make_checkup
-from tfwatch.cli.screen_host import show_app
-from tfwatch.cli.script.run import check_script
+from tfwatch.cli.screen_host import make_checkup, show_app
+from tfwatch.cli.script.interpreter import check_script
 from tfwatch.config import read_config
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
@@ -23,22 +24,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from tfwatch.cli.factories import Launching, Screen
+    from tfwatch.screens.launcher import LauncherApp
 
 #: The number of runs listed.
 _LISTED = 50
+#: The last of the standard descriptors.
+_STANDARD = 2
 
 
-def launch(runs_dir: Path, factories: Factories | None = None, clock: Clock = SYSTEM) -> int:
+def launch(runs_dir: Path, clock: Clock = SYSTEM) -> int:
     """Show the launcher until the user leaves or chooses a training, which then replaces this
     process.
 
     A new program is started instead of a call: the launcher has threads, and a run must start
     without any. After a replay the launcher shows again.
     """
-    from tfwatch.screens.launcher import LauncherContent
+    from tfwatch.screens.launcher import LauncherApp, LauncherContent
 
-    factories = factories or Factories()
     offer = LauncherContent(
         workloads=tuple(list_workloads().items()),
         run_script=run_script,
@@ -46,41 +48,56 @@ def launch(runs_dir: Path, factories: Factories | None = None, clock: Clock = SY
         runs=lambda: past_runs(runs_dir, clock),
         run_checkup=make_checkup(runs_dir),
     )
-    apps: list[Launching] = []
+    apps: list[LauncherApp] = []
 
-    def make_app(**options: Any) -> Screen:
-        apps.append(factories.launcher(offer, theme=read_config().values.get("theme"), **options))
+    def make(**terminal: Any) -> LauncherApp:
+        apps.append(LauncherApp(offer, theme=read_config().values.get("theme"), **terminal))
         return apps[0]
 
-    code = show_app(make_app)
+    code = show_app(make)
     words = apps[0].words if apps and not code else ()
     if not words:
         return code
+    _announce(words)
     if words[0] != "replay":
-        return exec_command(words, factories)
-    announce(words)
-    return factories.run_command((*words, "--goes-back")) or exec_command((), factories)
+        return _become(words)
+    code = run_command((*words, "--goes-back"))
+    return code or _become(())
 
 
-def announce(words: Sequence[str]) -> None:
+def _announce(words: Sequence[str]) -> None:
     """Print the command that starts now."""
     sys.stderr.write(f"{shlex.join(('tfwatch', *words))}\n")
     sys.stderr.flush()
 
 
-def exec_command(words: Sequence[str], factories: Factories) -> int:
-    """Print the command and replace this process by it. Returns 1, after a sentence, only where
-    that fails."""
-    announce(words)
+def _become(words: Sequence[str]) -> int:
+    """Replace this process by a command. Returns 1, after a sentence, only where that fails."""
     try:
-        factories.exec_command(words)
+        exec_command(words)
     except OSError as error:
         sys.stderr.write(f"tfwatch: the command cannot start: {error.strerror or error}\n")
         return 1
     return 0
 
 
-# -- a script --------------------------------------------------------------------------------------
+def exec_command(words: Sequence[str]) -> None:
+    """Replace the process by `tfwatch` with these words. A driver's files that stayed open would
+    keep the GPU's memory."""
+    for name in os.listdir("/dev/fd"):
+        with contextlib.suppress(OSError):
+            os.set_inheritable(int(name), int(name) <= _STANDARD)
+    os.execv(sys.executable, _command_line(words))
+
+
+def run_command(words: Sequence[str]) -> int:
+    """Run `tfwatch` with these words in a child process, and return its exit code."""
+    return subprocess.run(_command_line(words), check=False).returncode
+
+
+def _command_line(words: Sequence[str]) -> list[str]:
+    own = len(sys.orig_argv) - len(sys.argv[1:])
+    return [sys.executable, *sys.orig_argv[1:own], *words]
 
 
 def run_script(line: str) -> tuple[str, ...]:
@@ -98,9 +115,6 @@ def run_script(line: str) -> tuple[str, ...]:
     script = os.path.expanduser(script)
     check_script(script)
     return ("run", script, *arguments)
-
-
-# -- the runs --------------------------------------------------------------------------------------
 
 
 def past_runs(runs_dir: Path, clock: Clock = SYSTEM) -> Iterable[PastRun]:

@@ -1,56 +1,130 @@
-"""`tfwatch replay`: a run or a group in the screen it was trained in, read only; one still written
-is followed."""
+"""`tfwatch replay` and `attach`: the live screen of a run or a group that another process records,
+read only, or with the keys of its training."""
 
 from __future__ import annotations
 
-import argparse
 import os
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli import options
-from tfwatch.cli.factories import Factories, make_checkup
-from tfwatch.cli.named_runs import readable
-from tfwatch.cli.screen_host import show_app
+from tfwatch.cli.named_runs import find_training, readable
+from tfwatch.cli.screen_host import make_app, make_checkup, show_app
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
-from tfwatch.notices import NO_NOTICES
+from tfwatch.notices import NO_NOTICES, Notifier
+from tfwatch.runs.format import NotARunError
 from tfwatch.runs.group import is_group, open_group, signs_of
 from tfwatch.runs.library.finding import find_run
 from tfwatch.runs.reading.disk_call import SLOW_S, call_and_report
 from tfwatch.runs.reading.reader import RunReader, follow_folder
+from tfwatch.runs.requests import RequestSender
+from tfwatch.runs.script_process import ProcessRuns
 from tfwatch.terminal.capture import why_no_screen
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
     from pathlib import Path
 
     from tfwatch.judge.groups.judged_group import JudgedGroup
     from tfwatch.judge.script_runs import ScriptRuns
     from tfwatch.notices import NotifyOptions
-    from tfwatch.runs.requests import RequestSender
 
 
-def add_replay(commands: Any, text: str) -> None:
-    """Add the command's parser. text: its help."""
-    replay = options.add_command(commands, "replay", text, _run_replay)
-    replay.add_argument("which", metavar="RUN", nargs="?", help=f"{options.RUN} (the default)")
-    replay.add_argument(
-        "--goes-back", action="store_true", help=argparse.SUPPRESS
-    )  # for the launcher
-    options.add_runs_dir(replay)
-    options.add_theme(replay)
-    options.add_notify(replay)
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The settings of the screen that shows runs.
+
+    notify: the notices that are asked for. goes_back: the user opened the run from a group's screen
+    or the launcher, and quitting shows that again.
+    """
+
+    runs_dir: Path
+    theme: str | None = None
+    notify: NotifyOptions = NO_NOTICES
+    goes_back: bool = False
+    clock: Clock = SYSTEM
 
 
-def _run_replay(args: argparse.Namespace) -> int:
-    theme, notices = options.of_config(args, "theme"), options.notify(args)
-    return replay(ReplayOptions(args.which, options.runs_dir(args), theme, notices, args.goes_back))
+def replay(args: argparse.Namespace) -> int:
+    """Show a run until the user leaves.
+
+    Returns 0; 1 where the screen fails; 128 + the signal that ends it.
+
+    Raises:
+        BadInputError: there is no such run, or no screen to show it on.
+    """
+    notices = options.notify(args)
+    return show_recorded(args.which, Shown(args.runs_dir, args.theme, notices, args.goes_back))
 
 
-def replay_group(
-    folder: Path, options: ReplayOptions, show_rank: Callable[[Path], int], clock: Clock
-) -> int:
+def show_recorded(which: str | None, shown: Shown) -> int:
+    """As `replay`. which: None is the newest run."""
+
+    def show_rank(rank: Path) -> int:
+        return show_run(rank, follow_folder(rank, shown.clock), replace(shown, goes_back=True))
+
+    with readable(shown.runs_dir):
+        folder = call_and_report(lambda: find_run(which, shown.runs_dir), shown.runs_dir)
+        if is_group(folder):
+            return show_group(folder, shown, show_rank)
+        reader = follow_folder(folder, shown.clock)
+    check_screen("tfwatch report")
+    return show_run(folder, reader, shown)
+
+
+def attach(args: argparse.Namespace) -> int:
+    """Show a training, and those that its process begins afterwards, until the user leaves.
+
+    Returns 0; 1 where the screen fails; 128 + the signal that ends it. The training goes on in each
+    case, unless the user stopped it.
+
+    Raises:
+        BadInputError: there is no such training, or no screen to show it on.
+    """
+    return show_training(args.which, Shown(args.runs_dir, args.theme, options.notify(args)))
+
+
+def show_training(which: str | None, shown: Shown) -> int:
+    """As `attach`. which: None is the newest run that trains."""
+
+    def show_rank(rank: Path) -> int:
+        """Show a rank's training; read only where it is over, or on another machine."""
+        at_rank = replace(shown, goes_back=True)
+        try:
+            folder = find_training(str(rank), shown.runs_dir)
+        except BadInputError:
+            return show_run(rank, follow_folder(rank, shown.clock), at_rank)
+        return _show_with_keys(folder, at_rank)
+
+    if group := call_and_report(lambda: _find_group(which, shown.runs_dir), shown.runs_dir):
+        return show_group(group, shown, show_rank)
+    folder = call_and_report(lambda: find_training(which, shown.runs_dir), shown.runs_dir)
+    check_screen("tfwatch set, or tfwatch report --json")
+    return _show_with_keys(folder, shown)
+
+
+def _find_group(which: str | None, runs_dir: Path) -> Path | None:
+    """Return the group that the user names; None where it is not a group."""
+    with suppress(FileNotFoundError, OSError):
+        folder = find_run(which, runs_dir) if which else None
+        return folder if folder and is_group(folder) else None
+    return None
+
+
+def _show_with_keys(folder: Path, shown: Shown) -> int:
+    from tfwatch.judge.script_runs import ScriptRuns
+
+    runs = None
+    with suppress(NotARunError, OSError):
+        runs = ScriptRuns(ProcessRuns(folder, shown.clock), shown.clock)
+    reader = (runs and runs.next_reader()) or follow_folder(folder, shown.clock)
+    return show_run(folder, reader, shown, RequestSender(lambda: folder), runs)
+
+
+def show_group(group: Path, shown: Shown, show_rank: Callable[[Path], int]) -> int:
     """Show a group and, one after the other, the ranks that the user opens, until the user leaves.
 
     show_rank: shows the screen of a rank's run. Returns 0; 1 where a screen fails; 128 + the signal
@@ -63,20 +137,21 @@ def replay_group(
     from tfwatch.judge.groups.judged_group import JudgedGroup
     from tfwatch.screens.group import GroupApp, GroupReader
 
-    check_screen()
+    check_screen("tfwatch report")
 
     def read() -> JudgedGroup:
-        return JudgedGroup(open_group(folder, clock))
+        return JudgedGroup(open_group(group, shown.clock))
 
-    reader = GroupReader(read, folder, clock, lambda judged: signs_of(judged.group, clock))
+    clock = shown.clock
+    reader = GroupReader(read, group, clock, lambda judged: signs_of(judged.group, clock))
     reader.begin()
     if why_not := reader.wait(SLOW_S):
         raise BadInputError(why_not)
     made = list[GroupApp]()
 
     def make(**terminal: Any) -> GroupApp:
-        shown: dict[str, Any] = {"goes_back": options.goes_back, "theme": options.theme}
-        made.append(GroupApp(reader, made[-1].chosen if made else None, **shown, **terminal))
+        given: dict[str, Any] = {"goes_back": shown.goes_back, "theme": shown.theme}
+        made.append(GroupApp(reader, made[-1].chosen if made else None, **given, **terminal))
         return made[-1]
 
     while True:
@@ -86,61 +161,20 @@ def replay_group(
             return code
 
 
-def check_screen() -> None:
-    """Check that there is a screen to show a run on.
+def check_screen(instead: str) -> None:
+    """Check that there is a screen to show a run on. instead: the command for where there is none.
 
     Raises:
         BadInputError: there is none.
     """
     if obstacle := why_no_screen(os.environ):
-        raise BadInputError(obstacle.replace("use --headless", "use tfwatch report"))
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayOptions:
-    """The options of `tfwatch replay`.
-
-    run: None is the newest. notify: the notices that are asked for. goes_back: the user opened it
-    from a group's screen or the launcher, and quitting shows that again.
-    """
-
-    run: str | None
-    runs_dir: Path
-    theme: str | None = None
-    notify: NotifyOptions = NO_NOTICES
-    goes_back: bool = False
-
-
-def replay(
-    options: ReplayOptions, factories: Factories | None = None, clock: Clock = SYSTEM
-) -> int:
-    """Show a run until the user leaves.
-
-    Returns 0; 1 where the screen fails; 128 + the signal that ends it.
-
-    Raises:
-        BadInputError: there is no such run, or no screen to show it on.
-    """
-
-    def show_rank(rank: Path) -> int:
-        reader = follow_folder(rank, clock)
-        return show_run(rank, reader, replace(options, goes_back=True), factories, clock)
-
-    with readable(options.runs_dir):
-        folder = call_and_report(lambda: find_run(options.run, options.runs_dir), options.runs_dir)
-        if is_group(folder):
-            return replay_group(folder, options, show_rank, clock)
-        reader = follow_folder(folder, clock)
-    check_screen()
-    return show_run(folder, reader, options, factories, clock)
+        raise BadInputError(obstacle.replace("use --headless", f"use {instead}"))
 
 
 def show_run(
     folder: Path,
     reader: RunReader,
-    options: ReplayOptions,
-    factories: Factories | None,
-    clock: Clock,
+    shown: Shown,
     requests: RequestSender | None = None,
     runs: ScriptRuns | None = None,
 ) -> int:
@@ -149,20 +183,21 @@ def show_run(
 
     runs: of the process that trains, where the screen goes on with its next run.
     """
-    from tfwatch.notices import Notifier
     from tfwatch.tuner.thread import Tuner
 
-    make_app = (factories or Factories()).app
-    run_checkup = make_checkup(options.runs_dir)
-    shown: dict[str, Any] = {
-        "theme": options.theme,
-        "clock": clock,
-        "run_checkup": run_checkup,
+    notifier = Notifier(shown.notify)
+    tuner = Tuner(lambda: runs.folder if runs else folder, shown.clock) if requests else None
+    given: dict[str, Any] = {
+        "theme": shown.theme,
+        "clock": shown.clock,
+        "run_checkup": make_checkup(shown.runs_dir),
+        "is_attached": requests is not None,
+        "goes_back": shown.goes_back,
+        "runs": runs,
+        "notifier": notifier,
+        "tuner": tuner,
     }
-    shown |= {"is_attached": requests is not None, "goes_back": options.goes_back, "runs": runs}
-    shown["notifier"] = notifier = Notifier(options.notify)
-    tuner = Tuner(lambda: runs.folder if runs else folder, clock) if requests else None
-    code = show_app(lambda **terminal: make_app(reader, requests, tuner=tuner, **shown, **terminal))
+    code = show_app(lambda **terminal: make_app(reader, requests, **given, **terminal))
     if tuner:
         tuner.close()
     notifier.close()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from tfwatch.cli import options
 from tfwatch.cli.named_runs import find, readable
 from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
@@ -28,80 +26,9 @@ from tfwatch.runs.library.removal import (
 from tfwatch.terminal.output import render, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    import argparse
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
-
-_MOST = 1_000_000
-
-
-def add_runs(commands: Any, text: str) -> None:
-    """Add the command's parser. text: its help."""
-    runs = options.add_command(commands, "runs", text, _run_list)
-    runs.add_argument(
-        "--filter", metavar="TEXT", default="", help="those with the text in name or state"
-    )
-    runs.add_argument("--last", metavar="N", type=options.whole(1, _MOST), help="the newest N")
-    runs.add_argument("--json", action="store_true", help="one JSON object instead of the table")
-    options.add_runs_dir(runs)
-    actions = runs.add_subparsers(title="actions", metavar="ACTION")
-    _add_removals(actions)
-    runs.commands = tuple(actions.choices)
-
-
-def _action(actions: Any, name: str, text: str, run: Callable[[argparse.Namespace], int]) -> Any:
-    action = options.add_command(actions, name, text, run)
-    options.add_runs_dir(
-        action, default=argparse.SUPPRESS
-    )  # keeps DIR of `tfwatch runs --runs-dir DIR ACTION`
-    return action
-
-
-def _add_removals(actions: Any) -> None:
-    remove = _action(actions, "remove", "remove runs with all their files", _run_remove)
-    remove.add_argument("which", metavar="RUN", nargs="+", help=options.RUN)
-    prune = _action(
-        actions,
-        "prune",
-        "remove runs beyond a limit; never one that still runs",
-        _run_prune,
-    )
-    prune.add_argument(
-        "--older-than", metavar="AGE", type=options.typed(units.parse_age), help="as 12h, 30d, 8w"
-    )
-    prune.add_argument(
-        "--keep", metavar="N", type=options.whole(0, _MOST), help="all but the newest N"
-    )
-    prune.add_argument(
-        "--max-size",
-        metavar="GB",
-        type=options.typed(units.parse_gigabytes),
-        help="all but the newest GB",
-    )
-    for action in (remove, prune):
-        action.add_argument("--yes", action="store_true", help="do not ask")
-        action.add_argument(
-            "--dry-run", action="store_true", help="only list what would be removed"
-        )
-
-
-def _run_list(args: argparse.Namespace) -> int:
-    return list_past_runs(Listing(options.runs_dir(args), args.filter, args.last, args.json))
-
-
-def _run_remove(args: argparse.Namespace) -> int:
-    return remove_runs(_removal(args), args.which)
-
-
-def _run_prune(args: argparse.Namespace) -> int:
-    limits = RunsToKeep(args.older_than, args.keep, args.max_size)
-    if limits == RunsToKeep():
-        raise BadInputError("give a limit: --older-than, --keep or --max-size")
-    return prune_runs(_removal(args), limits)
-
-
-def _removal(args: argparse.Namespace) -> Any:
-    return Removal(options.runs_dir(args), args.yes, args.dry_run)
-
 
 _COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
     ("run", "left"),
@@ -118,58 +45,24 @@ _LESS_NEEDED = ("size", "age", "steps", "step", "wait", "state")
 _LEAST_NAME = 26
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """The options of the list. wanted: a part of the runs' name, workload or state. most: runs at
-    most."""
-
-    runs_dir: Path
-    wanted: str = ""
-    most: int | None = None
-    as_json: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Removal:
-    """The options of a removal. is_agreed: do not ask. is_dry: only say what would be removed."""
-
-    runs_dir: Path
-    is_agreed: bool = False
-    is_dry: bool = False
-
-
-def list_past_runs(listing: Listing, clock: Clock = SYSTEM) -> int:
+def list_past_runs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     """Print the runs, the newest first, and return the exit code.
 
     Raises:
         BadInputError: the folder cannot be read.
     """
-    with readable(listing.runs_dir):
-        folders = list_runs(listing.runs_dir)
-    listed = list(_matching(folders, listing, clock))
-    if listing.as_json:
-        return write(
-            sys.stdout,
-            json.dumps({"runs": [_as_json(folder, run) for folder, run in listed]}) + "\n",
-        )
-    if not listed:
-        none = (
-            f"no run matches {listing.wanted!r}"
-            if listing.wanted
-            else f"no runs yet in {listing.runs_dir}"
-        )
-        return write(sys.stdout, printable(none) + "\n")
-    return write(sys.stdout, _table(listed))
-
-
-def _matching(
-    folders: Sequence[Path], listing: Listing, clock: Clock
-) -> Iterator[tuple[Path, PastRun]]:
-    matching = (
-        (folder, run) for folder in folders if (run := past_entry(folder, folder.name, clock))
-    )
-    wanted = listing.wanted.casefold()
-    yield from islice((one for one in matching if wanted in _searched(*one)), listing.most)
+    with readable(args.runs_dir):
+        folders = list_runs(args.runs_dir)
+    entries = ((one, run) for one in folders if (run := past_entry(one, one.name, clock)))
+    wanted = args.filter.casefold()
+    listed = list(islice((one for one in entries if wanted in _searched(*one)), args.last))
+    if args.json:
+        values = [_as_json(folder, run) for folder, run in listed]
+        return write(sys.stdout, json.dumps({"runs": values}) + "\n")
+    if listed:
+        return write(sys.stdout, _table(listed))
+    why = f"no run matches {args.filter!r}" if wanted else f"no runs yet in {args.runs_dir}"
+    return write(sys.stdout, printable(why) + "\n")
 
 
 def _searched(folder: Path, run: PastRun) -> str:
@@ -235,39 +128,44 @@ def _label(folder: Path, run: PastRun) -> str:
 
 
 # -- removing --------------------------------------------------------------------------------------
-def remove_runs(removal: Removal, wanted: Sequence[str], clock: Clock = SYSTEM) -> int:
+
+
+def remove_runs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     """Remove the runs that the user names, once they agree, and return the exit code.
 
     Raises:
-        BadInputError: there is no such run, it still runs, or nobody is there to agree.
+        BadInputError: there is no such run, it still runs, or nobody can be asked.
     """
-    folders = list(dict.fromkeys(find(one, removal.runs_dir) for one in wanted))
+    folders = list(dict.fromkeys(find(one, args.runs_dir) for one in args.which))
     for folder in folders:
         if why := why_kept(folder, clock):
             raise BadInputError(f"{folder.name} is not removed: {why}")
-    return _remove(removal, folders)
+    return _remove(args, folders)
 
 
-def prune_runs(removal: Removal, limits: RunsToKeep, clock: Clock = SYSTEM) -> int:
+def prune_runs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     """Remove the runs beyond the limits, once the user agrees, and return the exit code.
 
     Raises:
-        BadInputError: the folder cannot be read, or nobody is there to agree.
+        BadInputError: there is no limit, the folder cannot be read, or nobody can be asked.
     """
-    with readable(removal.runs_dir):
-        folders = list_folders(removal.runs_dir)
-    return _remove(removal, [one.folder for one in beyond(candidates(folders, clock), limits)])
+    limits = RunsToKeep(args.older_than, args.keep, args.max_size)
+    if limits == RunsToKeep():
+        raise BadInputError("give a limit: --older-than, --keep or --max-size")
+    with readable(args.runs_dir):
+        folders = list_folders(args.runs_dir)
+    return _remove(args, [one.folder for one in beyond(candidates(folders, clock), limits)])
 
 
-def _remove(removal: Removal, folders: Sequence[Path]) -> int:
+def _remove(args: argparse.Namespace, folders: Sequence[Path]) -> int:
     size = units.memory(sum(map(folder_bytes, folders)))
     count = units.counted(len(folders), "run")
     if not folders:
         return write(sys.stdout, "no run to remove\n")
     listed = "".join(f"{printable(folder.name)}\n" for folder in folders)
-    if removal.is_dry:
+    if args.dry_run:
         return write(sys.stdout, f"{listed}{count}, {size}: would be removed\n")
-    if not (removal.is_agreed or _ask(f"{listed}Remove {count}, {size}? [y/N] ")):
+    if not (args.yes or _ask(f"{listed}Remove {count}, {size}? [y/N] ")):
         return write(sys.stdout, "nothing is removed\n")
     failures = [error for folder in folders if (error := _failure_of(folder))]
     if failures:
@@ -292,7 +190,8 @@ def _failure_of(folder: Path) -> OSError | None:
 
 
 def _ask(question: str) -> bool:
-    if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
-        raise BadInputError("nobody is there to agree: add --yes")
+    for name, stream in (("stdin", sys.stdin), ("stdout", sys.stdout)):
+        if not (stream and stream.isatty()):
+            raise BadInputError(f"{name} is no terminal: add --yes")
     write(sys.stdout, question)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -8,7 +8,7 @@ import os
 import signal
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import platformdirs
 
@@ -25,9 +25,21 @@ from tfwatch.terminal.capture import (
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
-    from tfwatch.cli.factories import Screen
+    from tfwatch.doctor.checks import CheckUp
     from tfwatch.screens.dialogs.leave import Leave
+    from tfwatch.screens.doctor import RunCheckup
+
+
+class Screen(Protocol):
+    """The part of an app that shows it: of the live screen, a group or the launcher."""
+
+    def run(self) -> Leave | None: ...
+
+    def exit_with(self, leave: Leave) -> None: ...
+
+    def suspend(self) -> AbstractContextManager[None]: ...
 
 
 class ScreenHost:
@@ -119,6 +131,24 @@ def show_app(make: Callable[..., Screen]) -> int:
     if received:
         return 128 + received[0]
     return 1 if left is None else 0
+
+
+def make_app(*args: Any, **given: Any) -> Screen:
+    """Return the live screen; the arguments are those of `tfwatch.app.TfwatchApp`."""
+    from tfwatch.app import TfwatchApp
+
+    return TfwatchApp(*args, **given)
+
+
+def make_checkup(runs_dir: Path) -> RunCheckup:
+    """Return a function that checks this machine and the folder of the runs."""
+
+    def run_checkup(is_beside_training: bool, notify: Callable[[str], None]) -> CheckUp:
+        from tfwatch.doctor.checkup import Scope, check_up
+
+        return check_up(Scope(runs_dir, None, is_beside_training), notify)
+
+    return run_checkup
 
 
 def settings_path() -> Path:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tfwatch.cli import options
 from tfwatch.cli.named_runs import find_training
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
@@ -17,11 +16,8 @@ from tfwatch.judge.effects.knob_state import knobs_in_effect
 from tfwatch.runs.reading.disk_call import call_and_report
 from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.runs.reading.reader import RunReader
-from tfwatch.runs.requests import (
-    NoRequestsError,
-    SwitchRequest,
-    append,
-)
+from tfwatch.runs.request_text import parse_change
+from tfwatch.runs.requests import NoRequestsError, SwitchRequest, append
 from tfwatch.terminal.output import write
 
 if TYPE_CHECKING:
@@ -31,81 +27,47 @@ if TYPE_CHECKING:
 
     from tfwatch.runs.request_text import Change
 
-_SET_EPILOG = (
-    "exit codes: 0 in effect, or requested with --no-wait; 1 refused by the training, or not in"
-    " effect in time; 2 bad input"
-)
-_SET_WAIT_S = 30
-_LONGEST_WAIT_S = 86_400
-
-
-def add_set(commands: Any, text: str) -> None:
-    """Add the command's parser. text: its help."""
-    own = options.add_command(commands, "set", text, _run_set, epilog=_SET_EPILOG)
-    own.add_argument(
-        "words",
-        metavar="[RUN|PID] KNOB=VALUE",
-        nargs="+",
-        help=f"{options.TRAINING}. The knobs: --switch",
-    )
-    waiting = own.add_mutually_exclusive_group()
-    waiting.add_argument(
-        "--no-wait", action="store_true", help="do not wait until the switch is in effect"
-    )
-    waiting.add_argument(
-        "--wait",
-        metavar="SECONDS",
-        type=options.whole(1, _LONGEST_WAIT_S),
-        default=_SET_WAIT_S,
-        help=f"the longest wait; default: {_SET_WAIT_S}",
-    )
-    options.add_runs_dir(own)
-
-
-def _run_set(args: argparse.Namespace) -> int:
-    run, *changes = args.words if "=" not in args.words[0] else (None, *args.words)
-    if not changes:
-        raise BadInputError("set needs a setting: tfwatch set RUN KNOB=VALUE, e.g. prefetch=4")
-    try:
-        read = tuple(options.change(text) for text in changes)
-    except ValueError as error:
-        raise BadInputError(str(error)) from error
-    return set_knobs(run, options.runs_dir(args), read, 0 if args.no_wait else args.wait)
-
-
 _POLL_S = 0.05
 
 
-def set_knobs(
-    which: str | None,
-    runs_dir: Path,
-    changes: Sequence[Change],
-    wait_s: float,
-    clock: Clock = SYSTEM,
-) -> int:
+def set_knobs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     """Request the changes of a run in order, and print a line for each.
-
-    which: None is the newest run that trains. wait_s: 0 is no wait.
 
     Returns 0, or 1 where the training refused one, or one is not in effect in time.
 
     Raises:
-        BadInputError: there is no such training, or the run does not have such a knob to switch.
+        BadInputError: there is no such training or setting, or the run does not have such a knob to
+        switch.
     """
-    folder = find_training(which, runs_dir)
+    which, changes = _changes(args.words)
+    folder = find_training(which, args.runs_dir)
     manifest = RunFolder(folder).manifest()
     for change in changes:
         if refused := manifest.why_not_switchable(change.knob):
-            raise BadInputError(
-                f"{folder.name} does not switch {option_name(change.knob)}: {refused}"
-            )
+            name = option_name(change.knob)
+            raise BadInputError(f"{folder.name} does not switch {name}: {refused}")
     switches = [Switch(folder, change, clock) for change in _resolved(changes, folder, clock)]
     for switch in switches:
         switch.request()
-    until_ns = clock.now_ns() + int(wait_s * 1e9)
-    return _print(
-        switches, [switch.wait(until_ns) if wait_s else switch.requested for switch in switches]
-    )
+    until_ns = clock.now_ns() + args.wait * 10**9
+    lines = [switch.requested if args.no_wait else switch.wait(until_ns) for switch in switches]
+    failed = any(switch.failed for switch in switches)
+    return write(sys.stdout, "".join(f"{line}\n" for line in lines)) or int(failed)
+
+
+def _changes(words: Sequence[str]) -> tuple[str | None, list[Change]]:
+    """Return the run, None where none is named, and its changes.
+
+    Raises:
+        BadInputError: there is no change, or it is none of a knob.
+    """
+    run, changes = (None, words) if "=" in words[0] else (words[0], words[1:])
+    if not changes:
+        raise BadInputError("set needs a setting: tfwatch set RUN KNOB=VALUE, e.g. prefetch=4")
+    try:
+        return run, [parse_change(text) for text in changes]
+    except ValueError as error:
+        raise BadInputError(str(error)) from error
 
 
 def _resolved(changes: Sequence[Change], folder: Path, clock: Clock) -> list[Change]:
@@ -141,12 +103,6 @@ def _with_stage(workers: str, stages: Sequence[str], change: Change) -> str:
         f"{named} {change.stage!r} with parallel calls of its own:"
         f" {known or 'the run has fewer than two'}"
     )
-
-
-def _print(switches: Sequence[Switch], lines: Sequence[str]) -> int:
-    failed = any(switch.failed for switch in switches)
-    text = "".join(f"{line}\n" for line in lines)
-    return write(sys.stdout, text) or int(failed)
 
 
 class Switch:

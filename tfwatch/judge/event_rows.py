@@ -181,8 +181,7 @@ def describe_sleep(event: facts.Slept, snapshot: Snapshot) -> RowText:
     began, woke = (
         f"{snapshot.local_time((event.at_ns - before) / 1e9):%H:%M}" for before in (1000, 0)
     )
-    advice = "" if snapshot.manifest.settings.get("keep_awake") else "; --keep-awake next time"
-    return "Z", f"asleep {began} - {woke}, not counted{advice}", ""
+    return "Z", f"asleep {began} - {woke}, not counted", ""
 
 
 def describe_log_lines(what: LogSummary) -> RowText:

@@ -97,7 +97,6 @@ class NotARunError(ValueError):
 #: The bounds of the known entries of `Manifest.settings`.
 _SETTINGS: Mapping[str, Any] = {
     "arguments": str,
-    "keep_awake": bool,
     "memory_limit_bytes": MeanBytes,
 }
 #: The bounds of the known entries of `Manifest.machine`.

@@ -6,7 +6,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tfwatch.cli.script.run import RunOptions, run
+from tfwatch.cli.script.request import RunOptions
+from tfwatch.cli.script.run import run
 
 if __name__ == "__main__":
     script, runs = sys.argv[1:]

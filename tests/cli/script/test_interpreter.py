@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfwatch.cli.script.run import check_interpreter
+from tfwatch.cli.script.interpreter import check_interpreter
 from tfwatch.core.errors import BadInputError
 
 if TYPE_CHECKING:

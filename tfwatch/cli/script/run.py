@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shlex
-import stat
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -18,21 +16,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfwatch.cli.factories import Factories
+from tfwatch.cli.script.interpreter import check_interpreter, check_script
+from tfwatch.cli.script.request import of_script, of_test, of_workload
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, fails_open
-from tfwatch.notices import NO_NOTICES
-from tfwatch.runs.announcements import Launch
 from tfwatch.terminal.child import describe_end, end_as, run_child
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator, Sequence
 
-    from tfwatch.judge.effects.jobs import TunerJob
+    from tfwatch.cli.script.request import RunOptions
     from tfwatch.judge.steps.fits import FitFigures
-    from tfwatch.notices import NotifyOptions
-    from tfwatch.runs.library.removal import RunsToKeep
-    from tfwatch.runs.requests import SwitchRequest
 
 _BOOTSTRAP = Path(__file__).parents[2] / "watch" / "script" / "bootstrap.py"
 _UNSEEN = """\
@@ -49,52 +44,22 @@ _LOOK_S = 0.2
 _MOST_LINES = 20
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """The options of `tfwatch run` and `train`.
-
-    script: the script, or `-m` and a module, and its arguments. is_workload: it runs in a thread of
-    this process.
-    python: its interpreter; None is this one. theme: of the screen; None is the remembered one.
-    notify: the notices that are asked for. limits: of the runs that are kept; None keeps all.
-    quiet: no summary. as_json: the summary as one JSON object on stdout, and the script's output on
-    stderr.
-    keep_awake: the machine does not fall asleep. gpu_sensor, steps, switches: as of `Launch`.
-    job: an A/B test, or the autopilot, to begin with the first run. memory_bytes: the limit of the
-    autopilot's buffers, also when a key starts it.
-    """
-
-    script: Sequence[str]
-    runs_dir: Path
-    headless: bool
-    is_workload: bool = False
-    python: Path | None = None
-    theme: str | None = None
-    notify: NotifyOptions = NO_NOTICES
-    limits: RunsToKeep | None = None
-    quiet: bool = False
-    as_json: bool = False
-    keep_awake: bool = False
-    gpu_sensor: str = "auto"
-    steps: int | None = None
-    switches: tuple[SwitchRequest, ...] = ()
-    job: TunerJob | None = None
-    memory_bytes: float | None = None
-
-    @property
-    def launch(self) -> Launch:
-        """The requests for the runs."""
-        runs_dir = str(self.runs_dir.absolute())
-        settings = {
-            "arguments": shlex.join(self.script[1:]) if self.is_workload else "",
-            "memory_limit_bytes": self.memory_bytes or 0,
-            "keep_awake": self.keep_awake,
-        }
-        known = {name: value for name, value in settings.items() if value}
-        return Launch(runs_dir, self.gpu_sensor, self.steps, self.switches, known)
+def run_script(args: argparse.Namespace) -> int:
+    """`tfwatch run`."""
+    return run(of_script(args))
 
 
-def run(options: RunOptions, factories: Factories | None = None, clock: Clock = SYSTEM) -> int:
+def run_train(args: argparse.Namespace) -> int:
+    """`tfwatch train`."""
+    return run(of_workload(args))
+
+
+def run_ab(args: argparse.Namespace) -> int:
+    """`tfwatch ab`."""
+    return run(of_test(args))
+
+
+def run(options: RunOptions, clock: Clock = SYSTEM) -> int:
     """Run the script to its end and return its exit code; die of the signal that it died of.
 
     Raises:
@@ -103,8 +68,7 @@ def run(options: RunOptions, factories: Factories | None = None, clock: Clock = 
     from tfwatch.runs.library.removal import reap_pruning, start_pruning
 
     has_screen = not options.headless and os.isatty(1)
-    factories = factories or Factories()
-    _check(options, has_screen, factories)
+    _check(options, has_screen)
     began_ns = clock.wall_ns()
     try:
         start_pruning(
@@ -113,19 +77,14 @@ def run(options: RunOptions, factories: Factories | None = None, clock: Clock = 
             lambda why: _print(f"tfwatch: {why}\n"),
             in_training=False,
         )
-        with _awake(options):
-            ran = (
-                _run_on_screen(options, factories, clock)
-                if has_screen
-                else _run_bare(options, clock)
-            )
+        ran = _run_on_screen(options, clock) if has_screen else _run_bare(options, clock)
     except OSError as error:
         raise BadInputError(
             f"{_interpreter(options)} cannot be started: {error.strerror or error}"
         ) from error
     code = _conclude(options, ran, began_ns)
     if ran.is_hung:  # a step that blocks can neither be ended nor joined
-        factories.exit_now(code)
+        os._exit(code)
     reap_pruning()
     return end_as(code)
 
@@ -156,16 +115,6 @@ class Ran:
     pid: int
     code: int
     is_hung: bool = False
-
-
-def _awake(options: RunOptions) -> contextlib.AbstractContextManager[object]:
-    from tfwatch.cli.script.keep_awake import KeepAwake
-
-    if not options.keep_awake:
-        return contextlib.nullcontext()
-    return KeepAwake(
-        lambda sentence: _print(f"tfwatch: {sentence}\n") if options.headless else None
-    )
 
 
 @contextlib.contextmanager
@@ -248,16 +197,14 @@ def _report_no_notices(why: str) -> None:
     _print(f"tfwatch: no more notices: {why}\n")
 
 
-def _run_on_screen(options: RunOptions, factories: Factories, clock: Clock) -> Ran:
+def _run_on_screen(options: RunOptions, clock: Clock) -> Ran:
     """Run the script under the live screen."""
-    from tfwatch.cli.script.script_session import ScriptShown, run_in_thread, run_on_screen
+    from tfwatch.cli.script.script_session import run_in_thread, run_on_screen
 
-    name = options.script[1] if options.script[0] == "-m" else Path(options.script[0]).stem
-    shown = ScriptShown(name, options.runs_dir, options.theme, options.notify, options.job)
     if options.is_workload:
-        script = run_in_thread(options.script, options.launch, shown, factories, clock)
+        script = run_in_thread(options, clock)
         return Ran(script.pid, script.code, script.is_hung)
-    process = run_on_screen(partial(_command, options), shown, factories, clock)
+    process = run_on_screen(partial(_command, options), options, clock)
     return Ran(process.pid, process.code)
 
 
@@ -289,40 +236,23 @@ def _interpreter(options: RunOptions) -> str:
     return str(options.python or sys.executable)
 
 
-def _check(options: RunOptions, has_screen: bool, factories: Factories) -> None:
-    if has_screen:
-        _check_terminal()
-    if options.is_workload and (obstacle := factories.installed().obstacle()):
+def _check(options: RunOptions, has_screen: bool) -> None:
+    """Check what a run needs.
+
+    Raises:
+        BadInputError: the screen, TensorFlow, the interpreter or the script is missing.
+    """
+    from tfwatch.doctor.packages import Installed
+    from tfwatch.terminal.capture import why_no_screen
+
+    if has_screen and (obstacle := why_no_screen(os.environ)):
+        raise BadInputError(obstacle)
+    if options.is_workload and (obstacle := Installed.here().obstacle()):
         raise BadInputError(obstacle)
     if options.python:
         check_interpreter(str(options.python))
     if options.script[0] != "-m":
         check_script(options.script[0])
-
-
-def _check_terminal() -> None:
-    from tfwatch.terminal.capture import why_no_screen
-
-    if obstacle := why_no_screen(os.environ):
-        raise BadInputError(obstacle)
-
-
-def check_script(script: str) -> None:
-    """Check that there is a script, or a folder that runs as one.
-
-    Raises:
-        BadInputError: there is neither.
-    """
-    try:
-        mode = os.stat(script).st_mode
-    except OSError as error:
-        raise BadInputError(f"{script} cannot be run: {error.strerror or error}") from error
-    except ValueError as error:
-        raise BadInputError(f"{script} cannot be run: {error}") from error
-    if not stat.S_ISREG(mode) and not os.path.isfile(os.path.join(script, "__main__.py")):
-        raise BadInputError(
-            f"{script} cannot be run: it is neither a file nor a folder with a __main__.py"
-        )
 
 
 def _flags() -> list[str]:
@@ -377,54 +307,3 @@ def _print(text: str) -> None:
 
     if sys.stderr is not None:  # closed by the caller
         write(sys.stderr, wrapped(text, terminal_columns(sys.stderr)))
-
-
-#: The packages that the recording half needs in the script's process.
-_NEEDED = ("keras", "msgspec", "numpy", "psutil")
-_OLDEST = (3, 10)
-_PROBE = """\
-import importlib.util, sys
-missing = (name for name in sys.argv[1:] if importlib.util.find_spec(name) is None)
-print("tfwatch", *sys.version_info[:2], *missing)
-"""
-#: A first start of Python from a slow disk takes seconds.
-_PATIENCE_S = 60
-
-
-def check_interpreter(python: str) -> None:
-    """Start an interpreter, and check its version and its packages.
-
-    Raises:
-        BadInputError: it is not one, too old, or lacks a package; the sentence names the fix.
-    """
-    word, *answer = _ask(python)
-    if word != "tfwatch" or len(answer) < 2:
-        raise BadInputError(f"{python} is not a Python interpreter")
-    version, missing = tuple(map(int, answer[:2])), answer[2:]
-    if version < _OLDEST:
-        oldest, present = (".".join(map(str, one)) for one in (_OLDEST, version))
-        raise BadInputError(f"{python} is Python {present}, and tfwatch needs {oldest} or newer")
-    if missing:
-        names = " ".join(missing)
-        raise BadInputError(
-            f"{python} lacks {', '.join(missing)}: install with {python} -m pip install {names}"
-        )
-
-
-def _ask(python: str) -> list[str]:
-    """Return the words that the interpreter prints; a single empty one without an answer."""
-    command = [python, "-c", _PROBE, *_NEEDED]
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_PATIENCE_S,
-        )
-    except OSError as error:
-        raise BadInputError(f"{python} cannot be started: {error.strerror or error}") from error
-    except subprocess.TimeoutExpired as error:
-        raise BadInputError(f"{python} did not respond within {_PATIENCE_S} s") from error
-    return done.stdout.split() or [""]

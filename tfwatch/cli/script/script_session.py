@@ -8,15 +8,13 @@ import os
 import signal
 import subprocess
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.cli.factories import make_checkup
-from tfwatch.cli.screen_host import ScreenHost
+from tfwatch.cli.screen_host import ScreenHost, make_app, make_checkup
 from tfwatch.cli.script.headless import FollowedRuns
 from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.judge.script_runs import ScriptRuns
-from tfwatch.notices import NO_NOTICES, Notifier
+from tfwatch.notices import Notifier
 from tfwatch.runs.announcements import Announcements
 from tfwatch.runs.format import LOG
 from tfwatch.runs.reading.buffers import LogLines
@@ -32,12 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from tfwatch.cli.factories import Factories, Screen
+    from tfwatch.cli.screen_host import Screen
+    from tfwatch.cli.script.request import RunOptions
     from tfwatch.cli.script.script_thread import ScriptThread
     from tfwatch.core.clock import Clock
-    from tfwatch.judge.effects.jobs import TunerJob
-    from tfwatch.notices import NotifyOptions
-    from tfwatch.runs.announcements import Launch
     from tfwatch.screens.dialogs.leave import Leave
 
 _IF_KILLED = "the screen was killed or crashed; the script runs on: tfwatch attach shows its runs."
@@ -51,23 +47,8 @@ _NO_INPUT = "EOF when reading a line"
 _TRACEBACK = "Traceback (most recent call last)"
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptShown:
-    """A script as the screen shows it. notify: the notices that are asked for. job: an A/B test, or
-    the autopilot, to begin with the first run."""
-
-    name: str
-    runs_dir: Path
-    theme: str | None = None
-    notify: NotifyOptions = NO_NOTICES
-    job: TunerJob | None = None
-
-
 def run_on_screen(
-    make_command: Callable[[Path, Sequence[int]], Sequence[str]],
-    shown: ScriptShown,
-    factories: Factories,
-    clock: Clock,
+    make_command: Callable[[Path, Sequence[int]], Sequence[str]], options: RunOptions, clock: Clock
 ) -> ScriptProcess:
     """Run a script in a process of its own under the live screen, to its end.
 
@@ -83,15 +64,12 @@ def run_on_screen(
         script = ScriptProcess(command, relay, mask, clock)
         with Capture(screen=True, if_killed=_IF_KILLED) as terminal:
             terminal.record_to(None)
-            ScriptSession(script, relay, terminal, factories, clock, shown).run()
+            ScriptSession(script, relay, terminal, options, clock).run()
     return script
 
 
-def run_in_thread(
-    words: Sequence[str], launch: Launch, shown: ScriptShown, factories: Factories, clock: Clock
-) -> ScriptThread:
-    """Run a script in a thread of this process under the live screen, to its end. words: its path,
-    its arguments.
+def run_in_thread(options: RunOptions, clock: Clock) -> ScriptThread:
+    """Run a script in a thread of this process under the live screen, to its end.
 
     Raises:
         OSError: the system gives no thread.
@@ -103,13 +81,13 @@ def run_in_thread(
         contextlib.closing(OutputRelay()) as relay,
         Capture(screen=True) as terminal,
     ):
-        script = ScriptThread(words, launch, relay.runs, clock)
+        script = ScriptThread(options.script, options.launch, relay.runs, clock)
         terminal.record_to(None)
         for fd in (1, 2):
             os.dup2(relay.slave, fd)
         relay.close_script_ends()
         try:
-            ScriptSession(script, relay, terminal, factories, clock, shown).run()
+            ScriptSession(script, relay, terminal, options, clock).run()
         finally:
             terminal.record_to(None)
     return script
@@ -215,22 +193,21 @@ class ScriptSession:
         script: ScriptProcess | ScriptThread,
         relay: OutputRelay,
         terminal: Capture,
-        factories: Factories,
+        options: RunOptions,
         clock: Clock,
-        shown: ScriptShown,
     ) -> None:
         self._script = script
         self._relay = relay
         self._terminal = terminal
-        self._factories = factories
         self._clock = clock
-        self._shown = shown
-        self._notifier = Notifier(shown.notify)
+        self._options = options
+        self._notifier = Notifier(options.notify)
         self._followed = FollowedRuns(script.runs, self._notifier, clock)
-        self._reader = RunReader(AwaitedRun(shown.name, script.pid, relay.early_log, clock), clock)
+        awaited = AwaitedRun(options.name, script.pid, relay.early_log, clock)
+        self._reader = RunReader(awaited, clock)
         self._host = ScreenHost(terminal, self._make_app, script.go_on)
         self._tuner = Tuner(lambda: script.runs.folder, clock)
-        if job := shown.job:
+        if job := options.job:
             script.runs.at_first_run = lambda: self._tuner.begin(job)
         self._has_hung_up = False
         self._shows_output = False
@@ -289,17 +266,17 @@ class ScriptSession:
             )
         return self._script.waiting
 
-    def _make_app(self, **options: Any) -> Screen:
-        return self._factories.app(
+    def _make_app(self, **terminal: Any) -> Screen:
+        return make_app(
             self._reader,
             None,
             tuner=self._tuner,
             clock=self._clock,
-            run_checkup=make_checkup(self._shown.runs_dir),
+            run_checkup=make_checkup(self._options.runs_dir),
             script=self._script,
-            theme=self._shown.theme,
+            theme=self._options.theme,
             notifier=self._notifier,
-            **options,
+            **terminal,
         )
 
     def _pass_on(self, signum: int) -> None:

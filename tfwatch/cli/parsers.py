@@ -1,0 +1,490 @@
+"""The table of the commands, and the parser of each: what it takes, and the function that runs it.
+
+Nothing of a command is imported before its arguments are read, so help and bad input are quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.cli import options
+from tfwatch.config import GPU_SENSORS, MOST_RUNS, THEMES, command, gpu_sensor, path
+from tfwatch.core import units
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_RUN = "a run folder, part of a run's name, or latest"
+_NEWEST_RUN = f"{_RUN} (the default)"
+_TRAINING = (
+    "a run folder, part of a run's name, or a process id; default: the newest training that runs"
+)
+FORMATS = ("perfetto", "csv", "parquet", "tensorboard")
+SHELLS = ("bash", "zsh", "fish")
+#: As OpenTelemetry's exporter for Prometheus.
+_PROMETHEUS_PORT = 9464
+_SET_WAIT_S, _LONGEST_WAIT_S = 30, 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command. text: its help, in lower case. add: adds its arguments to its parser.
+
+    run: the module of `tfwatch.cli` and the function in it that take the arguments. example: the
+    words that follow a command which needs some. more, epilog, usage: of its help.
+    """
+
+    text: str
+    add: Callable[[Any], None]
+    run: str
+    example: str = ""
+    more: str = ""
+    epilog: str = ""
+    usage: str | None = None
+
+
+def _add_run(own: Any) -> None:
+    own.has_script = True
+    _add_python(own)
+    _add_training(own)
+
+
+def _add_train(own: Any) -> None:
+    from tfwatch.cli.workloads import help_of_workload
+
+    own.keeps_unknown, own.more_help = True, help_of_workload
+    text = "a workload (`tfwatch workloads` lists them); `tfwatch run` takes a script of your own"
+    own.add_argument("workload", metavar="WORKLOAD", help=text)
+    _add_training(own)
+
+
+def _add_ab(own: Any) -> None:
+    own.has_script = True
+    text = (
+        "two or more settings of one knob (prefetch=off,4): the others are compared with the first"
+    )
+    own.add_argument(
+        "--knob", metavar="KNOB=A,B", type=options.typed(options.settings), required=True, help=text
+    )
+    text = "steps after which the test gives up; without it, after 600 steps and 30 s"
+    own.add_argument("--budget", metavar="N", type=options.whole(1, 10**9), help=text)
+    _add_python(own)
+    _add_training(own)
+
+
+def _add_python(own: Any) -> None:
+    text = (
+        "the interpreter of the script, which needs keras, msgspec, numpy and psutil; default: the"
+        " one that runs tfwatch"
+    )
+    own.add_argument("--python", metavar="PATH", type=options.typed(path), help=text)
+
+
+def _add_training(own: Any) -> None:
+    """Add the options of `run`, `train` and `ab`."""
+    group = own.add_argument_group("training")
+    text = "stop each fit after N steps"
+    group.add_argument("--steps", metavar="N", type=options.whole(1, 10**9), help=text)
+    text = "switch a knob of the first fit once STEP steps are completed, e.g. 100:prefetch=4"
+    read: Any = options.typed(options.switch)
+    place = "STEP:KNOB=VALUE"
+    group.add_argument("--switch", metavar=place, type=read, action="append", default=[], help=text)
+    text = (
+        "switch knobs until the device no longer starves, and keep what helps (key f); the batches"
+        " stay the same"
+    )
+    group.add_argument("--autopilot", action="store_true", help=text)
+    text = "memory for its buffers, in gigabytes; default: a quarter of the free memory"
+    _add_gigabytes(group, "--memory-limit", text)
+    text = (
+        "this process is one of several that train together: record below the folder of this group"
+    )
+    group.add_argument("--group", metavar="NAME", type=options.typed(options.group), help=text)
+    text = "feed each fit from the tf.data service that runs there; the order of elements changes"
+    read = options.typed(options.address)
+    group.add_argument("--feed", metavar="HOST:PORT", type=read, help=text)
+    _add_output(own.add_argument_group("output"))
+
+
+def _add_output(group: Any) -> None:
+    text = "source of the GPU figures: auto takes the first that works here; none reads no GPU"
+    text = f"{', '.join(GPU_SENSORS)}: {text}"
+    read: Any = options.typed(gpu_sensor)
+    group.add_argument("--gpu-sensor", metavar="NAME", type=read, help=text)
+    _add_runs_dir(group)
+    text = "remove older runs than the newest N in the runs folder; never one that runs"
+    group.add_argument("--keep-runs", metavar="N", type=options.whole(1, MOST_RUNS), help=text)
+    read = options.typed(units.parse_age)
+    text = "remove older runs: 12h, 30d, 8w"
+    group.add_argument("--keep-age", metavar="AGE", type=read, help=text)
+    _add_gigabytes(group, "--keep-size", "remove the oldest runs beyond so many gigabytes")
+    _add_screen(group)
+    text = "the script's output, not the live screen, and a summary on stderr"
+    group.add_argument("--headless", action="store_true", help=text)
+    text = "print the summary as one JSON object on stdout; implies --headless"
+    group.add_argument("--json", action="store_true", help=text)
+    text = "no summary on stderr"
+    group.add_argument("-q", "--quiet", action=argparse.BooleanOptionalAction, help=text)
+
+
+def _add_screen(group: Any) -> None:
+    """Add the options of the live screen."""
+    text = f"colours of the screen: {' or '.join(THEMES)}"
+    group.add_argument("--theme", choices=THEMES, help=text)
+    text = (
+        "ring the bell, and notify the desktop where the terminal can: the end, a failure, no batch"
+        " for 30 s"
+    )
+    group.add_argument("--notify", action=argparse.BooleanOptionalAction, help=text)
+    text = "run this command for each notice, its last argument; no shell runs it"
+    read: Any = options.typed(command)
+    group.add_argument("--notify-command", metavar="COMMAND", type=read, help=text)
+
+
+def _add_runs_dir(own: Any, default: str | None = None) -> None:
+    read = options.typed(path)
+    text = "folder of the runs"
+    own.add_argument("--runs-dir", metavar="DIR", type=read, default=default, help=text)
+
+
+def _add_gigabytes(own: Any, option: str, text: str) -> None:
+    read = options.typed(units.parse_gigabytes)
+    own.add_argument(option, metavar="GB", type=read, help=text)
+
+
+def _add_json(own: Any, instead: str = "the table") -> None:
+    text = f"one JSON object instead of {instead}"
+    own.add_argument("--json", action="store_true", help=text)
+
+
+def _add_bench(own: Any) -> None:
+    own.add_argument("bodies", metavar="BODY", nargs="*", help="matmul, conv; default: both")
+    for option, default in (("--devices", "cpu,gpu"), ("--modes", "graph")):
+        text = "cpu,gpu" if option == "--devices" else "graph, eager, jit; default: graph"
+        own.add_argument(option, metavar="LIST", type=options.words, default=default, help=text)
+    text = "rows of the matrices (2048), images of the convolution (1)"
+    own.add_argument("--sizes", metavar="LIST", type=options.wholes, default=[], help=text)
+    read = options.whole(1, 100)
+    text = "processes for each configuration (3)"
+    own.add_argument("--rounds", metavar="N", type=read, default=3, help=text)
+    _add_json(own)
+
+
+def _add_replay(own: Any) -> None:
+    own.add_argument("which", metavar="RUN", nargs="?", help=_NEWEST_RUN)
+    own.add_argument("--goes-back", action="store_true", help=argparse.SUPPRESS)  # for the launcher
+    _add_runs_dir(own)
+    _add_screen(own)
+
+
+def _add_attach(own: Any) -> None:
+    own.add_argument("which", metavar="RUN|PID", nargs="?", help=_TRAINING)
+    _add_runs_dir(own)
+    _add_screen(own)
+
+
+def _add_report(own: Any) -> None:
+    own.add_argument("which", metavar="RUN", nargs="?", help=_NEWEST_RUN)
+    text = "where to write it; - is standard output, the default but for the page: tfwatch-RUN.html"
+    own.add_argument("-o", "--output", metavar="FILE", type=options.typed(path), help=text)
+    form = own.add_mutually_exclusive_group()
+    text = "a short summary in Markdown instead of the page"
+    form.add_argument("--markdown", action="store_true", help=text)
+    text = "all figures and findings as one JSON object instead of the page"
+    form.add_argument("--json", action="store_true", help=text)
+    text = "leave out paths, names and the host"
+    own.add_argument("--redact", action=argparse.BooleanOptionalAction, help=text)
+    _add_runs_dir(own)
+
+
+def _add_export(own: Any) -> None:
+    own.add_argument("which", metavar="RUN", nargs="?", help=_NEWEST_RUN)
+    own.add_argument("--to", choices=FORMATS, required=True, help="the format")
+    text = "the file (perfetto) or the new folder (others); default: named after the run, here"
+    own.add_argument("-o", "--output", metavar="PLACE", type=options.typed(path), help=text)
+    text = "only the steps from FIRST to LAST, and what was recorded meanwhile"
+    read = options.typed(options.steps)
+    own.add_argument("--steps", metavar="FIRST:LAST", type=read, help=text)
+    _add_runs_dir(own)
+
+
+def _add_compare(own: Any) -> None:
+    text = f"{_RUN}; commas join several runs of one side"
+    own.add_argument("sides", metavar="RUN[,RUN2,...]", nargs="+", help=text)
+    text = "compare the time per example: batch sizes may differ"
+    own.add_argument("--by-example", action="store_true", help=text)
+    form = own.add_mutually_exclusive_group()
+    _add_json(form, "the text")
+    text = "a table in Markdown, for a pull request"
+    form.add_argument("--markdown", action="store_true", help=text)
+    _add_runs_dir(own)
+
+
+def _add_check(own: Any) -> None:
+    text = f"{_RUN}; commas join several equal runs"
+    own.add_argument("which", metavar="RUN[,RUN2,...]", help=text)
+    for option, name, most, text in (
+        ("--max-wait-share", "PERCENT", 1e4, "largest data wait, of step time"),
+        ("--max-step-ms", "MS", 1e9, "largest step time"),
+        ("--max-slower", "PERCENT", 1e4, "largest step time over that of the baseline"),
+        ("--max-loss", "LOSS", 1e30, "largest loss at the end of the run"),
+    ):
+        own.add_argument(option, metavar=name, type=options.number(most), help=text)
+    _add_gigabytes(own, "--max-memory", "largest memory of the process")
+    text = "the run, or runs, for --max-slower"
+    own.add_argument("--baseline", metavar="RUN", default="", help=text)
+    read = options.typed(path)
+    own.add_argument("--junit", metavar="FILE", type=read, help="write JUnit XML to a file")
+    _add_json(own, "the text")
+    _add_runs_dir(own)
+
+
+def _add_set(own: Any) -> None:
+    text = f"{_TRAINING}. The knobs: --switch"
+    own.add_argument("words", metavar="[RUN|PID] KNOB=VALUE", nargs="+", help=text)
+    waiting = own.add_mutually_exclusive_group()
+    text = "do not wait until the switch is in effect"
+    waiting.add_argument("--no-wait", action="store_true", help=text)
+    read, default = options.whole(1, _LONGEST_WAIT_S), _SET_WAIT_S
+    text = f"the longest wait; default: {default}"
+    waiting.add_argument("--wait", metavar="SECONDS", type=read, default=default, help=text)
+    _add_runs_dir(own)
+
+
+def _add_runs(own: Any) -> None:
+    text = "those with the text in name or state"
+    own.add_argument("--filter", metavar="TEXT", default="", help=text)
+    own.add_argument("--last", metavar="N", type=options.whole(1, MOST_RUNS), help="the newest N")
+    _add_json(own)
+    _add_runs_dir(own)
+    actions = own.add_subparsers(title="actions", metavar="ACTION")
+    for name, action in RUNS_ACTIONS.items():
+        add_command(actions, name, action)
+    own.commands = tuple(RUNS_ACTIONS)
+
+
+def _add_remove(own: Any) -> None:
+    own.add_argument("which", metavar="RUN", nargs="+", help=_RUN)
+    _add_removal(own)
+
+
+def _add_prune(own: Any) -> None:
+    read = options.typed(units.parse_age)
+    own.add_argument("--older-than", metavar="AGE", type=read, help="as 12h, 30d, 8w")
+    text = "all but the newest N"
+    own.add_argument("--keep", metavar="N", type=options.whole(0, MOST_RUNS), help=text)
+    _add_gigabytes(own, "--max-size", "all but the newest GB")
+    _add_removal(own)
+
+
+def _add_removal(own: Any) -> None:
+    _add_runs_dir(own, argparse.SUPPRESS)  # keeps DIR of `tfwatch runs --runs-dir DIR ACTION`
+    own.add_argument("--yes", action="store_true", help="do not ask")
+    own.add_argument("--dry-run", action="store_true", help="only list what would be removed")
+
+
+def _add_doctor(own: Any) -> None:
+    form = own.add_mutually_exclusive_group()
+    _add_json(form)
+    text = "print the sudoers line that permits powermetrics (macOS); nothing is changed"
+    form.add_argument("--sudoers", action="store_true", help=text)
+    text = "a data folder, whose read speed is measured"
+    own.add_argument("--data", metavar="DIR", type=options.typed(path), help=text)
+    _add_runs_dir(own)
+
+
+def _add_serve(own: Any) -> None:
+    text = "in the format of Prometheus"
+    own.add_argument("--prometheus", action="store_true", required=True, help=text)
+    read, default = options.whole(0, 65_535), _PROMETHEUS_PORT
+    own.add_argument("--port", metavar="N", type=read, default=default, help=f"port ({default})")
+    text = "address to listen on (127.0.0.1: this machine alone)"
+    own.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help=text)
+    _add_runs_dir(own)
+
+
+def _add_nothing(own: Any) -> None:
+    """A command without arguments."""
+
+
+def _add_completion(own: Any) -> None:
+    own.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
+
+
+RUNS_ACTIONS = {
+    "remove": Command(
+        "remove runs with all their files", _add_remove, "runs:remove_runs", example="latest"
+    ),
+    "prune": Command(
+        "remove runs beyond a limit; never one that still runs", _add_prune, "runs:prune_runs"
+    ),
+}
+#: In the order of the help.
+COMMANDS = {
+    "run": Command(
+        "run a training script of yours, unmodified, on the live screen: every fit of Keras is"
+        " watched",
+        _add_run,
+        "script.run:run_script",
+        more="What follows SCRIPT is the script's, as is the exit code.",
+        usage="tfwatch run [OPTIONS] (SCRIPT | -m MODULE) [ARGS]",
+    ),
+    "train": Command(
+        "train a workload and watch it live",
+        _add_train,
+        "script.run:run_train",
+        example="cnn",
+        more="A workload is a plain script: what is no option of tfwatch is an argument of its own,"
+        " and `tfwatch train WORKLOAD --help` shows these too.",
+        usage="tfwatch train [OPTIONS] WORKLOAD [ARGS]",
+        epilog="""\
+exit codes: that of the script; 0 finished, or stopped from the screen; 1 training failed;
+2 bad input; 130 stopped by ctrl+c, 143 by SIGTERM (128 + the signal).
+""",
+    ),
+    "ab": Command(
+        "A/B test: alternate between settings of a knob while a script trains; which is faster?",
+        _add_ab,
+        "script.run:run_ab",
+        example="--knob prefetch=off,4 cnn",
+        usage="tfwatch ab --knob KNOB=A,B [OPTIONS] (WORKLOAD | SCRIPT | -m MODULE) [ARGS]",
+        epilog="""\
+The run alternates between the settings in short blocks of random order and ends when it is clear
+which one is faster, or that none is. The training result is the same either way.
+exit codes: 0 it ran, whatever the answer; 1 training failed; 2 bad input; 130 stopped by ctrl+c,
+with the result so far.
+""",
+    ),
+    "workloads": Command("list the workloads", _add_json, "workloads:print_workloads"),
+    "bench": Command(
+        "time a matrix product and a convolution on CPU and GPU: is the GPU worth it?",
+        _add_bench,
+        "doctor:run_bench",
+    ),
+    "replay": Command(
+        "open a recorded run in the same screen; a run that still trains is followed, read only",
+        _add_replay,
+        "replay:replay",
+    ),
+    "report": Command(
+        "a recorded run as one HTML page, as Markdown for a pull request, or as JSON",
+        _add_report,
+        "report:report",
+        epilog="""\
+The page needs no network and no script, follows the reader's light or dark theme, and prints.
+exit codes: 0 written; 1 it cannot be written; 2 bad input.
+""",
+    ),
+    "compare": Command(
+        "compare runs: every figure with the interval of its difference, and the settings that"
+        " differ",
+        _add_compare,
+        "compare:compare",
+        example="A B",
+        epilog="The first side is the baseline. One run of each side cannot show how much equal"
+        " runs differ, so a difference of a few percent stays unclear; three runs of each side,"
+        " made in turn (A B A B A B), measure it. exit codes: 0 compared, 2 bad input, or runs that"
+        " cannot be compared.",
+    ),
+    "check": Command(
+        "check a run against limits, for CI: each figure is decided by the end of its interval",
+        _add_check,
+        "compare:check",
+        example="latest --max-wait-share 5",
+        epilog="exit codes: 0 all passed, 4 one failed, 3 inconclusive (a limit lies within an"
+        " interval, or a figure is missing), 2 bad input. On GitHub (GITHUB_ACTIONS,"
+        " GITHUB_STEP_SUMMARY) it also writes annotations and a step summary.",
+    ),
+    "export": Command(
+        "a recorded run for other tools: Perfetto, CSV, Parquet, TensorBoard",
+        _add_export,
+        "report:export",
+        example="latest --to perfetto",
+        epilog="""\
+perfetto     one JSON file for ui.perfetto.dev or chrome://tracing: steps, parts, stages, events
+csv          a folder with a CSV file a table: steps, samples, progress, stages, epochs, events
+parquet      the same tables as Parquet files; needs pyarrow
+tensorboard  a folder of scalars for tensorboard --logdir; needs tensorboard
+exit codes: 0 written; 1 it cannot be written; 2 bad input.
+""",
+    ),
+    "attach": Command(
+        "the live screen, with its keys, on a training that runs in another terminal; d leaves it"
+        " again",
+        _add_attach,
+        "replay:attach",
+    ),
+    "set": Command(
+        "switch the input pipeline of a training that runs in another terminal: tfwatch set cnn"
+        " prefetch=4",
+        _add_set,
+        "set:set_knobs",
+        example="prefetch=4",
+        epilog="exit codes: 0 in effect, or requested with --no-wait; 1 refused by the training, or"
+        " not in effect in time; 2 bad input",
+    ),
+    "runs": Command("list the recorded runs, and remove them", _add_runs, "runs:list_past_runs"),
+    "doctor": Command(
+        "check the installation and the machine: is TensorFlow slow because of them?",
+        _add_doctor,
+        "doctor:doctor",
+        more="Exit code 1 where a check fails.",
+    ),
+    "selftest": Command(
+        "check the numbers on this machine: train with known delays and compare; about three"
+        " minutes",
+        _add_json,
+        "doctor:run_selftest",
+    ),
+    "serve": Command(
+        "metrics of the runs for Prometheus, from a process beside the training",
+        _add_serve,
+        "serve:serve",
+        example="--prometheus",
+    ),
+    "config": Command(
+        "show the config file, and each of its keys with the value in force",
+        _add_nothing,
+        "config:show_config",
+        epilog="Each key is the name of an option, which overrides it for one command."
+        " docs/settings.md has an example.",
+    ),
+    "completion": Command(
+        "print the code that makes a shell complete commands, options and the names of runs",
+        _add_completion,
+        "completion:print_code",
+        example="bash",
+        epilog="""\
+bash, in ~/.bashrc:                    eval "$(tfwatch completion bash)"
+zsh, in ~/.zshrc, after compinit:      eval "$(tfwatch completion zsh)"
+fish, in ~/.config/fish/config.fish:   tfwatch completion fish | source
+""",
+    ),
+}
+
+
+def add_command(commands: Any, name: str, command: Command) -> None:
+    """Add the parser of a command to the parsers of all."""
+    has_lines = "\n" in command.epilog
+    description = f"{_sentence(command.text)} {command.more}".rstrip()
+    own = commands.add_parser(
+        name,
+        help=command.text,
+        description=description,
+        epilog=command.epilog,
+        usage=command.usage,
+        allow_abbrev=False,
+        formatter_class=(
+            argparse.RawDescriptionHelpFormatter if has_lines else argparse.HelpFormatter
+        ),
+    )
+    own.set_defaults(run=command.run)
+    own.example = command.example
+    command.add(own)
+
+
+def _sentence(text: str) -> str:
+    """Return a help as a description: a capital first, and names such as GPU unchanged."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith("?") else ".")

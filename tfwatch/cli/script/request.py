@@ -1,0 +1,150 @@
+"""The options of `tfwatch run`, `train` and `ab`: a script, and the ways to run, show and record
+it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.cli import options
+from tfwatch.cli.workloads import workload_script
+from tfwatch.core.errors import BadInputError
+from tfwatch.judge.effects.jobs import Autopilot, Experiment, TunerJob
+from tfwatch.notices import NO_NOTICES, NotifyOptions
+from tfwatch.runs.announcements import Launch
+from tfwatch.runs.group_joining import GROUP
+from tfwatch.watch.script.keras_hook import FEED
+from tfwatch.workloads import list_workloads
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from tfwatch.runs.library.removal import RunsToKeep
+    from tfwatch.runs.requests import SwitchRequest
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The options of `tfwatch run`, `train` and `ab`.
+
+    script: the script, or `-m` and a module, and its arguments. is_workload: it runs in a thread of
+    this process. python: its interpreter; None is this one.
+    theme: of the screen; None is the remembered one. notify: the notices that are asked for.
+    limits: of the runs that are kept; None keeps all. quiet: no summary. as_json: the summary as
+    one JSON object on stdout, and the script's output on stderr. gpu_sensor, steps, switches: as of
+    `Launch`.
+    job: an A/B test, or the autopilot, to begin with the first run. memory_bytes: the limit of the
+    autopilot's buffers, also when a key starts it.
+    """
+
+    script: Sequence[str]
+    runs_dir: Path
+    headless: bool
+    is_workload: bool = False
+    python: Path | None = None
+    theme: str | None = None
+    notify: NotifyOptions = NO_NOTICES
+    limits: RunsToKeep | None = None
+    quiet: bool = False
+    as_json: bool = False
+    gpu_sensor: str = "auto"
+    steps: int | None = None
+    switches: tuple[SwitchRequest, ...] = ()
+    job: TunerJob | None = None
+    memory_bytes: float | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the script."""
+        return self.script[1] if self.script[0] == "-m" else Path(self.script[0]).stem
+
+    @property
+    def launch(self) -> Launch:
+        """The requests for the runs."""
+        arguments = shlex.join(self.script[1:]) if self.is_workload else ""
+        settings = {"arguments": arguments, "memory_limit_bytes": self.memory_bytes or 0}
+        known = {name: value for name, value in settings.items() if value}
+        runs_dir = str(self.runs_dir.absolute())
+        return Launch(runs_dir, self.gpu_sensor, self.steps, self.switches, known)
+
+
+def of_script(args: argparse.Namespace) -> RunOptions:
+    """Return the options of `tfwatch run`.
+
+    Raises:
+        BadInputError: there is no script.
+    """
+    return _options(args, _script(args.words), python=args.python)
+
+
+def of_workload(args: argparse.Namespace) -> RunOptions:
+    """Return the options of `tfwatch train`.
+
+    Raises:
+        BadInputError: there is no such workload.
+    """
+    script = [str(workload_script(args.workload)), *args.words]
+    return _options(args, script, is_workload=True)
+
+
+def of_test(args: argparse.Namespace) -> RunOptions:
+    """Return the options of `tfwatch ab`.
+
+    Raises:
+        BadInputError: there is no script.
+    """
+    knob, values = args.knob
+    test = {"job": Experiment(knob, values, args.budget, ends=True), "headless": True}
+    script = _script(args.words)
+    if script[0] not in list_workloads():
+        return _options(args, script, python=args.python, **test)
+    script = [str(workload_script(script[0])), *script[1:]]
+    return _options(args, script, is_workload=True, **test)
+
+
+def _script(words: Sequence[str]) -> list[str]:
+    """Return the script or `-m` and a module, and the arguments.
+
+    Raises:
+        BadInputError: there is neither.
+    """
+    first, rest = (words[0], list(words[1:])) if words else ("", [])
+    if first.startswith("-m"):
+        script = ["-m", *([first[2:]] if first[2:] else []), *rest]
+        missing = len(script) == 1
+    else:
+        script = rest if first == "--" else list(words)
+        missing = not script
+    if missing:
+        raise BadInputError(
+            "run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MODULE [ARGS]"
+        )
+    return script
+
+
+def _options(args: argparse.Namespace, script: Sequence[str], **more: Any) -> RunOptions:
+    """Return the options that the commands share, and set the variables by which the runs find
+    their group, and the script's process its feed."""
+    for variable, value in ((GROUP, args.group), (FEED, args.feed)):
+        if value:
+            os.environ[variable] = value
+    job = Autopilot(args.memory_limit) if args.autopilot else None
+    chosen = {"job": job, "headless": args.headless or args.json, **more}
+    return RunOptions(
+        script,
+        args.runs_dir,
+        **chosen,
+        theme=args.theme,
+        notify=options.notify(args),
+        limits=options.limits(args),
+        quiet=bool(args.quiet),
+        as_json=args.json,
+        gpu_sensor=args.gpu_sensor or "auto",
+        steps=args.steps,
+        memory_bytes=args.memory_limit,
+        switches=tuple(args.switch),
+    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from textual.app import App, SystemCommand
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.judge.judged_run import EndedFinding
+from tfwatch.judge.judged_run import EndedLosses
 from tfwatch.judge.view import Follower
 from tfwatch.judge.whole_run import PreviousRunSearch
 from tfwatch.notices import NO_NOTICES, Notifier
@@ -110,7 +110,7 @@ class TfwatchApp(ThemedApp):
         follower = Follower(
             reader.steps_between,
             requests is not None,
-            EndedFinding(reader.read_whole),
+            EndedLosses(reader.read_whole),
             self._runs.fits if self._runs else (),
             (lambda: script.state) if script else str,
             PreviousRunSearch(),

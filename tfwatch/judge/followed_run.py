@@ -30,17 +30,20 @@ from tfwatch.judge.findings.machine import (
     summarise_machine,
 )
 from tfwatch.judge.findings.starving_cost import Energy, RunningEnergy
+from tfwatch.judge.regime import RegimeLedger
 from tfwatch.judge.steps.causes import UNEXPLAINED, Pauses
 from tfwatch.judge.steps.patterns import Pattern, find_patterns
 from tfwatch.judge.steps.quantiles import median
 from tfwatch.judge.steps.spikes import Compiled, find_compiles
 from tfwatch.judge.steps.stalls import Stall, StallSearch, without_stops, without_switches
+from tfwatch.judge.steps.time_breakdown import is_breakdown_event
 from tfwatch.runs.reading.liveness import Life, find_open_phase
 from tfwatch.runs.reading.reader import RECENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
     from tfwatch.judge.findings.machine import Growth
     from tfwatch.judge.steps.stalls import Stretch
@@ -139,6 +142,8 @@ class StepSearch:
         self.patterns: dict[tuple[int, str, int], Pattern] = {}
         self.compiles: list[Compiled] = []
         self.machine = MachineFollower()
+        self.regime = RegimeLedger()
+        self._events_taken = 0
         self._steps_between = steps_between
         self._stall_search = StallSearch()
         self._named: list[Stall] = []
@@ -182,7 +187,13 @@ class StepSearch:
         self._name_stalls(snapshot.events)
         self.compiles += find_compiles(new)
         self.machine.take(snapshot, new)
+        self.regime.add(new, self._new_events(snapshot))
         self.searched = snapshot.steps_total if first > in_hand else last
+
+    def _new_events(self, snapshot: Snapshot) -> list[Event]:
+        new = snapshot.events[self._events_taken :]
+        self._events_taken = len(snapshot.events)
+        return [event for event in new if is_breakdown_event(event)]
 
     def _take_open_wait(self, snapshot: Snapshot) -> None:
         """Take the wait in which a run ended, if it did: no row holds it."""

@@ -9,32 +9,32 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import fails_open
-from tfwatch.core.events import EpochStarted, ExperimentEnded
+from tfwatch.core.events import ExperimentEnded
 from tfwatch.judge.effects.comparison import find_better_settings
-from tfwatch.judge.findings import banner
-from tfwatch.judge.findings.between_epochs import find_slow_epoch_end
+from tfwatch.judge.findings import reported
+from tfwatch.judge.findings.banner import banner_of
+from tfwatch.judge.findings.finding import Finding
+from tfwatch.judge.findings.log_lines import find_meanings
 from tfwatch.judge.findings.machine import Hardware, summarise_hardware
-from tfwatch.judge.findings.situation import Banner, MeasuredSetting, Tone, build_situation
+from tfwatch.judge.findings.ranking import find_losses
+from tfwatch.judge.findings.situation import MeasuredSetting, build_situation
 from tfwatch.judge.findings.starving_cost import DataWaitCost, cost_of_data_wait
 from tfwatch.judge.forecasts.evidence import Evidence, build_evidence, last_table
 from tfwatch.judge.forecasts.follower import build_evidence_tables_of_run, stages_found
 from tfwatch.judge.forecasts.forecast import Record, forecasts, record
-from tfwatch.judge.steps.fits import fits_end_epochs
+from tfwatch.judge.regime import regime_of
+from tfwatch.judge.steps.stalls import longest_stall_place
 from tfwatch.judge.steps.summary import LastSetting, Summary, summarise
-from tfwatch.judge.steps.time_breakdown import (
-    TimeBreakdown,
-    make_time_breakdown,
-    mean_time_spent,
-)
+from tfwatch.judge.steps.time_breakdown import TimeBreakdown, make_time_breakdown
 from tfwatch.judge.steps.verdict import Conditions, breakdown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.judge.findings.bottleneck import StageTable
-    from tfwatch.judge.findings.situation import Situation
+    from tfwatch.judge.findings.situation import Banner, Situation
     from tfwatch.judge.forecasts.evidence import EvidenceTables
-    from tfwatch.judge.steps.time_breakdown import TimeSpent
+    from tfwatch.judge.regime import Regime
     from tfwatch.runs.reading.opened import Run
 
 
@@ -55,7 +55,9 @@ class JudgedRun:
         run = self.run
         open_wait = run.open_phase.wait if run.open_phase else None
         conditions = Conditions.of(run.manifest)
-        return summarise(run.steps, run.events, conditions, open_wait, run.plausible_steps)
+        return summarise(
+            run.steps, run.events, conditions, open_wait, run.plausible_steps, self.regime.begin_ns
+        )
 
     @cached_property
     def time_breakdown(self) -> TimeBreakdown:
@@ -97,24 +99,27 @@ class JudgedRun:
         return self.summary.setting
 
     @cached_property
+    def regime(self) -> Regime:
+        """The present regime, or the last one."""
+        run = self.run
+        doing = run.open_phase.phase if run.open_phase else None
+        return regime_of(run.plausible_steps, run.events, run.length_s, doing)
+
+    @cached_property
+    def losses(self) -> tuple[Finding, ...]:
+        """The losses of the last regime, the largest first; the limit of its steps where there is
+        none. Empty without steps."""
+        return find_losses(self.situation)
+
+    @property
     def finding(self) -> Banner | None:
-        """The finding of the last setting: the limit and the advice. None where it has too few
-        steps."""
-        if self.setting.judgement.bound is None:
-            return None
-        return self.between_epochs or banner.describe_bound(self.situation)
+        """The largest loss, as the banner shows it; None without steps."""
+        return banner_of(self.losses[0]) if self.losses else None
 
     @cached_property
-    def between_epochs(self) -> Banner | None:
-        """The finding that more is lost between the epochs than in their steps; None where it is
-        not so."""
-        return banner.describe_between_epochs(self.situation)
-
-    @cached_property
-    def fits_end_epochs(self) -> bool:
-        """True where the script's own code runs between most epochs: see `fits.fits_end_epochs`."""
-        began = (event for event in reversed(self.run.events) if isinstance(event, EpochStarted))
-        return fits_end_epochs(next(began, None))
+    def findings(self) -> tuple[Finding, ...]:
+        """All findings in rank: why the run failed, its losses, and what happened beside them."""
+        return (*reported.failure(self), *self.losses, *reported.beside(self))
 
     @cached_property
     def situation(self) -> Situation:
@@ -123,19 +128,19 @@ class JudgedRun:
         setting = MeasuredSetting(
             judgement=self.setting.judgement,
             knobs=evidence.knobs,
-            epoch_spent=self._epoch_spent,
-            callback=self.summary.callback,
-            has_shuffle_fill=self.summary.has_shuffle_fill,
-            slow_epoch_end=find_slow_epoch_end(self.run.events),
-            fits_end_epochs=self.fits_end_epochs,
+            regime=self.regime,
             forecasts={(one.knob, one.value): one for one in forecasts(evidence)},
             stages=evidence.stages,
             cores_free=evidence.cores_free,
+            log=frozenset(line.meaning.name for line in find_meanings(self.run.log)),
+            stalls=tuple(self.summary.stalls),
+            stall_place=longest_stall_place(self.summary.stalls, self.run.events),
         )
         experiments = (event for event in self.run.events if isinstance(event, ExperimentEnded))
         return replace(
             build_situation(self.run.manifest, stages_found(self.run.events), setting),
             better=find_better_settings(self.summary.switches, experiments),
+            is_whole=True,
         )
 
     @cached_property
@@ -165,27 +170,8 @@ class JudgedRun:
         # One block of an A/B test is too short to forecast from: all those of the setting are.
         return replace(evidence, rows=setting.newest, breakdown=breakdown(setting.newest))
 
-    @property
-    def _epoch_spent(self) -> TimeSpent:
-        """The mean whole epoch since the last setting began; of all whole ones, or of all, where
-        none is that new."""
-        time_breakdown = self.time_breakdown
-        whole = list(zip(time_breakdown.epochs, time_breakdown.begins_ns, strict=True))
-        if not self._is_last_epoch_whole:
-            del whole[-1:]
-        newest = [one for one, at_ns in whole if at_ns >= self.setting.begin_ns]
-        return mean_time_spent(newest or [one for one, _ in whole] or time_breakdown.epochs)
 
-    @property
-    def _is_last_epoch_whole(self) -> bool:
-        """Return False for an epoch that was broken off, and for one that `--steps` ends after a
-        few steps."""
-        epochs, ended = self.time_breakdown.epochs, self.run.ended
-        is_finished = ended is not None and ended.cause == "finished"
-        return is_finished and (len(epochs) < 2 or epochs[-1].steps >= epochs[-2].steps)
-
-
-class EndedFinding:
+class EndedLosses:
     """Judges a run that is over in a thread of its own: ten million steps take seconds.
 
     whole: reads all of the run.
@@ -194,13 +180,13 @@ class EndedFinding:
     def __init__(self, whole: Callable[[], Run]) -> None:
         self._whole = whole
         self._thread: threading.Thread | None = None
-        self._found: Banner | None = None
+        self._found: tuple[Finding, ...] | None = None
 
-    def __call__(self) -> Banner | None:
-        """Return the finding of the last setting, as in the summary and `--json`; the first call
+    def __call__(self) -> tuple[Finding, ...] | None:
+        """Return the losses of the last regime, as in the summary and `--json`; the first call
         starts the thread.
 
-        None until it is known, and where the setting has too few steps.
+        None until they are known.
         """
         if self._thread is None:
             self._thread = threading.Thread(target=self._look, daemon=True, name="tfwatch-ending")
@@ -209,7 +195,7 @@ class EndedFinding:
 
     def _look(self) -> None:
         with fails_open(self._report_failure):
-            self._found = JudgedRun(self._whole()).finding
+            self._found = JudgedRun(self._whole()).losses
 
     def _report_failure(self, why: str) -> None:
-        self._found = Banner("VERDICT n/a", why, "", Tone.WARN)
+        self._found = (Finding("not-judged", "VERDICT n/a", why),)

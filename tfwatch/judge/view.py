@@ -12,8 +12,8 @@ from tfwatch.core.events import (
     EpochEnded,
     EpochStarted,
     ExperimentEnded,
-    Paused,
     PipelineSwitched,
+    StallLocated,
 )
 from tfwatch.core.refusals import Refusal
 from tfwatch.core.rows import step_ms
@@ -30,13 +30,9 @@ from tfwatch.judge.effects.tuner_text import (
     running_experiment,
 )
 from tfwatch.judge.findings.banner import banner
-from tfwatch.judge.findings.between_epochs import (
-    find_slow_callback,
-    find_slow_epoch_end,
-    has_shuffle_fill,
-)
 from tfwatch.judge.findings.code_suggestions import pasted_lines
 from tfwatch.judge.findings.log_lines import LogFinding, LogFollower
+from tfwatch.judge.findings.ranking import find_losses
 from tfwatch.judge.findings.situation import (
     FiguresOfSecond,
     MeasuredSetting,
@@ -46,11 +42,11 @@ from tfwatch.judge.findings.situation import (
     steps_in_all,
 )
 from tfwatch.judge.findings.starving_cost import cost_of_data_wait
-from tfwatch.judge.followed_run import StepSearch, pauses_of
+from tfwatch.judge.followed_run import StepSearch
 from tfwatch.judge.forecasts.follower import ForecastFollower
-from tfwatch.judge.steps.causes import STOPPED
-from tfwatch.judge.steps.fits import FitCounter, FitFigures, fits_end_epochs
-from tfwatch.judge.steps.time_breakdown import RunningTimeBreakdown
+from tfwatch.judge.steps.fits import FitCounter, FitFigures
+from tfwatch.judge.steps.stalls import longest_stall_place
+from tfwatch.judge.steps.time_breakdown import RunningTimeBreakdown, is_breakdown_event
 from tfwatch.judge.steps.verdict import NEEDED, NOT_JUDGED, Conditions, judge, left_s
 from tfwatch.runs.reading.liveness import Life, find_open_phase
 
@@ -59,17 +55,14 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
+    from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.findings.situation import Banner
     from tfwatch.judge.steps.patterns import Pattern
     from tfwatch.judge.steps.spikes import Compiled
     from tfwatch.judge.steps.stalls import Stall
     from tfwatch.judge.steps.time_breakdown import TimeSpent
     from tfwatch.judge.whole_run import PreviousRun
-    from tfwatch.runs.reading.buffers import Events
     from tfwatch.runs.reading.reader import Snapshot
-
-#: Epochs whose ends are searched for a callback that held them up.
-_ENDS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +72,8 @@ class RunView:
     snapshot: Snapshot
     situation: Situation
     finding: Banner
+    #: The losses of the present regime, the largest first.
+    losses: tuple[Finding, ...]
     knobs: dict[str, KnobState]
     #: Of the switches.
     comparisons: tuple[Comparison, ...]
@@ -139,7 +134,7 @@ class Follower:
     """Follows one run; remembers the last verdict, the comparisons made and the stalls found.
 
     `steps_between(first, last)` reads rows of the run; `live`: keys are obeyed;
-    `ended_finding`: returns that of the run once it is over, None until it is known;
+    `ended_losses`: returns those of the run once it is over, None until they are known;
     `earlier_fits`: of the script's runs before this one; `script`: returns the state of the script,
     empty without one; `find_previous`: returns the run before of the same workload, None until it
     is known.
@@ -149,7 +144,7 @@ class Follower:
         self,
         steps_between: Callable[[int, int], Rows],
         live: bool,
-        ended_finding: Callable[[], Banner | None] | None = None,
+        ended_losses: Callable[[], tuple[Finding, ...] | None] | None = None,
         earlier_fits: tuple[FitFigures, ...] = (),
         script: Callable[[], str] = str,
         find_previous: Callable[[Snapshot], PreviousRun | None] = lambda snapshot: None,
@@ -162,7 +157,7 @@ class Follower:
         self._fits_now: tuple[tuple[FitFigures, ...], int] = (earlier_fits, 0)
         self._fits_counted: tuple[object, ...] = ()
         self._live = live
-        self._ended_finding = ended_finding
+        self._ended_losses = ended_losses
         self._comparisons: tuple[Comparison, ...] = ()
         self._known = KnownSides()
         self._setting = MeasuredSetting()
@@ -173,6 +168,7 @@ class Follower:
         self._time_breakdown = RunningTimeBreakdown()
         self._breakdown_events: list[Event] = []
         self._seen = 0
+        self._losses: tuple[Finding, ...] | None = None
         self._log = LogFollower()
         self._forecasts = ForecastFollower(steps_between)
 
@@ -197,8 +193,8 @@ class Follower:
             self._step_search.searched if over else min(snapshot.steps_total, NEEDED),
         )
         if due != self._figured:
-            spent, newest_epoch = self._take_time_breakdown(snapshot)
-            self._setting = replace(self._measure(snapshot), epoch_spent=newest_epoch)
+            spent = self._take_time_breakdown(snapshot)
+            self._setting = self._measure(snapshot)
             self._figures = self._figure(snapshot, spent)
             total, accelerated = snapshot.steps_total, snapshot.manifest.accelerated
             self._comparisons = tuple(
@@ -206,13 +202,18 @@ class Follower:
             )
             self._count_fits(snapshot)
             self._figured = due
+            self._losses = None
         knobs = knob_states(snapshot.manifest.knobs, switches, asks)
         self._forecasts.take(snapshot, self._comparisons, knobs)
         situation = self._situation(snapshot, knobs, stopping_s)
+        if self._losses is None:
+            self._losses = find_losses(situation)
+        losses = situation.last_losses or self._losses
         return RunView(
             snapshot,
             situation,
-            banner(situation),
+            banner(situation, losses),
+            losses,
             knobs,
             self._comparisons,
             self._step_search.stalls,
@@ -257,31 +258,31 @@ class Follower:
     def _measure(self, snapshot: Snapshot) -> MeasuredSetting:
         """The present setting, of the newest steps; its knobs and forecasts are newer, and come
         later."""
-        rows, switches = snapshot.steps, len(snapshot.events.of(PipelineSwitched))
+        switches = len(snapshot.events.of(PipelineSwitched))
         before = self._setting.judgement if switches == self._switches else NOT_JUDGED
         judgement = judge(snapshot.steps, Conditions.of(snapshot.manifest), before)
         self._switches = switches
-        host_ms = judgement.breakdown.host.mean if judgement.breakdown else 0.0
+        stalls, last = self._step_search.stalls, find_open_phase(snapshot.ended, snapshot.pulse)
         return MeasuredSetting(
             judgement,
-            callback=find_slow_callback(pauses_of(rows, snapshot.events), host_ms),
-            has_shuffle_fill=has_shuffle_fill(rows),
-            slow_epoch_end=_slow_epoch_end(snapshot.events),
-            fits_end_epochs=fits_end_epochs(snapshot.events.newest(EpochStarted)),
+            regime=self._step_search.regime.now(snapshot.now_s, last.phase if last else None),
+            log=frozenset(one.meaning.name for one in self._log.findings),
+            stalls=stalls,
+            stall_place=longest_stall_place(stalls, snapshot.events.of(StallLocated)),
         )
 
-    def _take_time_breakdown(self, snapshot: Snapshot) -> tuple[TimeSpent, TimeSpent | None]:
-        """The time breakdown of the run so far, and of its newest whole epoch."""
+    def _take_time_breakdown(self, snapshot: Snapshot) -> TimeSpent:
+        """The time breakdown of the run so far."""
         last = find_open_phase(snapshot.ended, snapshot.pulse)
         # Pauses are many, and the time breakdown needs only the stops.
         self._breakdown_events += (
-            event for event in snapshot.events[self._seen :] if _is_breakdown_event(event)
+            event for event in snapshot.events[self._seen :] if is_breakdown_event(event)
         )
         self._seen = len(snapshot.events)
         doing = last.phase if last else None
         return self._time_breakdown.take(
             snapshot.epochs.rows, self._breakdown_events, snapshot.now_s, doing
-        )
+        )[0]
 
     def _situation(
         self, snapshot: Snapshot, knobs: dict[str, KnobState], stopping_s: float | None
@@ -298,8 +299,8 @@ class Follower:
         now = at_this_moment(now, snapshot)
         return replace(
             now,
-            last_finding=self._ended_finding()
-            if self._ended_finding and snapshot.life.is_over
+            last_losses=self._ended_losses()
+            if self._ended_losses and snapshot.life.is_over
             else None,
             shuffle=self._log.shuffle if now.epoch_begins else None,
             figures=self._figures,
@@ -318,16 +319,6 @@ class Follower:
         )
 
 
-def _slow_epoch_end(events: Events) -> Paused | None:
-    """Of the newest epochs: pauses are many."""
-    ended = events.of(EpochEnded)[-_ENDS:]
-    return (
-        find_slow_epoch_end([*ended, *events.between(Paused, ended[0].at_ns - 10**9, 2**63)])
-        if ended
-        else None
-    )
-
-
 def _experiment(snapshot: Snapshot) -> RunningExperiment | None:
     running = running_experiment(snapshot.events.of(*EXPERIMENT_EVENTS))
     return replace(running, cut_off=snapshot.life.is_over) if running else None
@@ -342,7 +333,3 @@ def _asked(snapshot: Snapshot, knobs: dict[str, KnobState]) -> dict[str, str]:
         for knob, value in asked.items()
         if not snapshot.manifest.epochs_until(knob, value)
     }
-
-
-def _is_breakdown_event(event: Event) -> bool:
-    return not isinstance(event, Paused) or event.cause == STOPPED

@@ -11,7 +11,6 @@ from tfwatch.judge.findings.gpus import extremes
 from tfwatch.judge.findings.log_lines import find_meanings
 from tfwatch.judge.findings.loss import divergences
 from tfwatch.judge.findings.machine import PIPELINE
-from tfwatch.judge.findings.reported import find_all
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.steps.time_breakdown import PARTS, TimeBreakdown, TimeSpent, keras_step_ms
 from tfwatch.report.document_switches import (
@@ -29,13 +28,14 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import Event
     from tfwatch.judge.findings.bottleneck import Bottleneck, Stage, StageTable
+    from tfwatch.judge.findings.finding import Fact, Finding
     from tfwatch.judge.findings.gpus import GpuLane
     from tfwatch.judge.findings.log_lines import LogFinding
     from tfwatch.judge.findings.loss import Divergence
     from tfwatch.judge.findings.machine import Hardware
-    from tfwatch.judge.findings.reported import Fact, Finding
     from tfwatch.judge.findings.situation import Banner
     from tfwatch.judge.findings.starving_cost import DataWaitCost
+    from tfwatch.judge.forecasts.forecast import Forecast
     from tfwatch.judge.steps.patterns import Pattern
     from tfwatch.judge.steps.spikes import Spike
     from tfwatch.judge.steps.stalls import Stall
@@ -119,7 +119,7 @@ def judged_json(judged: JudgedRun) -> dict[str, Any]:
         "bound": summary.bound.value if summary.bound else None,
         "copy": _copy(run.manifest, summary.setting.judgement),
         "finding": _banner(judged.finding),
-        "findings": [_finding(one) for one in find_all(judged)],
+        "findings": [_finding(one) for one in judged.findings],
         "last_setting": _last_setting(judged),
         "whole_run": _whole_run(summary),
         "final_loss": _final_loss(run),
@@ -189,13 +189,25 @@ def _data_wait_cost(cost: DataWaitCost) -> dict[str, float | None]:
 def _finding(finding: Finding) -> dict[str, Any]:
     return {
         "kind": finding.kind,
-        "finding": f"{finding.word}: {finding.sentence}",
-        "evidence": [_fact(fact) for fact in finding.evidence],
-        "suggestion": finding.advice or None,
+        "lost_s": finding.lost_s,
+        "share": finding.share,
+        "sentence": f"{finding.word}: {finding.sentence}",
+        "advice": finding.advice or None,
         "code": finding.code or None,
+        "where": finding.where or None,
+        "evidence": [_fact(fact) for fact in finding.evidence],
+        "forecast": forecast_json(finding.forecast),
         "confidence": finding.confidence,
         "confidence_reason": finding.reason,
     }
+
+
+def forecast_json(forecast: Forecast | None) -> dict[str, Any] | None:
+    """Return the forecast of an advised switch, milliseconds."""
+    if forecast is None:
+        return None
+    figures = {name: getattr(forecast, name) for name in ("step_ms", "low_ms", "high_ms")}
+    return {"knob": forecast.knob, "value": forecast.value, **figures}
 
 
 def _fact(fact: Fact) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core import units
-from tfwatch.judge.findings.situation import Tone
+from tfwatch.judge.findings.finding import Tone
 from tfwatch.judge.groups.rank_lines import (
     call_s,
     overdue_s,

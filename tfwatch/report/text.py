@@ -21,7 +21,6 @@ from tfwatch.judge.findings.gpus import extremes_text
 from tfwatch.judge.findings.log_lines import find_meanings, summarise_log
 from tfwatch.judge.findings.loss import divergences, divergences_text
 from tfwatch.judge.findings.machine import GPU
-from tfwatch.judge.findings.reported import find_all
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.steps.time_breakdown import PART_NAMES, keras_step_ms
 from tfwatch.judge.steps.verdict import Bound, Judgement
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.findings.machine import Hardware
-    from tfwatch.judge.findings.reported import Finding
     from tfwatch.judge.findings.starving_cost import DataWaitCost
     from tfwatch.judge.steps.summary import LastSetting, Summary
     from tfwatch.judge.steps.time_breakdown import TimeBreakdown, TimeSpent
@@ -59,7 +58,7 @@ def as_text(run: Run, home: Path) -> str:
     Text from outside is cut to one line, without control characters.
     """
     judged = JudgedRun(run)
-    findings = find_all(judged)
+    findings = judged.findings
     summary, time_breakdown, machine = judged.summary, judged.time_breakdown, judged.hardware
     lines = [
         _what(run, summary),
@@ -67,7 +66,7 @@ def as_text(run: Run, home: Path) -> str:
         *_experiments(run),
         *_autopilot_runs(run),
         *filter(None, [divergences_text(divergences(run.events))]),
-        *_waited(run, summary, time_breakdown, fits_end_epochs=judged.fits_end_epochs),
+        *_waited(run, summary, time_breakdown),
         *lost_words(judged.lost),
         *_split(run),
         *_copy(run, summary),
@@ -121,17 +120,13 @@ def failure(run: Run) -> list[str]:
     return [run.ended.detail] if run.ended and run.ended.detail else []
 
 
-def _waited(
-    run: Run, summary: Summary, time_breakdown: TimeBreakdown, *, fits_end_epochs: bool
-) -> list[str]:
+def _waited(run: Run, summary: Summary, time_breakdown: TimeBreakdown) -> list[str]:
     if not summary.steps:
         return []
     device = "the GPU" if run.manifest.accelerated else "the device"
     waited_s = time_breakdown.total.data_wait_s
     share = units.percent(waited_s / run.length_s if run.length_s > 0 else None)
-    others = _other_losses(
-        time_breakdown, run.length_s, "between fits" if fits_end_epochs else "epoch ends"
-    )
+    others = _other_losses(time_breakdown, run.length_s, "epoch ends")
     line = f"{device} waited {units.seconds(waited_s)} for data ({share} of the run){others}"
     split = summary.steady
     if split is None:
@@ -169,18 +164,13 @@ def _verdict_words(judgement: Judgement) -> str:
 
 def _next_words(judged: JudgedRun) -> list[str]:
     """Return the advice for the last setting, and the lines of its code."""
-    finding, spent = judged.finding, judged.situation.setting.epoch_spent
-    if finding is None:
+    finding = judged.finding
+    if finding is None or not finding.advice:
         return []
-    share = most = ""
-    if judged.between_epochs and spent:
-        share = f"{units.percent(spent.between_share)} of the epoch time is between steps; "
-    elif judged.summary.bound is Bound.HOST and judged.summary.callback:
-        most = f" ({judged.summary.callback} takes most)"
     words = finding.advice
     lines = [line for line in finding.edit.split("\n") if line]
     return [
-        f"{share}next: {words[0].lower()}{words[1:]}{most}",
+        f"next: {words[0].lower()}{words[1:]}",
         *(f"  {CODE}{line}" for line in lines),
     ]
 

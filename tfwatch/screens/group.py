@@ -11,7 +11,7 @@ from textual.screen import Screen
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
-from tfwatch.judge.findings.situation import Tone
+from tfwatch.judge.findings.finding import Tone
 from tfwatch.judge.groups.rank_lines import stopped_ranks
 from tfwatch.report.group_report import (
     COLUMNS,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from tfwatch.config import short_path
 from tfwatch.core import units
-from tfwatch.judge.findings.situation import Banner, Tone
+from tfwatch.judge.findings.finding import Tone
+from tfwatch.judge.findings.situation import Banner
 from tfwatch.runs.reading.disk_call import SLOW_S
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tfwatch.judge.findings.between_epochs import find_slow_epoch_end
 
 from tests.judge.situations import RUNNING, changed, finding, judged
 from tfwatch.core.events import EpochEnded, Paused
 from tfwatch.judge.findings.banner import describe_between_epochs
-from tfwatch.judge.findings.between_epochs import find_slow_epoch_end
 from tfwatch.judge.steps.time_breakdown import TimeSpent
 from tfwatch.judge.steps.verdict import Bound, Verdict
 

@@ -26,8 +26,9 @@ from tfwatch.judge.effects.switch_text import (
 )
 from tfwatch.judge.findings import code_suggestions, input_advice
 from tfwatch.judge.findings.bottleneck import FETCH_MS
+from tfwatch.judge.findings.finding import Advice
 from tfwatch.judge.findings.input_advice import service_workers
-from tfwatch.judge.findings.situation import Advice, SourceKind
+from tfwatch.judge.findings.situation import SourceKind
 from tfwatch.judge.steps.verdict import Bound
 
 if TYPE_CHECKING:

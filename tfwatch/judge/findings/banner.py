@@ -10,152 +10,33 @@ from tfwatch.core import units
 from tfwatch.core.knobs import knob_name
 from tfwatch.core.rows import Phase
 from tfwatch.judge.effects.comparison import ENOUGH_STEPS
-from tfwatch.judge.findings import advice, between_epochs
-from tfwatch.judge.findings.copying import describe_copy_bound
+from tfwatch.judge.findings import advice
+from tfwatch.judge.findings.finding import Tone
 from tfwatch.judge.findings.loss import divergence_text
 from tfwatch.judge.findings.machine_remark import remark
-from tfwatch.judge.findings.situation import Advice, Banner, Tone, reading_text
+from tfwatch.judge.findings.situation import Banner, reading_text
 from tfwatch.judge.findings.starving_cost import DataWaitCost
-from tfwatch.judge.steps.verdict import Bound, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.findings.situation import Situation
-    from tfwatch.judge.steps.verdict import Breakdown
 
 #: Shorter times of a start are left out.
 _WORTH_SHOWING_S = 1.0
 
 
-def describe_between_epochs(now: Situation) -> Banner | None:
-    """Describe the time between epochs, where it is the largest loss."""
-    spent = now.setting.epoch_spent
-    if spent is None or spent.between_share < max(
-        between_epochs.BETWEEN_SHARE, advice.share(now.setting.judgement.breakdown)
-    ):
-        return None
-    end = "between fits" if now.setting.fits_end_epochs else "epoch's end"
-    first = (
-        f"filling {now.manifest.filled_shuffle or 'a shuffle buffer'}"
-        if now.setting.has_shuffle_fill
-        else "first batch"
-    )
-    spans = between_epochs.parts_between(spent, end, first)
-    parts = (f"{part} {units.duration(seconds)}" for part, seconds in spans.items())
-    brief = f"{units.duration(spent.between_s)} per epoch of {units.counted(spent.steps, 'step')}"
-    less = advice.beside_switches(now, between_epochs.advise_between_epochs(now, spent))
-    word = f"BETWEEN EPOCHS {units.percent(spent.between_share)}"
-    finding = Banner(
-        word, f"{brief}: {', '.join(parts)}", less.sentence, Tone.WARN, edit=less.edit, brief=brief
-    )
-    return _with_switches(now, finding)
-
-
-def _with_switches(now: Situation, finding: Banner) -> Banner:
-    """Return a finding that has no lines of its own with those of the switches already made."""
-    return replace(finding, edit=finding.edit or advice.lines_of(now, now.setting.knobs))
-
-
-def describe_bound(now: Situation) -> Banner | None:
-    """Describe the limit of the steps; None without enough data."""
-    part = now.setting.judgement.breakdown
-    describe = _BOUND.get(now.setting.judgement.bound) if now.setting.judgement.bound else None
-    return _with_switches(now, describe(now, part)) if describe and part else None
-
-
-def _compute_bound(now: Situation, part: Breakdown) -> Banner:
-    if now.manifest.fetches_in_calls:
-        return _compute_or_data_wait(part)
-    spent = advice.of_step(part.wait, part.step)
-    next_step = advice.advise_gain(now) or advice.beside_switches(now, _next(now, part))
-    word = f"OK, data wait {units.percent(part.wait_share)}"
-    sentence = f"compute-bound: only {spent} is data wait"
+def banner_of(finding: Finding) -> Banner:
+    """Return a finding as the banner shows it."""
     return Banner(
-        word,
-        sentence,
-        next_step.sentence,
-        Tone.GOOD,
-        edit=next_step.edit,
-        brief=f"compute-bound: waits {spent}",
+        finding.word,
+        finding.sentence,
+        finding.advice,
+        finding.tone,
+        edit=finding.code,
+        brief=finding.brief,
     )
-
-
-def _compute_or_data_wait(part: Breakdown) -> Banner:
-    """Describe steps whose calls fetch their batches: their compute may be data wait."""
-    brief = f"{advice.of_step(part.compute, part.step)}/step is compute or data wait"
-    why = "the loop fetches batches inside its tf.function, where a wait is not seen"
-    return Banner("DATA WAIT n/a", f"{brief}: {why}", advice.FETCH_OUTSIDE, Tone.CALM, brief=brief)
-
-
-def _launch_bound(now: Situation, part: Breakdown) -> Banner:
-    share = units.percent(part.dispatch.mean / part.step.mean if part.step.mean else None)
-    spent = f"{advice.of_step(part.dispatch, part.step)}/step"
-    gain = None if now.manifest.op_by_op else advice.advise_gain(now)
-    next_step = gain or advice.beside_switches(now, _next(now, part))
-    if now.manifest.op_by_op and not now.manifest.accelerated:
-        brief = f"Python between operations takes {spent}"
-        sentence = brief
-    else:
-        brief = f"launching kernels takes {spent}"
-        small = ": its kernels are too small" if now.manifest.accelerated else ""
-        sentence = f"{brief}, longer than the GPU then computes{small}"
-    return Banner(
-        f"LAUNCH-BOUND {share}",
-        sentence,
-        next_step.sentence,
-        Tone.WARN,
-        edit=next_step.edit,
-        brief=brief,
-    )
-
-
-def _input_bound(now: Situation, part: Breakdown) -> Banner:
-    highly = now.setting.judgement.verdict is Verdict.HIGHLY
-    sentence = f"{now.setting.judgement.verdict.value}: {advice.wait_sentence(now, part)}"
-    brief = (
-        f"{now.setting.judgement.verdict.value}: waits {advice.of_step(part.wait, part.step)}/step"
-    )
-    word = f"STARVING {units.percent(part.wait_share)}"
-    next_step = advice.advise_starving(now, part)
-    tone = Tone.BAD if highly else Tone.WARN
-    return Banner(word, sentence, next_step.sentence, tone, edit=next_step.edit, brief=brief)
-
-
-def _host_bound(now: Situation, part: Breakdown) -> Banner:
-    share = units.percent(part.host.mean / part.step.mean if part.step.mean else None)
-    brief = f"host time takes {advice.of_step(part.host, part.step)}/step"
-    where = (
-        f"most of it callback {now.setting.callback}"
-        if now.setting.callback
-        else "in callbacks and Python between the steps"
-    )
-    next_step = advice.beside_switches(now, advice.advise_longer_calls(part))
-    return Banner(
-        f"HOST-BOUND {share}",
-        f"{brief}, {where}",
-        next_step.sentence,
-        Tone.WARN,
-        edit=next_step.edit,
-        brief=brief,
-    )
-
-
-def _next(now: Situation, part: Breakdown) -> Advice:
-    work = units.percent(part.compute.mean / part.step.mean if part.step.mean else None)
-    bound = now.setting.judgement.bound or Bound.COMPUTE
-    return advice.advise_next(
-        bound, work, accelerated=now.manifest.accelerated, op_by_op=now.manifest.op_by_op
-    )
-
-
-_BOUND: dict[Bound, Callable[[Situation, Breakdown], Banner]] = {
-    Bound.INPUT: _input_bound,
-    Bound.HOST: _host_bound,
-    Bound.COPY: describe_copy_bound,
-    Bound.LAUNCH: _launch_bound,
-    Bound.COMPUTE: _compute_bound,
-}
 
 
 #: A switch without enough steps after this many is judged like any other stretch.
@@ -166,18 +47,19 @@ _UNRECORDED = "nothing was recorded"
 _NODE = re.compile(r"\{\{function_node [^}]*\}\} ?")
 
 
-def banner(now: Situation) -> Banner:
-    """Return the finding of the first check that has one, with the remark on the loss and the
-    machine."""
-    finding = _with_switches(now, next(result for check in _CHECKS if (result := check(now))))
-    if (
-        now.last_finding and not finding.remark
-    ):  # a failed or killed run: its cause keeps the sentence
-        finding = replace(
-            finding,
-            remark=f"{now.last_finding.word}; {now.last_finding.advice}",
-            edit=now.last_finding.edit,
-        )
+def banner(now: Situation, losses: Sequence[Finding]) -> Banner:
+    """Return what happens at this moment, else the largest loss, with the remark on the loss and
+    the machine.
+
+    losses: those of the present regime in rank.
+    """
+    moment = next((result for check in _CHECKS if (result := check(now))), None)
+    finding = moment or (banner_of(losses[0]) if losses else _measuring(now))
+    if now.last_losses and not finding.remark:  # a failed or killed run: its cause comes first
+        last = now.last_losses[0]
+        finding = replace(finding, remark=f"{last.word}; {last.advice}", edit=last.code)
+    lines = finding.edit or advice.lines_of(now, now.setting.knobs)
+    finding = replace(finding, edit=lines)
     finding = _with_loss(now, replace(finding, remark=finding.remark or remark(now)))
     if now.unrecorded and now.ended is None:
         missing = (
@@ -229,14 +111,14 @@ def _ended(now: Situation) -> Banner | None:
 
 def _with_last(now: Situation, finding: Banner) -> Banner:
     """Return the finding on the last setting, with the outcome of the run as its remark."""
-    last = now.last_finding
-    if last is None:
+    if not now.last_losses:
         return finding
+    last = now.last_losses[0]
     brief = f"{last.word}, {last.brief}" if last.brief else ""
     remark = f"{finding.sentence}; {_cost(now)}{'' if now.run else f' - {_UNRECORDED}'}"
     sentence = f"{last.word}, {last.sentence}"
     return replace(
-        finding, sentence=sentence, advice=last.advice, remark=remark, edit=last.edit, brief=brief
+        finding, sentence=sentence, advice=last.advice, remark=remark, edit=last.code, brief=brief
     )
 
 
@@ -426,9 +308,6 @@ _CHECKS: tuple[Callable[[Situation], Banner | None], ...] = (
     _autopilot,
     _switching,
     _settling,
-    describe_between_epochs,
-    describe_bound,
-    _measuring,
 )
 
 

@@ -9,7 +9,7 @@ from tfwatch.core import units
 from tfwatch.core.knobs import DEVICE_PREFETCH
 from tfwatch.judge.effects.switch_text import best, expected_gain_text
 from tfwatch.judge.findings import advice, code_suggestions
-from tfwatch.judge.findings.situation import Advice, Banner, Tone
+from tfwatch.judge.findings.finding import Advice, Fact, Finding
 from tfwatch.judge.steps.verdict import MODERATELY_FROM
 
 if TYPE_CHECKING:
@@ -24,15 +24,35 @@ _WIDE = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 _WORTH_IT = 0.2
 
 
-def describe_copy_bound(now: Situation, part: Breakdown) -> Banner:
-    """Describe steps whose limit is the copy of the batch to the device."""
+def find(now: Situation) -> Finding | None:
+    """Find the copy of the batches to the device, also ahead of the steps where they wait for
+    it."""
+    part, spent = now.setting.judgement.breakdown, now.setting.regime.spent
+    if part is None or part.copy is None or not spent.steps:
+        return None
     took_ms = part.copying_ms(now.manifest.copy_ahead_ms)
-    spent = " of ".join(units.in_one_unit(took_ms, part.step.mean))
-    brief = f"copying batches to the GPU takes {spent}/step"
-    sentence = f"{brief}{_rate(now, took_ms)}{_ahead(now, part)}"
+    copied = " of ".join(units.in_one_unit(took_ms, part.step.mean))
+    brief = f"copying batches to the GPU takes {copied}/step"
     remedy = advise_copy(now, part)
-    word = f"COPY-BOUND {units.percent(part.copying_share(now.manifest.copy_ahead_ms))}"
-    return Banner(word, sentence, remedy.sentence, Tone.WARN, edit=remedy.edit, brief=brief)
+    share = part.copying_share(now.manifest.copy_ahead_ms)
+    return Finding(
+        "copy-bound",
+        f"COPY-BOUND {units.percent(share)}",
+        f"{brief}{_rate(now, took_ms)}{_ahead(now, part)}",
+        remedy.sentence,
+        remedy.edit,
+        brief=brief,
+        evidence=(Fact("copy_mean", took_ms, "ms"),),
+        claims=_claims(now, took_ms),
+    )
+
+
+def _claims(now: Situation, took_ms: float) -> dict[str, float]:
+    """Return the copies in the steps; of copies ahead the fetch or the launch waits, which is data
+    wait or compute."""
+    spent = now.setting.regime.spent
+    ahead_s = took_ms * spent.steps / 1e3 - spent.copy_s if now.manifest.copied_ahead else 0.0
+    return {"copy_s": spent.copy_s, "compute_s": max(0.0, ahead_s)}
 
 
 def _ahead(now: Situation, part: Breakdown) -> str:

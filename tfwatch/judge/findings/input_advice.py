@@ -14,7 +14,8 @@ from tfwatch.core.refusals import PER_REPLICA
 from tfwatch.core.stage_kinds import code_kinds, count_moving, why_not_moving
 from tfwatch.judge.effects.switch_text import best
 from tfwatch.judge.findings import code_suggestions
-from tfwatch.judge.findings.situation import Advice, SourceKind
+from tfwatch.judge.findings.finding import Advice
+from tfwatch.judge.findings.situation import SourceKind
 from tfwatch.judge.steps.verdict import Bound
 
 if TYPE_CHECKING:

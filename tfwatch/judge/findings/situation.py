@@ -21,6 +21,7 @@ from tfwatch.core.knobs import MULTIPROCESSING, WORKERS
 from tfwatch.core.rows import Phase
 from tfwatch.core.units import is_missing
 from tfwatch.judge.findings.loss import current_divergence
+from tfwatch.judge.regime import Regime
 from tfwatch.judge.steps.verdict import NOT_JUDGED, Judgement
 from tfwatch.runs.library.finding import replay_argument
 from tfwatch.runs.machine_info import memory_total
@@ -29,14 +30,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from tfwatch.core.events import Paused, RunEnded, StagesFound
+    from tfwatch.core.events import RunEnded, StagesFound
     from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.effects.tuner_text import AutopilotRun, RunningExperiment
     from tfwatch.judge.findings.bottleneck import StageTable
+    from tfwatch.judge.findings.finding import Finding, Tone
     from tfwatch.judge.findings.machine import MachineFigures
     from tfwatch.judge.findings.starving_cost import DataWaitCost, Energy
     from tfwatch.judge.forecasts.forecast import Forecast, Record
-    from tfwatch.judge.steps.time_breakdown import TimeSpent
+    from tfwatch.judge.steps.stalls import Stall
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.reading.reader import Snapshot
 
@@ -89,25 +91,6 @@ def find_batch_source(pipelines: Iterable[StagesFound]) -> BatchSource:
 
 
 _MARKED = (SourceKind.PY_DATASET, SourceKind.GENERATOR, SourceKind.ARRAYS, SourceKind.ITERATOR)
-
-
-class Tone(Enum):
-    """The tone of a finding, which sets its colour."""
-
-    CALM = "calm"
-    GOOD = "good"
-    WARN = "warn"
-    BAD = "bad"
-    BUSY = "busy"
-
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """Advice: a sentence with its number, and lines of Python that follow it; empty where there are
-    none."""
-
-    sentence: str
-    edit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,22 +146,18 @@ class MeasuredSetting:
     judgement: Judgement = NOT_JUDGED
     #: The settings in effect, in words.
     knobs: Mapping[str, str] = field(default_factory=dict)
-    #: The time of the newest complete epoch.
-    epoch_spent: TimeSpent | None = None
-    #: The class that takes most of the host time of a step, where known.
-    callback: str = ""
-    #: A shuffle buffer was filled before the newest epoch's first batch.
-    has_shuffle_fill: bool = False
-    #: See `between_epochs.find_slow_epoch_end`.
-    slow_epoch_end: Paused | None = None
-    #: See `fits.fits_end_epochs`.
-    fits_end_epochs: bool = False
+    regime: Regime = field(default_factory=Regime)
     #: By knob and value, for the settings that the keys request now.
     forecasts: Mapping[tuple[str, str], Forecast] = field(default_factory=dict)
     #: Of the pipeline, None where they cannot be read.
     stages: StageTable | None = None
     #: Cores that no program uses; NaN where unknown.
     cores_free: float = math.nan
+    #: The names of the known lines in TensorFlow's log.
+    log: frozenset[str] = frozenset()
+    stalls: tuple[Stall, ...] = ()
+    #: The stage and the line that the longest of them waited for; empty where unknown.
+    stall_place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +235,10 @@ class Situation:
     longest_stall_s: float = 0.0
     #: The share of the steps searched for stalls, while a long run is read; None once all are.
     searched: float | None = None
-    #: The finding on the last setting of a finished run; None before, and with too few steps.
-    last_finding: Banner | None = None
+    #: All of a run that is over is judged: there are no more steps to wait for.
+    is_whole: bool = False
+    #: Those of the whole run once it is over; None before they are known.
+    last_losses: tuple[Finding, ...] | None = None
 
     @property
     def has_own_loop(self) -> bool:

@@ -345,3 +345,11 @@ def stall_place_text(stall: Stall, events: Iterable[Event]) -> str:
     return "".join(f", in {words}" for words in (located.stage,) if words) + (
         f", at {place}" if place else ""
     )
+
+
+def longest_stall_place(stalls: Sequence[Stall], events: Iterable[Event]) -> str:
+    """Return `map(read), at feed.py:41 in rows` of the longest stall; empty where it was not
+    located."""
+    longest = max(stalls, key=lambda stall: stall.lost_ms, default=None)
+    text = stall_place_text(longest, events) if longest else ""
+    return text.removeprefix(", ").removeprefix("in ").removeprefix("at ")

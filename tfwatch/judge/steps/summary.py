@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.core.events import Paused
 from tfwatch.core.rows import Flag, plausible_rows
 from tfwatch.judge.effects.comparison import LONGEST, compare
 from tfwatch.judge.effects.tuner_text import (
@@ -18,7 +17,6 @@ from tfwatch.judge.effects.tuner_text import (
     blocks_like_the_last,
     find_undecided,
 )
-from tfwatch.judge.findings.between_epochs import find_slow_callback, has_shuffle_fill
 from tfwatch.judge.steps.causes import Pauses
 from tfwatch.judge.steps.patterns import find_patterns
 from tfwatch.judge.steps.spikes import SpikeSearch
@@ -80,11 +78,6 @@ class Summary:
     switches: list[Comparison]
     stalls: list[Stall]
     patterns: list[Pattern]
-    #: The class of the one that takes most of the host time of a step of that setting, where it is
-    #: known.
-    callback: str = ""
-    #: A shuffle buffer was filled before the newest epoch's first batch.
-    has_shuffle_fill: bool = False
 
     @property
     def verdict(self) -> Verdict:
@@ -103,11 +96,12 @@ def summarise(
     conditions: Conditions = ON_CPU,
     open_wait: Rows | None = None,
     plausible: Rows | None = None,
+    since_ns: int = 0,
 ) -> Summary:
     """Sum up a run; `steps` are all its rows of `core.rows.STEP`, step 1 first.
 
     open_wait: a row of the wait in progress, if any: it may be a stall, and is no step. plausible:
-    the plausible ones of the steps, if they are known.
+    the plausible ones of the steps, if they are known. since_ns: the begin of the present regime.
     """
     rows, pauses = plausible_rows(steps) if plausible is None else plausible, Pauses(events)
     with ThreadPoolExecutor(1) as pool:
@@ -117,7 +111,9 @@ def summarise(
             find_stalls, rows if open_wait is None else np.concatenate([rows, open_wait]), pauses
         )
         patterns = pool.submit(find_patterns, rows, pauses)
-        return _summarise(steps, rows, events, conditions, pauses, stalls.result, patterns.result)
+        return _summarise(
+            steps, rows, events, conditions, pauses, stalls.result, patterns.result, since_ns
+        )
 
 
 def _summarise(
@@ -128,14 +124,14 @@ def _summarise(
     pauses: Pauses,
     stalls: Callable[[], list[Stall]],
     patterns: Callable[[], list[Pattern]],
+    since_ns: int,
 ) -> Summary:
     """Sum up a run; `rows` are its plausible steps. stalls, patterns: return those of the rows once
     they are found."""
     search = SpikeSearch(rows)
     calm = SteadySteps(rows, search)
     split = calm.breakdown
-    setting = last_setting(rows, events, calm, conditions)
-    host = setting.judgement.breakdown.host.mean if setting.judgement.breakdown else 0.0
+    setting = last_setting(rows, events, calm, conditions, since_ns)
     return Summary(
         steps=len(steps),
         steady=split,
@@ -151,8 +147,6 @@ def _summarise(
         ),
         stalls=without_switches(stalls(), events),
         patterns=patterns(),
-        callback=find_slow_callback((e for e in events if isinstance(e, Paused)), host),
-        has_shuffle_fill=has_shuffle_fill(rows),
     )
 
 
@@ -161,23 +155,25 @@ def last_setting(
     events: Sequence[Event],
     calm: SteadySteps,
     conditions: Conditions,
+    since_ns: int = 0,
 ) -> LastSetting:
     """Find the last setting that counts, and judge it.
 
     A setting that the autopilot or an A/B test was testing when the run ended (`undecided`) does
     not count. After an A/B test all blocks with the setting count. rows: all plausible rows; calm:
-    the steady ones of them.
+    the steady ones of them; since_ns: the begin of the present regime.
     """
     known = [event for event in events if isinstance(event, UNDECIDED_EVENTS)]
     undecided, begins = find_undecided(known), np.flatnonzero(rows["flags"] & Flag.SWITCH).tolist()
-    if undecided is None and not begins:
+    if undecided is None and not begins and (not len(rows) or rows["start_ns"][0] >= since_ns):
         return LastSetting(
             _ends(rows), 0, True, None, calm.newest(LONGEST), _judged(calm, conditions)
         )
     stretches = undecided.stretches if undecided else blocks_like_the_last(known)
     settings = [_since_switch(_within(rows, *stretch)) for stretch in stretches]
     if undecided is None:
-        settings.append(rows[begins[-1] :])
+        now = rows[begins[-1] :] if begins else rows
+        settings.append(now[int(np.searchsorted(now["start_ns"], since_ns)) :])
     # One stretch may be ten million steps: it is not copied.
     calm = SteadySteps(settings[0] if len(settings) == 1 else np.concatenate(settings))
     ends = tuple(end for stretch in settings for end in _ends(stretch))

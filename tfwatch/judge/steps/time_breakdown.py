@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from tfwatch.core.events import (
@@ -51,7 +52,7 @@ _TAIL = {
 }
 
 #: The parts that the time of a stop is taken from, by what the process did when it was stopped.
-_BETWEEN = ("validation_s", "epoch_end_s", "first_batch_s")
+_BETWEEN = ("validation_s", "epoch_end_s", "between_fits_s", "first_batch_s")
 _STOPPED_IN = {
     "in data wait": ("data_wait_s", "first_batch_s"),
     "in compute": ("compute_s", "compile_s", "copy_s"),
@@ -66,6 +67,8 @@ class TimeSpent:
     #: Counted from 0; None for the time before the first epoch, and in a total.
     epoch: int | None = None
     steps: int = 0
+    #: The steps that were traced or compiled.
+    traces: int = 0
     #: The number of steps whose copy to the device is timed, which is `copy_s`; that of the others
     #: is compute.
     copies: int = 0
@@ -81,6 +84,9 @@ class TimeSpent:
     validation_s: float = 0.0
     #: Callbacks at the epoch's end, checkpoints among them.
     epoch_end_s: float = 0.0
+    #: From the end of a `fit` to the first epoch of the next one: the script's own code, the end
+    #: and the begin of `fit`.
+    between_fits_s: float = 0.0
     #: Other loops and fits of the same thread trained before the next epoch.
     others_s: float = 0.0
     #: The machine slept.
@@ -90,8 +96,13 @@ class TimeSpent:
 
     @property
     def between_s(self) -> float:
-        """The time between epochs: first batch, validation and the epoch's end."""
-        return self.first_batch_s + self.validation_s + self.epoch_end_s
+        """The time between epochs: first batch, validation, the epoch's end and that of a `fit`."""
+        return self.first_batch_s + self.validation_s + self.epoch_end_s + self.between_fits_s
+
+    @property
+    def active_s(self) -> float:
+        """The time of this training alone: the machine was awake, and nothing else trained."""
+        return self.wall_s - self.asleep_s - self.others_s
 
     @property
     def wall_s(self) -> float:
@@ -101,13 +112,13 @@ class TimeSpent:
     @property
     def between_share(self) -> float:
         """The time between epochs as a share of the time that was this training's own, 0 to 1."""
-        active_s = self.wall_s - self.asleep_s - self.others_s
         # A difference of long spans, it is inexact where it is short.
-        return min(self.between_s / active_s, 1.0) if active_s > 0 else 0.0
+        return min(self.between_s / self.active_s, 1.0) if self.active_s > 0 else 0.0
 
 
 #: The parts of `TimeSpent`, in the order of display.
 PARTS = tuple(field.name for field in fields(TimeSpent) if field.name.endswith("_s"))
+_COUNTS = ("steps", "traces", "copies")
 #: The names of the parts in texts: those of a step first.
 PART_NAMES = {
     "compute_s": "compute",
@@ -117,6 +128,7 @@ PART_NAMES = {
     "first_batch_s": "first batch of an epoch",
     "validation_s": "validation",
     "epoch_end_s": "end of an epoch",
+    "between_fits_s": "between fits",
     "compile_s": "compile",
     "others_s": "other loops and fits",
     "asleep_s": "asleep",
@@ -137,11 +149,6 @@ class TimeBreakdown:
     total: TimeSpent
     begins_ns: tuple[int, ...]
 
-    @property
-    def newest_whole(self) -> TimeSpent | None:
-        """The newest complete epoch: the last but one; None before there are two."""
-        return self.epochs[-2] if len(self.epochs) > 1 else None
-
 
 @dataclass(frozen=True, slots=True)
 class _Span:
@@ -154,6 +161,8 @@ class _Span:
     sums: np.void | None = None
     doing: Phase | None = None
     followed: bool = True
+    #: The next epoch is of another `fit`.
+    ends_fit: bool = False
 
     def all(self, kind: type[_E]) -> list[_E]:
         return [event for event in self.events if isinstance(event, kind)]
@@ -231,6 +240,10 @@ def _spans(begun: _Begun, events: Sequence[Event], end_ns: int, doing: Phase | N
     parts = _parted(events, ends)
     spans = [_Span(*of) for of in zip(begins, ends, parts, rows, strict=True)]
     spans[-1] = replace(spans[-1], doing=doing, followed=False)
+    fits = [next((event.fit for event in span.all(EpochStarted)), None) for span in spans]
+    for at, (fit, following) in enumerate(pairwise(fits)):
+        if fit is not None and following is not None and fit != following:
+            spans[at] = replace(spans[at], ends_fit=True)
     return spans
 
 
@@ -295,7 +308,8 @@ def _epoch(span: _Span) -> TimeSpent:
     after_s = max(0.0, (span.end_ns - row["end_ns"]) / 1e9)
     for part, seconds in _end(span, last_ms / 1e3, after_s, ended).items():
         parts[part] = parts.get(part, 0.0) + seconds
-    return TimeSpent(_number(span, row["epoch"]), steps, row["copies"], **parts)
+    number = _number(span, row["epoch"])
+    return TimeSpent(number, steps, traced, row["copies"], **parts)
 
 
 def _parts_ms(row: dict[str, float]) -> float:
@@ -318,7 +332,18 @@ def _end(span: _Span, last_s: float, after_s: float, ended: bool) -> dict[str, f
     for part, kind in _AFTER_STEPS.items():
         parts[part] = min(sum(event.took_ms for event in span.all(kind)) / 1e3, left_s)
         left_s -= parts[part]
-    return {**parts, "epoch_end_s": left_s}
+    between_s = min(_between_fits_s(span), left_s)
+    return {**parts, "epoch_end_s": left_s - between_s, "between_fits_s": between_s}
+
+
+def _between_fits_s(span: _Span) -> float:
+    """Return the time after the end of a fit's last epoch; 0 where the next epoch is of the same
+    fit."""
+    ended = span.all(EpochEnded)
+    if not span.ends_fit or not ended:
+        return 0.0
+    others_ns = sum(event.took_ms for event in span.all(OthersTrained)) * 1e6
+    return max(span.end_ns - ended[-1].at_ns - others_ns, 0.0) / 1e9
 
 
 def _without_steps(span: _Span) -> TimeSpent:
@@ -365,16 +390,8 @@ def _more(entry: TimeSpent, part: str, seconds: float) -> TimeSpent:
 def sum_time_spent(entries: Iterable[TimeSpent]) -> TimeSpent:
     entries = list(entries)
     sums = {name: sum(getattr(entry, name) for entry in entries) for name in PARTS}
-    return TimeSpent(
-        None, sum(entry.steps for entry in entries), sum(entry.copies for entry in entries), **sums
-    )
-
-
-def mean_time_spent(entries: Sequence[TimeSpent]) -> TimeSpent:
-    """Return the mean of the epochs that have steps; empty where none has."""
-    total, count = sum_time_spent(entries), max(sum(entry.steps > 0 for entry in entries), 1)
-    means = {name: getattr(total, name) / count for name in PARTS}
-    return TimeSpent(None, round(total.steps / count), round(total.copies / count), **means)
+    counts = (sum(getattr(entry, name) for entry in entries) for name in _COUNTS)
+    return TimeSpent(None, *counts, **sums)
 
 
 #: Epochs that are computed again: the current one, and those that a late event may belong to.
@@ -382,19 +399,19 @@ _KEPT = 3
 
 
 class RunningTimeBreakdown:
-    """The total and the newest complete epoch of a run in progress, at a cost that does not grow
+    """The total and the newest epochs of a run in progress, at a cost that does not grow
     with the run."""
 
-    def __init__(self) -> None:
+    def __init__(self, begin_ns: int = 0) -> None:
         self._closed = TimeSpent()
-        self._begin_ns = 0
+        self._begin_ns = begin_ns
         self._rows = self._events = 0
 
     def take(
         self, epochs: Rows, events: Sequence[Event], length_s: float, doing: Phase | None
-    ) -> tuple[TimeSpent, TimeSpent | None]:
-        """Return the total and the newest complete epoch; every call passes all epochs and events
-        of the same run."""
+    ) -> tuple[TimeSpent, tuple[TimeSpent, ...]]:
+        """Return the total and the newest epochs, three or more where there are so many; every call
+        passes all epochs and events of the same run."""
         newer = events[self._events :]
         time_breakdown = make_time_breakdown(
             epochs[self._rows :], newer, length_s, doing, self._begin_ns
@@ -402,7 +419,7 @@ class RunningTimeBreakdown:
         total = sum_time_spent((self._closed, time_breakdown.total))
         if len(time_breakdown.epochs) > 2 * _KEPT:
             self._close(time_breakdown, newer)
-        return total, time_breakdown.newest_whole
+        return total, time_breakdown.epochs
 
     def _close(self, time_breakdown: TimeBreakdown, newer: Sequence[Event]) -> None:
         old = time_breakdown.epochs[:-_KEPT]
@@ -412,3 +429,8 @@ class RunningTimeBreakdown:
         self._events += next(
             (at for at, event in enumerate(newer) if event.at_ns >= self._begin_ns), len(newer)
         )
+
+
+def is_breakdown_event(event: Event) -> bool:
+    """Return False for pauses, which are many: a time breakdown needs only the stops."""
+    return not isinstance(event, Paused) or event.cause == STOPPED

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.core.clock import local_time
 from tfwatch.judge.effects.switch_text import record_text
+from tfwatch.judge.findings.finding import Tone
 from tfwatch.judge.findings.log_lines import find_meanings, summarise_log
-from tfwatch.judge.findings.situation import Tone
 from tfwatch.report.effects import folded, make_effects
 from tfwatch.report.html.curves import make_curves
 from tfwatch.report.html.sections import (

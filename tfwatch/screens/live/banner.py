@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from textual.reactive import reactive
 
-from tfwatch.judge.findings.situation import Banner, Tone
+from tfwatch.judge.findings.finding import Tone
+from tfwatch.judge.findings.situation import Banner
 from tfwatch.screens.basics.pane import Pane
 from tfwatch.screens.basics.text import row, shorten_clauses, spread
 

@@ -1,0 +1,91 @@
+"""The script's own code between two calls of `fit`, and the begin and end of `fit`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfwatch.core import units
+from tfwatch.judge.findings.finding import Advice, Fact, Finding
+
+if TYPE_CHECKING:
+    from tfwatch.judge.findings.situation import Situation
+    from tfwatch.judge.regime import CodeTime, Regime
+
+#: A line of the script is named where it takes this share of the time.
+_MOST = 0.4
+#: A fit is short up to so many steps: its begin and end then take longer than they do.
+_SHORT = 8
+_PREDICTS = ("predict", "evaluate")
+_PREDICT = (
+    "model(x, training=False) or model.predict_on_batch(x) in place of model.{call}: each call"
+    " builds an iterator of its own"
+)
+_TRAIN = "train_on_batch in place of fit, or more rows in each fit"
+_LOAD = (
+    "one data set that does it while the model trains, and one fit: tf.data's from_generator or"
+    " interleave over the files, with .prefetch(tf.data.AUTOTUNE)"
+)
+_LOAD_CODE = """def rows():  # in place of the loop over fit
+    for chunk in chunks: yield from load(chunk)
+dataset = tf.data.Dataset.from_generator(rows, output_signature=...)
+model.fit(dataset.batch(batch_size).prefetch(tf.data.AUTOTUNE))"""
+_PREDICT_CODE = "values = model.predict_on_batch(x)  # in place of model.{call}(x)"
+_TRAIN_CODE = "model.train_on_batch(x, y)  # in place of model.fit(x, y, epochs=1)"
+
+
+def find(now: Situation) -> Finding | None:
+    """Find the time between fits, and where the script spends it."""
+    regime = now.setting.regime
+    spent = regime.spent
+    if not spent.between_fits_s:
+        return None
+    top = _most(regime)
+    brief = f"{units.seconds(spent.between_fits_s)} between {units.counted(regime.fits, 'fit')}"
+    brief = f"{brief} of {units.counted(round(spent.steps / max(regime.fits, 1)), 'step')}"
+    advice = _advise(regime, top)
+    return Finding(
+        "between-fits",
+        f"BETWEEN FITS {units.percent(spent.between_fits_s / spent.active_s)}",
+        f"{brief}, in the script{_where_text(regime, top)}",
+        advice.sentence,
+        advice.edit,
+        brief=brief,
+        where=top.place if top else "",
+        evidence=(
+            Fact("between_fits", spent.between_fits_s, "s"),
+            Fact("fits", regime.fits),
+            *((Fact("place", top.place),) if top else ()),
+        ),
+        confidence="high" if top else "medium",
+        reason="the time is measured, its line is sampled" if top else "the line is not known",
+        claims={"between_fits_s": spent.between_fits_s},
+    )
+
+
+def _most(regime: Regime) -> CodeTime | None:
+    """Return the line that takes most of the time between fits; None where none stands out."""
+    times = regime.code_in("BETWEEN_FITS")
+    all_s = sum(one.seconds for one in times)
+    named = [one for one in times if one.place]
+    return named[0] if named and named[0].seconds >= _MOST * all_s else None
+
+
+def _where_text(regime: Regime, top: CodeTime | None) -> str:
+    if top is None:
+        return ""
+    call = f", which calls {top.call}" if top.call else ""
+    all_s = sum(one.seconds for one in regime.code_in("BETWEEN_FITS"))
+    return f": {units.percent(top.seconds / all_s)} at {top.place}{call}"
+
+
+def _advise(regime: Regime, top: CodeTime | None) -> Advice:
+    is_short = regime.spent.steps <= _SHORT * regime.fits
+    calls = [one.call for one in regime.code_in("BETWEEN_FITS") if one.call in _PREDICTS]
+    if calls and (top is None or top.call in _PREDICTS or is_short):
+        also = f"; {_TRAIN}" if is_short else ""
+        code = _PREDICT_CODE.format(call=calls[0])
+        code = f"{code}\n{_TRAIN_CODE}" if is_short else code
+        return Advice(f"{_PREDICT.format(call=calls[0])}{also}", code)
+    if is_short:
+        return Advice(_TRAIN, _TRAIN_CODE)
+    return Advice(_LOAD, _LOAD_CODE)

@@ -1,0 +1,100 @@
+"""A callback of the user's that holds the training up, after each step or at the ends of epochs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfwatch.core import units
+from tfwatch.judge.findings.finding import Fact, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tfwatch.judge.findings.situation import Situation
+    from tfwatch.judge.regime import CodeTime, Regime
+
+_STEP, _END = "HOST", "EPOCH_END"
+#: A callback grows where the last tenth of the steps has this many times the host time of the
+#: first.
+_GROWS = 2.0
+#: What a callback calls to save.
+_SAVES = ("save", "save_weights", "export", "save_model")
+_COLLECTS = "collect"
+_GROWN = "keep a running figure in {name} in place of the whole history, or run it every 100th step"
+
+
+def find(now: Situation) -> Finding | None:
+    """Find the callback that takes most."""
+    regime = now.setting.regime
+    took = {name: _claims(regime, name) for name in {one.callback for one in regime.code} - {""}}
+    name = max(took, key=lambda one: sum(took[one].values()), default="")
+    if not name or not any(took[name].values()):
+        return None
+    lost_s, spent = sum(took[name].values()), regime.spent
+    brief = f"callback {name} takes {units.seconds(lost_s)}{_each(regime, took[name])}"
+    place = _place(one for one in regime.code if one.callback == name)
+    advice, code = _advise(regime, name)
+    return Finding(
+        "callback",
+        f"HOST-BOUND {units.percent(lost_s / spent.active_s if spent.active_s else None)}",
+        f"{brief}{f' ({place})' if place else ''}{_growth_text(regime)}",
+        advice,
+        code,
+        brief=brief,
+        where=f"{name}, {place}" if place else name,
+        evidence=(Fact("callback", name), Fact("lost", lost_s, "s")),
+        confidence="medium",
+        reason="its share of the host time is sampled",
+        claims=took[name],
+    )
+
+
+def _claims(regime: Regime, name: str) -> dict[str, float]:
+    """Return the seconds of a callback by the part of the ledger."""
+    parts = {_STEP: "host_s", _END: "epoch_end_s"}
+    claims = {}
+    for phase, part in parts.items():
+        sampled = regime.code_in(phase)
+        own_s = sum(one.seconds for one in sampled if one.callback == name)
+        all_s = sum(one.seconds for one in sampled)
+        claims[part] = getattr(regime.spent, part) * own_s / all_s if own_s else 0.0
+    return claims
+
+
+def _each(regime: Regime, claims: dict[str, float]) -> str:
+    """Return `, 3.7 ms a step`, or the time an epoch where it runs at their ends."""
+    spent = regime.spent
+    if claims["host_s"] >= claims["epoch_end_s"]:
+        return f", {units.milliseconds(1e3 * claims['host_s'] / max(spent.steps, 1))} a step"
+    return f", {units.seconds(claims['epoch_end_s'] / max(regime.epochs, 1))} an epoch"
+
+
+def _growth_text(regime: Regime) -> str:
+    if not _grows(regime):
+        return ""
+    first, last = units.in_one_unit(*regime.host_growth_ms)
+    return f"; it grows: {first} at first, {last} a step now"
+
+
+def _grows(regime: Regime) -> bool:
+    first_ms, last_ms = regime.host_growth_ms
+    return last_ms > _GROWS * first_ms > 0
+
+
+def _place(times: Iterable[CodeTime]) -> str:
+    return next((one.place for one in times if one.place), "")
+
+
+def _advise(regime: Regime, name: str) -> tuple[str, str]:
+    calls = {one.call for one in regime.code if one.callback == name}
+    if calls & set(_SAVES) or "Checkpoint" in name:
+        saves = f"save less often in {name}, or in on_epoch_end"
+        return saves, "keras.callbacks.ModelCheckpoint(..., save_freq='epoch')"
+    if _COLLECTS in calls:
+        return (
+            f"no gc.collect() in {name}: Python collects by itself, at a fraction of the time",
+            "",
+        )
+    if _grows(regime):
+        return _GROWN.format(name=name), ""
+    return f"do the work of {name} every 100th step, or in on_epoch_end", ""

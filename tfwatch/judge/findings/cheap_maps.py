@@ -1,0 +1,84 @@
+"""Cheap maps over single elements: their calls cost more than their work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfwatch.core import units
+from tfwatch.judge.findings.finding import Fact, Finding
+
+if TYPE_CHECKING:
+    from tfwatch.judge.findings.bottleneck import Stage, StageTable
+    from tfwatch.judge.findings.situation import Situation
+
+#: tf.data takes about so long to call a map's function, for an example as for a batch: 22 us on one
+#: of two cores.
+_CALL_MS = 0.02
+#: The calls are worth saving where they are this share of the time that a map takes for an example.
+_LEAST_CALL = 0.3
+#: Of smaller batches the calls are few.
+_LEAST_BATCH = 8
+
+
+def find(now: Situation) -> Finding | None:
+    """Find the data wait for the calls of cheap maps before the batch."""
+    table, part = now.setting.stages, now.setting.judgement.breakdown
+    size = batch_size(table, now.manifest.batch_size)
+    maps = cheap_maps(table, size)
+    if table is None or not maps or size is None:
+        return None
+    calls_ms = sum(min(stage.batch_ms, _calls_ms(stage, size)) for stage in maps)
+    spent = now.setting.regime.spent
+    supply_ms = sum(stage.batch_ms for stage in table.stages if stage.batch_ms > 0)
+    share = min(1.0, calls_ms / supply_ms) if supply_ms > 0 else 0.0
+    lost_s = spent.data_wait_s * share
+    names = " and ".join(dict.fromkeys(stage.name.partition(",")[0] for stage in maps))
+    each_us = 1e3 * sum(stage.busy_ms for stage in maps) / size
+    brief = f"{names} take {each_us:.0f} us an example, most of it for the call itself"
+    wait = f", with {part.wait_share * 100:.0f} % data wait" if part else ""
+    return Finding(
+        "cheap-maps",
+        f"STARVING {units.percent(lost_s / spent.active_s if spent.active_s else None)}",
+        f"{brief}{wait}",
+        f".batch({size}) before the map, with a function of whole batches (vectorized):"
+        f" {size} calls a batch become one",
+        f"dataset = dataset.batch({size}).map(function)  # in place of .map(function)"
+        f".batch({size}); function gets whole batches",
+        brief=brief,
+        where=maps[0].name,
+        evidence=(Fact("calls", calls_ms, "ms"), Fact("batch", size)),
+        confidence="medium",
+        reason=f"a call is estimated at {_CALL_MS * 1e3:.0f} us",
+        claims={"data_wait_s": lost_s},
+    )
+
+
+def batch_size(table: StageTable | None, known: int | None) -> int | None:
+    """Return the elements in a batch: of the manifest, else the number in the stage's name."""
+    names = [part for stage in (table.stages if table else ()) for part in stage.name.split(", ")]
+    sizes = (name[len("batch(") : -1] for name in names if name.startswith("batch("))
+    return known or next((int(size) for size in sizes if size.isdigit()), None)
+
+
+def cheap_maps(table: StageTable | None, size: int | None) -> list[Stage]:
+    """Return the maps before the batch whose calls cost a good part of their time."""
+    names = [stage.name for stage in table.stages] if table else []
+    at = next((n for n, name in enumerate(names) if "batch" in name), None)
+    if table is None or size is None or size < _LEAST_BATCH or at is None:
+        return []
+    return [
+        stage
+        for stage in table.stages[: at + 1]
+        if stage.name.startswith("map")
+        and not (stage.calls_python or stage.reads_files)
+        and 0 < stage.busy_ms <= _calls_ms(stage, size) * stage_workers(stage) / _LEAST_CALL
+    ]
+
+
+def stage_workers(stage: Stage) -> float:
+    """Return the workers of a stage, 1 where it has none of its own."""
+    return max(1.0, stage.parallelism) if stage.is_parallel else 1.0
+
+
+def _calls_ms(stage: Stage, size: int) -> float:
+    return _CALL_MS * size / stage_workers(stage)

@@ -1,0 +1,74 @@
+"""Steps without a loss: compute is their time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfwatch.core import units
+from tfwatch.judge.findings import advice, code_suggestions
+from tfwatch.judge.findings.finding import Advice, Fact, Finding, Tone
+
+if TYPE_CHECKING:
+    from tfwatch.judge.findings.situation import Situation
+
+_FETCH_OUTSIDE = (
+    "loop over tfwatch.track(dataset), and pass each batch to the function: then its data wait is"
+    " seen"
+)
+
+
+def find(now: Situation) -> Finding | None:
+    """Describe a run without a large loss; None before it has steps."""
+    spent, part = now.setting.regime.spent, now.setting.judgement.breakdown
+    worked_s = spent.compute_s + spent.copy_s + spent.host_s + spent.data_wait_s
+    if not spent.steps or not worked_s:
+        return None
+    if now.manifest.fetches_in_calls:
+        return _compute_or_data_wait(now)
+    waited = (
+        advice.of_step(part.wait, part.step)
+        if part
+        else " of ".join(
+            units.in_one_unit(1e3 * spent.data_wait_s / spent.steps, 1e3 * worked_s / spent.steps)
+        )
+    )
+    next_step = advice.beside_switches(now, _advise(now, spent.compute_s / worked_s))
+    return Finding(
+        "compute-bound",
+        f"OK, data wait {units.percent(part.wait_share if part else spent.data_wait_s / worked_s)}",
+        f"compute-bound: only {waited} is data wait{_once(now)}",
+        next_step.sentence,
+        next_step.edit,
+        Tone.GOOD,
+        f"compute-bound: waits {waited}",
+        evidence=(Fact("compute", spent.compute_s, "s"), Fact("steps", spent.steps, "step")),
+    )
+
+
+def _once(now: Situation) -> str:
+    """Return what filling the cache cost once; empty without a cache."""
+    before = now.setting.regime.before
+    wait_s = before.data_wait_s + before.first_batch_s
+    if now.setting.regime.cause != "cache" or not before.active_s:
+        return ""
+    return f"; the first epoch waited {units.seconds(wait_s)} while it filled the cache, once"
+
+
+def _advise(now: Situation, share: float) -> Advice:
+    limit = f"The input pipeline is not the limit: {units.percent(share)} of the step is compute."
+    if now.manifest.accelerated:
+        return Advice(
+            f"{limit} Mixed precision or jit_compile may shorten it.", code_suggestions.PRECISION
+        )
+    return Advice(f"{limit} A GPU or a smaller model would shorten it.")
+
+
+def _compute_or_data_wait(now: Situation) -> Finding:
+    """Describe steps whose calls fetch their batches: their compute may be data wait."""
+    spent = now.setting.regime.spent
+    compute = units.milliseconds(1e3 * spent.compute_s / spent.steps)
+    brief = f"{compute}/step is compute or data wait"
+    why = "the loop fetches batches inside its tf.function, where a wait is not seen"
+    return Finding(
+        "unknown-wait", "DATA WAIT n/a", f"{brief}: {why}", _FETCH_OUTSIDE, "", Tone.CALM, brief
+    )

@@ -1,0 +1,48 @@
+"""Steps that run operation by operation from Python, where a graph belongs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfwatch.core import units
+from tfwatch.judge.findings.finding import Fact, Finding
+
+if TYPE_CHECKING:
+    from tfwatch.judge.findings.situation import Situation
+
+#: The share of compute that a graph gives back where the time in Python is not known: four eager
+#: loops took 1.9 to 6 times as long as under tf.function.
+_SHARE = 0.5
+_FIT = "leave run_eagerly=True out of compile: the step then runs as one graph"
+_FIT_CODE = "model.compile(...)  # without run_eagerly=True"
+_LOOP = "put @tf.function over the function of one step: it then runs as one graph"
+_LOOP_CODE = "@tf.function\ndef train_step(x, y): ...  # the tape and apply_gradients"
+
+
+def find(now: Situation) -> Finding | None:
+    """Find the Python between the operations of a step."""
+    if not now.manifest.op_by_op:
+        return None
+    spent, part = now.setting.regime.spent, now.setting.judgement.breakdown
+    share = part.launch_share if part and part.dispatch.mean > 0 else _SHARE
+    lost_s = spent.compute_s * share
+    compute_ms = 1e3 * spent.compute_s / spent.steps if spent.steps else None
+    loop = now.has_own_loop
+    what = f"the loop at {now.manifest.loop} runs" if loop else "run_eagerly=True runs"
+    each = f"{units.milliseconds(compute_ms)} of compute a step"
+    brief = f"Python between operations takes {units.percent(share)} of {each}"
+    return Finding(
+        "eager",
+        f"LAUNCH-BOUND {units.percent(lost_s / spent.active_s if spent.active_s else None)}",
+        f"{what} each operation from Python: {brief.removeprefix('Python ')}",
+        _LOOP if loop else _FIT,
+        _LOOP_CODE if loop else _FIT_CODE,
+        brief=brief,
+        where=now.manifest.loop,
+        evidence=(Fact("launch_share", share, "share"),),
+        confidence="high" if part and part.dispatch.mean > 0 else "medium",
+        reason="the time between operations is measured"
+        if part and part.dispatch.mean > 0
+        else "the share of Python is that of other eager loops",
+        claims={"compute_s": lost_s},
+    )

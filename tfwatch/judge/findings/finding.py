@@ -1,0 +1,82 @@
+"""A finding: one loss of a run with its cause, its seconds and its remedy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tfwatch.judge.forecasts.forecast import Forecast
+
+Confidence: TypeAlias = Literal["high", "medium", "low"]
+_NOTHING: Mapping[str, float] = MappingProxyType({})
+
+
+class Tone(Enum):
+    """The tone of a finding, which sets its colour."""
+
+    CALM = "calm"
+    GOOD = "good"
+    WARN = "warn"
+    BAD = "bad"
+    BUSY = "busy"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Advice: a sentence with its number, and lines of Python that follow it; empty where there are
+    none."""
+
+    sentence: str
+    edit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One figure of the evidence; low, high: its interval, None where it is exact."""
+
+    name: str
+    value: float | str
+    #: Empty for words.
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
+    #: The steps that count, where the summary of the run counts others.
+    basis: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding. A kind of finding is a module of this package, and `ranking` puts them in
+    order."""
+
+    #: Stable between versions.
+    kind: str
+    word: str
+    sentence: str
+    #: Empty where there is nothing to do.
+    advice: str = ""
+    #: Lines of Python for the user's own code.
+    code: str = ""
+    tone: Tone = Tone.WARN
+    #: A shorter sentence with the same figures for a narrow row; empty where `sentence` is short.
+    brief: str = ""
+    #: The place of the cause: a line of the user's file, a stage, a callback.
+    where: str = ""
+    evidence: tuple[Fact, ...] = ()
+    confidence: Confidence = "high"
+    #: Of the confidence.
+    reason: str = "measured"
+    #: Of the advised switch; None where the advice is no switch.
+    forecast: Forecast | None = None
+    #: Seconds that the remedy gives back, by the part of the ledger that they come from; `ranking`
+    #: lets no other finding claim them too.
+    claims: Mapping[str, float] = field(default_factory=lambda: _NOTHING)
+    #: Their sum as far as no finding before has claimed them; set by `ranking`.
+    lost_s: float = 0.0
+    #: `lost_s` over the wall clock time of the present regime, 0 to 1; set by `ranking`.
+    share: float = 0.0

@@ -1,0 +1,50 @@
+"""Python between the steps that no single callback explains."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfwatch.core import units
+from tfwatch.judge.findings import code_suggestions
+from tfwatch.judge.findings.advice import beside_switches
+from tfwatch.judge.findings.finding import Advice, Fact, Finding
+
+if TYPE_CHECKING:
+    from tfwatch.judge.findings.situation import Situation
+
+#: The part of the host time that one call for eight steps gives back.
+_SAVED = 1 - 1 / code_suggestions.STEPS_PER_EXECUTION
+
+
+def find(now: Situation) -> Finding | None:
+    """Find the host time of the steps."""
+    spent = now.setting.regime.spent
+    if not spent.steps or not spent.host_s:
+        return None
+    step_ms = 1e3 * (spent.data_wait_s + spent.copy_s + spent.compute_s + spent.host_s)
+    host_ms, step_ms = 1e3 * spent.host_s / spent.steps, step_ms / spent.steps
+    place = next((one.place for one in now.setting.regime.code_in("HOST") if one.place), "")
+    brief = f"host time takes {' of '.join(units.in_one_unit(host_ms, step_ms))}/step"
+    where = f", most of it at {place}" if place else ", in callbacks and Python between the steps"
+    advice = _advise(now, place, step_ms - host_ms * _SAVED)
+    return Finding(
+        "host-bound",
+        f"HOST-BOUND {units.percent(host_ms / step_ms if step_ms else None)}",
+        f"{brief}{where}",
+        advice.sentence,
+        advice.edit,
+        brief=brief,
+        where=place,
+        evidence=(Fact("host_mean", host_ms, "ms"),),
+        claims={"host_s": spent.host_s * _SAVED},
+    )
+
+
+def _advise(now: Situation, place: str, then_ms: float) -> Advice:
+    """Advise on Python after each step; in a loop of the script's own only its lines can change."""
+    if now.has_own_loop:
+        less = f"do less at {place} after each step" if place else "do less after each step"
+        return beside_switches(now, Advice(f"{less}, e.g. log every 100th step"))
+    calls = f"compile(steps_per_execution={code_suggestions.STEPS_PER_EXECUTION})"
+    sentence = f"log less often, or {calls}: about {units.milliseconds(then_ms)}/step"
+    return beside_switches(now, Advice(sentence, code_suggestions.LONGER_CALLS))

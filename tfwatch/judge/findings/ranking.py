@@ -1,0 +1,94 @@
+"""The findings of a run in rank: the largest loss first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tfwatch.judge.findings import (
+    between_fits,
+    callbacks,
+    cheap_maps,
+    compute,
+    copying,
+    data_wait,
+    dense_updates,
+    eager,
+    epoch_end,
+    first_batch,
+    host,
+    launching,
+    new_models,
+    retracing,
+    stalls,
+    take_after_cache,
+    validation,
+)
+from tfwatch.judge.steps.time_breakdown import PARTS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tfwatch.judge.findings.finding import Finding
+    from tfwatch.judge.findings.situation import Situation
+
+#: A smaller share of the present regime is no finding: `MODERATELY_FROM` of the TensorFlow
+#: profiler.
+LEAST_SHARE = 0.05
+#: A loss below this share of it does not come first: compute does.
+_LEADS = 0.10
+#: A regime of so many seconds is judged without steady steps too.
+_LEAST_S = 5.0
+#: The kinds of losses. Of two that may claim the same seconds the more specific one stands first.
+_KINDS = (
+    new_models,
+    retracing,
+    eager,
+    take_after_cache,
+    stalls,
+    cheap_maps,
+    data_wait,
+    copying,
+    callbacks,
+    host,
+    validation,
+    first_batch,
+    epoch_end,
+    between_fits,
+    dense_updates,
+    launching,
+)
+
+
+def find_losses(now: Situation) -> tuple[Finding, ...]:
+    """Return the losses of the present regime, the most seconds first.
+
+    Where none is large, the limit of the steps comes before them. Empty before the first step, and
+    while too little is measured for a verdict.
+    """
+    if not _is_judgeable(now):
+        return ()
+    spent = now.setting.regime.spent
+    left = {part: getattr(spent, part) for part in PARTS}
+    found = []
+    for kind in _KINDS:
+        finding = kind.find(now)
+        claims = _left_of(finding.claims, left) if finding else {}
+        lost_s = sum(claims.values())
+        if finding and lost_s >= LEAST_SHARE * spent.active_s > 0:
+            left = {part: left[part] - claims.get(part, 0.0) for part in PARTS}
+            found.append(replace(finding, lost_s=lost_s, share=lost_s / spent.active_s))
+    found.sort(key=lambda finding: -finding.lost_s)
+    limit = compute.find(now) if not found or found[0].share < _LEADS else None
+    return (*((limit,) if limit else ()), *found)
+
+
+def _is_judgeable(now: Situation) -> bool:
+    """Return True where enough is measured: steady steps, some seconds, or all of the run."""
+    is_long = now.setting.regime.spent.active_s >= _LEAST_S
+    return now.is_whole or is_long or now.setting.judgement.bound is not None
+
+
+def _left_of(claims: Mapping[str, float], left: Mapping[str, float]) -> dict[str, float]:
+    """Return the claimed seconds as far as no finding before has claimed them."""
+    return {part: min(max(seconds, 0.0), left[part]) for part, seconds in claims.items()}

@@ -1,0 +1,61 @@
+"""Steps that are traced or compiled again: new shapes, Python numbers, and a new model for each
+`fit`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfwatch.core import units
+from tfwatch.judge.findings.finding import Fact, Finding
+
+if TYPE_CHECKING:
+    from tfwatch.judge.findings.situation import Situation
+
+_SHAPES = (
+    "pad batches to a few lengths (bucket_by_sequence_length), or tf.function(reduce_retracing="
+    "True), or an input_signature with None for what changes"
+)
+_NUMBERS = "pass tensors in place of Python numbers and new objects, or reduce_retracing=True"
+_COMPILED = (
+    "without jit_compile=True, or with batches padded to a few lengths: XLA compiles each length"
+)
+_BUCKETS = (
+    "dataset = dataset.bucket_by_sequence_length(length, boundaries, batch_sizes)"
+    "  # pads to a few lengths"
+)
+_RELAXED = "@tf.function(reduce_retracing=True)  # or input_signature=[tf.TensorSpec((None, None))]"
+
+
+def find(now: Situation) -> Finding | None:
+    """Find the traces after the first one of each model."""
+    regime = now.setting.regime
+    spent = regime.spent
+    again = spent.traces - regime.first_traces
+    if again < 1:
+        return None
+    lost_s = spent.compile_s * again / spent.traces
+    many = f"{units.count(again)} of {units.counted(spent.steps, 'step')}"
+    change = f", {regime.trace_change}" if regime.trace_change else ""
+    brief = f"{many} traced again, {units.seconds(lost_s)}"
+    advice, code = _advise(now)
+    facts = (Fact("traces", spent.traces, "step"), Fact("compile", spent.compile_s, "s"))
+    return Finding(
+        "retracing",
+        f"RETRACING {units.percent(lost_s / spent.active_s if spent.active_s else None)}",
+        f"{brief}: each new signature of the step is a new trace{change}",
+        advice,
+        code,
+        brief=brief,
+        where=regime.trace_change,
+        evidence=facts,
+        claims={"compile_s": lost_s},
+    )
+
+
+def _advise(now: Situation) -> tuple[str, str]:
+    change = now.setting.regime.trace_change
+    if getattr(now.manifest, "model", {}).get("jit_compile") is True:
+        return _COMPILED, _BUCKETS
+    if change and "shape" not in change:
+        return _NUMBERS, _RELAXED
+    return _SHAPES, _RELAXED if now.has_own_loop else _BUCKETS

@@ -1,0 +1,249 @@
+"""The present regime of a run: the time since its last lasting change, and what it went to.
+
+A switch, a cache that the first epoch has filled, and the begin of the first epoch begin a regime.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+from tfwatch.core.events import (
+    CodeSampled,
+    EpochStarted,
+    PipelineSwitched,
+    StagesFound,
+)
+from tfwatch.core.knobs import CACHE
+from tfwatch.core.rows import Flag
+from tfwatch.judge.steps.time_breakdown import (
+    RunningTimeBreakdown,
+    TimeSpent,
+    is_breakdown_event,
+    make_time_breakdown,
+)
+from tfwatch.runs.reading.sums import EpochSums
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tfwatch.core.events import Event
+    from tfwatch.core.rows import Phase, Rows
+
+Cause: TypeAlias = Literal["start", "switch", "cache"]
+
+
+@dataclass(frozen=True, slots=True)
+class CodeTime:
+    """Seconds of the training thread at one place of the script, estimated from samples."""
+
+    #: The name of a `core.rows.Phase`, or `BETWEEN_FITS`.
+    phase: str
+    #: The class of the Keras callback that ran; empty without one.
+    callback: str
+    #: What the line called, e.g. `predict`; empty where it says nothing.
+    call: str
+    #: `train.py:41 in load_chunk`; empty where no line of the user's ran.
+    place: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Regime:
+    """The present regime."""
+
+    cause: Cause = "start"
+    #: Since the clock origin.
+    begin_ns: int = 0
+    spent: TimeSpent = field(default_factory=TimeSpent)
+    #: The same of the epochs before it; of the whole run for the first regime: nothing.
+    before: TimeSpent = field(default_factory=TimeSpent)
+    #: The most seconds first.
+    code: tuple[CodeTime, ...] = ()
+    #: The number of models that trained in it.
+    models: int = 1
+    #: The number of `fit` calls, whole or begun.
+    fits: int = 1
+    #: The number of epochs with steps.
+    epochs: int = 0
+    #: The last ones of these: three or more where there are so many.
+    newest: tuple[TimeSpent, ...] = ()
+    #: A shuffle buffer was filled before its newest epoch: a cache fills later ones.
+    fills_shuffle: bool = False
+    #: What changed in the arguments of the step at the newest trace; empty where unknown.
+    trace_change: str = ""
+    #: The mean host time over the first and over the last tenth of its steps.
+    host_growth_ms: tuple[float, float] = (math.nan, math.nan)
+
+    @property
+    def first_traces(self) -> int:
+        """The traces that no run can do without: one for each model at the start."""
+        return self.models if self.cause == "start" else 0
+
+    def typical_s(self, part: str) -> float:
+        """Return the seconds of a part that recur in each epoch: its median in the newest ones, for
+        all; single epochs that took longer are no property of the training."""
+        values = [getattr(epoch, part) for epoch in self.newest if epoch.steps]
+        total: float = getattr(self.spent, part)
+        return min(total, median(values) * self.epochs) if values else total
+
+    def code_in(self, *phases: str) -> list[CodeTime]:
+        """Return the places of these phases, the most seconds first."""
+        return [one for one in self.code if one.phase in phases]
+
+
+class RegimeLedger:
+    """Follows a run to its present regime, at the cost of the new rows and events."""
+
+    def __init__(self) -> None:
+        self._sums = EpochSums()
+        self._events: list[Event] = []
+        self._switched: PipelineSwitched | None = None
+        self._switch_ns = 0
+        self._keeps_elements = False
+        self._code: dict[tuple[str, str, str, str], float] = {}
+        self._hosts = _HostTimes()
+        self._fills_shuffle = False
+        self._trace_change = ""
+        self._breakdown = RunningTimeBreakdown()
+        self._begin_ns = -1
+        self._taken: list[Event] = []
+
+    def add(self, rows: Rows, events: Iterable[Event]) -> None:
+        """Add plausible rows of `core.rows.STEP`, in the order of their start, and the events since
+        the last call."""
+        for event in events:
+            self._note(event)
+        switches = np.flatnonzero(rows["flags"] & Flag.SWITCH)
+        if len(switches):
+            rows = rows[switches[-1] :]
+            self._begin(int(rows["start_ns"][0]))
+        self._sums.add(rows)
+        self._hosts.add(rows)
+        starts = rows["flags"][rows["flags"] & np.uint16(Flag.EPOCH_START) != 0]
+        if len(starts):
+            self._fills_shuffle = bool(starts[-1] & Flag.SHUFFLE_FILL)
+
+    def _note(self, event: Event) -> None:
+        self._events.append(event)
+        self._taken.append(event)
+        if isinstance(event, PipelineSwitched):
+            self._switched = event
+        elif isinstance(event, StagesFound):
+            self._keeps_elements = any(_CACHE in kind for kind in event.kinds)
+        elif isinstance(event, CodeSampled):
+            for one in event.samples:
+                key = (one.phase, one.callback, one.call, one.place)
+                self._code[key] = self._code.get(key, 0.0) + one.samples * event.every_ms / 1e3
+
+    def _begin(self, at_ns: int) -> None:
+        self._switch_ns = at_ns
+        self._sums, self._hosts = EpochSums(), _HostTimes()
+        kept = [event for event in self._events if event.at_ns >= at_ns]
+        self._events, self._taken, self._begin_ns = [], [], -1
+        self._code.clear()
+        for event in kept:
+            self._note(event)
+
+    def now(self, length_s: float, doing: Phase | None) -> Regime:
+        """Return the regime of a run that lasts `length_s` so far. doing: the phase of the training
+        thread."""
+        rows = self._sums.rows
+        fills = len(rows) > 1 and self._keeps_elements and not self._is_switch_of_other_knob
+        # The first batch after the filling waits for its end: three runs, 0.3 s each, once.
+        begin_ns = int(rows["first_ns"][1]) if fills else self._epoch_begin_ns(rows)
+        if begin_ns != self._begin_ns:
+            self._begin_ns, self._breakdown = begin_ns, RunningTimeBreakdown(begin_ns)
+            self._taken = [event for event in self._events if event.at_ns >= begin_ns]
+        spent, newest = self._breakdown.take(rows[int(fills) :], self._taken, length_s, doing)
+        started = [event for event in self._taken if isinstance(event, EpochStarted)]
+        return Regime(
+            "cache" if fills else "switch" if self._switch_ns else "start",
+            begin_ns,
+            spent,
+            self._before(rows[: int(fills)], begin_ns),
+            self._code_times(),
+            len({getattr(event, "model", 1) for event in started}),
+            len({event.fit for event in started}),
+            len(rows) - int(fills),
+            newest,
+            self._fills_shuffle,
+            self._trace_change,
+            self._hosts.growth_ms,
+        )
+
+    @property
+    def _is_switch_of_other_knob(self) -> bool:
+        return bool(self._switch_ns) and (self._switched is None or self._switched.knob != CACHE)
+
+    def _epoch_begin_ns(self, rows: Rows) -> int:
+        """Return the begin of the epoch of the first row."""
+        if not len(rows):
+            return self._switch_ns
+        first_ns = int(rows["first_ns"][0])
+        starts = [event.at_ns for event in self._events if isinstance(event, EpochStarted)]
+        before = bisect_right(starts, first_ns)
+        return max(starts[before - 1] if before else first_ns, self._switch_ns)
+
+    def _before(self, rows: Rows, begin_ns: int) -> TimeSpent:
+        """Return what filling the cache took."""
+        if not len(rows):
+            return TimeSpent()
+        filled = [event for event in self._events if event.at_ns < begin_ns]
+        first_ns = self._epoch_begin_ns(rows)
+        return make_time_breakdown(rows, filled, begin_ns / 1e9, None, first_ns).total
+
+    def _code_times(self) -> tuple[CodeTime, ...]:
+        times = (CodeTime(*key, seconds) for key, seconds in self._code.items())
+        return tuple(sorted(times, key=lambda one: -one.seconds))
+
+
+_CACHE = "Cache"
+
+
+class _HostTimes:
+    """The host time over the steps, in at most `_MOST` blocks."""
+
+    _MOST = 128
+
+    def __init__(self) -> None:
+        self._steps = np.zeros(0)
+        self._host_ms = np.zeros(0)
+
+    def add(self, rows: Rows) -> None:
+        """Add rows of `core.rows.STEP`."""
+        if not len(rows):
+            return
+        edges = np.unique(np.linspace(0, len(rows), self._MOST, endpoint=False, dtype=np.int64))
+        sums = np.add.reduceat(rows["host_ms"], edges, dtype=np.float64)
+        self._host_ms = np.concatenate([self._host_ms, sums])
+        self._steps = np.concatenate([self._steps, np.diff(edges, append=len(rows))])
+        while len(self._steps) > self._MOST:
+            pairs = np.arange(0, len(self._steps), 2)
+            self._steps = np.add.reduceat(self._steps, pairs)
+            self._host_ms = np.add.reduceat(self._host_ms, pairs)
+
+    @property
+    def growth_ms(self) -> tuple[float, float]:
+        """The mean over the first and over the last tenth of the steps, NaN without steps."""
+        total = self._steps.sum()
+        if not total:
+            return math.nan, math.nan
+        ends = np.cumsum(self._steps)
+        first = int(np.searchsorted(ends, 0.1 * total)) + 1
+        last = int(np.searchsorted(ends, 0.9 * total))
+        parts = (slice(0, first), slice(last, None))
+        means = [float(self._host_ms[part].sum() / self._steps[part].sum()) for part in parts]
+        return means[0], means[1]
+
+
+def regime_of(rows: Rows, events: Sequence[Event], length_s: float, doing: Phase | None) -> Regime:
+    """Return the present regime of a whole run."""
+    ledger = RegimeLedger()
+    ledger.add(rows, filter(is_breakdown_event, events))
+    return ledger.now(length_s, doing)

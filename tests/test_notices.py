@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.judge.situations import RUNNING, changed
+from tests.judge.situations import RUNNING, banner, changed
 from tests.screens.canned import Canned
 from tfwatch.core.events import RunEnded
 from tfwatch.core.rows import Phase
-from tfwatch.judge.findings.banner import banner
 from tfwatch.notices import (
     Notifier,
     NotifyCommand,

@@ -101,7 +101,7 @@ class Notifier:
             measured = MeasuredSetting()
             situation = build_situation(snapshot.manifest, snapshot.stages_found, measured)
             situation = at_this_moment(situation, snapshot)
-            self.look(snapshot, situation, banner(situation), ends=ends)
+            self.look(snapshot, situation, banner(situation, ()), ends=ends)
 
     def script_ended(self, state: str) -> None:
         """Pass on that a script ended. state: in words, e.g. `script ended, exit code 0`."""

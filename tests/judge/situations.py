@@ -9,8 +9,16 @@ import msgspec
 
 from tests.runs.folders import make_manifest
 from tfwatch.core.rows import Phase
-from tfwatch.judge.findings.banner import banner
-from tfwatch.judge.findings.situation import FiguresOfSecond, MeasuredSetting, Situation
+from tfwatch.judge.findings.banner import banner as make_banner
+from tfwatch.judge.findings.ranking import find_losses
+from tfwatch.judge.findings.situation import (
+    Banner,
+    FiguresOfSecond,
+    MeasuredSetting,
+    Situation,
+)
+from tfwatch.judge.regime import Regime
+from tfwatch.judge.steps.time_breakdown import TimeSpent
 from tfwatch.judge.steps.verdict import Bound, Breakdown, Judgement, Stat, Verdict
 from tfwatch.runs.format import Manifest
 
@@ -75,6 +83,30 @@ RUNNING = changed(
     run="2026-11-20T10-17-03_cnn",
     now_s=100.0,
 )
+
+
+def regime_of_split(split: Breakdown, steps: int = 1000) -> Regime:
+    """Return a regime of so many steps like these."""
+    parts = {"data_wait_s": split.wait, "compute_s": split.compute, "host_s": split.host}
+    seconds = {part: stat.mean * steps / 1e3 for part, stat in parts.items()}
+    copy_s = split.copy.mean * steps / 1e3 if split.copy else 0.0
+    spent = replace(TimeSpent(None, steps, copy_s=copy_s), **seconds)  # type: ignore[arg-type]
+    return Regime(spent=spent, epochs=1)
+
+
+def with_regime(now: Situation) -> Situation:
+    """Return a situation whose regime is of steps like the judged ones, if it has none of its
+    own."""
+    split = now.setting.judgement.breakdown
+    if split is None or now.setting.regime.spent.steps:
+        return now
+    return changed(now, regime=regime_of_split(split))
+
+
+def banner(now: Situation) -> Banner:
+    """Return the banner of a moment, with the losses of its regime."""
+    now = with_regime(now)
+    return make_banner(now, find_losses(now))
 
 
 def finding(**changes: Any) -> tuple[str, str, str]:

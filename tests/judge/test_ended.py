@@ -10,7 +10,7 @@ import pytest
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
 from tests.screens.showing import shown
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.judge.judged_run import EndedFinding
+from tfwatch.judge.judged_run import EndedLosses
 from tfwatch.report.document import as_json
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.reading.reader import RunReader
@@ -39,7 +39,7 @@ NOTHING = "nothing to copy: no code suggestion, and no setting is on"
 async def told(show: Shown) -> None:
     """Wait until it is known."""
     await show.until(
-        lambda: show.live.follower._ended_finding and show.live.follower._ended_finding()
+        lambda: show.live.follower._ended_losses and show.live.follower._ended_losses()
     )
     await show.frame()
 
@@ -79,8 +79,8 @@ async def test_the_end_of_a_live_run_says_it_too(tmp_path: Path) -> None:
 
 async def test_too_few_steps_have_no_verdict_and_nothing_to_paste(tmp_path: Path) -> None:
     async with shown(Canned(tmp_path).started().steps(5, STARVING).ended(), live=False) as show:
-        found = show.live.follower._ended_finding
-        assert isinstance(found, EndedFinding)
+        found = show.live.follower._ended_losses
+        assert isinstance(found, EndedLosses)
         await show.until(lambda: found._thread and not found._thread.is_alive())
         await show.press("y")
         assert "1 epoch, 6 steps" in show.rows[2]

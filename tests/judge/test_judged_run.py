@@ -102,17 +102,6 @@ def test_damaged_steps_count_in_no_energy(tmp_path: Path) -> None:
     assert found.steps == 99
 
 
-def test_a_callback_that_takes_most_is_named(tmp_path: Path) -> None:
-    rows = of(0.1, 12.0, 20.0)
-    ends = rows["start_ns"][1:20].tolist()
-    pauses = [Paused(end, "callback", 19.0, "CSVLogger") for end in ends]
-    lines = text_of(open_written(tmp_path / "run", rows, *pauses, FINISHED))
-
-    assert any(
-        "compile(steps_per_execution=8): about 14.6 ms/step" in line
-        and line.endswith("(CSVLogger takes most)")
-        for line in lines
-    )
 
 
 def test_too_few_steps_have_no_next_step(tmp_path: Path) -> None:
@@ -135,33 +124,8 @@ def with_first_waits(flag: int) -> tuple[Rows, list[Event]]:
     ]
 
 
-def test_what_lies_between_epochs_has_a_next_step(tmp_path: Path) -> None:
-    rows, events = with_first_waits(0)
-    fit = {"knobs": {"prefetch": "default"}, "steps_per_epoch": 100}
-    lines = text_of(open_written(tmp_path / "fit", rows, *events, **fit))
-    of_loop = text_of(open_written(tmp_path / "loop", rows, *events, loop="train.py:22"))
-
-    assert any("between steps; next: one iterator for all epochs" in line for line in of_loop)
-    assert any("next: longer epochs (.repeat() with steps_per_epoch)" in line for line in lines)
-    assert (
-        "code: model.fit(dataset.repeat(), steps_per_epoch=100)  # one iterator for all epochs"
-        in lines
-    )
 
 
-def test_a_shuffle_that_each_epoch_fills_has_its_own_next_step(tmp_path: Path) -> None:
-    rows, events = with_first_waits(Flag.SHUFFLE_FILL)
-    names = {"filled_shuffle": "shuffle(1000)", "map_below_shuffle": "map(decode)"}
-    fit = {"knobs": {"prefetch": "default"}, "steps_per_epoch": 100, **names}
-
-    for name, manifest in (("fit", fit), ("loop", names)):
-        lines = text_of(open_written(tmp_path / name, rows, *events, **manifest))
-        assert any(
-            "between steps; next: put .shuffle(1000) before .map(decode), or" in line
-            for line in lines
-        )
-        assert any(line.endswith("# in place of .map(decode).shuffle(1000)") for line in lines)
-        assert not any("dataset.repeat()" in line for line in lines)
 
 
 def test_a_shuffle_that_only_the_first_epoch_fills_is_not_the_cause(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tests.screens.canned import COMPUTE_BOUND, MODERATE, STAGES, STARVING, Cann
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.judge.findings.situation import SourceKind
-from tfwatch.judge.judged_run import EndedFinding, JudgedRun
+from tfwatch.judge.judged_run import EndedLosses, JudgedRun
 from tfwatch.judge.view import Follower
 from tfwatch.report.document import as_json
 
@@ -112,12 +112,12 @@ def words(found: Banner | None) -> tuple[str, str, str, str]:
 def followed(run: Canned, *, to_the_end: bool = False) -> RunView:
     """The newest view of a read-only screen."""
     reader = run.reader()
-    found = EndedFinding(reader.read_whole) if to_the_end else None
+    found = EndedLosses(reader.read_whole) if to_the_end else None
     if found:
         found()
         assert found._thread
         found._thread.join()
-    return Follower(reader.steps_between, live=False, ended_finding=found).follow(
+    return Follower(reader.steps_between, live=False, ended_losses=found).follow(
         reader.tail(), (), None
     )
 

@@ -24,7 +24,12 @@ from tfwatch.judge.forecasts.follower import build_evidence_tables_of_run, stage
 from tfwatch.judge.forecasts.forecast import Record, forecasts, record
 from tfwatch.judge.regime import regime_of
 from tfwatch.judge.steps.stalls import longest_stall_place
-from tfwatch.judge.steps.summary import LastSetting, Summary, summarise
+from tfwatch.judge.steps.summary import (
+    LastSetting,
+    Summary,
+    rows_before_undecided,
+    summarise,
+)
 from tfwatch.judge.steps.time_breakdown import TimeBreakdown, make_time_breakdown
 from tfwatch.judge.steps.verdict import Conditions, breakdown
 
@@ -102,6 +107,11 @@ class JudgedRun:
     def regime(self) -> Regime:
         """The present regime, or the last one."""
         run = self.run
+        counted = rows_before_undecided(run.plausible_steps, run.events)
+        if counted:
+            rows, end_ns = counted
+            events = [event for event in run.events if event.at_ns <= end_ns]
+            return regime_of(rows, events, end_ns / 1e9, None)
         doing = run.open_phase.phase if run.open_phase else None
         return regime_of(run.plausible_steps, run.events, run.length_s, doing)
 

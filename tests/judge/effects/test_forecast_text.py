@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.judge.situations import RUNNING, changed, judged, split
+from tests.judge.situations import RUNNING, banner, changed, judged, split
 from tfwatch.judge.effects.switch_text import (
     best,
     expected_gain_text,
@@ -22,7 +22,6 @@ from tfwatch.judge.findings.advice import (
     key_text,
     wait_sentence,
 )
-from tfwatch.judge.findings.banner import banner
 from tfwatch.judge.findings.bottleneck import Bottleneck, Stage, StageTable
 from tfwatch.judge.findings.situation import MachineMemory
 from tfwatch.judge.forecasts.forecast import Forecast

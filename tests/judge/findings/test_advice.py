@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.judge.situations import RUNNING, changed, judged
+from tests.judge.situations import RUNNING, banner, changed, judged
 from tests.judge.step_rows import make_steps
 from tfwatch.core import units
 from tfwatch.core.events import StallLocated
 from tfwatch.judge.findings.advice import stall_sentence, wait_sentence
-from tfwatch.judge.findings.banner import banner
 from tfwatch.judge.findings.bottleneck import Stage, StageTable
 from tfwatch.judge.findings.situation import BatchSource, Situation, SourceKind
 from tfwatch.judge.forecasts.forecast import Forecast

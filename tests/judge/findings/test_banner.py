@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.judge.situations import RUNNING, changed, finding, judged, split
+from tests.judge.situations import RUNNING, banner, changed, finding, judged, split
 from tests.runs.folders import make_manifest
 from tfwatch.core.events import RunEnded, TrainingFailed
 from tfwatch.core.rows import Phase
 from tfwatch.judge.effects.comparison import Comparison
-from tfwatch.judge.findings.banner import banner
-from tfwatch.judge.findings.situation import MachineMemory, Tone
+from tfwatch.judge.findings.finding import Tone
+from tfwatch.judge.findings.situation import MachineMemory
 from tfwatch.judge.steps.time_breakdown import TimeSpent
 from tfwatch.judge.steps.verdict import Bound, Judgement, Stat, Verdict
 

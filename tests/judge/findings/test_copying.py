@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.judge.situations import RUNNING, changed, stat
-from tfwatch.judge.findings.banner import banner
+from tests.judge.situations import RUNNING, banner, changed, stat
 from tfwatch.judge.findings.code_suggestions import UINT8
 from tfwatch.judge.findings.copying import bandwidth
 from tfwatch.judge.steps.verdict import Bound, Breakdown, Judgement, Verdict

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.judge.situations import RUNNING, changed, judged
+from tests.judge.situations import RUNNING, banner, changed, judged
 from tfwatch.core.code_edits import CodeEdit
 from tfwatch.core.events import StagesFound
 from tfwatch.judge.findings.advice import batch_first_text
-from tfwatch.judge.findings.banner import banner
 from tfwatch.judge.findings.bottleneck import Stage, StageTable
 from tfwatch.judge.findings.situation import BatchSource, SourceKind, find_batch_source
 from tfwatch.judge.steps.time_breakdown import TimeSpent
@@ -209,59 +208,8 @@ def test_prefetch_is_advised_only_where_it_is_not_the_last_stage(
     assert bool(one.edit) == bool(edit)
 
 
-@pytest.mark.parametrize(
-    ("given", "advice", "edit"),
-    [
-        pytest.param(
-            SourceKind.ARRAYS,
-            "longer epochs (tf.data's .repeat()",
-            "rows = lambda n: (tf.gather(x, n)",
-            id="arrays",
-        ),
-        pytest.param(
-            SourceKind.PY_DATASET, "longer epochs: let the PyDataset's __len__", "", id="PyDataset"
-        ),
-        pytest.param(
-            SourceKind.GENERATOR, "longer epochs: a larger steps_per_epoch", "", id="generator"
-        ),
-        pytest.param(
-            SourceKind.TF_DATA,
-            "longer epochs (.repeat()",
-            "model.fit(dataset.repeat()",
-            id="tf.data",
-        ),
-    ],
-)
-def test_each_kind_of_data_has_its_own_way_to_longer_epochs(
-    given: SourceKind, advice: str, edit: str
-) -> None:
-    spent = TimeSpent(0, 20, compute_s=1.0, first_batch_s=1.0)
-    one = banner(
-        changed(
-            SCRIPT, judgement=judged(Verdict.NOT, 0.1), epoch_spent=spent, origin=BatchSource(given)
-        )
-    )
-
-    assert one.advice.startswith(advice)
-    assert edit in one.edit
-    assert bool(one.edit) == bool(edit)
 
 
-@pytest.mark.parametrize(
-    ("spent", "words"),
-    [
-        (TimeSpent(0, 20, compute_s=1.0, first_batch_s=1.0), "fewer, longer fits"),
-        (TimeSpent(0, 20, compute_s=1.0, epoch_end_s=1.0), "do less between two calls of fit"),
-    ],
-)
-def test_many_fits_of_one_epoch_are_advised_to_be_fewer(spent: TimeSpent, words: str) -> None:
-    now = changed(
-        SCRIPT, judgement=judged(Verdict.NOT, 0.1), epoch_spent=spent, fits_end_epochs=True
-    )
-    one = banner(changed(now, origin=BatchSource(SourceKind.ARRAYS)))
-
-    assert one.advice.startswith(words)
-    assert one.edit.startswith("model.fit(..., epochs=epochs)")
 
 
 def test_a_live_screen_shows_the_same_advice_and_the_limits_of_its_keys() -> None:
@@ -334,39 +282,8 @@ def test_a_py_dataset_without_workers_is_given_them_by_keys() -> None:
 LOOP = changed(RUNNING, live=False, loop="train.py:22", knobs={}, started={}, switchable=[])
 
 
-@pytest.mark.parametrize(
-    ("spent", "advice"),
-    [
-        pytest.param(
-            TimeSpent(steps=50, compute_s=2.0, data_wait_s=0.1, first_batch_s=6.0),
-            "iter(dataset.repeat())",
-            id="begins",
-        ),
-        pytest.param(
-            TimeSpent(steps=50, compute_s=2.0, data_wait_s=0.1, epoch_end_s=6.0),
-            "between two epochs of the loop",
-            id="ends",
-        ),
-        pytest.param(
-            TimeSpent(steps=50, compute_s=2.0, data_wait_s=0.1, validation_s=6.0),
-            "validate less often or on less data",
-            id="validation",
-        ),
-    ],
-)
-def test_a_loop_of_the_scripts_own_is_not_advised_as_a_fit(spent: TimeSpent, advice: str) -> None:
-    found = banner(changed(LOOP, judgement=judged(Verdict.NOT), epoch_spent=spent))
-    assert advice in found.advice
-    assert "steps_per_epoch" not in found.advice + found.edit
-    assert "on_epoch_end" not in found.advice + found.edit
-    assert "fit" not in found.edit
-    assert "validation_freq" not in found.advice + found.edit
 
 
-def test_the_time_in_which_another_loop_trains_is_advised_against_nowhere() -> None:
-    spent = TimeSpent(steps=50, compute_s=2.0, data_wait_s=0.1, others_s=6.0, epoch_end_s=0.1)
-    found = banner(changed(LOOP, judgement=judged(Verdict.NOT), epoch_spent=spent))
-    assert "between two epochs" not in found.advice
 
 
 @pytest.mark.parametrize("given", [SourceKind.TF_DATA, SourceKind.UNKNOWN])

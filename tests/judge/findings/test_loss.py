@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.judge.situations import RUNNING, changed, judged
+from tests.judge.situations import RUNNING, banner, changed, judged
 from tfwatch.core.events import LossDiverged, LossRecovered, Noted, RunEnded
-from tfwatch.judge.findings.banner import banner
+from tfwatch.judge.findings.finding import Tone
 from tfwatch.judge.findings.loss import (
     current_divergence,
     divergence_text,
@@ -14,7 +14,6 @@ from tfwatch.judge.findings.loss import (
     divergences_text,
 )
 from tfwatch.judge.findings.machine import MachineFigures
-from tfwatch.judge.findings.situation import Tone
 from tfwatch.judge.steps.verdict import Verdict
 
 AT_151 = LossDiverged(0, 1151, "NaN", 1150)

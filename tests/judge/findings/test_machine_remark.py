@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from tests.judge.samples import make_samples
-from tests.judge.situations import RUNNING, changed, judged
+from tests.judge.situations import RUNNING, banner, changed, judged
 from tfwatch.core.events import GpuFound, Noted, RunEnded, SensorMissing
-from tfwatch.judge.findings.banner import banner
 from tfwatch.judge.findings.bottleneck import Stage, StageTable
 from tfwatch.judge.findings.gpus import others_share
 from tfwatch.judge.findings.machine import (

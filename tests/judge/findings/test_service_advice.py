@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from tests.judge.findings.test_advice import CACHE
-from tests.judge.situations import RUNNING, changed, judged
-from tfwatch.judge.findings.banner import banner
+from tests.judge.situations import RUNNING, banner, changed, judged
 from tfwatch.judge.findings.bottleneck import Stage, StageTable
 from tfwatch.judge.findings.input_advice import forecast_workers, service_workers
 from tfwatch.judge.findings.situation import BatchSource, Situation, SourceKind

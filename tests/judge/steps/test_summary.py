@@ -75,13 +75,6 @@ def test_what_runs_op_by_op_is_launch_bound_on_a_cpu_too() -> None:
     assert summarise(rows, (), Conditions(op_by_op=True)).bound is Bound.LAUNCH
 
 
-def test_a_callback_that_takes_most_of_what_follows_a_step_is_named() -> None:
-    rows = make_steps(np.full(50, 0.1), compute=10.0, host=20.0)
-    pauses = [Paused(at, "callback", 18.0, "CSVLogger") for at in range(3)]
-
-    assert summarise(rows, pauses).callback == "CSVLogger"
-
-
 def test_rows_that_a_full_disk_dropped_are_in_no_stretch() -> None:
     rows = plain(10)
     rows[4] = 0

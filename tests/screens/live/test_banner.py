@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.judge.situations import RUNNING, changed, judged
+from tests.judge.situations import RUNNING, banner, changed, judged
 from tfwatch.core.events import RunEnded, TrainingFailed
 from tfwatch.core.rows import Phase
-from tfwatch.judge.findings.banner import banner
 from tfwatch.judge.findings.bottleneck import Stage, StageTable, find_bottleneck
 from tfwatch.judge.findings.situation import BatchSource, MachineMemory, SourceKind
 from tfwatch.judge.forecasts.forecast import Forecast

@@ -183,6 +183,18 @@ def last_setting(
     )
 
 
+def rows_before_undecided(rows: Rows, events: Sequence[Event]) -> tuple[Rows, int] | None:
+    """Return the rows of the last setting that counts, and its end; None where that is the setting
+    at the end of the run."""
+    undecided = find_undecided([event for event in events if isinstance(event, UNDECIDED_EVENTS)])
+    if undecided is None:
+        return None
+    stretches = [_since_switch(_within(rows, *stretch)) for stretch in undecided.stretches]
+    counted = np.concatenate(stretches) if stretches else rows[:0]
+    counted["flags"] &= ~np.uint16(Flag.SWITCH)
+    return counted, undecided.at_ns
+
+
 def _within(rows: Rows, first: int, last: int) -> Rows:
     """Return the rows of steps first to last."""
     begin, end = (bisect_left(rows["step"], step) for step in (first, last + 1))

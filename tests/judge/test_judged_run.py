@@ -19,7 +19,6 @@ from tfwatch.core.events import (
     ExperimentEnded,
     MoveJudged,
     MoveMade,
-    Paused,
     PipelineSwitched,
     RunEnded,
     SwitchAsked,
@@ -102,8 +101,6 @@ def test_damaged_steps_count_in_no_energy(tmp_path: Path) -> None:
     assert found.steps == 99
 
 
-
-
 def test_too_few_steps_have_no_next_step(tmp_path: Path) -> None:
     lines = text_of(open_written(tmp_path / "run", plain(10), FINISHED))
 
@@ -122,10 +119,6 @@ def with_first_waits(flag: int) -> tuple[Rows, list[Event]]:
         *(EpochStarted(int(rows["start_ns"][at]), n, 2, 100) for n, at in enumerate((0, 100))),
         ended,
     ]
-
-
-
-
 
 
 def test_a_shuffle_that_only_the_first_epoch_fills_is_not_the_cause(tmp_path: Path) -> None:

@@ -408,25 +408,6 @@ class Paused(Event, frozen=True):
     detail: str = ""
 
 
-class CodeSample(msgspec.Struct, frozen=True):
-    """Samples of the training thread at one place of the script."""
-
-    #: The name of a `core.rows.Phase`, or `BETWEEN_FITS`.
-    phase: str
-    callback: str
-    call: str
-    place: str
-    samples: float
-
-
-class CodeSampled(Event, frozen=True):
-    """Where the Python of the training thread was since the event before, by samples."""
-
-    #: The time that one sample stands for.
-    every_ms: Milliseconds
-    samples: list[CodeSample]
-
-
 class RecordingLost(Event, frozen=True):
     """The disk takes no more rows: from `step` on they are kept in memory only."""
 

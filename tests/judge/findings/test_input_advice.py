@@ -13,7 +13,6 @@ from tfwatch.core.events import StagesFound
 from tfwatch.judge.findings.advice import batch_first_text
 from tfwatch.judge.findings.bottleneck import Stage, StageTable
 from tfwatch.judge.findings.situation import BatchSource, SourceKind, find_batch_source
-from tfwatch.judge.steps.time_breakdown import TimeSpent
 from tfwatch.judge.steps.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -208,10 +207,6 @@ def test_prefetch_is_advised_only_where_it_is_not_the_last_stage(
     assert bool(one.edit) == bool(edit)
 
 
-
-
-
-
 def test_a_live_screen_shows_the_same_advice_and_the_limits_of_its_keys() -> None:
     live = changed(SCRIPT, live=True, origin=BatchSource(SourceKind.PY_DATASET))
     fixed = changed(live, switchable=[])
@@ -280,10 +275,6 @@ def test_a_py_dataset_without_workers_is_given_them_by_keys() -> None:
 
 
 LOOP = changed(RUNNING, live=False, loop="train.py:22", knobs={}, started={}, switchable=[])
-
-
-
-
 
 
 @pytest.mark.parametrize("given", [SourceKind.TF_DATA, SourceKind.UNKNOWN])

@@ -7,7 +7,6 @@ import pytest
 
 from tests.judge.effects.test_comparison import asked, switched
 from tests.judge.step_rows import make_steps, plain, restart
-from tfwatch.core.events import Paused
 from tfwatch.core.rows import Flag
 from tfwatch.judge.steps.summary import between, summarise
 from tfwatch.judge.steps.verdict import Bound, Conditions, Verdict

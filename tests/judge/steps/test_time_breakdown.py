@@ -25,7 +25,6 @@ from tfwatch.judge.steps.time_breakdown import (
     TimeSpent,
     keras_step_ms,
     make_time_breakdown,
-    mean_time_spent,
 )
 from tfwatch.runs.reading.sums import EpochSums
 
@@ -169,10 +168,7 @@ def test_an_epoch_that_waits_for_its_first_batch_lies_between_epochs() -> None:
     time_breakdown = built.time_breakdown(Phase.WAIT)
 
     expect(time_breakdown.epochs[3], first_batch_s=5.0)
-    assert (time_breakdown.newest_whole, time_breakdown.epochs[3].epoch) == (
-        time_breakdown.epochs[2],
-        3,
-    )
+    assert time_breakdown.epochs[3].epoch == 3
 
 
 def test_a_callback_before_watch_that_ends_the_epoch_is_no_host_time() -> None:
@@ -271,9 +267,9 @@ def test_a_running_time_breakdown_equals_the_whole_one_at_every_moment(copy_ms: 
         built.begin(epoch, 300.0).end(epoch, validation_s=0.4, callbacks_s=0.2)
         if epoch == 20:
             built.events.append(Slept(built.events[-1].at_ns, 5000.0))
-        total, whole = running.take(built.sums(), built.events, built.at_s, Phase.EPOCH_END)
+        total, newest = running.take(built.sums(), built.events, built.at_s, Phase.EPOCH_END)
         time_breakdown = built.time_breakdown(Phase.EPOCH_END)
-        assert whole == time_breakdown.newest_whole
+        assert newest == time_breakdown.epochs[-len(newest) :]
         expect(total, **{name: getattr(time_breakdown.total, name) for name in PARTS})
         assert (total.steps, total.copies) == (
             time_breakdown.total.steps,
@@ -358,14 +354,3 @@ def test_a_stop_of_the_process_is_no_data_wait_and_no_compute(
     )
     assert found.compute_s == pytest.approx(expected.compute_s, abs=0.011)
     assert found.wall_s == pytest.approx(built.at_s)
-
-
-def test_the_mean_time_of_an_epoch() -> None:
-    entries = [
-        TimeSpent(0, 100, compute_s=3.0, validation_s=1.0),
-        TimeSpent(1, 51, compute_s=2.0),
-        TimeSpent(2),
-    ]
-
-    assert mean_time_spent(entries) == TimeSpent(None, 76, compute_s=2.5, validation_s=0.5)
-    assert mean_time_spent([]) == TimeSpent()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -13,6 +14,7 @@ from tfwatch.core.rows import Phase
 from tfwatch.judge.findings.bottleneck import Stage, StageTable, find_bottleneck
 from tfwatch.judge.findings.situation import BatchSource, MachineMemory, SourceKind
 from tfwatch.judge.forecasts.forecast import Forecast
+from tfwatch.judge.regime import Regime
 from tfwatch.judge.steps.time_breakdown import TimeSpent
 from tfwatch.judge.steps.verdict import Bound, Verdict
 from tfwatch.screens.live.banner import BannerPane
@@ -41,7 +43,10 @@ def forecast_for(
 def epoch(**seconds: float) -> dict[str, Any]:
     return {
         "judgement": judged(NOT, 0.2),
-        "epoch_spent": TimeSpent(0, 250, 0, compute_s=3.4, **seconds),
+        "regime": Regime(
+            spent=replace(TimeSpent(0, 250, compute_s=3.4), **seconds),  # type: ignore[arg-type]
+            epochs=1,
+        ),
     }
 
 

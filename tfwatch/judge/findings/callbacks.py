@@ -19,7 +19,7 @@ _STEP, _END = "HOST", "EPOCH_END"
 _GROWS = 2.0
 #: What a callback calls to save.
 _SAVES = ("save", "save_weights", "export", "save_model")
-_COLLECTS = "collect"
+_COLLECTS = "gc.collect"
 _GROWN = "keep a running figure in {name} in place of the whole history, or run it every 100th step"
 
 

@@ -154,7 +154,7 @@ def test_without_a_forecast_the_edit_is_that_of_the_key_that_is_named(
 ) -> None:
     now = changed(RUNNING, judgement=judged(Verdict.HIGHLY), **changes)
     assert banner(now).edit.startswith(edit)
-    assert bool(found.edit) == bool(edit)
+    assert bool(banner(now).edit) == bool(edit)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from tfwatch.judge.effects.tuner_text import (
 from tfwatch.judge.findings.banner import banner
 from tfwatch.judge.findings.code_suggestions import pasted_lines
 from tfwatch.judge.findings.log_lines import LogFinding, LogFollower
-from tfwatch.judge.findings.ranking import find_losses
+from tfwatch.judge.findings.ranking import LeadHolder, find_losses
 from tfwatch.judge.findings.situation import (
     FiguresOfSecond,
     MeasuredSetting,
@@ -169,6 +169,7 @@ class Follower:
         self._breakdown_events: list[Event] = []
         self._seen = 0
         self._losses: tuple[Finding, ...] | None = None
+        self._lead = LeadHolder()
         self._log = LogFollower()
         self._forecasts = ForecastFollower(steps_between)
 
@@ -207,7 +208,8 @@ class Follower:
         self._forecasts.take(snapshot, self._comparisons, knobs)
         situation = self._situation(snapshot, knobs, stopping_s)
         if self._losses is None:
-            self._losses = find_losses(situation)
+            regime, losses = situation.setting.regime, find_losses(situation)
+            self._losses = self._lead.order(losses, regime.begin_ns, snapshot.now_s)
         losses = situation.last_losses or self._losses
         return RunView(
             snapshot,

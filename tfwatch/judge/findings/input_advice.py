@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.core.code_edits import edited_lines
-from tfwatch.core.knobs import CACHE, PREFETCH, WORKERS
+from tfwatch.core.knobs import CACHE, MULTIPROCESSING, PREFETCH, WORKERS
 from tfwatch.core.refusals import PER_REPLICA
 from tfwatch.core.stage_kinds import code_kinds, count_moving, why_not_moving
 from tfwatch.judge.effects.switch_text import best
@@ -71,12 +71,14 @@ def advise_longer_epochs(now: Situation) -> Advice:
 
 
 def _py_dataset(now: Situation) -> Advice:
+    if now.origin.has_workers and now.setting.knobs.get(MULTIPROCESSING) == "on":
+        return Advice("more workers for the PyDataset", code_suggestions.MORE_WORKERS)
     if now.origin.has_workers:
-        more = (
-            "more workers for the PyDataset; use_multiprocessing=True too if __getitem__ computes"
-            " in Python"
+        processes = (
+            "use_multiprocessing=True for the PyDataset: its threads share the GIL where __getitem__"
+            " computes in Python; where it waits, more of them"
         )
-        return Advice(more, code_suggestions.MORE_WORKERS)
+        return Advice(processes, code_suggestions.PROCESSES)
     if computes(now):
         return Advice(
             "workers=4, use_multiprocessing=True for the PyDataset: processes do not share the GIL",

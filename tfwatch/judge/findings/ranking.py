@@ -92,3 +92,33 @@ def _is_judgeable(now: Situation) -> bool:
 def _left_of(claims: Mapping[str, float], left: Mapping[str, float]) -> dict[str, float]:
     """Return the claimed seconds as far as no finding before has claimed them."""
     return {part: min(max(seconds, 0.0), left[part]) for part, seconds in claims.items()}
+
+
+class LeadHolder:
+    """Holds the first finding of a run in progress until another one is ahead for a while: a reader
+    acts on what stays."""
+
+    #: Seconds.
+    AHEAD_S = 20.0
+
+    def __init__(self) -> None:
+        self._kind = self._challenger = ""
+        self._since_s = 0.0
+        self._begin_ns = -1
+
+    def order(
+        self, losses: tuple[Finding, ...], begin_ns: int, now_s: float
+    ) -> tuple[Finding, ...]:
+        """Return the findings with the held one first. begin_ns: of the regime; a new one holds
+        nothing."""
+        first = losses[0].kind if losses else ""
+        held = next((one for one in losses if one.kind == self._kind), None)
+        if held is None or held.share < _LEADS or begin_ns != self._begin_ns:
+            self._kind, self._begin_ns, self._challenger = first, begin_ns, ""
+            return losses
+        if first != self._challenger:
+            self._challenger, self._since_s = first, now_s
+        if first == self._kind or now_s - self._since_s >= self.AHEAD_S:
+            self._kind = first
+            return losses
+        return (held, *(one for one in losses if one is not held))

@@ -30,11 +30,12 @@ def find(now: Situation) -> Finding | None:
     loop = now.has_own_loop
     what = f"the loop at {now.manifest.loop} runs" if loop else "run_eagerly=True runs"
     each = f"{units.milliseconds(compute_ms)} of compute a step"
-    brief = f"Python between them takes {units.percent(share)} of {each}"
+    takes = f"takes {units.percent(share)} of {each}"
+    brief = f"Python between operations {takes}"
     return Finding(
         "eager",
         f"LAUNCH-BOUND {units.percent(lost_s / spent.active_s if spent.active_s else None)}",
-        f"{what} operations one by one from Python; {brief}",
+        f"{what} operations one by one: Python {takes}",
         _LOOP if loop else _FIT,
         _LOOP_CODE if loop else _FIT_CODE,
         brief=brief,

@@ -75,8 +75,8 @@ def _py_dataset(now: Situation) -> Advice:
         return Advice("more workers for the PyDataset", code_suggestions.MORE_WORKERS)
     if now.origin.has_workers:
         processes = (
-            "use_multiprocessing=True for the PyDataset: its threads share the GIL where __getitem__"
-            " computes in Python; where it waits, more of them"
+            "use_multiprocessing=True for the PyDataset: its threads share the GIL where"
+            " __getitem__ computes in Python; where it waits, more of them"
         )
         return Advice(processes, code_suggestions.PROCESSES)
     if computes(now):

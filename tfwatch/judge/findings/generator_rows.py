@@ -1,0 +1,60 @@
+"""A generator that yields single rows: each one passes Python by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfwatch.core import units
+from tfwatch.judge.findings.cheap_maps import batch_size
+from tfwatch.judge.findings.finding import Fact, Finding
+
+if TYPE_CHECKING:
+    from tfwatch.judge.findings.bottleneck import Stage, StageTable
+    from tfwatch.judge.findings.situation import Situation
+
+#: Milliseconds: a row that takes longer is work of the generator itself, not its passing.
+_CHEAP_ROW = 1.0
+#: A row takes about 0.1 ms through `from_generator`, a batch of rows as long: the part that batches
+#: give back.
+_SAVED = 0.8
+_LEAST_BATCH = 8
+_CODE = (
+    "def batches():  # in place of the generator of rows\n"
+    "    for at in range(0, len(x), {size}): yield x[at : at + {size}], y[at : at + {size}]\n"
+    "dataset = tf.data.Dataset.from_generator(batches, output_signature=...)  # without .batch()"
+)
+
+
+def find(now: Situation) -> Finding | None:
+    """Find the data wait for the rows of a generator."""
+    table, spent = now.setting.stages, now.setting.regime.spent
+    size = batch_size(table, now.manifest.batch_size)
+    rows = _row_generator(table)
+    if rows is None or size is None or size < _LEAST_BATCH or rows.busy_ms > _CHEAP_ROW * size:
+        return None
+    lost_s = _SAVED * spent.data_wait_s
+    brief = f"{rows.name} yields single rows: {1e3 * rows.busy_ms / size:.0f} us each"
+    return Finding(
+        "generator-rows",
+        f"STARVING {units.percent(lost_s / spent.active_s if spent.active_s else None)}",
+        f"{brief}, {units.milliseconds(rows.busy_ms)} for a batch of {size}",
+        f"yield batches of {size} from the generator, without .batch(): one call in place of"
+        f" {size}",
+        _CODE.format(size=size),
+        brief=brief,
+        where=rows.name,
+        evidence=(Fact("row", rows.busy_ms / size, "ms"), Fact("batch", size)),
+        confidence="medium",
+        reason="the share of a row's passing is estimated",
+        claims={"data_wait_s": lost_s},
+    )
+
+
+def _row_generator(table: StageTable | None) -> Stage | None:
+    """Return the generator below a batch that takes most of the pipeline's time; None without
+    one."""
+    if table is None or not any("batch" in stage.name for stage in table.stages):
+        return None
+    slowest = max(table.stages, key=lambda stage: stage.batch_ms or 0.0)
+    is_generator = slowest.kind.startswith("FlatMap") and slowest.calls_python
+    return slowest if is_generator and slowest.busy_ms > 0 else None

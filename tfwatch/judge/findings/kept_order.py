@@ -1,0 +1,64 @@
+"""A slow element holds up the ones behind it: a parallel map keeps their order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfwatch.core import units
+from tfwatch.judge.findings.finding import Fact, Finding
+
+if TYPE_CHECKING:
+    from tfwatch.judge.findings.bottleneck import Stage, StageTable
+    from tfwatch.judge.findings.situation import Situation
+
+#: The map's calls would supply batches in at most this share of a step, if none held up another.
+_FAST_ENOUGH = 0.6
+_ADVICE = (
+    "deterministic=False on the map: batches then come in another order, with the same elements"
+)
+_CODE = (
+    "dataset = dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)"
+    "  # changes the order"
+)
+
+
+def find(now: Situation) -> Finding | None:
+    """Find the data wait for single slow elements."""
+    part, table = now.setting.judgement.breakdown, now.setting.stages
+    slow = _slowest_map(table)
+    if part is None or table is None or slow is None or not part.in_bursts:
+        return None
+    supply_ms = max(table.rate_ms, part.work_mean_ms)
+    if not supply_ms <= _FAST_ENOUGH * part.step.mean:
+        return None
+    spent = now.setting.regime.spent
+    lost_s = spent.data_wait_s * (part.step.mean - supply_ms) / part.wait.mean
+    mean, typical = units.in_one_unit(part.step.mean, part.step.median)
+    brief = f"some elements of {slow.name} take long, and others wait for them"
+    return Finding(
+        "kept-order",
+        f"STARVING {units.percent(lost_s / spent.active_s if spent.active_s else None)}",
+        f"{brief}: a step takes {mean} in the mean, {typical} in the median",
+        _ADVICE,
+        _CODE,
+        brief=brief,
+        where=slow.name,
+        evidence=(
+            Fact("supply", supply_ms, "ms"),
+            Fact("step_mean", part.step.mean, "ms"),
+            Fact("step_median", part.step.median, "ms"),
+        ),
+        confidence="medium",
+        reason="the map's own time is short enough in the mean",
+        claims={"data_wait_s": lost_s},
+    )
+
+
+def _slowest_map(table: StageTable | None) -> Stage | None:
+    """Return the parallel map that takes most; None without one."""
+    maps = [
+        stage
+        for stage in (table.stages if table else ())
+        if "Map" in stage.kind and stage.is_parallel and stage.busy_ms > 0
+    ]
+    return max(maps, key=lambda stage: stage.batch_ms, default=None)

@@ -23,7 +23,8 @@ def find(now: Situation) -> Finding | None:
         return None
     step_ms = 1e3 * (spent.data_wait_s + spent.copy_s + spent.compute_s + spent.host_s)
     host_ms, step_ms = 1e3 * spent.host_s / spent.steps, step_ms / spent.steps
-    place = next((one.place for one in now.setting.regime.code_in("HOST") if one.place), "")
+    python = (one for one in now.setting.regime.code_in("HOST") if not one.callback)
+    place = next((one.place for one in python if one.place and one.call != "fit"), "")
     brief = f"host time takes {' of '.join(units.in_one_unit(host_ms, step_ms))}/step"
     where = f", most of it at {place}" if place else ", in callbacks and Python between the steps"
     advice = _advise(now, place, step_ms - host_ms * _SAVED)

@@ -223,6 +223,8 @@ class EpochStarted(Event, frozen=True):
     steps: Count | None
     #: The number of its `fit` in a run that several share, from 1.
     fit: Count = 1
+    #: The number of its model among those that the run has trained, in their order, from 1.
+    model: Count = 1
 
 
 class EpochEnded(Event, frozen=True):
@@ -252,6 +254,23 @@ class OthersTrained(Event, frozen=True):
     run."""
 
     took_ms: Milliseconds
+
+
+class Traced(Event, frozen=True):
+    """A step called a function that was traced or compiled in it: the first, or one more time.
+
+    Limited in rate: the counts hold also what has no event.
+    """
+
+    step: Count
+    #: The compute of that step: the trace, the compilation and the call itself.
+    took_ms: Milliseconds
+    #: What changed in the arguments since the trace before, e.g. `input 0: shape (8, 31, 6) -> (8,
+    #: 47, 6)`; empty for the first trace, and where it is not known.
+    change: str = ""
+    #: The steps that traced so far, this one included, and the sum of their `took_ms`.
+    traces: Count = 1
+    total_ms: Milliseconds = 0.0
 
 
 class SwitchAsked(Event, ChangesKnob, frozen=True):

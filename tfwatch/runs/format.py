@@ -38,6 +38,7 @@ from tfwatch.core.knobs import (
     check_value,
     epochs_until,
 )
+from tfwatch.core.model_facts import ModelFacts
 from tfwatch.core.refusals import LACKING, Refusal
 from tfwatch.core.rows import GPU, PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
 
@@ -168,6 +169,8 @@ class Manifest(msgspec.Struct, frozen=True):
     #: The kind of the data passed to `fit`: arrays, generator, PyDataset, tf.data; empty where it
     #: is not known.
     data: str = ""
+    #: The model at the first `fit`; None in a loop of the script's own, or where it is not known.
+    model: ModelFacts | None = None
     #: The method that splits a step into its parts; empty before the first step.
     split: str = ""
     #: Why steps are not split.

@@ -21,6 +21,7 @@ from tfwatch.core.events import (
     WatchFailed,
 )
 from tfwatch.core.rows import Flag, Phase
+from tfwatch.watch.traces import CompiledShapes, Numbers, Signature, TraceLog, batch_signature
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 # Plain integers: an IntFlag costs a microsecond an operation.
 _EPOCH_START, _VALIDATION = int(Flag.EPOCH_START), int(Flag.VALIDATION)
+_RETRACE, _TRACED = int(Flag.RETRACE), int(Flag.COMPILE | Flag.RETRACE)
+#: A call in which XLA compiles a step takes longer.
+_COMPILED_NS = 20_000_000
 _Method = TypeVar("_Method", bound=Callable[..., None])
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
@@ -86,10 +90,13 @@ class StepLog:
 
     closed: the `fit` is over, and nothing more is written. lost: recording failed, and nothing more
     is written.
-    steps: the number of steps trained. flags: of the next step. by_keras: Keras' `fit` trains, not
+    steps: the number of steps trained. flags: of the next step. fit: its number in the run, from 1.
+    by_keras: Keras' `fit` trains, not
     a custom loop.
-    before: of the `fit` before this one in the same run; steps, images, epochs and fits are counted
-    on.
+    before: of the `fit` before this one in the same run; steps, images, epochs, fits and traces are
+    counted on.
+    compiled: the shapes for which XLA has compiled the step; None where a new shape compiles
+    nothing.
     """
 
     def __init__(
@@ -107,7 +114,7 @@ class StepLog:
         self._progress = writer.progress.append
         self._metric = metric
         self._by_keras = by_keras
-        self._fit: int = before._fit + 1 if before else 1
+        self.fit: int = before.fit + 1 if before else 1
         self._epochs_before: int | None = before._epochs_begun if before else None
         self._first_epoch: int | None = None
         self._epochs_begun: int = self._epochs_before or 0
@@ -117,6 +124,20 @@ class StepLog:
         self._open_row: tuple[int, int, int, float, float, float, float] | None = None
         self._validation_ns = 0
         self._others: OtherTrainings = before._others if before else OtherTrainings(writer.clock)
+        self.traces: TraceLog = before.traces if before else TraceLog(writer)
+        self._models: Numbers = before._models if before else Numbers()
+        self._functions: Numbers = before._functions if before else Numbers()
+        self._model, self._trained = 1, ("", "", "")
+        self.compiled: CompiledShapes | None = None
+
+    def use_model(self, model: Any) -> None:
+        """Train this model from the next epoch on."""
+        self._model = self._models.of(model)
+        self._trained = type(model).__name__, str(self._model), ""
+
+    def use_train_function(self, function: Any) -> None:
+        """Train the model by this function; `compile` makes another one."""
+        self._trained = *self._trained[:2], str(self._functions.of(function))
 
     # -- epochs ---------------------------------------------------------------------------------
 
@@ -134,7 +155,8 @@ class StepLog:
         self._epoch, self._epoch_step, self._epoch_steps = epoch + shift, 0, steps
         self._epochs_begun = self._epoch + 1
         epochs = epochs + shift if epochs else 0
-        self._writer.event(EpochStarted(at_ns, self._epoch, epochs, steps, self._fit))
+        started = EpochStarted(at_ns, self._epoch, epochs, steps, self.fit, self._model)
+        self._writer.event(started)
         self._writer.describe(epochs=epochs or None, steps_per_epoch=steps)
 
     def _note_others(self, at_ns: int) -> None:
@@ -159,6 +181,7 @@ class StepLog:
             EpochEnded(self._writer.now_ns(), self._epoch, self.steps, metrics, self._by_keras)
         )
         self._others.end_epoch()
+        self.traces.flush()
         self.set_phase(Phase.EPOCH_END)
 
     @failure_ends_recording
@@ -210,10 +233,16 @@ class StepLog:
         copy_ns: of the batch, after it was got; NaN where the copy is not timed.
         """
         self._writer.status = (Phase.HOST, done_ns, self.steps, self._epoch, "")
+        flags |= self.flags
+        if self.compiled and done_ns - got_ns > _COMPILED_NS and self.compiled.is_new(batch):
+            flags |= 0 if flags & _TRACED else _RETRACE
+        if flags & _TRACED:
+            copied_ns = copy_ns if copy_ns == copy_ns else 0.0
+            self._note_trace((done_ns - got_ns - copied_ns) / 1e6, batch_signature(batch))
         self._open_row = (
             start_ns,
             done_ns,
-            flags | self.flags,
+            flags,
             (got_ns - start_ns) / 1e6,
             # A copy that is not timed is a part of the call; NaN differs from itself.
             (dispatched_ns - got_ns - (copy_ns if copy_ns == copy_ns else 0.0)) / 1e6,
@@ -254,6 +283,8 @@ class StepLog:
         flags[0] |= self.flags
         self.flags = 0
         parts = split_steps(start_ns, end_ns, timed)
+        if flags[0] & _TRACED:
+            self._note_trace(float(parts.compute_ms[0]), {})
         first, dispatch_ms = self.steps - len(flags) + 1, parts.call_ms
         columns = (
             parts.start_ns.tolist(),
@@ -271,6 +302,11 @@ class StepLog:
                     at_ns, number, self._epoch, flag, wait_ms, dispatch_ms, compute_ms, 0.0
                 )
             dispatch_ms = 0.0
+
+    def _note_trace(self, took_ms: float, signature: Signature) -> None:
+        words = ("type", "object", "train function")
+        model = tuple(zip(words, self._trained, strict=True))
+        self.traces.note(self.steps, took_ms, {"model": model, **signature})
 
     @failure_ends_recording
     def count_untimed_steps(self, steps: int, logs: dict[str, Any]) -> None:

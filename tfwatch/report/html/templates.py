@@ -120,6 +120,8 @@ def redaction_of(run: Run, home: Path, known_workloads: Collection[str]) -> Reda
         names[manifest.workload] = "[script]"
     if arguments := manifest.settings.get("arguments"):
         names[str(arguments)] = "[arguments]"
+    if manifest.model and (embedding := manifest.model.largest_embedding):
+        names[embedding.name] = "[layer]"
     stages = (
         name for event in run.events if isinstance(event, StagesFound) for name in event.names
     )

@@ -37,6 +37,7 @@ from tfwatch.watch.fit.py_dataset import (
     find_py_dataset,
     kind_of_data,
 )
+from tfwatch.watch.fit.read_model import read_model
 from tfwatch.watch.fit.recorder import Recorder, Split
 from tfwatch.watch.fit.stepping.step_runners import restore
 from tfwatch.watch.session import ErrorText, Session
@@ -274,6 +275,7 @@ class Watch(keras.callbacks.Callback):
                 self._runs_dir, self._script_knobs()
             )
             run.script.writer.describe(data=kind_of_data(epochs))
+            self._note_model(run)
             if self._py_dataset:
                 self._py_dataset.describe(run.script.writer)
             run.serve(self._control)
@@ -290,6 +292,14 @@ class Watch(keras.callbacks.Callback):
                 on_abandoned=lambda: run.stop("fit was left by an exception"),
             )
             self._recorder = Recorder(session, self.model, self._split)
+
+    def _note_model(self, run: FitRun) -> None:
+        """Number the model that trains; run.json has the facts of the first one."""
+        run.step_log.use_model(self.model)
+        writer = run.script.writer
+        with fails_open(lambda why: writer.note(f"facts of the model are unknown: {why}")):
+            if run.is_first_fit:
+                writer.describe(model=read_model(self.model))
 
     def _begin_knobs(self, epochs: Any | None) -> None:
         """Begin with the settings of a `PyDataset` as the script has them."""

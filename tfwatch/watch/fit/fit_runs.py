@@ -60,6 +60,11 @@ class FitRun:
         self.step_log = StepLog(self.script.writer, metric="", before=self.step_log)
         return True
 
+    @property
+    def is_first_fit(self) -> bool:
+        """True in the first `fit` of the run."""
+        return self.step_log.fit == 1
+
     def serve(self, control: Control) -> None:
         """Take requests for a `fit` that begins."""
         control.begin()

@@ -31,6 +31,7 @@ from tfwatch.watch.fit.stepping.step_runners import (
 )
 from tfwatch.watch.replicas import note_replicas
 from tfwatch.watch.step_log import StepLog
+from tfwatch.watch.traces import CompiledShapes, is_one_shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,6 +121,7 @@ class Recorder:
 
     def _close_step_log(self) -> None:
         self._step_log.end_step(self.writer.now_ns())
+        self._step_log.traces.flush()
         self._step_log.closed = True
 
     def _install(self) -> None:
@@ -177,6 +179,7 @@ class Recorder:
             return
         if not is_keras_own(original):
             raise TypeError(_NOT_KERAS)
+        self._step_log.use_train_function(original)
         if not isinstance(iterator, ITERATORS):
             raise TypeError(
                 f"its batches come from a {type(iterator).__name__}, which tfwatch cannot fetch"
@@ -198,6 +201,7 @@ class Recorder:
             return
         shape = self._fetch.use_iterator(iterator)
         if self._runner is None or shape != self._spec:
+            self._step_log.compiled = None if eager else self._find_compiled(original, shape)
             # Under a distribution strategy other threads run operations too.
             step = self._find_step(original, shape, eager=eager, timed=eager and not is_spread)
             is_flat = shape.flat is not None
@@ -223,6 +227,17 @@ class Recorder:
             step = BatchStep(original, shape, eager=False)
             keep(original, step, shape)
         return step
+
+    def _find_compiled(
+        self, original: Callable[[Any], Any], shape: BatchSpec
+    ) -> CompiledShapes | None:
+        """Return the shapes that XLA has compiled a step for, where batches may have several."""
+        with fails_open(self.report_failure):
+            if self._model.jit_compile and not is_one_shape(shape.spec):
+                compiled = find_kept(original, CompiledShapes, shape) or CompiledShapes()
+                keep(original, compiled, shape)
+                return compiled
+        return None
 
     def _prepare_in_graph(self, original: Callable[[Any], Any], iterator: Any, steps: int) -> bool:
         """Prepare to read the clock in the graph; return False if a single step cannot: it is timed

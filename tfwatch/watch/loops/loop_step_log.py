@@ -40,7 +40,8 @@ class LoopStepLog(StepLog):
     dispatch is 0.
 
     gpu_probe: None if the loop's work is not asynchronous. traced: returns the time spent tracing
-    functions so far; None if unknown. in_calls_ns: returns the time spent in calls of
+    functions so far; None if unknown. take_change: returns what changed in the arguments of the
+    last trace. in_calls_ns: returns the time spent in calls of
     `tf.function`, which is the compute of a body; the rest is host. Where it is None, and in a body
     without a call, all is compute. fetching_calls: returns the number of calls so far that fetched
     batches inside their graph; None if unknown.
@@ -52,6 +53,7 @@ class LoopStepLog(StepLog):
         traced: Callable[[], int] | None,
         in_calls_ns: Callable[[], int] | None = None,
         fetching_calls: Callable[[], int] | None = None,
+        take_change: Callable[[], str] = lambda: "",
     ) -> None:
         super().__init__(writer, metric="", by_keras=False)
         self.gpu_probe: GpuProbe | None = None
@@ -62,6 +64,7 @@ class LoopStepLog(StepLog):
         self._fetching_calls = fetching_calls
         self._fetching_before = 0
         self._ever_traced = False
+        self._take_change = take_change
         self._open_step: tuple[int, int] | None = None
         self._beside_ns = 0
         self._ended_ns = self._read_until_ns = self._read_ns = 0
@@ -158,7 +161,10 @@ class LoopStepLog(StepLog):
             return
         start_ns, got_ns = self._open_step
         self._open_step = None
-        flags |= self.flags | self._trace_flag()
+        traced = self._trace_flag()
+        if traced:
+            self.traces.note_change(self.steps, (end_ns - got_ns) / 1e6, self._take_change())
+        flags |= self.flags | traced
         self.flags = 0
         self._note_fetching_calls()
         if self.gpu_probe:

@@ -92,7 +92,9 @@ class TrackedRun:
             function_calls.spent_ns if self._times_calls and not device.accelerated else None
         )
         fetching_calls = function_calls.fetching if self._times_calls else None
-        self._step_log = LoopStepLog(self._writer, traced, in_calls_ns, fetching_calls)
+        self._step_log = LoopStepLog(
+            self._writer, traced, in_calls_ns, fetching_calls, function_calls.take_change
+        )
         self._tries_left = _MAX_TRIES if device.accelerated else 0
         self._epochs = epochs
         self._epochs_begun = 0

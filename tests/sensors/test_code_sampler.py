@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 import threading
+from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.runs.folders import FakeClock, read_back, written
-from tfwatch.core.events import CodeSample, CodeSampled
+from tfwatch.core.clock import Clock
+from tfwatch.core.events import CodeSampled, RunEnded, StallLocated
 from tfwatch.core.rows import Phase
 from tfwatch.runs.format import PULSES, decode_pulse
 from tfwatch.sensors import code_sampler
-from tfwatch.sensors.code_sampler import CodeSampler
+from tfwatch.sensors.code_sampler import CodeSampler, Pace
 from tfwatch.sensors.running_code import RunningCode
 
 if TYPE_CHECKING:
@@ -22,6 +24,22 @@ if TYPE_CHECKING:
 SAVE = RunningCode("SaveOften", "save_weights", "train.py:23 in on_train_batch_end")
 LOAD = RunningCode("", "sort", "train.py:20 in load_chunk")
 READ, PARSE = (RunningCode("", "", f"feed.py:{n} in f", for_data=True) for n in (1, 2))
+
+
+class Stopping(threading.Event):
+    """An event that notes the interval of Python's lock during each wait, and may set another."""
+
+    def __init__(self, clock: FakeClock, sets: float = 0.0) -> None:
+        super().__init__()
+        self.clock, self.sets = clock, sets
+        self.intervals: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.intervals.append(sys.getswitchinterval())
+        self.clock.at_s += timeout or 0.0
+        if self.sets:
+            sys.setswitchinterval(self.sets)
+        return False
 
 
 class Training:
@@ -37,6 +55,8 @@ class Training:
         monkeypatch.setattr(code_sampler, "code_of_training", self._read)
         monkeypatch.setattr(code_sampler, "codes_of_data", lambda: self.data)
         self.sampler = CodeSampler(writer)
+        self.interval_s = 0.0
+        monkeypatch.setattr(self.sampler._pace, "next_s", lambda: self.interval_s)
 
     def _read(self, _: int) -> RunningCode:
         self.reads += 1
@@ -48,14 +68,29 @@ class Training:
         """Poll after this phase has lasted for seconds, in even intervals."""
         self.code = code
         self.writer.status = (phase, self.writer.now_ns(), 7, self.writer.status[3], "")
+        self.interval_s = seconds / polls
         for _ in range(polls):
-            self.clock.at_s += seconds / polls
+            self.sampler.wait(Stopping(self.clock))
             self.sampler.poll()
 
-    def samples(self) -> list[CodeSample]:
+    def events(self) -> list[CodeSampled]:
+        """Return the events, with what is not written yet."""
+        self.sampler.write()
         self.writer.flush()
-        events = read_back(self.writer).events
-        return [one for event in events if isinstance(event, CodeSampled) for one in event.samples]
+        return [e for e in read_back(self.writer).events if isinstance(e, CodeSampled)]
+
+    def seconds(self) -> dict[tuple[str, str, str, str], float]:
+        """Return the seconds of each place."""
+        found: dict[tuple[str, str, str, str], float] = {}
+        for event in self.events():
+            for one in event.samples:
+                key = one.phase, one.callback, one.call, one.place
+                found[key] = found.get(key, 0.0) + one.samples * event.every_ms / 1e3
+        return found
+
+    def by_place(self) -> dict[str, float]:
+        """Return the seconds of each line."""
+        return {place: seconds for (*_, place), seconds in self.seconds().items()}
 
 
 @pytest.fixture
@@ -65,44 +100,42 @@ def training(writer: RunWriter, clock: FakeClock, monkeypatch: pytest.MonkeyPatc
 
 def test_a_sample_counts_the_time_since_the_poll_before(training: Training) -> None:
     training.runs(Phase.HOST, 0.4, SAVE, polls=4)
-    training.runs(Phase.HOST, 0.2, RunningCode())
-    training.runs(Phase.EPOCH_END, 0.12)
-    training.sampler.write()
+    training.runs(Phase.HOST, 0.2, RunningCode(), polls=2)
+    training.runs(Phase.EPOCH_END, 0.3)  # late
+    training.runs(Phase.COMPUTE, 0.2, polls=2)
 
-    assert training.samples() == [
-        CodeSample("HOST", SAVE.callback, SAVE.call, SAVE.place, 10),
-        CodeSample("HOST", "", "", "", 5),
-        CodeSample("EPOCH_END", "", LOAD.call, LOAD.place, 3),
-    ]
+    assert training.seconds() == pytest.approx(
+        {
+            ("HOST", SAVE.callback, SAVE.call, SAVE.place): 0.4,
+            ("HOST", "", "", ""): 0.2,
+            ("EPOCH_END", "", LOAD.call, LOAD.place): 0.3,
+        },
+        abs=0.07,
+    )
 
 
 @pytest.mark.parametrize("phase", [Phase.COMPUTE, Phase.COMPILE])
 def test_no_frame_is_read_in_compute(phase: Phase, training: Training) -> None:
     training.runs(phase, 1.0, polls=10)
-    training.sampler.write()
 
-    assert (training.reads, training.samples()) == (0, [])
+    assert (training.reads, training.events()) == (0, [])
 
 
 def test_the_time_between_two_fits_has_a_name_of_its_own(training: Training) -> None:
     training.writer.is_between_fits = True
     training.runs(Phase.EPOCH_END, 0.4)
-    training.sampler.write()
 
-    assert [sample.phase for sample in training.samples()] == ["BETWEEN_FITS"]
+    assert [phase for phase, *_ in training.seconds()] == ["BETWEEN_FITS"]
 
 
 def test_python_of_the_pipeline_is_the_place_of_a_data_wait(training: Training) -> None:
-    training.runs(Phase.WAIT, 0.08)
+    training.runs(Phase.WAIT, 0.1)
     training.data = [READ, PARSE]
-    training.runs(Phase.WAIT, 0.4, polls=2)
-    training.sampler.write()
+    training.runs(Phase.WAIT, 0.4, polls=4)
 
-    assert {sample.place: sample.samples for sample in training.samples()} == {
-        LOAD.place: 2,
-        READ.place: 5,
-        PARSE.place: 5,
-    }
+    assert training.by_place() == pytest.approx(
+        {LOAD.place: 0.1, READ.place: 0.2, PARSE.place: 0.2}
+    )
 
 
 def test_a_frame_of_a_training_that_went_on_does_not_count(
@@ -114,9 +147,8 @@ def test_a_frame_of_a_training_that_went_on_does_not_count(
 
     monkeypatch.setattr(code_sampler, "code_of_training", read)
     training.runs(Phase.HOST, 0.4)
-    training.sampler.write()
 
-    assert training.samples() == []
+    assert training.events() == []
     assert training.sampler.newest == (0, RunningCode())
 
 
@@ -124,67 +156,109 @@ def test_the_time_for_which_the_process_was_stopped_does_not_count(training: Tra
     training.clock.at_s += 600
     training.sampler.skip()
     training.runs(Phase.HOST, 0.04, SAVE)
-    training.sampler.write()
 
-    assert [sample.samples for sample in training.samples()] == [1]
+    assert training.by_place() == {SAVE.place: pytest.approx(0.04)}
 
 
-def late(training: Training) -> None:
+# -- Python's lock -----------------------------------------------------------------------------
+
+
+def come_late(training: Training, seconds: float = 0.04) -> None:
     """Poll in a data wait that began just now: the poll was due in a callback."""
-    stopping = threading.Event()
-    training.sampler._jitter.uniform = lambda *_: 0.0  # type: ignore[method-assign]
-    training.sampler.wait(stopping)
-    training.clock.at_s += 0.1595
+    training.interval_s = 0.0
+    training.sampler.wait(Stopping(training.clock))
+    training.clock.at_s += 0.1
+    training.sampler._polled_ns = training.writer.now_ns() - round((seconds - 0.0005) * 1e9)
     training.writer.status = (Phase.WAIT, training.writer.now_ns(), 8, 0, "")
     training.clock.at_s += 0.0005
     training.sampler.poll()
 
 
+@pytest.fixture
+def other_threads(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Return whether the training is alone in Python, at the last index."""
+    alone = [True]
+    monkeypatch.setattr(code_sampler, "is_alone_in_python", lambda _: alone[-1])
+    return alone
+
+
+@pytest.mark.usefixtures("other_threads")
 def test_a_poll_that_pythons_lock_held_up_counts_for_the_code_that_held_it(
     training: Training,
 ) -> None:
-    training.runs(Phase.HOST, 0.12, SAVE)
-    training.runs(Phase.HOST, 0.04, LOAD)
-    late(training)
-    training.sampler.write()
+    come_late(training, 0.2)
+    assert training.by_place() == {"": pytest.approx(0.2)}
 
-    assert {sample.place: sample.samples for sample in training.samples()} == {
-        SAVE.place: 3 + 3,
-        LOAD.place: 1 + 1,
+    training.runs(Phase.HOST, 3.0, SAVE, polls=60)
+    training.runs(Phase.HOST, 1.0, LOAD, polls=20)
+    come_late(training, 0.6)
+    found = training.by_place()
+    assert found[SAVE.place] == pytest.approx(3.0 + 0.45, rel=0.02)
+    assert found[LOAD.place] == pytest.approx(1.0 + 0.15, rel=0.05)
+
+
+def test_a_late_poll_in_a_data_wait_counts_for_what_others_see_of_the_data(
+    training: Training,
+) -> None:
+    training.data = [READ]
+    come_late(training, 0.3)
+    assert training.by_place() == {READ.place: pytest.approx(0.3)}
+
+    training.data = [PARSE]
+    training.runs(Phase.WAIT, 3.0, polls=60)
+    training.data = [READ]
+    come_late(training, 0.6)
+    assert training.by_place() == {
+        READ.place: pytest.approx(0.3),
+        PARSE.place: pytest.approx(3.6, rel=0.02),
     }
 
 
-def test_the_next_poll_asks_for_the_lock_sooner_and_the_usual_interval_returns(
-    training: Training,
+def test_the_next_poll_asks_for_the_lock_sooner_for_long_where_no_other_thread_wants_it(
+    training: Training, other_threads: list[bool]
 ) -> None:
-    usual_s, waits = sys.getswitchinterval(), []
+    usual_s, quick_s = sys.getswitchinterval(), code_sampler._QUICK_S
+    found: list[list[float]] = []
+    for is_alone in (True, True, False, True, True):
+        other_threads.append(is_alone)
+        come_late(training)
+        stopping = Stopping(training.clock)
+        training.sampler.wait(stopping)
+        found.append(stopping.intervals)
+    training.runs(Phase.HOST, 0.01, SAVE)
+    training.sampler.wait(stopping := Stopping(training.clock))
 
-    class Stopping(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            waits.append(sys.getswitchinterval())
-            return False
-
-    training.sampler.wait(Stopping())
-    late(training)
-    training.sampler.wait(Stopping())
-
-    assert waits == [usual_s, code_sampler._QUICK_S]
+    look = [usual_s, quick_s]
+    assert found == [look, [quick_s], look, look, [quick_s]]
+    assert stopping.intervals == [usual_s]
     assert sys.getswitchinterval() == usual_s
 
 
+@pytest.mark.usefixtures("other_threads")
 def test_an_interval_that_the_training_sets_meanwhile_stays(training: Training) -> None:
-    class Stopping(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            sys.setswitchinterval(0.002)
-            return False
-
     usual_s = sys.getswitchinterval()
-    late(training)
+    come_late(training)
+    come_late(training)
     try:
-        training.sampler.wait(Stopping())
+        training.sampler.wait(Stopping(training.clock, sets=0.002))
         assert sys.getswitchinterval() == 0.002
     finally:
         sys.setswitchinterval(usual_s)
+
+
+# -- its cost, and its events ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("poll_us", "least_s", "most_s"), [(10, 0.024, 0.026), (250, 0.09, 0.11), (9000, 0.19, 0.21)]
+)
+def test_the_pace_follows_the_cost_of_a_poll(poll_us: int, least_s: float, most_s: float) -> None:
+    spent = count(0, poll_us * 1000)
+    pace = Pace(Clock(lambda: 0, lambda: 0, lambda: next(spent)))
+    waits = [pace.next_s() for _ in range(500)][200:]
+
+    assert least_s < sum(waits) / len(waits) < most_s
+    assert len(set(waits)) > 100
 
 
 def test_sums_are_written_every_few_seconds_at_ends_of_epochs_and_at_the_end(
@@ -195,20 +269,45 @@ def test_sums_are_written_every_few_seconds_at_ends_of_epochs_and_at_the_end(
         training.writer.status = (Phase.HOST, 0, 1, epoch, "")
         training.runs(Phase.HOST, seconds)
     training.writer.end("finished")
-    training.writer.flush()
 
-    events = read_back(training.writer).events
-    at_s = [event.at_ns / 1e9 for event in events if isinstance(event, CodeSampled)]
+    at_s = [event.at_ns / 1e9 for event in training.events()]
     assert at_s == pytest.approx([1 + 5.1, 1 + 7.2, 1 + 7.6])
-    assert type(events[-1]).__name__ == "RunEnded"
+    assert isinstance(read_back(training.writer).events[-1], RunEnded)
 
 
 def test_an_event_has_the_most_frequent_places(training: Training) -> None:
     for line in range(14):
-        training.runs(Phase.HOST, 0.04 * (line + 1), RunningCode(place=f"a.py:{line} in f"))
-    training.sampler.write()
+        code = RunningCode(place=f"a.py:{line} in f")
+        training.runs(Phase.HOST, 0.04 * (line + 1), code, polls=line + 1)
 
-    assert [sample.samples for sample in training.samples()] == list(range(14, 2, -1))
+    (event,) = training.events()
+    assert [sample.samples for sample in event.samples] == list(range(14, 2, -1))
+    assert event.every_ms == pytest.approx(40.0)
+
+
+def test_a_stall_keeps_the_line_that_it_waits_for(training: Training) -> None:
+    training.runs(Phase.WAIT, 0.9, polls=9)
+    training.data = [READ]
+    training.runs(Phase.WAIT, 0.4, polls=4)
+    training.runs(Phase.WAIT, 0.9, polls=9)
+    training.writer.flush()
+
+    stalls = [e for e in read_back(training.writer).events if isinstance(e, StallLocated)]
+    assert [(e.place, e.thread) for e in stalls] == [
+        (LOAD.place, "training"),
+        (READ.place, "generator"),
+    ]
+    assert stalls[1].since_ns == training.writer.status[1]
+    assert stalls[1].at_ns - stalls[1].since_ns == 500_000_000
+
+
+def test_a_training_that_stalls_in_each_step_does_not_fill_the_disk(training: Training) -> None:
+    for _ in range(100):
+        training.runs(Phase.WAIT, 1.0, polls=2)
+    training.writer.flush()
+
+    kinds = [type(event).__name__ for event in read_back(training.writer).events]
+    assert kinds.count("StallLocated") == pytest.approx(40, abs=1)
 
 
 @pytest.mark.parametrize(

@@ -368,8 +368,8 @@ class StagesFound(Event, frozen=True):
 
 
 class StallLocated(Event, frozen=True):
-    """The place in the input pipeline that a stall of several seconds waits for; one event per
-    stall."""
+    """The place that a stall waits for: the line of Python after half a second, the stage of the
+    input pipeline after three, in an event each."""
 
     #: The waiting step.
     step: Count

@@ -1,9 +1,14 @@
 """Sample the training thread's Python: by callback and line, where its time goes outside compute.
 
 A sample stands for the time since the poll before, so that a poll that Python's lock holds up
-counts whole. A thread that waits for this lock gets it after 5 ms, or once another one waits for
-TensorFlow: so a poll that is due in a callback of 4 ms of plain Python comes in the data wait
-behind it, and is blind. The poll after a blind one asks for the lock after 0.5 ms.
+counts whole.
+
+A thread that waits for this lock gets it after 5 ms, or once the thread that has it sleeps, reads
+or waits for TensorFlow: a poll that is due in a callback of 4 ms of plain Python comes in the data
+wait behind it, and one that is due in a generator's loop comes in its `read`. Such a poll is late,
+and its time is spread over the places that others see. The next poll asks for the lock after
+0.5 ms: for the whole of its wait where no other thread of the training wants it, else for its last
+2 ms.
 """
 
 from __future__ import annotations
@@ -12,29 +17,41 @@ import random
 import sys
 from collections import Counter
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tfwatch.core.events import CodeSample, CodeSampled
+from tfwatch.core.events import CodeSample, CodeSampled, StallLocated
 from tfwatch.core.rows import Phase
-from tfwatch.sensors.running_code import RunningCode, code_of_training, codes_of_data
+from tfwatch.sensors.running_code import (
+    RunningCode,
+    code_of_training,
+    codes_of_data,
+    is_alone_in_python,
+)
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Iterator
 
+    from tfwatch.core.clock import Clock
     from tfwatch.runs.writer import RunWriter, Status
 
-#: The mean interval of the polls. One wakes in 80 us of CPU, and a sample takes half of that: more
-#: of them would cost over 0.3 % of a core.
-EVERY_MS: Final = 40.0
-#: After how long a poll that follows a blind one asks for Python's lock.
-_QUICK_S = 0.0005
-#: A poll is blind if it is so late, and the training began to wait for data so shortly before it.
-_LATE_NS, _JUST_NS = 500_000, 1_000_000
+#: The shortest and the longest mean interval of the polls, and the share of a core that they take.
+#: A poll wakes in 20 to 100 us of CPU, and a sample takes as much again.
+_LEAST_S, _MOST_S = 0.025, 0.2
+_SHARE = 0.0025
+_POLLS_OF_PACE = 20
+#: After how long a poll that follows a late one asks for Python's lock, and for how long at most
+#: where other threads want it.
+_QUICK_S, _LOOK_S = 0.0005, 0.002
+#: A poll is late by so much, and one that asks sooner by so much; in a data wait that is so young
+#: it was due in the step before.
+_LATE_NS, _QUICK_LATE_NS, _JUST_NS = 200_000, 1_000_000, 1_000_000
 #: The interval of the events, and the shortest at the end of an epoch.
 _WRITE_NS = 5_000_000_000
 _WRITE_EPOCH_NS = 1_000_000_000
 _MOST_SAMPLES = 12
+#: So many late polls without another thread's Python, and the next one is quick for long.
+_LEAST_ALONE = 2
 BETWEEN_FITS: Final = "BETWEEN_FITS"
 #: In these phases a frame says nothing: TensorFlow computes.
 _COMPUTES = (Phase.COMPUTE, Phase.COMPILE, Phase.ENDED)
@@ -49,8 +66,12 @@ _NAMED_NS = {
 }
 
 
-#: Of blind polls.
-_BLIND = ("", RunningCode())
+#: A data wait that lasts longer is a stall, which keeps the line that it waits for. So many events
+#: of it in a row, then one in so many seconds.
+_STALL_NS = 500_000_000
+_STALLS, _STALLS_EVERY_NS = 20, 5_000_000_000
+#: A phase, or `BETWEEN_FITS`, and the code that runs.
+Place: TypeAlias = tuple[str, RunningCode]
 
 
 class CodeSampler:
@@ -63,20 +84,27 @@ class CodeSampler:
         self.newest = (0, RunningCode())
         self._writer = writer
         self._polled_ns = self._written_ns = writer.now_ns()
+        self._due_ns = self._late_ns = self._polled_ns
         self._epoch = 0
-        self._spent_ns: Counter[tuple[str, RunningCode]] = Counter()
-        self._due_ns = self._polled_ns
-        self._is_blind = False
-        self._jitter = random.Random()
+        self._sums = Sums()
+        self._pace = Pace(writer.clock)
+        self._is_late = False
+        self._alone = 0
+        self._stalls = StallPlaces(writer)
 
     def wait(self, stopping: threading.Event) -> bool:
-        """Wait for the next poll; return whether to stop.
+        """Wait for the next poll; return whether to stop."""
+        is_alone = self._alone >= _LEAST_ALONE
+        if self._wait(stopping, self._pace.next_s(), self._is_late and is_alone):
+            return True
+        if self._is_late and not is_alone:
+            return self._wait(stopping, self._pace.part(_LOOK_S), True)
+        return False
 
-        Polls at even intervals would meet steps of that length always in the same part.
-        """
-        seconds = self._jitter.uniform(0.5, 1.5) * EVERY_MS / 1e3
+    def _wait(self, stopping: threading.Event, seconds: float, is_quick: bool) -> bool:
         self._due_ns = self._writer.now_ns() + round(seconds * 1e9)
-        with _quick_lock(self._is_blind):
+        self._late_ns = self._due_ns + (_QUICK_LATE_NS if is_quick else _LATE_NS)
+        with _quick_lock(is_quick):
             return stopping.wait(seconds)
 
     def skip(self) -> None:
@@ -87,29 +115,38 @@ class CodeSampler:
         """Take a sample if the phase is one of Python."""
         status, now_ns = self._writer.status, self._writer.now_ns()
         passed_ns, self._polled_ns = now_ns - self._polled_ns, now_ns
-        self._is_blind = self._came_after_python(status, now_ns)
-        if self._is_blind:
-            self._spent_ns[_BLIND] += passed_ns
-        elif status[0] not in _COMPUTES:
-            self._sample(status, passed_ns)
+        self._sums.count(passed_ns)
+        self._is_late = False
+        if status[0] not in _COMPUTES:
+            self._sample(status, now_ns, passed_ns)
         elif status[0] is Phase.COMPUTE and now_ns - status[1] >= _HANGS_NS:
             self._keep(status, codes_of_data())
         self._name(status, now_ns)
         self._write_if_due(now_ns, status[3])
 
-    def _came_after_python(self, status: Status, now_ns: int) -> bool:
-        """Return whether the training held Python's lock as the poll was due, and waits now."""
-        phase, since_ns, *_ = status
-        is_late = now_ns - self._due_ns > _LATE_NS
-        return is_late and phase is Phase.WAIT and self._due_ns < since_ns > now_ns - _JUST_NS
-
-    def _sample(self, status: Status, passed_ns: int) -> None:
+    def _sample(self, status: Status, now_ns: int, passed_ns: int) -> None:
+        if status[0] is Phase.WAIT:
+            self._sample_wait(status, now_ns, passed_ns)
+            return
         name = BETWEEN_FITS if self._writer.is_between_fits else status[0].name
-        codes = codes_of_data() if status[0] is Phase.WAIT else []
+        code = code_of_training(self._writer.training_thread)
+        if self._keep(status, [code]):
+            self._sums.seen[name, code] += passed_ns
+
+    def _sample_wait(self, status: Status, now_ns: int, passed_ns: int) -> None:
+        phase, since_ns, *_ = status
+        codes = codes_of_data()
+        self._is_late = now_ns > self._late_ns
+        if self._is_late and not codes and self._due_ns < since_ns > now_ns - _JUST_NS:
+            is_alone = is_alone_in_python(self._writer.training_thread)
+            self._alone = self._alone + 1 if is_alone else 0
+            self._sums.hidden[Phase.HOST.name, RunningCode()] += passed_ns
+            return
+        is_hidden = self._is_late and bool(codes)
         codes = codes or [code_of_training(self._writer.training_thread)]
         if self._keep(status, codes):
-            for code in codes:
-                self._spent_ns[name, code] += passed_ns // len(codes)
+            self._sums.share(phase.name, codes, passed_ns, is_hidden=is_hidden)
+            self._stalls.note(status, codes[0])
 
     def _keep(self, status: Status, codes: list[RunningCode]) -> bool:
         """Return False where the training went on: the frames may belong to another phase."""
@@ -134,25 +171,111 @@ class CodeSampler:
 
     def write(self) -> None:
         """Write the sums since the last event; any thread may call it."""
-        spent_ns, self._spent_ns = self._spent_ns, Counter()
-        _spread_blind(spent_ns)
+        sums, self._sums = self._sums, Sums()
         self._written_ns = self._writer.now_ns()
-        samples = [
-            CodeSample(phase, code.callback, code.call, code.place, round(ns / 1e6 / EVERY_MS))
-            for (phase, code), ns in spent_ns.most_common(_MOST_SAMPLES)
-        ]
-        samples = [sample for sample in samples if sample.samples]
-        if samples:
-            self._writer.event(CodeSampled(self._written_ns, EVERY_MS, samples))
+        if samples := sums.samples():
+            self._writer.event(CodeSampled(self._written_ns, sums.every_ms, samples))
 
 
-def _spread_blind(spent_ns: Counter[tuple[str, RunningCode]]) -> None:
-    """Spread the time of blind polls over the places that were seen in host time."""
-    blind_ns = spent_ns.pop(_BLIND, 0)
-    seen = {key: ns for key, ns in spent_ns.items() if key[0] == Phase.HOST.name}
-    seen = seen or {(Phase.HOST.name, RunningCode()): 1}
-    total_ns = sum(seen.values())
-    spent_ns.update({key: round(blind_ns * ns / total_ns) for key, ns in seen.items()})
+class Sums:
+    """Nanoseconds by place.
+
+    seen: of polls in time. hidden: of late ones, by the place where they came.
+    """
+
+    def __init__(self) -> None:
+        self.seen: Counter[Place] = Counter()
+        self.hidden: Counter[Place] = Counter()
+        self._polls = self._covered_ns = 0
+
+    def count(self, passed_ns: int) -> None:
+        """Count a poll, and the time since the one before."""
+        self._polls += 1
+        self._covered_ns += passed_ns
+
+    def share(self, phase: str, codes: list[RunningCode], ns: int, *, is_hidden: bool) -> None:
+        """Add time in which several threads run."""
+        sums = self.hidden if is_hidden else self.seen
+        for code in codes:
+            sums[phase, code] += ns // len(codes)
+
+    @property
+    def every_ms(self) -> float:
+        """The mean interval of the polls."""
+        return self._covered_ns / 1e6 / max(self._polls, 1)
+
+    def samples(self) -> list[CodeSample]:
+        """Return the most frequent places."""
+        every_ns = self.every_ms * 1e6
+        found = (
+            CodeSample(phase, code.callback, code.call, code.place, round(ns / every_ns))
+            for (phase, code), ns in self._total().most_common(_MOST_SAMPLES)
+        )
+        return [sample for sample in found if sample.samples]
+
+    def _total(self) -> Counter[Place]:
+        """Spread hidden time over the places that were seen in the same phase."""
+        total = Counter(self.seen)
+        for (phase, code), ns in self.hidden.items():
+            like = {
+                place: spent_ns
+                for place, spent_ns in self.seen.items()
+                if place[0] == phase and place[1].for_data == code.for_data
+            }
+            like = like or {(phase, code): 1}
+            total.update({place: ns * part // sum(like.values()) for place, part in like.items()})
+        return total
+
+
+class StallPlaces:
+    """Writes the line that a long data wait waits for, once a wait."""
+
+    def __init__(self, writer: RunWriter) -> None:
+        self._writer = writer
+        self._since_ns = 0
+        self._left, self._at_ns = float(_STALLS), 0
+
+    def note(self, status: Status, code: RunningCode) -> None:
+        """Take a sample of a data wait."""
+        _, since_ns, step, *_ = status
+        now_ns = self._writer.now_ns()
+        # In `fit` the training thread's own line says nothing.
+        is_known = code.place and (code.for_data or code.call != "fit")
+        if now_ns - since_ns < _STALL_NS or since_ns == self._since_ns or not is_known:
+            return
+        self._since_ns = since_ns
+        self._left += (now_ns - self._at_ns) / _STALLS_EVERY_NS
+        self._left, self._at_ns = min(self._left, _STALLS), now_ns
+        if self._left >= 1:
+            self._left -= 1
+            thread = "generator" if code.for_data else "training"
+            event = StallLocated(now_ns, step, "", since_ns, code.place, thread)
+            self._writer.event(event)
+
+
+class Pace:
+    """The intervals of the polls, by what they cost.
+
+    Even intervals would meet steps of that length always in the same part: they vary.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._jitter = random.Random()
+        self._mean_s = _LEAST_S
+        self._spent_ns: int | None = None
+
+    def next_s(self) -> float:
+        """Return the seconds to the next poll; called once a poll, in its thread."""
+        before_ns, self._spent_ns = self._spent_ns, self._clock.thread_ns()
+        if before_ns is not None:
+            mean_s = (self._spent_ns - before_ns) / 1e9 / _SHARE
+            self._mean_s += (min(max(mean_s, _LEAST_S), _MOST_S) - self._mean_s) / _POLLS_OF_PACE
+        return self._mean_s * self._jitter.uniform(0.5, 1.5)
+
+    def part(self, seconds: float) -> float:
+        """Return up to so many seconds."""
+        return self._jitter.uniform(0.0, seconds)
 
 
 @contextmanager

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _CALLBACK_LIST = "callback_list.py"
 #: The files through which a thread of tf.data or of a `PyDataset` calls the user's Python.
 _CALLERS = (os.path.join("ops", "script_ops.py"), "py_dataset_adapter.py")
+#: The innermost files of threads that wait for another one.
+_WAITING = ("threading.py", "selectors.py", os.path.join("concurrent", "futures", "thread.py"))
 #: The files of AutoGraph's copies of functions, and its module, which holds the source map of each
 #: copy.
 _GENERATED = "__autograph_generated_file"
@@ -38,6 +40,8 @@ _AUTOGRAPH = "tensorflow.python.autograph.impl.api"
 _WRAPPERS = frozenset({"error_handler", "op_dispatch_handler", "wrapper", "wrapped", "inner"})
 _WRAPPER_FILE = os.path.join("autograph", "impl", "api.py")
 _DEEPEST = 8
+#: Functions that a sample in `fit` names in its place: of Keras', and of a data set that begins.
+_IN_FIT = frozenset({"evaluate", "predict", "save", "save_weights", "make_iterator"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,13 @@ def codes_of_data(frames: Frames | None = None) -> list[RunningCode]:
     return [code for code in found if code.place]
 
 
+def is_alone_in_python(thread: int, frames: Frames | None = None) -> bool:
+    """Return whether all other threads wait, and none wants Python's lock."""
+    frames = thread_frames() if frames is None else frames
+    others = (frame.f_code.co_filename for id_, frame in frames.items() if id_ != thread)
+    return all(file.endswith(_WAITING) or is_tfwatchs(file) for file in others)
+
+
 def _callback_name(stack: list[FrameType]) -> str:
     """Return the class of the callback that runs; empty without one, and for tfwatch's own."""
     lists = (f for f in reversed(stack) if f.f_code.co_filename.endswith(_CALLBACK_LIST))
@@ -114,6 +125,8 @@ def _called_function(frame: FrameType, inside: list[FrameType]) -> str:
     called = (one.f_code for one in reversed(inside))
     names = (code.co_name for code in islice(called, _DEEPEST) if not _is_wrapper(code))
     name = next(names, "_")
+    if name == "fit":
+        name = next((code.co_name for code in called if code.co_name in _IN_FIT), name)
     return _written_call(frame) if name.startswith(("_", "<")) else name
 
 

@@ -35,7 +35,7 @@ from tfwatch.tfdata.stages.stage_names import (
     label_of_all,
     label_of_kind,
 )
-from tfwatch.tfdata.stages.stall_location import WaitCpu, find_running_line
+from tfwatch.tfdata.stages.wait_cpu import WaitCpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -319,13 +319,9 @@ class StageReader:
             return
         self._located_ns = since_ns
         at = find_stalled_stage(lines)
-        place, thread = find_running_line(self._writer.training_thread)
-        moved_ns = since_ns if at is None else self._moved_ns.get(at, since_ns)
-        stage = "" if at is None else lines[at].name
-        if stage or place:
-            self._writer.event(
-                StallLocated(now_ns, step, stage, min(moved_ns, now_ns), place, thread)
-            )
+        if at is not None:
+            moved_ns = min(self._moved_ns.get(at, since_ns), now_ns)
+            self._writer.event(StallLocated(now_ns, step, lines[at].name, moved_ns))
 
 
 def _nothing_yet() -> Iterators:

@@ -129,27 +129,30 @@ STALL = Stall(412, 5 * S, 3, 9000.0, "unexplained")
 @pytest.mark.parametrize(
     ("located", "words"),
     [
-        pytest.param(None, "", id="nobody looked"),
-        pytest.param(StallLocated(S, 411, "map(read)", S), "", id="another stall"),
+        pytest.param((), "", id="nobody looked"),
+        pytest.param((StallLocated(S, 411, "map(read)", S),), "", id="another stall"),
         pytest.param(
-            StallLocated(S, 413, "map(read)", S, "train.py:9 in fit", "training"),
+            (StallLocated(S, 413, "map(read)", S, "train.py:9 in fit", "training"),),
             ", in map(read)",
             id="stage",
         ),
         pytest.param(
-            StallLocated(S, 412, "map(read)", S, "feed.py:41 in rows", "generator"),
+            (
+                StallLocated(S, 412, "", S, "feed.py:41 in rows", "generator"),
+                StallLocated(3 * S, 412, "map(read)", S),
+            ),
             ", in map(read), at feed.py:41 in rows",
             id="stage and generator",
         ),
         pytest.param(
-            StallLocated(S, 412, "", S, "feed.py:41 in rows", "training"),
+            (StallLocated(S, 412, "", S, "feed.py:41 in rows", "training"),),
             ", at feed.py:41 in rows",
             id="a loop's own generator",
         ),
     ],
 )
-def test_where_a_stall_stood(located: StallLocated | None, words: str) -> None:
-    assert stall_place_text(STALL, [located] if located else []) == words
+def test_where_a_stall_stood(located: tuple[StallLocated, ...], words: str) -> None:
+    assert stall_place_text(STALL, located) == words
 
 
 def test_the_summary_says_where_the_longest_stall_stood(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from tfwatch.core.bounds import LATEST_NS
 from tfwatch.core.errors import printable
 from tfwatch.core.events import (
     EpochStarted,
@@ -22,6 +23,7 @@ from tfwatch.core.rows import Phase
 from tfwatch.core.units import is_missing
 from tfwatch.judge.findings.loss import current_divergence
 from tfwatch.judge.regime import Regime
+from tfwatch.judge.steps.stalls import merge_locations
 from tfwatch.judge.steps.verdict import NOT_JUDGED, Judgement
 from tfwatch.runs.library.finding import replay_argument
 from tfwatch.runs.machine_info import memory_total
@@ -345,9 +347,10 @@ def _run_argument(folder: Path, is_rank: bool) -> str:
 
 def _located(snapshot: Snapshot) -> StallLocated | None:
     """The place of the wait that lasts now."""
-    located, pulse = snapshot.events.newest(StallLocated), snapshot.pulse
-    is_now = located and pulse and pulse.phase is Phase.WAIT and located.at_ns >= pulse.since_ns
-    return located if is_now else None
+    pulse = snapshot.pulse
+    if pulse is None or pulse.phase is not Phase.WAIT:
+        return None
+    return merge_locations(snapshot.events.between(StallLocated, pulse.since_ns, LATEST_NS))
 
 
 def _metric_text(snapshot: Snapshot) -> str:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
+import msgspec
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
@@ -332,12 +333,23 @@ def _period(stalls: Sequence[Stall]) -> int | None:
     return find_period(np.diff(np.array([stall.step for stall in stalls], dtype=np.int64)))
 
 
+def merge_locations(events: Iterable[StallLocated]) -> StallLocated | None:
+    """Return the stage and the line of one stall, which are reported one by one; None without
+    both."""
+    events = list(events)
+    stage = next((event for event in events if event.stage), None)
+    line = next((event for event in events if event.place), None)
+    if stage and line:
+        return msgspec.structs.replace(stage, place=line.place, thread=line.thread)
+    return stage or line
+
+
 def stall_place_text(stall: Stall, events: Iterable[Event]) -> str:
     """Return `, in map(read), at feed.py:41 in rows`, the place of a stall; empty where it was not
     located."""
     steps = range(stall.step, stall.step + stall.steps)
-    located = next(
-        (event for event in events if isinstance(event, StallLocated) and event.step in steps), None
+    located = merge_locations(
+        event for event in events if isinstance(event, StallLocated) and event.step in steps
     )
     if located is None:
         return ""

@@ -6,13 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pytest
 
-from tests.cli.made_up import outcome, pause, run_of, trained
+from tests.cli.made_up import outcome, pause, run_of
 from tests.judge.step_rows import make_steps, plain, restart
 from tfwatch.checks import selftest_cases as cases
 from tfwatch.checks.injected_schedule import Schedule, SlowStep, TrainingResult
-from tfwatch.core.rows import Flag
 
 
 def spiky(
@@ -31,7 +29,6 @@ def spiky(
     rows = restart(rows)
     names = {
         "callback": "SlowLogger",
-        "checkpoint": "SlowCheckpoint",
         "garbage collection": "generation 2",
     }
     paused = [
@@ -60,7 +57,7 @@ def test_a_cause_that_was_not_there_fails() -> None:
     assert failed(unknown=210) == []
     assert failed(unknown=210, cause="CPU contention") == []
     assert failed(unknown=210, cause="garbage collection") == [
-        "spike: wrong causes: 2299 plain steps"
+        "spike: wrong causes: 1881 plain steps"
     ]
 
 
@@ -90,23 +87,3 @@ def test_a_wrong_length_or_part_fails() -> None:
     assert [
         case.passed for case in cases._spike("", SlowStep(51, "compute", "sleep", 80.0), reported)
     ] == [False, True]
-
-
-def test_what_an_epoch_begins_with_has_its_own_names() -> None:
-    rows = plain(60)
-    rows["flags"][[0, 30]] = Flag.COMPILE | Flag.EPOCH_START, Flag.EPOCH_START
-    rows["compute_ms"][0], rows["wait_ms"][30] = 300, 80
-
-    names = {"spike: epoch start: first batch 60 ms later", "spike: compile: first step"}
-    assert outcome(cases._slow_start, trained(restart(rows))) == dict.fromkeys(names, True)
-    assert outcome(cases._slow_start, trained(plain(60))) == dict.fromkeys(names, False)
-
-
-@pytest.mark.parametrize("flag", [Flag.SHUFFLE_FILL, Flag.EPOCH_START])
-def test_a_buffer_that_is_filled_has_a_name_of_its_own(flag: Flag) -> None:
-    rows = plain(60)
-    rows["flags"][30], rows["wait_ms"][30] = flag, 80
-
-    found = outcome(cases._shuffle, trained(restart(rows)))
-
-    assert found == {"spike: shuffle fill: 20 elements of 4 ms": flag is Flag.SHUFFLE_FILL}

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from tfwatch.checks.selftest import cases_json, describe_load, print_table, run_all
+from tfwatch.checks.selftest import WatchCost, cases_json, cost_of, print_table, run_all
 from tfwatch.checks.selftest_cases import Case
-from tfwatch.checks.selftest_cost import Costs, FrameCost, WatchCost
 
 if TYPE_CHECKING:
     from tfwatch.checks.injected_trainings import Trainings
     from tfwatch.checks.selftest_cases import Experiment
 
 
-COSTS = Costs(WatchCost(0.95, -40.0, 2.1, 0.01), FrameCost(4.0, 5.0))
+COSTS = WatchCost(0.95, -40.0, 2.1, 0.01)
 
 
 def case(measured: float, error_share: float, name: str = "10 ms") -> Case:
@@ -31,16 +30,13 @@ def giving(*rounds: list[Case]) -> Experiment:
     return lambda _: iter(next(left))
 
 
-@pytest.mark.parametrize(
-    ("others_cores", "warns"), [(0.0, False), (0.2, False), (0.5, True), (None, False)]
-)
-def test_a_busy_machine_is_reported_before_the_cases(
-    others_cores: float | None, warns: bool
-) -> None:
-    text = describe_load(others_cores, 2)
+def test_the_cost_of_watch_is_the_median_of_the_rounds() -> None:
+    rounds = [{"bare": 2.0, "watched": 2.0 + n / 10, "bare again": 2.02} for n in range(3)]
 
-    assert bool(text) is warns
-    assert not warns or text.startswith("other programs use 0.5 of 2 cores: a FAIL may be theirs")
+    cost = cost_of(rounds)
+
+    assert (cost.ratio, cost.step_ms) == (1.05, 2.0)
+    assert (cost.added_us, cost.noise) == pytest.approx((100.0, 0.01))
 
 
 @pytest.mark.parametrize(
@@ -132,4 +128,4 @@ def test_the_json_has_figures_and_no_nan() -> None:
     assert (found["passed"], found["failed"], found["second_try"]) == (1, 1, 0)
     assert found["cases"][0]["error"] == pytest.approx(0.2)
     assert (found["cases"][1]["measured"], found["cases"][1]["tries"]) == (None, 2)
-    assert found["cost"]["frame"] == {"median_ms": 4.0, "p95_ms": 5.0}
+    assert found["cost"] == {"ratio": 0.95, "added_us": -40.0, "step_ms": 2.1, "noise": 0.01}

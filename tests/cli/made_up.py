@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -27,8 +27,7 @@ def run_of(rows: Rows, *events: Event) -> Run:
 
 
 class Made:
-    """Trainings that come out as they are made up, one after another; `fill` gives the last one's
-    run."""
+    """Trainings that come out as they are made up, one after another."""
 
     def __init__(self, *trained: Callable[[Schedule], TrainingResult] | TrainingResult) -> None:
         self.asked: list[Schedule] = []
@@ -39,14 +38,8 @@ class Made:
         made = self._trained.pop(0) if len(self._trained) > 1 else self._trained[0]
         return made if isinstance(made, TrainingResult) else made(schedule)
 
-    def renew_models(self) -> None:
-        """Nothing: the trainings are made up."""
-
     def copy(self, kind: str, megabytes: int) -> str:
         return "no GPU"
-
-    def fill(self, **_: Any) -> Run:
-        return self.train(Schedule()).run
 
 
 def outcome(

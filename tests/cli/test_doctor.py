@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tfwatch.doctor.checks import Facts
     from tfwatch.doctor.checkup import Scope
+    from tfwatch.doctor.facts import Facts
 
 _BROKEN = mac(
     "2.20.0",
@@ -146,7 +146,7 @@ def test_without_unicode_it_is_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_output_that_cannot_write_a_name_escapes_it() -> None:
     script = (
         "import sys; sys.argv = ['x']\n"
-        "from tests.cli.test_doctor import *\nfrom tfwatch.doctor.checks import RunsFolder\n"
+        "from tests.cli.test_doctor import *\nfrom tfwatch.doctor.facts import RunsFolder\n"
         "facts = linux(runs=RunsFolder('~/l\\u00e4ufe'))\n"
         "raise SystemExit(doctor(facts))\n"
     )

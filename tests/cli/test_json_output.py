@@ -11,14 +11,14 @@ from tests.checks.test_selftest_table import COSTS, case
 from tests.doctor.machines import linux, mac
 from tfwatch import cli
 from tfwatch.checks.bench import BenchRow, as_dict
-from tfwatch.checks.bench_program import Spec
 from tfwatch.checks.selftest import cases_json as selftest_json
 from tfwatch.checks.selftest_cases import Case
+from tfwatch.checks.trial_program import Spec
 from tfwatch.cli.doctor import to_json as doctor_json
 from tfwatch.doctor.checks import judge
 
 if TYPE_CHECKING:
-    from tfwatch.doctor.checks import Facts
+    from tfwatch.doctor.facts import Facts
 
 
 @pytest.mark.parametrize("facts", [linux(), mac("2.20.0", "1.2.0")])
@@ -34,7 +34,6 @@ def test_bench() -> None:
             Spec("conv", "cpu", "graph", 1),
             medians_ms=[10.0, 10.4, 10.1],
             first_ms=[80.0],
-            others_cores=[0.5],
         ),
         BenchRow(
             Spec("conv", "gpu", "graph", 1), reason="TensorFlow sees no GPU", fell_back=["Cast"]

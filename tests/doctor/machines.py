@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tfwatch.doctor.checks import Cores, DiskSpeed, Facts, Memory, RunsFolder, judge
+from tfwatch.doctor.checks import judge
+from tfwatch.doctor.facts import Cores, DiskSpeed, Facts, Memory, RunsFolder
 from tfwatch.doctor.packages import Installed
 from tfwatch.doctor.quick_facts import Interpreter, Nvidia
 from tfwatch.doctor.trial import LogFacts, Trial
@@ -67,11 +68,10 @@ def linux(**changes: Any) -> Facts:
         machine="AMD EPYC, 24 GB, TensorFlow 2.21.0, no GPU",
         interpreter=Interpreter(chip="AMD EPYC"),
         installed=Installed("linux", "x86_64", (3, 11), versions),
-        providers=("tensorflow 2.21.0",),
         trial=trial(CPU, build=CUDA_BUILD),
         cores=Cores(2, 2, busy=0.1),
         memory=Memory(22 * GB, 24 * GB),
-        disk=DiskSpeed("~/data", 256e6, 0.2, 300, 1.0),
+        disk=DiskSpeed("~/data", 256e6, 0.2, 300),
         gpu_sensors=(("NVML", Unavailable("no NVIDIA driver on this machine", "")),),
         runs=RunsFolder("~/runs", free_bytes=80 * GB),
     )
@@ -100,7 +100,6 @@ def mac(
         machine="Apple M2 Pro, 16 GB, TensorFlow 2.19.1 + metal 1.2.0",
         interpreter=Interpreter((*python, 4), is_rosetta=False, chip="Apple M2 Pro"),
         installed=Installed("darwin", arch, python, versions),
-        providers=(f"tensorflow {tensorflow}",),
         trial=trial(CPU, METAL) if metal else trial(CPU),
         memory=Memory(8 * GB, 16 * GB, swapped_bytes=GB),
         gpu_sensors=(("powermetrics", REFUSED), ("ioreg", Available())),

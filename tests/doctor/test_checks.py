@@ -24,18 +24,8 @@ from tests.doctor.machines import (
     trial,
     with_gpu,
 )
-from tfwatch.doctor.checks import (
-    Check,
-    Cores,
-    DiskSpeed,
-    Facts,
-    Memory,
-    RunsFolder,
-    Status,
-    counted,
-    judge,
-    worst,
-)
+from tfwatch.doctor.checks import Check, Status, counted, judge, worst
+from tfwatch.doctor.facts import Cores, DiskSpeed, Facts, Memory, RunsFolder
 from tfwatch.doctor.packages import METAL_PAIR, Installed
 from tfwatch.doctor.quick_facts import Interpreter, Nvidia
 from tfwatch.doctor.trial import SKIPPED, LogFacts, Trial
@@ -137,11 +127,6 @@ _ROSETTA = mac("2.16.2", "", "x86_64", interpreter=Interpreter(is_rosetta=True))
             linux(interpreter=Interpreter(bits=32)),
             *("python", "fail", "needs 64", "64-bit"),
             id="32 bit",
-        ),
-        pytest.param(
-            linux(providers=("tensorflow 2.21.0", "tensorflow-cpu 2.18.0")),
-            *("versions", "warn", "tensorflow 2.21.0, tensorflow-cpu 2.18.0", "uninstall"),
-            id="two at once",
         ),
         pytest.param(
             linux(backend="jax"),
@@ -260,35 +245,16 @@ def test_a_failed_product_on_a_gpu_is_reported(changes: dict[str, Any], words: s
     assert "driver" in todo
 
 
-_LOSSES = [2.8, 2.6, 2.3]
-_EQUAL = {"CPU:0": _LOSSES, "GPU:0": _LOSSES}
-
-
-def _with_losses(losses: list[float]) -> dict[str, Any]:
-    return {"losses": {"CPU:0": _LOSSES, "GPU:0": losses}}
-
-
 @pytest.mark.parametrize(
     ("step", "status", "words"),
     [
         pytest.param({"finite": False}, "fail", "its loss is not a number", id="nan"),
-        pytest.param(_with_losses([2.8, 2.59, 2.31]), "ok", "with the CPU's losses", id="rounding"),
+        pytest.param({"moves": {"kernel": 0.08}}, "ok", "as the CPU does", id="rounding"),
         pytest.param(
-            _with_losses([2.8, 2.6]), "fail", "ends after 2 steps, and after 3", id="breaks off"
+            {"moves": {"gamma": 1.0, "kernel": 0.1}}, "fail", "gamma moves otherwise", id="parts"
         ),
         pytest.param(
-            _with_losses([2.8, 2.81, 2.9]), "fail", "2.81 at step 2, and 2.6 on", id="parts"
-        ),
-        pytest.param(
-            _with_losses([2.8, 2.6, float("nan")]), "fail", "nan at step 3", id="not a number"
-        ),
-        pytest.param(
-            {"losses": {"CPU:0": _LOSSES}}, "fail", "its weights are on the CPU", id="not there"
-        ),
-        pytest.param(
-            {"losses": _EQUAL, "moves": {"gamma": 1.0, "kernel": 0.1}},
-            *("fail", "gamma moves otherwise"),
-            id="equal losses are not enough",
+            {"moves": {"kernel": float("nan")}}, "fail", "kernel moves otherwise", id="no number"
         ),
     ],
 )
@@ -423,7 +389,7 @@ _LIBDEVICE = "INTERNAL: libdevice not found at ./libdevice.10.bc"
         pytest.param(
             *(_CUDNN, "FAILED_PRECONDITION: DNN library initialization failed.", "fail"),
             "loaded cuDNN 9.1.0, but it is built for 9.3.0",
-            "'nvidia-cudnn-cu12>=9.3.0,<10'",
+            "unset LD_LIBRARY_PATH",
             id="cuDNN",
         ),
         pytest.param(
@@ -452,7 +418,7 @@ def test_a_known_fault_of_cuda_explains_a_training_step_that_dies() -> None:
     status, text, todo = found(with_gpu(trial=dead), "training")
 
     assert (status, "built for 9.3.0" in text) == ("fail", True)
-    assert "nvidia-cudnn-cu12>=9.3.0,<10" in todo
+    assert "unset LD_LIBRARY_PATH" in todo
 
 
 @pytest.mark.parametrize(
@@ -468,7 +434,7 @@ def test_what_only_xla_misses_fails(error: str, words: str) -> None:
 
 # -- the machine ----------------------------------------------------------------------------------
 
-_SLOW = DiskSpeed("/n", 20e6, 1.0, 12, 1.0)
+_SLOW = DiskSpeed("/n", 20e6, 1.0, 12)
 
 
 @pytest.mark.parametrize(
@@ -505,19 +471,9 @@ _SLOW = DiskSpeed("/n", 20e6, 1.0, 12, 1.0)
             id="a slow read on a busy machine",
         ),
         pytest.param(
-            linux(disk=DiskSpeed("/n", 20e6, 1.0, 8000, 1.0)),
+            linux(disk=DiskSpeed("/n", 20e6, 1.0, 8000)),
             *("disk", "ok", "8 000 files/s"),
             id="many small files",
-        ),
-        pytest.param(
-            linux(disk=DiskSpeed("/n", 64e6, 0.1, 1, 0.0)),
-            *("disk", "ok", "100 % of it from memory"),
-            id="from memory",
-        ),
-        pytest.param(
-            linux(disk=DiskSpeed("/n", 64e6, 0.1, 1)),
-            *("disk", "ok", "may come from memory"),
-            id="a Mac's disk",
         ),
         pytest.param(
             linux(runs=RunsFolder("~/runs", "Read-only file system")),

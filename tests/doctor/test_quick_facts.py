@@ -13,7 +13,7 @@ from tfwatch.doctor.quick_facts import (
     Nvidia,
     describe_machine,
     explain_missing_gpu,
-    find_gpu,
+    find_missing_gpu,
     interpreter,
     nvidia,
     parse_cpuinfo,
@@ -73,7 +73,7 @@ def test_a_missing_gpu_is_explained(
 def test_this_machine_is_described_in_one_line() -> None:
     line = describe_machine()
     assert "TensorFlow 2." in line
-    assert line.endswith(find_gpu().missing)
+    assert line.endswith(find_missing_gpu())
 
 
 @pytest.mark.parametrize(

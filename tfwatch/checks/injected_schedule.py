@@ -10,6 +10,11 @@ if TYPE_CHECKING:
     from tfwatch.runs.reading.opened import Run
 
 PARTS = ("wait", "compute", "host")
+#: The kind without callbacks: everything after the fetch is compute.
+LOOP = "tfwatch.track"
+#: The kind with several steps in one execution, whose host time is that of an execution.
+FUSED = "steps_per_execution, exact"
+STEPS_PER_EXECUTION = 4
 #: Kinds whose batches are made on request, so that each delay becomes data wait in full.
 ON_DEMAND = (
     "tf.data",
@@ -19,33 +24,25 @@ ON_DEMAND = (
     "validation",
     "run_eagerly",
     "own train_step",
-    "steps_per_execution, exact",
-    "tfwatch.track",
+    FUSED,
+    LOOP,
 )
-#: The kind whose batches come from the iterator of a strategy.
-SPREAD = "MirroredStrategy"
-#: Kinds whose batches are prepared ahead, so that only the rest of a delay at the request becomes
-#: data wait.
-AHEAD = ("Python generator", "PyDataset", "prefetch", SPREAD, "steps_per_execution")
 #: Kinds whose hand-over of a batch is not observed: it is between the end of its delay and the
 #: begin of the next.
 WITHOUT_HANDOVER = ("Python generator", "PyDataset")
-#: Kinds whose batch is fetched within the step's call, once that is launched.
-FETCHES_IN_CALL = (SPREAD, "steps_per_execution")
-#: Steps per execution.
-FUSED = {"steps_per_execution": 4, "steps_per_execution, exact": 4}
-#: The kind without callbacks: everything after the fetch is compute.
-LOOP = "tfwatch.track"
-#: The classes of callbacks that delay a step: one reported as a callback, one as a checkpoint.
-LOGGER, CHECKPOINT = "SlowLogger", "SlowCheckpoint"
+#: Kinds whose batches are prepared ahead, so that only the rest of a delay at the request becomes
+#: data wait.
+AHEAD = (*WITHOUT_HANDOVER, "prefetch")
+#: The class of the callback that delays a step.
+LOGGER = "SlowLogger"
 
 
 @dataclass(frozen=True, slots=True)
 class SlowStep:
     """A step, counted from 1, with `ms` of extra time in one part.
 
-    how: `sleep` in that part, `callback` or `checkpoint` (such a callback sleeps), or `garbage
-    collection`, whose time is not set.
+    how: `sleep` in that part, `callback` (it sleeps), or `garbage collection`, whose time is not
+    set.
     """
 
     step: int
@@ -82,28 +79,16 @@ class PartComparison:
     measured_ms: float
 
 
-@dataclass(frozen=True, slots=True)
-class CopyComparison:
-    """The copy of a batch to the GPU, milliseconds: of the same bytes directly, and as tfwatch
-    reports it; medians."""
-
-    direct_ms: float
-    measured_ms: float
-
-
 @dataclass(frozen=True, eq=False)
 class TrainingResult:
     """The figures of one training.
 
     comparisons: one for each sleep above 0 in a part that also has steps without. wall_error: the
     error of the parts' sum as a share of the time between two callbacks. slow_steps: with their
-    actual times. slept_ms: the median actual delay of each part. step_ms: the median time between
-    the ends of two steps' callbacks.
+    actual times.
     """
 
     comparisons: list[PartComparison]
     wall_error: float
     run: Run
-    slow_steps: list[SlowStep]
-    slept_ms: dict[str, float] = field(default_factory=dict)
-    step_ms: float = 0.0
+    slow_steps: list[SlowStep] = field(default_factory=list)

@@ -13,6 +13,7 @@ import tempfile
 import time
 import warnings
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,15 +23,12 @@ import tensorflow as tf
 
 from tfwatch.checks.injected_schedule import (
     AHEAD,
-    CHECKPOINT,
-    FETCHES_IN_CALL,
     FUSED,
     LOGGER,
     LOOP,
     PARTS,
-    SPREAD,
+    STEPS_PER_EXECUTION,
     WITHOUT_HANDOVER,
-    CopyComparison,
     PartComparison,
     Schedule,
     SlowStep,
@@ -40,6 +38,8 @@ from tfwatch.core.knobs import Knobs
 from tfwatch.runs.reading.opened import open_run
 from tfwatch.tfdata.work_ahead import options, without_autotune
 from tfwatch.watch.fit.callback import Watch
+from tfwatch.watch.fit.fit_runs import complete_runs
+from tfwatch.watch.fit.stepping.device_copy import why_no_device_prefetch
 from tfwatch.watch.loops.track import track
 
 if TYPE_CHECKING:
@@ -162,12 +162,9 @@ class CustomStepModel(keras.Model):
 
 def make_model(kind: str) -> tuple[Any, Sleeping]:
     """Return a compiled model for this kind of training, and the layer in it that sleeps."""
-    if kind == SPREAD:
-        with tf.distribute.MirroredStrategy(["/CPU:0"]).scope():
-            return _compiled(keras.Model)
-    fused = FUSED.get(kind, 1)
     make = {"own train_step": CustomStepModel, "run_eagerly": EagerModel}.get(kind, keras.Model)
-    return _compiled(make, run_eagerly=kind == "run_eagerly", steps_per_execution=fused)
+    steps = STEPS_PER_EXECUTION if kind == FUSED else 1
+    return _compiled(make, run_eagerly=kind == "run_eagerly", steps_per_execution=steps)
 
 
 def _compiled(make: Any, **how: Any) -> tuple[Any, Sleeping]:
@@ -213,13 +210,6 @@ def _dataset(kind: str, steps: int, sleeps: Sleeps) -> tf.data.Dataset:
         batches = batches.prefetch(_DEPTH)
     # An autotuned pipeline takes up to 4 s to be deleted after the last step.
     return batches.with_options(options(_OFF)).with_options(without_autotune())
-
-
-def shuffled(elements: int, buffer: int, sleeps: Sleeps) -> tf.data.Dataset:
-    """Return batches of two elements, each of which sleeps, after a shuffle with a buffer of
-    `buffer` elements."""
-    one = tf.data.Dataset.from_tensors((tf.ones((4,)), tf.ones((1,)))).repeat(elements)
-    return one.map(_delay_batch(sleeps)).shuffle(buffer).batch(2).with_options(options(_OFF))
 
 
 def _constant(batches: int) -> tf.data.Dataset:
@@ -269,30 +259,22 @@ class Trainings:
         with _quiet(has_collections=not schedule.slow_steps):
             train = self._loop if schedule.kind == LOOP else self._fit
             run, end_of_step_ns = train(model, schedule, sleeps)
-        end_ns = _step_ends(end_of_step_ns, run.steps, FUSED.get(schedule.kind, 1))
+        steps = STEPS_PER_EXECUTION if schedule.kind == FUSED else 1
+        end_ns = _step_ends(end_of_step_ns, run.steps, steps)
         return TrainingResult(
             comparisons=list(compare_parts(run.steps, schedule, sleeps, end_ns)),
             wall_error=_wall_error(run.steps, end_ns),
             run=run,
             slow_steps=[_with_actual_ms(one, sleeps) for one in schedule.slow_steps],
-            slept_ms={
-                part: _median_ms(sleeps[part], run.steps) for part in PARTS if sleeps[part].end_ns
-            },
-            step_ms=float(np.median(np.diff(end_of_step_ns))) / 1e6,
         )
 
     def _fit(
         self, model: Any, schedule: Schedule, sleeps: dict[str, Sleeps]
     ) -> tuple[Run, list[int]]:
         """Return the run and the time at which the callbacks of each execution ended."""
-        watch = Watch(self._own_folder(), "exact" if schedule.kind.endswith("exact") else "fused")
+        watch = Watch(self._own_folder(), "exact" if schedule.kind == FUSED else "fused")
         host = _Host(watch, schedule, sleeps["host"])
-        callbacks = [
-            watch,
-            _SlowLogger(schedule, "callback"),
-            _SlowCheckpoint(schedule, "checkpoint"),
-            host,
-        ]
+        callbacks = [watch, SlowLogger(schedule), host]
         arguments = fit_arguments(schedule.kind, schedule.steps, sleeps["wait"])
         model.fit(**arguments, verbose=0, callbacks=callbacks)
         return open_run(watch.run_path or ""), host.end_ns
@@ -310,27 +292,15 @@ class Trainings:
                 end_ns.append(time.perf_counter_ns())
         return open_run(batches.run_path or ""), end_ns
 
-    def fill(self, steps: int, buffer: int, element_ms: float) -> Run:
-        """Train two epochs over a shuffle buffer that is filled before each."""
-        model, sleeping = self._model("tf.data")
-        sleeping.sleeps = Sleeps(np.zeros(1))
-        watch = Watch(self._own_folder())
-        batches = shuffled(2 * steps, buffer, Sleeps(np.full(1, element_ms)))
+    def copy(self, kind: str, megabytes: int) -> tuple[float, float] | str:
+        """Return the milliseconds of copies of batches of an element type to a GPU, direct and in a
+        training; or why nothing is copied here."""
+        if missing := why_no_device_prefetch():
+            return missing.value
+        shape = (_ROWS, megabytes * 10**6 // _ROWS // np.dtype(kind).itemsize)
+        batches = [np.full(shape, n, kind) for n in range(_BATCHES)]
         with _quiet(has_collections=False):
-            model.fit(batches, epochs=2, verbose=0, shuffle=False, callbacks=[watch])
-        return open_run(watch.run_path or "")
-
-    def copy(self, kind: str, megabytes: int) -> CopyComparison | str:
-        """Train on large batches of an element type on a GPU; return why not where nothing is
-        copied to one."""
-        from tfwatch.checks.injected_copy import compare_copies
-
-        with _quiet(has_collections=False):
-            return compare_copies(kind, megabytes, self._own_folder())
-
-    def renew_models(self) -> None:
-        """Train new models from now on, whose first step compiles."""
-        self._models.clear()
+            return _compare_copies(batches, Watch(self._own_folder()))
 
     def _own_folder(self) -> Path:
         """Return a runs folder of its own for a training: short fits in a row share a run of the
@@ -339,7 +309,7 @@ class Trainings:
         return Path(tempfile.mkdtemp(dir=self._runs_dir))
 
     def _model(self, kind: str) -> tuple[Any, Sleeping]:
-        key = kind if kind in (*FUSED, "run_eagerly", "own train_step", SPREAD) else "tf.data"
+        key = kind if kind in (FUSED, "run_eagerly", "own train_step") else "tf.data"
         if key not in self._models:
             self._models[key] = make_model(key)
         return self._models[key]
@@ -357,12 +327,12 @@ class Trainings:
         )
 
 
-class _SlowCallback(keras.callbacks.Callback):
-    """Sleeps after the slow steps of one kind."""
+class SlowLogger(keras.callbacks.Callback):
+    """Sleeps after the slow steps whose delay is a callback's."""
 
-    def __init__(self, schedule: Schedule, how: str) -> None:
+    def __init__(self, schedule: Schedule) -> None:
         super().__init__()
-        self._ms = {one.step: one.ms for one in schedule.slow_steps if one.how == how}
+        self._ms = {one.step: one.ms for one in schedule.slow_steps if one.how == "callback"}
         self._step = 0
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -371,10 +341,7 @@ class _SlowCallback(keras.callbacks.Callback):
 
 
 #: Watch reports a callback by its class.
-_SlowLogger, _SlowCheckpoint = (
-    type(LOGGER, (_SlowCallback,), {}),
-    type(CHECKPOINT, (_SlowCallback,), {}),
-)
+assert SlowLogger.__name__ == LOGGER
 
 
 class _Host(keras.callbacks.Callback):
@@ -441,8 +408,6 @@ def compare_parts(
         injected, own_ms = _took_ms(sleeps[part], rows), None
         if part == "wait" and schedule.kind in AHEAD:
             asked_ns = np.where(end_ns > 0, end_ns, _of_steps(sleeps["compute"].end_ns, rows))
-            if schedule.kind in FETCHES_IN_CALL:
-                asked_ns[:-1] += _lead_ns(rows, steady & (planned == 0))[1:]
             injected = _left_ms(_of_steps(sleeps[part].end_ns, rows), asked_ns)
             if schedule.kind in WITHOUT_HANDOVER:
                 latest = _left_ms(
@@ -456,23 +421,6 @@ def compare_parts(
         for level in sorted(set(getattr(schedule, f"{part}_ms")) - {0}):
             at_level = steady & (planned == level) & (injected >= _LEFT_MS)
             yield _make_comparison(part, float(level), injected[at_level], error[at_level])
-
-
-def _lead_ns(rows: Rows, undelayed: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the time from each step's begin to its fetch, in the graph: launching, during which a
-    delay goes on.
-
-    No longer than the median of the steps without a delay: what a wait adds to it is an error.
-    """
-    lead_ms = rows["dispatch_ms"].astype(np.float64)
-    usual = lead_ms[undelayed & (lead_ms > 0)]
-    lead_ms = np.minimum(lead_ms, float(np.median(usual))) if len(usual) else np.zeros(len(rows))
-    lead_ns: NDArray[np.int64] = (lead_ms * 1e6).astype(np.int64)
-    return lead_ns
-
-
-def _median_ms(sleeps: Sleeps, rows: Rows) -> float:
-    return float(np.median(_took_ms(sleeps, rows)))
 
 
 def _make_comparison(
@@ -521,7 +469,118 @@ def _wall_error(rows: Rows, end_ns: NDArray[np.int64]) -> float:
 
 
 def _with_actual_ms(one: SlowStep, sleeps: dict[str, Sleeps]) -> SlowStep:
-    if one.how in ("callback", "checkpoint"):
+    if one.how == "callback":
         return one
     actual = sleeps[one.part]
     return replace(one, ms=(actual.end_ns[one.step - 1] - actual.begin_ns[one.step - 1]) / 1e6)
+
+
+# -- the copy to a GPU -----------------------------------------------------------------------------
+
+#: Batches in turn: one alone would stay in the caches of the CPU.
+_BATCHES = 4
+_ROWS, _COPY_STEPS = 64, 40
+
+
+def _compare_copies(batches: list[Any], watch: Watch) -> tuple[float, float]:
+    """Return the median of the copies, direct and as Watch reports them, of one training."""
+    direct = DirectCopies(batches)
+    x = keras.Input(batches[0].shape[1:], dtype=batches[0].dtype.name)
+    narrow = keras.layers.Lambda(
+        lambda values: tf.cast(values[:, :16], tf.float32), output_shape=(16,)
+    )(x)
+    model = keras.Model(x, keras.layers.Dense(1)(narrow))
+    model.compile("sgd", "mse", jit_compile=False)
+    labels = np.zeros((_ROWS, 1), np.float32)
+    each = [tf.data.Dataset.from_tensors((batch, labels)) for batch in batches]
+    data = reduce(lambda some, one: some.concatenate(one), each).repeat()
+    data, callbacks = data.with_options(without_autotune()), [direct, watch]
+    model.fit(data, steps_per_epoch=_COPY_STEPS, shuffle=False, verbose=0, callbacks=callbacks)
+    copies = open_run(watch.run_path or "").steps["copy_ms"]
+    return float(np.median(direct.took_ms[_WARM_UP:])), float(np.median(copies[_WARM_UP:]))
+
+
+class DirectCopies(keras.callbacks.Callback):
+    """Copies a batch after each step: the bandwidth of a machine that others use changes within a
+    second.
+
+    took_ms: of each copy, without the time of an empty one before it.
+    """
+
+    def __init__(self, batches: list[Any]) -> None:
+        super().__init__()
+        self.took_ms: list[float] = []
+        with tf.device("/CPU:0"):
+            self._parts, self._empty = [tf.constant(batch) for batch in batches], tf.zeros((1, 1))
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Copy a batch other than the one that the next step copies."""
+        none_ms = min(_copy_ms(self._empty) for _ in range(2))
+        part = self._parts[(batch + 3) % len(self._parts)]
+        self.took_ms.append(max(_copy_ms(part) - none_ms, 0.0))
+
+
+def _copy_ms(part: Any) -> float:
+    """Return the time of a copy to the GPU; one number read back ends it."""
+    with tf.device("/CPU:0"):
+        # A new tensor: of one that was copied before, TensorFlow keeps the copy on the device.
+        part = tf.identity(part)
+    start_ns = time.perf_counter_ns()
+    with tf.device("/GPU:0"):
+        tf.identity(part)[0, 0].numpy()
+    return (time.perf_counter_ns() - start_ns) / 1e6
+
+
+# -- the cost of Watch -----------------------------------------------------------------------------
+
+ARMS = ("bare", "watched", "bare again")
+_ROUNDS, _TIMED_STEPS = 8, 200
+#: Steps before the timed ones: the trace, and the first write.
+_SKIP = 40
+_WIDTH, _EXAMPLES = 256, 256
+
+
+def rounds_ms(
+    runs_dir: Path, rounds: int = _ROUNDS, steps: int = _TIMED_STEPS
+) -> list[dict[str, float]]:
+    """Return ms/step of a `fit` without Watch, of one with it, and of one more without: a row for
+    each round, interleaved."""
+    models, data = {arm: _dense_model() for arm in ARMS}, _dense_data()
+    for model in models.values():
+        _step_ms(model, data, 1, [])
+    rows = []
+    for n in range(rounds):
+        row = {}
+        for arm in ARMS if n % 2 else ARMS[::-1]:
+            watch = [Watch(runs_dir)] if arm == "watched" else []
+            row[arm] = _step_ms(models[arm], data, steps, watch)
+        rows.append(row)
+    complete_runs()  # before their folder is removed
+    return rows
+
+
+class _Stopwatch(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.last_ns = time.perf_counter_ns()
+        if batch == _SKIP - 1:
+            self.first_ns = self.last_ns
+
+
+def _step_ms(model: Any, data: tf.data.Dataset, steps: int, callbacks: list[Any]) -> float:
+    clock = _Stopwatch()
+    callbacks = [*callbacks, clock]
+    model.fit(data, steps_per_epoch=_SKIP + steps, verbose=0, shuffle=False, callbacks=callbacks)
+    return float(clock.last_ns - clock.first_ns) / 1e6 / steps
+
+
+def _dense_model() -> Any:
+    """Return a dense network whose step takes 1 to 2 ms."""
+    layers = [keras.layers.Dense(_WIDTH, activation="relu") for _ in range(2)]
+    model = keras.Sequential([keras.Input((_WIDTH,)), *layers, keras.layers.Dense(10)])
+    model.compile("adam", "mse", metrics=["mae"])
+    return model
+
+
+def _dense_data() -> tf.data.Dataset:
+    x = np.random.default_rng(0).normal(size=(16 * _EXAMPLES, _WIDTH)).astype("float32")
+    return tf.data.Dataset.from_tensor_slices((x, x[:, :10])).batch(_EXAMPLES).cache().repeat()

@@ -10,22 +10,21 @@ import json
 import os
 import tempfile
 import textwrap
-import threading
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
+from tfwatch.checks.selftest_cases import experiments
+from tfwatch.doctor.quick_facts import describe_load
 from tfwatch.terminal.capture import Capture
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import TextIO
 
     from tfwatch.checks.injected_trainings import Trainings
     from tfwatch.checks.selftest_cases import Case, Experiment
-    from tfwatch.checks.selftest_cost import Costs
 
 
 _SEED = 20_11
@@ -41,10 +40,6 @@ _ORDER = (
     "stall",
     "switch",
 )
-#: The load of other programs is measured for this time; from a quarter of a core on it can delay a
-#: step.
-_LOAD_S = 1.0
-_BUSY_CORES = 0.25
 #: Columns for the texts of a group.
 _WIDE = 32
 
@@ -56,51 +51,30 @@ def selftest(as_json: bool) -> int:
     with tempfile.TemporaryDirectory() as folder, Capture(screen=False) as terminal:
         terminal.record_to(Path(folder) / "log.txt")
         _show(terminal.err, "measuring the load of other programs")
-        if load := describe_load(measure_load(), psutil.cpu_count() or 1):
+        if load := describe_load():
             _show(terminal.err, "")
-            terminal.err.write(f"tfwatch: {load}\n")
+            terminal.err.write(f"tfwatch: {load}; repeat a FAIL on an idle machine\n")
         _show(terminal.err, "importing TensorFlow")
-        from tfwatch.checks import selftest_cases, selftest_cost
-        from tfwatch.checks.injected_trainings import Trainings
+        from tfwatch.checks.injected_trainings import Trainings, rounds_ms
 
         runs_dir = Path(folder) / "runs"
         cases = run_all(
-            list(selftest_cases.experiments()),
+            list(experiments()),
             Trainings(runs_dir, _SEED),
             lambda done, of: _show(terminal.err, f"{done} of {of} trainings"),
         )
         _show(terminal.err, "measuring the cost of tfwatch")
-        costs = selftest_cost.find_costs(runs_dir)
+        cost = cost_of(rounds_ms(runs_dir))
         _show(terminal.err, "")
         if as_json:
-            terminal.out.write(json.dumps(cases_json(cases, costs)) + "\n")
+            terminal.out.write(json.dumps(cases_json(cases, cost)) + "\n")
         else:
-            print_table(terminal.out, cases, costs)
+            print_table(terminal.out, cases, cost)
         terminal.out.flush()
         if terminal.write_error:
             terminal.err.write(f"tfwatch: the output cannot be written: {terminal.write_error}\n")
             return 1
     return 0 if all(case.passed for case in cases) else 1
-
-
-def measure_load() -> float | None:
-    """Return the cores that other programs use, over `_LOAD_S` seconds."""
-    from tfwatch.checks.bench_program import OtherPrograms
-
-    others = OtherPrograms()
-    threading.Event().wait(_LOAD_S)
-    return others.cores()
-
-
-def describe_load(others_cores: float | None, cores: int) -> str:
-    """Return a warning where other programs use enough of the machine to fail a case; empty
-    elsewhere."""
-    if others_cores is None or others_cores < _BUSY_CORES:
-        return ""
-    return (
-        f"other programs use {others_cores:.1f} of {cores} cores: a FAIL may be theirs, repeat it"
-        " on an idle machine"
-    )
 
 
 def run_all(
@@ -116,6 +90,38 @@ def run_all(
         progress(done, len(experiments))
         cases += _run_until_passed(experiment, trainings)
     return cases
+
+
+@dataclass(frozen=True, slots=True)
+class WatchCost:
+    """The cost of Watch, as medians over the rounds.
+
+    ratio: step time with Watch over that without. added_us: the difference. step_ms: the step time
+    without Watch. noise: the difference of two runs without Watch, as a share.
+    """
+
+    ratio: float
+    added_us: float
+    step_ms: float
+    noise: float
+
+    @property
+    def sentence(self) -> str:
+        """The cost in a sentence."""
+        added = f"{self.added_us:+.0f} us of {self.step_ms:.2f} ms"
+        noise = f"two runs without it differ by {self.noise:.3f}"
+        return f"Watch: a step takes {self.ratio:.3f} of its time without Watch ({added}; {noise})"
+
+
+def cost_of(rounds_ms: Sequence[Mapping[str, float]]) -> WatchCost:
+    """Return the cost of Watch from the times of interleaved trainings, see
+    `injected_trainings.rounds_ms`."""
+    return WatchCost(
+        ratio=median(row["watched"] / row["bare"] for row in rounds_ms),
+        added_us=median((row["watched"] - row["bare"]) * 1e3 for row in rounds_ms),
+        step_ms=median(row["bare"] for row in rounds_ms),
+        noise=median(abs(row["bare again"] / row["bare"] - 1) for row in rounds_ms),
+    )
 
 
 def _run_until_passed(experiment: Experiment, trainings: Trainings) -> list[Case]:
@@ -136,15 +142,14 @@ def _show(err: TextIO, text: str) -> None:
         err.flush()
 
 
-def cases_json(cases: Sequence[Case], costs: Costs) -> dict[str, Any]:
+def cases_json(cases: Sequence[Case], cost: WatchCost) -> dict[str, Any]:
     """Return the selftest as `--json` prints it.
 
     passed, failed: numbers of cases. second_try: those that passed at the second try.
     skipped: [{group, case, reason}], which are in no number and not in `cases`.
     cases: [{group, case, injected, measured, unit, error, passed, tries}]: figures in `unit`, or
         texts, whose error is None. A figure without enough steps is None (null).
-    cost: {watch: {ratio, added_us, step_ms, noise}, frame: {median_ms, p95_ms}}, which have no
-    tolerance.
+    cost: of Watch, {ratio, added_us, step_ms, noise}, which has no tolerance.
     """
     skipped = [
         {"group": case.group, "case": case.case, "reason": case.skipped}
@@ -159,7 +164,7 @@ def cases_json(cases: Sequence[Case], costs: Costs) -> dict[str, Any]:
         "skipped": skipped,
         "second_try": sum(case.passed and case.tries > 1 for case in cases),
         "cases": [_as_json(case) for case in cases],
-        "cost": asdict(costs),
+        "cost": asdict(cost),
     }
 
 
@@ -180,7 +185,7 @@ def _plain(value: float | str | None) -> float | str | None:
     return None if isinstance(value, float) and value != value else value
 
 
-def print_table(out: TextIO, cases: Sequence[Case], costs: Costs) -> None:
+def print_table(out: TextIO, cases: Sequence[Case], cost: WatchCost) -> None:
     """Print the table, in 80 columns except for failures."""
     compared = [case for case in cases if not case.skipped]
     lines = [
@@ -188,9 +193,7 @@ def print_table(out: TextIO, cases: Sequence[Case], costs: Costs) -> None:
         *_groups(compared),
         *_skipped(cases),
     ]
-    out.writelines(
-        f"{line.rstrip()}\n" for line in (*lines, "", *costs.sentences, _total(compared))
-    )
+    out.writelines(f"{line.rstrip()}\n" for line in (*lines, "", cost.sentence, _total(compared)))
 
 
 def _groups(cases: Sequence[Case]) -> Iterator[str]:

@@ -7,16 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
 from tfwatch.checks.injected_schedule import (
     AHEAD,
-    CHECKPOINT,
     FUSED,
     LOGGER,
     LOOP,
     ON_DEMAND,
-    SPREAD,
     Schedule,
     SlowStep,
     TrainingResult,
@@ -24,29 +20,25 @@ from tfwatch.checks.injected_schedule import (
 from tfwatch.judge.effects.comparison import compare
 from tfwatch.judge.effects.switch_text import outcome_text
 from tfwatch.judge.steps.causes import UNEXPLAINED, Pauses
-from tfwatch.judge.steps.patterns import find_patterns
 from tfwatch.judge.steps.spikes import LEAST_MS, Spike, find_spikes
 from tfwatch.judge.steps.stalls import find_stalls
-from tfwatch.judge.steps.verdict import judge, steady
+from tfwatch.judge.steps.verdict import judge
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tfwatch.checks.injected_trainings import Trainings
-    from tfwatch.judge.steps.patterns import Pattern
+    from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.runs.reading.opened import Run
 
 
 #: The tolerance of each part: milliseconds, or this share of the injected figure where that is
 #: more. Compute and callbacks have varying costs of their own.
 TOLERANCES = {"wait": (0.3, 0.02), "copy": (0.3, 0.1), "compute": (1.5, 0.05), "host": (1.0, 0.05)}
-#: A delayed batch goes on through the threads of the strategy's iterator, each of which wakes up
-#: first: data wait of 0.2 to 0.5 ms on the 16 cores of an H100 that is no part of the delay.
-_SPREAD_WAIT = (0.6, 0.02)
 _WALL_TOLERANCE = 0.001
 _WALL = "wait + compute + host = wall"
 _SPIKE_TOLERANCE = (5.0, 0.1)
 _RATIO_TOLERANCE = 0.05
-#: The rest of a data wait that prefetch hides, ms.
-_HIDDEN_MS = 1.0
 #: Causes from sensors of the whole machine: other programs may indeed be the cause.
 _OF_THE_MACHINE = ("CPU contention", "swap", "thermal limit")
 
@@ -89,28 +81,20 @@ Experiment: TypeAlias = Callable[["Trainings"], Iterator[Case]]
 def experiments() -> Iterator[Experiment]:
     """Yield all experiments, in the order of the table."""
     for kind in ON_DEMAND:
-        host_ms = (0.0,) if kind in (*FUSED, LOOP) else (0.0, 0.0, 2.0, 6.0)
+        host_ms = (0.0,) if kind in (FUSED, LOOP) else (0.0, 0.0, 2.0, 6.0)
         yield _split(Schedule((0, 0, 1, 2, 5, 10, 20, 40), (0, 0, 4, 12), host_ms, kind, steps=160))
     for kind in AHEAD:
-        rest = {"compute_ms": (2.0,)} if kind in FUSED else {"host_ms": (0.0, 2.0)}
-        yield _split(Schedule((0, 0, 5, 10, 20, 40), kind=kind, steps=160, **rest))
-    for data_ms, compute_ms, word in (
-        (0.0, 30.0, "NOT"),
-        (0.5, 40.0, "NOT"),
-        (3, 24, "MODERATELY"),
-        (12, 12, "HIGHLY"),
+        yield _split(Schedule((0, 0, 5, 10, 20, 40), host_ms=(0.0, 2.0), kind=kind, steps=160))
+    for kind, data_ms, compute_ms, word in (
+        ("tf.data", 0.5, 40.0, "NOT"),
+        ("tf.data", 3.0, 24.0, "MODERATELY"),
+        ("tf.data", 12.0, 12.0, "HIGHLY"),
+        ("prefetch", 8.0, 20.0, "NOT"),
+        ("prefetch", 70.0, 60.0, "MODERATELY"),
+        ("prefetch", 40.0, 20.0, "HIGHLY"),
     ):
-        yield _verdict("tf.data", data_ms, compute_ms, word)
-    for data_ms, compute_ms, word in (
-        (8.0, 20.0, "NOT"),
-        (70.0, 60.0, "MODERATELY"),
-        (40.0, 20.0, "HIGHLY"),
-    ):
-        yield _verdict("prefetch", data_ms, compute_ms, word)
-    yield _bound(Schedule(host_ms=(12,), compute_ms=(12,), steps=50), "host-bound")
-    yield _bound(Schedule(host_ms=(2,), compute_ms=(20,), steps=50), "compute-bound")
-    yield from (_spikes, _shuffle, _slow_start, _stalls, _periodic_wait, _periodic_callback, _drift)
-    yield from (_equal_settings, _switches)
+        yield _verdict(kind, data_ms, compute_ms, word)
+    yield from (_spikes, _stalls, _equal_settings, _switches)
     yield from (_copy("float32", 5), _copy("float32", 40), _copy("uint8", 40))
 
 
@@ -158,10 +142,9 @@ def _split(schedule: Schedule) -> Experiment:
             is_wait = one.part == "wait"
             group = f"wait: {schedule.kind}" if is_wait else one.part
             case = f"{one.slept_ms:g} ms" if is_wait else f"{one.slept_ms:g} ms, {schedule.kind}"
-            tolerance = (
-                _SPREAD_WAIT if is_wait and schedule.kind == SPREAD else TOLERANCES[one.part]
+            yield compare_figures(
+                group, case, one.injected_ms, one.measured_ms, TOLERANCES[one.part]
             )
-            yield compare_figures(group, case, one.injected_ms, one.measured_ms, tolerance)
         yield compare_wall(schedule.kind, trained)
 
     return run
@@ -178,28 +161,13 @@ def _verdict(kind: str, data_ms: float, compute_ms: float, word: str) -> Experim
     return run
 
 
-def _bound(schedule: Schedule, word: str) -> Experiment:
-    def run(trainings: Trainings) -> Iterator[Case]:
-        trained = trainings.train(schedule)
-        bound = judge(trained.run.steps).bound
-        case = f"host {schedule.host_ms[0]:g}, compute {schedule.compute_ms[0]:g} ms"
-        yield compare_texts(
-            "verdict: bound", case, word, bound.value if bound else "not enough data"
-        )
-        yield compare_wall(f"bound: {case}", trained)
-
-    return run
-
-
 def _copy(kind: str, megabytes: int) -> Experiment:
     def run(trainings: Trainings) -> Iterator[Case]:
         case, measured = f"{kind}, {megabytes} MB", trainings.copy(kind, megabytes)
         if isinstance(measured, str):
             yield Case("copy", case, "", "", "", 0.0, skipped=measured)
         else:
-            yield compare_figures(
-                "copy", case, measured.direct_ms, measured.measured_ms, TOLERANCES["copy"]
-            )
+            yield compare_figures("copy", case, *measured, TOLERANCES["copy"])
 
     return run
 
@@ -213,19 +181,16 @@ _SPIKES = (
     ("wait", "sleep", 30.5),
     ("compute", "sleep", 31.0),
     ("host", "callback", 31.0),
-    ("host", "checkpoint", 32.0),
     ("wait", "garbage collection", 0.0),
     ("compute", "garbage collection", 0.0),
     ("host", "garbage collection", 0.0),
     ("wait", "sleep", 120.0),
     ("compute", "sleep", 60.0),
     ("host", "callback", 60.0),
-    ("host", "checkpoint", 120.0),
 )
 _CAUSES = {
     "sleep": UNEXPLAINED.name,
     "callback": f"callback {LOGGER}",
-    "checkpoint": f"checkpoint {CHECKPOINT}",
     "garbage collection": "garbage collection",
 }
 
@@ -277,11 +242,7 @@ def _name_in(spike: Spike, part: str) -> str:
 
 
 def _name(spike: Spike) -> str:
-    return (
-        f"{spike.cause} {spike.detail}"
-        if spike.cause in ("callback", "checkpoint")
-        else spike.cause
-    )
+    return f"{spike.cause} {spike.detail}" if spike.cause == "callback" else spike.cause
 
 
 def _is_plausible(spike: Spike) -> bool:
@@ -290,33 +251,6 @@ def _is_plausible(spike: Spike) -> bool:
 
 def _spikes_of(run: Run) -> dict[int, Spike]:
     return {spike.step: spike for spike in find_spikes(run.steps, Pauses(run.events))}
-
-
-def _cause_of(run: Run, step: int) -> str:
-    spike = _spikes_of(run).get(step)
-    return _name(spike) if spike else "not found"
-
-
-def _shuffle(trainings: Trainings) -> Iterator[Case]:
-    """A shuffle buffer of 20 elements of 4 ms is filled before each epoch."""
-    run = trainings.fill(steps=30, buffer=20, element_ms=4.0)
-    yield compare_texts(
-        "spike: shuffle fill", "20 elements of 4 ms", "shuffle fill", _cause_of(run, 31)
-    )
-
-
-def _slow_start(trainings: Trainings) -> Iterator[Case]:
-    """An epoch's first batch takes longer, for another reason; a new model's first step
-    compiles."""
-    trainings.renew_models()
-    slow_steps = (SlowStep(31, "wait", "sleep", 60.0),)
-    trained = trainings.train(
-        Schedule(compute_ms=(2.0,), kind="validation", steps=60, slow_steps=slow_steps)
-    )
-    yield compare_texts(
-        "spike: epoch start", "first batch 60 ms later", "epoch start", _cause_of(trained.run, 31)
-    )
-    yield compare_texts("spike: compile", "first step", "compile", _cause_of(trained.run, 1))
 
 
 # -- stalls ----------------------------------------------------------------------------------------
@@ -356,55 +290,22 @@ def _stalls(trainings: Trainings) -> Iterator[Case]:
     yield compare_wall("stalls", trained)
 
 
-def _periodic_wait(trainings: Trainings) -> Iterator[Case]:
-    yield from _pattern(trainings, "sleep", "wait", "every 20th step")
-
-
-def _periodic_callback(trainings: Trainings) -> Iterator[Case]:
-    yield from _pattern(trainings, "callback", "host", f"every 20th step, {LOGGER}")
-
-
-def _pattern(trainings: Trainings, how: str, part: str, expected: str) -> Iterator[Case]:
-    slow_steps = tuple(SlowStep(step, part, how, 40.0) for step in range(20, 241, 20))
-    trained = trainings.train(Schedule(compute_ms=(4.0,), steps=250, slow_steps=slow_steps))
-    yield compare_texts("stall: pattern", f"periodic {part}", expected, _pattern_of(trained, part))
-
-
-def _drift(trainings: Trainings) -> Iterator[Case]:
-    slow_steps = tuple(SlowStep(step, "wait", "sleep", 8.0 * step / 480) for step in range(1, 481))
-    trained = trainings.train(Schedule(compute_ms=(2.0,), steps=480, slow_steps=slow_steps))
-    yield compare_texts(
-        "stall: pattern", "a slowly growing wait", "drift", _pattern_of(trained, "wait")
-    )
-
-
-def _pattern_of(trained: TrainingResult, part: str) -> str:
-    patterns = find_patterns(trained.run.steps, Pauses(trained.run.events))
-    return (
-        "; ".join(map(_describe, (pattern for pattern in patterns if pattern.part == part)))
-        or "not found"
-    )
-
-
-def _describe(pattern: Pattern) -> str:
-    return (
-        f"every {pattern.period}th step{pattern.detail and f', {pattern.detail}'}"
-        if pattern.period
-        else "drift"
-    )
-
-
 # -- switches --------------------------------------------------------------------------------------
+
+
+def _comparisons(trained: TrainingResult) -> Sequence[Comparison]:
+    """Return the comparisons of the steps before and after each switch."""
+    rows = trained.run.steps
+    return compare(
+        trained.run.events, len(rows), lambda first, last: rows[max(first, 1) - 1 : last]
+    )
 
 
 def _equal_settings(trainings: Trainings) -> Iterator[Case]:
     """A deeper prefetch changes nothing where batches are ready already: no difference may be
     claimed."""
     trained = trainings.train(Schedule((2.0,), (8.0,), steps=240, switches=((0, "4"), (120, "8"))))
-    rows = trained.run.steps
-    comparisons = compare(
-        trained.run.events, len(rows), lambda first, last: rows[max(first, 1) - 1 : last]
-    )
+    comparisons = _comparisons(trained)
     newest = comparisons[-1] if comparisons else None
     is_open = newest and newest.ratio is not None and newest.answer not in ("faster", "slower")
     is_equal = is_open and newest and not newest.has_other_wait
@@ -418,10 +319,7 @@ def _switches(trainings: Trainings) -> Iterator[Case]:
     """Prefetch hides a delay shorter than the step's compute until it is switched off."""
     schedule = Schedule((8.0,), (20.0,), steps=130, switches=((45, "4"), (90, "off")))
     trained = trainings.train(schedule)
-    rows = trained.run.steps
-    comparisons = compare(
-        trained.run.events, len(rows), lambda first, last: rows[max(first, 1) - 1 : last]
-    )
+    comparisons = _comparisons(trained)
     for name, at, ratio in (("on", 0, 28 / 20), ("off", 1, 20 / 28)):
         case = f"prefetch {name}, data 8, compute 20 ms"
         measured = comparisons[at].ratio if len(comparisons) > at else None
@@ -439,15 +337,4 @@ def _switches(trainings: Trainings) -> Iterator[Case]:
             # A test that claims nothing would pass the case of equal settings.
             expected = "faster" if ratio > 1 else "slower"
             yield compare_texts("switch: answer", case, expected, comparisons[at].answer)
-    if len(comparisons) == 2 and comparisons[0].step and comparisons[1].step:
-        hidden = steady(rows[comparisons[0].step - 1 : comparisons[1].step - 1])["wait_ms"]
-        left_ms = float(np.median(hidden)) if len(hidden) else float("nan")
-        yield Case(
-            "switch: remaining wait",
-            "prefetch on, data 8, compute 20 ms",
-            0.0,
-            left_ms,
-            "ms",
-            left_ms / _HIDDEN_MS,
-        )
     yield compare_wall("switches", trained)

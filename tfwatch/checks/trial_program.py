@@ -1,14 +1,15 @@
-"""The program that tries TensorFlow: `tfwatch doctor` runs it, because the import alone may abort
-or hang.
+"""The program that tries TensorFlow in a process of its own, because the import alone may abort or
+hang: for `tfwatch doctor` a training, for `tfwatch bench` one body of compute.
 
 It writes one JSON object a line on stdout: `begin` names a stage, `end` has its results.
 TensorFlow's log goes to stderr, where `STEP_BEGINS` and `STEP_ENDS` enclose the placements of the
-training step.
+training step, or of the first call of the body.
 """
 
 from __future__ import annotations
 
 import faulthandler
+import functools
 import json
 import math
 import os
@@ -16,12 +17,14 @@ import resource
 import signal
 import sys
 import warnings
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TextIO
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 import numpy as np
 
 from tfwatch.core.clock import SYSTEM
+from tfwatch.core.errors import reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,16 +40,26 @@ _STEPS = 10
 _RATE = 0.003
 
 
-def main(limit_s: float) -> None:
-    """Run every stage; an exception ends the program. After `limit_s` seconds faulthandler prints
-    the stack."""
+def main(argument: str) -> None:
+    """Run the trial of the check-up, or time a body; an exception ends the program.
+
+    argument: seconds, after which faulthandler prints the stack; or an encoded `Spec`.
+    """
     results = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)  # TensorFlow prints on both
+    warnings.simplefilter("ignore")
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    if argument.startswith("{"):
+        _bench(results, Spec(**json.loads(argument)))
+    else:
+        _try(results, float(argument))
+
+
+def _try(results: TextIO, limit_s: float) -> None:
+    """Run every stage of the trial."""
     faulthandler.enable()
     faulthandler.dump_traceback_later(limit_s)
     signal.alarm(math.ceil(1.5 * limit_s))  # the parent may be gone
-    warnings.simplefilter("ignore")
-    os.environ["KERAS_BACKEND"] = "tensorflow"
     write_result(results, begin="import")
     write_result(results, end="import", **_import())
     for stage, run in (("devices", _devices), ("products", _products), ("step", _step)):
@@ -54,6 +67,16 @@ def main(limit_s: float) -> None:
         write_result(results, end=stage, **run())
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     write_result(results, end="all", most_bytes=used if sys.platform == "darwin" else used * 1024)
+
+
+@contextmanager
+def _marked() -> Iterator[None]:
+    """Mark the begin and the end of a step in the log."""
+    for line in (STEP_BEGINS, STEP_ENDS):
+        if line == STEP_ENDS:
+            yield
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
 
 
 def write_result(results: TextIO, **values: Any) -> None:
@@ -165,68 +188,50 @@ def _step() -> dict[str, Any]:
 
     rng = np.random.default_rng(0)
     images, labels = rng.normal(size=(16, 32, 32, 3)).astype(np.float32), np.arange(16) % 10
-    sys.stderr.write(f"{STEP_BEGINS}\n")
-    sys.stderr.flush()
-    model = _small_network(keras)
-    begin_ns = SYSTEM.now_ns()
-    first = float(np.ravel(model.train_on_batch(images, labels))[0])
-    compiled_ns = SYSTEM.now_ns()
-    loss = float(np.ravel(model.train_on_batch(images, labels))[0])
-    end_ns = SYSTEM.now_ns()
-    sys.stderr.write(f"{STEP_ENDS}\n")
-    sys.stderr.flush()
+    with _marked():
+        model = _small_network(keras)
+        begin_ns = SYSTEM.now_ns()
+        first = float(np.ravel(model.train_on_batch(images, labels))[0])
+        compiled_ns = SYSTEM.now_ns()
+        loss = float(np.ravel(model.train_on_batch(images, labels))[0])
+        end_ns = SYSTEM.now_ns()
     finite = bool(np.isfinite([first, loss]).all())
     times = {"compile_ms": (compiled_ns - begin_ns) / 1e6, "step_ms": (end_ns - compiled_ns) / 1e6}
-    return {**times, "finite": finite, **_compare_devices()}
+    return {**times, "finite": finite, "moves": _compare_devices()}
 
 
-def _compare_devices() -> dict[str, Any]:
-    """Train the same network on the first GPU, compiled, and on the CPU, eagerly; nothing to
-    compare without a GPU.
-
-    losses: of each device. moves: see `moves_apart`.
-    """
+def _compare_devices() -> dict[str, float]:
+    """Train the same network on the first GPU, compiled, and on the CPU, eagerly, and return
+    `moves_apart`; empty without a GPU."""
     import tensorflow as tf
 
     gpu = next((name for name in _names(tf) if name.startswith("GPU")), None)
     if gpu is None:
-        return {"losses": {}, "moves": {}}
-    right, on_gpu = train_seeded("CPU:0", eager=True), train_seeded(gpu, eager=False)
-    return {
-        "losses": {one.device: one.losses for one in (right, on_gpu)},
-        "moves": moves_apart(right, on_gpu),
-    }
+        return {}
+    return moves_apart(train_seeded("CPU:0", eager=True), train_seeded(gpu, eager=False))
 
 
-@dataclass(frozen=True)
-class SeededTraining:
-    """Ten steps from fixed weights on fixed examples.
-
-    device: the one that holds the weights. moves: the name and the change of each trainable weight.
-    """
-
-    device: str
-    losses: list[float]
-    moves: list[tuple[str, Any]]
+#: The name and the change of each trainable weight in a training.
+Moves: TypeAlias = "list[tuple[str, Any]]"
 
 
-def moves_apart(right: SeededTraining, on_gpu: SeededTraining) -> dict[str, float]:
+def moves_apart(right: Moves, on_gpu: Moves) -> dict[str, float]:
     """Return the distance between two moves of a weight over the length of the right one, by the
     weight's name.
 
     Losses hardly show a weight of few numbers that stands still. A bias before a normalisation has
     no gradient.
     """
-    pairs = zip(right.moves, on_gpu.moves, strict=True)
     return {
         name: float(np.linalg.norm(other - move) / np.linalg.norm(move))
-        for (name, move), (_, other) in pairs
+        for (name, move), (_, other) in zip(right, on_gpu, strict=True)
         if not ("conv" in name and name.endswith("bias"))
     }
 
 
-def train_seeded(device: str, *, eager: bool) -> SeededTraining:
-    """Train on a device. A dropout would differ between devices."""
+def train_seeded(device: str, *, eager: bool) -> Moves:
+    """Train ten steps on a device, from fixed weights on fixed examples. A dropout would differ
+    between devices."""
     import keras
     import tensorflow as tf
 
@@ -237,14 +242,10 @@ def train_seeded(device: str, *, eager: bool) -> SeededTraining:
         begun = [_start(rng, weight.path, weight.shape) for weight in model.weights]
         model.set_weights(begun)
         model.run_eagerly = eager
-        losses = [float(np.ravel(model.train_on_batch(images, labels))[0]) for _ in range(_STEPS)]
-    pairs = [
-        (weight, start)
-        for weight, start in zip(model.weights, begun, strict=True)
-        if weight.trainable
-    ]
-    moves = [(weight.path, weight.numpy() - start) for weight, start in pairs]
-    return SeededTraining(model.weights[0].value.device.rpartition("device:")[2], losses, moves)
+        for _ in range(_STEPS):
+            model.train_on_batch(images, labels)
+    pairs = zip(model.weights, begun, strict=True)
+    return [(one.path, one.numpy() - start) for one, start in pairs if one.trainable]
 
 
 def _start(rng: Any, path: str, shape: tuple[int, ...]) -> Any:
@@ -281,3 +282,97 @@ def _network(keras: Any, optimizer: Any, shape: tuple[int, ...], *head: Any) -> 
     model = keras.Sequential([keras.Input(shape), *body, *head])
     model.compile(optimizer, "sparse_categorical_crossentropy", jit_compile=False)
     return model
+
+
+# -- a body of compute -----------------------------------------------------------------------------
+
+#: Calls before the timed ones, in which the allocator, convolution algorithms and caches settle.
+_WARM_UP = 3
+#: The least and the most timed calls within the requested seconds.
+_LEAST, _MOST = 5, 2000
+#: Pixels a side, and filters, of `conv`.
+_PIXELS, _FILTERS = 256, 32
+#: The bodies, each with the default of its size.
+BODIES = {"matmul": 2048, "conv": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A configuration to time.
+
+    body: `matmul`, of square matrices with `size` rows, or `conv`, of `size` images. mode: graph,
+    eager or jit.
+    """
+
+    body: str
+    device: str
+    mode: str
+    size: int
+    seconds: float = 2.0
+
+    def encode(self) -> str:
+        """Return it as the argument of this program."""
+        return json.dumps(asdict(self))
+
+
+def _bench(results: TextIO, spec: Spec) -> None:
+    """Time a configuration; a failure becomes the `error` of the stage `measured`."""
+    write_result(results, begin="import")
+    import tensorflow as tf
+
+    write_result(results, begin="measured")
+    write_result(results, end="measured", **measure(tf, spec))
+    write_result(results, end="all")
+
+
+def measure(tf: Any, spec: Spec) -> dict[str, Any]:
+    """Return the times of a configuration, or the error."""
+    if spec.device == "gpu" and not tf.config.list_physical_devices("GPU"):
+        return {"error": "TensorFlow sees no GPU here", "no_gpu": True}
+    try:
+        tf.debugging.set_log_device_placement(spec.device == "gpu")
+        with tf.device(f"/{spec.device.upper()}:0"):
+            examples = spec.size if spec.body == "conv" else 1
+            return {"examples": examples, **_times(tf, body_of(tf, spec), spec.seconds)}
+    except Exception as error:  # noqa: BLE001  a step may raise anything, and the error is this process' result
+        return {"error": reason(error).strip()[:500]}
+
+
+def body_of(tf: Any, spec: Spec) -> Callable[[], Any]:
+    """Return the call to time: one operation on arrays on the device, in the mode of the
+    configuration."""
+    normal = tf.random.stateless_normal
+    if spec.body == "matmul":
+        one, other = (normal((spec.size, spec.size), (n, n)) for n in (1, 2))
+        body = functools.partial(tf.matmul, one, other)
+    else:
+        images = normal((spec.size, _PIXELS, _PIXELS, 3), (1, 1))
+        filters = normal((3, 3, 3, _FILTERS), (2, 2))
+        body = functools.partial(tf.nn.conv2d, images, filters, strides=1, padding="SAME")
+    if spec.mode == "eager":
+        return body
+    traced: Callable[[], Any] = tf.function(lambda: body(), jit_compile=spec.mode == "jit")
+    return traced
+
+
+def _times(tf: Any, step: Callable[[], Any], seconds: float) -> dict[str, Any]:
+    """Return the first call's time, with trace and compile, and those of the timed calls; each
+    drains the device."""
+    with _marked():
+        first_ms = timed_ms(tf, step)
+    tf.debugging.set_log_device_placement(False)
+    for _ in range(_WARM_UP):
+        timed_ms(tf, step)
+    steps_ms: list[float] = []
+    end_ns = SYSTEM.now_ns() + seconds * 1e9
+    while len(steps_ms) < _LEAST or (SYSTEM.now_ns() < end_ns and len(steps_ms) < _MOST):
+        steps_ms.append(timed_ms(tf, step))
+    return {"first_ms": first_ms, "steps_ms": steps_ms}
+
+
+def timed_ms(tf: Any, step: Callable[[], Any]) -> float:
+    """Time one call until the device is drained, in milliseconds."""
+    begin_ns = SYSTEM.now_ns()
+    step()
+    tf.test.experimental.sync_devices()
+    return (SYSTEM.now_ns() - begin_ns) / 1e6

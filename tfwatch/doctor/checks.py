@@ -6,26 +6,25 @@ A check that does not concern this machine returns None and has no row.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.doctor.crash_reasons import explain, explain_cuda
-from tfwatch.doctor.packages import AND_CUDA, METAL_PAIR, Installed
-from tfwatch.doctor.quick_facts import Interpreter, Nvidia
-from tfwatch.doctor.trial import SKIPPED, Trial, fell_back
+from tfwatch.doctor.packages import AND_CUDA, METAL_PAIR
+from tfwatch.doctor.trial import fell_back
 from tfwatch.sensors.protocol import Available, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
+    from tfwatch.doctor.facts import DiskSpeed, Facts
     from tfwatch.doctor.packages import Problem
-    from tfwatch.sensors.protocol import Availability
+    from tfwatch.doctor.trial import Trial
 
-_NOT_LOOKED = Unavailable("not checked", "")
 _LONGEST = 600
 
 
@@ -92,110 +91,6 @@ def counted(checks: Sequence[Check]) -> str:
     return f"{count[Status.FAIL]} failed, {warnings}, {count[Status.OK]} ok{unknown}"
 
 
-# -- the facts ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """The memory that a training can take, and what was moved to disk."""
-
-    free_bytes: float
-    #: Of the machine, or of its container.
-    total_bytes: float
-    is_container: bool = False
-    swapped_bytes: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Cores:
-    """Numbers of cores."""
-
-    all: int
-    #: Those that this process may run on.
-    usable: int
-    #: A container's limit on the processor's time, in cores; None without one.
-    quota: float | None = None
-    #: Those that other programs keep busy; None beside a training of this process.
-    busy: float | None = None
-
-
-#: A disk below both is the likely limit: a share over 1 Gbit/s gives 118 MB/s, a hard disk 100 to
-#: 200 files a second.
-_SLOW_BYTES_S = 60e6
-_SLOW_FILES_S = 1000.0
-
-
-@dataclass(frozen=True, slots=True)
-class DiskSpeed:
-    """A sequential read of files."""
-
-    folder: str
-    read_bytes: float
-    took_s: float
-    files: int
-    #: The share that came from the disk and not from memory, 0 to 1; None where it is unknown.
-    from_disk: float | None = None
-
-    @property
-    def bytes_s(self) -> float:
-        """The bytes a second."""
-        return self.read_bytes / max(self.took_s, 1e-9)
-
-    @property
-    def files_s(self) -> float:
-        """The files a second."""
-        return self.files / max(self.took_s, 1e-9)
-
-    @property
-    def is_slow(self) -> bool:
-        """True where the disk is the likely limit of a training, if nothing else slowed the
-        read."""
-        return self.bytes_s < _SLOW_BYTES_S and self.files_s < _SLOW_FILES_S
-
-
-@dataclass(frozen=True, slots=True)
-class RunsFolder:
-    """The folder of the runs."""
-
-    path: str
-    #: The reason why it cannot be written; empty where it can.
-    problem: str = ""
-    free_bytes: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """All facts; an `Unavailable` holds the reason why one is unknown."""
-
-    machine: str = ""
-    interpreter: Interpreter = field(default_factory=Interpreter)
-    installed: Installed = field(default_factory=Installed)
-    #: The distributions that install TensorFlow.
-    providers: tuple[str, ...] = ()
-    #: Keras' backend.
-    backend: str = "tensorflow"
-    #: TF_USE_LEGACY_KERAS is set.
-    is_keras_2: bool = False
-    trial: Trial = SKIPPED
-    nvidia: Nvidia = field(default_factory=Nvidia)
-    cores: Cores | Unavailable = _NOT_LOOKED
-    memory: Memory | Unavailable = _NOT_LOOKED
-    disk: DiskSpeed | Unavailable = _NOT_LOOKED
-    runs: RunsFolder | Unavailable = _NOT_LOOKED
-    #: The GPU sensors that a run would ask, in their order, and the availability of each.
-    gpu_sensors: tuple[tuple[str, Availability], ...] = ()
-
-    @property
-    def is_mac(self) -> bool:
-        """True on macOS."""
-        return self.installed.system == "darwin"
-
-    @property
-    def has_tensorflow(self) -> bool:
-        """True where TensorFlow is installed."""
-        return "tensorflow" in self.installed.versions
-
-
 # -- Python and packages --------------------------------------------------------------------------
 
 #: The range of `requires-python` in pyproject.toml; the second version is excluded.
@@ -240,10 +135,6 @@ def versions(facts: Facts) -> Check:
         if not facts.has_tensorflow and facts.nvidia.has_card and not facts.is_mac:
             todo = AND_CUDA
         return Check("versions", status, found, todo)
-    if len(facts.providers) > 1:
-        found = "several packages install TensorFlow and overwrite each other's files: "
-        todo = "uninstall all of them, then install the one that you want"
-        return Check("versions", Status.WARN, found + ", ".join(facts.providers), todo)
     return Check("versions", Status.OK, facts.installed.stack)
 
 
@@ -270,14 +161,9 @@ def keras(facts: Facts) -> Check | None:
 #: A longer import is worth a warning; 2 to 10 s are usual.
 _SLOW_IMPORT_S = 30.0
 _SHOWN = 6
-#: The trial's losses differ between devices by rounding. Simulated on a CPU, all factors rounded to
-#: 10 bits, as in TensorFloat-32, changed them by at most 0.1 % in ten steps, and to 7 bits, as in
-#: bfloat16, by 0.3 %. An Adam without momentum changed them by up to 32 %, a third of the learning
-#: rate by 29 %, and weights that stand still by 125 %.
-_LOSSES_DIFFER = 0.03
-#: The moves of its weights, as shares of those on the CPU: bfloat16 changed them by at most 8 %. A
-#: weight that stands still differs by 100 %, one that moves backwards by 200 %; of a bias or a
-#: normalisation, losses show 0.6 % of that.
+#: The moves of the weights on a device, as shares of those on the CPU, differ by at most 8 % where
+#: all factors are rounded to 7 bits, as in bfloat16. A weight that stands still differs by 100 %,
+#: an Adam without momentum by 66 %, a third of the learning rate by 90 %.
 _MOVES_DIFFER = 0.5
 _TRAINS_WRONGLY = (
     "do not train on this device: update TensorFlow and its plug-in or driver; until then "
@@ -436,32 +322,16 @@ def _training_step(step: Mapping[str, Any], product: str, trial: Trial) -> Check
     if not step["finite"]:
         found = "a small network trains, but its loss is not a number"
         return Check("training", Status.FAIL, found, _BROKEN_DEVICE)
-    parted = parting_of_losses(step.get("losses", {})) or parting_of_moves(step.get("moves", {}))
-    if parted:
+    moves = step.get("moves", {})
+    if parted := parting_of_moves(moves):
         found = f"a small network trains, but {parted}"
         return Check("training", Status.FAIL, found, _TRAINS_WRONGLY)
     if trial.gpus and (fallen := fell_back(trial.log)):
         return _fallback(fallen, trial)
-    same = ", with the CPU's losses and weights" if step.get("losses") else ""
+    same = ", and moves its weights as the CPU does" if moves else ""
     compiled, one = units.milliseconds(step["compile_ms"]), units.milliseconds(step["step_ms"])
     found = f"a small network trains{same}: compiled in {compiled}, a step takes {one}; {product}"
     return Check("training", Status.OK, found)
-
-
-def parting_of_losses(losses: Mapping[str, Sequence[float]]) -> str:
-    """Return where a device's losses part from the CPU's; empty where they agree."""
-    reference = losses.get("CPU:0", ())
-    if len(losses) == 1:
-        return "trained on the GPU, its weights are on the CPU"
-    for device, values in losses.items():
-        if len(values) != len(reference):
-            ends = f"ends after {len(values)} steps, and after {len(reference)} on the CPU"
-            return f"on {device} it {ends}"
-        for step, (right, value) in enumerate(zip(reference, values, strict=True), 1):
-            if not abs(value - right) <= _LOSSES_DIFFER * abs(right):
-                found = f"its loss is {value:.4g} at step {step}, and {right:.4g} on the CPU"
-                return f"on {device} {found}"
-    return ""
 
 
 def parting_of_moves(moves: Mapping[str, float]) -> str:
@@ -495,8 +365,10 @@ _LITTLE_DISK_BYTES = 200 * 2**20
 _SWAPPED = 0.25
 #: Where other programs use more of the cores, times are theirs too.
 _BUSY = 0.4
-#: Below this share from the disk, the speed is the memory's.
-_FROM_DISK = 0.5
+#: A disk below both is the likely limit: a share over 1 Gbit/s gives 118 MB/s, a hard disk 100 to
+#: 200 files a second.
+_SLOW_BYTES_S = 60e6
+_SLOW_FILES_S = 1000.0
 
 
 def cores(facts: Facts) -> Check:
@@ -547,34 +419,28 @@ def memory(facts: Facts) -> Check:
     return Check("memory", Status.OK, found)
 
 
-def disk(facts: Facts) -> Check:
-    """Check the read speed of the data folder."""
+def disk(facts: Facts) -> Check | None:
+    """Check the read speed of the data folder; None where none is named."""
     read = facts.disk
+    if read is None:
+        return None
     if isinstance(read, Unavailable):
         return _not_available("disk", read)
-    found = f"{_speed(read)} in {read.folder}, {_source(read)}"
-    if read.is_slow and _is_busy(facts):
+    is_slow = read.bytes_s < _SLOW_BYTES_S and read.files_s < _SLOW_FILES_S
+    if is_slow and _is_busy(facts):
         todo = "run tfwatch doctor again while the machine is idle"
-        return Check("disk", Status.NA, f"{found}; other programs were busy: not judged", todo)
-    if read.is_slow:
+        found = f"{_speed(read)}; other programs were busy: not judged"
+        return Check("disk", Status.NA, found, todo)
+    if is_slow:
         todo = "copy the data to a local SSD, keep it in few large files (TFRecord), or cache() it"
-        return Check("disk", Status.WARN, found, todo)
-    return Check("disk", Status.OK, found)
+        return Check("disk", Status.WARN, _speed(read), todo)
+    return Check("disk", Status.OK, _speed(read))
 
 
 def _speed(read: DiskSpeed) -> str:
     digits = 0 if read.bytes_s >= 1e7 else 1
-    speed = f"{read.bytes_s / 1e6:.{digits}f} MB/s"
-    return f"{speed}, {units.count(round(read.files_s))} files/s" if read.files > 1 else speed
-
-
-def _source(read: DiskSpeed) -> str:
-    if read.from_disk is None:
-        return "part of it may come from memory"
-    if read.from_disk < _FROM_DISK:
-        share = units.percent(1 - read.from_disk)
-        return f"{share} of it from memory: this is not the disk's speed"
-    return "read from the disk"
+    files = f", {units.count(round(read.files_s))} files/s" if read.files > 1 else ""
+    return f"{read.bytes_s / 1e6:.{digits}f} MB/s{files} in {read.folder}"
 
 
 def runs_folder(facts: Facts) -> Check:

@@ -9,9 +9,7 @@ import contextlib
 import fcntl
 import json
 import os
-import re
 import shutil
-import tempfile
 import threading
 from dataclasses import dataclass
 from functools import partial
@@ -23,9 +21,10 @@ import psutil
 from tfwatch.config import short_path
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
-from tfwatch.doctor.checks import CheckUp, Cores, DiskSpeed, Facts, Memory, RunsFolder, judge
-from tfwatch.doctor.packages import Installed, providers
-from tfwatch.doctor.quick_facts import describe_machine, interpreter, nvidia
+from tfwatch.doctor.checks import CheckUp, judge
+from tfwatch.doctor.facts import Cores, DiskSpeed, Facts, Memory, RunsFolder
+from tfwatch.doctor.packages import Installed
+from tfwatch.doctor.quick_facts import describe_machine, interpreter, nvidia, other_programs
 from tfwatch.doctor.trial import Trial, try_tensorflow
 from tfwatch.runs.library.finding import find_problem, nearest
 from tfwatch.runs.machine_info import free_bytes, limits
@@ -33,15 +32,13 @@ from tfwatch.sensors.gpu.sensor import choose_sources
 from tfwatch.sensors.protocol import Availability, Unavailable, reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from tfwatch.sensors.protocol import GpuSource
 
 _T = TypeVar("_T")
 #: A folder on a lost network answers after minutes, or never.
 _PATIENCE_S = 10.0
-#: The time over which the other programs' use of the cores is measured.
-_BUSY_S = 0.5
 _WHILE_TRAINING = "skipped while a training runs, because it takes cores from it: press t to run it"
 
 
@@ -50,9 +47,9 @@ class Scope:
     """The scope of a check-up."""
 
     runs_dir: Path
-    #: The folder whose disk is read; None is the folder of the runs.
+    #: The folder whose disk is read.
     data: Path | None = None
-    #: A training runs, so the check-up neither starts TensorFlow nor reads the disk.
+    #: A training runs, so the check-up does not start TensorFlow.
     is_beside_training: bool = False
 
 
@@ -67,12 +64,13 @@ def collect_facts(scope: Scope, notify: Callable[[str], None], clock: Clock = SY
     installed = Installed.here()
     cores = _cores(scope)
     notify("the disk")
-    disk = _disk(scope, clock)
+    disk = None
+    if scope.data:
+        disk = _within_limit(partial(read_speed, scope.data, clock), "the disk")
     return Facts(
         machine=describe_machine(),
         interpreter=interpreter(installed.system),
         installed=installed,
-        providers=providers(),
         backend=_backend(),
         is_keras_2=os.environ.get("TF_USE_LEGACY_KERAS", "").lower() in ("1", "true"),
         nvidia=nvidia(os.environ),
@@ -98,7 +96,7 @@ def _cores(scope: Scope) -> Cores:
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else installed
     busy = None
     if not scope.is_beside_training:
-        busy = psutil.cpu_percent(_BUSY_S) / 100 * installed
+        busy = other_programs()
     return Cores(installed, bound, limits().cores, busy)
 
 
@@ -176,42 +174,27 @@ _READ_LIMIT_S = 1.0
 _READ_LIMIT_BYTES = 256 * 2**20
 #: Reading fewer bytes takes too little time to measure.
 _LEAST_BYTES = 4 * 2**20
-_TEMPORARY_BYTES = 64 * 2**20
-#: The free space that a temporary file must leave.
-_SPARE_BYTES = 2**30
 _PIECE = 2**20
-_READ = re.compile(r"^read_bytes: (\d{1,19})$", re.MULTILINE | re.ASCII)
-
-
-def _disk(scope: Scope, clock: Clock) -> DiskSpeed | Unavailable:
-    if scope.is_beside_training:
-        return Unavailable("skipped while a training runs: press t to read it", "")
-    folder = scope.data or scope.runs_dir
-    return _within_limit(lambda: read_speed(folder, clock), "the disk")
 
 
 def read_speed(folder: Path, clock: Clock = SYSTEM) -> DiskSpeed | Unavailable:
-    """Read the files below a folder, in the order of listing; where they are too few, a new one.
-
-    A slow read is repeated, and the faster one counts: another program may have used the disk.
-    """
-    found = _read_any(folder, clock)
-    if isinstance(found, Unavailable) or not found.is_slow:
-        return found
-    again = _read_any(folder, clock)
-    return again if isinstance(again, DiskSpeed) and again.bytes_s > found.bytes_s else found
-
-
-def _read_any(folder: Path, clock: Clock) -> DiskSpeed | Unavailable:
-    try:
-        due_ns = clock.now_ns() + round(_READ_LIMIT_S * 0.5e9)
-        files = list(_list_files(folder, due_ns, clock))
-        if sum(size for _, size in files) >= _LEAST_BYTES:
-            return _read_files(folder, [path for path, _ in files], clock)
-        return _read_temporary(nearest(folder), clock)
-    except OSError as error:
-        why = f"no file could be read or written in {short_path(folder)}"
-        return Unavailable(f"{why}: {error.strerror or error}", "")
+    """Read the files below a folder, in the order of listing, past the system's cache."""
+    due_ns = clock.now_ns() + round(_READ_LIMIT_S * 0.5e9)
+    files = list(_list_files(folder, due_ns, clock))
+    if sum(size for _, size in files) < _LEAST_BYTES:
+        why = f"{short_path(folder)} has less than 4 MB of files: too few to measure its disk"
+        return Unavailable(why, "name the folder of the data: --data DIR")
+    begin_ns = clock.now_ns()
+    due_ns = begin_ns + round(_READ_LIMIT_S * 1e9)
+    read = count = 0
+    for path, _ in files:
+        if clock.now_ns() > due_ns:
+            break
+        with contextlib.suppress(OSError), open(path, "rb", buffering=0) as file:
+            _bypass_cache(file)
+            count += 1
+            read += sum(_read_pieces(file, due_ns, clock))
+    return DiskSpeed(short_path(folder), read, (clock.now_ns() - begin_ns) / 1e9, count)
 
 
 def _list_files(folder: Path, due_ns: int, clock: Clock) -> Iterator[tuple[str, int]]:
@@ -229,68 +212,15 @@ def _list_files(folder: Path, due_ns: int, clock: Clock) -> Iterator[tuple[str, 
                     yield path, size
 
 
-def _read_temporary(folder: Path, clock: Clock) -> DiskSpeed | Unavailable:
-    if shutil.disk_usage(folder).free < _TEMPORARY_BYTES + _SPARE_BYTES:
-        why = f"{short_path(folder)} has too little space for a file to read"
-        return Unavailable(why, "free space, or name a folder with data: --data DIR")
-    due_ns = clock.now_ns() + round(_READ_LIMIT_S * 1e9)
-    piece = os.urandom(_PIECE)
-    with tempfile.NamedTemporaryFile(dir=folder, buffering=0) as file:
-        _bypass_cache(file)
-        while file.tell() < _TEMPORARY_BYTES and clock.now_ns() < due_ns:
-            file.write(piece)
-        os.fsync(file.fileno())
-        return _read_files(folder, [file.name], clock)
-
-
-def _read_files(folder: Path, paths: Sequence[str], clock: Clock) -> DiskSpeed:
-    for path in paths:
-        with contextlib.suppress(OSError), open(path, "rb", buffering=0) as file:
-            _drop_cache(file)
-    before, begin_ns = _bytes_from_disk(), clock.now_ns()
-    due_ns = begin_ns + round(_READ_LIMIT_S * 1e9)
-    read = files = 0
-    for path in paths:
-        if clock.now_ns() > due_ns or read >= _READ_LIMIT_BYTES:
-            break
-        with contextlib.suppress(OSError), open(path, "rb", buffering=0) as file:
-            _bypass_cache(file)
-            files += 1
-            read += sum(_read_pieces(file, due_ns, clock))
-    took_s = (clock.now_ns() - begin_ns) / 1e9
-    return DiskSpeed(short_path(folder), read, took_s, files, _share_from_disk(read, before))
-
-
 def _read_pieces(file: IO[bytes], due_ns: int, clock: Clock) -> Iterator[int]:
     """Read in pieces; yield the length of each."""
     while (piece := file.read(_PIECE)) and clock.now_ns() < due_ns:
         yield len(piece)
 
 
-def _drop_cache(file: IO[bytes]) -> None:
-    """Drop a file from Linux' page cache."""
+def _bypass_cache(file: IO[bytes]) -> None:
+    """Drop a file from Linux' page cache, or make macOS bypass its own."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def _bypass_cache(file: IO[bytes]) -> None:
-    """Make macOS bypass its cache; what the cache holds already is still read from memory."""
     if hasattr(fcntl, "F_NOCACHE"):
         fcntl.fcntl(file, fcntl.F_NOCACHE, 1)
-
-
-def _bytes_from_disk() -> int | None:
-    """Return the bytes that this thread has read from disks; None where they are not counted."""
-    try:
-        with open("/proc/thread-self/io", encoding="ascii") as file:
-            found = _READ.search(file.read())
-    except OSError:
-        return None
-    return int(found[1]) if found else None
-
-
-def _share_from_disk(read: int, before: int | None) -> float | None:
-    after = _bytes_from_disk()
-    if before is None or after is None or not read:
-        return None
-    return min((after - before) / read, 1.0)

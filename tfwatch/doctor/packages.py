@@ -6,26 +6,21 @@ import importlib.metadata
 import importlib.util
 import platform
 import re
-import site
 import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PACKAGES = ("tensorflow", "keras", "tensorflow-metal")
-#: (first TensorFlow, first one excluded, oldest tensorflow-metal that loads with them), from users'
-#: reports on tensorflow-metal 1.1.0 and 1.2.0; with TensorFlow 2.20 or later none loads.
-_METAL_PAIRS = (((2, 14), (2, 18), (1, 1)), ((2, 18), (2, 20), (1, 2)))
+#: The oldest tensorflow-metal that loads with TensorFlow 2.18 and 2.19, by users' reports. None
+#: of them loads with TensorFlow 2.20 or later; a later one may.
+_METAL = (1, 2)
 _NEWEST_WITH_METAL = (2, 20)
-#: A later tensorflow-metal may load with a later TensorFlow.
-_NEWEST_METAL = (1, 2)
 #: Both at once: pip alone would leave a tensorflow-metal that does not load with the new
 #: TensorFlow.
 METAL_PAIR = "pip install -U 'tensorflow>=2.18,<2.20' 'tensorflow-metal>=1.2'"
-_METAL_LIBRARY = "libmetal_plugin.dylib"
 AND_CUDA = "pip install 'tensorflow[and-cuda]' in a fresh virtual environment"
 _NATIVE = (
     "on an Apple chip install an arm64 Python, which runs without Rosetta, and tfwatch with it"
@@ -59,8 +54,6 @@ class Installed:
     machine: str = ""
     python: tuple[int, int] = (3, 11)
     versions: dict[str, str] = field(default_factory=dict)
-    #: TensorFlow loads a plug-in other than Apple's for a device.
-    has_other_plugin: bool = False
 
     @staticmethod
     def here() -> Installed:
@@ -69,9 +62,7 @@ class Installed:
         # Another distribution may install it: tensorflow-cpu, tf-nightly.
         if importlib.util.find_spec("tensorflow"):
             versions.setdefault("tensorflow", _UNKNOWN)
-        return Installed(
-            sys.platform, platform.machine(), sys.version_info[:2], versions, _has_other_plugin()
-        )
+        return Installed(sys.platform, platform.machine(), sys.version_info[:2], versions)
 
     @property
     def is_apple_silicon(self) -> bool:
@@ -106,12 +97,6 @@ class Installed:
         start."""
         return next((str(problem) for problem in self.find_problems() if problem.is_blocking), "")
 
-    def hint(self) -> str:
-        """Return the problem that slows training down and its remedy; empty without one."""
-        return next(
-            (str(problem) for problem in self.find_problems() if not problem.is_blocking), ""
-        )
-
     def find_problems(self) -> Iterator[Problem]:
         """Yield the problems of the versions, the blocking ones first."""
         tensorflow, keras = self.versions.get("tensorflow"), self.versions.get("keras")
@@ -139,27 +124,16 @@ class Installed:
 
     def _metal_that_does_not_load(self, tensorflow: str) -> Iterator[Problem]:
         metal = self.versions.get("tensorflow-metal")
-        if metal is None:
+        if metal is None or _pair(metal) > _METAL or _pair(tensorflow) < _OLDEST_TENSORFLOW:
             return
-        found = f"tensorflow-metal {metal} does not load with TensorFlow {tensorflow}"
-        if _pair(metal) <= _NEWEST_METAL and _pair(tensorflow) >= _NEWEST_WITH_METAL:
-            yield Problem(
-                found,
-                f"{METAL_PAIR}, or pip uninstall tensorflow-metal to train on the CPU",
-                is_metal=True,
-            )
-        elif any(
-            low <= _pair(tensorflow) < high and _pair(metal) < least
-            for low, high, least in _METAL_PAIRS
-        ):
-            yield Problem(found, METAL_PAIR, is_metal=True)
+        is_too_new = _pair(tensorflow) >= _NEWEST_WITH_METAL
+        if is_too_new or _pair(metal) < _METAL:
+            found = f"tensorflow-metal {metal} does not load with TensorFlow {tensorflow}"
+            other = ", or pip uninstall tensorflow-metal to train on the CPU" if is_too_new else ""
+            yield Problem(found, f"{METAL_PAIR}{other}", is_metal=True)
 
     def _without_metal(self) -> Iterator[Problem]:
-        if (
-            not self.is_apple_silicon
-            or "tensorflow-metal" in self.versions
-            or self.has_other_plugin
-        ):
+        if not self.is_apple_silicon or "tensorflow-metal" in self.versions:
             return
         if self.python >= (3, 13):
             found, todo = (
@@ -179,25 +153,6 @@ class Installed:
                 "this Python is built for Intel Macs, which TensorFlow no longer supports", _NATIVE
             )
         return Problem("TensorFlow is not installed", "pip install tensorflow")
-
-
-def providers() -> tuple[str, ...]:
-    """Return the distributions that install a module `tensorflow`, e.g. `tensorflow-cpu 2.21.0`;
-    several conflict."""
-    names = sorted(set(importlib.metadata.packages_distributions().get("tensorflow", ())))
-    # PyPI's tensorflow-intel and tensorflow-macos are dependencies of tensorflow and hold its
-    # module.
-    return tuple(f"{name} {_version(name)}".strip() for name in names if name != "tensorflow-metal")
-
-
-def _has_other_plugin() -> bool:
-    """Return True where the folders of TensorFlow's plug-ins (PluggableDevice) hold one that is not
-    Apple's."""
-    folders = (
-        Path(folder) / "tensorflow-plugins"
-        for folder in (*site.getsitepackages(), site.getusersitepackages())
-    )
-    return any(file.name != _METAL_LIBRARY for folder in folders for file in folder.glob("*.[ds]*"))
 
 
 def _version(package: str) -> str:

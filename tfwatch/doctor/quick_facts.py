@@ -1,5 +1,5 @@
-"""Facts about this machine that take milliseconds: its processor, its GPU, and memory that is too
-small."""
+"""Facts about this machine that take at most a second: its processor, its GPU, and the load of
+other programs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from tfwatch.core import units
 from tfwatch.core.system_tool import run
 from tfwatch.doctor.packages import Installed
-from tfwatch.runs.machine_info import free_bytes, kernel_text
+from tfwatch.runs.machine_info import kernel_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +34,9 @@ _SETTING = re.compile(r"^([a-z][\w.]{1,80}):\s(.{0,4000})$", re.MULTILINE | re.A
 _MODEL = re.compile(r"^model name\s*:\s*(.{1,200})$", re.MULTILINE)
 _DRIVER = re.compile(r"Kernel Module(?: for \S{1,40})?\s{1,10}(\d{1,9}(?:\.\d{1,9}){1,3})")
 _NVIDIA, _DISPLAY = "0x10de", "0x03"
+#: The load of other programs is measured for this time; from a quarter of a core on it can delay a
+#: step.
+_LOAD_S, _BUSY_CORES = 1.0, 0.25
 _WINDOWS = "Windows' own"
 
 
@@ -68,16 +70,6 @@ class Nvidia:
     def hides_all(self) -> bool:
         """True where CUDA_VISIBLE_DEVICES hides every GPU."""
         return self.hidden is not None and self.hidden.strip() in ("", "-1")
-
-
-@dataclass(frozen=True, slots=True)
-class GpuPresence:
-    """The GPU that TensorFlow may use."""
-
-    #: The reason why there is none, a phrase; empty where there may be one.
-    missing: str = ""
-    #: It is Apple's.
-    is_metal: bool = False
 
 
 def interpreter(system: str, root: Path = Path("/")) -> Interpreter:
@@ -135,15 +127,13 @@ def describe_machine() -> str:
     installed = Installed.here()
     chip = interpreter(installed.system).chip
     memory = f"{psutil.virtual_memory().total / 2**30:.0f} GB"
-    return ", ".join(filter(None, (chip, memory, installed.short_stack, find_gpu().missing)))
+    return ", ".join(filter(None, (chip, memory, installed.short_stack, find_missing_gpu())))
 
 
-def find_gpu(root: Path = Path("/")) -> GpuPresence:
-    """Look for a GPU, which takes a millisecond."""
-    installed = Installed.here()
+def find_missing_gpu(root: Path = Path("/")) -> str:
+    """Return why TensorFlow can see no GPU here; empty where it may. Takes a millisecond."""
     has_other_gpu = any((root / path).exists() for path in _OTHER_GPUS)
-    missing = explain_missing_gpu(installed, nvidia(os.environ, root), has_other_gpu)
-    return GpuPresence(missing, installed.system == "darwin")
+    return explain_missing_gpu(Installed.here(), nvidia(os.environ, root), has_other_gpu)
 
 
 def explain_missing_gpu(installed: Installed, nvidia: Nvidia, has_other_gpu: bool) -> str:
@@ -151,8 +141,8 @@ def explain_missing_gpu(installed: Installed, nvidia: Nvidia, has_other_gpu: boo
     if installed.system == "darwin":
         if not installed.is_apple_silicon:
             return "TensorFlow has no GPU on Intel Macs"
-        has_plugin = installed.has_other_plugin or "tensorflow-metal" in installed.versions
-        return "" if has_plugin else "tensorflow-metal is not installed"
+        has_metal = "tensorflow-metal" in installed.versions
+        return "" if has_metal else "tensorflow-metal is not installed"
     if has_other_gpu:
         return ""
     if nvidia.hides_all:
@@ -162,22 +152,16 @@ def explain_missing_gpu(installed: Installed, nvidia: Nvidia, has_other_gpu: boo
     return "" if nvidia.has_device_files else "this container has no access to the GPU"
 
 
-def describe_memory_shortage(
-    needed_bytes: int, what: str, device: str, gpu: GpuPresence, free: int | None = None
-) -> str:
-    """Return a warning where `what` needs more than the free bytes; empty where it fits.
+def other_programs(seconds: float = _LOAD_S) -> float:
+    """Return the cores that other programs use, over these seconds, in which this process
+    waits."""
+    return float(psutil.cpu_percent(seconds)) / 100 * (psutil.cpu_count() or 1)
 
-    device: the requested one, `auto`, `cpu` or `gpu`. A GPU other than Apple's has its own memory,
-    and whether TensorFlow uses it is unknown before it starts. free: those free now by default.
-    """
-    free = free_bytes() if free is None else free
-    if needed_bytes <= free:
+
+def describe_load() -> str:
+    """Return a warning where other programs use enough of the machine to change a time; empty
+    elsewhere."""
+    used = other_programs()
+    if used < _BUSY_CORES:
         return ""
-    needed, left = units.gigabytes(needed_bytes), units.gigabytes(free)
-    need = f"{what} needs about {needed} of memory and {left} are free: "
-    if device == "cpu" or gpu.missing or gpu.is_metal:
-        return f"{need}it may swap, or the system may end it"
-    return (
-        f"{need}unless a GPU holds the model and its activations, it may swap, "
-        "or the system may end it"
-    )
+    return f"other programs use {used:.1f} of {psutil.cpu_count()} cores: the times are theirs too"

@@ -33,7 +33,7 @@ _RESULT_BYTES = 2**20
 #: imported.
 _PROGRAM = (
     "import sys; sys.path[:] = [p for p in sys.path if p] + sys.argv[1:2]; "
-    "from tfwatch.checks.trial_program import main; main(float(sys.argv[2]))"
+    "from tfwatch.checks.trial_program import main; main(sys.argv[2])"
 )
 #: The lines of `tfwatch.checks.trial_program`, which is not imported here.
 STEP_BEGINS = "tfwatch: the training step begins"
@@ -118,9 +118,13 @@ SKIPPED = Trial("skipped")
 
 def try_tensorflow(notify: Callable[[str], None], limit_s: float = LIMIT_S) -> Trial:
     """Try the TensorFlow of this Python; `notify` gets the name of each stage as it begins."""
+    return run_program(f"{limit_s * 0.95:.1f}", notify, limit_s)
+
+
+def run_program(argument: str, notify: Callable[[str], None], limit_s: float) -> Trial:
+    """Run `tfwatch.checks.trial_program` with this argument in a process of its own."""
     root = str(Path(__file__).parents[2])
-    command = [sys.executable, "-c", _PROGRAM, root, f"{limit_s * 0.95:.1f}"]
-    return run_trial(command, notify, limit_s)
+    return run_trial([sys.executable, "-c", _PROGRAM, root, argument], notify, limit_s)
 
 
 def run_trial(

@@ -269,18 +269,17 @@ def test_the_selftest_fails_where_a_copy_is_reported_wrongly(
     reported: float, passes: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A copy of 6 ms, of which Watch reports a part."""
-    from tfwatch.checks import injected_copy
+    from tfwatch.checks import injected_trainings
     from tfwatch.checks.selftest_cases import _copy
     from tfwatch.watch.fit.stepping import device_copy
 
-    monkeypatch.setattr(injected_copy, "why_no_device_prefetch", lambda: None)
-    monkeypatch.setattr(injected_copy, "_STEPS", 12)
-    monkeypatch.setattr(injected_copy, "_copy_ms", lambda part: 6.5 if part.shape[0] > 1 else 0.5)
+    monkeypatch.setattr(injected_trainings, "why_no_device_prefetch", lambda: None)
+    monkeypatch.setattr(injected_trainings, "_COPY_STEPS", 12)
+    monkeypatch.setattr(
+        injected_trainings, "_copy_ms", lambda part: 6.5 if part.shape[0] > 1 else 0.5
+    )
     monkeypatch.setattr(device_copy, "find_device", lambda *_, **__: HOST)
     monkeypatch.setattr(device_copy.DeviceCopy, "__call__", lambda *_: reported * 6e6)
-    compared = SimpleNamespace(
-        copy=lambda kind, size: injected_copy.compare_copies(kind, size, tmp_path)
-    )
 
-    (case,) = _copy("uint8", 1)(compared)  # type: ignore[arg-type]
+    (case,) = _copy("uint8", 1)(injected_trainings.Trainings(tmp_path, seed=1))
     assert case.passed is passes

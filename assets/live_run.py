@@ -12,7 +12,7 @@ from tfwatch.app import TfwatchApp
 from tfwatch.cli.script.script_thread import ScriptThread
 from tfwatch.core.clock import SYSTEM
 from tfwatch.runs.announcements import Launch
-from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.run import Run
 from tfwatch.runs.script_process import AwaitedRun
 from tfwatch.workloads import script_of
 
@@ -55,7 +55,7 @@ async def live_run(size: tuple[int, int]) -> AsyncIterator[LiveRun]:
         words = [str(script_of("cnn")), "--seed", "1", "--storage-latency", str(STORAGE_MS)]
         script = ScriptThread(words, Launch(str(folder / "runs")), folder / "announced", SYSTEM)
         script.start()
-        reader = RunReader(AwaitedRun("cnn", script.pid, folder / "log.txt", SYSTEM), SYSTEM)
+        reader = Run(AwaitedRun("cnn", script.pid, folder / "log.txt", SYSTEM), SYSTEM)
         app = TfwatchApp(reader, None, script=script, painted=script.go_on)
         async with app.run_test(size=size) as pilot:
             yield LiveRun(pilot, app)

@@ -25,10 +25,9 @@ from tfwatch.judge.view import Follower
 from tfwatch.report.document import as_json
 from tfwatch.report.text import as_text
 from tfwatch.runs import format as layout
+from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import Manifest, NotARunError, Pulse
-from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.opened import open_run
-from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.run import Run, open_run
 from tfwatch.screens.basics.glyphs import choose_glyphs
 from tfwatch.screens.live.header import header_view, terminal_title
 from tfwatch.screens.live.log import log_lines
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfwatch.judge.view import RunView
-    from tfwatch.runs.reading.reader import Snapshot
+    from tfwatch.runs.snapshot import Snapshot
 
 GLYPHS = choose_glyphs(colour=True, unicode=True)
 SECOND = 10**9
@@ -237,8 +236,8 @@ def event_lines() -> list[dict[str, Any]]:
 
 def show(folder: Path) -> Snapshot:
     """Judge the run, and make its views and its reports; none holds a control character."""
-    reader = RunReader(RunFolder(folder), FakeClock(3).clock)
-    snapshot = reader.tail()
+    reader = Run(RunFolder(folder), FakeClock(3).clock)
+    snapshot = reader.read()
     follower = Follower(reader.steps_between, live=True)
     for _ in range(3):
         view = follower.follow(snapshot, [], None)

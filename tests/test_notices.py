@@ -35,7 +35,7 @@ def noticed(*situations: Any, ends: bool = True, **options: Any) -> list[str]:
     shown: list[str] = []
     asked = NotifyOptions(**{"in_terminal": True, **options})
     notifier = Notifier(asked, lambda sentence, _: shown.append(sentence), {})
-    snapshot = Canned(None).started().reader().tail()
+    snapshot = Canned(None).started().reader().read()
     for now in situations:
         notifier.look(snapshot, now, banner(now), ends=ends)
     assert notifier.take_failures() == []
@@ -73,10 +73,10 @@ def test_nothing_is_noticed_where_nobody_asks() -> None:
 def followed(run: Canned, notifier: Notifier) -> None:
     """Follow a run that ends, as where no screen shows it."""
     reader = run.reader()
-    notifier.follow(reader.tail())
+    notifier.follow(reader.read())
     run.ended().writer.flush()
-    notifier.follow(reader.tail())
-    notifier.follow(reader.tail())
+    notifier.follow(reader.read())
+    notifier.follow(reader.read())
 
 
 def test_the_bell_rings_with_the_runs_name_and_no_control_characters() -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.snapshot import Snapshot
 
 
-def events_of(run: Run, kind: type) -> list[Any]:
+def events_of(run: Snapshot, kind: type) -> list[Any]:
     """Return the events of a kind."""
     return [event for event in run.events if isinstance(event, kind)]
 
 
-def only(run: Run, kind: type) -> Any:
+def only(run: Snapshot, kind: type) -> Any:
     """Return the only event of a kind."""
     (event,) = events_of(run, kind)
     return event

@@ -10,12 +10,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from tfwatch.runs.reading.opened import Run, open_run
+    from tfwatch.runs.run import open_run
+    from tfwatch.runs.snapshot import Snapshot
     from tfwatch.watch.fit.callback import Watch
     from tfwatch.watch.loops.track import Track, track
 
 __version__ = "0.1.0"
-__all__ = ["Run", "Track", "Watch", "__version__", "open_run", "track"]
+__all__ = ["Snapshot", "Track", "Watch", "__version__", "open_run", "track"]
 
 
 def load_ipython_extension(ipython: Any) -> None:
@@ -42,8 +43,8 @@ def __getattr__(name: str) -> Any:
         from tfwatch.watch.loops import track
 
         return getattr(track, name)
-    if name in ("open_run", "Run"):
-        from tfwatch.runs.reading import opened
+    if name in ("open_run", "Snapshot"):
+        from tfwatch.runs import run
 
-        return getattr(opened, name)
+        return getattr(run, name)
     raise AttributeError(f"module 'tfwatch' has no attribute {name!r}")

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.script_runs import ScriptRuns, WatchedScript
     from tfwatch.judge.view import RunView
-    from tfwatch.runs.reading.reader import RunReader
     from tfwatch.runs.requests import RequestSender
+    from tfwatch.runs.run import Run
     from tfwatch.screens.doctor import RunCheckup
     from tfwatch.tuner.thread import Tuner
 
@@ -76,7 +76,7 @@ class TfwatchApp(ThemedApp):
 
     def __init__(
         self,
-        reader: RunReader,
+        reader: Run,
         requests: RequestSender | None,
         *,
         tuner: Tuner | None = None,
@@ -105,12 +105,12 @@ class TfwatchApp(ThemedApp):
         self._seen_running = False
         self._titled = False
 
-    def _make_live(self, reader: RunReader, requests: RequestSender | None) -> LiveScreen:
+    def _make_live(self, reader: Run, requests: RequestSender | None) -> LiveScreen:
         script = self._script
         follower = Follower(
             reader.steps_between,
             requests is not None,
-            EndedLosses(reader.read_whole),
+            EndedLosses(),
             self._runs.fits if self._runs else (),
             (lambda: script.state) if script else str,
             PreviousRunSearch(),

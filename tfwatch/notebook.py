@@ -84,7 +84,7 @@ class Extension:
         """Yield the runs that this process has recorded since the cell began, the newest first."""
         if "tfwatch.watch.session" not in sys.modules:  # no training has begun in this process
             return
-        from tfwatch.runs.library.finding import default_runs_dir, runs_since
+        from tfwatch.runs.library import default_runs_dir, runs_since
 
         yield from runs_since(self._runs_dir or default_runs_dir(), os.getpid(), self._begun_ns)
 
@@ -93,7 +93,7 @@ def _summary(runs: list[Path]) -> dict[str, str]:
     """Return a line for each run, and the summary of the last one, as text and as HTML."""
     from tfwatch.judge.judged_run import JudgedRun
     from tfwatch.report.text import as_text
-    from tfwatch.runs.reading.opened import open_run
+    from tfwatch.runs.run import open_run
 
     last, *earlier = [open_run(run) for run in runs[: _MOST_LINES + 1]]
     lines = [as_text(run, Path.home()).partition("\n")[0] for run in reversed(earlier)]

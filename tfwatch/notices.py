@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tfwatch.judge.findings.situation import Banner, Situation
-    from tfwatch.runs.reading.reader import Snapshot
+    from tfwatch.runs.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ from tests.bench.ten_hours import SHORT, TEN_MILLION, LongRun, Plan, keep
 from tests.bench.terminal import run_on_terminal
 from tests.runs.folders import reader_of
 from tfwatch.core.clock import Clock
-from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.folder import RunFolder
+from tfwatch.runs.run import Run
 
 if TYPE_CHECKING:
     from tfwatch.runs.requests import RequestSender
@@ -47,7 +47,7 @@ class MeasuredApp(tfwatch.app.TfwatchApp):
 
     def __init__(
         self,
-        reader: RunReader,
+        reader: Run,
         clock: Clock,
         frames: int,
         advance: object = None,
@@ -74,7 +74,7 @@ class MeasuredApp(tfwatch.app.TfwatchApp):
 def open_run(folder: Path) -> list[float]:
     """Open an ended run; return the wall time and the CPU time until its first paint, seconds."""
     began = time.perf_counter(), time.process_time()
-    app = MeasuredApp(RunReader(RunFolder(folder)), Clock(), 3)
+    app = MeasuredApp(Run(RunFolder(folder)), Clock(), 3)
     took_s: list[float] = []
     app.notify_painted = lambda: took_s.extend(  # type: ignore[method-assign]
         (time.perf_counter() - began[0], time.process_time() - began[1])

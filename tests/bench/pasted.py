@@ -32,13 +32,13 @@ from tfwatch.core.events import AutopilotEnded
 from tfwatch.core.rows import step_ms
 from tfwatch.judge.effects.jobs import Autopilot
 from tfwatch.judge.judged_run import JudgedRun
-from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.library import list_runs
+from tfwatch.runs.run import open_run
 from tfwatch.tuner.thread import Tuner
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.snapshot import Snapshot
 
 SCRIPT = "serial_decode.py"
 _TIMEOUT_S = 300.0
@@ -93,7 +93,7 @@ def bare_step_ms(folder: Path, steps: int, filters: int) -> float:
     return float(re.findall(r"median step ([\d.]+) ms", done.stdout)[-1])
 
 
-def tuned(folder: Path, steps: int, filters: int) -> Run:
+def tuned(folder: Path, steps: int, filters: int) -> Snapshot:
     """Run the script under tfwatch, and ask for the autopilot; return the run."""
     runs = folder / "runs"
     script = [SCRIPT, str(steps), str(filters)]

@@ -20,12 +20,16 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tests.pseudo import ROOT
-from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.reading.opened import Run, open_run
+from tfwatch.runs.library import list_runs
+from tfwatch.runs.run import open_run
+
+if TYPE_CHECKING:
+    from tfwatch.runs.snapshot import Snapshot
 
 FOLDER = Path(__file__).parents[1] / "scripts"
 #: What two bare runs do not share of a line of TensorFlow's log: its time and its process.
@@ -72,7 +76,7 @@ class Outcome:
     code: int
     seconds: float
     errors: str
-    runs: list[Run]
+    runs: list[Snapshot]
 
 
 def execute(words: list[str], runs_dir: Path | None) -> Outcome:
@@ -100,7 +104,7 @@ def execute(words: list[str], runs_dir: Path | None) -> Outcome:
     return Outcome(_TIMES.sub("T", done.stdout), done.returncode, seconds, errors, runs)
 
 
-def steps_of(run: Run) -> int:
+def steps_of(run: Snapshot) -> int:
     """Return the steps of a run, counted ones among them."""
     return run.ended.steps if run.ended else 0
 
@@ -136,7 +140,7 @@ def first_difference(bare: str, under: str) -> str:
     )
 
 
-def split_of(run: Run) -> str:
+def split_of(run: Snapshot) -> str:
     """Return the medians of a run's parts, milliseconds."""
     if not len(run.steps):
         return "not split"

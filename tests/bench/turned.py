@@ -16,7 +16,7 @@ from tfwatch import Watch
 from tfwatch.checks.injected_trainings import Sleeping, Sleeps
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.knobs import Knobs
-from tfwatch.runs.reading.reader import follow_folder
+from tfwatch.runs.run import follow_folder
 from tfwatch.tfdata import work_ahead
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _turn(
     for turn in [*turns, None]:
         begun_ns = time.perf_counter_ns()
         while (
-            reader.tail().steps_total < since + STEPS
+            reader.read().steps_total < since + STEPS
             or time.perf_counter_ns() - begun_ns < SECONDS * 1e9
         ):
             if over.wait(_LOOK_S):
@@ -103,10 +103,10 @@ def _turn(
         if turn is None:
             model.stop_training = True
             return
-        switched = len(reader.tail().events.of(PipelineSwitched))
+        switched = len(reader.read().events.of(PipelineSwitched))
         knob, value = turn
         watch.set(**{knob: value})
-        while len(reader.tail().events.of(PipelineSwitched)) == switched:
+        while len(reader.read().events.of(PipelineSwitched)) == switched:
             if over.wait(_LOOK_S):
                 return
-        since = reader.tail().steps_total
+        since = reader.read().steps_total

@@ -9,8 +9,8 @@ import pytest
 
 from tests.judge.step_rows import make_steps
 from tfwatch.checks.injected_schedule import AHEAD, ON_DEMAND, PartComparison, Schedule, SlowStep
-from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.library import list_runs
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-import numpy as np
-
+from tests.runs.folders import add_steps, make_writer, read_back
 from tfwatch.checks.injected_schedule import PartComparison, Schedule, TrainingResult
 from tfwatch.core.events import Event, Paused
-from tfwatch.core.rows import SAMPLE
-from tfwatch.runs.format import Manifest
-from tfwatch.runs.reading.liveness import Life
-from tfwatch.runs.reading.opened import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,11 +14,15 @@ if TYPE_CHECKING:
     from tfwatch.checks.injected_trainings import Trainings
     from tfwatch.checks.selftest_cases import Experiment
     from tfwatch.core.rows import Rows
+    from tfwatch.runs.snapshot import Snapshot
 
 
-def run_of(rows: Rows, *events: Event) -> Run:
-    manifest = Manifest("run", "selftest", 0, 0, 1, 0.0, "")
-    return Run(None, manifest, rows, np.empty(0, SAMPLE), events, Life.ENDED, 1.0)
+def run_of(rows: Rows, *events: Event) -> Snapshot:
+    writer = make_writer(None)
+    add_steps(writer, rows)
+    for event in events:
+        writer.event(event)
+    return read_back(writer)
 
 
 class Made:

@@ -24,11 +24,11 @@ from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import PipelineSwitched, StopRefused, SwitchFailed
 from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.runs.control import Control, RequestTaker
+from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import REQUESTS
 from tfwatch.runs.machine_info import boot_id
-from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.reader import RunReader
 from tfwatch.runs.requests import RequestSender, SwitchRequest
+from tfwatch.runs.run import Run
 from tfwatch.screens.dialogs.leave import DetachScreen, Leave
 from tfwatch.screens.live.screen import AttachedScreen
 
@@ -291,7 +291,7 @@ def test_the_screen_gets_the_trainings_control(
 async def test_d_leaves_and_touches_nothing(tmp_path: Path) -> None:
     run = usual(tmp_path)
     run.writer.flush()
-    run.reader = lambda: RunReader(RunFolder(tmp_path), run.clock)  # type: ignore[method-assign]
+    run.reader = lambda: Run(RunFolder(tmp_path), run.clock)  # type: ignore[method-assign]
     async with shown(run, is_attached=True) as show:
         assert "ATTACHED" in show.rows[0]
         assert "d leave" in show.rows[-1]

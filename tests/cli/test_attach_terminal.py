@@ -11,7 +11,7 @@ import pytest
 
 from tests.pseudo import ROOT, Pseudo
 from tests.runs.processes import wait_until
-from tfwatch.runs.library.finding import list_runs
+from tfwatch.runs.library import list_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

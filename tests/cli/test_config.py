@@ -19,7 +19,7 @@ from tfwatch.cli.parsers import SHELLS
 from tfwatch.config import VARIABLE
 from tfwatch.judge.effects.jobs import Autopilot
 from tfwatch.notices import NotifyOptions
-from tfwatch.runs.library.removal import RunsToKeep
+from tfwatch.runs.removal import RunsToKeep
 from tfwatch.runs.request_text import parse_change, parse_switch
 
 if TYPE_CHECKING:

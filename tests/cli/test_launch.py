@@ -12,7 +12,7 @@ from tfwatch import cli
 from tfwatch.cli import launch as room
 from tfwatch.core.clock import Clock
 from tfwatch.report.document import as_json
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from tests.screens import hardware
 from tests.screens.canned import usual
 from tfwatch.cli import main
 from tfwatch.report.document import as_json
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from pathlib import Path

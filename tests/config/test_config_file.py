@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tfwatch.config import VARIABLE, ConfigError, config_path, read_config, short_path
-from tfwatch.runs.library.finding import default_runs_dir, platform_runs_dir
-from tfwatch.runs.library.removal import RunsToKeep, configured_limits, prune_words
+from tfwatch.runs.library import default_runs_dir, platform_runs_dir
+from tfwatch.runs.removal import RunsToKeep, configured_limits, prune_words
 
 
 @pytest.fixture

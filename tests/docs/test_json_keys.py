@@ -13,7 +13,7 @@ from tests.doctor.machines import linux
 from tfwatch.cli.doctor import to_json as doctor_json
 from tfwatch.doctor.checks import judge
 from tfwatch.report.document import as_json
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from pathlib import Path

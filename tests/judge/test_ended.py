@@ -12,14 +12,14 @@ from tests.screens.showing import shown
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.judge.judged_run import EndedLosses
 from tfwatch.report.document import as_json
+from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import NotARunError
-from tfwatch.runs.reading.reader import RunReader
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.screens.showing import Shown
-    from tfwatch.runs.reading.opened import Run
+    from tfwatch.core.rows import Rows
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
 
@@ -38,9 +38,9 @@ NOTHING = "nothing to copy: no code suggestion, and no setting is on"
 
 async def told(show: Shown) -> None:
     """Wait until it is known."""
-    await show.until(
-        lambda: show.live.follower._ended_losses and show.live.follower._ended_losses()
-    )
+    find = show.live.follower._ended_losses
+    assert find
+    await show.until(lambda: show.live.view and find(show.live.view.snapshot))
     await show.frame()
 
 
@@ -50,7 +50,7 @@ async def test_a_replay_says_what_json_says(
     tmp_path: Path, size: tuple[int, int], cause: str
 ) -> None:
     run = starved(tmp_path).ended(cause)
-    finding = as_json(run.reader().read_whole())["finding"]
+    finding = as_json(run.reader().read())["finding"]
     async with shown(run, size, live=False) as show:
         await told(show)
         assert cause.upper() in show.rows[1]
@@ -91,10 +91,10 @@ async def test_too_few_steps_have_no_verdict_and_nothing_to_paste(tmp_path: Path
 async def test_a_run_that_cannot_be_read_any_more_has_no_verdict_and_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gone(_: RunReader) -> Run:
-        raise NotARunError("its run.json is gone")
+    def gone(_: RunFolder, name: str) -> Rows:
+        raise NotARunError(f"its {name} is gone")
 
-    monkeypatch.setattr(RunReader, "read_whole", gone)
+    monkeypatch.setattr(RunFolder, "rows", gone)
     async with shown(usual(tmp_path).ended(), live=False) as show:
         await told(show)
-        assert "VERDICT n/a, NotARunError: its run.json is gone" in show.rows[2]
+        assert "VERDICT n/a, NotARunError: its steps.bin is gone" in show.rows[2]

@@ -5,15 +5,15 @@ from dataclasses import replace
 from tests.screens.canned import COMPUTE_BOUND, Canned
 from tfwatch.judge.followed_run import StepSearch
 from tfwatch.judge.view import Follower
-from tfwatch.runs.reading.liveness import Life
-from tfwatch.runs.reading.reader import RECENT
+from tfwatch.runs.liveness import Life
+from tfwatch.runs.run import RECENT
 from tfwatch.screens.live.machine import readings
 
 
 def test_a_run_that_was_killed_is_searched_to_its_end_though_its_clock_stands_still() -> None:
     run = Canned(None).started().steps(66_000, COMPUTE_BOUND).steps(1, (3500.0, 13.0, 0.8))
     reader = run.reader()
-    killed = replace(reader.tail(), life=Life.KILLED)
+    killed = replace(reader.read(), life=Life.KILLED)
     searcher = StepSearch(reader.steps_between)
     seen = []
     for _ in range(4):
@@ -28,14 +28,14 @@ def test_while_a_run_goes_on_its_steps_are_searched_once_a_second() -> None:
     run = Canned(None).started().steps(100, COMPUTE_BOUND)
     reader = run.reader()
     searcher = StepSearch(reader.steps_between)
-    searcher.take(reader.tail())
+    searcher.take(reader.read())
     run.at_s = 100.25
     run.steps(10, COMPUTE_BOUND)
     run.writer.flush()
-    searcher.take(reader.tail())
+    searcher.take(reader.read())
     run.steps(10, COMPUTE_BOUND)
     run.writer.flush()
-    searcher.take(reader.tail())
+    searcher.take(reader.read())
 
     assert searcher.searched == 111
 
@@ -44,13 +44,13 @@ def test_steps_that_come_fast_are_searched_before_they_are_out_of_hand() -> None
     run = Canned(None).started()
     reader = run.reader()
     searcher = StepSearch(reader.steps_between)
-    searcher.take(reader.tail())
+    searcher.take(reader.read())
     for _ in range(2):
         for _ in range(RECENT - 1):
             run.step += 1
             run.writer.step(round(run.at_s * 1e9), run.step, 0, 0, 0.01, 0.01, 0.02, 0.01)
         run.writer.flush()
-        searcher.take(reader.tail())
+        searcher.take(reader.read())
 
         assert searcher.searched == run.step
 
@@ -60,7 +60,7 @@ def test_while_a_long_run_is_read_its_counts_are_marked_as_not_final() -> None:
     reader = run.reader()
     follower = Follower(reader.steps_between, live=False)
 
-    reading, whole = (follower.follow(reader.tail(), [], None) for _ in range(2))
+    reading, whole = (follower.follow(reader.read(), [], None) for _ in range(2))
 
     assert (
         " ".join((reading.finding.sentence, reading.finding.advice, reading.finding.remark)).count(

@@ -112,20 +112,20 @@ def words(found: Banner | None) -> tuple[str, str, str, str]:
 def followed(run: Canned, *, to_the_end: bool = False) -> RunView:
     """The newest view of a read-only screen."""
     reader = run.reader()
-    found = EndedLosses(reader.read_whole) if to_the_end else None
+    found = EndedLosses() if to_the_end else None
     if found:
-        found()
+        found(reader.read())
         assert found._thread
         found._thread.join()
     return Follower(reader.steps_between, live=False, ended_losses=found).follow(
-        reader.tail(), (), None
+        reader.read(), (), None
     )
 
 
 @pytest.mark.parametrize("make", RUNS)
 def test_a_run_that_is_followed_has_the_finding_of_its_summary(make: Callable[[], Canned]) -> None:
     run = make().doing(Phase.COMPUTE, 0.001)
-    judged = JudgedRun(run.reader().read_whole())
+    judged = JudgedRun(run.reader().read())
 
     view = followed(run)
 
@@ -139,8 +139,8 @@ def test_a_run_that_is_over_has_the_finding_of_its_summary_beside_its_end(
     make: Callable[[], Canned],
 ) -> None:
     run = make().ended()
-    word, sentence, advice, edit = words(JudgedRun(run.reader().read_whole()).finding)
-    document = as_json(run.reader().read_whole())
+    word, sentence, advice, edit = words(JudgedRun(run.reader().read()).finding)
+    document = as_json(run.reader().read())
 
     view = followed(run, to_the_end=True)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def look(run: Canned, asks: tuple[KnobRequest, ...] = (), live: bool = True) -> RunView:
     reader = run.reader()
-    return Follower(reader.steps_between, live).follow(reader.tail(), asks, None)
+    return Follower(reader.steps_between, live).follow(reader.read(), asks, None)
 
 
 def test_a_stall_is_counted_from_the_pulse_and_belongs_to_the_waiting() -> None:
@@ -47,7 +47,7 @@ def test_a_verdict_does_not_outlive_the_setting_it_was_made_on() -> None:
     reader = run.reader()
     follower = Follower(reader.steps_between, live=True)
     assert (
-        follower.follow(reader.tail(), (), None).situation.setting.judgement.verdict
+        follower.follow(reader.read(), (), None).situation.setting.judgement.verdict
         is Verdict.HIGHLY
     )
 
@@ -57,7 +57,7 @@ def test_a_verdict_does_not_outlive_the_setting_it_was_made_on() -> None:
     run.doing(Phase.COMPUTE, 0.0).writer.flush()
 
     assert (
-        follower.follow(reader.tail(), (), None).situation.setting.judgement.verdict is Verdict.NOT
+        follower.follow(reader.read(), (), None).situation.setting.judgement.verdict is Verdict.NOT
     )
 
 
@@ -67,7 +67,7 @@ def test_stalls_are_found_once_however_the_steps_come(tmp_path: Path) -> None:
     follower = Follower(reader.steps_between, live=True)
     for _ in range(5):
         run.steps(3, STARVING).steps(1, (2000.0, 13.0, 0.8)).steps(40, STARVING).writer.flush()
-        view = follower.follow(reader.tail(), (), None)
+        view = follower.follow(reader.read(), (), None)
 
     assert [stall.step for stall in view.stalls] == [5, 49, 93, 137, 181]
     assert view.stalls == look(run).stalls
@@ -92,7 +92,7 @@ def test_a_wait_that_comes_back_is_told_once_and_where_it_began() -> None:
     for _ in range(12):
         run.steps(9, COMPUTE_BOUND).steps(1, (80.0, 13.0, 0.8)).writer.flush()
         run.at_s += 1.0
-        view = follower.follow(reader.tail(), (), None)
+        view = follower.follow(reader.read(), (), None)
 
     (row,) = [row.text for row in EventCollector().take(view) if row.mark == "S"]
     assert row == "every 10th step waits 80.9 ms longer for data, from step 61 on"
@@ -111,7 +111,7 @@ def test_what_comes_back_is_explained_once_its_cause_is_told() -> None:
         for at_ns in pauses if told else ():
             run.writer.event(facts.Paused(at_ns, "callback", 79.0, "CSVLogger"))
         run.writer.flush()
-        view = follower.follow(reader.tail(), (), None)
+        view = follower.follow(reader.read(), (), None)
         (row,) = [row.text for row in EventCollector().take(view) if row.mark == "S"]
         assert ("CSVLogger" in row) is told, row
 
@@ -165,12 +165,12 @@ def test_what_tensorflow_said_is_a_row_for_each_thing_that_matters(tmp_path: Pat
     reader = run.reader()
     follower, rows = Follower(reader.steps_between, live=True), EventCollector()
     run.at_s = 20.0
-    before = [(row.at_s, row.text) for row in rows.take(follower.follow(reader.tail(), (), None))]
+    before = [(row.at_s, row.text) for row in rows.take(follower.follow(reader.read(), (), None))]
     with (tmp_path / "log.txt").open("a") as log:
         log.write(FILLING + FILLED + "a line of somebody else's\n" + FILLING)
     after = [
         (round(row.at_s, 1), row.text)
-        for row in rows.take(follower.follow(reader.tail(), (), None))
+        for row in rows.take(follower.follow(reader.read(), (), None))
     ]
 
     assert before == [(0.0, "TensorFlow logged 1 message, harmless (5 log)")]
@@ -319,10 +319,10 @@ def test_rows_that_come_one_by_one_are_those_of_the_whole_run() -> None:
     run = swapping(None)
     reader, rows = run.reader(), EventCollector()
     follower = Follower(reader.steps_between, live=True)
-    rows.take(follower.follow(reader.tail(), (), None))
+    rows.take(follower.follow(reader.read(), (), None))
     run.steps(150, COMPUTE_BOUND).event(facts.Paused, cause="swap", took_ms=1000.0, detail="40 MB")
     run.writer.flush()
-    grown = rows.take(follower.follow(reader.tail(), (), None))
+    grown = rows.take(follower.follow(reader.read(), (), None))
 
     assert [row.text for row in grown] == [row.text for row in EventCollector().take(look(run))]
 

@@ -118,7 +118,7 @@ def test_an_epoch_has_the_mean_of_its_steps_and_their_data_wait() -> None:
     run.event(facts.EpochEnded, epoch=1, step=301, metrics={})
     snapshot = run.snapshot()
     first, second = (
-        epoch_steps(snapshot.epochs.rows, ended) for ended in snapshot.events.of(facts.EpochEnded)
+        epoch_steps(snapshot.epochs, ended) for ended in snapshot.events.of(facts.EpochEnded)
     )
     assert first
     assert second
@@ -130,7 +130,7 @@ def test_an_epoch_has_the_mean_of_its_steps_and_their_data_wait() -> None:
 def test_an_epoch_without_steps_has_no_figures() -> None:
     snapshot = Canned(None).event(facts.EpochEnded, epoch=0, step=0, metrics={}).snapshot()
     (ended,) = snapshot.events.of(facts.EpochEnded)
-    assert epoch_steps(snapshot.epochs.rows, ended) is None
+    assert epoch_steps(snapshot.epochs, ended) is None
 
 
 def _found(run: Canned) -> PreviousRun | None:

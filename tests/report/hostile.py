@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, Staged
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag
-from tfwatch.runs.reading.opened import Run, open_run
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tfwatch.runs.snapshot import Snapshot
 
 SCRIPT = "<script>alert(1)</script>"
 MARKUP = f"{SCRIPT}\"'><img src=http://evil.example/x onerror=alert(1)>{{{{7*7}}}}{{% raw %}}"
@@ -23,7 +25,7 @@ FORMULA = '=HYPERLINK("http://evil.example","x")'
 MARKDOWN = "](http://evil.example) `x` **b** | @everyone #1 <b>"
 
 
-def hostile_run(folder: Path) -> Run:
+def hostile_run(folder: Path) -> Snapshot:
     """Write a run with every kind of event, and open it."""
     run = Canned(
         folder,

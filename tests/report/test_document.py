@@ -24,7 +24,7 @@ from tfwatch.core.events import (
 )
 from tfwatch.report import document
 from tfwatch.runs import format as layout
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from pathlib import Path

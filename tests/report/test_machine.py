@@ -18,10 +18,10 @@ from tfwatch.report.text import as_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.snapshot import Snapshot
 
 
-def run_of(canned: Canned) -> Run:
+def run_of(canned: Canned) -> Snapshot:
     canned.ended().writer.flush()
     return read_back(canned.writer, canned.clock)
 

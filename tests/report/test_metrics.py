@@ -14,7 +14,7 @@ from tfwatch.core import events as facts
 from tfwatch.core.clock import SYSTEM
 from tfwatch.core.rows import Phase
 from tfwatch.report.metrics import LINGER_S, STATES, ServedRuns, metrics_of
-from tfwatch.runs.reading.liveness import Life
+from tfwatch.runs.liveness import Life
 
 if TYPE_CHECKING:
     from pathlib import Path

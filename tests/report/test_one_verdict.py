@@ -18,7 +18,7 @@ from tfwatch.report.document import as_json
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.snapshot import Snapshot
 
 KNOBS = {"knobs": {"prefetch": "off"}, "switchable": ["prefetch"]}
 
@@ -30,7 +30,7 @@ def verdict_in(finding: dict[str, Any]) -> str:
     return words if words.endswith(" input-bound") else "NOT input-bound"
 
 
-def switched_to(folder: Path, split: tuple[float, float, float]) -> Run:
+def switched_to(folder: Path, split: tuple[float, float, float]) -> Snapshot:
     """Starving for 100 steps, then prefetch was turned on for another 100."""
     return open_written(folder, starving_then(split), *SWITCH, FINISHED, **KNOBS)
 

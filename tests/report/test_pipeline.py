@@ -15,10 +15,12 @@ from tfwatch.core.events import Event, RunEnded, SensorMissing, StagesFound, Sta
 from tfwatch.judge.steps.stalls import Stall, stall_place_text
 from tfwatch.report import document
 from tfwatch.report.text import as_text
-from tfwatch.runs.reading.opened import Run, open_run
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tfwatch.runs.snapshot import Snapshot
 
 S = 10**9
 NAN = math.nan
@@ -31,7 +33,7 @@ NO_TABLE: dict[str, Any] = {
 }
 
 
-def opened(folder: Path, *events: Event, stages: bool = True) -> Run:
+def opened(folder: Path, *events: Event, stages: bool = True) -> Snapshot:
     writer = write_run(
         folder, plain(30), *events, RunEnded(60 * S, "finished", 30), machine={"cores": 8}
     )

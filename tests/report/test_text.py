@@ -25,9 +25,8 @@ from tfwatch.core.events import (
 from tfwatch.core.refusals import NotTimed
 from tfwatch.core.rows import Flag, Phase, Rows
 from tfwatch.report import document, text
-from tfwatch.runs.format import MANIFEST
-from tfwatch.runs.reading.liveness import OpenPhase
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.format import MANIFEST, Pulse
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -179,7 +178,7 @@ def test_a_killed_run_says_so(tmp_path: Path) -> None:
 
 def test_a_run_whose_end_the_disk_did_not_take_is_not_called_killed(tmp_path: Path) -> None:
     killed = open_written(tmp_path / "run", plain(50), pid=2**22 + 1)
-    run = replace(killed, open_phase=OpenPhase(Phase.ENDED, 0, 0, 51, 0))
+    run = replace(killed, pulse=Pulse(0, 0, Phase.ENDED, 0, 51, 0))
 
     assert text_of(run)[0].startswith("cnn: ended (the disk took no end record), 50 steps in")
 

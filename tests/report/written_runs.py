@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +12,10 @@ from tests.runs.folders import FakeClock, write_run
 from tfwatch.core.events import Event, PipelineSwitched, RunEnded, SwitchAsked
 from tfwatch.core.rows import Flag, Rows
 from tfwatch.report.text import as_text
-from tfwatch.runs.reading.opened import Run, open_run
+from tfwatch.runs.run import open_run
+
+if TYPE_CHECKING:
+    from tfwatch.runs.snapshot import Snapshot
 
 FINISHED = RunEnded(724_000_000_000, "finished", 200)
 
@@ -31,10 +34,10 @@ SWITCH: tuple[Event, ...] = (
 )
 
 
-def open_written(folder: Path, rows: Rows, *events: Event, **changes: Any) -> Run:
+def open_written(folder: Path, rows: Rows, *events: Event, **changes: Any) -> Snapshot:
     write_run(folder, rows, *events, **changes)
     return open_run(folder, FakeClock(900).clock)
 
 
-def text_of(run: Run, home: str = "/home/ada") -> list[str]:
+def text_of(run: Snapshot, home: str = "/home/ada") -> list[str]:
     return as_text(run, Path(home)).splitlines()

@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from tfwatch.core.clock import Clock
+from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import Manifest
 from tfwatch.runs.machine_info import boot_id
-from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.opened import open_run, read_whole
-from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.run import Run, open_run
 from tfwatch.runs.writer import RunWriter
 
 if TYPE_CHECKING:
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.reading.opened import Run
-    from tfwatch.runs.reading.reader import Snapshot
+    from tfwatch.runs.snapshot import Snapshot
 
 ORIGIN_NS = 5_000_000_000
 ORIGIN_WALL_NS = 1_800_000_000 * 10**9
@@ -99,10 +97,10 @@ def make_writer(folder: Path | None) -> RunWriter:
 
 def read(folder: Path) -> Snapshot:
     """Return a reader's first snapshot of a folder."""
-    return RunReader(RunFolder(folder), FakeClock(1).clock).tail()
+    return Run(RunFolder(folder), FakeClock(1).clock).read()
 
 
-def opened(folder: Path) -> Run:
+def opened(folder: Path) -> Snapshot:
     """Return the run in a folder."""
     return open_run(folder, FakeClock(1).clock)
 
@@ -130,14 +128,14 @@ def folder_of(writer: RunWriter) -> RunFolder:
     return kind(writer.folder, writer.clock)
 
 
-def reader_of(writer: RunWriter, clock: Clock | None = None) -> RunReader:
+def reader_of(writer: RunWriter, clock: Clock | None = None) -> Run:
     """Return a reader of the run that a writer writes, by the writer's clock or another one."""
-    return RunReader(folder_of(writer), clock or writer.clock)
+    return Run(folder_of(writer), clock or writer.clock)
 
 
-def read_back(writer: RunWriter, clock: Clock | None = None) -> Run:
+def read_back(writer: RunWriter, clock: Clock | None = None) -> Snapshot:
     """Return the run that a writer has written so far."""
-    return read_whole(folder_of(writer), clock or writer.clock)
+    return reader_of(writer, clock).read()
 
 
 def written(writer: RunWriter, name: str) -> bytes:

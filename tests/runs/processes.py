@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.folder import RunFolder
+from tfwatch.runs.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,15 +46,15 @@ class Child:
     def __init__(self, process: subprocess.Popen[str], folder: Path, stop: Path) -> None:
         self.process = process
         self.folder = folder
-        self.reader = RunReader(RunFolder(folder))
+        self.reader = Run(RunFolder(folder))
         self._stop = stop
 
     def has_rows(self, count: int = 300) -> bool:
-        return self.reader.tail().steps_total >= count
+        return self.reader.read().steps_total >= count
 
     def signal(self, number: signal.Signals) -> int:
         """Send a signal; return its time in nanoseconds on the run's clock."""
-        at_ns = time.perf_counter_ns() - self.reader.tail().manifest.origin_ns
+        at_ns = time.perf_counter_ns() - self.reader.read().manifest.origin_ns
         self.process.send_signal(number)
         return at_ns
 

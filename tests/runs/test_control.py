@@ -78,7 +78,7 @@ class Taken:
         """Take the requests, and return the events of a kind."""
         self.taker.look()
         self.writer.flush()
-        found = reader_of(self.writer, self.clock.clock).tail().events
+        found = reader_of(self.writer, self.clock.clock).read().events
         return [event for event in found if isinstance(event, kind)]
 
     def taken(self) -> list[SwitchRequest]:

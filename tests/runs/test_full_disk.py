@@ -27,9 +27,8 @@ from tfwatch.core.events import Noted, RecordingLost, RecordingResumed
 from tfwatch.core.rows import STEP, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs import streams
-from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.opened import open_run
-from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.folder import RunFolder
+from tfwatch.runs.run import Run, open_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,7 +63,7 @@ def test_a_disk_full_at_the_start_is_written_once_there_is_room(
         writer.flush()
     for _ in range(2):
         writer.flush()
-    snapshot = RunReader(RunFolder(tmp_path), FakeClock(1).clock).tail()
+    snapshot = Run(RunFolder(tmp_path), FakeClock(1).clock).read()
     assert snapshot.pulse
     assert snapshot.unrecorded == ""
 
@@ -80,7 +79,7 @@ def test_a_full_disk_is_reported_and_rows_are_kept_in_memory(
     writer.flush()
     writer.flush()
 
-    snapshot = RunReader(RunFolder(tmp_path), FakeClock(1).clock).tail()
+    snapshot = Run(RunFolder(tmp_path), FakeClock(1).clock).read()
 
     assert snapshot.unrecorded == "No space left on device"
     assert (snapshot.steps_total, snapshot.torn, len(snapshot.events)) == (0, 0, 0)
@@ -95,19 +94,19 @@ def test_rows_in_memory_are_written_once_there_is_room(
     disk = Disk(monkeypatch, room=100)
     rows = plain(3000)
     writer.flush()
-    follower = RunReader(RunFolder(tmp_path), FakeClock(1).clock)
+    follower = Run(RunFolder(tmp_path), FakeClock(1).clock)
     for first in range(0, 3000, 500):
         add_steps(writer, rows[first : first + 500])
         writer.flush()
-        follower.tail()
+        follower.read()
     disk.room = 10**9
     writer.flush()
     writer.close()
 
     assert open_run(tmp_path, FakeClock(1).clock).steps.tobytes() == rows.tobytes()
     assert kinds(tmp_path) == [RecordingLost.__name__, RecordingResumed.__name__]
-    assert follower.tail().unrecorded == ""
-    assert follower.tail().steps.tobytes() == rows.tobytes()
+    assert follower.read().unrecorded == ""
+    assert follower.read().steps.tobytes() == rows.tobytes()
 
 
 @pytest.mark.parametrize("has_ended", [False, True])
@@ -139,7 +138,7 @@ def test_rows_beyond_the_memory_limit_are_dropped_and_reported(
     for _ in range(2):
         writer.flush()
 
-    snapshot = RunReader(RunFolder(tmp_path), FakeClock(1).clock).tail()
+    snapshot = Run(RunFolder(tmp_path), FakeClock(1).clock).read()
 
     assert len(writer._streams[layout.STEPS]._waiting) == 100 * STEP.itemsize
     assert snapshot.unrecorded
@@ -172,7 +171,7 @@ def test_a_real_disk_that_fills(small_disk: Path) -> None:
     for first in range(0, 3000, 250):
         add_steps(writer, rows[first : first + 250])
         writer.flush()
-    full = RunReader(RunFolder(small_disk / "run"), FakeClock(1).clock).tail()
+    full = Run(RunFolder(small_disk / "run"), FakeClock(1).clock).read()
 
     assert (full.unrecorded, full.torn) == ("No space left on device", 0)
     assert full.steps.tobytes() == rows[: full.steps_total].tobytes()

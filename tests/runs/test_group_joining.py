@@ -26,7 +26,7 @@ from tfwatch.runs.group_joining import (
     is_same_launch,
     join,
 )
-from tfwatch.runs.library.finding import (
+from tfwatch.runs.library import (
     find_run,
     list_folders,
     list_runs,
@@ -34,8 +34,8 @@ from tfwatch.runs.library.finding import (
     run_name,
     runs_since,
 )
-from tfwatch.runs.library.removal import RunsToKeep, beyond, candidates, remove, why_kept
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.removal import RunsToKeep, beyond, candidates, remove, why_kept
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.runs.processes import wait_until, writing_child
-from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.liveness import SILENT_S, Life
-from tfwatch.runs.reading.opened import open_run
-from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.folder import RunFolder
+from tfwatch.runs.liveness import SILENT_S, Life
+from tfwatch.runs.run import Run, open_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +34,7 @@ def test_a_killed_run_replays_with_its_last_phase(tmp_path: Path) -> None:
         child.signal(signal.SIGKILL)
         child.process.wait(timeout=20)
 
-        snapshot = RunReader(RunFolder(child.folder)).tail()
+        snapshot = Run(RunFolder(child.folder)).read()
 
     assert snapshot.life is Life.KILLED
     assert snapshot.pulse is not None
@@ -46,22 +45,22 @@ def test_a_killed_run_replays_with_its_last_phase(tmp_path: Path) -> None:
 
 def test_a_stopped_process_does_not_respond_and_then_continues(tmp_path: Path) -> None:
     with writing_child(tmp_path) as child:
-        assert child.reader.tail().life is Life.RUNNING
+        assert child.reader.read().life is Life.RUNNING
         child.signal(signal.SIGSTOP)
-        wait_until(lambda: child.reader.tail().life is Life.NOT_RESPONDING, timeout_s=3.0)
-        assert child.reader.tail().silent_s > SILENT_S
+        wait_until(lambda: child.reader.read().life is Life.NOT_RESPONDING, timeout_s=3.0)
+        assert child.reader.read().silent_s > SILENT_S
         child.signal(signal.SIGCONT)
-        wait_until(lambda: child.reader.tail().life is Life.RUNNING)
+        wait_until(lambda: child.reader.read().life is Life.RUNNING)
 
 
 def test_a_run_that_ends_is_followed_to_its_end(tmp_path: Path) -> None:
     with writing_child(tmp_path) as child:
         child.finish()
-        snapshot = child.reader.tail()
+        snapshot = child.reader.read()
         run = open_run(child.folder)
 
     assert snapshot.life is run.life is Life.ENDED
     assert snapshot.ended == run.ended
     assert run.ended is not None
     assert snapshot.steps_total == len(run.steps) == run.ended.steps
-    assert snapshot.steps.tobytes() == run.steps[-len(snapshot.steps) :].tobytes()
+    assert snapshot.recent.tobytes() == run.steps[-len(snapshot.recent) :].tobytes()

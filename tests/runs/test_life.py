@@ -13,11 +13,10 @@ from tests.runs.folders import FakeClock, make_manifest, write_run
 from tfwatch.core.events import RunEnded
 from tfwatch.core.rows import Phase, step_ms
 from tfwatch.runs import format as layout
+from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import Pulse
-from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.liveness import Life, life_of
-from tfwatch.runs.reading.opened import open_run
-from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.liveness import Life, life_of
+from tfwatch.runs.run import Run, open_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,14 +99,14 @@ def test_a_zombie_is_dead() -> None:
 
 def test_time_stops_at_the_end_of_a_run(tmp_path: Path) -> None:
     write_run(tmp_path, plain(3), RunEnded(2_000_000_000, "finished", 3))
-    snapshot = RunReader(RunFolder(tmp_path), FakeClock(50).clock).tail()
+    snapshot = Run(RunFolder(tmp_path), FakeClock(50).clock).read()
 
     assert (snapshot.life, snapshot.now_s) == (Life.ENDED, 2.0)
 
 
 def test_time_stops_at_the_last_pulse_of_a_killed_run(tmp_path: Path) -> None:
     write_run(tmp_path, plain(3), clock=FakeClock(9.0), pid=NOBODY)
-    snapshot = RunReader(RunFolder(tmp_path), FakeClock(50).clock).tail()
+    snapshot = Run(RunFolder(tmp_path), FakeClock(50).clock).read()
 
     assert (snapshot.life, snapshot.now_s) == (Life.KILLED, 9.0)
 
@@ -118,30 +117,30 @@ def test_a_killed_run_is_as_long_for_who_opens_it_as_for_who_follows_it(tmp_path
     clock = FakeClock(50).clock
     end_s = float(rows["start_ns"][-1]) / 1e9 + float(step_ms(rows[-1], np.float64)) / 1e3
 
-    assert RunReader(RunFolder(tmp_path), clock).tail().now_s == pytest.approx(end_s)
+    assert Run(RunFolder(tmp_path), clock).read().now_s == pytest.approx(end_s)
     assert open_run(tmp_path, clock).length_s == pytest.approx(end_s)
 
 
 def test_time_continues_for_a_running_run(tmp_path: Path) -> None:
     write_run(tmp_path, plain(3))
 
-    assert RunReader(RunFolder(tmp_path), FakeClock(50).clock).tail().now_s == 50
+    assert Run(RunFolder(tmp_path), FakeClock(50).clock).read().now_s == 50
 
 
 @pytest.mark.parametrize("pid", [os.getpid(), NOBODY], ids=["it trains", "it is over"])
 def test_a_moved_folder_is_gone_until_it_is_back(tmp_path: Path, pid: int) -> None:
     folder, elsewhere = tmp_path / "run", tmp_path / "moved"
     write_run(folder, plain(3), clock=FakeClock(9.0), pid=pid)
-    reader = RunReader(RunFolder(folder), FakeClock(9.5).clock)
-    before = reader.tail()
+    reader = Run(RunFolder(folder), FakeClock(9.5).clock)
+    before = reader.read()
 
     folder.rename(elsewhere)
-    gone = reader.tail()
+    gone = reader.read()
     elsewhere.rename(folder)
 
     assert (gone.life, gone.pulse, gone.now_s) == (Life.GONE, before.pulse, 9.0)
     assert gone.steps_total == 3
-    assert reader.tail().life is before.life
+    assert reader.read().life is before.life
 
 
 @pytest.mark.parametrize(
@@ -163,8 +162,8 @@ def test_an_unreadable_folder_is_gone_only_with_certain_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, life: Life
 ) -> None:
     write_run(tmp_path, plain(3), clock=FakeClock(9.0))
-    reader = RunReader(RunFolder(tmp_path), FakeClock(12.0).clock)
-    reader.tail()
+    reader = Run(RunFolder(tmp_path), FakeClock(12.0).clock)
+    reader.read()
 
     def refused(*_: object, **__: object) -> int:
         raise OSError(number, os.strerror(number))
@@ -172,7 +171,7 @@ def test_an_unreadable_folder_is_gone_only_with_certain_errors(
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", refused)
         patch.setattr(type(tmp_path), "stat", refused)
-        assert reader.tail().life is life
+        assert reader.read().life is life
 
 
 def test_another_machines_time_comes_from_the_wall_clock(tmp_path: Path) -> None:
@@ -180,14 +179,14 @@ def test_another_machines_time_comes_from_the_wall_clock(tmp_path: Path) -> None
         tmp_path, plain(3), clock=FakeClock(30), boot_id="b", machine={"host": "far"}, origin_ns=17
     )
 
-    assert RunReader(RunFolder(tmp_path), FakeClock(31).clock).tail().now_s == pytest.approx(31)
+    assert Run(RunFolder(tmp_path), FakeClock(31).clock).read().now_s == pytest.approx(31)
 
 
 def test_without_a_pulse_file_a_killed_run_opens(tmp_path: Path) -> None:
     write_run(tmp_path, plain(3), pid=NOBODY)
     (tmp_path / layout.PULSES).unlink()
 
-    snapshot = RunReader(RunFolder(tmp_path), FakeClock(9).clock).tail()
+    snapshot = Run(RunFolder(tmp_path), FakeClock(9).clock).read()
 
     assert (snapshot.life, snapshot.pulse) == (Life.KILLED, None)
     assert snapshot.now_s == pytest.approx(0.06)

@@ -9,8 +9,8 @@ import pytest
 
 from tests.runs.begun import begin_run
 from tfwatch.core.events import Noted
+from tfwatch.runs import library
 from tfwatch.runs.format import make_folder
-from tfwatch.runs.library import finding
 from tfwatch.terminal.capture import Capture
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def test_files_are_0600_and_folders_0700(tmp_path: Path) -> None:
     assert writer.folder
     with Capture(screen=False) as terminal:
         terminal.record_to(writer.folder / "log.txt")
-    finding.save_copy(writer.folder, "text")
+    library.save_copy(writer.folder, "text")
 
     found = modes(home)
     folders = {".", "tfwatch", "tfwatch/runs", f"tfwatch/runs/{writer.folder.name}"}

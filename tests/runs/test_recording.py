@@ -22,10 +22,9 @@ from tests.runs.folders import (
 )
 from tests.runs.processes import wait_until
 from tfwatch.core.events import EpochEnded, Noted, Paused
+from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import Manifest
-from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.opened import open_run
-from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.run import Run, open_run
 from tfwatch.runs.writer import ProgressLog, RunWriter
 
 if TYPE_CHECKING:
@@ -64,9 +63,9 @@ def test_written_data_is_read_back(tmp_path: Path) -> None:
     writer.describe(device="GPU:0")
     writer.close()
 
-    snapshot = RunReader(RunFolder(tmp_path), FakeClock(1).clock).tail()
+    snapshot = Run(RunFolder(tmp_path), FakeClock(1).clock).read()
 
-    assert snapshot.steps.tobytes() == rows.tobytes()
+    assert snapshot.recent.tobytes() == rows.tobytes()
     assert snapshot.steps_total == 1000
     assert snapshot.samples["cpu_cores"].tolist() == [1.5]
     assert np.isnan(snapshot.samples["process_cores"]).all()
@@ -106,7 +105,8 @@ def test_rows_come_in_their_order_while_several_threads_append(tmp_path: Path) -
 def test_keras_metrics_are_written_as_numbers(tmp_path: Path) -> None:
     write_run(tmp_path, plain(0), EpochEnded(0, 0, 1, {"loss": np.float32(0.5)}))  # type: ignore[dict-item]
 
-    assert open_run(tmp_path, FakeClock(1).clock).events == (EpochEnded(0, 0, 1, {"loss": 0.5}),)
+    (event,) = open_run(tmp_path, FakeClock(1).clock).events
+    assert event == EpochEnded(0, 0, 1, {"loss": 0.5})
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_recording_continues_with_any_loss(tmp_path: Path, loss: Any, read: floa
     add_steps(writer, plain(2))
     writer.flush()
     writer.close()
-    snapshot = RunReader(RunFolder(tmp_path), FakeClock(1).clock).tail()
+    snapshot = Run(RunFolder(tmp_path), FakeClock(1).clock).read()
     assert snapshot.steps_total == 2
     np.testing.assert_equal(snapshot.progress["loss"], [read, read])
     notes = [event.text for event in snapshot.events if isinstance(event, Noted)]
@@ -179,12 +179,12 @@ def test_a_failed_flush_is_reported_and_the_next_one_works(
     with monkeypatch.context() as patch:
         patch.setattr(ProgressLog, "flush", lambda *_, **__: 1 / 0)
         wait_until(
-            lambda: "ZeroDivisionError" in reader.tail().unrecorded
+            lambda: "ZeroDivisionError" in reader.read().unrecorded
         )  # reported while the run continues
         add_steps(writer, plain(10))
         writer.event(EpochEnded(3, 0, 10, {}))
-        wait_until(lambda: reader.tail().steps_total == 10)
-    wait_until(lambda: not reader.tail().unrecorded)
+        wait_until(lambda: reader.read().steps_total == 10)
+    wait_until(lambda: not reader.read().unrecorded)
     writer.close()
 
     assert kinds(tmp_path) == ["RecordingLost", "EpochEnded", "RecordingResumed"]

@@ -12,7 +12,7 @@ from tests.runs.begun import begin_run
 from tests.runs.folders import FakeClock, make_writer, opened, write_run
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import NotARunError
-from tfwatch.runs.reading.liveness import Life
+from tfwatch.runs.liveness import Life
 from tfwatch.runs.script_process import ProcessRuns, record_signal
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ from tests.runs.folders import FakeClock, reader_of, write_run
 from tfwatch.core.events import RunEnded, StagesFound, StallLocated, SwitchAsked, decode, encode
 from tfwatch.core.rows import STAGE
 from tfwatch.runs import format as layout
-from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.opened import open_run
-from tfwatch.runs.reading.reader import RunReader, Snapshot
+from tfwatch.runs.folder import RunFolder
+from tfwatch.runs.run import Run, open_run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.core.events import Event
+    from tfwatch.runs.snapshot import Snapshot
     from tfwatch.runs.writer import RunWriter
 
 S = 10**9
@@ -35,7 +35,7 @@ def asked(at_s: float, step: int) -> SwitchAsked:
 
 def make(
     folder: Path, seconds: int, *events: Event, now_s: float | None = None
-) -> tuple[RunWriter, RunReader]:
+) -> tuple[RunWriter, Run]:
     """Return a run with one reading a second, and its reader at the time of the last one."""
     clock = FakeClock(seconds if now_s is None else now_s)
     writer = write_run(folder, plain(3), clock=clock)
@@ -48,7 +48,7 @@ def make(
 
 
 def seconds_of(snapshot: Snapshot) -> list[float]:
-    return [float(at) / S for at in snapshot.stages["at_ns"]]
+    return [float(at) / S for at in snapshot.recent_stages["at_ns"]]
 
 
 def test_a_row_is_read_back(tmp_path: Path) -> None:
@@ -66,9 +66,13 @@ def test_a_run_without_stages_opens(tmp_path: Path) -> None:
     write_run(tmp_path, plain(3), RunEnded(S, "finished", 3))
     (tmp_path / layout.STAGES).unlink(missing_ok=True)
 
-    snapshot = RunReader(RunFolder(tmp_path), FakeClock(1).clock).tail()
+    snapshot = Run(RunFolder(tmp_path), FakeClock(1).clock).read()
 
-    assert (len(snapshot.stages), snapshot.stages_found, snapshot.stages_before) == (0, {}, {})
+    assert (len(snapshot.recent_stages), snapshot.stages_found, snapshot.stages_before) == (
+        0,
+        {},
+        {},
+    )
     assert len(open_run(tmp_path, FakeClock(1).clock).stages) == 0
     assert snapshot.steps_total == 3
 
@@ -76,19 +80,19 @@ def test_a_run_without_stages_opens(tmp_path: Path) -> None:
 def test_the_last_seconds_are_kept(tmp_path: Path) -> None:
     _, reader = make(tmp_path, 3600)
 
-    assert seconds_of(reader.tail()) == list(range(3591, 3601))
+    assert seconds_of(reader.read()) == list(range(3591, 3601))
 
 
 def test_old_readings_are_not_current(tmp_path: Path) -> None:
     _, reader = make(tmp_path, 5, now_s=60)
 
-    assert seconds_of(reader.tail()) == []
+    assert seconds_of(reader.read()) == []
 
 
 def test_an_ended_run_has_its_last_seconds(tmp_path: Path) -> None:
     make(tmp_path, 20, RunEnded(21 * S, "finished", 3))
 
-    snapshot = RunReader(RunFolder(tmp_path), FakeClock(9999).clock).tail()
+    snapshot = Run(RunFolder(tmp_path), FakeClock(9999).clock).read()
 
     assert seconds_of(snapshot) == list(range(11, 21))
 
@@ -97,7 +101,7 @@ def test_the_names_of_each_pipeline_are_known(tmp_path: Path) -> None:
     found = [StagesFound(S, n, [f"map(f{n})"], ["Map"]) for n in range(2)]
     _, reader = make(tmp_path, 2, *found)
 
-    assert reader.tail().stages_found == {0: found[0], 1: found[1]}
+    assert reader.read().stages_found == {0: found[0], 1: found[1]}
 
 
 @pytest.mark.parametrize(
@@ -106,32 +110,32 @@ def test_the_names_of_each_pipeline_are_known(tmp_path: Path) -> None:
 def test_rows_before_a_switch_are_kept(tmp_path: Path, live: bool) -> None:
     writer, reader = make(tmp_path, 100, asked(100.2, step=50))
     if live:
-        reader.tail()
+        reader.read()
     for second in range(101, 2000):
         stage(writer, second)
     writer.flush()
     if not live:
-        reader = RunReader(RunFolder(tmp_path), FakeClock(2000).clock)
+        reader = Run(RunFolder(tmp_path), FakeClock(2000).clock)
 
-    before = reader.tail().stages_before
+    before = reader.read().stages_before
 
     assert [at / S for at in before[50]["at_ns"]] == list(range(91, 101))
 
 
 def test_a_late_row_from_before_a_switch_counts(tmp_path: Path) -> None:
     writer, reader = make(tmp_path, 3, asked(3.5, step=7))
-    reader.tail()
+    reader.read()
     stage(writer, 3.4)
     stage(writer, 3.6)
     writer.flush()
 
-    assert [at / S for at in reader.tail().stages_before[7]["at_ns"]] == [1, 2, 3, 3.4]
+    assert [at / S for at in reader.read().stages_before[7]["at_ns"]] == [1, 2, 3, 3.4]
 
 
 def test_the_newest_of_many_switches_are_kept(tmp_path: Path) -> None:
     _, reader = make(tmp_path, 5, *(asked(4.5, step) for step in range(1000)))
 
-    before = reader.tail().stages_before
+    before = reader.read().stages_before
 
     assert len(before) == 256
     assert max(before) == 999
@@ -142,7 +146,7 @@ def test_a_dropped_stretch_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / layout.STAGES
     path.write_bytes(path.read_bytes() + bytes(2 * STAGE.itemsize))
 
-    snapshot = RunReader(RunFolder(tmp_path), FakeClock(3).clock).tail()
+    snapshot = Run(RunFolder(tmp_path), FakeClock(3).clock).read()
 
     assert seconds_of(snapshot) == [1, 2, 3]
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tfwatch.runs.reading.reader import RunReader, Snapshot
+    from tfwatch.runs.run import Run
+    from tfwatch.runs.snapshot import Snapshot
 
 WALL_NS = 1_795_169_823_000_000_000
 #: Wait, compute and host of a step, ms.
@@ -208,13 +209,13 @@ class Canned:
         assert self.writer.folder
         return self.writer.folder / "log.txt"
 
-    def reader(self) -> RunReader:
+    def reader(self) -> Run:
         """Return a reader of the run so far."""
         return reader_of(self.writer, self.clock)
 
     def snapshot(self) -> Snapshot:
         """Return the run's snapshot now."""
-        return self.reader().tail()
+        return self.reader().read()
 
 
 def usual(folder: Path | None, **changes: Any) -> Canned:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.core.rows import Phase
-    from tfwatch.runs.reading.reader import Snapshot
+    from tfwatch.runs.snapshot import Snapshot
 
 #: 20 November 2026, 10:17:03 UTC.
 WALL_NS = 1_795_169_823 * 10**9
@@ -99,4 +99,4 @@ class CannedRun:
     def snapshot(self) -> Snapshot:
         """Return the run's snapshot."""
         self.writer.flush()
-        return self._reader.tail()
+        return self._reader.read()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.screens.canned import Canned
     from tfwatch.judge.view import RunView
-    from tfwatch.runs.reading.reader import RunReader
+    from tfwatch.runs.run import Run
     from tfwatch.screens.dialogs.leave import Leave
 
 
@@ -123,7 +123,7 @@ async def shown(
     *,
     live: bool = True,
     notifies: bool = False,
-    reader: RunReader | None = None,
+    reader: Run | None = None,
     **options: Any,
 ) -> AsyncIterator[Shown]:
     """Show a run. live: keys reach its training. notifies: messages are drawn. reader: None reads

@@ -13,10 +13,10 @@ from tests.runs.folders import FakeClock
 from tests.screens.showing import rows_of
 from tfwatch.core.clock import Clock
 from tfwatch.judge.groups.judged_group import JudgedGroup
+from tfwatch.runs.folder import SLOW_S
 from tfwatch.runs.format import EVENTS
 from tfwatch.runs.group import folder_of_rank, open_group
-from tfwatch.runs.reading.disk_call import SLOW_S
-from tfwatch.runs.reading.liveness import Life
+from tfwatch.runs.liveness import Life
 from tfwatch.screens.dialogs.leave import Leave
 from tfwatch.screens.group import READ_S, TIMES, GroupApp, GroupReader, GroupScreen
 
@@ -60,7 +60,7 @@ class Now:
 
 @pytest.fixture
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfwatch.runs.reading.disk_call.threading.Thread", Now)
+    monkeypatch.setattr("tfwatch.runs.folder.threading.Thread", Now)
 
 
 def screen_of(pilot: Pilot[Leave]) -> GroupScreen:
@@ -94,7 +94,7 @@ async def test_enter_opens_the_rank_under_the_cursor_and_comes_back_to_it(
         assert screen_of(pilot).ranks.chosen == 5
         await pilot.press("up", "enter")
 
-    assert (app.return_value, app.opened) == (Leave.LEFT, group.group.ranks[4].path)
+    assert (app.return_value, app.opened) == (Leave.LEFT, group.group.ranks[4].folder)
     app = GroupApp(GroupReader(lambda: group), app.chosen)
     async with app.run_test(size=(100, 30)) as pilot:
         assert screen_of(pilot).ranks.chosen == 4

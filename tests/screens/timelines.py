@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-    from tfwatch.runs.reading.reader import Snapshot
+    from tfwatch.runs.snapshot import Snapshot
 
 ASCII = choose_glyphs(colour=False, unicode=False)
 STARVED, COMPUTE_BOUND = (10.0, 1.0, 13.0), (0.2, 1.0, 13.0)
@@ -58,7 +58,7 @@ async def shown(
 
 def show(timeline: Timeline, snapshot: Snapshot) -> None:
     """Show a frame as the live screen does."""
-    timeline.split = judge(snapshot.steps).breakdown
+    timeline.split = judge(snapshot.recent).breakdown
     timeline.snapshot = snapshot
 
 

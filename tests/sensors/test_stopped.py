@@ -16,7 +16,7 @@ from tests.runs.folders import FakeClock, make_manifest, written
 from tfwatch.core.events import Paused, decode
 from tfwatch.core.rows import Phase
 from tfwatch.runs import format as layout
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.run import open_run
 from tfwatch.runs.writer import RunWriter
 from tfwatch.sensors.pauses import StopDetector
 

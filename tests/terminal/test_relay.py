@@ -12,8 +12,8 @@ import pytest
 
 from tests.runs.processes import wait_until
 from tfwatch.runs.announcements import Announcements, announce, announce_in
+from tfwatch.runs.buffers import LogLines
 from tfwatch.runs.format import LOG
-from tfwatch.runs.reading.buffers import LogLines
 from tfwatch.terminal import script_log
 from tfwatch.terminal.script_log import Condenser, LogThread, ScriptLog
 

@@ -77,7 +77,7 @@ class Simulated:
     def events(self) -> list[Event]:
         """All that was told so far."""
         self.writer.flush()
-        return list(reader_of(self.writer, self.clock.clock).tail().events)
+        return list(reader_of(self.writer, self.clock.clock).read().events)
 
     def _train(self) -> None:
         self._before_step(self.step + 1)

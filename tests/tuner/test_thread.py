@@ -12,8 +12,8 @@ from tests.runs.processes import wait_until
 from tfwatch.core.events import Noted
 from tfwatch.judge.effects.jobs import Autopilot, Experiment
 from tfwatch.runs.control import Control, RequestTaker
-from tfwatch.runs.reading.opened import open_run
 from tfwatch.runs.requests import StopRequest, SwitchRequest, append
+from tfwatch.runs.run import open_run
 from tfwatch.runs.writer import RunWriter
 from tfwatch.tuner import thread as module
 from tfwatch.tuner.thread import Tuner

@@ -16,7 +16,7 @@ from tests.keras_fixtures import compile_built, determinism
 from tests.whole import events_of, only
 from tfwatch import Watch
 from tfwatch.core.events import Noted, RunEnded, WatchFailed
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from tests.runs.folders import read_back
 from tests.runs.processes import wait_until
 from tfwatch.core.events import Paused
 from tfwatch.judge.steps.causes import Pauses, SlowStepCause
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.run import open_run
 from tfwatch.sensors.pauses import LEAST_MS, CollectionTimes
 
 if TYPE_CHECKING:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import tfwatch
-from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.reading.opened import Run, open_run
+from tfwatch.runs.library import list_runs
+from tfwatch.runs.run import open_run
 from tfwatch.watch.loops.continued_runs import all_runs
 
 if TYPE_CHECKING:
     from tfwatch import Track
+    from tfwatch.runs.snapshot import Snapshot
 
 ROOT = Path(tfwatch.__file__).parents[1]
 BATCHES = [np.full((4, 2), n) for n in range(5)]
@@ -27,28 +28,28 @@ def end_all() -> None:
         loop.end()
 
 
-def opened(tracked: Track[Any]) -> Run:
+def opened(tracked: Track[Any]) -> Snapshot:
     assert tracked.run_path
     return flushed(tracked.run_path)
 
 
-def runs_in(runs_dir: Path) -> list[Run]:
+def runs_in(runs_dir: Path) -> list[Snapshot]:
     """Return the runs in a folder, the oldest first."""
     return [flushed(run) for run in reversed(list_runs(runs_dir))]
 
 
-def flushed(folder: Path) -> Run:
+def flushed(folder: Path) -> Snapshot:
     for loop in all_runs:
         loop._writer.flush()
     return open_run(folder)
 
 
-def cause(run: Run) -> str:
+def cause(run: Snapshot) -> str:
     assert run.ended
     return run.ended.cause
 
 
-def python(code: str, runs_dir: Path, *, rc: int = 0) -> list[Run]:
+def python(code: str, runs_dir: Path, *, rc: int = 0) -> list[Snapshot]:
     """Run code in another process; return its runs, the oldest first."""
     script = runs_dir.parent / "script.py"
     script.write_text(f"import sys, tfwatch\nRUNS = {str(runs_dir)!r}\n{code}")

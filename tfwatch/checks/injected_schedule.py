@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.snapshot import Snapshot
 
 PARTS = ("wait", "compute", "host")
 #: The kind without callbacks: everything after the fetch is compute.
@@ -90,5 +90,5 @@ class TrainingResult:
 
     comparisons: list[PartComparison]
     wall_error: float
-    run: Run
+    run: Snapshot
     slow_steps: list[SlowStep] = field(default_factory=list)

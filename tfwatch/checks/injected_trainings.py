@@ -35,7 +35,7 @@ from tfwatch.checks.injected_schedule import (
     TrainingResult,
 )
 from tfwatch.core.knobs import Knobs
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.run import open_run
 from tfwatch.tfdata.work_ahead import options, without_autotune
 from tfwatch.watch.fit.callback import Watch
 from tfwatch.watch.fit.fit_runs import complete_runs
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.snapshot import Snapshot
 
 
 _TWO_EPOCHS = ("steps_per_epoch", "validation")
@@ -270,7 +270,7 @@ class Trainings:
 
     def _fit(
         self, model: Any, schedule: Schedule, sleeps: dict[str, Sleeps]
-    ) -> tuple[Run, list[int]]:
+    ) -> tuple[Snapshot, list[int]]:
         """Return the run and the time at which the callbacks of each execution ended."""
         watch = Watch(self._own_folder(), "exact" if schedule.kind == FUSED else "fused")
         host = _Host(watch, schedule, sleeps["host"])
@@ -281,7 +281,7 @@ class Trainings:
 
     def _loop(
         self, model: Any, schedule: Schedule, sleeps: dict[str, Sleeps]
-    ) -> tuple[Run, list[int]]:
+    ) -> tuple[Snapshot, list[int]]:
         """Return the same for a loop without callbacks."""
         end_ns = []
         with track(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tfwatch.checks.injected_trainings import Trainings
     from tfwatch.judge.effects.comparison import Comparison
-    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.snapshot import Snapshot
 
 
 #: The tolerance of each part: milliseconds, or this share of the injected figure where that is
@@ -249,7 +249,7 @@ def _is_plausible(spike: Spike) -> bool:
     return spike.cause == UNEXPLAINED.name or spike.cause in _OF_THE_MACHINE
 
 
-def _spikes_of(run: Run) -> dict[int, Spike]:
+def _spikes_of(run: Snapshot) -> dict[int, Spike]:
     return {spike.step: spike for spike in find_spikes(run.steps, Pauses(run.events))}
 
 

@@ -46,7 +46,7 @@ def _completer_of(place: str) -> Any:
 
 def _runs(parsed_args: argparse.Namespace, prefix: str, **_: object) -> Iterable[str]:
     """Return the names of the newest runs, also after a comma."""
-    from tfwatch.runs.library.finding import default_runs_dir, list_folders
+    from tfwatch.runs.library import default_runs_dir, list_folders
 
     folders = list_folders(parsed_args.runs_dir or default_runs_dir())[:_MOST]
     return _after(prefix, ",", (folder.name for folder in folders))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.config import KEYS, ConfigKey, read_config, short_path
 from tfwatch.core import units
 from tfwatch.core.errors import printable
-from tfwatch.runs.library.finding import platform_runs_dir
+from tfwatch.runs.library import platform_runs_dir
 from tfwatch.terminal.output import write
 
 if TYPE_CHECKING:

@@ -192,7 +192,7 @@ def _launch(parser: argparse.ArgumentParser) -> int:
         return 0
     _check_home()
     from tfwatch.cli.launch import launch
-    from tfwatch.runs.library.finding import default_runs_dir
+    from tfwatch.runs.library import default_runs_dir
 
     return launch(default_runs_dir())
 

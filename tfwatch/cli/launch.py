@@ -17,7 +17,7 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
 from tfwatch.doctor.quick_facts import describe_machine
 from tfwatch.judge.past_run import PastRun, past_entry
-from tfwatch.runs.library.finding import list_runs
+from tfwatch.runs.library import list_runs
 from tfwatch.workloads import list_workloads
 
 if TYPE_CHECKING:

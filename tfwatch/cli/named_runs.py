@@ -9,18 +9,18 @@ import psutil
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
+from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import NotARunError
-from tfwatch.runs.library.finding import (
+from tfwatch.runs.library import (
     find_run,
     list_single_runs,
     replay_argument,
     run_name,
 )
+from tfwatch.runs.liveness import is_process_alive
 from tfwatch.runs.machine_info import boot_id
-from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.liveness import is_process_alive
-from tfwatch.runs.reading.opened import open_run
 from tfwatch.runs.requests import why_no_requests
+from tfwatch.runs.run import RECENT, open_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.comparing.run_to_compare import RunToCompare
     from tfwatch.runs.format import Manifest
-    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.snapshot import Snapshot
 
 
 def find(wanted: str | None, runs_dir: Path) -> Path:
@@ -41,7 +41,7 @@ def find(wanted: str | None, runs_dir: Path) -> Path:
         return find_run(wanted, runs_dir)
 
 
-def opened(folder: Path, clock: Clock) -> Run:
+def opened(folder: Path, clock: Clock) -> Snapshot:
     """Return the run in a folder.
 
     Raises:
@@ -131,7 +131,7 @@ def _find_running(wanted: str | None, runs_dir: Path) -> Path:
 def _why_not_attached(folder: Path) -> str:
     """Return why a run takes no requests from here; empty where it does."""
     manifest, replay = _manifest(folder), f"tfwatch replay {replay_argument(folder)}"
-    if open_run(folder).life.is_over:
+    if open_run(folder, newest=RECENT).life.is_over:
         return f"{folder.name} is over: {replay} shows it"
     if manifest.boot_id != boot_id():
         host = manifest.machine.get("host") or "another machine"
@@ -152,7 +152,7 @@ def _running(runs_dir: Path) -> Iterator[Path]:
         with suppress(NotARunError, OSError, ValueError):
             manifest = _manifest(folder)
             is_here = manifest.boot_id == boot_id() and is_process_alive(manifest)
-            if is_here and not open_run(folder).life.is_over:
+            if is_here and not open_run(folder, newest=RECENT).life.is_over:
                 yield folder
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.notices import NotifyOptions
-    from tfwatch.runs.library.removal import RunsToKeep
+    from tfwatch.runs.removal import RunsToKeep
 
 #: A limit against typing errors. A size that does not fit into memory is reported and may be tried.
 _LARGEST_BATCH = 10_000_000
@@ -109,7 +109,7 @@ def settings(text: str) -> Any:
 def fill_in(args: argparse.Namespace) -> None:
     """Give each option that is not given its value of the config file, and the folder of the runs
     its place."""
-    from tfwatch.runs.library.finding import default_runs_dir
+    from tfwatch.runs.library import default_runs_dir
 
     if "runs_dir" in args:
         args.runs_dir = args.runs_dir or default_runs_dir()
@@ -143,7 +143,7 @@ def limits(args: argparse.Namespace) -> RunsToKeep | None:
 
     A folder that is named beside the command may hold what another limit has to keep.
     """
-    from tfwatch.runs.library.removal import RunsToKeep, configured_limits
+    from tfwatch.runs.removal import RunsToKeep, configured_limits
 
     given = RunsToKeep(args.keep_age, args.keep_runs, args.keep_size)
     return given if given != RunsToKeep() else configured_limits(args.runs_dir)

@@ -14,12 +14,12 @@ from tfwatch.cli.screen_host import make_app, make_checkup, show_app
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
 from tfwatch.notices import NO_NOTICES, Notifier
+from tfwatch.runs.folder import SLOW_S, call_and_report
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.group import is_group, open_group, signs_of
-from tfwatch.runs.library.finding import find_run
-from tfwatch.runs.reading.disk_call import SLOW_S, call_and_report
-from tfwatch.runs.reading.reader import RunReader, follow_folder
+from tfwatch.runs.library import find_run
 from tfwatch.runs.requests import RequestSender
+from tfwatch.runs.run import Run, follow_folder
 from tfwatch.runs.script_process import ProcessRuns
 from tfwatch.terminal.capture import why_no_screen
 
@@ -173,7 +173,7 @@ def check_screen(instead: str) -> None:
 
 def show_run(
     folder: Path,
-    reader: RunReader,
+    reader: Run,
     shown: Shown,
     requests: RequestSender | None = None,
     runs: ScriptRuns | None = None,

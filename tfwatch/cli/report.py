@@ -17,8 +17,8 @@ from tfwatch.cli.options import of_config
 from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
+from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.group import is_group, open_group
-from tfwatch.runs.reading.folder import RunFolder
 from tfwatch.terminal.output import STANDARD_OUTPUT, write, write_text, written
 from tfwatch.workloads import list_workloads
 

@@ -14,8 +14,8 @@ from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
 from tfwatch.judge.past_run import PastRun, past_entry
-from tfwatch.runs.library.finding import list_folders, list_runs
-from tfwatch.runs.library.removal import (
+from tfwatch.runs.library import list_folders, list_runs
+from tfwatch.runs.removal import (
     RunsToKeep,
     beyond,
     candidates,

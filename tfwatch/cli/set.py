@@ -13,11 +13,10 @@ from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import WORKERS, check_value, option_name, with_stage
 from tfwatch.judge.effects.knob_state import knobs_in_effect
-from tfwatch.runs.reading.disk_call import call_and_report
-from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.folder import RunFolder, call_and_report
 from tfwatch.runs.request_text import parse_change
 from tfwatch.runs.requests import NoRequestsError, SwitchRequest, append
+from tfwatch.runs.run import Run
 from tfwatch.terminal.output import write
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def _resolved(changes: Sequence[Change], folder: Path, clock: Clock) -> list[Cha
     Raises:
         BadInputError: the run has no such stage.
     """
-    snapshot = RunReader(RunFolder(folder), clock).tail()
+    snapshot = Run(RunFolder(folder), clock).read()
     stages = snapshot.manifest.parallel_stages
     workers = knobs_in_effect(snapshot.manifest.knobs, snapshot.events.of(PipelineSwitched)).get(
         WORKERS, "default"
@@ -118,8 +117,8 @@ class Switch:
         self._knob, self._value = change.knob, change.value
         self._name = option_name(change.knob)
         self._clock = clock
-        self._reader = RunReader(RunFolder(folder), clock)
-        snapshot = self._reader.tail()
+        self._reader = Run(RunFolder(folder), clock)
+        snapshot = self._reader.read()
         self._seen = len(snapshot.events)
         self._epochs = snapshot.manifest.epochs_until(self._knob, self._value)
         settings = knobs_in_effect(snapshot.manifest.knobs, snapshot.events.of(PipelineSwitched))
@@ -157,7 +156,7 @@ class Switch:
 
     def _look(self) -> str | None:
         """Return the result as a line; None where there is none yet."""
-        snapshot = self._reader.tail()
+        snapshot = self._reader.read()
         for event in snapshot.events[self._seen :]:
             if isinstance(event, SwitchAsked) and event.knob == self._knob:
                 self._is_taken = True

@@ -26,7 +26,7 @@ from tfwatch.doctor.facts import Cores, DiskSpeed, Facts, Memory, RunsFolder
 from tfwatch.doctor.packages import Installed
 from tfwatch.doctor.quick_facts import describe_machine, interpreter, nvidia, other_programs
 from tfwatch.doctor.trial import Trial, try_tensorflow
-from tfwatch.runs.library.finding import find_problem, nearest
+from tfwatch.runs.library import find_problem, nearest
 from tfwatch.runs.machine_info import free_bytes, limits
 from tfwatch.sensors.gpu.sensor import choose_sources
 from tfwatch.sensors.protocol import Availability, Unavailable, reason

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.view import RunView
-    from tfwatch.runs.reading.reader import Snapshot
+    from tfwatch.runs.snapshot import Snapshot
 
 
 #: The kinds of events in words, by their marks.
@@ -401,7 +401,7 @@ class EventRows(Sequence[EventRow]):
                     self._switches.get((what.step, what.knob)),
                 )
             case facts.EpochEnded():
-                steps = epoch_steps(self._snapshot.epochs.rows, what)
+                steps = epoch_steps(self._snapshot.epochs, what)
                 return describe_epoch(what, steps, validation_ms)
             case facts.SwitchMissed():
                 return describe_missed_switch(what)

@@ -37,8 +37,8 @@ from tfwatch.judge.steps.quantiles import median
 from tfwatch.judge.steps.spikes import Compiled, find_compiles
 from tfwatch.judge.steps.stalls import Stall, StallSearch, without_stops, without_switches
 from tfwatch.judge.steps.time_breakdown import is_breakdown_event
-from tfwatch.runs.reading.liveness import Life, find_open_phase
-from tfwatch.runs.reading.reader import RECENT
+from tfwatch.runs.liveness import Life, find_open_phase
+from tfwatch.runs.run import RECENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
     from tfwatch.judge.findings.machine import Growth
     from tfwatch.judge.steps.stalls import Stretch
-    from tfwatch.runs.reading.buffers import Events
-    from tfwatch.runs.reading.reader import Snapshot
+    from tfwatch.runs.buffers import Events
+    from tfwatch.runs.snapshot import Snapshot
 
 #: A slope over minutes does not change faster.
 _GROWTH_EVERY_S = 10.0
@@ -58,7 +58,7 @@ _LAG_S = 1.0
 
 def _process_memory(snapshot: Snapshot) -> MemoryOverRun | None:
     """Return the memory of the training process from the first step on: an import takes less."""
-    begin_ns = snapshot.steps["start_ns"][0] if len(snapshot.steps) else 0
+    begin_ns = snapshot.recent["start_ns"][0] if len(snapshot.recent) else 0
     return memory_over_run(snapshot.samples[bisect_left(snapshot.samples["at_ns"], begin_ns) :])
 
 
@@ -104,7 +104,7 @@ class MachineFollower:
         )
         return replace(
             machine,
-            gpu_check=check_gpu(snapshot.steps, samples, snapshot.now_s, since_s),
+            gpu_check=check_gpu(snapshot.recent, samples, snapshot.now_s, since_s),
             gpus=gpu_lanes(recent_rows(snapshot.gpus, snapshot.now_s), find_gpus(words)),
         )
 
@@ -162,7 +162,7 @@ class StepSearch:
         if due != self._due or snapshot.steps_total - self.searched > behind:
             self._due = due
             self._search(snapshot)
-            self._find_patterns(snapshot.steps, snapshot.events)
+            self._find_patterns(snapshot.recent, snapshot.events)
         is_reading = snapshot.steps_total - self.searched > behind
         self.done = self.searched / snapshot.steps_total if is_reading else None
 
@@ -176,9 +176,9 @@ class StepSearch:
 
     def _search_block(self, snapshot: Snapshot) -> None:
         first, last = self.searched + 1, min(self.searched + _BLOCK, snapshot.steps_total)
-        in_hand = snapshot.steps_total - len(snapshot.steps)
+        in_hand = snapshot.steps_total - len(snapshot.recent)
         rows = (
-            snapshot.steps[first - 1 - in_hand :]
+            snapshot.recent[first - 1 - in_hand :]
             if first > in_hand
             else self._steps_between(first, last)
         )

@@ -34,13 +34,11 @@ from tfwatch.judge.steps.time_breakdown import TimeBreakdown, make_time_breakdow
 from tfwatch.judge.steps.verdict import Conditions, breakdown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tfwatch.judge.findings.bottleneck import StageTable
     from tfwatch.judge.findings.situation import Banner, Situation
     from tfwatch.judge.forecasts.evidence import EvidenceTables
     from tfwatch.judge.regime import Regime
-    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.snapshot import Snapshot
 
 
 class JudgedRun:
@@ -51,7 +49,7 @@ class JudgedRun:
     the whole run.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Snapshot) -> None:
         self.run = run
 
     @cached_property
@@ -182,30 +180,28 @@ class JudgedRun:
 
 
 class EndedLosses:
-    """Judges a run that is over in a thread of its own: ten million steps take seconds.
+    """Judges a run that is over in a thread of its own: ten million steps take seconds."""
 
-    whole: reads all of the run.
-    """
-
-    def __init__(self, whole: Callable[[], Run]) -> None:
-        self._whole = whole
+    def __init__(self) -> None:
         self._thread: threading.Thread | None = None
         self._found: tuple[Finding, ...] | None = None
 
-    def __call__(self) -> tuple[Finding, ...] | None:
+    def __call__(self, run: Snapshot) -> tuple[Finding, ...] | None:
         """Return the losses of the last regime, as in the summary and `--json`; the first call
         starts the thread.
 
         None until they are known.
         """
         if self._thread is None:
-            self._thread = threading.Thread(target=self._look, daemon=True, name="tfwatch-ending")
+            self._thread = threading.Thread(
+                target=self._look, args=(run,), daemon=True, name="tfwatch-ending"
+            )
             self._thread.start()
         return self._found
 
-    def _look(self) -> None:
+    def _look(self, run: Snapshot) -> None:
         with fails_open(self._report_failure):
-            self._found = JudgedRun(self._whole()).losses
+            self._found = JudgedRun(run).losses
 
     def _report_failure(self, why: str) -> None:
         self._found = (Finding("not-judged", "VERDICT n/a", why),)

@@ -7,18 +7,17 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.core.rows import plausible
 from tfwatch.judge.steps.verdict import breakdown, steady
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.group import is_group, newest_round, rank_folders
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from tfwatch.core.clock import Clock
-    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.snapshot import Snapshot
 
 #: Of a longer run the last steps count: reading all of them delays a list.
 _MOST_STEPS = 200_000
@@ -67,7 +66,7 @@ def past_entry(folder: Path, words: str, clock: Clock) -> PastRun | None:
     try:
         if is_group(folder):
             return _past_group(folder, words, clock)
-        return past_run(open_run(folder, clock), words, clock)
+        return past_run(open_run(folder, clock, _MOST_STEPS), words, clock)
     except (NotARunError, OSError):
         return None
 
@@ -78,7 +77,7 @@ def _past_group(folder: Path, words: str, clock: Clock) -> PastRun | None:
     The state is the worst of its ranks.
     """
     newest = newest_round(rank_folders(folder))
-    ranks = [past_run(open_run(one.folder, clock), words, clock) for one in newest]
+    ranks = [past_run(open_run(one.folder, clock, _MOST_STEPS), words, clock) for one in newest]
     if not ranks:
         return None
     steps_ms = [rank.step_ms for rank in ranks if rank.step_ms is not None]
@@ -96,7 +95,7 @@ def _past_group(folder: Path, words: str, clock: Clock) -> PastRun | None:
     )
 
 
-def state_of(run: Run) -> str:
+def state_of(run: Snapshot) -> str:
     """Return how a run ended, else the state of its process."""
     return run.ended.cause if run.ended else run.life.value
 
@@ -106,16 +105,15 @@ def worst_state(states: Sequence[str]) -> str:
     return next((state for state in _WORST_FIRST if state in states), states[0])
 
 
-def past_run(run: Run, words: str, clock: Clock) -> PastRun:
+def past_run(run: Snapshot, words: str, clock: Clock) -> PastRun:
     """Return a run in a line."""
-    rows = run.steps[-_MOST_STEPS:]
-    split = breakdown(steady(rows[plausible(rows)]))
+    split = breakdown(steady(run.plausible_steps))
     return PastRun(
         words=words,
         workload=run.manifest.workload,
         age_s=max(0.0, (clock.wall_ns() - run.manifest.origin_wall_ns) / 1e9),
         state=state_of(run),
-        steps=len(run.steps),
+        steps=run.steps_total,
         length_s=run.length_s,
         step_ms=split.step.mean if split else None,
         wait_share=split.wait_share if split else None,

@@ -27,7 +27,7 @@ from tfwatch.judge.steps.time_breakdown import (
     is_breakdown_event,
     make_time_breakdown,
 )
-from tfwatch.runs.reading.sums import EpochSums
+from tfwatch.runs.sums import EpochSums
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Protocol
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import EpochEnded, EpochStarted
 from tfwatch.judge.steps.fits import FitCounter, FitFigures
+from tfwatch.runs.folder import PATIENCE_S, DiskSilentError, RunFolder
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.machine_info import boot_id
-from tfwatch.runs.reading.disk_call import PATIENCE_S, DiskSilentError
-from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.opened import Run, open_run
-from tfwatch.runs.reading.reader import RunReader
 from tfwatch.runs.requests import RequestSender, why_no_requests
+from tfwatch.runs.run import Run, open_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from tfwatch.runs.snapshot import Snapshot
 
 
 class WatchedScript(Protocol):
@@ -65,12 +65,12 @@ class ScriptRuns:
         self.folder: Path | None = None
         self.fits: tuple[FitFigures, ...] = ()
         self._opening: list[RunFolder] = []
-        self._reader: RunReader | None = None
+        self._reader: Run | None = None
         self._found = announced
         self._clock = clock
         self.at_first_run: Callable[[], object] | None = None
 
-    def next_reader(self) -> RunReader | None:
+    def next_reader(self) -> Run | None:
         """Return a reader of the newest run that has begun since the last call; None where none
         has.
 
@@ -92,8 +92,8 @@ class ScriptRuns:
             begin()
         return reader
 
-    def _open(self, source: RunFolder) -> RunReader:
-        opened, before = RunReader(source, self._clock), self.folder
+    def _open(self, source: RunFolder) -> Run:
+        opened, before = Run(source, self._clock), self.folder
         if before:
             self.fits += source.ask(
                 ("fits",), lambda: _fits_in(before, len(self.fits) + 1, self._clock)
@@ -117,7 +117,7 @@ def _fits_in(folder: Path, first: int, clock: Clock) -> tuple[FitFigures, ...]:
     return ()
 
 
-def fits_of(run: Run, first: int = 1) -> tuple[FitFigures, ...]:
+def fits_of(run: Snapshot, first: int = 1) -> tuple[FitFigures, ...]:
     """Return the fits of a run that is over. first: the number of its first fit."""
     origin_s, loop = run.manifest.origin_wall_ns / 1e9, run.manifest.loop
     counter = FitCounter(origin_s, lambda first, last: run.steps[first - 1 : last], first, loop)
@@ -129,7 +129,7 @@ def fits_of(run: Run, first: int = 1) -> tuple[FitFigures, ...]:
     return (*before, replace(last, outcome=_outcome(run))) if last else ()
 
 
-def _outcome(run: Run) -> str:
+def _outcome(run: Snapshot) -> str:
     """Return how the last fit ended; empty where it finished, or runs."""
     cause = run.ended.cause if run.ended else run.life.value
     return cause if cause in ("stopped", "failed", "killed") else ""

@@ -48,7 +48,7 @@ from tfwatch.judge.steps.fits import FitCounter, FitFigures
 from tfwatch.judge.steps.stalls import longest_stall_place
 from tfwatch.judge.steps.time_breakdown import RunningTimeBreakdown, is_breakdown_event
 from tfwatch.judge.steps.verdict import NEEDED, NOT_JUDGED, Conditions, judge, left_s
-from tfwatch.runs.reading.liveness import Life, find_open_phase
+from tfwatch.runs.liveness import Life, find_open_phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.steps.stalls import Stall
     from tfwatch.judge.steps.time_breakdown import TimeSpent
     from tfwatch.judge.whole_run import PreviousRun
-    from tfwatch.runs.reading.reader import Snapshot
+    from tfwatch.runs.snapshot import Snapshot
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +144,7 @@ class Follower:
         self,
         steps_between: Callable[[int, int], Rows],
         live: bool,
-        ended_losses: Callable[[], tuple[Finding, ...] | None] | None = None,
+        ended_losses: Callable[[Snapshot], tuple[Finding, ...] | None] | None = None,
         earlier_fits: tuple[FitFigures, ...] = (),
         script: Callable[[], str] = str,
         find_previous: Callable[[Snapshot], PreviousRun | None] = lambda snapshot: None,
@@ -182,7 +182,7 @@ class Follower:
             DiskSilentError: by `steps_between`; the next call goes on where this one ended.
         """
         self._step_search.take(snapshot)
-        self._log.follow(snapshot.log_head, snapshot.log, snapshot.log_total)
+        self._log.follow(snapshot.log_head, snapshot.log_tail, snapshot.log_total)
         switches = snapshot.events.switches()
         # The clock of a run that is over stands still while its steps are still searched; the first
         # ones are counted.
@@ -244,7 +244,7 @@ class Follower:
         self._fits_counted = counted
 
     def _figure(self, snapshot: Snapshot, total: TimeSpent) -> FiguresOfSecond:
-        recent = snapshot.steps[-64:]
+        recent = snapshot.recent[-64:]
         steps_ms = step_ms(recent)
         examples = snapshot.latest.examples if snapshot.latest else None
         return FiguresOfSecond(
@@ -262,7 +262,7 @@ class Follower:
         later."""
         switches = len(snapshot.events.of(PipelineSwitched))
         before = self._setting.judgement if switches == self._switches else NOT_JUDGED
-        judgement = judge(snapshot.steps, Conditions.of(snapshot.manifest), before)
+        judgement = judge(snapshot.recent, Conditions.of(snapshot.manifest), before)
         self._switches = switches
         stalls, last = self._step_search.stalls, find_open_phase(snapshot.ended, snapshot.pulse)
         return MeasuredSetting(
@@ -283,7 +283,7 @@ class Follower:
         self._seen = len(snapshot.events)
         doing = last.phase if last else None
         return self._time_breakdown.take(
-            snapshot.epochs.rows, self._breakdown_events, snapshot.now_s, doing
+            snapshot.epochs, self._breakdown_events, snapshot.now_s, doing
         )[0]
 
     def _situation(
@@ -301,7 +301,7 @@ class Follower:
         now = at_this_moment(now, snapshot)
         return replace(
             now,
-            last_losses=self._ended_losses()
+            last_losses=self._ended_losses(snapshot)
             if self._ended_losses and snapshot.life.is_over
             else None,
             shuffle=self._log.shuffle if now.epoch_begins else None,

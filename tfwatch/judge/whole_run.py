@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from tfwatch.core import units
 from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.core.events import EpochEnded
+from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import NotARunError
-from tfwatch.runs.library.finding import list_folders
-from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.reader import RunReader
-from tfwatch.runs.reading.sums import BUCKET_S
+from tfwatch.runs.library import list_folders
+from tfwatch.runs.run import Run
+from tfwatch.runs.sums import BUCKET_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tfwatch.core.rows import Rows
     from tfwatch.runs.format import Manifest
-    from tfwatch.runs.reading.reader import Snapshot
+    from tfwatch.runs.snapshot import Snapshot
 
 Floats = NDArray[np.float64]
 
@@ -281,7 +281,7 @@ def _read(other: Path, manifest: Manifest) -> PreviousRun | None:
         earlier = source.manifest()
         if not _is_alike(earlier, manifest):
             return None
-        snapshot = RunReader(source).tail()
+        snapshot = Run(source).read()
     except (NotARunError, OSError):
         return None
     return _previous(other.name, snapshot) if snapshot.steps_total else None

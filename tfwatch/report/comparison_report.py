@@ -285,7 +285,7 @@ def comparison_json(
 def _run(one: RunToCompare) -> dict[str, Any]:
     return {
         "run": one.run.manifest.run,
-        "path": str(one.run.path.absolute()) if one.run.path else None,
+        "path": str(one.run.folder.absolute()) if one.run.folder else None,
         "workload": one.run.manifest.workload,
         "state": state_of(one.run),
         "steps": len(one.run.steps),

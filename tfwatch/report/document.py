@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.steps.summary import Summary
     from tfwatch.judge.steps.verdict import Breakdown, Judgement
     from tfwatch.runs.format import Manifest
-    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.snapshot import Snapshot
 
 _FIGURES = ("busy_ms", "parallelism", "buffered", "buffer_size", "buffered_bytes")
 
@@ -93,7 +93,7 @@ def _stage(stage: Stage) -> dict[str, Any]:
     }
 
 
-def as_json(run: Run) -> dict[str, Any]:
+def as_json(run: Snapshot) -> dict[str, Any]:
     """Return the run as `--json` prints it. A missing figure is None; none is NaN or infinite.
 
     docs/json.md describes the keys.
@@ -107,7 +107,7 @@ def judged_json(judged: JudgedRun) -> dict[str, Any]:
     ended = run.ended
     document = {
         "run": run.manifest.run,
-        "path": str(run.path.absolute()) if run.path else None,
+        "path": str(run.folder.absolute()) if run.folder else None,
         "workload": run.manifest.workload,
         "device": run.manifest.device or None,
         "replicas": run.manifest.replicas,
@@ -234,7 +234,7 @@ def _copy(manifest: Manifest, judgement: Judgement) -> dict[str, Any]:
     }
 
 
-def _final_loss(run: Run) -> float | None:
+def _final_loss(run: Snapshot) -> float | None:
     """Return the loss of the last epoch."""
     epochs = [event for event in run.events if isinstance(event, EpochEnded)]
     return epochs[-1].metrics.get("loss") if epochs else None

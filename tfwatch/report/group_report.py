@@ -28,7 +28,7 @@ from tfwatch.report.document_switches import finite, split_json
 from tfwatch.report.html.templates import environment, page_style
 from tfwatch.report.markdown import plain, table
 from tfwatch.report.text import one_line, state_text
-from tfwatch.runs.library.finding import replay_argument
+from tfwatch.runs.library import replay_argument
 
 if TYPE_CHECKING:
     from tfwatch.judge.groups.judged_group import JudgedGroup, RankState
@@ -103,7 +103,7 @@ def _figures_of(judged: JudgedGroup) -> str:
     """Return which steps the figures are of, and the command for one rank."""
     first, last = units.count(judged.first_step), units.count(judged.last_step)
     steps = "all steps" if judged.is_whole else f"the newest steps, {first} to {last}"
-    folder = next((run.path for run in judged.group.ranks.values() if run.path), None)
+    folder = next((run.folder for run in judged.group.ranks.values() if run.folder), None)
     rank = f"; one rank: tfwatch report {replay_argument(folder)}" if folder else ""
     return f"Figures of {steps}{rank}"
 

@@ -22,12 +22,11 @@ from tfwatch.core.rows import Phase
 from tfwatch.judge.findings.machine import gpu_status
 from tfwatch.judge.steps.verdict import Bound
 from tfwatch.judge.view import Follower, RunView
+from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import NotARunError
-from tfwatch.runs.library.finding import list_single_runs, run_name
-from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.liveness import Life
-from tfwatch.runs.reading.opened import open_run
-from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.library import list_single_runs, run_name
+from tfwatch.runs.liveness import Life
+from tfwatch.runs.run import RECENT, Run, open_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -55,7 +54,7 @@ class ServedRuns:
     def __init__(self, runs_dir: Path, clock: Clock = SYSTEM) -> None:
         self._runs_dir = runs_dir
         self._clock = clock
-        self._readers: dict[Path, tuple[RunReader, Follower]] = {}
+        self._readers: dict[Path, tuple[Run, Follower]] = {}
         self._over: set[Path] = set()
         self._unknown: list[Path] = []
 
@@ -85,12 +84,12 @@ class ServedRuns:
         """Follow a run that is not over yet, or ended a moment ago. A folder that cannot be read is
         tried again."""
         with suppress(NotARunError, OSError):
-            run = open_run(folder, self._clock)
+            run = open_run(folder, self._clock, RECENT)
             ended_ns = run.manifest.origin_wall_ns + run.length_s * 1e9
             if run.life.is_over and self._clock.wall_ns() - ended_ns > LINGER_S * 1e9:
                 self._over.add(folder)
             elif self._has_room(run.life):
-                reader = RunReader(RunFolder(folder), self._clock)
+                reader = Run(RunFolder(folder), self._clock)
                 self._readers[folder] = reader, Follower(reader.steps_between, live=False)
 
     def _has_room(self, life: Life) -> bool:
@@ -104,7 +103,7 @@ class ServedRuns:
         if folder not in self._readers:
             return None
         reader, follower = self._readers[folder]
-        view = follower.follow(reader.tail(), (), None)
+        view = follower.follow(reader.read(), (), None)
         ended_ns = view.snapshot.manifest.origin_wall_ns + view.snapshot.now_s * 1e9
         if view.is_over and self._clock.wall_ns() - ended_ns > LINGER_S * 1e9:
             del self._readers[folder]
@@ -213,7 +212,7 @@ def _state(view: RunView) -> str:
 
 def _add_sums(families: _Families, run: str, view: RunView) -> None:
     """Add the sums over the whole run; their rates are those of any window."""
-    snapshot, epochs = view.snapshot, view.snapshot.epochs.rows
+    snapshot, epochs = view.snapshot, view.snapshot.epochs
     families.counter(
         "tfwatch_steps_total", "Training steps completed.", float(snapshot.steps_total), run=run
     )

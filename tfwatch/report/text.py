@@ -26,8 +26,8 @@ from tfwatch.judge.steps.time_breakdown import PART_NAMES, keras_step_ms
 from tfwatch.judge.steps.verdict import Bound, Judgement
 from tfwatch.report.effects import switch_lines
 from tfwatch.runs.format import MANIFEST
-from tfwatch.runs.library.finding import default_runs_dir
-from tfwatch.runs.reading.liveness import Life
+from tfwatch.runs.library import default_runs_dir
+from tfwatch.runs.liveness import Life
 from tfwatch.terminal.capture import CODE
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.steps.summary import LastSetting, Summary
     from tfwatch.judge.steps.time_breakdown import TimeBreakdown, TimeSpent
     from tfwatch.judge.steps.verdict import Breakdown
-    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.snapshot import Snapshot
 
 #: The most lines of one kind; of more, the rest is a number.
 _MOST_LINES = 4
@@ -52,7 +52,7 @@ _LEAST_SHARE = 0.01
 _DIFFERS = 0.05
 
 
-def as_text(run: Run, home: Path) -> str:
+def as_text(run: Snapshot, home: Path) -> str:
     """Return the summary that stays on the terminal; `home` is written `~`.
 
     Text from outside is cut to one line, without control characters.
@@ -88,7 +88,7 @@ def one_line(text: str) -> str:
     return printable(text.strip().split("\n")[0])
 
 
-def _what(run: Run, summary: Summary) -> str:
+def _what(run: Snapshot, summary: Summary) -> str:
     where = f" on {run.manifest.device}" if run.manifest.device else ""
     steps = run.ended.steps if run.ended else summary.steps
     trained = (
@@ -99,7 +99,7 @@ def _what(run: Run, summary: Summary) -> str:
     return f"{run.manifest.workload}{where}: {state_text(run)}, {trained}"
 
 
-def state_text(run: Run) -> str:
+def state_text(run: Snapshot) -> str:
     """Return the state of a run: `finished`, `still running`."""
     if run.ended:
         return run.ended.cause
@@ -113,14 +113,14 @@ def state_text(run: Run) -> str:
     }.get(run.life, "no end record")
 
 
-def failure(run: Run) -> list[str]:
+def failure(run: Snapshot) -> list[str]:
     """Return why a run failed, in one sentence; empty where it did not."""
     if run.failure:
         return [run.failure]
     return [run.ended.detail] if run.ended and run.ended.detail else []
 
 
-def _waited(run: Run, summary: Summary, time_breakdown: TimeBreakdown) -> list[str]:
+def _waited(run: Snapshot, summary: Summary, time_breakdown: TimeBreakdown) -> list[str]:
     if not summary.steps:
         return []
     device = "the GPU" if run.manifest.accelerated else "the device"
@@ -197,13 +197,13 @@ def setting_words(setting: LastSetting) -> str:
     return f"last setting, steps {first} to {last}," if setting.undecided else f"since step {first}"
 
 
-def _experiments(run: Run) -> list[str]:
+def _experiments(run: Snapshot) -> list[str]:
     ended = [experiment_line(event) for event in run.events if isinstance(event, ExperimentEnded)]
     noted = [event.text for event in run.events if isinstance(event, Noted) and event.is_refusal]
     return [*ended, *noted[-1:]]
 
 
-def _autopilot_runs(run: Run) -> list[str]:
+def _autopilot_runs(run: Snapshot) -> list[str]:
     return [
         autopilot_end_text(autopilot_run.ended)
         for autopilot_run in autopilot_runs(run.events)
@@ -211,7 +211,7 @@ def _autopilot_runs(run: Run) -> list[str]:
     ]
 
 
-def _split(run: Run) -> list[str]:
+def _split(run: Snapshot) -> list[str]:
     """Return the method that separated the parts of a step, where it is not the exact one."""
     words, why_not = run.manifest.split, run.manifest.not_split
     if why_not:
@@ -219,7 +219,7 @@ def _split(run: Run) -> list[str]:
     return [] if words in ("", "exact") else [f"the parts of a step were separated by {words}"]
 
 
-def _copy(run: Run, summary: Summary) -> list[str]:
+def _copy(run: Snapshot, summary: Summary) -> list[str]:
     """Return the copy to the GPU of a steady step with its bandwidth, or why it is not timed; empty
     on a CPU."""
     split, manifest = summary.setting.judgement.breakdown, run.manifest
@@ -239,7 +239,7 @@ def _copy(run: Run, summary: Summary) -> list[str]:
     return [f"copying batches to the GPU takes {spent} of a steady step{at}{waits}"]
 
 
-def _op_by_op(run: Run, summary: Summary) -> list[str]:
+def _op_by_op(run: Snapshot, summary: Summary) -> list[str]:
     """Return the Python time of steps that do not run as a graph."""
     split = summary.steady
     if split is None or not run.manifest.op_by_op:
@@ -299,7 +299,7 @@ def _between_epochs(total: TimeSpent, end: str, least_s: float) -> str:
     return ", ".join(f"{name} {units.duration(parts[name])}" for name in names or parts)
 
 
-def _keras(run: Run, step_ms: float) -> list[str]:
+def _keras(run: Snapshot, step_ms: float) -> list[str]:
     """Return the reason why Keras' own figure differs, where it does."""
     keras_ms = keras_step_ms(run.epochs, run.events)
     if keras_ms is None or abs(keras_ms - step_ms) <= _DIFFERS * step_ms:
@@ -310,7 +310,7 @@ def _keras(run: Run, step_ms: float) -> list[str]:
     return [f"{reads}: it includes validation, callbacks and slow steps"]
 
 
-def _machine(run: Run, machine: Hardware) -> list[str]:
+def _machine(run: Snapshot, machine: Hardware) -> list[str]:
     """Return the activity and energy of the GPU."""
     busy, ours, others = (
         machine.medians["gpu_busy"],
@@ -353,7 +353,7 @@ def _energy(machine: Hardware) -> list[str]:
     ]
 
 
-def _gpu_missing(run: Run, machine: Hardware) -> list[str]:
+def _gpu_missing(run: Snapshot, machine: Hardware) -> list[str]:
     """Return the reason why a GPU that trained has no figures."""
     why = next((event for event in machine.missing if event.sensor == GPU), None)
     if why is None or not run.manifest.accelerated:
@@ -377,24 +377,24 @@ def _left_out(summary: Summary) -> str:
     return f"; {units.counted(summary.left_out, 'step')} excluded{words and f': {words}'}"
 
 
-def _said(run: Run) -> list[str]:
+def _said(run: Snapshot) -> list[str]:
     """Return the meaning of TensorFlow's log, warnings first."""
     sentences = sorted(summarise_log(find_meanings(run.log)), key=lambda one: one.harmless)
     return [one.text if one.harmless else f"TensorFlow: {one.text}" for one in sentences]
 
 
-def _recorded(run: Run, home: Path) -> list[str]:
-    if run.path is None:
+def _recorded(run: Snapshot, home: Path) -> list[str]:
+    if run.folder is None:
         return ["not recorded: the run folder could not be created"]
-    path = run.path.absolute()
+    path = run.folder.absolute()
     lost = _lost(run)
     if not (path / MANIFEST).is_file():
         return lost or [f"no record is left: {_shown(path, home)} no longer exists"]
-    again = run.path.name if path.parent == default_runs_dir() else _shown(path, home, quote=True)
+    again = run.folder.name if path.parent == default_runs_dir() else _shown(path, home, quote=True)
     return [*lost, f"recorded in {_shown(path, home)}", f"open it again:  tfwatch replay {again}"]
 
 
-def _lost(run: Run) -> list[str]:
+def _lost(run: Snapshot) -> list[str]:
     for event in reversed(run.events):
         if isinstance(event, RecordingResumed):
             return []

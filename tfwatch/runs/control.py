@@ -21,7 +21,7 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.knobs import AS_WRITTEN, Knobs, option_name
 from tfwatch.core.refusals import Refusal
-from tfwatch.runs.reading.liveness import is_alive
+from tfwatch.runs.liveness import is_alive
 from tfwatch.runs.requests import (
     BY_TUNER,
     NoRequestsError,

@@ -76,7 +76,8 @@ GPUS = "gpus.bin"
 PULSES = "pulse.bin"
 LOG = "log.txt"
 REQUESTS = "requests.jsonl"
-STREAMS = (STEPS, SAMPLES, PROGRESSES, STAGES, GPUS, EVENTS)
+STREAM_TABLES = (STEPS, SAMPLES, PROGRESSES, STAGES, GPUS)
+STREAMS = (*STREAM_TABLES, EVENTS)
 #: Characters of a file's text in a sentence.
 _LONGEST_QUOTE = 200
 #: The rows of the binary files.

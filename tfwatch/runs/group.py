@@ -13,10 +13,11 @@ from tfwatch.core.bounds import Count, StartTime, WallTime, encode_json
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import printable
 from tfwatch.runs import format as layout
+from tfwatch.runs.folder import RunFolder, read_file
 from tfwatch.runs.format import GROUP_FILE, MANIFEST, NotARunError, decode_pulse, write_atomically
-from tfwatch.runs.reading.folder import RunFolder, read_file
-from tfwatch.runs.reading.liveness import Life, find_open_phase, life_of
-from tfwatch.runs.reading.opened import Run, open_run
+from tfwatch.runs.liveness import Life, find_open_phase, life_of
+from tfwatch.runs.run import open_run
+from tfwatch.runs.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,7 +121,7 @@ class Group:
 
     folder: Path
     file: GroupFile
-    ranks: dict[int, Run]
+    ranks: dict[int, Snapshot]
     unreadable: dict[int, str]
 
     @property
@@ -148,7 +149,7 @@ def open_group(folder: Path, clock: Clock = SYSTEM) -> Group:
     """
     file, folders = read_group_file(folder), newest_round(rank_folders(folder))
     opened = {one.rank: _open(one.folder, clock) for one in folders}
-    ranks = {rank: run for rank, run in opened.items() if isinstance(run, Run)}
+    ranks = {rank: run for rank, run in opened.items() if isinstance(run, Snapshot)}
     if not ranks:
         raise NotARunError(f"{folder}: no rank of the group has a run")
     return Group(
@@ -170,8 +171,8 @@ def signs_of(group: Group, clock: Clock = SYSTEM) -> list[tuple[Life, bool]]:
     return [_sign(run, clock) for run in group.ranks.values() if not run.life.is_over]
 
 
-def _sign(run: Run, clock: Clock) -> tuple[Life, bool]:
-    data = RunFolder(run.path).read(layout.PULSES, 0, _PULSE_BYTES) if run.path else b""
+def _sign(run: Snapshot, clock: Clock) -> tuple[Life, bool]:
+    data = RunFolder(run.folder).read(layout.PULSES, 0, _PULSE_BYTES) if run.folder else b""
     pulse = decode_pulse(data)
     last = find_open_phase(None, pulse)
     is_held = (
@@ -180,7 +181,7 @@ def _sign(run: Run, clock: Clock) -> tuple[Life, bool]:
     return life_of(run.manifest, pulse, clock)[0], is_held
 
 
-def _open(folder: Path, clock: Clock) -> Run | str:
+def _open(folder: Path, clock: Clock) -> Snapshot | str:
     """Return a rank's run, or why it cannot be opened."""
     try:
         return open_run(folder, clock, NEWEST_ROWS)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.events import RunEnded, decode
 from tfwatch.runs import format as layout
+from tfwatch.runs.folder import RunFolder, read_file
 from tfwatch.runs.format import FOLDER_MODE, NotARunError, decode_pulse, make_folder
 from tfwatch.runs.group import (
     GroupFile,
@@ -29,9 +30,8 @@ from tfwatch.runs.group import (
     read_group_file,
     write_group_file,
 )
+from tfwatch.runs.liveness import is_process_alive
 from tfwatch.runs.machine_info import boot_id
-from tfwatch.runs.reading.folder import RunFolder, read_file
-from tfwatch.runs.reading.liveness import is_process_alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -15,13 +15,12 @@ from tfwatch.core.errors import name_of_signal
 from tfwatch.core.events import RunEnded, encode
 from tfwatch.core.rows import Phase
 from tfwatch.runs import format as layout
+from tfwatch.runs.folder import PATIENCE_S, DiskCall, RunFolder, read_file
 from tfwatch.runs.format import Manifest, NotARunError, Pulse
-from tfwatch.runs.library.finding import runs_since
+from tfwatch.runs.library import runs_since
+from tfwatch.runs.liveness import Life
 from tfwatch.runs.machine_info import boot_id, describe_machine
-from tfwatch.runs.reading.disk_call import PATIENCE_S, DiskCall
-from tfwatch.runs.reading.folder import RunFolder, read_file
-from tfwatch.runs.reading.liveness import Life
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.run import RECENT, open_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -161,11 +160,11 @@ def record_signal(folder: Path, signum: int, clock: Clock = SYSTEM) -> None:
         NotARunError: the folder is not a run.
         OSError: it cannot be written.
     """
-    run = open_run(folder, clock)
+    run = open_run(folder, clock, RECENT)
     if run.life is not Life.KILLED or signum == signal.SIGKILL:
         return
     last = run.open_phase
-    steps = max(len(run.steps), last.step - (last.phase in _BEFORE_STEP) if last else 0)
+    steps = max(run.steps_total, last.step - (last.phase in _BEFORE_STEP) if last else 0)
     ended = RunEnded(
         round(run.length_s * 1e9),
         "stopped" if signum in _ASKED else "failed",

@@ -20,7 +20,7 @@ from tfwatch.report.group_report import (
     group_title,
     rank_rows,
 )
-from tfwatch.runs.reading.disk_call import DiskCall
+from tfwatch.runs.folder import DiskCall
 from tfwatch.screens.basics.glyphs import QUIET_COLOUR, choose_glyphs
 from tfwatch.screens.basics.keyline import Key, KeyLine
 from tfwatch.screens.basics.pane import Pane, apply_glyphs
@@ -278,7 +278,7 @@ class GroupScreen(Screen[None]):
         """Leave, to open the rank under the cursor."""
         rank, app = self.ranks.chosen, self.app
         if self._judged and rank is not None and isinstance(app, GroupApp):
-            app.chosen, app.opened = rank, self._judged.group.ranks[rank].path
+            app.chosen, app.opened = rank, self._judged.group.ranks[rank].folder
             app.exit_with(Leave.LEFT)
 
 

@@ -8,12 +8,12 @@ from tfwatch.config import short_path
 from tfwatch.core import units
 from tfwatch.judge.findings.finding import Tone
 from tfwatch.judge.findings.situation import Banner
-from tfwatch.runs.reading.disk_call import SLOW_S
+from tfwatch.runs.folder import SLOW_S
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfwatch.runs.reading.folder import RunFolder
+    from tfwatch.runs.folder import RunFolder
 
 
 def silence_text(silent_s: float) -> str:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.effects.before_after import SwitchEffect
     from tfwatch.judge.effects.jobs import Autopilot
     from tfwatch.runs.format import Manifest
-    from tfwatch.runs.reading.reader import Snapshot
+    from tfwatch.runs.snapshot import Snapshot
     from tfwatch.tuner.driver import Driver
 
 _Event = TypeVar("_Event", PipelineSwitched, SwitchFailed)

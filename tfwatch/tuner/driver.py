@@ -10,8 +10,8 @@ from tfwatch.judge.autopilot.autopilot_moves import drop_settling_rows
 from tfwatch.judge.effects.knob_state import knob_states, knobs_in_effect
 from tfwatch.judge.forecasts.follower import evidence_now
 from tfwatch.judge.forecasts.forecast import Forecast, forecast
-from tfwatch.runs.reading.reader import RunReader
 from tfwatch.runs.requests import BY_USER, StopRequest, SwitchRequest
+from tfwatch.runs.run import Run
 
 if TYPE_CHECKING:
     import threading
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
     from tfwatch.judge.autopilot.autopilot_moves import MakeForecast
-    from tfwatch.runs.reading.folder import RunFolder
-    from tfwatch.runs.reading.reader import Snapshot
+    from tfwatch.runs.folder import RunFolder
     from tfwatch.runs.requests import Request, RequestFile
+    from tfwatch.runs.snapshot import Snapshot
 
 #: The time between two looks at the run; its writer publishes ten times a second.
 POLL_S = 0.02
@@ -88,13 +88,13 @@ class Driver:
         self._requests = requests
         self._cancelled = cancelled
         self._own_pause = pause
-        self._reader = RunReader(source, clock)
+        self._reader = Run(source, clock)
         self._asked_after = 0
         #: What the user has requested since the job began.
         self._user_knobs: set[str] = set()
         self._is_stopped = False
         self._requests.skip_all()
-        self.snapshot: Snapshot = self._reader.tail()
+        self.snapshot: Snapshot = self._reader.read()
         self._takes_until = self._time_of_earlier_requests()
 
     def _time_of_earlier_requests(self) -> tuple[int, int]:
@@ -116,7 +116,7 @@ class Driver:
         Raises:
             Interrupt: the job is over.
         """
-        self.snapshot = self._reader.tail()
+        self.snapshot = self._reader.read()
         self.check()
         return self.snapshot
 
@@ -130,7 +130,7 @@ class Driver:
         if self._cancelled.is_set():
             # A run records its end before its terminal cancels the job, so the last look may miss
             # the end.
-            self.snapshot = self._reader.tail()
+            self.snapshot = self._reader.read()
         if self._is_stopped:
             raise Interrupt("stopped")
         if self.snapshot.life.is_over:

@@ -16,7 +16,7 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import Noted
 from tfwatch.judge.effects.jobs import Autopilot, Experiment
-from tfwatch.runs.reading.folder import RunFolder
+from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.requests import RequestFile, TunerNote, append
 from tfwatch.tuner import autopilot, experiment
 from tfwatch.tuner.driver import Driver, Interrupt, RefusedError

@@ -22,8 +22,8 @@ from tfwatch.core.rows import Phase
 from tfwatch.runs.announcements import announce, launched
 from tfwatch.runs.control import NO_FIT, Control, RequestTaker
 from tfwatch.runs.create import make_folder, make_writer
-from tfwatch.runs.library.finding import default_runs_dir, platform_runs_dir
-from tfwatch.runs.library.removal import configured_limits, start_pruning
+from tfwatch.runs.library import default_runs_dir, platform_runs_dir
+from tfwatch.runs.removal import configured_limits, start_pruning
 from tfwatch.runs.writer import WriterHooks
 from tfwatch.sensors.runner import Sensors
 

@@ -16,12 +16,14 @@ import pytest
 from tests.pseudo import ROOT, Pseudo
 from tests.runs.processes import wait_until
 from tfwatch.cli.script.script_session import ScriptProcess
-from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.reading.opened import Run, open_run
+from tfwatch.runs.library import list_runs
+from tfwatch.runs.run import open_run
 from tfwatch.screens.basics.text import plain
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tfwatch.runs.snapshot import Snapshot
 
 pytestmark = pytest.mark.terminal
 
@@ -51,7 +53,7 @@ def session(folder: Path, script: str, *flags: str, **more: str) -> Pseudo:
     return Pseudo("-m", "tfwatch", "run", *words, columns=120, rows=40, **environ, **more)
 
 
-def runs(folder: Path) -> list[Run]:
+def runs(folder: Path) -> list[Snapshot]:
     """Return the runs, the oldest first."""
     return [open_run(run) for run in reversed(list_runs(folder / "runs"))]
 

@@ -14,7 +14,7 @@ from tests.bench import scripts
 from tests.bench.scripts import Outcome, steps_of
 from tfwatch import open_run
 from tfwatch.core.events import EpochStarted
-from tfwatch.runs.library.finding import list_runs
+from tfwatch.runs.library import list_runs
 
 if TYPE_CHECKING:
     from pathlib import Path

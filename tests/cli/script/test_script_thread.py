@@ -13,8 +13,8 @@ from tests.runs.processes import wait_until
 from tfwatch.cli.script.script_thread import ScriptThread
 from tfwatch.core.clock import SYSTEM
 from tfwatch.runs.announcements import Launch, announce_in
-from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.library import list_runs
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

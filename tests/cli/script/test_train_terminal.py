@@ -11,12 +11,14 @@ import pytest
 from tests.pseudo import Pseudo
 from tests.runs.processes import wait_until
 from tfwatch.core.events import PipelineSwitched
-from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.reading.liveness import Life
-from tfwatch.runs.reading.opened import Run, open_run
+from tfwatch.runs.library import list_runs
+from tfwatch.runs.liveness import Life
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tfwatch.runs.snapshot import Snapshot
 
 pytestmark = pytest.mark.terminal
 
@@ -52,7 +54,7 @@ def session(folder: Path, script: str = FIT) -> Pseudo:
     return Pseudo(*words, columns=120, rows=40, **environ)
 
 
-def the_run(folder: Path) -> Run:
+def the_run(folder: Path) -> Snapshot:
     (run,) = list_runs(folder / "runs")
     return open_run(run)
 
@@ -73,7 +75,7 @@ def log_of(folder: Path) -> str:
     return (run / "log.txt").read_text()
 
 
-def end_of(run: Run) -> str:
+def end_of(run: Snapshot) -> str:
     return run.ended.cause if run.ended else str(run.life)
 
 

@@ -20,7 +20,7 @@ def look(run: Canned) -> RunView:
     reader = run.reader()
     follower = Follower(reader.steps_between, live=True)
     run.writer.flush()
-    return follower.follow(reader.tail(), (), None)
+    return follower.follow(reader.read(), (), None)
 
 
 def notes(view: RunView) -> dict[str, str]:
@@ -135,7 +135,7 @@ def test_a_run_of_many_switches_is_foretold_a_few_in_each_frame() -> None:
 
     counts = []
     for _ in range(5):
-        found = follower.follow(reader.tail(), (), None).situation.record
+        found = follower.follow(reader.read(), (), None).situation.record
         counts.append(len(found.checked) if found else 0)
 
     assert counts == [2, 4, 6, 6, 6]
@@ -148,7 +148,7 @@ def test_the_forecasts_of_a_second_are_made_over_its_frames_and_told_together() 
 
     told = []
     for _ in range(9):
-        told.append(follower.follow(reader.tail(), (), None).situation.setting.forecasts)
+        told.append(follower.follow(reader.read(), (), None).situation.setting.forecasts)
         run.steps(11, STARVING).writer.flush()
 
     changes = [before is not after for before, after in pairwise(told)]

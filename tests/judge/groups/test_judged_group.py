@@ -26,7 +26,7 @@ from tfwatch.runs.format import EVENTS, MANIFEST, PULSES, NotARunError, Pulse
 from tfwatch.runs.format import SAMPLES as SAMPLES_FILE
 from tfwatch.runs.format import STEPS as STEPS_FILE
 from tfwatch.runs.group import folder_of_rank, open_group, signs_of
-from tfwatch.runs.reading.liveness import Life
+from tfwatch.runs.liveness import Life
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,7 +24,7 @@ from tfwatch.core.rows import STEP, Flag, Phase
 from tfwatch.judge.steps.summary import summarise
 from tfwatch.judge.steps.time_breakdown import PARTS, make_time_breakdown
 from tfwatch.judge.steps.verdict import Conditions, Verdict, judge
-from tfwatch.runs.reading.sums import EpochSums
+from tfwatch.runs.sums import EpochSums
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -26,7 +26,7 @@ from tfwatch.judge.steps.time_breakdown import (
     keras_step_ms,
     make_time_breakdown,
 )
-from tfwatch.runs.reading.sums import EpochSums
+from tfwatch.runs.sums import EpochSums
 
 STEPS = 100
 #: Data wait, compute and host of a step, ms.

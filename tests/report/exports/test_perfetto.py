@@ -20,11 +20,13 @@ from tfwatch.core.rows import step_ms
 from tfwatch.report.exports import tables
 from tfwatch.report.exports.perfetto import write_trace
 from tfwatch.report.exports.tables import Recording
-from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.opened import Run, open_run
+from tfwatch.runs.folder import RunFolder
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tfwatch.runs.snapshot import Snapshot
 
 #: Needed of an event, by its phase.
 REQUIRED = {
@@ -38,10 +40,10 @@ REQUIRED = {
 SHELL = shutil.which("trace_processor_shell")
 
 
-def written(run: Run, steps: tuple[int, int] | None = None) -> bytes:
-    assert run.path
+def written(run: Snapshot, steps: tuple[int, int] | None = None) -> bytes:
+    assert run.folder
     file = io.BytesIO()
-    write_trace(Recording(RunFolder(run.path), run, steps), file)
+    write_trace(Recording(RunFolder(run.folder), run, steps), file)
     return file.getvalue()
 
 
@@ -99,7 +101,7 @@ def sums_us(events: list[dict[str, Any]]) -> Counter[str]:
 
 
 @pytest.fixture
-def noisy(tmp_path: Path) -> Run:
+def noisy(tmp_path: Path) -> Snapshot:
     """1000 steps with parts of any length, some of which are nothing, and a copy."""
     random = np.random.default_rng(3)
     copy = random.gamma(1.0, 2.0, 1000)
@@ -113,7 +115,7 @@ def noisy(tmp_path: Path) -> Run:
     return open_written(tmp_path / "run", rows, FINISHED)
 
 
-def test_the_sums_of_the_trace_are_those_of_the_run(noisy: Run) -> None:
+def test_the_sums_of_the_trace_are_those_of_the_run(noisy: Snapshot) -> None:
     rows = noisy.steps
 
     found = sums_us(events_of(written(noisy)))
@@ -131,7 +133,7 @@ def test_the_sums_of_the_trace_are_those_of_the_run(noisy: Run) -> None:
     }
 
 
-def test_slices_of_a_row_nest(noisy: Run) -> None:
+def test_slices_of_a_row_nest(noisy: Snapshot) -> None:
     assert _badly_nested(events_of(written(noisy))) == []
 
 
@@ -146,7 +148,7 @@ def test_steps_that_overlap_by_rounding_are_cut(tmp_path: Path) -> None:
     assert len(slices(events, "step")) == 10
 
 
-def test_the_chunks_leave_no_trace(noisy: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chunks_leave_no_trace(noisy: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = events_of(written(noisy))
     monkeypatch.setattr(tables, "_CHUNK", 7)
 
@@ -156,7 +158,7 @@ def test_the_chunks_leave_no_trace(noisy: Run, monkeypatch: pytest.MonkeyPatch) 
     assert sorted(parts, key=key) == sorted(whole, key=key)
 
 
-def test_only_the_asked_steps_are_written(noisy: Run) -> None:
+def test_only_the_asked_steps_are_written(noisy: Snapshot) -> None:
     steps = slices(events_of(written(noisy, (100, 120))), "step")
 
     assert [step["args"]["step"] for step in steps] == list(range(100, 121))
@@ -220,7 +222,7 @@ def test_a_run_without_steps_is_a_trace(tmp_path: Path) -> None:
 @pytest.mark.skipif(
     SHELL is None, reason="Perfetto's trace_processor_shell is not on PATH: PyPI has no copy of it"
 )
-def test_perfetto_reads_the_same_sums(noisy: Run, tmp_path: Path) -> None:
+def test_perfetto_reads_the_same_sums(noisy: Snapshot, tmp_path: Path) -> None:
     from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
 
     trace = written(noisy)

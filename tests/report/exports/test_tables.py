@@ -18,11 +18,13 @@ from tfwatch.core.events import EpochEnded
 from tfwatch.report.exports import tables
 from tfwatch.report.exports.tables import Recording, write_csv, write_parquet
 from tfwatch.report.exports.tensorboard import write_scalars
-from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.opened import Run, open_run
+from tfwatch.runs.folder import RunFolder
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tfwatch.runs.snapshot import Snapshot
 
 
 class Files:
@@ -46,26 +48,26 @@ class Files:
         return list(csv.DictReader(io.StringIO(self.data[name].decode())))
 
 
-def recorded(run: Run, steps: tuple[int, int] | None = None) -> Recording:
-    assert run.path
-    return Recording(RunFolder(run.path), run, steps)
+def recorded(run: Snapshot, steps: tuple[int, int] | None = None) -> Recording:
+    assert run.folder
+    return Recording(RunFolder(run.folder), run, steps)
 
 
-def csv_of(run: Run, steps: tuple[int, int] | None = None) -> Files:
+def csv_of(run: Snapshot, steps: tuple[int, int] | None = None) -> Files:
     files = Files()
     write_csv(recorded(run, steps), files.create)
     return files
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path: Path) -> Snapshot:
     canned = usual(tmp_path / "run").staged(*STAGES, PREFETCHED)
     canned.ended().writer.close()
     return open_run(tmp_path / "run", canned.clock)
 
 
 def test_every_step_comes_back_from_csv_bit_for_bit(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+    run: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tables, "_CHUNK", 100)
 
@@ -86,7 +88,7 @@ def test_every_step_comes_back_from_csv_bit_for_bit(
         assert (back == run.steps[name]).all()
 
 
-def test_a_missing_figure_is_an_empty_cell(run: Run) -> None:
+def test_a_missing_figure_is_an_empty_cell(run: Snapshot) -> None:
     files = csv_of(run)
 
     assert {row["copy_ms"] for row in files.rows("steps.csv")} == {""}
@@ -121,7 +123,7 @@ def test_text_of_a_cell_is_no_formula_and_no_control_character(tmp_path: Path) -
         assert b"\x1b" not in data, name
 
 
-def test_only_the_asked_steps_and_their_time_are_written(run: Run) -> None:
+def test_only_the_asked_steps_and_their_time_are_written(run: Snapshot) -> None:
     files = csv_of(run, (10, 20))
 
     assert [int(row["step"]) for row in files.rows("steps.csv")] == list(range(10, 21))
@@ -129,7 +131,7 @@ def test_only_the_asked_steps_and_their_time_are_written(run: Run) -> None:
     assert kinds == {"StagesFound"}  # kept, because it names the stages
 
 
-def test_every_table_comes_back_from_parquet(run: Run) -> None:
+def test_every_table_comes_back_from_parquet(run: Snapshot) -> None:
     pq = pytest.importorskip("pyarrow.parquet")
     files = Files()
 

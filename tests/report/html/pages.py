@@ -13,7 +13,7 @@ from tfwatch.report.html.page import as_html
 from tfwatch.report.html.templates import redaction_of
 
 if TYPE_CHECKING:
-    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.snapshot import Snapshot
 
 HTML = "{http://www.w3.org/1999/xhtml}"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -58,7 +58,7 @@ KNOWN = frozenset(
 )
 
 
-def page_of(run: Run, *, redacted: bool = False) -> str:
+def page_of(run: Snapshot, *, redacted: bool = False) -> str:
     """Return the page of a run in a folder."""
     redaction = redaction_of(run, Path("/home/ada"), {"cnn"}) if redacted else None
     return as_html(JudgedRun(run), redaction)

@@ -10,7 +10,7 @@ from tests.report.html.browser import BROWSER, measured
 from tests.report.html.pages import page_of
 from tests.screens.canned import STAGES, usual
 from tfwatch.core.events import EpochEnded
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from pathlib import Path

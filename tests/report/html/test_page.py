@@ -19,24 +19,26 @@ from tfwatch.core.events import EpochEnded, EpochStarted, Event, RunEnded, Stage
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.report.document import judged_json
 from tfwatch.report.text import setting_words
-from tfwatch.runs.reading.opened import Run, open_run
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tfwatch.runs.snapshot import Snapshot
 
-def opened(run: Canned, folder: Path) -> Run:
+
+def opened(run: Canned, folder: Path) -> Snapshot:
     run.ended().writer.close()
     return open_run(folder, run.clock)
 
 
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
     return hostile_run(tmp_path_factory.mktemp("hostile") / "run")
 
 
 @pytest.mark.parametrize("redacted", [False, True], ids=["plain", "redacted"])
-def test_hostile_text_stays_text(hostile: Run, redacted: bool) -> None:
+def test_hostile_text_stays_text(hostile: Snapshot, redacted: bool) -> None:
     page = page_of(hostile, redacted=redacted)
 
     assert_harmless(page)
@@ -223,5 +225,5 @@ def test_a_redacted_page_keeps_its_figures(tmp_path: Path) -> None:
     assert "prefetch off → 4" in text
 
 
-def test_a_name_of_any_length_is_cut(hostile: Run) -> None:
+def test_a_name_of_any_length_is_cut(hostile: Snapshot) -> None:
     assert HOSTILE[-1000:] not in page_of(hostile)

@@ -19,9 +19,9 @@ from tests.screens.states import (
 )
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
-from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.liveness import Life
-from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.folder import RunFolder
+from tfwatch.runs.liveness import Life
+from tfwatch.runs.run import Run
 from tfwatch.screens.dialogs.leave import Leave
 from tfwatch.screens.keys import Layout, layout_for
 from tfwatch.screens.live.events import EventsPane
@@ -39,10 +39,10 @@ async def test_a_run_without_a_sign_of_life_has_no_speed_and_no_eta(
         assert "examples/s" in show.rows[0]
         assert "tf.data, 1 s ago" in show.text
         reader = show.live._reader
-        seen = reader.tail()
+        seen = reader.read()
         # Its clock stops at the last sign of life.
         for life in (Life.UNKNOWN, Life.NOT_RESPONDING, Life.GONE, Life.KILLED):
-            monkeypatch.setattr(reader, "tail", partial(replace, seen, life=life))
+            monkeypatch.setattr(reader, "read", partial(replace, seen, life=life))
             await show.frame()
             assert "examples/s" not in show.rows[0], life
             assert "ETA" not in show.rows[0], life
@@ -134,10 +134,10 @@ async def test_a_log_longer_than_its_pane_opens_at_its_end_and_stays_there(
 async def test_a_run_of_another_process_is_followed(tmp_path: Path) -> None:
     run = starving(tmp_path)
     run.writer.flush()
-    reader = RunReader(RunFolder(tmp_path), run.clock)
-    assert reader.tail().life.value == "running"
+    reader = Run(RunFolder(tmp_path), run.clock)
+    assert reader.read().life.value == "running"
     run.at_s += 5.0
-    run.reader = lambda: RunReader(RunFolder(tmp_path), run.clock)  # type: ignore[method-assign]
+    run.reader = lambda: Run(RunFolder(tmp_path), run.clock)  # type: ignore[method-assign]
     async with shown(run, live=False) as show:
         assert "FOLLOWING, read only" in show.rows[0]
         assert "no switch in this run yet" in show.text
@@ -149,7 +149,7 @@ async def test_a_run_of_another_process_is_followed(tmp_path: Path) -> None:
 async def test_a_run_that_is_over_is_replayed(tmp_path: Path) -> None:
     run = usual(tmp_path).ended()
     run.writer.flush()
-    run.reader = lambda: RunReader(RunFolder(tmp_path), run.clock)  # type: ignore[method-assign]
+    run.reader = lambda: Run(RunFolder(tmp_path), run.clock)  # type: ignore[method-assign]
     async with shown(run, live=False) as show:
         assert "REPLAY, ended" in show.rows[0]
         assert "●" not in show.rows[0]

@@ -19,8 +19,8 @@ from tfwatch.core import events as facts
 from tfwatch.core.refusals import NotTimed
 from tfwatch.core.rows import SAMPLE, Phase
 from tfwatch.report.document import as_json
-from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.folder import RunFolder
+from tfwatch.runs.run import Run
 from tfwatch.screens.basics.glyphs import choose_glyphs
 from tfwatch.screens.live.header import header_view
 from tfwatch.screens.live.machine import MachinePane, Reading, missing, readings
@@ -142,7 +142,7 @@ def test_unreadable_rows_are_counted(tmp_path: Path) -> None:
     run.writer.flush()
     with (tmp_path / "events.jsonl").open("a") as events:
         events.write("torn\n")
-    run.reader = lambda: RunReader(RunFolder(tmp_path), run.clock)  # type: ignore[method-assign]
+    run.reader = lambda: Run(RunFolder(tmp_path), run.clock)  # type: ignore[method-assign]
 
     assert texts(run)["record"] == ("1 row or line of this run cannot be read", True)
 

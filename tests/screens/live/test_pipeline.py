@@ -11,7 +11,7 @@ from tests.screens.canned import N_A, PREFETCHED, STAGES, STARVING, Canned, usua
 from tests.screens.states import starting, starving
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
-from tfwatch.runs.reading.liveness import Life
+from tfwatch.runs.liveness import Life
 from tfwatch.screens.basics.glyphs import choose_glyphs
 from tfwatch.screens.live.pipeline import PipelinePane, PipelineView, StageFigures, pipeline_view
 

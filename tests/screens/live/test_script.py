@@ -14,7 +14,7 @@ from tfwatch.app import TfwatchApp
 from tfwatch.core.events import EpochEnded
 from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.runs.announcements import Announcements
-from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.run import Run
 from tfwatch.runs.script_process import AwaitedRun
 from tfwatch.screens.dialogs.leave import Leave, LeaveScriptScreen, StopScriptScreen
 
@@ -76,7 +76,7 @@ class Shown:
 async def shown(script: FakeScript) -> AsyncIterator[Shown]:
     """Show a script before its first fit."""
     clock = script.canned.clock
-    reader = RunReader(AwaitedRun("train", os.getpid(), script.log, clock), clock)
+    reader = Run(AwaitedRun("train", os.getpid(), script.log, clock), clock)
     app = TfwatchApp(reader, None, clock=clock, script=script)
     with patch("tfwatch.app.FRAME_S", 3600.0):
         async with app.run_test(size=(120, 40)) as pilot:

@@ -12,9 +12,8 @@ import pytest
 from tests.screens.canned import STARVING, usual
 from tests.screens.showing import Shown, shown
 from tfwatch.runs import format as layout
-from tfwatch.runs.reading.disk_call import DiskSilentError
-from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.folder import DiskSilentError, RunFolder
+from tfwatch.runs.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +66,7 @@ async def frame_until(show: Shown, words: str) -> None:
 async def test_a_disk_that_hangs_is_named_with_its_seconds_and_holds_up_no_key(
     run: Canned, disk: HangingFolder
 ) -> None:
-    async with shown(run, live=False, reader=RunReader(disk, run.clock)) as show:
+    async with shown(run, live=False, reader=Run(disk, run.clock)) as show:
         assert "DISK NOT RESPONDING" not in show.text
         disk.patience_s = 0.01
         disk.responds.clear()
@@ -114,7 +113,7 @@ async def test_the_thread_of_the_screen_never_asks_the_disk(
     monkeypatch.setattr(run.writer, "flush", lambda: None)
     for name in ("stat", "lstat", "open", "listdir", "scandir", "mkdir"):
         watch(name)
-    async with shown(run, live=False, reader=RunReader(disk, run.clock), is_attached=True) as show:
+    async with shown(run, live=False, reader=Run(disk, run.clock), is_attached=True) as show:
         for key in "1234567899yzS[]e?":
             show.app.live.frame()
             await show.press(key, "escape")
@@ -124,8 +123,8 @@ async def test_the_thread_of_the_screen_never_asks_the_disk(
 def test_a_slow_disk_takes_several_frames_and_loses_nothing(
     run: Canned, disk: HangingFolder
 ) -> None:
-    expected = RunReader(RunFolder(run.writer.folder or Path()), run.clock).tail()
-    reader = RunReader(disk, run.clock)
+    expected = Run(RunFolder(run.writer.folder or Path()), run.clock).read()
+    reader = Run(disk, run.clock)
     disk.patience_s = 0.0
     snapshot, tries = None, 0
     while snapshot is None:
@@ -133,7 +132,7 @@ def test_a_slow_disk_takes_several_frames_and_loses_nothing(
         disk.begin_frame()
         tries += 1
         try:
-            snapshot = reader.tail()
+            snapshot = reader.read()
         except DiskSilentError:
             disk.responds.set()
             for _, call in tuple(disk._calls.values()):
@@ -149,7 +148,7 @@ def test_a_slow_disk_takes_several_frames_and_loses_nothing(
     run.steps(5, STARVING).writer.flush()
     disk.patience_s = WAIT_S
     disk.begin_frame()
-    assert reader.tail().steps_total == expected.steps_total + 5
+    assert reader.read().steps_total == expected.steps_total + 5
 
 
 def test_an_error_of_the_disk_is_raised_by_the_call_that_it_belongs_to(

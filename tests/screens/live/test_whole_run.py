@@ -13,8 +13,8 @@ from tests.screens.canned import usual
 from tests.screens.showing import rows_of, shown
 from tfwatch.app import TfwatchApp
 from tfwatch.judge.whole_run import FIRST_FRAMES, PreviousRunSearch
-from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.folder import RunFolder
+from tfwatch.runs.run import Run
 from tfwatch.screens.dialogs.overlays import StallsScreen
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Replay:
 @asynccontextmanager
 async def replayed(folder: Path, size: tuple[int, int], **options: Any) -> AsyncIterator[Replay]:
     """Show a recorded run and the one before it."""
-    app = TfwatchApp(RunReader(RunFolder(folder)), None, **options)
+    app = TfwatchApp(Run(RunFolder(folder)), None, **options)
     with patch("tfwatch.app.FRAME_S", 3600.0):
         async with app.run_test(size=size) as pilot:
             show = Replay(app, pilot)

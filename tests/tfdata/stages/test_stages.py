@@ -25,7 +25,7 @@ from tfwatch.tfdata.stages.stage_reader import STALL_NS, StageReader
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.snapshot import Snapshot
     from tfwatch.runs.writer import RunWriter
 
 pytestmark = pytest.mark.tensorflow
@@ -47,7 +47,7 @@ def begin(batches: Any, source: Any = None) -> tuple[Held, RunWriter, StageReade
     return held, writer, StageReader(writer, held.iterators), clock
 
 
-def recorded(writer: RunWriter) -> Run:
+def recorded(writer: RunWriter) -> Snapshot:
     writer.flush()
     return read_back(writer)
 

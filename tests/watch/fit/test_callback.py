@@ -27,7 +27,7 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.refusals import Refusal
 from tfwatch.core.rows import Flag
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from tests.watch.watched import watch_in
 from tests.whole import events_of, only
 from tfwatch import Watch
 from tfwatch.core.events import RunEnded, TrainingFailed, WatchFailed
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

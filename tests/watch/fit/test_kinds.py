@@ -12,10 +12,12 @@ import pytest
 from tests.keras_fixtures import compile_built, determinism, fingerprint
 from tests.watch.kinds import KINDS, Kind
 from tfwatch.core.events import PipelineSwitched, WatchFailed
-from tfwatch.runs.reading.opened import Run, open_run
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tfwatch.runs.snapshot import Snapshot
 
 pytestmark = pytest.mark.tensorflow
 #: The kind that is also trained with packed batches.
@@ -105,7 +107,7 @@ def train(kind: Kind, runs_dir: Path | None = None) -> tuple[Any, Any]:
     return result, open_run(watch.run_path or "") if watch else None
 
 
-def fills_the_wall(run: Run) -> None:
+def fills_the_wall(run: Snapshot) -> None:
     """wait + compute + host = wall within 0.1 %, in each epoch."""
     for epoch in np.unique(run.steps["epoch"]):
         rows = run.steps[run.steps["epoch"] == epoch]

@@ -15,12 +15,12 @@ from tests.whole import events_of, only
 from tfwatch.core.events import EpochEnded, Noted, RunEnded, SwitchFailed
 from tfwatch.core.refusals import NotTimed
 from tfwatch.report.text import as_text
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.snapshot import Snapshot
 
 pytestmark = pytest.mark.tensorflow
 NOT_KERAS = (
@@ -93,7 +93,7 @@ def test_it_is_called_as_stock_fit_calls_it(
     assert_not_split(open_run(watch.run_path))
 
 
-def assert_not_split(run: Run) -> None:
+def assert_not_split(run: Snapshot) -> None:
     assert run.manifest.not_split == NOT_KERAS
     assert [note.text for note in events_of(run, Noted)] == [
         f"the steps of this fit are not split: {NOT_KERAS}"

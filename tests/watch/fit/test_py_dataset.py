@@ -13,11 +13,13 @@ import pytest
 from tests.watch.watched import Make, watch_in
 from tests.whole import events_of
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
-from tfwatch.runs.reading.opened import Run, open_run
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tfwatch.runs.snapshot import Snapshot
 
 pytestmark = pytest.mark.tensorflow
 
@@ -88,7 +90,7 @@ def trained(
     )
 
 
-def failures(run: Run) -> set[tuple[str, str]]:
+def failures(run: Snapshot) -> set[tuple[str, str]]:
     return {(event.knob, event.reason) for event in events_of(run, SwitchFailed)}
 
 

@@ -19,7 +19,7 @@ from tests.watch.watched import Make, known, watch_in
 from tests.whole import events_of, only
 from tfwatch.core.events import EpochStarted, Noted, RunEnded
 from tfwatch.core.rows import Flag
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from tfwatch import track
 from tfwatch.core.events import EpochStarted, Traced
 from tfwatch.core.model_facts import Embedding
 from tfwatch.core.rows import Flag
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

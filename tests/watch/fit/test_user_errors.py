@@ -13,7 +13,7 @@ from tests.keras_fixtures import determinism
 from tests.watch.watched import watch_in
 from tests.whole import events_of, only
 from tfwatch.core.events import Noted, RunEnded, TrainingFailed, WatchFailed
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

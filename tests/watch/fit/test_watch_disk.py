@@ -12,7 +12,7 @@ import pytest
 from tests.keras_fixtures import STEPS, fingerprint
 from tests.runs.hanging import hang
 from tests.watch.watched import EPOCHS, Make, known, watch_in
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,13 +15,13 @@ from tests.whole import events_of, only
 from tfwatch.core.events import Noted, PipelineSwitched, RunEnded, TrainingFailed, WatchFailed
 from tfwatch.core.rows import Phase
 from tfwatch.runs import create
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.snapshot import Snapshot
 
 pytestmark = pytest.mark.tensorflow
 
@@ -97,7 +97,7 @@ def fit_that_raises(
     watch: Any,
     raised: Callable[[], BaseException],
     steps_per_execution: int = 1,
-) -> Run:
+) -> Snapshot:
     """The run of a `fit` whose first step raises, and whose caller gets that error."""
 
     def broken(y: Any, predicted: Any) -> Any:

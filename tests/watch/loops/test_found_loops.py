@@ -23,7 +23,7 @@ from tfwatch.core.events import OthersTrained, ValidationEnded
 from tfwatch.core.user_code import is_users
 from tfwatch.judge.script_runs import fits_of
 from tfwatch.judge.steps.time_breakdown import make_time_breakdown
-from tfwatch.runs.library.finding import list_runs
+from tfwatch.runs.library import list_runs
 from tfwatch.watch.loops.found_loops import FoundLoops
 from tfwatch.watch.loops.training_signs import TrainingSigns
 from tfwatch.watch.script.tensorflow_hook import patch_tensorflow
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.judge.steps.time_breakdown import TimeSpent
-    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.snapshot import Snapshot
 
 WEIGHT = SimpleNamespace(trainable=True)
 PIXELS = np.zeros(3)
@@ -234,11 +234,11 @@ def test_two_loops_in_turn_have_a_run_each(tf: Hooked, tmp_path: Path) -> None:
     assert sorted(steps_of(tmp_path)) == [[0] * 5 + [1] * 5, [0] * 3 + [1] * 3]
 
 
-def epochs_of(run: Run) -> tuple[TimeSpent, ...]:
+def epochs_of(run: Snapshot) -> tuple[TimeSpent, ...]:
     return make_time_breakdown(run.epochs, run.events, run.length_s).epochs
 
 
-def other_ms(run: Run, kind: type[OthersTrained | ValidationEnded]) -> list[float]:
+def other_ms(run: Snapshot, kind: type[OthersTrained | ValidationEnded]) -> list[float]:
     return [event.took_ms for event in run.events if isinstance(event, kind)]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import tfwatch
 from tests.watch.tracked import ROOT
-from tfwatch.runs.library.finding import list_runs
+from tfwatch.runs.library import list_runs
 from tfwatch.watch.loops import track
 
 if TYPE_CHECKING:

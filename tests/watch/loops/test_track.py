@@ -21,8 +21,8 @@ from tfwatch.core.events import EpochEnded, EpochStarted, Noted, WatchFailed
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.report.text import as_text
 from tfwatch.runs.announcements import Launch, announce_in
-from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.library import list_runs
+from tfwatch.runs.run import open_run
 from tfwatch.runs.writer import RunWriter
 from tfwatch.watch.loops.loop_step_log import LoopStepLog
 
@@ -167,7 +167,7 @@ def test_unknown_examples_are_noted_once_and_not_counted(batch: Any) -> None:
         step_log.record_fetch(writer.now_ns(), writer.now_ns(), one)
         writer.flush()
     run = read_back(writer)
-    snapshot = reader_of(writer, clock.clock).tail()
+    snapshot = reader_of(writer, clock.clock).read()
     assert [event.text for event in run.events if isinstance(event, Noted)] == [
         "examples are not counted: the size of a batch is unknown"
     ]
@@ -267,7 +267,7 @@ def test_a_forked_process_continues_its_loop_and_leaves_its_parents_run(tmp_path
         assert list(steps) == [1, 2, 3, 4, 5]
     runs = runs_in(tmp_path)
     assert [(cause(run), len(run.steps)) for run in runs] == [("finished", 6)] * 2
-    assert [run.path == tracked.run_path for run in runs] == [
+    assert [run.folder == tracked.run_path for run in runs] == [
         run.manifest.pid == os.getpid() for run in runs
     ]
 

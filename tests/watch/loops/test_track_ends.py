@@ -12,7 +12,7 @@ from tests.watch.tracked import BATCHES, cause, flushed, opened, python, runs_in
 from tests.whole import events_of
 from tfwatch.core.events import TrainingFailed
 from tfwatch.core.rows import Phase
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,9 +15,9 @@ from tests.watch.tracked import BATCHES, cause, opened, runs_in
 from tests.whole import events_of
 from tfwatch.core.events import EpochEnded, EpochStarted
 from tfwatch.runs import create
-from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.reading.liveness import Life
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.library import list_runs
+from tfwatch.runs.liveness import Life
+from tfwatch.runs.run import open_run
 from tfwatch.watch.loops.tracked_loop import TrackedRun
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def test_a_run_ends_with_the_epochs_that_were_announced(tmp_path: Path, epochs: 
             first = opened(tracked)
     assert (cause(first), len(first.steps), first.manifest.epochs) == ("finished", 10, 2)
     assert [epoch.epochs for epoch in events_of(first, EpochStarted)] == [2, 2]
-    assert tracked.run_path != first.path
+    assert tracked.run_path != first.folder
     tracked.close()
     assert (cause(opened(tracked)), len(opened(tracked).steps)) == ("finished", 5)
 

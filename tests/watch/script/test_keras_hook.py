@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tfwatch
-from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.library import list_runs
+from tfwatch.runs.run import open_run
 from tfwatch.watch.script.import_hook import ImportHook
 from tfwatch.watch.tensorflow_info import host_device
 

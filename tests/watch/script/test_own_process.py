@@ -14,13 +14,15 @@ from tests.whole import events_of
 from tfwatch.core.events import PipelineSwitched, SensorMissing, StagesFound, SwitchFailed
 from tfwatch.core.refusals import NotTimed, Refusal
 from tfwatch.core.rows import PROGRESS
+from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import PROGRESSES
-from tfwatch.runs.library.finding import list_runs
-from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.opened import Run, open_run
+from tfwatch.runs.library import list_runs
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tfwatch.runs.snapshot import Snapshot
 
 pytestmark = pytest.mark.tensorflow
 
@@ -85,7 +87,7 @@ def test_distributed_batches_are_split_and_switched(ended: Ended) -> None:
     _check_unknown_length(results["unknown"], [open_run(path) for path in results["unknown_runs"]])
 
 
-def _check_unknown_length(results: list[list[Any]], runs: list[Run]) -> None:
+def _check_unknown_length(results: list[list[Any]], runs: list[Snapshot]) -> None:
     """Compare with stock, which runs a step without a batch at each epoch's end: the optimizer
     counts it."""
     stock, watched, refused = results
@@ -100,14 +102,14 @@ def _check_unknown_length(results: list[list[Any]], runs: list[Run]) -> None:
     assert [run.ended and run.ended.cause for run in runs] == ["finished"] * 2
 
 
-def _examples(run: Run) -> int:
+def _examples(run: Snapshot) -> int:
     """Return the examples of all replicas, in each batch's whole."""
-    assert run.path
-    rows = np.frombuffer(RunFolder(run.path).read(PROGRESSES, 0, 10**6), PROGRESS)
+    assert run.folder
+    rows = np.frombuffer(RunFolder(run.folder).read(PROGRESSES, 0, 10**6), PROGRESS)
     return int(rows["images"][-1])
 
 
-def _describes_the_data_set(run: Run) -> bool:
+def _describes_the_data_set(run: Snapshot) -> bool:
     (found,) = events_of(run, StagesFound)
     (missing,) = [one for one in events_of(run, SensorMissing) if one.sensor == "pipeline"]
     assert missing.reason.startswith("the iterator of a strategy has no model")

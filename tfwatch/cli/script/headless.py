@@ -15,14 +15,14 @@ from tfwatch.core.errors import fails_open, printable
 from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.notices import Notifier
 from tfwatch.runs.announcements import Announcements
-from tfwatch.runs.reading.reader import follow_folder
+from tfwatch.runs.run import follow_folder
 from tfwatch.tuner.thread import Tuner
 
 if TYPE_CHECKING:
     from tfwatch.core.clock import Clock
     from tfwatch.judge.effects.jobs import TunerJob
     from tfwatch.notices import NotifyOptions
-    from tfwatch.runs.reading.reader import RunReader
+    from tfwatch.runs.run import Run
 
 _LOOK_S = 1.0
 #: The end of a script waits so long for the look at its run: its disk may hang.
@@ -36,17 +36,17 @@ class FollowedRuns:
         self._runs = runs
         self._notifier = notifier
         self._clock = clock
-        self._reader: RunReader | None = None
+        self._reader: Run | None = None
 
     def look(self) -> None:
         """Read the newest run, and pass its notices on; the end of a run is not that of the
         script."""
         self._reader = self._runs.next_reader() or self._reader or self._newest()
-        snapshot = self._reader.in_time(self._reader.tail) if self._reader else None
+        snapshot = self._reader.in_time(self._reader.read) if self._reader else None
         if snapshot is not None:
             self._notifier.follow(snapshot, ends=False)
 
-    def _newest(self) -> RunReader | None:
+    def _newest(self) -> Run | None:
         """Return a reader of the run that a screen followed before."""
         return follow_folder(self._runs.folder, self._clock) if self._runs.folder else None
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from tfwatch.runs.library.removal import RunsToKeep
+    from tfwatch.runs.removal import RunsToKeep
     from tfwatch.runs.requests import SwitchRequest
 
 

@@ -65,7 +65,7 @@ def run(options: RunOptions, clock: Clock = SYSTEM) -> int:
     Raises:
         BadInputError: there is no such script, or the terminal cannot show the screen.
     """
-    from tfwatch.runs.library.removal import reap_pruning, start_pruning
+    from tfwatch.runs.removal import reap_pruning, start_pruning
 
     has_screen = not options.headless and os.isatty(1)
     _check(options, has_screen)
@@ -91,7 +91,7 @@ def run(options: RunOptions, clock: Clock = SYSTEM) -> int:
 
 def _conclude(options: RunOptions, ran: Ran, began_ns: int) -> int:
     """Print the summary of the script's runs, and return its exit code."""
-    from tfwatch.runs.library.finding import runs_since
+    from tfwatch.runs.library import runs_since
 
     with fails_open(
         lambda why: _print(f"tfwatch: the runs of this script cannot be read: {why}\n")
@@ -272,7 +272,7 @@ def _summary(runs: Sequence[Path]) -> str:
     """Return a line for each fit where there were several, and the whole summary of the last
     run."""
     from tfwatch.report.text import as_text
-    from tfwatch.runs.reading.opened import open_run
+    from tfwatch.runs.run import open_run
 
     lines = _fit_lines(runs) if len(runs) > 1 else []
     return "".join(
@@ -284,7 +284,7 @@ def _fit_lines(runs: Sequence[Path]) -> list[str]:
     """Return a line for each of the newest fits of runs, which are sorted from the newest to the
     oldest."""
     from tfwatch.judge.script_runs import fits_of
-    from tfwatch.runs.reading.opened import open_run
+    from tfwatch.runs.run import open_run
 
     fits: list[FitFigures] = []
     for run in reversed(runs):
@@ -295,7 +295,7 @@ def _fit_lines(runs: Sequence[Path]) -> list[str]:
 
 def _print_json(run: Path) -> None:
     from tfwatch.report.document import as_json
-    from tfwatch.runs.reading.opened import open_run
+    from tfwatch.runs.run import open_run
     from tfwatch.terminal.output import write
 
     write(sys.stdout, json.dumps(as_json(open_run(run)), indent=1) + "\n")

@@ -16,10 +16,10 @@ from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.notices import Notifier
 from tfwatch.runs.announcements import Announcements
+from tfwatch.runs.buffers import LogLines
+from tfwatch.runs.folder import read_file
 from tfwatch.runs.format import LOG
-from tfwatch.runs.reading.buffers import LogLines
-from tfwatch.runs.reading.folder import read_file
-from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.run import Run
 from tfwatch.runs.script_process import AwaitedRun, record_signal
 from tfwatch.terminal.capture import Capture, Signals, held_signals
 from tfwatch.terminal.child import describe_end, start_child
@@ -204,7 +204,7 @@ class ScriptSession:
         self._notifier = Notifier(options.notify)
         self._followed = FollowedRuns(script.runs, self._notifier, clock)
         awaited = AwaitedRun(options.name, script.pid, relay.early_log, clock)
-        self._reader = RunReader(awaited, clock)
+        self._reader = Run(awaited, clock)
         self._host = ScreenHost(terminal, self._make_app, script.go_on)
         self._tuner = Tuner(lambda: script.runs.folder, clock)
         if job := options.job:

@@ -21,7 +21,7 @@ from tfwatch.judge.comparing.intervals import (
 )
 from tfwatch.judge.comparing.run_to_compare import check_side
 from tfwatch.judge.findings.loss import current_divergence
-from tfwatch.runs.reading.liveness import Life
+from tfwatch.runs.liveness import Life
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

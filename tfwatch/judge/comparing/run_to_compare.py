@@ -49,7 +49,7 @@ class RunToCompare:
     @property
     def path(self) -> str:
         """The path of its folder."""
-        return str(self.run.path.resolve()) if self.run.path else self.name
+        return str(self.run.folder.resolve()) if self.run.folder else self.name
 
     @property
     def start_s(self) -> float:

@@ -25,7 +25,7 @@ from tfwatch.judge.findings.loss import current_divergence
 from tfwatch.judge.regime import Regime
 from tfwatch.judge.steps.stalls import merge_locations
 from tfwatch.judge.steps.verdict import NOT_JUDGED, Judgement
-from tfwatch.runs.library.finding import replay_argument
+from tfwatch.runs.library import replay_argument
 from tfwatch.runs.machine_info import memory_total
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.forecasts.forecast import Forecast, Record
     from tfwatch.judge.steps.stalls import Stall
     from tfwatch.runs.format import Manifest
-    from tfwatch.runs.reading.reader import Snapshot
+    from tfwatch.runs.snapshot import Snapshot
 
 #: Characters of a metric's name: its figure stands behind it.
 _LONGEST_METRIC = 24
@@ -372,7 +372,7 @@ def _epoch_begins(snapshot: Snapshot) -> bool:
     started = snapshot.events.newest(EpochStarted)
     if started is None:
         return False
-    return not len(snapshot.steps) or started.at_ns > int(snapshot.steps[-1]["start_ns"])
+    return not len(snapshot.recent) or started.at_ns > int(snapshot.recent[-1]["start_ns"])
 
 
 def _memory(snapshot: Snapshot) -> MachineMemory | None:

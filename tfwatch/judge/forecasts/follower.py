@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
     from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.findings.bottleneck import StageTable
-    from tfwatch.runs.reading.opened import Run
-    from tfwatch.runs.reading.reader import Snapshot
+    from tfwatch.runs.snapshot import Snapshot
 
 #: By knob and value.
 Forecasts: TypeAlias = dict[tuple[str, str], Forecast]
@@ -185,7 +184,7 @@ def build_evidence_tables(
     )
 
 
-def build_evidence_tables_of_run(run: Run) -> EvidenceTables:
+def build_evidence_tables_of_run(run: Snapshot) -> EvidenceTables:
     """The tables that evidence is gathered from, of all that a run has recorded."""
     switched = [event for event in run.events if isinstance(event, PipelineSwitched)]
     table_at = stage_tables_by_time(run.stages, stages_found(run.events))
@@ -193,7 +192,7 @@ def build_evidence_tables_of_run(run: Run) -> EvidenceTables:
 
 
 def _tables(
-    run: Snapshot | Run,
+    run: Snapshot | Snapshot,
     steps_between: Callable[[int, int], Rows],
     table_at: Callable[[int, int], StageTable | None],
     switched: Sequence[PipelineSwitched],
@@ -228,7 +227,11 @@ def _tables_kept(snapshot: Snapshot) -> Callable[[int, int], StageTable | None]:
 
     def table_at(step: int, at_ns: int) -> StageTable | None:
         del at_ns
-        rows = snapshot.stages if step == snapshot.steps_total else snapshot.stages_before.get(step)
+        rows = (
+            snapshot.recent_stages
+            if step == snapshot.steps_total
+            else snapshot.stages_before.get(step)
+        )
         return None if rows is None else make_stage_table(rows, snapshot.stages_found)
 
     return table_at

@@ -22,12 +22,12 @@ from tfwatch.judge.groups.straggler import (
 )
 from tfwatch.judge.steps.verdict import Breakdown, breakdown, steady
 from tfwatch.runs.group import NEWEST_ROWS
-from tfwatch.runs.reading.liveness import Life
+from tfwatch.runs.liveness import Life
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
     from tfwatch.runs.group import Group
-    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.snapshot import Snapshot
 
 #: Sensors are read twice a second; a reading that is so late had no CPU, or its process was
 #: stopped.
@@ -166,18 +166,18 @@ class JudgedGroup:
         ]
 
 
-def _state(rank: int, run: Run, step: int, first: int, late_ms: float | None) -> RankState:
+def _state(rank: int, run: Snapshot, step: int, first: int, late_ms: float | None) -> RankState:
     newest = run.steps[-10 * NEEDED :]
     split = breakdown(steady(newest)) if len(newest) else None
     return RankState(rank, run.life, step, first - step, split, _machine(run, newest), late_ms)
 
 
-def _rank_steps(rank: int, run: Run) -> RankSteps:
+def _rank_steps(rank: int, run: Snapshot) -> RankSteps:
     machine, fetches = _machine(run, run.steps), run.manifest.fetches_in_calls
     return RankSteps(rank, run.steps, machine, silences(run.samples), fetches)
 
 
-def _machine(run: Run, steps: Rows) -> Machine:
+def _machine(run: Snapshot, steps: Rows) -> Machine:
     """Return the median figures of the samples between the first and the last of some steps."""
     if len(steps) < 2:
         return Machine()
@@ -187,7 +187,7 @@ def _machine(run: Run, steps: Rows) -> Machine:
     return Machine(*(_median(within[name]) for name in names))
 
 
-def _cores_since(run: Run, since_ns: int) -> float | None:
+def _cores_since(run: Snapshot, since_ns: int) -> float | None:
     """Return the cores that a rank has used in its open phase, without the first second; None with
     too few samples."""
     newest = run.samples[run.samples["at_ns"] > since_ns + 10**9]

@@ -9,12 +9,12 @@ from tfwatch.core import units
 from tfwatch.core.rows import Phase
 from tfwatch.judge.past_run import state_of
 from tfwatch.runs.group import HELD_S
-from tfwatch.runs.reading.liveness import Life
+from tfwatch.runs.liveness import Life
 
 if TYPE_CHECKING:
     from tfwatch.judge.groups.judged_group import JudgedGroup, RankState
-    from tfwatch.runs.reading.liveness import OpenPhase
-    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.liveness import OpenPhase
+    from tfwatch.runs.snapshot import Snapshot
 
 #: The states of a rank that trains, or has trained to the end.
 _WELL = frozenset({"finished", "stopped", "running"})
@@ -139,7 +139,7 @@ def state_words(judged: JudgedGroup, state: RankState) -> str:
     return f"{run.failure or f'{state_of(run)} at step {step}'}{behind}"
 
 
-def _held_word(run: Run) -> str:
+def _held_word(run: Snapshot) -> str:
     """Return where a rank is held up."""
     assert run.open_phase
     if run.open_phase.is_in_call:
@@ -160,7 +160,7 @@ def _behind(state: RankState) -> str:
     return f"{units.counted(state.behind, 'step')} behind"
 
 
-def _last_sign_s(run: Run, held: float | None) -> float:
+def _last_sign_s(run: Snapshot, held: float | None) -> float:
     """Return the time of a rank's last sign of training, seconds since 1970."""
     ago_s = run.silent_s if run.life is Life.NOT_RESPONDING else held or 0.0
     return run.manifest.origin_wall_ns / 1e9 + run.length_s - ago_s

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
+    from tfwatch.runs.folder import RunFolder
     from tfwatch.runs.format import Manifest
-    from tfwatch.runs.reading.folder import RunFolder
-    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.snapshot import Snapshot
 
 
 def filled(template: str, *columns: NDArray[np.generic]) -> str:
@@ -64,7 +64,9 @@ class Text:
 class Recording:
     """The record of a run, or of the time from the first to the last of `steps`."""
 
-    def __init__(self, source: RunFolder, run: Run, steps: tuple[int, int] | None = None) -> None:
+    def __init__(
+        self, source: RunFolder, run: Snapshot, steps: tuple[int, int] | None = None
+    ) -> None:
         self.manifest: Manifest = run.manifest
         self._source = source
         self._run = run

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from tfwatch.runs.group import Group
-    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.snapshot import Snapshot
 
 #: Characters of one text on the page: a name may have any length.
 LONGEST = 400
@@ -98,7 +98,7 @@ def redaction_of_group(group: Group, home: Path, known_workloads: Collection[str
     return Redaction.joined(_secrets(names), each)
 
 
-def redaction_of(run: Run, home: Path, known_workloads: Collection[str]) -> Redaction:
+def redaction_of(run: Snapshot, home: Path, known_workloads: Collection[str]) -> Redaction:
     """Return the redaction of a run: its paths, its names, its host, and the user.
 
     known_workloads: names that are not the user's own.
@@ -110,11 +110,11 @@ def redaction_of(run: Run, home: Path, known_workloads: Collection[str]) -> Reda
     }
     names[str(run.manifest.machine.get("host") or "")] = "[host]"
     names[str(home)] = "[path]"
-    if run.path is not None:
+    if run.folder is not None:
         names |= {
-            str(run.path.absolute()): "[path]",
-            str(run.path): "[path]",
-            run.path.name: "[run]",
+            str(run.folder.absolute()): "[path]",
+            str(run.folder): "[path]",
+            run.folder.name: "[run]",
         }
     if manifest.workload not in known_workloads:
         names[manifest.workload] = "[script]"

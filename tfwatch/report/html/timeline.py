@@ -11,7 +11,7 @@ from tfwatch.core import units
 from tfwatch.core.events import EpochStarted, LossDiverged
 from tfwatch.core.rows import step_ms
 from tfwatch.report.html.plot import Scale, areas, round_up, ticks, time_text, time_ticks
-from tfwatch.runs.reading.sums import BUCKET_S
+from tfwatch.runs.sums import BUCKET_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
     from tfwatch.judge.judged_run import JudgedRun
     from tfwatch.report.html.plot import Floats, Tick
-    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.snapshot import Snapshot
 
 #: Columns of the chart, about two pixels each; a run with fewer steps shows each of them.
 COLUMNS = 480
@@ -154,7 +154,7 @@ def make_timeline(judged: JudgedRun) -> TimelineChart | None:
     )
 
 
-def _columns(run: Run) -> Columns:
+def _columns(run: Snapshot) -> Columns:
     if len(run.steps) <= COLUMNS:
         return _single_steps(run.plausible_steps)
     pyramid = run.pyramid

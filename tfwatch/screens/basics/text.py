@@ -13,7 +13,7 @@ from textual.content import Content
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfwatch.runs.reading.reader import Snapshot
+    from tfwatch.runs.snapshot import Snapshot
 
 #: Terminal control sequences: colours, cursor moves, titles.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.?)")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tfwatch.core.clock import Clock
     from tfwatch.judge.view import RunView
-    from tfwatch.runs.reading.reader import Snapshot
+    from tfwatch.runs.snapshot import Snapshot
 
 #: Columns from which the cost note has room for its words, and for the count of skipped frames.
 _USUAL, _WIDE = 120, 160

@@ -11,7 +11,7 @@ from textual.reactive import reactive
 
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
-from tfwatch.runs.reading.liveness import Life
+from tfwatch.runs.liveness import Life
 from tfwatch.screens.basics.pane import Pane
 from tfwatch.screens.basics.text import fit, row, shorten, spread
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfwatch.judge.view import RunView
-    from tfwatch.runs.reading.reader import Snapshot
+    from tfwatch.runs.snapshot import Snapshot
 
 _RECORDING = "recording"
 #: Cells of a workload's name in the terminal's title: terminals cut titles in tabs.

@@ -110,7 +110,7 @@ def log_lines(view: RunView) -> tuple[str, ...]:
     """Return the log; append the traceback of a failed training where the log does not end with
     it."""
     unfinished = view.snapshot.log_unfinished
-    log = (*view.snapshot.log, unfinished) if unfinished else view.snapshot.log
+    log = (*view.snapshot.log_tail, unfinished) if unfinished else view.snapshot.log_tail
     failed = view.situation.failed
     if failed is None:
         return log

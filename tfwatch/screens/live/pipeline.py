@@ -16,7 +16,7 @@ from tfwatch.core.knobs import PREFETCH
 from tfwatch.core.rows import Phase
 from tfwatch.judge.findings.machine import PIPELINE, missing_sensors
 from tfwatch.judge.steps.verdict import Verdict
-from tfwatch.runs.reading.liveness import Life
+from tfwatch.runs.liveness import Life
 from tfwatch.screens.basics.glyphs import (
     COMPUTE_COLOUR,
     HOST_COLOUR,

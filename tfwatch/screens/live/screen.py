@@ -15,8 +15,8 @@ from tfwatch.core.events import StopRefused
 from tfwatch.core.knobs import PREFETCH
 from tfwatch.judge.effects import knob_state
 from tfwatch.judge.findings.situation import reading_text
-from tfwatch.runs.library.finding import save_copy
-from tfwatch.runs.reading.disk_call import DiskSilentError
+from tfwatch.runs.folder import DiskSilentError
+from tfwatch.runs.library import save_copy
 from tfwatch.screens.basics.keyline import Key, KeyLine
 from tfwatch.screens.basics.pane import CachedContainer, CachedHorizontal, CachedLines, apply_glyphs
 from tfwatch.screens.basics.text import shorten
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
     from tfwatch.core.clock import Clock
     from tfwatch.judge.view import Follower, RunView
-    from tfwatch.runs.reading.reader import RunReader
+    from tfwatch.runs.run import Run
     from tfwatch.screens.basics.glyphs import Glyphs
     from tfwatch.screens.live.footer import OwnCost
     from tfwatch.screens.live.switch_requests import SwitchRequests
@@ -102,7 +102,7 @@ class LiveScreen(Screen[None], CachedLines):
 
     def __init__(
         self,
-        reader: RunReader,
+        reader: Run,
         follower: Follower,
         switch_requests: SwitchRequests,
         framed: Callable[[RunView], None],
@@ -200,7 +200,7 @@ class LiveScreen(Screen[None], CachedLines):
         """Read and judge the run; None, with a finding about the disk, where that does not
         respond."""
         follow, asks = self.follower.follow, self._switch_requests.asks
-        view = self._reader.in_time(lambda: follow(self._reader.tail(), asks, self._stopping_s))
+        view = self._reader.in_time(lambda: follow(self._reader.read(), asks, self._stopping_s))
         if view is None:
             self.banner.banner = silent_disk(self._reader.disk) or self.banner.banner
         return view

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from tfwatch.core.clock import Clock
     from tfwatch.judge.effects.jobs import TunerJob
     from tfwatch.judge.view import RunView
-    from tfwatch.runs.reading.reader import Snapshot
     from tfwatch.runs.requests import RequestSender
+    from tfwatch.runs.snapshot import Snapshot
     from tfwatch.tuner.thread import Tuner
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from textual.strip import Strip
 
     from tfwatch.judge.view import RunView
-    from tfwatch.runs.reading.reader import Snapshot
+    from tfwatch.runs.snapshot import Snapshot
     from tfwatch.screens.live.timeline.rows import Line, Piece
     from tfwatch.screens.live.timeline.step_bars import Bars
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.screens.timelines import COMPUTE_BOUND, STARVED, rows, show, shown, time_of_day, title
 from tfwatch.core.rows import Flag
-from tfwatch.runs.reading.liveness import Life
+from tfwatch.runs.liveness import Life
 from tfwatch.screens.live.timeline.rows import GUTTER, WIDE
 from tfwatch.screens.live.timeline.style import KEYS
 from tfwatch.screens.live.timeline.widget import Timeline
@@ -126,8 +126,8 @@ async def test_looking_forward_stops_at_what_is_there(run: CannedRun) -> None:
 def test_a_single_step_that_cannot_be_read_is_seen_in_its_quarter_second(run: CannedRun) -> None:
     run.steps(20.0, *COMPUTE_BOUND)
     seen = run.snapshot()
-    old = replace(seen, steps=seen.steps[-100:])
-    gone = replace(old, steps_between=lambda first, last: seen.steps[:0])
+    old = replace(seen, recent=seen.recent[-100:])
+    gone = replace(old, steps_between=lambda first, last: seen.recent[:0])
 
     assert around(seen, View(Zoom.STEPS), 80, 2.0).zoom is Zoom.STEPS
     assert around(old, View(Zoom.STEPS), 80, 2.0).zoom is Zoom.STEPS

@@ -12,7 +12,7 @@ from tests.screens.runs import CannedRun
 from tests.screens.timelines import COMPUTE_BOUND, STARVED, rows, show, shown, title
 from tfwatch.core.events import PipelineSwitched, ValidationEnded
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.runs.reading.liveness import Life
+from tfwatch.runs.liveness import Life
 from tfwatch.screens.basics.glyphs import choose_glyphs
 from tfwatch.screens.live.timeline.labels import Kind, Label
 from tfwatch.screens.live.timeline.rows import GUTTER, lay_out, mark_line

@@ -18,7 +18,7 @@ from tests.keras_fixtures import determinism
 from tests.runs.folders import make_writer
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.refusals import NotTimed
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,12 +13,14 @@ from tests.keras_fixtures import BATCH, STEPS, compile_built, fingerprint
 from tests.runs.folders import make_manifest
 from tfwatch.core.events import Noted, PipelineSwitched
 from tfwatch.core.rows import Flag
-from tfwatch.runs.reading.opened import Run, open_run
+from tfwatch.runs.run import open_run
 from tfwatch.runs.writer import RunWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from tfwatch.runs.snapshot import Snapshot
 
 pytestmark = pytest.mark.tensorflow
 
@@ -55,7 +57,7 @@ def test_a_clock_that_op_determinism_forbids_is_not_used(
     assert not asked
 
 
-def watched(model: Any, arrays: Any, folder: Path, **options: Any) -> Run:
+def watched(model: Any, arrays: Any, folder: Path, **options: Any) -> Snapshot:
     from tfwatch import Watch
 
     watch = Watch(folder, **options)
@@ -63,7 +65,7 @@ def watched(model: Any, arrays: Any, folder: Path, **options: Any) -> Run:
     return open_run(watch.run_path or "")
 
 
-def notes(run: Run) -> list[str]:
+def notes(run: Snapshot) -> list[str]:
     return [event.text for event in run.events if isinstance(event, Noted)]
 
 

@@ -13,14 +13,14 @@ from tests.watch.fit.switching.test_script_pipeline import at_once
 from tests.watch.watched import Make, watch_in
 from tests.whole import events_of, only
 from tfwatch.core.events import Noted, PipelineSwitched, SwitchFailed
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.run import open_run
 from tfwatch.tfdata.live_switch import SwitchablePipeline
 from tfwatch.watch.fit.fetch import Fetch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.snapshot import Snapshot
 
 pytestmark = pytest.mark.tensorflow
 
@@ -41,7 +41,7 @@ class Fits:
         history = model.fit(at_once(self._arrays), epochs=2, verbose=0, callbacks=list(callbacks))
         return [weight.tolist() for weight in model.get_weights()], history.history["loss"]
 
-    def switched(self, steps_per_execution: int, **settings: list[Any]) -> Run:
+    def switched(self, steps_per_execution: int, **settings: list[Any]) -> Snapshot:
         """Return the run of a `fit` with a switch after each call of the first epoch; its result is
         the stock one's."""
         watch = watch_in(self._folder)

@@ -18,7 +18,7 @@ from tests.whole import events_of
 from tfwatch.core.code_edits import CodeEdit
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
 from tfwatch.core.refusals import Refusal
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.run import open_run
 from tfwatch.tfdata import cache as stores
 
 if TYPE_CHECKING:

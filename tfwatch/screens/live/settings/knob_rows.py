@@ -20,7 +20,7 @@ from tfwatch.judge.effects import knob_state
 from tfwatch.judge.effects.comparison import ENOUGH_STEPS
 from tfwatch.judge.effects.switch_text import forecast_note, interval_text, versus_text
 from tfwatch.judge.effects.tuner_text import subject_text
-from tfwatch.runs.reading.liveness import Life
+from tfwatch.runs.liveness import Life
 from tfwatch.screens.basics.text import clock
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.effects.knob_state import KnobState
     from tfwatch.judge.view import RunView
-    from tfwatch.runs.reading.reader import Snapshot
+    from tfwatch.runs.snapshot import Snapshot
 
 
 def find_open_switch(view: RunView, live: bool) -> Comparison | None:

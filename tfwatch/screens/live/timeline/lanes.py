@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
     from tfwatch.judge.findings.gpus import GpuLane
     from tfwatch.judge.findings.machine import GpuFigures
-    from tfwatch.runs.reading.reader import Snapshot
+    from tfwatch.runs.snapshot import Snapshot
     from tfwatch.screens.basics.glyphs import Glyphs
     from tfwatch.screens.live.timeline.rows import Line, Piece
     from tfwatch.screens.live.timeline.step_bars import Bars, Floats

@@ -22,7 +22,7 @@ from tfwatch.core.events import (
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.judge.findings import machine
 from tfwatch.judge.findings.gpus import find_gpus, gpu_lanes, recent_rows
-from tfwatch.runs.reading.liveness import Life
+from tfwatch.runs.liveness import Life
 from tfwatch.screens.basics.text import clock, single_width
 from tfwatch.screens.live.timeline import lanes, rows, step_bars
 from tfwatch.screens.live.timeline.labels import EventMark, Kind, ago, bar_marks, event_marks, place
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.findings.gpus import GpuLane
     from tfwatch.judge.findings.machine import GpuFigures
     from tfwatch.judge.steps.verdict import Breakdown
-    from tfwatch.runs.reading.reader import Snapshot
+    from tfwatch.runs.snapshot import Snapshot
     from tfwatch.screens.live.timeline.rows import Figures, Line, TimelineLayout
     from tfwatch.screens.live.timeline.step_bars import Bars, Bools, Floats
     from tfwatch.screens.live.timeline.window import OpenStep, Scene
@@ -273,7 +273,7 @@ def read_out(scene: Scene) -> list[str]:
 
 def _step_words(scene: Scene, column: int) -> str:
     """Return the steps of a column; empty where they are no longer in memory."""
-    bars, steps = scene.bars, scene.snapshot.steps
+    bars, steps = scene.bars, scene.snapshot.recent
     if scene.view.zoom is Zoom.STEPS:
         number = step_number(scene.snapshot, float(bars.starts_s[column]))
         return "" if number is None else f" step {units.count(number)}"
@@ -369,7 +369,7 @@ def _events_in(scene: Scene) -> list[facts.Event]:
 
 
 def _fillings(snapshot: Snapshot) -> Floats:
-    steps = snapshot.steps
+    steps = snapshot.recent
     starts: Floats = steps["start_ns"][(steps["flags"] & np.uint16(Flag.SHUFFLE_FILL)) != 0] / 1e9
     return starts
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from textual.strip import Strip
 
     from tfwatch.judge.steps.verdict import Breakdown
-    from tfwatch.runs.reading.reader import Snapshot
+    from tfwatch.runs.snapshot import Snapshot
     from tfwatch.screens.live.timeline.rows import Line, TimelineLayout
     from tfwatch.screens.live.timeline.step_bars import Bars
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.core.rows import Phase
-from tfwatch.runs.reading.disk_call import DiskSilentError
-from tfwatch.runs.reading.liveness import Life
-from tfwatch.runs.reading.sums import BUCKET_S
+from tfwatch.runs.folder import DiskSilentError
+from tfwatch.runs.liveness import Life
+from tfwatch.runs.sums import BUCKET_S
 from tfwatch.screens.live.timeline.step_bars import (
     OPEN_MS,
     BarPart,
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import Paused
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.reading.reader import Snapshot
-    from tfwatch.runs.reading.sums import Floats, TimeColumns
+    from tfwatch.runs.snapshot import Snapshot
+    from tfwatch.runs.sums import Floats, TimeColumns
     from tfwatch.screens.basics.glyphs import Glyphs
     from tfwatch.screens.live.timeline.lanes import Sampled
     from tfwatch.screens.live.timeline.rows import Figures
@@ -147,8 +147,8 @@ def clipped(snapshot: Snapshot, columns: TimeColumns) -> TimeColumns:
     whole = snapshot.pyramid.columns(
         last_s - BUCKET_S / 2, BUCKET_S, round((last_s - columns.start_s[at]) / BUCKET_S)
     )
-    starts_ns = snapshot.steps["start_ns"]
-    newest = snapshot.steps[(starts_ns >= last_s * 1e9) & (starts_ns <= snapshot.now_s * 1e9)]
+    starts_ns = snapshot.recent["start_ns"]
+    newest = snapshot.recent[(starts_ns >= last_s * 1e9) & (starts_ns <= snapshot.now_s * 1e9)]
     count = int(whole.steps.sum()) + len(newest)
 
     def mean(part: str) -> float:
@@ -191,8 +191,8 @@ def _end_s(snapshot: Snapshot, view: View, columns: int) -> float:
 def _step_at(snapshot: Snapshot, at_s: float) -> int:
     """Return the last step that started by `at_s`, counted from 1; 0 for none. Old steps are read
     from the disk."""
-    older, at_ns = snapshot.steps_total - len(snapshot.steps), round(at_s * 1e9)
-    kept = int(np.searchsorted(snapshot.steps["start_ns"], at_ns, side="right"))
+    older, at_ns = snapshot.steps_total - len(snapshot.recent), round(at_s * 1e9)
+    kept = int(np.searchsorted(snapshot.recent["start_ns"], at_ns, side="right"))
     if kept or not older:
         return older + kept
     return bisect_right(range(1, older + 1), at_ns, key=lambda step: _start_ns(snapshot, step))
@@ -206,13 +206,13 @@ def _start_ns(snapshot: Snapshot, step: int) -> int:
 def _steps_until(snapshot: Snapshot, last: int, count: int) -> Rows:
     """Return the rows of at most `count` steps up to the `last`; old ones are read from the disk,
     where it responds."""
-    first, older = max(last - count + 1, 1), snapshot.steps_total - len(snapshot.steps)
+    first, older = max(last - count + 1, 1), snapshot.steps_total - len(snapshot.recent)
     if first > older:
-        return snapshot.steps[first - older - 1 : last - older]
+        return snapshot.recent[first - older - 1 : last - older]
     try:
         return snapshot.steps_between(first, last)
     except DiskSilentError:
-        return snapshot.steps[:0]
+        return snapshot.recent[:0]
 
 
 def step_number(snapshot: Snapshot, at_s: float) -> int | None:

@@ -1,25 +1,20 @@
-"""Reads a run folder, live or ended: one frozen snapshot per call."""
+"""A run, which grows as its folder grows: live, attached, replayed, reported and compared alike."""
 
 from __future__ import annotations
 
 import errno
-from bisect import bisect_right
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import accumulate
-from operator import attrgetter
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from tfwatch.core.clock import SYSTEM, Clock, local_time
-from tfwatch.core.events import RunEnded, Slept, decode
+from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.events import RunEnded, decode
 from tfwatch.core.rows import clean_rows, plausible
 from tfwatch.runs import format as layout
-from tfwatch.runs.format import Manifest, NotARunError, Pulse, decode_pulse
-from tfwatch.runs.reading.buffers import (
+from tfwatch.runs.buffers import (
     EventLog,
-    Events,
     GrowingRows,
     LineSplitter,
     LogLines,
@@ -27,29 +22,18 @@ from tfwatch.runs.reading.buffers import (
     StageRows,
     ThinnedRows,
 )
-from tfwatch.runs.reading.disk_call import FIRST_S, PATIENCE_S, DiskSilentError
-from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.liveness import Life, state_now
-from tfwatch.runs.reading.opened import Run, read_whole
-from tfwatch.runs.reading.sums import EpochSums, Pyramid
+from tfwatch.runs.folder import FIRST_S, PATIENCE_S, DiskSilentError, RunFolder
+from tfwatch.runs.format import NotARunError, decode_pulse
+from tfwatch.runs.liveness import state_now
+from tfwatch.runs.snapshot import ProgressNow, Snapshot
+from tfwatch.runs.streams import write_own_run
+from tfwatch.runs.sums import EpochSums, Pyramid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from datetime import datetime
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
-    from tfwatch.core.events import StagesFound
     from tfwatch.core.rows import Rows
-
-__all__ = [
-    "RECENT",
-    "Life",
-    "ProgressNow",
-    "RunFolder",
-    "RunReader",
-    "Snapshot",
-    "follow_folder",
-]
+    from tfwatch.runs.format import Manifest, Pulse
 
 T = TypeVar("T")
 
@@ -65,109 +49,28 @@ _CHUNK = 4 * 2**20
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE, errno.ENOTCONN)
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressNow:
-    """The training's progress; `metric` is the one that `Manifest.metric` names. None is missing,
-    or NaN."""
+class Run:
+    """One run; `read` takes in what its folder has got since the last call.
 
-    examples: int
-    step: int
-    epoch: int
-    epoch_step: int
-    loss: float | None
-    metric: float | None
-
-
-@dataclass(frozen=True, eq=False)
-class Snapshot:
-    """The present state of a run. Compared by identity.
-
-    now_s: the reader's time, seconds since the clock origin; for a run that
-    is over, its end.
-    pulse: the newest readable one.
-    steps: rows of `core.rows.STEP`, the last `RECENT`; steps_total: the number of all steps.
-    steps_between: see `RunReader.steps_between`.
-    samples: all rows of `core.rows.SAMPLE`; progress: rows of `PROGRESS`, the last
-    `RECENT_PROGRESS`.
-    progress_thinned: every n-th row of `PROGRESS` of the whole run, at most `THINNED_PROGRESS`.
-    gpus: all rows of `core.rows.GPU`; none without a strategy over several GPUs.
-    stages: rows of `core.rows.STAGE` of the last seconds; none without a recent reading.
-    stages_found: the names of the stages, by number. stages_before: the rows just before each
-    switch, by the step of its request.
-    torn: unreadable lines, rows and entries of the manifest.
-    silent_s: the age of the pulse where the run does not respond.
-    unrecorded: why the disk takes no rows now; empty where it does.
-    examples_s: examples a second over the last 5 s; None before there are any.
-    log, log_head: the log's last and first lines, of `log_total` in all; log_unfinished: the line
-    that has not ended.
-    """
-
-    manifest: Manifest
-    folder: Path | None
-    life: Life
-    now_s: float
-    silent_s: float
-    pulse: Pulse | None
-    steps: Rows
-    steps_total: int
-    steps_between: Callable[[int, int], Rows]
-    pyramid: Pyramid
-    epochs: EpochSums
-    samples: Rows
-    gpus: Rows
-    progress: Rows
-    progress_thinned: Rows
-    latest: ProgressNow | None
-    examples_s: float | None
-    stages: Rows
-    stages_found: Mapping[int, StagesFound]
-    stages_before: Mapping[int, Rows]
-    events: Events
-    sleeps: tuple[Slept, ...]
-    ended: RunEnded | None
-    log: tuple[str, ...]
-    log_head: tuple[str, ...]
-    log_total: int
-    log_unfinished: str
-    unrecorded: str
-    torn: int
-
-    def local_time(self, at_s: float) -> datetime:
-        """Return the local date and time of a moment of the run. The run's clock stops while the
-        machine sleeps."""
-        ended, slept_ns = self._sleep_sums
-        before = bisect_right(ended, at_s * 1e9)
-        return local_time(
-            self.manifest.origin_wall_ns
-            + round(at_s * 1e9 + (slept_ns[before - 1] if before else 0.0))
-        )
-
-    @cached_property
-    def _sleep_sums(self) -> tuple[list[int], list[float]]:
-        """The ends of the sleeps, in order, and the nanoseconds slept up to each."""
-        sleeps = sorted(self.sleeps, key=attrgetter("at_ns"))
-        return [slept.at_ns for slept in sleeps], list(
-            accumulate(slept.slept_ms * 1e6 for slept in sleeps)
-        )
-
-
-class RunReader:
-    """Follows one run. `tail` reads the data since the last call.
+    newest: read no more than so many of its last rows of each kind; None is all.
 
     Raises:
         NotARunError: the source has no run that this tfwatch reads.
     """
 
-    def __init__(self, source: RunFolder, clock: Clock = SYSTEM) -> None:
+    def __init__(self, source: RunFolder, clock: Clock = SYSTEM, newest: int | None = None) -> None:
         self._source = source
         self._clock = clock
         self._manifest = source.manifest()
         self._manifest_read_ns = clock.now_ns()
-        self._offsets = dict.fromkeys((*layout.STREAMS, layout.LOG), 0)
+        self._firsts = {name: source.count(name, newest) for name in layout.STREAM_TABLES}
+        self._offsets = dict.fromkeys((*layout.STREAMS, layout.LOG), 0) | {
+            name: first * layout.TABLES[name].itemsize for name, first in self._firsts.items()
+        }
         self._pyramid = Pyramid()
         self._epochs = EpochSums()
         self._recent = NewestRows(layout.TABLES[layout.STEPS], RECENT)
-        self._total = 0
+        self._total = self._firsts[layout.STEPS]
         self._are_all_plausible = True
         self._samples = GrowingRows(layout.TABLES[layout.SAMPLES])
         self._gpus = GrowingRows(layout.TABLES[layout.GPUS])
@@ -175,9 +78,7 @@ class RunReader:
         self._progress_thinned = ThinnedRows(layout.TABLES[layout.PROGRESSES], THINNED_PROGRESS)
         self._stages = StageRows()
         self._events = EventLog()
-        self._sleeps: list[Slept] = []
         self._pulse: Pulse | None = None
-        self._ended: RunEnded | None = None
         self._log = LogLines()
         self._torn = 0
         self._splitter = LineSplitter()
@@ -206,7 +107,7 @@ class RunReader:
         self._source.end_frame()
         return result
 
-    def tail(self) -> Snapshot:
+    def read(self) -> Snapshot:
         """Read the new data and return the present state.
 
         Raises:
@@ -254,53 +155,46 @@ class RunReader:
         rows = layout.rows_of(layout.STEPS, self._source.read(layout.STEPS, start, length))
         return rows[plausible(rows)]
 
-    def read_whole(self) -> Run:
-        """Read the whole run again. Any thread may call this.
-
-        Raises:
-            NotARunError: the run is no longer readable.
-        """
-        return read_whole(self._source, self._clock)
-
     def _snapshot(self) -> Snapshot:
         newest = decode_pulse(self._source.read(layout.PULSES, 0, 4096))
         self._pulse = pulse = newest or self._pulse
         is_gone = newest is None and self._source.ask(("is_gone",), self._is_gone)
-        state = state_now(
-            self._manifest, self._ended, pulse, self._recent.rows, self._clock, is_gone=is_gone
-        )
+        events, recent = self._events.view(), self._recent.rows
+        ended = events.newest(RunEnded)
+        state = state_now(self._manifest, ended, pulse, recent, self._clock, is_gone=is_gone)
         progress = self._progress.rows
         return Snapshot(
             manifest=self._manifest,
-            folder=self._source.folder,
+            source=self._source,
             life=state.life,
             now_s=state.now_s,
             silent_s=state.silent_s,
             pulse=pulse,
-            steps=self._recent.rows,
+            recent=recent,
             steps_total=self._total,
             steps_between=self.steps_between,
             pyramid=self._pyramid,
-            epochs=self._epochs,
+            epoch_sums=self._epochs,
             samples=self._samples.rows,
             gpus=self._gpus.rows,
             progress=progress,
             progress_thinned=self._progress_thinned.rows,
             latest=_latest(progress),
             examples_s=_examples_s(progress),
-            stages=self._stages.newest(state.now_s * 1e9),
+            recent_stages=self._stages.newest(state.now_s * 1e9),
             stages_found=dict(self._stages.found),
             stages_before=dict(self._stages.before),
-            events=self._events.view(),
-            sleeps=tuple(self._sleeps),
-            ended=self._ended,
-            log=self._log.tail,
+            events=events,
             log_head=self._log.head,
+            log_tail=self._log.tail,
             log_total=self._log.total,
             log_unfinished=self._log.unfinished,
-            unrecorded=pulse.unrecorded if pulse else "",
             torn=self._torn + len(self._manifest.skipped),
+            ranges={name: self._range(name) for name in self._firsts},
         )
+
+    def _range(self, name: str) -> tuple[int, int]:
+        return self._firsts[name], self._offsets[name] // layout.TABLES[name].itemsize
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -321,10 +215,6 @@ class RunReader:
             return
         self._events.add(event)
         self._stages.add_event(event)
-        if isinstance(event, RunEnded):
-            self._ended = event
-        elif isinstance(event, Slept):
-            self._sleeps.append(event)
 
     def _rows(self, name: str) -> Rows:
         rows = layout.rows_of(name, self._source.read(name, self._offsets[name], _CHUNK))
@@ -359,17 +249,32 @@ class RunReader:
         return False
 
 
-def follow_folder(folder: Path, clock: Clock = SYSTEM) -> RunReader:
-    """Return the reader of a run folder for a screen, which waits for no disk once it is open.
+def open_run(path: str | Path, clock: Clock = SYSTEM, newest: int | None = None) -> Snapshot:
+    """Read a run folder to its end: of a run that ended, was killed, or is still running.
+
+    A run that this process writes is complete up to now, unless its disk does not respond for 5 s;
+    one of another process lacks at most its last 0.1 s.
+    newest: read no more than so many of its last rows of each kind; None is all.
+
+    Raises:
+        NotARunError: the folder is not a run folder that this tfwatch reads.
+    """
+    folder = Path(os.path.expanduser(path))
+    write_own_run(folder)
+    return Run(RunFolder(folder), clock, newest).read()
+
+
+def follow_folder(folder: Path, clock: Clock = SYSTEM) -> Run:
+    """Return the run of a folder for a screen, which waits for no disk once it is open.
 
     Raises:
         NotARunError: the folder has no run that this tfwatch reads.
         DiskSilentError: its disk has not responded for `FIRST_S`.
     """
     source = RunFolder(folder, clock, FIRST_S)
-    reader = RunReader(source, clock)
+    run = Run(source, clock)
     source.patience_s = PATIENCE_S
-    return reader
+    return run
 
 
 def _latest(progress: Rows) -> ProgressNow | None:

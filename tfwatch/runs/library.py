@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tfwatch.config import ConfigError, read_config
 from tfwatch.core.clock import Clock, stamp_of
 from tfwatch.core.errors import warn_once
+from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import (
     FOLDER_MODE,
     MANIFEST,
@@ -25,8 +26,7 @@ from tfwatch.runs.format import (
 )
 from tfwatch.runs.group import is_group, rank_folders, read_group_file
 from tfwatch.runs.group_joining import WINDOW_S
-from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.run import RECENT, open_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,7 +162,7 @@ def _is_failed_start(run: Path) -> bool:
             (run / name).stat().st_size for name in (STEPS, PROGRESSES) if (run / name).is_file()
         ):
             return False
-        return open_run(run).life.is_over
+        return open_run(run, newest=RECENT).life.is_over
     except (NotARunError, OSError, ValueError):
         return False
 

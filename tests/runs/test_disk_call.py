@@ -12,10 +12,9 @@ from tests.runs.folders import FakeClock
 from tests.runs.hanging import hang
 from tests.runs.processes import wait_until
 from tests.screens.canned import usual
+from tfwatch.runs import folder as disk_call
 from tfwatch.runs import format as layout
-from tfwatch.runs.reading import disk_call
-from tfwatch.runs.reading.disk_call import DiskCall, call_and_report
-from tfwatch.runs.reading.folder import RunFolder
+from tfwatch.runs.folder import DiskCall, RunFolder, call_and_report
 from tfwatch.runs.script_process import ProcessRuns
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from tests.runs.processes import wait_until
 from tfwatch.core.events import Noted
 from tfwatch.runs import create, streams, writer
 from tfwatch.runs import format as layout
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ import pytest
 from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, write_run
 from tfwatch.core.events import RunEnded
-from tfwatch.runs.library.finding import (
+from tfwatch.runs.library import (
     default_runs_dir,
     find_run,
     list_runs,

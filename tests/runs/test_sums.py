@@ -8,7 +8,7 @@ import pytest
 
 from tests.judge.step_rows import make_steps, plain, restart
 from tfwatch.core.rows import Flag
-from tfwatch.runs.reading.sums import BUCKET_S, Pyramid, TimeColumns
+from tfwatch.runs.sums import BUCKET_S, Pyramid, TimeColumns
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows

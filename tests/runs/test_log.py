@@ -9,9 +9,9 @@ import pytest
 from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, opened, read, write_run
 from tfwatch.runs import format as layout
-from tfwatch.runs.reading.buffers import HEAD_LINES, LOG_LINES
-from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.reader import RunReader
+from tfwatch.runs.buffers import HEAD_LINES, LOG_LINES
+from tfwatch.runs.folder import RunFolder
+from tfwatch.runs.run import Run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ def test_the_log_has_its_last_lines_with_any_bytes(tmp_path: Path) -> None:
     lines = [b"line %d\r" % n for n in range(3000)] + [b"\xff\xfe [bold]", b"", b"open"]
     (tmp_path / layout.LOG).write_bytes(b"\n".join(lines))
 
-    log = read(tmp_path).log
+    log = read(tmp_path).log_tail
 
     assert len(log) == LOG_LINES
     assert log[-3:] == ("line 2999", "\ufffd\ufffd [bold]", "")
@@ -30,16 +30,20 @@ def test_the_log_has_its_last_lines_with_any_bytes(tmp_path: Path) -> None:
 
 def test_a_long_log_keeps_its_first_lines_too(tmp_path: Path) -> None:
     write_run(tmp_path, plain(0))
-    reader = RunReader(RunFolder(tmp_path), FakeClock(1).clock)
+    reader = Run(RunFolder(tmp_path), FakeClock(1).clock)
     heads = []
     for count in (3, 400, HEAD_LINES + 5, 9000):
         (tmp_path / layout.LOG).write_text("".join(f"{number}\n" for number in range(count)))
-        snapshot = reader.tail()
+        snapshot = reader.read()
         heads.append(len(snapshot.log_head))
         assert snapshot.log_total == count
 
     assert heads == [3, 400, HEAD_LINES, HEAD_LINES]
-    assert (snapshot.log_head[0], snapshot.log_head[-1], snapshot.log[-1]) == ("0", "499", "8999")
+    assert (snapshot.log_head[0], snapshot.log_head[-1], snapshot.log_tail[-1]) == (
+        "0",
+        "499",
+        "8999",
+    )
 
 
 @pytest.mark.parametrize("count", [0, 3, HEAD_LINES, LOG_LINES + 7, LOG_LINES + HEAD_LINES + 9])
@@ -56,6 +60,6 @@ def test_a_line_without_an_end_is_cut(tmp_path: Path) -> None:
     write_run(tmp_path, plain(0))
     (tmp_path / layout.LOG).write_bytes(b"x" * 10_000_000 + b"\nshort\n")
 
-    log = read(tmp_path).log
+    log = read(tmp_path).log_tail
 
     assert [len(line) for line in log] == [2**22, 2**22, 10_000_000 - 2**23, 5]

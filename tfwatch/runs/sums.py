@@ -6,6 +6,7 @@ steps.
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfwatch.core.rows import EPOCH, Flag, step_ms
-from tfwatch.runs.reading.buffers import GrowingRows
+from tfwatch.runs.buffers import GrowingRows
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
@@ -84,6 +85,8 @@ class Pyramid:
         self._waiting: list[_Sums] = []
         self._long = GrowingRows(_LONG)
         self.end_s = 0.0
+        #: A judgement reads in a thread of its own while rows come.
+        self._lock = threading.Lock()
 
     def add(self, rows: Rows) -> None:
         """Add plausible rows of `core.rows.STEP`, in the order of their start."""
@@ -97,19 +100,23 @@ class Pyramid:
         sums = _Sums(
             index, np.ones(len(rows), dtype=np.int64), _parts(rows), rows["flags"]
         ).merged()
-        self._levels[0].add(sums)
-        self._waiting.append(sums)
-        if max(len(self._waiting), len(sums.index)) >= _MOST_WAITING:
-            self._add_waiting()
-        self._add_long(rows, start_s, end_s)
-        self.end_s = max(self.end_s, float(end_s[-1]))
+        with self._lock:
+            self._levels[0].add(sums)
+            self._waiting.append(sums)
+            if max(len(self._waiting), len(sums.index)) >= _MOST_WAITING:
+                self._add_waiting()
+            self._add_long(rows, start_s, end_s)
+            self.end_s = max(self.end_s, float(end_s[-1]))
 
     def columns(self, end_s: float, width_s: float, count: int) -> TimeColumns:
         """Return `count` columns of `width_s` seconds, the last of which contains `end_s`.
 
         width_s: at least `BUCKET_S`. The edges of columns are edges of buckets.
         """
-        level = self._level_for(width_s)
+        with self._lock:
+            return self._columns(self._level_for(width_s), end_s, width_s, count)
+
+    def _columns(self, level: _Level, end_s: float, width_s: float, count: int) -> TimeColumns:
         if level is not self._levels[0]:
             self._add_waiting()
         first = int(end_s / width_s) - count + 1
@@ -282,18 +289,22 @@ class EpochSums:
         self._closed = GrowingRows(EPOCH)
         self._open: Rows = np.empty(0, dtype=EPOCH)
         self._waiting: list[Rows] = []
+        #: A judgement reads in a thread of its own while rows come.
+        self._lock = threading.Lock()
 
     @property
     def rows(self) -> Rows:
-        """Rows of `core.rows.EPOCH`, valid until the next call of `add`."""
-        self._sum_waiting()
-        return self._closed.followed_by(self._open)
+        """Rows of `core.rows.EPOCH`; later steps do not change them."""
+        with self._lock:
+            self._sum_waiting()
+            return np.concatenate([self._closed.rows, self._open])
 
     def add(self, rows: Rows) -> None:
         """Add plausible rows of `core.rows.STEP`, in the order of their start."""
-        self._waiting.append(rows)
-        if max(len(self._waiting), len(rows)) >= _MOST_EPOCH_ROWS:
-            self._sum_waiting()
+        with self._lock:
+            self._waiting.append(rows)
+            if max(len(self._waiting), len(rows)) >= _MOST_EPOCH_ROWS:
+                self._sum_waiting()
 
     def _sum_waiting(self) -> None:
         waiting, self._waiting = [rows for rows in self._waiting if len(rows)], []

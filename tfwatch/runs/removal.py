@@ -18,9 +18,9 @@ from tfwatch.config import ConfigError, read_config
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.runs.format import GROUP_FILE, MANIFEST, NotARunError
-from tfwatch.runs.library.finding import default_runs_dir, runs_of
-from tfwatch.runs.reading.liveness import Life
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.library import default_runs_dir, runs_of
+from tfwatch.runs.liveness import Life
+from tfwatch.runs.run import RECENT, open_run
 
 if TYPE_CHECKING:
     import os
@@ -56,7 +56,7 @@ def why_kept(folder: Path, clock: Clock = SYSTEM) -> str:
     if folder.is_symlink():
         return "it is a link"
     try:
-        lives = [open_run(run, clock).life for run in runs_of(folder)]
+        lives = [open_run(run, clock, RECENT).life for run in runs_of(folder)]
     except (NotARunError, OSError) as error:
         return f"nobody knows whether it still runs: {error}"
     if Life.KILLED in lives and _written_s_ago(folder, clock) < _SILENT_S:
@@ -85,7 +85,7 @@ def candidates(folders: Sequence[Path], clock: Clock = SYSTEM) -> list[Candidate
 def _candidate(folder: Path, clock: Clock) -> Candidate | None:
     if folder.is_symlink():
         return None
-    runs = [open_run(run, clock) for run in runs_of(folder)]
+    runs = [open_run(run, clock, RECENT) for run in runs_of(folder)]
     if not runs or not all(run.life.is_over for run in runs):
         return None
     if (
@@ -177,7 +177,7 @@ def start_pruning(
     """
     if limits is None or not reap_pruning():
         return
-    nowhere, root = subprocess.DEVNULL, str(Path(__file__).parents[3])
+    nowhere, root = subprocess.DEVNULL, str(Path(__file__).parents[2])
     with fails_open(lambda why: on_failure(f"the runs folder is not pruned: {why}")):
         process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, root, *prune_words(runs_dir, limits)],

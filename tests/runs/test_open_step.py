@@ -12,20 +12,20 @@ from tfwatch.core.events import EpochStarted, RunEnded
 from tfwatch.core.rows import Phase
 from tfwatch.report import document
 from tfwatch.runs.format import Pulse
-from tfwatch.runs.reading.liveness import OpenPhase, find_open_phase
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.liveness import OpenPhase, find_open_phase
+from tfwatch.runs.run import open_run
 from tfwatch.runs.writer import RunWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfwatch.runs.reading.opened import Run
+    from tfwatch.runs.snapshot import Snapshot
 
 #: Two seconds of steps, and 30 seconds of the last phase.
 STEPS, BEGAN_S, ENDED_S = 100, 2.0, 32.0
 
 
-def left_in(folder: Path, phase: Phase, *, ended: bool) -> Run:
+def left_in(folder: Path, phase: Phase, *, ended: bool) -> Snapshot:
     """Return a run that ended, or was killed, during a phase."""
     clock = FakeClock()
     folder.mkdir()

@@ -10,7 +10,7 @@ import pytest
 from tests.runs.folders import FakeClock, make_manifest, reader_of
 from tfwatch.core.events import LossDiverged, LossRecovered, Noted, RunEnded
 from tfwatch.core.rows import Phase
-from tfwatch.runs.reading.opened import open_run
+from tfwatch.runs.run import open_run
 from tfwatch.runs.writer import ProgressLog, RunWriter
 
 if TYPE_CHECKING:
@@ -147,10 +147,10 @@ def test_a_run_that_has_ended_shows_its_last_step_before_its_writer_is_closed() 
     writer.end("finished")
     writer.flush()
 
-    snapshot = reader.tail()
+    snapshot = reader.read()
 
     assert snapshot.latest
     assert (snapshot.latest.step, snapshot.latest.metric) == (2, 0.75)
     writer.flush()
     writer.close()
-    assert reader.tail().progress["step"].tolist() == [1, 2]
+    assert reader.read().progress["step"].tolist() == [1, 2]

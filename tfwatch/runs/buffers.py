@@ -33,15 +33,9 @@ class GrowingRows:
     @property
     def rows(self) -> Rows:
         """All rows, read-only; later additions do not change the view."""
-        return self._view(self._count)
-
-    def followed_by(self, rows: Rows) -> Rows:
-        """Return all rows and then `rows`, which are not added: read-only, and valid until the next
-        call."""
-        count = self._count + len(rows)
-        self._make_room(count)
-        self._rows[self._count : count] = rows
-        return self._view(count)
+        view = self._rows[: self._count]
+        view.flags.writeable = False
+        return view
 
     def extend(self, rows: np.ndarray[Any, np.dtype[np.void]]) -> None:
         """Add rows."""
@@ -49,11 +43,6 @@ class GrowingRows:
         self._make_room(count)
         self._rows[self._count : count] = rows
         self._count = count
-
-    def _view(self, count: int) -> Rows:
-        view = self._rows[:count]
-        view.flags.writeable = False
-        return view
 
     def _make_room(self, count: int) -> None:
         if count > len(self._rows):

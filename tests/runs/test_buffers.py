@@ -7,7 +7,7 @@ import pytest
 
 from tfwatch.core.events import EpochStarted, Event, Noted, Paused, Slept
 from tfwatch.core.rows import PROGRESS, STEP
-from tfwatch.runs.reading.buffers import EventLog, Events, NewestRows, ThinnedRows
+from tfwatch.runs.buffers import EventLog, Events, NewestRows, ThinnedRows
 
 
 def noted(at_ns: int) -> Noted:

@@ -12,9 +12,9 @@ from tests.runs.folders import FakeClock, add_steps, opened, read, reader_of, wr
 from tfwatch.core.events import EpochStarted, Noted, RunEnded, Slept
 from tfwatch.core.rows import PROGRESS, Phase
 from tfwatch.runs import format as layout
+from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import Pulse, decode_pulse
-from tfwatch.runs.reading.folder import RunFolder
-from tfwatch.runs.reading.reader import RECENT, RECENT_PROGRESS, RunReader
+from tfwatch.runs.run import RECENT, RECENT_PROGRESS, Run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,17 +36,17 @@ def test_local_time_includes_the_machines_sleep(tmp_path: Path) -> None:
 def test_a_reader_follows_new_data(tmp_path: Path) -> None:
     rows = plain(RECENT + 500)
     writer = write_run(tmp_path, rows[:100])
-    reader = RunReader(RunFolder(tmp_path), FakeClock(1).clock)
-    first = reader.tail()
+    reader = Run(RunFolder(tmp_path), FakeClock(1).clock)
+    first = reader.read()
     add_steps(writer, rows[100:])
     writer.event(EpochStarted(0, 0, 1, None))
     writer.flush()
 
-    then = reader.tail()
+    then = reader.read()
 
     assert (first.steps_total, then.steps_total) == (100, RECENT + 500)
-    assert then.steps["step"].tolist() == list(range(501, RECENT + 501))
-    assert first.steps["step"].tolist() == list(range(1, 101))
+    assert then.recent["step"].tolist() == list(range(501, RECENT + 501))
+    assert first.recent["step"].tolist() == list(range(1, 101))
     assert (tuple(first.events), tuple(then.events)) == ((), (EpochStarted(0, 0, 1, None),))
 
 
@@ -57,7 +57,7 @@ def test_a_snapshot_does_not_change_with_new_samples(tmp_path: Path) -> None:
     for number in range(300):
         writer.sample(number, {"cpu_cores": float(number)})
         writer.flush()
-        seen.append(reader.tail().samples)
+        seen.append(reader.read().samples)
 
     assert [len(samples) for samples in seen] == list(range(1, 301))
     assert seen[99]["at_ns"].tolist() == list(range(100))
@@ -79,7 +79,7 @@ def test_steps_between_returns_the_existing_steps(
     tmp_path: Path, first: int, last: int, expected: list[int]
 ) -> None:
     write_run(tmp_path, plain(100))
-    reader = RunReader(RunFolder(tmp_path), FakeClock(1).clock)
+    reader = Run(RunFolder(tmp_path), FakeClock(1).clock)
 
     assert reader.steps_between(first, last)["step"].tolist() == expected
 
@@ -110,10 +110,10 @@ def test_images_per_second_cover_the_last_five_seconds(tmp_path: Path) -> None:
         clock.at_s = at_s
         writer.progress.append((images, 1, 0, 1, None, None))
         writer.flush()
-        rates.append(reader.tail().examples_s)
+        rates.append(reader.read().examples_s)
 
     assert rates == [None, 100.0, None, 200.0, 0.0]
-    latest = reader.tail().latest
+    latest = reader.read().latest
     assert latest is not None
     assert (latest.loss, latest.metric) == (None, None)
 
@@ -126,7 +126,7 @@ def test_without_known_batch_sizes_there_is_no_rate() -> None:
         clock.at_s = step
         writer.progress.append((0, step, 0, step, None, None))
         writer.flush()
-    assert reader.tail().examples_s is None
+    assert reader.read().examples_s is None
 
 
 def test_the_last_end_event_counts(tmp_path: Path) -> None:
@@ -139,11 +139,11 @@ def test_the_newest_progress_is_kept(tmp_path: Path) -> None:
     write_run(tmp_path, plain(0))
     rows = np.zeros(3000, dtype=PROGRESS)
     rows["at_ns"], rows["step"] = np.arange(3000) * 10**9, np.arange(3000)
-    reader = RunReader(RunFolder(tmp_path), FakeClock(1).clock)
+    reader = Run(RunFolder(tmp_path), FakeClock(1).clock)
     seen = []
     for count in (5, 1500, 3000):
         rows[:count].tofile(tmp_path / layout.PROGRESSES)
-        seen.append(reader.tail().progress["step"].tolist())
+        seen.append(reader.read().progress["step"].tolist())
 
     assert seen == [
         list(range(max(0, count - RECENT_PROGRESS), count)) for count in (5, 1500, 3000)

@@ -12,8 +12,8 @@ from tests.runs.begun import begin_run
 from tests.runs.folders import write_run
 from tfwatch.core.events import RunEnded
 from tfwatch.core.rows import STEP
-from tfwatch.runs.library import removal
-from tfwatch.runs.library.removal import RunsToKeep, start_pruning
+from tfwatch.runs import removal
+from tfwatch.runs.removal import RunsToKeep, start_pruning
 
 NO_STEPS = np.empty(0, dtype=STEP)
 

@@ -1,1 +1,0 @@
-"""The runs on this machine: found, listed, labelled, removed, and kept within limits."""

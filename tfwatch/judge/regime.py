@@ -18,6 +18,7 @@ from tfwatch.core.events import (
     EpochStarted,
     PipelineSwitched,
     StagesFound,
+    Traced,
 )
 from tfwatch.core.knobs import CACHE
 from tfwatch.core.rows import Flag
@@ -136,6 +137,8 @@ class RegimeLedger:
             self._switched = event
         elif isinstance(event, StagesFound):
             self._keeps_elements = any(_CACHE in kind for kind in event.kinds)
+        elif isinstance(event, Traced):
+            self._trace_change = event.change or self._trace_change
         elif isinstance(event, CodeSampled):
             for one in event.samples:
                 key = (one.phase, one.callback, one.call, one.place)
@@ -147,6 +150,7 @@ class RegimeLedger:
         kept = [event for event in self._events if event.at_ns >= at_ns]
         self._events, self._taken, self._begin_ns = [], [], -1
         self._code.clear()
+        self._trace_change = ""
         for event in kept:
             self._note(event)
 
@@ -168,7 +172,7 @@ class RegimeLedger:
             spent,
             self._before(rows[: int(fills)], begin_ns),
             self._code_times(),
-            len({getattr(event, "model", 1) for event in started}),
+            len({event.model for event in started}),
             len({event.fit for event in started}),
             len(rows) - int(fills),
             newest,

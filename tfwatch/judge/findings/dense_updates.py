@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.judge.findings.finding import Fact, Finding
@@ -22,12 +22,12 @@ _MOST = 0.95
 
 def find(now: Situation) -> Finding | None:
     """Find the update of the largest embedding, estimated from its size."""
-    spent, model = now.setting.regime.spent, getattr(now.manifest, "model", {})
-    table, optimizer = _embedding(model), str(model.get("optimizer", ""))
+    spent, model = now.setting.regime.spent, now.manifest.model
+    table, optimizer = (model.largest_embedding, model.optimizer) if model else (None, "")
     each = _BYTES.get(optimizer.lower())
     if table is None or each is None or not spent.steps:
         return None
-    name, rows, columns = table
+    name, rows, columns = table.name, table.rows, table.columns
     update_s = rows * columns * each / (_GPU if now.manifest.accelerated else _CPU)
     lost_s = min(update_s * spent.steps, _MOST * spent.compute_s)
     share = lost_s / spent.compute_s if spent.compute_s else 0.0
@@ -47,12 +47,3 @@ def find(now: Situation) -> Finding | None:
         reason="estimated from the size of the table and the speed of memory",
         claims={"compute_s": lost_s},
     )
-
-
-def _embedding(model: dict[str, Any]) -> tuple[str, int, int] | None:
-    """Return the name, rows and columns of the largest embedding; None without one."""
-    found = model.get("largest_embedding")
-    if not isinstance(found, (list, tuple)) or len(found) != 3:
-        return None
-    name, rows, columns = found
-    return str(name), int(rows), int(columns)

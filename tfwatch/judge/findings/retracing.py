@@ -54,7 +54,7 @@ def find(now: Situation) -> Finding | None:
 
 def _advise(now: Situation) -> tuple[str, str]:
     change = now.setting.regime.trace_change
-    if getattr(now.manifest, "model", {}).get("jit_compile") is True:
+    if now.manifest.model and now.manifest.model.jit_compile:
         return _COMPILED, _BUCKETS
     if change and "shape" not in change:
         return _NUMBERS, _RELAXED

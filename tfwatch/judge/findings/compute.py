@@ -56,6 +56,13 @@ def _once(now: Situation) -> str:
 
 def _advise(now: Situation, share: float) -> Advice:
     limit = f"The input pipeline is not the limit: {units.percent(share)} of the step is compute."
+    replicas, size = len(now.manifest.replicas), now.manifest.batch_size
+    if replicas > 1:
+        each = f" of {size // replicas} examples" if size else ""
+        return Advice(
+            f"{limit} Each of {replicas} replicas has a batch{each}: a batch {replicas} times as"
+            " large keeps each device as busy as one alone"
+        )
     if now.manifest.accelerated:
         return Advice(
             f"{limit} Mixed precision or jit_compile may shorten it.", code_suggestions.PRECISION

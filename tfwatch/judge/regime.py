@@ -140,9 +140,12 @@ class RegimeLedger:
         elif isinstance(event, Traced):
             self._trace_change = event.change or self._trace_change
         elif isinstance(event, CodeSampled):
-            for one in event.samples:
-                key = (one.phase, one.callback, one.call, one.place)
-                self._code[key] = self._code.get(key, 0.0) + one.samples * event.every_ms / 1e3
+            self._count_samples(event)
+
+    def _count_samples(self, event: CodeSampled) -> None:
+        for one in event.samples:
+            key = (one.phase, one.callback, one.call, one.place)
+            self._code[key] = self._code.get(key, 0.0) + one.samples * event.every_ms / 1e3
 
     def _begin(self, at_ns: int) -> None:
         self._switch_ns = at_ns
@@ -164,21 +167,25 @@ class RegimeLedger:
         if begin_ns != self._begin_ns:
             self._begin_ns, self._breakdown = begin_ns, RunningTimeBreakdown(begin_ns)
             self._taken = [event for event in self._events if event.at_ns >= begin_ns]
+            self._code.clear()
+            for event in self._taken:
+                if isinstance(event, CodeSampled):
+                    self._count_samples(event)
         spent, newest = self._breakdown.take(rows[int(fills) :], self._taken, length_s, doing)
         started = [event for event in self._taken if isinstance(event, EpochStarted)]
         return Regime(
-            "cache" if fills else "switch" if self._switch_ns else "start",
-            begin_ns,
-            spent,
-            self._before(rows[: int(fills)], begin_ns),
-            self._code_times(),
-            len({event.model for event in started}),
-            len({event.fit for event in started}),
-            len(rows) - int(fills),
-            newest,
-            self._fills_shuffle,
-            self._trace_change,
-            self._hosts.growth_ms,
+            cause="cache" if fills else "switch" if self._switch_ns else "start",
+            begin_ns=begin_ns,
+            spent=spent,
+            before=self._before(rows[: int(fills)], begin_ns),
+            code=self._code_times(),
+            models=len({event.model for event in started}),
+            fits=len({event.fit for event in started}),
+            epochs=len(rows) - int(fills),
+            newest=newest,
+            fills_shuffle=self._fills_shuffle,
+            trace_change=self._trace_change,
+            host_growth_ms=self._hosts.growth_ms,
         )
 
     @property

@@ -10,6 +10,7 @@ import msgspec
 from tests.runs.folders import make_manifest
 from tfwatch.core.rows import Phase
 from tfwatch.judge.findings.banner import banner as make_banner
+from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.findings.ranking import find_losses
 from tfwatch.judge.findings.situation import (
     Banner,
@@ -107,6 +108,11 @@ def banner(now: Situation) -> Banner:
     """Return the banner of a moment, with the losses of its regime."""
     now = with_regime(now)
     return make_banner(now, find_losses(now))
+
+
+def losses(now: Situation) -> tuple[Finding, ...]:
+    """Return the losses of a moment in rank."""
+    return find_losses(with_regime(now))
 
 
 def finding(**changes: Any) -> tuple[str, str, str]:

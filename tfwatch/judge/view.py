@@ -313,11 +313,7 @@ class Follower:
             autopilot_run=running_autopilot(snapshot.events.of(*AUTOPILOT_EVENTS)),
             stopping_s=None if stopping_s is None else max(0.0, snapshot.now_s - stopping_s),
             record=self._forecasts.record,
-            stalls=len(self._step_search.stalls),
             searched=self._step_search.done,
-            longest_stall_s=max(
-                (stall.lost_ms / 1e3 for stall in self._step_search.stalls), default=0.0
-            ),
         )
 
 

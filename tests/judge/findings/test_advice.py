@@ -16,7 +16,7 @@ from tfwatch.judge.findings.advice import stall_sentence, wait_sentence
 from tfwatch.judge.findings.bottleneck import Stage, StageTable
 from tfwatch.judge.findings.situation import BatchSource, Situation, SourceKind
 from tfwatch.judge.forecasts.forecast import Forecast
-from tfwatch.judge.steps.verdict import Bound, Verdict, breakdown
+from tfwatch.judge.steps.verdict import Verdict, breakdown
 
 CACHE = Forecast(
     "cache",
@@ -37,28 +37,33 @@ FULL = Stage("prefetch", "Prefetch", math.nan, buffered=4.0, buffer_size=4.0, fi
 READY = StageTable(0, (Stage("map", "Map", 0.1), FULL)).with_bottleneck(8, 0.0, 0.1, 0.9)
 
 
-def situation(bound: Bound, **changes: Any) -> Situation:
-    verdict = Verdict.MODERATELY if bound is Bound.INPUT else Verdict.NOT
-    starved = {"stages": READY, "knobs": {"prefetch": "4", "workers": "auto", "cache": "off"}}
+STARVING = {
+    "judgement": judged(Verdict.MODERATELY, 0.4, 0.8, 0.1),
+    "stages": READY,
+    "knobs": {"prefetch": "4", "workers": "auto", "cache": "off"},
+}
+WELL_FED = {"judgement": judged(Verdict.NOT, 0.0, 13.0, 0.1), "knobs": {"cache": "off"}}
+
+
+def situation(changes: dict[str, Any], **more: Any) -> Situation:
     values = {
-        "judgement": judged(verdict, 0.1, 0.8, 0.1, bound=bound),
         "switchable": ("prefetch", "workers", "cache"),
         "origin": BatchSource(SourceKind.TF_DATA),
-        **(starved if bound is Bound.INPUT else {"knobs": {"cache": "off"}}),
     }
-    return changed(RUNNING, **{**values, **changes})
+    return changed(RUNNING, **{**values, **changes, **more})
 
 
-BOUNDS = [
-    pytest.param(Bound.INPUT, "larger batches", id="the wait is the fetch"),
-    pytest.param(Bound.LAUNCH, "not the limit", id="launching"),
-    pytest.param(Bound.COMPUTE, "not the limit", id="compute"),
+LIMITS = [
+    pytest.param(STARVING, "larger batches", id="the wait is the fetch"),
+    pytest.param(WELL_FED, "not the limit", id="compute"),
 ]
 
 
-@pytest.mark.parametrize(("bound", "otherwise"), BOUNDS)
-def test_a_cache_that_is_forecast_to_gain_is_the_advice(bound: Bound, otherwise: str) -> None:
-    found = banner(situation(bound, forecasts={("cache", "on"): CACHE}))
+@pytest.mark.parametrize(("changes", "otherwise"), LIMITS)
+def test_a_cache_that_is_forecast_to_gain_is_the_advice(
+    changes: dict[str, Any], otherwise: str
+) -> None:
+    found = banner(situation(changes, forecasts={("cache", "on"): CACHE}))
     assert (
         "c cache on: 23.4 so far to about 18.0 ms, 1.3 x (compute and data share the cores)"
         in found.advice
@@ -67,27 +72,22 @@ def test_a_cache_that_is_forecast_to_gain_is_the_advice(bound: Bound, otherwise:
     assert "dataset = dataset.cache()" in found.edit
 
 
-@pytest.mark.parametrize(("bound", "otherwise"), BOUNDS)
-def test_without_a_gain_the_limit_is(bound: Bound, otherwise: str) -> None:
-    assert otherwise in banner(situation(bound, forecasts={("cache", "on"): NO_GAIN})).advice
+@pytest.mark.parametrize(("changes", "otherwise"), LIMITS)
+def test_without_a_gain_the_limit_is(changes: dict[str, Any], otherwise: str) -> None:
+    assert otherwise in banner(situation(changes, forecasts={("cache", "on"): NO_GAIN})).advice
 
 
 def test_the_summary_names_the_call_in_place_of_the_key() -> None:
-    found = banner(situation(Bound.COMPUTE, forecasts={("cache", "on"): CACHE}, live=False))
+    found = banner(situation(WELL_FED, forecasts={("cache", "on"): CACHE}, live=False))
     assert (
         found.advice == ".cache(): 23.4 to about 18.0 ms, 1.3 x (compute and data share the cores)"
     )
 
 
-def test_steps_that_run_op_by_op_are_to_run_as_a_graph_first() -> None:
-    found = banner(situation(Bound.LAUNCH, forecasts={("cache", "on"): CACHE}, op_by_op=True))
-    assert "tf.function" in found.advice
-
-
 def test_a_switch_of_another_knob_than_prefetch_is_named_too() -> None:
     ahead = changed(CACHE, knob="device_prefetch", value="2")
     now = situation(
-        Bound.INPUT, switchable=["device_prefetch"], forecasts={("device_prefetch", "2"): ahead}
+        STARVING, switchable=["device_prefetch"], forecasts={("device_prefetch", "2"): ahead}
     )
     found = banner(changed(now, stages=None, origin=BatchSource(SourceKind.ARRAYS)))
     assert "g device prefetch 2: 23.4 so far to about 18.0 ms" in found.advice

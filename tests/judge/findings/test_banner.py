@@ -6,13 +6,24 @@ from typing import Any
 
 import pytest
 
-from tests.judge.situations import RUNNING, banner, changed, finding, judged, split
+from tests.judge.situations import (
+    RUNNING,
+    banner,
+    changed,
+    finding,
+    judged,
+    losses,
+    regime_of_split,
+    split,
+)
 from tests.runs.folders import make_manifest
 from tfwatch.core.events import RunEnded, TrainingFailed
 from tfwatch.core.rows import Phase
 from tfwatch.judge.effects.comparison import Comparison
 from tfwatch.judge.findings.finding import Tone
 from tfwatch.judge.findings.situation import MachineMemory
+from tfwatch.judge.regime import Regime
+from tfwatch.judge.steps.stalls import Stall
 from tfwatch.judge.steps.time_breakdown import TimeSpent
 from tfwatch.judge.steps.verdict import Bound, Judgement, Stat, Verdict
 
@@ -29,8 +40,8 @@ SWITCH = Comparison(
     1.7,
     False,
 )
-SHORT_EPOCH = TimeSpent(
-    0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0.6, epoch_end_s=0.01
+SHORT_EPOCH = Regime(
+    spent=TimeSpent(0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0.1), epochs=1
 )
 
 
@@ -99,22 +110,24 @@ SHORT_EPOCH = TimeSpent(
             id="starving",
         ),
         pytest.param(
-            {"judgement": judged(Verdict.NOT, 0.0, 2.0, 0.1, Bound.LAUNCH)},
-            "LAUNCH-BOUND 48 %",
-            "launching kernels takes 1.0 of 2.1 ms/step, longer than the GPU then computes",
+            {"judgement": judged(Verdict.NOT, 0.0, 1.2, 0.1, Bound.LAUNCH), "accelerated": True},
+            "LAUNCH-BOUND 77 %",
+            "launching kernels takes 1.0 of 1.3 ms/step, longer than the GPU then computes: its"
+            " kernels are too small",
             id="launch-bound",
         ),
         pytest.param(
             {"judgement": judged(Verdict.NOT, 0.2), "fetches_in_calls": True},
             "DATA WAIT n/a",
-            "13.0 of 14.0 ms/step is compute or data wait: "
+            "13.0 ms/step is compute or data wait: "
             "the loop fetches batches inside its tf.function, where a wait is not seen",
             id="fetches in calls",
         ),
         pytest.param(
             {"judgement": judged(Verdict.NOT, 0.0, 2.0, 0.1, Bound.LAUNCH), "op_by_op": True},
             "LAUNCH-BOUND 48 %",
-            "Python between operations takes 1.0 of 2.1 ms/step",
+            "run_eagerly=True runs operations one by one: Python takes 50 % of 2.0 ms of compute a"
+            " step",
             id="op by op",
         ),
         pytest.param(
@@ -124,10 +137,10 @@ SHORT_EPOCH = TimeSpent(
             id="host-bound",
         ),
         pytest.param(
-            {"judgement": judged(Verdict.NOT, 0.2), "epoch_spent": SHORT_EPOCH},
-            "BETWEEN EPOCHS 38 %",
-            "2.1 s per epoch of 250 steps: validation 1.5 s, first batch 0.6 s",
-            id="between epochs",
+            {"judgement": judged(Verdict.NOT, 0.2), "regime": SHORT_EPOCH},
+            "VALIDATION 30 %",
+            "validation takes 1.5 s after each epoch of 3.5 s",
+            id="validation takes most",
         ),
         pytest.param(
             {"phase": Phase.VALIDATION, "phase_s": 2.1},
@@ -254,7 +267,10 @@ def test_each_state_has_its_word_and_sentence(
 
 def test_input_bound_appears_only_in_a_verdict() -> None:
     waiting = finding(phase=Phase.WAIT, phase_s=20.3, judgement=judged(Verdict.HIGHLY))
-    measuring = finding(judgement=Judgement(Verdict.UNKNOWN, 12, 20, split(9.6, 13, 0.8)))
+    measuring = finding(
+        judgement=Judgement(Verdict.UNKNOWN, 12, 20, split(9.6, 13, 0.8)),
+        regime=regime_of_split(split(9.6, 13, 0.8), 12),
+    )
 
     assert "input-bound" not in " ".join((*waiting, *measuring))
 
@@ -337,7 +353,8 @@ def test_the_end_of_a_run_with_little_data_wait_names_no_gain() -> None:
 def test_the_end_sums_up_the_data_wait() -> None:
     ended = RunEnded(100_000_000_000, "finished", 5000)
 
-    advice = finding(ended=ended, waited_s=25.0, stalls=3, longest_stall_s=41.0)[2]
+    stalls = tuple(Stall(9, 0, 1, lost_ms, "") for lost_ms in (2_000, 41_000, 3_000))
+    advice = finding(ended=ended, waited_s=25.0, stalls=stalls)[2]
 
     assert (
         advice == "data wait 25.0 s (25 %); without it: 1:15 at best; 3 stalls, longest 41.0 s"
@@ -346,9 +363,9 @@ def test_the_end_sums_up_the_data_wait() -> None:
 
 
 def test_a_finished_run_shows_the_finding_on_its_last_setting() -> None:
-    last = banner(changed(RUNNING, live=False, judgement=judged(Verdict.HIGHLY)))
+    last = losses(changed(RUNNING, live=False, judgement=judged(Verdict.HIGHLY)))
     ended = RunEnded(100_000_000_000, "finished", 5000)
-    found = banner(changed(RUNNING, ended=ended, waited_s=25.0, last_finding=last))
+    found = banner(changed(RUNNING, ended=ended, waited_s=25.0, last_losses=last))
 
     assert (found.word, found.tone) == ("FINISHED", Tone.GOOD)
     assert (
@@ -360,7 +377,7 @@ def test_a_finished_run_shows_the_finding_on_its_last_setting() -> None:
         == "STARVING 41 %, HIGHLY input-bound: each step waits 9.6 of 23.4 ms for data"
     )
     assert found.brief == "STARVING 41 %, HIGHLY input-bound: waits 9.6 of 23.4 ms/step"
-    assert (found.advice, found.edit) == (last.advice, last.edit)
+    assert (found.advice, found.edit) == (last[0].advice, last[0].code)
 
 
 @pytest.mark.parametrize(
@@ -375,11 +392,11 @@ def test_a_finished_run_shows_the_finding_on_its_last_setting() -> None:
 def test_a_failed_or_killed_run_shows_its_cause_with_the_verdict_as_a_remark(
     changes: dict[str, Any], sentence: str
 ) -> None:
-    last = banner(changed(RUNNING, live=False, judgement=judged(Verdict.HIGHLY)))
-    found = banner(changed(RUNNING, last_finding=last, **changes))
+    last = losses(changed(RUNNING, live=False, judgement=judged(Verdict.HIGHLY)))
+    found = banner(changed(RUNNING, last_losses=last, **changes))
 
-    assert (found.sentence, found.edit) == (sentence, last.edit)
-    assert found.remark == f"STARVING 41 %; {last.advice}"
+    assert (found.sentence, found.edit) == (sentence, last[0].code)
+    assert found.remark == f"STARVING 41 %; {last[0].advice}"
 
 
 def test_the_end_of_a_run_without_a_folder_names_none() -> None:

@@ -94,7 +94,7 @@ def test_the_advice_for_a_pydataset_is_workers_and_never_prefetch() -> None:
     assert waits.edit.startswith("dataset.workers, dataset.max_queue_size = 4, 8")
     assert "use_multiprocessing=True" in computes.advice
     assert "use_multiprocessing = 4, True" in computes.edit
-    assert has_some.advice.startswith("more workers for the PyDataset")
+    assert has_some.advice.startswith("use_multiprocessing=True for the PyDataset")
     assert not [one for one in (waits, computes, has_some) if "prefetch(" in one.advice + one.edit]
 
 
@@ -222,9 +222,9 @@ def test_with_a_full_buffer_and_fast_stages_the_wait_is_the_fetch_itself(now: Si
     full = changed(PREFETCH, buffered=4.0, filled=1.0)
     ready = changed(
         now,
-        judgement=judged(Verdict.MODERATELY, 0.1, 0.8, 0.1),
+        judgement=judged(Verdict.HIGHLY, 0.4, 0.8, 0.1),
         stages=StageTable(0, (Stage("shuffled, batch(32)", "Map", 0.1), full)).with_bottleneck(
-            8, 0.0, 0.1, 0.9
+            8, 0.0, 0.4, 0.9
         ),
         knobs={**now.setting.knobs, "prefetch": "4"},
         started={**now.manifest.knobs, "prefetch": "4"},
@@ -234,7 +234,7 @@ def test_with_a_full_buffer_and_fast_stages_the_wait_is_the_fetch_itself(now: Si
 
     assert ready.setting.stages is not None
     assert ready.setting.stages.bottleneck is None
-    assert one.sentence.endswith("MODERATELY input-bound: each step waits 0.1 of 1.0 ms for data")
+    assert one.sentence.endswith("HIGHLY input-bound: each step waits 0.4 of 1.3 ms for data")
     assert one.advice.startswith("larger batches need fewer fetches")
     assert "prefetch" not in one.advice + one.edit
 

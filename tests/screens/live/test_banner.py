@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.judge.situations import RUNNING, banner, changed, judged
+from tests.judge.situations import RUNNING, banner, changed, judged, losses, regime_of_split
 from tfwatch.core.events import RunEnded, TrainingFailed
 from tfwatch.core.rows import Phase
 from tfwatch.judge.findings.bottleneck import Stage, StageTable, find_bottleneck
@@ -16,7 +16,7 @@ from tfwatch.judge.findings.situation import BatchSource, MachineMemory, SourceK
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.regime import Regime
 from tfwatch.judge.steps.time_breakdown import TimeSpent
-from tfwatch.judge.steps.verdict import Bound, Verdict
+from tfwatch.judge.steps.verdict import Verdict
 from tfwatch.screens.live.banner import BannerPane
 
 #: Cells of a row of the banner in a window of 80 columns.
@@ -40,23 +40,24 @@ def forecast_for(
     return {"forecasts": {(knob, value): changed(known, **changes)}}
 
 
-def epoch(**seconds: float) -> dict[str, Any]:
+def epoch(fills_shuffle: bool = False, **seconds: float) -> dict[str, Any]:
     return {
         "judgement": judged(NOT, 0.2),
         "regime": Regime(
             spent=replace(TimeSpent(0, 250, compute_s=3.4), **seconds),  # type: ignore[arg-type]
             epochs=1,
+            fills_shuffle=fills_shuffle,
         ),
     }
 
 
 def last(**changes: Any) -> dict[str, Any]:
     """Make a finished run, with the finding of its last setting."""
-    found = banner(changed(RUNNING, live=False, **changes))
+    found = losses(changed(RUNNING, live=False, **changes))
     return {
         "ended": RunEnded(12_000_000_000_000, "finished", 5000),
         "waited_s": 5000.0,
-        "last_finding": found,
+        "last_losses": found,
     }
 
 
@@ -156,10 +157,10 @@ FINDINGS: list[Any] = [
         "make batches cheaper",
         id="ended, beyond the limit",
     ),
-    pytest.param(epoch(validation_s=2.0), "validation_freq=2", id="validation"),
+    pytest.param(epoch(validation_s=2.0), "validation_freq=5", id="validation"),
     pytest.param(epoch(first_batch_s=2.0), ".repeat() with steps_per_epoch", id="first batch"),
     pytest.param(
-        {**epoch(first_batch_s=2.0), "has_shuffle_fill": True},
+        epoch(fills_shuffle=True, first_batch_s=2.0),
         "a smaller buffer",
         id="shuffle buffer",
     ),
@@ -172,17 +173,24 @@ FINDINGS: list[Any] = [
     ),
     pytest.param(
         {"judgement": judged(NOT, 0.2), "accelerated": True},
-        "Mixed precision or jit_compile would shorten it.",
+        "Mixed precision or jit_compile may shorten it.",
         id="on a GPU",
     ),
     pytest.param(
-        {"judgement": judged(NOT, 0.1, bound=Bound.LAUNCH), "accelerated": True},
+        {"judgement": judged(NOT, 0.0, 1.2, 0.1), "accelerated": True},
         "compile(steps_per_execution=8)",
         id="launching",
     ),
-    pytest.param({"judgement": judged(NOT, 0.1), "op_by_op": True}, "tf.function", id="op by op"),
     pytest.param(
-        {"judgement": judged(NOT, 0.2, 13.6, 7.1, Bound.HOST)},
+        {"judgement": judged(NOT, 0.0, 2.0), "op_by_op": True}, "run_eagerly", id="op by op"
+    ),
+    pytest.param(
+        {"judgement": judged(NOT, 0.0, 2.0), "op_by_op": True, "loop": "train.py:22"},
+        "@tf.function",
+        id="op by op in a loop",
+    ),
+    pytest.param(
+        {"judgement": judged(NOT, 0.2, 13.6, 7.1)},
         "compile(steps_per_execution=8): about",
         id="host",
     ),
@@ -244,13 +252,14 @@ def test_advice_for_every_kind_of_data_is_whole_at_80_columns(
             "switchable": switchable,
         }
         for judgement in (judged(HIGHLY), judged(NOT, 0.2)):
-            spent = (
-                TimeSpent(0, 250, compute_s=3.4, first_batch_s=2.0)
+            assert judgement.breakdown
+            regime = (
+                Regime(spent=TimeSpent(0, 250, compute_s=3.4, first_batch_s=2.0), epochs=1)
                 if judgement.verdict is NOT
-                else None
+                else regime_of_split(judgement.breakdown)
             )
             pane.banner = banner(
-                changed(RUNNING, live=live, judgement=judgement, epoch_spent=spent, **changes)
+                changed(RUNNING, live=live, judgement=judgement, regime=regime, **changes)
             )
             _, _, line = pane.rows(WIDTH, 3)
             assert 0 < line.cell_length <= WIDTH, line.plain

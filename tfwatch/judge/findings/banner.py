@@ -331,10 +331,10 @@ def _cost(now: Situation) -> str:
     parts = [f"data wait {units.seconds(now.figures.waited_s)} ({share})"]
     if cost.is_notable:
         parts.append(f"without it: {units.seconds(cost.without_s)} at best")
-    if now.stalls:
-        parts.append(
-            f"{units.counted(now.stalls, 'stall')}, longest {units.seconds(now.longest_stall_s)}"
-        )
+    if now.setting.stalls:
+        longest_s = max(stall.lost_ms for stall in now.setting.stalls) / 1e3
+        stalls = units.counted(len(now.setting.stalls), "stall")
+        parts.append(f"{stalls}, longest {units.seconds(longest_s)}")
     if now.searched is not None:
         parts.append(reading_text(now.searched))
     return "; ".join(parts)

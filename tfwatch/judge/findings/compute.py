@@ -32,7 +32,9 @@ def find(now: Situation) -> Finding | None:
             units.in_one_unit(1e3 * spent.data_wait_s / spent.steps, 1e3 * worked_s / spent.steps)
         )
     )
-    next_step = advice.beside_switches(now, _advise(now, spent.compute_s / worked_s))
+    next_step = advice.advise_gain(now) or advice.beside_switches(
+        now, _advise(now, spent.compute_s / worked_s)
+    )
     return Finding(
         "compute-bound",
         f"OK, data wait {units.percent(part.wait_share if part else spent.data_wait_s / worked_s)}",

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.judge.findings import code_suggestions
-from tfwatch.judge.findings.advice import beside_switches
 from tfwatch.judge.findings.finding import Advice, Fact, Finding
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def _advise(now: Situation, place: str, then_ms: float) -> Advice:
     """Advise on Python after each step; in a loop of the script's own only its lines can change."""
     if now.has_own_loop:
         less = f"do less at {place} after each step" if place else "do less after each step"
-        return beside_switches(now, Advice(f"{less}, e.g. log every 100th step"))
+        return Advice(f"{less}, e.g. log every 100th step")
     calls = f"compile(steps_per_execution={code_suggestions.STEPS_PER_EXECUTION})"
     sentence = f"log less often, or {calls}: about {units.milliseconds(then_ms)}/step"
-    return beside_switches(now, Advice(sentence, code_suggestions.LONGER_CALLS))
+    return Advice(sentence, code_suggestions.LONGER_CALLS)

@@ -26,13 +26,12 @@ def find(now: Situation) -> Finding | None:
         return None
     launched = f"{advice.of_step(part.dispatch, part.step)}/step"
     brief = f"launching kernels takes {launched}"
-    next_step = advice.beside_switches(now, _LAUNCHING)
     return Finding(
         "launch-bound",
         f"LAUNCH-BOUND {units.percent(part.dispatch_share)}",
         f"{brief}, longer than the GPU then computes: its kernels are too small",
-        next_step.sentence,
-        next_step.edit,
+        _LAUNCHING.sentence,
+        _LAUNCHING.edit,
         brief=brief,
         evidence=(Fact("launch_mean", part.dispatch.mean, "ms"),),
         # Kernels run while others are launched: what is over half of compute leaves it idle.

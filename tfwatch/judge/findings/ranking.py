@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.judge.findings import (
+    advice,
     between_fits,
     callbacks,
     cheap_maps,
@@ -26,6 +27,7 @@ from tfwatch.judge.findings import (
     take_after_cache,
     validation,
 )
+from tfwatch.judge.findings.finding import Advice
 from tfwatch.judge.steps.time_breakdown import PARTS
 
 if TYPE_CHECKING:
@@ -62,6 +64,8 @@ _KINDS = (
     dense_updates,
     launching,
 )
+#: Their lines may be those of an advised switch, which hold those of the switches made.
+_SWITCHES = (data_wait, copying)
 
 
 def find_losses(now: Situation) -> tuple[Finding, ...]:
@@ -81,10 +85,16 @@ def find_losses(now: Situation) -> tuple[Finding, ...]:
         lost_s = sum(claims.values())
         if finding and lost_s >= LEAST_SHARE * spent.active_s > 0:
             left = {part: left[part] - claims.get(part, 0.0) for part in PARTS}
-            found.append(replace(finding, lost_s=lost_s, share=lost_s / spent.active_s))
+            code = finding.code if kind in _SWITCHES else _code_beside_switches(now, finding)
+            share = lost_s / spent.active_s
+            found.append(replace(finding, code=code, lost_s=lost_s, share=share))
     found.sort(key=lambda finding: -finding.lost_s)
     limit = compute.find(now) if not found or found[0].share < _LEADS else None
     return (*((limit,) if limit else ()), *found)
+
+
+def _code_beside_switches(now: Situation, finding: Finding) -> str:
+    return advice.beside_switches(now, Advice(finding.advice, finding.code)).edit
 
 
 def _is_judgeable(now: Situation) -> bool:

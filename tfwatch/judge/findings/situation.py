@@ -233,8 +233,6 @@ class Situation:
     autopilot_run: AutopilotRun | None = None
     #: The errors of earlier forecasts.
     record: Record | None = None
-    stalls: int = 0
-    longest_stall_s: float = 0.0
     #: The share of the steps searched for stalls, while a long run is read; None once all are.
     searched: float | None = None
     #: All of a run that is over is judged: there are no more steps to wait for.

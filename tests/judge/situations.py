@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from tests.runs.folders import make_manifest
 from tfwatch.core.rows import Phase
 from tfwatch.judge.findings.banner import banner as make_banner
-from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.findings.ranking import find_losses
 from tfwatch.judge.findings.situation import (
     Banner,
@@ -22,6 +21,9 @@ from tfwatch.judge.regime import Regime
 from tfwatch.judge.steps.time_breakdown import TimeSpent
 from tfwatch.judge.steps.verdict import Bound, Breakdown, Judgement, Stat, Verdict
 from tfwatch.runs.format import Manifest
+
+if TYPE_CHECKING:
+    from tfwatch.judge.findings.finding import Finding
 
 
 def stat(ms: float) -> Stat:

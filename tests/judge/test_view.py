@@ -71,7 +71,7 @@ def test_stalls_are_found_once_however_the_steps_come(tmp_path: Path) -> None:
 
     assert [stall.step for stall in view.stalls] == [5, 49, 93, 137, 181]
     assert view.stalls == look(run).stalls
-    assert view.situation.longest_stall_s == pytest.approx(2.0, rel=0.05)
+    assert view.situation.setting.stalls == view.stalls
 
 
 def test_a_stall_that_a_run_was_left_in_is_one_of_its_stalls() -> None:

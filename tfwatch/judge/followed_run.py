@@ -30,7 +30,7 @@ from tfwatch.judge.findings.machine import (
     summarise_machine,
 )
 from tfwatch.judge.findings.starving_cost import Energy, RunningEnergy
-from tfwatch.judge.regime import RegimeLedger
+from tfwatch.judge.regime import RunningRegime
 from tfwatch.judge.steps.causes import UNEXPLAINED, Pauses
 from tfwatch.judge.steps.patterns import Pattern, find_patterns
 from tfwatch.judge.steps.quantiles import median
@@ -142,7 +142,7 @@ class StepSearch:
         self.patterns: dict[tuple[int, str, int], Pattern] = {}
         self.compiles: list[Compiled] = []
         self.machine = MachineFollower()
-        self.regime = RegimeLedger()
+        self.regime = RunningRegime()
         self._events_taken = 0
         self._steps_between = steps_between
         self._stall_search = StallSearch()

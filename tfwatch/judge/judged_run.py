@@ -127,7 +127,8 @@ class JudgedRun:
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """All findings in rank: why the run failed, its losses, and what happened beside them."""
-        return (*reported.failure(self), *self.losses, *reported.beside(self))
+        beside = reported.beside(self.run, self.summary, self.hardware)
+        return (*reported.failure(self.run), *self.losses, *beside)
 
     @cached_property
     def situation(self) -> Situation:

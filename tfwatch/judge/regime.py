@@ -98,7 +98,7 @@ class Regime:
         return [one for one in self.code if one.phase in phases]
 
 
-class RegimeLedger:
+class RunningRegime:
     """Follows a run to its present regime, at the cost of the new rows and events."""
 
     def __init__(self) -> None:
@@ -255,6 +255,6 @@ class _HostTimes:
 
 def regime_of(rows: Rows, events: Sequence[Event], length_s: float, doing: Phase | None) -> Regime:
     """Return the present regime of a whole run."""
-    ledger = RegimeLedger()
-    ledger.add(rows, filter(is_breakdown_event, events))
-    return ledger.now(length_s, doing)
+    running = RunningRegime()
+    running.add(rows, filter(is_breakdown_event, events))
+    return running.now(length_s, doing)

@@ -50,7 +50,7 @@ def find(now: Situation) -> Finding | None:
 
 
 def _claims(regime: Regime, name: str) -> dict[str, float]:
-    """Return the seconds of a callback by the part of the ledger."""
+    """Return the seconds of a callback by the part of the time breakdown."""
     parts = {_STEP: "host_s", _END: "epoch_end_s"}
     claims = {}
     for phase, part in parts.items():
@@ -62,10 +62,10 @@ def _claims(regime: Regime, name: str) -> dict[str, float]:
 
 
 def _each(regime: Regime, claims: dict[str, float]) -> str:
-    """Return `, 3.7 ms a step`, or the time an epoch where it runs at their ends."""
+    """Return `, 3.7 ms in each step`, or the time an epoch where it runs at their ends."""
     spent = regime.spent
     if claims["host_s"] >= claims["epoch_end_s"]:
-        return f", {units.milliseconds(1e3 * claims['host_s'] / max(spent.steps, 1))} a step"
+        return f", {units.milliseconds(1e3 * claims['host_s'] / max(spent.steps, 1))} in each step"
     return f", {units.seconds(claims['epoch_end_s'] / max(regime.epochs, 1))} an epoch"
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.judge.findings import advice, code_suggestions
 from tfwatch.judge.findings.finding import Advice, Fact, Finding, Tone
+from tfwatch.judge.steps.time_breakdown import PART_NAMES, PARTS
+from tfwatch.judge.steps.verdict import MODERATELY_FROM
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
@@ -25,6 +27,9 @@ def find(now: Situation) -> Finding | None:
         return None
     if now.manifest.fetches_in_calls:
         return _compute_or_data_wait(now)
+    share = part.wait_share if part else spent.data_wait_s / worked_s
+    if share >= MODERATELY_FROM and spent.data_wait_s < MODERATELY_FROM * spent.active_s:
+        return _waits_little(now)
     waited = (
         advice.of_step(part.wait, part.step)
         if part
@@ -37,13 +42,30 @@ def find(now: Situation) -> Finding | None:
     )
     return Finding(
         "compute-bound",
-        f"OK, data wait {units.percent(part.wait_share if part else spent.data_wait_s / worked_s)}",
+        f"OK, data wait {units.percent(share)}",
         f"compute-bound: only {waited} is data wait{_once(now)}",
         next_step.sentence,
         next_step.edit,
         Tone.GOOD,
         f"compute-bound: waits {waited}",
         evidence=(Fact("compute", spent.compute_s, "s"), Fact("steps", spent.steps, "step")),
+    )
+
+
+def _waits_little(now: Situation) -> Finding:
+    """Describe steps that wait for data, in a run that hardly consists of steps."""
+    spent = now.setting.regime.spent
+    most = max(PARTS, key=lambda part: getattr(spent, part))
+    waited, all_s = units.seconds(spent.data_wait_s), units.seconds(spent.active_s)
+    brief = f"only {waited} of {all_s} is data wait"
+    return Finding(
+        "few-steps",
+        f"OK, data wait {units.percent(spent.data_wait_s / spent.active_s)}",
+        f"{brief}: {PART_NAMES[most]} takes {units.seconds(getattr(spent, most))}",
+        "longer runs of steps, before the input pipeline is worth a change",
+        tone=Tone.CALM,
+        brief=brief,
+        evidence=(Fact("data_wait", spent.data_wait_s, "s"), Fact("steps", spent.steps, "step")),
     )
 
 

@@ -73,8 +73,8 @@ class Finding:
     reason: str = "measured"
     #: Of the advised switch; None where the advice is no switch.
     forecast: Forecast | None = None
-    #: Seconds that the remedy gives back, by the part of the ledger that they come from; `ranking`
-    #: lets no other finding claim them too.
+    #: Seconds that the remedy gives back, by the part of the time breakdown that they come from;
+    #: `ranking` lets no other finding claim them too.
     claims: Mapping[str, float] = field(default_factory=lambda: _NOTHING)
     #: Their sum as far as no finding before has claimed them; set by `ranking`.
     lost_s: float = 0.0

@@ -1,4 +1,4 @@
-"""A new model for each `fit`: each one is traced anew, and its memory stays."""
+"""A new model for each `fit`: each one is traced again, and its memory stays."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def find(now: Situation) -> Finding | None:
     return Finding(
         "new-models",
         f"RETRACING {units.percent(lost_s / spent.active_s if spent.active_s else None)}",
-        f"{brief}: each new model is traced and compiled anew, {units.seconds(lost_s)} in all",
+        f"{brief}: each new model is traced and compiled again, {units.seconds(lost_s)} in all",
         _ADVICE,
         _CODE,
         brief=brief,

@@ -1,4 +1,4 @@
-"""What happened in a run beside its losses: why it failed, a loss that is NaN, patterns, the
+"""Findings beside the losses of a run: why it failed, a loss that is NaN, patterns, the
 machine, and TensorFlow's log."""
 
 from __future__ import annotations
@@ -15,38 +15,40 @@ from tfwatch.judge.steps.patterns import pattern_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfwatch.judge.judged_run import JudgedRun
+    from tfwatch.judge.findings.machine import Hardware
+    from tfwatch.judge.steps.summary import Summary
+    from tfwatch.runs.snapshot import Snapshot
 
 #: Patterns below this share of the run are no finding.
 _LEAST_SHARE = 0.01
 
 
-def failure(judged: JudgedRun) -> Iterator[Finding]:
+def failure(run: Snapshot) -> Iterator[Finding]:
     """Yield the error that ended the training."""
     failed = next(
-        (event for event in reversed(judged.run.events) if isinstance(event, TrainingFailed)), None
+        (event for event in reversed(run.events) if isinstance(event, TrainingFailed)), None
     )
     if failed:
         yield Finding(
             "failed",
             "FAILED",
-            judged.run.failure,
+            run.failure,
             tone=Tone.BAD,
             evidence=(Fact("step", failed.step, "step"),),
             reason="the error was recorded",
         )
 
 
-def beside(judged: JudgedRun) -> Iterator[Finding]:
+def beside(run: Snapshot, summary: Summary, hardware: Hardware) -> Iterator[Finding]:
     """Yield what happened beside the losses."""
-    yield from _losses(judged)
-    yield from _patterns(judged)
-    yield from _machine(judged)
-    yield from _log(judged)
+    yield from _losses(run)
+    yield from _patterns(run, summary)
+    yield from _machine(run, hardware)
+    yield from _log(run)
 
 
-def _losses(judged: JudgedRun) -> Iterator[Finding]:
-    for divergence in divergences(judged.run.events):
+def _losses(run: Snapshot) -> Iterator[Finding]:
+    for divergence in divergences(run.events):
         yield Finding(
             "loss-diverged",
             "LOSS",
@@ -59,10 +61,10 @@ def _losses(judged: JudgedRun) -> Iterator[Finding]:
         )
 
 
-def _patterns(judged: JudgedRun) -> Iterator[Finding]:
+def _patterns(run: Snapshot, summary: Summary) -> Iterator[Finding]:
     """Yield the costliest periodic slow-down or drift."""
-    least_ms = _LEAST_SHARE * judged.run.length_s * 1e3
-    pattern = max(judged.summary.patterns, key=lambda pattern: pattern.lost_ms, default=None)
+    least_ms = _LEAST_SHARE * run.length_s * 1e3
+    pattern = max(summary.patterns, key=lambda pattern: pattern.lost_ms, default=None)
     if pattern is None or pattern.lost_ms < least_ms:
         return
     where = f"from step {units.count(pattern.step)} over {units.counted(pattern.steps, 'step')}"
@@ -83,10 +85,10 @@ def _patterns(judged: JudgedRun) -> Iterator[Finding]:
     )
 
 
-def _machine(judged: JudgedRun) -> Iterator[Finding]:
+def _machine(run: Snapshot, hardware: Hardware) -> Iterator[Finding]:
     """Yield the time that heat and swapping cost, and memory that grew."""
-    for kind, lasted_s in (("heat", judged.hardware.heat_s), ("swapping", judged.hardware.swap_s)):
-        if lasted_s >= _LEAST_SHARE * judged.run.length_s and lasted_s > 0:
+    for kind, lasted_s in (("heat", hardware.heat_s), ("swapping", hardware.swap_s)):
+        if lasted_s >= _LEAST_SHARE * run.length_s and lasted_s > 0:
             yield Finding(
                 kind,
                 kind.upper(),
@@ -94,7 +96,7 @@ def _machine(judged: JudgedRun) -> Iterator[Finding]:
                 evidence=(Fact("lasted", lasted_s, "s"),),
                 reason="the system reported it",
             )
-    memory = judged.hardware.process_memory
+    memory = hardware.process_memory
     if memory and memory.grew:
         yield Finding(
             "memory-growth",
@@ -109,7 +111,7 @@ def _machine(judged: JudgedRun) -> Iterator[Finding]:
         )
 
 
-def _log(judged: JudgedRun) -> Iterator[Finding]:
-    for line in summarise_log(find_meanings(judged.run.log)):
+def _log(run: Snapshot) -> Iterator[Finding]:
+    for line in summarise_log(find_meanings(run.log)):
         if not line.harmless:
             yield Finding("tensorflow-log", "TENSORFLOW", line.text, reason="TensorFlow logged it")

@@ -21,7 +21,7 @@ def find(now: Situation) -> Finding | None:
         return None
     spent = now.setting.regime.spent
     lost_s = spent.data_wait_s + spent.first_batch_s
-    brief = f"each epoch fills the cache anew, {units.seconds(lost_s)} in all"
+    brief = f"each epoch fills the cache again, {units.seconds(lost_s)} in all"
     return Finding(
         "take-after-cache",
         f"STARVING {units.percent(lost_s / spent.active_s if spent.active_s else None)}",

@@ -22,7 +22,7 @@ from tfwatch.core.rows import Phase
 from tfwatch.judge.event_rows import EventCollector
 from tfwatch.judge.findings.situation import Banner
 from tfwatch.judge.view import Follower
-from tfwatch.report.document import as_json
+from tfwatch.report.run_facts import as_json
 from tfwatch.report.text import as_text
 from tfwatch.runs import format as layout
 from tfwatch.runs.folder import RunFolder

@@ -79,7 +79,7 @@ def train(runs_dir: Path, error: str = "") -> None:
 def test_a_cell_that_trained_shows_its_summary(shell: Shell, tmp_path: Path) -> None:
     (shown,) = shell.run_cell(lambda: train(tmp_path))
 
-    assert ": finished, 40 steps in " in shown["text/plain"].partition("\n")[0]
+    assert " finished: 1 epoch, 40 steps in " in shown["text/plain"].partition("\n")[0]
     assert "<details>" in shown["text/html"]
 
 
@@ -98,11 +98,11 @@ def test_a_cell_with_several_runs_has_a_line_for_each(shell: Shell, tmp_path: Pa
 
     (shown,) = shell.run_cell(search)
 
-    steps = [line for line in shown["text/plain"].split("\n") if ": finished, " in line]
-    assert [line.split(": finished, ")[1].split(" in ")[0] for line in steps] == [
-        "3 steps",
-        "3 steps",
-        "40 steps",
+    steps = [line for line in shown["text/plain"].split("\n") if " finished: " in line]
+    assert [line.split(" finished: ")[1].split(" in ")[0] for line in steps] == [
+        "1 epoch, 3 steps",
+        "1 epoch, 3 steps",
+        "1 epoch, 40 steps",
     ]
 
 

@@ -11,7 +11,7 @@ from tests.screens.canned import usual
 from tfwatch import cli
 from tfwatch.cli import launch as room
 from tfwatch.core.clock import Clock
-from tfwatch.report.document import as_json
+from tfwatch.report.run_facts import as_json
 from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:

@@ -70,7 +70,7 @@ def test_a_page_goes_to_a_file_or_to_standard_output(
 def test_markdown_goes_to_standard_output(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert report(runs, "--markdown") == 0
 
-    assert capsys.readouterr().out.startswith("### cnn on CPU, 2 cores\n")
+    assert capsys.readouterr().out.startswith("### cnn on CPU, 2 cores finished: ")
     assert list((runs.parent / "here").iterdir()) == []
 
 

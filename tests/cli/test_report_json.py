@@ -10,7 +10,7 @@ import pytest
 from tests.screens import hardware
 from tests.screens.canned import usual
 from tfwatch.cli import main
-from tfwatch.report.document import as_json
+from tfwatch.report.run_facts import as_json
 from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:

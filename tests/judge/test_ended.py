@@ -10,8 +10,7 @@ import pytest
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
 from tests.screens.showing import shown
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.judge.judged_run import EndedLosses
-from tfwatch.report.document import as_json
+from tfwatch.judge.judged_run import EndedLosses, JudgedRun
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import NotARunError
 
@@ -46,22 +45,23 @@ async def told(show: Shown) -> None:
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("cause", ["finished", "stopped"])
-async def test_a_replay_says_what_json_says(
+async def test_a_replay_says_what_the_judge_says(
     tmp_path: Path, size: tuple[int, int], cause: str
 ) -> None:
     run = starved(tmp_path).ended(cause)
-    finding = as_json(run.reader().read())["finding"]
+    finding = JudgedRun(run.reader().read()).finding
+    assert finding
     async with shown(run, size, live=False) as show:
         await told(show)
         assert cause.upper() in show.rows[1]
-        assert f"{finding['word']}, HIGHLY input-bound" in show.rows[2]
-        advice = finding["advice"] if size[0] == 200 else finding["advice"].partition(" (")[0]
+        assert f"{finding.word}, HIGHLY input-bound" in show.rows[2]
+        advice = finding.advice if size[0] == 200 else finding.advice.partition(" (")[0]
         assert show.rows[3].strip().startswith(advice)
         assert ("y copies the code" in show.rows[1]) is (size[0] > 80)
         await show.press("y")
-        assert show.app.clipboard == finding["code"]
+        assert show.app.clipboard == finding.edit
     lines = (tmp_path / "copied.py").read_text()
-    assert lines == finding["code"] + "\n"
+    assert lines == finding.edit + "\n"
     assert ast.parse(lines).body
 
 

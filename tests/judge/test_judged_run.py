@@ -10,7 +10,7 @@ import pytest
 
 from tests.judge.samples import make_samples
 from tests.judge.step_rows import make_steps, plain, restart
-from tests.report.written_runs import FINISHED, open_written, text_of
+from tests.report.written_runs import FINISHED, open_written
 from tfwatch.core.events import (
     EpochStarted,
     Event,
@@ -25,10 +25,13 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.rows import Flag, Rows
 from tfwatch.judge.judged_run import JudgedRun
-from tfwatch.report import document
+from tfwatch.report import run_facts
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tfwatch.runs.snapshot import Snapshot
+
 
 COMPUTE_BOUND, WAITS = (0.1, 12.0, 0.5), (9.0, 12.0, 0.5)
 
@@ -83,10 +86,15 @@ def of(wait: float, compute: float, host: float, dispatch: float = 2.0) -> Rows:
 def test_what_a_run_is_bound_by_has_its_own_next_step(
     tmp_path: Path, rows: Rows, changes: dict[str, Any], says: str
 ) -> None:
-    lines = text_of(open_written(tmp_path / "run", rows, FINISHED, **changes))
+    advice, *_ = remedy(open_written(tmp_path / "run", rows, FINISHED, **changes))
 
-    (told,) = [line for line in lines if line.startswith("next: ")]
-    assert says in told
+    assert says in advice
+
+
+def remedy(run: Snapshot) -> list[str]:
+    """The advice for a run, and the lines of its code; empty without a finding."""
+    finding = JudgedRun(run).finding
+    return [finding.advice, *finding.edit.splitlines()] if finding else []
 
 
 def test_damaged_steps_count_in_no_energy(tmp_path: Path) -> None:
@@ -102,9 +110,7 @@ def test_damaged_steps_count_in_no_energy(tmp_path: Path) -> None:
 
 
 def test_too_few_steps_have_no_next_step(tmp_path: Path) -> None:
-    lines = text_of(open_written(tmp_path / "run", plain(10), FINISHED))
-
-    assert not [line for line in lines if line.startswith("next: ")]
+    assert remedy(open_written(tmp_path / "run", plain(10), FINISHED)) == []
 
 
 def with_first_waits(flag: int) -> tuple[Rows, list[Event]]:
@@ -124,9 +130,9 @@ def with_first_waits(flag: int) -> tuple[Rows, list[Event]]:
 def test_a_shuffle_that_only_the_first_epoch_fills_is_not_the_cause(tmp_path: Path) -> None:
     rows, events = with_first_waits(Flag.SHUFFLE_FILL)
     rows["flags"][100] = Flag.EPOCH_START
-    lines = text_of(open_written(tmp_path / "fit", rows, *events, knobs={"prefetch": "default"}))
+    run = open_written(tmp_path / "fit", rows, *events, knobs={"prefetch": "default"})
 
-    assert any("next: longer epochs" in line for line in lines)
+    assert remedy(run)[0].startswith("longer epochs")
 
 
 def test_a_last_epoch_that_a_limit_of_steps_cuts_short_says_nothing_of_the_time_between_epochs(
@@ -139,11 +145,9 @@ def test_a_last_epoch_that_a_limit_of_steps_cuts_short_says_nothing_of_the_time_
     ended = RunEnded(int(rows["start_ns"][-1]) + 4 * 10**9, "finished", 101)
     epochs = [EpochStarted(int(rows["start_ns"][at]), n, 2, 100) for n, at in enumerate((0, 100))]
 
-    lines = text_of(
-        open_written(tmp_path / "run", rows, *epochs, ended, knobs={"prefetch": "default"})
-    )
+    run = open_written(tmp_path / "run", rows, *epochs, ended, knobs={"prefetch": "default"})
 
-    assert not any("of the epoch time is between steps" in line for line in lines)
+    assert remedy(run)[0].startswith("longer epochs") is False
 
 
 @pytest.mark.parametrize(
@@ -156,25 +160,16 @@ def test_what_binds_a_run_that_is_fed_is_named(
     rows = make_steps(np.zeros(100), compute=4.0, host=0.1, dispatch=3.0)
     run = open_written(tmp_path / "run", rows, FINISHED, accelerated=accelerated)
 
-    assert text_of(run)[2].endswith(says)
-    assert document.as_json(run)["bound"] == says.split(", ")[1]
+    document = run_facts.as_json(run)
+    assert f"{document['verdict']}, {document['bound']}" == says
 
 
 def test_what_python_takes_op_by_op_is_told(tmp_path: Path) -> None:
     rows = make_steps(np.zeros(100), compute=5.9, host=0.1, dispatch=5.1)
     run = open_written(tmp_path / "run", rows, FINISHED, op_by_op=True)
 
-    lines = text_of(run)
-    assert lines[2].endswith("NOT input-bound, launch-bound")
-    assert (
-        "eager execution: 5.1 of 6.0 ms of a steady step is Python between the operations (85 %)"
-        in lines
-    )
-    assert (
-        "next: run the step as a graph: tf.function, or fit without run_eagerly (here: without"
-        " --eager)" in lines
-    )
-    assert document.as_json(run)["whole_run"]["dispatch_ms"]["median"] == pytest.approx(5.1)
+    assert remedy(run)[0].startswith("Run the step as a graph: tf.function")
+    assert run_facts.as_json(run)["whole_run"]["dispatch_ms"]["median"] == pytest.approx(5.1)
 
 
 def test_a_run_that_ends_in_a_move_of_the_autopilots_is_judged_by_the_setting_before_it(
@@ -193,14 +188,14 @@ def test_a_run_that_ends_in_a_move_of_the_autopilots_is_judged_by_the_setting_be
         run = open_written(
             tmp_path / name, restart(rows), move, asked, turned, *events, FINISHED, **changes
         )
-        return [line for line in text_of(run) if line.startswith(("next", "code"))]
+        return remedy(run)
 
     (undecided, edit), kept = told("undecided"), told("kept", judged)
 
-    assert undecided.startswith("next: .prefetch(4): 21.5 to about 12.5 ms")
-    assert edit.startswith("code: dataset = dataset.prefetch(4)")
-    assert kept[0].startswith("next: the input pipeline is not the limit")
-    assert kept[1].startswith("code: dataset = dataset.prefetch(8)")
+    assert undecided.startswith(".prefetch(4): 21.5 to about 12.5 ms")
+    assert edit.startswith("dataset = dataset.prefetch(4)")
+    assert kept[0].startswith("The input pipeline is not the limit")
+    assert kept[1].startswith("dataset = dataset.prefetch(8)")
 
 
 @pytest.mark.parametrize(
@@ -210,7 +205,7 @@ def test_a_run_that_ends_in_a_move_of_the_autopilots_is_judged_by_the_setting_be
         pytest.param("", ".prefetch(4): 21.5 to about 12.5 ms", id="killed"),
         pytest.param(
             "clear",
-            "the input pipeline is not the limit",
+            "The input pipeline is not the limit",
             id="an answer that took no effect any more",
         ),
     ],
@@ -246,10 +241,10 @@ def test_a_run_that_ends_in_an_experiment_is_judged_by_what_was_decided(
         knobs={"prefetch": "off"},
         switchable=["prefetch"],
     )
-    told, edit, *_ = [line for line in text_of(run) if line.startswith(("next", "code"))]
+    advice, edit, *_ = remedy(run)
 
-    assert told.startswith(f"next: {says}")
-    assert edit.startswith("code: dataset = dataset.prefetch(4)")
+    assert advice.startswith(says)
+    assert edit.startswith("dataset = dataset.prefetch(4)")
 
 
 def _blocks(values: list[str]) -> tuple[Rows, list[Event]]:

@@ -13,7 +13,6 @@ from tfwatch.core.rows import Flag, Phase
 from tfwatch.judge.findings.situation import SourceKind
 from tfwatch.judge.judged_run import EndedLosses, JudgedRun
 from tfwatch.judge.view import Follower
-from tfwatch.report.document import as_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,9 +139,7 @@ def test_a_run_that_is_over_has_the_finding_of_its_summary_beside_its_end(
 ) -> None:
     run = make().ended()
     word, sentence, advice, edit = words(JudgedRun(run.reader().read()).finding)
-    document = as_json(run.reader().read())
 
     view = followed(run, to_the_end=True)
 
     assert words(view.finding) == ("FINISHED", f"{word}, {sentence}", advice, edit)
-    assert (document["finding"]["word"], document["finding"]["advice"]) == (word, advice)

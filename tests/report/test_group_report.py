@@ -12,7 +12,7 @@ import pytest
 from tests.cli.recorded import add_memory
 from tests.groups import FINISHED, meeting_rows, write_group
 from tests.report.hostile import HOSTILE, MARKDOWN, hostile_run
-from tests.report.html.pages import HTML, assert_harmless, parsed, text_of
+from tests.report.pages import HTML, assert_harmless, parsed, text_of
 from tests.runs.folders import write_run
 from tfwatch.cli import main
 from tfwatch.core.events import RunEnded, TrainingFailed

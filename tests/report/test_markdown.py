@@ -10,8 +10,8 @@ import pytest
 from tests.report.hostile import MARKDOWN, hostile_run
 from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run
 from tfwatch.judge.judged_run import JudgedRun
-from tfwatch.report.html.templates import redaction_of
 from tfwatch.report.markdown import as_markdown
+from tfwatch.report.redaction import redaction_of
 
 
 def test_the_summary_begins_with_the_verdict(tmp_path: Path) -> None:
@@ -19,12 +19,13 @@ def test_the_summary_begins_with_the_verdict(tmp_path: Path) -> None:
         tmp_path / "run", switched_run(), *SWITCH, FINISHED, device="GPU", accelerated=True
     )
     judged = JudgedRun(run)
-    assert judged.finding
+    first, *_ = judged.findings
 
     lines = as_markdown(judged).split("\n")
 
-    assert lines[0] == "### cnn on GPU"
-    assert lines[2].startswith(f"**{judged.finding.word}**: {judged.finding.sentence}")
+    assert lines[0] == "### cnn on GPU finished: 200 steps in 12:04"
+    assert lines[2].startswith(f"**{first.word}**: ")
+    assert first.sentence in lines[2]
     assert any(
         line.startswith("| prefetch off → 4 | step 101 |") and "x faster" in line for line in lines
     )
@@ -64,11 +65,11 @@ def test_hostile_text_reaches_no_line_of_its_own(tmp_path: Path) -> None:
 
     without_code = re.sub(r"^```python\n.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     starts = {line[:1] for line in without_code.split("\n")}
-    assert starts <= {"#", "*", "R", "|", "<", ""}
+    assert starts <= {"#", "*", "|", "<", ""}
     assert re.findall(r"^<.*$", text, flags=re.MULTILINE) == [
         "<details><summary>Where each second went</summary>",
         "</details>",
-        "<details><summary>Worst stalls</summary>",
+        "<details><summary>Stalls and slow steps</summary>",
         "</details>",
     ]
     assert text.encode().decode() == text

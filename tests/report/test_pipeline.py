@@ -1,4 +1,4 @@
-"""The pipeline from inside, in the JSON object and in the summary."""
+"""The pipeline from inside, in the facts of a run."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.judge.step_rows import make_steps, plain
 from tests.runs.folders import FakeClock, write_run
 from tfwatch.core.events import Event, RunEnded, SensorMissing, StagesFound, StallLocated
 from tfwatch.judge.steps.stalls import Stall, stall_place_text
-from tfwatch.report import document
-from tfwatch.report.text import as_text
+from tfwatch.report import run_facts
 from tfwatch.runs.run import open_run
+from tfwatch.runs.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +47,7 @@ def opened(folder: Path, *events: Event, stages: bool = True) -> Snapshot:
 def test_the_last_table_is_in_the_json_object_with_null_where_there_is_no_figure(
     tmp_path: Path,
 ) -> None:
-    found = document.as_json(opened(tmp_path, FOUND))["pipeline"]
+    found = run_facts.as_json(opened(tmp_path, FOUND))["pipeline"]
 
     assert json.loads(json.dumps(found, allow_nan=False)) == {
         "stages": [
@@ -89,7 +89,7 @@ def test_the_rest_of_the_wait_beside_the_stages_is_in_it_as_on_the_screen(tmp_pa
     writer.stage(20 * S, 0, 0, 32, 1.75, 1.0, NAN, NAN, NAN, 1.0)
     writer.flush()
 
-    found = document.as_json(open_run(tmp_path, FakeClock(60).clock))["pipeline"]
+    found = run_facts.as_json(open_run(tmp_path, FakeClock(60).clock))["pipeline"]
 
     assert (found["total_ms"], found["fetch_threads_ms"]) == (1.75, pytest.approx(3.35))
 
@@ -109,7 +109,7 @@ def test_the_rest_of_the_wait_beside_the_stages_is_in_it_as_on_the_screen(tmp_pa
 def test_without_rows_it_says_why(
     events: tuple[Event, ...], missing: str | None, tmp_path: Path
 ) -> None:
-    found = document.as_json(opened(tmp_path, *events, stages=False))["pipeline"]
+    found = run_facts.as_json(opened(tmp_path, *events, stages=False))["pipeline"]
 
     assert found == {**NO_TABLE, "missing": missing}
 
@@ -120,7 +120,7 @@ def test_a_table_without_a_figure_says_why_too(tmp_path: Path) -> None:
     run.stage(20 * S, 0, 0, 0, NAN, 1.0, NAN, NAN, NAN, NAN)
     run.flush()
 
-    found = document.as_json(open_run(tmp_path, FakeClock(60).clock))["pipeline"]
+    found = run_facts.as_json(open_run(tmp_path, FakeClock(60).clock))["pipeline"]
 
     assert (found["total_ms"], found["missing"]) == (None, "epochs are too short")
 
@@ -155,19 +155,3 @@ STALL = Stall(412, 5 * S, 3, 9000.0, "unexplained")
 )
 def test_where_a_stall_stood(located: tuple[StallLocated, ...], words: str) -> None:
     assert stall_place_text(STALL, located) == words
-
-
-def test_the_summary_says_where_the_longest_stall_stood(tmp_path: Path) -> None:
-    waits = np.full(60, 1.0)
-    waits[40] = 9000.0
-    located = StallLocated(S, 41, "map(read)", S, "feed.py:41 in rows", "generator")
-    write_run(
-        tmp_path,
-        make_steps(waits, compute=12.0, host=1.0),
-        located,
-        RunEnded(60 * S, "finished", 60),
-    )
-
-    text = as_text(open_run(tmp_path, FakeClock(60).clock), tmp_path)
-
-    assert "without data at step 41, unexplained, in map(read), at feed.py:41 in rows" in text

@@ -10,7 +10,7 @@ from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, add_steps, make_manifest
 from tfwatch.core.events import EpochStarted, RunEnded
 from tfwatch.core.rows import Phase
-from tfwatch.report import document
+from tfwatch.report import run_facts
 from tfwatch.runs.format import Pulse
 from tfwatch.runs.liveness import OpenPhase, find_open_phase
 from tfwatch.runs.run import open_run
@@ -46,7 +46,7 @@ def left_in(folder: Path, phase: Phase, *, ended: bool) -> Snapshot:
 
 @pytest.mark.parametrize("ended", [True, False])
 def test_an_open_wait_is_a_stall_and_counts_as_data_wait(tmp_path: Path, ended: bool) -> None:
-    found = document.as_json(left_in(tmp_path / "run", Phase.WAIT, ended=ended))
+    found = run_facts.as_json(left_in(tmp_path / "run", Phase.WAIT, ended=ended))
 
     assert found["time_breakdown"]["total"]["data_wait_s"] == pytest.approx(
         30 + STEPS * 0.002, rel=1e-3
@@ -64,7 +64,7 @@ def test_an_open_wait_is_a_stall_and_counts_as_data_wait(tmp_path: Path, ended: 
 )
 def test_another_open_phase_counts_as_its_part(tmp_path: Path, phase: Phase, part: str) -> None:
     run = left_in(tmp_path / "run", phase, ended=True)
-    found = document.as_json(run)
+    found = run_facts.as_json(run)
 
     assert found["time_breakdown"]["total"][part] == pytest.approx(30, abs=2)
     assert (found["stalls"], found["steps"]) == ([], STEPS)

@@ -180,9 +180,9 @@ with Capture(screen=False) as terminal:
 
 
 def test_a_summary_wraps_between_words_but_its_code_does_not() -> None:
-    text = "one two three four\nshort\ncode: dataset.map(read, num_parallel_calls=2)\n"
+    text = "one two three four\nshort\n    dataset.map(read, num_parallel_calls=2)\n"
     assert wrapped(text, 12) == (
-        "one two\n  three four\nshort\ncode: dataset.map(read, num_parallel_calls=2)\n"
+        "one two\n  three four\nshort\n    dataset.map(read, num_parallel_calls=2)\n"
     )
     assert wrapped(text, None) == text
 

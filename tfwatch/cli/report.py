@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.judged_run import JudgedRun
     from tfwatch.report.exports.tables import Recording
-    from tfwatch.report.html.templates import Redaction
+    from tfwatch.report.redaction import Redaction
 
 
 def report(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
@@ -54,10 +54,10 @@ def report(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
 
 def _run_text(folder: Path, args: argparse.Namespace, clock: Clock) -> tuple[str, Redaction | None]:
     from tfwatch.judge.judged_run import JudgedRun
-    from tfwatch.report.document import judged_json
-    from tfwatch.report.html.page import as_html
-    from tfwatch.report.html.templates import redaction_of
     from tfwatch.report.markdown import as_markdown
+    from tfwatch.report.page import as_html
+    from tfwatch.report.redaction import redaction_of
+    from tfwatch.report.run_facts import judged_json
 
     run = opened(folder, clock)
     redaction = redaction_of(run, Path.home(), list_workloads()) if args.redact else None
@@ -75,7 +75,7 @@ def _group_text(
 ) -> tuple[str, Redaction | None]:
     from tfwatch.judge.groups.judged_group import JudgedGroup
     from tfwatch.report.group_report import group_html, group_json, group_markdown
-    from tfwatch.report.html.templates import redaction_of_group
+    from tfwatch.report.redaction import redaction_of_group
 
     with readable(folder):
         judged = JudgedGroup(open_group(folder, clock))

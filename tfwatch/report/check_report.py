@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 from tfwatch.core.errors import printable
 from tfwatch.judge.comparing.checked_run import worst
 from tfwatch.report.comparison_report import signed_percent, value_text
-from tfwatch.report.document_switches import finite
+from tfwatch.report.facts import finite
 from tfwatch.report.markdown import plain
 
 if TYPE_CHECKING:

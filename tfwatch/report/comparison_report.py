@@ -12,7 +12,7 @@ from tfwatch.judge.comparing.intervals import PARTS
 from tfwatch.judge.effects.experiment import SAME
 from tfwatch.judge.effects.switch_text import speed
 from tfwatch.judge.past_run import state_of
-from tfwatch.report.document_switches import finite
+from tfwatch.report.facts import finite
 from tfwatch.report.markdown import plain, table
 
 if TYPE_CHECKING:

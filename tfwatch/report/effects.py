@@ -1,162 +1,280 @@
-"""Every switch, A/B test and autopilot run of a run as one row: sides, ratio with interval,
-forecast."""
+"""The changes of a run and their effects, as facts and as rows: switches, A/B tests, autopilot."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 from tfwatch.core import units
 from tfwatch.core.events import ExperimentEnded, SwitchFailed, SwitchMissed
-from tfwatch.judge.effects.switch_text import outcome_text, setting_text
+from tfwatch.core.knobs import option_name
+from tfwatch.judge.effects.switch_text import changes_text, outcome_text, setting_text
 from tfwatch.judge.effects.tuner_text import (
     answer_of,
     answer_text,
     autopilot_end_text,
     autopilot_runs,
     estimate_of,
+    experiment_line,
     subject_text,
 )
+from tfwatch.report.facts import flag, mapping, number, record, rows, text, texts, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from tfwatch.judge.effects.comparison import Comparison
-    from tfwatch.judge.effects.experiment import Answer, Estimate
+    from tfwatch.judge.effects.experiment import Answer
     from tfwatch.judge.effects.tuner_text import AutopilotRun
     from tfwatch.judge.judged_run import JudgedRun
+    from tfwatch.report.facts import Source
 
-#: The ratios at the edges of the axis: at least this and its inverse, at most that; and the room
-#: around the intervals.
-_LEAST, _MOST, _MARGIN = 1.25, 8.0, 1.15
-#: Rows that are read without effort; of more, those without a clear difference are folded in.
+_ANSWERS = ("faster", "slower", "same", "unclear")
+
+
+def by_name(knobs: Mapping[str, str]) -> dict[str, str]:
+    """Return settings by the names of the knobs that `--switch` takes."""
+    return {option_name(knob): value for knob, value in knobs.items()}
+
+
+def _if_any(path: str) -> Source:
+    """Return the source of an attribute that some subjects do not have; of a path, each part."""
+
+    def value(subject: Any) -> Any:
+        for name in path.split("."):
+            subject = getattr(subject, name, None)
+        return subject
+
+    return value
+
+
+def _answer_of_switch(switch: Any) -> str | None:
+    return switch.answer if _if_any_ratio(switch) else None
+
+
+def _if_any_ratio(switch: Any) -> bool:
+    return getattr(switch, "estimate", None) is not None
+
+
+_STAT = (
+    number("median", "half of the steps take less"),
+    number("mean", "their sum over their number"),
+    number("p95", "95 % of the steps take less"),
+)
+#: Steady steps, of a `Breakdown`; None for too few of them.
+STEADY = (
+    whole("steps", "the number of steady steps", lambda split: split.steps if split else 0),
+    record("step_ms", "step time: the sum of the parts", _STAT, _if_any("step")),
+    record("data_wait_ms", "blocked until the batch is there", _STAT, _if_any("wait")),
+    record("copy_ms", "copy of the batch to the device, where it is timed", _STAT, _if_any("copy")),
+    record("compute_ms", "from the copy to the metrics on the host", _STAT, _if_any("compute")),
+    record("host_ms", "callbacks, Python and logging", _STAT, _if_any("host")),
+    record(
+        "dispatch_ms",
+        "part of compute: until the step's call returns; of an eager step on a CPU, the Python"
+        " time between the operations",
+        _STAT,
+        _if_any("dispatch"),
+    ),
+    number("data_wait_share", "data wait over step time, 0 to 1", _if_any("wait_share")),
+)
+_KNOB = text("knob", "the knob, as `--switch` names it", lambda one: option_name(one.knob))
+_CHANGE = (
+    _KNOB,
+    text("from", "the setting before", "old"),
+    text("to", "the setting after", "new"),
+)
+_SPEEDUP = "step time before over after, within `speedup_low` to `speedup_high` (95 %)"
+#: A `Comparison`, a `SwitchFailed` or a `SwitchMissed`: the last two have no effect.
+SWITCH = (
+    whole(
+        "step_asked",
+        "the steps done when it was requested",
+        lambda one: getattr(one, "asked_step", one.step),
+    ),
+    whole(
+        "step_in_effect",
+        "the first step of the new setting; null where it failed or the run ended first",
+        lambda one: one.step if hasattr(one, "asked_step") else None,
+    ),
+    *_CHANGE,
+    record("before", "the steady steps before it", STEADY, _if_any("before")),
+    record("after", "the steady steps after it", STEADY, _if_any("after")),
+    text("answer", "what the interval proves", _answer_of_switch, _ANSWERS),
+    number("speedup", f"{_SPEEDUP}; null without enough steps", _if_any("estimate.ratio")),
+    number("speedup_low", "its lower end", _if_any("estimate.low")),
+    number("speedup_high", "its upper end", _if_any("estimate.high")),
+    number("data_wait_change_ms", "data wait after less before", _if_any("wait.ms")),
+    number("data_wait_change_low_ms", "its lower end (95 %)", _if_any("wait.low_ms")),
+    number("data_wait_change_high_ms", "its upper end (95 %)", _if_any("wait.high_ms")),
+    number(
+        "compute_drift_share",
+        "where compute alone changed, which the knob cannot change",
+        _if_any("compute_drift"),
+    ),
+    text("failed", "why it failed", _if_any("reason")),
+    text("setting_since", "the setting in effect since it failed", _if_any("now")),
+)
+_CHECKED_FORECAST = (
+    whole("step_asked", "the steps done when the switch was requested", "switch.asked_step"),
+    text("knob", "its knob", lambda one: option_name(one.switch.knob)),
+    text("from", "the setting before", "switch.old"),
+    text("to", "the setting after", "switch.new"),
+    number("forecast_ms", "step time, forecast before the request", "forecast.step_ms"),
+    number("low_ms", "lower end of its 90 % prediction interval", "forecast.low_ms"),
+    number("high_ms", "upper end of its 90 % prediction interval", "forecast.high_ms"),
+    flag("is_measured_setting", "the run had measured this setting before", "forecast.measured"),
+    number("measured_ms", "the measured step time"),
+)
+FORECASTS = (
+    number("median_error_share", "of the measured step time", "median_error"),
+    whole("within_interval", "the measured values in their interval", "inside"),
+    rows("switches", "each switch with enough steps", _CHECKED_FORECAST, "checked"),
+)
+EXPERIMENT = (
+    _KNOB,
+    texts("settings", "those that alternate", "values"),
+    whole("first_step", "its first step", lambda ended: ended.began + 1),
+    whole("last_step", "its last step", "step"),
+    text("cause", "of its end"),
+    text("answer", "of `setting` against `baseline`", choices=_ANSWERS),
+    text("setting", "the one compared", "value"),
+    text("baseline", "the first setting", "against"),
+    number("speedup", f"{_SPEEDUP}; null where unknown", "ratio"),
+    number("speedup_low", "its lower end", "low"),
+    number("speedup_high", "its upper end", "high"),
+    whole("rounds", "those that count"),
+    whole("steps", "the steps that count"),
+    mapping("step_ms", "mean step time by setting"),
+    text("kept", "the final setting"),
+    text("reason", "why it failed"),
+)
+_MOVE = (
+    *_CHANGE,
+    text("with", "switches at the same time", lambda move: changes_text(move.beside)),
+    whole("step", "the step at which it was judged"),
+    number("forecast_ms", "step time, forecast"),
+    number("before_ms", "step time before it"),
+    number("after_ms", "step time after it"),
+    flag("kept", "the run continues with the new setting"),
+    text("reason", "why it was kept or undone"),
+)
+AUTOPILOT = (
+    whole("first_step", "its first step", lambda one: one.began.step + 1),
+    number("memory_limit_bytes", "memory that it may use", "began.memory_bytes"),
+    rows("moves", "the changes that it tried", _MOVE),
+    text("cause", "of its end", _if_any("ended.cause")),
+    text("reason", "the cause in a sentence", _if_any("ended.reason")),
+    whole("steps", "the steps that it took", _if_any("ended.steps")),
+    number("before_ms", "mean step time at its start", _if_any("ended.before_ms")),
+    number("after_ms", "mean step time at its end", _if_any("ended.after_ms")),
+    text(
+        "answer",
+        "what the interval proves",
+        lambda one: answer_of(one.ended) if one.ended and estimate_of(one.ended) else None,
+        _ANSWERS,
+    ),
+    number("speedup", f"{_SPEEDUP}; null where no move was kept", _if_any("ended.ratio")),
+    number("speedup_low", "its lower end", _if_any("ended.low")),
+    number("speedup_high", "its upper end", _if_any("ended.high")),
+    number("compute_drift_share", "as of a switch", _if_any("ended.compute_drift")),
+    number("peak_bytes", "the most memory that it added", _if_any("ended.peak_bytes")),
+    mapping(
+        "knobs", "the final settings", lambda one: by_name(one.ended.knobs) if one.ended else None
+    ),
+)
+
+
+def all_switches(judged: JudgedRun) -> list[Comparison | SwitchFailed | SwitchMissed]:
+    """Return every switch with its effect, then those that failed or that the run ended before."""
+    events = judged.run.events
+    without = [one for one in events if isinstance(one, SwitchFailed | SwitchMissed)]
+    return [*judged.summary.switches, *without]
+
+
+def experiments(judged: JudgedRun) -> list[ExperimentEnded]:
+    """Return every A/B test that ended."""
+    return [event for event in judged.run.events if isinstance(event, ExperimentEnded)]
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+#: Rows that are read without effort.
 MOST_ROWS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class RatioBar:
-    """A ratio with its 95 % interval on an axis from slower to faster. All in percent of the
-    axis."""
-
-    low: float
-    at: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
 class Effect:
-    """One change and its measured effect.
+    """One change and its measured effect, in words."""
 
-    number: of its mark in the timeline; 0 without one. sides: `23.4 to 13.9 ms`. result: in words.
-    answer: the one that the interval proves. forecast: `13.8 ms (13.0 to 14.9), measured 13.9 ms`.
-    """
-
+    #: `switch`, `autopilot`, `command`, `code` or `A/B test`.
     kind: str
     change: str
     where: str
     result: str
+    #: Of its mark in the chart; 0 without one.
     number: int = 0
+    #: `23.4 → 13.9 ms`.
     sides: str = ""
-    answer: Answer = "unclear"
+    #: The one that the interval proves; None without an interval.
+    answer: Answer | None = None
+    #: `13.8 ms (13.0 to 14.9)`.
     forecast: str = ""
-    estimate: Estimate | None = None
-    interval: RatioBar | None = None
+
+    @property
+    def is_proved(self) -> bool:
+        """True for a faster or slower step."""
+        return self.answer in ("faster", "slower")
 
 
-def make_effects(judged: JudgedRun) -> tuple[list[Effect], float]:
-    """Return the rows, and the ratio at the right edge of their axis."""
-    rows = [
-        *switch_effects(judged),
-        *_experiments(judged),
-        *_autopilot(judged),
-    ]
-    known = [row.estimate for row in rows if row.estimate]
-    widest = max(
-        (abs(math.log(ratio)) for one in known for ratio in (one.low, one.high) if ratio > 0),
-        default=0.0,
-    )
-    edge = min(max(math.exp(_MARGIN * widest), _LEAST), _MOST)
-    return [_placed(row, edge) for row in rows], edge
+def make_effects(judged: JudgedRun) -> list[Effect]:
+    """Return the rows of all changes: switches, A/B tests, runs of the autopilot."""
+    tests = map(_experiment, experiments(judged))
+    runs = map(_autopilot, autopilot_runs(judged.run.events))
+    return [*_switches(judged), *tests, *runs]
 
 
-def switch_effects(judged: JudgedRun) -> list[Effect]:
-    """Return the rows of the switches, those without effect last."""
-    return [*_switches(judged), *_without_effect(judged)]
+def most_informative(rows: list[Effect], most: int = MOST_ROWS) -> list[Effect]:
+    """Return at most so many rows, in their order: of more, those that prove most."""
+    ranked = sorted(range(len(rows)), key=lambda n: (not rows[n].is_proved, not rows[n].answer, -n))
+    return [rows[n] for n in sorted(ranked[:most])]
 
 
-def switch_lines(judged: JudgedRun, most: int) -> list[str]:
-    """Return a line a switch in their order; of many, those that prove most, and among equals the
-    newest."""
-    rows = switch_effects(judged)
-    if len(rows) <= most:
-        return list(map(_line, rows))
-    ranked = sorted(range(len(rows)), key=lambda n: (_rank(rows[n]), -n))
-    lines = [_line(rows[n]) for n in sorted(ranked[: most - 1])]
-    return [*lines, f"and {len(rows) - len(lines)} more switches"]
-
-
-def _line(row: Effect) -> str:
-    at = f" at {row.where}" if row.where.startswith("step") else ""
-    sides = f", {row.sides}/step" if row.sides and row.estimate else ""
-    return f"{row.change}{at}: {row.result}{sides}"
-
-
-def _rank(row: Effect) -> int:
-    """Return 0 for a proved difference, 1 for an open answer, 2 without a ratio."""
-    if row.estimate is None:
-        return 2
-    return 0 if row.answer in ("faster", "slower") else 1
-
-
-def folded(rows: list[Effect]) -> tuple[list[Effect], list[Effect]]:
-    """Return the rows to show, and those to fold in: of many, the switches without a clear
-    difference."""
-    if len(rows) <= MOST_ROWS:
-        return rows, []
-    shown = [row for row in rows if row.answer in ("faster", "slower") or not row.number] or rows[
-        :MOST_ROWS
-    ]
-    return shown, [row for row in rows if row not in shown]
-
-
-def _placed(row: Effect, edge: float) -> Effect:
-    known = row.estimate
-    if known is None:
-        return row
-    return replace(
-        row,
-        interval=RatioBar(*(_place(ratio, edge) for ratio in (known.low, known.ratio, known.high))),
-    )
-
-
-def _place(ratio: float, edge: float) -> float:
-    """Return the place of a ratio on the logarithmic axis, percent."""
-    share = math.log(max(ratio, 1e-6)) / math.log(edge)
-    return round(50 + 50 * min(max(share, -1.0), 1.0), 1)
+def effect_lines(judged: JudgedRun, most: int) -> list[str]:
+    """Return what the changes did, a line each: those of the tuner, then the switches."""
+    ended = (one.ended for one in autopilot_runs(judged.run.events))
+    lines = [
+        *map(experiment_line, experiments(judged)),
+        *(autopilot_end_text(one) for one in ended if one),
+    ][-most:]
+    switches = list(_switches(judged))
+    shown = most_informative(switches, most - len(lines))
+    lines += [f"{one.change}: {one.result}" for one in shown]
+    more = len(switches) - len(shown)
+    return [*lines, f"and {more} more switch{'es' if more > 1 else ''}"] if more else lines
 
 
 def _switches(judged: JudgedRun) -> Iterator[Effect]:
-    checked = {id(one.switch): one for one in judged.record.checked}
-    for number, switch in enumerate(judged.summary.switches, 1):
-        one = checked.get(id(switch))
-        forecast = ""
-        if one:
-            low_to_high = " to ".join(units.in_one_unit(one.forecast.low_ms, one.forecast.high_ms))
-            forecast = f"{units.milliseconds(one.forecast.step_ms)} ({low_to_high})"
+    checked = {id(one.switch): one.forecast for one in judged.record.checked}
+    for number_, switch in enumerate(judged.summary.switches, 1):
+        known = checked.get(id(switch))
+        within = " to ".join(units.in_one_unit(known.low_ms, known.high_ms)) if known else ""
         yield Effect(
             kind=switch.by if switch.by in ("autopilot", "command", "code") else "switch",
             change=switch.change.words,
-            where=f"step {units.count(switch.step)}"
-            if switch.step is not None
-            else "not yet in effect",
+            where="not yet in effect"
+            if switch.step is None
+            else f"step {units.count(switch.step)}",
             result=_result(switch),
-            number=number if switch.step is not None else 0,
+            number=0 if switch.step is None else number_,
             sides=_sides(switch),
-            answer=switch.answer,
-            forecast=forecast,
-            estimate=switch.estimate,
+            answer=switch.answer if switch.estimate else None,
+            forecast=f"{units.milliseconds(known.step_ms)} ({within})" if known else "",
         )
+    for event in judged.run.events:
+        if isinstance(event, SwitchFailed | SwitchMissed):
+            where = f"step {units.count(event.step)}"
+            yield Effect("switch", event.change.words, where, _why_without_effect(event))
 
 
 def _result(switch: Comparison) -> str:
@@ -170,67 +288,34 @@ def _result(switch: Comparison) -> str:
 def _sides(switch: Comparison) -> str:
     if switch.before is None or switch.after is None:
         return ""
-    return " → ".join(
-        units.in_one_unit(*(switch.typical(side.step) for side in (switch.before, switch.after)))
-    )
+    sides = (switch.typical(side.step) for side in (switch.before, switch.after))
+    return " → ".join(units.in_one_unit(*sides))
 
 
-def _without_effect(judged: JudgedRun) -> Iterator[Effect]:
-    for event in judged.run.events:
-        if isinstance(event, SwitchFailed | SwitchMissed):
-            change = event.change.words
-            where = f"step {units.count(event.step)}"
-            yield Effect("switch", change, where, _why_without_effect(event, judged))
-
-
-def _why_without_effect(event: SwitchFailed | SwitchMissed, judged: JudgedRun) -> str:
+def _why_without_effect(event: SwitchFailed | SwitchMissed) -> str:
     if isinstance(event, SwitchMissed):
         return "the run ended before it was in effect"
-    now = setting_text(event.knob, event.now)
-    return f"failed: {event.reason}; {now} continues"
+    return f"failed: {event.reason}; {setting_text(event.knob, event.now)} continues"
 
 
-def _experiments(judged: JudgedRun) -> Iterator[Effect]:
-    for event in judged.run.events:
-        if isinstance(event, ExperimentEnded):
-            sides = " → ".join(
-                units.milliseconds(event.step_ms[value])
-                for value in (event.against, event.value)
-                if value in event.step_ms
-            )
-            yield Effect(
-                kind="A/B test",
-                change=subject_text(event.knob, list(event.values)),
-                where=f"steps {units.count(event.began + 1)} to {units.count(event.step)}",
-                result=f"{event.value}: {answer_text(event)}",
-                sides=sides,
-                answer=cast("Answer", event.answer),
-                estimate=estimate_of(event),
-            )
+def _experiment(event: ExperimentEnded) -> Effect:
+    sides = (event.step_ms.get(value) for value in (event.against, event.value))
+    return Effect(
+        kind="A/B test",
+        change=subject_text(event.knob, list(event.values)),
+        where=f"steps {units.count(event.began + 1)} to {units.count(event.step)}",
+        result=f"{event.value}: {answer_text(event)}",
+        sides=" → ".join(units.milliseconds(side) for side in sides if side is not None),
+        answer=cast("Answer", event.answer) if estimate_of(event) else None,
+    )
 
 
-def _autopilot(judged: JudgedRun) -> Iterator[Effect]:
-    for autopilot_run in autopilot_runs(judged.run.events):
-        yield _autopilot_row(autopilot_run)
-
-
-def _autopilot_row(autopilot_run: AutopilotRun) -> Effect:
-    ended = autopilot_run.ended
-    where = f"from step {units.count(autopilot_run.began.step + 1)}"
+def _autopilot(one: AutopilotRun) -> Effect:
+    ended, where = one.ended, f"from step {units.count(one.began.step + 1)}"
     if ended is None:
         return Effect("autopilot", "autopilot", where, "the run ended first")
-    sides = (
-        " → ".join(units.in_one_unit(ended.before_ms, ended.after_ms))
-        if ended.before_ms and ended.after_ms
-        else ""
-    )
-    text = autopilot_end_text(ended)
-    return Effect(
-        "autopilot",
-        "autopilot",
-        where,
-        text,
-        sides=sides,
-        answer=answer_of(ended),
-        estimate=estimate_of(ended),
-    )
+    known = ended.before_ms and ended.after_ms
+    sides = " → ".join(units.in_one_unit(ended.before_ms, ended.after_ms)) if known else ""
+    answer = answer_of(ended) if estimate_of(ended) else None
+    text_ = autopilot_end_text(ended)
+    return Effect("autopilot", "autopilot", where, text_, sides=sides, answer=answer)

@@ -24,16 +24,17 @@ from tfwatch.judge.groups.straggler import (
     without_sentence,
 )
 from tfwatch.judge.past_run import state_of
-from tfwatch.report.document_switches import finite, split_json
-from tfwatch.report.html.templates import environment, page_style
+from tfwatch.report.effects import STEADY
+from tfwatch.report.facts import as_object, finite
 from tfwatch.report.markdown import plain, table
+from tfwatch.report.page import environment, page_style
 from tfwatch.report.text import one_line, state_text
 from tfwatch.runs.library import replay_argument
 
 if TYPE_CHECKING:
     from tfwatch.judge.groups.judged_group import JudgedGroup, RankState
     from tfwatch.judge.groups.straggler import LongStep, Straggler
-    from tfwatch.report.html.templates import Redaction
+    from tfwatch.report.redaction import Redaction
 
 _TONES = {Level.CRITICAL: Tone.BAD, Level.WARNING: Tone.WARN}
 #: The columns of the table; times are means of a rank's newest steady steps.
@@ -211,5 +212,5 @@ def _rank(judged: JudgedGroup, state: RankState) -> dict[str, Any]:
         "gpu_clock_mhz": state.machine.clock_mhz,
         "gpu_power_w": state.machine.power_w,
         "gpu_temperature_c": state.machine.temperature_c,
-        **split_json(state.split),
+        **as_object(STEADY[1:], state.split),
     }

@@ -1,4 +1,4 @@
-"""A run as a short summary in markdown, for a pull request."""
+"""A run as a short summary in Markdown, for a pull request."""
 
 from __future__ import annotations
 
@@ -6,29 +6,38 @@ import re
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.report.effects import make_effects
-from tfwatch.report.html.page import make_verdict
-from tfwatch.report.html.sections import make_figures, make_parts, make_stalls
-from tfwatch.report.html.templates import shown
-from tfwatch.report.text import failure, lost_words, state_text
+from tfwatch.report.effects import make_effects, most_informative
+from tfwatch.report.facts import known
+from tfwatch.report.page import make_findings, make_slow
+from tfwatch.report.redaction import shown
+from tfwatch.report.run_facts import FIGURES
+from tfwatch.report.text import failure, outcome_text, time_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from tfwatch.judge.judged_run import JudgedRun
-    from tfwatch.report.html.templates import Redaction
+    from tfwatch.report.redaction import Redaction
 
 #: Characters that markdown or HTML reads as markup.
 _MARKUP = re.compile(r"([\\`*_\[\]<>|~&$])")
 #: Characters that make a link, a mention or a reference to an issue of what follows them.
 _LINK = re.compile(r"(@|#|\bwww|:(?=//))(?=\S)")
 _NO_BREAK = "\N{WORD JOINER}"
-_MOST_EFFECTS = 20
+_LONGEST_CODE = 2000
 
 
 def as_markdown(judged: JudgedRun, redaction: Redaction | None = None) -> str:
     """Return the summary of a run. redaction: replaces paths, names and the host."""
-    return _RunPage(judged, redaction).text()
+    parts = (
+        _head(judged, redaction),
+        _findings(judged, redaction),
+        table(("figure", "value", ""), _figures(judged), redaction),
+        _effects(judged, redaction),
+        _folded("Where each second went", ("part", "time", "of the run"), _time(judged), redaction),
+        _folded("Stalls and slow steps", ("at", "steps", "lost"), _slow(judged), redaction),
+    )
+    return "\n".join(line for part in parts for line in part)
 
 
 def plain(text: str, redaction: Redaction | None = None) -> str:
@@ -47,89 +56,55 @@ def table(
     yield ""
 
 
-class MarkdownPage:
-    """A text in parts; every text of a run goes through `plain`."""
-
-    def __init__(self, redaction: Redaction | None) -> None:
-        self._redaction = redaction
-
-    def _plain(self, text: str) -> str:
-        return plain(text, self._redaction)
-
-    def _code(self, lines: Iterable[str]) -> Iterator[str]:
-        shown_lines = [shown(line, self._redaction, 2000) for line in lines]
-        longest = max(
-            (len(ticks) for line in shown_lines for ticks in re.findall("`+", line)), default=0
-        )
-        fence = "`" * max(3, longest + 1)
-        yield from (f"{fence}python", *shown_lines, fence, "")
-
-    def _folded(
-        self, title: str, head: Sequence[str], rows: Iterable[Sequence[str]]
-    ) -> Iterator[str]:
-        yield from (
-            f"<details><summary>{title}</summary>",
-            "",
-            *self._table(head, rows),
-            "</details>",
-            "",
-        )
-
-    def _table(self, head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-        return table(head, rows, self._redaction)
+def _head(judged: JudgedRun, redaction: Redaction | None) -> Iterator[str]:
+    yield from (f"### {plain(outcome_text(judged), redaction)}", "")
+    for sentence in failure(judged.run):
+        yield from (f"**{plain(sentence, redaction)}**", "")
 
 
-class _RunPage(MarkdownPage):
-    """The summary of a run."""
+def _findings(judged: JudgedRun, redaction: Redaction | None) -> Iterator[str]:
+    for one in make_findings(judged):
+        yield from (f"**{plain(one.word, redaction)}**: {plain(one.sentence, redaction)}", "")
+        if one.advice:
+            yield from (f"**Next:** {plain(one.advice, redaction)}", "")
+        if one.code:
+            yield from _code(one.code, redaction)
 
-    def __init__(self, judged: JudgedRun, redaction: Redaction | None) -> None:
-        super().__init__(redaction)
-        self._judged = judged
 
-    def text(self) -> str:
-        """Return the whole summary."""
-        parts = (self._head(), self._figures(), self._effects(), self._time(), self._stalls())
-        return "\n".join(line for part in parts for line in part)
+def _code(lines: Iterable[str], redaction: Redaction | None) -> Iterator[str]:
+    code = [shown(line, redaction, _LONGEST_CODE) for line in lines]
+    ticks = (len(found) for line in code for found in re.findall("`+", line))
+    fence = "`" * max(3, max(ticks, default=0) + 1)
+    yield from (f"{fence}python", *code, fence, "")
 
-    def _head(self) -> Iterator[str]:
-        judged, manifest = self._judged, self._judged.run.manifest
-        verdict, run = make_verdict(judged), judged.run
-        device = f" on {manifest.device}" if manifest.device else ""
-        yield f"### {self._plain(f'{manifest.workload}{device}')}"
-        yield ""
-        where = f" ({verdict.where})" if verdict.where else ""
-        yield f"**{self._plain(verdict.word)}**: {self._plain(verdict.sentence + where)}"
-        steps = f"{units.counted(judged.summary.steps, 'step')} in {units.seconds(run.length_s)}"
-        words = (state_text(run), steps, *failure(run), *lost_words(judged.lost))
-        yield f"\nRun: {self._plain('; '.join(words))}\n"
-        if verdict.advice:
-            yield f"**Next:** {self._plain(verdict.advice)}\n"
-        if verdict.code:
-            yield from self._code(verdict.code)
 
-    def _figures(self) -> Iterator[str]:
-        rows = [(one.name, one.value, one.note) for one in make_figures(self._judged)]
-        yield from self._table(("figure", "value", ""), rows)
+def _figures(judged: JudgedRun) -> Iterator[tuple[str, ...]]:
+    return ((fact.name, words, fact.meaning) for fact, words in known(FIGURES, judged))
 
-    def _effects(self) -> Iterator[str]:
-        effects, _ = make_effects(self._judged)
-        if effects:
-            rows = [
-                (one.change, one.where, one.sides, one.result, one.forecast)
-                for one in effects[:_MOST_EFFECTS]
-            ]
-            yield from self._table(("change", "at", "step time", "result", "forecast (90 %)"), rows)
-        if len(effects) > _MOST_EFFECTS:
-            yield f"and {len(effects) - _MOST_EFFECTS} more\n"
 
-    def _time(self) -> Iterator[str]:
-        rows = [
-            (one.name, one.seconds, one.percent)
-            for one in make_parts(self._judged.time_breakdown.total)
-        ]
-        yield from self._folded("Where each second went", ("part", "time", "of the run"), rows)
+def _effects(judged: JudgedRun, redaction: Redaction | None) -> Iterator[str]:
+    effects = make_effects(judged)
+    chosen = most_informative(effects)
+    rows = [(one.change, one.where, one.sides, one.result, one.forecast) for one in chosen]
+    if rows:
+        head = ("change", "at", "step time", "result", "forecast (90 %)")
+        yield from table(head, rows, redaction)
+    if len(effects) > len(rows):
+        yield f"and {len(effects) - len(rows)} more\n"
 
-    def _stalls(self) -> Iterator[str]:
-        rows = [(one.when, one.what, one.lost) for one in make_stalls(self._judged)]
-        if rows:
-            yield from self._folded("Worst stalls", ("at", "stall", "lost"), rows)
+
+def _time(judged: JudgedRun) -> list[tuple[str, ...]]:
+    parts = time_parts(judged.time_breakdown.total)
+    return [(one.name, units.seconds(one.seconds), units.percent(one.share)) for one in parts]
+
+
+def _slow(judged: JudgedRun) -> list[tuple[str, ...]]:
+    return [(one.when, one.what, one.lost) for one in make_slow(judged)]
+
+
+def _folded(
+    title: str, head: Sequence[str], rows: Sequence[Sequence[str]], redaction: Redaction | None
+) -> Iterator[str]:
+    if rows:
+        yield from (f"<details><summary>{title}</summary>", "", *table(head, rows, redaction))
+        yield from ("</details>", "")

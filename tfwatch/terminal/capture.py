@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 #: A temporary log, by the process that writes it.
 _TEMPORARY = re.compile(r"tfwatch-([1-9][0-9]*)-.*\.log")
-#: The beginning of a line of the summary that is code to paste: it is never wrapped.
-CODE = "code: "
+#: The indent of a line of the summary that is code to paste: it is never wrapped.
+CODE = "    "
 #: The sentence of a process that trains itself, where it is killed.
 KILLED = "killed or crashed; the run is recorded up to that point."
 #: An error handler of encodings without Unicode: `→` as `>`, other characters as Python escapes
@@ -265,7 +265,7 @@ def wrapped(text: str, columns: int | None) -> str:
     return "\n".join(
         (
             line
-            if len(line) <= columns or line.lstrip().startswith(CODE)
+            if len(line) <= columns or line.startswith(CODE)
             else textwrap.fill(
                 line,
                 columns,

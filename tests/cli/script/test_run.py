@@ -227,7 +227,7 @@ def test_the_summary_has_a_row_for_each_fit_and_the_signal_that_ended_the_last(
     first, second, last, reason, *_ = ran.stderr.splitlines()
     assert first == "fit 1: 10.0 ms/step, data wait 40 %, loss 0.25, 30 steps"
     assert second == "fit 2: stopped, no whole epoch"
-    assert last.startswith("train on CPU: stopped, ")
+    assert last.startswith("train on CPU stopped: ")
     assert reason == "the process was ended by SIGTERM"
 
 

@@ -18,7 +18,7 @@ from tests.screens.showing import shown
 from tfwatch.core import events as facts
 from tfwatch.core.refusals import NotTimed
 from tfwatch.core.rows import SAMPLE, Phase
-from tfwatch.report.document import as_json
+from tfwatch.report.run_facts import as_json
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.run import Run
 from tfwatch.screens.basics.glyphs import choose_glyphs

@@ -294,7 +294,7 @@ def _fit_lines(runs: Sequence[Path]) -> list[str]:
 
 
 def _print_json(run: Path) -> None:
-    from tfwatch.report.document import as_json
+    from tfwatch.report.run_facts import as_json
     from tfwatch.runs.run import open_run
     from tfwatch.terminal.output import write
 

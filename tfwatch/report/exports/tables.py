@@ -15,7 +15,7 @@ import numpy as np
 from tfwatch.core.errors import printable
 from tfwatch.core.events import EpochEnded, StagesFound
 from tfwatch.core.rows import clean_rows, plausible_rows
-from tfwatch.report.document_switches import finite
+from tfwatch.report.facts import finite
 from tfwatch.runs import format as layout
 
 if TYPE_CHECKING:

@@ -1,20 +1,16 @@
-"""The templates of the pages: every text from outside is made harmless, redacted on request, then
-escaped."""
+"""Texts of a run for a page that others read: in one line, harmless, and redacted on request."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-import jinja2
-from markupsafe import Markup
 
 from tfwatch.core.errors import printable
 from tfwatch.core.events import StagesFound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
 
     from tfwatch.runs.group import Group
     from tfwatch.runs.snapshot import Snapshot
@@ -131,40 +127,3 @@ def redaction_of(run: Snapshot, home: Path, known_workloads: Collection[str]) ->
 
 def _secrets(names: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): instead for name, instead in names.items() if len(name) >= _SHORTEST}
-
-
-_HERE = Path(__file__).parent
-#: A line of code may be longer than a name.
-_LONGEST_CODE = 2000
-
-
-def page_style() -> Markup:
-    """Return the style sheet of the pages."""
-    return Markup((_HERE / "page.css").read_text(encoding="utf-8"))
-
-
-def environment(redaction: Redaction | None = None) -> jinja2.Environment:
-    """Return an environment in which every text of a run is made harmless before it is escaped."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_HERE),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        finalize=_finalizer(redaction),
-        trim_blocks=True,
-        keep_trailing_newline=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["sentence"] = lambda text: text[:1].upper() + text[1:]
-    environment.filters["code"] = lambda text: Markup.escape(shown(text, redaction, _LONGEST_CODE))
-    return environment
-
-
-def _finalizer(redaction: Redaction | None) -> Callable[[object], object]:
-    def finalize(value: object) -> object:
-        return (
-            shown(value, redaction)
-            if isinstance(value, str) and not isinstance(value, Markup)
-            else value
-        )
-
-    return finalize

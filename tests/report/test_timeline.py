@@ -1,4 +1,4 @@
-"""Paths, scales and ticks."""
+"""The chart of step times: paths, scales, ticks and marks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tfwatch.report.html.plot import Scale, areas, line, round_up, ticks, time_text, time_ticks
+from tfwatch.report.timeline import Scale, areas, round_up, time_text, time_ticks
 
 
 def test_columns_that_touch_are_one_shape() -> None:
@@ -28,12 +28,6 @@ def test_no_column_is_no_path() -> None:
     assert areas(np.zeros(2), np.ones(2), np.full(2, math.nan)) == ""
 
 
-def test_an_unknown_value_interrupts_a_line() -> None:
-    path = line(np.array([0.0, 0.5, 0.75, 1.0]), np.array([0.0, 1.0, math.nan, 0.5]))
-
-    assert path == "M0 1000L500 0M1000 500"
-
-
 def test_a_scale_cuts_values_beyond_it() -> None:
     assert Scale(10.0, 20.0).shares(np.array([0.0, 15.0, 99.0])).tolist() == [0.0, 0.5, 1.0]
 
@@ -44,20 +38,10 @@ def test_a_scale_without_extent_has_no_division_by_zero() -> None:
 
 @pytest.mark.parametrize(
     ("value", "rounded"),
-    [(0.7, 1.0), (1.0, 1.0), (1.2, 2.0), (23.0, 25.0), (26.0, 50.0), (0.0, 1.0), (math.inf, 1.0)],
+    [(0.7, 0.8), (1.0, 1.0), (1.2, 1.5), (23.0, 25.0), (26.0, 30.0), (0.0, 1.0), (math.inf, 1.0)],
 )
 def test_a_top_is_a_round_figure(value: float, rounded: float) -> None:
     assert round_up(value) == pytest.approx(rounded)
-
-
-def test_ticks_stand_at_round_values() -> None:
-    assert [(tick.at, tick.text) for tick in ticks(Scale(0, 40), lambda at: f"{at:g} ms")] == [
-        (0.0, "0 ms"),
-        (25.0, "10 ms"),
-        (50.0, "20 ms"),
-        (75.0, "30 ms"),
-        (100.0, "40 ms"),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.report.html.browser import BROWSER, measured
-from tests.report.html.pages import page_of
+from tests.report.browser import BROWSER, measured
+from tests.report.pages import page_of
 from tests.screens.canned import STAGES, usual
-from tfwatch.core.events import EpochEnded
 from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 )
 def test_a_browser_draws_the_page_at_every_width(tmp_path: Path) -> None:
     run = usual(tmp_path / "run").staged(*STAGES)
-    run.event(EpochEnded, epoch=1, step=run.step, metrics={"loss": 1.1, "accuracy": 0.55})
     run.ended().writer.close()
     (tmp_path / "page.html").write_text(
         page_of(open_run(tmp_path / "run", run.clock)), encoding="utf-8"
@@ -32,7 +30,7 @@ def test_a_browser_draws_the_page_at_every_width(tmp_path: Path) -> None:
     assert [page["overflow"] for page in found] == [0, 0, 0]
     assert [page["clipped"] for page in found] == [0, 0, 0]
     for page in found:
-        assert page["paths"] >= 8  # compute, host and data wait; three lanes; two learning curves
+        assert page["paths"] >= 4  # compute, host, data wait, and the CPU
         assert (page["empty"], page["scripts"]) == (0, 0)
-        assert len(page["fills"]) >= 4
+        assert len(page["fills"]) == 4
         assert page["height"] > 1000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfwatch.report.html.templates import LONGEST, Redaction, shown
+from tfwatch.report.redaction import LONGEST, Redaction, shown
 
 REDACTION = Redaction(
     {"ada": "[user]", "vm": "[host]", "fraud model": "[name]"}, frozenset({"features"})

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import html5lib
 
 from tfwatch.judge.judged_run import JudgedRun
-from tfwatch.report.html.page import as_html
-from tfwatch.report.html.templates import redaction_of
+from tfwatch.report.page import as_html
+from tfwatch.report.redaction import redaction_of
 
 if TYPE_CHECKING:
     from tfwatch.runs.snapshot import Snapshot
@@ -40,7 +40,6 @@ KNOWN = frozenset(
         "span",
         "b",
         "i",
-        "u",
         "pre",
         "dl",
         "dt",
@@ -53,7 +52,6 @@ KNOWN = frozenset(
         "svg",
         "path",
         "line",
-        "rect",
     ]
 )
 

@@ -1,0 +1,434 @@
+"""The facts of canned runs, as `--json` prints them."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.judge.step_rows import make_steps, plain, restart
+from tests.judge.stretches import COMPUTE_BOUND, STARVING, alternating, starving_then
+from tests.report.hostile import hostile_run
+from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run
+from tests.runs.folders import read_back
+from tests.screens import hardware, states
+from tests.screens.canned import PREFETCHED, STAGES, Canned, usual
+from tfwatch.core.events import (
+    AutopilotBegan,
+    AutopilotEnded,
+    EpochEnded,
+    Event,
+    ExperimentEnded,
+    LossDiverged,
+    LossRecovered,
+    MoveJudged,
+    MoveMade,
+    Paused,
+    RunEnded,
+    SwitchAsked,
+    SwitchFailed,
+    SwitchMissed,
+    TrainingFailed,
+)
+from tfwatch.core.knobs import KnobChange
+from tfwatch.core.refusals import NotTimed
+from tfwatch.report import run_facts
+from tfwatch.report.run_facts import RUN, as_json
+from tfwatch.runs import format as layout
+from tfwatch.runs.run import open_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tfwatch.core.rows import Rows
+
+SCHEMA = Draft202012Validator(run_facts.schema())
+NOT_SWITCHED = SwitchFailed(3, "prefetch", "no", "2", "4", 9, "2")
+KNOBS = {"knobs": {"prefetch": "off"}, "switchable": ["prefetch"]}
+
+
+FLIGHT: tuple[Event, ...] = (
+    AutopilotBegan(0, 1, 2e9),
+    MoveMade(1, 20, "workers", "off", "4", "storage is slow", forecast_ms=9.1),
+    MoveJudged(
+        2,
+        90,
+        "workers",
+        "off",
+        "4",
+        23.4,
+        9.24,
+        60,
+        True,
+        beside=(KnobChange("prefetch", "off", "4"),),
+    ),
+    MoveMade(3, 90, "prefetch", "off", "4", "it overlaps"),
+    MoveJudged(4, 160, "prefetch", "off", "4", 9.24, None, 0, False, "the run ended"),
+    AutopilotEnded(
+        6,
+        170,
+        "compute_floor",
+        "each step waits 0.1 of 9.2 ms for data",
+        169,
+        23.4,
+        9.24,
+        knobs={"workers": "4"},
+    ),
+    AutopilotBegan(7, 180, 2e9),
+)
+EXPERIMENTS: tuple[Event, ...] = (
+    ExperimentEnded(
+        *(5, "prefetch", ["off", "4"], 0, 30, "clear", "faster", "4", "off", 8, 160, 170, "4"),
+        *(1.68, 1.61, 1.74, {"off": 23.4, "4": 13.9}),
+    ),
+    ExperimentEnded(
+        *(9, "workers", ["off", "auto"], 30, 40, "failed", "unclear", "auto", "off", 0, 0, 9, ""),
+        reason="no such knob",
+    ),
+)
+
+
+def with_stages(folder: Path | None) -> Canned:
+    run = Canned(folder).started().steps(100, STARVING).staged(*STAGES)
+    run.switched("prefetch", "off", "4").steps(100, COMPUTE_BOUND)
+    return run.staged(*STAGES, PREFETCHED)
+
+
+@pytest.mark.parametrize(
+    ("make", "shown"),
+    [
+        pytest.param(usual, "switches", id="trained and switched"),
+        pytest.param(with_stages, "pipeline.stages", id="stages"),
+        pytest.param(hardware.starving, "machine.gpu_busy", id="a GPU"),
+        pytest.param(hardware.unseen, "machine.missing", id="a GPU that no sensor reads"),
+        pytest.param(hardware.throttled, "machine.thermal_limit_s", id="heat"),
+        pytest.param(hardware.swapping, "machine.swapping_s", id="swapping"),
+        pytest.param(states.stalled, "time_breakdown.epochs", id="stalled now"),
+        pytest.param(states.starting, "time_breakdown.start", id="starting"),
+        pytest.param(states.failed, "failure", id="failed"),
+    ],
+)
+def test_a_run_of_each_kind_is_as_the_schema_says(
+    make: Callable[[Path | None], Canned], shown: str, tmp_path: Path
+) -> None:
+    run = make(tmp_path / "run")
+    run.writer.flush()
+
+    found = as_json(read_back(run.writer, run.clock))
+
+    SCHEMA.validate(found)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert at(found, shown)
+
+
+@pytest.mark.parametrize(
+    ("rows", "events", "shown"),
+    [
+        pytest.param(plain(0), (), "time_breakdown", id="no step"),
+        pytest.param(switched_run(), (*SWITCH, FINISHED), "forecasts.switches", id="a forecast"),
+        pytest.param(
+            plain(30), (SwitchAsked(0, "prefetch", "off", "4", 2, "key"),), "steps", id="a request"
+        ),
+        pytest.param(plain(30), (NOT_SWITCHED,), "switches", id="failed"),
+        pytest.param(
+            plain(30), (SwitchMissed(3, "prefetch", "off", "4", 100),), "switches", id="too short"
+        ),
+        pytest.param(switched_run(), (FINISHED,), "spikes", id="spikes"),
+        pytest.param(plain(200), FLIGHT, "autopilot", id="the autopilot"),
+        pytest.param(plain(200), EXPERIMENTS, "experiments", id="A/B tests"),
+    ],
+)
+def test_a_written_run_is_as_the_schema_says(
+    rows: Rows, events: tuple[Event, ...], shown: str, tmp_path: Path
+) -> None:
+    found = as_json(open_written(tmp_path / "run", rows, *events))
+
+    SCHEMA.validate(found)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert at(found, shown)
+
+
+def at(document: dict[str, Any], path: str) -> Any:
+    value: Any = document
+    for name in path.split("."):
+        value = value[name]
+    return value
+
+
+def test_hostile_text_is_plain_json(tmp_path: Path) -> None:
+    found = as_json(hostile_run(tmp_path / "run"))
+
+    SCHEMA.validate(found)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+def test_the_figures_of_a_setting_are_of_its_steps(tmp_path: Path) -> None:
+    """Starving for 100 steps, then prefetch was turned on for another 100."""
+    rows = starving_then(COMPUTE_BOUND)
+    found = as_json(open_written(tmp_path / "run", rows, *SWITCH, FINISHED, **KNOBS))
+
+    last, whole = found["last_setting"], found["whole_run"]
+    assert (last["knobs"], last["step_ranges"]) == ({"prefetch": "4"}, [[101, 200]])
+    assert (last["steps"], whole["steps"], whole["excluded_steps"]) == (99, 199, 1)
+    assert last["data_wait_ms"]["mean"] == pytest.approx(COMPUTE_BOUND[0])
+    assert whole["data_wait_ms"]["mean"] == pytest.approx(
+        (100 * STARVING[0] + 99 * COMPUTE_BOUND[0]) / 199
+    )
+
+
+def test_after_an_ab_test_all_blocks_of_the_kept_setting_count(tmp_path: Path) -> None:
+    rows, events = alternating(["off", "4", "4", "off"] * 3, "4")
+
+    last = as_json(open_written(tmp_path / "run", rows, *events, FINISHED, **KNOBS))["last_setting"]
+
+    assert last["knobs"] == {"prefetch": "4"}
+    assert last["step_ranges"][0] == [54, 64]
+    assert last["step_ranges"][-1] == [185, 189]
+    assert last["steps"] == 6 * 11 + 4
+
+
+@pytest.mark.parametrize(
+    ("copy", "changes"),
+    [
+        (4.0, {"copied_bytes": {"uint8": 20 * 2**20}}),
+        (np.nan, {"copy_not_timed": NotTimed.IN_GRAPH.value}),
+    ],
+    ids=["timed", "not timed"],
+)
+def test_a_copy_is_timed_or_says_why_not(
+    tmp_path: Path, copy: float, changes: dict[str, Any]
+) -> None:
+    rows = make_steps(np.zeros(100), compute=12.0, host=1.0, copy=copy)
+
+    found = as_json(open_written(tmp_path / "run", rows, FINISHED, accelerated=True, **changes))
+
+    total = found["time_breakdown"]["total"]
+    assert found["copy"]["not_timed"] == changes.get("copy_not_timed")
+    assert found["copy"]["gigabytes_per_s"] == (None if np.isnan(copy) else pytest.approx(5.2, 0.1))
+    assert total["copy_s"] == (None if np.isnan(copy) else pytest.approx(0.4))
+    assert total["compute_s"] == pytest.approx(1.2 - np.nan_to_num(copy) / 10)
+
+
+def test_known_lines_of_tensorflows_log_have_their_meaning(tmp_path: Path) -> None:
+    open_written(tmp_path / "run", plain(30), FINISHED)
+    harmless = "I0000 00:00:1795263242.021949 29426 port.cc:153] oneDNN custom operations are on."
+    retraced = "WARNING:tensorflow:5 out of the last 5 calls to <f> triggered tf.function retracing"
+    (tmp_path / "run" / "log.txt").write_text(f"{harmless}\n{harmless}\nhello\n{retraced}\n")
+
+    found = as_json(open_run(tmp_path / "run"))["tensorflow_log"]
+
+    assert [(one["name"], one["harmless"], one["lines"]) for one in found] == [
+        ("onednn", True, 2),
+        ("retracing", False, 1),
+    ]
+
+
+def test_the_json_object_is_complete(tmp_path: Path) -> None:
+    run = open_written(
+        tmp_path / "run",
+        switched_run(),
+        *SWITCH,
+        FINISHED,
+        device="CPU",
+        knobs={"prefetch": "off"},
+        settings={"mode": "graph"},
+    )
+
+    found = as_json(run)
+
+    assert list(found) == [fact.key for fact in RUN]
+    assert (found["state"], found["epochs"], found["length_s"]) == ("finished", 0, 724.0)
+    assert found["path"] == str(tmp_path / "run")
+    assert (found["run"], found["workload"], found["device"]) == (
+        "2026-11-20T10-17-03_cnn",
+        "cnn",
+        "CPU",
+    )
+    assert (found["knobs"], found["settings"], found["steps"]) == (
+        {"prefetch": "off"},
+        {"mode": "graph"},
+        200,
+    )
+    whole = found["whole_run"]
+    assert (whole["steps"], whole["excluded_steps"]) == (198, 2)
+    assert whole["step_ms"] == pytest.approx({"median": 18, "mean": 18, "p95": 23})
+    assert whole["data_wait_ms"] == pytest.approx({"median": 5, "mean": 5, "p95": 10})
+    assert whole["compute_ms"] == pytest.approx({"median": 12, "mean": 12, "p95": 12})
+    assert whole["host_ms"] == pytest.approx({"median": 1, "mean": 1, "p95": 1})
+    assert whole["data_wait_share"] == pytest.approx(5 / 18)
+    assert (found["verdict"], found["bound"]) == ("NOT input-bound", "compute-bound")
+    assert (found["last_setting"]["steps"], found["last_setting"]["data_wait_share"]) == (99, 0)
+    assert found["spikes"] == [
+        {"step": 1, "extra_ms": 2388.0, "part": "compute", "cause": "compile", "detail": None}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "events"),
+    [
+        pytest.param(plain(0), (), id="killed before the first step"),
+        pytest.param(
+            plain(0),
+            (RunEnded(5, "failed", 0, "no memory"),),
+            id="failed before the first step",
+        ),
+        pytest.param(
+            plain(3), (SwitchAsked(0, "prefetch", "off", "4", 2, "key"),), id="a switch asked"
+        ),
+    ],
+)
+def test_the_json_has_null_for_what_is_missing(
+    tmp_path: Path, rows: Rows, events: tuple[Event, ...]
+) -> None:
+    found = as_json(open_written(tmp_path / "run", rows, *events))
+
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert (found["verdict"], found["bound"]) == ("not enough data", None)
+    assert found["final_loss"] is None
+    assert (found["whole_run"]["data_wait_share"] is None) is (not len(rows))
+
+
+def test_the_final_loss_is_that_of_the_last_epoch(tmp_path: Path) -> None:
+    epochs = (EpochEnded(3, 1, 2, {"loss": 0.5}), EpochEnded(4, 2, 3, {"loss": 0.25}))
+
+    found = as_json(open_written(tmp_path / "run", plain(3), *epochs, RunEnded(5, "finished", 3)))
+
+    assert found["final_loss"] == 0.25
+
+
+def test_a_loss_that_was_nan_is_null_and_its_step_is_listed(tmp_path: Path) -> None:
+    events = (LossDiverged(1, 2, "NaN", 1), LossRecovered(2, 3), LossDiverged(3, 9, "infinite", 5))
+
+    run = open_written(tmp_path / "run", plain(9), *events, RunEnded(5, "finished", 9))
+
+    found = as_json(run)
+    assert found["final_loss"] is None
+    assert found["loss_diverged"] == [
+        {"loss": "NaN", "step": 2, "finite_step": 1, "finite_again_step": 3},
+        {"loss": "infinite", "step": 9, "finite_step": 5, "finite_again_step": None},
+    ]
+
+
+@pytest.mark.parametrize("name", [layout.SAMPLES, layout.STAGES, layout.PROGRESSES])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_damaged_file_is_listed_without_a_warning(tmp_path: Path, name: str, seed: int) -> None:
+    run = usual(tmp_path).staged(*STAGES)
+    for _ in range(50):
+        run.sample(cpu_power_w=20.0).pass_s(0.5)
+    run.ended().writer.close()
+    rows = np.fromfile(tmp_path / name, layout.TABLES[name])
+    figures = [column for column in rows.dtype.names or () if rows.dtype[column].kind == "f"]
+    for column in figures:  # their times stand, so that what reads them goes on
+        rng = np.random.default_rng(seed)
+        rows[column].view(f"u{rows.dtype[column].itemsize}")[:] = rng.integers(
+            0x7F80_0000, 2**32, len(rows)
+        )
+    rows.tofile(tmp_path / name)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        told = as_json(open_run(tmp_path, run.clock))
+
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    assert told["steps"] == 451
+
+
+def test_damaged_rows_are_left_out(tmp_path: Path) -> None:
+    rows = plain(100)
+    rows["wait_ms"][50] = np.nan
+    rows["compute_ms"][60] = -1
+
+    found = as_json(open_written(tmp_path / "run", rows))
+
+    assert found["whole_run"]["data_wait_share"] == pytest.approx(0.1)
+    json.dumps(found, allow_nan=False)
+
+
+def test_stalls_are_listed_by_their_kind(tmp_path: Path) -> None:
+    rows = plain(400)
+    rows["wait_ms"][20::20] += 60
+    rows["wait_ms"][350] = 3000
+    run = open_written(tmp_path / "run", restart(rows), RunEnded(13 * 10**9, "finished", 400))
+
+    hiccup, periodic = as_json(run)["stalls"]
+
+    assert (hiccup["kind"], hiccup["step"], hiccup["steps"], hiccup["lost_ms"]) == (
+        "hiccup",
+        351,
+        1,
+        3000,
+    )
+    assert hiccup["start_s"] == pytest.approx(350 * 0.02 + 17 * 0.06)
+    assert (periodic["kind"], periodic["period"], periodic["step"]) == ("periodic", 20, 21)
+    assert [(one["part"], one["cause"], one["detail"]) for one in (hiccup, periodic)] == [
+        ("wait", "unexplained", None)
+    ] * 2
+
+
+def test_what_takes_longer_again_and_again_is_listed_with_its_part_and_its_cause(
+    tmp_path: Path,
+) -> None:
+    rows = make_steps(np.full(400, 2.0), compute=17.0, host=1.0)
+    rows["host_ms"][20::20] += 60
+    restart(rows)
+    ends = rows["start_ns"][21::20].astype(np.int64).tolist()
+    pauses = [Paused(end, "callback", 59.0, "Slow") for end in ends]
+
+    (periodic,) = as_json(open_written(tmp_path / "run", rows, *pauses, FINISHED))["stalls"]
+
+    known = {name: periodic[name] for name in ("kind", "period", "part", "cause", "detail")}
+    assert known == {
+        "kind": "periodic",
+        "period": 20,
+        "part": "host",
+        "cause": "callback",
+        "detail": "Slow",
+    }
+
+
+def test_what_a_file_holds_in_place_of_a_number_is_null(tmp_path: Path) -> None:
+    epoch = EpochEnded(5, 0, 30, {"loss": math.nan})
+    run = open_written(tmp_path / "run", plain(30), epoch, settings={"learning_rate": math.inf})
+
+    found = as_json(run)
+
+    assert found["settings"] == {"learning_rate": None}
+    assert found["final_loss"] is None
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_finding_has_its_seconds_its_place_and_its_remedy(tmp_path: Path) -> None:
+    rows = make_steps(np.full(400, 20.0), compute=10.0, host=1.0)
+    over = RunEnded(int(rows["start_ns"][-1]) + 31 * 10**6, "finished", 400)
+
+    first, *others = as_json(open_written(tmp_path / "run", rows, over, **KNOBS))["findings"]
+
+    assert first["kind"] == "input-bound"
+    assert 0 < first["lost_s"] <= 8.0
+    assert 0.1 < first["share"] <= 20 / 31
+    assert first["forecast"]["knob"] == "prefetch"
+    assert first["code"].startswith("dataset = dataset.prefetch(")
+    assert all((one["lost_s"] or 0) <= first["lost_s"] for one in others)
+
+
+@pytest.mark.parametrize(
+    ("events", "kind"),
+    [
+        pytest.param((LossDiverged(1, 2, "NaN", 1), FINISHED), "loss-diverged", id="a NaN loss"),
+        pytest.param(
+            (TrainingFailed(1, 7, "ValueError: no", ""), RunEnded(9, "failed", 7)),
+            "failed",
+            id="failed",
+        ),
+    ],
+)
+def test_an_accident_is_a_finding(events: tuple[Event, ...], kind: str, tmp_path: Path) -> None:
+    found = as_json(open_written(tmp_path / "run", plain(60), *events))["findings"]
+
+    assert [one["lost_s"] for one in found if one["kind"] == kind] == [None]

@@ -1,1 +1,0 @@
-"""A run as one HTML page that needs no network and no script."""

@@ -1,0 +1,465 @@
+"""The table of a run: each figure once. `--json`, its schema and the pages walk over it.
+
+docs/json.md and docs/run.schema.json are generated from here.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.core.events import EpochEnded, SensorMissing
+from tfwatch.core.knobs import option_name
+from tfwatch.judge.effects.tuner_text import autopilot_runs
+from tfwatch.judge.findings.copying import bandwidth
+from tfwatch.judge.findings.gpus import extremes
+from tfwatch.judge.findings.log_lines import find_meanings
+from tfwatch.judge.findings.loss import divergences
+from tfwatch.judge.findings.machine import PIPELINE
+from tfwatch.judge.judged_run import JudgedRun
+from tfwatch.judge.past_run import state_of
+from tfwatch.judge.steps.time_breakdown import PART_NAMES
+from tfwatch.report.effects import (
+    AUTOPILOT,
+    EXPERIMENT,
+    FORECASTS,
+    STEADY,
+    SWITCH,
+    all_switches,
+    by_name,
+    experiments,
+)
+from tfwatch.report.facts import (
+    anything,
+    as_object,
+    flag,
+    mapping,
+    number,
+    pick,
+    record,
+    rows,
+    schema_of,
+    text,
+    texts,
+    whole,
+    within,
+)
+
+if TYPE_CHECKING:
+    from tfwatch.judge.steps.patterns import Pattern
+    from tfwatch.judge.steps.stalls import Stall
+    from tfwatch.runs.format import Manifest
+    from tfwatch.runs.snapshot import Snapshot
+
+# -- findings --------------------------------------------------------------------------------------
+
+_EVIDENCE = (
+    text("name", "the figure"),
+    anything("value", "a number, or words"),
+    text("unit", "of `value`, `low` and `high`; null for words"),
+    number("low", "lower end of the 95 % interval; null where the figure is exact"),
+    number("high", "its upper end"),
+    text("basis", "the steps that count, where the summary of the run counts others"),
+)
+_FORECAST = (
+    text("knob", "the knob, as `--switch` names it", lambda one: option_name(one.knob)),
+    text("to", "its setting", "value"),
+    number("step_ms", "the expected step time"),
+    number("low_ms", "lower end of its 90 % prediction interval"),
+    number("high_ms", "its upper end"),
+)
+FINDING = (
+    text("kind", "the kind of loss; stable between versions"),
+    number("lost_s", "the seconds that its remedy gives back", lambda one: one.lost_s or None),
+    number("share", "of the present regime's wall clock, 0 to 1", lambda one: one.share or None),
+    text("sentence", "the loss in words"),
+    text("advice", "the remedy; null where there is nothing to do"),
+    text("code", "lines of Python for your own training"),
+    text("where", "a line of your file, such as `train.py:24`, a stage or a callback"),
+    rows("evidence", "the figures behind it", _EVIDENCE),
+    record("forecast", "of the advised switch; null where the advice is none", _FORECAST),
+    text("confidence", "in the cause and its cost", choices=("high", "medium", "low")),
+    text("confidence_reason", "of the confidence", "reason"),
+)
+
+# -- time ------------------------------------------------------------------------------------------
+
+_PART_MEANINGS = {
+    "compute_s": "compute of the steps",
+    "data_wait_s": "data wait of the steps, first batches excluded",
+    "copy_s": "copies of batches to the device; null where none is timed: a part of `compute_s`",
+    "host_s": "callbacks, Python and logging between steps",
+    "first_batch_s": "the new iterator and the extra wait of an epoch's first batch",
+    "validation_s": "validation",
+    "epoch_end_s": "callbacks at the end of an epoch",
+    "between_fits_s": "the script's own code between two fits",
+    "compile_s": "building the model, and the extra time of traced steps",
+    "others_s": "other loops and fits of the same thread",
+    "asleep_s": "the machine slept",
+    "unaccounted_s": "time that no row and no event covers",
+}
+
+
+def _part(name: str) -> Any:
+    return lambda spent: None if name == "copy_s" and not spent.copies else getattr(spent, name)
+
+
+TIME_SPENT = (
+    whole("epoch", "counted from 0; null in a total"),
+    whole("steps", "completed steps"),
+    number("wall_s", "seconds of wall clock; the parts sum to it"),
+    number("between_s", "part of it between epochs: first batch, validation and the epoch's end"),
+    *(number(name, _PART_MEANINGS[name], _part(name)) for name in PART_NAMES),
+)
+_TIME_BREAKDOWN = (
+    record("total", "the whole run", TIME_SPENT),
+    record("start", "the time before the first epoch", TIME_SPENT),
+    rows("epochs", "each epoch, until the next one starts", TIME_SPENT),
+)
+_COST = (
+    number("data_wait_s", "data wait of all steps"),
+    number("share_of_run", "its share of the run, 0 to 1", "share"),
+    number("examples", "the run trains on so many in the same time"),
+    number("energy_j", "energy of the device during data wait"),
+    number(
+        "run_without_data_wait_s", "the length of the run without data wait, at best", "without_s"
+    ),
+)
+
+# -- steps -----------------------------------------------------------------------------------------
+
+
+def _steady_of_setting(judged: JudgedRun) -> Any:
+    return judged.setting.judgement.breakdown
+
+
+_LAST_SETTING = (
+    mapping("knobs", "its settings", lambda judged: by_name(judged.situation.setting.knobs)),
+    anything("step_ranges", "first and last step of each stretch", lambda j: j.setting.stretches),
+    *within(STEADY, _steady_of_setting),
+)
+_WHOLE_RUN = (
+    whole("excluded_steps", "steps that are not steady", "summary.left_out"),
+    *within(STEADY, "summary.steady"),
+)
+_DIVERGENCE = (
+    text("loss", "the new value", "began.loss", ("NaN", "infinite")),
+    whole("step", "the first step with it", "began.step"),
+    whole("finite_step", "the last finite one before it", "began.finite_step"),
+    whole(
+        "finite_again_step",
+        "the first finite one after it",
+        lambda one: one.ended.step if one.ended else None,
+    ),
+)
+_SPIKE = (
+    whole("step", "the step"),
+    number("extra_ms", "over the steps around it"),
+    text("part", "the part that was longer", choices=("wait", "compute", "host")),
+    text("cause", "its cause, or `unexplained`"),
+    text("detail", "the class of a callback"),
+)
+
+
+def _stall_kind(one: Stall | Pattern) -> str:
+    period = getattr(one, "period", None)
+    return "hiccup" if period is None else "periodic" if period else "drift"
+
+
+_STALL = (
+    text(
+        "kind",
+        "one stretch, every nth step, or growth",
+        _stall_kind,
+        ("hiccup", "periodic", "drift"),
+    ),
+    whole("step", "the first step"),
+    number("start_s", "since the start of the run", lambda one: one.start_ns / 1e9),
+    whole("steps", "the steps of the stretch"),
+    number("lost_ms", "the time lost in all of them"),
+    text("part", "the part that was longer", lambda one: getattr(one, "part", "wait")),
+    text("cause", "its cause, or `unexplained`"),
+    text("detail", "the class of a callback", lambda one: getattr(one, "detail", "")),
+    whole("period", "steps from one to the next", lambda one: getattr(one, "period", 0) or None),
+)
+
+
+def _copy_rate(judged: JudgedRun) -> float | None:
+    split, manifest = _steady_of_setting(judged), judged.run.manifest
+    if split is None:
+        return None
+    rate = bandwidth(manifest.copied_bytes, split.copying_ms(manifest.copy_ahead_ms))
+    return None if rate is None else rate / 1e9
+
+
+_COPY = (
+    mapping("bytes", "of a batch, by element type", "run.manifest.copied_bytes"),
+    number("gigabytes_per_s", "bandwidth in the last setting", _copy_rate),
+    text("not_timed", "why the copy is not timed", "run.manifest.copy_not_timed"),
+)
+
+# -- pipeline --------------------------------------------------------------------------------------
+
+_STAGE = (
+    text("name", "as its author would write it"),
+    text("kind", "tf.data's own name"),
+    number("busy_ms", "its work for a batch, summed over its workers"),
+    number("parallelism", "its workers"),
+    number("buffered", "elements in its buffer"),
+    number("buffer_size", "the size of its buffer"),
+    number("buffered_bytes", "bytes in its buffer"),
+)
+_BOTTLENECK = (
+    text("stage", "its name", lambda table: table.stages[table.bottleneck.stage].name),
+    text("reason", "why it limits the pipeline", "bottleneck.reason"),
+    text("sentence", "the same in words", "bottleneck.sentence"),
+)
+
+
+def _limited(judged: JudgedRun) -> Any:
+    return judged.pipeline if judged.pipeline and judged.pipeline.bottleneck else None
+
+
+def _fetch_ms(judged: JudgedRun) -> float | None:
+    split = _steady_of_setting(judged)
+    return judged.pipeline.fetch_ms(split.wait.mean) if judged.pipeline and split else None
+
+
+def missing_stages(judged: JudgedRun) -> str:
+    """Return why the stages have no figures; empty where they have some, or it is unknown."""
+    if judged.pipeline and not math.isnan(judged.pipeline.all_ms):
+        return ""
+    events = (one for one in reversed(judged.run.events) if isinstance(one, SensorMissing))
+    return next((one.reason for one in events if one.sensor == PIPELINE), "")
+
+
+_PIPELINE_FACTS = (
+    rows("stages", "the source first", _STAGE, lambda j: j.pipeline.stages if j.pipeline else ()),
+    number(
+        "total_ms", "a batch in all stages", lambda j: j.pipeline.all_ms if j.pipeline else None
+    ),
+    number(
+        "fetch_threads_ms",
+        "the rest of the data wait; null where it is small or a prefetch hides it",
+        _fetch_ms,
+    ),
+    record("bottleneck", "the stage that limits the pipeline", _BOTTLENECK, _limited),
+    text("missing", "why there are no figures", missing_stages),
+)
+
+# -- machine ---------------------------------------------------------------------------------------
+
+ENERGY = (
+    number("energy_j", "energy of the device that trained", lambda e: e and e.joules),
+    number("energy_per_step_j", "energy of a steady step", lambda e: e and e.per_step_j),
+    number("energy_data_wait_j", "energy during data wait", lambda e: e and e.starving_j),
+)
+_GPU = (
+    text("device", "TensorFlow's name, such as `GPU:0`"),
+    text("name", "the model"),
+    number("busy", "share of time with a kernel on it, 0 to 1"),
+    number("process_busy", "of it, with one of this training", "ours"),
+    number("power_w", "power"),
+    number("temperature_c", "temperature"),
+    number("freq_mhz", "clock"),
+    number("memory_bytes", "memory in use"),
+    number("total_bytes", "its memory"),
+)
+
+
+def _median(column: str) -> Any:
+    return lambda machine: machine.medians[column]
+
+
+def _of_gpus(place: int) -> Any:
+    """Return the source of the busiest (0) or the idlest GPU (1)."""
+
+    def device(machine: Any) -> str | None:
+        found = extremes(machine.gpus)
+        return found[place].device if found else None
+
+    return device
+
+
+def _of_gpu(name: str) -> Any:
+    return lambda machine: getattr(machine.found, name, None)
+
+
+def _memory(name: str) -> Any:
+    return lambda machine: getattr(machine.process_memory, name, None)
+
+
+def _missing_sensors(machine: Any) -> dict[str, Any]:
+    return {one.sensor: {"reason": one.reason, "fix": one.fix or None} for one in machine.missing}
+
+
+MACHINE = (
+    text("gpu", "the GPU", _of_gpu("name")),
+    text("gpu_source", "the source of its figures", _of_gpu("source")),
+    whole("gpus", "the number of GPUs", _of_gpu("gpus")),
+    number("gpu_total_bytes", "its memory", _of_gpu("memory_bytes")),
+    flag("unified_memory", "it shares the machine's memory", _of_gpu("unified")),
+    number("gpu_busy", "share of time with a kernel on the GPU, 0 to 1", _median("gpu_busy")),
+    number("gpu_process_busy", "of it, with one of this training", _median("gpu_process_busy")),
+    number("gpu_others_busy", "of it, with one of other programs", "others"),
+    number("gpu_power_w", "power of the GPU", _median("gpu_power_w")),
+    number("gpu_freq_mhz", "clock of the GPU", _median("gpu_freq_mhz")),
+    number("gpu_temperature_c", "temperature of the GPU", _median("gpu_temperature_c")),
+    number("gpu_memory_bytes", "memory of the GPU in use", _median("gpu_memory_bytes")),
+    number("cpu_power_w", "power of the CPU", _median("cpu_power_w")),
+    number("cpu_cores", "cores in use by all programs", _median("cpu_cores")),
+    number("process_cores", "cores in use by the training", _median("process_cores")),
+    number("process_bytes", "memory of the training", _median("process_bytes")),
+    number("memory_used_bytes", "memory in use", _median("memory_used_bytes")),
+    number("memory_available_bytes", "memory available", _median("memory_available_bytes")),
+    number("swap_used_bytes", "swap in use", _median("swap_used_bytes")),
+    number("swap_in_bytes_s", "read from swap a second", _median("swap_in_bytes_s")),
+    number("swap_out_bytes_s", "written to swap a second", _median("swap_out_bytes_s")),
+    number("disk_read_bytes_s", "read from disks a second", _median("disk_read_bytes_s")),
+    number("own_cores", "cores in use by tfwatch's screen", _median("own_cores")),
+    rows("strategy_gpus", "each GPU of a strategy over several", _GPU, "gpus"),
+    text("busiest_gpu", "of them", _of_gpus(0)),
+    text("idlest_gpu", "of them", _of_gpus(1)),
+    number("process_begin_bytes", "memory of the training at its begin", _memory("begin_bytes")),
+    number("process_end_bytes", "memory of the training at its end", _memory("end_bytes")),
+    number("process_peak_bytes", "the most memory of the training", _memory("peak_bytes")),
+    number("energy_known_s", "seconds with known power", lambda m: m.energy and m.energy.known_s),
+    number("thermal_limit_s", "slowed down by heat", "heat_s"),
+    number("swapping_s", "slowed down by swapping", "swap_s"),
+    mapping("missing", "`reason` and `fix` of each sensor without figures", _missing_sensors),
+)
+_LOG_LINE = (
+    text("name", "of the meaning", "meaning.name"),
+    flag("harmless", "nothing is lost by it", "meaning.harmless"),
+    text("meaning", "in words", "meaning.text"),
+    whole("lines", "the number of lines", "count"),
+)
+
+# -- the run ---------------------------------------------------------------------------------------
+
+
+def final_loss(run: Snapshot) -> float | None:
+    """Return the loss of the last epoch."""
+    epochs = (event for event in reversed(run.events) if isinstance(event, EpochEnded))
+    return next((event.metrics.get("loss") for event in epochs), None)
+
+
+def steps_done(judged: JudgedRun) -> int:
+    """Return the number of completed steps."""
+    return judged.run.ended.steps if judged.run.ended else judged.summary.steps
+
+
+def _split_method(manifest: Manifest) -> str:
+    """Return the method that separated the parts of a step, or the reason for none."""
+    return f"none: {manifest.not_split}" if manifest.not_split else manifest.split
+
+
+def finished_epochs(judged: JudgedRun) -> int:
+    """Return the number of completed epochs."""
+    return sum(isinstance(event, EpochEnded) for event in judged.run.events)
+
+
+def _path(run: Snapshot) -> str:
+    return str(run.folder.absolute()) if run.folder else ""
+
+
+#: What happened, for the head of each text.
+OUTCOME = (
+    text("workload", "the script or workload", "run.manifest.workload"),
+    text("device", "the device of the steps", "run.manifest.device"),
+    text("state", "finished, stopped, failed, killed, running, ...", lambda j: state_of(j.run)),
+    text("failure", "the error of a failed training, with its step", "run.failure"),
+    whole("epochs", "completed epochs", finished_epochs),
+    whole("steps", "completed steps", steps_done),
+    number("length_s", "from its start to its end, or to now", "run.length_s"),
+    number("final_loss", "as Keras reports it for the last epoch", lambda j: final_loss(j.run)),
+)
+RUN = (
+    text("run", "its name, that of the folder", "run.manifest.run"),
+    text(
+        "path", "the run folder", lambda j: str(j.run.folder.absolute()) if j.run.folder else None
+    ),
+    *OUTCOME,
+    texts("replicas", "the devices of a distribution strategy", "run.manifest.replicas"),
+    mapping(
+        "knobs",
+        "the live knobs as the run began, by the names that `--switch` takes",
+        lambda judged: by_name(judged.run.manifest.knobs),
+    ),
+    mapping("settings", "the `arguments` of a workload, as in a shell", "run.manifest.settings"),
+    rows("findings", "the losses, the largest first", FINDING),
+    text("verdict", "on the last setting", "summary.verdict.value"),
+    text("bound", "what its steps wait for", lambda j: j.summary.bound and j.summary.bound.value),
+    record("time_breakdown", "where each second went", _TIME_BREAKDOWN),
+    record("data_wait_cost", "the cost of data wait", _COST, "lost"),
+    record("last_setting", "the steady steps of the last setting", _LAST_SETTING, lambda j: j),
+    record("whole_run", "the steady steps of all settings", _WHOLE_RUN, lambda j: j),
+    text("split", "how the parts are separated", lambda j: _split_method(j.run.manifest)),
+    record("copy", "the copy of a batch to the device", _COPY, lambda judged: judged),
+    record("pipeline", "the stages by tf.data's own model", _PIPELINE_FACTS, lambda j: j),
+    rows("switches", "live switches of knobs", SWITCH, all_switches),
+    record("forecasts", "of the switches, against the measured steps", FORECASTS, "record"),
+    rows(
+        "experiments", "A/B tests; their switches are not among `switches`", EXPERIMENT, experiments
+    ),
+    rows("autopilot", "runs of the autopilot", AUTOPILOT, lambda j: autopilot_runs(j.run.events)),
+    rows(
+        "stalls",
+        "stretches of slow steps",
+        _STALL,
+        lambda judged: [*judged.summary.stalls, *judged.summary.patterns],
+    ),
+    rows("spikes", "single slow steps", _SPIKE, "summary.spikes"),
+    rows(
+        "loss_diverged",
+        "each time that the loss became NaN or infinite",
+        _DIVERGENCE,
+        lambda judged: divergences(judged.run.events),
+    ),
+    *within(ENERGY, "hardware.energy"),
+    text("energy_missing", "why energy is null", "hardware.energy_missing"),
+    record("machine", "medians of the sensors while steps ran", MACHINE, "hardware"),
+    rows(
+        "tensorflow_log",
+        "known lines of TensorFlow's log",
+        _LOG_LINE,
+        lambda judged: find_meanings(judged.run.log),
+    ),
+)
+
+
+def _mean_step_ms(judged: JudgedRun) -> float | None:
+    split = _steady_of_setting(judged)
+    return split.step.mean if split else None
+
+
+def _examples_per_s(judged: JudgedRun) -> float | None:
+    step_ms, size = _mean_step_ms(judged), judged.run.manifest.batch_size
+    return round(1e3 * size / step_ms) if step_ms and size else None
+
+
+#: The key figures of a page for people; those that are missing are left out.
+FIGURES = (
+    number("step_time_ms", "mean of the steady steps of the last setting", _mean_step_ms),
+    *pick(within(STEADY, _steady_of_setting), "data_wait_share"),
+    whole("examples_per_second", "in steady steps", _examples_per_s),
+    *pick(within(_COST, "lost"), "data_wait_s", "run_without_data_wait_s"),
+    *pick(within(MACHINE, "hardware"), "gpu_busy", "cpu_cores", "process_peak_bytes"),
+    *pick(within(ENERGY, "hardware.energy"), "energy_j", "energy_data_wait_j"),
+)
+
+
+def as_json(run: Snapshot) -> dict[str, Any]:
+    """Return a run as `--json` prints it. A missing figure is None; none is NaN or infinite."""
+    return judged_json(JudgedRun(run))
+
+
+def judged_json(judged: JudgedRun) -> dict[str, Any]:
+    """Return a run that was judged already as `as_json` does."""
+    return as_object(RUN, judged)
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON schema of `as_json`."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "tfwatch report"}
+    return {**head, **schema_of(RUN)}

@@ -1,0 +1,518 @@
+"""Each kind of loss: what it says first, the seconds that it claims, and what it must not say."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.judge.situations import RUNNING, changed, split, stat
+from tfwatch.core.model_facts import Embedding, ModelFacts
+from tfwatch.judge.findings.bottleneck import Stage, StageTable
+from tfwatch.judge.findings.finding import Finding, Tone
+from tfwatch.judge.findings.ranking import LeadHolder, find_losses
+from tfwatch.judge.findings.situation import BatchSource, Situation, SourceKind
+from tfwatch.judge.forecasts.forecast import Forecast
+from tfwatch.judge.regime import CodeTime, Regime
+from tfwatch.judge.steps.stalls import Stall
+from tfwatch.judge.steps.time_breakdown import PARTS, TimeSpent
+from tfwatch.judge.steps.verdict import Breakdown, Judgement, Verdict
+
+_OF_SPENT = {field.name for field in fields(TimeSpent)}
+_OF_REGIME = {field.name for field in fields(Regime)}
+
+
+def losing(**changes: Any) -> Situation:
+    """Return a run of 1 000 steps that compute for 10 s over ten epochs, and lose these seconds."""
+    spent = {name: changes.pop(name) for name in _OF_SPENT & changes.keys()}
+    of_regime = {name: changes.pop(name) for name in _OF_REGIME & changes.keys()}
+    total = TimeSpent(**{"steps": 1000, "compute_s": 10.0, **spent})
+    regime = Regime(spent=total, **{"epochs": 10, **of_regime})
+    return changed(RUNNING, **{"live": False, "is_whole": True, "regime": regime, **changes})
+
+
+def steady(part: Breakdown) -> Judgement:
+    return Judgement(Verdict.NOT, part.steps, 20, part)
+
+
+def code(phase: str, seconds: float, callback: str = "", call: str = "") -> CodeTime:
+    return CodeTime(phase, callback, call, "train.py:41 in load", seconds)
+
+
+PLOTTER = (code("HOST", 4.0, "Plotter"), code("HOST", 1.0))
+BATCH = Stage("batch(32)", "BatchV2", 0.1)
+COPIES = replace(split(0.0, 10.0, 0.0), copy=stat(5.0), step=stat(15.0))
+LAUNCHES = replace(split(0.0, 10.0, 0.0), dispatch=stat(8.0))
+UNEVEN = replace(
+    split(20.0, 10.0, 0.0),
+    step=replace(stat(30.0), median=10.1),
+    wait=replace(stat(20.0), median=0),
+)
+GAINS = Forecast("prefetch", "4", 12.0, 11.0, 13.0, 12.0, "it overlaps", None, 12.0, 17.0, 17.0)
+ADAM = ModelFacts(optimizer="Adam", largest_embedding=Embedding("items", 20_000, 64))
+NO_GPU = "A GPU or a smaller model"
+
+
+@pytest.mark.parametrize(
+    ("kind", "now", "sentence", "lost_s", "advice", "never"),
+    [
+        pytest.param(
+            "retracing",
+            losing(compile_s=6.0, traces=12, trace_change="input 0: shape (8, 31) -> (8, 47)"),
+            "11 of 1 000 steps traced again, 5.5 s: each new signature of the step is a new trace,"
+            " input 0: shape (8, 31) -> (8, 47)",
+            5.5,
+            "pad batches to a few lengths",
+            NO_GPU,
+            id="retracing by shapes",
+        ),
+        pytest.param(
+            "retracing",
+            losing(compile_s=6.0, traces=12, trace_change="argument 1: int 3 -> 4"),
+            "11 of 1 000 steps traced again",
+            5.5,
+            "pass tensors in place of Python numbers",
+            "pad batches",
+            id="retracing by numbers",
+        ),
+        pytest.param(
+            "retracing",
+            losing(compile_s=6.0, traces=12, model=ModelFacts(jit_compile=True)),
+            "11 of 1 000 steps traced again",
+            5.5,
+            "XLA compiles each length",
+            "input_signature",
+            id="retracing with XLA",
+        ),
+        pytest.param(
+            "new-models",
+            losing(compile_s=8.0, traces=5, models=5, fits=5),
+            "5 models in 5 fits: each new model is traced and compiled again, 6.4 s in all",
+            6.4,
+            "make and compile the model once, before the loop",
+            "pad batches",
+            id="new models",
+        ),
+        pytest.param(
+            "eager",
+            losing(op_by_op=True),
+            "run_eagerly=True runs operations one by one: Python takes 50 % of 10.0 ms",
+            5.0,
+            "leave run_eagerly=True out of compile",
+            NO_GPU,
+            id="eager fit",
+        ),
+        pytest.param(
+            "eager",
+            losing(op_by_op=True, loop="train.py:22"),
+            "the loop at train.py:22 runs operations one by one",
+            5.0,
+            "put @tf.function over the function of one step",
+            "run_eagerly",
+            id="eager loop",
+        ),
+        pytest.param(
+            "take-after-cache",
+            losing(data_wait_s=6.0, first_batch_s=2.0, log=frozenset({"cache dropped"})),
+            "each epoch fills the cache again, 8.0 s in all",
+            8.0,
+            ".take() before .cache()",
+            "prefetch",
+            id="take after cache",
+        ),
+        pytest.param(
+            "stall",
+            losing(data_wait_s=6.0, stalls=[Stall(9, 1, 1, 1800.0, "swap")] * 3),
+            "3 stalls of 1.8 s cost 5.4 s: swap; between them the pipeline keeps up",
+            5.4,
+            "hides short stalls only",
+            "num_parallel_calls",
+            id="stalls",
+        ),
+        pytest.param(
+            "kept-order",
+            losing(
+                data_wait_s=20.0,
+                judgement=steady(UNEVEN),
+                stages=StageTable(0, (Stage("map(read)", "ParallelMapV2", 8.0, 4.0), BATCH)),
+            ),
+            "some elements of map(read) take long, and others wait for them",
+            20.0,
+            "deterministic=False on the map: batches then come in another order",
+            "prefetch",
+            id="a slow element",
+        ),
+        pytest.param(
+            "generator-rows",
+            losing(
+                data_wait_s=8.0,
+                stages=StageTable(0, (Stage("from_generator", "FlatMap python", 3.2), BATCH)),
+            ),
+            "from_generator yields single rows: 100 us each",
+            6.4,
+            "yield batches of 32 from the generator",
+            "num_parallel_calls",
+            id="rows of a generator",
+        ),
+        pytest.param(
+            "cheap-maps",
+            losing(
+                data_wait_s=5.0,
+                stages=StageTable(0, (Stage("map(scale)", "Map", 0.96), BATCH)),
+            ),
+            "map(scale) takes 30 us an example, most of it for the call itself",
+            5.0 * 0.64 / 1.06,
+            ".batch(32) before the map",
+            NO_GPU,
+            id="cheap maps",
+        ),
+        pytest.param(
+            "input-bound",
+            losing(data_wait_s=7.0),
+            "input-bound: a step waits 7.0 ms for data in the mean",
+            7.0,
+            ".prefetch(tf.data.AUTOTUNE)",
+            NO_GPU,
+            id="input-bound",
+        ),
+        pytest.param(
+            "input-bound",
+            losing(
+                data_wait_s=7.0,
+                judgement=steady(split(7.0, 10.0, 0.0)),
+                forecasts={("prefetch", "4"): GAINS},
+            ),
+            "HIGHLY input-bound: each step waits 7.0 of 17.0 ms for data",
+            5.0,
+            ".prefetch(4): 17.0 to about 12.0 ms",
+            "p prefetch",
+            id="input-bound, as far as the switch helps",
+        ),
+        pytest.param(
+            "copy-bound",
+            losing(copy_s=5.0, judgement=steady(COPIES), accelerated=True),
+            "copying batches to the GPU takes 5.0 of 15.0 ms/step",
+            5.0,
+            "copy fewer bytes",
+            "Mixed precision",
+            id="copy",
+        ),
+        pytest.param(
+            "callback",
+            losing(host_s=5.0, code=PLOTTER),
+            "callback Plotter takes 4.0 s, 4.0 ms in each step (train.py:41 in load)",
+            4.0,
+            "do the work of Plotter every 100th step",
+            "it grows",
+            id="callback",
+        ),
+        pytest.param(
+            "callback",
+            losing(host_s=5.0, code=PLOTTER, host_growth_ms=(1.0, 9.0)),
+            "callback Plotter takes 4.0 s, 4.0 ms in each step (train.py:41 in load); it grows: 1.0"
+            " at first, 9.0 ms a step now",
+            4.0,
+            "keep a running figure in Plotter",
+            "steps_per_execution",
+            id="callback that grows",
+        ),
+        pytest.param(
+            "callback",
+            losing(host_s=5.0, code=(code("HOST", 4.0, "Saver", "save_weights"),)),
+            "callback Saver takes 5.0 s",
+            5.0,
+            "save less often in Saver",
+            "every 100th step",
+            id="callback that saves",
+        ),
+        pytest.param(
+            "callback",
+            losing(host_s=5.0, code=(code("HOST", 4.0, "Collector", "gc.collect"),)),
+            "callback Collector takes 5.0 s",
+            5.0,
+            "no gc.collect() in Collector",
+            "every 100th step",
+            id="callback that collects garbage",
+        ),
+        pytest.param(
+            "callback",
+            losing(epoch_end_s=5.0, code=(code("EPOCH_END", 4.0, "Report"),)),
+            "callback Report takes 5.0 s, 0.5 s an epoch",
+            5.0,
+            "do the work of Report",
+            "longer epochs",
+            id="callback at the epochs' ends",
+        ),
+        pytest.param(
+            "host-bound",
+            losing(host_s=8.0),
+            "host time takes 8.0 of 18.0 ms/step, in callbacks and Python between the steps",
+            7.0,
+            "log less often, or compile(steps_per_execution=8): about 11.0 ms/step",
+            NO_GPU,
+            id="host",
+        ),
+        pytest.param(
+            "host-bound",
+            losing(host_s=8.0, loop="train.py:22", code=(code("HOST", 4.0),)),
+            "host time takes 8.0 of 18.0 ms/step, most of it at train.py:41 in load",
+            7.0,
+            "do less at train.py:41 in load after each step",
+            "compile(",
+            id="host in a loop",
+        ),
+        pytest.param(
+            "validation",
+            losing(validation_s=10.0),
+            "validation takes 1.0 s after each epoch of 1.0 s",
+            8.0,
+            "validation_freq=5",
+            "steps_per_execution",
+            id="validation",
+        ),
+        pytest.param(
+            "first-batch",
+            losing(first_batch_s=5.0, origin=BatchSource(SourceKind.TF_DATA)),
+            "the first batch takes 0.5 s per epoch of 100 steps: a new iterator",
+            5.0,
+            "longer epochs (.repeat() with steps_per_epoch)",
+            "shuffle",
+            id="first batch",
+        ),
+        pytest.param(
+            "shuffle-fill",
+            losing(first_batch_s=5.0, fills_shuffle=True, filled_shuffle="shuffle(5000)"),
+            "the first batch takes 0.5 s per epoch of 100 steps: filling shuffle(5000)",
+            5.0,
+            ".repeat() right after .shuffle(5000)",
+            "longer epochs",
+            id="shuffle fill",
+        ),
+        pytest.param(
+            "epoch-end",
+            losing(epoch_end_s=5.0),
+            "an epoch's end takes 0.5 s per epoch of 100 steps",
+            5.0,
+            "do less in on_epoch_end",
+            "validation",
+            id="epoch end",
+        ),
+        pytest.param(
+            "between-fits",
+            losing(between_fits_s=9.0, fits=10, code=(code("BETWEEN_FITS", 9.0),)),
+            "9.0 s between 10 fits of 100 steps, in the script: 100 % at train.py:41 in load",
+            9.0,
+            "one data set that does it while the model trains",
+            "train_on_batch",
+            id="between fits: loading",
+        ),
+        pytest.param(
+            "between-fits",
+            losing(between_fits_s=9.0, fits=10, code=(code("BETWEEN_FITS", 9.0, "", "predict"),)),
+            "9.0 s between 10 fits of 100 steps, in the script: 100 % at train.py:41 in load, which"
+            " calls predict",
+            9.0,
+            "model.predict_on_batch(x) in place of model.predict",
+            "from_generator",
+            id="between fits: predict",
+        ),
+        pytest.param(
+            "between-fits",
+            losing(between_fits_s=90.0, fits=500),
+            "1:30 between 500 fits of 2 steps, in the script",
+            90.0,
+            "train_on_batch in place of fit",
+            "from_generator",
+            id="between fits: short ones",
+        ),
+        pytest.param(
+            "dense-update",
+            losing(model=ADAM),
+            "Adam updates all rows of items (20 000 x 64), about 36 % of compute",
+            1000 * 20_000 * 64 * 24 / 8.5e9,
+            "each changes what is trained",
+            NO_GPU,
+            id="dense update",
+        ),
+        pytest.param(
+            "launch-bound",
+            losing(judgement=steady(LAUNCHES), accelerated=True),
+            "launching kernels takes 8.0 of 10.0 ms/step, longer than the GPU then computes",
+            6.0,
+            "compile(steps_per_execution=8)",
+            "Mixed precision",
+            id="launching",
+        ),
+        pytest.param(
+            "compute-bound",
+            losing(data_wait_s=0.1),
+            "compute-bound: only 0.1 of 10.1 ms is data wait",
+            0.0,
+            NO_GPU,
+            "prefetch",
+            id="compute",
+        ),
+        pytest.param(
+            "unknown-wait",
+            losing(fetches_in_calls=True),
+            "10.0 ms/step is compute or data wait",
+            0.0,
+            "loop over tfwatch.track(dataset)",
+            NO_GPU,
+            id="fetches in calls",
+        ),
+        pytest.param(
+            "few-steps",
+            losing(compute_s=0.7, data_wait_s=0.3, epoch_end_s=0.0, unaccounted_s=20.0, steps=50),
+            "only 0.3 s of 21.0 s is data wait: unaccounted time takes 20.0 s",
+            0.0,
+            "longer runs of steps",
+            NO_GPU,
+            id="hardly any steps",
+        ),
+    ],
+)
+def test_a_kind_of_loss_comes_first_with_its_seconds(
+    kind: str, now: Situation, sentence: str, lost_s: float, advice: str, never: str
+) -> None:
+    first = find_losses(now)[0]
+
+    assert first.kind == kind
+    assert first.sentence.startswith(sentence)
+    assert first.lost_s == pytest.approx(lost_s)
+    assert first.share == pytest.approx(lost_s / now.setting.regime.spent.active_s)
+    assert advice in first.advice
+    assert never not in " ".join((first.word, first.sentence, first.advice, first.code))
+
+
+def kinds(now: Situation) -> list[str]:
+    return [finding.kind for finding in find_losses(now)]
+
+
+def test_the_largest_loss_comes_first_whatever_its_kind() -> None:
+    parts = {"first_batch_s": 3.0, "validation_s": 10.0, "data_wait_s": 5.0, "host_s": 7.0}
+
+    found = find_losses(losing(**parts))
+
+    assert [one.kind for one in found] == ["validation", "host-bound", "input-bound", "first-batch"]
+    assert [one.lost_s for one in found] == pytest.approx([8.0, 6.125, 5.0, 3.0])
+
+
+def test_a_run_without_a_large_loss_is_well() -> None:
+    small = losing(data_wait_s=0.1, host_s=0.1, validation_s=0.1, first_batch_s=0.1)
+
+    assert kinds(small) == ["compute-bound"]
+    assert find_losses(small)[0].tone is Tone.GOOD
+
+
+def test_a_loss_below_a_tenth_comes_after_the_limit_of_the_steps() -> None:
+    assert kinds(losing(data_wait_s=0.8)) == ["compute-bound", "input-bound"]
+
+
+def test_nothing_is_judged_before_there_is_enough() -> None:
+    short = losing(compute_s=1.0, data_wait_s=1.0, steps=5, is_whole=False)
+
+    assert find_losses(short) == ()
+    assert kinds(changed(short, is_whole=True)) == ["input-bound"]
+    assert kinds(changed(short, judgement=Judgement(Verdict.HIGHLY, 5, 20, None))) == []
+    assert kinds(losing(compute_s=5.0, data_wait_s=5.0, is_whole=False)) == ["input-bound"]
+
+
+def test_a_filled_cache_is_said_with_what_it_cost_once() -> None:
+    before = TimeSpent(None, 100, compute_s=1.0, data_wait_s=4.0, first_batch_s=0.5)
+
+    (ok,) = find_losses(losing(cause="cache", before=before))
+
+    assert ok.sentence.endswith("the first epoch waited 4.5 s while it filled the cache, once")
+
+
+SECONDS = st.floats(0, 1e6)
+TIMES = st.builds(
+    CodeTime,
+    st.sampled_from(["HOST", "EPOCH_END", "BETWEEN_FITS", "WAIT"]),
+    st.sampled_from(["", "Plotter", "ModelCheckpoint"]),
+    st.sampled_from(["", "predict", "gc.collect", "save"]),
+    st.sampled_from(["", "train.py:9 in f"]),
+    SECONDS,
+)
+SPENT = st.builds(
+    TimeSpent,
+    steps=st.integers(0, 10_000),
+    traces=st.integers(0, 200),
+    **dict.fromkeys(PARTS, SECONDS),
+)
+REGIMES = st.builds(
+    Regime,
+    spent=SPENT,
+    code=st.lists(TIMES, max_size=4).map(tuple),
+    models=st.integers(1, 50),
+    fits=st.integers(1, 500),
+    epochs=st.integers(0, 500),
+    newest=st.lists(SPENT, max_size=4).map(tuple),
+    fills_shuffle=st.booleans(),
+    host_growth_ms=st.tuples(SECONDS, SECONDS),
+)
+PART = st.floats(0.01, 100)
+SPLITS = st.builds(split, PART, PART, PART) | st.just(UNEVEN) | st.just(COPIES) | st.just(LAUNCHES)
+TABLES = st.sampled_from(
+    [
+        None,
+        StageTable(0, (Stage("map(scale)", "Map", 0.96), BATCH)),
+        StageTable(0, (Stage("from_generator", "FlatMap python", 3.2), BATCH)),
+        StageTable(0, (Stage("map(read)", "ParallelMapV2", 8.0, 4.0), BATCH)),
+    ]
+)
+
+
+@given(
+    regime=REGIMES,
+    judgement=SPLITS.map(steady),
+    stages=TABLES,
+    accelerated=st.booleans(),
+    op_by_op=st.booleans(),
+    model=st.sampled_from([None, ADAM]),
+    stalls_ms=st.lists(SECONDS, max_size=3),
+    log=st.sampled_from([frozenset(), frozenset({"cache dropped"})]),
+    is_whole=st.booleans(),
+)
+def test_no_second_is_claimed_twice(stalls_ms: list[float], **drawn: Any) -> None:
+    now = changed(RUNNING, stalls=[Stall(9, 1, 1, ms, "") for ms in stalls_ms], **drawn)
+    spent = now.setting.regime.spent
+
+    found = find_losses(now)
+
+    assert sum(one.lost_s for one in found) <= spent.active_s * (1 + 1e-9)
+    assert all(0 <= one.share <= 1 for one in found)
+    losses = [one.lost_s for one in found if one.lost_s]
+    assert losses == sorted(losses, reverse=True)
+
+
+def first_kinds(holder: LeadHolder, *frames: tuple[float, str]) -> list[str]:
+    """Return the first kinds of frames, each a moment and the kind that is ahead in it."""
+    both = {kind: Finding(kind, "", "", share=0.3) for kind in ("input-bound", "callback")}
+    ordered = []
+    for now_s, ahead in frames:
+        losses = tuple(sorted(both.values(), key=lambda one: one.kind != ahead))
+        ordered.append(holder.order(losses, 0, now_s)[0].kind)
+    return ordered
+
+
+def test_the_first_finding_of_a_live_run_holds_until_another_is_ahead_for_a_while() -> None:
+    frames = [(0.0, "input-bound"), (1.0, "callback"), (2.0, "input-bound"), (3.0, "callback")]
+    later = [(22.9, "callback"), (23.0, "callback"), (24.0, "callback")]
+
+    assert first_kinds(LeadHolder(), *frames, *later) == ["input-bound"] * 5 + ["callback"] * 2
+
+
+def test_a_new_regime_holds_no_finding() -> None:
+    holder, one, two = (
+        LeadHolder(),
+        Finding("a", "", "", share=0.3),
+        Finding("b", "", "", share=0.2),
+    )
+
+    assert holder.order((one, two), 0, 1.0)[0] is one
+    assert holder.order((two, one), 5, 2.0)[0] is two

@@ -29,8 +29,6 @@ def apple(**changes: float) -> Callable[[Split], dict[str, float]]:
         busy = share(split)
         figures = {
             "cpu_cores": 4.1,
-            "p_cores": 3.2,
-            "e_cores": 0.9,
             "gpu_busy": busy,
             "gpu_process_busy": 0.96 * busy,
             "gpu_freq_mhz": 500 + 900 * busy,

@@ -13,7 +13,7 @@ import pytest
 from tests.runs.folders import make_manifest, written
 from tests.runs.processes import wait_until
 from tests.sensors.conftest import one_after_another
-from tests.sensors.test_memory import SYSCTL, VM_STAT
+from tests.sensors.test_memory import SYSCTL
 from tests.sensors.test_runner import FakeTime
 from tfwatch.core.events import SensorMissing, decode
 from tfwatch.core.rows import SAMPLE
@@ -43,21 +43,19 @@ def test_every_column_of_a_sample_that_this_host_can_fill_is_filled() -> None:
     assert always <= columns <= set(SAMPLE.names or ())
 
 
-def test_a_machine_without_a_battery_or_core_kinds_has_no_sensor_for_them(
+def test_a_machine_without_a_battery_has_no_sensor_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def names() -> set[str]:
         return {sensor.name for sensor in host_sensors("linux")}
 
     monkeypatch.setattr(psutil, "sensors_battery", lambda: None)
-    monkeypatch.setattr("tfwatch.sensors.host.has_core_kinds", lambda _: False)
     plain = names()
     monkeypatch.setattr(psutil, "sensors_battery", lambda: Battery(True))
-    monkeypatch.setattr("tfwatch.sensors.host.has_core_kinds", lambda _: True)
 
     assert plain == {"CPU", "process", "memory", "swap", "pressure", "heat", "disk"}
-    assert names() - plain == {"cores", "mains"}
-    assert {sensor.name for sensor in host_sensors("darwin")} == names() - {"swap"}
+    assert names() - plain == {"mains"}
+    assert {sensor.name for sensor in host_sensors("darwin")} == names()
 
 
 @pytest.mark.parametrize(
@@ -124,12 +122,10 @@ def test_a_machine_without_disks_has_a_reason(monkeypatch: pytest.MonkeyPatch) -
 def mac(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> Tools:
     """Simulate a Mac whose tools all work."""
     for module, name, text in (
-        (macos, "VM_STAT", VM_STAT),
         (macos, "SYSCTL", SYSCTL),
         (macos, "NOTIFYUTIL", f"{macos.KEY} 2\n"),
     ):
         monkeypatch.setattr(module, name, (tools.print(name, text),))
-    monkeypatch.setattr("tfwatch.sensors.host.has_core_kinds", lambda _: False)
     return tools
 
 
@@ -153,7 +149,7 @@ def test_a_broken_tool_is_reported_in_time_and_blocks_nothing(
     sampler = Sampler(writer, time.clock(), host_sensors("darwin"))
     sampler.begin()
     monkeypatch.setattr(tool_readers, "PATIENCE_S", 1.0)
-    mac.does("VM_STAT", lines)
+    mac.does("SYSCTL", lines)
     for _ in range(5):
         sampler.sample(0)
         wait_until(
@@ -164,13 +160,13 @@ def test_a_broken_tool_is_reported_in_time_and_blocks_nothing(
     samples = np.frombuffer(written(writer, SAMPLES), dtype=SAMPLE)
     events = [decode(line) for line in written(writer, EVENTS).splitlines()]
     (missing,) = (
-        event for event in events if isinstance(event, SensorMissing) and event.sensor == "memory"
+        event for event in events if isinstance(event, SensorMissing) and event.sensor == "pressure"
     )
 
-    assert missing.reason == f"VM_STAT: {reason}"
+    assert missing.reason == f"SYSCTL: {reason}"
     assert missing.at_ns <= 2 * SECOND_NS
-    assert np.isnan(samples["memory_used_bytes"][1:]).any()
-    assert (samples["thermal_level"][-1], samples["memory_level"][-1]) == (3, 1)
+    assert np.isnan(samples["memory_level"][1:]).any()
+    assert (samples["thermal_level"] == 3).all()
 
 
 def tools_of_this_process() -> list[psutil.Process]:

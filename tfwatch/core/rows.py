@@ -43,8 +43,8 @@ STEP = np.dtype(
 #: `gpu_busy`, `gpu_process_busy`: 0 to 1, of all programs and of the one that trains;
 #: `gpu_late_ms`: how old the GPU's figures are beyond their period. `thermal_level`: 0 nominal to 4
 #: critical. `memory_level`: 0 normal, 1 warning, 2 critical. `memory_stalled`: the share of time, 0
-#: to 1, in which something waited for memory. `p_cores`, `e_cores`: performance and efficiency
-#: cores in use. `on_mains`: 1, or 0 on battery.
+#: to 1, in which something waited for memory.
+#: `on_mains`: 1, or 0 on battery.
 SAMPLE = np.dtype(
     [
         ("at_ns", "<u8"),
@@ -71,8 +71,6 @@ SAMPLE = np.dtype(
         ("memory_stalled", "<f4"),
         ("swap_in_bytes_s", "<f4"),
         ("swap_out_bytes_s", "<f4"),
-        ("p_cores", "<f4"),
-        ("e_cores", "<f4"),
         ("on_mains", "<f4"),
     ]
 )

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tfwatch.runs.format import Manifest
 
 _STEP = struct.Struct("<QIHHfffff")
-_SAMPLE = struct.Struct("<Qffffddddffffffffdfffffffff")
+_SAMPLE = struct.Struct("<Qffffddddffffffffdfffffff")
 _STAGE = struct.Struct("<QHHIffffff")
 _GPU = struct.Struct("<QHHffffff")
 _SAMPLE_COLUMNS = SAMPLE.names or ()

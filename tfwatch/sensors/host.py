@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import psutil
 
 from tfwatch.core.events import Paused
+from tfwatch.runs.machine_info import ProcessLimits, limits, used_bytes
 from tfwatch.sensors import linux, macos
-from tfwatch.sensors.cpu import CoreKindsSensor, CpuSensor, has_core_kinds
+from tfwatch.sensors.cpu import CpuSensor
 from tfwatch.sensors.protocol import Availability, Available, Rate, Sensor, Unavailable
 
 if TYPE_CHECKING:
@@ -26,25 +27,16 @@ if TYPE_CHECKING:
 
 def host_sensors(system: str = sys.platform) -> list[Sensor]:
     """Return this machine's sensors, one for each source that can fail by itself."""
-    cpu = CpuSensor()
+    of_system = macos if system == "darwin" else linux
     return [
-        cpu,
+        CpuSensor(),
         ProcessSensor(),
-        *_system_sensors(system),
+        MemorySensor(),
+        SwapSensor(system),
+        of_system.PressureSensor(),
+        of_system.ThermalSensor(),
         DiskSensor(),
-        *([CoreKindsSensor(cpu, system)] if has_core_kinds(system) else []),
         *([PowerSupplySensor()] if has_battery() else []),
-    ]
-
-
-def _system_sensors(system: str) -> list[Sensor]:
-    if system == "darwin":
-        return [macos.MemorySensor(), macos.PressureSensor(), macos.ThermalSensor()]
-    return [
-        linux.MemorySensor(),
-        linux.SwapSensor(),
-        linux.PressureSensor(),
-        linux.ThermalSensor(),
     ]
 
 
@@ -68,6 +60,58 @@ class ProcessSensor:
         return {
             "process_cores": self._rate.of(now_ns, times.user + times.system),
             "process_bytes": memory.rss,
+        }
+
+
+class MemorySensor:
+    """Memory used, and available without swapping, within a container's limit."""
+
+    name = "memory"
+
+    def __init__(self, allowed: ProcessLimits | None = None) -> None:
+        self._allowed = limits() if allowed is None else allowed
+
+    def available(self) -> Availability:
+        """Return `Available`: psutil works everywhere."""
+        return Available()
+
+    def read(self, now_ns: int) -> Mapping[str, float]:
+        """Return `memory_used_bytes` and `memory_available_bytes`."""
+        del now_ns
+        memory = psutil.virtual_memory()
+        limit, group = self._allowed.memory_bytes, self._allowed.group
+        used = used_bytes(group) if group else None
+        if limit is None or used is None:
+            return {"memory_used_bytes": memory.used, "memory_available_bytes": memory.available}
+        return {
+            "memory_used_bytes": used,
+            "memory_available_bytes": min(max(limit - used, 0), memory.available),
+        }
+
+
+class SwapSensor:
+    """Swapped memory, and swap traffic where the system counts it: macOS counts files too."""
+
+    name = "swap"
+
+    def __init__(self, system: str = sys.platform) -> None:
+        self._counts = system == "linux"
+        self._in, self._out = Rate(), Rate()
+
+    def available(self) -> Availability:
+        """Return `Available`: psutil works everywhere."""
+        return Available()
+
+    def read(self, now_ns: int) -> Mapping[str, float]:
+        """Return `swap_used_bytes`, and since the last call `swap_in_bytes_s` and
+        `swap_out_bytes_s`."""
+        swap = psutil.swap_memory()
+        if not self._counts:
+            return {"swap_used_bytes": swap.used}
+        return {
+            "swap_used_bytes": swap.used,
+            "swap_in_bytes_s": self._in.of(now_ns, swap.sin),
+            "swap_out_bytes_s": self._out.of(now_ns, swap.sout),
         }
 
 

@@ -1,30 +1,18 @@
-"""Memory and heat on Linux.
+"""Memory pressure and heat on Linux.
 
-Memory: of the machine or within a container's limit, swap traffic, and time lost to waiting for
-memory.
-Heat: the time in which the kernel reports that a processor ran slower because of heat. A
-temperature does not show
-that: 95 degrees are usual for one processor and too much for another.
+Pressure: time lost to waiting for memory. Heat: the time in which the kernel reports that a
+processor ran slower because of heat. A temperature does not show that: 95 degrees are usual for one
+processor and too much for another.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
-
-from tfwatch.runs.machine_info import (
-    ProcessLimits,
-    kernel_text,
-    limits,
-    parse_limit,
-    parse_stat,
-    used_bytes,
-)
+from tfwatch.runs.machine_info import ProcessLimits, kernel_text, limits, parse_limit
 from tfwatch.sensors.protocol import Availability, Available, Rate, Unavailable
 
 if TYPE_CHECKING:
@@ -33,62 +21,7 @@ if TYPE_CHECKING:
 #: Pressure stall information, Documentation/accounting/psi.rst: `some avg10=0.00 ...
 #: total=MICROSECONDS`.
 _SOME = re.compile(r"^some (?:\S{1,40} ){0,9}total=(\d{1,19})$", re.MULTILINE | re.ASCII)
-_VMSTAT = Path("/proc/vmstat")
 _PRESSURE = Path("/proc/pressure/memory")
-
-
-class MemorySensor:
-    """Memory used, and available without swapping, within a container's limit."""
-
-    name = "memory"
-
-    def __init__(self, allowed: ProcessLimits | None = None) -> None:
-        self._allowed = limits() if allowed is None else allowed
-
-    def available(self) -> Availability:
-        """Return `Available`: psutil works everywhere."""
-        return Available()
-
-    def read(self, now_ns: int) -> Mapping[str, float]:
-        """Return `memory_used_bytes` and `memory_available_bytes`."""
-        del now_ns
-        memory = psutil.virtual_memory()
-        limit, group = self._allowed.memory_bytes, self._allowed.group
-        used = used_bytes(group) if group else None
-        if limit is None or used is None:
-            return {"memory_used_bytes": memory.used, "memory_available_bytes": memory.available}
-        return {
-            "memory_used_bytes": used,
-            "memory_available_bytes": min(max(limit - used, 0), memory.available),
-        }
-
-
-class SwapSensor:
-    """Swapped memory and swap traffic."""
-
-    name = "swap"
-
-    def __init__(self, vmstat: Path = _VMSTAT) -> None:
-        self._vmstat = vmstat
-        self._page = os.sysconf("SC_PAGE_SIZE")
-        self._rates = {
-            "swap_in_bytes_s": ("pswpin", Rate()),
-            "swap_out_bytes_s": ("pswpout", Rate()),
-        }
-
-    def available(self) -> Availability:
-        """Return `Available`: psutil works everywhere."""
-        return Available()
-
-    def read(self, now_ns: int) -> Mapping[str, float]:
-        """Return `swap_used_bytes`, and since the last call `swap_in_bytes_s` and
-        `swap_out_bytes_s`."""
-        text = self._vmstat.read_text(encoding="ascii", errors="replace")
-        figures = {"swap_used_bytes": float(psutil.swap_memory().used)}
-        for column, (counter, rate) in self._rates.items():
-            pages = parse_stat(text, counter)
-            figures[column] = rate.of(now_ns, math.nan if pages is None else pages * self._page)
-        return figures
 
 
 class PressureSensor:

@@ -45,14 +45,12 @@ class FullReading(GpuReading):
     """A reading with more figures than every source has. None is n/a.
 
     thermal_level: as in `core.rows.SAMPLE`. limited_by: the reason why the GPU's clock is limited,
-    as text; empty where it is not. resets: resets of the GPU since the machine booted. cards: of
-    several GPUs that train together, each.
+    as text; empty where it is not. cards: of several GPUs that train together, each.
     """
 
     cpu_power_w: float | None = None
     thermal_level: float | None = None
     limited_by: str = ""
-    resets: int | None = None
     cards: tuple[CardReading, ...] = ()
 
 

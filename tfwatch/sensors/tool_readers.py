@@ -137,11 +137,6 @@ class ToolStream:
                 return piece
         return b""
 
-    @property
-    def has_succeeded(self) -> bool:
-        """True where the tool ended by itself, with exit code 0."""
-        return self._wait(_END_S) == 0
-
     def why_ended(self) -> str:
         """Return the reason, with the first line of its stderr."""
         code = self._wait(_END_S)

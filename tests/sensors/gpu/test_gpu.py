@@ -8,7 +8,7 @@ import pytest
 
 from tests.sensors.sources import FakeSource, Machine, new_events
 from tfwatch.config import GPU_SENSORS
-from tfwatch.core.events import GpuFound, Noted
+from tfwatch.core.events import GpuFound
 from tfwatch.sensors.gpu.sensor import GpuSensor, choose_sources
 from tfwatch.sensors.protocol import FullReading, GpuReading, Unavailable
 
@@ -127,16 +127,3 @@ def test_the_limit_of_the_clock_belongs_to_its_sample(writer: RunWriter, clock: 
         clock.at_s += 0.5
 
     assert limits == ["power brake", "", "heat"]
-
-
-def test_a_reset_of_the_gpu_is_noted(writer: RunWriter, clock: FakeClock) -> None:
-    source = FakeSource("ioreg")
-    machine = Machine(writer, clock, source)
-    for resets in (3, 3, 4, 4, None, 0):
-        source.reading = FullReading(busy=1, resets=resets)
-        machine.sample()
-
-    notes = [event for event in new_events(writer) if isinstance(event, Noted)]
-    assert [note.text for note in notes] == [
-        "the system reset the GPU: results of that moment may be lost"
-    ]

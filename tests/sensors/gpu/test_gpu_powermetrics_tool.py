@@ -55,16 +55,6 @@ def test_a_document_without_the_processors_part_has_a_reason_for_its_watts(
     source.close()
 
 
-def test_a_tool_that_has_printed_all_documents_is_started_again(
-    tool: Callable[[str], PowermetricsSource],
-) -> None:
-    source = tool('cat "$d" "$d"')
-
-    assert source.available() == Available()
-    assert [source.read() for _ in range(5)] == [PLAIN] * 5
-    source.close()
-
-
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [

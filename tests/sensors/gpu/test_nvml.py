@@ -13,7 +13,6 @@ from tests.sensors.nvml import (
     OWN,
     FakeNvml,
     NVMLError,
-    NVMLError_NotFound,
     opened,
     sample,
 )
@@ -35,27 +34,16 @@ def test_a_reading_has_the_figures_of_nvidia_smi(monkeypatch: pytest.MonkeyPatch
     assert source.gaps() == {}
 
 
-@pytest.mark.parametrize(
-    "visible", [pytest.param("MIG-1", id="by its UUID"), pytest.param("0", id="by its card")]
-)
-def test_a_mig_slice_has_its_own_memory_and_no_activity(
-    visible: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def slice_of(handle: str, index: int) -> Any:
-        return NVMLError_NotFound() if index < 2 else f"slice {index}"
-
+def test_a_mig_slice_has_its_own_memory_and_no_activity(monkeypatch: pytest.MonkeyPatch) -> None:
     nvml = FakeNvml(
-        nvmlDeviceGetMigMode=[1, 1],
-        nvmlDeviceGetMaxMigDeviceCount=7,
-        nvmlDeviceGetMigDeviceHandleByIndex=slice_of,
         nvmlDeviceGetMemoryInfo=lambda handle, version=None: SimpleNamespace(
             used=len(handle), total=2**30
         ),
     )
-    source = opened(nvml, monkeypatch, visible=visible)
+    source = opened(nvml, monkeypatch, visible="MIG-1")
     reading = source.read()
 
-    assert reading.memory_bytes == len("slice MIG-1" if visible == "MIG-1" else "slice 2")
+    assert reading.memory_bytes == len("slice MIG-1")
     assert (reading.busy, reading.power_w, reading.process_busy) == (None, None, None)
     assert (reading.temperature_c, reading.freq_mhz) == (61, 1980)
     assert {"busy", "power_w", "process_busy"} == set(source.gaps())

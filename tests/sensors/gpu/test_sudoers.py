@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _GOLDEN = (
     "alice ALL=(root) NOPASSWD: /usr/bin/powermetrics -s cpu_power\\,gpu_power\\,thermal -f plist"
-    " -i 1000 -n 3600"
+    " -i 1000 -n 86400"
 )
 
 

@@ -286,14 +286,7 @@ def _cpu(view: RunView, machine: MachineFigures) -> Reading:
     row, cores = machine.row, view.snapshot.manifest.machine.get("cores")
     used = f"{units.number(row.get('cpu_cores'))}{f' of {cores}' if cores else ''} cores"
     busiest = f"busiest {units.percent(row.get('core_max'))}"
-    kinds = [
-        f"{name} {row[key]:.1f}"
-        for name, key in (("P", "p_cores"), ("E", "e_cores"))
-        if row.get(key) is not None
-    ]
-    return Reading(
-        "CPU", (", ".join([used, *kinds, busiest]), ", ".join([used, busiest]), used), rank=3
-    )
+    return Reading("CPU", (", ".join([used, busiest]), used), rank=3)
 
 
 def _process(view: RunView, machine: MachineFigures) -> Reading:

@@ -50,7 +50,6 @@ def _counter(key: str) -> re.Pattern[str]:
 _BUSY = _counter("Device Utilization %")
 _MEMORY = _counter("In use system memory")
 _GPU_TIME = _counter("accumulatedGPUTime")
-_RESETS = _counter("recoveryCount")
 #: The largest plausible numbers: a negative one is printed as 2**64 minus its value.
 _MAX_MEMORY = 2**46
 _MAX_TIME_NS = 2**62
@@ -80,13 +79,6 @@ def _reading(statistics: str) -> GpuReading:
         busy=None if percent is None or percent > 200 else min(percent / 100, 1.0),
         memory_bytes=None if used is None or used > _MAX_MEMORY else float(used),
     )
-
-
-def parse_resets(text: str) -> int | None:
-    """Return the resets of the GPUs in `ioreg -c IOAccelerator` since the machine booted; None
-    where it is unknown."""
-    counts = [int(count[1]) for count in _RESETS.finditer(text)]
-    return sum(counts) if counts else None
 
 
 def parse_clients(text: str) -> dict[int, int]:
@@ -162,7 +154,6 @@ class IoregSource:
             busy=reading.busy,
             memory_bytes=reading.memory_bytes,
             process_busy=self._share,
-            resets=parse_resets(self._text),
         )
 
     def identity(self) -> GpuIdentity:

@@ -63,8 +63,6 @@ class Card:
         self._is_slice = bool(self._call("", "nvmlDeviceIsMigDeviceHandle", chosen))
         if self._is_slice:
             self._card = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(chosen)
-        elif (self._call("", "nvmlDeviceGetMigMode", chosen) or [0])[0]:
-            self._chosen, self._is_slice = self._first_slice(), True
         if self._is_slice:
             why = Unavailable(
                 "the driver reports only a MIG slice's memory",
@@ -124,19 +122,6 @@ class Card:
         """Return the figures that the driver refuses."""
         unlisted = {"process_busy": self._unlisted} if self._unlisted else {}
         return unlisted | {name: gap for name, gap in self._gaps.items() if name in _FIELDS}
-
-    def _first_slice(self) -> Any:
-        """Return the first slice of the card, most of whose places are empty; the card if no slice
-        is visible."""
-        places = range(self._nvml.nvmlDeviceGetMaxMigDeviceCount(self._card))
-        slices = (self._slice_at(index) for index in places)
-        return next((gpu_slice for gpu_slice in slices if gpu_slice is not None), self._card)
-
-    def _slice_at(self, index: int) -> Any:
-        try:
-            return self._nvml.nvmlDeviceGetMigDeviceHandleByIndex(self._card, index)
-        except self._nvml.NVMLError_NotFound:
-            return None
 
     # -- calls of the driver -----------------------------------------------------------------------
 

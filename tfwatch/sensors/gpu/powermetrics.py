@@ -1,7 +1,6 @@
 """An Apple GPU, its CPU and its Neural Engine through macOS' powermetrics, which only root may run.
 
-The parser of property lists also reads damaged ones. `sudoers` returns the line that permits
-tfwatch's command.
+`sudoers` returns the line that permits tfwatch's command.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import math
 import os
 import plistlib
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from xml.parsers.expat import ExpatError
@@ -32,86 +30,26 @@ from tfwatch.sensors.tool_readers import ToolStream
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-_BEGIN_TAG = re.compile(rb"<\?xml|<plist")
 #: plistlib's parser reads an unfinished token again every 2 KB: 4 MiB of one take 7 s.
 _LONGEST_TOKEN = 2**16
-_TOKEN = re.compile(
-    rb"<(?:key>([^<]{0,200})</key>"
-    rb"|(integer|real|string)>([^<]{0,400})</(?:integer|real|string)>"
-    rb"|(/?)(dict|array)>"
-    rb"|(?:dict|array|true|false|string)\s?/>)"
-)
 
 
 def read(document: bytes) -> dict[str, Any]:
-    """Return a document's outermost dict, from the standard library or else the readable parts of a
-    damaged one.
-
-    Empty where there is none. Never raises.
-    """
+    """Return a document's outermost dict; empty where it is damaged. Never raises."""
     document = document.strip(b"\0 \t\r\n")
-    is_intact = _BEGIN_TAG.match(document) and max(map(len, document.split(b"<"))) <= _LONGEST_TOKEN
+    if max(map(len, document.split(b"<"))) > _LONGEST_TOKEN:
+        return {}
     try:
-        root = (
-            plistlib.loads(document, fmt=plistlib.FMT_XML)
-            if is_intact
-            else _parse_damaged(document)
-        )
+        root = plistlib.loads(document, fmt=plistlib.FMT_XML)
     except (ExpatError, ValueError, TypeError, AttributeError, LookupError, OverflowError):
-        root = _parse_damaged(document)
+        return {}
     return root if isinstance(root, dict) else {}
 
 
-def _parse_damaged(document: bytes) -> dict[str, Any]:
-    """Return the keys of a property list that is cut off or damaged, without unreadable values."""
-    root: dict[str, Any] | None = None
-    open_: list[dict[str, Any] | list[Any]] = []
-    keys: list[str | None] = []
-    for token in _TOKEN.finditer(document):
-        key, kind, text, closes, container = token.groups()
-        if key is not None and keys:
-            keys[-1] = key.decode("utf-8", "replace")
-        elif container is not None and closes:
-            if open_:
-                open_.pop()
-                keys.pop()
-        elif container is not None:
-            new: dict[str, Any] | list[Any] = {} if container == b"dict" else []
-            _put(open_, keys, new)
-            root = new if root is None and isinstance(new, dict) else root
-            open_.append(new)
-            keys.append(None)
-        else:
-            _put(open_, keys, _value(kind, text))
-    return root or {}
-
-
-def _put(open_: list[dict[str, Any] | list[Any]], keys: list[str | None], value: Any) -> None:
-    """Put a value into the innermost container, under the last key."""
-    if not open_:
-        return
-    container, key = open_[-1], keys[-1]
-    if isinstance(container, list):
-        container.append(value)
-    elif key is not None:
-        keys[-1] = None
-        if value is not None:
-            container[key] = value
-
-
-def _value(kind: bytes | None, text: bytes | None) -> Any:
-    if kind is None or text is None:
-        return None
-    try:
-        return text.decode("utf-8", "replace") if kind == b"string" else float(text)
-    except ValueError:
-        return None
-
-
 PERIOD_S = 1.0
-#: The tool ends by itself after an hour, even without a reader: root's process cannot be killed
-#: from here.
-DOCUMENTS = 3600
+#: The tool ends by itself after a day, even without a reader: root's process cannot be killed from
+#: here.
+DOCUMENTS = 86_400
 #: The command that a sudoers line permits. Short flags: macOS 12 renamed the long ones.
 COMMAND = (
     "/usr/bin/powermetrics",
@@ -182,20 +120,19 @@ def parse(document: bytes) -> FullReading:
     Watts are the processor's energy (mJ) over `elapsed_ns`, not over the requested interval. The
     energy in the GPU part covers another window, up to 22 % longer or shorter, whose length no
     field reports. Activity is 1 - `idle_ratio`, never from `elapsed_ns`, which differs on some
-    chips; without it, the share of time in any state. `freq_hz` is MHz in spite of its name
-    (powermetrics' own text output prints the same number as MHz).
+    chips. `freq_hz` is MHz in spite of its name (powermetrics' own text output prints the same
+    number as MHz).
     """
     root = read(document[:_MAX_BYTES])
     gpu = _part(root, "gpu")
     processor = _part(root, "processor")
-    states = _states(gpu)
     elapsed_ns = _number(root.get("elapsed_ns"), 1e6, 1e14)
     word = root.get("thermal_pressure")
     word = word.strip()[:40] or None if isinstance(word, str) else None
     level = LEVELS.get(word.lower()) if word else None
     return FullReading(
-        busy=_busy(gpu, states),
-        freq_mhz=_frequency(gpu, states),
+        busy=_busy(gpu),
+        freq_mhz=_frequency(gpu),
         power_w=_watts("gpu", elapsed_ns, processor),
         cpu_power_w=_watts("cpu", elapsed_ns, processor),
         thermal_level=None if level is None else float(level),
@@ -203,53 +140,15 @@ def parse(document: bytes) -> FullReading:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
-    """A frequency of the GPU, and the time at it: as a share and in nanoseconds."""
-
-    mhz: float
-    ratio: float
-    used_ns: float
-
-
-def _states(gpu: Mapping[str, Any]) -> list[_State]:
-    """Return the GPU's states, unsorted, and some twice."""
-    listed = gpu.get("dvfm_states")
-    states = []
-    for state in listed if isinstance(listed, list) else []:
-        if not isinstance(state, dict) or not (mhz := _number(state.get("freq"), 0, 1e5)):
-            continue
-        ratio = _number(state.get("used_ratio"), 0, 1.01)
-        used_ns = _number(state.get("used_ns"), 0, 1e18)
-        states.append(
-            _State(
-                mhz, math.nan if ratio is None else ratio, math.nan if used_ns is None else used_ns
-            )
-        )
-    return states
-
-
-def _busy(gpu: Mapping[str, Any], states: Sequence[_State]) -> float | None:
-    """Return the activity; None where there is no `idle_ratio` and no time in any state: NaN is 0
-    of 0 ns."""
+def _busy(gpu: Mapping[str, Any]) -> float | None:
     idle = _number(gpu.get("idle_ratio"), -0.01, 1.01)
-    if idle is not None:
-        return min(max(1 - idle, 0.0), 1.0)
-    used_ns = sum(state.used_ns for state in states)
-    idle_ns = _number(gpu.get("idle_ns"), 0, 1e18)
-    if idle_ns is not None and used_ns > 0:
-        return used_ns / (used_ns + idle_ns)
-    return _number(sum(state.ratio for state in states), 0, 1) or None
+    return None if idle is None else min(max(1 - idle, 0.0), 1.0)
 
 
-def _frequency(gpu: Mapping[str, Any], states: Sequence[_State]) -> float | None:
-    """Return MHz: as reported, or the mean over the time in each state. A later release may really
-    print Hz."""
+def _frequency(gpu: Mapping[str, Any]) -> float | None:
+    """Return MHz. A later release may really print Hz."""
     reported = _number(gpu.get("freq_hz"), 0, 1e11)
-    if reported is not None:
-        return reported / 1e6 if reported >= 1e5 else reported
-    used = sum(state.ratio for state in states)
-    return sum(state.mhz * state.ratio for state in states) / used if used > 0 else None
+    return reported / 1e6 if reported is not None and reported >= 1e5 else reported
 
 
 def _watts(what: str, elapsed_ns: float | None, processor: Mapping[str, Any]) -> float | None:
@@ -269,10 +168,8 @@ def _number(value: Any, least: float, most: float) -> float | None:
 
 
 def _part(root: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a dict of the document, or the first of a list of them; empty where there is none."""
+    """Return a dict of the document; empty where there is none."""
     part = root.get(name)
-    if isinstance(part, list):
-        part = next((item for item in part if isinstance(item, dict)), None)
     return part if isinstance(part, dict) else {}
 
 
@@ -294,7 +191,6 @@ class PowermetricsSource:
         self._documents: Iterator[bytes] = iter(())
         self._first: FullReading | None = None
         self._newest = FullReading()
-        self._has_more = False
 
     def available(self) -> Availability:
         """Return `Unavailable` on other systems, and without permission: sudo then fails
@@ -322,20 +218,8 @@ class PowermetricsSource:
     def read(self) -> FullReading:
         """Return the next document's figures; wait for it, `_PATIENCE_S` at most."""
         first, self._first = self._first, None
-        self._newest = first or self._next_or_restart()
+        self._newest = first or self._next()
         return self._newest
-
-    def _next_or_restart(self) -> FullReading:
-        """Return the next document's figures; powermetrics ends after `DOCUMENTS` and is started
-        again."""
-        try:
-            return self._next()
-        except SensorError:
-            stream = self._stream
-            if not (self._has_more and stream and stream.has_succeeded):
-                raise
-            self._begin()
-            return self._next()
 
     def identity(self) -> GpuIdentity:
         """Return the chip's name, and the memory that its GPU shares."""
@@ -367,7 +251,7 @@ class PowermetricsSource:
     def close(self) -> None:
         """Close its pipes: powermetrics ends when it prints next."""
         stream, self._stream = self._stream, None
-        self._first, self._has_more = None, False
+        self._first = None
         if stream:
             stream.close()
 
@@ -394,7 +278,6 @@ class PowermetricsSource:
         stream.wait_until(self._clock.now_ns() + round(_PATIENCE_S * 1e9))
         try:
             for document in self._documents:
-                self._has_more = True
                 reading = parse(document)
                 if reading.busy is not None or reading.power_w is not None:
                     return reading

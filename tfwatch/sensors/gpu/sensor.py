@@ -90,7 +90,6 @@ class GpuSensor:
         self._newest: dict[SourceThread, tuple[int, GpuReading]] = {}
         self._shown: SourceThread | None = None
         self._reported: dict[str, set[str]] = {}
-        self._resets: int | None = None
         self._cards: list[Sequence[CardReading]] = []
         self._cards_due_ns = 0
         self._reported_cards: dict[str, str] = {}
@@ -130,7 +129,8 @@ class GpuSensor:
         self.limited_by = ""
         for thread in working:
             readings = self._readings(thread, now_ns)
-            self._add_reports(readings)
+            limits = (getattr(reading, "limited_by", "") for reading in readings)
+            self.limited_by = next(filter(None, limits), self.limited_by)
             self._add_cards(readings, now_ns)
             for field, column in _COLUMNS.items():
                 if column not in figures and (values := _values(readings, field)):
@@ -158,19 +158,6 @@ class GpuSensor:
 
     def _late_ns(self, at_ns: int, now_ns: int, thread: SourceThread) -> int:
         return max(now_ns - at_ns - round(max(thread.source.period_s, thread.interval_s) * 1e9), 0)
-
-    def _add_reports(self, readings: Iterable[GpuReading]) -> None:
-        """Add the limit of the clock, and resets."""
-        for reading in readings:
-            if not isinstance(reading, FullReading):
-                continue
-            self.limited_by = reading.limited_by or self.limited_by
-            if reading.resets is not None:
-                if self._resets is not None and reading.resets > self._resets:
-                    self._writer.note(
-                        "the system reset the GPU: results of that moment may be lost"
-                    )
-                self._resets = reading.resets
 
     def _add_cards(self, readings: Iterable[GpuReading], now_ns: int) -> None:
         """Write the mean of the readings of each of several GPUs, once a second."""

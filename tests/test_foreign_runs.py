@@ -36,10 +36,11 @@ from tfwatch.screens.live.pipeline import pipeline_view
 from tfwatch.screens.live.settings.card import CardPane, newest_autopilot_run, newest_experiment
 from tfwatch.screens.live.settings.knob_rows import knob_rows
 from tfwatch.screens.live.timeline import picture
-from tfwatch.screens.live.timeline.lanes import sampled
-from tfwatch.screens.live.timeline.rows import lay_out
+from tfwatch.screens.live.timeline.gpu_lane import sampled
+from tfwatch.screens.live.timeline.legend import figures_of
+from tfwatch.screens.live.timeline.picture import Scene, lay_out
 from tfwatch.screens.live.timeline.step_bars import next_top
-from tfwatch.screens.live.timeline.window import Scene, View, Zoom, bars_in_view
+from tfwatch.screens.live.timeline.window import View, Zoom, bars_in_view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -281,7 +282,7 @@ def draw(view: RunView, zoom: Zoom) -> None:
     snapshot, seen, frame = view.snapshot, View(zoom), lay_out(100, 16, compact=False)
     bars = bars_in_view(snapshot, seen, frame.columns)
     split = view.situation.setting.judgement.breakdown
-    figures = picture.figures_of(snapshot, split)
+    figures = figures_of(snapshot, split)
     lanes = sampled(snapshot, bars, has_gpu=True)
     limits = snapshot.events.of(facts.Paused)
     scene = Scene(snapshot, seen, bars, lanes, limits, next_top(bars, None), GLYPHS, figures, 5)

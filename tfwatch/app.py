@@ -10,20 +10,11 @@ from textual.app import App, SystemCommand
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.judge.judged_run import EndedLosses
 from tfwatch.judge.view import Follower
-from tfwatch.judge.whole_run import PreviousRunSearch
 from tfwatch.notices import NO_NOTICES, Notifier
 from tfwatch.screens.basics.glyphs import choose_glyphs
 from tfwatch.screens.basics.text import plain
-from tfwatch.screens.dialogs.leave import (
-    DetachScreen,
-    Leave,
-    LeaveScreen,
-    LeaveScriptScreen,
-    Question,
-    StopScreen,
-    StopScriptScreen,
-)
 from tfwatch.screens.doctor import DoctorScreen
+from tfwatch.screens.leave import Leave, Question, leave_question, stop_question
 from tfwatch.screens.live.header import terminal_title
 from tfwatch.screens.live.screen import AttachedScreen, LiveScreen
 from tfwatch.screens.live.switch_requests import SwitchRequests
@@ -113,7 +104,6 @@ class TfwatchApp(ThemedApp):
             EndedLosses(),
             self._runs.fits if self._runs else (),
             (lambda: script.state) if script else str,
-            PreviousRunSearch(),
         )
         interrupt = script.interrupt if script else None
         switches = SwitchRequests(requests, self._tuner, self._clock, interrupt)
@@ -218,12 +208,13 @@ class TfwatchApp(ThemedApp):
         if self._is_over() or not self._can_stop:
             self.exit_with(Leave.LEFT)
         else:
-            self.push_screen(self._leave_question(), self._answered)
+            is_script, is_attached = self._trains_script, self._is_attached
+            question = leave_question(is_script=is_script, is_attached=is_attached)
+            self.push_screen(question, self._answered)
 
-    def _leave_question(self) -> Question:
-        if self._script and self._script.in_child:
-            return LeaveScriptScreen()
-        return DetachScreen() if self._is_attached else LeaveScreen()
+    @property
+    def _trains_script(self) -> bool:
+        return self._script is not None and self._script.in_child
 
     def action_ask_stop(self) -> None:
         """Ask whether to stop the training."""
@@ -236,10 +227,7 @@ class TfwatchApp(ThemedApp):
         elif self.live.stopping:
             self.live.notify(_ENDING)
         else:
-            self.push_screen(
-                StopScriptScreen() if self._script and self._script.in_child else StopScreen(),
-                self._stop,
-            )
+            self.push_screen(stop_question(is_script=self._trains_script), self._stop)
 
     def action_detach(self) -> None:
         """Leave the screen of another process' training, which goes on."""

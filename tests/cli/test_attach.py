@@ -29,7 +29,7 @@ from tfwatch.runs.format import REQUESTS
 from tfwatch.runs.machine_info import boot_id
 from tfwatch.runs.requests import RequestSender, SwitchRequest
 from tfwatch.runs.run import Run
-from tfwatch.screens.dialogs.leave import DetachScreen, Leave
+from tfwatch.screens.leave import Leave, Question
 from tfwatch.screens.live.screen import AttachedScreen
 
 if TYPE_CHECKING:
@@ -306,7 +306,7 @@ async def test_d_leaves_and_touches_nothing(tmp_path: Path) -> None:
 async def test_q_asks_with_leaving_first(tmp_path: Path, size: tuple[int, int]) -> None:
     async with shown(usual(tmp_path), size, is_attached=True) as show:
         await show.press("q")
-        assert isinstance(show.app.screen, DetachScreen)
+        assert isinstance(show.app.screen, Question)
         assert "the training goes on where it runs" in show.text
         await show.press("d")
         assert show.app.return_value is Leave.DETACH

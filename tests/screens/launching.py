@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-    from tfwatch.screens.dialogs.leave import Leave
+    from tfwatch.screens.leave import Leave
 
 WORKLOADS = (
     ("cnn", "decode and augment starve it"),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.screens.canned import Canned
     from tfwatch.judge.view import RunView
     from tfwatch.runs.run import Run
-    from tfwatch.screens.dialogs.leave import Leave
+    from tfwatch.screens.leave import Leave
 
 
 class Shown:
@@ -64,7 +64,7 @@ class Shown:
             pane._shown = ()  # else it waits for the next second
         live.events_pane._collector = EventCollector()
         live.timeline._limits, live.timeline._figures_of = RunningLimits(), None
-        live.show(view, None)
+        live.show(view)
         await self.pilot.pause()
 
     async def resize(self, size: tuple[int, int]) -> None:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from rich.color import ColorSystem
 from textual.color import Color
 
 from tests.doctor.machines import linux
@@ -113,3 +114,12 @@ def test_quiet_text_can_be_read_on_every_ground(theme: Theme, ground: str) -> No
     text = behind.blend(Color.parse(str(theme.foreground)), int(percent) / 100)
 
     assert _contrast(text, behind) >= LEAST
+
+
+@pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
+def test_with_256_colours_bad_is_red_and_good_is_green(theme: Theme) -> None:
+    colours = theme.to_color_system().generate()
+    for name, part in (("error-darken-1", 0), ("error", 0), ("success-muted", 1), ("success", 1)):
+        known = Color.parse(colours[name]).rich_color.downgrade(ColorSystem.EIGHT_BIT)
+        parts = [*known.get_truecolor()]
+        assert parts[part] == max(parts) > sorted(parts)[1], name

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.pilot import Pilot
 
-    from tfwatch.screens.dialogs.leave import Leave
     from tfwatch.screens.doctor import RunCheckup
+    from tfwatch.screens.leave import Leave
 
 _BROKEN = mac(
     "2.20.0",

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from tfwatch.doctor.checks import CheckUp
-    from tfwatch.screens.dialogs.leave import Leave
     from tfwatch.screens.doctor import RunCheckup
+    from tfwatch.screens.leave import Leave
 
 
 class Screen(Protocol):
@@ -110,7 +110,7 @@ class ScreenHost:
 def show_app(make: Callable[..., Screen]) -> int:
     """Show an app in a process that does not train. Returns 0, 1 where it failed, or 128 + the
     signal that ended it."""
-    from tfwatch.screens.dialogs.leave import Leave
+    from tfwatch.screens.leave import Leave
 
     received: list[int] = []
 

@@ -26,7 +26,7 @@ from tfwatch.screens.basics.keyline import Key, KeyLine
 from tfwatch.screens.basics.pane import Pane, apply_glyphs
 from tfwatch.screens.basics.row_list import ChoiceList
 from tfwatch.screens.basics.text import column, row, spread, wrap_text
-from tfwatch.screens.dialogs.leave import Leave
+from tfwatch.screens.leave import Leave
 from tfwatch.screens.silent_disk import silence_of
 from tfwatch.screens.themes import ThemedApp
 

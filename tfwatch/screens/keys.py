@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from textual.binding import Binding
 
 from tfwatch.core.knobs import KNOBS
-from tfwatch.screens.live.timeline.style import KEYS, LOOK
+from tfwatch.screens.live.timeline.widget import KEYS, LOOK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,137 +24,68 @@ RUN = Binding.Group("the run")
 ROWS = Binding.Group("in the focused pane")
 
 
-def _key(keys: str, action: str, shown: str, does: str, group: Binding.Group, id: str) -> Binding:
-    return Binding(
-        keys, action, does, key_display=shown, tooltip=does, group=group, id=id, show=False
-    )
+def _keys(group: Binding.Group, *rows: tuple[str, str, str, str]) -> list[Binding]:
+    """Make bindings of rows: the keys, the action, the keys on the screen, what they do."""
+    return [
+        Binding(keys, action, does, key_display=shown, tooltip=does, group=group, show=False)
+        for keys, action, shown, does in rows
+    ]
 
 
 _DOCTOR = "doctor: is the installation right?"
-_TIMELINE_BINDINGS = [replace(binding, action=f"timeline({binding.action!r})") for binding in KEYS]
-_KNOB_BINDINGS = [
-    _key(knob.key, f"switch({name!r})", knob.key, knob.action, SWITCH, f"switch.{knob.label}")
-    for name, knob in KNOBS.items()
-]
 LIVE_BINDINGS = [
-    *_KNOB_BINDINGS,
-    _key(
-        "plus,equals_sign", "deepen(1)", "+ =", "double the prefetch depth", SWITCH, "switch.deeper"
-    ),
-    _key(
-        "minus,underscore",
-        "deepen(-1)",
-        "- _",
-        "halve the prefetch depth",
+    *_keys(
         SWITCH,
-        "switch.shallower",
+        *((knob.key, f"switch({name!r})", knob.key, knob.action) for name, knob in KNOBS.items()),
+        ("plus,equals_sign", "deepen(1)", "+ =", "double the prefetch depth"),
+        ("minus,underscore", "deepen(-1)", "- _", "halve the prefetch depth"),
+        ("a", "experiment", "a", "A/B test of the selected knob, else prefetch: which is faster?"),
+        ("f", "autopilot", "f", "autopilot: find the fastest settings by itself"),
+        ("u", "undo", "u", "undo the last switch"),
     ),
-    _key(
-        "a",
-        "experiment",
-        "a",
-        "A/B test of the selected knob, else prefetch: which is faster?",
-        SWITCH,
-        "switch.experiment",
-    ),
-    _key(
-        "f",
-        "autopilot",
-        "f",
-        "autopilot: find the fastest settings by itself",
-        SWITCH,
-        "switch.autopilot",
-    ),
-    _key("u", "undo", "u", "undo the last switch", SWITCH, "switch.undo"),
-    *_TIMELINE_BINDINGS,
-    _key("left_square_bracket", "step(1)", "[", "jump to the previous event", LOOK, "look.older"),
-    _key("right_square_bracket", "step(-1)", "]", "jump to the next event", LOOK, "look.newer"),
-    _key(
-        "enter",
-        "open",
-        "enter",
-        "jump to the selected event, switch the selected knob",
+    *(replace(binding, action=f"timeline({binding.action!r})") for binding in KEYS),
+    *_keys(
         LOOK,
-        "look.open",
+        ("left_square_bracket", "step(1)", "[", "jump to the previous event"),
+        ("right_square_bracket", "step(-1)", "]", "jump to the next event"),
+        ("enter", "open", "enter", "jump to the selected event, switch the selected knob"),
+        ("n", "explain", "n", "missing sensors, and how to get them"),
+        ("1", "pane(1)", "1", "the settings"),
+        ("2", "pane(2)", "2", "the input pipeline, stage by stage"),
+        ("3", "pane(3)", "3", "the events"),
+        ("4", "pane(4)", "4", "the machine"),
+        ("5", "pane(5)", "5", "the log"),
+        ("6", "pane(6)", "6", "the effect of each switch"),
+        ("7", "pane(7)", "7", "the learning curves"),
+        ("S,upper_s", "stalls", "S", "the stalls, the worst first: a letter jumps to each"),
+        ("tab", "next_pane(1)", "tab", "the next pane"),
+        ("shift+tab", "next_pane(-1)", "shift+tab", "the previous pane"),
+        ("slash", "filter", "/", "filter the events, or the log where it shows"),
+        ("escape", "back", "escape", "close the filter, or leave the pane"),
+        ("y", "copy", "y", "copy the code suggestion (while the training stops: quit now)"),
+        ("d,D,upper_d", "app.doctor", "d D", _DOCTOR),
+        ("question_mark", "help", "?", "keys and terms"),
+        ("colon", "app.command_palette", ":", "search all commands (also ctrl+p)"),
     ),
-    _key("n", "explain", "n", "missing sensors, and how to get them", LOOK, "look.missing"),
-    _key("1", "pane(1)", "1", "the settings", LOOK, "pane.switch"),
-    _key("2", "pane(2)", "2", "the input pipeline, stage by stage", LOOK, "pane.stages"),
-    _key("3", "pane(3)", "3", "the events", LOOK, "pane.events"),
-    _key("4", "pane(4)", "4", "the machine", LOOK, "pane.machine"),
-    _key("5", "pane(5)", "5", "the log", LOOK, "pane.log"),
-    _key("6", "pane(6)", "6", "the effect of each switch", LOOK, "pane.proof"),
-    _key("7", "pane(7)", "7", "the learning curves; again: log scale", LOOK, "pane.curves"),
-    _key(
-        "S,upper_s",
-        "stalls",
-        "S",
-        "the stalls, the worst first: a letter jumps to each",
-        LOOK,
-        "look.stalls",
-    ),
-    _key("tab", "next_pane(1)", "tab", "the next pane", LOOK, "pane.next"),
-    _key("shift+tab", "next_pane(-1)", "shift+tab", "the previous pane", LOOK, "pane.before"),
-    _key(
-        "slash", "filter", "/", "filter the events, or the log where it shows", LOOK, "look.filter"
-    ),
-    _key("escape", "back", "escape", "close the filter, or leave the pane", LOOK, "look.escape"),
-    _key(
-        "y",
-        "copy",
-        "y",
-        "copy the code suggestion (while the training stops: quit now)",
-        LOOK,
-        "look.copy",
-    ),
-    _key("d,D,upper_d", "app.doctor", "d D", _DOCTOR, LOOK, "look.doctor"),
-    _key("question_mark", "help", "?", "keys and terms", LOOK, "look.help"),
-    _key(
-        "colon",
-        "app.command_palette",
-        ":",
-        "search all commands (also ctrl+p)",
-        LOOK,
-        "look.palette",
-    ),
-    _key(
-        "s", "app.ask_stop", "s", "stop the training, keep the screen; asks first", RUN, "run.stop"
-    ),
-    _key(
-        "q",
-        "app.quit",
-        "q",
-        "quit; asks while training runs (also ctrl+q, ctrl+c)",
+    *_keys(
         RUN,
-        "run.leave",
-    ),
-    _key(
-        "ctrl+z",
-        "no_suspend",
-        "ctrl+z",
-        "disabled: it would suspend the training too",
-        RUN,
-        "run.suspend",
+        ("s", "app.ask_stop", "s", "stop the training, keep the screen; asks first"),
+        ("q", "app.quit", "q", "quit; asks while training runs (also ctrl+q, ctrl+c)"),
+        ("ctrl+z", "no_suspend", "ctrl+z", "disabled: it would suspend the training too"),
     ),
 ]
 #: The keys where another process trains: d leaves, and D alone is the doctor's.
 ATTACHED_BINDINGS = [
-    *(binding for binding in LIVE_BINDINGS if binding.id != "look.doctor"),
-    _key("D,upper_d", "app.doctor", "D", _DOCTOR, LOOK, "look.doctor"),
-    _key("d", "app.detach", "d", "leave the screen; the training goes on", RUN, "run.detach"),
+    *(binding for binding in LIVE_BINDINGS if binding.action != "app.doctor"),
+    *_keys(LOOK, ("D,upper_d", "app.doctor", "D", _DOCTOR)),
+    *_keys(RUN, ("d", "app.detach", "d", "leave the screen; the training goes on")),
 ]
 #: The panes' own keys, which the help lists too.
-PANE_BINDINGS = [
-    _key("up,down", "", "up down", "move up or down a row", ROWS, "rows.by_one"),
-    _key(
-        "pageup,pagedown",
-        "",
-        "pageup",
-        "move up many rows (pagedown: down), in the events and the log",
-        ROWS,
-        "rows.by_many",
-    ),
-]
+PANE_BINDINGS = _keys(
+    ROWS,
+    ("up,down", "", "up down", "move up or down a row"),
+    ("pageup,pagedown", "", "pageup", "move up many rows (pagedown: down), in events and log"),
+)
 
 
 #: Columns and rows below which the screen shows no pane, and from which it shows all panes side by
@@ -196,10 +127,3 @@ def panes_shown(layout: Layout, size: Size, chosen: int, recent: Sequence[int]) 
     if layout is Layout.TABS:
         return {1, 6} if chosen == 1 and size.height >= LOW else {chosen}
     return {1, 2, 6, next((pane for pane in reversed(recent) if pane in _LOWER), _LOWER[0])}
-
-
-def whole_run_rows(layout: Layout, rows: int) -> int:
-    """Return the rows of the line with the whole run; 0 for none."""
-    if layout is not Layout.PANES:
-        return 1 if rows >= LOW else 0
-    return 1 if rows < 44 else 2 if rows < 50 else 3

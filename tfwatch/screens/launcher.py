@@ -25,8 +25,8 @@ from tfwatch.screens.basics.keyline import Key, KeyLine
 from tfwatch.screens.basics.pane import apply_glyphs
 from tfwatch.screens.basics.row_list import ChoiceList
 from tfwatch.screens.basics.text import column, row, shorten
-from tfwatch.screens.dialogs.leave import Leave
 from tfwatch.screens.doctor import DoctorScreen
+from tfwatch.screens.leave import Leave
 from tfwatch.screens.themes import ThemedApp
 
 if TYPE_CHECKING:

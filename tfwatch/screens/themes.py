@@ -20,8 +20,8 @@ from textual.theme import Theme
 from tfwatch.runs.format import write_atomically
 from tfwatch.screens.basics.keyline import KeyLine, Pressed
 from tfwatch.screens.basics.text import plain
-from tfwatch.screens.dialogs.leave import Leave
-from tfwatch.screens.dialogs.overlays import KeysScreen
+from tfwatch.screens.leave import Leave
+from tfwatch.screens.overlays import keys_screen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -121,7 +121,7 @@ class ThemedApp(App[Leave]):
     def action_show_keys(self) -> None:
         """List the keys of the last line, also those that a narrow window has no room for."""
         if lines := self.screen.query(KeyLine):
-            self.push_screen(KeysScreen(lines.last().keys, self._unicode))
+            self.push_screen(keys_screen(lines.last().keys, self._unicode))
 
     def action_command_palette(self) -> None:
         """Show the palette."""
@@ -172,15 +172,16 @@ class ThemedApp(App[Leave]):
         return ""
 
 
+#: On a terminal with 256 colours, the nearest ones to the banner's grounds are red and green too.
 DARK = Theme(
     name="tfwatch-dark",
     primary="#4f8fd9",
     secondary="#7a8ea6",
     warning="#e8a33d",
-    error="#d8434e",
-    success="#4fb37d",
+    error="#d23a3a",
+    success="#4fb34f",
     accent="#5ccfd6",
-    foreground="#dfe5ec",
+    foreground="#e1e4e8",
     background="#0f1318",
     surface="#161c23",
     panel="#1d252e",
@@ -192,7 +193,7 @@ LIGHT = Theme(
     secondary="#5b6b7d",
     warning="#c27803",
     error="#b3202c",
-    success="#1f7a4a",
+    success="#1f7a34",
     accent="#0b6f78",
     foreground="#1d2329",
     background="#fbfbf8",

@@ -9,7 +9,7 @@ import pytest
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned
 from tfwatch.core.events import SwitchAsked
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.judge.effects.switch_text import last_forecast_text, record_text
+from tfwatch.judge.effects.switch_text import forecast_note, last_forecast_text, record_text
 from tfwatch.judge.view import Follower, RunView
 from tfwatch.screens.live.settings.knob_rows import knob_rows
 
@@ -47,7 +47,7 @@ def test_beside_each_knob_stands_what_its_key_would_bring() -> None:
         ),
     ],
 )
-def test_beside_each_stage_stands_what_its_parallel_calls_alone_would_bring(
+def test_each_stage_has_a_forecast_of_its_parallel_calls_alone(
     maps: tuple[str, str], decode: str, augment: str
 ) -> None:
     run = (
@@ -61,10 +61,10 @@ def test_beside_each_stage_stands_what_its_parallel_calls_alone_would_bring(
     )
     run.doing(Phase.COMPUTE, 0.0)
 
-    found = notes(look(run))
+    found = look(run).situation.setting.forecasts
 
-    assert decode in found[" map(decode)"]
-    assert augment in found[" map(augment)"]
+    assert decode in forecast_note(found["workers", "auto/off"])
+    assert augment in forecast_note(found["workers", "off/auto"])
 
 
 def test_the_banner_promises_the_best_of_them() -> None:

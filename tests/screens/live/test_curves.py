@@ -1,16 +1,76 @@
-"""The axes of the learning curves."""
+"""The learning curves: lines as dots of braille, or a character each, and their axes."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from tfwatch.judge.whole_run import MetricCurve
-from tfwatch.screens.live.curves import axis_bounds, highest_step_time
+from tfwatch.judge.whole_run import NO_CURVE, STEP_TIME, MetricChart, MetricCurve
+from tfwatch.screens.live.curves import Frame, PlotLine, _labels, axis_bounds, draw_plot, figure
 
 
 def curve(*values: float) -> MetricCurve:
     return MetricCurve(np.arange(len(values), dtype=float), np.array(values))
+
+
+def chart(name: str, *values: float) -> MetricChart:
+    return MetricChart(name, curve(*values), NO_CURVE)
+
+
+def text(frame: Frame, *values: float, fine: bool = False) -> list[str]:
+    rows = draw_plot([PlotLine(curve(*values), "*", "")], frame, fine)
+    return ["".join(piece for piece, _ in row) for row in rows]
+
+
+def test_a_rising_line_goes_from_the_lower_left_to_the_upper_right() -> None:
+    frame = Frame(5, 5, 4.0, 0.0, 4.0)
+    assert text(frame, 0, 1, 2, 3, 4) == ["    *", "   * ", "  *  ", " *   ", "*    "]
+
+
+def test_a_steep_line_has_no_gaps() -> None:
+    rows = text(Frame(4, 6, 3.0, 0.0, 10.0), 0, 0, 10, 10)
+    assert all("*" in row for row in rows)
+    assert rows[0].endswith("*")
+    assert rows[-1].startswith("*")
+
+
+def test_what_is_unknown_or_beyond_the_axis_is_not_drawn() -> None:
+    frame = Frame(4, 2, 3.0, 0.0, 1.0)
+    assert text(frame, float("nan"), float("nan")) == ["    "] * 2
+    assert text(frame, 5.0, 5.0, 5.0, 5.0) == ["    "] * 2
+    assert text(frame, 1.0, 1.0) == ["*   ", "    "], "the curve ends at its last point"
+
+
+def test_braille_has_two_by_four_dots_in_a_cell() -> None:
+    frame = Frame(2, 1, 1.0, 0.0, 4.0)
+    assert [text(frame, y, y, fine=True) for y in (0, 1.5, 2.5, 4)] == [
+        ["⣀⣀"],
+        ["⠤⠤"],
+        ["⠒⠒"],
+        ["⠉⠉"],
+    ]
+
+
+def test_a_later_line_is_drawn_over_an_earlier_one() -> None:
+    lines = [PlotLine(curve(0, 0, 0), ".", "faint"), PlotLine(curve(0, 0), "*", "bold")]
+    rows = draw_plot(lines, Frame(4, 1, 2.0, 0.0, 1.0), fine=False)
+    assert rows == [[("**", "bold"), ("..", "faint")]]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.12345, "0.123"),
+        (12.345, "12.3"),
+        (1234.5, "1e+03"),
+        (0.00012, "1e-04"),
+        (-0.5, "-0.5"),
+        (None, "n/a"),
+        (0, "0"),
+    ],
+)
+def test_a_figure_has_at_most_five_characters(value: float | None, text: str) -> None:
+    assert figure(value) == text
 
 
 @pytest.mark.parametrize(
@@ -25,9 +85,14 @@ def curve(*values: float) -> MetricCurve:
 def test_the_room_of_an_axis_crosses_no_limit_that_the_values_keep(
     values: tuple[float, ...], bounds: tuple[float, float]
 ) -> None:
-    assert axis_bounds([curve(*values)], is_log=False) == pytest.approx(bounds, abs=0.05)
+    assert axis_bounds(chart("loss", *values)) == pytest.approx(bounds, abs=0.05)
 
 
 def test_the_compile_step_does_not_flatten_the_curve_of_step_times() -> None:
-    assert highest_step_time([curve(538.0, 48.0, 47.0, 49.0, 48.0)]) == 144.0
-    assert highest_step_time([]) == np.inf
+    assert axis_bounds(chart(STEP_TIME, 538.0, 48.0, 47.0, 49.0, 48.0)) == (0.0, 144.0)
+    assert axis_bounds(chart(STEP_TIME)) == (0.0, 1.0)
+
+
+def test_the_ends_of_an_axis_are_told_apart() -> None:
+    axis = _labels(Frame(10, 5, 9.0, 1.0954, 1.1046))
+    assert [label.strip() for label in axis if label.strip()] == ["1.105", "1.1", "1.095"]

@@ -22,8 +22,8 @@ from tfwatch.core.rows import Phase
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.run import Run
-from tfwatch.screens.dialogs.leave import Leave
 from tfwatch.screens.keys import Layout, layout_for
+from tfwatch.screens.leave import Leave
 from tfwatch.screens.live.events import EventsPane
 from tfwatch.screens.live.header import terminal_title
 from tfwatch.screens.live.timeline.widget import Timeline
@@ -159,7 +159,7 @@ async def test_a_run_that_is_over_is_replayed(tmp_path: Path) -> None:
 async def test_on_a_huge_screen_the_rows_go_to_the_lists_and_not_to_the_chart() -> None:
     async with shown(usual(None), (200, 50)) as show:
         chart, events = (show.live.query_one(kind) for kind in (Timeline, EventsPane))
-        assert (chart.region.height, events.region.height) == (15, 10), (
+        assert (chart.region.height, events.region.height) == (18, 10), (
             "the chart takes what the panes leave"
         )
         for size in ((200, 90), (400, 120)):

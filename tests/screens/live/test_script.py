@@ -16,7 +16,7 @@ from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.runs.announcements import Announcements
 from tfwatch.runs.run import Run
 from tfwatch.runs.script_process import AwaitedRun
-from tfwatch.screens.dialogs.leave import Leave, LeaveScriptScreen, StopScriptScreen
+from tfwatch.screens.leave import Leave, Question
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -130,7 +130,7 @@ async def test_a_question_keeps_its_screen(tmp_path: Path) -> None:
         script.fit(tmp_path / "first", 0.5)
         await show.frame()
         await show.pilot.press("q")
-        assert isinstance(show.app.screen, LeaveScriptScreen)
+        assert isinstance(show.app.screen, Question)
         first = show.app.live
         script.fit(tmp_path / "second", 0.25)
         await show.frame()
@@ -147,7 +147,7 @@ async def test_s_interrupts_the_script_and_y_then_ends_it(tmp_path: Path) -> Non
         script.fit(tmp_path / "first", 0.5)
         await show.frame()
         await show.pilot.press("s")
-        assert isinstance(show.app.screen, StopScriptScreen)
+        assert isinstance(show.app.screen, Question)
         await show.pilot.press("y")
         assert script.interrupts == 1
         assert "STOPPING" in await show.frame()

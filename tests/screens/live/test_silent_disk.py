@@ -79,7 +79,7 @@ async def test_a_disk_that_hangs_is_named_with_its_seconds_and_holds_up_no_key(
         assert "the disk has not responded for 41" in show.words
         reads = len(disk.reads)
         await show.press("question_mark")
-        assert type(show.app.screen).__name__ == "HelpScreen"
+        assert type(show.app.screen).__name__ == "TextScreen"
         await show.press("escape", "1", "space", "z", "left", "2")
         assert len(disk.reads) == reads  # nobody waits for an answer, so nobody asks
         disk.responds.set()

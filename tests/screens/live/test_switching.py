@@ -34,15 +34,6 @@ async def test_a_key_requests_a_setting(tmp_path: Path) -> None:
             assert show.asked() == asked, keys
 
 
-async def test_enter_on_a_stage_switches_its_parallel_calls_alone(tmp_path: Path) -> None:
-    stages = ["map(decode)", "map(augment)"]
-    async with shown(starving(tmp_path, parallel_stages=stages), size=(120, 40)) as show:
-        assert "map(augment)" in show.text
-        await show.press("1", "down", "down", "down", "enter")
-        assert show.asked() == [("workers", "off/auto")]
-        assert "workers off next: off/auto requested" in show.words
-
-
 async def test_u_undoes_the_last_switch(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
         assert "u undo: prefetch back to off" in show.text
@@ -75,7 +66,7 @@ async def test_a_request_shows_until_the_training_answers(tmp_path: Path) -> Non
         await show.frame()
         assert "taken up" not in show.text
         assert "requested" not in show.text
-        assert "p prefetch 4 next: off" in show.words
+        assert "p prefetch 4 1.6" in show.words
 
 
 @pytest.mark.parametrize(

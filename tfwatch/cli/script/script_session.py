@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tfwatch.cli.script.request import RunOptions
     from tfwatch.cli.script.script_thread import ScriptThread
     from tfwatch.core.clock import Clock
-    from tfwatch.screens.dialogs.leave import Leave
+    from tfwatch.screens.leave import Leave
 
 _IF_KILLED = "the screen was killed or crashed; the script runs on: tfwatch attach shows its runs."
 #: Seconds between two looks at the terminal's size and at the script.
@@ -214,7 +214,7 @@ class ScriptSession:
 
     def run(self) -> None:
         """Show the screen, and wait for the script's end."""
-        import tfwatch.screens.dialogs.leave  # noqa: F401  a handler that imports it in its own import fails
+        import tfwatch.screens.leave  # noqa: F401  a handler that imports it in its own import fails
 
         self._terminal.on_hangup = self._hang_up
         with Signals(self._pass_on, self._terminal.hang_up, quits=True):
@@ -236,7 +236,7 @@ class ScriptSession:
     # -- the screen -------------------------------------------------------------------------------
 
     def _show_screen(self) -> None:
-        from tfwatch.screens.dialogs.leave import Leave
+        from tfwatch.screens.leave import Leave
 
         leave = self._host.show()
         self._script.go_on()
@@ -250,7 +250,7 @@ class ScriptSession:
 
     def _hang_up(self) -> None:
         """Leave the screen of a terminal that is gone."""
-        from tfwatch.screens.dialogs.leave import Leave
+        from tfwatch.screens.leave import Leave
 
         self._has_hung_up = True
         self._host.leave(Leave.DETACH)
@@ -281,7 +281,7 @@ class ScriptSession:
 
     def _pass_on(self, signum: int) -> None:
         """Pass a signal on to the script. It runs in a signal handler."""
-        from tfwatch.screens.dialogs.leave import Leave
+        from tfwatch.screens.leave import Leave
 
         self._script.send(signum)
         self._host.leave(Leave.STOP)

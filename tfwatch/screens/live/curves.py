@@ -1,8 +1,7 @@
-"""The learning curves over the steps of the run, with the run before it: lines of braille over a
-number axis.
+"""The learning curves over the steps of the run: lines of braille over a number axis.
 
 The textual-plot library (0.10) takes 17 ms to draw two lines of 500 points, and a whole frame has 6
-ms: this takes one. It also has no logarithmic axis and no plain characters, and needs NumPy 2.2.
+ms: this takes one. It also has no plain characters, and needs NumPy 2.2.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from textual.binding import Binding
 from textual.content import Content
 from textual.reactive import reactive
@@ -23,7 +21,7 @@ from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import EpochEnded
 from tfwatch.judge.findings.situation import metric_name
-from tfwatch.judge.whole_run import NO_CURVE, STEP_TIME, LearningCurves, MetricChart
+from tfwatch.judge.whole_run import STEP_TIME, LearningCurves, MetricChart
 from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR, QUIET_COLOUR, WAIT_COLOUR
 from tfwatch.screens.basics.pane import FramedPane
 from tfwatch.screens.basics.text import fit, row
@@ -31,14 +29,11 @@ from tfwatch.screens.basics.text import fit, row
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
     from textual.binding import BindingType
 
     from tfwatch.judge.view import RunView
-    from tfwatch.judge.whole_run import MetricCurve, PreviousRun
-    from tfwatch.screens.basics.glyphs import Glyphs
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+    from tfwatch.judge.whole_run import MetricCurve
 
 #: The bits of the dots of a braille character, four rows of two.
 _DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]], dtype=np.int64)
@@ -47,155 +42,76 @@ _BRAILLE = 0x2800
 
 @dataclass(frozen=True, eq=False)
 class PlotLine:
-    """A line through points. mark: its character without braille. style: of its cells."""
+    """A line. mark: its character without braille. style: of its cells."""
 
-    x: Floats
-    y: Floats
+    curve: MetricCurve
     mark: str
     style: str
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The bounds of a plot, and its cells. is_log: the vertical axis is logarithmic."""
+    """The cells of a plot, and the bounds of its axes: steps from 0, and values."""
 
-    x: tuple[float, float]
-    y: tuple[float, float]
     width: int
     height: int
-    is_log: bool = False
-
-    def scaled_y(self, y: Floats) -> Floats:
-        """Return values as shares of the height, 0 to 1; NaN where a logarithm does not exist."""
-        low, high = (self._axis(np.array(one)) for one in self.y)
-        scaled: Floats = (self._axis(y) - low) / np.maximum(high - low, 1e-30)
-        return scaled
-
-    def scaled_x(self, x: Floats) -> Floats:
-        """Return values as shares of the width, 0 to 1."""
-        scaled: Floats = (x - self.x[0]) / max(self.x[1] - self.x[0], 1e-30)
-        return scaled
-
-    def _axis(self, y: Floats) -> Floats:
-        if not self.is_log:
-            return y
-        axis: Floats = np.log10(np.where(y > 0, y, np.nan))
-        return axis
-
-    def cell_of(self, x: float, y: float) -> tuple[int, int] | None:
-        """Return the column and row of a point; None outside."""
-        across, up = float(self.scaled_x(np.array(x))), float(self.scaled_y(np.array(y)))
-        if not (0 <= across <= 1 and 0 <= up <= 1):
-            return None
-        return min(int(across * self.width), self.width - 1), self.height - 1 - min(
-            int(up * self.height), self.height - 1
-        )
+    last_step: float
+    low: float
+    high: float
 
 
-def draw_plot(
-    lines: Sequence[PlotLine],
-    frame: Frame,
-    glyphs: Glyphs,
-    points: Sequence[tuple[float, float, str]] = (),
-) -> list[list[tuple[str, str]]]:
+def draw_plot(lines: Sequence[PlotLine], frame: Frame, fine: bool) -> list[list[tuple[str, str]]]:
     """Draw lines, a later one over an earlier one, as rows of (text, style), the top row first.
 
-    points: (x, y, style) of single marks above all lines.
+    fine: draw with the dots of braille, else with a character a cell.
     """
-    fine = glyphs.fine
     across, down = (2, 4) if fine else (1, 1)
-    bits = np.zeros((frame.height, frame.width), dtype=np.int64)
-    owner = np.full((frame.height, frame.width), -1)
-    for number, line in enumerate(lines):
-        dots = _dots(line, frame, across, down)
-        own = np.einsum(
-            "iajb,ab->ij",
-            dots.reshape(frame.height, down, frame.width, across),
-            _DOTS[:down, :across],
-        )
-        bits |= own
-        owner[own > 0] = number
-    cells = [
-        [_cell(lines, int(bits[y, x]), int(owner[y, x]), fine) for x in range(frame.width)]
-        for y in range(frame.height)
-    ]
-    for x, y, style in points:
-        cell = frame.cell_of(x, y)
-        if cell:
-            cells[cell[1]][cell[0]] = (glyphs.record, style)
+    cells: list[list[tuple[str, str]]] = [[(" ", "")] * frame.width for _ in range(frame.height)]
+    for line in lines:
+        dots = _dots(line.curve, frame, across, down)
+        blocks = dots.reshape(frame.height, down, frame.width, across)
+        bits = np.einsum("iajb,ab->ij", blocks, _DOTS[:down, :across])
+        for y, x in np.argwhere(bits).tolist():
+            text = chr(_BRAILLE | int(bits[y, x])) if fine else line.mark
+            cells[y][x] = text, line.style
     return [
-        [("".join(text for text, _ in run), style) for style, run in _runs(row)] for row in cells
+        [("".join([text for text, _ in run]), style) for style, run in groupby(row, itemgetter(1))]
+        for row in cells
     ]
 
 
-def _runs(row: list[tuple[str, str]]) -> list[tuple[str, list[tuple[str, str]]]]:
-    return [(style, list(run)) for style, run in groupby(row, key=itemgetter(1))]
-
-
-def _cell(lines: Sequence[PlotLine], bits: int, owner: int, fine: bool) -> tuple[str, str]:
-    if owner < 0:
-        return " ", ""
-    line = lines[owner]
-    return (chr(_BRAILLE + bits) if fine else line.mark), line.style
-
-
-def _dots(line: PlotLine, frame: Frame, across: int, down: int) -> NDArray[np.bool_]:
-    """Return the dots of a line, `down` x `across` of them in a cell."""
+def _dots(curve: MetricCurve, frame: Frame, across: int, down: int) -> NDArray[np.bool_]:
+    """Return the dots of a curve, `down` x `across` of them in a cell, without gaps."""
     width, height = frame.width * across, frame.height * down
     dots = np.zeros((height, width), dtype=np.bool_)
-    low, high = _spans(frame.scaled_x(line.x), frame.scaled_y(line.y), width)
-    ran = np.isfinite(low)
-    bottoms, tops = (
-        np.clip(np.where(ran, one, 0.0) * height, 0, height - 1).astype(np.int64)
-        for one in (low, high)
-    )
-    _connect(bottoms, tops, ran)
-    for column in np.flatnonzero(ran).tolist():
-        dots[height - 1 - tops[column] : height - bottoms[column], column] = True
+    known = np.isfinite(curve.values)
+    if not known.any():
+        return dots
+    steps = (np.arange(width) + 0.5) / width * frame.last_step
+    values = np.interp(steps, curve.steps[known], curve.values[known], left=np.nan, right=np.nan)
+    share = (values - frame.low) / max(frame.high - frame.low, 1e-30)
+    rows = np.clip((1 - np.nan_to_num(share)) * height, 0, height - 1).astype(np.int64)
+    drawn = np.isfinite(share) & (share >= 0) & (share <= 1)
+    for x in np.flatnonzero(drawn).tolist():
+        before = int(rows[x - 1]) if x and drawn[x - 1] else int(rows[x])
+        top, bottom = min(before + 1, rows[x]), max(before - 1, rows[x])
+        dots[top : bottom + 1, x] = True
     return dots
-
-
-def _spans(x: Floats, y: Floats, width: int) -> tuple[Floats, Floats]:
-    """Return the lowest and the highest value of a line in each of `width` columns; NaN where it is
-    not."""
-    known = np.isfinite(x) & np.isfinite(y)
-    x, y = x[known], y[known]
-    low, high = np.full(width, np.nan), np.full(width, np.nan)
-    if not len(x):
-        return low, high
-    edges = (np.arange(width) + 0.5) / width
-    inside = (edges >= x[0]) & (edges <= x[-1])
-    low[inside] = high[inside] = np.interp(edges[inside], x, y)
-    shown = (x >= 0) & (x <= 1)  # the run before may be longer than this one
-    at = np.minimum((x[shown] * width).astype(np.int64), width - 1)
-    np.fmin.at(low, at, y[shown])
-    np.fmax.at(high, at, y[shown])
-    return low, high
-
-
-def _connect(bottoms: Ints, tops: Ints, ran: NDArray[np.bool_]) -> None:
-    """Extend neighbouring columns towards each other where a steep line would have gaps."""
-    both = ran[1:] & ran[:-1]
-    rises, falls = both & (bottoms[1:] > tops[:-1] + 1), both & (tops[1:] < bottoms[:-1] - 1)
-    up, down = (tops[:-1] + bottoms[1:]) // 2, (bottoms[:-1] + tops[1:]) // 2
-    tops[:-1][rises], bottoms[1:][rises] = up[rises], up[rises] + 1
-    bottoms[:-1][falls], tops[1:][falls] = down[falls] + 1, down[falls]
 
 
 #: Rows of a chart: its figures, at least four of its plot. The axis below all charts has one.
 _LEAST_ROWS = 5
-_GUTTER = 6
+_GUTTER = 7
 #: Columns from which two blanks stand between figures.
 _WIDE = 50
 #: Seconds from one drawing to the next: it takes 3 ms, and a curve of minutes and hours changes
 #: slowly.
 _EVERY_S = 5
-_TRAINING, _VALIDATION, _BEFORE = COMPUTE_COLOUR, WAIT_COLOUR, "$foreground 35%"
 #: The parts of the points that the axis shows: a first loss of 10 000 hides all others.
 _PERCENTILES = (0.5, 99.5)
 #: The highest step time that the axis shows, in medians.
 _MOST_TIMES_MEDIAN = 3
-_EMPTY = "no loss, metric or step yet"
+_EMPTY = "the curves begin with the first report of the loss"
 
 
 class CurvesPane(FramedPane, can_focus=True):
@@ -207,17 +123,14 @@ class CurvesPane(FramedPane, can_focus=True):
     ]
 
     charts: reactive[tuple[MetricChart, ...]] = reactive((), repaint=False)
-    #: The vertical axes are logarithmic.
-    is_log: reactive[bool] = reactive(False, repaint=False)
     #: The number of the first chart that shows.
     first: reactive[int] = reactive(0, repaint=False)
 
-    watch_charts = watch_is_log = watch_first = FramedPane.repaint_rows
+    watch_charts = watch_first = FramedPane.repaint_rows
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._curves = LearningCurves()
-        self._previous: PreviousRun | None = None
         self._end_step = 0
         self._newest_epoch: int | None = None
         self._shown: tuple[object, ...] = ()
@@ -232,18 +145,12 @@ class CurvesPane(FramedPane, can_focus=True):
         """Show the curves of a view, every few seconds and after each epoch."""
         due = second_of(view.snapshot.now_s, Slot.HEADER) // _EVERY_S
         ended = view.snapshot.events.newest(EpochEnded)
-        key = due, ended, view.is_over, view.previous
-        if key == self._shown:
+        if (due, ended, view.is_over) == self._shown:
             return
-        self._shown = key
-        self._previous, self._end_step = view.previous, view.snapshot.steps_total
+        self._shown = due, ended, view.is_over
+        self._end_step = view.snapshot.steps_total
         self._newest_epoch = ended.epoch if ended else None
         self.charts = self._curves.take(view.snapshot)
-        self._set_title()
-
-    def toggle_log(self) -> None:
-        """Make the vertical axes logarithmic, or linear again."""
-        self.is_log = not self.is_log
         self._set_title()
 
     def action_scroll(self, charts: int) -> None:
@@ -254,13 +161,9 @@ class CurvesPane(FramedPane, can_focus=True):
 
     def _set_title(self) -> None:
         shown, count = _charts_in(self.content_size.height), len(self.charts)
-        which = (
-            f"{self.first + 1} to {min(self.first + shown, count)} of {count}, up down  "
-            if count > shown
-            else ""
-        )
-        scale = "7 linear" if self.is_log else "7 log scale"
-        self.set_titles("learning curves", f"{which}{scale}")
+        last = min(self.first + shown, count)
+        note = f"{self.first + 1} to {last} of {count}, up down" if count > shown else ""
+        self.set_titles("learning curves", note)
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         if not any(len(chart.training) or len(chart.validation) for chart in self.charts):
@@ -275,51 +178,25 @@ class CurvesPane(FramedPane, can_focus=True):
         return [*lines, self._axis(width)] if has_axis else lines
 
     def _chart(self, chart: MetricChart, width: int, height: int) -> list[Content]:
-        before = self._previous.charts.get(chart.name) if self._previous else None
-        frame = self._plot_frame(chart, before, width - _GUTTER, height - 1)
-        head = fit(_head(chart, before, self.glyphs.fine), width, "  " if width >= _WIDE else " ")
-        best = chart.best
-        points = [(best.step, best.value, "$text-success bold")] if best else []
-        cells = draw_plot(_lines(chart, before), frame, self.glyphs, points)
-        labels = _labels(frame)
-        return [
-            head,
-            *(
-                Content.assemble((label, QUIET_COLOUR), *line)
-                for label, line in zip(labels, cells, strict=True)
-            ),
-        ]
-
-    def _plot_frame(
-        self, chart: MetricChart, before: MetricChart | None, width: int, height: int
-    ) -> Frame:
-        shown = [
-            chart.training,
-            chart.validation,
-            *((before.training, before.validation) if before else ()),
-        ]
-        shown = [curve for curve in shown if len(curve)]
-        low, high = axis_bounds(shown, is_log=self.is_log)
-        if chart.name == STEP_TIME and not self.is_log:
-            low, high = 0.0, min(high, highest_step_time(shown))
-        return Frame(
-            (0.0, float(max(self._end_step, 1))),
-            (low, high),
-            max(width, 1),
-            max(height, 1),
-            self.is_log,
+        low, high = axis_bounds(chart)
+        size = max(width - _GUTTER, 1), max(height - 1, 1)
+        frame = Frame(*size, float(max(self._end_step, 1)), low, high)
+        head = fit(_head(chart, self.glyphs.fine), width, "  " if width >= _WIDE else " ")
+        lines = (
+            PlotLine(chart.training, "*", COMPUTE_COLOUR),
+            PlotLine(chart.validation, "v", WAIT_COLOUR),
         )
+        cells = draw_plot(lines, frame, self.glyphs.fine)
+        beside = zip(_labels(frame), cells, strict=True)
+        return [head, *(Content.assemble((label, QUIET_COLOUR), *line) for label, line in beside)]
 
     def _axis(self, width: int) -> Content:
         """Return the axis of steps, with the epoch at its end where epochs are known."""
         room = max(width - _GUTTER, 1)
-        texts = [f"step {units.count(self._end_step)}", units.count(self._end_step)]
-        if self._newest_epoch is not None:
-            texts = [
-                f"{texts[0]}, epoch {self._newest_epoch + 1}",
-                f"epoch {self._newest_epoch + 1}",
-                *texts,
-            ]
+        step, epoch = units.count(self._end_step), self._newest_epoch
+        texts = [f"step {step}", step]
+        if epoch is not None:
+            texts = [f"step {step}, epoch {epoch + 1}", f"epoch {epoch + 1}", *texts]
         right = next((text for text in texts if len(text) + 2 <= room), "")
         return row((f"{'':{_GUTTER}}{'0':<{room - len(right)}}{right}", QUIET_COLOUR))
 
@@ -328,93 +205,63 @@ def _charts_in(height: int) -> int:
     return max((height - 1) // _LEAST_ROWS, 1)
 
 
-def _lines(chart: MetricChart, before: MetricChart | None) -> list[PlotLine]:
-    """Return the lines of a chart, the faintest first."""
-    faint = (
-        (before.validation if len(before.validation) else before.training) if before else NO_CURVE
-    )
-    return [
-        PlotLine(faint.steps, faint.values, ".", _BEFORE),
-        PlotLine(chart.training.steps, chart.training.values, "*", _TRAINING),
-        PlotLine(chart.validation.steps, chart.validation.values, "v", _VALIDATION),
-    ]
-
-
-def _head(chart: MetricChart, before: MetricChart | None, fine: bool) -> list[tuple[int, Content]]:
+def _head(chart: MetricChart, fine: bool) -> list[tuple[int, Content]]:
     """Return the figures of a chart with their ranks; each line's in its colour."""
     show = units.milliseconds if chart.name == STEP_TIME else figure
     name = f"{metric_name(chart.name)}{'' if fine else ' *'}"
     has_more = len(chart.validation) > 0
     parts = [
-        (0, row((name, f"{_TRAINING} bold"))),
+        (0, row((name, f"{COMPUTE_COLOUR} bold"))),
         (3 if has_more else 0, row((show(chart.training.last), "bold"))),
     ]
     if has_more:
         label = f"val{'' if fine else ' v'} "
-        parts.append(
-            (1, row((label, f"{_VALIDATION} bold"), (show(chart.validation.last), "bold")))
-        )
+        validation = show(chart.validation.last)
+        parts.append((1, row((label, f"{WAIT_COLOUR} bold"), (validation, "bold"))))
     if chart.best:
-        parts.append(
-            (
-                2,
-                row(
-                    (f"best {show(chart.best.value)} epoch {chart.best.epoch + 1}", "$text-success")
-                ),
-            )
-        )
-    if before and (was := _at_same_step(before, chart)) is not None:
-        parts.append((4, row((f"{'' if fine else '. '}previous run {show(was)}", QUIET_COLOUR))))
+        best = f"best {show(chart.best.value)} epoch {chart.best.epoch + 1}"
+        parts.append((2, row((best, "$text-success"))))
     return parts
 
 
-def _at_same_step(before: MetricChart, chart: MetricChart) -> float | None:
-    """Return the earlier run's value at the newest step of this one; None where it ended before."""
-    earlier: MetricCurve = before.validation if len(before.validation) else before.training
-    own = chart.validation if len(chart.validation) else chart.training
-    if not len(own) or not len(earlier) or own.steps[-1] > earlier.steps[-1] * 1.02:
-        return None
-    return float(np.interp(own.steps[-1], earlier.steps, earlier.values))
+def axis_bounds(chart: MetricChart) -> tuple[float, float]:
+    """Return the lowest and the highest value to show, with room above and below.
 
-
-def axis_bounds(curves: Sequence[MetricCurve], *, is_log: bool) -> tuple[float, float]:
-    """Return the lowest and the highest value to show, with room above and below."""
-    values = np.concatenate([curve.values for curve in curves]) if curves else np.zeros(1)
-    values = values[values > 0] if is_log else values
+    The axis of step times begins at 0 and ends where the point with the compile step would flatten
+    all the others.
+    """
+    values = np.concatenate([chart.training.values, chart.validation.values])
+    values = values[np.isfinite(values)]
     if not len(values):
-        return (0.1, 1.0) if is_log else (0.0, 1.0)
+        return 0.0, 1.0
     low, high = (float(value) for value in np.percentile(values, _PERCENTILES))
-    if is_log:
-        return low / 1.1, max(high, low) * 1.1
+    if chart.name == STEP_TIME:
+        return 0.0, min(1.05 * high, _MOST_TIMES_MEDIAN * float(np.median(values)))
     room = 0.05 * (high - low) or abs(high) * 0.05 or 1.0
     # A loss is never shown below 0, nor an accuracy above 1, by the room alone.
     floor, ceiling = (0.0 if low >= 0 else -math.inf), (1.0 if low >= 0 and high <= 1 else math.inf)
     return max(low - room, floor), min(high + room, ceiling)
 
 
-def highest_step_time(curves: Sequence[MetricCurve]) -> float:
-    """Return the top of the axis of step times: the point with the compile step would flatten all
-    the others."""
-    values = [curve.values for curve in curves]
-    return _MOST_TIMES_MEDIAN * float(np.median(np.concatenate(values))) if values else math.inf
-
-
 def _labels(frame: Frame) -> list[str]:
-    """Return the texts left of the plot: the top, the middle where there is room, the bottom."""
+    """Return the texts left of the plot: the top, the middle where there is room, the bottom.
+
+    Both ends have as many digits as make them differ.
+    """
     labels = [""] * frame.height
-    low, high = frame.y
-    middle = math.sqrt(low * high) if frame.is_log else (low + high) / 2
+    ends = frame.low, frame.high
+    digits = next((n for n in (3, 4) if f"{ends[0]:.{n}g}" != f"{ends[1]:.{n}g}"), 5)
     if frame.height >= 5:
-        labels[frame.height // 2] = figure(middle)
-    labels[0], labels[-1] = figure(high), figure(low)
+        labels[frame.height // 2] = figure(sum(ends) / 2, digits)
+    labels[0], labels[-1] = figure(frame.high, digits), figure(frame.low, digits)
     return [f"{label:>{_GUTTER - 1}} "[:_GUTTER] for label in labels]
 
 
-def figure(value: float | None) -> str:
-    """Return a loss or a metric in at most five characters: `0.123`, `12.3`, `1e+05`."""
+def figure(value: float | None, digits: int = 3) -> str:
+    """Return a loss or a metric in at most `digits` + 2 characters: `0.123`, `12.3`, `1e+05`."""
     if value is None or math.isnan(value):
         return units.MISSING
-    text = f"{value:.3g}" if abs(value) >= 1e-3 or value == 0 else f"{value:.0e}"
-    return (
-        text if len(text) <= 5 else f"{value:.2g}" if len(f"{value:.2g}") <= 5 else f"{value:.0e}"
-    )
+    if 0 < abs(value) < 1e-3:
+        return f"{value:.0e}"
+    texts = (f"{value:.{n}g}" for n in range(digits, 0, -1))
+    return next((text for text in texts if len(text) <= digits + 2), f"{value:.0e}")

@@ -20,7 +20,6 @@ from tfwatch.runs.library import save_copy
 from tfwatch.screens.basics.keyline import Key, KeyLine
 from tfwatch.screens.basics.pane import CachedContainer, CachedHorizontal, CachedLines, apply_glyphs
 from tfwatch.screens.basics.text import shorten
-from tfwatch.screens.dialogs.overlays import HelpScreen, MissingScreen, StallsScreen
 from tfwatch.screens.keys import (
     ATTACHED_BINDINGS,
     HUGE,
@@ -31,27 +30,22 @@ from tfwatch.screens.keys import (
     Layout,
     layout_for,
     panes_shown,
-    whole_run_rows,
 )
 from tfwatch.screens.live.banner import BannerPane
 from tfwatch.screens.live.curves import CurvesPane
 from tfwatch.screens.live.events import EventsPane
-from tfwatch.screens.live.footer import (
-    FrameMeter,
-    banner_note,
-    cost_note,
-    footer_keys,
-    too_small_text,
-)
+from tfwatch.screens.live.footer import banner_note, footer_keys, too_small_text
+from tfwatch.screens.live.frame_meter import FrameMeter
 from tfwatch.screens.live.header import RunHeader
 from tfwatch.screens.live.log import LogPane
 from tfwatch.screens.live.machine import MachinePane, missing
 from tfwatch.screens.live.pipeline import PipelinePane
 from tfwatch.screens.live.settings.card import CardPane
 from tfwatch.screens.live.settings.knob_rows import find_open_switch, knob_of
-from tfwatch.screens.live.settings.knobs import KnobsPane, StageChosen
+from tfwatch.screens.live.settings.knobs import KnobsPane
 from tfwatch.screens.live.timeline.widget import Timeline
-from tfwatch.screens.live.whole_run_line import LONG_S, WholeRunLine
+from tfwatch.screens.live.timeline.window import Zoom
+from tfwatch.screens.overlays import StallsScreen, help_screen, missing_screen
 from tfwatch.screens.silent_disk import silent_disk
 
 if TYPE_CHECKING:
@@ -66,7 +60,6 @@ if TYPE_CHECKING:
     from tfwatch.judge.view import Follower, RunView
     from tfwatch.runs.run import Run
     from tfwatch.screens.basics.glyphs import Glyphs
-    from tfwatch.screens.live.footer import OwnCost
     from tfwatch.screens.live.switch_requests import SwitchRequests
 
 #: Cells of a copied line in the note about it.
@@ -125,7 +118,6 @@ class LiveScreen(Screen[None], CachedLines):
         self.events_pane = EventsPane(id="events")
         self.machine = MachinePane(id="machine")
         self.log_pane = LogPane(id="log")
-        self.whole_run = WholeRunLine(id="whole-run")
         self.curves = CurvesPane(id="curves")
         #: In the order of their numbers.
         self.panes = (
@@ -146,7 +138,6 @@ class LiveScreen(Screen[None], CachedLines):
         yield self.header
         yield self.banner
         yield self.timeline
-        yield self.whole_run
         yield KeyLine(id="tabs")
         with CachedContainer(id="panes"):
             with CachedHorizontal(id="upper"):
@@ -164,8 +155,7 @@ class LiveScreen(Screen[None], CachedLines):
         yield Static(id="too-small", markup=False)
 
     def on_mount(self) -> None:
-        self.timeline.glyphs = self.whole_run.glyphs = self._glyphs
-        self.watch(self.timeline, "window_s", self._place_window)
+        self.timeline.glyphs = self._glyphs
         apply_glyphs(self, self._glyphs)
         self._arrange()
 
@@ -193,7 +183,7 @@ class LiveScreen(Screen[None], CachedLines):
         self._meter.frame(view.snapshot)
         if view.is_over:
             self.stopping = False
-        self.show(view, self._meter.cost)
+        self.show(view)
         self._framed(view)
 
     def _read(self) -> RunView | None:
@@ -233,7 +223,7 @@ class LiveScreen(Screen[None], CachedLines):
         if self._stopping_s is None and self.view:
             self._stopping_s = self.view.snapshot.now_s
 
-    def show(self, view: RunView, own_cost: OwnCost | None) -> None:
+    def show(self, view: RunView) -> None:
         """Show a frame; hidden panes are not updated."""
         self.view = view
         if self.has_class(Layout.TOO_SMALL.value):
@@ -247,24 +237,9 @@ class LiveScreen(Screen[None], CachedLines):
         for pane in self.panes:
             if pane.display:
                 pane.show(view)
-        self._show_whole_run(view)
         self.keys.keys = footer_keys(
             view, self.live, self.timeline.frozen, self.stopping, self.IS_ATTACHED, self.goes_back
         )
-        self.keys.note = cost_note(own_cost, self.size.width)
-
-    def _show_whole_run(self, view: RunView) -> None:
-        """Show the whole run and the chart's window in it; in a small window not while the chart
-        shows all of it."""
-        rows = whole_run_rows(layout_for(self.app.size), self.app.size.height)
-        is_long = rows > 0 and (view.snapshot.now_s >= LONG_S or self.has_class(Layout.PANES.value))
-        if is_long != self.whole_run.display:
-            self.whole_run.display = is_long
-        if is_long:
-            self.whole_run.show(view)
-
-    def _place_window(self, window_s: tuple[float, float] | None) -> None:
-        self.whole_run.window_s = window_s
 
     def _show_too_small(self) -> None:
         text = too_small_text(self.view, *self.size)
@@ -276,12 +251,10 @@ class LiveScreen(Screen[None], CachedLines):
         self.filter_input.display = self.filter_input.display and layout is not Layout.TOO_SMALL
         self._set_size_classes()
         self.timeline.compact = bare
-        self.whole_run.styles.height = max(whole_run_rows(layout, self.app.size.height), 1)
-        self.whole_run.display = layout is Layout.PANES
         self.query_one("#tabs", KeyLine).display = bare
         self._choose_pane()
         if self.view:
-            self.show(self.view, self._meter.cost)
+            self.show(self.view)
 
     def _set_size_classes(self) -> None:
         """Set the classes of the window's size, at once: each change restyles the screen and all of
@@ -316,12 +289,6 @@ class LiveScreen(Screen[None], CachedLines):
             self._notify_result(
                 self._switch_requests.toggle(self.view, knob), knob_state.undo_key(knob)
             )
-
-    @on(StageChosen)
-    def switch_stage(self, message: StageChosen) -> None:
-        """Switch the parallel calls of one stage off, or on."""
-        if self.view and not self._switch_requests.is_held(f"stage {message.stage}"):
-            self._notify_result(self._switch_requests.toggle_stage(self.view, message.stage), "u")
 
     def action_deepen(self, direction: int) -> None:
         """Double the prefetch depth, or halve it where `direction` is negative."""
@@ -388,18 +355,14 @@ class LiveScreen(Screen[None], CachedLines):
     def action_explain(self) -> None:
         """List the missing sensors with the reason and the fix."""
         if self.view:
-            self.app.push_screen(MissingScreen(missing(self.view), self._glyphs.unicode))
+            self.app.push_screen(missing_screen(missing(self.view), self._glyphs.unicode))
 
     def action_pane(self, number: int) -> None:
-        """Show a pane and focus it; the curves have a log scale on their second key."""
-        pane = self.panes[number - 1]
-        if isinstance(pane, CurvesPane) and pane.has_focus:
-            pane.toggle_log()
-            return
+        """Show a pane and focus it."""
         self.pane = number
         self._recent = [*(pane for pane in self._recent if pane != number), number]
         self._arrange()
-        self.set_focus(pane)  # now: the next key may already be in the queue
+        self.set_focus(self.panes[number - 1])  # now: the next key may already be in the queue
 
     def action_next_pane(self, places: int) -> None:
         """Show the next pane, or the previous one; where all panes show, focus it."""
@@ -413,10 +376,8 @@ class LiveScreen(Screen[None], CachedLines):
     def action_stalls(self) -> None:
         """List the stalls; a letter jumps to one."""
         if self.view and self.view.stalls:
-            self.app.push_screen(
-                StallsScreen(self.view, self.app.size.height, self._glyphs.unicode),
-                self._look_at_stall,
-            )
+            stalls = StallsScreen(self.view, self._glyphs.unicode)
+            self.app.push_screen(stalls, self._look_at_stall)
         else:
             searched = self.view.situation.searched if self.view else None
             self.notify(
@@ -425,7 +386,7 @@ class LiveScreen(Screen[None], CachedLines):
 
     def _look_at_stall(self, at_s: float | None) -> None:
         if at_s is not None:
-            self.timeline.look_closely(at_s)
+            self.timeline.jump_to(at_s, Zoom.MINUTES)
 
     def action_filter(self) -> None:
         """Ask for a filter; the events, or the log where it shows, keep only the rows that contain
@@ -476,7 +437,7 @@ class LiveScreen(Screen[None], CachedLines):
 
     def action_help(self) -> None:
         """Show every key."""
-        self.app.push_screen(HelpScreen([*self.KEYS, *PANE_BINDINGS], self._glyphs.unicode))
+        self.app.push_screen(help_screen([*self.KEYS, *PANE_BINDINGS], self._glyphs.unicode))
 
     def action_no_suspend(self) -> None:
         """Explain why ctrl+z does nothing."""
@@ -516,11 +477,6 @@ class LiveScreen(Screen[None], CachedLines):
         frozen."""
         if event.widget is self.events_pane and not self.timeline.frozen:
             self.events_pane.follow()
-
-    @on(WholeRunLine.Moved)
-    def show_moment(self, message: WholeRunLine.Moved) -> None:
-        """Show a moment in the charts."""
-        self.timeline.move_to(message.at_s)
 
     @on(Input.Changed, "#filter")
     def filter_rows(self, message: Input.Changed) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfwatch.core.knobs import LARGEST, PREFETCH, WORKERS, check_value, knob_name
+from tfwatch.core.knobs import LARGEST, PREFETCH, check_value, knob_name
 from tfwatch.core.refusals import Refusal
 from tfwatch.judge.effects import knob_state
 from tfwatch.judge.effects.jobs import Autopilot, Experiment
@@ -91,15 +91,6 @@ class SwitchRequests:
         was sent."""
         refusal, state = self._state(view, knob)
         return self._ask(view, knob, knob_state.toggled(state)) if state else refusal
-
-    def toggle_stage(self, view: RunView, stage: int) -> str:
-        """Request the parallel calls of one map or interleave off, or on. Return the reason for a
-        refusal."""
-        refusal, state = self._state(view, WORKERS)
-        if state is None:
-            return refusal
-        stages = len(view.snapshot.manifest.parallel_stages)
-        return self._ask(view, WORKERS, knob_state.one_stage_toggled(state, stages, stage))
 
     def deepen(self, view: RunView, direction: int) -> str:
         """Request twice the prefetch depth, or half where `direction` is negative. Return the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfwatch.screens.live.timeline.step_bars import gauge, sample_columns, stacked
+from tfwatch.screens.live.timeline.gpu_lane import gauge, sample_columns, stacked
 
 NAN = float("nan")
 

@@ -1,18 +1,16 @@
-"""The step strip as rows of cells: # data wait, x copy, . host, = compute, / compile, ! a stall."""
+"""The step strip as rows of cells: # data wait, . host, = compute, / compile, ! a stall."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tfwatch.core.rows import STEP, Flag, Rows
+from tfwatch.core.rows import Flag
+from tfwatch.runs.sums import TimeColumns
 from tfwatch.screens.live.timeline.step_bars import (
     BarPart,
     Bars,
     Cells,
-    bars_of_steps,
     bars_of_time,
     column_width,
     next_top,
@@ -26,7 +24,6 @@ TEXTURE = {
     BarPart.COMPUTE: "=",
     BarPart.MUTED: "/",
     BarPart.HOST: ".",
-    BarPart.COPY: "x",
     BarPart.WAIT: "#",
     BarPart.STALL: "!",
     BarPart.NOTHING: " ",
@@ -43,22 +40,8 @@ def columns(
     counts = np.where(np.isnan(wait), 0, steps)
     starts = np.arange(len(parts), dtype=np.float64) * 0.25
     bits = np.array(flags or [0] * len(parts), dtype=np.uint16)
-    return bars_of_time(starts, float(starts[-1]) + 0.25, counts, (wait, host, compute), bits)
-
-
-def copying(bars: Bars, *copy_ms: float) -> Bars:
-    """The bars with a timed copy in their compute."""
-    return replace(bars, copy_ms=np.array(copy_ms))
-
-
-def step_rows(*parts: tuple[float, float, float], flags: int = 0) -> Rows:
-    """Steps that follow one another from 0 on, each (wait, host, compute) ms."""
-    rows = np.zeros(len(parts), STEP)
-    start_ms = 0.0
-    for at, (wait, host, compute) in enumerate(parts):
-        rows[at] = (int(start_ms * 1e6), at + 1, 0, flags, wait, 0.0, compute, host, np.nan)
-        start_ms += wait + host + compute
-    return rows
+    end_s, copy = float(starts[-1]) + 0.25, np.full(len(parts), np.nan)
+    return bars_of_time(TimeColumns(starts, end_s, counts, wait, compute, host, copy, bits))
 
 
 def coarse(cells: Cells) -> list[str]:
@@ -91,43 +74,6 @@ def test_compute_host_and_wait_stack_and_prefetch_cuts_the_cap_off() -> None:
         "== ==",
         "== ==",
     ]
-
-
-def test_a_timed_copy_lies_between_wait_and_host_and_is_no_compute() -> None:
-    bars = copying(columns(STARVED, COMPUTE_BOUND, GAP, COMPUTE_BOUND), 10.0, 5.0, NAN, NAN)
-    assert coarse(stack(bars, top_ms=30.0, rows=6, fine=False)) == [
-        "#   ",
-        "#   ",
-        "xx .",
-        "x. =",
-        ".= =",
-        "== =",
-    ]
-    assert bars.own_compute_ms.tolist() == pytest.approx([5.0, 10.0, NAN, 15.0], nan_ok=True)
-
-
-def test_a_copy_of_fine_cells_ends_at_an_eighth() -> None:
-    bars = copying(columns((0.0, 0.0, 20.0)), 11.25)
-    cells = stack(bars, top_ms=20.0, rows=2, fine=True)
-    assert fine(cells, BarPart.COMPUTE) == [" ", "▇"]
-    assert cells.upper[1].tolist() == [BarPart.COPY]
-
-
-def test_the_parts_of_any_column_keep_their_whole_height() -> None:
-    """No cell holds three parts: all eighths of the bar are drawn, and the copy's are right within
-    half a row."""
-    chance = np.random.default_rng(3)
-    wait, host, compute = chance.gamma(1.0, 4.0, (3, 400))
-    copy = compute * chance.random(400)
-    bars = copying(columns(*zip(wait, host, compute, strict=True)), *copy)
-    cells = stack(bars, top_ms=60.0, rows=8, fine=True)
-    copied = np.where(cells.lower == BarPart.COPY, cells.height, 0) + np.where(
-        cells.upper == BarPart.COPY, 8 - cells.height, 0
-    )
-    plain = stack(replace(bars, copy_ms=None), top_ms=60.0, rows=8, fine=True)
-    assert ((cells.lower == BarPart.NOTHING) == (plain.lower == BarPart.NOTHING)).all()
-    thick = copy > 60.0 / 8
-    assert np.abs(copied.sum(axis=0) - np.rint(copy / 60.0 * 64))[thick].max() <= 4
 
 
 def test_fine_cells_split_at_an_eighth_with_the_upper_part_behind() -> None:
@@ -245,39 +191,6 @@ def test_the_steps_that_share_a_column_with_a_stall_do_not_stretch_the_axis() ->
 def test_without_a_top_every_column_has_full_height() -> None:
     bars = columns((0.0, 0.0, 900.0), flags=[int(Flag.COMPILE)])
     assert coarse(stack(bars, None, rows=2, fine=False)) == ["/", "/"]
-
-
-def test_single_steps_have_their_own_copies() -> None:
-    timed = step_rows(COMPUTE_BOUND, COMPUTE_BOUND)
-    timed["copy_ms"] = [10.0, np.nan]
-    bars = bars_of_steps(timed, 3)
-    assert coarse(stack(bars, top_ms=30.0, rows=6, fine=False)) == [
-        "   ",
-        "   ",
-        " x.",
-        " x=",
-        " .=",
-        " ==",
-    ]
-    assert bars.parts_of(1) == {"wait": 0.0, "copy": 10.0, "host": 5.0, "compute": 5.0}
-    assert bars.parts_of(2) == {"wait": 0.0, "host": 5.0, "compute": 15.0}
-    assert bars_of_steps(step_rows(COMPUTE_BOUND), 3).copy_ms is None
-
-
-def test_an_open_step_has_no_copy_yet() -> None:
-    bars = with_open_step(copying(columns(COMPUTE_BOUND), 10.0), 0.0, 0.24, BarPart.COMPUTE)
-    assert bars.parts_of(0) == {"wait": 0.0, "host": 0.0, "compute": 240.0}
-
-
-def test_single_steps_stand_at_the_right() -> None:
-    bars = bars_of_steps(step_rows(COMPUTE_BOUND, STARVED, COMPUTE_BOUND), 5)
-    assert coarse(stack(bars, top_ms=30.0, rows=3, fine=False)) == ["   # ", "  ...", "  ==="]
-    assert bars.end_s == pytest.approx(0.070)
-
-
-def test_no_steps_at_all_are_empty_columns() -> None:
-    bars = bars_of_steps(step_rows(), 3)
-    assert coarse(stack(bars, None, rows=1, fine=True)) == ["   "]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 
 from tests.screens.timelines import COMPUTE_BOUND, STARVED, rows, shown
 from tfwatch.core.events import PipelineSwitched, SensorMissing
-from tfwatch.screens.basics.glyphs import choose_glyphs
-from tfwatch.screens.live.timeline.rows import GUTTER
+from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR, OTHERS_COLOUR, choose_glyphs
+from tfwatch.screens.live.timeline.picture import GUTTER
 
 if TYPE_CHECKING:
     from tests.screens.runs import CannedRun
@@ -83,8 +83,8 @@ async def test_other_programs_have_a_colour_of_their_own(run: CannedRun) -> None
     async with shown(run, 120, 16) as (app, _):
         app.timeline.glyphs = choose_glyphs(colour=True, unicode=True)
         upper, lower = app.timeline._lines[-3], app.timeline._lines[-2]
-    assert [role for text, role in upper if "█" in text] == ["others"]
-    assert [role for text, role in lower if "█" in text] == ["gpu"]
+    assert [role for text, role in upper if "█" in text] == [OTHERS_COLOUR]
+    assert [role for text, role in lower if "█" in text] == [COMPUTE_COLOUR]
 
 
 @pytest.mark.parametrize(("unicode", "ours", "others"), [(True, "█", "▒"), (False, "#", "o")])

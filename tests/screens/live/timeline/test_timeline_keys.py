@@ -11,10 +11,8 @@ import pytest
 from tests.screens.timelines import COMPUTE_BOUND, STARVED, rows, show, shown, time_of_day, title
 from tfwatch.core.rows import Flag
 from tfwatch.runs.liveness import Life
-from tfwatch.screens.live.timeline.rows import GUTTER, WIDE
-from tfwatch.screens.live.timeline.style import KEYS
+from tfwatch.screens.live.timeline.picture import GUTTER, WIDE
 from tfwatch.screens.live.timeline.widget import Timeline
-from tfwatch.screens.live.timeline.window import View, Zoom, around, bars_in_view
 
 if TYPE_CHECKING:
     from tests.screens.runs import CannedRun
@@ -32,12 +30,11 @@ async def test_space_freezes_and_follows_again(run: CannedRun) -> None:
         assert title(app.timeline).startswith(
             f"FROZEN at {time_of_day(7.99)} - 125 steps since - space: live"
         )
-        assert app.timeline.frozen_at_s == pytest.approx(8.0, abs=0.05)
         await pilot.press("space")
         assert not app.timeline.frozen
         assert "now, mean ms" in rows(app.timeline)[1]
         await pilot.pause()
-        assert [at_s is None for at_s in app.messages] == [False, True]
+        assert app.messages == [pytest.approx(8.0, abs=0.05), None]
 
 
 async def test_arrows_look_back_a_column_and_read_it_out(run: CannedRun) -> None:
@@ -119,49 +116,8 @@ async def test_looking_forward_stops_at_what_is_there(run: CannedRun) -> None:
     async with shown(run, 120, 15) as (app, pilot):
         app.timeline.jump_to(39.0)
         end_s = app.timeline._view.end_s
-        await pilot.press("shift+right", "shift+right")
+        await pilot.press("pagedown", "pagedown")
         assert end_s == app.timeline._view.end_s == run.now_s
-
-
-def test_a_single_step_that_cannot_be_read_is_seen_in_its_quarter_second(run: CannedRun) -> None:
-    run.steps(20.0, *COMPUTE_BOUND)
-    seen = run.snapshot()
-    old = replace(seen, recent=seen.recent[-100:])
-    gone = replace(old, steps_between=lambda first, last: seen.recent[:0])
-
-    assert around(seen, View(Zoom.STEPS), 80, 2.0).zoom is Zoom.STEPS
-    assert around(old, View(Zoom.STEPS), 80, 2.0).zoom is Zoom.STEPS
-    assert around(gone, View(Zoom.STEPS), 80, 2.0).zoom is Zoom.SECONDS
-
-
-async def test_home_at_a_column_a_step_goes_to_the_first_step_of_a_long_run(run: CannedRun) -> None:
-    for _ in range(5000):
-        run.step(0.2, 1.0, 13.0)
-    async with shown(run, 120, 15) as (app, pilot):
-        await pilot.press("Z", "home")
-        assert " step 1: " in title(app.timeline)
-        assert rows(app.timeline)[-1].split() == ["25", "50", "75", "step", "91"]
-        await pilot.press("right")
-        assert " step 2: " in title(app.timeline)
-        app.timeline.jump_to(14.2)
-        await pilot.pause()
-        assert " step 1 001: " in title(app.timeline)
-        await pilot.press("end")
-        assert rows(app.timeline)[-1].endswith("newest")
-
-
-@pytest.mark.parametrize("zoom", [Zoom.SECONDS, Zoom.MINUTES, Zoom.ALL])
-def test_a_frozen_picture_shows_no_later_step_at_any_zoom(run: CannedRun, zoom: Zoom) -> None:
-    run.steps(400.1, *COMPUTE_BOUND)
-    held = run.snapshot()
-    view = View(zoom, held.now_s)
-    before = bars_in_view(held, view, 80)
-    run.steps(30.0, *STARVED)
-    run.snapshot()
-    after = bars_in_view(held, view, 80)
-
-    assert after.steps.tolist() == before.steps.tolist()
-    assert after.total_ms == pytest.approx(before.total_ms, nan_ok=True, rel=1e-5)
 
 
 async def test_a_run_that_is_over_opens_whole_and_names_the_moment_in_view(run: CannedRun) -> None:
@@ -174,6 +130,7 @@ async def test_a_run_that_is_over_opens_whole_and_names_the_moment_in_view(run: 
         assert len(rows(app.timeline)[8].rstrip()) == app.timeline.size.width - WIDE, (
             "its steps fill the chart"
         )
+        assert "run, mean ms" in rows(app.timeline)[1]
         app.timeline.jump_to(100.0)
         await pilot.pause()
         assert title(app.timeline).startswith(f"VIEWING {time_of_day(100.0)[:5]}")
@@ -207,32 +164,13 @@ async def test_the_pointer_reads_out_without_freezing(run: CannedRun) -> None:
         assert title(app.timeline).endswith("one column = 0.25 s")
 
 
-async def test_zoom_goes_from_single_steps_to_the_whole_run(run: CannedRun) -> None:
+async def test_zoom_goes_from_seconds_to_the_whole_run(run: CannedRun) -> None:
     run.steps(700.0, 60.0, 1.0, 300.0)
     async with shown(run, 120, 15) as (app, pilot):
         titles = [title(app.timeline)]
-        for key in ("z", "z", "z", "Z", "Z", "Z", "Z"):
+        for key in ("z", "z", "z", "Z", "Z", "Z"):
             await pilot.press(key)
             titles.append(title(app.timeline))
     spans = [words.split(" ... ")[0] for words in titles]
     minutes, whole, seconds = "last 6 min", "the whole run, 11:40", "last 23 s"
-    assert spans == [
-        seconds,
-        minutes,
-        whole,
-        whole,
-        minutes,
-        seconds,
-        "last 91 steps",
-        "last 91 steps",
-    ]
-    assert titles[-1].endswith("one column = 1 step")
-
-
-def test_every_key_has_an_id_a_tooltip_and_an_action() -> None:
-    keys = {key for binding in KEYS for key in binding.key.split(",")}
-    assert keys >= {"space", "left", "right", "shift+left", "shift+right", "home", "end", "z", "Z"}
-    for binding in KEYS:
-        assert binding.id
-        assert binding.tooltip
-        assert hasattr(Timeline, "action_" + binding.action.split("(")[0])
+    assert spans == [seconds, minutes, whole, whole, minutes, seconds, seconds]

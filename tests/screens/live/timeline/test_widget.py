@@ -13,9 +13,10 @@ from tests.screens.timelines import COMPUTE_BOUND, STARVED, rows, show, shown, t
 from tfwatch.core.events import PipelineSwitched, ValidationEnded
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.liveness import Life
-from tfwatch.screens.basics.glyphs import choose_glyphs
-from tfwatch.screens.live.timeline.labels import Kind, Label
-from tfwatch.screens.live.timeline.rows import GUTTER, lay_out, mark_line
+from tfwatch.screens.basics.glyphs import QUIET_COLOUR, choose_glyphs
+from tfwatch.screens.live.timeline.marks import Kind, Label
+from tfwatch.screens.live.timeline.painting import NUMBER
+from tfwatch.screens.live.timeline.picture import GUTTER, lay_out, mark_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,23 +51,25 @@ async def test_a_switch_is_seen_to_cut_the_wait_off(run: CannedRun) -> None:
         assert title(app.timeline) == "last 28 s ... z zoom  <- -> look back  one column = 0.5 s"
 
 
-async def test_a_timed_copy_is_a_part_of_its_own(run: CannedRun) -> None:
+async def test_a_timed_copy_has_its_figure_and_is_drawn_as_compute(run: CannedRun) -> None:
     run.steps(16.0, 2.0, 1.0, 27.0, copy=20.0)
-    async with shown(run) as (app, pilot):
+    async with shown(run) as (app, _):
         seen = rows(app.timeline)
-        assert [row[64:].strip() for row in seen[1:7]] == [
-            "# wait    2.0",
-            "x copy   20.0",
-            ". host    1.0",
-            "= comp    7.0",
-            "step   30.0",
-            "p95    30.0",
-        ]
-        assert "".join(row[GUTTER + 30] for row in seen[:9]) == "  #xxxx=="
-        app.timeline.action_look(-1)
-        await pilot.pause()
-        assert "wait 2.0 copy 20.0 host 1.0 compute 7.0 ms" in title(app.timeline)
-        assert rows(app.timeline)[2][64:].strip() == "x copy   20.0"
+    assert [row[64:].strip() for row in seen[1:7]] == [
+        "# wait    2.0",
+        "= copy   20.0",
+        ". host    1.0",
+        "= comp    7.0",
+        "step   30.0",
+        "p95    30.0",
+    ]
+    assert "".join(row[GUTTER + 30] for row in seen[:9]) == "  #======"
+
+
+async def test_where_rows_are_few_the_step_stays(run: CannedRun) -> None:
+    run.steps(16.0, *STARVED)
+    async with shown(run, 80, 6) as (app, _):
+        assert [row[66:].split()[-2] for row in rows(app.timeline)[:3]] == ["wait", "comp", "step"]
 
 
 async def test_a_stall_is_a_wall_within_a_third_of_a_second_and_grows(run: CannedRun) -> None:
@@ -100,7 +103,7 @@ async def test_while_a_step_lasts_too_long_the_figures_are_those_before_it(
         assert "before, mean ms" in rows(app.timeline)[1]
         lines = [line for y in range(app.timeline.size.height) if (line := app.timeline.row_key(y))]
         assert {role for line in lines for text, role in line if text in ("   0.2", "  14.2")} == {
-            "quiet"
+            QUIET_COLOUR
         }
 
 
@@ -124,10 +127,9 @@ async def test_a_process_without_an_answer_waits_no_longer_than_its_last_sign(
 @pytest.mark.parametrize(
     ("life", "when", "roles"),
     [
-        pytest.param(Life.RUNNING, "now", {"number"}, id="now"),
-        pytest.param(Life.NOT_RESPONDING, "last", {"quiet"}, id="no answer"),
-        pytest.param(Life.GONE, "last", {"quiet"}, id="folder gone"),
-        pytest.param(Life.ENDED, "last", {"number"}, id="its outcome"),
+        pytest.param(Life.RUNNING, "now", {NUMBER}, id="now"),
+        pytest.param(Life.NOT_RESPONDING, "last", {QUIET_COLOUR}, id="no answer"),
+        pytest.param(Life.GONE, "last", {QUIET_COLOUR}, id="folder gone"),
     ],
 )
 async def test_figures_that_are_not_of_now_are_grey(
@@ -179,14 +181,6 @@ async def test_validation_is_a_gap_with_its_length(run: CannedRun) -> None:
         texts = rows(app.timeline)
     assert re.search("=+ {11,12}=+", texts[6])
     assert "EV 6.0 s" in texts[9]
-
-
-async def test_single_steps_show_every_eighth_batch(run: CannedRun) -> None:
-    for n in range(200):
-        run.step(60.0 if n % 8 == 7 else 0.2, 1.0, 13.0)
-    async with shown(run) as (app, _):
-        app.timeline.action_zoom(-1)
-        assert "#       #       #       #" in rows(app.timeline)[2]
 
 
 async def test_only_rows_that_changed_are_painted_again(

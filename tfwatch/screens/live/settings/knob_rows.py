@@ -10,9 +10,7 @@ from tfwatch.core.events import EpochStarted
 from tfwatch.core.knobs import (
     CACHE,
     KNOBS,
-    WORKERS,
     Knob,
-    stage_value,
 )
 from tfwatch.core.refusals import no_room
 from tfwatch.core.rows import Phase
@@ -20,7 +18,6 @@ from tfwatch.judge.effects import knob_state
 from tfwatch.judge.effects.comparison import ENOUGH_STEPS
 from tfwatch.judge.effects.switch_text import forecast_note, interval_text, versus_text
 from tfwatch.judge.effects.tuner_text import subject_text
-from tfwatch.runs.liveness import Life
 from tfwatch.screens.basics.text import clock
 
 if TYPE_CHECKING:
@@ -28,6 +25,7 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.effects.knob_state import KnobState
+    from tfwatch.judge.forecasts.forecast import Forecast
     from tfwatch.judge.view import RunView
     from tfwatch.runs.snapshot import Snapshot
 
@@ -96,9 +94,6 @@ class KnobRow:
     enabled: bool = True
     #: Where rows are few, the highest rank goes first.
     rank: int = 0
-    #: The number of the map or interleave that the row sets alone, from 0 on;
-    #: None for a row of a knob.
-    stage: int | None = None
 
 
 def knob_rows(view: RunView, live: bool) -> tuple[KnobRow, ...]:
@@ -122,13 +117,7 @@ def title(view: RunView, live: bool) -> str:
         return "settings at the end of the run"
     if view.awaits_fit:
         return "settings"
-    return "live switches" if live else f"settings, read only{_stop_hint(view.snapshot)}"
-
-
-def _stop_hint(snapshot: Snapshot) -> str:
-    """Return the command that stops a run of this machine, which no key of a second screen does."""
-    is_reachable = snapshot.life is Life.RUNNING and snapshot.manifest.pid
-    return f"; kill {snapshot.manifest.pid} stops it" if is_reachable else ""
+    return "live switches" if live else "settings, read only: tfwatch attach has the keys"
 
 
 def knob_of(key: str) -> str:
@@ -136,125 +125,93 @@ def knob_of(key: str) -> str:
     return next((one.name for one in KNOBS.values() if one.key == key), "")
 
 
-#: Where rows are few, those of single stages go first.
-_STAGE_RANK = 9
-
-
 def _knob_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
     for knob in KNOBS.values():
         if knob.name in view.snapshot.manifest.knobs:
             yield _knob_row(view, live, knob)
-            if knob.name == WORKERS:
-                yield from _stage_rows(view, live)
-
-
-def _stage_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
-    """Make a row for each map and interleave of a script: enter switches its parallel calls
-    alone."""
-    state, refused = view.knobs[WORKERS], view.refusal(WORKERS, live)
-    names = view.snapshot.manifest.parallel_stages
-    for stage, name in enumerate(names):
-        wanted = knob_state.one_stage_toggled(state, len(names), stage)
-        forecast = view.situation.setting.forecasts.get((WORKERS, wanted))
-        has_forecast = bool(forecast and forecast.is_known) and not (
-            refused or view.situation.is_stalled
-        )
-        note = (
-            refused if refused else _forecast_text(view, state, wanted) or "enter: this stage alone"
-        )
-        yield KnobRow(
-            key="",
-            label="",
-            name=f" {name}",
-            now=stage_value(state.now, stage),
-            next="" if refused else stage_value(wanted, stage),
-            note=note if live and not view.is_over else "",
-            forecast_range=interval_text(forecast) if forecast and has_forecast else "",
-            has_forecast=has_forecast,
-            enabled=not refused,
-            rank=_STAGE_RANK,
-            stage=stage,
-        )
 
 
 def _knob_row(view: RunView, live: bool, knob: Knob) -> KnobRow:
     state = view.knobs[knob.name]
-    refused = view.refusal(knob.name, live) or (
-        cache_refusal(view.snapshot, state) if knob.name == CACHE else ""
-    )
+    refused = view.refusal(knob.name, live)
+    if knob.name == CACHE:
+        refused = refused or cache_refusal(view.snapshot, state)
     can_switch = live and not view.is_over  # else the title gives the reason, not each row
+    status = _status(view, state, knob.key if can_switch else "")
+    measured = "" if status else _measured(view, state)
     following = knob_state.toggled(state)
-    text = _forecast_text(view, state, following) if can_switch else ""
     forecast = view.situation.setting.forecasts.get((knob.name, following))
-    note, busy = _note(view, state, knob, can_switch) or (
-        text or knob.purpose or _purpose(view, state),
-        False,
-    )
-    has_forecast = (
-        forecast is not None
-        and forecast.is_known
-        and note == text
-        and not (refused or view.situation.is_stalled)
-    )
+    forecast_text = _forecast_text(view, state, forecast) if can_switch else ""
+    purpose = knob.purpose or (_cache_note(view.snapshot, state) if knob.name == CACHE else "")
+    is_quiet = bool(status or measured or refused) or view.situation.is_stalled
+    is_forecast = forecast is not None and forecast.is_known and can_switch and not is_quiet
+    # Beside a measured effect the other value would read as a recommendation.
+    shows_next = not refused and not measured and (state.asked or following != state.now)
     return KnobRow(
         key=knob.key,
         label=knob.key,
         name=knob.label,
         now=state.now,
-        next=(
-            ""
-            if refused or (following == state.now and not state.asked)
-            else state.asked or following
-        ),
-        note=refused if refused and can_switch else note,
-        forecast_range=interval_text(forecast) if forecast and has_forecast else "",
-        has_forecast=has_forecast,
-        busy=busy and not refused,
+        next=(state.asked or following) if shows_next else "",
+        note=(refused if can_switch else "") or status or measured or forecast_text or purpose,
+        forecast_range=interval_text(forecast) if forecast and is_forecast else "",
+        has_forecast=is_forecast,
+        busy=bool(status) and not refused and not view.is_over,
         enabled=not refused,
         rank=knob.rank,
     )
 
 
-def _purpose(view: RunView, state: KnobState) -> str:
-    return _cache_note(view.snapshot, state) if state.knob == CACHE else ""
-
-
-def _forecast_text(view: RunView, state: KnobState, value: str) -> str:
+def _forecast_text(view: RunView, state: KnobState, forecast: Forecast | None) -> str:
     """Return the forecast of a switch, and the memory that a cache needs; empty where there is no
     forecast yet."""
-    forecast = view.situation.setting.forecasts.get((state.knob, value))
-    if forecast is None or view.situation.is_stalled:
-        return "no forecast while stalled" if forecast else ""
+    if forecast is None:
+        return ""
+    if view.situation.is_stalled:
+        return "no forecast while stalled"
     if state.knob != CACHE:
         return forecast_note(forecast)
-    return forecast_note(forecast) + _cache_size(view.snapshot, state) if forecast.is_known else ""
+    needs = view.snapshot.manifest.cache_bytes
+    size = "" if needs is None or state.coming == "on" else f", {units.memory(needs)}"
+    return forecast_note(forecast) + size if forecast.is_known else ""
 
 
-def _note(view: RunView, state: KnobState, knob: Knob, can_switch: bool) -> tuple[str, bool] | None:
+def _status(view: RunView, state: KnobState, key: str) -> str:
+    """Return what happens to a knob: it is requested, tested or measured; empty where nothing does.
+
+    key: its key, where its row shows the requested value; empty where the text has to.
+    """
     if view.undecided and state.knob in view.undecided.decided:
-        return f"run ended in its test; kept {view.undecided.decided[state.knob]}", False
+        return f"run ended in its test; kept {view.undecided.decided[state.knob]}"
     experiment = view.situation.experiment
     if experiment and not experiment.cut_off and experiment.began.knob == state.knob:
-        return f"A/B test, {experiment.block_words}", True
+        return f"A/B test, {experiment.block_words}"
     if state.asked is not None:
         if view.is_over:
-            return f"requested {state.asked}: the run ended first", False
-        return _waiting(view, state, knob.key if can_switch else ""), True
+            return f"requested {state.asked}: the run ended first"
+        return _waiting(view, state, key)
     if state.failed:
-        return f"switch failed: {state.failed}", True
+        return f"switch failed: {state.failed}"
+    newest = _newest_of(view, state)
+    if newest and not newest.settled:
+        done = newest.after.steps if newest.after else 0
+        return (
+            f"{'not enough steps' if view.is_over else 'measuring'}: {done} of {ENOUGH_STEPS} steps"
+        )
+    return ""
+
+
+def _measured(view: RunView, state: KnobState) -> str:
+    newest = _newest_of(view, state)
+    return versus_text(newest) if newest and newest.ratio is not None else ""
+
+
+def _newest_of(view: RunView, state: KnobState) -> Comparison | None:
+    """Return the knob's newest switch whose new setting has steps; None where another knob was
+    switched since, but not in a run that is over."""
     shown = view.comparisons if view.is_over else _newest(view.comparisons)
     newest = next((one for one in reversed(shown) if one.knob == state.knob), None)
-    if newest and newest.step is not None:
-        if not newest.settled:
-            done = newest.after.steps if newest.after else 0
-            progress = f"{done} of {ENOUGH_STEPS} steps"
-            return (
-                f"not enough steps: {progress}" if view.is_over else f"measuring: {progress}",
-                not view.is_over,
-            )
-        if newest.ratio is not None:
-            return versus_text(newest), False
-    return None
+    return newest if newest and newest.step is not None else None
 
 
 def _newest(comparisons: Sequence[Comparison]) -> list[Comparison]:
@@ -291,13 +248,6 @@ def _cache_note(snapshot: Snapshot, state: KnobState) -> str:
     if state.coming == "on":
         return f"uses {units.memory(needs)}"
     return f"needs {units.memory(needs)} of {units.memory(available_bytes(snapshot))}"
-
-
-def _cache_size(snapshot: Snapshot, state: KnobState) -> str:
-    """Return `, 338 MB` to follow the cache's forecast; empty where the size is unknown or the
-    cache is on."""
-    needs = snapshot.manifest.cache_bytes
-    return "" if needs is None or state.coming == "on" else f", {units.memory(needs)}"
 
 
 def available_bytes(snapshot: Snapshot) -> float | None:

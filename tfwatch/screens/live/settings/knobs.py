@@ -3,12 +3,10 @@ a switch."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
 from textual.binding import Binding
-from textual.message import Message
 from textual.reactive import reactive
 
 from tfwatch.judge.effects.switch_text import last_forecast_text
@@ -38,17 +36,8 @@ _NONE = "no settings to switch: the loop has its own pipeline"
 _AWAITED = "the settings appear with the first fit"
 
 
-@dataclass
-class StageChosen(Message):
-    """The row of a map or interleave was entered, or clicked twice. stage: its number in the
-    pipeline, from 0 on."""
-
-    stage: int
-
-
 class KnobsPane(FramedPane, can_focus=True):
-    """The knobs in rows; a row that is entered, or clicked twice, posts `Pressed` with its key, or
-    `StageChosen`."""
+    """The knobs in rows; a row that is entered, or clicked twice, posts `Pressed` with its key."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", "row up", show=False),
@@ -180,8 +169,7 @@ class KnobsPane(FramedPane, can_focus=True):
     def _choose(self, at: int) -> None:
         if 0 <= at < len(self.knobs):
             self.cursor = at
-            stage = self.knobs[at].stage
-            self.post_message(Pressed(self.knobs[at].key) if stage is None else StageChosen(stage))
+            self.post_message(Pressed(self.knobs[at].key))
 
 
 def _column_cells(knobs: Sequence[KnobRow]) -> tuple[int, int, int]:

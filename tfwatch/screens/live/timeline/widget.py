@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from textual.binding import Binding
 from textual.content import Content
 from textual.geometry import Region
 from textual.message import Message
@@ -13,18 +14,17 @@ from textual.reactive import reactive
 from textual.style import Style as ContentStyle
 
 from tfwatch.core.clock import Slot, second_of
-from tfwatch.core.events import GpuFound
 from tfwatch.judge.steps.causes import RunningLimits
 from tfwatch.screens.basics.glyphs import Glyphs, choose_glyphs
 from tfwatch.screens.basics.pane import PaintedRows
 from tfwatch.screens.live.timeline import picture
 from tfwatch.screens.live.timeline import window as views
-from tfwatch.screens.live.timeline.labels import runs
-from tfwatch.screens.live.timeline.lanes import sampled
-from tfwatch.screens.live.timeline.rows import GUTTER, Figures, lay_out
+from tfwatch.screens.live.timeline.gpu_lane import sampled
+from tfwatch.screens.live.timeline.legend import Figures, figures_in_view, figures_of
+from tfwatch.screens.live.timeline.marks import runs
+from tfwatch.screens.live.timeline.painting import Painter
+from tfwatch.screens.live.timeline.picture import GUTTER, Scene, lay_out
 from tfwatch.screens.live.timeline.step_bars import next_top
-from tfwatch.screens.live.timeline.style import CSS, KEYS, PREFIX, ROLES, Paint
-from tfwatch.screens.live.timeline.window import Scene
 
 if TYPE_CHECKING:
     from textual import events
@@ -33,20 +33,50 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.steps.verdict import Breakdown
     from tfwatch.runs.snapshot import Snapshot
-    from tfwatch.screens.live.timeline.rows import Line, TimelineLayout
+    from tfwatch.screens.live.timeline.painting import Line
+    from tfwatch.screens.live.timeline.picture import TimelineLayout
     from tfwatch.screens.live.timeline.step_bars import Bars
 
+LOOK = Binding.Group("view")
+
+
+def _key(keys: str, action: str, does: str) -> Binding:
+    shown = keys.partition(",")[0]
+    return Binding(keys, action, does, key_display=shown, tooltip=does, group=LOOK, show=False)
+
+
+#: The live screen binds the same keys, wherever the focus is.
+KEYS = (
+    _key("space", "freeze", "freeze the charts, or follow again"),
+    _key("left", "look(-1)", "move back by a column"),
+    _key("right", "look(1)", "move forward by a column"),
+    _key("pageup", "page(-1)", "move back by the width of the chart"),
+    _key("pagedown", "page(1)", "move forward by the width of the chart"),
+    _key("home", "home", "go to the start of the run"),
+    _key("end", "live", "follow the run again"),
+    _key("z", "zoom(1)", "zoom out, up to the whole run"),
+    _key("Z,upper_z", "zoom(-1)", "zoom in"),
+)
 _NO_FIGURES = Figures()
 #: Messages of keys without effect.
-_MOST, _LEAST = "the whole run is shown: Z zooms in", "a column is a single step: z zooms out"
+_MOST, _LEAST = "the whole run is shown: Z zooms in", "a column is a quarter second: z zooms out"
 _OLDEST, _NEWEST = "this is the start of the run", "this is the newest step: end follows the run"
 
 
 class Timeline(PaintedRows, can_focus=True):
     """The last seconds of a run, or any part of it, in columns of time."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {PREFIX + role for role in ROLES}
-    DEFAULT_CSS = CSS
+    DEFAULT_CSS = """
+    Timeline {
+        height: 15;
+        border: round $foreground 30%;
+        border-title-color: $foreground 80%;
+        border-title-style: bold;
+        &:focus { border: round $accent; }
+        &.-plain { border: ascii $foreground 30%; }
+        &.-plain:focus { border: ascii $accent; }
+    }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [*KEYS]
 
     @dataclass
@@ -73,8 +103,6 @@ class Timeline(PaintedRows, can_focus=True):
     glyphs: reactive[Glyphs] = reactive(choose_glyphs(colour=True, unicode=True), repaint=False)
     #: Draw fewer rows, for small screens.
     compact: reactive[bool] = reactive(False, repaint=False)
-    #: The view, seconds since the clock origin; None before the first frame.
-    window_s: reactive[tuple[float, float] | None] = reactive(None, repaint=False)
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
@@ -89,7 +117,7 @@ class Timeline(PaintedRows, can_focus=True):
         self._figures = _NO_FIGURES
         self._figures_of: tuple[int, bool] | None = None
         self._lines: list[Line] = []
-        self._paint = Paint(self)
+        self._painter = Painter(self)
         self._limits = RunningLimits()
         self._titles_key: tuple[str, str, bool, int] | None = None
 
@@ -97,12 +125,6 @@ class Timeline(PaintedRows, can_focus=True):
     def frozen(self) -> bool:
         """True while the charts are frozen."""
         return self._held is not None
-
-    @property
-    def frozen_at_s(self) -> float | None:
-        """The moment of the freeze, seconds since the clock origin; None while the charts follow
-        the run."""
-        return self._held.now_s if self._held else None
 
     # -- keys -----------------------------------------------------------------------------------
 
@@ -150,20 +172,12 @@ class Timeline(PaintedRows, can_focus=True):
                 self.post_message(self.Unmoved(_MOST if direction > 0 else _LEAST))
             self._redraw(fresh=True)
 
-    def jump_to(self, at_s: float) -> None:
-        """Freeze with the moment `at_s`, seconds since the clock origin, in the middle."""
+    def jump_to(self, at_s: float, most: views.Zoom = views.Zoom.ALL) -> None:
+        """Freeze with the moment `at_s`, seconds since the clock origin, in the middle, zoomed out
+        no further than `most`."""
         if self._shown:
-            self._freeze(views.around(self._shown, self._view, self._layout.columns, at_s))
-
-    def look_closely(self, at_s: float) -> None:
-        """Freeze with the moment `at_s` in the middle, zoomed in so far that a stall is seen."""
-        if self._shown:
-            self._freeze(views.close_to(self._shown, self._view, self._layout.columns, at_s))
-
-    def move_to(self, at_s: float) -> None:
-        """Freeze, and move the view so that the moment `at_s` is in its middle."""
-        if self._shown:
-            self._freeze(views.moved_to(self._shown, self._view, self._layout.columns, at_s))
+            view = replace(self._view, zoom=min(self._view.zoom, most))
+            self._freeze(views.around(self._shown, view, self._layout.columns, at_s))
 
     def _seek(self, view: views.View, end: str) -> None:
         """Freeze at a view; post `end` as the reason where it is the current view."""
@@ -176,7 +190,7 @@ class Timeline(PaintedRows, can_focus=True):
         self._held = self._held or self.snapshot
         self._redraw(fresh=True)
         if not was_frozen:
-            self.post_message(self.Frozen(self, self.frozen_at_s))
+            self.post_message(self.Frozen(self, self._held.now_s if self._held else None))
 
     # -- the mouse ------------------------------------------------------------------------------
 
@@ -224,8 +238,8 @@ class Timeline(PaintedRows, can_focus=True):
 
     def watch_glyphs(self, glyphs: Glyphs) -> None:
         """Draw with other characters."""
-        self.set_class(not glyphs.unicode, "-plain").set_class(not glyphs.colour, "-mono")
-        self._paint.fine = glyphs.fine
+        self.set_class(not glyphs.unicode, "-plain")
+        self._painter.fine = glyphs.fine
         self._redraw(fresh=True)
 
     def watch_compact(self) -> None:
@@ -239,7 +253,7 @@ class Timeline(PaintedRows, can_focus=True):
     def notify_style_update(self) -> None:
         """Drop the colours of the old theme."""
         super().notify_style_update()
-        self._paint.forget()
+        self._painter.forget()
         self._titles_key = None
 
     @property
@@ -261,7 +275,6 @@ class Timeline(PaintedRows, can_focus=True):
         seen = (self._view.zoom, self._view.end_s, layout.columns) if self._held else None
         if seen is None or seen != self._seen or self._bars is None:
             self._seen, self._bars = seen, views.bars_in_view(shown, self._view, layout.columns)
-        self.window_s = float(self._bars.starts_s[0]), self._bars.end_s
         self._top_ms = next_top(self._bars, None if fresh else self._top_ms) or self._top_ms
         self._update_figures(shown)
         scene = self._scene(shown, self._bars)
@@ -275,14 +288,13 @@ class Timeline(PaintedRows, can_focus=True):
         if cursor is None and self._view.cursor_s is not None:
             cursor = views.column_of(bars, self._view.cursor_s)
         inside = cursor if cursor is not None and cursor < len(bars.starts_s) else None
-        figures = self._figures
-        if views.looks_back(shown, self._view):
-            figures = picture.figures_in_view(figures, shown, bars)
-        seen = sampled(shown, bars, has_gpu=isinstance(figures.gpu_status, GpuFound))
-        limits = self._limits.take(shown.events)
-        return Scene(
-            shown, self._view, bars, seen, limits, self._top_ms, self.glyphs, figures, inside
-        )
+        limits, figures = self._limits.take(shown.events), self._figures
+        seen = sampled(shown, bars, has_gpu=figures.has_gpu)
+        now = shown, self._view, bars, seen, limits, self._top_ms, self.glyphs
+        scene = Scene(*now, figures, inside)
+        if scene.has_own_figures:
+            scene = replace(scene, figures=figures_in_view(figures, shown, bars))
+        return scene
 
     def _update_figures(self, shown: Snapshot) -> None:
         """Update the figures once a second, and with the first steps, but not while the picture is
@@ -290,7 +302,7 @@ class Timeline(PaintedRows, can_focus=True):
         due = second_of(shown.now_s, Slot.MACHINE), self.split is None
         if self._figures_of is None or (due != self._figures_of and not self._held):
             self._figures_of = due
-            self._figures = picture.figures_of(shown, self.split)
+            self._figures = figures_of(shown, self.split)
 
     def _show(self, lines: list[Line], width: int) -> None:
         before, self._lines = self._lines, lines
@@ -307,7 +319,7 @@ class Timeline(PaintedRows, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """Draw row `y`, cut to the widget's width."""
-        return self._paint.strip(self.row_key(y) or (), self.size.width)
+        return self._painter.strip(self.row_key(y) or (), self.size.width)
 
     # -- the frame's titles -----------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from textual.command import CommandPalette
 from tests.screens.canned import STARVING, Canned, usual
 from tests.screens.showing import shown
 from tfwatch.core.rows import Phase
-from tfwatch.screens.dialogs.leave import Leave, LeaveScreen, StopScreen
+from tfwatch.screens.leave import Leave, Question
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,10 +20,10 @@ async def test_quitting_asks_and_n_keeps_the_screen(tmp_path: Path) -> None:
         assert show.control is not None
         for key, back in (("q", "n"), ("ctrl+q", "escape"), ("ctrl+c", "n")):
             await show.press(key)
-            assert isinstance(show.app.screen, LeaveScreen)
-            assert "and the shell is back when it ends" in show.words
+            assert isinstance(show.app.screen, Question)
+            assert "The shell is back when it ends" in show.words
             await show.press("enter", "space", "p", key)
-            assert isinstance(show.app.screen, LeaveScreen)
+            assert isinstance(show.app.screen, Question)
             assert show.asked() == []
             await show.press(back)
             assert show.app.screen_stack[-1] is show.live
@@ -44,7 +44,7 @@ async def test_the_palette_does_what_keys_do_and_its_quit_asks_too(tmp_path: Pat
         assert commands["Quit"].callback == show.app.action_quit
         await show.app.action_quit()
         await show.pilot.pause()
-        assert isinstance(show.app.screen, LeaveScreen)
+        assert isinstance(show.app.screen, Question)
 
 
 async def test_d_continues_training_without_a_screen(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ async def test_y_twice_quits_immediately(tmp_path: Path) -> None:
 async def test_s_asks_stops_and_keeps_the_screen(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
         await show.press("s")
-        assert isinstance(show.app.screen, StopScreen)
+        assert isinstance(show.app.screen, Question)
         await show.press("y")
         assert show.control is not None
         assert show.control.stop.is_set()
@@ -115,8 +115,8 @@ async def test_a_stopping_run_refuses_switches() -> None:
 async def test_a_question_is_answered_by_mouse(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
         await show.press("q")
-        row = next(row for row in show.rows if "stop and quit" in row)
-        at = row.index("d keep training"), show.rows.index(row)
+        row = next(row for row in show.rows if "quit the screen" in row)
+        at = row.index("quit the screen"), show.rows.index(row)
         await show.pilot.click(offset=at)
         await show.until(lambda: show.app.return_value)
         assert show.app.return_value is Leave.DETACH
@@ -138,12 +138,12 @@ async def test_a_hangup_quits_without_asking(tmp_path: Path) -> None:
 async def test_a_tiny_window_shows_every_answer() -> None:
     async with shown(usual(None), (40, 10)) as show:
         for key, question, answers in (
-            ("q", "Quit?", "y stop and quit d continue n stay"),
-            ("s", "Stop the training?", "y stop training  n keep training"),
+            ("q", "Quit?", ("y stop and quit", "d keep training", "n stay")),
+            ("s", "Stop the training?", ("y stop the training", "n go on")),
         ):
             await show.press(key)
             assert question in show.text
-            assert answers in show.text
+            assert all(answer in show.text for answer in answers)
             await show.press("n")
 
 
@@ -155,7 +155,7 @@ async def test_the_question_fits_the_smallest_screen() -> None:
             for words in (
                 "stop training at the next batch, and quit",
                 "training continues without it",
-                "shell is back",
+                "The shell is back",
                 "n stay",
             ):
                 assert words in show.text

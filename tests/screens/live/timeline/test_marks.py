@@ -19,18 +19,17 @@ from tfwatch.core.events import (
     WatchFailed,
 )
 from tfwatch.core.rows import Flag
-from tfwatch.screens.live.timeline.labels import (
+from tfwatch.screens.live.timeline.marks import (
     EventMark,
     Kind,
     Label,
-    ago,
     bar_marks,
     clip_labels,
     event_marks,
     place,
     runs,
-    tick_step,
 )
+from tfwatch.screens.live.timeline.window import ago, tick_step
 
 SECOND = 10**9
 STARTS = np.arange(40, dtype=np.float64) * 0.25

@@ -1,0 +1,108 @@
+"""The questions before the screen closes or the training stops."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from tfwatch.screens.basics.keyline import Key, KeyLine
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+
+
+class Leave(Enum):
+    """The way the user left the screen.
+
+    STOP: the training stops. DETACH: the training continues without a screen. LEFT: no training was
+    running.
+    NOW: quit without waiting for the current batch.
+    """
+
+    STOP = "stop"
+    DETACH = "detach"
+    LEFT = "left"
+    NOW = "now"
+
+
+_ANSWERS = {"y": Leave.STOP, "d": Leave.DETACH, "n": None}
+
+
+class Question(ModalScreen["Leave | None"]):
+    """A question with an answer in each line, by its letter or a click; n and escape stay. Enter
+    does nothing."""
+
+    DEFAULT_CSS = """
+    Question { align: center middle; background: $background 60%; }
+    Question #question {
+        width: 66; max-width: 100%; height: auto; max-height: 100%; padding: 0 1;
+        background: $surface; border: round $accent;
+    }
+    Question Static { padding: 0 1; }
+    Question KeyLine { background: $surface; }
+    .-plain Question #question, Question.-plain #question { border: ascii $accent; }
+    """
+    AUTO_FOCUS = ""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(key, f"answer({key!r})", show=False) for key in _ANSWERS),
+        Binding("escape", "answer('n')", show=False),
+    ]
+
+    def __init__(self, question: str, answers: tuple[Key, ...], note: str = "") -> None:
+        super().__init__()
+        self.question, self._answers, self._note = question, answers, note
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="question"):
+            yield Static(self.question)
+            for answer in self._answers:
+                line = KeyLine()
+                line.keys = (answer,)
+                yield line
+            yield Static(self._note)
+
+    def action_answer(self, key: str) -> None:
+        """Answer with a letter; one that the question does not offer does nothing."""
+        if any(answer.key == key for answer in self._answers):
+            self.dismiss(_ANSWERS[key])
+
+
+def _key(key: str, word: str, brief: str = "") -> Key:
+    return Key(key, key, word, brief=brief)
+
+
+_STAY = _key("n", "stay")
+_STOP_AND_QUIT = _key("y", "stop training at the next batch, and quit", "stop and quit")
+
+
+def leave_question(*, is_script: bool, is_attached: bool) -> Question:
+    """Return the question of q, ctrl+q, ctrl+c and the palette's Quit while the training runs.
+
+    is_script: a script of `tfwatch run` trains. is_attached: another process trains.
+    """
+    if is_attached:
+        on = _key("d", "quit this screen; the training goes on where it runs", "keep training")
+        return Question("Quit?", (on, _STOP_AND_QUIT, _STAY))
+    if is_script:
+        stop = _key("y", "stop the script, as ctrl+c does, and quit", "stop and quit")
+        on = _key("d", "quit the screen; the script runs on in this terminal", "keep training")
+        note = "The shell is back when it ends. y again ends it with SIGTERM."
+        return Question("Quit?", (stop, on, _STAY), note)
+    on = _key("d", "quit the screen; training continues without it", "keep training")
+    note = "The shell is back when it ends. y again quits at once."
+    return Question("Quit?", (_STOP_AND_QUIT, on, _STAY), note)
+
+
+def stop_question(*, is_script: bool) -> Question:
+    """Return the question of s."""
+    what, how = "training", "It stops at the next batch; this screen stays open."
+    if is_script:
+        what, how = "script", "It gets a SIGINT, as by ctrl+c; this screen stays open."
+    answers = _key("y", f"stop the {what}"), _key("n", "go on")
+    return Question(f"Stop the {what}?", answers, how)

@@ -51,7 +51,7 @@ async def test_the_theme_is_remembered(tmp_path: Path) -> None:
         assert show.app.theme == "tfwatch-light"
     async with shown(usual(None), settings=settings, theme="dark") as show:
         assert show.app.theme == "tfwatch-dark"
-    assert json.loads(settings.read_text()) == {"theme": "dark"}
+    assert json.loads(settings.read_text()) == {"theme": "light"}, "of that screen alone"
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"theme": 7}', '{"theme": "no such"}'])

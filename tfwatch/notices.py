@@ -147,39 +147,26 @@ def _is_stalled(now: Situation) -> bool:
 
 
 BELL = "\a"
-_TITLE = "tfwatch"
-_END = "\x1b\\"
 #: Characters of a notification: no desktop shows more.
 _LONGEST = 300
 #: Values of TERM_PROGRAM, and beginnings of TERM, of terminals that document `OSC 9 ; text`.
 #: Elsewhere it stays off: consoles of older Linux kernels print it, and ConEmu reads `9 ; 1` as a
 #: command.
 _OSC_9 = ("iTerm.app", "WezTerm", "ghostty", "WarpTerminal")
-_OSC_9_TERMS = ("xterm-kitty", "xterm-ghostty", "wezterm")
-#: Those that document `OSC 777 ; notify ; title ; text`.
-_OSC_777_TERMS = ("foot", "rxvt-unicode", "contour")
+_OSC_9_TERMS = ("xterm-kitty", "xterm-ghostty", "wezterm", "foot")
 #: Terminals without any, whatever TERM_PROGRAM they inherit, and multiplexers, which drop it.
 _NEVER_TERMS = ("linux", "dumb", "eterm", "vt", "tmux", "screen")
 
 
 def notification(sentence: str, environ: Mapping[str, str]) -> str:
-    """Return the characters that notify the user of this terminal: the bell, and a notification
-    where it has one."""
-    return BELL + desktop_notification(sentence, environ)
-
-
-def desktop_notification(sentence: str, environ: Mapping[str, str]) -> str:
-    """Return the sequence of a desktop notification; empty where this terminal is not known to show
-    one."""
-    text, term = printable(sentence)[:_LONGEST], environ.get("TERM", "")
-    if term.startswith(_NEVER_TERMS):
-        return ""
-    if environ.get("TERM_PROGRAM") in _OSC_9 or term.startswith(_OSC_9_TERMS):
-        # ConEmu's commands begin with a digit; the title keeps a sentence from looking like one.
-        return f"\x1b]9;{_TITLE}: {text}{_END}"
-    if term.startswith(_OSC_777_TERMS):
-        return f"\x1b]777;notify;{_TITLE};{text.replace(';', ',')}{_END}"
-    return ""
+    """Return the characters that notify the user of this terminal: the bell, and a notification of
+    the desktop where the terminal is known to show one."""
+    term = environ.get("TERM", "")
+    knows = environ.get("TERM_PROGRAM") in _OSC_9 or term.startswith(_OSC_9_TERMS)
+    if not knows or term.startswith(_NEVER_TERMS):
+        return BELL
+    # ConEmu's commands begin with a digit; the title keeps a sentence from looking like one.
+    return f"{BELL}\x1b]9;tfwatch: {printable(sentence)[:_LONGEST]}\x1b\\"
 
 
 TIMEOUT_S = 60.0
@@ -206,7 +193,7 @@ class NotifyCommand:
             self._report("the notify command still runs: a notice was not passed on")
             return
         self._thread = threading.Thread(
-            target=self._guarded, args=(sentence, variables), name="tfwatch-notify", daemon=True
+            target=self._run, args=(sentence, variables), name="tfwatch-notify", daemon=True
         )
         with fails_open(self._report):
             self._thread.start()
@@ -216,15 +203,11 @@ class NotifyCommand:
         if self._thread and self._thread.is_alive():
             self._thread.join(timeout_s)
 
-    def _guarded(self, sentence: str, variables: Mapping[str, str]) -> None:
-        with fails_open(self._report):
-            self._run(sentence, variables)
-
     def _run(self, sentence: str, variables: Mapping[str, str]) -> None:
         try:
             process = _start((*self._words, sentence), {**os.environ, **variables})
-        except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else str(error)
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
             self._report(f"the notify command cannot start: {why or error}")
             return
         try:

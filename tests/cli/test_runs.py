@@ -123,6 +123,17 @@ def test_a_run_that_still_runs_is_not_removed(
     assert sorted(os.listdir(folder)) == [OLD, NEW, OPEN]
 
 
+def test_a_part_of_several_names_is_not_removed_and_elsewhere_the_newest_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert runs(folder, "remove", "2026", "--yes") == 2
+    several = f"tfwatch: 3 runs match '2026': give one of {OPEN}, {NEW}, {OLD}\n"
+    assert capsys.readouterr().err == several
+    assert exit_code("report", "2026", "--markdown", "--runs-dir", str(folder)) == 0
+    taken = f"tfwatch: 3 runs match '2026': {OPEN}, the newest, is taken\n"
+    assert capsys.readouterr().err == taken
+
+
 def test_prune_keeps_runs_that_are_open(folder: Path) -> None:
     assert runs(folder, "prune", "--keep", "0", "--yes") == 0
     assert sorted(os.listdir(folder)) == [OPEN]

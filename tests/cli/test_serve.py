@@ -87,5 +87,5 @@ def test_without_the_library_there_is_a_sentence(
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
 
-    with pytest.raises(BadInputError, match=r"pip install 'tfwatch\[serve\]'"):
+    with pytest.raises(BadInputError, match="pip install 'prometheus-client"):
         start_server(tmp_path, "127.0.0.1", 0)

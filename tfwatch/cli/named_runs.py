@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import psutil
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.errors import BadInputError
+from tfwatch.core.errors import BadInputError, printable
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.library import (
+    LATEST,
     find_run,
+    list_runs,
     list_single_runs,
     replay_argument,
     run_name,
@@ -31,14 +34,32 @@ if TYPE_CHECKING:
     from tfwatch.runs.snapshot import Snapshot
 
 
-def find(wanted: str | None, runs_dir: Path) -> Path:
-    """Return the folder of the run that a user names.
+def find(wanted: str | None, runs_dir: Path, *, only: bool = False) -> Path:
+    """Return the folder of the run that a user names; of several that match, the newest, and say
+    so.
+
+    only: several are bad input.
 
     Raises:
         BadInputError: there is no such run, or the folder of the runs cannot be read.
     """
     with readable(runs_dir):
-        return find_run(wanted, runs_dir)
+        folder = find_run(wanted, runs_dir)
+        matching = _matching(wanted, folder, runs_dir)
+    if len(matching) > 1:
+        found = f"{len(matching)} runs match {wanted!r}"
+        if only:
+            raise BadInputError(f"{found}: give one of {', '.join(matching)}")
+        sys.stderr.write(f"tfwatch: {printable(found)}: {folder.name}, the newest, is taken\n")
+    return folder
+
+
+def _matching(wanted: str | None, folder: Path, runs_dir: Path) -> list[str]:
+    """Return the names of the runs that have a part of a name; none where it is a whole name, or a
+    folder."""
+    if not wanted or wanted in (LATEST, folder.name) or folder.parent != runs_dir:
+        return []
+    return [run.name for run in list_runs(runs_dir) if wanted in run.name]
 
 
 def opened(folder: Path, clock: Clock) -> Snapshot:

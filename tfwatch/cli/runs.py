@@ -136,7 +136,7 @@ def remove_runs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     Raises:
         BadInputError: there is no such run, it still runs, or nobody can be asked.
     """
-    folders = list(dict.fromkeys(find(one, args.runs_dir) for one in args.which))
+    folders = list(dict.fromkeys(find(one, args.runs_dir, only=True) for one in args.which))
     for folder in folders:
         if why := why_kept(folder, clock):
             raise BadInputError(f"{folder.name} is not removed: {why}")

@@ -81,7 +81,7 @@ def start_server(
         BadInputError: as `serve`.
     """
     if importlib.util.find_spec("prometheus_client") is None:
-        raise BadInputError("serve needs prometheus-client: pip install 'tfwatch[serve]'")
+        raise BadInputError("serve needs prometheus-client: pip install 'prometheus-client>=0.22'")
     from prometheus_client import start_wsgi_server
 
     from tfwatch.report.metrics import ServedRuns

@@ -315,7 +315,6 @@ class GroupApp(ThemedApp):
         self.opened: Path | None = None
 
     def on_mount(self) -> None:
-        super().on_mount()
         glyphs = {"colour": self._colour, "unicode": self._unicode}
         self.push_screen(
             GroupScreen(self._reader, self.chosen, goes_back=self._goes_back, **glyphs)

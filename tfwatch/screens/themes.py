@@ -45,7 +45,7 @@ class ThemedApp(App[Leave]):
     """An app with or without colours; `run()` returns the way the user left, None where it was
     closed from outside.
 
-    painted: called once, after the first paint. theme: `dark` or `light`, which is saved; None
+    painted: called once, after the first paint. theme: `dark` or `light`, of this app alone; None
     loads the saved choice.
     settings: the file that saves the choice; None saves nothing. unicode: the terminal shows more
     than ASCII.
@@ -90,17 +90,12 @@ class ThemedApp(App[Leave]):
         self._settings = settings
         for known in THEMES.values():
             self.register_theme(known)
-        self._asked_theme = theme
         self.theme = THEMES.get(theme or self._saved_theme(), THEMES["dark"]).name
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Add filters that remove colours and arrows where the terminal has none."""
         filters = super().get_line_filters()
         return [*filters, *[NoColor()] * (not self._colour), *[_NoArrow()] * (not self._unicode)]
-
-    def on_mount(self) -> None:
-        if self._asked_theme:
-            self.choose_theme(self._asked_theme)
 
     def notify_painted(self) -> None:
         """Call `painted` after the first paint."""

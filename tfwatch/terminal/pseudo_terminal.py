@@ -1,9 +1,9 @@
-"""The output of a script under the live screen: a pseudo terminal, and two processes that take it
-to the logs.
+"""The output of a script under the live screen: a pseudo terminal, and a process that takes it to
+the logs.
 
-The processes keep the other end of the pseudo terminal open when the screen is closed or killed: a
-write to a pseudo terminal that nobody holds would raise in the script. One of them reads. The other
-one takes over where it is killed.
+The process keeps the other end of the pseudo terminal open when the screen is closed or killed: a
+write to a pseudo terminal that nobody holds would raise in the script. Where it is killed too, the
+script reads its own output (`watch/script/orphaned_output.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import signal
 import struct
 import tempfile
 import termios
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -30,7 +29,7 @@ from tfwatch.terminal.script_log import LogThread, ScriptLog, write_all
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Seconds between two looks for a run that begins, and for the other process.
+#: Seconds between two looks for a run that begins.
 _NEWS_S = 0.1
 _CHUNK = 64 * 2**10
 _IGNORED = (
@@ -48,10 +47,10 @@ _YES, _NO = 1, 0
 
 
 class OutputRelay:
-    """A script's pseudo terminal, and the processes that read it. Make it before any thread starts.
+    """A script's pseudo terminal, and the process that reads it. Make it before any thread starts.
 
     slave: the descriptor for the script's output. for_script: two more descriptors for the script:
-    the other end of the pseudo terminal, and a pipe that ends with both processes.
+    the other end of the pseudo terminal, and a pipe that ends with the process.
     `close_script_ends` once the script has them.
     early_log: the output before the script's first run. runs: the file in which the script
     announces its runs.
@@ -131,51 +130,19 @@ def _set_raw(slave: int) -> None:
     termios.tcsetattr(slave, termios.TCSANOW, state)
 
 
-# -- the two processes -----------------------------------------------------------------------------
+# -- the process -----------------------------------------------------------------------------------
 
 
 def _run(make_reader: Callable[[], _Reader]) -> NoReturn:
-    """Run the relay's processes, until nobody holds the pseudo terminal."""
-    code = 1
+    """Run the relay's process, until nobody holds the pseudo terminal."""
     try:
         os.setsid()
         for signum in _IGNORED:
             signal.signal(signum, signal.SIG_IGN)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        _read_beside_standby(make_reader())
-        code = 0
+        make_reader().read_until_end()
     finally:
-        os._exit(code)
-
-
-def _read_beside_standby(reader: _Reader) -> None:
-    """Read in a child process: another one follows it where it is killed, and it becomes the
-    standby as an orphan.
-
-    Returns in the child that has read all, and then in its standby.
-    """
-    while True:
-        standby, child = os.getpid(), _fork()
-        if not child:
-            if reader.reads_until_end(standby):
-                return
-        elif os.waitpid(child, 0)[1] == 0:
-            return
-        else:
-            time.sleep(_NEWS_S)
-
-
-def _fork() -> int:
-    """Fork a child with a session of its own, and return its id; 0 in the child, and where there is
-    none."""
-    try:
-        child = os.fork()
-    except OSError:  # the caller reads alone, and tries again
-        return 0
-    if not child:
-        os.setsid()
-    return child
+        os._exit(0)
 
 
 class _Reader:
@@ -192,21 +159,16 @@ class _Reader:
         self._log = ScriptLog(folder)
         self._survives = fails_open(lambda _: None)
 
-    def reads_until_end(self, standby: int) -> bool:
-        """Read until the end of the output, and return True; return False where the parent is not
-        the standby."""
+    def read_until_end(self) -> None:
+        """Read until the end of the output, and then of the screen's process."""
         log = LogThread(self._log)
         while (data := self._next()) is not None:
             self._take(data, log)
-            if os.getppid() != standby:
-                log.end()
-                return False
         log.end()
         with contextlib.suppress(OSError):
             os.write(self._ended, _END)
         self._terminal.wait_for_screen()
         shutil.rmtree(self._folder, ignore_errors=True)  # a killed screen leaves it
-        return True
 
     def _take(self, data: bytes, log: LogThread) -> None:
         runs: list[Path] = []

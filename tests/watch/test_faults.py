@@ -1,5 +1,4 @@
-"""An error of tfwatch's own changes no training, wherever it is raised; `tests.bench.faults` raises
-it everywhere."""
+"""An error of tfwatch's own changes no training, wherever it is raised."""
 
 from __future__ import annotations
 

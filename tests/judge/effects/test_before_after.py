@@ -21,8 +21,6 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 
 def test_equal_settings_are_claimed_in_at_most_5_of_100_switches_whatever_the_noise() -> None:
-    """`python -m tests.bench.before_after` has more of each kind, and every look while the steps
-    come in."""
     source, claimed = rng(), 0
     for kind in [*NOISE] * (100 // len(NOISE)):
         steps = noisy_steps(kind, BEFORE + AFTER, source)

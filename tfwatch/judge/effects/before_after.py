@@ -23,8 +23,7 @@ one that contains both:
 The screen compares again and again while steps come in, and a claim at any look is a claim. So both
 intervals are widened until all looks together miss the truth in 5 of 100 switches at most.
 
-A/A switches and true differences are simulated by `python -m tests.bench.before_after`. Noise that
-jumps once, just at the switch, is taken for its effect: only an A/B test separates the two.
+Noise that jumps once, just at the switch, is taken for its effect: only an A/B test separates the two.
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from tests.tfdata import pipelines
 from tests.tfdata.batches import next_batch
-from tests.tfdata.rebuilding import pipelines
-from tests.tfdata.rebuilding.rebuilt_epochs import in_python, rebuilt_epoch
+from tests.tfdata.rebuilt_epochs import in_python, rebuilt_epoch
 from tfwatch.core.knobs import Knobs
 from tfwatch.tfdata.live_switch import SwitchablePipeline
 from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline

@@ -136,73 +136,6 @@ def test_the_limits_of_this_process(
     assert limits(make_root(tmp_path, own, root, files)) == ProcessLimits(memory, folder, cores)
 
 
-V1 = "30 25 0:26 / {point} ro,nosuid - cgroup cgroup rw,{controllers}"
-
-
-def make_v1_root(
-    folder: Path, files: dict[str, str], own: str = "/docker/ab12", root: str = "/docker/ab12"
-) -> Path:
-    """A file system with cgroup v1: a mount for memory and one for cpu and cpuacct."""
-    write(
-        folder / "proc/self/cgroup", f"12:pids:{own}\n5:memory:{own}\n4:cpu,cpuacct:{own}\n0::/\n"
-    )
-    lines = [
-        V1.format(point=f"/sys/fs/cgroup/{name}", controllers=name).replace(" / ", f" {root} ")
-        for name in ("memory", "cpu,cpuacct")
-    ]
-    write(
-        folder / "proc/self/mountinfo", "\n".join(["1 2 0:1 / / rw - ext4 /dev/vda rw", *lines, ""])
-    )
-    for name, text in files.items():
-        write(folder / "sys/fs/cgroup" / name, text)
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("files", "memory", "cores"),
-    [
-        pytest.param({"memory/memory.limit_in_bytes": f"{8 * GB}\n"}, 8 * GB, None, id="memory"),
-        pytest.param(
-            {"memory/memory.limit_in_bytes": "9223372036854771712\n"},
-            None,
-            None,
-            id="no limit is a number",
-        ),
-        pytest.param(
-            {
-                "cpu,cpuacct/cpu.cfs_quota_us": "150000\n",
-                "cpu,cpuacct/cpu.cfs_period_us": "100000\n",
-            },
-            *(None, 1.5),
-            id="cores",
-        ),
-        pytest.param(
-            {"cpu,cpuacct/cpu.cfs_quota_us": "-1\n", "cpu,cpuacct/cpu.cfs_period_us": "100000\n"},
-            *(None, None),
-            id="no quota",
-        ),
-        pytest.param({"cpu,cpuacct/cpu.cfs_quota_us": "150000\n"}, None, None, id="no period"),
-    ],
-)
-def test_the_limits_of_cgroup_v1(
-    tmp_path: Path, files: dict[str, str], memory: int | None, cores: float | None
-) -> None:
-    group = tmp_path / "sys/fs/cgroup/memory" if memory else None
-
-    assert limits(make_v1_root(tmp_path, files)) == ProcessLimits(memory, group, cores)
-
-
-def test_the_smallest_of_nested_cgroup_v1_limits_counts(tmp_path: Path) -> None:
-    files = {
-        "memory/a/b/memory.limit_in_bytes": f"{9 * GB}",
-        "memory/a/memory.limit_in_bytes": f"{2 * GB}",
-        "memory/memory.limit_in_bytes": "9223372036854771712",
-    }
-
-    found = limits(make_v1_root(tmp_path, files, own="/a/b", root="/"))
-    assert (found.memory_bytes, found.group) == (2 * GB, tmp_path / "sys/fs/cgroup/memory/a")
-
-
 def test_a_system_without_groups_limits_nothing(tmp_path: Path) -> None:
     assert limits(tmp_path) == ProcessLimits()
 
@@ -268,14 +201,6 @@ def test_the_memory_that_a_run_can_use(machine: dict[str, object], total: float)
             0,
             id="read at two times",
         ),
-        pytest.param(
-            {
-                "memory.usage_in_bytes": "1000\n",
-                "memory.stat": "inactive_file 9\ntotal_inactive_file 300\n",
-            },
-            700,
-            id="cgroup v1",
-        ),
         pytest.param({}, None, id="not reported"),
     ],
 )
@@ -301,5 +226,5 @@ def test_any_text_is_a_number_or_none(text: str) -> None:
     some.text() | some.from_regex(r"\A(\S* ){0,8}/[a-c]{0,2} /[a-c]{0,2} (rw )?- cgroup2 x\Z"),
 )
 def test_any_texts_are_absolute_folders_or_none(own: str, mounts: str) -> None:
-    folders = parse_groups(own, mounts, "memory")
+    folders = parse_groups(own, mounts)
     assert all(folder.startswith("/") and ".." not in folder.split("/") for folder in folders)

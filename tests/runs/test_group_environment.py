@@ -15,7 +15,6 @@ SLURM = {
     "SLURM_PROCID": "2",
     "SLURM_STEP_NUM_TASKS": "4",
 }
-TORCHRUN = {"RANK": "3", "WORLD_SIZE": "8", "MASTER_ADDR": "node0", "MASTER_PORT": "29500"}
 
 
 def tf_config(role: str, index: int | str, **cluster: object) -> dict[str, str]:
@@ -59,7 +58,6 @@ WORKERS = ["a:1", "b:1", "c:1"]
         pytest.param({"TF_CONFIG": "{"}, None, id="no JSON"),
         pytest.param(SLURM, (2, 4, "SLURM"), id="srun"),
         pytest.param({**SLURM, "SLURM_STEP_ID": ""}, None, id="a batch script without srun"),
-        pytest.param(TORCHRUN, (3, 8, "torchrun"), id="torchrun"),
         pytest.param({"RANK": "3", "WORLD_SIZE": "8"}, None, id="somebody's RANK"),
         pytest.param({"HOROVOD_RANK": "0", "HOROVOD_SIZE": "2"}, (0, 2, "Horovod"), id="Horovod"),
         pytest.param(
@@ -70,7 +68,6 @@ WORKERS = ["a:1", "b:1", "c:1"]
         pytest.param(
             {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}, None, id="mpirun of one"
         ),
-        pytest.param({**SLURM, **TORCHRUN}, (3, 8, "torchrun"), id="torchrun within SLURM"),
         pytest.param({"TFWATCH_GROUP": "mine"}, (None, None, "TFWATCH_GROUP"), id="a named group"),
         pytest.param(
             {"TFWATCH_GROUP": "mine", "TFWATCH_RANK": "1", "TFWATCH_SIZE": "2"},
@@ -111,7 +108,6 @@ WORKERS = ["a:1", "b:1", "c:1"]
             pytest.param({rank: "2", size: "2", **more}, None, id=f"a rank beyond the size: {rank}")
             for rank, size, more in (
                 ("HOROVOD_RANK", "HOROVOD_SIZE", {}),
-                ("RANK", "WORLD_SIZE", {"MASTER_ADDR": "node0", "MASTER_PORT": "29500"}),
                 ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", {}),
                 (
                     "SLURM_PROCID",
@@ -160,8 +156,8 @@ def test_a_cluster_of_this_machine_only_is_another_one_on_each_machine() -> None
 
 
 _VARIABLES = (
-    "TF_CONFIG", "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID",  # noqa: E501
-    "SLURM_STEP_NUM_TASKS", "HOROVOD_RANK", "HOROVOD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",  # noqa: E501
+    "TF_CONFIG", "RANK", "WORLD_SIZE", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS",  # noqa: E501
+    "HOROVOD_RANK", "HOROVOD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
     "TFWATCH_GROUP", "TFWATCH_RANK", "TFWATCH_SIZE",
 )  # fmt: skip
 _KEYS = st.sampled_from(["cluster", "task", "type", "index", "worker", "chief", "x"])

@@ -164,8 +164,8 @@ def test_events_are_read_back(event: Event) -> None:
 
 def test_ten_hours_of_readings_are_small() -> None:
     """Ten minutes at one a second, then at most 250 bytes a second: see
-    `tfdata.stages.stage_reader`."""
-    from tfwatch.tfdata.stages.stage_reader import _BYTES_PER_S, _EVERY_SECOND_S
+    `tfdata.stage_reader`."""
+    from tfwatch.tfdata.stage_reader import _BYTES_PER_S, _EVERY_SECOND_S
 
     stages = 20
     closely = _EVERY_SECOND_S * stages * STAGE.itemsize

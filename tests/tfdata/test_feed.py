@@ -40,7 +40,7 @@ def test_what_the_service_cannot_run_is_refused_with_its_reason() -> None:
     import tensorflow as tf
 
     from tfwatch.tfdata.feed import feed
-    from tfwatch.tfdata.rebuilding.pipeline_tree import CannotRebuildError
+    from tfwatch.tfdata.pipeline_tree import CannotRebuildError
 
     numbers, factor = tf.data.Dataset.range(5), tf.Variable(2, dtype=tf.int64)
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
@@ -62,7 +62,7 @@ def test_an_address_where_nothing_listens_is_refused_before_tensorflow_waits_for
     import tensorflow as tf
 
     from tfwatch.tfdata.feed import feed
-    from tfwatch.tfdata.rebuilding.pipeline_tree import CannotRebuildError
+    from tfwatch.tfdata.pipeline_tree import CannotRebuildError
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -38,9 +38,6 @@ class CodeEdit:
     auto: str
     #: The largest number that the call takes; 0 without a limit.
     most: Count = 0
-    #: Of a change of the order of calls, where `{}` is the parallel calls: the text where the
-    #: script sets them.
-    plain: str = ""
     #: Of the parallel calls, the number of the stage from 0 on in the order of the pipeline; None
     #: for all alike.
     stage: Count | None = None
@@ -72,11 +69,7 @@ class CodeEdit:
     @property
     def is_plain(self) -> bool:
         """True if a terminal prints the lines as they are."""
-        lines = (
-            "".join((self.text, self.new, self.auto, self.plain))
-            .replace("\t", " ")
-            .replace("\n", " ")
-        )
+        lines = "".join((self.text, self.new, self.auto)).replace("\t", " ").replace("\n", " ")
         return (self.file + lines).isprintable()
 
 
@@ -110,33 +103,16 @@ def _in_one_block(edits: Sequence[CodeEdit]) -> list[CodeEdit]:
     before = {
         edit.line: sum(len(lines[at]) + 1 for at in range(first, edit.line)) for edit in edits
     }
-    return _apart(
-        [
-            replace(
-                one,
-                line=first,
-                text=text,
-                start=before[one.line] + one.start,
-                end=before[one.line] + one.end,
-            )
-            for one in edits
-        ]
-    )
-
-
-def _apart(edits: Sequence[CodeEdit]) -> list[CodeEdit]:
-    """Leave out the changes of a call that changes its place: its new text has them."""
-    moved = [edit for edit in edits if edit.plain]
     return [
-        one for one in edits if one.plain or not any(m.start <= one.start < m.end for m in moved)
+        replace(
+            one,
+            line=first,
+            text=text,
+            start=before[one.line] + one.start,
+            end=before[one.line] + one.end,
+        )
+        for one in edits
     ]
-
-
-def _replacement(edit: CodeEdit, values: Mapping[str, str]) -> str:
-    if not edit.plain:
-        return edit.replacement(edit.value_of(values))
-    calls = stage_value(values.get(WORKERS, _UNSET[0]), edit.stage)
-    return edit.plain if calls in _UNSET else edit.replacement(calls)
 
 
 def _described(edits: Sequence[CodeEdit], values: Mapping[str, str]) -> str:
@@ -144,7 +120,7 @@ def _described(edits: Sequence[CodeEdit], values: Mapping[str, str]) -> str:
     stay the same."""
     before = after = edits[0].text
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end), reverse=True):
-        after = after[: edit.start] + _replacement(edit, values) + after[edit.end :]
+        after = after[: edit.start] + edit.replacement(edit.value_of(values)) + after[edit.end :]
     lines = before.strip().split("\n")
     old = lines[0] if len(lines) == 1 else f"{lines[0]} ... {lines[-1].strip()}"
     return f"# {edits[0].place}  in place of: {old}\n{after}" if after != before else ""

@@ -30,8 +30,6 @@ BETWEEN_STAGES: Final = "/"
 #: A cache may take this share of the available memory.
 CACHE_SHARE: Final = 0.5
 
-_ORDER_STAYS = "the same elements in the same order, with the same random draws"
-
 
 @dataclass(frozen=True, slots=True)
 class Knob:
@@ -59,8 +57,6 @@ class Knob:
     #: The epochs that begin before a value is in effect; 0: it is with the next batch. `off` waits
     #: for one at most.
     epochs: int = 0
-    #: What stays of the elements, their order and the random draws.
-    guarantee: str = _ORDER_STAYS
     #: Why it has no A/B test; empty where it has one.
     no_test: str = ""
     #: Where room is short, the footer and the settings drop the highest rank first.
@@ -153,7 +149,6 @@ _TABLE = (
         first_on=ON,
         moves_compute=True,
         epochs=1,
-        guarantee="the same batches in the same order; random draws are those of the workers",
         rank=4,
         in_footer=False,
     ),
@@ -167,7 +162,6 @@ _TABLE = (
         largest=LARGEST,
         moves_compute=True,
         epochs=1,
-        guarantee="the same batches in the same order",
         rank=5,
         in_footer=False,
     ),

@@ -126,16 +126,6 @@ def _horovod(environ: Mapping[str, str], host: str) -> Membership | None:
     return _numbered(environ, "HOROVOD_RANK", "HOROVOD_SIZE", "Horovod", launch, "horovod")
 
 
-def _torchrun(environ: Mapping[str, str], host: str) -> Membership | None:
-    """Read torchrun's variables: RANK alone may be anybody's."""
-    address = environ.get("MASTER_ADDR", "")
-    if not address or "MASTER_PORT" not in environ:
-        return None
-    names = ("MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
-    launch = [_addresses([address], host), *(environ.get(name, "") for name in names)]
-    return _numbered(environ, "RANK", "WORLD_SIZE", "torchrun", launch, "torchrun")
-
-
 def _open_mpi(environ: Mapping[str, str], host: str) -> Membership | None:
     launch = [environ.get("PMIX_NAMESPACE") or environ.get("OMPI_MCA_ess_base_jobid", "")]
     return _numbered(
@@ -157,7 +147,7 @@ def _slurm(environ: Mapping[str, str], host: str) -> Membership | None:
 
 #: A process may have the variables of several: the one that starts the processes of the collective
 #: goes first.
-_LAUNCHERS = (_tf_config, _horovod, _torchrun, _open_mpi, _slurm)
+_LAUNCHERS = (_tf_config, _horovod, _open_mpi, _slurm)
 
 
 def _numbered(

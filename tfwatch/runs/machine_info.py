@@ -1,5 +1,5 @@
 """The machine of a run: its identity, its boot, and the limits of a container or control group
-(cgroup v1, v2)."""
+(cgroup v2)."""
 
 from __future__ import annotations
 
@@ -94,37 +94,21 @@ def limits(root: Path = Path("/")) -> ProcessLimits:
 
     root: of the file system, for tests.
     """
+    groups = list(_groups(root))
     memories = [
         (limit, group)
-        for group in _groups(root, "memory")
-        if (limit := _memory_limit(group)) is not None
+        for group in groups
+        if (limit := parse_limit(kernel_text(group / "memory.max"))) is not None
     ]
     installed = psutil.virtual_memory().total
     limit, group = min(memories, default=(installed, None), key=lambda memory: memory[0])
-    quotas = [quota for group in _groups(root, "cpu") if (quota := _cpu_quota(group)) is not None]
-    cores = min([*quotas, _affinity_cores()], default=float("inf"))
+    quotas = (parse_cpu_max(kernel_text(group / "cpu.max")) for group in groups)
+    cores = min([_affinity_cores(), *(quota for quota in quotas if quota is not None)])
     return ProcessLimits(
         memory_bytes=limit if limit < installed else None,
         group=group if limit < installed else None,
         cores=cores if cores < (psutil.cpu_count() or 1) else None,
     )
-
-
-def _memory_limit(group: Path) -> int | None:
-    """Return the limit in bytes; cgroup v1 reports no limit as a number above every machine's
-    memory."""
-    return parse_limit(
-        kernel_text(group / "memory.max") or kernel_text(group / "memory.limit_in_bytes")
-    )
-
-
-def _cpu_quota(group: Path) -> float | None:
-    """Return the quota in cores. cgroup v1 has two files, and a quota of -1 where there is none."""
-    v1 = (
-        f"{kernel_text(group / 'cpu.cfs_quota_us').strip()}"
-        f" {kernel_text(group / 'cpu.cfs_period_us').strip()}"
-    )
-    return parse_cpu_max(kernel_text(group / "cpu.max") or v1)
 
 
 def free_bytes() -> int:
@@ -143,12 +127,8 @@ def used_bytes(group: Path) -> int | None:
 
     The working set that Kubernetes compares with a limit (memory.current - inactive_file).
     """
-    used = parse_limit(
-        kernel_text(group / "memory.current") or kernel_text(group / "memory.usage_in_bytes")
-    )
-    stat = kernel_text(group / "memory.stat")
-    # cgroup v1 counts a group without those below it, and both under the longer name.
-    dropped = parse_stat(stat, "total_inactive_file") or parse_stat(stat, "inactive_file")
+    used = parse_limit(kernel_text(group / "memory.current"))
+    dropped = parse_stat(kernel_text(group / "memory.stat"), "inactive_file")
     return None if used is None else max(used - (dropped or 0), 0)
 
 
@@ -181,53 +161,26 @@ def parse_stat(text: str, name: str) -> int | None:
     return None
 
 
-def parse_groups(own: str, mounts: str, controller: str) -> list[str]:
-    """Return the folders of the groups of a process for a controller, its own first, up to the
-    mounted one.
+def parse_groups(own: str, mounts: str) -> list[str]:
+    """Return the folders of the groups of a process, its own first, up to the mounted one.
 
-    own: /proc/self/cgroup; mounts: /proc/self/mountinfo. controller: `memory` or `cpu`. cgroup v1
-    mounts each controller by itself, also beside a cgroup v2 that has no controllers. Empty where
-    it is in no group.
+    own: /proc/self/cgroup; mounts: /proc/self/mountinfo. Empty where it is in no group.
     """
-    paths = dict(_group_paths(own))
+    path = next((line[3:] for line in own.splitlines() if line.startswith("0::/")), None)
     for fields in (line.split(" ") for line in mounts.splitlines()):
-        kind, _, options = [
-            *(fields[fields.index("-", 6) + 1 :] if "-" in fields[6:] else ()),
-            "",
-            "",
-            "",
-        ][:3]
-        name = {
-            "cgroup": controller if controller in options.split(",") else None,
-            "cgroup2": "",
-        }.get(kind)
-        if name is None or name not in paths or (name == "" and controller in paths):
+        kind = fields[fields.index("-", 6) + 1 :][:1] if "-" in fields[6:] else []
+        if path is None or kind != ["cgroup2"]:
             continue
-        mounted, point, path = (
-            PurePosixPath(fields[3]),
-            PurePosixPath(fields[4]),
-            PurePosixPath(paths[name]),
-        )
-        inside = path.relative_to(mounted) if path.is_relative_to(mounted) else PurePosixPath()
-        if ".." in inside.parts or not point.is_absolute():
-            continue
-        return [str(point / folder) for folder in (inside, *inside.parents)]
+        mounted, point, group = (PurePosixPath(text) for text in (fields[3], fields[4], path))
+        inside = group.relative_to(mounted) if group.is_relative_to(mounted) else PurePosixPath()
+        if ".." not in inside.parts and point.is_absolute():
+            return [str(point / folder) for folder in (inside, *inside.parents)]
     return []
 
 
-def _group_paths(own: str) -> Iterator[tuple[str, str]]:
-    """Yield (controller, path) of each line `NUMBER:CONTROLLERS:PATH`; the controller of cgroup v2
-    is empty."""
-    for line in own.splitlines():
-        number, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if path.startswith("/") and (controllers or number == "0"):
-            yield from ((controller, path) for controller in controllers.split(","))
-
-
-def _groups(root: Path, controller: str) -> Iterator[Path]:
+def _groups(root: Path) -> Iterator[Path]:
     own, mounts = kernel_text(root / "proc/self/cgroup"), kernel_text(root / "proc/self/mountinfo")
-    for folder in parse_groups(own, mounts, controller):
+    for folder in parse_groups(own, mounts):
         yield root / folder.lstrip("/")
 
 

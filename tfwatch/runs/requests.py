@@ -298,17 +298,11 @@ class RequestSender:
     """Sends the requests of a screen or a command to a run, in order and without a wait: a thread
     appends them.
 
-    folder: returns the run's folder; None while there is none. accept: takes a request that cannot
-    be appended, where the training is of this process.
+    folder: returns the run's folder; None while there is none.
     """
 
-    def __init__(
-        self,
-        folder: Callable[[], Path | None],
-        accept: Callable[[Request], None] | None = None,
-    ) -> None:
+    def __init__(self, folder: Callable[[], Path | None]) -> None:
         self._folder = folder
-        self._accept = accept
         self._is_stopping = False
         self._failures: deque[str] = deque()
         self._requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
@@ -346,8 +340,5 @@ class RequestSender:
                 raise NoRequestsError("this run is not recorded")
             append(folder, request)
         except NoRequestsError as error:
-            if self._accept is None:
-                self._is_stopping = self._is_stopping and not isinstance(request, StopRequest)
-                self._failures.append(str(error))
-            else:
-                self._accept(request)
+            self._is_stopping = self._is_stopping and not isinstance(request, StopRequest)
+            self._failures.append(str(error))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 from tensorflow.python.framework import config
 
-from tfwatch.tfdata.stages.stage_names import OWN
+from tfwatch.tfdata.stage_names import OWN
 
 if TYPE_CHECKING:
     from tfwatch.core.knobs import Knobs

@@ -19,7 +19,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.tfdata.stages.stage_names import nodes_of
+from tfwatch.tfdata.stage_names import nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

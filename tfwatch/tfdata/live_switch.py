@@ -24,7 +24,7 @@ import tensorflow as tf
 from tfwatch.core.knobs import AUTO, BETWEEN_STAGES, DEFAULT, Knobs, is_by_stage
 from tfwatch.tfdata.copy_stamps import CopyStamps, make_stamps
 from tfwatch.tfdata.disposal import FreedSignal, dispose, free_with_functions
-from tfwatch.tfdata.stages.stage_names import GATE, OWN
+from tfwatch.tfdata.stage_names import GATE, OWN
 from tfwatch.tfdata.work_ahead import buffer_size, on_device
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import RecordingLost
     from tfwatch.runs.writer import RunWriter
-    from tfwatch.tfdata.stages.stage_reader import StageReader
+    from tfwatch.tfdata.stage_reader import StageReader
     from tfwatch.watch.fit.py_dataset import PyDatasetSettings
     from tfwatch.watch.step_log import StepLog
     from tfwatch.watch.tensorflow_info import Device

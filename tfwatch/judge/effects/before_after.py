@@ -23,7 +23,8 @@ one that contains both:
 The screen compares again and again while steps come in, and a claim at any look is a claim. So both
 intervals are widened until all looks together miss the truth in 5 of 100 switches at most.
 
-Noise that jumps once, just at the switch, is taken for its effect: only an A/B test separates the two.
+Noise that jumps once, just at the switch, is taken for its effect: only an A/B test separates the
+two.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from tfwatch.core.errors import fails_open, raise_interrupt, reason
 from tfwatch.core.rows import Flag
-from tfwatch.tfdata.stages.shuffle_fill import ShuffleFill
-from tfwatch.tfdata.stages.stage_reader import StageReader
+from tfwatch.tfdata.shuffle_fill import ShuffleFill
+from tfwatch.tfdata.stage_reader import StageReader
 from tfwatch.watch.fit.data_errors import without_gate
 from tfwatch.watch.fit.stepping.fused_steps import clock_offset_ns
 from tfwatch.watch.fit.switching.requested_switches import RequestedSwitches

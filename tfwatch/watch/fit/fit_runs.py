@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tfwatch.core.clock import SYSTEM
 from tfwatch.core.knobs import DEVICE_PREFETCH, PREFETCH
 from tfwatch.runs.control import Control
-from tfwatch.tfdata.stages.stage_reader import StageReader
+from tfwatch.tfdata.stage_reader import StageReader
 from tfwatch.watch.session import GAP_S, ScriptRun
 from tfwatch.watch.step_log import StepLog
 from tfwatch.watch.tensorflow_info import find_device

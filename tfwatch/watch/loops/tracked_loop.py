@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.control import OWN_LOOP
-from tfwatch.tfdata.script_code.cells import place_of
-from tfwatch.tfdata.stages.shuffle_fill import LATE_NS, ShuffleFill
-from tfwatch.tfdata.stages.stage_reader import StageReader
+from tfwatch.tfdata.script_code import place_of
+from tfwatch.tfdata.shuffle_fill import LATE_NS, ShuffleFill
+from tfwatch.tfdata.stage_reader import StageReader
 from tfwatch.watch.loops.async_loop import GpuProbe
 from tfwatch.watch.loops.function_calls import function_calls
 from tfwatch.watch.loops.loop_step_log import LoopStepLog

@@ -231,7 +231,7 @@ class _Fits:
     def _fed(self, data: Any, address: str) -> Any:
         """Return the data set through the tf.data service; itself where the service is refused."""
         from tfwatch.tfdata.feed import feed
-        from tfwatch.tfdata.rebuilding.pipeline_tree import CannotRebuildError
+        from tfwatch.tfdata.pipeline_tree import CannotRebuildError
 
         try:
             data, sentence = feed(data, address)

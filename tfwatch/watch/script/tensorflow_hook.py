@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open, warn_once
 from tfwatch.core.user_code import is_users
-from tfwatch.tfdata.script_code.call_sites import METHODS, note_call
+from tfwatch.tfdata.script_code import METHODS, note_call
 from tfwatch.watch.loops.track import is_in_function
 from tfwatch.watch.script.patches import Patches, definer
 from tfwatch.watch.script.user_code import find_users_frame

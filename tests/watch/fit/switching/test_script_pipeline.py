@@ -396,7 +396,7 @@ def test_a_switch_far_into_an_epoch_lets_the_training_go_on_until_another_iterat
 ) -> None:
     import keras
 
-    from tfwatch.tfdata.rebuilding import replay
+    from tfwatch.tfdata import replay
 
     monkeypatch.setattr(replay, "_FAR", 0)
     monkeypatch.setattr(replay, "_NEAR", 0)
@@ -442,7 +442,7 @@ def test_an_epoch_that_ends_before_the_second_iterator_is_there_leaves_the_switc
 ) -> None:
     import keras
 
-    from tfwatch.tfdata.rebuilding import replay
+    from tfwatch.tfdata import replay
 
     monkeypatch.setattr(replay, "_FAR", 0)
     over = threading.Event()

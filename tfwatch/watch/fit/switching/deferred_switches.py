@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfwatch.core.knobs import Knobs
     from tfwatch.runs.requests import SwitchRequest
     from tfwatch.tfdata.cache import ExampleStore
-    from tfwatch.tfdata.rebuilding.replay import Replay
+    from tfwatch.tfdata.replay import Replay
     from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
     from tfwatch.watch.session import Session
 

@@ -25,10 +25,9 @@ from tfwatch.core.knobs import (
 from tfwatch.core.refusals import Refusal
 from tfwatch.core.units import counted
 from tfwatch.tfdata.cache import NoRoomError
-from tfwatch.tfdata.rebuilding.parallel_calls import ParallelCalls
-from tfwatch.tfdata.rebuilding.pipeline_cache import find_place, last_lasting_map, stage_to_cache
-from tfwatch.tfdata.rebuilding.pipeline_rebuild import OTHER_SHAPE, RebuiltPipeline, Seeds
-from tfwatch.tfdata.rebuilding.pipeline_tree import (
+from tfwatch.tfdata.pipeline_cache import find_place, last_lasting_map, stage_to_cache
+from tfwatch.tfdata.pipeline_rebuild import OTHER_SHAPE, RebuiltPipeline, Seeds
+from tfwatch.tfdata.pipeline_tree import (
     CannotRebuildError,
     kind_of,
     label_of,
@@ -36,7 +35,7 @@ from tfwatch.tfdata.rebuilding.pipeline_tree import (
     reshuffles,
     split_tree,
 )
-from tfwatch.tfdata.rebuilding.replay import (
+from tfwatch.tfdata.replay import (
     Replay,
     elements_ahead,
     is_far,
@@ -44,8 +43,9 @@ from tfwatch.tfdata.rebuilding.replay import (
     noted_seeds,
     read_seeds,
 )
-from tfwatch.tfdata.script_code.source_edits import find_edits
-from tfwatch.tfdata.stages.stage_names import dataset_of, find_code_stages, nodes_of
+from tfwatch.tfdata.script_code import find_edits
+from tfwatch.tfdata.stage_names import dataset_of, find_code_stages, nodes_of
+from tfwatch.tfdata.work_ahead import ParallelCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from tfwatch.core.knobs import Knobs
     from tfwatch.runs.writer import RunWriter
     from tfwatch.tfdata.cache import ExampleStore
-    from tfwatch.tfdata.rebuilding.pipeline_cache import CachePlace
+    from tfwatch.tfdata.pipeline_cache import CachePlace
 
 #: A shuffle of so many elements has its order noted before it begins: 0.3 ms an epoch.
 _LARGE_SHUFFLE = 5_000

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import reason
-from tfwatch.tfdata.stages.stage_names import find_code_stages, inputs_of, nodes_of
+from tfwatch.tfdata.stage_names import find_code_stages, inputs_of, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -49,7 +49,7 @@ def model(*, read_ms: float, out: int, held: int, after_ms: float) -> dict[int, 
 def test_a_first_wait(
     wait_ms: float, read_ms: float, out: int, held: int, after_ms: float, filled: bool
 ) -> None:
-    from tfwatch.tfdata.stages.shuffle_fill import is_shuffle_fill
+    from tfwatch.tfdata.shuffle_fill import is_shuffle_fill
 
     nodes = model(read_ms=read_ms, out=out, held=held, after_ms=after_ms)
 
@@ -65,7 +65,7 @@ def test_a_first_wait(
     ],
 )
 def test_a_wait_in_mid_run(read_ms: float, out: int, held: int, filled: bool) -> None:
-    from tfwatch.tfdata.stages.shuffle_fill import is_shuffle_fill
+    from tfwatch.tfdata.shuffle_fill import is_shuffle_fill
 
     assert (
         is_shuffle_fill(
@@ -87,7 +87,7 @@ def test_a_wait_in_mid_run(read_ms: float, out: int, held: int, filled: bool) ->
 def test_a_buffer_that_took_all_leaves_no_work_in_the_model(
     wait_ms: float, others_ms: float, known: bool, filled: bool
 ) -> None:
-    from tfwatch.tfdata.stages.shuffle_fill import is_fill_with_all, is_shuffle_fill
+    from tfwatch.tfdata.shuffle_fill import is_fill_with_all, is_shuffle_fill
 
     nodes = model(read_ms=0, out=2, held=50, after_ms=others_ms)
     del nodes[4]
@@ -104,7 +104,7 @@ def slow(x: Any) -> Any:
 def test_the_shuffle_and_the_map_that_it_can_come_before_are_named() -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.stages.shuffle_fill import find_filled_shuffle
+    from tfwatch.tfdata.shuffle_fill import find_filled_shuffle
 
     def shuffled(data: Any, size: int) -> Any:
         return data.shuffle(size, seed=1)
@@ -130,7 +130,7 @@ def test_the_shuffle_and_the_map_that_it_can_come_before_are_named() -> None:
 def test_without_an_iterator_or_a_model_no_wait_is_explained() -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.stages.shuffle_fill import ShuffleFill
+    from tfwatch.tfdata.shuffle_fill import ShuffleFill
     from tfwatch.tfdata.work_ahead import without_autotune
 
     batches = tf.data.Dataset.range(10).shuffle(5, seed=1)

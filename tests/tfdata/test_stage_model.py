@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tfwatch.core.stage_kinds import code_kinds
-from tfwatch.tfdata.stages.stage_model import (
+from tfwatch.tfdata.stage_model import (
     RESTART_KIND,
     Node,
     find_stuck_stage,
@@ -19,7 +19,7 @@ from tfwatch.tfdata.stages.stage_model import (
     without_gate,
     work_since,
 )
-from tfwatch.tfdata.stages.stage_names import CodeStage, align, label_of_all, label_of_kind
+from tfwatch.tfdata.stage_names import CodeStage, align, label_of_all, label_of_kind
 
 MS = 10**6
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.tfdata.rebuilding.pipeline_tree import (
+from tfwatch.tfdata.pipeline_tree import (
     BATCHES,
     MAPS,
     NEUTRAL,
@@ -19,8 +19,8 @@ from tfwatch.tfdata.rebuilding.pipeline_tree import (
     kind_of,
     label_of,
 )
-from tfwatch.tfdata.stages.stage_model import NoModelError, read_model, subtree
-from tfwatch.tfdata.stages.stage_names import dataset_of, inputs_of, nodes_of
+from tfwatch.tfdata.stage_model import NoModelError, read_model, subtree
+from tfwatch.tfdata.stage_names import dataset_of, inputs_of, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

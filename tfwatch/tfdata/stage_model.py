@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.stage_kinds import code_kinds
-from tfwatch.tfdata.stages.stage_names import READERS
+from tfwatch.tfdata.stage_names import READERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.tfdata.rebuilding import pipelines
-from tests.tfdata.rebuilding.rebuilt_epochs import in_python, rebuilt_epoch
+from tests.tfdata import pipelines
+from tests.tfdata.rebuilt_epochs import in_python, rebuilt_epoch
 from tfwatch.core.knobs import Knobs
 
 if TYPE_CHECKING:
@@ -190,8 +190,8 @@ def test_a_draw_that_is_the_same_in_each_iterator_can_be_switched(name: str) -> 
     ],
 )
 def test_workers_set_the_interleaves_that_call_no_python(name: str, count: int, maps: int) -> None:
-    from tfwatch.tfdata.rebuilding.pipeline_rebuild import RebuiltPipeline
-    from tfwatch.tfdata.rebuilding.pipeline_tree import read_tree
+    from tfwatch.tfdata.pipeline_rebuild import RebuiltPipeline
+    from tfwatch.tfdata.pipeline_tree import read_tree
 
     pipeline = RebuiltPipeline.of(read_tree(pipelines.WITH_EPOCH[name]()))
     assert (len(pipeline.tree.interleaves), len(pipeline.parallel_stages)) == (count, count + maps)
@@ -201,9 +201,9 @@ def test_workers_set_the_interleaves_that_call_no_python(name: str, count: int, 
 def test_an_interleave_keeps_its_cycle_whatever_its_parallel_calls_are(calls: int | None) -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.rebuilding.parallel_calls import ParallelCalls
-    from tfwatch.tfdata.rebuilding.pipeline_rebuild import RebuiltPipeline
-    from tfwatch.tfdata.rebuilding.pipeline_tree import read_tree
+    from tfwatch.tfdata.pipeline_rebuild import RebuiltPipeline
+    from tfwatch.tfdata.pipeline_tree import read_tree
+    from tfwatch.tfdata.work_ahead import ParallelCalls
 
     lengths = tf.data.Dataset.from_tensor_slices(
         tf.constant([5, 0, 31, 2, 17, 0, 0, 40, 1], tf.int64)
@@ -217,8 +217,8 @@ def test_an_interleave_keeps_its_cycle_whatever_its_parallel_calls_are(calls: in
 
 def test_each_map_and_interleave_takes_its_own_parallel_calls() -> None:
     from tfwatch.core.knobs import Knobs
-    from tfwatch.tfdata.rebuilding.pipeline_tree import MAPS, kind_of
-    from tfwatch.tfdata.stages.stage_names import nodes_of
+    from tfwatch.tfdata.pipeline_tree import MAPS, kind_of
+    from tfwatch.tfdata.stage_names import nodes_of
     from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
     script, data = ScriptPipeline(), pipelines.AT_ONCE["two parallel maps"]()
@@ -241,8 +241,8 @@ def test_a_map_left_as_written_is_parallel_only_where_tensorflow_makes_it_so(
     import tensorflow as tf
 
     from tfwatch.core.knobs import Knobs
-    from tfwatch.tfdata.rebuilding.pipeline_tree import MAPS, kind_of
-    from tfwatch.tfdata.stages.stage_names import nodes_of
+    from tfwatch.tfdata.pipeline_tree import MAPS, kind_of
+    from tfwatch.tfdata.stage_names import nodes_of
     from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
     chosen = tf.data.Options()
@@ -269,7 +269,7 @@ def test_a_source_that_cannot_be_begun_again_is_refused_where_no_epoch_begins_it
 def test_a_tensorflow_without_a_private_name_leaves_the_pipeline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from tfwatch.tfdata.rebuilding import pipeline_tree
+    from tfwatch.tfdata import pipeline_tree
     from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
     monkeypatch.setattr(pipeline_tree, "_FUNCTIONS", ())

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfwatch.tfdata import work_ahead
-from tfwatch.tfdata.rebuilding.parallel_calls import ParallelCalls
-from tfwatch.tfdata.rebuilding.pipeline_tree import (
+from tfwatch.tfdata.pipeline_tree import (
     BATCHES,
     MAPS,
     ORDERS,
@@ -30,7 +29,8 @@ from tfwatch.tfdata.rebuilding.pipeline_tree import (
     label_of,
     reshuffles,
 )
-from tfwatch.tfdata.stages.stage_names import HIDDEN, inputs_of
+from tfwatch.tfdata.stage_names import HIDDEN, inputs_of
+from tfwatch.tfdata.work_ahead import ParallelCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

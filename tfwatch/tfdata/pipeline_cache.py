@@ -18,8 +18,8 @@ import tensorflow as tf
 
 from tfwatch.tfdata import work_ahead
 from tfwatch.tfdata.cache import ExampleStore
-from tfwatch.tfdata.rebuilding.pipeline_rebuild import can_rebuild, hide, rebuild
-from tfwatch.tfdata.rebuilding.pipeline_tree import (
+from tfwatch.tfdata.pipeline_rebuild import can_rebuild, hide, rebuild
+from tfwatch.tfdata.pipeline_tree import (
     MAPS,
     NEUTRAL,
     ORDERS,
@@ -31,14 +31,14 @@ from tfwatch.tfdata.rebuilding.pipeline_tree import (
     why_in_any_order,
     why_not_same,
 )
-from tfwatch.tfdata.stages.stage_names import inputs_of, nodes_of
+from tfwatch.tfdata.stage_names import inputs_of, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.tfdata.cache import CachedExamples
-    from tfwatch.tfdata.rebuilding.parallel_calls import ParallelCalls
-    from tfwatch.tfdata.rebuilding.pipeline_rebuild import Seeds
+    from tfwatch.tfdata.pipeline_rebuild import Seeds
+    from tfwatch.tfdata.work_ahead import ParallelCalls
 
 #: The kinds of numpy types that the store shares with TensorFlow: truth values, integers, floats.
 _PLAIN_KINDS = "biuf"

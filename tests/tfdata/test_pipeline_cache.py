@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.tfdata.rebuilding import pipelines
-from tests.tfdata.rebuilding.rebuilt_epochs import in_python, rebuilt_epoch, script_of
+from tests.tfdata import pipelines
+from tests.tfdata.rebuilt_epochs import in_python, rebuilt_epoch, script_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ def test_a_cache_that_fills_serves_and_is_dropped_changes_no_element_and_no_orde
 def labels(data: Any, cache: bool) -> list[str]:
     """Return the stages of the second epoch, as tables name them."""
     from tfwatch.core.knobs import Knobs
-    from tfwatch.tfdata.stages.stage_names import find_code_stages
+    from tfwatch.tfdata.stage_names import find_code_stages
 
     script = script_of(data)
     for _ in range(2):
@@ -141,7 +141,7 @@ def test_a_cache_without_room_is_refused_and_an_open_one_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from tfwatch.core.knobs import Knobs
-    from tfwatch.tfdata.rebuilding.pipeline_tree import CannotRebuildError
+    from tfwatch.tfdata.pipeline_tree import CannotRebuildError
 
     script = script_of(pipelines.AT_ONCE["map"]())
     assert script.store.bytes_needed == pipelines.COUNT * 8

@@ -1,7 +1,9 @@
-"""The changes of a script's lines that set its own `num_parallel_calls`, `prefetch` and `cache`.
+"""The lines of a script that make its pipeline, and the changes that set its own
+`num_parallel_calls`, `prefetch` and `cache`.
 
-A call is found in the source by its end, which Python keeps for each instruction. The changed
-source is parsed again: where it is not the intended call, there is no change to offer.
+The call that made a stage is noted on its data set while the script builds it. It is found in the
+source by its end, which Python keeps for each instruction from 3.11 on. The changed source is
+parsed again: where it is not the intended call, there is no change to offer.
 """
 
 from __future__ import annotations
@@ -10,19 +12,138 @@ import ast
 import io
 import linecache
 import os
+import sys
 import tokenize
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.code_edits import VALUE, CodeEdit
 from tfwatch.core.knobs import CACHE, PREFETCH, WORKERS
-from tfwatch.tfdata.rebuilding.pipeline_tree import MAPS, kind_of
-from tfwatch.tfdata.script_code.call_sites import CallSite, call_of
-from tfwatch.tfdata.script_code.cells import is_cell, name_of_module, place_in_cell
-from tfwatch.tfdata.stages.stage_names import inputs_of, nodes_of
+from tfwatch.tfdata.pipeline_tree import MAPS, kind_of
+from tfwatch.tfdata.stage_names import inputs_of, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import CodeType, FrameType
+
+_NOTE = "_tfwatch_call"
+#: The methods of a data set whose calls are noted: each returns a new stage.
+METHODS = (
+    "batch",
+    "cache",
+    "enumerate",
+    "filter",
+    "flat_map",
+    "interleave",
+    "map",
+    "padded_batch",
+    "prefetch",
+    "repeat",
+    "shard",
+    "shuffle",
+    "skip",
+    "take",
+    "unbatch",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """A call of a method: its code, the instruction in it, and the line of that instruction."""
+
+    method: str
+    code: CodeType
+    instruction: int
+    line: int
+
+    @property
+    def file(self) -> str:
+        """The file of the call."""
+        return self.code.co_filename
+
+    @property
+    def end(self) -> tuple[int, int] | None:
+        """The line and the column, in bytes, after the call; None where this Python does not keep
+        them."""
+        positions = getattr(self.code, "co_positions", None)  # since Python 3.11
+        if positions is None:
+            return None
+        _, line, _, column = next(islice(positions(), self.instruction // 2, None), (None,) * 4)
+        return None if line is None or column is None else (line, column)
+
+
+def note_call(dataset: Any, method: str, frame: FrameType) -> None:
+    """Note on a data set the call in this frame that made it; an earlier note stays."""
+    if _NOTE not in vars(dataset):
+        setattr(dataset, _NOTE, CallSite(method, frame.f_code, frame.f_lasti, frame.f_lineno))
+
+
+def call_of(dataset: Any) -> CallSite | None:
+    """Return the call that made a data set; None where none of the script's own code did."""
+    return getattr(dataset, _NOTE, None)
+
+
+# -- cells of a notebook ---------------------------------------------------------------------------
+
+
+def is_cell(file: str) -> bool:
+    """Return whether code of this file name is that of a cell."""
+    return _number_of(file) is not None
+
+
+def place_in_cell(file: str, line: int, text: str) -> tuple[str, int] | None:
+    """Return the prompt of a cell and the line in it, from a line of its compiled source; None
+    where it is not found.
+
+    IPython compiles a cell without its empty first lines and without the line of a cell magic, and
+    gives what such a magic runs the number of the next cell.
+    """
+    number = _number_of(file)
+    for ran in () if number is None else (number, number - 1):
+        for at, written in enumerate(_written(ran), 1):
+            if at >= line and written.rstrip() == text.rstrip():
+                return f"In [{ran}]", at
+    return None
+
+
+def place_of(file: str, line: int) -> str:
+    """Return a line of code as its user names it: `train.py:22`, in a notebook `In [3], line 4`."""
+    # Only the source of a cell is in memory: the disk of a file may hang.
+    if is_cell(file) and (place := place_in_cell(file, line, linecache.getline(file, line))):
+        return f"{place[0]}, line {place[1]}"
+    return f"{os.path.basename(file)}:{line}"
+
+
+def name_of_module(name: str) -> str:
+    """Return the name that the notebook has for a module, which any cell may have imported; empty
+    without one."""
+    module, names = sys.modules.get(name), getattr(_shell(), "user_ns", {})
+    return min(
+        (given for given, value in list(names.items()) if module and value is module),
+        key=len,
+        default="",
+    )
+
+
+def _number_of(file: str) -> int | None:
+    """Return the number of a cell's last run."""
+    return getattr(getattr(_shell(), "compile", None), "_filename_map", {}).get(file)
+
+
+def _written(number: int) -> list[str]:
+    """Return the lines of a cell as the user wrote them."""
+    cells = _shell().history_manager.input_hist_raw
+    return cells[number].splitlines() if 0 < number < len(cells) else []
+
+
+def _shell() -> Any:
+    """Return the shell of this process; None where there is none."""
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython is not None else None
+
+
+# -- changes ---------------------------------------------------------------------------------------
 
 #: The name of `tf.data.AUTOTUNE` in TensorFlow.
 AUTOTUNE = "data.AUTOTUNE"
@@ -258,13 +379,7 @@ def _calls(node: ast.AST, method: str) -> bool:
 
 
 def _is_at(call: Any, site: CallSite) -> bool:
-    if site.end is not None:
-        return (call.end_lineno, call.end_col_offset) == site.end
-    if hasattr(site.code, "co_positions"):  # Python keeps no columns here, by its options
-        return bool(call.func.end_lineno == site.line)
-    is_positional = not call.keywords and not any(isinstance(one, ast.Starred) for one in call.args)
-    line = call.func.end_lineno if is_positional else call.lineno
-    return is_positional is site.has_line_of_name and bool(line == site.line)
+    return site.end is not None and (call.end_lineno, call.end_col_offset) == site.end
 
 
 def _set(call: ast.Call, method: str, knob: str) -> None:

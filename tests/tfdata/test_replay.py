@@ -27,7 +27,7 @@ def numbers(elements: Any) -> list[int]:
 
 
 def test_it_hands_over_at_the_place_of_a_training_that_goes_on() -> None:
-    from tfwatch.tfdata.rebuilding.replay import Replay
+    from tfwatch.tfdata.replay import Replay
 
     first = iter(data())
     got = numbers(next(first) for _ in range(60))
@@ -44,8 +44,8 @@ def test_it_hands_over_at_the_place_of_a_training_that_goes_on() -> None:
 
 @pytest.mark.parametrize("why", ["fewer elements when it was read again", "division by zero"])
 def test_a_source_that_differs_is_refused(why: str) -> None:
-    from tfwatch.tfdata.rebuilding.pipeline_tree import CannotRebuildError
-    from tfwatch.tfdata.rebuilding.replay import Replay
+    from tfwatch.tfdata.pipeline_tree import CannotRebuildError
+    from tfwatch.tfdata.replay import Replay
 
     source = data(30) if why.startswith("fewer") else data().map(lambda n, *_: n // (n - n))
     replay = Replay(iter(source), 60)
@@ -55,7 +55,7 @@ def test_a_source_that_differs_is_refused(why: str) -> None:
 
 
 def test_it_is_left_at_any_moment_and_its_thread_ends() -> None:
-    from tfwatch.tfdata.rebuilding.replay import Replay
+    from tfwatch.tfdata.replay import Replay
 
     replay = Replay(iter(data().repeat()), 10**9)
     replay.leave()
@@ -70,7 +70,7 @@ def test_it_is_left_at_any_moment_and_its_thread_ends() -> None:
 def test_far_is_what_takes_long_to_read_again(batches: int, buffer: int, far: bool) -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.rebuilding.replay import is_far
+    from tfwatch.tfdata.replay import is_far
 
     rows = tf.data.Dataset.range(50_000)
     shuffled = rows.shuffle(buffer if buffer > 0 else rows.cardinality(), seed=1)
@@ -80,7 +80,7 @@ def test_far_is_what_takes_long_to_read_again(batches: int, buffer: int, far: bo
 def test_the_order_of_a_large_shuffle_is_noted_before_its_buffer_fills() -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.rebuilding.replay import noted_seeds, read_seeds
+    from tfwatch.tfdata.replay import noted_seeds, read_seeds
     from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
     iterators = [

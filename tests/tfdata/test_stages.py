@@ -19,8 +19,8 @@ from tfwatch.core.rows import STEP, Phase
 from tfwatch.judge.findings.bottleneck import StageTable, make_stage_table
 from tfwatch.tfdata import live_switch, work_ahead
 from tfwatch.tfdata.live_switch import SwitchablePipeline
-from tfwatch.tfdata.stages.stage_names import find_code_stages
-from tfwatch.tfdata.stages.stage_reader import STALL_NS, StageReader
+from tfwatch.tfdata.stage_names import find_code_stages
+from tfwatch.tfdata.stage_reader import STALL_NS, StageReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

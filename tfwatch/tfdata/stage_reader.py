@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import SensorMissing, StagesFound, StallLocated
 from tfwatch.core.rows import STAGE, Phase
-from tfwatch.tfdata.stages.stage_model import (
+from tfwatch.tfdata.stage_model import (
     AUTOTUNE_FIX,
     NOT_TFDATA,
     ON_DEVICE,
@@ -27,7 +27,7 @@ from tfwatch.tfdata.stages.stage_model import (
     without_gate,
     work_since,
 )
-from tfwatch.tfdata.stages.stage_names import (
+from tfwatch.tfdata.stage_names import (
     CodeStage,
     align,
     dataset_of,
@@ -35,7 +35,7 @@ from tfwatch.tfdata.stages.stage_names import (
     label_of_all,
     label_of_kind,
 )
-from tfwatch.tfdata.stages.wait_cpu import WaitCpu
+from tfwatch.tfdata.wait_cpu import WaitCpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,1 +1,0 @@
-"""The lines of a script that make its pipeline, and their changes."""

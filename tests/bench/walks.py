@@ -117,14 +117,7 @@ class Table(Plant):
 
 
 PLANTS = {
-    case: Table(
-        1.0,
-        1.0,
-        cores=2,
-        accelerated=case not in _SHARED,
-        case=case,
-    )
-    for case in _TABLES
+    case: Table(1.0, 1.0, cores=2, accelerated=case not in _SHARED, case=case) for case in _TABLES
 }
 
 

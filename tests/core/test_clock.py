@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tfwatch.core.clock import SYSTEM, asleep_ns
+from tfwatch.core.clock import asleep_ns
 
 SECOND_NS = 10**9
 
@@ -33,10 +33,3 @@ def test_time_asleep_is_the_difference_of_two_clocks(
     monkeypatch.setattr(time, "clock_gettime_ns", lambda name: clocks[name] * SECOND_NS)
 
     assert asleep_ns() == slept_ns
-
-
-def test_no_time_asleep_passes_while_this_test_runs() -> None:
-    before_ns, after_ns = SYSTEM.asleep_ns(), SYSTEM.asleep_ns()
-
-    if before_ns is not None and after_ns is not None:
-        assert abs(after_ns - before_ns) < SECOND_NS

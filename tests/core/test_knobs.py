@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfwatch.core.knobs import (
-    AS_WRITTEN,
     CACHE,
-    KNOBS,
     PREFETCH,
     QUEUE_SIZE,
     WORKERS,
@@ -28,11 +26,7 @@ def test_a_value_has_one_spelling() -> None:
 @pytest.mark.parametrize(
     ("knob", "text", "sentence"),
     [
-        (
-            PREFETCH,
-            "2000",
-            "'2000' is not a setting: give off, default, auto or a number",
-        ),
+        (PREFETCH, "2000", "'2000' is not a setting: give off, default, auto or a number"),
         (PREFETCH, "-1", "give off, default, auto or a number from 1 to 1024"),
         (CACHE, "yes", "'yes' is not a setting: give off or on"),
         (QUEUE_SIZE, "off", "'off' is not a setting: give default or a number"),
@@ -42,16 +36,6 @@ def test_a_value_has_one_spelling() -> None:
 def test_another_text_is_refused_in_a_sentence(knob: str, text: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         check_value(knob, text)
-
-
-def test_every_start_is_made_of_values_of_the_table() -> None:
-    for knobs in (Knobs(), AS_WRITTEN):
-        assert {name: check_value(name, value) for name, value in knobs.values().items()} == (
-            knobs.values()
-        )
-    assert all(
-        check_value(name, knob.first_on) for name, knob in KNOBS.items() if name != QUEUE_SIZE
-    )
 
 
 @pytest.mark.parametrize(

@@ -50,14 +50,6 @@ def test_the_first_nan_of_a_loss_is_one_event(a_flush: int) -> None:
     assert (event.step, event.loss, event.finite_step) == (151, "NaN", 150)
 
 
-@pytest.mark.parametrize("loss", [INFINITE, -INFINITE])
-def test_an_infinite_loss_and_the_nan_after_it_are_one_event(loss: float) -> None:
-    (event,) = events_about(0.5, loss, NAN, loss)
-
-    assert isinstance(event, LossDiverged)
-    assert (event.step, event.loss) == (2, "infinite")
-
-
 def test_a_loss_that_recovers_is_an_event() -> None:
     first, second, third = events_about(0.5, NAN, NAN, 0.5, 0.5, NAN, a_flush=6)
 
@@ -81,13 +73,6 @@ def test_a_loss_that_is_missing_is_not_nan(loss: Any) -> None:
         LossDiverged,
         LossRecovered,
     ]
-
-
-def test_a_loss_that_diverges_too_often_counts_as_diverged() -> None:
-    events = events_about(*[0.5, NAN] * 300, 0.5, a_flush=1)
-
-    assert len(events) == 99
-    assert isinstance(events[-1], LossDiverged)
 
 
 def test_too_many_calls_in_one_flush_lose_the_first_step() -> None:

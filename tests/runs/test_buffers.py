@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tfwatch.core.events import EpochStarted, Event, Noted, Paused, Slept
+from tfwatch.core.events import Event, Noted, Paused, Slept
 from tfwatch.core.rows import PROGRESS, STEP
 from tfwatch.runs.buffers import EventLog, Events, NewestRows, ThinnedRows
 
@@ -49,13 +49,6 @@ def test_a_view_does_not_change_with_new_events() -> None:
     assert before.of(Noted, Paused) == [noted(1)]
     assert before.between(Noted, 0, 10) == before.newest_in_each(Noted, [0, 5, 10]) == [noted(1)]
     assert log.view().newest(Noted) == noted(3)
-
-
-def test_several_kinds_are_in_the_order_of_writing() -> None:
-    events = log_of(noted(5), Slept(1, 1.0), EpochStarted(2, 0, 1, None), noted(3)).view()
-
-    assert events.of(Noted, Slept) == [noted(5), Slept(1, 1.0), noted(3)]
-    assert events.of(Paused) == []
 
 
 @pytest.mark.parametrize("times", [[1, 2, 2, 3, 7], [7, 2, 1, 3, 2]])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import psutil
@@ -173,18 +172,6 @@ def test_a_run_records_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert memory_total(run.manifest.machine) == 8 * GB
     (note,) = (event for event in run.events if isinstance(event, Noted))
     assert note.text == "this process may use 2 of 4 cores and 8.0 of 64.0 GB of memory"
-
-
-@pytest.mark.parametrize(
-    ("machine", "total"),
-    [
-        ({"memory_bytes": 64 * GB, "memory_limit_bytes": None}, 64 * GB),
-        ({"memory_bytes": 64 * GB}, 64 * GB),
-        ({}, math.nan),
-    ],
-)
-def test_the_memory_that_a_run_can_use(machine: dict[str, object], total: float) -> None:
-    assert memory_total(machine) == pytest.approx(total, nan_ok=True)
 
 
 @pytest.mark.parametrize(

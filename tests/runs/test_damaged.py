@@ -179,16 +179,6 @@ def test_a_pipe_as_manifest_is_not_a_run(tmp_path: Path) -> None:
         opened(tmp_path)
 
 
-def test_random_bytes_as_manifest_are_not_a_run(tmp_path: Path) -> None:
-    for seed in range(60):
-        (tmp_path / layout.MANIFEST).write_bytes(random_bytes(seed))
-
-        with pytest.raises(NotARunError):
-            Run(RunFolder(tmp_path))
-        with pytest.raises(NotARunError):
-            open_run(tmp_path)
-
-
 def test_a_damaged_manifest_is_not_a_run_or_is_readable(tmp_path: Path) -> None:
     write_run(tmp_path, plain(50))
     text = (tmp_path / layout.MANIFEST).read_text()

@@ -15,13 +15,7 @@ import pytest
 
 from tests.judge.step_rows import plain
 from tests.runs.begun import begin_run
-from tests.runs.folders import (
-    FakeClock,
-    add_steps,
-    kinds,
-    make_writer,
-    read_back,
-)
+from tests.runs.folders import FakeClock, add_steps, kinds, make_writer, read_back
 from tests.runs.hanging import hang
 from tfwatch.core.events import Noted, RecordingLost, RecordingResumed
 from tfwatch.core.rows import STEP, Phase
@@ -49,23 +43,6 @@ class Disk:
         done = self._pwrite(file, data[: min(self.room, 50)], offset)
         self.room -= done
         return done
-
-
-def test_a_disk_full_at_the_start_is_written_once_there_is_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    writer = make_writer(tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(layout, "write_atomically", full)
-        writer.flush()
-    for _ in range(2):
-        writer.flush()
-    snapshot = Run(RunFolder(tmp_path), FakeClock(1).clock).read()
-    assert snapshot.pulse
-    assert snapshot.unrecorded == ""
 
 
 def test_a_full_disk_is_reported_and_rows_are_kept_in_memory(

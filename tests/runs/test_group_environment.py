@@ -190,22 +190,3 @@ def _is_sound(found: Membership) -> bool:
     return (
         is_placed and bool(found.name) and "/" not in found.name and not found.name.startswith(".")
     )
-
-
-@given(st.integers(1, 5), st.integers(0, 5), st.data())
-def test_the_ranks_of_a_cluster_count_from_0_without_a_gap(
-    workers: int, chiefs: int, data: st.DataObject
-) -> None:
-    cluster = {
-        "worker": [f"w{n}" for n in range(workers)],
-        "chief": [f"c{n}" for n in range(chiefs)],
-    }
-    tasks = [(role, n) for role in ("chief", "worker") for n in range(len(cluster[role]))]
-
-    found = [
-        find_membership(tf_config(role, n, **cluster), HOST)
-        for role, n in data.draw(st.permutations(tasks))
-    ]
-
-    ranks = sorted(one.rank for one in found if one and one.rank is not None)
-    assert ranks == (list(range(len(tasks))) if len(tasks) > 1 else [])

@@ -74,11 +74,6 @@ def test_the_ranks_of_a_launch_share_a_folder_whoever_comes_first(tmp_path: Path
     assert read_group_file(found[0].folder.parent).size == 2
 
 
-def test_a_launch_whose_name_is_no_text_has_a_group(tmp_path: Path) -> None:
-    membership = replace(member(0), launch=os.fsdecode(b"\xff"))
-    assert join(tmp_path, membership, START_S, FakeClock().clock).folder.name == "rank-0"
-
-
 def test_processes_that_race_share_one_folder(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from tests.runs.begun import begin_run\nwriter, lost"
@@ -158,23 +153,6 @@ def test_a_run_killed_before_this_process_started_is_of_an_earlier_launch(tmp_pa
     trained(first.folder)  # its last pulse is of its origin
 
     assert join_as(1, tmp_path, START_S + 60).folder.parent != first.folder.parent
-
-
-def test_the_newest_group_is_joined_where_an_earlier_one_lacks_the_rank(tmp_path: Path) -> None:
-    trained(join_as(0, tmp_path).folder, ENDED)
-    second = join_as(0, tmp_path, START_S + 30)
-    trained(second.folder, started_s=START_S + 30, origin_wall_ns=ORIGIN_WALL_NS + 31 * 10**9)
-
-    assert join_as(1, tmp_path, START_S + 30).folder.parent == second.folder.parent
-
-
-def test_a_folder_whose_maker_died_before_it_wrote_is_used(tmp_path: Path) -> None:
-    group = join_as(0, tmp_path).folder.parent
-    (group / "rank-0").rmdir()
-    (group / GROUP_FILE).unlink()
-
-    assert join_as(1, tmp_path).folder.parent == group
-    assert read_group_file(group).launcher == "TF_CONFIG"
 
 
 @given(

@@ -89,18 +89,6 @@ def test_a_run_that_ends_before_its_disk_responds_is_recorded_whole(
     assert len(open_run(made.folder).steps) == 10
 
 
-def test_a_late_error_of_a_disk_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mkdir: Hanging
-) -> None:
-    (tmp_path / "runs").write_text("no folder")
-    made, why = begin_run(tmp_path / "runs", "cnn")
-    assert "did not respond" in why
-    mkdir.answers.set()
-    refused = f"nothing is recorded: {tmp_path / 'runs'} cannot be written: File exists"
-    wait_until(lambda: refused in bytes(made._streams[layout.EVENTS]._waiting).decode())
-    assert made.close()
-
-
 def test_a_disk_that_hangs_at_the_first_file_does_not_block(
     tmp_path: Path, manifests: Hanging
 ) -> None:

@@ -81,10 +81,6 @@ def test_silence_counts_from_the_last_pulse() -> None:
     )
 
 
-def test_silence_without_a_pulse_counts_from_the_start() -> None:
-    assert life_of(make_manifest(), None, FakeClock(4.0).clock) == (Life.NOT_RESPONDING, 4.0)
-
-
 def test_a_zombie_is_dead() -> None:
     pid = os.fork()
     if pid == 0:
@@ -119,12 +115,6 @@ def test_a_killed_run_is_as_long_for_who_opens_it_as_for_who_follows_it(tmp_path
 
     assert Run(RunFolder(tmp_path), clock).read().now_s == pytest.approx(end_s)
     assert open_run(tmp_path, clock).length_s == pytest.approx(end_s)
-
-
-def test_time_continues_for_a_running_run(tmp_path: Path) -> None:
-    write_run(tmp_path, plain(3))
-
-    assert Run(RunFolder(tmp_path), FakeClock(50).clock).read().now_s == 50
 
 
 @pytest.mark.parametrize("pid", [os.getpid(), NOBODY], ids=["it trains", "it is over"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -199,15 +198,3 @@ def test_a_second_close_does_nothing(tmp_path: Path) -> None:
     writer.close()
 
     assert len(open_run(tmp_path, FakeClock(1).clock).steps) == 3
-
-
-def test_a_deleted_writer_has_no_open_files(tmp_path: Path) -> None:
-    before = len(os.listdir("/dev/fd"))
-    for number in range(3):
-        (tmp_path / str(number)).mkdir()
-        writer = make_writer(tmp_path / str(number))
-        writer.start()
-        writer.close()
-    del writer
-
-    wait_until(lambda: len(os.listdir("/dev/fd")) <= before)

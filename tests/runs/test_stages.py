@@ -9,7 +9,7 @@ import pytest
 
 from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, reader_of, write_run
-from tfwatch.core.events import RunEnded, StagesFound, StallLocated, SwitchAsked, decode, encode
+from tfwatch.core.events import RunEnded, SwitchAsked
 from tfwatch.core.rows import STAGE
 from tfwatch.runs import format as layout
 from tfwatch.runs.folder import RunFolder
@@ -83,27 +83,6 @@ def test_the_last_seconds_are_kept(tmp_path: Path) -> None:
     assert seconds_of(reader.read()) == list(range(3591, 3601))
 
 
-def test_old_readings_are_not_current(tmp_path: Path) -> None:
-    _, reader = make(tmp_path, 5, now_s=60)
-
-    assert seconds_of(reader.read()) == []
-
-
-def test_an_ended_run_has_its_last_seconds(tmp_path: Path) -> None:
-    make(tmp_path, 20, RunEnded(21 * S, "finished", 3))
-
-    snapshot = Run(RunFolder(tmp_path), FakeClock(9999).clock).read()
-
-    assert seconds_of(snapshot) == list(range(11, 21))
-
-
-def test_the_names_of_each_pipeline_are_known(tmp_path: Path) -> None:
-    found = [StagesFound(S, n, [f"map(f{n})"], ["Map"]) for n in range(2)]
-    _, reader = make(tmp_path, 2, *found)
-
-    assert reader.read().stages_found == {0: found[0], 1: found[1]}
-
-
 @pytest.mark.parametrize(
     "live", [pytest.param(True, id="live"), pytest.param(False, id="opened after its end")]
 )
@@ -139,27 +118,6 @@ def test_the_newest_of_many_switches_are_kept(tmp_path: Path) -> None:
 
     assert len(before) == 256
     assert max(before) == 999
-
-
-def test_a_dropped_stretch_is_ignored(tmp_path: Path) -> None:
-    make(tmp_path, 3)
-    path = tmp_path / layout.STAGES
-    path.write_bytes(path.read_bytes() + bytes(2 * STAGE.itemsize))
-
-    snapshot = Run(RunFolder(tmp_path), FakeClock(3).clock).read()
-
-    assert seconds_of(snapshot) == [1, 2, 3]
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        StagesFound(1, 2, ["map(décode)", "[b]"], ["Map", "BatchV2"]),
-        StallLocated(1, 412, "map(read)", 7, "feed.py:41 in rows", "generator"),
-    ],
-)
-def test_events_are_read_back(event: Event) -> None:
-    assert decode(encode(event)) == event
 
 
 def test_ten_hours_of_readings_are_small() -> None:

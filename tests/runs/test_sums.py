@@ -110,12 +110,6 @@ def test_the_copy_of_a_column_is_the_mean_of_its_steps_and_missing_where_none_is
     np.testing.assert_allclose(built(rows).columns(0.99, 1.0, 1).copy_ms, [1.5])
 
 
-def test_a_long_step_is_covered_with_its_copy() -> None:
-    rows = make_steps([10.0, 10.0], compute=[2000.0, 90.0], host=0.0, copy=[800.0, 9.0])
-
-    assert built(rows).columns(1.0, 0.25, 4).copy_ms.tolist() == [800.0] * 4
-
-
 def test_a_long_step_covers_all_its_columns() -> None:
     rows = make_steps([10.0, 2000.0, 10.0], compute=90.0, host=0.0)
 
@@ -138,13 +132,6 @@ def test_time_without_steps_is_missing_and_not_zero() -> None:
     assert columns.steps.sum() == 10
 
 
-def test_no_steps_are_empty_columns() -> None:
-    columns = Pyramid().columns(5.0, 0.25, 8)
-
-    assert columns.steps.tolist() == [0] * 8
-    assert np.isnan(columns.share).all()
-
-
 def test_rows_out_of_order_are_sorted() -> None:
     rows = mixed(500)
     shuffled = rows[np.random.default_rng(1).permutation(500)]
@@ -153,16 +140,6 @@ def test_rows_out_of_order_are_sorted() -> None:
 
     assert straight.steps.tolist() == mixed_up.steps.tolist()
     np.testing.assert_allclose(straight.wait_ms, mixed_up.wait_ms)
-
-
-def test_many_long_steps_cost_the_same() -> None:
-    pyramid = built(make_steps(np.full(100_000, 250.0), compute=50.0, host=0.0))
-
-    began = time.thread_time()
-    columns = pyramid.columns(pyramid.end_s, 256.0, 118)
-
-    assert time.thread_time() - began < 0.05
-    assert columns.steps.sum() == 100_000
 
 
 def test_a_million_steps_are_added_in_less_than_a_second() -> None:

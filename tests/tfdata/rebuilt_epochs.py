@@ -63,10 +63,7 @@ def rebuilt_epoch(
     got = [in_python(next(iterator)) for _ in range(0 if waits else chooser.randrange(4))]
     pipeline, switches = SwitchablePipeline(script.build), 0
     first, others = chooser.choice(FIRST), chooser.sample(RESTARTING, 2)
-    others = [
-        others[0],
-        _stage_by_stage(script, others[1], _OF_STAGES, chooser),
-    ]
+    others = [others[0], _stage_by_stage(script, others[1], _OF_STAGES, chooser)]
     new = _stage_by_stage(script, NEW_EACH_TIME, _NEW_OF_STAGES, chooser)
     knobs = replace(chooser.choice((first, *others)), cache="on" if cache else "off")
     is_far = bool(got) and chooser.random() < 0.5

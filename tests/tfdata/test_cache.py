@@ -157,11 +157,3 @@ def test_it_stops_filling_if_memory_is_low_or_unknown(
     assert store.examples().is_stopped
     assert store.is_settled
     assert [bool(store.examples().has(number)) for number in (15, 16)] == [True, False]
-
-
-def test_opening_the_cache_reports_its_size() -> None:
-    store, sentences = make(shape=(MEGABYTE,), count=4), list[str]()
-    store.notify = sentences.append
-    store.open()
-    store.open()
-    assert sentences == ["the cache takes 16 MB of 1.0 GB of free memory once it is full"]

@@ -23,14 +23,3 @@ def test_the_size_of_a_batch_is_that_of_its_tensors_and_unknown_for_strings() ->
     assert count_bytes((images, tf.constant(["a", "b"]))) is None
     assert count_bytes(np.zeros(3)) is None
     assert count_bytes(()) is None
-
-
-def test_a_batch_without_a_tensor_has_no_number_of_examples() -> None:
-    import tensorflow as tf
-
-    from tfwatch.watch.fit.stepping.fused_steps import examples_in
-    from tfwatch.watch.step_log import count_examples
-
-    batches = ({"x": [tf.zeros((32, 8))]}, tf.zeros((0, 8)), tf.zeros(()), ())
-    assert [count_examples(batch) for batch in batches] == [32, 0, None, None]
-    assert [int(examples_in(batch)) for batch in batches] == [32, 0, -1, -1]

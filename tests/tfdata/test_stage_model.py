@@ -85,12 +85,6 @@ def test_stages_are_in_the_order_of_the_code_with_elements_per_batch() -> None:
     assert math.isnan(nodes[0].buffered)
 
 
-def test_an_unknown_ratio_is_taken_from_the_counts() -> None:
-    nodes = chain(Proto("BatchV2", 10, ratio=4.0), Proto("Filter", 40, ratio=0.0), Proto("Map", 80))
-
-    assert [node.per_batch for node in nodes] == [8.0, 4.0, 1.0]
-
-
 def test_a_cache_is_one_stage() -> None:
     nodes = chain(
         Proto("MemoryCache", 10, 5),
@@ -217,10 +211,6 @@ def test_a_stalled_pipeline_is_located_at_the_last_stage_that_works(
     assert found[at].kind == where
 
 
-def test_no_stage_is_stuck_if_no_figure_is_known() -> None:
-    assert find_stuck_stage([]) is None
-
-
 @pytest.mark.parametrize(
     ("kind", "parts", "label"),
     [
@@ -262,29 +252,10 @@ def test_each_node_has_the_name_of_its_stage() -> None:
     assert found == ["range", "map(decode)", "map(augment)", "batch(4)", "prefetch"]
 
 
-def test_stages_that_were_fused_share_a_node() -> None:
-    assert labels(["Range", "MapAndBatch"], RANGE, DECODE, BATCH) == [
-        "range",
-        "map(decode), batch(4)",
-    ]
-
-
 def test_a_stage_added_by_tensorflow_has_no_name_and_a_removed_one_has_no_node() -> None:
     skip = CodeStage("Skip", "skip")
 
     assert labels(["Range", "Map", "Prefetch"], RANGE, skip, DECODE) == ["range", "map(decode)", ""]
-
-
-def test_an_added_prefetch_does_not_take_the_name_of_an_earlier_one() -> None:
-    kinds = ["Range", "Prefetch", "Map", "BatchV2", "Prefetch"]
-
-    assert labels(kinds, RANGE, PREFETCH, DECODE, BATCH) == [
-        "range",
-        "prefetch",
-        "map(decode)",
-        "batch(4)",
-        "",
-    ]
 
 
 def test_the_label_of_a_whole_source_leaves_out_uninformative_stages() -> None:

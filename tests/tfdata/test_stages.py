@@ -275,14 +275,6 @@ def test_the_argument_of_fit_marks_the_stage_that_keras_made_of_it() -> None:
     assert given(Data(workers=2)) == {"PyDataset"}
 
 
-def test_a_python_iterator_is_one_stage() -> None:
-    _held, writer, reader, _ = begin(rows())
-    reader.read()
-    reader.read()
-
-    assert only(recorded(writer), StagesFound).kinds == ["Python iterator"]
-
-
 @pytest.mark.parametrize(
     ("iterator", "reason"),
     [
@@ -322,18 +314,6 @@ def test_tensorflow_is_not_asked_for_a_model_that_it_lacks(monkeypatch: pytest.M
     reader.read()
 
     assert not asked
-
-
-def test_an_old_tensorflow_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    import tensorflow as tf
-
-    monkeypatch.delattr(tf.data.experimental, "get_model_proto")
-    _held, writer, reader, _ = begin(iter(tf.data.Dataset.range(9)))
-    reader.read()
-
-    missing = only(recorded(writer), SensorMissing)
-
-    assert "2.17" in missing.reason
 
 
 def test_an_error_that_ends_the_thread_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,15 +366,3 @@ def test_a_stall_is_reported_once_with_the_stage_that_is_stuck() -> None:
 
     assert (located.step, located.stage) == (31, "range")
     assert located.since_ns <= writer.status[1]
-
-
-def test_a_training_without_a_stall_has_no_location() -> None:
-    import tensorflow as tf
-
-    _held, writer, reader, clock = begin(iter(tf.data.Dataset.range(100_000).batch(4)))
-    writer.status = (Phase.COMPUTE, writer.now_ns(), 1, 0, "")
-    for _ in range(4):
-        clock.at_s += STALL_NS / 1e9
-        reader.read()
-
-    assert events_of(recorded(writer), StallLocated) == []

@@ -5,13 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from tfwatch.core import units
-from tfwatch.core.knobs import (
-    CACHE,
-    CACHE_SHARE,
-    DEVICE_PREFETCH,
-    MULTIPROCESSING,
-    QUEUE_SIZE,
-)
+from tfwatch.core.knobs import CACHE, CACHE_SHARE, DEVICE_PREFETCH, MULTIPROCESSING, QUEUE_SIZE
 
 #: The setting of TensorFlow's that a strategy has in place of a prefetch at the end of the
 #: pipeline.

@@ -31,13 +31,7 @@ from tfwatch.core.bounds import (
 )
 from tfwatch.core.code_edits import CodeEdit
 from tfwatch.core.errors import printable
-from tfwatch.core.knobs import (
-    KNOBS,
-    MOST_STAGES,
-    WORKERS,
-    check_value,
-    epochs_until,
-)
+from tfwatch.core.knobs import KNOBS, MOST_STAGES, WORKERS, check_value, epochs_until
 from tfwatch.core.model_facts import ModelFacts
 from tfwatch.core.refusals import LACKING, Refusal
 from tfwatch.core.rows import GPU, PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
@@ -97,10 +91,7 @@ class NotARunError(ValueError):
 
 
 #: The bounds of the known entries of `Manifest.settings`.
-_SETTINGS: Mapping[str, Any] = {
-    "arguments": str,
-    "memory_limit_bytes": MeanBytes,
-}
+_SETTINGS: Mapping[str, Any] = {"arguments": str, "memory_limit_bytes": MeanBytes}
 #: The bounds of the known entries of `Manifest.machine`.
 _MACHINE: Mapping[str, Any] = {
     "host": str,

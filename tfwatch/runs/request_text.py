@@ -5,13 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfwatch.core.knobs import (
-    KNOBS,
-    WORKERS,
-    check_value,
-    is_by_stage,
-    option_name,
-)
+from tfwatch.core.knobs import KNOBS, WORKERS, check_value, is_by_stage, option_name
 from tfwatch.runs.requests import SwitchRequest
 
 if TYPE_CHECKING:

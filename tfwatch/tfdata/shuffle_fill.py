@@ -11,14 +11,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.tfdata.pipeline_tree import (
-    BATCHES,
-    MAPS,
-    NEUTRAL,
-    ORDERS,
-    kind_of,
-    label_of,
-)
+from tfwatch.tfdata.pipeline_tree import BATCHES, MAPS, NEUTRAL, ORDERS, kind_of, label_of
 from tfwatch.tfdata.stage_model import NoModelError, read_model, subtree
 from tfwatch.tfdata.stage_names import dataset_of, inputs_of, nodes_of
 

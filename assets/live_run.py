@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.app import TfwatchApp
 from tfwatch.cli.script.script_thread import ScriptThread
 from tfwatch.core.clock import SYSTEM
-from tfwatch.runs.announcements import Launch
 from tfwatch.runs.run import Run
-from tfwatch.runs.script_process import AwaitedRun
+from tfwatch.runs.script_process import AwaitedRun, Launch
 from tfwatch.workloads import script_of
 
 if TYPE_CHECKING:

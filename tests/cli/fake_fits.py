@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from tests.runs.begun import begin_run
 from tfwatch.core.events import EpochEnded, EpochStarted
 from tfwatch.core.rows import Phase
-from tfwatch.runs.announcements import announce
 from tfwatch.runs.control import Control, RequestTaker
+from tfwatch.runs.script_process import announce
 
 if TYPE_CHECKING:
     from collections.abc import Callable

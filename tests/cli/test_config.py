@@ -20,7 +20,7 @@ from tfwatch.config import VARIABLE
 from tfwatch.judge.effects.jobs import Autopilot
 from tfwatch.notices import NotifyOptions
 from tfwatch.runs.removal import RunsToKeep
-from tfwatch.runs.request_text import parse_change, parse_switch
+from tfwatch.runs.requests import parse_change, parse_switch
 
 if TYPE_CHECKING:
     from tfwatch.cli.script.request import RunOptions

@@ -17,7 +17,7 @@ import pytest
 from tests.docs.pages import PAGES, ROOT, code_lines, commands, inline_codes
 from tfwatch.cli.dispatch import make_parser
 from tfwatch.cli.workloads import workload_script
-from tfwatch.runs.request_text import parse_change
+from tfwatch.runs.requests import parse_change
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

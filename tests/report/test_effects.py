@@ -16,7 +16,7 @@ from tfwatch.core.events import (
     SwitchMissed,
 )
 from tfwatch.report.run_facts import as_json
-from tfwatch.runs.request_text import parse_switch
+from tfwatch.runs.requests import parse_switch
 
 if TYPE_CHECKING:
     from pathlib import Path

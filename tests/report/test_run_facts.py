@@ -35,8 +35,7 @@ from tfwatch.core.events import (
     SwitchMissed,
     TrainingFailed,
 )
-from tfwatch.core.knobs import KnobChange
-from tfwatch.core.refusals import NotTimed
+from tfwatch.core.knobs import KnobChange, NotTimed
 from tfwatch.report import run_facts
 from tfwatch.report.run_facts import RUN, as_json
 from tfwatch.runs import format as layout

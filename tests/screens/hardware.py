@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, Split
 from tfwatch.core import events as facts
-from tfwatch.core.refusals import Refusal
+from tfwatch.core.knobs import Refusal
 from tfwatch.core.rows import Flag, Phase
 
 if TYPE_CHECKING:

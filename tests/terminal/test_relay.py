@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.runs.processes import wait_until
-from tfwatch.runs.announcements import Announcements, announce, announce_in
 from tfwatch.runs.buffers import LogLines
 from tfwatch.runs.format import LOG
+from tfwatch.runs.script_process import Announcements, announce, announce_in
 from tfwatch.terminal import script_log
 from tfwatch.terminal.script_log import Condenser, LogThread, ScriptLog
 

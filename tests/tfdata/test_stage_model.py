@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tfwatch.core.stage_kinds import code_kinds
+from tfwatch.core.script_code import code_kinds
 from tfwatch.tfdata.stage_model import (
     RESTART_KIND,
     Node,

@@ -11,9 +11,9 @@ import pytest
 
 from tfwatch.cli.script.script_thread import ScriptThread
 from tfwatch.core.clock import SYSTEM
-from tfwatch.runs.announcements import Launch, announce_in
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.run import open_run
+from tfwatch.runs.script_process import Launch, announce_in
 from tfwatch.workloads import list_workloads, script_of
 
 if TYPE_CHECKING:

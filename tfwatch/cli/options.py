@@ -90,15 +90,15 @@ def address(text: str) -> str:
 
 
 def switch(text: str) -> Any:
-    """Read a planned switch, see `runs.request_text.parse_switch`."""
-    from tfwatch.runs.request_text import parse_switch
+    """Read a planned switch, see `runs.requests.parse_switch`."""
+    from tfwatch.runs.requests import parse_switch
 
     return parse_switch(text)
 
 
 def settings(text: str) -> Any:
-    """Read a knob and its settings, see `runs.request_text.parse_settings`."""
-    from tfwatch.runs.request_text import parse_settings
+    """Read a knob and its settings, see `runs.requests.parse_settings`."""
+    from tfwatch.runs.requests import parse_settings
 
     return parse_settings(text)
 

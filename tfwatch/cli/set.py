@@ -14,8 +14,7 @@ from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import WORKERS, check_value, option_name, with_stage
 from tfwatch.judge.effects.knob_state import knobs_in_effect
 from tfwatch.runs.folder import RunFolder, call_and_report
-from tfwatch.runs.request_text import parse_change
-from tfwatch.runs.requests import NoRequestsError, SwitchRequest, append
+from tfwatch.runs.requests import NoRequestsError, SwitchRequest, append, parse_change
 from tfwatch.runs.run import Run
 from tfwatch.terminal.output import write
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tfwatch.runs.request_text import Change
+    from tfwatch.runs.requests import Change
 
 _POLL_S = 0.05
 

@@ -15,7 +15,7 @@ from tfwatch.core.events import (
     PipelineSwitched,
     StallLocated,
 )
-from tfwatch.core.refusals import Refusal
+from tfwatch.core.knobs import Refusal
 from tfwatch.core.rows import step_ms
 from tfwatch.judge.effects.comparison import Comparison, KnownSides, compare, find_better_settings
 from tfwatch.judge.effects.knob_state import KnobRequest, KnobState, knob_states

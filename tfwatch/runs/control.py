@@ -19,8 +19,7 @@ from tfwatch.core.events import (
     SwitchFailed,
     TunerLost,
 )
-from tfwatch.core.knobs import AS_WRITTEN, Knobs, option_name
-from tfwatch.core.refusals import Refusal
+from tfwatch.core.knobs import AS_WRITTEN, Knobs, Refusal, option_name
 from tfwatch.runs.liveness import is_alive
 from tfwatch.runs.requests import (
     BY_TUNER,

@@ -29,12 +29,19 @@ from tfwatch.core.bounds import (
     WallTime,
     encode_json,
 )
-from tfwatch.core.code_edits import CodeEdit
 from tfwatch.core.errors import printable
-from tfwatch.core.knobs import KNOBS, MOST_STAGES, WORKERS, check_value, epochs_until
+from tfwatch.core.knobs import (
+    KNOBS,
+    LACKING,
+    MOST_STAGES,
+    WORKERS,
+    Refusal,
+    check_value,
+    epochs_until,
+)
 from tfwatch.core.model_facts import ModelFacts
-from tfwatch.core.refusals import LACKING, Refusal
 from tfwatch.core.rows import GPU, PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
+from tfwatch.core.script_code import CodeEdit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

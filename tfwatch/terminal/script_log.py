@@ -11,9 +11,9 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import fails_open
-from tfwatch.runs.announcements import Announcements
 from tfwatch.runs.buffers import LONGEST_LINE, visible_end
 from tfwatch.runs.format import FILE_MODE, LOG
+from tfwatch.runs.script_process import Announcements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

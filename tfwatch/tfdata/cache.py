@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from tfwatch.core import units
 from tfwatch.core.errors import reason
-from tfwatch.core.refusals import no_room
+from tfwatch.core.knobs import no_room
 from tfwatch.runs.machine_info import free_bytes
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.stage_kinds import code_kinds, count_moving, why_not_moving
+from tfwatch.core.script_code import code_kinds, count_moving, why_not_moving
 from tfwatch.tfdata.pipeline_rebuild import AS_WRITTEN, rebuild, with_settings
 from tfwatch.tfdata.pipeline_tree import MAPS, CannotRebuildError, kind_of, label_of, reshuffles
 from tfwatch.tfdata.stage_names import inputs_of, nodes_of

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.code_edits import VALUE, CodeEdit
 from tfwatch.core.knobs import CACHE, PREFETCH, WORKERS
+from tfwatch.core.script_code import VALUE, CodeEdit
 from tfwatch.tfdata.pipeline_tree import MAPS, kind_of
 from tfwatch.tfdata.stage_names import inputs_of, nodes_of
 

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.stage_kinds import code_kinds
+from tfwatch.core.script_code import code_kinds
 from tfwatch.tfdata.stage_names import READERS
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.stage_kinds import code_kinds
+from tfwatch.core.script_code import code_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -19,11 +19,11 @@ from tfwatch.core.errors import raise_interrupt, warn_user
 from tfwatch.core.errors import reason as to_text
 from tfwatch.core.events import TrainingFailed
 from tfwatch.core.rows import Phase
-from tfwatch.runs.announcements import announce, launched
 from tfwatch.runs.control import NO_FIT, Control, RequestTaker
 from tfwatch.runs.create import make_folder, make_writer
 from tfwatch.runs.library import default_runs_dir, platform_runs_dir
 from tfwatch.runs.removal import configured_limits, start_pruning
+from tfwatch.runs.script_process import announce, launched
 from tfwatch.runs.writer import WriterHooks
 from tfwatch.sensors.runner import Sensors
 

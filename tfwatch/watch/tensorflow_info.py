@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfwatch.core.refusals import NotTimed
+from tfwatch.core.knobs import NotTimed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from tests.runs.begun import begin_run
 from tfwatch.cli.script.headless import HeadlessRuns
 from tfwatch.core.clock import SYSTEM
 from tfwatch.notices import NotifyOptions
-from tfwatch.runs.announcements import announce, announce_in
+from tfwatch.runs.script_process import announce, announce_in
 
 if TYPE_CHECKING:
     from pathlib import Path

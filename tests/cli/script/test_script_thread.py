@@ -12,9 +12,9 @@ import pytest
 from tests.runs.processes import wait_until
 from tfwatch.cli.script.script_thread import ScriptThread
 from tfwatch.core.clock import SYSTEM
-from tfwatch.runs.announcements import Launch, announce_in
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.run import open_run
+from tfwatch.runs.script_process import Launch, announce_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

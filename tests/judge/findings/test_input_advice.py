@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.judge.situations import RUNNING, banner, changed, judged
-from tfwatch.core.code_edits import CodeEdit
 from tfwatch.core.events import StagesFound
+from tfwatch.core.script_code import CodeEdit
 from tfwatch.judge.findings.advice import batch_first_text
 from tfwatch.judge.findings.bottleneck import Stage, StageTable
 from tfwatch.judge.findings.situation import BatchSource, SourceKind, find_batch_source

@@ -16,7 +16,7 @@ from tests.screens import hardware
 from tests.screens.canned import COMPUTE_BOUND, Canned, Split, usual
 from tests.screens.showing import shown
 from tfwatch.core import events as facts
-from tfwatch.core.refusals import NotTimed
+from tfwatch.core.knobs import NotTimed
 from tfwatch.core.rows import SAMPLE, Phase
 from tfwatch.report.run_facts import as_json
 from tfwatch.runs.folder import RunFolder

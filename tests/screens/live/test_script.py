@@ -13,9 +13,8 @@ from tests.screens.showing import rows_of
 from tfwatch.app import TfwatchApp
 from tfwatch.core.events import EpochEnded
 from tfwatch.judge.script_runs import ScriptRuns
-from tfwatch.runs.announcements import Announcements
 from tfwatch.runs.run import Run
-from tfwatch.runs.script_process import AwaitedRun
+from tfwatch.runs.script_process import Announcements, AwaitedRun
 from tfwatch.screens.leave import Leave, Question
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from tfwatch.core.events import (
     SwitchFailed,
     ValidationEnded,
 )
-from tfwatch.core.refusals import Refusal
+from tfwatch.core.knobs import Refusal
 from tfwatch.core.rows import Flag
 from tfwatch.runs.run import open_run
 

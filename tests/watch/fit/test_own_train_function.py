@@ -13,7 +13,7 @@ from tests.runs.folders import read
 from tests.watch.watched import EPOCHS, is_restored, known, watch_in
 from tests.whole import events_of, only
 from tfwatch.core.events import EpochEnded, Noted, RunEnded, SwitchFailed
-from tfwatch.core.refusals import NotTimed
+from tfwatch.core.knobs import NotTimed
 from tfwatch.report.text import as_text
 from tfwatch.runs.run import open_run
 

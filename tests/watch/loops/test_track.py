@@ -20,9 +20,9 @@ from tests.whole import events_of
 from tfwatch.core.events import EpochEnded, EpochStarted, Noted, WatchFailed
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.report.text import as_text
-from tfwatch.runs.announcements import Launch, announce_in
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.run import open_run
+from tfwatch.runs.script_process import Launch, announce_in
 from tfwatch.runs.writer import RunWriter
 from tfwatch.watch.loops.loop_step_log import LoopStepLog
 

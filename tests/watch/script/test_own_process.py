@@ -12,7 +12,7 @@ import pytest
 from tests.watch.child import seen_by
 from tests.whole import events_of
 from tfwatch.core.events import PipelineSwitched, SensorMissing, StagesFound, SwitchFailed
-from tfwatch.core.refusals import NotTimed, Refusal
+from tfwatch.core.knobs import NotTimed, Refusal
 from tfwatch.core.rows import PROGRESS
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import PROGRESSES

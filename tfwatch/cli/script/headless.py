@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from tfwatch.core.errors import fails_open, printable
 from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.notices import Notifier
-from tfwatch.runs.announcements import Announcements
 from tfwatch.runs.run import follow_folder
+from tfwatch.runs.script_process import Announcements
 from tfwatch.tuner.thread import Tuner
 
 if TYPE_CHECKING:

@@ -15,12 +15,11 @@ from tfwatch.cli.script.headless import FollowedRuns
 from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.notices import Notifier
-from tfwatch.runs.announcements import Announcements
 from tfwatch.runs.buffers import LogLines
 from tfwatch.runs.folder import read_file
 from tfwatch.runs.format import LOG
 from tfwatch.runs.run import Run
-from tfwatch.runs.script_process import AwaitedRun, record_signal
+from tfwatch.runs.script_process import Announcements, AwaitedRun, record_signal
 from tfwatch.terminal.capture import Capture, Signals, held_signals
 from tfwatch.terminal.child import describe_end, start_child
 from tfwatch.terminal.pseudo_terminal import OutputRelay

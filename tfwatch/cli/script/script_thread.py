@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import warn_user
 from tfwatch.judge.script_runs import ScriptRuns
-from tfwatch.runs.announcements import Announcements, announce_in
+from tfwatch.runs.script_process import Announcements, announce_in
 from tfwatch.terminal.child import describe_end
 from tfwatch.watch.script.import_hook import ImportHook
 from tfwatch.workloads import as_main
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfwatch.core.clock import Clock
-    from tfwatch.runs.announcements import Launch
+    from tfwatch.runs.script_process import Launch
 
 #: An exception reaches a thread between two waits of this length.
 _WAIT_S = 0.1

@@ -11,7 +11,6 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tfwatch.core.code_edits import edited_lines
 from tfwatch.core.knobs import (
     CACHE,
     DEFAULT,
@@ -19,17 +18,18 @@ from tfwatch.core.knobs import (
     KNOBS,
     MULTIPROCESSING,
     OFF,
+    PER_REPLICA,
     PREFETCH,
     PY_DATASET_KNOBS,
     QUEUE_SIZE,
     WORKERS,
 )
-from tfwatch.core.refusals import PER_REPLICA
+from tfwatch.core.script_code import edited_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfwatch.core.code_edits import CodeEdit
+    from tfwatch.core.script_code import CodeEdit
     from tfwatch.judge.findings.bottleneck import StageTable
 
 _NAMED_MAP = re.compile(r"map\((?P<name>[^()]+)\)")

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.core.code_edits import edited_lines
-from tfwatch.core.knobs import CACHE, MULTIPROCESSING, PREFETCH, WORKERS
-from tfwatch.core.refusals import PER_REPLICA
-from tfwatch.core.stage_kinds import code_kinds, count_moving, why_not_moving
+from tfwatch.core.knobs import CACHE, MULTIPROCESSING, PER_REPLICA, PREFETCH, WORKERS
+from tfwatch.core.script_code import code_kinds, count_moving, edited_lines, why_not_moving
 from tfwatch.judge.effects.switch_text import best
 from tfwatch.judge.findings import code_suggestions
 from tfwatch.judge.findings.finding import Advice

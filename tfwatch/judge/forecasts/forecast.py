@@ -9,8 +9,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tfwatch.core.knobs import CACHE, KNOBS, PREFETCH, WORKERS
-from tfwatch.core.refusals import no_room
+from tfwatch.core.knobs import CACHE, KNOBS, PREFETCH, WORKERS, no_room
 from tfwatch.judge.autopilot import estimator
 from tfwatch.judge.effects import knob_state
 from tfwatch.judge.effects.comparison import LEAST

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfwatch.core.knobs import LARGEST, PREFETCH, check_value, knob_name
-from tfwatch.core.refusals import Refusal
+from tfwatch.core.knobs import LARGEST, PREFETCH, Refusal, check_value, knob_name
 from tfwatch.judge.effects import knob_state
 from tfwatch.judge.effects.jobs import Autopilot, Experiment
 from tfwatch.judge.effects.tuner_text import subject_text

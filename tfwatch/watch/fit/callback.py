@@ -27,9 +27,9 @@ from tfwatch.core.knobs import (
     WORKERS,
     check_value,
 )
-from tfwatch.runs.announcements import launched, take_switches
 from tfwatch.runs.control import Control
 from tfwatch.runs.requests import SwitchRequest
+from tfwatch.runs.script_process import launched, take_switches
 from tfwatch.watch.fit.fit_runs import FitRun, run_of_next_fit
 from tfwatch.watch.fit.py_dataset import (
     PyDatasetSettings,

@@ -27,10 +27,10 @@ from tfwatch.core.knobs import (
     PY_DATASET_KNOBS,
     QUEUE_SIZE,
     Knobs,
+    Refusal,
     is_by_stage,
     number_of,
 )
-from tfwatch.core.refusals import Refusal
 
 if TYPE_CHECKING:
     from types import FrameType

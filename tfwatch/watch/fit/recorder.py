@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import tensorflow as tf
 
 from tfwatch.core.errors import fails_open, message_of, raise_interrupt
-from tfwatch.core.refusals import NotTimed
+from tfwatch.core.knobs import NotTimed
 from tfwatch.tfdata.disposal import keep_when_forked
 from tfwatch.watch.fit.fetch import Fetch
 from tfwatch.watch.fit.stepping.device_copy import make_copy, why_no_device_prefetch

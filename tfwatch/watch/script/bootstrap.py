@@ -3,7 +3,7 @@ Keras and TensorFlow.
 
     python bootstrap.py LAUNCH ANNOUNCEMENTS DESCRIPTORS SCRIPT [ARGS], or ... -m MODULE [ARGS]
 
-LAUNCH: what is asked of the runs, see `tfwatch.runs.announcements.Launch`.
+LAUNCH: what is asked of the runs, see `tfwatch.runs.script_process.Launch`.
 ANNOUNCEMENTS: the file that the folder of each run is appended to, for the live screen; empty
 without one.
 DESCRIPTORS: `master,pipe` of the relay that reads the script's output; empty without one.
@@ -64,7 +64,7 @@ def _install_hook(launch: str, announcements: str, descriptors: str) -> None:
     try:
         from pathlib import Path
 
-        from tfwatch.runs.announcements import Launch, announce_in
+        from tfwatch.runs.script_process import Launch, announce_in
         from tfwatch.watch.script.import_hook import ImportHook
         from tfwatch.watch.script.orphaned_output import OrphanedOutput
 

@@ -16,8 +16,7 @@ import pytest
 
 from tests.keras_fixtures import determinism
 from tests.runs.folders import make_writer
-from tfwatch.core.knobs import Knobs
-from tfwatch.core.refusals import NotTimed
+from tfwatch.core.knobs import Knobs, NotTimed
 from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from tests.keras_fixtures import BATCH, STEPS, compile_built
 from tests.runs.processes import wait_until
 from tests.watch.watched import EPOCHS, Make, known, watch_in
 from tests.whole import events_of
-from tfwatch.core.code_edits import CodeEdit
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
-from tfwatch.core.refusals import Refusal
+from tfwatch.core.knobs import Refusal
+from tfwatch.core.script_code import CodeEdit
 from tfwatch.runs.run import open_run
 from tfwatch.tfdata import cache as stores
 

@@ -11,8 +11,8 @@ from tfwatch.core.knobs import (
     CACHE,
     KNOBS,
     Knob,
+    no_room,
 )
-from tfwatch.core.refusals import no_room
 from tfwatch.core.rows import Phase
 from tfwatch.judge.effects import knob_state
 from tfwatch.judge.effects.comparison import ENOUGH_STEPS

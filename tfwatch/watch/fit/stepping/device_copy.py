@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from tfwatch.core.errors import fails_open, raise_interrupt
 from tfwatch.core.errors import reason as to_text
-from tfwatch.core.refusals import NotTimed
+from tfwatch.core.knobs import NotTimed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.core.events import SwitchAsked, SwitchMissed
-from tfwatch.core.knobs import CACHE, OFF, WORKERS, epochs_until
-from tfwatch.core.refusals import Refusal
+from tfwatch.core.knobs import CACHE, OFF, WORKERS, Refusal, epochs_until
 from tfwatch.tfdata.cache import NoRoomError
 
 if TYPE_CHECKING:

@@ -20,10 +20,11 @@ from tfwatch.core.knobs import (
     PREFETCH,
     PY_DATASET_KNOBS,
     WORKERS,
+    NotTimed,
+    Refusal,
     is_by_stage,
     option_name,
 )
-from tfwatch.core.refusals import NotTimed, Refusal
 from tfwatch.watch.fit.stepping.device_copy import why_no_device_prefetch
 from tfwatch.watch.fit.switching.current_pipeline import CurrentPipeline
 from tfwatch.watch.fit.switching.deferred_switches import (

@@ -21,8 +21,8 @@ from tfwatch.core.knobs import (
     ON,
     PREFETCH,
     WORKERS,
+    Refusal,
 )
-from tfwatch.core.refusals import Refusal
 from tfwatch.core.units import counted
 from tfwatch.tfdata.cache import NoRoomError
 from tfwatch.tfdata.pipeline_cache import find_place, last_lasting_map, stage_to_cache
@@ -50,8 +50,8 @@ from tfwatch.tfdata.work_ahead import ParallelCalls
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tfwatch.core.code_edits import CodeEdit
     from tfwatch.core.knobs import Knobs
+    from tfwatch.core.script_code import CodeEdit
     from tfwatch.runs.writer import RunWriter
     from tfwatch.tfdata.cache import ExampleStore
     from tfwatch.tfdata.pipeline_cache import CachePlace

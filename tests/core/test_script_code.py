@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.runs.folders import make_manifest
-from tfwatch.core.code_edits import CodeEdit, edited_lines
+from tfwatch.core.script_code import CodeEdit, edited_lines
 from tfwatch.judge.findings.code_suggestions import pasted_lines
 from tfwatch.runs.format import Manifest, NotARunError
 

@@ -15,9 +15,10 @@ import pytest
 
 import tfwatch
 from tests.judge.step_rows import make_steps
-from tests.report.written_runs import FINISHED, open_written
+from tests.report.written_runs import open_written
 from tests.watch.tracked import ROOT, end_all
 from tfwatch import notebook
+from tfwatch.core.events import RunEnded
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.notebook import Extension, as_html
 from tfwatch.watch.script.import_hook import ImportHook
@@ -157,7 +158,8 @@ def test_loading_the_extension_loads_no_heavy_library() -> None:
 
 def test_the_page_of_a_cell_has_the_finding_and_the_whole_summary_as_text(tmp_path: Path) -> None:
     rows = make_steps(np.full(200, 10.0), compute=8.0, host=2.0, dispatch=2.0)
-    judged = JudgedRun(open_written(tmp_path, rows, FINISHED))
+    ended = RunEnded(4 * 10**9, "finished", 200)
+    judged = JudgedRun(open_written(tmp_path, rows, ended))
 
     html = as_html(judged, "the summary & <more>")
 

@@ -10,7 +10,7 @@ import pytest
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
 from tests.screens.showing import shown
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.judge.judged_run import EndedLosses, JudgedRun
+from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import NotARunError
 
@@ -77,14 +77,11 @@ async def test_the_end_of_a_live_run_says_it_too(tmp_path: Path) -> None:
         assert show.rows[3].strip().startswith(".prefetch(")
 
 
-async def test_too_few_steps_have_no_verdict_and_nothing_to_paste(tmp_path: Path) -> None:
+async def test_a_run_of_a_few_steps_says_where_its_time_went(tmp_path: Path) -> None:
     async with shown(Canned(tmp_path).started().steps(5, STARVING).ended(), live=False) as show:
-        found = show.live.follower._ended_losses
-        assert isinstance(found, EndedLosses)
-        await show.until(lambda: found._thread and not found._thread.is_alive())
+        await told(show)
         await show.press("y")
-        assert "1 epoch, 6 steps" in show.rows[2]
-        assert "tfwatch replay" in show.rows[3]
+        assert "only 0.1 s of 2.6 s is data wait: compile takes 2.4 s" in show.rows[2]
         assert [note.message for note in show.app._notifications] == [NOTHING]
 
 

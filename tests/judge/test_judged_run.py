@@ -10,7 +10,7 @@ import pytest
 
 from tests.judge.samples import make_samples
 from tests.judge.step_rows import make_steps, plain, restart
-from tests.report.written_runs import FINISHED, open_written
+from tests.report.written_runs import open_written
 from tfwatch.core.events import (
     EpochStarted,
     Event,
@@ -34,6 +34,13 @@ if TYPE_CHECKING:
 
 
 COMPUTE_BOUND, WAITS = (0.1, 12.0, 0.5), (9.0, 12.0, 0.5)
+
+
+def end_of(rows: Rows) -> RunEnded:
+    """The end of a run with the last of its steps."""
+    ends = restart(rows.copy())[-1]
+    took_ms = float(ends["wait_ms"] + ends["compute_ms"] + ends["host_ms"])
+    return RunEnded(int(ends["start_ns"] + took_ms * 1e6), "finished", len(rows))
 
 
 def of(wait: float, compute: float, host: float, dispatch: float = 2.0) -> Rows:
@@ -71,7 +78,7 @@ def of(wait: float, compute: float, host: float, dispatch: float = 2.0) -> Rows:
         pytest.param(
             of(*COMPUTE_BOUND),
             {"accelerated": True},
-            "Mixed precision or jit_compile would shorten it",
+            "Mixed precision or jit_compile may shorten it",
             id="compute on a GPU",
         ),
         pytest.param(
@@ -80,13 +87,18 @@ def of(wait: float, compute: float, host: float, dispatch: float = 2.0) -> Rows:
             "compile(steps_per_execution=8)",
             id="launching",
         ),
-        pytest.param(of(0.1, 12.0, 20.0), {}, "log and save less often", id="callbacks"),
+        pytest.param(
+            of(0.1, 12.0, 20.0),
+            {},
+            "log less often, or compile(steps_per_execution=8)",
+            id="callbacks",
+        ),
     ],
 )
 def test_what_a_run_is_bound_by_has_its_own_next_step(
     tmp_path: Path, rows: Rows, changes: dict[str, Any], says: str
 ) -> None:
-    advice, *_ = remedy(open_written(tmp_path / "run", rows, FINISHED, **changes))
+    advice, *_ = remedy(open_written(tmp_path / "run", rows, end_of(rows), **changes))
 
     assert says in advice
 
@@ -100,7 +112,7 @@ def remedy(run: Snapshot) -> list[str]:
 def test_damaged_steps_count_in_no_energy(tmp_path: Path) -> None:
     rows = plain(100)
     rows["wait_ms"][5] = np.nan
-    run = open_written(tmp_path / "run", rows, FINISHED, accelerated=True)
+    run = open_written(tmp_path / "run", rows, end_of(rows), accelerated=True)
     samples = make_samples(np.arange(0, 3, 0.5), gpu_power_w=50.0)
     found = JudgedRun(replace(run, samples=samples)).hardware.energy
 
@@ -109,8 +121,12 @@ def test_damaged_steps_count_in_no_energy(tmp_path: Path) -> None:
     assert found.steps == 99
 
 
-def test_too_few_steps_have_no_next_step(tmp_path: Path) -> None:
-    assert remedy(open_written(tmp_path / "run", plain(10), FINISHED)) == []
+def test_a_run_of_a_few_steps_is_judged_as_a_whole(tmp_path: Path) -> None:
+    rows = plain(10, share=0.5)
+    finding = JudgedRun(open_written(tmp_path / "run", rows, end_of(rows))).finding
+
+    assert finding
+    assert finding.sentence == "HIGHLY input-bound: each step waits 10.0 of 20.0 ms for data"
 
 
 def with_first_waits(flag: int) -> tuple[Rows, list[Event]]:
@@ -158,7 +174,7 @@ def test_what_binds_a_run_that_is_fed_is_named(
     tmp_path: Path, accelerated: bool, says: str
 ) -> None:
     rows = make_steps(np.zeros(100), compute=4.0, host=0.1, dispatch=3.0)
-    run = open_written(tmp_path / "run", rows, FINISHED, accelerated=accelerated)
+    run = open_written(tmp_path / "run", rows, end_of(rows), accelerated=accelerated)
 
     document = run_facts.as_json(run)
     assert f"{document['verdict']}, {document['bound']}" == says
@@ -166,9 +182,9 @@ def test_what_binds_a_run_that_is_fed_is_named(
 
 def test_what_python_takes_op_by_op_is_told(tmp_path: Path) -> None:
     rows = make_steps(np.zeros(100), compute=5.9, host=0.1, dispatch=5.1)
-    run = open_written(tmp_path / "run", rows, FINISHED, op_by_op=True)
+    run = open_written(tmp_path / "run", rows, end_of(rows), op_by_op=True)
 
-    assert remedy(run)[0].startswith("Run the step as a graph: tf.function")
+    assert remedy(run)[0].startswith("leave run_eagerly=True out of compile")
     assert run_facts.as_json(run)["whole_run"]["dispatch_ms"]["median"] == pytest.approx(5.1)
 
 
@@ -186,7 +202,7 @@ def test_a_run_that_ends_in_a_move_of_the_autopilots_is_judged_by_the_setting_be
     def told(name: str, *events: Event) -> list[str]:
         changes = {"knobs": {"prefetch": "off"}, "switchable": ["prefetch"]}
         run = open_written(
-            tmp_path / name, restart(rows), move, asked, turned, *events, FINISHED, **changes
+            tmp_path / name, restart(rows), move, asked, turned, *events, end_of(rows), **changes
         )
         return remedy(run)
 
@@ -237,7 +253,7 @@ def test_a_run_that_ends_in_an_experiment_is_judged_by_what_was_decided(
         tmp_path / "run",
         rows,
         *events,
-        FINISHED,
+        end_of(rows),
         knobs={"prefetch": "off"},
         switchable=["prefetch"],
     )

@@ -88,8 +88,9 @@ class Regime:
 
     def typical_s(self, part: str) -> float:
         """Return the seconds of a part that recur in each epoch: its median in the newest ones, for
-        all; single epochs that took longer are no property of the training."""
-        values = [getattr(epoch, part) for epoch in self.newest if epoch.steps]
+        all; single epochs that took longer, or were cut short, are no property of the training."""
+        most = max((epoch.steps for epoch in self.newest), default=0)
+        values = [getattr(epoch, part) for epoch in self.newest if 2 * epoch.steps >= most > 0]
         total: float = getattr(self.spent, part)
         return min(total, median(values) * self.epochs) if values else total
 

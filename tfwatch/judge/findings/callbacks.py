@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
     from tfwatch.judge.regime import CodeTime, Regime
 
-_STEP, _END = "HOST", "EPOCH_END"
+_PHASES = ("HOST", "EPOCH_END")
 #: A callback grows where the last tenth of the steps has this many times the host time of the
 #: first.
 _GROWS = 2.0
@@ -33,7 +33,8 @@ def find(now: Situation) -> Finding | None:
     lost_s, spent = sum(took[name].values()), regime.spent
     brief = f"callback {name} takes {units.seconds(lost_s)}{_each(regime, took[name])}"
     place = _place(one for one in regime.code if one.callback == name)
-    advice, code = _advise(regime, name)
+    is_at_end = took[name]["epoch_end_s"] > took[name]["host_s"]
+    advice, code = _advise(regime, name, is_at_end=is_at_end)
     return Finding(
         "callback",
         f"HOST-BOUND {units.percent(lost_s / spent.active_s if spent.active_s else None)}",
@@ -50,15 +51,15 @@ def find(now: Situation) -> Finding | None:
 
 
 def _claims(regime: Regime, name: str) -> dict[str, float]:
-    """Return the seconds of a callback by the part of the time breakdown."""
-    parts = {_STEP: "host_s", _END: "epoch_end_s"}
-    claims = {}
-    for phase, part in parts.items():
-        sampled = regime.code_in(phase)
-        own_s = sum(one.seconds for one in sampled if one.callback == name)
-        all_s = sum(one.seconds for one in sampled)
-        claims[part] = getattr(regime.spent, part) * own_s / all_s if own_s else 0.0
-    return claims
+    """Return the seconds of a callback by the part of the ledger.
+
+    A callback at an epoch's end runs in the host phase of its last step: both phases are one
+    sample.
+    """
+    sampled = regime.code_in(*_PHASES)
+    own_s = sum(one.seconds for one in sampled if one.callback == name)
+    share = own_s / sum(one.seconds for one in sampled) if own_s else 0.0
+    return {part: share * getattr(regime.spent, part) for part in ("host_s", "epoch_end_s")}
 
 
 def _each(regime: Regime, claims: dict[str, float]) -> str:
@@ -85,7 +86,7 @@ def _place(times: Iterable[CodeTime]) -> str:
     return next((one.place for one in times if one.place), "")
 
 
-def _advise(regime: Regime, name: str) -> tuple[str, str]:
+def _advise(regime: Regime, name: str, *, is_at_end: bool) -> tuple[str, str]:
     calls = {one.call for one in regime.code if one.callback == name}
     if calls & set(_SAVES) or "Checkpoint" in name:
         saves = f"save less often in {name}, or in on_epoch_end"
@@ -95,6 +96,10 @@ def _advise(regime: Regime, name: str) -> tuple[str, str]:
             f"no gc.collect() in {name}: Python collects by itself, at a fraction of the time",
             "",
         )
+    if name == "ProgbarLogger":
+        return "fit(verbose=2): one line an epoch in place of a bar", "model.fit(..., verbose=2)"
+    if is_at_end:
+        return f"do less in {name}.on_epoch_end, or only every fifth epoch", ""
     if _grows(regime):
         return _GROWN.format(name=name), ""
     return f"do the work of {name} every 100th step, or in on_epoch_end", ""

@@ -54,7 +54,7 @@ SCRIPTS = {
     "multi-input": Script(["multi_input.py"], [40]),
     "PyDataset, processes": Script(["py_dataset.py"], [40]),
     "ragged and sparse": Script(["ragged.py"], [54]),
-    "transfer, two fits": Script(["transfer.py"], [20, 10]),
+    "transfer, two fits": Script(["transfer.py"], [30]),
     "checkpoints, early stop": Script(["checkpoints.py"], [0]),
     "train_on_batch": Script(["train_on_batch.py"], [30, 32]),
     "GradientTape": Script(["gradient_tape.py"], [26], 10.0),
@@ -62,7 +62,7 @@ SCRIPTS = {
     "MirroredStrategy": Script(["mirrored.py"], [48]),
     "mixed precision": Script(["mixed_precision.py"], [48]),
     "TextVectorization": Script(["text.py"], [40]),
-    "CallbackList": Script(["callback_list.py"], [16, 16]),
+    "CallbackList": Script(["callback_list.py"], [32]),
     "argparse": Script(["arguments.py", "4", "-e", "2", "--headless"], [32]),
     "-m package": Script(["-m", "package", "--epochs", "2", "--units", "4", "4"], [32]),
 }

@@ -17,7 +17,7 @@ from tests.keras_fixtures import STEPS, compile_built, fingerprint
 from tests.runs.processes import wait_until
 from tests.watch.watched import Make, known, watch_in
 from tests.whole import events_of, only
-from tfwatch.core.events import EpochStarted, Noted, RunEnded
+from tfwatch.core.events import EpochStarted, Noted, RunEnded, Traced
 from tfwatch.core.rows import Flag
 from tfwatch.runs.run import open_run
 
@@ -224,3 +224,25 @@ def test_the_kind_of_data_is_known_before_a_stage_is_read(data: str, tmp_path: P
     small_model().fit(*given, verbose=0, callbacks=[watch])
 
     assert open_run(watch.run_path).manifest.data == data
+
+
+def test_in_a_launched_script_the_first_fit_begins_the_run_that_all_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tfwatch.runs import announcements
+
+    launch = announcements.Launch(str(tmp_path))
+    monkeypatch.setattr(announcements, "_launch", [launch])
+    paths = set()
+    models = [small_model() for _ in range(3)]
+    for model in (*models, models[1]):
+        watch = watch_in(tmp_path)
+        fit(model, watch)
+        paths.add(watch.run_path)
+    run = open_run(watch.run_path)
+    traced = events_of(run, Traced)
+
+    assert len(paths) == 1
+    assert [event.model for event in events_of(run, EpochStarted)] == [1, 2, 3, 2]
+    assert [event.change for event in traced] == ["", *["model: another Sequential object"] * 2]
+    assert traced[-1].total_ms == pytest.approx(sum(event.took_ms for event in traced))

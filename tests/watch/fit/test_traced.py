@@ -12,7 +12,7 @@ from tests.watch.tracked import end_all, opened
 from tests.watch.watched import watch_in
 from tests.whole import events_of
 from tfwatch import track
-from tfwatch.core.events import EpochStarted, Traced
+from tfwatch.core.events import Traced
 from tfwatch.core.model_facts import Embedding
 from tfwatch.core.rows import Flag
 from tfwatch.runs.run import open_run
@@ -71,20 +71,17 @@ def test_xla_compiles_each_new_length(tmp_path: Path) -> None:
     assert not (run.steps["flags"][5:] & Flag.RETRACE).any()
 
 
-def test_each_fit_says_which_model_trains_and_why_it_traced(tmp_path: Path) -> None:
-    first, second = model_of(), model_of()
-    data = batches_of([3, 3])
-    watch = watch_in(tmp_path)
-    for model in (first, second, first):
-        model.fit(data, verbose=0, callbacks=[watch])
-    first.compile("adam", "mse")
-    first.fit(data, verbose=0, callbacks=[watch])
-    run = open_run(watch.run_path)
+def test_a_fit_after_compile_says_that_its_train_function_is_another(tmp_path: Path) -> None:
+    from tfwatch.watch.fit.fit_runs import complete_runs
 
-    assert [event.model for event in events_of(run, EpochStarted)][-3:] == [2, 1, 1] or [
-        event.model for event in events_of(run, EpochStarted)
-    ] == [1, 2, 2]
-    assert events_of(run, Traced)[-1].traces == len(events_of(run, Traced))
+    model, watch = model_of(), watch_in(tmp_path)
+    for _ in range(3):
+        model.compile("sgd", "mse")
+        model.fit(batches_of([3, 3]), verbose=0, callbacks=[watch])
+    complete_runs()
+
+    changes = [event.change for event in events_of(open_run(watch.run_path), Traced)]
+    assert changes[-1].startswith("model: train function ")
 
 
 def test_the_manifest_has_facts_of_the_first_model(tmp_path: Path) -> None:

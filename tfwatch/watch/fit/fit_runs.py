@@ -1,10 +1,10 @@
-"""The run of a script's `fit`: its own, or, in a loop of short fits, the run of the fits before it.
+"""The run of a script's `fit`: its own, or that of the short fits before it.
 
-A fit of less than `SHORT_S` is short. The first `fit` after a short one begins a run that it shares
-with the fits that
-follow: while they are short, each continues that run if it begins within `GAP_S` and with the same
-settings. So a loop of a thousand fits has two runs: its first fit, which compiles, and all others,
-whose steps are numbered on.
+A fit of less than `SHORT_S` is short. While fits are short, each continues the run of the one
+before if it begins within `GAP_S` and with the same settings, also with another model. So the run
+of a loop has all that the loop takes: its compiles, and what the script does between two fits. In a
+script that nobody launched, the fit of a `Watch` ends its run as it returns, so that it can be read
+at once; there the second of several short fits begins the run that the others share.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM
 from tfwatch.core.knobs import DEVICE_PREFETCH, PREFETCH
+from tfwatch.runs.announcements import launched
 from tfwatch.runs.control import Control
 from tfwatch.tfdata.stage_reader import StageReader
 from tfwatch.watch.session import GAP_S, ScriptRun
@@ -43,7 +44,7 @@ class FitRun:
         self._knobs = dict(knobs)
         self._control = Control()
         self._begun_ns = SYSTEM.now_ns()
-        self._is_shared = _follows_a_short_fit(runs_dir)
+        self._is_shared = bool(launched().runs_dir) or _follows_a_short_fit(runs_dir)
         self.script = _begin_run(runs_dir, knobs)
         _newest[:] = [self.script]
         self.step_log = StepLog(self.script.writer, metric="")

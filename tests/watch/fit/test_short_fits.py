@@ -229,10 +229,10 @@ def test_the_kind_of_data_is_known_before_a_stage_is_read(data: str, tmp_path: P
 def test_in_a_launched_script_the_first_fit_begins_the_run_that_all_share(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfwatch.runs import announcements
+    from tfwatch.runs import script_process
 
-    launch = announcements.Launch(str(tmp_path))
-    monkeypatch.setattr(announcements, "_launch", [launch])
+    launch = script_process.Launch(str(tmp_path))
+    monkeypatch.setattr(script_process, "_launch", [launch])
     paths = set()
     models = [small_model() for _ in range(3)]
     for model in (*models, models[1]):

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM
 from tfwatch.core.knobs import DEVICE_PREFETCH, PREFETCH
-from tfwatch.runs.announcements import launched
 from tfwatch.runs.control import Control
+from tfwatch.runs.script_process import launched
 from tfwatch.tfdata.stage_reader import StageReader
 from tfwatch.watch.session import GAP_S, ScriptRun
 from tfwatch.watch.step_log import StepLog

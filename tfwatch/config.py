@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import stat
 import sys
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -127,7 +126,6 @@ _KEYS = (
 KEYS = {key.name: key for key in _KEYS}
 #: Names another config file.
 VARIABLE = "TFWATCH_CONFIG"
-_LARGEST_BYTES = 2**16
 
 
 class ConfigError(ValueError):
@@ -173,8 +171,6 @@ def read_config() -> Config:
         return Config(path)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
-    if not (stat.S_ISREG(status.st_mode) or str(path) == os.devnull):
-        raise ConfigError(f"{path} is not a file")  # to open a pipe would wait for its writer
     return _load(path, (status.st_mtime_ns, status.st_size, status.st_ino))
 
 
@@ -182,33 +178,19 @@ def read_config() -> Config:
 def _load(path: Path, _state: tuple[int, ...]) -> Config:
     """Read a file once for each of its states: a screen asks for the runs folder four times a
     second."""
-    return Config(path, _values(path, _parse(path, _read(path))))
+    return Config(path, _values(path, _parse(path)))
 
 
-def _read(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
-    if len(data) > _LARGEST_BYTES:
-        raise ConfigError(
-            f"{path} is not a config file: it has more than {_LARGEST_BYTES // 1024} KB"
-        )
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{path}: line {line} is not UTF-8") from error
-
-
-def _parse(path: Path, text: str) -> dict[str, Any]:
+def _parse(path: Path) -> dict[str, Any]:
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
     try:
-        return tomllib.loads(text)
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:  # a ValueError: a number of thousands of digits
         raise ConfigError(f"{path} is not TOML: {printable(str(error))}") from error
 

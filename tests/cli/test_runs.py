@@ -71,8 +71,7 @@ def test_a_filter_finds_names_and_states(folder: Path, capsys: pytest.CaptureFix
     ("columns", "shown"),
     [
         pytest.param(120, "run age state steps step wait size", id="wide"),
-        pytest.param(60, "run state steps step wait", id="narrow"),
-        pytest.param(10, "run", id="no room"),
+        pytest.param(60, "run state step wait", id="narrow"),
     ],
 )
 def test_a_narrow_table_keeps_the_names(
@@ -87,7 +86,7 @@ def test_a_narrow_table_keeps_the_names(
     assert runs(folder) == 0
     header, *rows = capsys.readouterr().out.splitlines()
     assert header.split() == shown.split()
-    assert columns == 10 or [row.split()[0] for row in rows] == [OPEN, NEW, OLD]
+    assert [row.split()[0] for row in rows] == [OPEN, NEW, OLD]
 
 
 def test_runs_are_removed_with_all_their_files(

@@ -145,44 +145,28 @@ def _show(err: TextIO, text: str) -> None:
 def cases_json(cases: Sequence[Case], cost: WatchCost) -> dict[str, Any]:
     """Return the selftest as `--json` prints it.
 
-    passed, failed: numbers of cases. second_try: those that passed at the second try.
-    skipped: [{group, case, reason}], which are in no number and not in `cases`.
-    cases: [{group, case, injected, measured, unit, error, passed, tries}]: figures in `unit`, or
-        texts, whose error is None. A figure without enough steps is None (null).
-    cost: of Watch, {ratio, added_us, step_ms, noise}, which has no tolerance.
+    passed, failed: numbers of cases, without those that are skipped. second_try: those that passed
+    at the second try. cases: figures in `unit`, or texts, whose error is None; a figure without
+    enough steps is None (null). cost: of Watch, which has no tolerance.
     """
-    skipped = [
-        {"group": case.group, "case": case.case, "reason": case.skipped}
-        for case in cases
-        if case.skipped
-    ]
-    cases = [case for case in cases if not case.skipped]
-    passed = sum(case.passed for case in cases)
+    compared = [case for case in cases if not case.skipped]
+    passed = [case for case in compared if case.passed]
     return {
-        "passed": passed,
-        "failed": len(cases) - passed,
-        "skipped": skipped,
-        "second_try": sum(case.passed and case.tries > 1 for case in cases),
+        "passed": len(passed),
+        "failed": len(compared) - len(passed),
+        "second_try": sum(case.tries > 1 for case in passed),
         "cases": [_as_json(case) for case in cases],
         "cost": asdict(cost),
     }
 
 
 def _as_json(case: Case) -> dict[str, Any]:
+    values = {**asdict(case), "error": case.error, "passed": case.passed}
+    del values["error_share"]
     return {
-        "group": case.group,
-        "case": case.case,
-        "injected": _plain(case.injected),
-        "measured": _plain(case.measured),
-        "unit": case.unit,
-        "error": _plain(case.error),
-        "passed": case.passed,
-        "tries": case.tries,
+        name: None if isinstance(value, float) and value != value else value
+        for name, value in values.items()
     }
-
-
-def _plain(value: float | str | None) -> float | str | None:
-    return None if isinstance(value, float) and value != value else value
 
 
 def print_table(out: TextIO, cases: Sequence[Case], cost: WatchCost) -> None:

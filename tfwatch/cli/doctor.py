@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import pwd
-import shutil
 import sys
 from typing import TYPE_CHECKING, TextIO
 
@@ -18,11 +17,8 @@ from tfwatch.terminal.output import render, write
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
 
-    from rich.console import RenderableType
-
-    from tfwatch.doctor.checks import Check, CheckUp
+    from tfwatch.doctor.checks import CheckUp
 
 
 _STYLES = {
@@ -31,8 +27,6 @@ _STYLES = {
     Status.OK: "green",
     Status.NA: "dim",
 }
-#: Columns below which a check's sentence is printed below its name.
-_NARROW = 56
 _CLEAR = "\r\x1b[K"
 
 
@@ -92,32 +86,20 @@ def to_json(found: CheckUp) -> str:
 
 def as_text(found: CheckUp, out: TextIO) -> str:
     """Return the table, in the columns and colours of `out`."""
-    from rich.text import Text
-
-    to = "→" if has_unicode(os.environ) else ">"
-    table = _table(found.checks, to, is_narrow=shutil.get_terminal_size().columns < _NARROW)
-    return render(out, Text(found.machine, "bold"), "", table, "", counted(found.checks))
-
-
-def _table(checks: Sequence[Check], to: str, is_narrow: bool) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
+    to = "→" if has_unicode(os.environ) else ">"
     table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    if not is_narrow:
+    for _ in range(2):
         table.add_column(no_wrap=True)
-    for check in checks:
-        word = Text(check.status.word, _STYLES[check.status])
+    for check in found.checks:
         sentence = Text(check.found)
         if check.todo:
             is_problem = check.status in (Status.FAIL, Status.WARN)
             sentence.append(f"\n{to} {check.todo}", "bold" if is_problem else "")
-        if is_narrow:
-            table.add_row(word, Text.assemble((check.id, "bold"), "\n", sentence))
-        else:
-            table.add_row(word, Text(check.id), sentence)
-    return table
+        table.add_row(Text(check.status.word, _STYLES[check.status]), Text(check.id), sentence)
+    return render(out, Text(found.machine, "bold"), "", table, "", counted(found.checks))
 
 
 def _show_progress(what: str) -> None:

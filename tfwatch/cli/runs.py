@@ -7,7 +7,7 @@ import shutil
 import sys
 from dataclasses import asdict
 from itertools import islice
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from tfwatch.cli.named_runs import find, readable
 from tfwatch.core import units
@@ -30,19 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-_COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
-    ("run", "left"),
-    ("age", "left"),
-    ("state", "left"),
-    ("steps", "right"),
-    ("step", "right"),
-    ("wait", "right"),
-    ("size", "right"),
-)
-#: The columns that a narrow terminal goes without, the first one first.
-_LESS_NEEDED = ("size", "age", "steps", "step", "wait", "state")
 #: Cells in which a name is folded at the narrowest.
 _LEAST_NAME = 26
+_COLUMNS = ("age", "state", "steps", "step", "wait", "size")
+#: The columns of a terminal that is narrower than this.
+_NARROW, _WIDE = ("state", "step", "wait"), 80
 
 
 def list_past_runs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
@@ -82,44 +74,22 @@ def _as_json(folder: Path, run: PastRun) -> dict[str, object]:
 def _table(listed: Iterable[tuple[Path, PastRun]]) -> str:
     from rich.table import Table
 
-    rows = [_row(folder, run) for folder, run in listed]
-    shown = _columns_that_fit(rows, shutil.get_terminal_size().columns)
+    names = _COLUMNS if shutil.get_terminal_size().columns >= _WIDE else _NARROW
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    for name, justify in _COLUMNS:
-        if name in shown:
-            table.add_column(name, justify=justify, no_wrap=name != "run", overflow="fold")
-    for row in rows:
-        table.add_row(*(row[name] for name in shown))
+    table.add_column("run", overflow="fold", min_width=_LEAST_NAME)
+    for name in names:
+        table.add_column(name, justify="left" if name in ("age", "state") else "right")
+    for folder, run in listed:
+        cells = {
+            "age": units.age(run.age_s),
+            "state": printable(run.state),
+            "steps": units.count(run.steps),
+            "step": units.milliseconds(run.step_ms),
+            "wait": units.percent(run.wait_share),
+            "size": units.memory(folder_bytes(folder)),
+        }
+        table.add_row(_label(folder, run), *(cells[name] for name in names))
     return render(sys.stdout, table)
-
-
-def _row(folder: Path, run: PastRun) -> dict[str, str]:
-    """Return the cells of a run, by the columns in their order."""
-    figures = (
-        units.milliseconds(run.step_ms),
-        units.percent(run.wait_share),
-        units.memory(folder_bytes(folder)),
-    )
-    cells = (
-        _label(folder, run),
-        units.age(run.age_s),
-        printable(run.state),
-        units.count(run.steps),
-        *figures,
-    )
-    return {name: cell for (name, _), cell in zip(_COLUMNS, cells, strict=True)}
-
-
-def _columns_that_fit(rows: Sequence[dict[str, str]], width: int) -> list[str]:
-    """Return the columns for a terminal's width: the name of a run is the last to go."""
-    shown = [name for name, _ in _COLUMNS]
-    cells = {name: max(len(name), *(len(row[name]) for row in rows)) for name in shown}
-    cells["run"] = min(cells["run"], _LEAST_NAME)
-    for name in _LESS_NEEDED:
-        if sum(cells[one] + 1 for one in shown) <= width + 1:
-            break
-        shown.remove(name)
-    return shown
 
 
 def _label(folder: Path, run: PastRun) -> str:

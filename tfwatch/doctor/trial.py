@@ -9,14 +9,13 @@ import contextlib
 import json
 import os
 import re
-import selectors
 import subprocess
 import sys
+import tempfile
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
-
-from tfwatch.core.clock import SYSTEM, Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,11 +23,12 @@ if TYPE_CHECKING:
 
 #: The first import after an installation reads 1 to 2 GB from a cold disk.
 LIMIT_S = 120.0
-_PIECE = 2**16
 #: The part of the log that is kept, its end: the last lines, and the placements of the training
 #: step (0.1 MB).
 _LOG_BYTES = 4 * 2**20
 _RESULT_BYTES = 2**20
+#: A program that has closed its output ends within this time.
+_EXIT_S = 10.0
 #: `-c` puts the working folder first in `sys.path`; without it, a `random.py` there is not
 #: imported.
 _PROGRAM = (
@@ -131,66 +131,63 @@ def run_trial(
     command: Sequence[str],
     notify: Callable[[str], None],
     limit_s: float = LIMIT_S,
-    clock: Clock = SYSTEM,
 ) -> Trial:
     """Run a program with the output format of `tfwatch.checks.trial_program`; kill it at the time
     limit."""
-    due_ns = clock.now_ns() + round(limit_s * 1e9)
-    try:
-        # close_fds as in core/system_tool.py: a training may run in this process.
-        process = subprocess.Popen(
-            list(command),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, **_VARIABLES},
-            close_fds=False,
-        )
-    except OSError as error:
-        return Trial("not started", log_text=error.strerror or str(error), limit_s=limit_s)
     output = _Output(notify)
-    try:
-        assert process.stdout
-        assert process.stderr
-        with process.stdout, process.stderr:
-            exit_code = output.read(process, due_ns, clock)
-    finally:
-        _end(process)
-    return output.conclude(exit_code, limit_s)
+    with tempfile.TemporaryFile() as log:
+        try:
+            # close_fds as in core/system_tool.py: a training may run in this process.
+            process = subprocess.Popen(
+                list(command),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, **_VARIABLES},
+                close_fds=False,
+            )
+        except OSError as error:
+            return Trial("not started", log_text=error.strerror or str(error), limit_s=limit_s)
+        try:
+            exit_code = output.read(process, limit_s)
+        finally:
+            _end(process)
+        log_text = os.pread(log.fileno(), _LOG_BYTES, max(0, _size(log) - _LOG_BYTES))
+    return output.conclude(exit_code, limit_s, log_text.decode(errors="replace"))
+
+
+def _size(file: IO[bytes]) -> int:
+    return os.fstat(file.fileno()).st_size
 
 
 class _Output:
-    """Reads the child's stdout (one JSON object a line) and stderr (the log)."""
+    """Reads the child's stdout, one JSON object a line."""
 
     def __init__(self, notify: Callable[[str], None]) -> None:
         self._notify = notify
         self._stage = "import"
         self._results: dict[str, Mapping[str, Any]] = {}
-        self._partial_line = bytearray()
-        self._log = bytearray()
 
-    def read(self, process: subprocess.Popen[bytes], due_ns: int, clock: Clock) -> int | None:
-        """Read until the child ends; return its exit code, None at the time limit."""
-        assert process.stdout
-        assert process.stderr
-        with selectors.DefaultSelector() as waiting:
-            waiting.register(process.stdout, selectors.EVENT_READ, self._result)
-            waiting.register(process.stderr, selectors.EVENT_READ, self._line)
-            while waiting.get_map():
-                left_s = (due_ns - clock.now_ns()) / 1e9
-                ready = waiting.select(left_s) if left_s > 0 else []
-                if not ready:
-                    return None
-                for key, _ in ready:
-                    self._read_piece(key.fileobj, key.data, waiting)  # type: ignore[arg-type]
+    def read(self, process: subprocess.Popen[bytes], limit_s: float) -> int | None:
+        """Read until the child ends; return its exit code, None at the time limit.
+
+        A thread reads: a child that waits in a driver, or a process that it left behind, keeps the
+        pipe open.
+        """
+        reader = threading.Thread(
+            target=self._read, args=(process.stdout,), name="tfwatch-trial", daemon=True
+        )
+        reader.start()
+        reader.join(limit_s)
+        if reader.is_alive():
+            return None
         try:
-            return process.wait(max((due_ns - clock.now_ns()) / 1e9, 0.001))
+            return process.wait(_EXIT_S)
         except subprocess.TimeoutExpired:
             return None
 
-    def conclude(self, exit_code: int | None, limit_s: float) -> Trial:
+    def conclude(self, exit_code: int | None, limit_s: float, log_text: str) -> Trial:
         """Return the result of the trial."""
-        log_text = self._log.decode(errors="replace")
         is_complete = exit_code == 0 and "all" in self._results
         return Trial(
             outcome="completed" if is_complete else "timed out" if exit_code is None else "died",
@@ -202,27 +199,11 @@ class _Output:
             log=read_log(log_text, STEP_BEGINS, STEP_ENDS),
         )
 
-    def _read_piece(
-        self, pipe: IO[bytes], into: Callable[[bytes], None], waiting: selectors.BaseSelector
-    ) -> None:
-        piece = pipe.read1(_PIECE)  # type: ignore[attr-defined]
-        if piece:
-            into(piece)
-        else:
-            waiting.unregister(pipe)
-
-    def _line(self, piece: bytes) -> None:
-        self._log += piece
-        if len(self._log) > 2 * _LOG_BYTES:
-            del self._log[:-_LOG_BYTES]
-
-    def _result(self, piece: bytes) -> None:
-        self._partial_line += piece
-        *lines, self._partial_line = self._partial_line.split(b"\n")
-        del self._partial_line[_RESULT_BYTES:]
-        for line in lines:
-            with contextlib.suppress(ValueError, TypeError):
-                self._keep(dict(json.loads(line)))
+    def _read(self, pipe: IO[bytes]) -> None:
+        with pipe:
+            while line := pipe.readline(_RESULT_BYTES):
+                with contextlib.suppress(ValueError, TypeError):
+                    self._keep(dict(json.loads(line)))
 
     def _keep(self, values: dict[str, Any]) -> None:
         if "begin" in values:

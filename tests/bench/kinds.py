@@ -79,7 +79,7 @@ def compare(kind: Kind) -> str:
     stock, _ = train(kind)
     with tempfile.TemporaryDirectory() as folder:
         watched, run = train(kind, Path(folder))
-        failures = [event.reason for event in run.events if isinstance(event, WatchFailed)]
+        failures = [event.reason for event in run.events.of(WatchFailed)]
     if failures or run.manifest.not_split:
         return f"DIFFERS: {run.manifest.not_split} {failures}"
     parts = ("weights", "iterations", "losses", "history", "batches")

@@ -170,7 +170,7 @@ def test_a_run_records_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         8 * GB,
     )
     assert memory_total(run.manifest.machine) == 8 * GB
-    (note,) = (event for event in run.events if isinstance(event, Noted))
+    (note,) = run.events.of(Noted)
     assert note.text == "this process may use 2 of 4 cores and 8.0 of 64.0 GB of memory"
 
 

@@ -182,9 +182,7 @@ def test_without_a_writable_folder_rows_are_kept_in_memory(tmp_path: Path) -> No
     assert writer.folder is None
     run = read_back(writer, FakeClock(1).clock)
     assert len(run.steps) == 10
-    assert f"nothing is recorded: {reason}" in [
-        event.text for event in run.events if isinstance(event, Noted)
-    ]
+    assert f"nothing is recorded: {reason}" in [event.text for event in run.events.of(Noted)]
 
 
 def test_a_run_is_not_copied(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
 
 
 def notes(folder: Path) -> list[str]:
-    return [event.text for event in open_run(folder).events if isinstance(event, Noted)]
+    return [event.text for event in open_run(folder).events.of(Noted)]
 
 
 def test_a_run_begins_without_a_folder_and_is_recorded_once_the_disk_responds(

@@ -129,7 +129,7 @@ def test_recording_continues_with_any_loss(tmp_path: Path, loss: Any, read: floa
     snapshot = Run(RunFolder(tmp_path), FakeClock(1).clock).read()
     assert snapshot.steps_total == 2
     np.testing.assert_equal(snapshot.progress["loss"], [read, read])
-    notes = [event.text for event in snapshot.events if isinstance(event, Noted)]
+    notes = [event.text for event in snapshot.events.of(Noted)]
     assert [text[:47] for text in notes] == [
         "the loss that the model reports is not a number"
     ] * math.isnan(read)
@@ -161,7 +161,7 @@ def test_an_event_that_cannot_be_encoded_becomes_a_note(tmp_path: Path) -> None:
     run = open_run(tmp_path, FakeClock(1).clock)
 
     assert (len(run.steps), len(run.samples)) == (10, 1)
-    assert [event.text for event in run.events if isinstance(event, Noted)] == [
+    assert [event.text for event in run.events.of(Noted)] == [
         "before",
         "EpochEnded could not be recorded: RuntimeError: not yet",
         "after",

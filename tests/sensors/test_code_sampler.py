@@ -77,7 +77,7 @@ class Training:
         """Return the events, with what is not written yet."""
         self.sampler.write()
         self.writer.flush()
-        return [e for e in read_back(self.writer).events if isinstance(e, CodeSampled)]
+        return read_back(self.writer).events.of(CodeSampled)
 
     def seconds(self) -> dict[tuple[str, str, str, str], float]:
         """Return the seconds of each place."""
@@ -292,7 +292,7 @@ def test_a_stall_keeps_the_line_that_it_waits_for(training: Training) -> None:
     training.runs(Phase.WAIT, 0.9, polls=9)
     training.writer.flush()
 
-    stalls = [e for e in read_back(training.writer).events if isinstance(e, StallLocated)]
+    stalls = read_back(training.writer).events.of(StallLocated)
     assert [(e.place, e.thread) for e in stalls] == [
         (LOAD.place, "training"),
         (READ.place, "generator"),

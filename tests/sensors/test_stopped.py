@@ -92,4 +92,4 @@ def test_a_stopped_process_reports_the_stop_when_it_continues(tmp_path: Path) ->
 
 
 def pauses_of(folder: str) -> list[Paused]:
-    return [event for event in open_run(folder).events if isinstance(event, Paused)]
+    return open_run(folder).events.of(Paused)

@@ -47,7 +47,7 @@ def notes_of(writer: RunWriter, job: TunerJob, do: Callable[[Path], None]) -> li
     do(folder)
     wait_until(lambda: not tuner.is_busy)
     writer.close()
-    return [event.text for event in open_run(folder).events if isinstance(event, Noted)]
+    return [event.text for event in open_run(folder).events.of(Noted)]
 
 
 def test_what_is_refused_is_a_sentence_of_the_run(writer: RunWriter) -> None:
@@ -116,7 +116,7 @@ def _notes(writer: RunWriter) -> list[str]:
     writer.take_requests()
     writer.flush()
     assert writer.folder
-    return [event.text for event in open_run(writer.folder).events if isinstance(event, Noted)]
+    return [event.text for event in open_run(writer.folder).events.of(Noted)]
 
 
 def test_without_a_folder_there_is_no_job() -> None:

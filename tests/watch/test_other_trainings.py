@@ -29,11 +29,7 @@ def train(step_log: StepLog, clock: FakeClock, epoch_s: float) -> None:
 
 def others_s(writer: RunWriter) -> list[float]:
     writer.flush()
-    return [
-        event.took_ms / 1e3
-        for event in read_back(writer).events
-        if isinstance(event, OthersTrained)
-    ]
+    return [event.took_ms / 1e3 for event in read_back(writer).events.of(OthersTrained)]
 
 
 def after(between: Callable[[FakeClock], None]) -> list[float]:

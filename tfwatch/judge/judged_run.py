@@ -145,7 +145,7 @@ class JudgedRun:
             stalls=tuple(self.summary.stalls),
             stall_place=longest_stall_place(self.summary.stalls, self.run.events),
         )
-        experiments = (event for event in self.run.events if isinstance(event, ExperimentEnded))
+        experiments = self.run.events.of(ExperimentEnded)
         return replace(
             build_situation(self.run.manifest, stages_found(self.run.events), setting),
             better=find_better_settings(self.summary.switches, experiments),

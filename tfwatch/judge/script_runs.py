@@ -121,10 +121,8 @@ def fits_of(run: Snapshot, first: int = 1) -> tuple[FitFigures, ...]:
     """Return the fits of a run that is over. first: the number of its first fit."""
     origin_s, loop = run.manifest.origin_wall_ns / 1e9, run.manifest.loop
     counter = FitCounter(origin_s, lambda first, last: run.steps[first - 1 : last], first, loop)
-    started = [event for event in run.events if isinstance(event, EpochStarted)]
-    counter.take(
-        started, [event for event in run.events if isinstance(event, EpochEnded)], is_over=True
-    )
+    started = run.events.of(EpochStarted)
+    counter.take(started, run.events.of(EpochEnded), is_over=True)
     *before, last = counter.done or [None]
     return (*before, replace(last, outcome=_outcome(run))) if last else ()
 

@@ -194,7 +194,7 @@ def all_switches(judged: JudgedRun) -> list[Comparison | SwitchFailed | SwitchMi
 
 def experiments(judged: JudgedRun) -> list[ExperimentEnded]:
     """Return every A/B test that ended."""
-    return [event for event in judged.run.events if isinstance(event, ExperimentEnded)]
+    return judged.run.events.of(ExperimentEnded)
 
 
 # -- rows ------------------------------------------------------------------------------------------

@@ -118,9 +118,7 @@ def redaction_of(run: Snapshot, home: Path, known_workloads: Collection[str]) ->
         names[str(arguments)] = "[arguments]"
     if manifest.model and (embedding := manifest.model.largest_embedding):
         names[embedding.name] = "[layer]"
-    stages = (
-        name for event in run.events if isinstance(event, StagesFound) for name in event.names
-    )
+    stages = (name for event in run.events.of(StagesFound) for name in event.names)
     functions = frozenset(function for name in stages for function in _FUNCTION.findall(name))
     return Redaction(_secrets(names), functions)
 

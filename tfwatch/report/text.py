@@ -214,7 +214,7 @@ def _code(findings: Sequence[Finding]) -> list[str]:
 
 def _changes(judged: JudgedRun) -> list[str]:
     """Return what the switches, the A/B tests and the autopilot did, and the last refusal."""
-    noted = [one.text for one in judged.run.events if isinstance(one, Noted) and one.is_refusal]
+    noted = [one.text for one in judged.run.events.of(Noted) if one.is_refusal]
     effects = [f"switched: {line}" for line in effect_lines(judged, _MOST_EFFECTS)]
     return [one_line(line) for line in (*effects, *noted[-1:])]
 

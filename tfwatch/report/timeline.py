@@ -356,7 +356,7 @@ def _marks(judged: JudgedRun, across: Scale) -> list[MarkRow]:
 
 def _epochs(judged: JudgedRun, across: Scale) -> list[Mark]:
     """Return the epochs, each with its number; of many, each fifth or hundredth."""
-    events = [event for event in judged.run.events if isinstance(event, EpochStarted)]
+    events = judged.run.events.of(EpochStarted)
     every = math.ceil(round_up(len(events) / _MOST_MARKS)) if len(events) > _MOST_MARKS else 1
     chosen: Sequence[EpochStarted] = [
         one for one in events if every == 1 or not (one.epoch + 1) % every
@@ -400,7 +400,7 @@ def _stalls(judged: JudgedRun, across: Scale) -> list[Mark]:
 
 
 def _divergences(judged: JudgedRun, across: Scale) -> list[Mark]:
-    events = (event for event in judged.run.events if isinstance(event, LossDiverged))
+    events = judged.run.events.of(LossDiverged)
     return [
         _mark(across, one.at_ns, one.loss, f"loss is {one.loss} at step {units.count(one.step)}")
         for one in events

@@ -70,8 +70,8 @@ def test_a_switch_between_epochs_takes_effect_with_the_next(
     ask = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: watch.set(prefetch=2))
     make_model().fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[ask, watch])
     run = open_run(watch.run_path)
-    (asked,) = (event for event in run.events if isinstance(event, SwitchAsked))
-    (switched,) = (event for event in run.events if isinstance(event, PipelineSwitched))
+    (asked,) = run.events.of(SwitchAsked)
+    (switched,) = run.events.of(PipelineSwitched)
     assert (asked.step, switched.step, switched.old, switched.new) == (
         STEPS,
         STEPS + 1,
@@ -250,9 +250,7 @@ def test_prefetch_after_batches_in_gpu_memory_is_refused(
         == stock
     )
     run = open_run(watch.run_path)
-    assert [event.reason for event in run.events if isinstance(event, SwitchFailed)] == [
-        Refusal.ON_DEVICE.words
-    ]
+    assert [event.reason for event in run.events.of(SwitchFailed)] == [Refusal.ON_DEVICE.words]
     assert len(events_of(run, PipelineSwitched)) == 0
 
 

@@ -84,7 +84,7 @@ def test_a_step_that_raises_leaves_its_traceback_in_the_folder(
     with pytest.raises(tf.errors.InvalidArgumentError):
         make_model().fit(tf.data.Dataset.range(10).map(broken), verbose=0, callbacks=[watch])
     run = open_run(watch.run_path)
-    (failure,) = (event for event in run.events if isinstance(event, TrainingFailed))
+    (failure,) = run.events.of(TrainingFailed)
     assert "InvalidArgumentError" in failure.error
     assert "Traceback" in failure.traceback
     assert only(run, RunEnded).cause == "failed"

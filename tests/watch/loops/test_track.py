@@ -168,7 +168,7 @@ def test_unknown_examples_are_noted_once_and_not_counted(batch: Any) -> None:
         writer.flush()
     run = read_back(writer)
     snapshot = reader_of(writer, clock.clock).read()
-    assert [event.text for event in run.events if isinstance(event, Noted)] == [
+    assert [event.text for event in run.events.of(Noted)] == [
         "examples are not counted: the size of a batch is unknown"
     ]
     assert snapshot.latest is not None

@@ -207,7 +207,7 @@ def _loss(runs: Sequence[RunToCompare], limit: float) -> CheckedFigure:
 
 def _final_loss(one: RunToCompare) -> float | None:
     """Return the loss of the last epoch."""
-    epochs = [event for event in one.run.events if isinstance(event, EpochEnded)]
+    epochs = one.run.events.of(EpochEnded)
     return epochs[-1].metrics.get("loss") if epochs else None
 
 

@@ -75,7 +75,7 @@ class RunToCompare:
     @cached_property
     def stages(self) -> dict[str, str]:
         """The stages of the script's own pipeline by name: `parallel`, or `in it`."""
-        found = next((one for one in self.run.events if isinstance(one, StagesFound)), None)
+        found = next(iter(self.run.events.of(StagesFound)), None)
         seen, stages = Counter[str](), {}
         for name, kind in zip(found.names, found.kinds, strict=False) if found else ():
             seen[name] += 1

@@ -25,9 +25,7 @@ _LEAST_SHARE = 0.01
 
 def failure(run: Snapshot) -> Iterator[Finding]:
     """Yield the error that ended the training."""
-    failed = next(
-        (event for event in reversed(run.events) if isinstance(event, TrainingFailed)), None
-    )
+    failed = run.events.newest(TrainingFailed)
     if failed:
         yield Finding(
             "failed",

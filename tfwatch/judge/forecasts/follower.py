@@ -186,7 +186,7 @@ def build_evidence_tables(
 
 def build_evidence_tables_of_run(run: Snapshot) -> EvidenceTables:
     """The tables that evidence is gathered from, of all that a run has recorded."""
-    switched = [event for event in run.events if isinstance(event, PipelineSwitched)]
+    switched = run.events.of(PipelineSwitched)
     table_at = stage_tables_by_time(run.stages, stages_found(run.events))
     return _tables(run, lambda first, last: between(run.steps, first, last), table_at, switched)
 

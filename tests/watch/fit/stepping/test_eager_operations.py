@@ -169,7 +169,7 @@ def test_a_tensorflow_without_these_names_is_not_timed_and_the_run_notes_it(
     assert time_operations(writer) is None
     assert not writer.manifest().op_by_op
     writer.flush()
-    (note,) = (event.text for event in read_back(writer).events if isinstance(event, Noted))
+    (note,) = (event.text for event in read_back(writer).events.of(Noted))
     assert note.startswith(
         "Python time between operations is unknown: operations cannot be timed ("
     )

@@ -66,7 +66,7 @@ def watched(model: Any, arrays: Any, folder: Path, **options: Any) -> Snapshot:
 
 
 def notes(run: Snapshot) -> list[str]:
-    return [event.text for event in run.events if isinstance(event, Noted)]
+    return [event.text for event in run.events.of(Noted)]
 
 
 @pytest.mark.parametrize("split", ["fused", "exact"])
@@ -148,7 +148,7 @@ def test_a_switch_in_mid_call_is_flagged_at_the_first_step_of_the_new_pipeline(
     )
     model.fit(batches(arrays), verbose=0, callbacks=[watch, off])
     run = open_run(watch.run_path or "")
-    on, switched = (event for event in run.events if isinstance(event, PipelineSwitched))
+    on, switched = run.events.of(PipelineSwitched)
     assert (on.step, switched.asked_step) == (1, GROUP)
     # The old pipeline held four batches in its buffer and one in preparation.
     assert GROUP < switched.step <= GROUP + 4 + 2

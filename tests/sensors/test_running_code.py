@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tfwatch.sensors import running_code
-from tfwatch.sensors.running_code import RunningCode, code_of_training, codes_of_data
+from tfwatch.sensors.running_code import (
+    RunningCode,
+    code_of_training,
+    codes_of_data,
+    is_alone_in_python,
+)
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -153,6 +158,22 @@ def test_a_line_of_a_copy_by_autograph_is_the_line_that_it_was_made_of(
     frames = {OTHER: frame((SCRIPT_OPS, "call"), (AUTOGRAPH, "a"), (copy, "f"), (AUTOGRAPH, "b"))}
 
     assert [code.place for code in codes_of_data(frames)] == ["feed.py:7 in read"] * is_known
+
+
+@pytest.mark.parametrize(
+    ("file", "is_alone"),
+    [
+        ("/usr/lib/python3.11/threading.py", True),
+        ("/usr/lib/python3.11/concurrent/futures/thread.py", True),
+        (WATCHED, True),
+        (FEED, False),
+        (f"{SITE}/numpy/npyio.py", False),
+    ],
+)
+def test_threads_that_wait_leave_the_training_alone_in_python(file: str, is_alone: bool) -> None:
+    frames = {TRAINS: frame(MAIN), OTHER: frame((FEED, "rows"), (file, "wait"))}
+
+    assert is_alone_in_python(TRAINS, frames) is is_alone
 
 
 def test_an_unknown_thread_runs_nothing() -> None:

@@ -30,7 +30,7 @@ from tfwatch.sensors.running_code import (
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from tfwatch.core.clock import Clock
     from tfwatch.runs.writer import RunWriter, Status
@@ -46,10 +46,13 @@ _QUICK_S, _LOOK_S = 0.0005, 0.002
 #: A poll is late by so much, and one that asks sooner by so much; in a data wait that is so young
 #: it was due in the step before.
 _LATE_NS, _QUICK_LATE_NS, _JUST_NS = 200_000, 1_000_000, 1_000_000
+#: Python's own interval, with some slack: a poll that is later was held up by a function in C.
+_HELD_NS = 7_000_000
 #: The interval of the events, and the shortest at the end of an epoch.
 _WRITE_NS = 5_000_000_000
 _WRITE_EPOCH_NS = 1_000_000_000
 _MOST_SAMPLES = 12
+_MOST_KNOWN = 50
 #: So many late polls without another thread's Python, and the next one is quick for long.
 _LEAST_ALONE = 2
 BETWEEN_FITS: Final = "BETWEEN_FITS"
@@ -88,7 +91,7 @@ class CodeSampler:
         self._epoch = 0
         self._sums = Sums()
         self._pace = Pace(writer.clock)
-        self._is_late = False
+        self._is_late = self._is_quick = False
         self._alone = 0
         self._stalls = StallPlaces(writer)
 
@@ -103,6 +106,7 @@ class CodeSampler:
 
     def _wait(self, stopping: threading.Event, seconds: float, is_quick: bool) -> bool:
         self._due_ns = self._writer.now_ns() + round(seconds * 1e9)
+        self._is_quick = is_quick
         self._late_ns = self._due_ns + (_QUICK_LATE_NS if is_quick else _LATE_NS)
         with _quick_lock(is_quick):
             return stopping.wait(seconds)
@@ -130,23 +134,40 @@ class CodeSampler:
             return
         name = BETWEEN_FITS if self._writer.is_between_fits else status[0].name
         code = code_of_training(self._writer.training_thread)
+        # Behind a callback a late poll comes in Keras' own code, unless a function in C held it up.
+        is_held = self._late_ns < now_ns < self._due_ns + _HELD_NS
+        if is_held and status[0] is Phase.HOST and not code.callback:
+            self._note_late()
         if self._keep(status, [code]):
-            self._sums.seen[name, code] += passed_ns
+            self._add(name, [code], passed_ns, is_hidden=self._is_late)
 
     def _sample_wait(self, status: Status, now_ns: int, passed_ns: int) -> None:
         phase, since_ns, *_ = status
-        codes = codes_of_data()
-        self._is_late = now_ns > self._late_ns
-        if self._is_late and not codes and self._due_ns < since_ns > now_ns - _JUST_NS:
-            is_alone = is_alone_in_python(self._writer.training_thread)
-            self._alone = self._alone + 1 if is_alone else 0
+        codes, is_late = codes_of_data(), now_ns > self._late_ns
+        if is_late and not codes and self._due_ns < since_ns > now_ns - _JUST_NS:
+            self._note_late()
             self._sums.hidden[Phase.HOST.name, RunningCode()] += passed_ns
             return
-        is_hidden = self._is_late and bool(codes)
+        self._is_late = is_late
+        is_hidden = is_late and bool(codes)
         codes = codes or [code_of_training(self._writer.training_thread)]
         if self._keep(status, codes):
-            self._sums.share(phase.name, codes, passed_ns, is_hidden=is_hidden)
+            self._add(phase.name, codes, passed_ns, is_hidden=is_hidden)
             self._stalls.note(status, codes[0])
+
+    def _add(self, phase: str, codes: list[RunningCode], ns: int, *, is_hidden: bool) -> None:
+        """Add time in which several threads run."""
+        sums = self._sums.hidden if is_hidden else self._sums.seen
+        for code in codes:
+            sums[phase, code] += ns // len(codes)
+            if self._is_quick and not is_hidden:
+                self._sums.quick[phase, code] += ns // len(codes)
+
+    def _note_late(self) -> None:
+        """Note that the training thread held the lock as this poll was due."""
+        self._is_late = True
+        is_alone = is_alone_in_python(self._writer.training_thread)
+        self._alone = self._alone + 1 if is_alone else 0
 
     def _keep(self, status: Status, codes: list[RunningCode]) -> bool:
         """Return False where the training went on: the frames may belong to another phase."""
@@ -171,33 +192,32 @@ class CodeSampler:
 
     def write(self) -> None:
         """Write the sums since the last event; any thread may call it."""
-        sums, self._sums = self._sums, Sums()
+        sums = self._sums
+        self._sums = Sums(sums)
         self._written_ns = self._writer.now_ns()
         if samples := sums.samples():
             self._writer.event(CodeSampled(self._written_ns, sums.every_ms, samples))
 
 
 class Sums:
-    """Nanoseconds by place.
+    """Nanoseconds by place since the last event.
 
-    seen: of polls in time. hidden: of late ones, by the place where they came.
+    seen: of polls in time. hidden: of late ones, by the place where they came. quick: of those that
+    asked for the lock sooner, since the run began: they show what the late ones do not.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, before: Sums | None = None) -> None:
         self.seen: Counter[Place] = Counter()
         self.hidden: Counter[Place] = Counter()
+        self.quick: Counter[Place] = Counter()
+        if before:
+            self.quick.update(dict(before.quick.most_common(_MOST_KNOWN)))
         self._polls = self._covered_ns = 0
 
     def count(self, passed_ns: int) -> None:
         """Count a poll, and the time since the one before."""
         self._polls += 1
         self._covered_ns += passed_ns
-
-    def share(self, phase: str, codes: list[RunningCode], ns: int, *, is_hidden: bool) -> None:
-        """Add time in which several threads run."""
-        sums = self.hidden if is_hidden else self.seen
-        for code in codes:
-            sums[phase, code] += ns // len(codes)
 
     @property
     def every_ms(self) -> float:
@@ -216,15 +236,21 @@ class Sums:
     def _total(self) -> Counter[Place]:
         """Spread hidden time over the places that were seen in the same phase."""
         total = Counter(self.seen)
-        for (phase, code), ns in self.hidden.items():
-            like = {
-                place: spent_ns
-                for place, spent_ns in self.seen.items()
-                if place[0] == phase and place[1].for_data == code.for_data
-            }
-            like = like or {(phase, code): 1}
-            total.update({place: ns * part // sum(like.values()) for place, part in like.items()})
+        for place, ns in self.hidden.items():
+            like = _like(place, self.quick) or _like(place, self.seen) or {place: 1}
+            whole_ns = sum(like.values())
+            total.update({one: ns * part // whole_ns for one, part in like.items()})
         return total
+
+
+def _like(place: Place, sums: Mapping[Place, int]) -> dict[Place, int]:
+    """Return the sums of the same phase, and of the same kind of thread."""
+    phase, code = place
+    return {
+        other: ns
+        for other, ns in sums.items()
+        if other[0] == phase and other[1].for_data == code.for_data
+    }
 
 
 class StallPlaces:

@@ -30,7 +30,6 @@ import numpy as np
 from tests.bench.starvation import find_batch, make_model
 from tests.bench.turned import Case, make_sleeper, run
 from tfwatch import open_run
-from tfwatch.judge.forecasts.forecast import Record
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.watch.tensorflow_info import find_device
 
@@ -66,7 +65,7 @@ class TrainingResult:
     over median."""
 
     case: Case
-    record: Record
+    checked: tuple[CheckedForecast, ...]
     variation: float
 
 
@@ -75,16 +74,16 @@ def train(
 ) -> TrainingResult:
     """Train one case and make its forecasts from the run folder."""
     path = run(case, models[case.sleeps and not accelerated], batch, folder)
-    record = JudgedRun(open_run(path)).record
-    computes = [one.switch.after.compute.median for one in record.checked if one.switch.after]
+    checked = JudgedRun(open_run(path)).checked_forecasts
+    computes = [one.switch.after.compute.median for one in checked if one.switch.after]
     return TrainingResult(
-        case, record, float(np.std(computes) / np.median(computes)) if len(computes) > 1 else 0.0
+        case, checked, float(np.std(computes) / np.median(computes)) if len(computes) > 1 else 0.0
     )
 
 
 def print_rows(trained: TrainingResult) -> None:
     """Print a row for each switch."""
-    for one in trained.record.checked:
+    for one in trained.checked:
         switch, forecast = one.switch, one.forecast
         switched = f"{switch.knob} {switch.old} > {switch.new}"
         before = switch.before.step.median if switch.before else float("nan")
@@ -116,29 +115,34 @@ def as_row(case: Case, one: CheckedForecast) -> dict[str, Any]:
     }
 
 
+def median_error(checked: list[CheckedForecast]) -> float:
+    """Return the median absolute error, as a share of the measured step; NaN without forecasts."""
+    return median(abs(one.off) for one in checked) if checked else float("nan")
+
+
 def conclude(trained: list[TrainingResult], as_json: bool, device: str) -> int:
     """Print the errors; return the number of switches with a forecast."""
-    found = Record(tuple(one for each in trained for one in each.record.checked))
-    count = len(found.checked)
-    fresh = Record(tuple(one for one in found.checked if not one.forecast.measured))
+    found = [one for each in trained for one in each.checked]
+    count, inside = len(found), sum(one.inside for one in found)
+    fresh = [one for one in found if not one.forecast.measured]
     variation = median([each.variation for each in trained] or [float("nan")])
     if as_json:
-        rows = [as_row(each.case, one) for each in trained for one in each.record.checked]
+        rows = [as_row(each.case, one) for each in trained for one in each.checked]
         summary = {
             "device": device,
-            "median_error": found.median_error,
-            "inside": found.inside,
+            "median_error": median_error(found),
+            "inside": inside,
             "of": count,
         }
         print(json.dumps({**summary, "variation": variation, "switches": rows}, indent=1))
         return count
     print(
-        f"\n{device}: {count} switches, median {found.median_error:.1%} off, {found.inside} of"
-        f" {count} in range"
+        f"\n{device}: {count} switches, median {median_error(found):.1%} off, {inside} of {count}"
+        " in range"
     )
     print(
-        f"never measured before: {len(fresh.checked)}, median {fresh.median_error:.1%},"
-        f" {fresh.inside} in range"
+        f"never measured before: {len(fresh)}, median {median_error(fresh):.1%},"
+        f" {sum(one.inside for one in fresh)} in range"
     )
     print(
         f"compute alone varied by {variation:.1%} between the settings of one training (median of"
@@ -166,7 +170,7 @@ def main() -> int:
     start_s = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         for case in CASES:
-            enough = sum(len(each.record.checked) for each in trained) >= options.switches
+            enough = sum(len(each.checked) for each in trained) >= options.switches
             if options.only in case.name and not (
                 enough and time.perf_counter() - start_s > _BUDGET_S
             ):

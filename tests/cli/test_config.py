@@ -17,10 +17,10 @@ from tests.cli.recorded import noisy_rows, record
 from tfwatch.cli import completion
 from tfwatch.cli.parsers import SHELLS
 from tfwatch.config import VARIABLE
-from tfwatch.judge.effects.jobs import Autopilot
 from tfwatch.notices import NotifyOptions
 from tfwatch.runs.removal import RunsToKeep
 from tfwatch.runs.requests import parse_change, parse_switch
+from tfwatch.tuner.jobs import Autopilot
 
 if TYPE_CHECKING:
     from tfwatch.cli.script.request import RunOptions

@@ -8,6 +8,7 @@ import numpy as np
 
 from tests.judge.step_rows import make_steps
 from tests.runs.folders import make_manifest
+from tfwatch.core.events import PipelineSwitched
 from tfwatch.judge.findings.bottleneck import Stage, StageTable
 from tfwatch.judge.forecasts.evidence import Evidence
 from tfwatch.judge.steps.verdict import breakdown
@@ -20,12 +21,19 @@ KNOBS = {"prefetch": "off", "workers": "off"}
 
 
 def evidence(wait: Any, compute: float = 13.0, host: float = 0.8, **known: Any) -> Evidence:
+    """Evidence of 200 steps with these knobs; the switches of `comparisons` led to them."""
     rows = make_steps(np.asarray(wait) + np.zeros(200), compute=compute, host=host)
     knobs = {**KNOBS, **known.pop("knobs", {})}
     given = {"switchable": [*knobs], "machine": {"cores": known.pop("cores", 16)}, **known}
     of_run = {key: given.pop(key) for key in {*Manifest.__struct_fields__} & given.keys()}
     settings = {"memory_limit_bytes": given.pop("memory_limit", None)}
-    run = make_manifest(**{"accelerated": True, "settings": settings, **of_run})
+    if comparisons := given.get("comparisons"):
+        given["switches"] = tuple(
+            PipelineSwitched(0, one.knob, one.old, one.new, one.step, one.step, 1.0, one.by)
+            for one in comparisons
+        )
+    start = knobs | {one.knob: one.old for one in reversed(given.get("switches", ()))}
+    run = make_manifest(**{"accelerated": True, "settings": settings, "knobs": start, **of_run})
     return Evidence(run, breakdown(rows), knobs, rows=rows, **given)
 
 

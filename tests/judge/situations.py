@@ -9,6 +9,8 @@ import msgspec
 
 from tests.runs.folders import make_manifest
 from tfwatch.core.rows import Phase
+from tfwatch.judge.effects.before_after import SwitchEffect, WaitChange
+from tfwatch.judge.effects.experiment import Estimate
 from tfwatch.judge.findings.banner import banner as make_banner
 from tfwatch.judge.findings.ranking import find_losses
 from tfwatch.judge.findings.situation import (
@@ -46,6 +48,13 @@ def judged(
 ) -> Judgement:
     bound = bound if verdict is Verdict.NOT else Bound.INPUT
     return Judgement(verdict, 100, 20, split(wait, compute, host), bound)
+
+
+SAME_WAIT = WaitChange(0.0, -0.1, 0.1)
+
+
+def effect(ratio: float, low: float, high: float, wait: WaitChange = SAME_WAIT) -> SwitchEffect:
+    return SwitchEffect(Estimate(ratio, low, high), wait)
 
 
 T = TypeVar("T")

@@ -11,7 +11,6 @@ from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_r
 from tfwatch.core.events import (
     ExperimentEnded,
     PipelineSwitched,
-    SwitchAsked,
     SwitchFailed,
     SwitchMissed,
 )
@@ -85,7 +84,6 @@ def test_a_switch_for_which_the_run_was_too_short_is_told(tmp_path: Path) -> Non
         "data_wait_change_ms": None,
         "data_wait_change_low_ms": None,
         "data_wait_change_high_ms": None,
-        "compute_drift_share": None,
         "failed": None,
         "setting_since": None,
     }
@@ -110,8 +108,6 @@ def test_what_was_foretold_is_told_against_what_came(tmp_path: Path) -> None:
     assert one["measured_ms"] == pytest.approx(13)
     assert one["low_ms"] <= one["forecast_ms"] <= one["high_ms"]
     assert one["forecast_ms"] == pytest.approx(13, rel=0.05)
-    assert told["median_error_share"] < 0.05
-    assert told["within_interval"] == 1
 
 
 def test_of_many_switches_those_that_prove_a_difference_are_listed_first(tmp_path: Path) -> None:
@@ -158,14 +154,10 @@ def test_an_experiments_answer_has_its_line(tmp_path: Path) -> None:
 
 
 def test_switches_that_cannot_be_compared_promise_nothing(tmp_path: Path) -> None:
-    events = (
-        PipelineSwitched(0, "prefetch", "off", "4", 49, 50, 1.0, "key"),
-        SwitchAsked(0, "workers", "off", "2", 52, "key"),
-    )
+    events = (PipelineSwitched(0, "prefetch", "off", "4", 49, 50, 1.0, "key"),)
     lines = text_of(open_written(tmp_path / "run", plain(52), *events, FINISHED))
 
     assert "switched: prefetch off → 4: not enough steps to compare" in lines
-    assert "switched: workers off → 2: requested, not yet in effect at the last step" in lines
     assert "faster" not in "\n".join(lines)
 
 

@@ -10,8 +10,8 @@ from tfwatch.runs.requests import RequestSender, StopRequest, SwitchRequest
 from tfwatch.tuner.thread import Tuner
 
 if TYPE_CHECKING:
-    from tfwatch.judge.effects.jobs import TunerJob
     from tfwatch.runs.requests import Request
+    from tfwatch.tuner.jobs import TunerJob
 
 
 def switch(knob: str, value: str, by: str = "key") -> SwitchRequest:

@@ -19,9 +19,9 @@ from tfwatch.core.events import (
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Flag
 from tfwatch.judge.effects.experiment import block_means
-from tfwatch.judge.effects.jobs import Experiment
 from tfwatch.tuner import experiment
 from tfwatch.tuner.driver import Interrupt, RefusedError
+from tfwatch.tuner.jobs import Experiment
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,21 +10,21 @@ import pytest
 from tests.runs.folders import make_manifest
 from tests.runs.processes import wait_until
 from tfwatch.core.events import Noted
-from tfwatch.judge.effects.jobs import Autopilot, Experiment
 from tfwatch.runs.control import Control, RequestTaker
 from tfwatch.runs.requests import StopRequest, SwitchRequest, append
 from tfwatch.runs.run import open_run
 from tfwatch.runs.writer import RunWriter
 from tfwatch.tuner import thread as module
+from tfwatch.tuner.jobs import Autopilot, Experiment
 from tfwatch.tuner.thread import Tuner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tfwatch.judge.effects.jobs import TunerJob
     from tfwatch.runs.requests import Request
     from tfwatch.tuner.driver import Driver
+    from tfwatch.tuner.jobs import TunerJob
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from tfwatch.checks.injected_schedule import (
     TrainingResult,
 )
 from tfwatch.judge.effects.comparison import compare
-from tfwatch.judge.effects.switch_text import outcome_text
+from tfwatch.judge.effects.wording import outcome_text
 from tfwatch.judge.steps.causes import UNEXPLAINED, Pauses
 from tfwatch.judge.steps.spikes import LEAST_MS, Spike, find_spikes
 from tfwatch.judge.steps.stalls import find_stalls
@@ -307,7 +307,7 @@ def _equal_settings(trainings: Trainings) -> Iterator[Case]:
     trained = trainings.train(Schedule((2.0,), (8.0,), steps=240, switches=((0, "4"), (120, "8"))))
     comparisons = _comparisons(trained)
     newest = comparisons[-1] if comparisons else None
-    is_open = newest and newest.ratio is not None and newest.answer not in ("faster", "slower")
+    is_open = newest and newest.effect and not newest.is_proved
     is_equal = is_open and newest and not newest.has_other_wait
     measured = "no difference" if is_equal else outcome_text(newest) if newest else "no comparison"
     yield compare_texts(
@@ -322,7 +322,8 @@ def _switches(trainings: Trainings) -> Iterator[Case]:
     comparisons = _comparisons(trained)
     for name, at, ratio in (("on", 0, 28 / 20), ("off", 1, 20 / 28)):
         case = f"prefetch {name}, data 8, compute 20 ms"
-        measured = comparisons[at].ratio if len(comparisons) > at else None
+        estimate = comparisons[at].estimate if len(comparisons) > at else None
+        measured = estimate.ratio if estimate else None
         if measured is None:
             yield compare_texts("switch: speedup", case, f"{ratio:.2f} x", "no comparison")
         else:

@@ -13,7 +13,6 @@ import msgspec
 
 from tfwatch.core.bounds import (
     Bytes,
-    Change,
     Count,
     Knob,
     MeanBytes,
@@ -118,11 +117,10 @@ class AutopilotEnded(Event, frozen=True):
     """The autopilot ended; figures are None where too few steps were measured."""
 
     step: Count
-    #: `compute_floor`: a step takes as long as the device needs; `nothing_left`: no candidate is
-    #: left to try; `over`: the run is.
+    #: `nothing_left`: no candidate is left to try; `over`: the run is.
     cause: Annotated[
         str,
-        one_of("not_starving", "compute_floor", "nothing_left", "user", "over", "budget", "failed"),
+        one_of("not_starving", "nothing_left", "user", "over", "budget", "failed"),
     ]
     #: The cause in a sentence.
     reason: str
@@ -142,8 +140,6 @@ class AutopilotEnded(Event, frozen=True):
     ratio: Ratio | None = None
     low: Ratio | None = None
     high: Ratio | None = None
-    #: As of a switch, see `before_after.SwitchEffect`.
-    compute_drift: Change | None = None
 
 
 class ExperimentBegan(Event, frozen=True):

@@ -15,19 +15,10 @@ from typing import TYPE_CHECKING, TypeAlias, overload
 
 from tfwatch.core import events as facts
 from tfwatch.core import units
-from tfwatch.core.events import (
-    AutopilotEnded,
-    ExperimentBegan,
-    ExperimentEnded,
-    LossDiverged,
-    LossRecovered,
-    MoveJudged,
-    is_of_experiment,
-    without_experiments,
-)
+from tfwatch.core.events import is_of_experiment, without_experiments
 from tfwatch.core.knobs import KNOBS, epochs_until
-from tfwatch.judge.effects import switch_text, tuner_text
-from tfwatch.judge.effects.switch_text import comparison_line, setting_text
+from tfwatch.judge.effects import wording
+from tfwatch.judge.effects.tuner_events import AUTOPILOT_EVENTS, autopilot_runs
 from tfwatch.judge.findings.log_lines import LogSummary, summarise_log
 from tfwatch.judge.findings.loss import divergence_text, recovery_text
 from tfwatch.judge.findings.machine import GPU
@@ -37,7 +28,7 @@ from tfwatch.judge.steps.fits import FitFigures
 from tfwatch.judge.steps.patterns import Pattern, pattern_text
 from tfwatch.judge.steps.spikes import Compiled
 from tfwatch.judge.steps.stalls import Stall, StallGroup, period_text, split_periodic
-from tfwatch.judge.whole_run import EpochSteps, epoch_steps
+from tfwatch.judge.whole_run import epoch_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,82 +89,58 @@ RowSource: TypeAlias = (
 )
 
 
-def describe_finding(what: Stall | Pattern | Compiled) -> RowText:
-    """Describe a stall, a pattern of stalls or a compile."""
-    if isinstance(what, Compiled):
-        again = f"retraced at step {units.count(what.step)}" if what.again else "compiled"
-        return "C", f"{again} in {units.seconds(what.took_ms / 1e3)}, not counted", ""
-    if isinstance(what, Pattern):
-        return "S", f"{pattern_text(what)}, from step {units.count(what.step)} on", "$text-error"
-    cause = "" if what.cause == "unexplained" else f", {what.cause}"
-    text = (
-        f"no batch for {units.seconds(what.lost_ms / 1e3)} at step {units.count(what.step)}{cause}"
-    )
-    return "S", text, "$text-error"
+#: Seconds since the clock origin, and the fact.
+_Timed: TypeAlias = tuple[float, RowSource]
+#: Styles of a switch or test, of trouble to look at, and of a loss.
+_ACCENT, _WARNING, _ERROR = "$text-accent", "$text-warning", "$text-error"
 
 
-def describe_periodic(group: StallGroup, steps_per_epoch: int | None) -> RowText:
+# -- facts in words --------------------------------------------------------------------------------
+
+
+def _describe_stall(what: Stall) -> RowText:
+    lost, step = units.seconds(what.lost_ms / 1e3), units.count(what.step)
+    return "S", f"no batch for {lost} at step {step}{_cause_text(what)}", _ERROR
+
+
+def _describe_group(group: StallGroup, steps_per_epoch: int | None) -> RowText:
     """Describe stalls that recur: the figures come first, because a narrow pane cuts the end."""
     every = period_text(group.period, steps_per_epoch)
-    cause = group.stalls[0].cause
-    why = "" if cause == "unexplained" else f", {cause}"
-    times = units.counted(len(group.stalls), "stall")
-    text = (
-        f"{times}, {every}: {units.seconds(group.lost_ms / 1e3)} without a batch{why} (S lists"
-        " them)"
-    )
-    return "S", text, "$text-error"
+    times, lost = units.counted(len(group.stalls), "stall"), units.seconds(group.lost_ms / 1e3)
+    why = _cause_text(group.stalls[0])
+    return "S", f"{times}, {every}: {lost} without a batch{why} (S lists them)", _ERROR
 
 
-def describe_switch(event: facts.PipelineSwitched, comparison: Comparison | None) -> RowText:
-    """Describe a switch and its effect."""
-    letter = KNOBS[event.knob].key
-    if comparison:
-        return letter, comparison_line(comparison), "$text-accent"
-    where = f"at step {units.count(event.step)}"
-    return (
-        letter,
-        f"{setting_text(event.knob, event.old)} > {event.new} {where}",
-        "$text-accent",
-    )
+def _cause_text(stall: Stall) -> str:
+    return "" if stall.cause == "unexplained" else f", {stall.cause}"
 
 
-def describe_request(event: facts.SwitchAsked) -> RowText:
-    """Describe a requested switch."""
+def _describe_compile(what: Compiled) -> RowText:
+    again = f"retraced at step {units.count(what.step)}" if what.again else "compiled"
+    return "C", f"{again} in {units.seconds(what.took_ms / 1e3)}, not counted", ""
+
+
+def _describe_request(event: facts.SwitchAsked) -> RowText:
     when = _WHEN[min(event.epochs or epochs_until(event.knob, event.new), len(_WHEN) - 1)]
-    return (
-        KNOBS[event.knob].key,
-        f"{setting_text(event.knob, event.old)} → {event.new} requested{when}",
-        "",
-    )
+    return KNOBS[event.knob].key, f"{event.change.words} requested{when}", ""
 
 
-def describe_missed_switch(event: facts.SwitchMissed) -> RowText:
-    """Describe a switch that the run ended too early for."""
-    return (
-        KNOBS[event.knob].key,
-        switch_text.missed_switch_text(event),
-        "$text-warning",
-    )
-
-
-def describe_epoch(
-    event: facts.EpochEnded, steps: EpochSteps | None, validation_ms: float | None
-) -> RowText:
+def _describe_epoch(event: facts.EpochEnded, snapshot: Snapshot) -> RowText:
     """Describe an epoch: its steps, then its metrics, validation first: a narrow pane cuts the
     end."""
-    validation_first = sorted(
-        event.metrics.items(), key=lambda item: not item[0].startswith("val_")
-    )
-    figures = [] if steps is None else [steps.text]
-    figures += [f"{metric_name(name)} {value:.3g}" for name, value in validation_first[:4]]
-    if validation_ms is not None:
-        figures.append(f"validation {units.seconds(validation_ms / 1e3)}")
+    steps = epoch_steps(snapshot.epochs, event)
+    figures = [steps.text] if steps else []
+    metrics = sorted(event.metrics.items(), key=lambda item: not item[0].startswith("val_"))
+    figures += [f"{metric_name(name)} {value:.3g}" for name, value in metrics[:4]]
+    validations = reversed(snapshot.events.of(facts.ValidationEnded))
+    validation = next((one for one in validations if one.epoch == event.epoch), None)
+    if validation:
+        figures.append(f"validation {units.seconds(validation.took_ms / 1e3)}")
     figures.append(f"to step {units.count(event.step)}")
     return "E", f"epoch {event.epoch + 1}: {', '.join(figures)}", ""
 
 
-def describe_sleep(event: facts.Slept, snapshot: Snapshot) -> RowText:
+def _describe_sleep(event: facts.Slept, snapshot: Snapshot) -> RowText:
     """Describe a sleep of the machine by its times of day; a short one by its length."""
     if event.slept_ms < _SLEPT_MS:
         return "Z", f"asleep for {units.seconds(event.slept_ms / 1e3)}, not counted", ""
@@ -184,99 +151,108 @@ def describe_sleep(event: facts.Slept, snapshot: Snapshot) -> RowText:
     return "Z", f"asleep {began} - {woke}, not counted", ""
 
 
-def describe_log_lines(what: LogSummary) -> RowText:
-    """Describe known lines of TensorFlow's log."""
+def _describe_log_lines(what: LogSummary) -> RowText:
     if what.harmless:
         return ".", f"{what.text} (5 log)", ""
-    return ".", f"TensorFlow (5 log): {what.text}", "$text-warning"
+    return ".", f"TensorFlow (5 log): {what.text}", _WARNING
 
 
-def describe_limit(event: facts.Paused) -> RowText:
-    """Describe a stretch of heat or swapping."""
+def _describe_pause(event: facts.Paused) -> RowText | None:
+    """Describe a long pause, or a stretch of heat or swapping; None for one that has no row."""
     took = units.seconds(event.took_ms / 1e3)
-    letter, _ = LIMITS[event.cause]
     if event.cause == "swap":
-        return letter, f"swapping for {took}: memory was too small", "$text-warning"
-    why = f" ({event.detail})" if event.detail else ""
-    return letter, f"slowed by heat for {took}{why}", "$text-warning"
+        return LIMITS[event.cause][0], f"swapping for {took}: memory was too small", _WARNING
+    if event.cause in LIMITS:
+        why = f" ({event.detail})" if event.detail else ""
+        return LIMITS[event.cause][0], f"slowed by heat for {took}{why}", _WARNING
+    if event.took_ms < _PAUSED_MS or event.cause == "CPU contention":
+        return None
+    if event.cause == STOPPED:
+        where = f" {event.detail}" if event.detail else ""
+        return ".", f"paused for {took}{where}: the process was stopped", ""
+    return ".", f"paused for {took} by {f'{event.cause} {event.detail}'.strip()}", ""
 
 
-def describe_event(event: facts.Event) -> RowText | None:
-    """Describe an event that needs no other data; None for an event without a row."""
+def _describe_plain(event: RowSource) -> RowText | None:
+    """Describe a fact that needs no other data; None for an event without a row."""
     match event:
-        case ExperimentBegan():
-            return (
-                _EXPERIMENT,
-                f"A/B test: {tuner_text.subject_text(event.knob, event.values)}",
-                "$text-accent",
-            )
-        case ExperimentEnded():
-            return _EXPERIMENT, tuner_text.experiment_line(event), "$text-accent"
-        case MoveJudged():
-            return (
-                _AUTOPILOT,
-                tuner_text.judged_move_text(event),
-                "" if event.kept else "$foreground 65%",
-            )
-        case AutopilotEnded():
-            return _AUTOPILOT, tuner_text.autopilot_end_text(event), "$text-accent"
-        case facts.StopRefused():
-            return ".", f"not stopped: {event.reason}", "$text-warning"
+        case facts.ExperimentBegan():
+            subject = wording.subject_text(event.knob, event.values)
+            return _EXPERIMENT, f"A/B test: {subject}", _ACCENT
+        case facts.ExperimentEnded():
+            return _EXPERIMENT, wording.experiment_line(event), _ACCENT
+        case facts.MoveJudged():
+            return _AUTOPILOT, wording.move_line(event), "" if event.kept else "$foreground 65%"
         case facts.TunerLost():
-            return ".", tuner_text.TUNER_LOST, "$text-warning"
+            return ".", wording.TUNER_LOST, _WARNING
         case facts.SwitchFailed():
-            return KNOBS[event.knob].key, switch_text.failed_switch_text(event), "$text-warning"
+            return KNOBS[event.knob].key, wording.failed_switch_text(event), _WARNING
+        case facts.SwitchMissed():
+            return KNOBS[event.knob].key, wording.missed_switch_text(event), _WARNING
+        case facts.SwitchAsked():
+            return _describe_request(event)
+        case facts.Paused():
+            return _describe_pause(event)
+        case facts.Noted():
+            return ".", event.text, ""
+        case Stall():
+            return _describe_stall(event)
+        case Pattern():
+            return "S", f"{pattern_text(event)}, from step {units.count(event.step)} on", _ERROR
+        case Compiled():
+            return _describe_compile(event)
+        case LogSummary():
+            return _describe_log_lines(event)
+        case FitFigures():
+            return "E", event.words, _ACCENT
+    return _describe_device(event) or _describe_trouble(event)
+
+
+def _describe_device(event: RowSource) -> RowText | None:
+    match event:
         case facts.SensorMissing():
-            return (
-                ".",
-                f"{event.sensor} n/a: {event.reason}{f'; {event.fix}' if event.fix else ''}",
-                "",
-            )
+            fix = f"; {event.fix}" if event.fix else ""
+            return ".", f"{event.sensor} n/a: {event.reason}{fix}", ""
         case facts.GpuFound():
             first = f", the first of {event.gpus}" if event.gpus > 1 else ""
             return ".", f"{event.name}{first}: figures from {event.source}", ""
         case facts.GpusFound():
             return ".", f"{len(event.names)} GPUs of the strategy: {', '.join(event.names)}", ""
-        case facts.Paused() if event.took_ms >= _PAUSED_MS and event.cause not in (
-            "CPU contention",
-            *LIMITS,
-        ):
-            took = units.seconds(event.took_ms / 1e3)
-            if event.cause == STOPPED:
-                where = f" {event.detail}" if event.detail else ""
-                return ".", f"paused for {took}{where}: the process was stopped", ""
-            name = f"{event.cause} {event.detail}".strip()
-            return ".", f"paused for {took} by {name}", ""
-        case facts.Noted():
-            return ".", event.text, ""
-    return _describe_trouble(event)
+    return None
 
 
-def _describe_trouble(event: facts.Event) -> RowText | None:
+def _describe_trouble(event: RowSource) -> RowText | None:
     match event:
+        case facts.StopRefused():
+            return ".", f"not stopped: {event.reason}", _WARNING
         case facts.RecordingLost():
             text = f"not recorded from step {units.count(event.step)} on: {event.reason}"
-            return "!", text, "$text-error"
+            return "!", text, _ERROR
         case facts.RecordingResumed():
             return "!", "recording again; the rows kept in memory are now on disk", ""
         case facts.WatchFailed():
-            return "!", f"tfwatch failed and stopped measuring: {event.reason}", "$text-error"
-        case LossDiverged():
-            return "!", divergence_text(event), "$text-error"
-        case LossRecovered():
+            return "!", f"tfwatch failed and stopped measuring: {event.reason}", _ERROR
+        case facts.LossDiverged():
+            return "!", divergence_text(event), _ERROR
+        case facts.LossRecovered():
             return "!", recovery_text(event), ""
         case facts.TrainingFailed():
-            return "X", f"failed at step {units.count(event.step)}: {event.error}", "$text-error"
+            return "X", f"failed at step {units.count(event.step)}: {event.error}", _ERROR
         case facts.RunEnded():
             detail = f": {event.detail}" if event.detail else ""
             return "X", f"{event.cause} after {units.counted(event.steps, 'step')}{detail}", ""
     return None
 
 
-#: Seconds since the clock origin, the fact, and the milliseconds of an epoch's validation.
-_Timed: TypeAlias = tuple[float, RowSource, float | None]
+# -- the rows of a run -----------------------------------------------------------------------------
+
 #: Events whose rows need other data.
-_NEEDING_MORE = (facts.PipelineSwitched, facts.SwitchMissed, facts.EpochEnded, facts.Slept)
+_NEEDING_MORE = (
+    facts.PipelineSwitched,
+    facts.EpochEnded,
+    facts.Slept,
+    facts.AutopilotEnded,
+)
 
 
 class EventCollector:
@@ -288,7 +264,6 @@ class EventCollector:
         self._taken = 0
         self._trains = False
         self._has_gpu = False
-        self._validated: facts.ValidationEnded | None = None
 
     def take(self, view: RunView) -> EventRows:
         """Return the rows of a view, oldest first; every call passes the same run."""
@@ -296,35 +271,27 @@ class EventCollector:
             self._add(event)
         self._taken = len(view.snapshot.events)
         rows = self._events.copy()
-        for timed in (
-            *_find_provisional(view),
-            *((limit.at_ns / 1e9, limit, None) for limit in self._limits),
-        ):
+        limits = ((limit.at_ns / 1e9, limit) for limit in self._limits)
+        for timed in (*_find_provisional(view), *limits):
             insort(rows, timed, key=itemgetter(0))
         return EventRows(rows, view.snapshot, view.comparisons)
 
     def _add(self, event: facts.Event) -> None:
-        took_ms = None
         self._trains = self._trains or isinstance(event, facts.EpochStarted)
-        if isinstance(event, facts.Paused) and not self._trains:
-            return  # a pause in the import delays no step
         self._has_gpu = self._has_gpu or isinstance(event, facts.GpuFound)
-        if isinstance(event, facts.SensorMissing) and not self._was_read(event):
-            return  # a figure that the machine never had is no news; the key n lists it
-        if isinstance(event, facts.ValidationEnded):
-            self._validated = event
-        elif (
-            isinstance(event, facts.EpochEnded)
-            and self._validated
-            and self._validated.epoch == event.epoch
-        ):
-            took_ms = self._validated.took_ms
-        elif isinstance(event, facts.Paused) and event.cause in LIMITS:
+        if isinstance(event, facts.Paused) and event.cause in LIMITS and self._trains:
             join_piece(self._limits, event)
-        if (isinstance(event, _NEEDING_MORE) or describe_event(event)) and not is_of_experiment(
-            event
-        ):
-            insort(self._events, (event.at_ns / 1e9, event, took_ms), key=itemgetter(0))
+        elif self._has_row(event):
+            insort(self._events, (event.at_ns / 1e9, event), key=itemgetter(0))
+
+    def _has_row(self, event: facts.Event) -> bool:
+        if isinstance(event, facts.SwitchAsked) or is_of_experiment(event):
+            return False  # a request has a row while it waits
+        if isinstance(event, facts.Paused) and not self._trains:
+            return False  # a pause in the import delays no step
+        if isinstance(event, facts.SensorMissing) and not self._was_read(event):
+            return False  # a figure that the machine never had is no news; the key n lists it
+        return isinstance(event, _NEEDING_MORE) or _describe_plain(event) is not None
 
     def _was_read(self, missing: facts.SensorMissing) -> bool:
         return self._has_gpu if missing.sensor == GPU else self._trains
@@ -334,25 +301,20 @@ def _find_provisional(view: RunView) -> Iterator[_Timed]:
     """Find the facts that later frames may change: findings in the steps so far, and requests that
     still wait."""
     periodic, single = split_periodic(view.stalls)
-    yield from ((stall.start_ns / 1e9, stall, None) for stall in single)
-    yield from ((group.stalls[-1].start_ns / 1e9, group, None) for group in periodic)
-    yield from ((pattern.start_ns / 1e9, pattern, None) for pattern in view.patterns)
-    yield from (
-        ((compiled.start_ns / 1e6 + compiled.took_ms) / 1e3, compiled, None)
-        for compiled in view.compiles
-    )
-    yield from (
-        (_moment(view.snapshot, one.wall_s), one, None) for one in summarise_log(view.log_findings)
-    )
+    yield from ((stall.start_ns / 1e9, stall) for stall in single)
+    yield from ((group.stalls[-1].start_ns / 1e9, group) for group in periodic)
+    yield from ((pattern.start_ns / 1e9, pattern) for pattern in view.patterns)
+    for compiled in view.compiles:
+        yield compiled.start_ns / 1e9 + compiled.took_ms / 1e3, compiled
+    for line in summarise_log(view.log_findings):
+        yield _moment(view.snapshot, line.wall_s), line
     if view.fit > 1:
         origin_s = view.snapshot.manifest.origin_wall_ns / 1e9
-        yield from ((fit.end_s - origin_s, fit, None) for fit in view.fits[-_MOST_FITS:])
+        yield from ((fit.end_s - origin_s, fit) for fit in view.fits[-_MOST_FITS:])
     waiting = {state.asked_s for state in view.knobs.values() if state.asked is not None}
     if waiting:
         asked = without_experiments(view.snapshot.events.of(facts.SwitchAsked))
-        yield from (
-            (event.at_ns / 1e9, event, None) for event in asked if event.at_ns / 1e9 in waiting
-        )
+        yield from ((one.at_ns / 1e9, one) for one in asked if one.at_ns / 1e9 in waiting)
 
 
 def _moment(snapshot: Snapshot, wall_s: float | None) -> float:
@@ -389,36 +351,32 @@ class EventRows(Sequence[EventRow]):
             return [self._make_row(*timed) for timed in self._rows[at]]
         return self._make_row(*self._rows[at])
 
-    def _make_row(self, at_s: float, what: RowSource, validation_ms: float | None) -> EventRow:
+    def _make_row(self, at_s: float, what: RowSource) -> EventRow:
         time = f"{self._snapshot.local_time(at_s):%H:%M:%S}"
-        return EventRow(at_s, time, *self._describe(what, validation_ms))
+        return EventRow(at_s, time, *self._describe(what))
 
-    def _describe(self, what: RowSource, validation_ms: float | None) -> RowText:
+    def _describe(self, what: RowSource) -> RowText:
         match what:
             case facts.PipelineSwitched():
-                return describe_switch(
-                    what,
-                    self._switches.get((what.step, what.knob)),
-                )
+                return self._describe_switch(what)
             case facts.EpochEnded():
-                steps = epoch_steps(self._snapshot.epochs, what)
-                return describe_epoch(what, steps, validation_ms)
-            case facts.SwitchMissed():
-                return describe_missed_switch(what)
-            case facts.SwitchAsked():
-                return describe_request(what)
+                return _describe_epoch(what, self._snapshot)
             case facts.Slept():
-                return describe_sleep(what, self._snapshot)
-            case facts.Paused() if what.cause in LIMITS:
-                return describe_limit(what)
+                return _describe_sleep(what, self._snapshot)
+            case facts.AutopilotEnded():
+                runs = autopilot_runs(self._snapshot.events.of(*AUTOPILOT_EVENTS))
+                run = next((one for one in runs if one.ended == what), None)
+                # A damaged run may lack its begin.
+                said = wording.autopilot_text(run) if run else f"autopilot: {what.reason}"
+                return _AUTOPILOT, said, _ACCENT
             case StallGroup():
-                return describe_periodic(what, self._snapshot.manifest.steps_per_epoch)
-            case Stall() | Pattern() | Compiled():
-                return describe_finding(what)
-            case LogSummary():
-                return describe_log_lines(what)
-            case FitFigures():
-                return "E", what.words, "$text-accent"
-        text = describe_event(what)
+                return _describe_group(what, self._snapshot.manifest.steps_per_epoch)
+        text = _describe_plain(what)
         assert text
         return text
+
+    def _describe_switch(self, event: facts.PipelineSwitched) -> RowText:
+        comparison = self._switches.get((event.step, event.knob))
+        where = f"{event.change.words} at step {units.count(event.step)}"
+        text = wording.comparison_line(comparison) if comparison else where
+        return KNOBS[event.knob].key, text, _ACCENT

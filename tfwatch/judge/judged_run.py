@@ -21,7 +21,7 @@ from tfwatch.judge.findings.situation import MeasuredSetting, build_situation
 from tfwatch.judge.findings.starving_cost import DataWaitCost, cost_of_data_wait
 from tfwatch.judge.forecasts.evidence import Evidence, build_evidence, last_table
 from tfwatch.judge.forecasts.follower import build_evidence_tables_of_run, stages_found
-from tfwatch.judge.forecasts.forecast import Record, forecasts, record
+from tfwatch.judge.forecasts.forecast import CheckedForecast, checked_forecasts, forecasts
 from tfwatch.judge.regime import regime_of
 from tfwatch.judge.steps.stalls import longest_stall_place
 from tfwatch.judge.steps.summary import (
@@ -79,9 +79,9 @@ class JudgedRun:
         )
 
     @cached_property
-    def record(self) -> Record:
+    def checked_forecasts(self) -> tuple[CheckedForecast, ...]:
         """The forecasts of the run's switches against the measured steps."""
-        return record(self._tables, self.summary.switches)
+        return checked_forecasts(self._tables, self.summary.switches)
 
     @cached_property
     def lost(self) -> DataWaitCost:
@@ -170,9 +170,7 @@ class JudgedRun:
             last, at_ns = len(self.run.steps), round(self.run.length_s * 1e9)
         else:
             last, at_ns = setting.undecided.stretches[-1][1], setting.undecided.at_ns
-            switches = [
-                switch for switch in switches if switch.step is not None and switch.step <= last
-            ]
+            switches = [switch for switch in switches if switch.step <= last]
         evidence = build_evidence(self._tables, switches, last, at_ns)
         if setting.undecided is None and len(setting.stretches) <= 1:
             return evidence

@@ -17,9 +17,14 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.knobs import Refusal
 from tfwatch.core.rows import step_ms
-from tfwatch.judge.effects.comparison import Comparison, KnownSides, compare, find_better_settings
+from tfwatch.judge.effects.comparison import (
+    Comparison,
+    KnownComparisons,
+    compare,
+    find_better_settings,
+)
 from tfwatch.judge.effects.knob_state import KnobRequest, KnobState, knob_states
-from tfwatch.judge.effects.tuner_text import (
+from tfwatch.judge.effects.tuner_events import (
     AUTOPILOT_EVENTS,
     EXPERIMENT_EVENTS,
     UNDECIDED_EVENTS,
@@ -159,7 +164,7 @@ class Follower:
         self._live = live
         self._ended_losses = ended_losses
         self._comparisons: tuple[Comparison, ...] = ()
-        self._known = KnownSides()
+        self._known: KnownComparisons = {}
         self._setting = MeasuredSetting()
         self._figures = FiguresOfSecond()
         self._figured: tuple[int, int, int] | None = None
@@ -312,7 +317,7 @@ class Follower:
             experiment=_experiment(snapshot),
             autopilot_run=running_autopilot(snapshot.events.of(*AUTOPILOT_EVENTS)),
             stopping_s=None if stopping_s is None else max(0.0, snapshot.now_s - stopping_s),
-            record=self._forecasts.record,
+            record=self._forecasts.checked(comparisons),
             searched=self._step_search.done,
         )
 

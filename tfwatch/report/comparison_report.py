@@ -10,7 +10,7 @@ from tfwatch.core.errors import printable
 from tfwatch.core.knobs import KNOBS, WORKERS, option_name
 from tfwatch.judge.comparing.intervals import PARTS
 from tfwatch.judge.effects.experiment import SAME
-from tfwatch.judge.effects.switch_text import speed
+from tfwatch.judge.effects.wording import speed
 from tfwatch.judge.past_run import state_of
 from tfwatch.report.facts import finite
 from tfwatch.report.markdown import plain, table

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, cast
 from tfwatch.core import units
 from tfwatch.core.events import ExperimentEnded, SwitchFailed, SwitchMissed
 from tfwatch.core.knobs import option_name
-from tfwatch.judge.effects.switch_text import changes_text, outcome_text, setting_text
-from tfwatch.judge.effects.tuner_text import (
-    answer_of,
+from tfwatch.judge.effects.tuner_events import autopilot_runs, estimate_of
+from tfwatch.judge.effects.wording import (
     answer_text,
-    autopilot_end_text,
-    autopilot_runs,
-    estimate_of,
+    autopilot_text,
+    changes_text,
     experiment_line,
+    outcome_text,
+    setting_text,
     subject_text,
 )
 from tfwatch.report.facts import flag, mapping, number, record, rows, text, texts, whole
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.effects.experiment import Answer
-    from tfwatch.judge.effects.tuner_text import AutopilotRun
+    from tfwatch.judge.effects.tuner_events import AutopilotRun
     from tfwatch.judge.judged_run import JudgedRun
     from tfwatch.report.facts import Source
 
@@ -104,14 +104,9 @@ SWITCH = (
     number("speedup", f"{_SPEEDUP}; null without enough steps", _if_any("estimate.ratio")),
     number("speedup_low", "its lower end", _if_any("estimate.low")),
     number("speedup_high", "its upper end", _if_any("estimate.high")),
-    number("data_wait_change_ms", "data wait after less before", _if_any("wait.ms")),
-    number("data_wait_change_low_ms", "its lower end (95 %)", _if_any("wait.low_ms")),
-    number("data_wait_change_high_ms", "its upper end (95 %)", _if_any("wait.high_ms")),
-    number(
-        "compute_drift_share",
-        "where compute alone changed, which the knob cannot change",
-        _if_any("compute_drift"),
-    ),
+    number("data_wait_change_ms", "data wait after less before", _if_any("effect.wait.ms")),
+    number("data_wait_change_low_ms", "its lower end (95 %)", _if_any("effect.wait.low_ms")),
+    number("data_wait_change_high_ms", "its upper end (95 %)", _if_any("effect.wait.high_ms")),
     text("failed", "why it failed", _if_any("reason")),
     text("setting_since", "the setting in effect since it failed", _if_any("now")),
 )
@@ -127,9 +122,7 @@ _CHECKED_FORECAST = (
     number("measured_ms", "the measured step time"),
 )
 FORECASTS = (
-    number("median_error_share", "of the measured step time", "median_error"),
-    whole("within_interval", "the measured values in their interval", "inside"),
-    rows("switches", "each switch with enough steps", _CHECKED_FORECAST, "checked"),
+    rows("switches", "each switch with enough steps", _CHECKED_FORECAST, lambda checked: checked),
 )
 EXPERIMENT = (
     _KNOB,
@@ -171,13 +164,12 @@ AUTOPILOT = (
     text(
         "answer",
         "what the interval proves",
-        lambda one: answer_of(one.ended) if one.ended and estimate_of(one.ended) else None,
+        _if_any("estimate.answer"),
         _ANSWERS,
     ),
     number("speedup", f"{_SPEEDUP}; null where no move was kept", _if_any("ended.ratio")),
     number("speedup_low", "its lower end", _if_any("ended.low")),
     number("speedup_high", "its upper end", _if_any("ended.high")),
-    number("compute_drift_share", "as of a switch", _if_any("ended.compute_drift")),
     number("peak_bytes", "the most memory that it added", _if_any("ended.peak_bytes")),
     mapping(
         "knobs", "the final settings", lambda one: by_name(one.ended.knobs) if one.ended else None
@@ -242,11 +234,8 @@ def most_informative(rows: list[Effect], most: int = MOST_ROWS) -> list[Effect]:
 
 def effect_lines(judged: JudgedRun, most: int) -> list[str]:
     """Return what the changes did, a line each: those of the tuner, then the switches."""
-    ended = (one.ended for one in autopilot_runs(judged.run.events))
-    lines = [
-        *map(experiment_line, experiments(judged)),
-        *(autopilot_end_text(one) for one in ended if one),
-    ][-most:]
+    runs = [one for one in autopilot_runs(judged.run.events) if one.ended]
+    lines = [*map(experiment_line, experiments(judged)), *map(autopilot_text, runs)][-most:]
     switches = list(_switches(judged))
     shown = most_informative(switches, most - len(lines))
     lines += [f"{one.change}: {one.result}" for one in shown]
@@ -255,18 +244,16 @@ def effect_lines(judged: JudgedRun, most: int) -> list[str]:
 
 
 def _switches(judged: JudgedRun) -> Iterator[Effect]:
-    checked = {id(one.switch): one.forecast for one in judged.record.checked}
+    checked = {id(one.switch): one.forecast for one in judged.checked_forecasts}
     for number_, switch in enumerate(judged.summary.switches, 1):
         known = checked.get(id(switch))
         within = " to ".join(units.in_one_unit(known.low_ms, known.high_ms)) if known else ""
         yield Effect(
             kind=switch.by if switch.by in ("autopilot", "command", "code") else "switch",
             change=switch.change.words,
-            where="not yet in effect"
-            if switch.step is None
-            else f"step {units.count(switch.step)}",
+            where=f"step {units.count(switch.step)}",
             result=_result(switch),
-            number=0 if switch.step is None else number_,
+            number=number_,
             sides=_sides(switch),
             answer=switch.answer if switch.estimate else None,
             forecast=f"{units.milliseconds(known.step_ms)} ({within})" if known else "",
@@ -278,9 +265,7 @@ def _switches(judged: JudgedRun) -> Iterator[Effect]:
 
 
 def _result(switch: Comparison) -> str:
-    if switch.step is None:
-        return "requested, not yet in effect at the last step"
-    if switch.ratio is None and not switch.beside:
+    if switch.effect is None and not switch.beside:
         return "not enough steps to compare"
     return outcome_text(switch)
 
@@ -316,6 +301,6 @@ def _autopilot(one: AutopilotRun) -> Effect:
         return Effect("autopilot", "autopilot", where, "the run ended first")
     known = ended.before_ms and ended.after_ms
     sides = " → ".join(units.in_one_unit(ended.before_ms, ended.after_ms)) if known else ""
-    answer = answer_of(ended) if estimate_of(ended) else None
-    text_ = autopilot_end_text(ended)
+    answer = one.estimate.answer if one.estimate else None
+    text_ = autopilot_text(one)
     return Effect("autopilot", "autopilot", where, text_, sides=sides, answer=answer)

@@ -16,7 +16,6 @@ from tfwatch.core import units
 from tfwatch.core.clock import local_time
 from tfwatch.core.events import EpochEnded
 from tfwatch.core.knobs import knob_name
-from tfwatch.judge.effects.switch_text import record_text
 from tfwatch.judge.findings.log_lines import find_meanings, summarise_log
 from tfwatch.judge.findings.machine import PIPELINE
 from tfwatch.judge.steps.patterns import Pattern, pattern_text
@@ -101,7 +100,6 @@ def as_html(judged: JudgedRun, redaction: Redaction | None = None) -> str:
         "bottleneck": _bottleneck(judged.pipeline),
         "effects": most_informative(effects),
         "more_effects": max(len(effects) - len(most_informative(effects)), 0),
-        "record": record_text(judged.record),
         "slow": make_slow(judged),
         "machine": _machine(judged, redaction is not None),
         "versions": list(run.manifest.versions.items()),

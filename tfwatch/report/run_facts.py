@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.events import EpochEnded, SensorMissing
 from tfwatch.core.knobs import option_name
-from tfwatch.judge.effects.tuner_text import autopilot_runs
+from tfwatch.judge.effects.tuner_events import autopilot_runs
 from tfwatch.judge.findings.copying import bandwidth
 from tfwatch.judge.findings.gpus import extremes
 from tfwatch.judge.findings.log_lines import find_meanings
@@ -398,7 +398,9 @@ RUN = (
     record("copy", "the copy of a batch to the device", _COPY, lambda judged: judged),
     record("pipeline", "the stages by tf.data's own model", _PIPELINE_FACTS, lambda j: j),
     rows("switches", "live switches of knobs", SWITCH, all_switches),
-    record("forecasts", "of the switches, against the measured steps", FORECASTS, "record"),
+    record(
+        "forecasts", "of the switches, against the measured steps", FORECASTS, "checked_forecasts"
+    ),
     rows(
         "experiments", "A/B tests; their switches are not among `switches`", EXPERIMENT, experiments
     ),

@@ -382,7 +382,7 @@ def _switches(judged: JudgedRun, across: Scale) -> list[Mark]:
             f"{number}: {switch.change.words} at step {units.count(switch.step)}",
         )
         for number, switch in enumerate(judged.summary.switches, 1)
-        if switch.step is not None and switch.step <= len(begin_ns)
+        if switch.step <= len(begin_ns)
     ]
 
 

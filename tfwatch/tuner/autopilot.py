@@ -1,7 +1,7 @@
 """The autopilot: makes one move after another, keeps those that help, and stops when no gain is
 left.
 
-`judge.autopilot.autopilot_search` decides; this module requests the switches, waits for them and
+`judge.autopilot.search` decides; this module requests the switches, waits for them and
 publishes events.
 """
 
@@ -21,11 +21,10 @@ from tfwatch.core.events import (
     PipelineSwitched,
     SwitchFailed,
 )
-from tfwatch.core.knobs import CACHE, DEVICE_PREFETCH, PREFETCH, WORKERS
-from tfwatch.judge.autopilot import autopilot_moves
-from tfwatch.judge.autopilot.autopilot_moves import LEAST, MOST, Move, SearchLimits, Stop
-from tfwatch.judge.autopilot.autopilot_search import AutopilotSearch
-from tfwatch.judge.autopilot.estimator import Measurement, measure
+from tfwatch.core.knobs import CACHE, DEVICE_PREFETCH, PREFETCH, WORKERS, KnobChange
+from tfwatch.judge.autopilot.measurement import Measurement, measure, settling_steps
+from tfwatch.judge.autopilot.moves import BUDGET, LEAST, MOST, Move, SearchLimits, Stop
+from tfwatch.judge.autopilot.search import LEAST_GAIN, AutopilotSearch
 from tfwatch.judge.effects.comparison import LONGEST, effect_between
 from tfwatch.judge.effects.experiment import UNKNOWN
 from tfwatch.judge.forecasts.evidence import cores_of
@@ -34,13 +33,12 @@ from tfwatch.tuner.driver import POLL_S, Interrupt, RefusedError, make_forecaste
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfwatch.core.knobs import KnobChange
     from tfwatch.core.rows import Rows
     from tfwatch.judge.effects.before_after import SwitchEffect
-    from tfwatch.judge.effects.jobs import Autopilot
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.snapshot import Snapshot
     from tfwatch.tuner.driver import Driver
+    from tfwatch.tuner.jobs import Autopilot
 
 _Event = TypeVar("_Event", PipelineSwitched, SwitchFailed)
 #: The share of the available memory for buffers where the request has no limit.
@@ -49,6 +47,8 @@ SHARE = 0.25
 _UNKNOWN = 256 * 2**20
 #: Looks at the run until a completed step is visible; the most steps reserved for that.
 _LOOKS, _MOST_SPARED = 3, 60
+#: The ends after which what was kept must be proved as a whole: nobody asked for them.
+_JUDGED = ("not_starving", "nothing_left", "budget")
 #: The knobs that it switches.
 _KNOBS = frozenset({PREFETCH, WORKERS, CACHE, DEVICE_PREFETCH})
 
@@ -112,7 +112,7 @@ class _AutopilotJob:
         try:
             first = self._first()
         except _BudgetSpentError:
-            few = f"fewer than {LEAST} of {autopilot_moves.BUDGET} steps were steady"
+            few = f"fewer than {LEAST} of {BUDGET} steps were steady"
             return Stop("budget", f"{few}: epochs are short, and buffers fill most of the time")
         self._search_state = search = AutopilotSearch(self._driver.knobs, first)
         self._had_bytes, self._seen = (
@@ -129,7 +129,7 @@ class _AutopilotJob:
             except _BudgetSpentError:
                 return Stop(
                     "budget",
-                    f"all {autopilot_moves.BUDGET} steps were used before another move was judged",
+                    f"all {BUDGET} steps were used before another move was judged",
                 )
             if kept:
                 make_forecast = make_forecaster(self._driver)
@@ -177,9 +177,7 @@ class _AutopilotJob:
             raise RefusedError(failed.reason)
         # A knob whose last move is undone in the same switch as its next one is not switched.
         steps = [switched.step for switched in self._since(known_events, PipelineSwitched)]
-        return max(
-            steps, default=self._driver.snapshot.steps_total
-        ) + autopilot_moves.settling_steps(turned)
+        return max(steps, default=self._driver.snapshot.steps_total) + settling_steps(turned)
 
     def _since(self, known_events: int, kind: type[_Event]) -> list[_Event]:
         """Return the events of a kind after the known ones."""
@@ -272,24 +270,20 @@ class _AutopilotJob:
             time.
         """
         switches = self._driver.snapshot.events.of(PipelineSwitched)
-        since = (
-            switches[-1].step + autopilot_moves.settling_steps(self._driver.knobs)
-            if switches
-            else 1
-        )
+        since = switches[-1].step + settling_steps(self._driver.knobs) if switches else 1
         while True:
             total = self._driver.snapshot.steps_total
-            measured = measure(self._counted(max(since, total - autopilot_moves.BUDGET))[-MOST:])
+            measured = measure(self._counted(max(since, total - BUDGET))[-MOST:])
             if measured is not None and measured.steps >= LEAST:
                 self._first_rows = self._counted(max(since, total - LONGEST))
                 return measured
-            if total - self._began >= autopilot_moves.BUDGET:
+            if total - self._began >= BUDGET:
                 raise _BudgetSpentError
             self._driver.wait(lambda snapshot, total=total: snapshot.steps_total > total)  # type: ignore[misc]
 
     def _counted(self, first: int) -> Rows:
         """Return the rows from a step on, without those in which a new pipeline settles."""
-        return self._driver.settled_rows(first, autopilot_moves.settling_steps(self._driver.knobs))
+        return self._driver.settled_rows(first, settling_steps(self._driver.knobs))
 
     def _limits(self) -> SearchLimits:
         snapshot, manifest = self._driver.snapshot, self._driver.snapshot.manifest
@@ -305,7 +299,7 @@ class _AutopilotJob:
             cores=cores_of(manifest),
             switchable=_switchable(manifest),
             accelerated=manifest.accelerated,
-            steps=autopilot_moves.BUDGET - (snapshot.steps_total - self._began),
+            steps=BUDGET - (snapshot.steps_total - self._began),
             epoch_steps=max(2 * per_epoch - latest.epoch_step, 0) if latest and per_epoch else None,
             switch_steps=max((one.step - one.asked_step for one in made), default=0),
         )
@@ -334,7 +328,18 @@ class _AutopilotJob:
         return "user"
 
     def _end(self, cause: str, reason: str) -> None:
-        search, step, effect = self._search_state, self._driver.snapshot.steps_total, self._effect()
+        search, effect = self._search_state, self._effect()
+        is_left = bool(search and search.changed) and (
+            cause not in _JUDGED or (effect is not None and _is_proved(effect))
+        )
+        if search and search.changed and not is_left:
+            self._restore(search)
+            reason = "the gain of all moves together is not proved"
+        step, last = (
+            self._driver.snapshot.steps_total,
+            search and (search.now if is_left else search.first),
+        )
+        known = effect.estimate if effect and is_left else UNKNOWN
         self._driver.publish(
             AutopilotEnded(
                 self._driver.now_ns(),
@@ -343,29 +348,48 @@ class _AutopilotJob:
                 reason,
                 step - self._began,
                 search.first.step_ms if search else None,
-                search.now.step_ms if search else None,
+                last.step_ms if last else None,
                 search.first.wait_share if search else None,
-                search.now.wait_share if search else None,
+                last.wait_share if last else None,
                 self._peak_bytes if math.isfinite(self._peak_bytes) else None,
-                dict(search.knobs) if search else self._driver.knobs,
-                **(effect.estimate if effect else UNKNOWN).event_fields(),
-                compute_drift=effect.compute_drift if effect else None,
+                self._left_knobs(is_left),
+                **known.event_fields(),
             )
         )
+
+    def _left_knobs(self, is_left: bool) -> dict[str, str]:
+        """Return the settings that the run continues with."""
+        search = self._search_state
+        if search is None:
+            return self._driver.knobs
+        return dict(search.knobs if is_left else search.start)
+
+    def _restore(self, search: AutopilotSearch) -> None:
+        """Request the settings of the start for all knobs that the user did not switch since."""
+        changes = tuple(
+            KnobChange(knob, search.knobs[knob], search.start[knob])
+            for knob in sorted(search.changed)
+            if not self._driver.is_changed_by_user(knob)
+        )
+        if changes:
+            publish_made(self._driver, Move(changes, "the gain is not proved"), undoes=True)
+        self._ask_final(changes)
 
     def _effect(self) -> SwitchEffect | None:
         """Return the steps of the final setting against those before the first move; None where no
         move was kept."""
         search = self._search_state
-        if (
-            search is None
-            or not search.changed
-            or self._first_rows is None
-            or self._kept_rows is None
-        ):
+        if search is None or not search.changed:
+            return None
+        if self._first_rows is None or self._kept_rows is None:
             return None
         accelerated = self._driver.snapshot.manifest.accelerated
         return effect_between(self._first_rows, self._kept_rows, search.changed, accelerated)
+
+
+def _is_proved(effect: SwitchEffect) -> bool:
+    """Return whether the gain clears 2 % with its whole interval."""
+    return effect.estimate.low > 1 + LEAST_GAIN
 
 
 def publish_made(driver: Driver, move: Move, *, undoes: bool = False) -> None:

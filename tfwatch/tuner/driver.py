@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
-from tfwatch.judge.autopilot.autopilot_moves import drop_settling_rows
+from tfwatch.judge.autopilot.measurement import drop_settling_rows
 from tfwatch.judge.effects.knob_state import knob_states, knobs_in_effect
 from tfwatch.judge.forecasts.follower import evidence_now
 from tfwatch.judge.forecasts.forecast import Forecast, forecast
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
-    from tfwatch.judge.autopilot.autopilot_moves import MakeForecast
+    from tfwatch.judge.autopilot.moves import MakeForecast
     from tfwatch.runs.folder import RunFolder
     from tfwatch.runs.requests import Request, RequestFile
     from tfwatch.runs.snapshot import Snapshot

@@ -23,7 +23,7 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.knobs import PREFETCH, knob_name
 from tfwatch.core.rows import step_ms
-from tfwatch.judge.autopilot.autopilot_moves import settling_steps
+from tfwatch.judge.autopilot.measurement import settling_steps
 from tfwatch.judge.effects.experiment import ExperimentState, block_means, counted_steps, evaluate
 from tfwatch.runs.requests import StopRequest
 from tfwatch.tuner.driver import Interrupt, RefusedError
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import PipelineSwitched
     from tfwatch.core.rows import Rows
-    from tfwatch.judge.effects.jobs import Experiment
     from tfwatch.tuner.driver import Driver
+    from tfwatch.tuner.jobs import Experiment
 
 #: A test ends without an answer after this many steps, and not before this time: rows come ten
 #: times a second.

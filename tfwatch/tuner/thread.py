@@ -15,19 +15,19 @@ import psutil
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import Noted
-from tfwatch.judge.effects.jobs import Autopilot, Experiment
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.requests import RequestFile, TunerNote, append
 from tfwatch.tuner import autopilot, experiment
 from tfwatch.tuner.driver import Driver, Interrupt, RefusedError
+from tfwatch.tuner.jobs import Autopilot, Experiment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from tfwatch.core.events import Event
-    from tfwatch.judge.effects.jobs import TunerJob
     from tfwatch.runs.requests import Request
+    from tfwatch.tuner.jobs import TunerJob
 
 #: Seconds that the end of a terminal waits for that of its job, which is a line in the run folder.
 _JOIN_S = 2.0

@@ -91,28 +91,27 @@ def test_twenty_steps_on_each_side_have_an_interval(count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("knob", "accelerated", "drift"),
+    ("knob", "accelerated", "answer"),
     [
-        pytest.param("prefetch", True, 0.25, id="the device computes beside the loaders"),
-        pytest.param("prefetch", False, None, id="on a CPU the loaders take cores from the steps"),
-        pytest.param("device_prefetch", True, None, id="another knob may move all of a step"),
+        pytest.param("prefetch", True, "unclear", id="the device computes beside the loaders"),
+        pytest.param("prefetch", False, "slower", id="on a CPU the loaders take cores"),
+        pytest.param("device_prefetch", True, "slower", id="a knob that may move all of a step"),
     ],
 )
-def test_compute_that_changed_alone_has_drifted_where_the_knob_cannot_move_it(
-    knob: str, accelerated: bool, drift: float | None
+def test_compute_that_changed_alone_is_no_effect_where_the_knob_cannot_move_it(
+    knob: str, accelerated: bool, answer: str
 ) -> None:
     before = make_steps(np.full(100, 0.2), compute=10.0, host=0.0)
     after = make_steps(np.full(100, 0.2), compute=12.0, host=0.0)
     found = measure_effect(before, after, [knob], accelerated, in_bursts=False)
-    assert found.estimate.answer == "slower"
-    assert found.compute_drift == (drift if drift is None else pytest.approx(drift))
+    assert found.estimate.answer == answer
 
 
 def test_a_shorter_wait_is_an_effect_though_compute_drifts() -> None:
     before = make_steps(np.full(100, 10.0), compute=10.0, host=0.0)
     after = make_steps(np.full(100, 0.2), compute=10.5, host=0.0)
     found = measure_effect(before, after, ["prefetch"], accelerated=True, in_bursts=False)
-    assert (found.estimate.answer, found.compute_drift) == ("faster", None)
+    assert found.estimate.answer == "faster"
 
 
 def test_equal_waits_are_claimed_in_at_most_5_of_100_switches_at_any_look_whatever_the_noise() -> (

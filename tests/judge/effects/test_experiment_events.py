@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tfwatch.core.events import (
+    Event,
     ExperimentBegan,
     ExperimentBlock,
     ExperimentEnded,
@@ -13,7 +14,13 @@ from tfwatch.core.events import (
     PipelineSwitched,
     SwitchAsked,
 )
-from tfwatch.judge.effects.tuner_text import answer_text, experiment_line, running_experiment
+from tfwatch.judge.effects.tuner_events import running_experiment
+from tfwatch.judge.effects.wording import (
+    answer_text,
+    experiment_line,
+    experiment_progress,
+    experiment_subject,
+)
 from tfwatch.judge.steps.stalls import Stall, without_switches
 
 BEGAN = ExperimentBegan(10, "prefetch", ["off", "4"], 100, 600, 0)
@@ -104,21 +111,27 @@ def test_in_a_line_it_says_what_was_compared_and_what_the_run_goes_on_with() -> 
     assert experiment_line(three) == f"prefetch off vs 2, 4: 4 is {answer_text(FASTER)}; kept 4"
 
 
-def test_what_goes_on_is_told_from_the_events() -> None:
-    assert running_experiment([]) is None
-    begun = running_experiment([BEGAN])
-    assert begun is not None
-    assert (begun.subject, begun.progress) == ("prefetch off vs 4", "block 1")
-    going = running_experiment([BEGAN, Noted(1, "x"), BLOCK])
-    assert going is not None
-    assert going.progress == "block 7, so far 1.60 x (1.20 to 2.10)"
-    early = running_experiment([BEGAN, replace(BLOCK, ratio=None, low=None, high=None)])
-    assert early is not None
-    assert early.progress == "block 7"
-    assert running_experiment([BEGAN, BLOCK, FASTER]) is None
-    of_three = running_experiment([replace(BEGAN, values=["off", "2", "4"]), BLOCK])
-    assert of_three is not None
-    assert of_three.progress == "block 7, so far 4: 1.60 x (1.20 to 2.10)"
+@pytest.mark.parametrize(
+    ("events", "progress"),
+    [
+        pytest.param([BEGAN], "block 1", id="begun"),
+        pytest.param([BEGAN, BLOCK], "block 7, so far 1.60 x (1.20 to 2.10)", id="with an answer"),
+        pytest.param(
+            [BEGAN, replace(BLOCK, ratio=None, low=None, high=None)], "block 7", id="without one"
+        ),
+        pytest.param(
+            [replace(BEGAN, values=["off", "2", "4"]), BLOCK],
+            "block 7, so far 4: 1.60 x (1.20 to 2.10)",
+            id="of three settings",
+        ),
+    ],
+)
+def test_the_progress_of_a_test_that_runs(events: list[Event], progress: str) -> None:
+    running = running_experiment([Noted(1, "x"), *events])
+    assert running is not None
+    assert experiment_progress(running) == progress
+    assert experiment_subject(running).startswith("prefetch off vs ")
+    assert running_experiment([*events, FASTER]) is None
 
 
 def test_what_an_experiments_switches_cost_is_no_stall() -> None:

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.judge.situations import RUNNING, banner, changed, judged, split
-from tfwatch.judge.effects.switch_text import (
-    best,
-    expected_gain_text,
-    forecast_note,
-    has_usable_gain,
-    interval_text,
-)
+from tfwatch.judge.effects.wording import expected_gain_text, forecast_note, interval_text
 from tfwatch.judge.findings.advice import (
     SwitchAdvice,
     advise_starving,
@@ -24,7 +18,7 @@ from tfwatch.judge.findings.advice import (
 )
 from tfwatch.judge.findings.bottleneck import Bottleneck, Stage, StageTable
 from tfwatch.judge.findings.situation import MachineMemory
-from tfwatch.judge.forecasts.forecast import Forecast
+from tfwatch.judge.forecasts.forecast import Forecast, best
 from tfwatch.judge.steps.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -195,9 +189,16 @@ def test_a_wide_range_is_told_beside_the_number() -> None:
     [
         pytest.param(ON, "13.8 ms  1.7 x", id="a gain"),
         pytest.param(
-            changed(ON, value="off", step_ms=23.4, mean_ms=23.4, now_ms=13.9, now_mean_ms=13.9),
+            changed(
+                changed(ON, value="off", now_ms=13.9, now_mean_ms=13.9, low_ms=21.0, high_ms=26.0),
+                step_ms=23.4,
+                mean_ms=23.4,
+            ),
             "23.4 ms  0.6 x",
             id="a loss",
+        ),
+        pytest.param(
+            changed(ON, high_ms=30.0), "13.8 ms  gain not sure", id="an interval that holds 1"
         ),
         pytest.param(
             changed(WORKERS, now_ms=14.1, now_mean_ms=14.1), "13.9 ms  no gain", id="no gain"
@@ -226,7 +227,7 @@ def test_of_equals_the_one_that_costs_least_is_proposed() -> None:
     assert best([workers, ON, NONE]) is ON
     assert best([ON, much_better]) is much_better
     assert best([NONE]) is None
-    assert not has_usable_gain(NONE)
+    assert not NONE.has_usable_gain
 
 
 def test_keys_are_named_as_they_are_pressed() -> None:

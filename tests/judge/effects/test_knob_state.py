@@ -13,7 +13,6 @@ from tfwatch.judge.effects.knob_state import (
     knob_states,
     shallower,
     toggled,
-    why_no_experiment,
 )
 
 START = {"prefetch": "off", "workers": "off"}
@@ -139,8 +138,3 @@ def test_what_the_autopilot_took_back_is_undone_already() -> None:
     assert last(kept, tried, key, back, flown(6, "4", "8")) == ("workers", "off")
     assert last(kept, tried, back, flown(6, "4", "8")) == ("prefetch", "off")
     assert last(kept, tried, replace(back, by="key"), made(6, "4", "8")) == ("prefetch", "8")
-
-
-def test_a_cache_has_no_experiment_and_says_why() -> None:
-    assert why_no_experiment("prefetch") == ""
-    assert why_no_experiment("cache").startswith("cache: no A/B test")

@@ -15,7 +15,7 @@ from tfwatch.core.events import (
     PipelineSwitched,
 )
 from tfwatch.core.knobs import KnobChange
-from tfwatch.judge.effects.tuner_text import Undecided, find_undecided
+from tfwatch.judge.effects.tuner_events import Undecided, find_undecided
 
 BEGAN = ExperimentBegan(10, "prefetch", ["off", "4"], 150, 600, 0)
 
@@ -118,3 +118,30 @@ def test_of_a_move_of_two_knobs_both_are_tried() -> None:
     )
     by_key = [turned(120, "8", "off", "key", "workers"), turned(121, "off", "8", "key", "workers")]
     assert find_undecided([*both, *by_key]) == Undecided({"prefetch": "off"}, ((1, 100),), 5)
+
+
+MADE = MoveMade(5, 100, "workers", "off", "8", "on several cores")
+TURNED = turned(101, "off", "8", "autopilot", "workers")
+JUDGED = MoveJudged(6, 150, "workers", "off", "8", 23.4, 23.2, 40, False)
+BACK_ASKED = MoveMade(7, 150, "workers", "8", "off", "no gain", undoes=True)
+
+
+@pytest.mark.parametrize(
+    ("events", "is_undecided"),
+    [
+        pytest.param([MADE], False, id="requested, not in effect"),
+        pytest.param([MADE, TURNED, JUDGED], True, id="judged, not undone"),
+        pytest.param([MADE, TURNED, JUDGED, BACK_ASKED], True, id="its end requested"),
+        pytest.param(
+            [MADE, TURNED, JUDGED, BACK_ASKED, turned(160, "8", "off", "autopilot", "workers")],
+            False,
+            id="undone",
+        ),
+        pytest.param([MADE, TURNED, turned(120, "8", "4", "key", "workers")], False, id="by a key"),
+        pytest.param([MADE, TURNED, turned(120, "off", "4", "key")], True, id="another knob"),
+    ],
+)
+def test_a_move_is_undecided_while_it_is_in_effect_and_not_kept(
+    events: list[object], is_undecided: bool
+) -> None:
+    assert (find_undecided(events) is not None) is is_undecided

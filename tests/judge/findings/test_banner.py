@@ -32,13 +32,10 @@ SWITCH = Comparison(
     "off",
     "4",
     "key",
-    0,
     300,
     301,
     split(9.6, 13, 0.8),
     split(0.2, 12.9, 0.8, 34),
-    1.7,
-    False,
 )
 SHORT_EPOCH = Regime(
     spent=TimeSpent(0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0.1), epochs=1

@@ -23,11 +23,11 @@ def test_a_table_is_made_of_the_readings_of_ten_seconds_and_of_none_of_a_dropped
         [row(5, 1, 90.0), row(7, 1, 10.0), row(0, 1, 50.0), row(16, 1, 20.0), row(17, 1, 70.0)]
     )
 
-    table = stage_tables_by_time(rows, FOUND)(0, 16 * 10**9)
+    table = stage_tables_by_time(rows, FOUND)(16 * 10**9)
 
     assert table
     assert table.stages[1].busy_ms == pytest.approx(15.0)
-    assert stage_tables_by_time(rows, FOUND)(0, 4 * 10**9) is None
+    assert stage_tables_by_time(rows, FOUND)(4 * 10**9) is None
 
 
 def test_a_table_ends_with_its_last_reading_so_that_the_end_of_a_run_has_that_of_its_last_step() -> (  # noqa: E501
@@ -35,10 +35,10 @@ def test_a_table_ends_with_its_last_reading_so_that_the_end_of_a_run_has_that_of
 ):
     table_at = stage_tables_by_time(np.concatenate([row(6, 1, 10.0), row(15, 1, 20.0)]), FOUND)
 
-    at_end = table_at(0, 34 * 10**9)
+    at_end = table_at(34 * 10**9)
     assert at_end
     assert at_end.stages[1].busy_ms == pytest.approx(15.0)
-    assert table_at(0, 36 * 10**9) is None
+    assert table_at(36 * 10**9) is None
 
 
 @pytest.mark.parametrize(

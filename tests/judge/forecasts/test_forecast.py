@@ -240,9 +240,7 @@ def switched(knob: str, old: str, new: str, step: int, before: float, after: flo
         breakdown(make_steps(np.full(100, wait), compute=13.0, host=0.8))
         for wait in (before, after)
     )
-    return Comparison(
-        knob, old, new, "key", 0, step - 1, step, old_side, new_side, ratio=1.0, settled=True
-    )
+    return Comparison(knob, old, new, "key", step - 1, step, old_side, new_side, settled=True)
 
 
 def test_a_setting_that_was_measured_is_its_own_forecast() -> None:
@@ -253,13 +251,6 @@ def test_a_setting_that_was_measured_is_its_own_forecast() -> None:
 
     assert found.measured
     assert step_ms_of(found) == pytest.approx(23.4)
-
-
-def test_it_is_scaled_as_the_present_setting_has_changed_since() -> None:
-    there = switched("prefetch", "off", "4", 101, before=9.6, after=0.3)
-    slower = evidence(0.6, compute=26.0, host=1.6, knobs={"prefetch": "4"}, comparisons=(there,))
-
-    assert step_ms_of(forecast(slower, "prefetch", "off")) == pytest.approx(2 * 23.4)
 
 
 def test_a_measurement_of_other_knobs_is_none() -> None:

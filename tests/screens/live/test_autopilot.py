@@ -9,8 +9,8 @@ from tests.screens.showing import shown
 from tests.screens.states import starving
 from tfwatch.core.events import AutopilotBegan, MoveMade
 from tfwatch.core.rows import Phase
-from tfwatch.judge.effects.jobs import Autopilot
-from tfwatch.judge.effects.switch_text import forecast_note
+from tfwatch.judge.effects.wording import forecast_note
+from tfwatch.tuner.jobs import Autopilot
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from tfwatch.core.events import (
     PipelineSwitched,
 )
 from tfwatch.judge.effects.comparison import Comparison, compare
-from tfwatch.judge.effects.tuner_text import autopilot_runs
+from tfwatch.judge.effects.tuner_events import autopilot_runs
 from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR, QUIET_COLOUR, WAIT_COLOUR
 from tfwatch.screens.live.settings.card import CardPane
 

@@ -12,7 +12,7 @@ from tests.screens.showing import shown
 from tests.screens.states import starving
 from tfwatch.core.events import ExperimentBegan, ExperimentBlock, TunerLost
 from tfwatch.core.rows import Flag
-from tfwatch.judge.effects.jobs import Experiment
+from tfwatch.tuner.jobs import Experiment
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,9 +20,9 @@ from tfwatch.tuner.thread import Tuner
 
 if TYPE_CHECKING:
     from tfwatch.core.clock import Clock
-    from tfwatch.judge.effects.jobs import TunerJob
     from tfwatch.notices import NotifyOptions
     from tfwatch.runs.run import Run
+    from tfwatch.tuner.jobs import TunerJob
 
 _LOOK_S = 1.0
 #: The end of a script waits so long for the look at its run: its disk may hang.

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.cli import options
 from tfwatch.cli.workloads import workload_script
 from tfwatch.core.errors import BadInputError
-from tfwatch.judge.effects.jobs import Autopilot, Experiment, TunerJob
 from tfwatch.notices import NO_NOTICES, NotifyOptions
 from tfwatch.runs.group_joining import GROUP
 from tfwatch.runs.script_process import Launch
+from tfwatch.tuner.jobs import Autopilot, Experiment, TunerJob
 from tfwatch.watch.script.keras_hook import FEED
 from tfwatch.workloads import list_workloads
 

@@ -1,2 +1,2 @@
-"""The search of the autopilot: estimates of each setting, the moves, and the choice of the next
+"""The search of the autopilot: the measurement of a setting, the moves, and the choice of the next
 one."""

@@ -91,12 +91,10 @@ class WaitChange:
 class SwitchEffect:
     """The steps before a switch against those after it."""
 
+    #: Of the step; its interval holds 1 where only compute changed, which the knob cannot move.
     estimate: Estimate
     #: The change of the data wait.
     wait: WaitChange
-    #: The change of the part of a step that the knob cannot move, as a share of its typical time
-    #: before, where the steps differ by that part alone; else None.
-    compute_drift: float | None = None
 
 
 def measure_effect(
@@ -116,8 +114,10 @@ def measure_effect(
     if estimate.answer not in ("faster", "slower") or min(fixed_ms) <= 0:
         return SwitchEffect(estimate, wait)
     moved = [step - part + sum(fixed_ms) / 2 for step, part in zip(steps, fixed, strict=True)]
-    is_by_knob = compare_sides(moved[0], moved[1], in_bursts).answer == estimate.answer
-    return SwitchEffect(estimate, wait, None if is_by_knob else fixed_ms[1] / fixed_ms[0] - 1)
+    if compare_sides(moved[0], moved[1], in_bursts).answer == estimate.answer:
+        return SwitchEffect(estimate, wait)
+    low, high = min(estimate.low, 1.0), max(estimate.high, 1.0)
+    return SwitchEffect(Estimate(estimate.ratio, low, high), wait)
 
 
 def _unmoved_ms(rows: Rows, knobs: Collection[str], accelerated: bool) -> Times:

@@ -51,11 +51,38 @@ class KnobState:
     asked_by: str = ""
     #: The reason why the last request failed; empty where it did not.
     failed: str = ""
+    #: The newest event of the knob.
+    reported_s: float = -1.0
 
     @property
     def coming(self) -> str:
         """The setting after the request that waits."""
         return self.now if self.asked is None else self.asked
+
+    def after(self, event: SwitchAsked | PipelineSwitched | SwitchFailed) -> KnobState:
+        """Return the state after an event of the training."""
+        at_s = event.at_ns / 1e9
+        state = replace(self, reported_s=at_s, failed="", asked=None)
+        if isinstance(event, SwitchFailed):
+            return replace(state, failed=event.reason)
+        if isinstance(event, SwitchAsked):
+            asked = event.new if event.new != event.old else None
+            return replace(state, asked=asked, asked_s=at_s, asked_by=event.by)
+        last_on = event.new if event.new != "off" else self.last_on
+        return replace(state, now=event.new, last_on=last_on)
+
+    def with_request(self, ask: KnobRequest) -> KnobState:
+        """Return the state with a request of this screen; it counts until the training reports a
+        newer event of that knob."""
+        if ask.at_s < self.reported_s:
+            return self
+        asked = None if ask.value == self.now else ask.value
+        return replace(self, failed="", asked=asked, asked_s=ask.at_s, asked_by="key")
+
+
+def first_state(knob: str, value: str) -> KnobState:
+    """Return the state of a knob at the start of a run."""
+    return KnobState(knob, value, value if value != "off" else KNOBS[knob].first_on)
 
 
 def knob_states(
@@ -63,14 +90,16 @@ def knob_states(
 ) -> dict[str, KnobState]:
     """Return each knob of `start` (name to value at the run's start) after the events and this
     screen's requests."""
-    folds = {knob: _Fold(knob, value) for knob, value in start.items()}
+    states = {knob: first_state(knob, value) for knob, value in start.items()}
     for event in events:
-        if isinstance(event, (SwitchAsked, PipelineSwitched, SwitchFailed)) and event.knob in folds:
-            folds[event.knob].take(event)
+        if not isinstance(event, SwitchAsked | PipelineSwitched | SwitchFailed):
+            continue
+        if event.knob in states:
+            states[event.knob] = states[event.knob].after(event)
     for ask in asks:
-        if ask.knob in folds:
-            folds[ask.knob].ask(ask)
-    return {knob: fold.state() for knob, fold in folds.items()}
+        if ask.knob in states:
+            states[ask.knob] = states[ask.knob].with_request(ask)
+    return states
 
 
 def knobs_in_effect(
@@ -78,49 +107,6 @@ def knobs_in_effect(
 ) -> dict[str, str]:
     """Return the value of every knob after these switches of a run that began with `start`."""
     return {**start, **{switch.knob: switch.new for switch in switches}}
-
-
-def undo_changes(knobs: Mapping[str, str], changes: Iterable[KnobChange]) -> dict[str, str]:
-    """Return the value of every knob before these changes, newest first, that led to `knobs`."""
-    return {**knobs, **{change.knob: change.old for change in changes}}
-
-
-class _Fold:
-    def __init__(self, knob: str, value: str) -> None:
-        self.knob = knob
-        self.now = value
-        self.last_on = value if value != "off" else KNOBS[knob].first_on
-        self.asked: str | None = None
-        self.asked_s = 0.0
-        self.asked_by = ""
-        self.reported_s = -1.0
-        self.failed = ""
-
-    def take(self, event: SwitchAsked | PipelineSwitched | SwitchFailed) -> None:
-        self.reported_s = event.at_ns / 1e9
-        self.failed = event.reason if isinstance(event, SwitchFailed) else ""
-        self.asked = (
-            event.new if isinstance(event, SwitchAsked) and event.new != event.old else None
-        )
-        if isinstance(event, SwitchAsked):
-            self.asked_s, self.asked_by = self.reported_s, event.by
-        elif isinstance(event, PipelineSwitched):
-            self.now = event.new
-            self.last_on = event.new if event.new != "off" else self.last_on
-
-    def ask(self, ask: KnobRequest) -> None:
-        """Take a request of this screen; it counts until the training reports a newer event of that
-        knob."""
-        if ask.at_s < self.reported_s:
-            return
-        self.failed = ""
-        self.asked = None if ask.value == self.now else ask.value
-        self.asked_s, self.asked_by = ask.at_s, "key"
-
-    def state(self) -> KnobState:
-        return KnobState(
-            self.knob, self.now, self.last_on, self.asked, self.asked_s, self.asked_by, self.failed
-        )
 
 
 def choices(state: KnobState, stages: int = 0) -> tuple[str, ...]:
@@ -218,11 +204,6 @@ def _without_detours(made: Iterable[tuple[KnobChange, str]]) -> list[tuple[KnobC
         else:
             kept.append((change, by))
     return kept
-
-
-def why_no_experiment(knob: str) -> str:
-    """Return the reason why a knob has no A/B test; empty where it has one."""
-    return KNOBS[knob].no_test
 
 
 def _depth(value: str) -> int:

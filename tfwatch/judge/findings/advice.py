@@ -19,16 +19,13 @@ from tfwatch.core.knobs import (
     knob_name,
 )
 from tfwatch.judge.effects.knob_state import deeper
-from tfwatch.judge.effects.switch_text import (
-    best,
-    expected_gain_text,
-    has_expected_gain,
-)
+from tfwatch.judge.effects.wording import expected_gain_text
 from tfwatch.judge.findings import code_suggestions, input_advice
 from tfwatch.judge.findings.bottleneck import FETCH_MS
 from tfwatch.judge.findings.finding import Advice
 from tfwatch.judge.findings.input_advice import service_workers
 from tfwatch.judge.findings.situation import SourceKind
+from tfwatch.judge.forecasts.forecast import best
 from tfwatch.judge.steps.verdict import Bound
 
 if TYPE_CHECKING:
@@ -417,9 +414,7 @@ def memory_limit_text(now: Situation) -> str:
     """Return `prefetch 4 needs 1.5 MB, more than the memory limit`; empty where the limit excludes
     no useful switch."""
     useful = (
-        one
-        for one in now.setting.forecasts.values()
-        if one.is_over_memory_limit and has_expected_gain(one)
+        one for one in now.setting.forecasts.values() if one.is_over_memory_limit and one.has_gain
     )
     needs = (
         f"{knob_name(one.knob)} {one.value} needs {units.memory(one.needs_bytes)}" for one in useful

@@ -10,6 +10,11 @@ from tfwatch.core import units
 from tfwatch.core.knobs import knob_name
 from tfwatch.core.rows import Phase
 from tfwatch.judge.effects.comparison import ENOUGH_STEPS
+from tfwatch.judge.effects.wording import (
+    autopilot_parts,
+    experiment_progress,
+    experiment_subject,
+)
 from tfwatch.judge.findings import advice
 from tfwatch.judge.findings.finding import Tone
 from tfwatch.judge.findings.loss import divergence_text
@@ -225,12 +230,12 @@ def _between_now(now: Situation) -> Banner | None:
 def _ab_test(now: Situation) -> Banner | None:
     if now.experiment is None:
         return None
-    ends = "a ends it; " if now.live else ""
+    ends = "a cancels it and restores the setting before; " if now.live else ""
     advice = (
         f"{ends}the run keeps the faster setting; it trains on the same batches in the same order"
     )
-    subject, progress = now.experiment.subject, now.experiment.progress
-    brief = f"{subject}: {now.experiment.brief}"
+    subject, progress = experiment_subject(now.experiment), experiment_progress(now.experiment)
+    brief = f"{subject}: {progress.partition(' (')[0]}"
     return Banner("A/B TEST", f"{subject}: {progress}", advice, Tone.BUSY, brief=brief)
 
 
@@ -239,12 +244,11 @@ def _autopilot(now: Situation) -> Banner | None:
         return None
     ends = "f or the key of any setting ends it; " if now.live else ""
     advice = (
-        f"{ends}a change that helps is kept, others are undone; it trains on the same batches in"
-        " the same order"
+        f"{ends}what is proved to save 2 % is kept, all else undone; it trains on the same batches"
+        " in the same order"
     )
-    return Banner(
-        "AUTOPILOT", now.autopilot_run.progress, advice, Tone.BUSY, brief=now.autopilot_run.parts[0]
-    )
+    parts = autopilot_parts(now.autopilot_run)
+    return Banner("AUTOPILOT", "; ".join(parts), advice, Tone.BUSY, brief=parts[0])
 
 
 def _switching(now: Situation) -> Banner | None:
@@ -259,12 +263,7 @@ def _switching(now: Situation) -> Banner | None:
 
 def _settling(now: Situation) -> Banner | None:
     switch = now.switch
-    if (
-        switch is None
-        or switch.step is None
-        or switch.settled
-        or now.steps_total - switch.step > _SETTLES_WITHIN
-    ):
+    if switch is None or switch.settled or now.steps_total - switch.step > _SETTLES_WITHIN:
         return None
     if now.setting.knobs.get(switch.knob, switch.new) != switch.new:
         return None  # the knob changed again: an A/B test that is ended restores its own setting

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.core.knobs import DEVICE_PREFETCH
-from tfwatch.judge.effects.switch_text import best, expected_gain_text
+from tfwatch.judge.effects.wording import expected_gain_text
 from tfwatch.judge.findings import advice, code_suggestions
 from tfwatch.judge.findings.finding import Advice, Fact, Finding
+from tfwatch.judge.forecasts.forecast import best
 from tfwatch.judge.steps.verdict import MODERATELY_FROM
 
 if TYPE_CHECKING:

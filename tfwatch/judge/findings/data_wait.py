@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.effects.switch_text import best
 from tfwatch.judge.findings import advice, input_advice
 from tfwatch.judge.findings.finding import Advice, Fact, Finding, Tone
 from tfwatch.judge.findings.situation import SourceKind
+from tfwatch.judge.forecasts.forecast import best
 from tfwatch.judge.steps.verdict import HIGHLY_FROM, MODERATELY_FROM
 
 if TYPE_CHECKING:

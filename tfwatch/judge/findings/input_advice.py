@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.core.knobs import CACHE, MULTIPROCESSING, PER_REPLICA, PREFETCH, WORKERS
 from tfwatch.core.script_code import code_kinds, count_moving, edited_lines, why_not_moving
-from tfwatch.judge.effects.switch_text import best
 from tfwatch.judge.findings import code_suggestions
 from tfwatch.judge.findings.finding import Advice
 from tfwatch.judge.findings.situation import SourceKind
+from tfwatch.judge.forecasts.forecast import best
 from tfwatch.judge.steps.verdict import Bound
 
 if TYPE_CHECKING:

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import RunEnded, StagesFound
     from tfwatch.judge.effects.comparison import Comparison
-    from tfwatch.judge.effects.tuner_text import AutopilotRun, RunningExperiment
+    from tfwatch.judge.effects.tuner_events import AutopilotRun, RunningExperiment
     from tfwatch.judge.findings.bottleneck import StageTable
     from tfwatch.judge.findings.finding import Finding, Tone
     from tfwatch.judge.findings.machine import MachineFigures
     from tfwatch.judge.findings.starving_cost import DataWaitCost, Energy
-    from tfwatch.judge.forecasts.forecast import Forecast, Record
+    from tfwatch.judge.forecasts.forecast import CheckedForecast, Forecast
     from tfwatch.judge.steps.stalls import Stall
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.snapshot import Snapshot
@@ -232,7 +232,7 @@ class Situation:
     experiment: RunningExperiment | None = None
     autopilot_run: AutopilotRun | None = None
     #: The errors of earlier forecasts.
-    record: Record | None = None
+    record: CheckedForecast | None = None
     #: The share of the steps searched for stalls, while a long run is read; None once all are.
     searched: float | None = None
     #: All of a run that is over is judged: there are no more steps to wait for.

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.core.rows import STEP, step_ms
-from tfwatch.judge.autopilot.estimator import SettingSpan, intervals
-from tfwatch.judge.effects.comparison import LONGEST
+from tfwatch.judge.effects.comparison import LEAST, LONGEST
 from tfwatch.judge.effects.knob_state import knobs_in_effect
 from tfwatch.judge.findings.bottleneck import make_stage_table
 from tfwatch.judge.steps.verdict import breakdown, steady
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tfwatch.core.events import PipelineSwitched, StagesFound
     from tfwatch.core.rows import Rows
@@ -35,6 +34,20 @@ _PERIOD_NS = 500_000_000
 _READINGS_NS = 10 * 10**9
 #: The steps of a block, for the variation of the median step.
 _BLOCK = 20
+
+
+@dataclass(frozen=True, slots=True)
+class SettingSpan:
+    """A stretch of steps with one setting of all knobs. split: of its steady steps, if there are
+    any."""
+
+    knobs: Mapping[str, str]
+    split: Breakdown | None
+
+    @property
+    def is_measured(self) -> bool:
+        """True where it has enough steady steps."""
+        return self.split is not None and self.split.steps >= LEAST
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,12 +82,44 @@ class Evidence:
     @cached_property
     def history(self) -> list[SettingSpan]:
         """The measured settings of the run, oldest first."""
-        return intervals(self.comparisons, self.knobs, self.switches)
+        return setting_spans(self.run.knobs, self.comparisons, self.switches)
+
+    def measured(self, knobs: Mapping[str, str]) -> Breakdown | None:
+        """Return the newest steps with these settings that this run has measured; None without
+        any."""
+        spans = (span for span in reversed(self.history) if span.is_measured)
+        return next((span.split for span in spans if span.knobs == knobs), None)
 
     @cached_property
     def step_variation(self) -> float:
         """`block_variation` of the rows."""
         return block_variation(self.rows)
+
+
+def setting_spans(
+    start: Mapping[str, str],
+    comparisons: Iterable[Comparison],
+    switches: Sequence[PipelineSwitched],
+) -> list[SettingSpan]:
+    """Return the stretches on both sides of each comparison, oldest first, of a run that began with
+    `start`.
+
+    switches: all of the run in order; those of A/B tests are not compared. Switches at one step
+    begin one stretch.
+    """
+    knobs, spans, taken, last = dict(start), list[SettingSpan](), 0, None
+    for comparison in comparisons:
+        if comparison.step == last:
+            continue
+        last = comparison.step
+        if not spans:
+            before = [one for one in switches if one.step < last]
+            spans.append(SettingSpan(knobs_in_effect(start, before), comparison.before))
+        while taken < len(switches) and switches[taken].step <= last:
+            knobs[switches[taken].knob] = switches[taken].new
+            taken += 1
+        spans.append(SettingSpan(dict(knobs), comparison.after))
+    return spans
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +131,8 @@ class EvidenceTables:
     rows_between: Callable[[int, int], Rows]
     #: All rows of `core.rows.SAMPLE`.
     samples: Rows
-    #: The last stages before `at_ns`, after this many steps; None where none were read.
-    table_at: Callable[[int, int], StageTable | None]
+    #: The last stages before `at_ns`; None where none were read.
+    table_at: Callable[[int], StageTable | None]
     #: All that took effect, in order.
     switches: Sequence[PipelineSwitched]
 
@@ -105,7 +150,7 @@ def cores_of(run: Manifest) -> int:
 
 def stage_tables_by_time(
     rows: Rows, pipelines: Mapping[int, StagesFound]
-) -> Callable[[int, int], StageTable | None]:
+) -> Callable[[int], StageTable | None]:
     """Return `EvidenceTables.table_at` for all rows of `core.rows.STAGE`: of the 10 s up to the
     last reading.
 
@@ -113,8 +158,7 @@ def stage_tables_by_time(
     """
     rows = rows[rows["at_ns"] > 0]  # a dropped stretch reads as zeros
 
-    def table_at(step: int, at_ns: int) -> StageTable | None:
-        del step
+    def table_at(at_ns: int) -> StageTable | None:
         last = bisect_right(rows["at_ns"], at_ns)
         end_ns = int(rows["at_ns"][last - 1]) if last else 0
         if end_ns < at_ns - 2 * _READINGS_NS:
@@ -139,7 +183,7 @@ def build_evidence(
     samples = _since(tables.samples, int(rows["start_ns"][0]) if len(rows) else at_ns, at_ns)
     available = _mean(samples[-1:], "memory_available_bytes")
     split = breakdown(rows)
-    table = tables.table_at(step, at_ns)
+    table = tables.table_at(at_ns)
     return Evidence(
         run,
         split,
@@ -148,7 +192,7 @@ def build_evidence(
         cores_free=max(tables.cores - _mean(samples, "cpu_cores"), 0.0),
         cores_used=_mean(samples, "process_cores"),
         memory_free=None if math.isnan(available) else available,
-        comparisons=tuple(switch for switch in comparisons if switch.step is not None),
+        comparisons=tuple(comparisons),
         switches=tuple(made),
         rows=rows,
         no_forecast_reason=no_forecast_reason,
@@ -170,7 +214,7 @@ def last_table(tables: EvidenceTables, rows: Rows, split: Breakdown | None) -> S
     steps."""
     at_ns = int(rows["at_ns"].max(initial=0))
     samples = _since(tables.samples, max(at_ns - _READINGS_NS - _PERIOD_NS, 0), at_ns)
-    return _judged(tables, tables.table_at(0, at_ns), samples, split)
+    return _judged(tables, tables.table_at(at_ns), samples, split)
 
 
 def _since(samples: Rows, begun_ns: int, at_ns: int) -> Rows:

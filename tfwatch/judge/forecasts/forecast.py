@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tfwatch.core.knobs import CACHE, KNOBS, PREFETCH, WORKERS, no_room
-from tfwatch.judge.autopilot import estimator
+from tfwatch.core.knobs import CACHE, DEVICE_PREFETCH, PREFETCH, WORKERS, no_room
+from tfwatch.core.rows import step_ms
 from tfwatch.judge.effects import knob_state
 from tfwatch.judge.effects.comparison import LEAST
 from tfwatch.judge.forecasts import batch_supply
@@ -19,7 +18,7 @@ from tfwatch.judge.forecasts.predict import Prediction, predict
 from tfwatch.judge.steps.verdict import BURSTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.forecasts.evidence import Evidence, EvidenceTables
@@ -35,6 +34,9 @@ _OFF_MS, _MOST_OFF = 0.3, 0.5
 _OTHERS = 0.25
 #: The standard deviations of a normal distribution that hold 90 %.
 NINE_OF_TEN = 1.64
+#: A forecast change below this share of a step reads as no gain.
+_WORTH = 0.05
+_CHEAPEST_FIRST = (PREFETCH, WORKERS, CACHE)
 _NO_OTHER: Mapping[str, str] = MappingProxyType({})
 
 
@@ -85,6 +87,39 @@ class Forecast:
         now_ms = self.now_mean_ms if self.in_bursts else self.now_ms
         return now_ms / self.typical_ms if self.typical_ms > 0 else math.nan
 
+    @property
+    def differs(self) -> bool:
+        """True where the step is expected to change by 5 % or more."""
+        return self.is_known and abs(self.ratio - 1) >= _WORTH
+
+    @property
+    def has_gain(self) -> bool:
+        """True where a gain is expected, at any cost of memory."""
+        return self.is_known and self.ratio >= 1 + _WORTH
+
+    @property
+    def has_usable_gain(self) -> bool:
+        """True where a gain is expected within the memory limit."""
+        return self.has_gain and not self.is_over_memory_limit
+
+    @property
+    def may_be_slower(self) -> bool:
+        """True where a copy ahead may cost more than it hides: copy and launching race (1.3 x as
+        long on one H200)."""
+        return self.knob == DEVICE_PREFETCH and not self.measured and self.high_ms >= self.now_ms
+
+
+def best(forecasts: Iterable[Forecast]) -> Forecast | None:
+    """Return the switch with the largest usable gain; None where there is none.
+
+    Among nearly equal gains, the cheapest knob wins.
+    """
+    worthwhile = [one for one in forecasts if one.has_usable_gain and not one.may_be_slower]
+    most = max((one.ratio for one in worthwhile), default=0.0)
+    near = [one for one in worthwhile if one.ratio >= most * (1 - _WORTH)]
+    order = {knob: n for n, knob in enumerate(_CHEAPEST_FIRST)}
+    return min(near, key=lambda one: order.get(one.knob, len(order)), default=None)
+
 
 def forecasts(evidence: Evidence) -> tuple[Forecast, ...]:
     """Return the forecast of every switch that the keys offer, in their order."""
@@ -97,17 +132,13 @@ def forecasts(evidence: Evidence) -> tuple[Forecast, ...]:
 
 def choices(evidence: Evidence, knob: str) -> tuple[str, ...]:
     """Return the settings that the keys of a knob ask for next."""
-    now = evidence.knobs.get(knob)
-    if now is None:
+    start = evidence.run.knobs.get(knob)
+    if start is None:
         return ()
-    made = evidence.switches or evidence.comparisons
-    last_on = next(
-        (turn.old for turn in reversed(made) if turn.knob == knob and turn.old != "off"), None
-    )
-    return knob_state.choices(
-        knob_state.KnobState(knob, now, last_on or KNOBS[knob].first_on),
-        len(evidence.run.parallel_stages),
-    )
+    state = knob_state.first_state(knob, start)
+    for switch in evidence.switches:
+        state = state.after(switch) if switch.knob == knob else state
+    return knob_state.choices(state, len(evidence.run.parallel_stages))
 
 
 def forecast(
@@ -121,12 +152,12 @@ def forecast(
             knob, value, math.nan, math.nan, math.nan, compute_floor_ms(evidence), why_not
         )
     wanted = {**evidence.knobs, knob: value, **together_with}
-    measured_before = estimator.find_measured(evidence.history, wanted, evidence.knobs)
+    measured_before = evidence.measured(wanted)
     is_measured = True
     if wanted == evidence.knobs or _is_as_written(evidence, knob, value):
-        prediction: Prediction | str = _as_seen(split, split, split)
+        prediction: Prediction | str = _as_seen(split)
     elif measured_before:
-        prediction = _as_seen(split, *measured_before)
+        prediction = _as_seen(measured_before)
     else:
         prediction, is_measured = (
             predict(evidence, split, knob, value, together_with),
@@ -181,12 +212,10 @@ def compute_floor_ms(evidence: Evidence) -> float:
     return min(known, default=math.nan)
 
 
-def _as_seen(now: Breakdown, then: Breakdown, together_with: Breakdown | None) -> Prediction:
-    """Return the measured step of a stretch, scaled by the change of a neighbor with the current
-    setting."""
-    times = now.step.median / together_with.step.median if together_with else 1.0
-    step_ms, mean_ms = then.step.median * times, then.step.mean * times
-    return Prediction(step_ms, mean_ms, step_ms, step_ms, "measured in this run")
+def _as_seen(then: Breakdown) -> Prediction:
+    """Return the measured step of a stretch."""
+    step_ms = then.step.median
+    return Prediction(step_ms, then.step.mean, step_ms, step_ms, "measured in this run")
 
 
 def _make_forecast(
@@ -273,28 +302,13 @@ class CheckedForecast:
         return self.forecast.low_ms <= self.measured_ms <= self.forecast.high_ms
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """The checked forecasts of a run, oldest first."""
-
-    checked: tuple[CheckedForecast, ...] = ()
-
-    @property
-    def median_error(self) -> float:
-        """The median absolute error of the forecasts, as a share of the measured step; NaN where
-        there were none."""
-        return median(abs(one.off) for one in self.checked) if self.checked else math.nan
-
-    @property
-    def inside(self) -> int:
-        """The number of measured steps in their prediction interval."""
-        return sum(one.inside for one in self.checked)
-
-
-def record(tables: EvidenceTables, comparisons: Sequence[Comparison]) -> Record:
-    """Check the forecast of each settled switch, made from the evidence before its request."""
+def checked_forecasts(
+    tables: EvidenceTables, comparisons: Sequence[Comparison]
+) -> tuple[CheckedForecast, ...]:
+    """Check the forecast of each settled switch, made from the evidence before its request, oldest
+    first."""
     checks = (check_forecast(tables, comparisons, n) for n in range(len(comparisons)))
-    return Record(tuple(one for one in checks if one is not None))
+    return tuple(one for one in checks if one is not None)
 
 
 def check_forecast(
@@ -306,7 +320,7 @@ def check_forecast(
     be made.
     """
     switch = comparisons[n]
-    if switch.step is None or not switch.settled or switch.beside or switch.after is None:
+    if not switch.settled or switch.beside or switch.after is None:
         return None
     forecast_made = forecast(evidence_before(tables, comparisons, n), switch.knob, switch.new)
     return (
@@ -318,5 +332,7 @@ def check_forecast(
 
 def evidence_before(tables: EvidenceTables, comparisons: Sequence[Comparison], n: int) -> Evidence:
     """Return the evidence just before the request for the n-th switch."""
-    switch = comparisons[n]
-    return build_evidence(tables, comparisons[:n], switch.asked_step, switch.asked_at_ns)
+    asked = comparisons[n].asked_step
+    rows = tables.rows_between(asked, asked)
+    at_ns = int(rows["start_ns"][-1] + 1e6 * step_ms(rows)[-1]) if len(rows) else 0
+    return build_evidence(tables, comparisons[:n], asked, at_ns)

@@ -11,7 +11,7 @@ import numpy as np
 
 from tfwatch.core.rows import Flag, plausible_rows
 from tfwatch.judge.effects.comparison import LONGEST, compare
-from tfwatch.judge.effects.tuner_text import (
+from tfwatch.judge.effects.tuner_events import (
     UNDECIDED_EVENTS,
     Undecided,
     blocks_like_the_last,

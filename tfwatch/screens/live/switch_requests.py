@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfwatch.core.knobs import LARGEST, PREFETCH, Refusal, check_value, knob_name
+from tfwatch.core.knobs import KNOBS, LARGEST, PREFETCH, Refusal, check_value, knob_name
 from tfwatch.judge.effects import knob_state
-from tfwatch.judge.effects.jobs import Autopilot, Experiment
-from tfwatch.judge.effects.tuner_text import subject_text
+from tfwatch.judge.effects.wording import experiment_subject, subject_text
 from tfwatch.runs.requests import StopRequest, SwitchRequest
+from tfwatch.tuner.jobs import Autopilot, Experiment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.core.clock import Clock
-    from tfwatch.judge.effects.jobs import TunerJob
     from tfwatch.judge.view import RunView
     from tfwatch.runs.requests import RequestSender
     from tfwatch.runs.snapshot import Snapshot
+    from tfwatch.tuner.jobs import TunerJob
     from tfwatch.tuner.thread import Tuner
 
 
@@ -110,11 +110,11 @@ class SwitchRequests:
         """
         running = view.situation.experiment
         if running and self._tuner is not None:
-            return self._end_job(f"A/B test ended: {running.subject}")
+            return self._end_job(f"A/B test ended: {experiment_subject(running)}")
         refusal, state = self._state(view, knob)
         if state is None or self._tuner is None:
             return refusal
-        if why := knob_state.why_no_experiment(knob):
+        if why := KNOBS[knob].no_test:
             return why
         values = knob_state.test_order(state.coming, against or knob_state.toggled(state))
         first, second = (check_value(knob, value) for value in values)
@@ -130,7 +130,7 @@ class SwitchRequests:
         if refused or self._tuner is None:
             return f"autopilot: {refused or Refusal.READ_ONLY.words}"
         job = Autopilot(view.snapshot.manifest.memory_limit)
-        return self._begin_job(view, job, "autopilot: it switches the settings; f ends it")
+        return self._begin_job(view, job, "autopilot: looks for faster settings; f ends it")
 
     def _begin_job(self, view: RunView, job: TunerJob, message: str) -> str:
         """Begin a job of this terminal's tuner. Return the message, or why it cannot begin."""

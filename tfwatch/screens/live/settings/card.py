@@ -10,9 +10,9 @@ from textual.reactive import reactive
 
 from tfwatch.core import units
 from tfwatch.core.events import AUTOPILOT, ExperimentEnded
-from tfwatch.judge.effects import switch_text, tuner_text
-from tfwatch.judge.effects.switch_text import LABEL
-from tfwatch.judge.effects.tuner_text import AUTOPILOT_EVENTS, autopilot_runs
+from tfwatch.judge.effects import wording
+from tfwatch.judge.effects.tuner_events import AUTOPILOT_EVENTS, autopilot_runs
+from tfwatch.judge.effects.wording import LABEL
 from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR, HOST_COLOUR, QUIET_COLOUR, WAIT_COLOUR
 from tfwatch.screens.basics.pane import FramedPane
 from tfwatch.screens.basics.text import column, row
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from tfwatch.judge.effects.comparison import Comparison
-    from tfwatch.judge.effects.tuner_text import AutopilotRun, RunningExperiment
+    from tfwatch.judge.effects.tuner_events import AutopilotRun, RunningExperiment
     from tfwatch.judge.steps.verdict import Breakdown
     from tfwatch.judge.view import RunView
 
@@ -75,13 +75,13 @@ class CardPane(FramedPane, can_focus=True):
         self.hint = "no switch in this run" if view.is_over else none_yet
 
     def _update_titles(self) -> None:
-        note = switch_text.outcome_text(self.comparisons[-1]) if self.comparisons else ""
+        note = wording.outcome_text(self.comparisons[-1]) if self.comparisons else ""
         if self.running_experiment:
-            note = self.running_experiment.status
+            note = wording.experiment_status(self.running_experiment)
         elif self.experiment:
-            note = tuner_text.answer_text(self.experiment)
+            note = wording.answer_text(self.experiment)
         elif self.autopilot_run:
-            note = tuner_text.autopilot_gain_text(self.autopilot_run)
+            note = wording.autopilot_text(self.autopilot_run)
         self.set_titles(_TITLE, note)
         self.repaint_rows()
 
@@ -91,7 +91,11 @@ class CardPane(FramedPane, can_focus=True):
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         if self.running_experiment:
-            words = f"A/B test: {self.running_experiment.subject}", self.running_experiment.progress
+            running = self.running_experiment
+            words = (
+                f"A/B test: {wording.experiment_subject(running)}",
+                wording.experiment_progress(running),
+            )
             return [row((line, "bold")) for line in words]
         if self.autopilot_run and not self.experiment:
             return self._autopilot_rows(self.autopilot_run, width)
@@ -100,39 +104,37 @@ class CardPane(FramedPane, can_focus=True):
         if not self.comparisons:
             return [row((line, "$foreground 65%")) for line in self.hint.split("\n")]
         newest = self.comparisons[-1]
-        longest = switch_text.longest_ms(newest)
+        longest = wording.longest_ms(newest)
         lines = [self._bar(newest, newest.old, newest.before, longest, width)]
         lines.append(self._bar(newest, newest.new, newest.after, longest, width))
-        if self.has_class("-bare") and newest.step is not None:
-            lines.append(row((switch_text.outcome_text(newest), "bold")))
+        if self.has_class("-bare"):
+            lines.append(row((wording.outcome_text(newest), "bold")))
         if self.offer:
             lines.append(row((self.offer, "$text-accent")))
         lines.append(self._legend(newest))
         older = reversed(self.comparisons[:-1][-_OLDER:])
         return [
             *lines,
-            *(row((switch_text.comparison_line(old), "$foreground 65%")) for old in older),
+            *(row((wording.comparison_line(old), "$foreground 65%")) for old in older),
         ]
 
     def _experiment_rows(self, ended: ExperimentEnded, width: int) -> list[Content]:
         """Draw a bar for each setting, then the result, then the switches before the experiment."""
         lines = self._step_bars(
-            {
-                switch_text.setting_text(ended.knob, value): ms
-                for value, ms in ended.step_ms.items()
-            },
+            {wording.setting_text(ended.knob, value): ms for value, ms in ended.step_ms.items()},
             width,
             _is_proved(ended.answer),
         )
         is_bare = self.has_class("-bare")  # else the frame shows the result
-        result = tuner_text.experiment_line(ended) if is_bare else tuner_text.rounds_text(ended)
-        lines.append(row((result, "bold" if is_bare else "$foreground 65%")))
+        lines.append(
+            row((wording.experiment_line(ended), "bold" if is_bare else "$foreground 65%"))
+        )
         if ended.step_ms and not _is_proved(ended.answer):
             lines.append(row(("grey: the difference may be noise", QUIET_COLOUR)))
         older = reversed(self.comparisons[-_OLDER:])
         return [
             *lines,
-            *(row((switch_text.comparison_line(old), "$foreground 65%")) for old in older),
+            *(row((wording.comparison_line(old), "$foreground 65%")) for old in older),
         ]
 
     def _autopilot_rows(self, run: AutopilotRun, width: int) -> list[Content]:
@@ -144,13 +146,11 @@ class CardPane(FramedPane, can_focus=True):
         }
         step_ms = {side: took_ms for side, took_ms in sides.items() if took_ms is not None}
         lines = self._step_bars(
-            step_ms, width, run.ended is not None and _is_proved(tuner_text.answer_of(run.ended))
+            step_ms, width, run.estimate is not None and _is_proved(run.estimate.answer)
         )
         if self.has_class("-bare"):
-            lines.append(row((tuner_text.autopilot_gain_text(run), "bold")))
-        moves = [
-            row((tuner_text.move_line(move), "$foreground 65%")) for move in reversed(run.moves)
-        ]
+            lines.append(row((wording.autopilot_text(run), "bold")))
+        moves = [row((wording.move_line(move), "$foreground 65%")) for move in reversed(run.moves)]
         return [*lines, *moves]
 
     def _step_bars(
@@ -177,20 +177,23 @@ class CardPane(FramedPane, can_focus=True):
     def _bar(
         self, switch: Comparison, value: str, side: Breakdown | None, longest: float, width: int
     ) -> Content:
-        wide = _label_cells(switch_text.side_label(switch, one) for one in (switch.old, switch.new))
-        label = column(switch_text.side_label(switch, value), wide)
+        wide = _label_cells(
+            wording.setting_text(switch.knob, one) for one in (switch.old, switch.new)
+        )
+        label = column(wording.setting_text(switch.knob, value), wide)
         if side is None:
             return row(
                 (label, "bold"),
-                (f" {switch_text.missing_side_text(switch, value)}", "$foreground 65%"),
+                (
+                    f" no steady steps {'yet' if value == switch.new else 'before it'}",
+                    "$foreground 65%",
+                ),
             )
         step_ms = switch.typical(side.step)
         figure = f" {'mean ' if switch.in_bursts else ''}{units.milliseconds(step_ms)}"
         starving = f", starving {units.percent(side.wait_share)}"
         figure += starving if width >= wide + 44 else ""
-        cells = switch_text.cells(
-            side, step_ms, longest, max(8, width - wide - max(9, len(figure)))
-        )
+        cells = wording.cells(side, step_ms, longest, max(8, width - wide - max(9, len(figure))))
         glyphs = self.glyphs
         parts = zip(cells, _paint(switch), (glyphs.wait, glyphs.compute, glyphs.host), strict=True)
         return row(
@@ -205,7 +208,7 @@ class CardPane(FramedPane, can_focus=True):
         named = zip(
             (glyphs.wait, glyphs.compute, glyphs.host),
             _paint(switch),
-            switch_text.part_texts(switch),
+            wording.part_texts(switch),
             strict=True,
         )
         pieces = [

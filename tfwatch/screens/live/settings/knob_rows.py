@@ -16,8 +16,13 @@ from tfwatch.core.knobs import (
 from tfwatch.core.rows import Phase
 from tfwatch.judge.effects import knob_state
 from tfwatch.judge.effects.comparison import ENOUGH_STEPS
-from tfwatch.judge.effects.switch_text import forecast_note, interval_text, versus_text
-from tfwatch.judge.effects.tuner_text import subject_text
+from tfwatch.judge.effects.wording import (
+    autopilot_parts,
+    forecast_note,
+    interval_text,
+    subject_text,
+    versus_text,
+)
 from tfwatch.screens.basics.text import clock
 
 if TYPE_CHECKING:
@@ -37,7 +42,7 @@ def find_open_switch(view: RunView, live: bool) -> Comparison | None:
     None while one runs, and while the new setting lacks steps.
     """
     newest = view.comparisons[-1] if view.comparisons else None
-    if newest is None or newest.answer != "unclear" or newest.ratio is None or not newest.settled:
+    if newest is None or newest.answer != "unclear" or newest.effect is None or not newest.settled:
         return None
     situation, state = view.situation, view.knobs.get(newest.knob)
     is_busy = (
@@ -45,7 +50,7 @@ def find_open_switch(view: RunView, live: bool) -> Comparison | None:
         or state is None
         or state.coming != newest.new
     )
-    refused = view.refusal(newest.knob, live) or knob_state.why_no_experiment(newest.knob)
+    refused = view.refusal(newest.knob, live) or KNOBS[newest.knob].no_test
     return None if is_busy or refused else newest
 
 
@@ -102,7 +107,7 @@ def knob_rows(view: RunView, live: bool) -> tuple[KnobRow, ...]:
     if rows and live and view.snapshot.manifest.switchable and not view.is_over:
         autopilot = view.situation.autopilot_run
         note = (
-            f"f ends it; {autopilot.progress}"
+            f"f ends it; {'; '.join(autopilot_parts(autopilot))}"
             if autopilot
             else "finds the fastest settings by itself"
         )
@@ -185,7 +190,7 @@ def _status(view: RunView, state: KnobState, key: str) -> str:
         return f"run ended in its test; kept {view.undecided.decided[state.knob]}"
     experiment = view.situation.experiment
     if experiment and not experiment.cut_off and experiment.began.knob == state.knob:
-        return f"A/B test, {experiment.block_words}"
+        return f"A/B test, {block_text(experiment)}"
     if state.asked is not None:
         if view.is_over:
             return f"requested {state.asked}: the run ended first"
@@ -203,7 +208,7 @@ def _status(view: RunView, state: KnobState, key: str) -> str:
 
 def _measured(view: RunView, state: KnobState) -> str:
     newest = _newest_of(view, state)
-    return versus_text(newest) if newest and newest.ratio is not None else ""
+    return versus_text(newest) if newest and newest.effect is not None else ""
 
 
 def _newest_of(view: RunView, state: KnobState) -> Comparison | None:
@@ -217,7 +222,7 @@ def _newest_of(view: RunView, state: KnobState) -> Comparison | None:
 def _newest(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Return the newest switch, and the other switches at the same step."""
     last = comparisons[-1:]
-    return [one for one in comparisons if one is last[0] or (one.step and one.step == last[0].step)]
+    return [one for one in comparisons if one.step == last[0].step]
 
 
 def _waiting(view: RunView, state: KnobState, key: str) -> str:

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from textual.binding import Binding
 from textual.reactive import reactive
 
-from tfwatch.judge.effects.switch_text import last_forecast_text
+from tfwatch.judge.effects.wording import checked_forecast_text
 from tfwatch.screens.basics.keyline import Pressed
 from tfwatch.screens.basics.pane import FramedPane
 from tfwatch.screens.basics.text import column, row, shorten, shorten_clauses
@@ -62,7 +62,7 @@ class KnobsPane(FramedPane, can_focus=True):
         live = view.situation.live
         self._none = _AWAITED if view.awaits_fit else _NONE
         self.knobs = knob_rows(view, live)
-        self.show_titles(title(view, live), last_forecast_text(view.situation.record))
+        self.show_titles(title(view, live), checked_forecast_text(view.situation.record))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Return one row per knob, and one for the head."""

@@ -14,7 +14,7 @@ from tfwatch.core import units
 from tfwatch.core.events import is_of_experiment
 from tfwatch.core.knobs import KNOBS, knob_name
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.judge.effects.tuner_text import subject_text
+from tfwatch.judge.effects.wording import subject_text
 from tfwatch.judge.steps.causes import LIMITS, find_limits
 from tfwatch.runs.liveness import Life
 from tfwatch.screens.live.timeline.step_bars import OPEN_MS, BarPart

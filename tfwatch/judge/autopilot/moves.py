@@ -1,13 +1,11 @@
-"""The moves of an autopilot search: their limits, their cost in steps and memory, and the
-candidates from a setting."""
+"""The moves of the autopilot: their limits, their cost in steps and memory, and the candidates from
+a setting."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
-
-import numpy as np
 
 from tfwatch.core.knobs import (
     CACHE,
@@ -17,31 +15,26 @@ from tfwatch.core.knobs import (
     WORKERS,
     KnobChange,
 )
-from tfwatch.core.rows import Flag
-from tfwatch.judge.forecasts.batch_supply import depth, needed_bytes
+from tfwatch.judge.autopilot.measurement import buffered_steps, settling_steps
+from tfwatch.judge.forecasts.batch_supply import needed_bytes
 from tfwatch.judge.steps.verdict import COPY_FROM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from tfwatch.core.rows import Rows
-    from tfwatch.judge.autopilot.estimator import Measurement
+    from tfwatch.judge.autopilot.measurement import Measurement
     from tfwatch.judge.forecasts.forecast import Forecast
 
     MakeForecast: TypeAlias = Callable[[Mapping[str, str]], "Forecast | None"]
 
 #: Steady steps that a move is judged by: at least, and at most.
 LEAST, MOST = 20, 40
-#: Steps that a new pipeline takes to settle, and the most that its buffers add to them.
-_SETTLING, _MOST_TOGETHER = 4, 16
 #: Steps of the run that a whole search may take.
 BUDGET = 400
 #: The first prefetch depth.
 FIRST_DEPTH = 4
-#: Flags of the first step of a pipeline.
-_PIPELINE_STARTS = np.uint16(Flag.EPOCH_START | Flag.SHUFFLE_FILL | Flag.SWITCH)
 
-Cause: TypeAlias = Literal["not_starving", "compute_floor", "nothing_left", "budget"]
+Cause: TypeAlias = Literal["not_starving", "nothing_left", "budget"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +118,6 @@ class SearchState:
     visited: Sequence[Mapping[str, str]] = ()
     #: Returns the forecast of a switch from here.
     make_forecast: MakeForecast = lambda settings_after: None
-    #: The least compute and host time of a step so far.
-    compute_floor_ms: float = math.inf
 
 
 def judging_steps(state: SearchState, move: Move, limits: SearchLimits) -> int:
@@ -143,26 +134,6 @@ def judging_steps(state: SearchState, move: Move, limits: SearchLimits) -> int:
         0 if move.knob != CACHE else max((limits.epoch_steps or BUDGET) - buffered_steps(knobs), 0)
     )
     return min(MOST, limits.steps - switching - first)
-
-
-def settling_steps(knobs: Mapping[str, str]) -> int:
-    """Return the number of steps to leave out after a switch: the first batches of new buffers come
-    together."""
-    return _SETTLING + min(buffered_steps(knobs), _MOST_TOGETHER)
-
-
-def buffered_steps(knobs: Mapping[str, str]) -> int:
-    """Return the number of steps that the buffers of a setting still serve after a request for
-    another, plus one."""
-    return sum(depth(knobs.get(knob, "off")) for knob in (PREFETCH, WORKERS, DEVICE_PREFETCH)) + 1
-
-
-def drop_settling_rows(rows: Rows, steps: int) -> Rows:
-    """Return the rows without the first `steps` of each pipeline."""
-    keep = np.ones(len(rows), dtype=np.bool_)
-    for start in np.flatnonzero(rows["flags"] & _PIPELINE_STARTS):
-        keep[start : start + steps] = False
-    return rows[keep]
 
 
 #: The most workers: they overlap 100 ms of a slow disk with steps of 2 ms.
@@ -187,10 +158,8 @@ _WHY = {
     DEVICE_PREFETCH: "batches are copied to the GPU while a step runs",
 }
 _BOTH = "batches are prepared while a step runs, by as few workers as suffice"
-_FEWER = "fewer workers leave more of the cores to the training"
-_ALONE = "workers without prefetch may leave more of the cores to the training"
 _CROWDS = "many workers may get more of the cores than few do"
-_AGAIN = "the measurements so far favor it: the two settings are compared again"
+_AGAIN = "it looked faster and was not proved: it is measured once more"
 
 
 def find_data_wait_moves(state: SearchState, limits: SearchLimits) -> list[Move]:
@@ -227,33 +196,21 @@ def find_copy_moves(state: SearchState, limits: SearchLimits) -> list[Move]:
     )
 
 
-def find_core_sharing_moves(state: SearchState, limits: SearchLimits) -> list[Move]:
-    """Return the moves that leave more of the cores to the training, or divide them in another
-    way."""
-    prefetch, workers = state.knobs.get(PREFETCH, "off"), state.knobs.get(WORKERS, "off")
-    cores = max(limits.cores, 2)
-    moves: list[Move | None] = []
-    if workers.isdigit() and prefetch not in _OFF:
-        fewer = str(int(workers) // 2) if int(workers) > 2 else "off"
-        moves.append(_single_change(state, WORKERS, fewer, _FEWER))
-    if workers.isdigit() and prefetch in _OFF and int(workers) > max(cores // 4, 2):
-        moves.append(_prefetch_and_workers(state, limits, max(cores // 4, 2)))
-    if not limits.accelerated and prefetch not in _OFF:
-        calls = workers if workers.isdigit() else str(cores)
-        changes = ((PREFETCH, "off"), (WORKERS, calls))
-        moves.append(_move(state, _ALONE, *changes))
-    if not limits.accelerated and limits.batch_bytes is not None:
-        many = (WORKERS, str(min(_CROWD * cores, _MOST_WORKERS)))
-        moves.append(_move(state, _CROWDS, many))
-        if prefetch not in _OFF:
-            moves.append(_move(state, _CROWDS, many, (PREFETCH, "off")))
+def find_crowding_moves(state: SearchState, limits: SearchLimits) -> list[Move]:
+    """Return the moves to many workers, which may get more of the cores of a CPU that also
+    trains."""
+    if limits.accelerated or limits.batch_bytes is None:
+        return []
+    many = (WORKERS, str(min(_CROWD * max(limits.cores, 2), _MOST_WORKERS)))
+    moves = [_move(state, _CROWDS, many)]
+    if state.knobs.get(PREFETCH, "off") not in _OFF:
+        moves.append(_move(state, _CROWDS, many, (PREFETCH, "off")))
     return _new_moves(state, limits, moves)
 
 
-def find_return_moves(state: SearchState, settings: Iterable[Mapping[str, str]]) -> list[Move]:
-    """Return the moves to other measured settings."""
-    others = [knobs for knobs in settings if knobs != state.knobs]
-    return [Move(_changes(state, knobs.items()), _AGAIN) for knobs in others]
+def move_again(state: SearchState, settings: Mapping[str, str]) -> Move:
+    """Return the move to a setting that was measured before."""
+    return Move(_changes(state, settings.items()), _AGAIN)
 
 
 def fits(state: SearchState, limits: SearchLimits, move: Move) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.judge.situations import changed, split
+from tests.judge.situations import changed, effect, split
 from tfwatch.judge.effects.before_after import WaitChange
 from tfwatch.judge.effects.comparison import Comparison
-from tfwatch.judge.effects.switch_text import (
+from tfwatch.judge.effects.wording import (
     cells,
     comparison_line,
     longest_ms,
@@ -18,10 +18,9 @@ from tfwatch.judge.effects.switch_text import (
 from tfwatch.judge.steps.verdict import Stat
 
 BEFORE, AFTER = split(9.6, 13.0, 0.8, 600), split(0.2, 12.9, 0.8, 600)
-SETTLED = Comparison(
-    "prefetch", "off", "4", "key", 0, 3470, 3477, BEFORE, AFTER, 1.68, True, low=1.61, high=1.74
-)
-ASKED = changed(SETTLED, step=None, before=None, after=None, ratio=None, settled=False)
+FASTER = effect(1.68, 1.61, 1.74)
+SETTLED = Comparison("prefetch", "off", "4", "key", 3470, 3477, BEFORE, AFTER, FASTER, True)
+LESS_WAIT = WaitChange(-9.4, -9.6, -9.1)
 
 
 @pytest.mark.parametrize(
@@ -29,47 +28,42 @@ ASKED = changed(SETTLED, step=None, before=None, after=None, ratio=None, settled
     [
         pytest.param(SETTLED, "1.68 x faster (1.61 to 1.74) over 600 steps", id="settled"),
         pytest.param(
-            changed(SETTLED, ratio=0.5, low=0.4, high=0.625),
+            changed(SETTLED, effect=effect(0.5, 0.4, 0.625)),
             "2.00 x slower (1.60 to 2.50) over 600 steps",
             id="slower",
         ),
         pytest.param(
-            changed(SETTLED, ratio=20.11, low=15.0, high=25.0),
+            changed(SETTLED, effect=effect(20.11, 15.0, 25.0)),
             "20 x faster (15 to 25) over 600 steps",
             id="many times",
         ),
         pytest.param(
-            changed(SETTLED, ratio=1.01, low=0.98, high=1.02),
+            changed(SETTLED, effect=effect(1.01, 0.98, 1.02)),
             "no difference (0.98 to 1.02) over 600 steps",
             id="same",
         ),
         pytest.param(
-            changed(SETTLED, ratio=1.24, low=0.97, high=1.4),
+            changed(SETTLED, effect=effect(1.24, 0.97, 1.4)),
             "not clear (0.97 to 1.40) over 600 steps",
             id="an interval that holds 1",
         ),
         pytest.param(
-            changed(SETTLED, ratio=0.85, low=0.8, high=0.9, compute_drift=0.18),
-            "compute drifted by 18 %, not the data wait, over 600 steps",
-            id="compute alone",
-        ),
-        pytest.param(
-            changed(SETTLED, low=0.9, high=2.7, wait=WaitChange(-9.4, -9.6, -9.1)),
+            changed(SETTLED, effect=effect(1.68, 0.9, 2.7, LESS_WAIT)),
             "data wait 9.6 → 0.2 ms, step: not clear (0.90 to 2.70) over 600 steps",
             id="the wait is gone, the step is open",
         ),
         pytest.param(
-            changed(SETTLED, wait=WaitChange(-9.4, -9.6, -9.1)),
+            changed(SETTLED, effect=effect(1.68, 1.61, 1.74, LESS_WAIT)),
             "1.68 x faster (1.61 to 1.74) over 600 steps",
             id="a proved step needs no wait",
         ),
         pytest.param(
-            changed(SETTLED, ratio=1.01, low=0.98, high=1.02, wait=WaitChange(-0.4, -0.5, -0.3)),
+            changed(SETTLED, effect=effect(1.01, 0.98, 1.02, WaitChange(-0.4, -0.5, -0.3))),
             "no difference (0.98 to 1.02) over 600 steps",
             id="below 2 % of a step",
         ),
         pytest.param(
-            changed(SETTLED, low=0.9, high=2.7, wait=WaitChange(-9.4, -19.6, 0.1)),
+            changed(SETTLED, effect=effect(1.68, 0.9, 2.7, WaitChange(-9.4, -19.6, 0.1))),
             "not clear (0.90 to 2.70) over 600 steps",
             id="neither is proved",
         ),
@@ -79,21 +73,20 @@ ASKED = changed(SETTLED, step=None, before=None, after=None, ratio=None, settled
             id="settling_steps",
         ),
         pytest.param(
-            changed(SETTLED, after=None, ratio=None, settled=False),
+            changed(SETTLED, after=None, effect=None, settled=False),
             "0 of 60 steps",
             id="nothing measured",
         ),
         pytest.param(
-            changed(SETTLED, before=None, ratio=None),
+            changed(SETTLED, before=None, effect=None),
             "not enough steps before it to compare",
             id="asked early",
         ),
         pytest.param(
-            changed(SETTLED, ratio=None, beside="workers"),
+            changed(SETTLED, effect=None, beside="workers"),
             "switched together with workers: no ratio of its own",
             id="two at one step",
         ),
-        pytest.param(ASKED, "requested, waits for the current batch", id="asked"),
     ],
 )
 def test_faster_and_slower_are_said_of_what_was_measured(switch: Comparison, words: str) -> None:
@@ -104,7 +97,6 @@ def test_a_switch_is_told_in_a_line() -> None:
     assert (
         comparison_line(SETTLED) == "prefetch off → 4 at step 3 477: 1.68 x faster (1.61 to 1.74)"
     )
-    assert comparison_line(ASKED) == "prefetch off → 4: requested, waits for the current batch"
     assert speed(1.0) == "no difference"
 
 
@@ -128,4 +120,4 @@ def test_where_batches_come_in_bursts_both_sides_are_told_by_their_means() -> No
     assert switch.in_bursts
     assert part_texts(switch)[0] == "wait 9.6 → 0.2"
     assert longest_ms(switch) == pytest.approx(23.4)
-    assert part_texts(ASKED) == ["wait", "compute", "host"]
+    assert part_texts(changed(SETTLED, after=None)) == ["wait", "compute", "host"]

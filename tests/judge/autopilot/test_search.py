@@ -15,19 +15,22 @@ from hypothesis import strategies as st
 from tests.judge.plants import Plant
 from tfwatch.core.knobs import KnobChange
 from tfwatch.core.rows import STEP
-from tfwatch.judge.autopilot.autopilot_moves import (
+from tfwatch.judge.autopilot.measurement import (
+    Measurement,
+    buffered_steps,
+    measure,
+    settling_steps,
+)
+from tfwatch.judge.autopilot.moves import (
     BUDGET,
     LEAST,
     MOST,
     Move,
     SearchLimits,
     Stop,
-    buffered_steps,
     judging_steps,
-    settling_steps,
 )
-from tfwatch.judge.autopilot.autopilot_search import AutopilotSearch
-from tfwatch.judge.autopilot.estimator import Measurement, measure
+from tfwatch.judge.autopilot.search import AutopilotSearch
 from tfwatch.judge.forecasts.batch_supply import needed_bytes
 from tfwatch.judge.forecasts.forecast import Forecast
 
@@ -39,9 +42,6 @@ if TYPE_CHECKING:
     MakeForecast = Callable[[Plant, Mapping[str, str], Mapping[str, str]], Forecast | None]
 
 ROOMY = 1e12
-#: A slower step, as a share, that the estimator may take for no slower: half of its variation
-#: between visits.
-UNSEEN = 0.01
 TIGHT = Measurement(60, 20.0, 0.1, 10.0)
 
 
@@ -188,23 +188,29 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize("plant", KINDS)
-def test_a_machine_that_is_slower_for_a_while_hides_no_gain(plant: Plant) -> None:
-    """Another program takes its share during 60 steps: what was undone for it is compared again."""
-    for began in (60, 120, 180):
-        walked = walk_over(plant, slowed=range(began, began + 60))
-        assert plant.step_ms(walked.knobs) <= 1.05 * plant.best_ms(ROOMY)
-        assert walked.steps <= BUDGET
+#: A smaller gain may stay unproved: 2 %, and the interval of two visits of each setting.
+UNPROVED = 1.07
 
 
-@pytest.mark.parametrize("make_forecast", [right, nothing, wrong, only_prefetch])
+@pytest.mark.parametrize(
+    ("make_forecast", "most"),
+    [(right, UNPROVED), (nothing, UNPROVED), (wrong, 1.2), (only_prefetch, 1.1)],
+)
 @pytest.mark.parametrize("plant", KINDS)
 def test_from_the_worst_setting_it_ends_near_the_best_of_the_full_grid(
-    plant: Plant, make_forecast: MakeForecast
+    plant: Plant, make_forecast: MakeForecast, most: float
 ) -> None:
     walked = walk_over(plant, make_forecast=make_forecast)
-    assert plant.step_ms(walked.knobs) <= 1.05 * plant.best_ms(ROOMY)
+    assert plant.step_ms(walked.knobs) <= most * plant.best_ms(ROOMY)
     assert walked.steps <= BUDGET
+
+
+@pytest.mark.parametrize("plant", KINDS)
+def test_what_is_kept_is_faster_also_where_another_program_comes_and_goes(plant: Plant) -> None:
+    for began in (60, 120, 180):
+        walked = walk_over(plant, slowed=range(began, began + 60))
+        assert plant.step_ms(walked.knobs) <= plant.step_ms(plant.worst)
+        assert walked.steps <= BUDGET
 
 
 PLANTS = st.builds(
@@ -238,9 +244,7 @@ def test_whatever_the_plant_it_ends_keeps_its_limits_and_makes_nothing_worse(
     walked = walk_over(plant, start, memory, seed, make_forecast)
     assert walked.steps <= BUDGET
     assert walked.most_bytes <= memory
-    # Noise passes for a gain now and then, by no more than itself. A setting is assumed to vary by
-    # 2 % between visits, so a forecast outweighs a measured difference far below that.
-    assert plant.step_ms(walked.knobs) <= (1 + max(plant.noise, UNSEEN)) * plant.step_ms(start)
+    assert plant.step_ms(walked.knobs) <= plant.step_ms(start)
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
@@ -253,7 +257,7 @@ def test_from_the_worst_setting_any_plant_ends_near_its_best(
     storage_ms = min(plant.storage_ms, 16 * (plant.compute_ms + plant.host_ms))
     plant = replace(plant, noise=min(plant.noise, 0.02), storage_ms=storage_ms)
     walked = walk_over(plant, seed=seed, make_forecast=make_forecast)
-    assert plant.step_ms(walked.knobs) <= 1.05 * plant.best_ms(ROOMY)
+    assert plant.step_ms(walked.knobs) <= UNPROVED * plant.best_ms(ROOMY)
 
 
 @pytest.mark.parametrize(
@@ -307,39 +311,20 @@ def test_a_cache_is_tried_where_memory_bears_it_and_an_epoch_is_short(
 
 
 @pytest.mark.parametrize(
-    ("after_ms", "noise", "forecast_ms", "kept", "reason"),
+    ("after_ms", "noise", "kept", "reason"),
     [
-        pytest.param(12.0, 0.02, 12.0, True, "", id="clear"),
-        pytest.param(
-            19.2, 0.15, 10.0, True, "within noise, faster as forecast", id="likely by both"
-        ),
-        pytest.param(
-            19.9, 0.02, 19.9, False, "no gain beyond noise", id="as it was, and it holds more"
-        ),
-        pytest.param(30.0, 0.02, 10.0, False, "slower", id="whatever was forecast"),
-        pytest.param(
-            20.4,
-            0.3,
-            8.0,
-            True,
-            "within noise, probably no slower",
-            id="about as it was, and forecast",
-        ),
-        pytest.param(
-            21.6,
-            0.45,
-            8.0,
-            False,
-            "no gain beyond noise",
-            id="measured slower, though nobody knows",
-        ),
+        pytest.param(12.0, 0.02, True, "", id="clear"),
+        pytest.param(19.2, 0.15, False, "a gain of 2 % is not proved", id="within noise"),
+        pytest.param(19.9, 0.001, False, "a gain of 2 % is not proved", id="less than 2 %"),
+        pytest.param(20.3, 0.001, False, "no gain of 2 %", id="as it was"),
+        pytest.param(30.0, 0.02, False, "slower", id="slower"),
     ],
 )
-def test_a_move_is_kept_where_all_that_is_known_says_so(
-    after_ms: float, noise: float, forecast_ms: float, kept: bool, reason: str
+def test_a_move_is_kept_where_its_whole_interval_clears_two_percent(
+    after_ms: float, noise: float, kept: bool, reason: str
 ) -> None:
     search = AutopilotSearch({"prefetch": "off"}, Measurement(40, 20.0, noise * 4, 10.0))
-    move = Move((KnobChange("prefetch", "off", "4"),), "", forecast({"prefetch": "4"}, forecast_ms))
+    move = Move((KnobChange("prefetch", "off", "4"),), "", forecast({"prefetch": "4"}, 8.0))
     spread = np.where(np.arange(40) % 2, 1 + noise, 1 - noise)
     rows = np.zeros(40, dtype=STEP)
     rows["compute_ms"], rows["wait_ms"] = 10.0, after_ms * spread - 10.0
@@ -349,47 +334,29 @@ def test_a_move_is_kept_where_all_that_is_known_says_so(
     assert search.knobs == {"prefetch": "4" if kept else "off"}
 
 
-def test_no_buffer_is_taken_to_bring_a_step_below_the_devices_own_time() -> None:
-    """Else it would come before what makes that time itself shorter."""
-    promised = {"prefetch": 2.0, "workers": 15.0}
-    knobs = {"prefetch": "off", "workers": "off"}
-    limits = SearchLimits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True)
-    found = AutopilotSearch(knobs, Measurement(40, 20.0, 0.1, 18.0)).next(
-        lambda turned: forecast(turned, promised[next(iter(turned))]), limits
-    )
-    assert isinstance(found, Move)
-    assert found.knob == "workers"
-
-
-def test_the_devices_own_time_is_the_least_that_any_setting_took() -> None:
-    knobs = {"prefetch": "4", "workers": "8"}
-    search = AutopilotSearch(knobs, Measurement(40, 15.0, 0.05, 12.0))
-    rows = np.zeros(40, dtype=STEP)
-    rows["compute_ms"], rows["wait_ms"] = 10.0, 0.1
-
-    assert search.judge(Move((KnobChange("workers", "8", "4"),), ""), rows, last=True)
+def test_where_little_is_data_wait_there_is_nothing_to_gain() -> None:
+    search = AutopilotSearch({"prefetch": "off"}, Measurement(40, 54.7, 0.1, 53.1))
     found = search.next(
-        lambda _: None, SearchLimits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True)
+        lambda _: None, SearchLimits(ROOMY, 1e6, 8, frozenset({"prefetch"}), accelerated=False)
     )
-    assert isinstance(found, Stop)
-    assert (found.cause, "the 10.0 ms of compute and host" in found.reason) == (
-        "compute_floor",
-        True,
-    )
+    assert found == Stop("not_starving", "data wait is only 3 % of a step")
 
 
-def test_a_setting_that_was_measured_and_can_no_longer_be_had_is_not_returned_to() -> None:
-    search = AutopilotSearch({"prefetch": "4"}, Measurement(40, 20.0, 1.0, 10.0))
-    limits = SearchLimits(ROOMY, 1e6, 8, frozenset({"prefetch"}), accelerated=True)
+def test_a_setting_that_looks_faster_and_is_not_proved_is_measured_once_more() -> None:
+    knobs = {"prefetch": "off"}
+    search = AutopilotSearch(knobs, Measurement(40, 20.0, 0.1, 10.0))
+    limits = SearchLimits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True)
     rows = np.zeros(40, dtype=STEP)
-    rows["compute_ms"], rows["wait_ms"] = 10.0, np.where(np.arange(40) % 2, 10.0, 8.0)
+    rows["compute_ms"], rows["wait_ms"] = 10.0, np.where(np.arange(40) % 4 < 2, 11.0, 7.0)
 
-    assert search.judge(Move((KnobChange("prefetch", "4", "16"),), ""), rows, last=True)
-    back = search.next(lambda _: None, limits)
-    assert isinstance(back, Move)
-    assert back.settings_after(search.knobs) == {"prefetch": "4"}
-    search.exclude(back)
-    assert isinstance(search.next(lambda _: None, limits), Stop)
+    moves = []
+    for _ in range(3):
+        found = search.next(lambda _: None, limits)
+        if isinstance(found, Move):
+            moves.append(found.settings_after(search.knobs))
+            assert not search.judge(found, rows, last=True)
+    assert moves == [{"prefetch": "4"}] * 2
+    assert isinstance(found, Stop)
 
 
 def test_what_could_not_be_had_is_not_asked_for_again() -> None:

@@ -1,0 +1,333 @@
+"""Switches, A/B tests, autopilot runs and forecasts in words, for the screen and the report:
+`faster` and `slower` for measured steps, `about` for forecasts."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from tfwatch.core import units
+from tfwatch.core.events import WITH_THE_RUN
+from tfwatch.core.knobs import knob_name
+from tfwatch.judge.effects.comparison import ENOUGH_STEPS
+from tfwatch.judge.effects.experiment import SAME, Estimate
+from tfwatch.judge.effects.tuner_events import changes_of, estimate_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tfwatch.core.events import (
+        ExperimentEnded,
+        MoveJudged,
+        MoveMade,
+        SwitchFailed,
+        SwitchMissed,
+    )
+    from tfwatch.core.knobs import KnobChange
+    from tfwatch.judge.effects.comparison import Comparison
+    from tfwatch.judge.effects.experiment import Answer
+    from tfwatch.judge.effects.tuner_events import AutopilotRun, RunningExperiment
+    from tfwatch.judge.forecasts.forecast import CheckedForecast, Forecast
+    from tfwatch.judge.steps.verdict import Breakdown
+
+#: Steps that differ by less than this share show no difference.
+_SAME = 0.02
+#: Cells of the words before a bar.
+LABEL = 16
+TUNER_LOST = "the terminal of the A/B test or autopilot is gone; its settings stay"
+
+
+def speed(ratio: float) -> str:
+    """Return `1.68 x faster`, `20 x faster`, `1.20 x slower` or `no difference`."""
+    if abs(ratio - 1) < _SAME:
+        return "no difference"
+    return f"{units.times(ratio)} x faster" if ratio > 1 else f"{units.times(1 / ratio)} x slower"
+
+
+def estimate_text(known: Estimate | None) -> str:
+    """Return `1.68 x faster (1.61 to 1.74)`, `not clear (0.94 to 1.08)`: the ratio with its
+    interval, turned over where it is below 1."""
+    if known is None:
+        return "not clear"
+    is_slower = known.answer == "slower"
+    low, high = (1 / known.high, 1 / known.low) if is_slower else (known.low, known.high)
+    return f"{_ratio_text(known, known.answer)} ({units.times(low)} to {units.times(high)})"
+
+
+def _ratio_text(known: Estimate | None, answer: Answer) -> str:
+    if known is None or answer == "unclear":
+        return "not clear"
+    return "no difference" if answer == "same" else speed(known.ratio)
+
+
+def setting_text(knob: str, value: str) -> str:
+    """Return `prefetch off`."""
+    return f"{knob_name(knob)} {value}"
+
+
+def changes_text(changes: Iterable[KnobChange]) -> str:
+    """Return `workers off → auto, prefetch off → 4`."""
+    return ", ".join(change.words for change in changes)
+
+
+# -- switches --------------------------------------------------------------------------------------
+
+
+def outcome_text(switch: Comparison) -> str:
+    """Return `1.68 x faster (1.61 to 1.74) over 600 steps`, or the reason for no ratio."""
+    done = switch.after.steps if switch.after else 0
+    if switch.beside:
+        return f"switched together with {knob_name(switch.beside)}: no ratio of its own"
+    if switch.effect is None and switch.settled:
+        return "not enough steps before it to compare"
+    if switch.effect is None:
+        return f"{done} of {ENOUGH_STEPS} steps"
+    of = f"over {units.count(done)}" if switch.settled else f"so far, {done} of {ENOUGH_STEPS}"
+    return f"{_claim(switch)} {of} steps"
+
+
+def _claim(switch: Comparison) -> str:
+    """Return `1.68 x faster (1.61 to 1.74)`; where only another data wait is proved, `data wait 9.3
+    → 0.6 ms, step: not clear (0.94 to 1.38)`."""
+    step = estimate_text(switch.estimate)
+    if switch.is_proved or not switch.has_other_wait:
+        return step
+    return f"data {part_texts(switch)[0]} ms, step: {step}"
+
+
+def versus_text(switch: Comparison) -> str:
+    """Return `1.68 x faster than off`, `not clear vs off`; the interval has no room beside a
+    knob."""
+    joined = {"unclear": "vs", "same": "from"}.get(switch.answer, "than")
+    return f"{_ratio_text(switch.estimate, switch.answer)} {joined} {switch.old}"
+
+
+def comparison_line(switch: Comparison) -> str:
+    """Return `prefetch off → 4 at step 3 477: 1.68 x faster (1.61 to 1.74)`, or the outcome so
+    far."""
+    result = _claim(switch) if switch.settled and switch.effect else outcome_text(switch)
+    return f"{switch.change.words} at step {units.count(switch.step)}: {result}"
+
+
+def missed_switch_text(switch: SwitchMissed) -> str:
+    """Return the sentence of a switch that the run ended before."""
+    where = f"at step {units.count(switch.step)}"
+    return f"{switch.change.words} {where}: the run ended before it was in effect"
+
+
+def failed_switch_text(switch: SwitchFailed) -> str:
+    """Return the sentence of a switch that failed, with the setting in effect since."""
+    where = f"at step {units.count(switch.step)}"
+    stands = f"; {setting_text(switch.knob, switch.now)} continues"
+    return f"{switch.change.words} {where} failed: {switch.reason}{stands}"
+
+
+def part_texts(switch: Comparison) -> list[str]:
+    """Return `wait 9.6 → 0.2`, and the same of compute and host, ms; without figures where a side
+    is missing."""
+    before, after = switch.before, switch.after
+    if before is None or after is None:
+        return ["wait", "compute", "host"]
+    pairs = {
+        "wait": (before.wait, after.wait),
+        "compute": (before.compute, after.compute),
+        "host": (before.host, after.host),
+    }
+    return [
+        f"{name} {units.number(switch.typical(old))} → {units.number(switch.typical(new))}"
+        for name, (old, new) in pairs.items()
+    ]
+
+
+def longest_ms(switch: Comparison) -> float:
+    """Return the longer side's step, the full width of a bar."""
+    sides = [side for side in (switch.before, switch.after) if side]
+    return max((switch.typical(side.step) for side in sides), default=0.0)
+
+
+def cells(side: Breakdown, step_ms: float, longest: float, width: int) -> tuple[int, int, int]:
+    """Return the cells of wait, compute and host in a bar whose `width` is `longest` milliseconds.
+
+    The bar is as long as `step_ms` and split like the means.
+    """
+    if longest <= 0 or side.step.mean <= 0:
+        return (0, 0, 0)
+    total = round(width * min(step_ms / longest, 1.0))
+    wait = min(total, round(total * side.wait.mean / side.step.mean))
+    host = min(total - wait, round(total * side.host.mean / side.step.mean))
+    return wait, total - wait - host, host
+
+
+# -- A/B tests -------------------------------------------------------------------------------------
+
+_WHY_OPEN = {
+    "budget": "too noisy",
+    "cancelled": "it was cancelled",
+    "key": "a knob was switched first",
+    "stopped": "the training was stopped first",
+    "ended": "the run ended first",
+}
+
+
+def subject_text(knob: str, values: Sequence[str]) -> str:
+    """Return `prefetch off vs 4`, `prefetch off vs 2, 4`."""
+    return f"{knob_name(knob)} {values[0]} vs {', '.join(values[1:])}"
+
+
+def experiment_subject(running: RunningExperiment) -> str:
+    """Return `prefetch off vs 4` of a test that runs."""
+    return subject_text(running.began.knob, running.began.values)
+
+
+def experiment_status(running: RunningExperiment) -> str:
+    """Return the end of the test, or that it still runs."""
+    return "no answer: the run ended first" if running.cut_off else "runs until the answer is clear"
+
+
+def block_text(running: RunningExperiment) -> str:
+    """Return `block 7`: the current one."""
+    return f"block {running.block.block + 1 if running.block else 1}"
+
+
+def experiment_progress(running: RunningExperiment) -> str:
+    """Return `block 7, so far 1.6 x (1.2 to 2.1)`."""
+    block = running.block
+    if block is None or block.ratio is None or block.low is None or block.high is None:
+        return block_text(running)
+    of = f"{block.best}: " if len(running.began.values) > 2 else ""
+    within = f"{units.times(block.low)} to {units.times(block.high)}"
+    return f"{block_text(running)}, so far {of}{units.times(block.ratio)} x ({within})"
+
+
+def answer_text(ended: ExperimentEnded) -> str:
+    """Return `1.68 x faster (1.61 to 1.74) over 412 steps`, `no difference: between 0.97 and 1.03
+    ...`.
+
+    A clear but small difference reads `less than 3 % apart: between 1.00 and 1.02 ...`, no answer
+    `not clear: ...`.
+    """
+    known, over = estimate_of(ended), f"over {units.count(ended.steps)} steps"
+    if known is None:
+        few = "not enough steps" if ended.cause == "budget" else ""
+        why = ended.reason or few or _WHY_OPEN.get(ended.cause, ended.cause)
+        steps, rounds = units.counted(ended.steps, "step"), units.counted(ended.rounds, "round")
+        return f"not clear: {why} ({steps} in {rounds})"
+    if ended.answer in ("faster", "slower"):
+        return f"{estimate_text(known)} {over}"
+    between = f"between {units.times(known.low)} and {units.times(known.high)} {over}"
+    if ended.answer == "same":
+        apart = f"less than {units.percent(SAME)} apart"
+        return f"{'no difference' if known.low <= 1 <= known.high else apart}: {between}"
+    return f"not clear: {between}, {ended.reason or _WHY_OPEN.get(ended.cause, ended.cause)}"
+
+
+def experiment_line(ended: ExperimentEnded) -> str:
+    """Return `prefetch off vs 4: 1.68 x faster (1.61 to 1.74) over 412 steps; kept 4`."""
+    is_of_one = len(ended.values) > 2 and ended.answer in ("faster", "slower")
+    of = f"{ended.value} is " if is_of_one else ""
+    kept = f"; kept {ended.kept}" if ended.kept and ended.cause not in WITH_THE_RUN else ""
+    return f"{subject_text(ended.knob, ended.values)}: {of}{answer_text(ended)}{kept}"
+
+
+# -- autopilot -------------------------------------------------------------------------------------
+
+
+def autopilot_parts(run: AutopilotRun) -> list[str]:
+    """Return the current move of a run that goes on, and the judgement of the move before."""
+    if run.made is None:
+        return ["measuring the current setting"]
+    judged = run.moves[-1] if run.moves else None
+    waits = judged is None or (run.made.at_ns >= judged.at_ns and not run.made.undoes)
+    texts = [f"move {len(run.moves) + 1}: {move_text(run.made)}"] if waits else []
+    return [*texts, move_line(judged)] if judged else texts
+
+
+def move_text(made: MoveMade) -> str:
+    """Return `workers off → 8, forecast 9.1 ms`."""
+    known = made.forecast_ms
+    forecast = f", forecast {units.milliseconds(known)}" if known is not None else ""
+    return f"{changes_text(changes_of(made))}{forecast}"
+
+
+def move_line(judged: MoveJudged) -> str:
+    """Return `prefetch off → 4 kept: 23.4 to 13.9 ms`, `workers off → 8 undone: 13.9 to 14.0 ms,
+    slower`."""
+    what = f"{changes_text(changes_of(judged))} {'kept' if judged.kept else 'undone'}"
+    why = f", {judged.reason}" if judged.reason else ""
+    if judged.after_ms is None:
+        return f"{what}{why}"
+    return f"{what}: {' to '.join(units.in_one_unit(judged.before_ms, judged.after_ms))}{why}"
+
+
+def autopilot_text(run: AutopilotRun) -> str:
+    """Return what an autopilot run did, in a sentence.
+
+    `autopilot: 1.68 x faster (1.61 to 1.74), kept prefetch off → 4`; `autopilot: nothing helped
+    (tried prefetch off → 4); the settings are as before: ...`; `autopilot: nothing to gain: ...`.
+    """
+    if run.ended is None:
+        if run.is_lost:
+            return f"autopilot: {TUNER_LOST}"
+        return f"autopilot: {'; '.join(autopilot_parts(run))}"
+    if run.kept:
+        claim = f"{estimate_text(run.estimate)}, " if run.estimate else ""
+        return f"autopilot: {claim}kept {changes_text(run.kept)}; {run.ended.reason}"
+    if not run.moves:
+        none = "nothing to gain" if run.ended.cause == "not_starving" else "nothing changed"
+        return f"autopilot: {none}: {run.ended.reason}"
+    tried = ", ".join(dict.fromkeys(changes_text(changes_of(move)) for move in run.moves))
+    return (
+        f"autopilot: nothing helped (tried {tried}); the settings are as before: {run.ended.reason}"
+    )
+
+
+# -- forecasts -------------------------------------------------------------------------------------
+
+#: Two means that differ by more than this share are explained.
+_DIFFERS = 0.1
+#: An interval wider than this, high over low, is shown beside the forecast.
+_WIDE = 1.4
+
+
+def forecast_note(known: Forecast) -> str:
+    """Return what stands beside a knob: `13.9 ms  no gain`, or the reason for no forecast."""
+    if not known.is_known:
+        return known.why
+    return f"{units.milliseconds(known.typical_ms)}  {_gain(known)}"
+
+
+def expected_gain_text(known: Forecast, shown_ms: float = math.nan) -> str:
+    """Return `23.4 to about 13.8 ms, 1.7 x (the rest is compute)`, with a wide prediction interval.
+
+    The ratio is that of these two. shown_ms: the mean of fewer steps in the finding beside it;
+    where it differs, the text says that the first figure is that of all steps so far.
+    """
+    so_far = " so far" if abs(shown_ms / (known.ratio * known.typical_ms) - 1) > _DIFFERS else ""
+    within = f" ({interval_text(known)})" if interval_text(known) else ""
+    now, then = units.in_one_unit(known.ratio * known.typical_ms, known.typical_ms)
+    return f"{now}{so_far} to about {then}{within}, {_gain(known)} ({known.why})"
+
+
+def interval_text(known: Forecast) -> str:
+    """Return `13.2 to 78.4`, a wide prediction interval in milliseconds; empty for a narrow one and
+    in bursts."""
+    if not known.is_known or known.high_ms <= _WIDE * known.low_ms or known.in_bursts:
+        return ""
+    return " to ".join(units.in_one_unit(known.low_ms, known.high_ms)).removesuffix(" ms")
+
+
+def _gain(known: Forecast) -> str:
+    """Return `1.7 x`; without a factor where the interval holds the present step."""
+    if not known.differs:
+        return "no gain"
+    if not known.in_bursts and known.low_ms < known.now_ms < known.high_ms:
+        return "gain not sure" if known.ratio > 1 else "loss not sure"
+    return f"{units.times(known.ratio, 1)} x"
+
+
+def checked_forecast_text(checked: CheckedForecast | None) -> str:
+    """Return `forecast 13.8 ms, measured 13.9 ms`; empty without one."""
+    if checked is None:
+        return ""
+    forecast_ms = units.milliseconds(checked.forecast.step_ms)
+    return f"forecast {forecast_ms}, measured {units.milliseconds(checked.measured_ms)}"

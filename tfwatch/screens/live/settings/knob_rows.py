@@ -18,6 +18,7 @@ from tfwatch.judge.effects import knob_state
 from tfwatch.judge.effects.comparison import ENOUGH_STEPS
 from tfwatch.judge.effects.wording import (
     autopilot_parts,
+    block_text,
     forecast_note,
     interval_text,
     subject_text,

@@ -103,14 +103,6 @@ _KEYS = (
     ConfigKey("notify", "notices in the terminal", "false", is_switch=True),
     ConfigKey("notify-command", "command that gets each notice", "none", command, is_text=True),
     ConfigKey(
-        "keep-runs",
-        "the newest runs that are kept",
-        "all",
-        lambda text: units.parse_whole(text, 1, MOST_RUNS),
-    ),
-    ConfigKey("keep-age", "the age of runs that are kept", "any", units.parse_age),
-    ConfigKey("keep-size", "gigabytes of runs that are kept", "any", units.parse_gigabytes),
-    ConfigKey(
         "memory-limit",
         "gigabytes for the buffers of the autopilot",
         "a quarter",

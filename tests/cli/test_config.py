@@ -18,7 +18,6 @@ from tfwatch.cli import completion
 from tfwatch.cli.parsers import SHELLS
 from tfwatch.config import VARIABLE
 from tfwatch.notices import NotifyOptions
-from tfwatch.runs.removal import RunsToKeep
 from tfwatch.runs.requests import parse_change, parse_switch
 from tfwatch.tuner.jobs import Autopilot
 
@@ -47,12 +46,12 @@ def test_the_config_file_sets_what_no_option_sets(
 ) -> None:
     runs = config.parent / "runs"
     config.write_text(
-        'theme = "light"\nnotify = true\nnotify-command = "/bin/sh -c x"\nkeep-runs = 5\n'
+        'theme = "light"\nnotify = true\nnotify-command = "/bin/sh -c x"\nmemory-limit = 5\n'
         f'runs-dir = "{runs}"\n'
     )
     found = requested(monkeypatch)
 
-    assert (found.theme, found.runs_dir, found.limits) == ("light", runs, RunsToKeep(count=5))
+    assert (found.theme, found.runs_dir, found.memory_bytes) == ("light", runs, 5 * 2**30)
     assert found.notify == NotifyOptions(True, ("/bin/sh", "-c", "x"))
 
 
@@ -101,40 +100,33 @@ def test_the_config_file_redacts_reports(
 
 
 def test_an_option_overrides_the_config_file(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config.write_text('theme = "light"\nnotify = true\nnotify-command = "/bin/sh"\nkeep-runs = 5\n')
+    config.write_text(
+        'theme = "light"\nnotify = true\nnotify-command = "/bin/sh"\nmemory-limit = 5\n'
+    )
     words = [
         "--theme",
         "dark",
         "--no-notify",
-        "--keep-age",
-        "1h",
+        "--memory-limit",
+        "2",
         "--runs-dir",
         "x",
     ]
     found = requested(monkeypatch, *words)
 
-    assert (found.theme, found.limits) == ("dark", RunsToKeep(age_s=3600.0))
+    assert (found.theme, found.memory_bytes) == ("dark", 2 * 2**30)
     assert not found.notify.is_asked
-
-
-def test_a_limit_of_the_config_file_spares_other_folders(
-    config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config.write_text("keep-runs = 5")
-
-    assert requested(monkeypatch, "--runs-dir", "x").limits is None
 
 
 @pytest.mark.parametrize("words", [["runs"], ["train", "cnn"], ["config"], ["doctor"], ["replay"]])
 def test_a_bad_config_file_is_one_sentence(
     config: Path, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config.write_text("keep-run = 4")
+    config.write_text("run-dir = 4")
 
     assert exit_code(*words) == 2
     assert (
-        capsys.readouterr().err
-        == f"tfwatch: {config}: no key 'keep-run': did you mean keep-runs?\n"
+        capsys.readouterr().err == f"tfwatch: {config}: no key 'run-dir': did you mean runs-dir?\n"
     )
 
 
@@ -151,14 +143,7 @@ def test_help_works_with_a_bad_config_file(config: Path) -> None:
             ["--notify-command", "/no x"], "--notify-command: there is no program /no", id="command"
         ),
         pytest.param(
-            ["--keep-runs", "0"],
-            "--keep-runs: '0' is not a whole number from 1 to 1000000",
-            id="runs",
-        ),
-        pytest.param(
-            ["--keep-age", "soon"],
-            "--keep-age: 'soon' is not an age: give 90m, 12h, 30d or 8w",
-            id="age",
+            ["--steps", "0"], "--steps: '0' is not a whole number from 1 to 1000000000", id="steps"
         ),
     ],
 )
@@ -172,13 +157,13 @@ def test_a_bad_value_of_an_option_is_one_sentence(
 def test_config_shows_each_value_with_its_source(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config.write_text('theme = "light"\nkeep-size = 2\nnotify-command = "/bin/sh \'a b\'"')
+    config.write_text('theme = "light"\nmemory-limit = 2\nnotify-command = "/bin/sh \'a b\'"')
     assert exit_code("config") == 0
     rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
 
     assert rows["config"] == f"config file: {config}"
     assert rows["theme"].split()[1:3] == ["file", "light"]
-    assert rows["keep-runs"].split()[1:3] == ["default", "all"]
+    assert rows["gpu-sensor"].split()[1:3] == ["default", "auto"]
     assert "/bin/sh 'a b'" in rows["notify-command"]
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from tfwatch.config import VARIABLE, ConfigError, config_path, read_config, short_path
 from tfwatch.runs.library import default_runs_dir, platform_runs_dir
-from tfwatch.runs.removal import RunsToKeep, configured_limits, prune_words
 
 
 @pytest.fixture
@@ -29,11 +28,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.param(
             'theme = "light"\nnotify = true', {"theme": "light", "notify": True}, id="words"
         ),
-        pytest.param(
-            'keep-age = "30d"\nkeep-size = 1.5',
-            {"keep-age": 2_592_000.0, "keep-size": 1.5 * 2**30},
-            id="keep",
-        ),
+        pytest.param("memory-limit = 1.5", {"memory-limit": 1.5 * 2**30}, id="memory"),
         pytest.param(
             "notify-command = \"/bin/sh -c 'a b'\"",
             {"notify-command": ("/bin/sh", "-c", "a b")},
@@ -52,12 +47,12 @@ def test_a_value_is_read_as_its_option_reads_it(
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        pytest.param("keep-run = 4", "no key 'keep-run': did you mean keep-runs?", id="mistyped"),
+        pytest.param("run-dir = 4", "no key 'run-dir': did you mean runs-dir?", id="mistyped"),
         pytest.param("zzz = 4", "no key 'zzz': there are theme, runs-dir, notify", id="unknown"),
         pytest.param(
             "[notify]\nafter = 3", "notify: {'after': 3} is neither true nor false", id="table"
         ),
-        pytest.param("keep-runs = [1]", "keep-runs: give one value, not a list", id="list"),
+        pytest.param("memory-limit = [1]", "memory-limit: give one value, not a list", id="list"),
         pytest.param(
             'theme = "blue"', "theme: 'blue' is not a theme: there are dark, light", id="theme"
         ),
@@ -88,7 +83,7 @@ def test_a_value_is_read_as_its_option_reads_it(
         pytest.param(
             'theme = "dark"\nnotify true', "is not TOML: Expected '=' after a key", id="no TOML"
         ),
-        pytest.param("keep-runs = " + "1" * 5000, "is not TOML: Exceeds the limit", id="number"),
+        pytest.param("memory-limit = " + "1" * 5000, "is not TOML: Exceeds the limit", id="number"),
         pytest.param('"\\u001b[2J" = 1', "no key ' [2J'", id="control characters"),
     ],
 )
@@ -154,17 +149,6 @@ def test_the_runs_folder_is_that_of_every_run(
     assert default_runs_dir() == platform_runs_dir()
     assert default_runs_dir() == platform_runs_dir()
     assert capsys.readouterr().err.count("its runs folder is not used") == 1
-
-
-def test_limits_hold_for_the_folder_of_the_config_file_alone(config: Path, tmp_path: Path) -> None:
-    assert configured_limits(default_runs_dir()) is None
-    config.write_text(f'keep-runs = 5\nkeep-age = "8w"\nruns-dir = "{tmp_path}"')
-
-    assert configured_limits(tmp_path) == RunsToKeep(8 * 604_800.0, 5)
-    assert configured_limits(tmp_path / "other") is None
-    words = prune_words(tmp_path, RunsToKeep(90 * 60.0, 5, 1.5 * 2**30))
-    assert words[:5] == ["runs", "prune", "--yes", "--runs-dir", str(tmp_path)]
-    assert words[5:] == ["--keep", "5", "--older-than", "90m", "--max-size", "1.5"]
 
 
 def test_a_path_in_the_home_folder_is_shortened(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-_IN_GIGABYTES = ("keep-size", "memory-limit")
-
 
 def show_config(_args: argparse.Namespace) -> int:
     """Print the config file, and a line for each key with its value and where that is from; return
@@ -50,6 +48,4 @@ def _shown(key: ConfigKey, value: Any) -> str:
         return shlex.join(value)
     if key.is_switch:
         return "true" if value else "false"
-    if key.name == "keep-age":
-        return units.seconds(value)
-    return units.gigabytes(value) if key.name in _IN_GIGABYTES else str(value)
+    return units.gigabytes(value) if key.name == "memory-limit" else str(value)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.notices import NotifyOptions
-    from tfwatch.runs.removal import RunsToKeep
 
 #: A limit against typing errors. A size that does not fit into memory is reported and may be tried.
 _LARGEST_BATCH = 10_000_000
@@ -135,15 +134,3 @@ def notify(args: argparse.Namespace) -> NotifyOptions:
     if args.notify is not False:
         command = of_config("notify-command", command)
     return NotifyOptions(bool(of_config("notify", args.notify)), command or ())
-
-
-def limits(args: argparse.Namespace) -> RunsToKeep | None:
-    """Return the limits of the runs that are kept, None without any; those of the config file hold
-    for its own folder.
-
-    A folder that is named beside the command may hold what another limit has to keep.
-    """
-    from tfwatch.runs.removal import RunsToKeep, configured_limits
-
-    given = RunsToKeep(args.keep_age, args.keep_runs, args.keep_size)
-    return given if given != RunsToKeep() else configured_limits(args.runs_dir)

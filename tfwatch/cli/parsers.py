@@ -114,12 +114,6 @@ def _add_output(group: Any) -> None:
     read: Any = options.typed(gpu_sensor)
     group.add_argument("--gpu-sensor", metavar="NAME", type=read, help=text)
     _add_runs_dir(group)
-    text = "remove older runs than the newest N in the runs folder; never one that runs"
-    group.add_argument("--keep-runs", metavar="N", type=options.whole(1, MOST_RUNS), help=text)
-    read = options.typed(units.parse_age)
-    text = "remove older runs: 12h, 30d, 8w"
-    group.add_argument("--keep-age", metavar="AGE", type=read, help=text)
-    _add_gigabytes(group, "--keep-size", "remove the oldest runs beyond so many gigabytes")
     _add_screen(group)
     text = "the script's output, not the live screen, and a summary on stderr"
     group.add_argument("--headless", action="store_true", help=text)

@@ -1,30 +1,24 @@
-"""Removes run folders: one that the user names, or those beyond a limit, also by a process beside
-the training."""
+"""Removes run folders: one that the user names, or those beyond a limit."""
 
 from __future__ import annotations
 
 import math
 import shutil
-import subprocess
-import sys
-import threading
 from contextlib import suppress
 from dataclasses import astuple, dataclass
 from itertools import accumulate
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfwatch.config import ConfigError, read_config
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.errors import fails_open
 from tfwatch.runs.format import GROUP_FILE, MANIFEST, NotARunError
-from tfwatch.runs.library import default_runs_dir, runs_of
+from tfwatch.runs.library import runs_of
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.run import RECENT, open_run
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
+    from pathlib import Path
 
 #: The process of a run that looks killed may be alive in a container of this machine's name, which
 #: no other process can look up. It writes its pulse ten times a second; a limit waits for a disk
@@ -137,86 +131,3 @@ def remove(folder: Path) -> None:
         else:
             path.unlink()
     shutil.rmtree(folder)
-
-
-#: The lowest priority: the process reads and removes folders while a training starts.
-_PROGRAM = """\
-import os, sys
-os.nice(19)
-sys.path[0] = sys.argv[1]
-from tfwatch.cli import main
-sys.exit(main(sys.argv[2:]))
-"""
-#: The process that prunes. It stays referenced, as Python warns of one that is not waited for.
-_newest: list[subprocess.Popen[bytes]] = []
-_UNITS_S = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60}
-
-
-def configured_limits(runs_dir: Path) -> RunsToKeep | None:
-    """Return the limits of the config file; None without any, and for another folder than the one
-    that is its own."""
-    try:
-        values = read_config().values
-    except ConfigError:
-        return None
-    limits = RunsToKeep(values.get("keep-age"), values.get("keep-runs"), values.get("keep-size"))
-    return limits if limits != RunsToKeep() and runs_dir == default_runs_dir() else None
-
-
-def start_pruning(
-    runs_dir: Path,
-    limits: RunsToKeep | None,
-    on_failure: Callable[[str], None] = lambda _: None,
-    *,
-    in_training: bool = True,
-) -> None:
-    """Start the process that prunes a folder, where there are limits and no earlier one still runs.
-
-    It outlives this process. in_training: a thread waits for it: a training may wait for any child
-    that it has.
-    """
-    if limits is None or not reap_pruning():
-        return
-    nowhere, root = subprocess.DEVNULL, str(Path(__file__).parents[2])
-    with fails_open(lambda why: on_failure(f"the runs folder is not pruned: {why}")):
-        process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, root, *prune_words(runs_dir, limits)],
-            stdin=nowhere,
-            stdout=nowhere,
-            stderr=nowhere,
-            start_new_session=True,
-        )
-        _newest.append(process)
-        if in_training:
-            threading.Thread(target=process.wait, name="tfwatch-pruning", daemon=True).start()
-
-
-def reap_pruning() -> bool:
-    """Forget the process that prunes if it has ended; return whether none runs."""
-    _newest[:] = [process for process in _newest if process.poll() is None]
-    return not _newest
-
-
-def prune_words(runs_dir: Path, limits: RunsToKeep) -> list[str]:
-    """Return the command that prunes a folder once."""
-    words = ["runs", "prune", "--yes", "--runs-dir", str(runs_dir.absolute())]
-    return words + limit_words(limits, count="--keep", age="--older-than", size="--max-size")
-
-
-def limit_words(
-    limits: RunsToKeep,
-    count: str = "--keep-runs",
-    age: str = "--keep-age",
-    size: str = "--keep-size",
-) -> list[str]:
-    """Return limits as options of these names."""
-    words = [] if limits.count is None else [count, str(limits.count)]
-    words += [] if limits.age_s is None else [age, _age(limits.age_s)]
-    words += [] if limits.size_bytes is None else [size, f"{limits.size_bytes / 2**30:.12g}"]
-    return words
-
-
-def _age(age_s: float) -> str:
-    """Return an age in the largest unit without a rest, as `units.parse_age` reads it."""
-    name, unit_s = next((name, unit_s) for name, unit_s in _UNITS_S.items() if age_s % unit_s == 0)
-    return f"{age_s / unit_s:.0f}{name}"

@@ -22,7 +22,6 @@ from tfwatch.core.rows import Phase
 from tfwatch.runs.control import NO_FIT, Control, RequestTaker
 from tfwatch.runs.create import make_folder, make_writer
 from tfwatch.runs.library import default_runs_dir, platform_runs_dir
-from tfwatch.runs.removal import configured_limits, start_pruning
 from tfwatch.runs.script_process import announce, launched
 from tfwatch.runs.writer import WriterHooks
 from tfwatch.sensors.runner import Sensors
@@ -235,16 +234,10 @@ class ScriptRun:
         self._report_lost(
             make_folder(self.writer, self._runs_dir, default_runs_dir if self._is_default else None)
         )
-        self._keep_limits()
+        if folder := self.writer.folder:
+            self._runs_dir = folder.parent  # that of the config file, where it names one
         self._sensors = Sensors(self.writer, gpu=launched().gpu_sensor)
         self._sensors.start()
-
-    def _keep_limits(self) -> None:
-        """Have the runs beyond the limits of the config file removed, which holds for its own
-        folder alone."""
-        if self._is_default and (folder := self.writer.folder):
-            self._runs_dir = folder.parent
-            start_pruning(folder.parent, configured_limits(folder.parent))
 
     def _look(self) -> None:
         if not self._has_begun:

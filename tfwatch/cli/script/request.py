@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from tfwatch.runs.removal import RunsToKeep
     from tfwatch.runs.requests import SwitchRequest
 
 
@@ -34,7 +33,7 @@ class RunOptions:
     script: the script, or `-m` and a module, and its arguments. is_workload: it runs in a thread of
     this process. python: its interpreter; None is this one.
     theme: of the screen; None is the remembered one. notify: the notices that are asked for.
-    limits: of the runs that are kept; None keeps all. quiet: no summary. as_json: the summary as
+    quiet: no summary. as_json: the summary as
     one JSON object on stdout, and the script's output on stderr. gpu_sensor, steps, switches: as of
     `Launch`.
     job: an A/B test, or the autopilot, to begin with the first run. memory_bytes: the limit of the
@@ -48,7 +47,6 @@ class RunOptions:
     python: Path | None = None
     theme: str | None = None
     notify: NotifyOptions = NO_NOTICES
-    limits: RunsToKeep | None = None
     quiet: bool = False
     as_json: bool = False
     gpu_sensor: str = "auto"
@@ -140,7 +138,6 @@ def _options(args: argparse.Namespace, script: Sequence[str], **more: Any) -> Ru
         **chosen,
         theme=args.theme,
         notify=options.notify(args),
-        limits=options.limits(args),
         quiet=bool(args.quiet),
         as_json=args.json,
         gpu_sensor=args.gpu_sensor or "auto",

@@ -65,18 +65,10 @@ def run(options: RunOptions, clock: Clock = SYSTEM) -> int:
     Raises:
         BadInputError: there is no such script, or the terminal cannot show the screen.
     """
-    from tfwatch.runs.removal import reap_pruning, start_pruning
-
     has_screen = not options.headless and os.isatty(1)
     _check(options, has_screen)
     began_ns = clock.wall_ns()
     try:
-        start_pruning(
-            options.runs_dir,
-            options.limits,
-            lambda why: _print(f"tfwatch: {why}\n"),
-            in_training=False,
-        )
         ran = _run_on_screen(options, clock) if has_screen else _run_bare(options, clock)
     except OSError as error:
         raise BadInputError(
@@ -85,7 +77,6 @@ def run(options: RunOptions, clock: Clock = SYSTEM) -> int:
     code = _conclude(options, ran, began_ns)
     if ran.is_hung:  # a step that blocks can neither be ended nor joined
         os._exit(code)
-    reap_pruning()
     return end_as(code)
 
 

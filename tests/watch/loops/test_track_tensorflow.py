@@ -137,6 +137,34 @@ def test_steps_that_trace_are_flagged(tmp_path: Path) -> None:
     assert flags == [Flag.EPOCH_START | Flag.COMPILE, 0, 0, Flag.RETRACE, 0]
 
 
+@pytest.mark.parametrize("in_function", [False, True])
+def test_a_loop_without_a_call_of_a_function_runs_op_by_op(
+    tmp_path: Path, in_function: bool
+) -> None:
+    import tensorflow as tf
+
+    def square(x: Any) -> Any:
+        return tf.linalg.matmul(x, x) + 1.0
+
+    step = tf.function(square) if in_function else square
+    with tfwatch.track([tf.ones((64, 64))] * 6, tmp_path) as tracked:
+        for x in tracked:
+            step(x)
+    run = opened(tracked)
+
+    assert run.manifest.op_by_op is not in_function
+    rows = run.steps[1:]
+    assert (rows["dispatch_ms"] > 0).all() == (not in_function)
+    assert (rows["dispatch_ms"] <= rows["compute_ms"]).all()
+
+
+def test_a_loop_that_runs_no_operation_is_not_op_by_op(tmp_path: Path) -> None:
+    with tfwatch.track(range(6), tmp_path) as tracked:
+        assert sum(tracked) == 15
+
+    assert not opened(tracked).manifest.op_by_op
+
+
 def test_python_beside_the_calls_of_a_function_is_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,7 +183,11 @@ def test_python_beside_the_calls_of_a_function_is_host(
     monkeypatch.setattr(
         function_calls, "time", SimpleNamespace(perf_counter_ns=lambda: next(ticks))
     )
-    monkeypatch.setattr(LoopStepLog, "_host_ns", lambda self, body_ns: host_ns(self, 100_000_000))
+    monkeypatch.setattr(
+        LoopStepLog,
+        "_host_ns",
+        lambda self, _, in_calls_ns: host_ns(self, 100_000_000, in_calls_ns),
+    )
     inner = tf.function(tf.identity)
 
     @tf.function

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tfwatch.core.errors import fails_open
 from tfwatch.core.events import ValidationEnded
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.watch.loops.async_loop import TrackedStep
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from tfwatch.runs.writer import RunWriter
+    from tfwatch.watch.fit.stepping.eager_operations import Operations
     from tfwatch.watch.loops.async_loop import GpuProbe
+    from tfwatch.watch.loops.function_calls import FunctionCalls
 
 _COMPILE, _RETRACE = int(Flag.COMPILE), int(Flag.RETRACE)
 
@@ -35,36 +38,72 @@ class EarlierFetch:
     traced: int
 
 
+class _EagerBodies:
+    """Finds out whether the bodies of a loop run op by op: TensorFlow's operations, and no call of
+    a `tf.function`. On a CPU it times these operations, and the rest of a body is Python."""
+
+    def __init__(self, writer: RunWriter) -> None:
+        self._writer = writer
+        self._operations: Operations | None = None
+        self._may_be = True
+        self._has_begun = False
+
+    def begin(self) -> None:
+        """Begin a body."""
+        if self._operations:
+            self._operations.begin()
+
+    def end(self, has_called: bool) -> int:
+        """End a body; return the time of its operations, 0 where they are not timed."""
+        if not self._may_be:
+            return 0
+        operations = self._operations
+        if operations:
+            operations.end()
+        took_ns = operations.took_ns if operations else 0
+        if has_called or (operations and not took_ns):
+            self._leave()
+        elif not self._has_begun:
+            self._begin_timing()
+        return took_ns
+
+    def _begin_timing(self) -> None:
+        from tfwatch.watch.fit.stepping.eager_operations import time_operations
+
+        self._has_begun = True
+        self._operations = time_operations(self._writer)
+
+    def _leave(self) -> None:
+        self._may_be, self._operations = False, None
+        self._writer.describe(op_by_op=False)
+
+
 class LoopStepLog(StepLog):
-    """The step log of a tracked loop: a step is a fetch and a body. Launching is not separated:
-    dispatch is 0.
+    """The step log of a tracked loop: a step is a fetch and a body.
+
+    The compute of a body is its calls of `tf.function`, and the rest is host; without a call all is
+    compute, of which Python between TensorFlow's operations is launching. Where the loop's work is
+    asynchronous, all of a body is compute.
 
     gpu_probe: None if the loop's work is not asynchronous. traced: returns the time spent tracing
-    functions so far; None if unknown. take_change: returns what changed in the arguments of the
-    last trace. in_calls_ns: returns the time spent in calls of
-    `tf.function`, which is the compute of a body; the rest is host. Where it is None, and in a body
-    without a call, all is compute. fetching_calls: returns the number of calls so far that fetched
-    batches inside their graph; None if unknown.
+    functions so far; None if unknown. calls: of `tf.function`; None where they are not timed.
     """
 
     def __init__(
         self,
         writer: RunWriter,
         traced: Callable[[], int] | None,
-        in_calls_ns: Callable[[], int] | None = None,
-        fetching_calls: Callable[[], int] | None = None,
-        take_change: Callable[[], str] = lambda: "",
+        calls: FunctionCalls | None = None,
     ) -> None:
         super().__init__(writer, metric="", by_keras=False)
         self.gpu_probe: GpuProbe | None = None
         self._traced = traced
         self._traced_before = 0
-        self._in_calls_ns = in_calls_ns
-        self._in_calls_before_ns = 0
-        self._fetching_calls = fetching_calls
-        self._fetching_before = 0
+        self._calls = calls
+        self._in_calls_before_ns = self._fetching_before = 0
+        self._eager = _EagerBodies(writer) if calls else None
+        self._is_asynchronous = writer.manifest().accelerated
         self._ever_traced = False
-        self._take_change = take_change
         self._open_step: tuple[int, int] | None = None
         self._beside_ns = 0
         self._ended_ns = self._read_until_ns = self._read_ns = 0
@@ -153,20 +192,23 @@ class LoopStepLog(StepLog):
         self._report_progress(1, examples, {})
         self._open_step, self._beside_ns = (start_ns, got_ns), 0
         self._traced_before = traced
-        self._in_calls_before_ns = self._in_calls_ns() if self._in_calls_ns else 0
-        self._fetching_before = self._fetching_calls() if self._fetching_calls else 0
+        if self._calls and self._eager:
+            self._in_calls_before_ns = self._calls.spent_ns()
+            self._fetching_before = self._calls.fetching()
+            self._eager.begin()
 
     def _close_row(self, flags: int, end_ns: int) -> None:
         if self._open_step is None:
             return
         start_ns, got_ns = self._open_step
         self._open_step = None
+        in_calls_ns, operations_ns = self._end_body()
         traced = self._trace_flag()
         if traced:
-            self.traces.note_change(self.steps, (end_ns - got_ns) / 1e6, self._take_change())
+            change = self._calls.take_change() if self._calls else ""
+            self.traces.note_change(self.steps, (end_ns - got_ns) / 1e6, change)
         flags |= self.flags | traced
         self.flags = 0
-        self._note_fetching_calls()
         if self.gpu_probe:
             self._write(
                 self.gpu_probe.finish_step(
@@ -175,24 +217,33 @@ class LoopStepLog(StepLog):
             )
             return
         body_ns = max(end_ns - got_ns - self._beside_ns, 0)
-        host_ms = self._host_ns(body_ns) / 1e6
+        host_ms = self._host_ns(body_ns, in_calls_ns) / 1e6
+        dispatch_ms = max(body_ns - operations_ns, 0) / 1e6 if operations_ns else 0.0
         wait_ms, compute_ms = (end_ns - start_ns - body_ns) / 1e6, body_ns / 1e6 - host_ms
         self._writer.step(
-            start_ns, self.steps, self._epoch, flags, wait_ms, 0.0, compute_ms, host_ms
+            start_ns, self.steps, self._epoch, flags, wait_ms, dispatch_ms, compute_ms, host_ms
         )
 
-    def _note_fetching_calls(self) -> None:
-        """Record once that calls fetch batches themselves: the data wait inside them is not
-        seen."""
-        if self._fetching_calls and self._fetching_calls() != self._fetching_before:
-            self._fetching_calls = None
-            self._writer.describe(fetches_in_calls=True)
+    def _end_body(self) -> tuple[int, int]:
+        """Return the time of the body in calls of `tf.function`, and in operations outside."""
+        if not self._calls or not self._eager:
+            return 0, 0
+        in_calls_ns = self._calls.spent_ns() - self._in_calls_before_ns
+        has_fetched = self._calls.fetching() != self._fetching_before
+        if has_fetched and not self._writer.manifest().fetches_in_calls:
+            self._writer.describe(fetches_in_calls=True)  # the data wait inside is not seen
+        with fails_open(self._without_operations):
+            return in_calls_ns, self._eager.end(in_calls_ns > 0)
+        return in_calls_ns, 0
 
-    def _host_ns(self, body_ns: int) -> int:
+    def _without_operations(self, why: str) -> None:
+        self._eager = None
+        self._writer.note(f"calls of operations and functions are not timed: {why}")
+
+    def _host_ns(self, body_ns: int, in_calls_ns: int) -> int:
         """Return the part of a body outside calls of `tf.function`; 0 where it has none, or another
-        thread has them."""
-        in_calls_ns = self._in_calls_ns() - self._in_calls_before_ns if self._in_calls_ns else 0
-        return max(body_ns - in_calls_ns, 0) if in_calls_ns > 0 else 0
+        thread has them, or the work is asynchronous."""
+        return max(body_ns - in_calls_ns, 0) if in_calls_ns > 0 and not self._is_asynchronous else 0
 
     def _trace_flag(self) -> int:
         if not self._traced or self._traced() == self._traced_before:

@@ -88,13 +88,8 @@ class TrackedRun:
         self._now_ns = self._writer.now_ns
         traced = find_trace_count(self._writer.note) if in_tensorflow else None
         self._times_calls = in_tensorflow and function_calls.begin(self._writer.note)
-        in_calls_ns = (
-            function_calls.spent_ns if self._times_calls and not device.accelerated else None
-        )
-        fetching_calls = function_calls.fetching if self._times_calls else None
-        self._step_log = LoopStepLog(
-            self._writer, traced, in_calls_ns, fetching_calls, function_calls.take_change
-        )
+        calls = function_calls if self._times_calls else None
+        self._step_log = LoopStepLog(self._writer, traced, calls)
         self._tries_left = _MAX_TRIES if device.accelerated else 0
         self._epochs = epochs
         self._epochs_begun = 0

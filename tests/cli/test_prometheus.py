@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.report.test_dashboard import ROOT
+from tests.docs.pages import ROOT
 from tests.report.test_metrics import running
 from tests.runs.processes import wait_until
 from tests.screens.canned import STARVING

@@ -176,8 +176,9 @@ def test_what_binds_a_run_that_is_fed_is_named(
     rows = make_steps(np.zeros(100), compute=4.0, host=0.1, dispatch=3.0)
     run = open_written(tmp_path / "run", rows, end_of(rows), accelerated=accelerated)
 
-    document = run_facts.as_json(run)
-    assert f"{document['verdict']}, {document['bound']}" == says
+    summary = JudgedRun(run).summary
+    assert summary.bound
+    assert f"{summary.verdict.value}, {summary.bound.value}" == says
 
 
 def test_what_python_takes_op_by_op_is_told(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from tfwatch.core import events as facts
 from tfwatch.core.clock import SYSTEM
 from tfwatch.core.rows import Phase
 from tfwatch.report.metrics import LINGER_S, STATES, ServedRuns, metrics_of
-from tfwatch.runs.liveness import Life
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +65,7 @@ def test_a_run_has_its_sums_and_its_present_figures(tmp_path: Path) -> None:
     }
     ((_, share),) = found["tfwatch_data_wait_ratio"]
     assert share == pytest.approx(0.41, abs=0.01)
-    assert [labels["bound"] for labels, value in found["tfwatch_bound"] if value] == ["input-bound"]
+    assert found["tfwatch_finding_ratio"][0][0] == {"run": NAME, "kind": "input-bound"}
     assert found["tfwatch_examples_total"] == [({"run": NAME}, 150 * 32.0)]
     assert found["tfwatch_metric"][0][0] == {"run": NAME, "metric": "accuracy"}
 
@@ -84,27 +83,6 @@ def test_what_is_missing_has_no_sample(tmp_path: Path) -> None:
         "tfwatch_stalls_total",
         "tfwatch_switches_total",
     }
-
-
-def test_runs_of_which_nothing_is_known_give_their_place_to_one_that_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tfwatch.report.metrics.MOST", 2)
-    for number in range(5):
-        far = running(
-            tmp_path, f"2026-11-30T10-17-03_cnn-{number}", boot_id="b", machine={"host": "far"}
-        )
-        far.writer.flush()
-    far.at_s += 100.0
-    runs = ServedRuns(tmp_path, far.clock)
-    assert [run.view.snapshot.life for run in runs.look()] == [Life.UNKNOWN] * 2
-
-    for name in (NAME, f"{NAME}-2"):
-        run = running(tmp_path, name)
-        run.at_s = far.at_s
-        run.doing(Phase.COMPUTE, 0.0).writer.flush()
-    assert [one.name for one in runs.look()] == [f"{NAME}-2", NAME]
-    assert len(runs._readers) == 4
 
 
 def test_the_gpu_has_the_names_of_opentelemetry(tmp_path: Path) -> None:

@@ -25,7 +25,6 @@ from tfwatch.core.events import (
     Event,
     ExperimentEnded,
     LossDiverged,
-    LossRecovered,
     MoveJudged,
     MoveMade,
     Paused,
@@ -138,7 +137,6 @@ def test_a_run_of_each_kind_is_as_the_schema_says(
         pytest.param(
             plain(30), (SwitchMissed(3, "prefetch", "off", "4", 100),), "switches", id="too short"
         ),
-        pytest.param(switched_run(), (FINISHED,), "spikes", id="spikes"),
         pytest.param(plain(200), FLIGHT, "autopilot", id="the autopilot"),
         pytest.param(plain(200), EXPERIMENTS, "experiments", id="A/B tests"),
     ],
@@ -214,20 +212,6 @@ def test_a_copy_is_timed_or_says_why_not(
     assert total["compute_s"] == pytest.approx(1.2 - np.nan_to_num(copy) / 10)
 
 
-def test_known_lines_of_tensorflows_log_have_their_meaning(tmp_path: Path) -> None:
-    open_written(tmp_path / "run", plain(30), FINISHED)
-    harmless = "I0000 00:00:1795263242.021949 29426 port.cc:153] oneDNN custom operations are on."
-    retraced = "WARNING:tensorflow:5 out of the last 5 calls to <f> triggered tf.function retracing"
-    (tmp_path / "run" / "log.txt").write_text(f"{harmless}\n{harmless}\nhello\n{retraced}\n")
-
-    found = as_json(open_run(tmp_path / "run"))["tensorflow_log"]
-
-    assert [(one["name"], one["harmless"], one["lines"]) for one in found] == [
-        ("onednn", True, 2),
-        ("retracing", False, 1),
-    ]
-
-
 def test_the_json_object_is_complete(tmp_path: Path) -> None:
     run = open_written(
         tmp_path / "run",
@@ -261,11 +245,7 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
     assert whole["compute_ms"] == pytest.approx({"median": 12, "mean": 12, "p95": 12})
     assert whole["host_ms"] == pytest.approx({"median": 1, "mean": 1, "p95": 1})
     assert whole["data_wait_share"] == pytest.approx(5 / 18)
-    assert (found["verdict"], found["bound"]) == ("NOT input-bound", "compute-bound")
     assert (found["last_setting"]["steps"], found["last_setting"]["data_wait_share"]) == (99, 0)
-    assert found["spikes"] == [
-        {"step": 1, "extra_ms": 2388.0, "part": "compute", "cause": "compile", "detail": None}
-    ]
 
 
 @pytest.mark.parametrize(
@@ -288,7 +268,6 @@ def test_the_json_has_null_for_what_is_missing(
     found = as_json(open_written(tmp_path / "run", rows, *events))
 
     assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert (found["verdict"], found["bound"]) == ("not enough data", None)
     assert found["final_loss"] is None
     assert (found["whole_run"]["data_wait_share"] is None) is (not len(rows))
 
@@ -299,19 +278,6 @@ def test_the_final_loss_is_that_of_the_last_epoch(tmp_path: Path) -> None:
     found = as_json(open_written(tmp_path / "run", plain(3), *epochs, RunEnded(5, "finished", 3)))
 
     assert found["final_loss"] == 0.25
-
-
-def test_a_loss_that_was_nan_is_null_and_its_step_is_listed(tmp_path: Path) -> None:
-    events = (LossDiverged(1, 2, "NaN", 1), LossRecovered(2, 3), LossDiverged(3, 9, "infinite", 5))
-
-    run = open_written(tmp_path / "run", plain(9), *events, RunEnded(5, "finished", 9))
-
-    found = as_json(run)
-    assert found["final_loss"] is None
-    assert found["loss_diverged"] == [
-        {"loss": "NaN", "step": 2, "finite_step": 1, "finite_again_step": 3},
-        {"loss": "infinite", "step": 9, "finite_step": 5, "finite_again_step": None},
-    ]
 
 
 @pytest.mark.parametrize("name", [layout.SAMPLES, layout.STAGES, layout.PROGRESSES])

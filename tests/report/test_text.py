@@ -239,7 +239,7 @@ def test_a_path_with_spaces_can_be_pasted(tmp_path: Path) -> None:
 
     last = text_of(run, str(tmp_path))[-1]
 
-    assert last == "recorded in ~/my runs/r1; tfwatch replay ~/'my runs/r1'"
+    assert last == "recorded: tfwatch replay ~/'my runs/r1'"
 
 
 def test_a_run_in_the_usual_place_is_opened_by_name(
@@ -248,7 +248,7 @@ def test_a_run_in_the_usual_place_is_opened_by_name(
     monkeypatch.setattr(text, "default_runs_dir", lambda: tmp_path / "runs")
     run = open_written(tmp_path / "runs" / "r1", plain(30), FINISHED)
 
-    assert text_of(run, str(tmp_path))[-1] == "recorded in ~/runs; tfwatch replay r1"
+    assert text_of(run, str(tmp_path))[-1] == "recorded in ~/runs: tfwatch replay r1"
 
 
 def test_a_run_without_a_folder_is_summed_up_from_memory() -> None:
@@ -276,7 +276,7 @@ def test_a_folder_without_its_manifest_is_not_to_be_opened_again(tmp_path: Path)
     lines = text_of(run)
 
     assert lines[-1] == "not recorded since step 0: No space left on device"
-    assert not any(line.startswith("recorded in") for line in lines)
+    assert not any(line.startswith("recorded") for line in lines)
 
 
 def test_a_folder_that_is_gone_is_not_to_be_opened_again(tmp_path: Path) -> None:

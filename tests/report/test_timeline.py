@@ -1,13 +1,21 @@
-"""The chart of step times: paths, scales, ticks and marks."""
+"""The chart of step times: paths, tops, labels and marks."""
 
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from tfwatch.report.timeline import Scale, areas, round_up, time_text, time_ticks
+from tests.judge.step_rows import make_steps
+from tests.report.written_runs import open_written
+from tfwatch.core.events import EpochStarted, Event, PipelineSwitched, RunEnded
+from tfwatch.judge.judged_run import JudgedRun
+from tfwatch.report.timeline import areas, height_text, make_timeline, round_up, time_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_columns_that_touch_are_one_shape() -> None:
@@ -22,18 +30,7 @@ def test_a_gap_and_an_unknown_column_divide_shapes() -> None:
     path = areas(begins, ends, np.array([1.0, math.nan, 1.0, 1.0]))
 
     assert path == "M0 1000V0H250V1000ZM500 1000V0H600V1000ZM800 1000V0H1000V1000Z"
-
-
-def test_no_column_is_no_path() -> None:
-    assert areas(np.zeros(2), np.ones(2), np.full(2, math.nan)) == ""
-
-
-def test_a_scale_cuts_values_beyond_it() -> None:
-    assert Scale(10.0, 20.0).shares(np.array([0.0, 15.0, 99.0])).tolist() == [0.0, 0.5, 1.0]
-
-
-def test_a_scale_without_extent_has_no_division_by_zero() -> None:
-    assert Scale(5.0, 5.0).percent(5.0) == 0.0
+    assert areas(begins, ends, np.full(4, math.nan)) == ""
 
 
 @pytest.mark.parametrize(
@@ -44,22 +41,23 @@ def test_a_top_is_a_round_figure(value: float, rounded: float) -> None:
     assert round_up(value) == pytest.approx(rounded)
 
 
-@pytest.mark.parametrize(
-    ("length_s", "last"),
-    [(3.0, "3 s"), (60.0, "1:00"), (600.0, "10:00"), (36_000.0, "10 h"), (2_000_000.0, "504 h")],
-)
-def test_a_time_axis_has_few_ticks_of_any_length(length_s: float, last: str) -> None:
-    found = time_ticks(Scale(0.0, length_s))
+def test_labels_read_as_times() -> None:
+    moments = [time_text(at_s) for at_s in (0, 40, 150, 3600, 12_600)]
 
-    assert (found[0].text, found[-1].text) == ("0", last)
-    assert len(found) <= 10
+    assert moments == ["0", "40 s", "2:30", "1 h", "3 h 30"]
+    assert [height_text(ms) for ms in (0, 7.5, 12_000)] == ["0", "7.5 ms", "12 s"]
 
 
-def test_moments_read_as_times() -> None:
-    assert [time_text(at_s) for at_s in (0, 40, 150, 3600, 12_600)] == [
-        "0",
-        "40 s",
-        "2:30",
-        "1 h",
-        "3 h 30",
-    ]
+def test_of_many_epochs_each_fifth_is_marked_and_all_marks_are_labelled(tmp_path: Path) -> None:
+    rows = make_steps(np.full(200, 5.0))
+    end_ns = int(rows["start_ns"][-1]) + 10**8
+    epochs = [EpochStarted(end_ns * n // 50, n, 50, 4) for n in range(50)]
+    switch = PipelineSwitched(0, "prefetch", "off", "4", 90, 101, 1.0, "key")
+    events: tuple[Event, ...] = (*epochs, switch, RunEnded(end_ns, "finished", 200))
+
+    chart = make_timeline(JudgedRun(open_written(tmp_path / "run", rows, *events)))
+
+    assert chart
+    assert [mark.label for mark in chart.epochs] == [str(n) for n in range(5, 51, 5)]
+    assert [mark.label for mark in chart.switches] == ["1"]
+    assert chart.switches[0].text == "1: prefetch off → 4 at step 101"

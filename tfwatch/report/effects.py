@@ -18,7 +18,7 @@ from tfwatch.judge.effects.wording import (
     setting_text,
     subject_text,
 )
-from tfwatch.report.facts import flag, mapping, number, record, rows, text, texts, whole
+from tfwatch.report.facts import flag, if_any, mapping, number, record, rows, text, texts, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from tfwatch.judge.effects.experiment import Answer
     from tfwatch.judge.effects.tuner_events import AutopilotRun
     from tfwatch.judge.judged_run import JudgedRun
-    from tfwatch.report.facts import Source
 
 _ANSWERS = ("faster", "slower", "same", "unclear")
 
@@ -37,23 +36,8 @@ def by_name(knobs: Mapping[str, str]) -> dict[str, str]:
     return {option_name(knob): value for knob, value in knobs.items()}
 
 
-def _if_any(path: str) -> Source:
-    """Return the source of an attribute that some subjects do not have; of a path, each part."""
-
-    def value(subject: Any) -> Any:
-        for name in path.split("."):
-            subject = getattr(subject, name, None)
-        return subject
-
-    return value
-
-
 def _answer_of_switch(switch: Any) -> str | None:
-    return switch.answer if _if_any_ratio(switch) else None
-
-
-def _if_any_ratio(switch: Any) -> bool:
-    return getattr(switch, "estimate", None) is not None
+    return switch.answer if getattr(switch, "estimate", None) else None
 
 
 _STAT = (
@@ -64,19 +48,19 @@ _STAT = (
 #: Steady steps, of a `Breakdown`; None for too few of them.
 STEADY = (
     whole("steps", "the number of steady steps", lambda split: split.steps if split else 0),
-    record("step_ms", "step time: the sum of the parts", _STAT, _if_any("step")),
-    record("data_wait_ms", "blocked until the batch is there", _STAT, _if_any("wait")),
-    record("copy_ms", "copy of the batch to the device, where it is timed", _STAT, _if_any("copy")),
-    record("compute_ms", "from the copy to the metrics on the host", _STAT, _if_any("compute")),
-    record("host_ms", "callbacks, Python and logging", _STAT, _if_any("host")),
+    record("step_ms", "step time: the sum of the parts", _STAT, if_any("step")),
+    record("data_wait_ms", "blocked until the batch is there", _STAT, if_any("wait")),
+    record("copy_ms", "copy of the batch to the device, where it is timed", _STAT, if_any("copy")),
+    record("compute_ms", "from the copy to the metrics on the host", _STAT, if_any("compute")),
+    record("host_ms", "callbacks, Python and logging", _STAT, if_any("host")),
     record(
         "dispatch_ms",
         "part of compute: until the step's call returns; of an eager step on a CPU, the Python"
         " time between the operations",
         _STAT,
-        _if_any("dispatch"),
+        if_any("dispatch"),
     ),
-    number("data_wait_share", "data wait over step time, 0 to 1", _if_any("wait_share")),
+    number("data_wait_share", "data wait over step time, 0 to 1", if_any("wait_share")),
 )
 _KNOB = text("knob", "the knob, as `--switch` names it", lambda one: option_name(one.knob))
 _CHANGE = (
@@ -98,17 +82,17 @@ SWITCH = (
         lambda one: one.step if hasattr(one, "asked_step") else None,
     ),
     *_CHANGE,
-    record("before", "the steady steps before it", STEADY, _if_any("before")),
-    record("after", "the steady steps after it", STEADY, _if_any("after")),
+    record("before", "the steady steps before it", STEADY, if_any("before")),
+    record("after", "the steady steps after it", STEADY, if_any("after")),
     text("answer", "what the interval proves", _answer_of_switch, _ANSWERS),
-    number("speedup", f"{_SPEEDUP}; null without enough steps", _if_any("estimate.ratio")),
-    number("speedup_low", "its lower end", _if_any("estimate.low")),
-    number("speedup_high", "its upper end", _if_any("estimate.high")),
-    number("data_wait_change_ms", "data wait after less before", _if_any("effect.wait.ms")),
-    number("data_wait_change_low_ms", "its lower end (95 %)", _if_any("effect.wait.low_ms")),
-    number("data_wait_change_high_ms", "its upper end (95 %)", _if_any("effect.wait.high_ms")),
-    text("failed", "why it failed", _if_any("reason")),
-    text("setting_since", "the setting in effect since it failed", _if_any("now")),
+    number("speedup", f"{_SPEEDUP}; null without enough steps", if_any("estimate.ratio")),
+    number("speedup_low", "its lower end", if_any("estimate.low")),
+    number("speedup_high", "its upper end", if_any("estimate.high")),
+    number("data_wait_change_ms", "data wait after less before", if_any("effect.wait.ms")),
+    number("data_wait_change_low_ms", "its lower end (95 %)", if_any("effect.wait.low_ms")),
+    number("data_wait_change_high_ms", "its upper end (95 %)", if_any("effect.wait.high_ms")),
+    text("failed", "why it failed", if_any("reason")),
+    text("setting_since", "the setting in effect since it failed", if_any("now")),
 )
 _CHECKED_FORECAST = (
     whole("step_asked", "the steps done when the switch was requested", "switch.asked_step"),
@@ -156,21 +140,21 @@ AUTOPILOT = (
     whole("first_step", "its first step", lambda one: one.began.step + 1),
     number("memory_limit_bytes", "memory that it may use", "began.memory_bytes"),
     rows("moves", "the changes that it tried", _MOVE),
-    text("cause", "of its end", _if_any("ended.cause")),
-    text("reason", "the cause in a sentence", _if_any("ended.reason")),
-    whole("steps", "the steps that it took", _if_any("ended.steps")),
-    number("before_ms", "mean step time at its start", _if_any("ended.before_ms")),
-    number("after_ms", "mean step time at its end", _if_any("ended.after_ms")),
+    text("cause", "of its end", if_any("ended.cause")),
+    text("reason", "the cause in a sentence", if_any("ended.reason")),
+    whole("steps", "the steps that it took", if_any("ended.steps")),
+    number("before_ms", "mean step time at its start", if_any("ended.before_ms")),
+    number("after_ms", "mean step time at its end", if_any("ended.after_ms")),
     text(
         "answer",
         "what the interval proves",
-        _if_any("estimate.answer"),
+        if_any("estimate.answer"),
         _ANSWERS,
     ),
-    number("speedup", f"{_SPEEDUP}; null where no move was kept", _if_any("ended.ratio")),
-    number("speedup_low", "its lower end", _if_any("ended.low")),
-    number("speedup_high", "its upper end", _if_any("ended.high")),
-    number("peak_bytes", "the most memory that it added", _if_any("ended.peak_bytes")),
+    number("speedup", f"{_SPEEDUP}; null where no move was kept", if_any("ended.ratio")),
+    number("speedup_low", "its lower end", if_any("ended.low")),
+    number("speedup_high", "its upper end", if_any("ended.high")),
+    number("peak_bytes", "the most memory that it added", if_any("ended.peak_bytes")),
     mapping(
         "knobs", "the final settings", lambda one: by_name(one.ended.knobs) if one.ended else None
     ),

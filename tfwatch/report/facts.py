@@ -144,6 +144,17 @@ def rows(key: str, meaning: str, table: Table, of: Source = "") -> Definition:
     return Definition(key, ValueKind.ROWS, meaning, _source(key, of), table)
 
 
+def if_any(path: str) -> Callable[[Any], Any]:
+    """Return the source of a path of attributes that not each subject has: None there."""
+
+    def value(subject: Any) -> Any:
+        for name in path.split("."):
+            subject = getattr(subject, name, None)
+        return subject
+
+    return value
+
+
 def within(table: Table, of: Source) -> Table:
     """Return the facts of a part of a subject as facts of the subject; of: the part."""
     part = _source("", of)

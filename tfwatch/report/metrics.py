@@ -1,7 +1,7 @@
-"""The metrics of the runs of a folder. Names follow OpenTelemetry's conventions in Prometheus'
-form.
+"""The metrics of the runs of a folder, as a table: each with its labels, meaning and source.
 
-A figure that is missing has no sample: never 0, and never an old one.
+Names follow OpenTelemetry's conventions in Prometheus' form. A figure that is missing has no
+sample: never 0, and never an old one. docs/prometheus.md is generated from here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import zlib
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
@@ -20,16 +20,14 @@ from tfwatch.core.errors import printable
 from tfwatch.core.events import GpuFound, SensorMissing
 from tfwatch.core.rows import Phase
 from tfwatch.judge.findings.machine import gpu_status
-from tfwatch.judge.steps.verdict import Bound
 from tfwatch.judge.view import Follower, RunView
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.library import list_single_runs, run_name
-from tfwatch.runs.liveness import Life
 from tfwatch.runs.run import RECENT, Run, open_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from prometheus_client.core import Metric
@@ -49,108 +47,320 @@ class FollowedRun:
 
 
 class ServedRuns:
-    """Follows the runs of a folder; `look` reads what is new. One thread at a time calls it."""
+    """Follows the newest runs of a folder; `look` reads what is new. One thread at a time calls
+    it."""
 
     def __init__(self, runs_dir: Path, clock: Clock = SYSTEM) -> None:
         self._runs_dir = runs_dir
         self._clock = clock
         self._readers: dict[Path, tuple[Run, Follower]] = {}
         self._over: set[Path] = set()
-        self._unknown: list[Path] = []
 
     def look(self) -> list[FollowedRun]:
-        """Return the runs that have metrics now, the newest first; those in an unknown state are
-        last.
+        """Return the runs that have metrics now, the newest first.
 
         Raises:
             OSError: the folder cannot be read.
         """
         folders = list_single_runs(self._runs_dir)
-        self._forget(set(folders))
+        self._over.intersection_update(folders)
         for folder in folders:
             if folder not in self._readers and folder not in self._over:
                 self._begin(folder)
-        runs = [one for folder in folders if (one := self._read(folder))]
-        runs.sort(key=_is_unknown)
-        self._unknown = [self._runs_dir / one.name for one in runs if _is_unknown(one)]
-        return runs[:MOST]
-
-    def _forget(self, present: set[Path]) -> None:
-        self._over &= present
-        for folder in self._readers.keys() - present:
-            del self._readers[folder]
+        newest = [folder for folder in folders if folder in self._readers][:MOST]
+        self._readers = {folder: self._readers[folder] for folder in newest}
+        return [one for folder in newest if (one := self._read(folder))]
 
     def _begin(self, folder: Path) -> None:
         """Follow a run that is not over yet, or ended a moment ago. A folder that cannot be read is
         tried again."""
         with suppress(NotARunError, OSError):
             run = open_run(folder, self._clock, RECENT)
-            ended_ns = run.manifest.origin_wall_ns + run.length_s * 1e9
-            if run.life.is_over and self._clock.wall_ns() - ended_ns > LINGER_S * 1e9:
+            if run.life.is_over and self._is_past(run.manifest.origin_wall_ns, run.length_s):
                 self._over.add(folder)
-            elif self._has_room(run.life):
+            else:
                 reader = Run(RunFolder(folder), self._clock)
                 self._readers[folder] = reader, Follower(reader.steps_between, live=False)
 
-    def _has_room(self, life: Life) -> bool:
-        """Return whether another run can be followed: one in an unknown state gives its place to
-        any other."""
-        if len(self._readers) >= 2 * MOST and self._unknown and life is not Life.UNKNOWN:
-            self._readers.pop(self._unknown.pop(), None)
-        return len(self._readers) < 2 * MOST
+    def _is_past(self, origin_wall_ns: int, length_s: float) -> bool:
+        return self._clock.wall_ns() - origin_wall_ns > (length_s + LINGER_S) * 1e9
 
     def _read(self, folder: Path) -> FollowedRun | None:
-        if folder not in self._readers:
-            return None
         reader, follower = self._readers[folder]
         view = follower.follow(reader.read(), (), None)
-        ended_ns = view.snapshot.manifest.origin_wall_ns + view.snapshot.now_s * 1e9
-        if view.is_over and self._clock.wall_ns() - ended_ns > LINGER_S * 1e9:
+        snapshot = view.snapshot
+        if view.is_over and self._is_past(snapshot.manifest.origin_wall_ns, snapshot.now_s):
             del self._readers[folder]
             self._over.add(folder)
             return None
         return FollowedRun(run_name(folder), view)
 
 
-def _is_unknown(run: FollowedRun) -> bool:
-    return run.view.snapshot.life is Life.UNKNOWN
-
+# -- the table -------------------------------------------------------------------------------------
 
 #: Every state of a run; one of them is 1.
 STATES = ("running", "not responding", "finished", "stopped", "failed", "killed", "unknown")
-_PARTS = {"data_wait": "wait_ms", "compute": "compute_ms", "host": "host_ms"}
 #: An older sample is no present figure.
 _FRESH_S = 5.0
 #: Characters of a label.
 _LONGEST = 200
+_PARTS = {"data_wait": "wait_ms", "compute": "compute_ms", "host": "host_ms", "copy": "copy_ms"}
+_VERSIONS = ("tensorflow", "keras", "tfwatch")
+_GPU_LABELS = ("hw_id", "hw_name")
+
+#: A value, and the labels that set it apart within its metric.
+Sample: TypeAlias = "tuple[float | None, dict[str, str]]"
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRow:
+    """A metric. Its name ends with its unit, and that of a sum over the whole run with `_total`."""
+
+    name: str
+    meaning: str
+    #: Yields the samples of a view; one without labels of its own may be a plain value.
+    of: Callable[[RunView], Iterable[Sample] | float | None]
+    #: Beside `run`, of a machine beside `host_name`.
+    labels: tuple[str, ...] = ()
+
+    def samples(self, view: RunView) -> Iterator[Sample]:
+        """Yield the samples that are known."""
+        found = self.of(view)
+        known = [(found, {})] if found is None or isinstance(found, float | int) else found
+        yield from (one for one in known if one[0] is not None and math.isfinite(one[0]))
+
+
+def _info(view: RunView) -> Iterator[Sample]:
+    manifest = view.snapshot.manifest
+    versions = {key: manifest.versions.get(key, "") for key in _VERSIONS}
+    about = {"workload": manifest.workload, "device": manifest.device, "host_name": _host(view)}
+    yield 1.0, {**about, **versions}
+
+
+def _state(view: RunView) -> Iterator[Sample]:
+    ended = view.snapshot.ended
+    state = ended.cause if ended else view.snapshot.life.value
+    now = state if state in STATES else "unknown"
+    yield from ((float(one == now), {"state": one}) for one in STATES)
+
+
+def _step_seconds(view: RunView) -> Iterator[Sample]:
+    epochs = view.snapshot.epochs
+    for part, column in _PARTS.items():
+        if len(epochs) and (part != "copy" or epochs["copies"].any()):
+            yield float(epochs[column].sum()) / 1e3, {"part": part}
+
+
+def _stalls(view: RunView) -> int | None:
+    """Return None while a long run is still searched: the number so far is not the run's."""
+    return len(view.stalls) if view.situation.searched is None else None
+
+
+def _examples(view: RunView) -> float | None:
+    latest = view.snapshot.latest
+    return latest.examples if latest and latest.examples else None
+
+
+def _steady(view: RunView) -> Any:
+    judgement = view.situation.setting.judgement
+    return judgement.breakdown if judgement.steps >= judgement.needed else None
+
+
+def _data_wait(view: RunView) -> float | None:
+    split = _steady(view)
+    return split.wait_share if split else None
+
+
+def _step_s(view: RunView) -> float | None:
+    split = _steady(view)
+    return split.step.mean / 1e3 if split else None
+
+
+def _findings(view: RunView) -> Iterator[Sample]:
+    yield from ((one.share, {"kind": one.kind}) for one in view.losses if one.lost_s)
+
+
+def _loss(view: RunView) -> float | None:
+    latest = view.snapshot.latest
+    return latest.loss if latest and not view.situation.diverged else None
+
+
+def _diverged(view: RunView) -> float | None:
+    is_known = view.situation.diverged or _loss(view) is not None
+    return float(view.situation.diverged is not None) if is_known else None
+
+
+def _metric(view: RunView) -> Iterator[Sample]:
+    latest, name = view.snapshot.latest, view.snapshot.manifest.metric
+    if latest and name:
+        yield latest.metric, {"metric": name}
+
+
+def _newest(column: str) -> Callable[[RunView], float | None]:
+    """Return the source of a column of the newest sample; None without a recent one."""
+
+    def value(view: RunView) -> float | None:
+        sample = _newest_sample(view)
+        return None if sample is None else float(sample[column])
+
+    return value
+
+
+def _memory(view: RunView) -> Iterator[Sample]:
+    yield _newest("memory_used_bytes")(view), {"system_memory_state": "used"}
+
+
+def _cpu_share(view: RunView) -> float | None:
+    used, cores = _newest("cpu_cores")(view), view.snapshot.manifest.machine.get("cores")
+    return used / cores if used is not None and cores else None
+
+
+def _power(view: RunView) -> Iterator[Sample]:
+    cpu = {"hw_id": "cpu", "hw_name": "CPU", "hw_type": "cpu"}
+    yield _newest("cpu_power_w")(view), cpu
+    yield from _of_gpu("gpu_power_w", hw_type="gpu")(view)
+
+
+def _of_gpu(column: str, **labels: str) -> Callable[[RunView], Iterator[Sample]]:
+    """Return the source of a column of the first GPU, the one that trains."""
+
+    def samples(view: RunView) -> Iterator[Sample]:
+        if gpu := _gpu(view):
+            yield _newest(column)(view), {"hw_id": "gpu0", "hw_name": gpu.name, **labels}
+
+    return samples
+
+
+def _gpu_limit(view: RunView) -> Iterator[Sample]:
+    if gpu := _gpu(view):
+        yield gpu.memory_bytes, {"hw_id": "gpu0", "hw_name": gpu.name}
+
+
+def _gpu(view: RunView) -> GpuFound | None:
+    found = gpu_status(view.snapshot.events.of(GpuFound, SensorMissing))
+    return found if isinstance(found, GpuFound) else None
+
+
+#: Of each run, also one that is over.
+RUN_METRICS = (
+    MetricRow("tfwatch_run_info", "1", _info, ("workload", "device", "host_name", *_VERSIONS)),
+    MetricRow("tfwatch_run_state", f"1 for the state: {', '.join(STATES)}", _state, ("state",)),
+    MetricRow("tfwatch_steps_total", "steps completed", lambda v: v.snapshot.steps_total),
+    MetricRow(
+        "tfwatch_step_seconds_total",
+        "seconds of all steps: data_wait, compute with compiling, host; copy where it is timed",
+        _step_seconds,
+        ("part",),
+    ),
+    MetricRow("tfwatch_examples_total", "examples trained on", _examples),
+    MetricRow("tfwatch_stalls_total", "stretches without a batch", _stalls),
+    MetricRow(
+        "tfwatch_switches_total",
+        "live switches of knobs",
+        lambda view: len(view.snapshot.events.switches()),
+    ),
+)
+#: Of a run that trains.
+PRESENT_METRICS = (
+    MetricRow(
+        "tfwatch_data_wait_ratio", "data wait over step time in the last seconds", _data_wait
+    ),
+    MetricRow("tfwatch_step_time_seconds", "mean step time in the last seconds", _step_s),
+    MetricRow(
+        "tfwatch_finding_ratio",
+        "time that the remedy of a finding gives back, over the present regime",
+        _findings,
+        ("kind",),
+    ),
+    MetricRow(
+        "tfwatch_open_data_wait_seconds",
+        "the data wait that lasts now",
+        lambda view: view.situation.phase_s if view.situation.phase is Phase.WAIT else None,
+    ),
+    MetricRow(
+        "tfwatch_epoch",
+        "the epoch, from 1",
+        lambda view: view.snapshot.latest.epoch + 1 if view.snapshot.latest else None,
+    ),
+    MetricRow(
+        "tfwatch_remaining_seconds",
+        "forecast time until the end",
+        lambda view: view.situation.figures.left_s,
+    ),
+    MetricRow("tfwatch_loss", "the loss; no sample while it is NaN or infinite", _loss),
+    MetricRow("tfwatch_loss_diverged", "1 while the loss is NaN or infinite", _diverged),
+    MetricRow("tfwatch_metric", "the metric", _metric, ("metric",)),
+    MetricRow(
+        "process_memory_usage_bytes", "memory of the process that trains", _newest("process_bytes")
+    ),
+    MetricRow("tfwatch_process_cpu_cores", "cores that the process uses", _newest("process_cores")),
+)
+#: Of each machine that trains.
+MACHINE_METRICS = (
+    MetricRow("system_memory_usage_bytes", "memory in use", _memory, ("system_memory_state",)),
+    MetricRow("system_cpu_utilization_ratio", "CPU in use, of all cores", _cpu_share),
+    MetricRow(
+        "hw_power_watts",
+        "power of the GPU, and of the CPU where it is read",
+        _power,
+        (*_GPU_LABELS, "hw_type"),
+    ),
+    MetricRow(
+        "hw_temperature_celsius",
+        "temperature of the GPU",
+        _of_gpu("gpu_temperature_c", hw_type="gpu"),
+        (*_GPU_LABELS, "hw_type"),
+    ),
+    MetricRow(
+        "hw_gpu_utilization_ratio",
+        "share of time with a kernel on the GPU",
+        _of_gpu("gpu_busy"),
+        _GPU_LABELS,
+    ),
+    MetricRow(
+        "hw_gpu_memory_usage_bytes",
+        "memory of the GPU in use",
+        _of_gpu("gpu_memory_bytes"),
+        _GPU_LABELS,
+    ),
+    MetricRow("hw_gpu_memory_limit_bytes", "memory of the GPU", _gpu_limit, _GPU_LABELS),
+)
+
+
+def describe_metrics() -> Iterator[str]:
+    """Yield the table of the page on Prometheus."""
+    yield from ("| metric | labels | meaning |", "| --- | --- | --- |")
+    yield "| `tfwatch_up` | | 1; 0 where the runs folder cannot be read |"
+    for first, metrics in (
+        ("run", RUN_METRICS),
+        ("run", PRESENT_METRICS),
+        ("host_name", MACHINE_METRICS),
+    ):
+        for one in metrics:
+            labels = ", ".join(f"`{name}`" for name in (first, *one.labels))
+            yield f"| `{one.name}` | {labels} | {one.meaning} |"
+
+
+# -- samples ---------------------------------------------------------------------------------------
 
 
 class _Families:
     """Metric families by name, each with its samples."""
 
     def __init__(self) -> None:
-        self._found: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
+        self.found: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
 
-    def gauge(self, name: str, text: str, value: float | None, **labels: str) -> None:
-        """Add a sample of a figure that goes up and down, where there is one."""
-        self._add(GaugeMetricFamily, name, text, value, labels)
+    def add(self, metrics: Sequence[MetricRow], view: RunView, **labels: str) -> None:
+        """Add the samples of a view. labels: of all of them."""
+        for metric in metrics:
+            for value, own in metric.samples(view):
+                self.add_sample(metric.name, metric.meaning, value, {**labels, **own})
 
-    def counter(self, name: str, text: str, value: float | None, **labels: str) -> None:
-        """Add a sample of a sum over the whole run, where there is one."""
-        self._add(CounterMetricFamily, name, text, value, labels)
-
-    def _add(
-        self, kind: Any, name: str, text: str, value: float | None, labels: dict[str, str]
-    ) -> None:
-        if value is None or not math.isfinite(value):
-            return
-        family = self._found.get(name) or kind(name, text, labels=list(labels))
+    def add_sample(self, name: str, meaning: str, value: Any, labels: dict[str, str]) -> None:
+        """Add one sample."""
+        kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+        family = self.found.setdefault(name, kind(name, meaning, labels=list(labels)))
         family.add_metric([label(text) for text in labels.values()], value)
-        self._found[name] = family
-
-    def all(self) -> list[Metric]:
-        """Return the families."""
-        return list(self._found.values())
 
 
 def label(text: str) -> str:
@@ -168,218 +378,34 @@ def run_label(name: str) -> str:
 def metrics_of(runs: Sequence[FollowedRun] | None) -> list[Metric]:
     """Return the metrics of all runs; None: they cannot be read."""
     families = _Families()
-    families.gauge("tfwatch_up", "1 where the runs folder can be read.", float(runs is not None))
-    runs = runs or ()
+    up = "1; 0 where the runs folder cannot be read"
+    families.add_sample("tfwatch_up", up, float(runs is not None), {})
+    for run in runs or ():
+        name, view = run_label(run.name), run.view
+        families.add(RUN_METRICS, view, run=name)
+        if not (view.is_over or view.snapshot.life.is_stale):
+            families.add(PRESENT_METRICS, view, run=name)
+    for host, view in _newest_of_each_host(runs or ()).items():
+        families.add(MACHINE_METRICS, view, host_name=host)
+    return list(families.found.values())
+
+
+def _newest_of_each_host(runs: Iterable[FollowedRun]) -> dict[str, RunView]:
+    """Return one view a machine: several runs on it sample the same figures."""
+    views: dict[str, RunView] = {}
     for run in runs:
-        name = run_label(run.name)
-        _add_run(families, name, run.view)
-        _add_sums(families, name, run.view)
-        if not (run.view.is_over or run.view.snapshot.life.is_stale):
-            _add_present(families, name, run.view)
-            _add_process(families, name, run.view)
-    for view in _newest_of_each_host(runs):
-        _add_machine(families, view)
-    return families.all()
-
-
-def _add_run(families: _Families, name: str, view: RunView) -> None:
-    manifest = view.snapshot.manifest
-    text = "A run: its workload, device and versions; always 1."
-    versions = {key: manifest.versions.get(key, "") for key in ("tensorflow", "keras", "tfwatch")}
-    about = {
-        "workload": manifest.workload,
-        "device": manifest.device,
-        "host_name": _host(view),
-        **versions,
-    }
-    families.gauge("tfwatch_run_info", text, 1.0, run=name, **about)
-    now = _state(view)
-    for state in STATES:
-        families.gauge(
-            "tfwatch_run_state",
-            "1 for the state of the run.",
-            float(state == now),
-            run=name,
-            state=state,
-        )
-
-
-def _state(view: RunView) -> str:
-    ended = view.snapshot.ended
-    state = ended.cause if ended else view.snapshot.life.value
-    return state if state in STATES else "unknown"
-
-
-def _add_sums(families: _Families, run: str, view: RunView) -> None:
-    """Add the sums over the whole run; their rates are those of any window."""
-    snapshot, epochs = view.snapshot, view.snapshot.epochs
-    families.counter(
-        "tfwatch_steps_total", "Training steps completed.", float(snapshot.steps_total), run=run
-    )
-    text = "Seconds of all steps: data_wait is the time that the device starves."
-    for part, column in _PARTS.items():
-        if len(epochs):
-            families.counter(
-                "tfwatch_step_seconds_total",
-                text,
-                float(epochs[column].sum()) / 1e3,
-                run=run,
-                part=part,
-            )
-    if len(epochs) and epochs["copies"].any():
-        copy_s = float(epochs["copy_ms"].sum()) / 1e3
-        families.counter("tfwatch_step_seconds_total", text, copy_s, run=run, part="copy")
-    latest = snapshot.latest
-    examples = latest.examples if latest and latest.examples else None
-    families.counter("tfwatch_examples_total", "Examples trained on.", examples, run=run)
-    # A long run is still searched: the number so far is not the run's.
-    stalls = len(view.stalls) if view.situation.searched is None else None
-    families.counter(
-        "tfwatch_stalls_total", "Stretches in which the device got no batch.", stalls, run=run
-    )
-    families.counter(
-        "tfwatch_switches_total",
-        "Live switches of a knob.",
-        len(snapshot.events.switches()),
-        run=run,
-    )
-
-
-def _add_present(families: _Families, run: str, view: RunView) -> None:
-    """Add the present figures of a run that runs."""
-    now, latest = view.situation, view.snapshot.latest
-    split = (
-        now.setting.judgement.breakdown
-        if now.setting.judgement.steps >= now.setting.judgement.needed
-        else None
-    )
-    text = (
-        "Data wait as a share of step time over the last seconds: from 0.05 moderately, from 0.2"
-        " highly input-bound."
-    )
-    families.gauge("tfwatch_data_wait_ratio", text, split.wait_share if split else None, run=run)
-    text = "Mean step time over the last seconds."
-    families.gauge(
-        "tfwatch_step_time_seconds", text, split.step.mean / 1e3 if split else None, run=run
-    )
-    for bound in Bound if now.setting.judgement.bound else ():
-        at = float(bound is now.setting.judgement.bound)
-        families.gauge(
-            "tfwatch_bound", "1 for the limit of the steps.", at, run=run, bound=bound.value
-        )
-    waiting_s = now.phase_s if now.phase is Phase.WAIT else None
-    families.gauge(
-        "tfwatch_open_data_wait_seconds", "The data wait that lasts now.", waiting_s, run=run
-    )
-    epoch = latest.epoch + 1 if latest else None
-    families.gauge("tfwatch_epoch", "The epoch, counted from 1.", epoch, run=run)
-    families.gauge(
-        "tfwatch_remaining_seconds",
-        "Forecast time until the end of the run.",
-        now.figures.left_s,
-        run=run,
-    )
-    _add_loss(families, run, view)
-
-
-def _add_loss(families: _Families, run: str, view: RunView) -> None:
-    latest, manifest = view.snapshot.latest, view.snapshot.manifest
-    diverged = view.situation.diverged
-    loss = latest.loss if latest and not diverged else None
-    families.gauge(
-        "tfwatch_loss",
-        "The training loss; without a sample while it is NaN or infinite.",
-        loss,
-        run=run,
-    )
-    if loss is not None or diverged:
-        text = "1 while the loss is NaN or infinite."
-        families.gauge("tfwatch_loss_diverged", text, float(diverged is not None), run=run)
-    metric = latest.metric if latest and manifest.metric else None
-    families.gauge(
-        "tfwatch_metric", "The training metric.", metric, run=run, metric=manifest.metric
-    )
-
-
-def _add_process(families: _Families, run: str, view: RunView) -> None:
-    newest = _newest_sample(view)
-    value = None if newest is None else float(newest["process_bytes"])
-    families.gauge(
-        "process_memory_usage_bytes", "Memory of the process that trains.", value, run=run
-    )
-    value = None if newest is None else float(newest["process_cores"])
-    families.gauge("tfwatch_process_cpu_cores", "CPU cores that the process uses.", value, run=run)
-
-
-def _add_machine(families: _Families, view: RunView) -> None:
-    newest, host = _newest_sample(view), _host(view)
-    if newest is None:
-        return
-    used, cores = (
-        float(newest["memory_used_bytes"]),
-        view.snapshot.manifest.machine.get("cores") or math.nan,
-    )
-    text = "Memory of the machine."
-    families.gauge(
-        "system_memory_usage_bytes", text, used, host_name=host, system_memory_state="used"
-    )
-    text = "CPU time in use as a share of all cores."
-    families.gauge(
-        "system_cpu_utilization_ratio", text, float(newest["cpu_cores"]) / cores, host_name=host
-    )
-    text = "Power of a part of the machine."
-    watts = float(newest["cpu_power_w"])
-    families.gauge(
-        "hw_power_watts", text, watts, host_name=host, hw_id="cpu", hw_name="CPU", hw_type="cpu"
-    )
-    gpu = gpu_status(view.snapshot.events.of(GpuFound, SensorMissing))
-    if isinstance(gpu, GpuFound):
-        _add_gpu(families, newest, gpu, host)
-
-
-def _add_gpu(families: _Families, newest: Any, gpu: GpuFound, host: str) -> None:
-    """Add the figures of the GPU that trains: the first one."""
-    about = {"host_name": host, "hw_id": "gpu0", "hw_name": gpu.name}
-    busy, memory = float(newest["gpu_busy"]), float(newest["gpu_memory_bytes"])
-    families.gauge(
-        "hw_gpu_utilization_ratio", "Share of time with a kernel on the GPU.", busy, **about
-    )
-    families.gauge("hw_gpu_memory_usage_bytes", "Memory of the GPU in use.", memory, **about)
-    families.gauge("hw_gpu_memory_limit_bytes", "Memory of the GPU.", gpu.memory_bytes, **about)
-    text = "Power of a part of the machine."
-    families.gauge("hw_power_watts", text, float(newest["gpu_power_w"]), **about, hw_type="gpu")
-    celsius = float(newest["gpu_temperature_c"])
-    families.gauge(
-        "hw_temperature_celsius",
-        "Temperature of a part of the machine.",
-        celsius,
-        **about,
-        hw_type="gpu",
-    )
-
-
-def _newest_of_each_host(runs: Iterable[FollowedRun]) -> Iterator[RunView]:
-    """Yield one view a machine: several runs on it sample the same figures."""
-    hosts: set[str] = set()
-    for run in runs:
-        if (
-            not run.view.is_over
-            and _newest_sample(run.view) is not None
-            and _host(run.view) not in hosts
-        ):
-            hosts.add(_host(run.view))
-            yield run.view
+        if not run.view.is_over and _newest_sample(run.view) is not None:
+            views.setdefault(_host(run.view), run.view)
+    return views
 
 
 def _newest_sample(view: RunView) -> Any:
     """Return the newest sample; None without a recent one."""
     snapshot = view.snapshot
-    if (
-        not len(snapshot.samples)
-        or float(snapshot.samples["at_ns"][-1]) / 1e9 < snapshot.now_s - _FRESH_S
-    ):
+    if not len(snapshot.samples):
         return None
-    return snapshot.samples[-1]
+    is_fresh = float(snapshot.samples["at_ns"][-1]) / 1e9 >= snapshot.now_s - _FRESH_S
+    return snapshot.samples[-1] if is_fresh else None
 
 
 def _host(view: RunView) -> str:

@@ -12,9 +12,6 @@ from tfwatch.core.events import EpochEnded, SensorMissing
 from tfwatch.core.knobs import option_name
 from tfwatch.judge.effects.tuner_events import autopilot_runs
 from tfwatch.judge.findings.copying import bandwidth
-from tfwatch.judge.findings.gpus import extremes
-from tfwatch.judge.findings.log_lines import find_meanings
-from tfwatch.judge.findings.loss import divergences
 from tfwatch.judge.findings.machine import PIPELINE
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.past_run import state_of
@@ -33,6 +30,7 @@ from tfwatch.report.facts import (
     anything,
     as_object,
     flag,
+    if_any,
     mapping,
     number,
     pick,
@@ -142,23 +140,6 @@ _WHOLE_RUN = (
     whole("excluded_steps", "steps that are not steady", "summary.left_out"),
     *within(STEADY, "summary.steady"),
 )
-_DIVERGENCE = (
-    text("loss", "the new value", "began.loss", ("NaN", "infinite")),
-    whole("step", "the first step with it", "began.step"),
-    whole("finite_step", "the last finite one before it", "began.finite_step"),
-    whole(
-        "finite_again_step",
-        "the first finite one after it",
-        lambda one: one.ended.step if one.ended else None,
-    ),
-)
-_SPIKE = (
-    whole("step", "the step"),
-    number("extra_ms", "over the steps around it"),
-    text("part", "the part that was longer", choices=("wait", "compute", "host")),
-    text("cause", "its cause, or `unexplained`"),
-    text("detail", "the class of a callback"),
-)
 
 
 def _stall_kind(one: Stall | Pattern) -> str:
@@ -235,9 +216,7 @@ def missing_stages(judged: JudgedRun) -> str:
 
 _PIPELINE_FACTS = (
     rows("stages", "the source first", _STAGE, lambda j: j.pipeline.stages if j.pipeline else ()),
-    number(
-        "total_ms", "a batch in all stages", lambda j: j.pipeline.all_ms if j.pipeline else None
-    ),
+    number("total_ms", "a batch in all stages", if_any("pipeline.all_ms")),
     number(
         "fetch_threads_ms",
         "the rest of the data wait; null where it is small or a prefetch hides it",
@@ -250,9 +229,9 @@ _PIPELINE_FACTS = (
 # -- machine ---------------------------------------------------------------------------------------
 
 ENERGY = (
-    number("energy_j", "energy of the device that trained", lambda e: e and e.joules),
-    number("energy_per_step_j", "energy of a steady step", lambda e: e and e.per_step_j),
-    number("energy_data_wait_j", "energy during data wait", lambda e: e and e.starving_j),
+    number("energy_j", "energy of the device that trained", if_any("joules")),
+    number("energy_per_step_j", "energy of a steady step", if_any("per_step_j")),
+    number("energy_data_wait_j", "energy during data wait", if_any("starving_j")),
 )
 _GPU = (
     text("device", "TensorFlow's name, such as `GPU:0`"),
@@ -271,34 +250,15 @@ def _median(column: str) -> Any:
     return lambda machine: machine.medians[column]
 
 
-def _of_gpus(place: int) -> Any:
-    """Return the source of the busiest (0) or the idlest GPU (1)."""
-
-    def device(machine: Any) -> str | None:
-        found = extremes(machine.gpus)
-        return found[place].device if found else None
-
-    return device
-
-
-def _of_gpu(name: str) -> Any:
-    return lambda machine: getattr(machine.found, name, None)
-
-
-def _memory(name: str) -> Any:
-    return lambda machine: getattr(machine.process_memory, name, None)
-
-
 def _missing_sensors(machine: Any) -> dict[str, Any]:
     return {one.sensor: {"reason": one.reason, "fix": one.fix or None} for one in machine.missing}
 
 
 MACHINE = (
-    text("gpu", "the GPU", _of_gpu("name")),
-    text("gpu_source", "the source of its figures", _of_gpu("source")),
-    whole("gpus", "the number of GPUs", _of_gpu("gpus")),
-    number("gpu_total_bytes", "its memory", _of_gpu("memory_bytes")),
-    flag("unified_memory", "it shares the machine's memory", _of_gpu("unified")),
+    text("gpu", "the GPU", if_any("found.name")),
+    whole("gpus", "the number of GPUs", if_any("found.gpus")),
+    number("gpu_total_bytes", "its memory", if_any("found.memory_bytes")),
+    flag("unified_memory", "it shares the machine's memory", if_any("found.unified")),
     number("gpu_busy", "share of time with a kernel on the GPU, 0 to 1", _median("gpu_busy")),
     number("gpu_process_busy", "of it, with one of this training", _median("gpu_process_busy")),
     number("gpu_others_busy", "of it, with one of other programs", "others"),
@@ -311,30 +271,23 @@ MACHINE = (
     number("process_cores", "cores in use by the training", _median("process_cores")),
     number("process_bytes", "memory of the training", _median("process_bytes")),
     number("memory_used_bytes", "memory in use", _median("memory_used_bytes")),
-    number("memory_available_bytes", "memory available", _median("memory_available_bytes")),
     number("swap_used_bytes", "swap in use", _median("swap_used_bytes")),
-    number("swap_in_bytes_s", "read from swap a second", _median("swap_in_bytes_s")),
-    number("swap_out_bytes_s", "written to swap a second", _median("swap_out_bytes_s")),
-    number("disk_read_bytes_s", "read from disks a second", _median("disk_read_bytes_s")),
-    number("own_cores", "cores in use by tfwatch's screen", _median("own_cores")),
     rows("strategy_gpus", "each GPU of a strategy over several", _GPU, "gpus"),
-    text("busiest_gpu", "of them", _of_gpus(0)),
-    text("idlest_gpu", "of them", _of_gpus(1)),
-    number("process_begin_bytes", "memory of the training at its begin", _memory("begin_bytes")),
-    number("process_end_bytes", "memory of the training at its end", _memory("end_bytes")),
-    number("process_peak_bytes", "the most memory of the training", _memory("peak_bytes")),
-    number("energy_known_s", "seconds with known power", lambda m: m.energy and m.energy.known_s),
+    number(
+        "process_begin_bytes",
+        "memory of the training at its begin",
+        if_any("process_memory.begin_bytes"),
+    ),
+    number(
+        "process_end_bytes", "memory of the training at its end", if_any("process_memory.end_bytes")
+    ),
+    number(
+        "process_peak_bytes", "the most memory of the training", if_any("process_memory.peak_bytes")
+    ),
     number("thermal_limit_s", "slowed down by heat", "heat_s"),
     number("swapping_s", "slowed down by swapping", "swap_s"),
     mapping("missing", "`reason` and `fix` of each sensor without figures", _missing_sensors),
 )
-_LOG_LINE = (
-    text("name", "of the meaning", "meaning.name"),
-    flag("harmless", "nothing is lost by it", "meaning.harmless"),
-    text("meaning", "in words", "meaning.text"),
-    whole("lines", "the number of lines", "count"),
-)
-
 # -- the run ---------------------------------------------------------------------------------------
 
 
@@ -388,8 +341,6 @@ RUN = (
     ),
     mapping("settings", "the `arguments` of a workload, as in a shell", "run.manifest.settings"),
     rows("findings", "the losses, the largest first", FINDING),
-    text("verdict", "on the last setting", "summary.verdict.value"),
-    text("bound", "what its steps wait for", lambda j: j.summary.bound and j.summary.bound.value),
     record("time_breakdown", "where each second went", _TIME_BREAKDOWN),
     record("data_wait_cost", "the cost of data wait", _COST, "lost"),
     record("last_setting", "the steady steps of the last setting", _LAST_SETTING, lambda j: j),
@@ -411,22 +362,9 @@ RUN = (
         _STALL,
         lambda judged: [*judged.summary.stalls, *judged.summary.patterns],
     ),
-    rows("spikes", "single slow steps", _SPIKE, "summary.spikes"),
-    rows(
-        "loss_diverged",
-        "each time that the loss became NaN or infinite",
-        _DIVERGENCE,
-        lambda judged: divergences(judged.run.events),
-    ),
     *within(ENERGY, "hardware.energy"),
     text("energy_missing", "why energy is null", "hardware.energy_missing"),
     record("machine", "medians of the sensors while steps ran", MACHINE, "hardware"),
-    rows(
-        "tensorflow_log",
-        "known lines of TensorFlow's log",
-        _LOG_LINE,
-        lambda judged: find_meanings(judged.run.log),
-    ),
 )
 
 

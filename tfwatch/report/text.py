@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 #: The most losses, lines of code, and effects of switches.
 _MOST_LOSSES, _MOST_CODE, _MOST_EFFECTS = 3, 4, 2
-#: Findings that have a line of their own above the others.
-_OWN_LINES = ("failed", "loss-diverged")
+#: Findings without a loss that have a line of their own; the others have one above, or are losses.
+_WARNINGS = ("heat", "swapping", "memory-growth", "tensorflow-log")
 #: The width of the bar with its words, and the least of the bar alone.
 _WIDTH, _LEAST_BAR = 79, 16
 _MOST_PARTS = 3
@@ -60,15 +60,15 @@ def as_text(run: Snapshot, home: Path) -> str:
     Text from outside is cut to one line, without control characters.
     """
     judged = JudgedRun(run)
-    findings = [one for one in judged.findings if one.kind not in _OWN_LINES]
     lines = [
         outcome_text(judged),
         *failure(run),
         *filter(None, [divergences_text(divergences(run.events))]),
         *_not_separated(run),
         *filter(None, [time_bar(judged.time_breakdown.total)]),
-        *_losses(findings),
-        *_code(findings),
+        *_losses(judged.losses),
+        *_code(judged.losses),
+        *_warnings(judged),
         *_changes(judged),
         *_recorded(run, home),
     ]
@@ -201,7 +201,7 @@ def _losses(findings: Sequence[Finding]) -> Iterator[str]:
 def loss_text(finding: Finding) -> str:
     """Return `27.0 s lost: each step waits 11.9 of 35.8 ms for data (train.py:24)`."""
     lost = f"{units.seconds(finding.lost_s)} lost: " if finding.lost_s else ""
-    is_named = not finding.where or finding.where in finding.sentence
+    is_named = all(part in finding.sentence for part in finding.where.split(", "))
     return f"{lost}{finding.sentence}{'' if is_named else f' ({finding.where})'}"
 
 
@@ -210,6 +210,11 @@ def _code(findings: Sequence[Finding]) -> list[str]:
     code = next((one.code for one in findings[:_MOST_LOSSES] if one.code), "")
     lines = [printable(line) for line in code.split("\n") if line.strip()]
     return ["lines to change:", *(f"{CODE}{line}" for line in lines[:_MOST_CODE])] if lines else []
+
+
+def _warnings(judged: JudgedRun) -> list[str]:
+    """Return what the machine and TensorFlow reported."""
+    return [one_line(one.sentence) for one in judged.findings if one.kind in _WARNINGS]
 
 
 def _changes(judged: JudgedRun) -> list[str]:
@@ -229,11 +234,10 @@ def _recorded(run: Snapshot, home: Path) -> list[str]:
     lost = _lost(run)
     if not (path / MANIFEST).is_file():
         return lost or [one_line(f"no record is left: {_shown(path, home)} no longer exists")]
-    if path.parent == default_runs_dir():
-        place, again = path.parent, path.name
-    else:
-        place, again = path, _shown(path, home, quote=True)
-    return [*lost, one_line(f"recorded in {_shown(place, home)}; tfwatch replay {again}")]
+    is_usual = path.parent == default_runs_dir()
+    place = f" in {_shown(path.parent, home)}" if is_usual else ""
+    again = path.name if is_usual else _shown(path, home, quote=True)
+    return [*lost, one_line(f"recorded{place}: tfwatch replay {again}")]
 
 
 def _lost(run: Snapshot) -> list[str]:

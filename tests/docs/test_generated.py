@@ -1,0 +1,74 @@
+"""The pages about JSON and Prometheus, and the schema, are those of the tables.
+
+`TFWATCH_DOCS=write` writes them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.docs.pages import ROOT
+from tests.doctor.machines import linux
+from tfwatch.cli.doctor import to_json as doctor_json
+from tfwatch.doctor.checks import judge
+from tfwatch.report.facts import describe
+from tfwatch.report.metrics import (
+    MACHINE_METRICS,
+    PRESENT_METRICS,
+    RUN_METRICS,
+    describe_metrics,
+)
+from tfwatch.report.run_facts import RUN, schema
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGE, SCHEMA = ROOT / "docs/json.md", ROOT / "docs/run.schema.json"
+PROMETHEUS, DASHBOARD = ROOT / "docs/prometheus.md", ROOT / "assets/grafana-dashboard.json"
+_GENERATED = re.compile(r"(?<=test_generated\.py -->\n).*(?=<!-- end -->)", re.DOTALL)
+_METRIC = re.compile(r"\b(?:tfwatch|hw|system|process)_[a-z_]+\b")
+
+
+def written() -> dict[str, str]:
+    """The generated files as they should be."""
+    keys = "\n" + "\n".join(describe(RUN, "A run"))
+    metrics = "\n".join(describe_metrics())
+    return {
+        PAGE.name: _GENERATED.sub(lambda _: f"{keys}\n", PAGE.read_text(encoding="utf-8")),
+        PROMETHEUS.name: _GENERATED.sub(
+            lambda _: f"\n{metrics}\n\n", PROMETHEUS.read_text(encoding="utf-8")
+        ),
+        SCHEMA.name: json.dumps(schema(), indent=1) + "\n",
+    }
+
+
+@pytest.mark.parametrize("path", [PAGE, PROMETHEUS, SCHEMA], ids=lambda path: path.name)
+def test_a_generated_file_is_that_of_the_table(path: Path) -> None:
+    if os.environ.get("TFWATCH_DOCS") == "write":
+        path.write_text(written()[path.name], encoding="utf-8")
+
+    assert path.read_text(encoding="utf-8") == written()[path.name]
+    assert path == SCHEMA or len(_GENERATED.findall(path.read_text(encoding="utf-8"))) == 1
+
+
+def test_the_dashboard_queries_metrics_that_are_served() -> None:
+    panels = json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]
+    queries = [target["expr"] for panel in panels for target in panel["targets"]]
+    named = {name for query in queries for name in _METRIC.findall(query)}
+    metrics = (*RUN_METRICS, *PRESENT_METRICS, *MACHINE_METRICS)
+
+    assert len(queries) > 10
+    assert named <= {"tfwatch_up", "system_memory_state", *(one.name for one in metrics)}
+
+
+def test_the_check_up_has_its_keys() -> None:
+    section = PAGE.read_text(encoding="utf-8").partition("## A check-up\n")[2].partition("<!--")[0]
+
+    assert re.findall(r"^\| `(\w+)`", section, re.MULTILINE) == list(
+        json.loads(doctor_json(judge(linux())))
+    )

@@ -7,7 +7,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import threading
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -169,57 +168,36 @@ def notification(sentence: str, environ: Mapping[str, str]) -> str:
     return f"{BELL}\x1b]9;tfwatch: {printable(sentence)[:_LONGEST]}\x1b\\"
 
 
-TIMEOUT_S = 60.0
-
-
 class NotifyCommand:
     """A command that gets each notice as its last argument and in its environment.
 
-    on_failure: called with a sentence, from a thread of the command; each sentence once.
+    on_failure: called with a sentence; each sentence once.
     """
 
-    def __init__(
-        self, words: Sequence[str], on_failure: Callable[[str], None], timeout_s: float = TIMEOUT_S
-    ) -> None:
+    def __init__(self, words: Sequence[str], on_failure: Callable[[str], None]) -> None:
         self._words = tuple(words)
         self._on_failure = on_failure
-        self._timeout_s = timeout_s
         self._reported: set[str] = set()
-        self._thread: threading.Thread | None = None
+        self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, sentence: str, variables: Mapping[str, str]) -> None:
-        """Start the command in a thread. variables: its environment, over that of this process."""
-        if self._thread and self._thread.is_alive():
+        """Start the command. variables: its environment, over that of this process."""
+        self.wait(0.0)
+        if self._process:
             self._report("the notify command still runs: a notice was not passed on")
             return
-        self._thread = threading.Thread(
-            target=self._run, args=(sentence, variables), name="tfwatch-notify", daemon=True
-        )
-        with fails_open(self._report):
-            self._thread.start()
-
-    def wait(self, timeout_s: float) -> None:
-        """Wait for the command, for at most this time; it outlives this process."""
-        if self._thread and self._thread.is_alive():
-            self._thread.join(timeout_s)
-
-    def _run(self, sentence: str, variables: Mapping[str, str]) -> None:
         try:
-            process = _start((*self._words, sentence), {**os.environ, **variables})
+            self._process = _start((*self._words, sentence), {**os.environ, **variables})
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             self._report(f"the notify command cannot start: {why or error}")
-            return
-        try:
-            code = process.wait(self._timeout_s)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            self._report(f"the notify command was ended: it took longer than {self._timeout_s:g} s")
-        else:
-            if code:
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for the command, for at most this time; it outlives this process."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if self._process and (code := self._process.wait(timeout_s)):
                 self._report(f"the notify command failed: exit code {code}")
+            self._process = None
 
     def _report(self, sentence: str) -> None:
         if sentence not in self._reported:

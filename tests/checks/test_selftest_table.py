@@ -89,15 +89,13 @@ def test_a_group_is_a_line_with_its_worst_case() -> None:
 
 
 def test_every_failure_is_printed_in_full() -> None:
-    words = Case(
-        "spike: callback", "60 ms [b] in host", "callback SlowLogger", "not found", "", float("inf")
-    )
+    words = Case("switch: answer", "60 ms [b] in host", "faster", "not found", "", float("inf"))
 
     lines = table(case(10.1, 0.3), replace(case(10.5, 1.7, "20 ms"), tries=2), words)
 
     assert [line.strip() for line in lines if "FAIL, twice" in line] == [
         "FAIL, twice: 20 ms: injected 10.00 ms, measured 10.50 ms, error +0.50 ms",
-        "FAIL, twice: 60 ms [b] in host: injected callback SlowLogger, measured not found",
+        "FAIL, twice: 60 ms [b] in host: injected faster, measured not found",
     ]
     assert lines[-1] == "1 of 3 cases pass"
 

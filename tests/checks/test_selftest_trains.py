@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.judge.step_rows import make_steps
-from tfwatch.checks.injected_schedule import AHEAD, ON_DEMAND, PartComparison, Schedule, SlowStep
+from tfwatch.checks.injected_schedule import AHEAD, ON_DEMAND, PartComparison, Schedule
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.run import open_run
 
@@ -27,14 +27,9 @@ def trainings(tmp_path: Path) -> Trainings:
 
 @pytest.mark.tensorflow
 def test_a_known_delay_is_measured(trainings: Trainings) -> None:
-    slow_steps = (SlowStep(12, "wait", "sleep", 60.0),)
-
-    run = trainings.train(
-        Schedule((0, 20), (0, 2), (0, 5), steps=60, slow_steps=slow_steps, switches=((40, "2"),))
-    )
+    run = trainings.train(Schedule((0, 20), (0, 2), (0, 5), steps=60, switches=((40, "2"),)))
 
     assert len(run.run.steps) == 60
-    assert run.slow_steps[0].ms >= 60
     assert {found.part for found in run.comparisons} == {"wait", "compute", "host"}
     assert all(found.injected_ms >= found.slept_ms for found in run.comparisons)
     assert all(found.measured_ms > 0 for found in run.comparisons)

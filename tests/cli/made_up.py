@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, cast
 
 from tests.runs.folders import add_steps, make_writer, read_back
 from tfwatch.checks.injected_schedule import PartComparison, Schedule, TrainingResult
-from tfwatch.core.events import Event, Paused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.checks.injected_trainings import Trainings
     from tfwatch.checks.selftest_cases import Experiment
+    from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
     from tfwatch.runs.snapshot import Snapshot
 
@@ -55,8 +55,4 @@ def trained(
     comparisons: tuple[PartComparison, ...] = (),
     wall_error: float = 0.0,
 ) -> TrainingResult:
-    return TrainingResult(list(comparisons), wall_error, run_of(rows, *events), [])
-
-
-def pause(rows: Rows, step: int, cause: str, took_ms: float, detail: str = "") -> Paused:
-    return Paused(int(rows["start_ns"][step]), cause, took_ms, detail)
+    return TrainingResult(list(comparisons), wall_error, run_of(rows, *events))

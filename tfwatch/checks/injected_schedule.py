@@ -3,7 +3,7 @@ TensorFlow."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,30 +33,14 @@ WITHOUT_HANDOVER = ("Python generator", "PyDataset")
 #: Kinds whose batches are prepared ahead, so that only the rest of a delay at the request becomes
 #: data wait.
 AHEAD = (*WITHOUT_HANDOVER, "prefetch")
-#: The class of the callback that delays a step.
-LOGGER = "SlowLogger"
-
-
-@dataclass(frozen=True, slots=True)
-class SlowStep:
-    """A step, counted from 1, with `ms` of extra time in one part.
-
-    how: `sleep` in that part, `callback` (it sleeps), or `garbage collection`, whose time is not
-    set.
-    """
-
-    step: int
-    part: str
-    how: str
-    ms: float
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """One training of `steps` steps. `*_ms`: the sleeps in that part, of which each step draws one.
 
-    kind: the way in which `fit` gets its batches. slow_steps: steps that stand out.
-    switches: (step, value): prefetch is switched to the value after that step.
+    kind: the way in which `fit` gets its batches. switches: (step, value): prefetch is switched to
+    the value after that step.
     """
 
     wait_ms: tuple[float, ...] = (0.0,)
@@ -64,7 +48,6 @@ class Schedule:
     host_ms: tuple[float, ...] = (0.0,)
     kind: str = "tf.data"
     steps: int = 64
-    slow_steps: tuple[SlowStep, ...] = ()
     switches: tuple[tuple[int, str], ...] = ()
 
 
@@ -84,11 +67,9 @@ class TrainingResult:
     """The figures of one training.
 
     comparisons: one for each sleep above 0 in a part that also has steps without. wall_error: the
-    error of the parts' sum as a share of the time between two callbacks. slow_steps: with their
-    actual times.
+    error of the parts' sum as a share of the time between two callbacks.
     """
 
     comparisons: list[PartComparison]
     wall_error: float
     run: Snapshot
-    slow_steps: list[SlowStep] = field(default_factory=list)

@@ -12,7 +12,6 @@ import gc
 import tempfile
 import time
 import warnings
-from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,14 +23,12 @@ import tensorflow as tf
 from tfwatch.checks.injected_schedule import (
     AHEAD,
     FUSED,
-    LOGGER,
     LOOP,
     PARTS,
     STEPS_PER_EXECUTION,
     WITHOUT_HANDOVER,
     PartComparison,
     Schedule,
-    SlowStep,
     TrainingResult,
 )
 from tfwatch.core.knobs import Knobs
@@ -77,26 +74,18 @@ class Sleeps:
         `time.perf_counter_ns`.
     """
 
-    def __init__(
-        self, planned_ms: NDArray[np.float64], collect_at: frozenset[int] = frozenset()
-    ) -> None:
-        """Plan the delays; the calls in `collect_at`, counted from 0, collect garbage instead of
-        sleeping."""
+    def __init__(self, planned_ms: NDArray[np.float64]) -> None:
         self.drawn_ms: list[float] = []
         self.begin_ns: list[int] = []
         self.end_ns: list[int] = []
         self._planned_ms = planned_ms
-        self._collect_at = collect_at
 
     def sleep(self) -> None:
         """Begin a delay and sleep."""
-        n = len(self.begin_ns)
-        planned_ms = float(self._planned_ms[n % len(self._planned_ms)])
+        planned_ms = float(self._planned_ms[len(self.begin_ns) % len(self._planned_ms)])
         self.drawn_ms.append(planned_ms)
         self.begin_ns.append(time.perf_counter_ns())
-        if n in self._collect_at:
-            gc.collect()
-        elif planned_ms:
+        if planned_ms:
             time.sleep(planned_ms / 1e3)
 
     def end(self) -> None:
@@ -256,7 +245,7 @@ class Trainings:
         sleeps = {part: self._sleeps(part, schedule) for part in PARTS}
         model, sleeping = self._model(schedule.kind)
         sleeping.sleeps = sleeps["compute"]
-        with _quiet(has_collections=not schedule.slow_steps):
+        with _quiet():
             train = self._loop if schedule.kind == LOOP else self._fit
             run, end_of_step_ns = train(model, schedule, sleeps)
         steps = STEPS_PER_EXECUTION if schedule.kind == FUSED else 1
@@ -265,7 +254,6 @@ class Trainings:
             comparisons=list(compare_parts(run.steps, schedule, sleeps, end_ns)),
             wall_error=_wall_error(run.steps, end_ns),
             run=run,
-            slow_steps=[_with_actual_ms(one, sleeps) for one in schedule.slow_steps],
         )
 
     def _fit(
@@ -274,9 +262,8 @@ class Trainings:
         """Return the run and the time at which the callbacks of each execution ended."""
         watch = Watch(self._own_folder(), "exact" if schedule.kind == FUSED else "fused")
         host = _Host(watch, schedule, sleeps["host"])
-        callbacks = [watch, SlowLogger(schedule), host]
         arguments = fit_arguments(schedule.kind, schedule.steps, sleeps["wait"])
-        model.fit(**arguments, verbose=0, callbacks=callbacks)
+        model.fit(**arguments, verbose=0, callbacks=[watch, host])
         return open_run(watch.run_path or ""), host.end_ns
 
     def _loop(
@@ -299,7 +286,7 @@ class Trainings:
             return missing.value
         shape = (_ROWS, megabytes * 10**6 // _ROWS // np.dtype(kind).itemsize)
         batches = [np.full(shape, n, kind) for n in range(_BATCHES)]
-        with _quiet(has_collections=False):
+        with _quiet():
             return _compare_copies(batches, Watch(self._own_folder()))
 
     def _own_folder(self) -> Path:
@@ -318,30 +305,7 @@ class Trainings:
         levels = getattr(schedule, f"{part}_ms")
         planned_ms = np.resize(np.array(levels, dtype=np.float64), schedule.steps)
         self._rng.shuffle(planned_ms)
-        slow_steps = [one for one in schedule.slow_steps if one.part == part]
-        for one in slow_steps:
-            planned_ms[one.step - 1] += one.ms if one.how == "sleep" else 0.0
-        return Sleeps(
-            planned_ms,
-            frozenset(one.step - 1 for one in slow_steps if one.how == "garbage collection"),
-        )
-
-
-class SlowLogger(keras.callbacks.Callback):
-    """Sleeps after the slow steps whose delay is a callback's."""
-
-    def __init__(self, schedule: Schedule) -> None:
-        super().__init__()
-        self._ms = {one.step: one.ms for one in schedule.slow_steps if one.how == "callback"}
-        self._step = 0
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self._step += 1
-        time.sleep(self._ms.get(self._step, 0.0) / 1e3)
-
-
-#: Watch reports a callback by its class.
-assert SlowLogger.__name__ == LOGGER
+        return Sleeps(planned_ms)
 
 
 class _Host(keras.callbacks.Callback):
@@ -367,12 +331,10 @@ class _Host(keras.callbacks.Callback):
 
 
 @contextlib.contextmanager
-def _quiet(*, has_collections: bool) -> Iterator[None]:
-    """Silence Keras' warnings about data that ran out and, without `has_collections`, disable
-    automatic collection."""
+def _quiet() -> Iterator[None]:
+    """Silence Keras' warnings about data that ran out, and collect no garbage by itself."""
     was_enabled = gc.isenabled()
-    if not has_collections:
-        gc.disable()
+    gc.disable()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -399,7 +361,6 @@ def compare_parts(
     """
     steady = rows["flags"] == 0
     steady[:_WARM_UP] = False
-    steady[[one.step - 1 for one in schedule.slow_steps]] = False
     for part in PARTS:
         if len(set(getattr(schedule, f"{part}_ms"))) < 2:
             continue
@@ -466,13 +427,6 @@ def _wall_error(rows: Rows, end_ns: NDArray[np.int64]) -> float:
         wall_ms = float(end_ns[last] - end_ns[first]) / 1e6
         worst = max(worst, abs(parts_ms - wall_ms) / wall_ms)
     return worst
-
-
-def _with_actual_ms(one: SlowStep, sleeps: dict[str, Sleeps]) -> SlowStep:
-    if one.how == "callback":
-        return one
-    actual = sleeps[one.part]
-    return replace(one, ms=(actual.end_ns[one.step - 1] - actual.begin_ns[one.step - 1]) / 1e6)
 
 
 # -- the copy to a GPU -----------------------------------------------------------------------------

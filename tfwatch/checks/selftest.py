@@ -36,8 +36,6 @@ _ORDER = (
     "host",
     "wait + compute + host = wall",
     "verdict",
-    "spike",
-    "stall",
     "switch",
 )
 #: Columns for the texts of a group.

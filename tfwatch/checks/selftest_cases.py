@@ -10,18 +10,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from tfwatch.checks.injected_schedule import (
     AHEAD,
     FUSED,
-    LOGGER,
     LOOP,
     ON_DEMAND,
     Schedule,
-    SlowStep,
     TrainingResult,
 )
 from tfwatch.judge.effects.comparison import compare
 from tfwatch.judge.effects.wording import outcome_text
-from tfwatch.judge.steps.causes import UNEXPLAINED, Pauses
-from tfwatch.judge.steps.spikes import LEAST_MS, Spike, find_spikes
-from tfwatch.judge.steps.stalls import find_stalls
 from tfwatch.judge.steps.verdict import judge
 
 if TYPE_CHECKING:
@@ -29,7 +24,6 @@ if TYPE_CHECKING:
 
     from tfwatch.checks.injected_trainings import Trainings
     from tfwatch.judge.effects.comparison import Comparison
-    from tfwatch.runs.snapshot import Snapshot
 
 
 #: The tolerance of each part: milliseconds, or this share of the injected figure where that is
@@ -37,10 +31,7 @@ if TYPE_CHECKING:
 TOLERANCES = {"wait": (0.3, 0.02), "copy": (0.3, 0.1), "compute": (1.5, 0.05), "host": (1.0, 0.05)}
 _WALL_TOLERANCE = 0.001
 _WALL = "wait + compute + host = wall"
-_SPIKE_TOLERANCE = (5.0, 0.1)
 _RATIO_TOLERANCE = 0.05
-#: Causes from sensors of the whole machine: other programs may indeed be the cause.
-_OF_THE_MACHINE = ("CPU contention", "swap", "thermal limit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +85,7 @@ def experiments() -> Iterator[Experiment]:
         ("prefetch", 40.0, 20.0, "HIGHLY"),
     ):
         yield _verdict(kind, data_ms, compute_ms, word)
-    yield from (_spikes, _stalls, _equal_settings, _switches)
+    yield from (_equal_settings, _switches)
     yield from (_copy("float32", 5), _copy("float32", 40), _copy("uint8", 40))
 
 
@@ -170,124 +161,6 @@ def _copy(kind: str, megabytes: int) -> Experiment:
             yield compare_figures("copy", case, *measured, TOLERANCES["copy"])
 
     return run
-
-
-# -- spikes ----------------------------------------------------------------------------------------
-
-#: Steps between spikes: with one more by chance they are still rare.
-_DISTANCE = 210
-#: A sleep has no cause that can be found. Each one is longer than the shortest spike.
-_SPIKES = (
-    ("wait", "sleep", 30.5),
-    ("compute", "sleep", 31.0),
-    ("host", "callback", 31.0),
-    ("wait", "garbage collection", 0.0),
-    ("compute", "garbage collection", 0.0),
-    ("host", "garbage collection", 0.0),
-    ("wait", "sleep", 120.0),
-    ("compute", "sleep", 60.0),
-    ("host", "callback", 60.0),
-)
-_CAUSES = {
-    "sleep": UNEXPLAINED.name,
-    "callback": f"callback {LOGGER}",
-    "garbage collection": "garbage collection",
-}
-
-
-def _spikes(trainings: Trainings) -> Iterator[Case]:
-    """Spikes in every part are found at their steps, with their lengths and their causes, and no
-    others are."""
-    at = range(_DISTANCE // 2, _DISTANCE * len(_SPIKES), _DISTANCE)
-    slow_steps = tuple(SlowStep(step, *spike) for step, spike in zip(at, _SPIKES, strict=True))
-    trained = trainings.train(
-        Schedule(compute_ms=(2.0,), steps=_DISTANCE * len(_SPIKES), slow_steps=slow_steps)
-    )
-    reported = _spikes_of(trained.run)
-    for asked, one in zip(slow_steps, trained.slow_steps, strict=True):
-        name = f"{asked.ms:g} ms in {one.part}" if asked.ms else f"in {one.part}"
-        yield from _spike(name, one, reported.pop(one.step, None))
-    flagged = set(trained.run.steps["step"][trained.run.steps["flags"] != 0].tolist())
-    wrong = [
-        spike
-        for step, spike in reported.items()
-        if step not in flagged and not _is_plausible(spike)
-    ]
-    plain = len(trained.run.steps) - len(slow_steps)
-    yield compare_texts(
-        "spike: wrong causes",
-        f"{plain} plain steps",
-        "none",
-        ", ".join(map(_name, wrong)) or "none",
-    )
-    yield compare_wall("spikes", trained)
-
-
-def _spike(name: str, one: SlowStep, reported: Spike | None) -> Iterator[Case]:
-    if one.ms < LEAST_MS:
-        return  # a collection shorter than a spike
-    cause = _CAUSES[one.how]
-    part = _name_in(reported, one.part) if reported else "not found"
-    # A sleep looks like the effect of other programs on the machine.
-    accepted = cause if reported and one.how == "sleep" and part in _OF_THE_MACHINE else part
-    yield compare_texts(f"spike: {one.how}", name, cause, accepted)
-    if reported:
-        yield compare_figures(
-            "spike: extra time", f"{name}, {cause}", one.ms, reported.extra_ms, _SPIKE_TOLERANCE
-        )
-
-
-def _name_in(spike: Spike, part: str) -> str:
-    return _name(spike) if spike.part == part else f"{_name(spike)} in {spike.part}"
-
-
-def _name(spike: Spike) -> str:
-    return f"{spike.cause} {spike.detail}" if spike.cause == "callback" else spike.cause
-
-
-def _is_plausible(spike: Spike) -> bool:
-    return spike.cause == UNEXPLAINED.name or spike.cause in _OF_THE_MACHINE
-
-
-def _spikes_of(run: Snapshot) -> dict[int, Spike]:
-    return {spike.step: spike for spike in find_spikes(run.steps, Pauses(run.events))}
-
-
-# -- stalls ----------------------------------------------------------------------------------------
-
-
-def _stalls(trainings: Trainings) -> Iterator[Case]:
-    """One long data wait, and several in a row."""
-    row = range(150, 156)
-    slow_steps = (
-        SlowStep(60, "wait", "sleep", 1200.0),
-        *(SlowStep(step, "wait", "sleep", 250.0) for step in row),
-    )
-    trained = trainings.train(Schedule(compute_ms=(4.0,), steps=220, slow_steps=slow_steps))
-    stalls = {
-        stall.step: stall for stall in find_stalls(trained.run.steps, Pauses(trained.run.events))
-    }
-    for first, steps in ((60, 1), (row.start, len(row))):
-        took_ms = sum(one.ms for one in trained.slow_steps if first <= one.step < first + steps)
-        stall, case = stalls.pop(first, None), f"{steps} step{'s' if steps > 1 else ''} in a row"
-        if stall is None or stall.steps != steps:
-            yield compare_texts(
-                "stall: lost time",
-                case,
-                f"{steps} from step {first}",
-                f"{stall.steps} steps" if stall else "not found",
-            )
-        else:
-            yield compare_figures(
-                "stall: lost time", case, took_ms, stall.lost_ms, _SPIKE_TOLERANCE
-            )
-    yield compare_texts(
-        "stall: wrong stalls",
-        "220 steps",
-        "none",
-        ", ".join(f"step {step}" for step in stalls) or "none",
-    )
-    yield compare_wall("stalls", trained)
 
 
 # -- switches --------------------------------------------------------------------------------------

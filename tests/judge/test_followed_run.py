@@ -68,8 +68,6 @@ def test_while_a_long_run_is_read_its_counts_are_marked_as_not_final() -> None:
         )
         == 1
     )
-    assert "still reading, 99 %" in " ".join(
-        text for row in readings(reading) for text in row.texts
-    )
+    assert "still reading, 99 %" in " ".join(row.text for row in readings(reading))
     assert whole.situation.searched is None
-    assert "still reading" not in " ".join(text for row in readings(whole) for text in row.texts)
+    assert "still reading" not in " ".join(row.text for row in readings(whole))

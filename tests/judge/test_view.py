@@ -208,7 +208,7 @@ def test_the_whole_of_the_memory_is_what_the_run_could_have() -> None:
 def test_the_process_has_the_cores_that_it_may_use(machine: dict[str, object], text: str) -> None:
     rows = readings(look(Canned(None, machine=machine).started()))
 
-    assert [row.texts for row in rows if row.label == "process"] == [(text,)]
+    assert [row.text for row in rows if row.label == "process"] == [text]
 
 
 def test_what_is_unrecorded_is_told_with_its_step() -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from tests.doctor.machines import linux
 from tests.screens.showing import rows_of
-from tests.screens.test_doctor import finding, until
-from tfwatch.doctor.checks import judge
+from tests.screens.test_doctor import until
 from tfwatch.judge.past_run import PastRun
 from tfwatch.screens.launcher import LauncherApp, LauncherContent
 
@@ -38,10 +36,9 @@ def run_script(line: str) -> tuple[str, ...]:
 
 def offer(
     workloads: tuple[tuple[str, str], ...] = WORKLOADS,
-    machine: Callable[[], str] = lambda: "Apple M2 Pro, 16 GB",
     runs: Callable[[], Iterable[PastRun]] = lambda: RUNS,
 ) -> LauncherContent:
-    return LauncherContent(workloads, run_script, machine, runs, finding(judge(linux())))
+    return LauncherContent(workloads, run_script, runs)
 
 
 @asynccontextmanager

@@ -16,7 +16,6 @@ from tfwatch.judge.groups.judged_group import JudgedGroup
 from tfwatch.runs.folder import SLOW_S
 from tfwatch.runs.format import EVENTS
 from tfwatch.runs.group import folder_of_rank, open_group
-from tfwatch.runs.liveness import Life
 from tfwatch.screens.group import READ_S, TIMES, GroupApp, GroupReader, GroupScreen
 from tfwatch.screens.leave import Leave
 
@@ -176,27 +175,6 @@ def test_a_group_that_takes_long_to_read_is_read_less_often(group: JudgedGroup) 
         reader.begin()
 
     assert reads == [0.0, 0.5 + TIMES / 2]
-
-
-@pytest.mark.usefixtures("_at_once")
-def test_a_rank_that_stops_has_the_group_read_at_once(group: JudgedGroup) -> None:
-    clock, reads, lives = FakeClock(0), list[float](), [Life.RUNNING]
-
-    def read() -> JudgedGroup:
-        reads.append(clock.at_s)
-        clock.at_s += 0.5
-        return group
-
-    reader = GroupReader(
-        read, None, Clock(clock.now_ns, clock.wall_ns, clock.now_ns), lambda _: list(lives)
-    )
-    for clock.at_s in (0.0, 2.0):
-        reader.begin()
-    lives[:] = [Life.KILLED]
-    for clock.at_s in (2.5, 3.0, 5.0):
-        reader.begin()
-
-    assert reads == [0.0, 3.0]
 
 
 @pytest.mark.usefixtures("_at_once")

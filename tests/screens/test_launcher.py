@@ -4,14 +4,13 @@ select."""
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.screens.launching import RUNS, launcher, offer, text
 from tests.screens.showing import rows_of
 from tests.screens.test_doctor import until
-from tfwatch.screens.doctor import DoctorScreen
 from tfwatch.screens.launcher import ScriptPaths
 from tfwatch.screens.leave import Leave
 
@@ -29,7 +28,6 @@ async def test_it_shows_your_script_first_then_runs_then_demos(theme: str) -> No
             await pilot.resize_terminal(*size)
             await pilot.pause()
             rows, whole = rows_of(app.screen), text(app)
-            assert "Apple M2 Pro, 16 GB" in rows[0]
             assert "tfwatch run SCRIPT.py [arguments]" in rows[2]
             assert "12 min  cnn" in whole
             assert "data wait 41 %" in whole or size[0] == 60
@@ -94,22 +92,12 @@ async def test_a_path_is_completed_with_the_right_arrow(
 
 async def test_clicks_choose() -> None:
     async with launcher() as (app, pilot):
-        await pilot.click("WorkloadsPane", offset=(5, 3))
+        await pilot.click("#demos", offset=(5, 3))
         await pilot.pause()
         assert "tfwatch train large-images" in text(app)
-        await pilot.click("WorkloadsPane", offset=(5, 3))
+        await pilot.click("#demos", offset=(5, 3))
         await pilot.pause()
     assert app.words == ("train", "large-images")
-
-
-async def test_the_doctor_opens_and_closes() -> None:
-    async with launcher() as (app, pilot):
-        await pilot.press("tab", "d")
-        await until(pilot, lambda: isinstance(app.screen, DoctorScreen) and app.screen.found)
-        await pilot.press("q")
-        await until(pilot, lambda: "recent runs" in text(app))
-        assert app.words == ()
-        assert app.is_running
 
 
 async def test_it_is_painted_before_anything_is_loaded() -> None:
@@ -120,9 +108,9 @@ async def test_it_is_painted_before_anything_is_loaded() -> None:
         goes_on.wait(20)
         yield RUNS[0]
 
-    shown = offer(machine=lambda: "a machine", runs=runs)
+    shown = offer(runs=runs)
     async with launcher(shown, painted=lambda: painted.append(goes_on.is_set())) as (app, pilot):
-        await until(pilot, lambda: "a machine" in text(app))
+        await until(pilot, lambda: painted)
         assert painted == [False]
         assert "loading" in text(app)
         await pilot.press("tab", "enter")
@@ -136,17 +124,15 @@ async def test_an_empty_list_of_runs_has_a_note() -> None:
         await until(pilot, lambda: "no runs yet" in text(app))
 
 
-async def test_unreadable_content_shows_its_reason_beside_what_was_read() -> None:
-    def fails() -> Any:
-        raise OSError(13, "Permission denied [red]")
-
+async def test_unreadable_runs_show_the_reason_beside_what_was_read() -> None:
     def some() -> Iterator[PastRun]:
         yield RUNS[0]
-        raise OSError(5, "broke")
+        raise OSError(5, "broke [red]")
 
-    async with launcher(offer(machine=fails, runs=some), (120, 40)) as (app, pilot):
-        await until(pilot, lambda: "some runs unreadable: OSError: [Errno 5]" in text(app))
-        assert "PermissionError: [Errno 13] Permission denied [red]" in rows_of(app.screen)[0]
+    async with launcher(offer(runs=some), (120, 40)) as (app, pilot):
+        await until(
+            pilot, lambda: "some runs unreadable: OSError: [Errno 5] broke [red]" in text(app)
+        )
         await pilot.press("tab", "down", "down", "enter")
         assert not app.words
         await pilot.press("up", "enter")
@@ -164,9 +150,3 @@ async def test_a_small_window_kills_nothing() -> None:
 async def test_without_unicode_and_colour_it_is_ascii() -> None:
     async with launcher(colour=False, unicode=False) as (app, _):
         assert text(app).isascii()
-
-
-async def test_text_from_outside_is_never_markup() -> None:
-    async with launcher(offer(machine=lambda: "[/red]chip[@click=app.quit]x[/]")) as (app, pilot):
-        await until(pilot, lambda: "[/red]chip[@click=app.quit]x[/]" in text(app))
-        await until(pilot, lambda: "[b]x[/b]" in text(app))

@@ -10,12 +10,11 @@ import sys
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.cli.screen_host import make_checkup, show_app
+from tfwatch.cli.screen_host import show_app
 from tfwatch.cli.script.interpreter import check_script
 from tfwatch.config import read_config
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
-from tfwatch.doctor.quick_facts import describe_machine
 from tfwatch.judge.past_run import PastRun, past_entry
 from tfwatch.runs.library import list_runs
 from tfwatch.workloads import list_workloads
@@ -44,9 +43,7 @@ def launch(runs_dir: Path, clock: Clock = SYSTEM) -> int:
     offer = LauncherContent(
         workloads=tuple(list_workloads().items()),
         run_script=run_script,
-        machine=describe_machine,
         runs=lambda: past_runs(runs_dir, clock),
-        run_checkup=make_checkup(runs_dir),
     )
     apps: list[LauncherApp] = []
 

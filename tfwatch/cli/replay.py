@@ -16,7 +16,7 @@ from tfwatch.core.errors import BadInputError
 from tfwatch.notices import NO_NOTICES, Notifier
 from tfwatch.runs.folder import SLOW_S, call_and_report
 from tfwatch.runs.format import NotARunError
-from tfwatch.runs.group import is_group, open_group, signs_of
+from tfwatch.runs.group import is_group, open_group
 from tfwatch.runs.library import find_run
 from tfwatch.runs.requests import RequestSender
 from tfwatch.runs.run import Run, follow_folder
@@ -142,8 +142,7 @@ def show_group(group: Path, shown: Shown, show_rank: Callable[[Path], int]) -> i
     def read() -> JudgedGroup:
         return JudgedGroup(open_group(group, shown.clock))
 
-    clock = shown.clock
-    reader = GroupReader(read, group, clock, lambda judged: signs_of(judged.group, clock))
+    reader = GroupReader(read, group, shown.clock)
     reader.begin()
     if why_not := reader.wait(SLOW_S):
         raise BadInputError(why_not)

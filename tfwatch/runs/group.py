@@ -12,10 +12,8 @@ import msgspec
 from tfwatch.core.bounds import Count, StartTime, WallTime, encode_json
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import printable
-from tfwatch.runs import format as layout
-from tfwatch.runs.folder import RunFolder, read_file
-from tfwatch.runs.format import GROUP_FILE, MANIFEST, NotARunError, decode_pulse, write_atomically
-from tfwatch.runs.liveness import Life, find_open_phase, life_of
+from tfwatch.runs.folder import read_file
+from tfwatch.runs.format import GROUP_FILE, MANIFEST, NotARunError, write_atomically
 from tfwatch.runs.run import open_run
 from tfwatch.runs.snapshot import Snapshot
 
@@ -160,25 +158,6 @@ def open_group(folder: Path, clock: Clock = SYSTEM) -> Group:
 #: A rank that has not come to the next call for so many seconds, or hangs in it, holds the group
 #: up.
 HELD_S = 3.0
-
-
-def signs_of(group: Group, clock: Clock = SYSTEM) -> list[tuple[Life, bool]]:
-    """Return the present states of the ranks that were not over, and whether each has been in one
-    phase for long.
-
-    Much less is read for it than to open the group.
-    """
-    return [_sign(run, clock) for run in group.ranks.values() if not run.life.is_over]
-
-
-def _sign(run: Snapshot, clock: Clock) -> tuple[Life, bool]:
-    data = RunFolder(run.folder).read(layout.PULSES, 0, _PULSE_BYTES) if run.folder else b""
-    pulse = decode_pulse(data)
-    last = find_open_phase(None, pulse)
-    is_held = (
-        last is not None and (last.is_before_call or last.is_in_call) and last.lasts_s >= HELD_S
-    )
-    return life_of(run.manifest, pulse, clock)[0], is_held
 
 
 def _open(folder: Path, clock: Clock) -> Snapshot | str:

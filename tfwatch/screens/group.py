@@ -40,33 +40,26 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.groups.judged_group import JudgedGroup, RankState
 
-#: While a rank trains the group is looked at after a second, and read again after so many times the
-#: CPU time of the last read: 5 % of a core.
+#: While a rank trains the group is read again after a second, or so many times the CPU time of the
+#: last read: 5 % of a core.
 READ_S, TIMES = 1.0, 20.0
 
 
 class GroupReader:
     """Reads a group in a thread of its own: a shared disk that hangs never blocks the keys.
 
-    read: opens and judges the group. look: returns what makes a new read necessary at once, and
-    costs little.
-    place: its folder, named while its disk does not respond. clock: measures how long a read has
-    lasted.
+    read: opens and judges the group. place: its folder, named while its disk does not respond.
+    clock: measures how long a read has lasted.
     """
 
     def __init__(
-        self,
-        read: Callable[[], JudgedGroup],
-        place: Path | None = None,
-        clock: Clock = SYSTEM,
-        look: Callable[[JudgedGroup], object] = lambda _: None,
+        self, read: Callable[[], JudgedGroup], place: Path | None = None, clock: Clock = SYSTEM
     ) -> None:
-        self._read, self._place, self._clock, self._look = read, place, clock, look
-        self._newest: tuple[JudgedGroup, object] | None = None
+        self._read, self._place, self._clock = read, place, clock
         self._found: JudgedGroup | None = None
         self._failed = ""
         self._call: DiskCall[None] | None = None
-        self._look_ns = self._next_ns = 0
+        self._next_ns = 0
 
     def wait(self, seconds: float) -> str:
         """Wait for the first answer, at most so long; return why the group cannot be read, empty
@@ -85,32 +78,19 @@ class GroupReader:
         return silence_of(self._place, self._call.silent_s if self._call else 0.0) or self._failed
 
     def begin(self) -> None:
-        """Read the group in a thread, or look at it, unless the last read still runs, or ended just
-        now."""
-        now_ns = self._clock.now_ns()
-        if (self._call is None or self._call.is_done) and now_ns >= self._look_ns:
+        """Read the group in a thread, unless the last read still runs, or ended just now."""
+        is_free = self._call is None or self._call.is_done
+        if is_free and self._clock.now_ns() >= self._next_ns:
             self._call = DiskCall(self._run, self._clock, "tfwatch-group")
 
     def _run(self) -> None:
         failures: list[str] = []
-        with fails_open(failures.append):
-            if self._is_due():
-                self._read_all()
-        self._failed = failures[0] if failures else ""
-        self._look_ns = self._clock.now_ns() + round(READ_S * 1e9)
-
-    def _is_due(self) -> bool:
-        """Return whether the group is to be read again: after a while, or as a rank has stopped."""
-        if self._newest is None or self._clock.now_ns() >= self._next_ns:
-            return True
-        judged, seen = self._newest
-        return self._look(judged) != seen
-
-    def _read_all(self) -> None:
         begun_ns = self._clock.thread_ns()
-        judged = self._read()
-        group_markdown(judged)  # all that the screen shows is made here, not in the event loop
-        self._found, self._newest = judged, (judged, self._look(judged))
+        with fails_open(failures.append):
+            judged = self._read()
+            group_markdown(judged)  # all that the screen shows is made here, not in the event loop
+            self._found = judged
+        self._failed = failures[0] if failures else ""
         took_ns = self._clock.thread_ns() - begun_ns
         self._next_ns = self._clock.now_ns() + max(round(READ_S * 1e9), round(TIMES * took_ns))
 

@@ -8,7 +8,6 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rich.cells import cell_len
 from textual import getters, on
 from textual.binding import Binding
 from textual.containers import Horizontal
@@ -20,12 +19,11 @@ from textual.widgets import Input, Static
 
 from tfwatch.core import units
 from tfwatch.core.errors import fails_open
-from tfwatch.screens.basics.glyphs import choose_glyphs
+from tfwatch.screens.basics.glyphs import QUIET_COLOUR, choose_glyphs
 from tfwatch.screens.basics.keyline import Key, KeyLine
 from tfwatch.screens.basics.pane import apply_glyphs
 from tfwatch.screens.basics.row_list import ChoiceList
-from tfwatch.screens.basics.text import column, row, shorten
-from tfwatch.screens.doctor import DoctorScreen
+from tfwatch.screens.basics.text import column, row
 from tfwatch.screens.leave import Leave
 from tfwatch.screens.themes import ThemedApp
 
@@ -37,12 +35,9 @@ if TYPE_CHECKING:
     from textual.content import Content
 
     from tfwatch.judge.past_run import PastRun
-    from tfwatch.screens.doctor import RunCheckup
+    from tfwatch.screens.basics.text import Part
 
-_QUIET = "$foreground 65%"
 _NAME_CELLS = 14
-#: Cells from which a run's row has room for its state, and for its length.
-_USUAL, _WIDE = 34, 60
 #: Columns and rows below which there is no room for a list.
 _LEAST = (20, 10)
 
@@ -55,11 +50,31 @@ class LauncherContent:
     workloads: tuple[tuple[str, str], ...]
     #: Makes a command of a script that was typed; raises ValueError with the reason.
     run_script: Callable[[str], tuple[str, ...]]
-    #: Describes the machine in a line; called in a thread after the first paint.
-    machine: Callable[[], str]
-    #: Yields the runs, newest first; called in the same thread.
+    #: Yields the runs, newest first; called in a thread after the first paint.
     runs: Callable[[], Iterable[PastRun]]
-    run_checkup: RunCheckup
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A row that selects a command. before, after: its texts beside the name."""
+
+    name: str
+    words: tuple[str, ...]
+    before: str
+    after: tuple[Part, ...]
+
+
+def demo_choice(name: str, line: str) -> Choice:
+    """Return the row of a workload."""
+    return Choice(name, ("train", name), "", ((line, ""),))
+
+
+def run_choice(run: PastRun) -> Choice:
+    """Return the row of a recorded run."""
+    share = "" if run.wait_share is None else f"data wait {units.percent(run.wait_share)}  "
+    state, length = column(run.state, 10), (run.length, QUIET_COLOUR)
+    after = ((state, ""), (share, "$text-warning"), length)
+    return Choice(run.workload, ("replay", run.words), f"{units.age(run.age_s):<8}", after)
 
 
 class ScriptPaths(Suggester):
@@ -88,71 +103,37 @@ class ScriptPaths(Suggester):
         return first and os.path.join(folder, first)
 
 
-class WorkloadsPane(ChoiceList):
-    """The workloads, a line each."""
+class ChoicesPane(ChoiceList):
+    """Rows of `Choice`, and a note below them."""
 
-    workloads: reactive[tuple[tuple[str, str], ...]] = reactive(())
-
-    def watch_workloads(self) -> None:
-        self.rows_replaced()
-
-    def count(self) -> int:
-        """Return the number of workloads."""
-        return len(self.workloads)
-
-    def row_at(self, index: int, width: int) -> Content:
-        """Return the workload's name and description."""
-        name, line = self.workloads[index]
-        name = shorten(name, _NAME_CELLS - 1)
-        return row((name, self.mark(index) or "bold"), " " * (_NAME_CELLS - cell_len(name)), line)
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The command that trains the workload under the cursor."""
-        return ("train", self.workloads[self.cursor][0])
-
-
-class PastRunsPane(ChoiceList):
-    """The recorded runs, newest first.
-
-    Attributes:
-        runs: the runs read so far. note: below them: the text of an empty list, or the reason why
-            some runs cannot be read.
-    """
-
-    runs: reactive[tuple[PastRun, ...]] = reactive(())
+    choices: reactive[tuple[Choice, ...]] = reactive(())
+    #: The text of an empty list, or the reason why some rows are missing.
     note: reactive[str] = reactive("")
 
-    def watch_runs(self) -> None:
+    def watch_choices(self) -> None:
         self.rows_replaced()
 
     def watch_note(self) -> None:
         self.rows_changed()
 
     def count(self) -> int:
-        """Return the number of rows: the runs, and one for the note."""
-        return len(self.runs) + bool(self.note)
+        """Return the number of rows: the choices, and one for the note."""
+        return len(self.choices) + bool(self.note)
 
     def row_at(self, index: int, width: int) -> Content:
-        """Return the run's age, workload, state and starving share."""
-        if index >= len(self.runs):
-            return row((self.note, _QUIET))
-        run = self.runs[index]
-        name = shorten(run.workload, _NAME_CELLS - 2)
-        share = "" if run.wait_share is None else f"data wait {units.percent(run.wait_share)}"
-        return row(
-            (f"{units.age(run.age_s):<8}", _QUIET),
-            (name, self.mark(index)),
-            " " * (_NAME_CELLS - 1 - cell_len(name)),
-            column(run.state, 10) if width >= _USUAL else "",
-            (column(run.length, 24) if width >= _WIDE else "", _QUIET),
-            (share, "$text-warning"),
-        )
+        """Return a choice, or the note."""
+        if index >= len(self.choices):
+            return row((self.note, QUIET_COLOUR))
+        choice = self.choices[index]
+        name = column(choice.name, _NAME_CELLS - 1).rstrip()
+        gap = " " * (_NAME_CELLS - len(row(name)))
+        style = self.mark(index) or "bold"
+        return row((choice.before, QUIET_COLOUR), (name, style), gap, *choice.after)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The command that shows the run under the cursor; empty without one."""
-        return ("replay", self.runs[self.cursor].words) if self.cursor < len(self.runs) else ()
+        """The command of the row under the cursor; empty without one."""
+        return self.choices[self.cursor].words if self.cursor < len(self.choices) else ()
 
 
 class LauncherScreen(Screen[None]):
@@ -160,39 +141,34 @@ class LauncherScreen(Screen[None]):
 
     DEFAULT_CSS = """
     LauncherScreen { layout: vertical; background: $background; overflow: hidden; }
-    LauncherScreen #machine { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; }
+    LauncherScreen #title { height: 1; padding: 0 1; background: $panel; }
     LauncherScreen #script { height: 1; margin: 1 1 0 1; }
     LauncherScreen #script Static { width: auto; }
     LauncherScreen Input { width: 1fr; height: 1; border: none; padding: 0; }
     LauncherScreen Input > .input--placeholder { color: $foreground 75%; }
-    LauncherScreen.-least PastRunsPane, LauncherScreen.-least WorkloadsPane { display: none; }
+    LauncherScreen.-least ChoicesPane { display: none; }
     LauncherScreen #command { height: 1; padding: 0 1; text-wrap: nowrap; }
-    LauncherScreen PastRunsPane { width: 100%; height: 1fr; min-height: 3; }
-    LauncherScreen WorkloadsPane { width: 100%; max-height: 50%; }
+    LauncherScreen #runs { width: 100%; height: 1fr; min-height: 3; }
+    LauncherScreen #demos { width: 100%; max-height: 50%; }
     """
     AUTO_FOCUS = "Input"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down", "app.focus_next", show=False),
-        Binding("escape", "script", "your script", show=False, id="launcher.script"),
-        Binding("d", "doctor", "is the installation right?", show=False, id="launcher.doctor"),
-        Binding("q", "app.quit", "quit", show=False, id="launcher.leave"),
+        Binding("escape", "script", "your script", show=False),
+        Binding("q", "app.quit", "quit", show=False),
     ]
 
     script = getters.query_one(Input)
-    runs = getters.query_one(PastRunsPane)
-    workloads = getters.query_one(WorkloadsPane)
+    runs = getters.query_one("#runs", ChoicesPane)
+    demos = getters.query_one("#demos", ChoicesPane)
     keys = getters.query_one(KeyLine)
 
     class Loaded(Message):
-        """The thread read a part of the content; None leaves a part as it is."""
+        """The thread read a run, or is done."""
 
-        def __init__(
-            self, machine: str | None = None, run: PastRun | None = None, note: str | None = None
-        ) -> None:
+        def __init__(self, run: PastRun | None, note: str) -> None:
             super().__init__()
-            self.machine = machine
-            self.run = run
-            self.note = note
+            self.run, self.note = run, note
 
     def __init__(
         self,
@@ -205,25 +181,24 @@ class LauncherScreen(Screen[None]):
         super().__init__()
         self._content = content
         self._take = take
-        self._colour = colour
         self._glyphs = choose_glyphs(colour, unicode)
 
     def compose(self) -> ComposeResult:
-        yield Static(row(("tfwatch", "$accent bold")), id="machine")
+        yield Static(row(("tfwatch", "$accent bold")), id="title")
         with Horizontal(id="script"):
             yield Static("tfwatch run ")
             yield Input(placeholder="SCRIPT.py [arguments]", suggester=ScriptPaths(), compact=True)
         yield Static(id="command")
-        yield PastRunsPane()
-        yield WorkloadsPane()
+        yield ChoicesPane(id="runs")
+        yield ChoicesPane(id="demos")
         yield KeyLine()
 
     def on_mount(self) -> None:
         apply_glyphs(self, self._glyphs)
-        self.workloads.workloads = self._content.workloads
-        self.workloads.styles.height = len(self._content.workloads) + 2
+        self.demos.choices = tuple(demo_choice(*one) for one in self._content.workloads)
+        self.demos.styles.height = len(self.demos.choices) + 2
         self.runs.set_titles("recent runs")
-        self.workloads.set_titles("demos")
+        self.demos.set_titles("demos")
         self.runs.note = "loading"
         self._show_choice()
 
@@ -232,43 +207,32 @@ class LauncherScreen(Screen[None]):
         self.set_class(size.width < _LEAST[0] or size.height < _LEAST[1], "-least")
 
     def start_loading(self) -> None:
-        """Read the machine and the runs in a thread."""
+        """Read the runs in a thread."""
         threading.Thread(target=self._load, daemon=True, name="tfwatch-launcher").start()
 
     def _load(self) -> None:
-        def no_machine(why: str) -> None:
-            self.post_message(self.Loaded(machine=f"the machine cannot be described: {why}"))
+        def fail(why: str) -> None:
+            self.post_message(self.Loaded(None, f"some runs unreadable: {why}"))
 
-        def no_runs(why: str) -> None:
-            self.post_message(self.Loaded(note=f"some runs unreadable: {why}"))
-
-        with fails_open(no_machine):
-            self.post_message(self.Loaded(machine=self._content.machine()))
-        with fails_open(no_runs):
+        with fails_open(fail):
             note = "no runs yet"
             for run in self._content.runs():
-                self.post_message(self.Loaded(run=run))
+                self.post_message(self.Loaded(run, note="loading"))
                 note = ""
-            self.post_message(self.Loaded(note=note))
+            self.post_message(self.Loaded(None, note))
 
     @on(Loaded)
     def _show_loaded(self, message: Loaded) -> None:
-        if message.machine is not None:
-            line = row(("tfwatch", "$accent bold"), "  ", message.machine)
-            self.query_one("#machine", Static).update(line)
         if message.run is not None:
-            self.runs.runs = (*self.runs.runs, message.run)
-        if message.note is not None:
-            self.runs.note = message.note
+            self.runs.choices = (*self.runs.choices, run_choice(message.run))
+        self.runs.note = message.note
 
     # -- selecting ---------------------------------------------------------------------------------
 
     @property
     def words(self) -> tuple[str, ...]:
         """The command of the enter key in a list; empty in the field, which checks what it has."""
-        if isinstance(self.focused, PastRunsPane | WorkloadsPane):
-            return self.focused.words
-        return ()
+        return self.focused.words if isinstance(self.focused, ChoicesPane) else ()
 
     @on(ChoiceList.Moved)
     @on(Input.Changed)
@@ -285,7 +249,7 @@ class LauncherScreen(Screen[None]):
         self.keys.keys = (
             Key("enter", "enter", "run" if in_field else "start", in_field or bool(self.words)),
             Key("tab", "tab", "next"),
-            Key("right", "right", "complete") if in_field else Key("d", "d", "doctor"),
+            *((Key("right", "right", "complete"),) if in_field else ()),
             Key("ctrl+q", "ctrl+q" if in_field else "q", "quit"),
         )
 
@@ -304,15 +268,6 @@ class LauncherScreen(Screen[None]):
     def action_script(self) -> None:
         """Focus the field of the script."""
         self.script.focus()
-
-    def action_doctor(self) -> None:
-        """Show the check-up."""
-        unicode = self._glyphs.unicode
-        self.app.push_screen(
-            DoctorScreen(
-                self._content.run_checkup, gently=False, colour=self._colour, unicode=unicode
-            )
-        )
 
 
 class LauncherApp(ThemedApp):

@@ -112,7 +112,7 @@ async def test_the_launchers_lists_keep_their_columns(name: str) -> None:
         ((name, name),),
         (PastRun(name, name, 720.0, name, 9, 1.0, None, 0.41),),
     )
-    async with launcher(offer(workloads, lambda: name, lambda: runs), (120, 40)) as (app, pilot):
+    async with launcher(offer(workloads, lambda: runs), (120, 40)) as (app, pilot):
         for keys in ((), ("tab",), ("tab",)):
             await pilot.press(*keys)
             await pilot.pause()

@@ -13,7 +13,6 @@ from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import SensorMissing
 from tfwatch.core.knobs import PREFETCH
-from tfwatch.core.rows import Phase
 from tfwatch.judge.findings.machine import PIPELINE, missing_sensors
 from tfwatch.judge.steps.verdict import Verdict
 from tfwatch.runs.liveness import Life
@@ -213,13 +212,9 @@ def _heads(columns: _Columns) -> Content:
 def _sum(view: PipelineView, columns: _Columns, width: int) -> Content:
     figure = units.number(view.all_ms)
     starts = f"  {'total':<{columns.name}} {figure:>{_FIGURE}} ", f"  total {figure} "
-    fitting = [
-        (start, text)
-        for text in view.comparison
-        for start in starts
-        if len(start) + len(text) <= width
-    ]
-    start, comparison = fitting[0] if fitting else (starts[0], "")
+    pairs = ((start, text) for text in view.comparison for start in starts)
+    fitting = (pair for pair in pairs if sum(map(len, pair)) <= width)
+    start, comparison = next(fitting, (starts[0], ""))
     return row((start, "bold"), (comparison, "$text-warning" if view.starves else _FAINT))
 
 
@@ -240,7 +235,6 @@ def _buffer(stage: StageFigures, cells: int, bar: str, rest: str) -> list[tuple[
     ]
 
 
-_EARLY = (Phase.STARTING, Phase.COMPILE)
 #: The stage reader examines waits from this length on.
 _STALL_S = 3.0
 #: Kinds of stages that can have a worker per core: the pane shows their workers of all cores.
@@ -295,28 +289,18 @@ def _compare(view: RunView, table: StageTable, part: Breakdown | None) -> tuple[
     """Return `< 13.8 compute + host: fully overlapped with compute`, longest text first."""
     if part is None or math.isnan(table.all_ms):
         return ()
-    work, waits = part.work_mean_ms, units.number(part.wait.mean)
-    beside = f"{units.number(work)} {'copy + ' if part.copy else ''}compute + host"
-    if (
-        view.situation.setting.knobs.get(PREFETCH) == "off"
-        and len(view.situation.manifest.replicas) < 2
-    ):
-        return (
-            f"+ {beside}: no batch is prepared ahead",
-            f"+ {units.number(work)}: no batch is prepared ahead",
-            f"+ {beside}",
-        )
-    sign = "<" if table.rate_ms < work else ">"
-    overlapped = sign == "<" and not _starves(view)
-    outcome = "fully overlapped" if overlapped else f"{waits} data wait"
-    longest = "fully overlapped with compute" if overlapped else outcome
+    now, work = view.situation, units.number(part.work_mean_ms)
+    beside = f"{work} {'copy + ' if part.copy else ''}compute + host"
+    if now.setting.knobs.get(PREFETCH) == "off" and len(now.manifest.replicas) < 2:
+        alone = "no batch is prepared ahead"
+        return f"+ {beside}: {alone}", f"+ {work}: {alone}", f"+ {beside}"
+    is_quicker = table.rate_ms < part.work_mean_ms
+    outcome = f"{units.number(part.wait.mean)} data wait"
+    if is_quicker and not _starves(view):
+        outcome = "fully overlapped with compute"
     wall = f"wall {units.number(table.rate_ms)} " if table.rate_ms < 0.9 * table.all_ms else ""
-    return (
-        f"{wall}{sign} {beside}: {longest}",
-        f"{wall}{sign} {beside}: {outcome}",
-        f"{wall}{sign} {units.number(work)}: {outcome}",
-        outcome,
-    )
+    compared = f"{wall}{'<' if is_quicker else '>'} "
+    return f"{compared}{beside}: {outcome}", f"{compared}{work}: {outcome}", outcome
 
 
 def _describe(view: RunView, table: StageTable) -> str:
@@ -360,9 +344,9 @@ def _explain_unread(view: RunView) -> str:
         return f"{why}{_code_stages_text(view)}"
     if view.is_over:
         return "n/a: tf.data's model of the pipeline was not read in this run"
-    if view.situation.phase in _EARLY or not view.snapshot.steps_total:
-        return "the stages appear with the first batches"
-    return "n/a: tf.data's model of the pipeline has not been read lately"
+    if view.snapshot.steps_total:
+        return "waiting for tf.data's figures of the stages"
+    return "the stages appear with the first batches"
 
 
 def _code_stages_text(view: RunView) -> str:
@@ -374,12 +358,9 @@ def _code_stages_text(view: RunView) -> str:
 
 def _why_missing(view: RunView) -> str:
     """Return `n/a: the batches come from no tf.data iterator`; empty where no reason is known."""
-    missing = next((event for event in _missing(view) if event.sensor == PIPELINE), None)
+    sensors = missing_sensors(view.snapshot.events.of(SensorMissing))
+    missing = next((event for event in sensors if event.sensor == PIPELINE), None)
     return f"n/a: {missing.reason}{f'; {missing.fix}' if missing.fix else ''}" if missing else ""
-
-
-def _missing(view: RunView) -> list[SensorMissing]:
-    return missing_sensors(view.snapshot.events.of(SensorMissing))
 
 
 def _known(value: float) -> float | None:

@@ -21,18 +21,18 @@ def half_busy(
 ) -> CannedRun:
     """Write steps with these GPU samples."""
     run.columns = {"gpu_busy": busy, "gpu_process_busy": ours, **columns}
-    run.steps(seconds, *COMPUTE_BOUND)
+    run.many(seconds, *COMPUTE_BOUND)
     return run
 
 
 async def test_the_gpu_stands_below_the_steps_on_the_same_axis(run: CannedRun) -> None:
     run.columns = {"gpu_busy": 0.5, "gpu_process_busy": 0.5, "gpu_power_w": 9.84}
-    run.steps(8.0, *STARVED)
+    run.many(8.0, *STARVED)
     run.writer.event(
-        PipelineSwitched(run.now_ns, "prefetch", "off", "4", 330, run.steps_made + 1, 3.0, "key")
+        PipelineSwitched(run.now_ns, "prefetch", "off", "4", 330, run.step + 1, 3.0, "key")
     )
     run.columns = {"gpu_busy": 1.0, "gpu_process_busy": 0.87, "gpu_power_w": 19.84}
-    run.steps(8.0, *COMPUTE_BOUND)
+    run.many(8.0, *COMPUTE_BOUND)
     async with shown(run, 120, 16) as (app, _):
         assert rows(app.timeline)[-3:-1] == [
             # The sample in which the switch fell is of both.

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 async def test_space_freezes_and_follows_again(run: CannedRun) -> None:
-    run.steps(8.0, *COMPUTE_BOUND)
+    run.many(8.0, *COMPUTE_BOUND)
     async with shown(run, 120, 15) as (app, pilot):
         await pilot.press("space")
         before = rows(app.timeline)
         assert "then, mean ms" in before[1]
-        run.steps(3.0, *STARVED)
+        run.many(3.0, *STARVED)
         show(app.timeline, run.snapshot())
         assert rows(app.timeline) == before
         assert title(app.timeline).startswith(
@@ -38,8 +38,8 @@ async def test_space_freezes_and_follows_again(run: CannedRun) -> None:
 
 
 async def test_arrows_look_back_a_column_and_read_it_out(run: CannedRun) -> None:
-    run.steps(8.0, *STARVED)
-    run.steps(8.0, *COMPUTE_BOUND)
+    run.many(8.0, *STARVED)
+    run.many(8.0, *COMPUTE_BOUND)
     async with shown(run, 120, 15) as (app, pilot):
         await pilot.press("left")
         assert app.timeline.frozen
@@ -54,8 +54,8 @@ async def test_arrows_look_back_a_column_and_read_it_out(run: CannedRun) -> None
 
 
 async def test_home_shows_the_beginning_and_looking_back_stops_there(run: CannedRun) -> None:
-    run.step(10.0, 1.0, 2400.0, Flag.COMPILE)
-    run.steps(60.0, *COMPUTE_BOUND)
+    run.one(10.0, 1.0, 2400.0, Flag.COMPILE)
+    run.many(60.0, *COMPUTE_BOUND)
     async with shown(run, 120, 15) as (app, pilot):
         await pilot.press("home", "left", "left")
         texts = rows(app.timeline)
@@ -64,9 +64,9 @@ async def test_home_shows_the_beginning_and_looking_back_stops_there(run: Canned
 
 
 async def test_a_jump_puts_the_moment_in_the_middle(run: CannedRun) -> None:
-    run.steps(40.0, *COMPUTE_BOUND)
-    run.step(900.0, 1.0, 13.0)
-    run.steps(40.0, *COMPUTE_BOUND)
+    run.many(40.0, *COMPUTE_BOUND)
+    run.one(900.0, 1.0, 13.0)
+    run.many(40.0, *COMPUTE_BOUND)
     async with shown(run, 120, 15) as (app, _):
         app.timeline.jump_to(40.0)
         assert abs(rows(app.timeline)[11].index("S stall 0.9 s") - GUTTER - 43) <= 2
@@ -74,9 +74,9 @@ async def test_a_jump_puts_the_moment_in_the_middle(run: CannedRun) -> None:
 
 async def test_the_figures_beside_what_is_looked_back_at_are_its_own(run: CannedRun) -> None:
     run.columns = {"gpu_busy": 0.25}
-    run.steps(60.0, *STARVED)
+    run.many(60.0, *STARVED)
     run.columns = {"gpu_busy": 0.75, "cpu_cores": 7.0}
-    run.steps(60.0, *COMPUTE_BOUND)
+    run.many(60.0, *COMPUTE_BOUND)
     async with shown(run, 120, 20) as (app, pilot):
 
         def beside() -> list[str]:
@@ -112,16 +112,16 @@ async def test_the_figures_beside_what_is_looked_back_at_are_its_own(run: Canned
 
 
 async def test_looking_forward_stops_at_what_is_there(run: CannedRun) -> None:
-    run.steps(40.0, *COMPUTE_BOUND)
+    run.many(40.0, *COMPUTE_BOUND)
     async with shown(run, 120, 15) as (app, pilot):
         app.timeline.jump_to(39.0)
         end_s = app.timeline._view.end_s
         await pilot.press("pagedown", "pagedown")
-        assert end_s == app.timeline._view.end_s == run.now_s
+        assert end_s == app.timeline._view.end_s == pytest.approx(run.at_s)
 
 
 async def test_a_run_that_is_over_opens_whole_and_names_the_moment_in_view(run: CannedRun) -> None:
-    run.steps(300.0, *COMPUTE_BOUND)
+    run.many(300.0, *COMPUTE_BOUND)
     over = replace(run.snapshot(), life=Life.ENDED)
     async with shown(run, 120, 15) as (app, pilot):
         app.timeline.snapshot = None
@@ -138,8 +138,8 @@ async def test_a_run_that_is_over_opens_whole_and_names_the_moment_in_view(run: 
 
 
 async def test_a_long_step_is_read_out_in_seconds(run: CannedRun) -> None:
-    run.steps(10.0, *COMPUTE_BOUND)
-    run.step(12_000.0, 1.0, 13.0)
+    run.many(10.0, *COMPUTE_BOUND)
+    run.one(12_000.0, 1.0, 13.0)
     async with shown(run, 120, 15) as (app, pilot):
         app.timeline.jump_to(11.0)
         await pilot.pause()
@@ -147,7 +147,7 @@ async def test_a_long_step_is_read_out_in_seconds(run: CannedRun) -> None:
 
 
 async def test_a_click_freezes_and_reads_the_column_out(run: CannedRun) -> None:
-    run.steps(20.0, *STARVED)
+    run.many(20.0, *STARVED)
     async with shown(run, 120, 15) as (app, pilot):
         await pilot.click(Timeline, offset=(60, 5))
         assert app.timeline.frozen
@@ -155,7 +155,7 @@ async def test_a_click_freezes_and_reads_the_column_out(run: CannedRun) -> None:
 
 
 async def test_the_pointer_reads_out_without_freezing(run: CannedRun) -> None:
-    run.steps(20.0, *STARVED)
+    run.many(20.0, *STARVED)
     async with shown(run, 120, 15) as (app, pilot):
         await pilot.hover(Timeline, offset=(60, 5))
         assert not app.timeline.frozen
@@ -165,7 +165,7 @@ async def test_the_pointer_reads_out_without_freezing(run: CannedRun) -> None:
 
 
 async def test_zoom_goes_from_seconds_to_the_whole_run(run: CannedRun) -> None:
-    run.steps(700.0, 60.0, 1.0, 300.0)
+    run.many(700.0, 60.0, 1.0, 300.0)
     async with shown(run, 120, 15) as (app, pilot):
         titles = [title(app.timeline)]
         for key in ("z", "z", "z", "Z", "Z", "Z"):

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 def starved_then_switched(run: CannedRun) -> CannedRun:
-    run.steps(8.0, *STARVED)
+    run.many(8.0, *STARVED)
     run.writer.event(
-        PipelineSwitched(run.now_ns, "prefetch", "off", "4", 330, run.steps_made + 1, 3.0, "key")
+        PipelineSwitched(run.now_ns, "prefetch", "off", "4", 330, run.step + 1, 3.0, "key")
     )
-    run.step(12.0, 1.0, 13.0, Flag.SWITCH)
-    run.steps(8.0, *COMPUTE_BOUND)
+    run.one(12.0, 1.0, 13.0, Flag.SWITCH)
+    run.many(8.0, *COMPUTE_BOUND)
     return run
 
 
@@ -52,7 +52,7 @@ async def test_a_switch_is_seen_to_cut_the_wait_off(run: CannedRun) -> None:
 
 
 async def test_a_timed_copy_has_its_figure_and_is_drawn_as_compute(run: CannedRun) -> None:
-    run.steps(16.0, 2.0, 1.0, 27.0, copy=20.0)
+    run.many(16.0, 2.0, 1.0, 27.0, copy=20.0)
     async with shown(run) as (app, _):
         seen = rows(app.timeline)
     assert [row[64:].strip() for row in seen[1:7]] == [
@@ -67,13 +67,13 @@ async def test_a_timed_copy_has_its_figure_and_is_drawn_as_compute(run: CannedRu
 
 
 async def test_where_rows_are_few_the_step_stays(run: CannedRun) -> None:
-    run.steps(16.0, *STARVED)
+    run.many(16.0, *STARVED)
     async with shown(run, 80, 6) as (app, _):
         assert [row[66:].split()[-2] for row in rows(app.timeline)[:3]] == ["wait", "comp", "step"]
 
 
 async def test_a_stall_is_a_wall_within_a_third_of_a_second_and_grows(run: CannedRun) -> None:
-    run.steps(8.0, *COMPUTE_BOUND)
+    run.many(8.0, *COMPUTE_BOUND)
     run.phase(Phase.WAIT)
     async with shown(run) as (app, _):
         run.wait(300)
@@ -94,7 +94,7 @@ async def test_a_stall_is_a_wall_within_a_third_of_a_second_and_grows(run: Canne
 async def test_while_a_step_lasts_too_long_the_figures_are_those_before_it(
     run: CannedRun, phase: Phase
 ) -> None:
-    run.steps(8.0, *COMPUTE_BOUND)
+    run.many(8.0, *COMPUTE_BOUND)
     run.phase(phase)
     async with shown(run, 120, 15) as (app, _):
         assert "now, mean ms" in rows(app.timeline)[1]
@@ -111,7 +111,7 @@ async def test_a_process_without_an_answer_waits_no_longer_than_its_last_sign(
     tmp_path: Path,
 ) -> None:
     run = CannedRun(tmp_path)
-    run.steps(8.0, *COMPUTE_BOUND)
+    run.many(8.0, *COMPUTE_BOUND)
     run.phase(Phase.WAIT)
     run.wait(5000)
     seen = run.snapshot()
@@ -135,7 +135,7 @@ async def test_a_process_without_an_answer_waits_no_longer_than_its_last_sign(
 async def test_figures_that_are_not_of_now_are_grey(
     run: CannedRun, life: Life, when: str, roles: set[str]
 ) -> None:
-    run.steps(20.0, *STARVED)
+    run.many(20.0, *STARVED)
     async with shown(run, 120, 15) as (app, _):
         show(app.timeline, replace(run.snapshot(), life=life))
         lines = [line for y in range(app.timeline.size.height) if (line := app.timeline.row_key(y))]
@@ -164,8 +164,8 @@ async def test_before_the_first_step_the_chart_shows_the_phase(
 
 
 async def test_a_compile_is_marked_and_has_no_colour_of_a_step(run: CannedRun) -> None:
-    run.step(10.0, 1.0, 2400.0, Flag.COMPILE)
-    run.steps(8.0, *COMPUTE_BOUND)
+    run.one(10.0, 1.0, 2400.0, Flag.COMPILE)
+    run.many(8.0, *COMPUTE_BOUND)
     async with shown(run) as (app, _):
         texts = rows(app.timeline)
     assert "////" in texts[1]
@@ -173,10 +173,10 @@ async def test_a_compile_is_marked_and_has_no_colour_of_a_step(run: CannedRun) -
 
 
 async def test_validation_is_a_gap_with_its_length(run: CannedRun) -> None:
-    run.steps(6.0, *COMPUTE_BOUND)
+    run.many(6.0, *COMPUTE_BOUND)
     run.wait(6000)
     run.writer.event(ValidationEnded(run.now_ns, 0, 6000.0))
-    run.steps(6.0, *COMPUTE_BOUND)
+    run.many(6.0, *COMPUTE_BOUND)
     async with shown(run) as (app, _):
         texts = rows(app.timeline)
     assert re.search("=+ {11,12}=+", texts[6])
@@ -186,11 +186,11 @@ async def test_validation_is_a_gap_with_its_length(run: CannedRun) -> None:
 async def test_only_rows_that_changed_are_painted_again(
     run: CannedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run.steps(20.2, *COMPUTE_BOUND)
+    run.many(20.2, *COMPUTE_BOUND)
     async with shown(run) as (app, _):
         painted: list[tuple[Region, ...]] = []
         monkeypatch.setattr(app.timeline, "refresh", lambda *regions, **_: painted.append(regions))
-        run.steps(0.01, *COMPUTE_BOUND)
+        run.many(0.01, *COMPUTE_BOUND)
         show(app.timeline, run.snapshot())
         quiet = len(painted)
         run.writer.event(PipelineSwitched(run.now_ns, "prefetch", "off", "4", 1, 2, 3.0, "key"))
@@ -215,7 +215,7 @@ async def test_it_draws_at_any_size(run: CannedRun, width: int, height: int, uni
 
 
 async def test_a_theme_changes_the_colours_of_rows_already_drawn(run: CannedRun) -> None:
-    run.steps(8.0, *COMPUTE_BOUND)
+    run.many(8.0, *COMPUTE_BOUND)
     async with shown(run) as (app, pilot):
         app.timeline.glyphs = choose_glyphs(colour=True, unicode=True)
         dark = [segment.style for segment in app.timeline.render_line(6)]

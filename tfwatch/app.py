@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from textual.app import App, SystemCommand
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.judge.judged_run import EndedLosses
+from tfwatch.judge.judged_run import EndedRunJudge
 from tfwatch.judge.view import Follower
 from tfwatch.notices import NO_NOTICES, Notifier
 from tfwatch.screens.basics.glyphs import choose_glyphs
@@ -101,7 +101,7 @@ class TfwatchApp(ThemedApp):
         follower = Follower(
             reader.steps_between,
             requests is not None,
-            EndedLosses(),
+            EndedRunJudge(),
             self._runs.fits if self._runs else (),
             (lambda: script.state) if script else str,
         )

@@ -37,8 +37,7 @@ NOTHING = "nothing to copy: no code suggestion, and no setting is on"
 
 async def told(show: Shown) -> None:
     """Wait until it is known."""
-    find = show.live.follower._ended_losses
-    assert find
+    find = show.live.follower._judge_ended
     await show.until(lambda: show.live.view and find(show.live.view.snapshot))
     await show.frame()
 

@@ -11,7 +11,7 @@ from tests.screens.canned import COMPUTE_BOUND, MODERATE, STAGES, STARVING, Cann
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.judge.findings.situation import SourceKind
-from tfwatch.judge.judged_run import EndedLosses, JudgedRun
+from tfwatch.judge.judged_run import EndedRunJudge, JudgedRun
 from tfwatch.judge.view import Follower
 
 if TYPE_CHECKING:
@@ -111,14 +111,14 @@ def words(found: Banner | None) -> tuple[str, str, str, str]:
 def followed(run: Canned, *, to_the_end: bool = False) -> RunView:
     """The newest view of a read-only screen."""
     reader = run.reader()
-    found = EndedLosses() if to_the_end else None
-    if found:
-        found(reader.read())
-        assert found._thread
-        found._thread.join()
-    return Follower(reader.steps_between, live=False, ended_losses=found).follow(
-        reader.read(), (), None
-    )
+    follower = Follower(reader.steps_between, live=False)
+    if to_the_end:
+        ended = EndedRunJudge()
+        ended(reader.read())
+        assert ended._thread
+        ended._thread.join()
+        follower = Follower(reader.steps_between, live=False, judge_ended=ended)
+    return follower.follow(reader.read(), (), None)
 
 
 @pytest.mark.parametrize("make", RUNS)

@@ -12,11 +12,8 @@ from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag
 from tfwatch.judge.whole_run import (
-    FIRST_FRAMES,
     STEP_TIME,
     LearningCurves,
-    PreviousRun,
-    PreviousRunSearch,
     better_way,
     epoch_steps,
 )
@@ -131,52 +128,3 @@ def test_an_epoch_without_steps_has_no_figures() -> None:
     snapshot = Canned(None).event(facts.EpochEnded, epoch=0, step=0, metrics={}).snapshot()
     (ended,) = snapshot.events.of(facts.EpochEnded)
     assert epoch_steps(snapshot.epochs, ended) is None
-
-
-def _found(run: Canned) -> PreviousRun | None:
-    snapshot, search = run.snapshot(), PreviousRunSearch()
-    for _ in range(FIRST_FRAMES + 1):
-        search(snapshot)
-    search.wait()
-    return search(snapshot)
-
-
-def test_a_search_for_the_earlier_run_that_fails_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fail(folder: Path) -> list[Path]:
-        raise RuntimeError("no such disk")
-
-    monkeypatch.setattr("tfwatch.judge.whole_run.list_folders", fail)
-    assert _found(_two_epochs(tmp_path / "2026-11-20T10-00-00_cnn")) is None
-    assert (
-        capsys.readouterr().err
-        == "tfwatch: the run before this one is not shown: RuntimeError: no such disk\n"
-    )
-
-
-def test_the_newest_earlier_run_of_the_same_workload_is_found(tmp_path: Path) -> None:
-    others: list[dict[str, Any]] = [
-        {},
-        {"knobs": {}},
-        {"workload": "mlp"},
-        {"batch_size": 64},
-        {"origin_wall_ns": 2**62},
-    ]
-    for at, changes in enumerate(others):
-        wall = {"origin_wall_ns": 10**18 + at, **changes}
-        _two_epochs(tmp_path / f"2026-11-1{at}T10-00-00_cnn", **wall).ended().writer.close()
-    Canned(tmp_path / "2026-11-19T10-00-00_cnn", origin_wall_ns=10**18 + 9).writer.close()
-    found = _found(_two_epochs(tmp_path / "2026-11-20T10-00-00_cnn"))
-    assert found
-    assert found.name == "2026-11-11T10-00-00_cnn", (
-        "without steps, newer, or another workload or batch size: passed over"
-    )
-    assert found.charts["loss"].validation.values.tolist() == [1.4]
-
-
-def test_a_first_run_has_none_before_it(tmp_path: Path) -> None:
-    (tmp_path / "2026-11-10T10-00-00_cnn").mkdir()
-    (tmp_path / "2026-11-10T10-00-00_cnn" / "run.json").write_text("no run")
-    assert _found(_two_epochs(tmp_path / "2026-11-20T10-00-00_cnn")) is None
-    assert _found(_two_epochs(None)) is None

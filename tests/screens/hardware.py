@@ -244,11 +244,6 @@ def leaking(folder: Path | None) -> Canned:
     return run.doing(Phase.COMPUTE, 0.004)
 
 
-def disagreeing(folder: Path | None) -> Canned:
-    run = on_apple(folder, apple(gpu_busy=0.97, gpu_process_busy=0.97))
-    return run.steps(900, STARVING).doing(Phase.COMPUTE, 0.004)
-
-
 def unused(folder: Path | None) -> Canned:
     """Make a run on the CPU of a machine with a GPU."""
     run = on_nvidia(
@@ -270,7 +265,6 @@ ALL = {
     "swapping": swapping,
     "battery": on_battery,
     "leaking": leaking,
-    "disagreeing": disagreeing,
     "unused": unused,
     "two_gpus": two_gpus,
     "eight_gpus": eight_gpus,

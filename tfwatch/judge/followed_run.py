@@ -18,18 +18,15 @@ from tfwatch.core.events import (
     SwitchAsked,
     without_experiments,
 )
-from tfwatch.core.rows import Phase
 from tfwatch.judge.findings.gpus import find_gpus, gpu_lanes, recent_rows
 from tfwatch.judge.findings.machine import (
     MachineFigures,
     MemoryOverRun,
-    check_gpu,
     growth,
     memory_over_run,
     recent,
     summarise_machine,
 )
-from tfwatch.judge.findings.starving_cost import Energy, RunningEnergy
 from tfwatch.judge.regime import RunningRegime
 from tfwatch.judge.steps.causes import UNEXPLAINED, Pauses
 from tfwatch.judge.steps.patterns import Pattern, find_patterns
@@ -63,19 +60,12 @@ def _process_memory(snapshot: Snapshot) -> MemoryOverRun | None:
 
 
 class MachineFollower:
-    """Takes a run's steps and samples in as they come."""
+    """Takes a run's samples in as they come."""
 
     def __init__(self) -> None:
-        self._energy: RunningEnergy | None = None
         self._growth: Growth | None = None
         self._due_s = -math.inf
         self._whole: tuple[int, MachineFigures] | None = None
-
-    def take(self, snapshot: Snapshot, steps: Rows) -> None:
-        """Steps that came since the last call, plausible ones."""
-        if self._energy is None:
-            self._energy = RunningEnergy(snapshot.manifest.accelerated)
-        self._energy.add(snapshot.samples, steps)
 
     def machine(self, snapshot: Snapshot) -> MachineFigures | None:
         """The machine over the last seconds, over the whole run where that has ended; None before a
@@ -104,18 +94,7 @@ class MachineFollower:
         )
         return replace(
             machine,
-            gpu_check=check_gpu(snapshot.recent, samples, snapshot.now_s, since_s),
             gpus=gpu_lanes(recent_rows(snapshot.gpus, snapshot.now_s), find_gpus(words)),
-        )
-
-    def energy(self, snapshot: Snapshot) -> Energy | None:
-        """The energy so far; None where no power is read."""
-        if self._energy is None:
-            return None
-        pulse = snapshot.pulse
-        waits = pulse is not None and pulse.phase is Phase.WAIT and snapshot.life is Life.RUNNING
-        return self._energy.so_far(
-            snapshot.samples, pulse.since_ns / 1e9 if pulse and waits else None
         )
 
 
@@ -186,7 +165,6 @@ class StepSearch:
         self._stall_search.take(new)
         self._name_stalls(snapshot.events)
         self.compiles += find_compiles(new)
-        self.machine.take(snapshot, new)
         self.regime.add(new, self._new_events(snapshot))
         self.searched = snapshot.steps_total if first > in_hand else last
 

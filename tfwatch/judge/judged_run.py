@@ -4,7 +4,7 @@ over."""
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,7 @@ from tfwatch.judge.steps.verdict import Conditions, breakdown
 if TYPE_CHECKING:
     from tfwatch.judge.findings.bottleneck import StageTable
     from tfwatch.judge.findings.situation import Banner, Situation
+    from tfwatch.judge.findings.starving_cost import Energy
     from tfwatch.judge.forecasts.evidence import EvidenceTables
     from tfwatch.judge.regime import Regime
     from tfwatch.runs.snapshot import Snapshot
@@ -178,18 +179,27 @@ class JudgedRun:
         return replace(evidence, rows=setting.newest, breakdown=breakdown(setting.newest))
 
 
-class EndedLosses:
+@dataclass(frozen=True, slots=True)
+class EndedJudgement:
+    """The judgement of a run that is over."""
+
+    #: Of the last regime, the largest first.
+    losses: tuple[Finding, ...]
+    #: Of the device that trained; None where no power was read.
+    energy: Energy | None = None
+
+
+class EndedRunJudge:
     """Judges a run that is over in a thread of its own: ten million steps take seconds."""
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
-        self._found: tuple[Finding, ...] | None = None
+        self._found: EndedJudgement | None = None
 
-    def __call__(self, run: Snapshot) -> tuple[Finding, ...] | None:
-        """Return the losses of the last regime, as in the summary and `--json`; the first call
-        starts the thread.
+    def __call__(self, run: Snapshot) -> EndedJudgement | None:
+        """Return the judgement, as in the summary and `--json`; the first call starts the thread.
 
-        None until they are known.
+        None until it is known.
         """
         if self._thread is None:
             self._thread = threading.Thread(
@@ -200,7 +210,8 @@ class EndedLosses:
 
     def _look(self, run: Snapshot) -> None:
         with fails_open(self._report_failure):
-            self._found = JudgedRun(run).losses
+            judged = JudgedRun(run)
+            self._found = EndedJudgement(judged.losses, judged.hardware.energy)
 
     def _report_failure(self, why: str) -> None:
-        self._found = (Finding("not-judged", "VERDICT n/a", why),)
+        self._found = EndedJudgement((Finding("not-judged", "VERDICT n/a", why),))

@@ -62,11 +62,11 @@ if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
     from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.findings.situation import Banner
+    from tfwatch.judge.judged_run import EndedJudgement
     from tfwatch.judge.steps.patterns import Pattern
     from tfwatch.judge.steps.spikes import Compiled
     from tfwatch.judge.steps.stalls import Stall
     from tfwatch.judge.steps.time_breakdown import TimeSpent
-    from tfwatch.judge.whole_run import PreviousRun
     from tfwatch.runs.snapshot import Snapshot
 
 
@@ -95,8 +95,6 @@ class RunView:
     #: The state of the script that `tfwatch run` shows, e.g. `script runs`; empty where there is
     #: none.
     script: str = ""
-    #: The run before of the same workload; None where there is none, and until it is read.
-    previous: PreviousRun | None = None
 
     @property
     def is_over(self) -> bool:
@@ -139,22 +137,19 @@ class Follower:
     """Follows one run; remembers the last verdict, the comparisons made and the stalls found.
 
     `steps_between(first, last)` reads rows of the run; `live`: keys are obeyed;
-    `ended_losses`: returns those of the run once it is over, None until they are known;
+    `judge_ended`: returns the judgement of a run that is over, None until it is known;
     `earlier_fits`: of the script's runs before this one; `script`: returns the state of the script,
-    empty without one; `find_previous`: returns the run before of the same workload, None until it
-    is known.
+    empty without one.
     """
 
     def __init__(
         self,
         steps_between: Callable[[int, int], Rows],
         live: bool,
-        ended_losses: Callable[[Snapshot], tuple[Finding, ...] | None] | None = None,
+        judge_ended: Callable[[Snapshot], EndedJudgement | None] = lambda run: None,
         earlier_fits: tuple[FitFigures, ...] = (),
         script: Callable[[], str] = str,
-        find_previous: Callable[[Snapshot], PreviousRun | None] = lambda snapshot: None,
     ) -> None:
-        self.find_previous = find_previous
         self._steps_between = steps_between
         self._earlier_fits = earlier_fits
         self._script = script
@@ -162,7 +157,7 @@ class Follower:
         self._fits_now: tuple[tuple[FitFigures, ...], int] = (earlier_fits, 0)
         self._fits_counted: tuple[object, ...] = ()
         self._live = live
-        self._ended_losses = ended_losses
+        self._judge_ended = judge_ended
         self._comparisons: tuple[Comparison, ...] = ()
         self._known: KnownComparisons = {}
         self._setting = MeasuredSetting()
@@ -230,7 +225,6 @@ class Follower:
             find_undecided(snapshot.events.of(*UNDECIDED_EVENTS)) if over else None,
             *self._fits_now,
             self._script(),
-            self.find_previous(snapshot),
         )
 
     def _count_fits(self, snapshot: Snapshot) -> None:
@@ -257,7 +251,6 @@ class Follower:
             total.data_wait_s,
             total.between_s,
             machine=self._step_search.machine.machine(snapshot),
-            energy=self._step_search.machine.energy(snapshot),
             left_s=left_s(snapshot.progress, steps_in_all(snapshot)),
             lost=cost_of_data_wait(total, snapshot.now_s, examples, None),
         )
@@ -304,13 +297,12 @@ class Follower:
         )
         now = build_situation(snapshot.manifest, snapshot.stages_found, setting, live=self._live)
         now = at_this_moment(now, snapshot)
+        ended = self._judge_ended(snapshot) if snapshot.life.is_over else None
         return replace(
             now,
-            last_losses=self._ended_losses(snapshot)
-            if self._ended_losses and snapshot.life.is_over
-            else None,
+            last_losses=ended.losses if ended else None,
             shuffle=self._log.shuffle if now.epoch_begins else None,
-            figures=self._figures,
+            figures=replace(self._figures, energy=ended.energy if ended else None),
             asked=_asked(snapshot, knobs),
             switch=comparisons[-1] if comparisons else None,
             better=find_better_settings(comparisons, snapshot.events.of(ExperimentEnded)),

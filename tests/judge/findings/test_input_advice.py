@@ -10,7 +10,6 @@ import pytest
 from tests.judge.situations import RUNNING, banner, changed, judged
 from tfwatch.core.events import StagesFound
 from tfwatch.core.script_code import CodeEdit
-from tfwatch.judge.findings.advice import batch_first_text
 from tfwatch.judge.findings.bottleneck import Stage, StageTable
 from tfwatch.judge.findings.situation import BatchSource, SourceKind, find_batch_source
 from tfwatch.judge.steps.verdict import Verdict
@@ -318,6 +317,25 @@ def test_a_cache_for_busy_workers_has_the_line_of_the_script_and_its_size() -> N
     assert cached.edit == f"# train.py:9  in place of: {LINE}\n{LINE}.cache()"
 
 
+@pytest.mark.parametrize(
+    ("changes", "advised"),
+    [
+        pytest.param({"cores_free": 0.2}, True, id="all cores are busy"),
+        pytest.param({"cores_free": 4.0}, False, id="cores are free"),
+        pytest.param({}, False, id="free cores are not known"),
+        pytest.param({"cores_free": 0.2, "loop": "train.py:22"}, False, id="a loop"),
+    ],
+)
+def test_other_machines_are_advised_where_all_cores_are_busy(
+    changes: dict[str, Any], advised: bool
+) -> None:
+    found = busy(DECODE, **changes)
+
+    assert ("; or a tf.data service on other machines: elements then" in found.advice) is advised
+    assert ("WorkerServer(" in found.edit) is advised
+    assert ("tfwatch run --feed HOST:5050" in found.edit) is advised
+
+
 def test_a_cache_that_no_line_of_the_script_adds_has_a_general_line() -> None:
     assert (
         "# after map(decode), both before shuffle" in busy(DECODE, cache_after="map(decode)").edit
@@ -385,38 +403,3 @@ def test_a_generator_whose_python_is_not_known_may_need_processes() -> None:
         "; use_multiprocessing=True too if it computes in Python"
         in found(SourceKind.GENERATOR, unknown).advice
     )
-
-
-@pytest.mark.parametrize(
-    ("stages", "words"),
-    [
-        pytest.param(
-            [Stage("map(scale)", "Map", 0.96), Stage("batch(32)", "Batch", 0.1)],
-            "map(scale) takes 30 us an example: .batch(32) before it, "
-            "with a function of whole batches, saves about 0.6 ms a batch",
-            id="cheap",
-        ),
-        pytest.param(
-            [Stage("map(scale)", "ParallelMap", 0.96, 2.0), Stage("batch(32)", "Batch", 0.1)],
-            "map(scale) takes 30 us an example: .batch(32) before it, "
-            "with a function of whole batches, saves about 0.3 ms a batch",
-            id="parallel",
-        ),
-        pytest.param(
-            [Stage("map(decode)", "Map", 32.0), Stage("batch(32)", "Batch", 0.1)], "", id="costly"
-        ),
-        pytest.param(
-            [Stage("batch(32)", "Batch", 0.1), Stage("map(scale)", "Map", 0.96)], "", id="after"
-        ),
-        pytest.param(
-            [Stage("map(read)", "Map python", 0.96), Stage("batch(32)", "Batch", 0.1)],
-            "",
-            id="Python",
-        ),
-        pytest.param([Stage("map(scale)", "Map", 0.96)], "", id="no batch"),
-    ],
-)
-def test_a_cheap_map_is_called_once_a_batch_by_the_batch_before_it(
-    stages: list[Stage], words: str
-) -> None:
-    assert batch_first_text(StageTable(0, tuple(stages)), 32) == words

@@ -13,7 +13,6 @@ from tfwatch.core.events import GpuFound, Noted, RunEnded, SensorMissing
 from tfwatch.judge.findings.bottleneck import Stage, StageTable
 from tfwatch.judge.findings.gpus import others_share
 from tfwatch.judge.findings.machine import (
-    GpuCheck,
     GpuFigures,
     Growth,
     MachineFigures,
@@ -76,11 +75,6 @@ def remark_of(machine: MachineFigures, **changes: Any) -> str:
             MachineFigures(gpu=GpuFigures(0.30, 0.15, others=0.15)),
             "",
             id="an idle desktop is no browser",
-        ),
-        pytest.param(
-            MachineFigures(gpu_check=GpuCheck(0.41, 0.97)),
-            "GPU counter reads 97 %: short kernels keep it high; step times decide",
-            id="the counter disagrees",
         ),
         pytest.param(
             MachineFigures(growth=LEAK), "memory grows 1.2 GB/h: swaps in 4 h", id="a leak"

@@ -11,7 +11,6 @@ from tfwatch.core.rows import Flag
 from tfwatch.judge.findings.starving_cost import (
     GAP_S,
     Energy,
-    RunningEnergy,
     cost_of_data_wait,
     cost_text,
     energy,
@@ -135,40 +134,3 @@ def test_a_step_that_compiles_is_in_the_sum_and_not_in_the_mean() -> None:
     assert found.steps == 99
     assert found.per_step_j == pytest.approx(5.0, rel=0.01)
     assert found.joules == pytest.approx(1000)
-
-
-@pytest.mark.parametrize("every", [1, 7, 40], ids=["each sample", "seven samples", "all at once"])
-def test_a_run_in_progress_sums_up_to_the_same(every: int) -> None:
-    rng = np.random.default_rng(3)
-    steps = make_steps(rng.uniform(0, 400, 60), compute=rng.uniform(10, 300, 60), host=1.0)
-    at_s = np.arange(0, 20, 0.5)
-    power_w = np.where(rng.random(40) < 0.2, np.nan, rng.uniform(5, 40, 40))
-    samples = make_samples(at_s, gpu_power_w=power_w)
-    ends_s = (steps["start_ns"] / 1e9) + (
-        steps["wait_ms"] + steps["compute_ms"] + steps["host_ms"]
-    ) / 1e3
-    running, summed = RunningEnergy(accelerated=True), 0
-
-    for count in range(every, 41, every):
-        done = int((ends_s <= at_s[count - 1]).sum())
-        running.add(samples[:count], steps[summed:done])
-        summed = done
-    running.add(samples, steps[summed:])
-
-    found, whole = running.so_far(samples), energy(samples, steps, accelerated=True)
-    assert found is not None
-    assert whole is not None
-    for name in ("joules", "known_s", "steps", "steps_j", "starving_j"):
-        assert getattr(found, name) == pytest.approx(getattr(whole, name)), name
-
-
-def test_a_wait_that_is_still_open_counts_as_starving() -> None:
-    samples = make_samples(np.arange(0, 20, 0.5), gpu_power_w=8.0)
-    running = RunningEnergy(accelerated=True)
-    running.add(samples, make_steps(np.zeros(9), compute=1000.0, host=0.0))
-
-    before, open_wait = running.so_far(samples), running.so_far(samples, waits_since_s=9.0)
-
-    assert before is not None
-    assert open_wait is not None
-    assert open_wait.starving_j - before.starving_j == pytest.approx(10.5 * 8)

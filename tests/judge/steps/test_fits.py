@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from tfwatch.core.events import EpochEnded, EpochStarted
 from tfwatch.core.rows import STEP, Flag
-from tfwatch.judge.steps.fits import FitCounter, fits_end_epochs
+from tfwatch.judge.steps.fits import FitCounter
 
 #: Two epochs of ten steps, then a second fit of one, then a third that is broken off.
 STARTED = [EpochStarted(at, at, 0, 10, fit) for at, fit in enumerate((1, 1, 2, 3))]
@@ -52,21 +51,3 @@ def test_the_present_fit_is_not_listed() -> None:
     assert [fit.number for fit in fits.done] == [1]
     assert fits.take(STARTED[:3], ENDED[:2], is_over=False) == 2
     assert len(fits.done) == 1
-
-
-@pytest.mark.parametrize(
-    ("epochs_of_fits", "expected"),
-    [
-        pytest.param((), False, id="none began"),
-        pytest.param((30,), False, id="one fit"),
-        pytest.param((1, 1, 1), True, id="fits of one epoch"),
-        pytest.param((2, 1), True, id="the first epoch of a fit of two"),
-        pytest.param((2, 2), True, id="the second one"),
-        pytest.param((10, 10), False, id="fits of many epochs"),
-    ],
-)
-def test_fits_of_one_epoch_end_the_epochs(epochs_of_fits: tuple[int, ...], expected: bool) -> None:
-    fits = [fit for fit, epochs in enumerate(epochs_of_fits, 1) for _ in range(epochs)]
-    newest = EpochStarted(0, len(fits) - 1, 1, 10, fits[-1]) if fits else None
-
-    assert fits_end_epochs(newest) is expected

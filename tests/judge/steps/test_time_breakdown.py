@@ -17,7 +17,6 @@ from tfwatch.judge.steps.time_breakdown import (
     PARTS,
     RunningTimeBreakdown,
     TimeSpent,
-    keras_step_ms,
     make_time_breakdown,
 )
 from tfwatch.runs.sums import EpochSums
@@ -122,10 +121,6 @@ def test_a_sleep_belongs_to_its_epoch_and_to_the_wall() -> None:
     assert [entry.asleep_s for entry in time_breakdown.epochs] == [0, 60, 0]
 
 
-def test_a_share_beside_a_long_sleep_is_no_more_than_the_whole() -> None:
-    assert TimeSpent(1, 1, first_batch_s=4.545888259599451e-09, asleep_s=7.0).between_share == 1.0
-
-
 def test_time_after_tfwatch_failed_is_unaccounted() -> None:
     built = RunBuilder().begin(0).step(0)
     built.events.append(WatchFailed(round(built.at_s * 1e9), "boom"))
@@ -216,24 +211,6 @@ def test_the_sums_are_the_same_however_the_rows_come(block: int) -> None:
         assert sums.rows[name].tolist() == pytest.approx(built.sums()[name].tolist())
 
 
-def test_the_keras_step_time_includes_validation_and_not_the_first_step() -> None:
-    built = whole_run()
-
-    # 2 s of validation and 1 s of callbacks over the 99 steps after the first one, whose host time
-    # counts.
-    assert keras_step_ms(built.sums(), built.events) == pytest.approx((99 * 20 + 1 + 3000) / 99)
-    assert keras_step_ms(built.sums()[:0], built.events) is None
-    assert keras_step_ms(built.sums(), []) is None
-
-
-def test_with_several_steps_per_execution_there_is_no_keras_step_time() -> None:
-    built = whole_run()
-    sums = built.sums().copy()
-    sums["calls"] = sums["steps"] // 10
-
-    assert keras_step_ms(sums, built.events) is None
-
-
 def test_what_follows_the_last_call_of_an_epoch_is_measured_against_the_other_calls() -> None:
     built = whole_run()
     sums = built.sums().copy()
@@ -245,14 +222,6 @@ def test_what_follows_the_last_call_of_an_epoch_is_measured_against_the_other_ca
 
     assert before.host_s == pytest.approx(0.3)
     assert after.host_s < 0.28
-
-
-def test_a_custom_loop_has_no_keras_step_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RunBuilder, "metrics", {})
-
-    built = whole_run()
-
-    assert keras_step_ms(built.sums(), built.events) is None
 
 
 @pytest.mark.parametrize(

@@ -23,29 +23,17 @@ from tfwatch.judge.effects.wording import expected_gain_text
 from tfwatch.judge.findings import code_suggestions, input_advice
 from tfwatch.judge.findings.bottleneck import FETCH_MS
 from tfwatch.judge.findings.finding import Advice
-from tfwatch.judge.findings.input_advice import service_workers
 from tfwatch.judge.findings.situation import SourceKind
 from tfwatch.judge.forecasts.forecast import best
-from tfwatch.judge.steps.verdict import Bound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfwatch.core.events import StallLocated
-    from tfwatch.judge.findings.bottleneck import StageTable
     from tfwatch.judge.findings.situation import Situation
     from tfwatch.judge.forecasts.forecast import Forecast
     from tfwatch.judge.steps.verdict import Breakdown, Stat
 
-_LAUNCHING = Advice(
-    "The input pipeline is not the limit. Try compile(steps_per_execution=8), jit_compile=True or"
-    " larger batches.",
-    code_suggestions.FEWER_LAUNCHES,
-)
-_AS_GRAPH = Advice(
-    "Run the step as a graph: tf.function, or fit without run_eagerly (here: without --eager)",
-    code_suggestions.GRAPH,
-)
 #: Measured on two cores: a batch eight times as large took a quarter of the fetch time per example;
 #: eight steps per execution left the fetch unchanged and shortened a step from 0.8 to 0.3 ms.
 _FETCHING = Advice(
@@ -56,41 +44,7 @@ _FETCHING = Advice(
 _FETCHING_IN_LOOP = Advice(
     "larger batches need fewer fetches; the buffer is full, so the data wait is the fetch itself",
 )
-#: The advice where calls of a loop fetch their batches.
-_ORDER = "elements then come in another order"
-FETCH_OUTSIDE = (
-    "loop over tfwatch.track(dataset), and pass each batch to the function: then its data wait is"
-    " seen"
-)
 _PREFETCH, _WORKERS = (PREFETCH, "auto"), (WORKERS, "auto")
-
-
-def advise_next(
-    bound: Bound, compute_share: str, *, accelerated: bool, op_by_op: bool = False
-) -> Advice:
-    """Advise on steps that neither starve nor wait for callbacks; `compute_share` of the step is
-    compute."""
-    if op_by_op:
-        return _AS_GRAPH
-    if bound is Bound.LAUNCH:
-        return _LAUNCHING
-    limit = f"The input pipeline is not the limit: {compute_share} of the step is compute."
-    shorter = "Mixed precision or jit_compile" if accelerated else "A GPU or a smaller model"
-    return Advice(
-        f"{limit} {shorter} would shorten it.", code_suggestions.PRECISION if accelerated else ""
-    )
-
-
-def advise_longer_calls(part: Breakdown) -> Advice:
-    """Advise on steps that wait for callbacks: with more steps per execution, callbacks run less
-    often."""
-    saved_ms = part.host.mean * (1 - 1 / code_suggestions.STEPS_PER_EXECUTION)
-    longer = f"compile(steps_per_execution={code_suggestions.STEPS_PER_EXECUTION})"
-    figure = f"about {units.milliseconds(part.step.mean - saved_ms)}/step"
-    return Advice(
-        f"{longer}: {figure}; or log and save less often, larger batches",
-        code_suggestions.LONGER_CALLS,
-    )
 
 
 def advise_starving(now: Situation, part: Breakdown) -> Advice:
@@ -98,13 +52,7 @@ def advise_starving(now: Situation, part: Breakdown) -> Advice:
     with its number."""
     if is_fetch_bound(now, part):
         return advise_gain(now) or _advise_fetch(now)
-    advice = _advise_wait(now, part)
-    workers = service_workers(now)
-    if workers is None:
-        return advice
-    place = f"or {workers.words} of a tf.data service on other machines"
-    edit = "\n".join(filter(None, (advice.edit, code_suggestions.SERVICE)))
-    return Advice(f"{advice.sentence}; {place}; {_ORDER}", edit)
+    return _advise_wait(now, part)
 
 
 def _advise_fetch(now: Situation) -> Advice:
@@ -267,11 +215,6 @@ def key_text(forecast: Forecast, current: str) -> str:
     return f"{KNOBS[knob].key} {knob_name(knob)} {value}".strip()
 
 
-def share(part: Breakdown | None) -> float:
-    """Return data wait over step time; 0 where nothing was measured."""
-    return part.wait_share if part else 0.0
-
-
 def of_step(part: Stat, step: Stat) -> str:
     """Return `9.6 of 23.4 ms`, the means: their ratio is the share beside them, the ratio of
     medians is not."""
@@ -367,47 +310,7 @@ def _no_switch_helps(now: Situation) -> str:
         return f"{over_limit}; no other key helps"
     place = now.setting.stages.bottleneck if now.setting.stages else None
     why = place.sentence if place else "preparing batches is the limit"
-    return "; ".join(
-        filter(
-            None,
-            (f"no key helps: {why}", batch_first_text(now.setting.stages, now.manifest.batch_size)),
-        )
-    )
-
-
-#: tf.data takes about so long to call a map's function, for an example as for a batch: 22 us on one
-#: of two cores.
-_CALL_MS = 0.02
-#: The call is worth saving where it is this share of the time that a map takes for an example.
-_LEAST_CALL = 0.3
-
-
-def batch_first_text(table: StageTable | None, batch_size: int | None) -> str:
-    """Return the advice to batch before a cheap map, with what its calls cost; empty where there is
-    none.
-
-    The calls are estimated from the time that the map takes for an example.
-    """
-    names = [stage.name.partition("(")[0] for stage in table.stages] if table else []
-    if table is None or batch_size is None or "batch" not in names:
-        return ""
-    calls_ms = _CALL_MS * batch_size
-    cheap = [
-        stage
-        for stage in table.stages[: names.index("batch")]
-        if stage.name.startswith("map(")
-        and not (stage.calls_python or stage.reads_files)
-        and 0 < stage.busy_ms <= calls_ms / _LEAST_CALL
-    ]
-    costliest = max(cheap, key=lambda stage: stage.batch_ms, default=None)
-    if costliest is None:
-        return ""
-    saved_ms = costliest.batch_ms * min(1.0, calls_ms / costliest.busy_ms)
-    example_us = 1000 * costliest.busy_ms / batch_size
-    return (
-        f"{costliest.name} takes {example_us:.0f} us an example: .batch({batch_size}) before it, "
-        f"with a function of whole batches, saves about {units.milliseconds(saved_ms)} a batch"
-    )
+    return f"no key helps: {why}"
 
 
 def memory_limit_text(now: Situation) -> str:

@@ -38,7 +38,6 @@ _FUNCTION = "decode"
 #: The `steps_per_execution` to try: callbacks run this many times less often.
 STEPS_PER_EXECUTION = 8
 PRECISION = 'keras.mixed_precision.set_global_policy("mixed_float16")  # before the model is made'
-GRAPH = "model.compile(..., run_eagerly=False)  # a loop of your own: @tf.function over its step"
 LONGER_CALLS = (
     f"model.compile(..., steps_per_execution={STEPS_PER_EXECUTION})  # callbacks run once per call"
 )
@@ -70,7 +69,6 @@ SERVICE = (
     " dataset.apply(service)  # before .batch(); or unchanged: tfwatch run --feed HOST:5050"
 )
 FEWER_FITS = "model.fit(..., epochs=epochs)  # in place of a loop over fit"
-VALIDATE_LESS = "model.fit(..., validation_freq=2)"
 #: Rows of 2 kB in batches of 256 took 0.4 ms a batch this way, as in Keras, and 1.3 ms by
 #: `from_tensor_slices`.
 _FROM_ARRAYS = """with tf.device("CPU"): x, y = tf.constant(x), tf.constant(y)
@@ -106,7 +104,6 @@ SMALLER_ARRAYS = (
     'x = x.astype("uint8")  # images of whole numbers to 255: a quarter of the bytes\n'
     "keras.layers.Rescaling(1 / 255)  # the model's first layer casts"
 )
-SAVE_LESS = "keras.callbacks.ModelCheckpoint(..., save_freq=...)  # in steps"
 FROM_GENERATOR = (
     "dataset = dataset.map(load, num_parallel_calls=tf.data.AUTOTUNE)"
     "  # TensorFlow operations in place of from_generator: they do not hold the GIL"

@@ -82,11 +82,9 @@ def _advise(now: Situation, share: float) -> Advice:
     limit = f"The input pipeline is not the limit: {units.percent(share)} of the step is compute."
     replicas, size = len(now.manifest.replicas), now.manifest.batch_size
     if replicas > 1:
-        each = f" of {size // replicas} examples" if size else ""
-        return Advice(
-            f"{limit} Each of {replicas} replicas has a batch{each}: a batch {replicas} times as"
-            " large keeps each device as busy as one alone"
-        )
+        each = f"{size // replicas} examples" if size else "a share of the batch"
+        larger = f"A batch {replicas} times as large keeps {replicas} devices as busy as one alone"
+        return Advice(f"{limit} {larger}: each has {each}")
     if now.manifest.accelerated:
         return Advice(
             f"{limit} Mixed precision or jit_compile may shorten it.", code_suggestions.PRECISION

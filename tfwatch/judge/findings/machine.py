@@ -1,8 +1,5 @@
 """The machine in figures from its samples: GPU, heat, memory pressure and memory growth; now, and
 over a whole run.
-
-The GPU's busy counter is checked against the step times. Where they disagree, the step times
-decide.
 """
 
 from __future__ import annotations
@@ -20,7 +17,6 @@ from tfwatch.judge.findings.gpus import GpuLane, figure, find_gpus, gpu_lanes, o
 from tfwatch.judge.findings.starving_cost import Energy, energy
 from tfwatch.judge.steps.causes import limit_time_s
 from tfwatch.judge.steps.quantiles import median
-from tfwatch.judge.steps.verdict import HIGHLY_FROM, Bound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -68,89 +64,8 @@ def memory_over_run(samples: Rows) -> MemoryOverRun | None:
     )
 
 
-#: The window of both, seconds, and the least number of samples in it.
-_WINDOW_S = 5.0
-_LEAST_SAMPLES = 3
-#: A sample covers the half second before it: the first one belongs to the steps before.
-_PERIOD_S = 0.5
-#: Steps have to fill this share of the window, and the newest one has to end less than `_OPEN_S`
-#: ago: a counter also covers the time between steps, and a stall in progress.
-_FILLED = 0.95
-_OPEN_S = 0.5
 #: Rows at both ends of a run among which its first and its last plausible step are.
 _ENDS = 1000
-#: Keras waits for the device at the end of each step, so a device that starves for a share of the
-#: time cannot be busy for more than the rest. Counters average over up to a second: a smaller
-#: excess is no contradiction. At the threshold of HIGHLY, 20 %, that is a counter at 90 %.
-_MARGIN = 0.10
-#: A step that is compute by three quarters (neither 5 % data wait nor 20 % host) and a GPU with a
-#: kernel on it for less than this: the GPU was idle in more than half of the compute.
-_HARDLY_BUSY = 0.30
-
-
-@dataclass(frozen=True, slots=True)
-class GpuCheck:
-    """Data wait over step time, and the share of time in which the training kept the GPU busy; both
-    0 to 1."""
-
-    wait_share: float
-    busy: float
-
-
-def check_gpu(steps: Rows, samples: Rows, now_s: float, since_s: float = 0.0) -> GpuCheck | None:
-    """Return step times and counter of the last seconds; None where they do not cover the same
-    seconds.
-
-    Takes the newest rows of `core.rows.STEP` and `SAMPLE`. The training's own share of the GPU
-    counts where it is known, as another program may keep the GPU busy. since_s: the start of the
-    current setting.
-    """
-    if not len(steps):
-        return None
-    total_s = step_ms(steps, np.float64) / 1e3
-    begins_s = steps["start_ns"] / 1e9
-    end_s = float(begins_s[-1] + total_s[-1])
-    begin_s = max(end_s - _WINDOW_S, since_s)
-    seen = begins_s >= begin_s
-    filled_s = float(total_s[seen].sum())
-    if (
-        now_s - end_s > _OPEN_S
-        or filled_s < _FILLED * (end_s - begin_s)
-        or steps["flags"][seen].any()
-    ):
-        return None
-    busy = _busy(samples[-64:], begin_s + _PERIOD_S, end_s + _PERIOD_S / 2)
-    return (
-        None
-        if busy is None
-        else GpuCheck(float(steps["wait_ms"][seen].sum(dtype=np.float64)) / 1e3 / filled_s, busy)
-    )
-
-
-def _busy(samples: Rows, begin_s: float, end_s: float) -> float | None:
-    rows = samples[(samples["at_ns"] > begin_s * 1e9) & (samples["at_ns"] <= end_s * 1e9)]
-    for name in ("gpu_process_busy", "gpu_busy"):
-        known = rows[name][np.isfinite(rows[name])].astype(np.float64)
-        if len(known) >= _LEAST_SAMPLES:
-            return float(known.mean())
-    return None
-
-
-def disagreement_text(check: GpuCheck | None, bound: Bound | None, accelerated: bool) -> str:
-    """Return a sentence where counter and step times disagree; empty where they agree.
-
-    bound: the limit of the steps. accelerated: they run on the GPU.
-    """
-    if check is None or bound is None or not accelerated:
-        return ""
-    reading = f"GPU counter reads {units.percent(check.busy)}"
-    if check.wait_share >= HIGHLY_FROM and check.busy + check.wait_share >= 1 + _MARGIN:
-        return f"{reading}: short kernels keep it high; step times decide"
-    if bound is Bound.COMPUTE and check.busy < _HARDLY_BUSY:
-        return f"{reading}: gaps between short kernels, or work on the CPU"
-    return ""
-
-
 #: The window, seconds: half an hour separates a leak of 0.1 GB/h from the changes that other
 #: programs cause.
 WINDOW_S = 1800.0
@@ -281,8 +196,6 @@ class MachineFigures:
     on_mains: bool | None = None
     #: Of the memory in use.
     growth: Growth | None = None
-    #: Step times and the GPU's counter over the same seconds.
-    gpu_check: GpuCheck | None = None
     #: Every column of the newest sample, or the median of each over a whole run; None is missing.
     row: Mapping[str, float | None] = field(default_factory=dict)
     #: Of a whole run.

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.machine import HEAT, PRESSURE, disagreement_text
+from tfwatch.judge.findings.machine import HEAT, PRESSURE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -136,12 +136,6 @@ def _others(now: Situation, machine: MachineFigures) -> str:
     return f"other programs use {units.percent(machine.gpu.others)} of the GPU"
 
 
-def _disagrees(now: Situation, machine: MachineFigures) -> str:
-    return disagreement_text(
-        machine.gpu_check, now.setting.judgement.bound, now.manifest.accelerated
-    )
-
-
 def _runs_out(now: Situation, machine: MachineFigures) -> str:
     if machine.growth is None or not is_running_out(machine, now.figures.left_s):
         return ""
@@ -169,7 +163,6 @@ _CHECKS: tuple[Callable[[Situation, MachineFigures], str], ...] = (
     _oversized_buffer,
     _hot,
     _others,
-    _disagrees,
     _runs_out,
     _unused,
     _battery,

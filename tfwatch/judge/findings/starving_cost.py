@@ -9,7 +9,6 @@ idle device draws less, so the energy while starving is an upper bound there.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -96,7 +95,7 @@ Floats = NDArray[np.float64]
 GAP_S = 2.5
 #: A step counts for the energy per step where power is known for this share of it.
 _WHOLE = 0.99
-#: The number of steps in a sum, and the most steps that wait for a newer sample.
+#: The number of steps in a sum.
 _BLOCK = 65_536
 
 
@@ -172,97 +171,25 @@ def energy(samples: Rows, steps: Rows, accelerated: bool) -> Energy | None:
 
     None where no power was read.
     """
-    sums = RunningEnergy(accelerated)
-    for first in range(0, max(len(steps), 1), _BLOCK):
-        sums.add(samples, steps[first : first + _BLOCK])
-    return sums.so_far(samples)
+    power_w = samples[power_column(accelerated)].astype(np.float64)
+    curve = energy_curve(samples["at_ns"] / 1e9, power_w)
+    if curve is None or not curve.known_s[-1]:
+        return None
+    blocks = (steps[first : first + _BLOCK] for first in range(0, len(steps), _BLOCK))
+    of_run = Energy(float(curve.joules[-1]), float(curve.known_s[-1]))
+    return sum((_of_steps(curve, block) for block in blocks), of_run)
 
 
-class RunningEnergy:
-    """The energy of a run in progress, summed at the cost of its new rows."""
-
-    def __init__(self, accelerated: bool) -> None:
-        self._column = power_column(accelerated)
-        self._sums = Energy()
-        self._read = 0
-        self._read_s = 0.0
-        self._waiting: Rows | None = None
-
-    def add(self, samples: Rows, steps: Rows) -> None:
-        """Add the steps since the last call; `samples` are all samples of the run so far."""
-        self._add_samples(samples)
-        waiting = self._waiting
-        self._add_steps(samples, steps if waiting is None else np.concatenate([waiting, steps]))
-
-    def so_far(self, samples: Rows, waits_since_s: float | None = None) -> Energy | None:
-        """Return the sums; None before power was read. waits_since_s: the start of a data wait in
-        progress."""
-        if not self._sums.known_s:
-            return None
-        sums = (
-            self._sums
-            if self._waiting is None
-            else self._sums + self._of_steps(samples, self._waiting)
-        )
-        if waits_since_s is None or waits_since_s >= self._read_s:
-            return sums
-        curve = self._curve(samples, waits_since_s, self._read_s)
-        joules = (
-            curve.between(np.array([waits_since_s]), np.array([self._read_s]))[0]
-            if curve
-            else np.zeros(1)
-        )
-        return sums + Energy(starving_j=float(joules[0]))
-
-    def _curve(self, samples: Rows, begin_s: float, end_s: float) -> EnergyCurve | None:
-        """Return the curve over a stretch of the run, with a gap's length on both sides."""
-        at_ns = samples["at_ns"]
-        first = bisect_left(at_ns, (begin_s - GAP_S) * 1e9)
-        seen = samples[first : bisect_right(at_ns, (end_s + GAP_S) * 1e9)]
-        return energy_curve(seen["at_ns"] / 1e9, seen[self._column].astype(np.float64))
-
-    def _add_samples(self, samples: Rows) -> None:
-        """Add the energy from the last sample with a power on: the time after it was unknown
-        before."""
-        new = samples[self._read :]
-        at_s, power_w = new["at_ns"] / 1e9, new[self._column].astype(np.float64)
-        known = np.flatnonzero(np.isfinite(power_w))
-        if not len(known):
-            self._read = len(samples)
-            return
-        self._read, self._read_s = self._read + int(known[-1]), float(at_s[known[-1]])
-        if curve := energy_curve(at_s, power_w):
-            self._sums += Energy(joules=float(curve.joules[-1]), known_s=float(curve.known_s[-1]))
-
-    def _add_steps(self, samples: Rows, steps: Rows) -> None:
-        """Add the steps whose power is known or stays unknown; the others wait for the next
-        sample."""
-        newest_s = float(samples["at_ns"][-1]) / 1e9 if len(samples) else 0.0
-        done = _ends_s(steps) <= max(self._read_s, newest_s - GAP_S)
-        done[:-_BLOCK] = True
-        if done.all():
-            self._sums, self._waiting = self._sums + self._of_steps(samples, steps), None
-        else:
-            self._sums, self._waiting = (
-                self._sums + self._of_steps(samples, steps[done]),
-                steps[~done],
-            )
-
-    def _of_steps(self, samples: Rows, steps: Rows) -> Energy:
-        if not len(steps):
-            return Energy()
-        begins_s, ends_s = steps["start_ns"] / 1e9, _ends_s(steps)
-        curve = self._curve(samples, float(begins_s[0]), float(ends_s.max()))
-        if curve is None:
-            return Energy()
-        joules, known_s = curve.between(begins_s, ends_s)
-        whole = (known_s >= _WHOLE * (ends_s - begins_s)) & (steps["flags"] == 0)
-        waiting, _ = curve.between(begins_s, begins_s + steps["wait_ms"] / 1e3)
-        return Energy(
-            steps=int(whole.sum()),
-            steps_j=float(joules[whole].sum()),
-            starving_j=float(waiting.sum()),
-        )
+def _of_steps(curve: EnergyCurve, steps: Rows) -> Energy:
+    begins_s, ends_s = steps["start_ns"] / 1e9, _ends_s(steps)
+    joules, known_s = curve.between(begins_s, ends_s)
+    whole = (known_s >= _WHOLE * (ends_s - begins_s)) & (steps["flags"] == 0)
+    waiting, _ = curve.between(begins_s, begins_s + steps["wait_ms"] / 1e3)
+    return Energy(
+        steps=int(whole.sum()),
+        steps_j=float(joules[whole].sum()),
+        starving_j=float(waiting.sum()),
+    )
 
 
 def _ends_s(steps: Rows) -> Floats:

@@ -54,15 +54,6 @@ class FitFigures:
         return f"{name}: {', '.join(filter(None, figures))}"
 
 
-def fits_end_epochs(newest: EpochStarted | None) -> bool:
-    """Return whether a third of a run's epochs or more end a `fit`: then the script's own code runs
-    between them.
-
-    newest: the epoch that began last; None before the first.
-    """
-    return newest is not None and newest.fit > 1 and 3 * newest.fit > newest.epoch
-
-
 class FitCounter:
     """Makes the figures of the fits of a run as it goes on.
 

@@ -14,7 +14,6 @@ from tfwatch.core.events import (
     EpochStarted,
     OthersTrained,
     Paused,
-    RunEnded,
     Slept,
     ValidationEnded,
     WatchFailed,
@@ -109,12 +108,6 @@ class TimeSpent:
         """The sum of all parts."""
         return float(sum(getattr(self, name) for name in PARTS))
 
-    @property
-    def between_share(self) -> float:
-        """The time between epochs as a share of the time that was this training's own, 0 to 1."""
-        # A difference of long spans, it is inexact where it is short.
-        return min(self.between_s / self.active_s, 1.0) if self.active_s > 0 else 0.0
-
 
 #: The parts of `TimeSpent`, in the order of display.
 PARTS = tuple(field.name for field in fields(TimeSpent) if field.name.endswith("_s"))
@@ -193,43 +186,6 @@ def make_time_breakdown(
         entries,
         sum_time_spent((start, *entries)),
         tuple(span.begin_ns for span in spans[1:]),
-    )
-
-
-def keras_step_ms(epochs: Rows, events: Sequence[Event]) -> float | None:
-    """The step time that Keras' progress bar shows at the end of the last complete epoch,
-    milliseconds.
-
-    The bar divides the time from the end of the first step to the end of the epoch by the number of
-    steps. That time includes validation and the callbacks at the epoch's end. None without a
-    complete epoch of two steps, for an epoch that Keras did not run or that has no metrics, and for
-    several steps per execution: Keras versions differ there.
-    """
-    ended = next(
-        (
-            event
-            for event in reversed(events)
-            if isinstance(event, EpochEnded) and event.by_keras and event.metrics
-        ),
-        None,
-    )
-    rows = epochs[epochs["epoch"] == ended.epoch & 0xFFFF] if ended else epochs[:0]
-    if (
-        ended is None
-        or not len(rows)
-        or rows["steps"][-1] < 2
-        or 0 < rows["calls"][-1] < rows["steps"][-1]
-    ):
-        return None
-    over = (
-        e.at_ns
-        for e in events
-        if isinstance(e, (EpochStarted, RunEnded)) and e.at_ns >= ended.at_ns
-    )
-    return (
-        (min(over, default=ended.at_ns) - int(rows["first_done_ns"][-1]))
-        / 1e6
-        / (int(rows["steps"][-1]) - 1)
     )
 
 

@@ -242,7 +242,7 @@ NO_GPU = "A GPU or a smaller model"
             losing(epoch_end_s=5.0, code=(code("EPOCH_END", 4.0, "Report"),)),
             "callback Report takes 5.0 s, 0.5 s an epoch",
             5.0,
-            "do the work of Report",
+            "do less in Report.on_epoch_end",
             "longer epochs",
             id="callback at the epochs' ends",
         ),

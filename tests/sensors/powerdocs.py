@@ -21,23 +21,15 @@ CLUSTER = """<dict><key>name</key><string>%s</string><key>hw_resid_counters</key
 </dict>"""
 
 
-def state(mhz: int, ratio: float, used_ns: int = 0) -> str:
-    return (
-        f"<dict><key>freq</key><integer>{mhz}</integer><key>used_ns</key><integer>{used_ns}</integer>"
-        f"<key>used_ratio</key><real>{ratio}</real></dict>"
-    )
-
-
 def gpu(
     freq: str = "<real>712.5</real>",
     idle: str = "<real>0.4</real>",
-    states: str = state(396, 0.1, 100) + state(720, 0.5, 500),
     again: str = "<key>idle_ns</key><integer>400</integer>",
     energy: str = "<key>gpu_energy</key><integer>3600</integer>",
 ) -> str:
     return (
         f"<key>gpu</key>\n<dict>\n<key>freq_hz</key>{freq}\n<key>idle_ns</key><integer>400</integer>\n"
-        f"<key>idle_ratio</key>{idle}\n<key>dvfm_states</key>\n<array>{states}</array>\n"
+        f"<key>idle_ratio</key>{idle}\n"
         f"<key>sw_state</key><array><dict><key>sw_state</key><string>SW_P1</string></dict></array>\n{again}\n{energy}</dict>\n"
     )
 

@@ -4,28 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
-from typing import TYPE_CHECKING
 
-import numpy as np
 import psutil
 import pytest
 
-from tests.runs.folders import make_manifest, written
-from tests.runs.processes import wait_until
 from tests.sensors.conftest import one_after_another
-from tests.sensors.test_memory import SYSCTL
-from tests.sensors.test_runner import FakeTime
-from tfwatch.core.events import SensorMissing, decode
 from tfwatch.core.rows import SAMPLE
-from tfwatch.runs.format import EVENTS, SAMPLES
-from tfwatch.runs.writer import RunWriter
-from tfwatch.sensors import host, macos, tool_readers
+from tfwatch.sensors import host
 from tfwatch.sensors.host import DiskSensor, PowerSupplySensor, host_sensors
 from tfwatch.sensors.protocol import Available, Rate, Unavailable
-from tfwatch.sensors.runner import Sampler
-
-if TYPE_CHECKING:
-    from tests.sensors.conftest import Tools
 
 SECOND_NS = 10**9
 Counters = namedtuple("Counters", "read_bytes")
@@ -116,61 +103,3 @@ def test_a_machine_without_disks_has_a_reason(monkeypatch: pytest.MonkeyPatch) -
     answer = DiskSensor().available()
     assert isinstance(answer, Unavailable)
     assert answer.reason == "this system shows no disk counters"
-
-
-@pytest.fixture
-def mac(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> Tools:
-    """Simulate a Mac whose tools all work."""
-    for module, name, text in (
-        (macos, "SYSCTL", SYSCTL),
-        (macos, "NOTIFYUTIL", f"{macos.KEY} 2\n"),
-    ):
-        monkeypatch.setattr(module, name, (tools.print(name, text),))
-    return tools
-
-
-@pytest.mark.parametrize(
-    ("lines", "ends", "reason"),
-    [
-        pytest.param("exec sleep 600", False, "did not respond within 1 s", id="hangs"),
-        pytest.param(
-            "echo a password is required >&2; exit 1",
-            True,
-            "it ended with 1: a password is required",
-            id="asks",
-        ),
-    ],
-)
-def test_a_broken_tool_is_reported_in_time_and_blocks_nothing(
-    lines: str, ends: bool, reason: str, mac: Tools, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    time = FakeTime()
-    writer = RunWriter(None, make_manifest(origin_ns=time.now_ns), time.clock())
-    sampler = Sampler(writer, time.clock(), host_sensors("darwin"))
-    sampler.begin()
-    monkeypatch.setattr(tool_readers, "PATIENCE_S", 1.0)
-    mac.does("SYSCTL", lines)
-    for _ in range(5):
-        sampler.sample(0)
-        wait_until(
-            lambda: len(tools_of_this_process()) <= (0 if ends else 1)
-        )  # the tools that work have answered
-        time.pass_ms(500)
-    writer.flush()
-    samples = np.frombuffer(written(writer, SAMPLES), dtype=SAMPLE)
-    events = [decode(line) for line in written(writer, EVENTS).splitlines()]
-    (missing,) = (
-        event for event in events if isinstance(event, SensorMissing) and event.sensor == "pressure"
-    )
-
-    assert missing.reason == f"SYSCTL: {reason}"
-    assert missing.at_ns <= 2 * SECOND_NS
-    assert np.isnan(samples["memory_level"][1:]).any()
-    assert (samples["thermal_level"] == 3).all()
-
-
-def tools_of_this_process() -> list[psutil.Process]:
-    """Return the tools that have not ended."""
-    return [
-        child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE
-    ]

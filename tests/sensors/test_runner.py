@@ -108,15 +108,6 @@ def test_a_row_has_each_sensors_figures_and_nan_for_missing_ones(
     assert not events(writer)
 
 
-def test_own_cores_are_the_writers_and_this_threads(time: FakeTime, writer: RunWriter) -> None:
-    sampler = Sampler(writer, time.clock(), [])
-    sampler.sample(0)
-    time.pass_ms(500)
-    time.cpu_ns, writer.cpu_ns = 3 * MS, 2 * MS
-    sampler.sample(0)
-    assert rows(writer)["own_cores"][1] == pytest.approx(0.01)
-
-
 def test_own_cores_count_every_thread_and_tool(
     time: FakeTime, writer: RunWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,29 +104,6 @@ def test_a_failed_source_is_reported_and_tried_again(writer: RunWriter, clock: F
     assert (source.asked, source.closed) == (3, 2)
 
 
-def test_alternating_reasons_are_reported_once_each(writer: RunWriter, clock: FakeClock) -> None:
-    source = FakeSource()
-    machine = Machine(writer, clock, source)
-    for error in ("hangs", "died", "hangs", "died"):
-        source.reading = SensorError(error)
-        machine.sample()
-
-    assert [event.reason for event in new_events(writer) if isinstance(event, SensorMissing)] == [
-        "hangs",
-        "died",
-    ]
-
-
-def test_an_intermittent_figure_is_reported_once(writer: RunWriter, clock: FakeClock) -> None:
-    source = FakeSource()
-    machine = Machine(writer, clock, source)
-    for missing in ({"power_w": NO_WATTS}, {}, {"power_w": NO_WATTS}):
-        source.missing = missing
-        machine.sample()
-
-    assert len([event for event in new_events(writer) if isinstance(event, SensorMissing)]) == 1
-
-
 def test_another_source_takes_over_immediately(writer: RunWriter, clock: FakeClock) -> None:
     power = FakeSource("powermetrics", reading=GpuReading(busy=0.9, power_w=20))
     machine = Machine(writer, clock, power, FakeSource("ioreg", missing={"power_w": NO_WATTS}))

@@ -91,7 +91,6 @@ def test_recordings(
     ("text", "busy", "memory"),
     [
         pytest.param("", None, None, id="no GPU, as in a virtual machine"),
-        pytest.param("\n\n", None, None, id="nothing but lines"),
         pytest.param(gpu(busy=""), None, 3 * 2**30, id="no activity"),
         pytest.param(gpu(memory='"x"=1'), 0.87, None, id="no memory"),
         pytest.param(gpu(busy='"Device Utilization %"=0,'), 0.0, 3 * 2**30, id="idle"),
@@ -99,11 +98,9 @@ def test_recordings(
         pytest.param(
             gpu(busy='"Device Utilization %"=18446744073709551612,'), None, 3 * 2**30, id="negative"
         ),
-        pytest.param(gpu(busy='"Device Utilization %"=-3,'), None, 3 * 2**30, id="with a sign"),
         pytest.param(
             gpu(memory=f'"In use system memory"={2**64 - 4096}'), 0.87, None, id="negative memory"
         ),
-        pytest.param(gpu(busy='"Device Utilization %" = 41, '), 0.41, 3 * 2**30, id="with spaces"),
         pytest.param(
             gpu(busy="") + gpu(busy='"Device Utilization %"=9,'),
             0.09,
@@ -111,12 +108,8 @@ def test_recordings(
             id="two: the second",
         ),
         pytest.param(
-            gpu(busy='"Device Utilization %"=9,') + gpu(), 0.09, 3 * 2**30, id="two: the first"
-        ),
-        pytest.param(
             "| " + gpu().replace("\n", "\n| "), 0.87, 3 * 2**30, id="with the tree's strokes"
         ),
-        pytest.param(gpu().split("87")[0] + "8", None, None, id="cut in a number"),
         pytest.param(
             '"In use system memory"=5 "Device Utilization %"=5',
             None,
@@ -146,12 +139,8 @@ def test_clients_are_summed_for_each_process() -> None:
         pytest.param("", {}, id="none"),
         pytest.param(client(7, 5).split('"CommandQ')[0], {}, id="cut before its process"),
         pytest.param(
-            client(7, 5).split("440")[0].split(", Py")[0], {}, id="cut in its process' number"
-        ),
-        pytest.param(
             client(7, 5, name='a +-o b "pid 9, c'), {7: 5}, id="a name that looks like an entry"
         ),
-        pytest.param(client(7, 5, name="évil [b]"), {7: 5}, id="a name of any kind"),
         pytest.param(
             client(7, 5, mark="  | +-o ") + client(8, 6, mark="    +-o "),
             {7: 5, 8: 6},
@@ -161,7 +150,6 @@ def test_clients_are_summed_for_each_process() -> None:
         pytest.param(
             client(7, 5).replace("pid 7,", "pid seven,"), {}, id="a process without a number"
         ),
-        pytest.param("accumulatedGPUTime" * 1000, {}, id="words"),
     ],
 )
 def test_clients_that_mislead(text: str, spent: dict[int, int]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -121,6 +122,19 @@ def test_no_frame_is_read_in_compute(phase: Phase, training: Training) -> None:
     assert (training.reads, training.events()) == (0, [])
 
 
+def test_the_body_of_an_own_loop_is_host_time_where_tensorflow_does_not_run(
+    training: Training,
+) -> None:
+    training.writer.describe(loop="train.py:22")
+    training.runs(Phase.COMPUTE, 0.4, LOAD, polls=4)
+    training.runs(Phase.COMPUTE, 0.2, replace(SAVE, in_tensorflow=True), polls=2)
+
+    assert {phase: round(s, 1) for (phase, *_), s in training.seconds().items()} == {
+        "HOST": 0.4,
+        "COMPUTE": 0.2,
+    }
+
+
 def test_the_time_between_two_fits_has_a_name_of_its_own(training: Training) -> None:
     training.writer.is_between_fits = True
     training.runs(Phase.EPOCH_END, 0.4)
@@ -128,10 +142,13 @@ def test_the_time_between_two_fits_has_a_name_of_its_own(training: Training) -> 
     assert [phase for phase, *_ in training.seconds()] == ["BETWEEN_FITS"]
 
 
-def test_python_of_the_pipeline_is_the_place_of_a_data_wait(training: Training) -> None:
-    training.runs(Phase.WAIT, 0.1)
+@pytest.mark.parametrize("phase", [Phase.WAIT, Phase.VALIDATION])
+def test_python_of_the_pipeline_is_the_place_of_a_wait_for_data(
+    phase: Phase, training: Training
+) -> None:
+    training.runs(phase, 0.1)
     training.data = [READ, PARSE]
-    training.runs(Phase.WAIT, 0.4, polls=4)
+    training.runs(phase, 0.4, polls=4)
 
     assert training.by_place() == pytest.approx(
         {LOAD.place: 0.1, READ.place: 0.2, PARSE.place: 0.2}

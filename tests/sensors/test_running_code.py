@@ -88,6 +88,7 @@ def test_the_users_line_is_the_innermost_outside_libraries(
     found = code_of_training(TRAINS, {TRAINS: frame(*calls)})
 
     assert found == RunningCode("", call if call != "inner" or has_positions else "", place)
+    assert found.in_tensorflow is (call in ("predict", "fit"))
 
 
 has_positions = sys.version_info >= (3, 11)

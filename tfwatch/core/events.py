@@ -398,7 +398,8 @@ class CodeSample(msgspec.Struct, frozen=True):
 class CodeSampled(Event, frozen=True):
     """The most frequent places of the training thread's Python since the event before.
 
-    A sample stands for `every_ms` of wall clock. Compute has none.
+    A sample stands for `every_ms` of wall clock. Compute has none, but in a loop of the script's
+    own, where it is the time in TensorFlow and Keras.
     """
 
     every_ms: Milliseconds

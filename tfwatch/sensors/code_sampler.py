@@ -121,7 +121,7 @@ class CodeSampler:
         passed_ns, self._polled_ns = now_ns - self._polled_ns, now_ns
         self._sums.count(passed_ns)
         self._is_late = False
-        if status[0] not in _COMPUTES:
+        if status[0] not in _COMPUTES or self._is_in_own_loop(status[0]):
             self._sample(status, now_ns, passed_ns)
         elif status[0] is Phase.COMPUTE and now_ns - status[1] >= _HANGS_NS:
             self._keep(status, codes_of_data())
@@ -132,14 +132,27 @@ class CodeSampler:
         if status[0] is Phase.WAIT:
             self._sample_wait(status, now_ns, passed_ns)
             return
-        name = BETWEEN_FITS if self._writer.is_between_fits else status[0].name
-        code = code_of_training(self._writer.training_thread)
+        # A validation waits for its data, too.
+        codes = codes_of_data() if status[0] is Phase.VALIDATION else []
+        codes = codes or [code_of_training(self._writer.training_thread)]
         # Behind a callback a late poll comes in Keras' own code, unless a function in C held it up.
         is_held = self._late_ns < now_ns < self._due_ns + _HELD_NS
-        if is_held and status[0] is Phase.HOST and not code.callback:
+        if is_held and status[0] is Phase.HOST and not codes[0].callback:
             self._note_late()
-        if self._keep(status, [code]):
-            self._add(name, [code], passed_ns, is_hidden=self._is_late)
+        if self._keep(status, codes):
+            name = self._phase_name(status[0], codes[0])
+            self._add(name, codes, passed_ns, is_hidden=self._is_late)
+
+    def _is_in_own_loop(self, phase: Phase) -> bool:
+        """Return whether the body of a loop of the script's own runs, its Python included."""
+        return phase is Phase.COMPUTE and bool(self._writer.manifest().loop)
+
+    def _phase_name(self, phase: Phase, code: RunningCode) -> str:
+        if self._writer.is_between_fits:
+            return BETWEEN_FITS
+        if phase is Phase.COMPUTE and not code.in_tensorflow:
+            return Phase.HOST.name
+        return phase.name
 
     def _sample_wait(self, status: Status, now_ns: int, passed_ns: int) -> None:
         phase, since_ns, *_ = status

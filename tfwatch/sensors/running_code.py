@@ -8,10 +8,11 @@ from __future__ import annotations
 import ast
 import linecache
 import os
+import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, takewhile
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -36,6 +37,7 @@ _WAITING = ("threading.py", "selectors.py", os.path.join("concurrent", "futures"
 #: copy.
 _GENERATED = "__autograph_generated_file"
 _AUTOGRAPH = "tensorflow.python.autograph.impl.api"
+_TENSORFLOW = re.compile(r"[/\\](tensorflow|keras)[/\\]")
 #: Functions that TensorFlow and Keras wrap around their own, and AutoGraph's around the user's.
 _WRAPPERS = frozenset({"error_handler", "op_dispatch_handler", "wrapper", "wrapped", "inner"})
 _WRAPPER_FILE = os.path.join("autograph", "impl", "api.py")
@@ -51,13 +53,14 @@ class RunningCode:
     callback: the class of the Keras callback. call: the function of a library that the user's line
     calls, e.g. `predict` or `gc.collect`. place: the innermost line of the user's code, e.g.
     `train.py:41 in load_chunk`. for_data: a thread of the input pipeline, or a call of TensorFlow,
-    runs it.
+    runs it. in_tensorflow: that line is in a function of TensorFlow or Keras.
     """
 
     callback: str = ""
     call: str = ""
     place: str = ""
     for_data: bool = False
+    in_tensorflow: bool = field(default=False, compare=False)
 
     @property
     def function(self) -> str:
@@ -72,7 +75,10 @@ def code_of_training(thread: int, frames: Frames | None = None) -> RunningCode:
     if innermost is None:
         return RunningCode()
     stack = with_callers(innermost)
-    return RunningCode(_callback_name(stack), *_users_line(stack))
+    files = (frame.f_code.co_filename for frame in stack)
+    called = takewhile(lambda file: not is_users(file), files)
+    in_tensorflow = any(map(_TENSORFLOW.search, called))
+    return RunningCode(_callback_name(stack), *_users_line(stack), in_tensorflow=in_tensorflow)
 
 
 def codes_of_data(frames: Frames | None = None) -> list[RunningCode]:

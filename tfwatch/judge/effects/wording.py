@@ -320,7 +320,7 @@ def _gain(known: Forecast) -> str:
     """Return `1.7 x`; without a factor where the interval holds the present step."""
     if not known.differs:
         return "no gain"
-    if not known.in_bursts and known.low_ms < known.now_ms < known.high_ms:
+    if not known.is_sure:
         return "gain not sure" if known.ratio > 1 else "loss not sure"
     return f"{units.times(known.ratio, 1)} x"
 

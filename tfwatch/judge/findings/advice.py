@@ -171,6 +171,8 @@ def _advise_edit(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Advic
 def _advise_change(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Advice:
     edit = edit_with_switch(now, *switch.setting) if switch.setting else ""
     forecast = best(now.setting.forecasts.values())
+    if comes_before_forecast(now, forecast):
+        return _advise_cheaper_batches(now)
     if forecast is not None:
         return Advice(_forecast_phrase(now, forecast), edit)
     if over_limit := memory_limit_text(now):
@@ -189,6 +191,15 @@ def _advise_change(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Adv
         else input_advice.CANNOT_HIDE.sentence
     )
     return Advice(general, edit)
+
+
+def comes_before_forecast(now: Situation, forecast: Forecast | None) -> bool:
+    """Return True where the cause is known, and no switch is sure to gain: a stage that runs
+    serially, of which no switch was forecast, or any other one."""
+    place = now.setting.stages.bottleneck if now.setting.stages else None
+    if place is None or forecast is None or forecast.knob == WORKERS:
+        return False
+    return place.reason == "serial" or not forecast.is_sure
 
 
 def _forecast_phrase(now: Situation, forecast: Forecast) -> str:

@@ -27,6 +27,8 @@ def find(now: Situation) -> Finding | None:
     if not spent.data_wait_s:
         return None
     gain = best(now.setting.forecasts.values())
+    if not now.live and advice.comes_before_forecast(now, gain):
+        gain = None
     remedy = advice.advise_starving(now, part) if part else _advise(now)
     sentence, brief = _sentences(now)
     wait_share = part.wait_share if part else share

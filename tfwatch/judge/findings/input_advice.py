@@ -136,7 +136,8 @@ def _tf_data(now: Situation) -> Advice:
         return _from_generator(now, stage)
     if place.reason == "python":
         return _python_map(place, stage)
-    if stage.is_parallel or "Map" not in stage.kind or (WORKERS, "auto") in now.better:
+    is_parallel = stage.is_parallel and stage.parallelism > 1
+    if is_parallel or "Map" not in stage.kind or (WORKERS, "auto") in now.better:
         return _costly_stage(now, place, stage)
     return Advice(
         "num_parallel_calls=tf.data.AUTOTUNE on the map: its calls run in parallel",

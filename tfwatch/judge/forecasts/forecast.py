@@ -103,6 +103,12 @@ class Forecast:
         return self.has_gain and not self.is_over_memory_limit
 
     @property
+    def is_sure(self) -> bool:
+        """True where the interval does not hold the present step; of bursts only the mean is
+        known."""
+        return self.is_known and (self.in_bursts or not self.low_ms < self.now_ms < self.high_ms)
+
+    @property
     def may_be_slower(self) -> bool:
         """True where a copy ahead may cost more than it hides: copy and launching race (1.3 x as
         long on one H200)."""

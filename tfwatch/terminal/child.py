@@ -26,11 +26,17 @@ _PASSED_ON = (
 _AWAITED = (*_PASSED_ON, signal.SIGCHLD)
 
 
-def run_child(command: Sequence[str], on_started: Callable[[int], None]) -> int:
+def run_child(
+    command: Sequence[str],
+    on_started: Callable[[int], None],
+    outputs: tuple[int | None, int | None] = (None, None),
+    descriptors: Sequence[int] = (),
+) -> int:
     """Run a command with the standard streams of this process; return its exit code, or minus the
     signal it died of.
 
-    on_started: called with the process id.
+    on_started: called with the process id. outputs: the descriptors of its standard output and
+    error; None is that of this process. descriptors: further ones that it inherits.
 
     Raises:
         OSError: the process cannot be created.
@@ -40,7 +46,13 @@ def run_child(command: Sequence[str], on_started: Callable[[int], None]) -> int:
     # mark.
     default = signal.signal(signal.SIGCHLD, lambda *_: None)
     try:
-        child = subprocess.Popen(command, preexec_fn=lambda: _restore(before, default))
+        child = subprocess.Popen(
+            command,
+            stdout=outputs[0],
+            stderr=outputs[1],
+            pass_fds=descriptors,
+            preexec_fn=lambda: _restore(before, default),
+        )
         on_started(child.pid)
         while child.poll() is None:
             _pass_on(child.pid)

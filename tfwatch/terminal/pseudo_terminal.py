@@ -1,9 +1,12 @@
-"""The output of a script under the live screen: a pseudo terminal, and a process that takes it to
-the logs.
+"""The output of a script: a pseudo terminal, and a process that takes it to the logs.
 
-The process keeps the other end of the pseudo terminal open when the screen is closed or killed: a
+The process keeps the other end of the pseudo terminal open when tfwatch is closed or killed: a
 write to a pseudo terminal that nobody holds would raise in the script. Where it is killed too, the
 script reads its own output (`watch/script/orphaned_output.py`).
+
+Under the live screen that is all output. Without it, it is what the script writes to descriptor 2,
+and to 1 where both are the same file, so that their order stays; it is copied to where it went. A
+pipe takes the place of the pseudo terminal where that is no terminal.
 """
 
 from __future__ import annotations
@@ -44,11 +47,14 @@ _IGNORED = (
 _MOST_WAITING = 2**20
 _END = b"e"
 _YES, _NO = 1, 0
+#: The descriptor whose output is copied without a screen.
+_COPIED = 2
 
 
 class OutputRelay:
     """A script's pseudo terminal, and the process that reads it. Make it before any thread starts.
 
+    copies: without a screen, the output goes on to descriptor 2.
     slave: the descriptor for the script's output. for_script: two more descriptors for the script:
     the other end of the pseudo terminal, and a pipe that ends with the process.
     `close_script_ends` once the script has them.
@@ -59,14 +65,17 @@ class OutputRelay:
         OSError: the system gives no pseudo terminal, process or folder.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, copies: bool = False) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="tfwatch-"))
         self.early_log, self.runs = self._folder / LOG, self._folder / "runs"
         os.close(os.open(self.runs, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
-        self._master, self.slave = pty.openpty()
-        _set_raw(self.slave)
+        self._terminal_fd = _COPIED if copies else 0
+        is_terminal = not copies or os.isatty(_COPIED)
+        self._master, self.slave = pty.openpty() if is_terminal else os.pipe()
         self._size = os.terminal_size((0, 0))
-        self.copy_size()
+        if is_terminal:
+            _set_raw(self.slave)
+            self.copy_size()
         self._shows = mmap.mmap(-1, 1)
         here, self._here = os.pipe()
         self._ended, ended = os.pipe()
@@ -76,7 +85,8 @@ class OutputRelay:
         if self._pid == 0:
             for fd in (self.slave, self._here, self._ended, alive):
                 os.close(fd)
-            _run(lambda: _Reader(self._master, _Terminal(self._shows, here), ended, self._folder))
+            shown = _Copy(here, self.copy_size) if copies else _Terminal(self._shows, here)
+            _run(lambda: _Reader(self._master, shown, ended, self._folder))
         os.close(here)
         os.close(ended)
         os.close(self._alive)
@@ -94,7 +104,7 @@ class OutputRelay:
         The system signals nobody: the pseudo terminal controls no session.
         """
         with contextlib.suppress(OSError):
-            before, self._size = self._size, os.get_terminal_size(0)
+            before, self._size = self._size, os.get_terminal_size(self._terminal_fd)
             if self._size != before:
                 size = struct.pack("HHHH", self._size.lines, self._size.columns, 0, 0)
                 fcntl.ioctl(self._master, termios.TIOCSWINSZ, size)
@@ -151,7 +161,7 @@ class _Reader:
     ended: the pipe that the end is written to.
     """
 
-    def __init__(self, master: int, terminal: _Terminal, ended: int, folder: Path) -> None:
+    def __init__(self, master: int, terminal: _Terminal | _Copy, ended: int, folder: Path) -> None:
         self._master = master
         self._terminal = terminal
         self._ended = ended
@@ -225,3 +235,31 @@ class _Terminal:
     def wait_for_screen(self) -> None:
         """Wait for the end of the screen's process."""
         select.select([self._here], [], [])
+
+
+class _Copy:
+    """Where the output of a script without a screen goes on to: descriptor 2.
+
+    here: as of `_Terminal`. copy_size: gives the pseudo terminal the size of the terminal.
+    """
+
+    def __init__(self, here: int, copy_size: Callable[[], bool]) -> None:
+        self._here = here
+        self._copy_size = copy_size
+        self._is_lost = False
+
+    def write(self, data: bytes) -> None:
+        """Write output; a reader that is gone gets none, and the script goes on."""
+        self._copy_size()
+        self._is_lost = self._is_lost or not write_all(_COPIED, data)
+
+    def wait_for_screen(self) -> None:
+        """Wait for the end of tfwatch's process."""
+        select.select([self._here], [], [])
+
+
+def is_one_output() -> bool:
+    """Return whether descriptors 1 and 2 are the same file."""
+    with contextlib.suppress(OSError):
+        return os.path.sameopenfile(1, 2)
+    return False

@@ -164,6 +164,54 @@ def test_a_script_ends_as_under_python(text: str, tmp_path: Path) -> None:
     )
 
 
+#: A script that writes to both outputs by turns, announces a run, and dies of a signal.
+MIXED = """\
+import os, random, signal, sys
+from tfwatch.runs.script_process import announce
+from pathlib import Path
+for number in range(1000):
+    os.write(random.choice((1, 2)), b"%d\\n" % number)
+os.write(2, b"\\x00\\xff no text\\r\\n")
+folder = Path("run"); folder.mkdir(); announce(folder)
+os.write(2, b"in the run\\n")
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_both_outputs_in_one_file_keep_their_order_and_are_in_the_log(tmp_path: Path) -> None:
+    tmp_path.joinpath("mixed.py").write_text(MIXED)
+
+    done = subprocess.run(
+        command(["mixed.py"]),
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+    written = b"".join(b"%d\n" % number for number in range(1000)) + b"\x00\xff no text\r\n"
+    assert done.returncode == -signal.SIGTERM
+    assert done.stdout.startswith(written + b"in the run\n" + NO_STEP.encode())
+    log = (tmp_path / "run" / "log.txt").read_bytes()
+    assert log.startswith(b"0\n1\n2\n")
+    assert log.endswith(b"in the run\n")
+
+
+def test_messages_alone_are_copied_where_the_outputs_differ(tmp_path: Path) -> None:
+    tmp_path.joinpath("mixed.py").write_text(MIXED)
+
+    done = subprocess.run(
+        command(["mixed.py"]),
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+    )
+
+    lines = sorted(done.stdout.split() + done.stderr.split(b"\x00")[0].split(), key=int)
+    assert lines == [b"%d" % number for number in range(1000)]
+    assert (tmp_path / "run" / "log.txt").read_bytes().endswith(b"no text\nin the run\n")
+
+
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
 def test_a_closed_stream_changes_no_exit_code(closed: str, tmp_path: Path) -> None:
     tmp_path.joinpath("end.py").write_text("import sys; sys.exit(3)")
@@ -303,6 +351,7 @@ def test_notices_without_a_temporary_folder_cost_no_script(tmp_path: Path) -> No
     under = execute([sys.executable, "-c", program, *words[3:]], tmp_path)
 
     assert under.returncode == 7
+    why = "OSError: [Errno 28] No space left on device"
     assert under.stderr.startswith(
-        "tfwatch: no more notices: OSError: [Errno 28] No space left on device\n"
+        f"tfwatch: messages of this script are not read: {why}\ntfwatch: no more notices: {why}\n"
     )

@@ -52,14 +52,21 @@ class FollowedRuns:
 
 
 class HeadlessRuns:
-    """Follows the runs that a script announces in the file `announced`, until `end`.
+    """Follows the runs that a script announces in the file `announced`, until `end`; None: in one
+    that it makes.
 
     job: an A/B test, or the autopilot, to begin with the first run.
     """
 
-    def __init__(self, options: NotifyOptions, clock: Clock, job: TunerJob | None = None) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="tfwatch-notices-"))
-        self.announced = self._folder / "runs"
+    def __init__(
+        self,
+        options: NotifyOptions,
+        clock: Clock,
+        job: TunerJob | None = None,
+        announced: Path | None = None,
+    ) -> None:
+        self._folder = None if announced else Path(tempfile.mkdtemp(prefix="tfwatch-notices-"))
+        self.announced = announced or Path(self._folder or "", "runs")
         self._notifier = Notifier(options, _show)
         runs = ScriptRuns(Announcements(self.announced), clock)
         self._followed = FollowedRuns(runs, self._notifier, clock)
@@ -83,7 +90,8 @@ class HeadlessRuns:
         self._notifier.script_ended(state)
         self._notifier.close()
         self._report_failures()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _follow(self) -> None:
         with fails_open(_report):

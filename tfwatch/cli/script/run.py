@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
+    from tfwatch.cli.script.headless import HeadlessRuns
     from tfwatch.cli.script.request import RunOptions
     from tfwatch.judge.steps.fits import FitFigures
+    from tfwatch.terminal.pseudo_terminal import OutputRelay
 
 _BOOTSTRAP = Path(__file__).parents[2] / "watch" / "script" / "bootstrap.py"
 _UNSEEN = """\
@@ -161,27 +163,73 @@ def _drop_output() -> None:
 
 
 def _run_child(options: RunOptions, clock: Clock) -> Ran:
-    """Run the script in a child process."""
-    pids: list[int] = []
-    if not options.notify.is_asked and options.job is None:
-        code = run_child(_command(options, None), pids.append)
-        return Ran(pids[0], code)
-    from tfwatch.cli.script.headless import HeadlessRuns
+    """Run the script in a child process; its messages are copied to the logs of its runs."""
+    relays: list[OutputRelay] = []
+    with fails_open(_report_no_log):
+        relays += _make_relay()
+    with contextlib.ExitStack() as around:
+        for relay in relays:
+            around.callback(relay.close)
+        return _run_copied(options, clock, relays[0] if relays else None)
 
-    notices: list[HeadlessRuns] = []
-    with fails_open(_report_no_notices):
-        notices.append(HeadlessRuns(options.notify, clock, options.job))
+
+def _make_relay() -> list[OutputRelay]:
+    """Return the relay of what the script writes to descriptor 2; none where that is closed."""
+    from tfwatch.terminal.pseudo_terminal import OutputRelay
+
+    try:
+        os.fstat(2)
+    except OSError:
+        return []
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    return [OutputRelay(copies=True)]
+
+
+def _run_copied(options: RunOptions, clock: Clock, relay: OutputRelay | None) -> Ran:
+    pids: list[int] = []
+    notices = _make_notices(options, clock, relay.runs if relay else None)
+    announced = relay.runs if relay else notices[0].announced if notices else None
+    descriptors = relay.for_script if relay else ()
 
     def begin(pid: int) -> None:
         pids.append(pid)
+        if relay:
+            relay.close_script_ends()
         for one in notices:
             one.start()
 
-    code = run_child(_command(options, notices[0].announced if notices else None), begin)
+    command = _command(options, announced, descriptors)
+    code = run_child(command, begin, _outputs(relay), descriptors)
+    if relay:
+        relay.finish_reading()
     with fails_open(_report_no_notices):
         for one in notices:
             one.end(describe_end(code))
     return Ran(pids[0], code)
+
+
+def _outputs(relay: OutputRelay | None) -> tuple[int | None, int | None]:
+    """Return the descriptors of the script's output and errors."""
+    from tfwatch.terminal.pseudo_terminal import is_one_output
+
+    slave = relay.slave if relay else None
+    return slave if slave is not None and is_one_output() else None, slave
+
+
+def _make_notices(options: RunOptions, clock: Clock, announced: Path | None) -> list[HeadlessRuns]:
+    notices: list[HeadlessRuns] = []
+    if options.notify.is_asked or options.job is not None:
+        from tfwatch.cli.script.headless import HeadlessRuns
+
+        with fails_open(_report_no_notices):
+            notices.append(HeadlessRuns(options.notify, clock, options.job, announced))
+    return notices
+
+
+def _report_no_log(why: str) -> None:
+    _print(f"tfwatch: messages of this script are not read: {why}\n")
 
 
 def _report_no_notices(why: str) -> None:

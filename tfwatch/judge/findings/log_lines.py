@@ -109,12 +109,6 @@ _TABLE = (
         "fallback to CPU",
     ),
     _important(
-        "slow rnn",
-        "a recurrent layer runs without its fast cuDNN kernel: use default activations and no"
-        " recurrent dropout",
-        "will not use cuDNN kernels since",
-    ),
-    _important(
         "retracing",
         "a function is traced repeatedly: pass tensors of the same shapes, not Python numbers",
         "triggered tf.function retracing",

@@ -1,6 +1,7 @@
 """Reads the output of a script whose relay was killed, in a thread of the script's own process.
 
-Nobody else reads its pseudo terminal then: the script's next print would raise, or wait for ever.
+Nobody else reads its pseudo terminal or pipe then: the script's next print would raise, or wait for
+ever.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class OrphanedOutput:
         for fd in (master, relay):
             os.set_inheritable(fd, False)
         self._master, self._relay = OpenFile.of(master), OpenFile.of(relay)
-        self._slave = OpenFile.of(_OUTPUT[0])
+        self._slave = OpenFile.of(_OUTPUT[-1])
         self._folder = folder
         self._lock = Lock()
 

@@ -19,7 +19,7 @@ from tfwatch.checks.bench import (
     render_rows,
 )
 from tfwatch.core.errors import BadInputError
-from tfwatch.doctor.trial import LogFacts, Trial
+from tfwatch.doctor.trial import Trial
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,15 +90,6 @@ def test_rows_whose_rounds_differ_are_reported() -> None:
     text = " ".join(printed(rows).split())
     assert "unsteady, the machine throttled or was busy" in text
     assert text.endswith("matmul 2048 graph cpu")
-
-
-def test_operations_that_fall_back_are_named_except_housekeeping() -> None:
-    log = LogFacts(on_cpu=("Prod", "Unique"), placed=40)
-    on_gpu = Trial("completed", results=timed([1.0]).results, log=log)
-    answers = {("gpu", "graph"): [on_gpu] * 3, ("cpu", "graph"): [on_gpu] * 3}
-    rows = measured(BenchOptions(["matmul"]), runs(answers))
-    assert {row.spec.device: row.fell_back for row in rows} == {"gpu": ["Unique"], "cpu": []}
-    assert "matmul 2048 graph: Unique ran on the CPU" in printed(rows)
 
 
 def test_a_missing_gpu_is_reported_once_and_the_rest_is_timed() -> None:

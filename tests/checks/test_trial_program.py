@@ -11,7 +11,7 @@ import pytest
 
 from tfwatch.checks import trial_program
 from tfwatch.doctor.checks import parting_of_moves
-from tfwatch.doctor.trial import STEP_BEGINS, STEP_ENDS, try_tensorflow
+from tfwatch.doctor.trial import try_tensorflow
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,8 +33,6 @@ def test_this_tensorflow_works_and_ignores_the_users_files(
     )
     assert trial.results["step"]["finite"]
     assert bool(trial.results["step"]["moves"]) == bool(trial.gpus)
-    assert trial.log.placed > 20
-    assert "Conv2D" in trial.log.on_cpu or trial.gpus
     assert os.getcwd() == str(tmp_path)
 
 
@@ -88,8 +86,3 @@ def test_a_device_that_trains_wrongly_parts_from_the_cpu(monkeypatch: pytest.Mon
     wrong = trial_program.train_seeded("CPU:0", eager=False)
 
     assert "moves otherwise" in parting_of_moves(trial_program.moves_apart(right, wrong))
-
-
-@pytest.mark.tensorflow
-def test_both_modules_have_the_same_marker_lines() -> None:
-    assert (trial_program.STEP_BEGINS, trial_program.STEP_ENDS) == (STEP_BEGINS, STEP_ENDS)

@@ -16,6 +16,7 @@ from tests.doctor.machines import linux, mac, stopped
 from tests.pseudo import ROOT, Pseudo
 from tfwatch.cli import doctor as command
 from tfwatch.doctor.checks import Check, CheckUp, Status, judge
+from tfwatch.doctor.facts import Cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +59,9 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
 
 
-@pytest.mark.parametrize(("facts", "code"), [(linux(), 0), (linux(backend="jax"), 0), (_BROKEN, 1)])
+@pytest.mark.parametrize(
+    ("facts", "code"), [(linux(), 0), (linux(cores=Cores(2, 2, busy=1.6)), 0), (_BROKEN, 1)]
+)
 def test_a_check_that_fails_is_exit_code_1(facts: Facts, code: int) -> None:
     assert doctor(facts) == code
 

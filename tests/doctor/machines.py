@@ -9,7 +9,7 @@ from tfwatch.doctor.checks import judge
 from tfwatch.doctor.facts import Cores, DiskSpeed, Facts, Memory, RunsFolder
 from tfwatch.doctor.packages import Installed
 from tfwatch.doctor.quick_facts import Interpreter, Nvidia
-from tfwatch.doctor.trial import LogFacts, Trial
+from tfwatch.doctor.trial import Trial
 from tfwatch.sensors.protocol import Available, Unavailable
 
 GB = 2**30
@@ -30,7 +30,6 @@ def product(device: str, took_ms: float = 8.0, **changes: Any) -> dict[str, Any]
 def trial(
     *devices: dict[str, str],
     build: dict[str, str] | None = None,
-    log: LogFacts | None = None,
     log_text: str = "",
     **stages: dict[str, Any],
 ) -> Trial:
@@ -49,7 +48,6 @@ def trial(
         exit_code=0,
         results=results,
         log_text=log_text,
-        log=log or LogFacts(placed=57),
     )
 
 

@@ -28,7 +28,7 @@ from tfwatch.doctor.checks import Check, Status, counted, judge, worst
 from tfwatch.doctor.facts import Cores, DiskSpeed, Facts, Memory, RunsFolder
 from tfwatch.doctor.packages import METAL_PAIR, Installed
 from tfwatch.doctor.quick_facts import Interpreter, Nvidia
-from tfwatch.doctor.trial import SKIPPED, LogFacts, Trial
+from tfwatch.doctor.trial import SKIPPED, Trial
 from tfwatch.sensors.protocol import Available, Unavailable
 
 _WORKING = [linux(), with_gpu(), mac()]
@@ -127,14 +127,6 @@ _ROSETTA = mac("2.16.2", "", "x86_64", interpreter=Interpreter(is_rosetta=True))
             linux(interpreter=Interpreter(bits=32)),
             *("python", "fail", "needs 64", "64-bit"),
             id="32 bit",
-        ),
-        pytest.param(
-            linux(backend="jax"),
-            *("keras", "warn", "backend is jax", "KERAS_BACKEND=tensorflow"),
-            id="jax",
-        ),
-        pytest.param(
-            linux(is_keras_2=True), "keras", "warn", "Keras 2", "unset", id="legacy Keras"
         ),
     ],
 )
@@ -267,17 +259,6 @@ def test_a_device_that_trains_wrongly_fails_where_it_parts_from_the_cpu(
     assert words in got[1]
 
 
-def test_operations_that_fall_back_are_named_except_housekeeping() -> None:
-    log = LogFacts(on_cpu=("Prod", "Range", "StatelessRandomUniformV2"), placed=57)
-    status, text, _ = found(mac(trial=trial(CPU, METAL, log=log)), "training")
-
-    assert status == "warn"
-    assert "1 of 57 kinds" in text
-    assert text.endswith("StatelessRandomUniformV2")
-    quiet = trial(CPU, METAL, log=LogFacts(on_cpu=("Prod",), placed=57))
-    assert found(mac(trial=quiet), "training")[0] == "ok"
-
-
 # -- GPUs -----------------------------------------------------------------------------------------
 
 
@@ -291,8 +272,10 @@ _DRIVER = Nvidia("580.159.04", has_card=True, has_device_files=True)
 
 def _blind(*libraries: str, build: dict[str, str] = CUDA_BUILD, **nvidia: Any) -> Facts:
     """Return a machine with a driver and a card, on which TensorFlow sees no GPU."""
-    log = LogFacts(missing_libraries=libraries)
-    return linux(trial=trial(CPU, build=build, log=log), nvidia=replace(_DRIVER, **nvidia))
+    lines = "".join(f"Could not load dynamic library '{name}'; dlerror: x\n" for name in libraries)
+    return linux(
+        trial=trial(CPU, build=build, log_text=2 * lines), nvidia=replace(_DRIVER, **nvidia)
+    )
 
 
 @pytest.mark.parametrize(

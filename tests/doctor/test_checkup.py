@@ -11,7 +11,7 @@ import pytest
 from tfwatch.core.clock import Clock
 from tfwatch.doctor import checkup as room
 from tfwatch.doctor.checks import Status, judge
-from tfwatch.doctor.checkup import Scope, backend, collect_facts, read_speed
+from tfwatch.doctor.checkup import Scope, collect_facts, read_speed
 from tfwatch.doctor.facts import DiskSpeed
 from tfwatch.doctor.packages import Installed
 from tfwatch.doctor.trial import Trial
@@ -118,14 +118,13 @@ def test_what_hangs_is_reported_and_abandoned(
     source = Source("nvml", Available())
     monkeypatch.setattr(source, "available", _hang(held))
     monkeypatch.setattr(room, "choose_sources", lambda *_: [source])
-    for name in ("_runs_folder", "backend", "read_speed"):
+    for name in ("_runs_folder", "read_speed"):
         monkeypatch.setattr(room, name, _hang(held))
     monkeypatch.setattr(room, "_PATIENCE_S", 0.05)
     facts = collect(tmp_path)
     held.set()
     (check,) = (check for check in judge(facts).checks if check.id == "runs-folder")
 
-    assert facts.backend == "tensorflow"
     assert facts.disk == Unavailable("the disk did not answer within 0.05 s", "")
     assert facts.gpu_sensors == (("nvml", Unavailable("nvml did not answer within 0.05 s", "")),)
     assert check.status is Status.FAIL
@@ -145,24 +144,6 @@ def test_a_missing_runs_folder_is_not_created(tmp_path: Path) -> None:
 
     assert not isinstance(facts.runs, Unavailable)
     assert (facts.runs.problem, list(tmp_path.iterdir())) == ("", [])
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ('{"backend": "jax"}', "jax"),
-        ("{", "tensorflow"),
-        ("[]", "tensorflow"),
-        ('{"floatx": "float32"}', "tensorflow"),
-    ],
-)
-def test_the_backend_is_read_from_keras_json(text: str, expected: str, tmp_path: Path) -> None:
-    (tmp_path / ".keras").mkdir()
-    (tmp_path / ".keras" / "keras.json").write_text(text)
-
-    assert backend({}, tmp_path) == expected
-    assert backend({"KERAS_BACKEND": "torch"}, tmp_path) == "torch"
-    assert backend({"KERAS_HOME": str(tmp_path / "none")}, tmp_path) == "tensorflow"
 
 
 # -- the disk -------------------------------------------------------------------------------------

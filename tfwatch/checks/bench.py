@@ -22,7 +22,7 @@ from tfwatch.core import units
 from tfwatch.core.errors import BadInputError
 from tfwatch.doctor.crash_reasons import explain
 from tfwatch.doctor.quick_facts import describe_load
-from tfwatch.doctor.trial import fell_back, run_program
+from tfwatch.doctor.trial import run_program
 from tfwatch.terminal.output import render, write
 
 if TYPE_CHECKING:
@@ -136,8 +136,7 @@ class BenchRow:
 
     medians_ms: the median step of each round. first_ms: the first step of each round, which traces
     and compiles. reason: why the configuration was not measured; empty where it was.
-    fell_back: operations that ran on the CPU although the device is a GPU. no_gpu: there is no GPU
-    to measure.
+    no_gpu: there is no GPU to measure.
     """
 
     spec: Spec
@@ -145,7 +144,6 @@ class BenchRow:
     first_ms: list[float] = field(default_factory=list)
     examples: int = 0
     reason: str = ""
-    fell_back: list[str] = field(default_factory=list)
     no_gpu: bool = False
 
     @property
@@ -189,7 +187,6 @@ class BenchRow:
         self.medians_ms.append(statistics.median(steps_ms))
         self.first_ms.append(float(measured["first_ms"]))
         self.examples = int(measured["examples"])
-        self.fell_back = list(fell_back(trial.log)) if self.spec.device == "gpu" else []
 
 
 def render_rows(rows: Sequence[BenchRow]) -> list[Table | str]:
@@ -230,8 +227,7 @@ def _figures(row: BenchRow, rows: Sequence[BenchRow]) -> tuple[str, ...]:
 
 
 def _remarks(rows: Sequence[BenchRow]) -> list[str]:
-    """Return the rows not measured with the reasons, the operations that fell back, and the
-    unsteady rows."""
+    """Return the rows not measured with the reasons, and the unsteady rows."""
     reasons: dict[str, list[str]] = {}
     for row in rows:
         if row.reason:
@@ -240,11 +236,6 @@ def _remarks(rows: Sequence[BenchRow]) -> list[str]:
     lines = [
         f"not measured: {', '.join(dict.fromkeys(names))}: {reason}"
         for reason, names in reasons.items()
-    ]
-    lines += [
-        f"{row.name} {row.spec.mode}: {', '.join(row.fell_back)} ran on the CPU"
-        for row in rows
-        if row.fell_back
     ]
     unsteady = [
         f"{row.name} {row.spec.mode} {row.spec.device}"
@@ -271,6 +262,5 @@ def as_dict(row: BenchRow, rows: Sequence[BenchRow]) -> dict[str, Any]:
         "examples_s": row.examples_s,
         "speedup": row.speedup(rows),
         "first_step_ms": max(row.first_ms, default=None),
-        "fell_back": row.fell_back,
         "not_measured": row.reason or None,
     }

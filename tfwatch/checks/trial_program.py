@@ -2,8 +2,7 @@
 hang: for `tfwatch doctor` a training, for `tfwatch bench` one body of compute.
 
 It writes one JSON object a line on stdout: `begin` names a stage, `end` has its results.
-TensorFlow's log goes to stderr, where `STEP_BEGINS` and `STEP_ENDS` enclose the placements of the
-training step, or of the first call of the body.
+TensorFlow's log goes to stderr.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import resource
 import signal
 import sys
 import warnings
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
@@ -29,8 +27,6 @@ from tfwatch.core.errors import reason
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-STEP_BEGINS = "tfwatch: the training step begins"
-STEP_ENDS = "tfwatch: the training step ends"
 #: A product of this size of whole numbers below 8 stays below 2^24, so float32 and TensorFloat-32
 #: are exact.
 _SIDE = 1024
@@ -69,16 +65,6 @@ def _try(results: TextIO, limit_s: float) -> None:
     write_result(results, end="all", most_bytes=used if sys.platform == "darwin" else used * 1024)
 
 
-@contextmanager
-def _marked() -> Iterator[None]:
-    """Mark the begin and the end of a step in the log."""
-    for line in (STEP_BEGINS, STEP_ENDS):
-        if line == STEP_ENDS:
-            yield
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
-
-
 def write_result(results: TextIO, **values: Any) -> None:
     """Write one line."""
     results.write(json.dumps(values) + "\n")
@@ -102,7 +88,6 @@ def _import() -> dict[str, Any]:
 def _devices() -> dict[str, Any]:
     import tensorflow as tf
 
-    tf.debugging.set_log_device_placement(True)
     devices = [_describe(tf, device) for device in tf.config.list_physical_devices()]
     return {"devices": devices}
 
@@ -188,13 +173,12 @@ def _step() -> dict[str, Any]:
 
     rng = np.random.default_rng(0)
     images, labels = rng.normal(size=(16, 32, 32, 3)).astype(np.float32), np.arange(16) % 10
-    with _marked():
-        model = _small_network(keras)
-        begin_ns = SYSTEM.now_ns()
-        first = float(np.ravel(model.train_on_batch(images, labels))[0])
-        compiled_ns = SYSTEM.now_ns()
-        loss = float(np.ravel(model.train_on_batch(images, labels))[0])
-        end_ns = SYSTEM.now_ns()
+    model = _small_network(keras)
+    begin_ns = SYSTEM.now_ns()
+    first = float(np.ravel(model.train_on_batch(images, labels))[0])
+    compiled_ns = SYSTEM.now_ns()
+    loss = float(np.ravel(model.train_on_batch(images, labels))[0])
+    end_ns = SYSTEM.now_ns()
     finite = bool(np.isfinite([first, loss]).all())
     times = {"compile_ms": (compiled_ns - begin_ns) / 1e6, "step_ms": (end_ns - compiled_ns) / 1e6}
     return {**times, "finite": finite, "moves": _compare_devices()}
@@ -330,7 +314,6 @@ def measure(tf: Any, spec: Spec) -> dict[str, Any]:
     if spec.device == "gpu" and not tf.config.list_physical_devices("GPU"):
         return {"error": "TensorFlow sees no GPU here", "no_gpu": True}
     try:
-        tf.debugging.set_log_device_placement(spec.device == "gpu")
         with tf.device(f"/{spec.device.upper()}:0"):
             examples = spec.size if spec.body == "conv" else 1
             return {"examples": examples, **_times(tf, body_of(tf, spec), spec.seconds)}
@@ -358,9 +341,7 @@ def body_of(tf: Any, spec: Spec) -> Callable[[], Any]:
 def _times(tf: Any, step: Callable[[], Any], seconds: float) -> dict[str, Any]:
     """Return the first call's time, with trace and compile, and those of the timed calls; each
     drains the device."""
-    with _marked():
-        first_ms = timed_ms(tf, step)
-    tf.debugging.set_log_device_placement(False)
+    first_ms = timed_ms(tf, step)
     for _ in range(_WARM_UP):
         timed_ms(tf, step)
     steps_ms: list[float] = []

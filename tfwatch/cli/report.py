@@ -6,7 +6,6 @@ from __future__ import annotations
 import gzip
 import json
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
 
-    from tfwatch.judge.judged_run import JudgedRun
     from tfwatch.report.exports.tables import Recording
     from tfwatch.report.redaction import Redaction
 
@@ -66,7 +64,6 @@ def _run_text(folder: Path, args: argparse.Namespace, clock: Clock) -> tuple[str
         return _json_text(judged_json(judged)), redaction
     if args.markdown:
         return as_markdown(judged, redaction), redaction
-    _judge(judged)
     return as_html(judged, redaction), redaction
 
 
@@ -91,19 +88,6 @@ def _group_text(
 
 def _json_text(document: dict[str, Any]) -> str:
     return json.dumps(document, indent=1) + "\n"
-
-
-def _judge(judged: JudgedRun) -> None:
-    """Judge the steps while a thread sums them up: each takes seconds for ten million, mostly
-    outside of Python."""
-
-    def sum_up() -> None:
-        _ = judged.hardware, judged.time_breakdown, judged.run.pyramid
-
-    with ThreadPoolExecutor(1) as pool:
-        summing = pool.submit(sum_up)
-        _ = judged.summary
-        summing.result()
 
 
 # -- for other tools -------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.doctor.crash_reasons import explain, explain_cuda
 from tfwatch.doctor.packages import AND_CUDA, METAL_PAIR
-from tfwatch.doctor.trial import fell_back
 from tfwatch.sensors.protocol import Available, Unavailable
 
 if TYPE_CHECKING:
@@ -144,23 +143,10 @@ def _is_refuted(problem: Problem, facts: Facts) -> bool:
     return problem.is_metal and bool(facts.trial.gpus or (has_started and problem.is_blocking))
 
 
-def keras(facts: Facts) -> Check | None:
-    """Check Keras' backend; None where it is TensorFlow."""
-    if facts.has_tensorflow and facts.is_keras_2:
-        found = "TF_USE_LEGACY_KERAS is set: tf.keras is Keras 2, whose steps tfwatch cannot split"
-        return Check("keras", Status.WARN, found, "unset TF_USE_LEGACY_KERAS")
-    if facts.has_tensorflow and facts.backend != "tensorflow":
-        found = f"Keras' backend is {facts.backend}: your scripts do not train with TensorFlow"
-        todo = "export KERAS_BACKEND=tensorflow, or change backend in ~/.keras/keras.json"
-        return Check("keras", Status.WARN, found, todo)
-    return None
-
-
 # -- the trial of TensorFlow ----------------------------------------------------------------------
 
 #: A longer import is worth a warning; 2 to 10 s are usual.
 _SLOW_IMPORT_S = 30.0
-_SHOWN = 6
 #: The moves of the weights on a device, as shares of those on the CPU, differ by at most 8 % where
 #: all factors are rounded to 7 bits, as in bfloat16. A weight that stands still differs by 100 %,
 #: an Adam without momentum by 66 %, a third of the learning rate by 90 %.
@@ -261,7 +247,7 @@ def _no_cuda(facts: Facts) -> tuple[str, str]:
     if oldest := _too_old(driver, version):
         why = f"NVIDIA driver {driver} is older than CUDA {version} needs"
         return why, f"install driver {oldest} or later"
-    lost = [name for name in trial.log.missing_libraries if not name.startswith("libnvinfer")]
+    lost = [name for name in trial.missing_libraries if not name.startswith("libnvinfer")]
     if lost:
         own = any(name.startswith(_DRIVER_LIBRARIES) for name in lost)
         todo = "a container needs NVIDIA_DRIVER_CAPABILITIES=compute,utility" if own else AND_CUDA
@@ -326,8 +312,6 @@ def _training_step(step: Mapping[str, Any], product: str, trial: Trial) -> Check
     if parted := parting_of_moves(moves):
         found = f"a small network trains, but {parted}"
         return Check("training", Status.FAIL, found, _TRAINS_WRONGLY)
-    if trial.gpus and (fallen := fell_back(trial.log)):
-        return _fallback(fallen, trial)
     same = ", and moves its weights as the CPU does" if moves else ""
     compiled, one = units.milliseconds(step["compile_ms"]), units.milliseconds(step["step_ms"])
     found = f"a small network trains{same}: compiled in {compiled}, a step takes {one}; {product}"
@@ -341,17 +325,6 @@ def parting_of_moves(moves: Mapping[str, float]) -> str:
         return ""
     name = max(apart, key=lambda one: apart[one])
     return f"on the GPU {name} moves otherwise than on the CPU, by {units.percent(apart[name])}"
-
-
-def _fallback(fallen: Sequence[str], trial: Trial) -> Check:
-    more = f" and {len(fallen) - _SHOWN} more" if len(fallen) > _SHOWN else ""
-    kinds = f"{len(fallen)} of {trial.log.placed} kinds of operations of a training step"
-    found = f"{kinds} fell back to the CPU: {', '.join(fallen[:_SHOWN])}{more}"
-    todo = (
-        "each one copies data to the CPU and back; use other layers, or another version of "
-        "TensorFlow or its plug-in"
-    )
-    return Check("training", Status.WARN, found, todo)
 
 
 # -- the machine ----------------------------------------------------------------------------------
@@ -483,7 +456,6 @@ def _not_available(id: str, why: Unavailable) -> Check:
 CHECKS = (
     python,
     versions,
-    keras,
     importing,
     devices,
     training,

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import shutil
 import threading
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 
 import psutil
@@ -32,7 +30,8 @@ from tfwatch.sensors.gpu.sensor import choose_sources
 from tfwatch.sensors.protocol import Availability, Unavailable, reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from tfwatch.sensors.protocol import GpuSource
 
@@ -71,8 +70,6 @@ def collect_facts(scope: Scope, notify: Callable[[str], None], clock: Clock = SY
         machine=describe_machine(),
         interpreter=interpreter(installed.system),
         installed=installed,
-        backend=_backend(),
-        is_keras_2=os.environ.get("TF_USE_LEGACY_KERAS", "").lower() in ("1", "true"),
         nvidia=nvidia(os.environ),
         cores=cores,
         memory=_memory(),
@@ -115,25 +112,6 @@ def _runs_folder(folder: Path) -> RunsFolder:
     with contextlib.suppress(OSError):
         free = shutil.disk_usage(nearest(folder)).free
     return RunsFolder(short_path(folder), find_problem(folder), free)
-
-
-def _backend() -> str:
-    """Return Keras' backend; its default where the home folder hangs."""
-    found = _within_limit(partial(backend, os.environ, Path("~").expanduser()), "the home folder")
-    return "tensorflow" if isinstance(found, Unavailable) else found
-
-
-def backend(environ: Mapping[str, str], home: Path) -> str:
-    """Return Keras' backend: KERAS_BACKEND, else keras.json, else TensorFlow."""
-    if named := environ.get("KERAS_BACKEND"):
-        return named
-    folder = environ.get("KERAS_HOME")
-    try:
-        path = os.path.join(folder or home / ".keras", "keras.json")
-        with open(path, encoding="utf-8") as file:
-            return str(dict(json.load(file)).get("backend") or "tensorflow")
-    except (OSError, ValueError, TypeError):
-        return "tensorflow"
 
 
 def _gpu_sensors(system: str) -> tuple[tuple[str, Availability], ...]:

@@ -77,10 +77,6 @@ class Facts:
     machine: str = ""
     interpreter: Interpreter = field(default_factory=Interpreter)
     installed: Installed = field(default_factory=Installed)
-    #: Keras' backend.
-    backend: str = "tensorflow"
-    #: TF_USE_LEGACY_KERAS is set.
-    is_keras_2: bool = False
     trial: Trial = SKIPPED
     nvidia: Nvidia = field(default_factory=Nvidia)
     cores: Cores | Unavailable = _NOT_LOOKED

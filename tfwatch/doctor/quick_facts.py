@@ -3,7 +3,6 @@ other programs."""
 
 from __future__ import annotations
 
-import os
 import re
 import struct
 import sys
@@ -20,8 +19,6 @@ from tfwatch.runs.machine_info import kernel_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Device files of GPUs other than NVIDIA cards: AMD's, and NVIDIA's embedded boards.
-_OTHER_GPUS = ("dev/kfd", "dev/nvmap", "dev/nvhost-gpu")
 _SYSCTL = (
     "/usr/sbin/sysctl",
     "-i",
@@ -123,33 +120,11 @@ def _is_nvidia_display(device: Path) -> bool:
 
 
 def describe_machine() -> str:
-    """Return processor, memory, TensorFlow and the reason for a missing GPU, in one line."""
+    """Return processor, memory and TensorFlow in one line."""
     installed = Installed.here()
     chip = interpreter(installed.system).chip
     memory = f"{psutil.virtual_memory().total / 2**30:.0f} GB"
-    return ", ".join(filter(None, (chip, memory, installed.short_stack, find_missing_gpu())))
-
-
-def find_missing_gpu(root: Path = Path("/")) -> str:
-    """Return why TensorFlow can see no GPU here; empty where it may. Takes a millisecond."""
-    has_other_gpu = any((root / path).exists() for path in _OTHER_GPUS)
-    return explain_missing_gpu(Installed.here(), nvidia(os.environ, root), has_other_gpu)
-
-
-def explain_missing_gpu(installed: Installed, nvidia: Nvidia, has_other_gpu: bool) -> str:
-    """Return why TensorFlow can see no GPU; empty where it may see one, e.g. another maker's."""
-    if installed.system == "darwin":
-        if not installed.is_apple_silicon:
-            return "TensorFlow has no GPU on Intel Macs"
-        has_metal = "tensorflow-metal" in installed.versions
-        return "" if has_metal else "tensorflow-metal is not installed"
-    if has_other_gpu:
-        return ""
-    if nvidia.hides_all:
-        return f"CUDA_VISIBLE_DEVICES={nvidia.hidden} hides every GPU"
-    if not nvidia.driver:
-        return "no NVIDIA driver" if nvidia.has_card else "no GPU"
-    return "" if nvidia.has_device_files else "this container has no access to the GPU"
+    return ", ".join(filter(None, (chip, memory, installed.short_stack)))
 
 
 def other_programs(seconds: float = _LOAD_S) -> float:

@@ -1,6 +1,6 @@
-"""A trial of TensorFlow in a separate process with a time limit, and the facts in TensorFlow's log.
+"""A trial of TensorFlow in a separate process with a time limit.
 
-The process may hang or die without harm to this one. Reading a log raises on no text.
+The process may hang or die without harm to this one.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 #: The first import after an installation reads 1 to 2 GB from a cold disk.
 LIMIT_S = 120.0
-#: The part of the log that is kept, its end: the last lines, and the placements of the training
-#: step (0.1 MB).
+#: The part of the log that is kept: its end.
 _LOG_BYTES = 4 * 2**20
 _RESULT_BYTES = 2**20
 #: A program that has closed its output ends within this time.
@@ -35,10 +34,7 @@ _PROGRAM = (
     "import sys; sys.path[:] = [p for p in sys.path if p] + sys.argv[1:2]; "
     "from tfwatch.checks.trial_program import main; main(sys.argv[2])"
 )
-#: The lines of `tfwatch.checks.trial_program`, which is not imported here.
-STEP_BEGINS = "tfwatch: the training step begins"
-STEP_ENDS = "tfwatch: the training step ends"
-#: TensorFlow logs placements and missing libraries only with these, and takes no more GPU memory
+#: TensorFlow logs missing libraries only with these, and takes no more GPU memory
 #: than it needs.
 _VARIABLES = {
     "TF_CPP_MIN_LOG_LEVEL": "0",
@@ -46,31 +42,6 @@ _VARIABLES = {
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",
 }
 _MISSING_LIBRARY = re.compile(r"Could not load dynamic library '([^'\n]{1,200})'")
-#: A placement in a graph, `mean/Mean: (Mean): /job:localhost/replica:0/task:0/device:GPU:0`, or of
-#: an eager operation.
-_PLACED = re.compile(
-    r"(?:\((\w{1,100})\): |Executing op (\w{1,100}) in device"
-    r" )/job:[\w/:]{1,100}/device:([A-Za-z]{1,20}):\d"
-)
-#: Operations on shapes, counters and seeds, whose values are in the CPU's memory by design.
-_HOUSEKEEPING = re.compile(
-    "Assert|BroadcastArgs|BroadcastGradientArgs|ConcatV2|Const|DynamicStitch|ExpandDims|FloorDiv|FloorMod|GatherV2|"
-    "Greater|GreaterEqual|Identity|IdentityN|Less|LogicalAnd|NoOp|Pack|PartitionedCall|Placeholder|Prod|Range|Rank|"
-    "Shape|ShapeN|Size|Squeeze|StatefulPartitionedCall|StatelessRandomGetKeyCounter|StridedSlice|VarHandleOp|"
-    "VarIsInitializedOp"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class LogFacts:
-    """The facts in TensorFlow's log."""
-
-    #: The libraries that TensorFlow could not load, in its order.
-    missing_libraries: tuple[str, ...] = ()
-    #: The operation types of the training step that were placed on the CPU only.
-    on_cpu: tuple[str, ...] = ()
-    #: The number of operation types of the training step in the log.
-    placed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +59,6 @@ class Trial:
     results: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: Its stderr, or the end of it; for `not started` and `skipped` the reason.
     log_text: str = ""
-    log: LogFacts = field(default_factory=LogFacts)
 
     @property
     def devices(self) -> list[Mapping[str, str]]:
@@ -106,6 +76,11 @@ class Trial:
         """The matrix product of each device: `device`, `placed`, `took_ms` and `right`, or
         `error`."""
         return list(self.results.get("products", {}).get("products", []))
+
+    @property
+    def missing_libraries(self) -> list[str]:
+        """The libraries that TensorFlow could not load, in its order."""
+        return list(dict.fromkeys(_MISSING_LIBRARY.findall(self.log_text)))
 
     @property
     def build(self) -> Mapping[str, str]:
@@ -196,7 +171,6 @@ class _Output:
             limit_s=limit_s,
             results=self._results,
             log_text=log_text,
-            log=read_log(log_text, STEP_BEGINS, STEP_ENDS),
         )
 
     def _read(self, pipe: IO[bytes]) -> None:
@@ -219,29 +193,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.kill()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(1.0)
-
-
-def read_log(text: str, step_begins: str, step_ends: str) -> LogFacts:
-    """Read a log; two lines mark begin and end of the training step in it."""
-    step = text.partition(f"{step_begins}\n")[2].partition(f"{step_ends}\n")[0]
-    placements = _placements(step)
-    return LogFacts(
-        missing_libraries=tuple(dict.fromkeys(_MISSING_LIBRARY.findall(text))),
-        on_cpu=tuple(sorted(kind for kind, devices in placements.items() if devices == {"CPU"})),
-        placed=len(placements),
-    )
-
-
-def fell_back(log: LogFacts) -> tuple[str, ...]:
-    """Return the operations that ran on the CPU although there is a GPU."""
-    return tuple(kind for kind in log.on_cpu if not _HOUSEKEEPING.fullmatch(kind))
-
-
-def _placements(text: str) -> Mapping[str, set[str]]:
-    """Return the kinds of device that each operation type was placed on."""
-    placed: dict[str, set[str]] = {}
-    for in_graph, eager, device in _PLACED.findall(text):
-        kind = in_graph or eager
-        if not kind.startswith("_"):  # an argument or a result of a function, or a function
-            placed.setdefault(kind, set()).add(device.upper())
-    return placed

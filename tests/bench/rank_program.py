@@ -5,7 +5,7 @@ some with a fault.
 
 CASES: FAULT-RANK,... One training follows the other, in RUNS_DIR/0, RUNS_DIR/1 and so on. FAULT, on
 that rank: none, data (each batch comes 20 ms late), compute (25 ms more in the step), host (20 ms
-of Python after it), pause (by the parent).
+of Python after it).
 """
 
 from __future__ import annotations

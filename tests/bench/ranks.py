@@ -4,7 +4,7 @@
 
 Trains on CPUs with `MultiWorkerMirroredStrategy`, a process a rank, one training after the other,
 in random order: without a fault, or with one on a random rank: batches late by 20 ms, 25 ms more
-compute, 20 ms of Python after a step, or a process that stops for 1.5 s. Prints what was found, and
+compute, or 20 ms of Python after a step. Prints what was found, and
 how far the forecast step time without that rank is from the step time of the groups without a
 fault. Needs a core and a half a rank.
 """
@@ -15,22 +15,18 @@ import argparse
 import json
 import os
 import random
-import signal
 import socket
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfwatch.core.rows import STEP
 from tfwatch.judge.groups.judged_group import JudgedGroup
 from tfwatch.judge.groups.straggler import Cause, usual
-from tfwatch.runs.format import STEPS
 from tfwatch.runs.group import open_group
 
 if TYPE_CHECKING:
@@ -41,10 +37,7 @@ EXPECTED = {
     "data": Cause.DATA_WAIT,
     "compute": Cause.COMPUTE,
     "host": Cause.HOST,
-    "pause": Cause.NOT_RUNNING,
 }
-#: Steps before the process is stopped, and the seconds of its stop.
-_PAUSE_AFTER, _PAUSE_S = 60, 1.5
 _TIMEOUT_S = 180.0
 
 
@@ -66,9 +59,6 @@ def train(size: int, cases: Sequence[Case], steps: int, runs_dir: Path) -> list[
     words = [",".join(f"{case.fault}-{case.rank}" for case in cases), str(steps), str(runs_dir)]
     ranks = [start(cluster, rank, words) for rank in range(size)]
     try:
-        for number, case in enumerate(cases):
-            if case.fault == "pause":
-                pause(ranks[case.rank], runs_dir / str(number), case.rank)
         for rank in ranks:
             _, errors = rank.communicate(timeout=_TIMEOUT_S)
             if rank.returncode:
@@ -98,27 +88,6 @@ def start(cluster: dict[str, list[str]], rank: int, words: list[str]) -> subproc
     return subprocess.Popen(command, cwd=ROOT, env=environ, stderr=subprocess.PIPE, text=True)
 
 
-def pause(process: subprocess.Popen[str], runs_dir: Path, rank: int) -> None:
-    """Stop a process for a while in the middle of its training."""
-    deadline_s = time.monotonic() + _TIMEOUT_S
-    while steps_of(runs_dir, rank) < _PAUSE_AFTER:
-        if process.poll() is not None or time.monotonic() > deadline_s:
-            raise RuntimeError(f"rank {rank} made no {_PAUSE_AFTER} steps")
-        time.sleep(0.02)
-    time.sleep(random.random() / 10)
-    process.send_signal(signal.SIGSTOP)
-    time.sleep(_PAUSE_S)
-    process.send_signal(signal.SIGCONT)
-
-
-def steps_of(runs_dir: Path, rank: int) -> int:
-    """Return the steps that a rank has written."""
-    return (
-        sum(path.stat().st_size for path in runs_dir.glob(f"*/rank-{rank}/{STEPS}"))
-        // STEP.itemsize
-    )
-
-
 def free_ports(count: int) -> list[int]:
     """Return ports that nobody listens on."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
@@ -139,10 +108,6 @@ def check(group: JudgedGroup, case: Case) -> tuple[bool, str]:
     if case.fault == "none":
         return named is None, str(named)
     expected = (case.rank, EXPECTED[case.fault])
-    if case.fault == "pause":
-        found = max(group.long_steps, key=lambda one: one.lost_ms, default=None)
-        is_right = bool(found and (found.rank, found.cause) == expected)
-        return is_right and named is None, f"{found}, straggler {named}"
     return bool(named and (named.rank, named.cause) == expected), str(named)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core import units
 from tfwatch.judge.findings.finding import Tone
-from tfwatch.judge.groups.rank_lines import (
+from tfwatch.judge.groups.judged_group import (
     call_s,
     overdue_s,
     overdue_where,
@@ -17,8 +17,8 @@ from tfwatch.judge.groups.rank_lines import (
 from tfwatch.judge.groups.straggler import (
     ADVICE,
     Level,
+    all_starve_sentences,
     banner_word,
-    long_step_lines,
     no_straggler_sentence,
     straggler_sentence,
     without_sentence,
@@ -33,10 +33,12 @@ from tfwatch.runs.library import replay_argument
 
 if TYPE_CHECKING:
     from tfwatch.judge.groups.judged_group import JudgedGroup, RankState
-    from tfwatch.judge.groups.straggler import LongStep, Straggler
+    from tfwatch.judge.groups.straggler import Straggler
     from tfwatch.report.redaction import Redaction
 
 _TONES = {Level.CRITICAL: Tone.BAD, Level.WARNING: Tone.WARN}
+#: The share of data wait of every rank from which that comes before the straggler.
+_STARVES_FROM = 0.2
 #: The columns of the table; times are means of a rank's newest steady steps.
 COLUMNS = ("rank", "step", "ms/step", "data wait", "compute", "host", "late by", "why", "state")
 
@@ -52,11 +54,11 @@ def group_title(judged: JudgedGroup) -> str:
 def group_finding(judged: JudgedGroup) -> tuple[Tone, str, list[str]]:
     """Return the tone, the word and the sentences: a rank that no longer trains goes before a late
     one."""
-    states, long_steps = state_lines(judged), long_step_lines(judged.long_steps)
+    states = state_lines(judged)
     tone, word, sentences = _straggler_finding(judged)
     if stopped := stopped_word(judged):
         return Tone.BAD, stopped, [*states, *sentences]
-    return tone, word, [*sentences, *states, *long_steps]
+    return tone, word, [*sentences, *states]
 
 
 def _straggler_finding(judged: JudgedGroup) -> tuple[Tone, str, list[str]]:
@@ -65,13 +67,24 @@ def _straggler_finding(judged: JudgedGroup) -> tuple[Tone, str, list[str]]:
         return Tone.CALM, "STRAGGLER n/a", [judged.why_not]
     if straggler is None:
         sentence = no_straggler_sentence(judged.waiting_share, judged.aligned)
-        return Tone.GOOD, banner_word(None), [sentence]
+        return _all_starve(judged, sentence) or (Tone.GOOD, banner_word(None), [sentence])
     sentences = [
         straggler_sentence(straggler),
         without_sentence(straggler),
         ADVICE[straggler.cause],
     ]
     return _TONES[straggler.level], banner_word(straggler), sentences
+
+
+def _all_starve(judged: JudgedGroup, sentence: str) -> tuple[Tone, str, list[str]] | None:
+    """Return the finding that all ranks wait for data alike; None where they do not."""
+    splits = [one.split for one in judged.ranks if one.split]
+    least = min(splits, key=lambda split: split.wait_share, default=None)
+    if least is None or least.wait_share < _STARVES_FROM:
+        return None
+    word = f"ALL RANKS STARVE {units.percent(least.wait_share)}"
+    sentences = all_starve_sentences(least.wait.mean, least.step.mean)
+    return Tone.BAD, word, [*sentences, sentence]
 
 
 def rank_rows(judged: JudgedGroup) -> list[tuple[str, ...]]:
@@ -143,8 +156,7 @@ def group_html(judged: JudgedGroup, redaction: Redaction | None = None) -> str:
 
 
 def group_json(judged: JudgedGroup) -> dict[str, Any]:
-    """Return the group: its ranks, the straggler or why none can be named, and single long
-    steps."""
+    """Return the group: its ranks, and the straggler or why none can be named."""
     group = judged.group
     document: dict[str, Any] = finite(
         {
@@ -164,7 +176,6 @@ def group_json(judged: JudgedGroup) -> dict[str, Any]:
             "straggler": _straggler(judged.straggler) if judged.straggler else None,
             "straggler_not_known": judged.why_not or None,
             "compute_known": not judged.why_not and judged.is_compute_known,
-            "long_steps": [_long_step(one) for one in judged.long_steps],
             "ranks": [_rank(judged, one) for one in judged.ranks],
         }
     )
@@ -183,15 +194,6 @@ def _straggler(straggler: Straggler) -> dict[str, Any]:
         "own": straggler.own,
         "others": straggler.others,
         "sentence": straggler_sentence(straggler),
-    }
-
-
-def _long_step(long_step: LongStep) -> dict[str, Any]:
-    return {
-        "step": long_step.step,
-        "rank": long_step.rank,
-        "cause": long_step.cause.value,
-        "lost_ms": long_step.lost_ms,
     }
 
 

@@ -12,7 +12,7 @@ from textual.screen import Screen
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.judge.findings.finding import Tone
-from tfwatch.judge.groups.rank_lines import stopped_ranks
+from tfwatch.judge.groups.judged_group import stopped_ranks
 from tfwatch.report.group_report import (
     COLUMNS,
     group_finding,

@@ -9,20 +9,16 @@ import numpy as np
 import pytest
 
 from tests.groups import CALL, meeting_rows
-from tests.judge.step_rows import make_steps
 from tfwatch.core.rows import Flag
-from tfwatch.judge.groups.aligned import WARM_UP, Aligned, Machine, RankSteps, align
+from tfwatch.judge.groups.aligned import WARM_UP, Machine, RankSteps, align
 from tfwatch.judge.groups.straggler import (
     NEEDED,
     Cause,
     Level,
-    LongStep,
     Straggler,
     banner_word,
-    find_long_steps,
     find_straggler,
     is_compute_known,
-    long_step_lines,
     no_straggler_sentence,
     straggler_sentence,
     waiting_share,
@@ -117,27 +113,6 @@ def test_a_longer_call_shows_in_the_processor_time_alone() -> None:
     assert find_straggler(align(with_machines(ranks, Machine(), busy, idle))) is None
 
 
-def test_more_processor_time_of_a_rank_whose_calls_fetch_its_batches_may_be_data() -> None:
-    rows = group([1, 1, 1], [1, 1, 1])
-    busy, idle = Machine(cores=0.9), Machine(cores=0.2)
-    ranks = with_machines(
-        [rows[0], replace(rows[1], fetches_in_calls=True), rows[2]], idle, busy, idle
-    )
-    late = group([1, 1, 20], [1, 1, 1])
-
-    named = found([replace(one, fetches_in_calls=rank == 1) for rank, one in enumerate(ranks)])
-
-    assert (named.rank, named.cause, named.is_least) == (1, Cause.CALL, True)
-    assert (
-        straggler_sentence(named)
-        == "the other ranks wait at least 7.0 of 10.0 ms/step for rank 1: its data wait is not"
-        " seen, so its compute may be data: 9.0 ms of CPU time a step; the others use 2.0 ms"
-    )
-    assert (
-        found([late[0], replace(late[1], fetches_in_calls=True), late[2]]).cause is Cause.DATA_WAIT
-    )
-
-
 _UNSEEN = (
     "no rank is seen to be late: they wait 2 % of their time for one another; the data wait of"
 )
@@ -151,15 +126,12 @@ _NOT_KNOWN = "whether one computes longer is n/a, as processor time and clocks a
         (
             0.5,
             [1],
-            f"{_UNSEEN} rank 1 is not seen, because its tf.function fetches the batches",
+            f"{_UNSEEN} 1 rank is a part of its calls",
         ),
         (
             None,
             [0, 1],
-            (
-                f"{_UNSEEN} 2 ranks is not seen, because their tf.function fetches the batches;"
-                f" {_NOT_KNOWN}"
-            ),
+            f"{_UNSEEN} 2 ranks is a part of its calls; {_NOT_KNOWN}",
         ),
     ],
 )
@@ -212,75 +184,8 @@ def test_too_few_ranks_and_steps_say_nothing() -> None:
     few = group([1, 20], [1, 1], count=WARM_UP + NEEDED - 1)
 
     assert find_straggler(align(few)) is None
-    assert find_long_steps(align(few)) == []
     assert find_straggler(align(few[:1])) is None
     assert len(align([]).steps) == 0
-
-
-# -- single long steps -----------------------------------------------------------------------------
-
-
-def held_up(part: str, at: int, silent: bool = False) -> Aligned:
-    """A group in which rank 1 is 1.5 s late once."""
-    waits, host, call = np.ones((2, STEPS)), np.zeros((2, STEPS)), np.full((2, STEPS), CALL)
-    if part == "call":
-        call[:, at] += 1500
-    else:
-        (waits if part == "wait" else host)[1, at] += 1500
-        call[0, at + (part == "host")] += 1500
-    rows = [make_steps(waits[rank], call[rank], host[rank]) for rank in range(2)]
-    begin_ns = int(rows[1]["start_ns"][at])
-    silences = [(begin_ns + 10**8, begin_ns + 1400 * 10**6)] if silent else []
-    return align([RankSteps(0, rows[0]), RankSteps(1, rows[1], silences=silences)])
-
-
-@pytest.mark.parametrize(
-    ("part", "silent", "rank", "cause"),
-    [
-        ("wait", False, 1, Cause.DATA_WAIT),
-        ("host", False, 1, Cause.HOST),
-        ("call", False, None, Cause.COMPUTE),
-        ("wait", True, 1, Cause.NOT_RUNNING),
-        ("host", True, 1, Cause.NOT_RUNNING),
-        ("call", True, 1, Cause.NOT_RUNNING),
-    ],
-)
-def test_a_single_long_step_is_an_event_and_no_straggler(
-    part: str, silent: bool, rank: int, cause: Cause
-) -> None:
-    aligned = held_up(part, 80, silent)
-
-    (event,) = find_long_steps(aligned)
-
-    assert (event.rank, event.cause) == (rank, cause)
-    assert event.lost_ms == pytest.approx(1500, rel=0.01)
-    assert find_straggler(aligned) is None
-
-
-@pytest.mark.parametrize(
-    ("silent", "rank", "cause"), [(True, 1, Cause.NOT_RUNNING), (False, None, Cause.COMPUTE)]
-)
-@pytest.mark.parametrize("first", [True, False])
-def test_a_rank_that_stands_still_around_the_end_of_a_collective_is_one_event(
-    first: bool, silent: bool, rank: int, cause: Cause
-) -> None:
-    """The others have left their call, and wait for it in the next one; or it has left, and they
-    wait in this one."""
-    call = np.full((3, STEPS), CALL)
-    call[1, 80 if first else 81] += 1500
-    call[[0, 2], 81 if first else 80] += 1500
-    rows = [make_steps(np.ones(STEPS), call[rank], 0.0) for rank in range(3)]
-    begin_ns = int(rows[1]["start_ns"][80 if first else 81])
-    silences = [(begin_ns + 10**8, begin_ns + 1400 * 10**6)] if silent else []
-    aligned = align(
-        [RankSteps(rank, rows[rank], silences=silences if rank == 1 else []) for rank in range(3)]
-    )
-
-    (event,) = find_long_steps(aligned)
-
-    assert (event.step, event.rank, event.cause) == (81, rank, cause)
-    assert event.lost_ms == pytest.approx(1500, rel=0.01)
-    assert find_straggler(aligned) is None
 
 
 # -- in words --------------------------------------------------------------------------------------
@@ -295,38 +200,3 @@ def test_the_sentences_have_one_unit_each() -> None:
         " others 1.0 ms"
     )
     assert without_sentence(named) == "without it a step takes about 10.0 of 29.0 ms: 66 % less"
-
-
-def test_of_many_long_steps_the_longest_are_named() -> None:
-    events = [
-        LongStep(n, None if n == 5 else 1, Cause.COMPUTE if n == 5 else Cause.HOST, 1000.0 * n)
-        for n in range(1, 6)
-    ]
-
-    assert long_step_lines(events) == [
-        "step 5 takes 5.0 s more: all ranks are in the call, and none shows why",
-        "step 4 takes 4.0 s more, for rank 1: host time",
-        "step 3 takes 3.0 s more, for rank 1: host time",
-        "2 more long steps: 3.0 s",
-    ]
-
-
-_LONG = "step 7 takes 2.0 s more, for rank 1: data wait"
-
-
-@pytest.mark.parametrize(
-    ("lost_ms", "lines"),
-    [
-        pytest.param([], [], id="none"),
-        pytest.param([15.0, 12.0], [], id="too short to matter"),
-        pytest.param([15.0] * 20, ["20 long steps: 0.3 s"], id="many short ones"),
-        pytest.param([15.0, 2000.0], [_LONG], id="one"),
-        pytest.param(
-            [2000.0] * 5, [_LONG] * 3 + ["2 more long steps: 4.0 s"], id="the longest three"
-        ),
-    ],
-)
-def test_only_steps_that_cost_a_tenth_of_a_second_are_named(
-    lost_ms: list[float], lines: list[str]
-) -> None:
-    assert long_step_lines([LongStep(7, 1, Cause.DATA_WAIT, lost) for lost in lost_ms]) == lines

@@ -51,9 +51,6 @@ class RankSteps:
     #: Of `core.rows.STEP`.
     rows: Rows
     machine: Machine = NOT_KNOWN
-    #: Begin and end of each time in which its sensors did not run though they were due,
-    #: nanoseconds on the clock of the rows: the process was stopped, or got no CPU.
-    silences: Sequence[tuple[int, int]] = ()
     #: Its calls fetch batches themselves, so that its data wait is a part of the call.
     fetches_in_calls: bool = False
 
@@ -71,8 +68,6 @@ class Aligned:
     host: Times
     #: With the wait for other ranks.
     call: Times
-    #: Of the cycle, in which the rank's sensors did not run.
-    silent: Times
 
     @property
     def own(self) -> Times:
@@ -109,8 +104,7 @@ def align(ranks: Sequence[RankSteps]) -> Aligned:
         )
         for name, before in parts
     )
-    silent = _times([_silent_ms(*one) for one in zip(ranks, rows, at, strict=True)], len(steps))
-    return Aligned(tuple(ranks), steps.astype(np.int64), wait, host, call, silent)
+    return Aligned(tuple(ranks), steps.astype(np.int64), wait, host, call)
 
 
 def _times(of_ranks: list[NDArray[Any]], count: int) -> Times:
@@ -133,20 +127,3 @@ def _is_plain(rows: Rows) -> NDArray[np.bool_]:
     good[1:] &= np.diff(rows["step"].astype(np.int64)) == 1
     mask: NDArray[np.bool_] = good
     return mask
-
-
-def _silent_ms(rank: RankSteps, rows: Rows, places: NDArray[np.intp]) -> Times:
-    """Return the part of each cycle that lies in a silence, milliseconds."""
-    if not rank.silences:
-        return np.zeros(len(places))
-    before, now = rows[places - 1], rows[places]
-    begin_ns = (
-        before["start_ns"] + (before["wait_ms"] + before["compute_ms"]).astype(np.float64) * 1e6
-    )
-    end_ns = now["start_ns"] + (now["wait_ms"] + now["compute_ms"]).astype(np.float64) * 1e6
-    edges = np.maximum.accumulate(np.array(rank.silences, dtype=np.float64).ravel())
-    silent_ns = np.cumsum(np.diff(edges, prepend=edges[0]) * (np.arange(len(edges)) % 2))
-    silent_ms: Times = (
-        np.interp(end_ns, edges, silent_ns) - np.interp(begin_ns, edges, silent_ns)
-    ) / 1e6
-    return silent_ms

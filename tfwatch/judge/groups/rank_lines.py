@@ -60,20 +60,12 @@ def stopped_ranks(judged: JudgedGroup) -> list[RankState]:
 
 
 def overdue_s(judged: JudgedGroup, state: RankState) -> float | None:
-    """Return for how long a rank that runs has not come to the next call, or hangs in it; None
-    where that is as usual.
-
-    In the call, in which others wait too, it is the rank that runs Python there, or the only one
-    that computes.
-    """
+    """Return for how long a rank that runs has not come to the next call, or hangs in Python in it;
+    None where that is as usual."""
     last = judged.group.ranks[state.rank].open_phase
-    if last is None or not (last.is_before_call or _hangs_in_call(judged, state.rank, last)):
+    if last is None or not (last.is_before_call or (last.is_in_call and last.detail)):
         return None
     return _long_s(state, last)
-
-
-def _hangs_in_call(judged: JudgedGroup, rank: int, last: OpenPhase) -> bool:
-    return last.is_in_call and (bool(last.detail) or judged.busy_in_call == rank)
 
 
 def _long_s(state: RankState, last: OpenPhase) -> float | None:

@@ -17,8 +17,6 @@ import numpy as np
 from tfwatch.core import units
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from tfwatch.judge.groups.aligned import Aligned, Times
@@ -42,18 +40,12 @@ _SLOW_CLOCK = 0.9
 
 
 class Cause(Enum):
-    """The part of a late rank's time that is longer than that of the others.
-
-    CALL: the rank fetches batches inside its call, so nothing separates its data wait from its
-    compute.
-    """
+    """The part of a late rank's time that is longer than that of the others."""
 
     DATA_WAIT = "data wait"
     HOST = "host time"
     COMPUTE = "compute"
-    CALL = "compute or data wait"
     SLOW_GPU = "a slower GPU"
-    NOT_RUNNING = "its process did not run"
 
 
 class Level(Enum):
@@ -89,7 +81,7 @@ class Straggler:
     def is_least(self) -> bool:
         """True where the gain is a lower bound: ranks that wait in the call use processor time
         too."""
-        return self.cause in (Cause.COMPUTE, Cause.CALL)
+        return self.cause is Cause.COMPUTE
 
     @property
     def level(self) -> Level:
@@ -99,29 +91,11 @@ class Straggler:
         return Level.WARNING if self.share >= WARNING_FROM else Level.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class LongStep:
-    """A single long step."""
-
-    step: int
-    #: None where nothing shows which one made it long.
-    rank: int | None
-    cause: Cause
-    #: Beyond the usual step.
-    lost_ms: float
-
-
 def usual(aligned: Aligned) -> Mask:
     """Return a mask of the usual cycles; the others are events."""
-    is_usual: Mask = ~np.logical_or.reduce(_long(aligned))
-    return is_usual
-
-
-def _long(aligned: Aligned) -> Mask:
-    """Return a mask of the cycles that are events for a rank, a row a rank."""
     longest_ms = _EVENT * float(np.median(aligned.cycle))
-    is_long: Mask = aligned.own + aligned.call > longest_ms
-    return is_long
+    is_usual: Mask = np.logical_and.reduce(aligned.own + aligned.call <= longest_ms)
+    return is_usual
 
 
 def find_straggler(aligned: Aligned) -> Straggler | None:
@@ -143,32 +117,6 @@ def is_compute_known(aligned: Aligned) -> bool:
         _known(values)
         for values in ([one.clock_mhz for one in machines], [one.cores for one in machines])
     )
-
-
-def find_long_steps(aligned: Aligned) -> list[LongStep]:
-    """Return the steps that took more than three usual ones, each with the rank that the others
-    waited for.
-
-    Where a rank stands still around the end of a collective, one is long in this step and the
-    others in the next one.
-    """
-    if len(aligned.ranks) < 2 or len(aligned.steps) < NEEDED:
-        return []
-    long, median_ms = _long(aligned), float(np.median(aligned.cycle))
-    some: Mask = np.logical_or.reduce(long)
-    alone: Mask = some & ~np.logical_and.reduce(long)
-    places = [int(at) for at in np.flatnonzero(some)]
-    return [
-        _long_step(aligned, at, median_ms)
-        for at in places
-        if not (at and alone[at - 1] and _waits(long, at))
-    ]
-
-
-def _waits(long: Mask, at: int) -> bool:
-    """Return whether the ranks that are long are others than those of the step before: it is one
-    event."""
-    return not bool((long[:, at] & long[:, at - 1]).any())
 
 
 def waiting_share(aligned: Aligned) -> float:
@@ -233,15 +181,11 @@ def _cause(group: _Usual, place: int) -> tuple[Cause, float, float]:
     """Return the part in which a rank differs most from the others, its own mean and theirs,
     milliseconds."""
     aligned = group.aligned
-    times = {
-        Cause.DATA_WAIT: aligned.wait,
-        Cause.HOST: aligned.host,
-        Cause.NOT_RUNNING: aligned.silent,
+    means = {
+        Cause.DATA_WAIT: group.means(aligned.wait, place),
+        Cause.HOST: group.means(aligned.host, place),
     }
-    means = {cause: group.means(values, place) for cause, values in times.items()}
-    longer = {cause: own_ms - others_ms for cause, (own_ms, others_ms) in means.items()}
-    part = max((Cause.DATA_WAIT, Cause.HOST), key=longer.__getitem__)
-    cause = Cause.NOT_RUNNING if longer[Cause.NOT_RUNNING] > longer[part] / 2 else part
+    cause = max(means, key=lambda part: means[part][0] - means[part][1])
     return cause, *means[cause]
 
 
@@ -267,43 +211,13 @@ def _slow(group: _Usual, place: int) -> Straggler | None:
         return None
     # The processor time that it has more than the others, on the cores that it uses.
     gain_ms = min((own - others) / max(own / group_ms, 1.0), shared_ms)
-    cause = Cause.CALL if group.aligned.ranks[place].fetches_in_calls else Cause.COMPUTE
-    return Straggler(rank, cause, own, others, group_ms, gain_ms)
+    return Straggler(rank, Cause.COMPUTE, own, others, group_ms, gain_ms)
 
 
 def _known(values: list[float | None]) -> list[float]:
     """Return the values if all are known and none is 0; else nothing."""
     known = [value for value in values if value]
     return known if len(known) == len(values) else []
-
-
-def _long_step(aligned: Aligned, at: int, median_ms: float) -> LongStep:
-    own, silent = aligned.own[:, at], aligned.silent[:, at]
-    lost_ms = float(aligned.cycle[at]) - median_ms
-    step, late, stopped = int(aligned.steps[at]), int(own.argmax()), int(silent.argmax())
-    own_ms, others_ms = _beside(own, late)
-    whole_ms = aligned.own[:, at] + aligned.call[:, at]
-    if whole_ms.max() - median_ms > 2 * lost_ms:
-        return _around_its_end(aligned, at, float(whole_ms.max()) - median_ms)
-    if (
-        own_ms - others_ms < lost_ms / 2
-    ):  # all ranks wait in the call: one of them may have stood still there
-        if silent[stopped] < lost_ms / 2:
-            return LongStep(step, None, Cause.COMPUTE, lost_ms)
-        return LongStep(step, _rank(aligned, stopped), Cause.NOT_RUNNING, lost_ms)
-    part = Cause.DATA_WAIT if aligned.wait[late, at] >= aligned.host[late, at] else Cause.HOST
-    cause = Cause.NOT_RUNNING if silent[late] >= lost_ms / 2 else part
-    return LongStep(step, _rank(aligned, late), cause, lost_ms)
-
-
-def _around_its_end(aligned: Aligned, at: int, lost_ms: float) -> LongStep:
-    """Return the event of one rank alone: either it stood still, or it waited for one that is long
-    in the next step."""
-    silent = aligned.silent[:, at : at + 2].max(axis=1)
-    place, step = int(silent.argmax()), int(aligned.steps[at])
-    if silent[place] < lost_ms / 2:
-        return LongStep(step, None, Cause.COMPUTE, lost_ms)
-    return LongStep(step, _rank(aligned, place), Cause.NOT_RUNNING, lost_ms)
 
 
 def _rank(aligned: Aligned, place: int) -> int:
@@ -315,9 +229,6 @@ def _beside(values: Times, place: int) -> tuple[float, float]:
     return float(values[place]), float(np.median(np.delete(values, place)))
 
 
-#: The long steps that are named one by one, and the time that is worth a name: three steps of 5 ms
-#: are soon reached.
-_NAMED, LEAST_NAMED_MS = 3, 100.0
 #: The next thing to look at, by cause.
 ADVICE = {
     Cause.DATA_WAIT: (
@@ -331,15 +242,8 @@ ADVICE = {
     Cause.COMPUTE: (
         "look for work that only this rank has: metrics, summaries, another program on its cores"
     ),
-    Cause.CALL: (
-        "fetch its batches outside the tf.function, for batch in tfwatch.track(data), to separate"
-        " the two"
-    ),
     Cause.SLOW_GPU: (
         "look at the temperature and the power limit of its GPU: nvidia-smi -q -d PERFORMANCE"
-    ),
-    Cause.NOT_RUNNING: (
-        "look for what stops it: swapping, a CPU limit of its container, a debugger, SIGSTOP"
     ),
 }
 
@@ -357,18 +261,15 @@ def straggler_sentence(straggler: Straggler) -> str:
 def cause_text(straggler: Straggler) -> str:
     """Return the part of the late rank's time that is longer, beside that of the others."""
     own, others = units.in_one_unit(straggler.own, straggler.others)
-    cpu_time = f"{own} ms of CPU time a step; the others use {others}"
     return {
         Cause.DATA_WAIT: f"it waits {own} ms for data, the others {others}",
         Cause.HOST: f"its Python between two steps takes {own} ms, that of the others {others}",
-        Cause.COMPUTE: f"it computes longer, with {cpu_time}",
-        Cause.CALL: f"its data wait is not seen, so its compute may be data: {cpu_time}",
+        Cause.COMPUTE: (
+            f"it computes longer, with {own} ms of CPU time a step; the others use {others}"
+        ),
         Cause.SLOW_GPU: (
             f"its GPU runs at {straggler.own:.0f} MHz, those of the others at"
             f" {straggler.others:.0f} MHz"
-        ),
-        Cause.NOT_RUNNING: (
-            f"its process does not run for {own} ms/step, those of the others for {others}"
         ),
     }[straggler.cause]
 
@@ -397,54 +298,30 @@ def banner_word(straggler: Straggler | None) -> str:
 
 def no_straggler_sentence(waiting_share: float | None, aligned: Aligned) -> str:
     """Return that no rank holds the group up, and what would not show."""
-    waited = f"they wait {units.percent(waiting_share)} of their time for one another"
     unseen = [rank.rank for rank in aligned.ranks if rank.fetches_in_calls]
     is_known = is_compute_known(aligned)
-    of_compute = "whether one computes longer is n/a, as processor time and clocks are not known"
+    head = (
+        "no rank holds the others up" if is_known and not unseen else "no rank is seen to be late"
+    )
+    parts = [f"{head}: they wait {units.percent(waiting_share)} of their time for one another"]
     if unseen:
-        parts = [
-            f"no rank is seen to be late: {waited}",
-            _unseen_text(unseen),
-            *([] if is_known else [of_compute]),
-        ]
-        return "; ".join(parts)
-    return (
-        f"no rank holds the others up: {waited}"
-        if is_known
-        else f"no rank comes late: {waited}; {of_compute}"
-    )
-
-
-def _unseen_text(ranks: Sequence[int]) -> str:
-    which, function = (
-        (f"rank {ranks[0]}", "its") if len(ranks) == 1 else (f"{len(ranks)} ranks", "their")
-    )
-    return (
-        f"the data wait of {which} is not seen, because {function} tf.function fetches the batches"
-    )
-
-
-def long_step_lines(long_steps: Sequence[LongStep]) -> list[str]:
-    """Return the longest single steps, the longest first, and the number of the others."""
-    worst = sorted(long_steps, key=lambda one: -one.lost_ms)
-    named = [one for one in worst[:_NAMED] if one.lost_ms >= LEAST_NAMED_MS]
-    lines, rest = [long_step_line(one) for one in named], worst[len(named) :]
-    lost_ms = sum(one.lost_ms for one in rest)
-    if lost_ms < LEAST_NAMED_MS:
-        return lines
-    steps = units.counted(len(rest), "more long step" if lines else "long step")
-    return [*lines, f"{steps}: {units.duration(lost_ms / 1e3)}"]
-
-
-def long_step_line(long_step: LongStep) -> str:
-    """Return a single long step: its rank and the cause."""
-    lost = units.duration(long_step.lost_ms / 1e3)
-    if long_step.rank is None:
-        return (
-            f"step {units.count(long_step.step)} takes {lost} more: all ranks are in the call, and"
-            " none shows why"
+        parts.append(
+            f"the data wait of {units.counted(len(unseen), 'rank')} is a part of its calls"
         )
-    return (
-        f"step {units.count(long_step.step)} takes {lost} more, for rank {long_step.rank}:"
-        f" {long_step.cause.value}"
-    )
+    if not is_known:
+        parts.append(
+            "whether one computes longer is n/a, as processor time and clocks are not known"
+        )
+    return "; ".join(parts)
+
+
+def all_starve_sentences(wait_ms: float, step_ms: float) -> list[str]:
+    """Return that all ranks wait for data alike, and what that may hide."""
+    wait, step = units.in_one_unit(wait_ms, step_ms)
+    return [
+        f"each rank waits {wait} of {step}/step for data",
+        (
+            "a distributed data set of unknown length lets each fetch wait for the slowest rank:"
+            " which one that is does not show here"
+        ),
+    ]

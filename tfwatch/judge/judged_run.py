@@ -19,8 +19,13 @@ from tfwatch.judge.findings.machine import Hardware, summarise_hardware
 from tfwatch.judge.findings.ranking import find_losses
 from tfwatch.judge.findings.situation import MeasuredSetting, build_situation
 from tfwatch.judge.findings.starving_cost import DataWaitCost, cost_of_data_wait
-from tfwatch.judge.forecasts.evidence import Evidence, build_evidence, last_table
-from tfwatch.judge.forecasts.follower import build_evidence_tables_of_run, stages_found
+from tfwatch.judge.forecasts.evidence import (
+    Evidence,
+    build_evidence,
+    build_evidence_tables_of_run,
+    last_table,
+    stages_found,
+)
 from tfwatch.judge.forecasts.forecast import CheckedForecast, checked_forecasts, forecasts
 from tfwatch.judge.regime import regime_of
 from tfwatch.judge.steps.stalls import longest_stall_place

@@ -48,7 +48,7 @@ from tfwatch.judge.findings.situation import (
 )
 from tfwatch.judge.findings.starving_cost import cost_of_data_wait
 from tfwatch.judge.followed_run import StepSearch
-from tfwatch.judge.forecasts.follower import ForecastFollower
+from tfwatch.judge.forecasts.forecast import ForecastFollower
 from tfwatch.judge.steps.fits import FitCounter, FitFigures
 from tfwatch.judge.steps.stalls import longest_stall_place
 from tfwatch.judge.steps.time_breakdown import RunningTimeBreakdown, is_breakdown_event

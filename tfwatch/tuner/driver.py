@@ -8,7 +8,7 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.judge.autopilot.measurement import drop_settling_rows
 from tfwatch.judge.effects.knob_state import knob_states, knobs_in_effect
-from tfwatch.judge.forecasts.follower import evidence_now
+from tfwatch.judge.forecasts.evidence import evidence_now
 from tfwatch.judge.forecasts.forecast import Forecast, forecast
 from tfwatch.runs.requests import BY_USER, StopRequest, SwitchRequest
 from tfwatch.runs.run import Run

@@ -7,7 +7,7 @@ import pytest
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned
 from tfwatch.core.events import SwitchAsked
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.judge.effects.wording import checked_forecast_text, forecast_note
+from tfwatch.judge.effects.wording import checked_forecast_text
 from tfwatch.judge.view import Follower, RunView
 from tfwatch.screens.live.settings.knob_rows import knob_rows
 
@@ -32,37 +32,6 @@ def test_beside_each_knob_stands_what_its_key_would_bring() -> None:
 
     assert found["prefetch"] == "13.9 ms  1.7 x"
     assert " ms  " in found["workers"]
-
-
-@pytest.mark.parametrize(
-    ("maps", "decode", "augment"),
-    [
-        pytest.param(("map(decode)", "map(augment)"), " ms  ", " ms  ", id="both seen"),
-        pytest.param(
-            ("map(decode)", "map"),
-            *["no forecast: tf.data does not show the work of each stage"] * 2,
-            id="n/a",
-        ),
-    ],
-)
-def test_each_stage_has_a_forecast_of_its_parallel_calls_alone(
-    maps: tuple[str, str], decode: str, augment: str
-) -> None:
-    run = (
-        Canned(None, **GPU, parallel_stages=["map(decode)", "map(augment)"])
-        .started()
-        .steps(150, STARVING)
-    )
-    none = (1.0, 0.0, 0.0)
-    run.staged(
-        ("range", "Range", 0.0, *none), (maps[0], "Map", 7.0, *none), (maps[1], "Map", 2.0, *none)
-    )
-    run.doing(Phase.COMPUTE, 0.0)
-
-    found = look(run).situation.setting.forecasts
-
-    assert decode in forecast_note(found["workers", "auto/off"])
-    assert augment in forecast_note(found["workers", "off/auto"])
 
 
 def test_the_banner_promises_the_best_of_them() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -101,116 +101,15 @@ def test_more_threads_on_a_cpu_may_make_a_step_longer() -> None:
     assert after(evidence(0.0), "workers", "2").high_ms == pytest.approx(WORK)
 
 
-MAPS = StageTable(
-    0,
-    (Stage("range", "Range", 0.0), Stage("map(read)", "Map", 6.0), Stage("map(turn)", "Map", 2.0)),
-)
-NAMES = ("map(read)", "map(turn)")
+def test_a_stage_that_is_set_alone_has_no_forecast() -> None:
+    known = evidence(8.0, knobs={"workers": "default"}, parallel_stages=("map(a)", "map(b)"))
+
+    assert known.breakdown is not None
+    why = predict(known, known.breakdown, "workers", "default/4", {})
+    assert why == "a stage that is set alone has none"
 
 
-def staged(**known: Any) -> Evidence:
-    """Two serial maps of 6 and 2 ms of single elements, as a script writes them."""
-    given = {
-        "knobs": {"workers": "default"},
-        "stages": MAPS,
-        "parallel_stages": NAMES,
-        "batch_size": 1,
-        **known,
-    }
-    return evidence(8.0, **given)
+def test_behind_stages_with_calls_of_their_own_a_prefetch_has_a_forecast() -> None:
+    known = evidence(8.0, knobs={"workers": "4/off"}, parallel_stages=("map(a)", "map(b)"))
 
-
-@pytest.mark.parametrize(
-    ("value", "prefetch", "step_ms"),
-    [
-        pytest.param(
-            "default/4",
-            "off",
-            WORK,
-            id="the last stage works while the step runs, and with it all below",
-        ),
-        pytest.param(
-            "4/default", "off", WORK + 2, id="a serial stage at the end works after the step"
-        ),
-        pytest.param("4/4", "4", WORK + 0.2, id="all of it behind a prefetch"),
-        pytest.param("4/default", "4", WORK + 0.2, id="one of them behind a prefetch"),
-    ],
-)
-def test_a_stage_with_calls_of_its_own_leaves_the_work_of_the_others(
-    value: str, prefetch: str, step_ms: float
-) -> None:
-    found = after(staged(), "workers", value, prefetch=prefetch)
-
-    assert found.step_ms == pytest.approx(step_ms, abs=0.6)
-
-
-def test_two_maps_of_one_name_are_told_by_their_order() -> None:
-    table = StageTable(
-        0, (Stage("range", "Range", 0.0), Stage("map", "Map", 6.0), Stage("map", "Map", 2.0))
-    )
-    known = staged(stages=table, parallel_stages=("map", "map"))
-
-    assert after(known, "workers", "4/default") == after(staged(), "workers", "4/default")
-
-
-def test_a_map_fused_with_its_batch_is_known_and_loses_what_it_worked_ahead_to_a_prefetch() -> None:
-    fused = StageTable(
-        0, (Stage("map(read)", "Map", 6.0), Stage("map(turn), batch(8)", "MapAndBatch", 2.0, 2.0))
-    )
-    known = staged(stages=fused, knobs={"workers": "default", "prefetch": "default"})
-
-    assert after(known, "workers", "off").step_ms == pytest.approx(WORK + 8, abs=0.3)
-
-
-def test_a_single_call_waits_for_the_stages_below_it() -> None:
-    table = StageTable(
-        0, (Stage("map(read)", "Map", 60.0), Stage("map(turn)", "ParallelMapV2", 20.0, 2.0))
-    )
-    known = staged(stages=table, knobs={"workers": "default", "prefetch": "4"})
-    one, two = (after(known, "workers", value) for value in ("default/1", "default/2"))
-
-    assert one.step_ms - two.step_ms == pytest.approx(
-        0.7 * 20.0
-    )  # what ran beside each other took less alone
-
-
-def test_the_slowest_stage_limits_what_a_prefetch_hides() -> None:
-    slow = StageTable(0, (Stage("map(read)", "Map", 60.0), Stage("map(turn)", "Map", 20.0)))
-    known = evidence(
-        80.0, knobs={"workers": "default"}, stages=slow, parallel_stages=NAMES, batch_size=1
-    )
-    alone, both = (
-        after(known, "workers", value, prefetch="4").step_ms for value in ("2/default", "2/2")
-    )
-
-    assert [alone, both] == pytest.approx([60 * 1.05 / 2] * 2, rel=0.02)
-    assert after(known, "workers", "default/2", prefetch="4").step_ms == pytest.approx(60, rel=0.02)
-
-
-@pytest.mark.parametrize(
-    ("known", "value", "why"),
-    [
-        pytest.param(
-            {"stages": None}, "4/off", "tf.data does not show the work of each stage", id="unread"
-        ),
-        pytest.param(
-            {"parallel_stages": ("map(read)", "map(read)")},
-            "4/off",
-            "tf.data does not show the work of each stage",
-            id="two of one name",
-        ),
-        pytest.param(
-            {"knobs": {"workers": "4/4"}},
-            "default/4",
-            "the stage as the script writes it has not run yet in this run",
-            id="back to the script's own",
-        ),
-    ],
-)
-def test_a_stage_that_is_not_known_has_no_forecast(
-    known: dict[str, Any], value: str, why: str
-) -> None:
-    made = staged(**known)
-
-    assert made.breakdown is not None
-    assert predict(made, made.breakdown, "workers", value, {}) == why
+    assert WORK < after(known, "prefetch", "4").step_ms < WORK + 8.0

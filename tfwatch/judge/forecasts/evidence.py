@@ -10,21 +10,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tfwatch.core.events import PipelineSwitched, StagesFound
 from tfwatch.core.rows import STEP, step_ms
-from tfwatch.judge.effects.comparison import LEAST, LONGEST
+from tfwatch.judge.effects.comparison import LEAST, LONGEST, compare
 from tfwatch.judge.effects.knob_state import knobs_in_effect
 from tfwatch.judge.findings.bottleneck import make_stage_table
+from tfwatch.judge.steps.summary import between
 from tfwatch.judge.steps.verdict import breakdown, steady
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from tfwatch.core.events import PipelineSwitched, StagesFound
     from tfwatch.core.rows import Rows
     from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.findings.bottleneck import StageTable
     from tfwatch.judge.steps.verdict import Breakdown
     from tfwatch.runs.format import Manifest
+    from tfwatch.runs.snapshot import Snapshot
 
 #: A sample covers the half second before it: the first one after a switch belongs to the old
 #: setting.
@@ -240,3 +242,50 @@ def block_variation(rows: Rows) -> float:
     steps = step_ms(rows, np.float64)
     medians = np.median(steps[-count * _BLOCK :].reshape(count, _BLOCK), axis=1)
     return float(medians.std(ddof=1) / np.median(medians)) if np.median(medians) > 0 else 0.0
+
+
+# -- of a run --------------------------------------------------------------------------------------
+
+
+def stages_found(events: Iterable[object]) -> dict[int, StagesFound]:
+    """The stages of each pipeline of a run, by its number."""
+    return {event.pipeline: event for event in events if isinstance(event, StagesFound)}
+
+
+def build_evidence_tables_of_run(run: Snapshot) -> EvidenceTables:
+    """The tables that evidence is gathered from, of all that a run has recorded."""
+    switched = run.events.of(PipelineSwitched)
+    table_at = stage_tables_by_time(run.stages, stages_found(run.events))
+    return EvidenceTables(
+        run.manifest,
+        lambda first, last: between(run.steps, first, last),
+        run.samples,
+        table_at,
+        switched,
+    )
+
+
+def evidence_now(
+    snapshot: Snapshot,
+    steps_between: Callable[[int, int], Rows],
+    comparisons: Sequence[Comparison] | None = None,
+    no_forecast_reason: str = "",
+) -> Evidence:
+    """The evidence of this moment. comparisons: of the switches so far, made here where they are
+    not given.
+
+    no_forecast_reason: see `Evidence`.
+    """
+    switches, total = snapshot.events.of(PipelineSwitched), snapshot.steps_total
+    if comparisons is None:
+        accelerated = snapshot.manifest.accelerated
+        comparisons = compare(switches, total, steps_between, accelerated=accelerated)
+    tables = EvidenceTables(
+        snapshot.manifest,
+        steps_between,
+        snapshot.samples,
+        lambda at_ns: make_stage_table(snapshot.recent_stages, snapshot.stages_found),
+        switches,
+    )
+    at_ns = round(snapshot.now_s * 1e9)
+    return build_evidence(tables, comparisons, total, at_ns, no_forecast_reason)

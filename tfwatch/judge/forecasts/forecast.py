@@ -6,23 +6,29 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.knobs import CACHE, DEVICE_PREFETCH, PREFETCH, WORKERS, no_room
 from tfwatch.core.rows import step_ms
 from tfwatch.judge.effects import knob_state
 from tfwatch.judge.effects.comparison import LEAST
+from tfwatch.judge.effects.tuner_events import EXPERIMENT_EVENTS, running_experiment
 from tfwatch.judge.forecasts import batch_supply
-from tfwatch.judge.forecasts.evidence import build_evidence
+from tfwatch.judge.forecasts.evidence import build_evidence, evidence_now
 from tfwatch.judge.forecasts.predict import Prediction, predict
 from tfwatch.judge.steps.verdict import BURSTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from tfwatch.core.rows import Rows
     from tfwatch.judge.effects.comparison import Comparison
+    from tfwatch.judge.effects.knob_state import KnobState
+    from tfwatch.judge.findings.bottleneck import StageTable
     from tfwatch.judge.forecasts.evidence import Evidence, EvidenceTables
     from tfwatch.judge.steps.verdict import Breakdown
+    from tfwatch.runs.snapshot import Snapshot
 
 #: The error of a forecast from complete evidence, as a share of the step: on a separate device, and
 #: where compute and data share the cores (`python -m tests.bench.forecast`).
@@ -342,3 +348,71 @@ def evidence_before(tables: EvidenceTables, comparisons: Sequence[Comparison], n
     rows = tables.rows_between(asked, asked)
     at_ns = int(rows["start_ns"][-1] + 1e6 * step_ms(rows)[-1]) if len(rows) else 0
     return build_evidence(tables, comparisons[:n], asked, at_ns)
+
+
+# -- of a live run ---------------------------------------------------------------------------------
+
+#: By knob and value.
+Forecasts: TypeAlias = dict[tuple[str, str], Forecast]
+
+_UNDER_WAY, _EXPERIMENT = "switching", "trying both"
+
+
+class ForecastFollower:
+    """Follows one run.
+
+    forecasts: of the settings that the keys would ask for now, by knob and value. table: of the
+    pipeline's stages, None where they cannot be read. cores_free: NaN where unknown.
+    """
+
+    def __init__(self, steps_between: Callable[[int, int], Rows]) -> None:
+        self.forecasts: Forecasts = {}
+        self.table: StageTable | None = None
+        self.cores_free = math.nan
+        self._steps_between = steps_between
+        self._due: tuple[int, int, bool] | None = None
+        #: The forecasts of switches that were made while it followed, by their first step.
+        self._made: dict[int, Forecast] = {}
+
+    def take(
+        self,
+        snapshot: Snapshot,
+        comparisons: Sequence[Comparison],
+        knobs: Mapping[str, KnobState],
+    ) -> None:
+        """Take in a snapshot, once a second and after a switch. A run that is over has no
+        forecasts."""
+        reason = _reason_for_none(snapshot, knobs)
+        due = second_of(snapshot.now_s, Slot.HEADER), len(comparisons), bool(reason)
+        if due == self._due:
+            return
+        self._due = due
+        for switch in comparisons[-1:]:
+            known = self.forecasts.get((switch.knob, switch.new))
+            if known and known.is_known:
+                self._made.setdefault(switch.step, known)
+        evidence = evidence_now(snapshot, self._steps_between, comparisons, reason)
+        self.table, self.cores_free = evidence.stages, evidence.cores_free
+        self.forecasts = {}
+        if snapshot.ended is None:
+            self.forecasts = {(one.knob, one.value): one for one in forecasts(evidence)}
+
+    def checked(self, comparisons: Sequence[Comparison]) -> CheckedForecast | None:
+        """Return the newest switch with the forecast that was shown before it; None until it has
+        settled."""
+        for switch in comparisons[-1:]:
+            known = self._made.get(switch.step)
+            if known and switch.settled and switch.after:
+                return CheckedForecast(switch, known, switch.after.step.median)
+        return None
+
+
+def _reason_for_none(snapshot: Snapshot, knobs: Mapping[str, KnobState]) -> str:
+    """Return what goes on while there is no forecast; empty where one can be made."""
+    if running_experiment(snapshot.events.of(*EXPERIMENT_EVENTS)):
+        return _EXPERIMENT
+    asked = any(
+        state.asked and not snapshot.manifest.epochs_until(knob, state.asked)
+        for knob, state in knobs.items()
+    )
+    return _UNDER_WAY if asked else ""

@@ -18,7 +18,6 @@ from tfwatch.core.knobs import (
     PY_DATASET_KNOBS,
     QUEUE_SIZE,
     WORKERS,
-    stage_value,
 )
 from tfwatch.judge.effects.comparison import LEAST
 from tfwatch.judge.findings.bottleneck import FETCH_MS
@@ -30,7 +29,6 @@ from tfwatch.judge.forecasts.batch_supply import (
     queued,
     shared_cores,
 )
-from tfwatch.judge.forecasts.stage_supply import staged
 from tfwatch.judge.steps.verdict import MODERATELY_FROM
 
 if TYPE_CHECKING:
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.forecasts.batch_supply import Supply
     from tfwatch.judge.forecasts.evidence import Evidence
-    from tfwatch.judge.forecasts.stage_supply import StagedSupply
     from tfwatch.judge.steps.verdict import Breakdown, Stat
 
 #: The share that a training gets of the cores in use by other programs, as threads of one priority
@@ -68,11 +65,8 @@ _PY_DATASET = {
     MULTIPROCESSING: "the time to send a batch between processes is unknown",
     QUEUE_SIZE: "tf.data sees no queue of a PyDataset",
 }
-#: The reasons for no forecast where single stages have a setting of their own.
-_NO_STAGE = "tf.data does not show the work of each stage"
-_AS_WRITTEN = "the stage as the script writes it has not run yet in this run"
-#: The knobs whose forecast distinguishes single stages.
-_STAGED = (WORKERS, PREFETCH)
+#: The reason for no forecast of a setting of single stages.
+_ONE_STAGE = "a stage that is set alone has none"
 #: The reason for no forecast of the workers of a pipeline whose interleave they set.
 _INTERLEAVE = "tf.data does not show which part of an interleave's work runs in parallel"
 
@@ -113,7 +107,7 @@ def predict(
     }
     if _gains_prefetch(evidence, then):
         new[PREFETCH] = "auto"
-    model = _model(evidence, split, knob, value, new)
+    model = _model(evidence, split, knob, value)
     if isinstance(model, str):
         return model
     work_ms = _typical(split.compute) + _typical(split.host)
@@ -121,8 +115,6 @@ def predict(
         _step_ms(one, runs, work_ms, evidence.cores)
         for one, runs in zip(model.before, model.runs, strict=True)
     ]
-    if model.is_staged:  # the longest assumption about single stages is the least sure one
-        befores[-1] = min(befores[-1], split.step.median)
     changes = [
         _step_ms(after, {**runs, **new}, work_ms, evidence.cores) - before_ms
         for after, runs, before_ms in zip(model.after, model.runs, befores, strict=True)
@@ -142,37 +134,21 @@ def predict(
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """The pipeline before and after a switch, and the knobs before it, by each assumption.
-    is_staged: by its stages."""
+    """The pipeline before and after a switch, and the knobs before it, by each assumption."""
 
-    before: Sequence[Supply | StagedSupply]
-    after: Sequence[Supply | StagedSupply]
+    before: Sequence[Supply]
+    after: Sequence[Supply]
     runs: Sequence[Mapping[str, str]]
-    is_staged: bool = False
 
 
-def _model(
-    evidence: Evidence, split: Breakdown, knob: str, value: str, new: Mapping[str, str]
-) -> _Model | str:
-    guesses, runs, now = (
-        _guesses(evidence, split),
-        _as_it_runs(evidence),
-        evidence.knobs.get(WORKERS, "off"),
-    )
-    if knob in _STAGED and BETWEEN_STAGES in now + new.get(WORKERS, ""):
-        stages = staged(
-            guesses, evidence.stages, evidence.run.parallel_stages, evidence.run.batch_size
-        )
-        wanted = value if knob == WORKERS else new.get(WORKERS, now)
-        if stages is None or _is_as_written_again(now, wanted, len(evidence.run.parallel_stages)):
-            return _AS_WRITTEN if stages else _NO_STAGE
-        return _Model(stages, stages, [{**known, WORKERS: now} for known in runs], is_staged=True)
+def _model(evidence: Evidence, split: Breakdown, knob: str, value: str) -> _Model | str:
+    if knob == WORKERS and BETWEEN_STAGES in value:
+        return _ONE_STAGE
+    guesses = _guesses(evidence, split)
     turned = _turned(evidence, guesses, knob, value)
-    return (
-        _UNSEEN.get(knob, "this knob has no model")
-        if turned is None
-        else _Model(guesses, turned, runs)
-    )
+    if turned is None:
+        return _UNSEEN.get(knob, "this knob has no model")
+    return _Model(guesses, turned, _as_it_runs(evidence))
 
 
 def _gains_prefetch(evidence: Evidence, then: Mapping[str, str]) -> bool:
@@ -184,12 +160,6 @@ def _gains_prefetch(evidence: Evidence, then: Mapping[str, str]) -> bool:
         and evidence.stages is not None
         and any(stage.is_parallel for stage in evidence.stages.stages[-1:])
     )
-
-
-def _is_as_written_again(now: str, wanted: str, stages: int) -> bool:
-    """Return whether a stage goes back to what the script writes, which is not known while it has a
-    setting."""
-    return any(stage_value(wanted, at) == "default" != stage_value(now, at) for at in range(stages))
 
 
 def _sets_interleave(evidence: Evidence, knob: str) -> bool:
@@ -226,9 +196,7 @@ def _copied_ahead(split: Breakdown) -> Prediction | str:
     return Prediction(steps_ms[1], split.step.mean - saved, steps_ms[0], steps_ms[2], why)
 
 
-def _step_ms(
-    made: Supply | StagedSupply, knobs: Mapping[str, str], work_ms: float, cores: int
-) -> float:
+def _step_ms(made: Supply, knobs: Mapping[str, str], work_ms: float, cores: int) -> float:
     return made.step_ms(knobs.get(PREFETCH, "off"), knobs.get(WORKERS, "off"), work_ms, cores)
 
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tests.judge.step_rows import make_steps
-from tfwatch.judge.steps.verdict import HIGHLY_FROM, MODERATELY_FROM, Verdict
+from tfwatch.judge.steps.verdict import HIGHLY_FROM, MODERATELY_FROM, verdict_of
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
+    from tfwatch.judge.steps.verdict import Verdict
 
 #: Data time over that of compute and host. The first three are of a fast pipeline without prefetch.
 RATIOS = (
@@ -26,13 +27,11 @@ def starving(data: float, work: float, *, prefetch: bool) -> float:
     return max(0.0, data - work) / max(data, work) if prefetch else data / (data + work)
 
 
-def verdict_of(share: float) -> Verdict | None:
+def label_of(share: float) -> Verdict | None:
     """Return the label of a cell; None where it is too near to a threshold."""
     if min(abs(share - line) for line in (MODERATELY_FROM, HIGHLY_FROM)) <= NEAR:
         return None
-    if share >= HIGHLY_FROM:
-        return Verdict.HIGHLY
-    return Verdict.MODERATELY if share >= MODERATELY_FROM else Verdict.NOT
+    return verdict_of(share)
 
 
 def simulated(

@@ -21,7 +21,7 @@ from tfwatch.judge.findings.situation import (
 )
 from tfwatch.judge.regime import Regime
 from tfwatch.judge.steps.time_breakdown import TimeSpent
-from tfwatch.judge.steps.verdict import Bound, Breakdown, Judgement, Stat, Verdict
+from tfwatch.judge.steps.verdict import Breakdown, Judgement, Stat
 from tfwatch.runs.format import Manifest
 
 if TYPE_CHECKING:
@@ -39,15 +39,9 @@ def split(wait: float, compute: float, host: float, steps: int = 100) -> Breakdo
     )
 
 
-def judged(
-    verdict: Verdict,
-    wait: float = 9.6,
-    compute: float = 13.0,
-    host: float = 0.8,
-    bound: Bound = Bound.COMPUTE,
-) -> Judgement:
-    bound = bound if verdict is Verdict.NOT else Bound.INPUT
-    return Judgement(verdict, 100, 20, split(wait, compute, host), bound)
+def judged(wait: float = 9.6, compute: float = 13.0, host: float = 0.8) -> Judgement:
+    """Return 100 steady steps of so many milliseconds."""
+    return Judgement(100, 20, split(wait, compute, host))
 
 
 SAME_WAIT = WaitChange(0.0, -0.1, 0.1)

@@ -166,21 +166,6 @@ def test_a_last_epoch_that_a_limit_of_steps_cuts_short_says_nothing_of_the_time_
     assert remedy(run)[0].startswith("longer epochs") is False
 
 
-@pytest.mark.parametrize(
-    ("accelerated", "says"),
-    [(True, "NOT input-bound, launch-bound"), (False, "NOT input-bound, compute-bound")],
-)
-def test_what_binds_a_run_that_is_fed_is_named(
-    tmp_path: Path, accelerated: bool, says: str
-) -> None:
-    rows = make_steps(np.zeros(100), compute=4.0, host=0.1, dispatch=3.0)
-    run = open_written(tmp_path / "run", rows, end_of(rows), accelerated=accelerated)
-
-    summary = JudgedRun(run).summary
-    assert summary.bound
-    assert f"{summary.verdict.value}, {summary.bound.value}" == says
-
-
 def test_what_python_takes_op_by_op_is_told(tmp_path: Path) -> None:
     rows = make_steps(np.zeros(100), compute=5.9, host=0.1, dispatch=5.1)
     run = open_written(tmp_path / "run", rows, end_of(rows), op_by_op=True)

@@ -144,7 +144,8 @@ def _split(schedule: Schedule) -> Experiment:
 def _verdict(kind: str, data_ms: float, compute_ms: float, word: str) -> Experiment:
     def run(trainings: Trainings) -> Iterator[Case]:
         trained = trainings.train(Schedule((data_ms,), (compute_ms,), kind=kind, steps=50))
-        reported = judge(trained.run.steps).verdict.name
+        verdict = judge(trained.run.steps).verdict
+        reported = verdict.name if verdict else "n/a"
         group = f"verdict: prefetch {'on' if kind in AHEAD else 'off'}"
         yield compare_texts(group, f"data {data_ms:g}, compute {compute_ms:g} ms", word, reported)
         yield compare_wall(f"{group}: data {data_ms:g} ms", trained)

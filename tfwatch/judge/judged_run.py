@@ -36,7 +36,7 @@ from tfwatch.judge.steps.summary import (
     summarise,
 )
 from tfwatch.judge.steps.time_breakdown import TimeBreakdown, make_time_breakdown
-from tfwatch.judge.steps.verdict import Conditions, breakdown
+from tfwatch.judge.steps.verdict import breakdown
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.bottleneck import StageTable
@@ -63,9 +63,13 @@ class JudgedRun:
         """All steps in figures."""
         run = self.run
         open_wait = run.open_phase.wait if run.open_phase else None
-        conditions = Conditions.of(run.manifest)
         return summarise(
-            run.steps, run.events, conditions, open_wait, run.plausible_steps, self.regime.begin_ns
+            run.steps,
+            run.events,
+            run.manifest.accelerated,
+            open_wait,
+            run.plausible_steps,
+            self.regime.begin_ns,
         )
 
     @cached_property

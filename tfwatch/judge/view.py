@@ -12,7 +12,6 @@ from tfwatch.core.events import (
     EpochEnded,
     EpochStarted,
     ExperimentEnded,
-    PipelineSwitched,
     StallLocated,
 )
 from tfwatch.core.knobs import Refusal
@@ -52,7 +51,7 @@ from tfwatch.judge.forecasts.forecast import ForecastFollower
 from tfwatch.judge.steps.fits import FitCounter, FitFigures
 from tfwatch.judge.steps.stalls import longest_stall_place
 from tfwatch.judge.steps.time_breakdown import RunningTimeBreakdown, is_breakdown_event
-from tfwatch.judge.steps.verdict import NEEDED, NOT_JUDGED, Conditions, judge, left_s
+from tfwatch.judge.steps.verdict import NEEDED, judge, left_s
 from tfwatch.runs.liveness import Life, find_open_phase
 
 if TYPE_CHECKING:
@@ -164,7 +163,6 @@ class Follower:
         self._figures = FiguresOfSecond()
         self._figured: tuple[int, int, int] | None = None
         self._step_search = StepSearch(steps_between)
-        self._switches = 0
         self._time_breakdown = RunningTimeBreakdown()
         self._breakdown_events: list[Event] = []
         self._seen = 0
@@ -258,13 +256,9 @@ class Follower:
     def _measure(self, snapshot: Snapshot) -> MeasuredSetting:
         """The present setting, of the newest steps; its knobs and forecasts are newer, and come
         later."""
-        switches = len(snapshot.events.of(PipelineSwitched))
-        before = self._setting.judgement if switches == self._switches else NOT_JUDGED
-        judgement = judge(snapshot.recent, Conditions.of(snapshot.manifest), before)
-        self._switches = switches
         stalls, last = self._step_search.stalls, find_open_phase(snapshot.ended, snapshot.pulse)
         return MeasuredSetting(
-            judgement,
+            judge(snapshot.recent),
             regime=self._step_search.regime.now(snapshot.now_s, last.phase if last else None),
             log=frozenset(one.meaning.name for one in self._log.findings),
             stalls=stalls,

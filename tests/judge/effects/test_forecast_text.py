@@ -19,7 +19,6 @@ from tfwatch.judge.findings.advice import (
 from tfwatch.judge.findings.bottleneck import Bottleneck, Stage, StageTable
 from tfwatch.judge.findings.situation import MachineMemory
 from tfwatch.judge.forecasts.forecast import Forecast, best
-from tfwatch.judge.steps.verdict import Verdict
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
@@ -138,7 +137,7 @@ def test_of_what_promises_nothing_no_memory_limit_is_told() -> None:
 @pytest.mark.parametrize("live", [True, False])
 def test_a_switch_that_promises_nothing_is_no_edit_either(live: bool) -> None:
     no_gain = changed(ON, mean_ms=23.4, step_ms=23.4)
-    found = banner(changed(now(no_gain), judgement=judged(Verdict.HIGHLY), live=live))
+    found = banner(changed(now(no_gain), judgement=judged(), live=live))
 
     assert found.edit == ""
     assert found.advice == (

@@ -16,7 +16,7 @@ from tfwatch.judge.findings.advice import stall_sentence, wait_sentence
 from tfwatch.judge.findings.bottleneck import Stage, StageTable
 from tfwatch.judge.findings.situation import BatchSource, Situation, SourceKind
 from tfwatch.judge.forecasts.forecast import Forecast
-from tfwatch.judge.steps.verdict import Verdict, breakdown
+from tfwatch.judge.steps.verdict import breakdown
 
 CACHE = Forecast(
     "cache",
@@ -38,11 +38,11 @@ READY = StageTable(0, (Stage("map", "Map", 0.1), FULL)).with_bottleneck(8, 0.0, 
 
 
 STARVING = {
-    "judgement": judged(Verdict.MODERATELY, 0.4, 0.8, 0.1),
+    "judgement": judged(0.4, 0.8, 0.1),
     "stages": READY,
     "knobs": {"prefetch": "4", "workers": "auto", "cache": "off"},
 }
-WELL_FED = {"judgement": judged(Verdict.NOT, 0.0, 13.0, 0.1), "knobs": {"cache": "off"}}
+WELL_FED = {"judgement": judged(0.0, 13.0, 0.1), "knobs": {"cache": "off"}}
 
 
 def situation(changes: dict[str, Any], **more: Any) -> Situation:

@@ -25,7 +25,7 @@ from tfwatch.judge.findings.situation import MachineMemory
 from tfwatch.judge.regime import Regime
 from tfwatch.judge.steps.stalls import Stall
 from tfwatch.judge.steps.time_breakdown import TimeSpent
-from tfwatch.judge.steps.verdict import Bound, Judgement, Stat, Verdict
+from tfwatch.judge.steps.verdict import Judgement, Stat
 
 SWITCH = Comparison(
     "prefetch",
@@ -83,58 +83,58 @@ SHORT_EPOCH = Regime(
             id="compiling",
         ),
         pytest.param(
-            {"judgement": Judgement(Verdict.UNKNOWN, 12, 20, None)},
+            {"judgement": Judgement(12, 20, None)},
             "MEASURING",
             "12 of 20 steps",
             id="measuring",
         ),
         pytest.param(
-            {"judgement": judged(Verdict.NOT, 0.2)},
+            {"judgement": judged(0.2)},
             "OK, data wait 1 %",
             "compute-bound: only 0.2 of 14.0 ms is data wait",
             id="healthy",
         ),
         pytest.param(
-            {"judgement": judged(Verdict.MODERATELY, 1.9)},
+            {"judgement": judged(1.9)},
             "STARVING 12 %",
             "MODERATELY input-bound: each step waits 1.9 of 15.7 ms for data",
             id="moderate",
         ),
         pytest.param(
-            {"judgement": judged(Verdict.HIGHLY)},
+            {"judgement": judged()},
             "STARVING 41 %",
             "HIGHLY input-bound: each step waits 9.6 of 23.4 ms for data",
             id="starving",
         ),
         pytest.param(
-            {"judgement": judged(Verdict.NOT, 0.0, 1.2, 0.1, Bound.LAUNCH), "accelerated": True},
+            {"judgement": judged(0.0, 1.2, 0.1), "accelerated": True},
             "LAUNCH-BOUND 77 %",
             "launching kernels takes 1.0 of 1.3 ms/step, longer than the GPU then computes: its"
             " kernels are too small",
             id="launch-bound",
         ),
         pytest.param(
-            {"judgement": judged(Verdict.NOT, 0.2), "fetches_in_calls": True},
+            {"judgement": judged(0.2), "fetches_in_calls": True},
             "DATA WAIT n/a",
             "13.0 ms/step is compute or data wait: "
             "the loop fetches batches inside its tf.function, where a wait is not seen",
             id="fetches in calls",
         ),
         pytest.param(
-            {"judgement": judged(Verdict.NOT, 0.0, 2.0, 0.1, Bound.LAUNCH), "op_by_op": True},
+            {"judgement": judged(0.0, 2.0, 0.1), "op_by_op": True},
             "LAUNCH-BOUND 48 %",
             "run_eagerly=True runs operations one by one: Python takes 50 % of 2.0 ms of compute a"
             " step",
             id="op by op",
         ),
         pytest.param(
-            {"judgement": judged(Verdict.NOT, 0.2, 13.6, 7.1, Bound.HOST)},
+            {"judgement": judged(0.2, 13.6, 7.1)},
             "HOST-BOUND 34 %",
             "host time takes 7.1 of 20.9 ms/step, in callbacks and Python between the steps",
             id="host-bound",
         ),
         pytest.param(
-            {"judgement": judged(Verdict.NOT, 0.2), "regime": SHORT_EPOCH},
+            {"judgement": judged(0.2), "regime": SHORT_EPOCH},
             "VALIDATION 30 %",
             "validation takes 1.5 s after each epoch of 3.5 s",
             id="validation takes most",
@@ -263,9 +263,9 @@ def test_each_state_has_its_word_and_sentence(
 
 
 def test_input_bound_appears_only_in_a_verdict() -> None:
-    waiting = finding(phase=Phase.WAIT, phase_s=20.3, judgement=judged(Verdict.HIGHLY))
+    waiting = finding(phase=Phase.WAIT, phase_s=20.3, judgement=judged())
     measuring = finding(
-        judgement=Judgement(Verdict.UNKNOWN, 12, 20, split(9.6, 13, 0.8)),
+        judgement=Judgement(12, 20, split(9.6, 13, 0.8, 12)),
         regime=regime_of_split(split(9.6, 13, 0.8), 12),
     )
 
@@ -288,9 +288,7 @@ def test_a_request_during_a_stall_appears_in_the_advice() -> None:
 
 
 def test_missing_recording_takes_the_place_of_the_advice() -> None:
-    advice = finding(judgement=judged(Verdict.NOT, 0.2), unrecorded="disk full", steps_total=8111)[
-        2
-    ]
+    advice = finding(judgement=judged(0.2), unrecorded="disk full", steps_total=8111)[2]
 
     assert advice == "NOT RECORDED since step 8 112: disk full; training goes on"
 
@@ -360,7 +358,7 @@ def test_the_end_sums_up_the_data_wait() -> None:
 
 
 def test_a_finished_run_shows_the_finding_on_its_last_setting() -> None:
-    last = losses(changed(RUNNING, live=False, judgement=judged(Verdict.HIGHLY)))
+    last = losses(changed(RUNNING, live=False, judgement=judged()))
     ended = RunEnded(100_000_000_000, "finished", 5000)
     found = banner(changed(RUNNING, ended=ended, waited_s=25.0, last_losses=last))
 
@@ -389,7 +387,7 @@ def test_a_finished_run_shows_the_finding_on_its_last_setting() -> None:
 def test_a_failed_or_killed_run_shows_its_cause_with_the_verdict_as_a_remark(
     changes: dict[str, Any], sentence: str
 ) -> None:
-    last = losses(changed(RUNNING, live=False, judgement=judged(Verdict.HIGHLY)))
+    last = losses(changed(RUNNING, live=False, judgement=judged()))
     found = banner(changed(RUNNING, last_losses=last, **changes))
 
     assert (found.sentence, found.edit) == (sentence, last[0].code)
@@ -401,8 +399,6 @@ def test_the_end_of_a_run_without_a_folder_names_none() -> None:
 
 
 def test_a_switch_without_enough_steps_gives_way_to_the_verdict() -> None:
-    found = banner(
-        changed(RUNNING, switch=SWITCH, steps_total=600, judgement=judged(Verdict.HIGHLY))
-    )
+    found = banner(changed(RUNNING, switch=SWITCH, steps_total=600, judgement=judged()))
 
     assert (found.word, found.tone) == ("STARVING 41 %", Tone.BAD)

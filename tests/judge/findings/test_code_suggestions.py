@@ -13,7 +13,6 @@ from tfwatch.judge.findings.bottleneck import Stage, StageTable, find_bottleneck
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.regime import Regime
 from tfwatch.judge.steps.time_breakdown import TimeSpent
-from tfwatch.judge.steps.verdict import Verdict
 
 DECODE = Stage("map(decode)", "Map", 21.0)
 STAGES = (
@@ -121,9 +120,7 @@ def test_without_keys_the_sentence_holds_the_stage_the_number_and_the_edit() -> 
 
 
 def test_on_a_live_screen_the_finding_has_the_key_and_the_edit_of_the_same_switch() -> None:
-    now = changed(
-        RUNNING, judgement=judged(Verdict.HIGHLY), forecasts={("workers", "auto"): WORKERS}
-    )
+    now = changed(RUNNING, judgement=judged(), forecasts={("workers", "auto"): WORKERS})
     found = banner(now)
     assert found.advice == "w workers auto: 23.4 to about 9.1 ms, 2.6 x (the rest is compute)"
     assert found.edit.startswith(
@@ -151,24 +148,24 @@ def test_on_a_live_screen_the_finding_has_the_key_and_the_edit_of_the_same_switc
 def test_without_a_forecast_the_edit_is_that_of_the_key_that_is_named(
     changes: dict[str, Any], edit: str
 ) -> None:
-    now = changed(RUNNING, judgement=judged(Verdict.HIGHLY), **changes)
+    now = changed(RUNNING, judgement=judged(), **changes)
     assert banner(now).edit.startswith(edit)
     assert bool(banner(now).edit) == bool(edit)
 
 
-LAUNCHES = {"judgement": judged(Verdict.NOT, 0.0, 1.2, 0.1), "accelerated": True}
-CALLBACKS = {"judgement": judged(Verdict.NOT, 0.2, 13.6, 8.0)}
+LAUNCHES = {"judgement": judged(0.0, 1.2, 0.1), "accelerated": True}
+CALLBACKS = {"judgement": judged(0.2, 13.6, 8.0)}
 
 
 @pytest.mark.parametrize(
     ("changes", "edit"),
     [
         pytest.param(
-            {"judgement": judged(Verdict.NOT, 0.1), "accelerated": True},
+            {"judgement": judged(0.1), "accelerated": True},
             code_suggestions.PRECISION,
             id="compute",
         ),
-        pytest.param({"judgement": judged(Verdict.NOT, 0.1)}, "", id="a CPU"),
+        pytest.param({"judgement": judged(0.1)}, "", id="a CPU"),
         pytest.param(LAUNCHES, code_suggestions.FEWER_LAUNCHES, id="kernels too small"),
         pytest.param(CALLBACKS, code_suggestions.LONGER_CALLS, id="callbacks"),
         pytest.param(
@@ -195,7 +192,7 @@ def test_the_edit_of_a_loss_follows_the_lines_of_the_switches_made(
 
 def test_the_edit_contains_the_advised_switch_among_those_made() -> None:
     knobs, started = {"prefetch": "4", "workers": "off"}, {"prefetch": "off", "workers": "off"}
-    found = banner(changed(RUNNING, judgement=judged(Verdict.HIGHLY), knobs=knobs, started=started))
+    found = banner(changed(RUNNING, judgement=judged(), knobs=knobs, started=started))
     assert [line.partition("(")[0] for line in found.edit.splitlines()] == [
         "dataset = dataset.map",
         "dataset = dataset.prefetch",

@@ -9,7 +9,7 @@ import pytest
 from tests.judge.situations import RUNNING, banner, changed, stat
 from tfwatch.judge.findings.code_suggestions import UINT8
 from tfwatch.judge.findings.copying import bandwidth
-from tfwatch.judge.steps.verdict import Bound, Breakdown, Judgement, Verdict
+from tfwatch.judge.steps.verdict import Breakdown, Judgement
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
@@ -21,7 +21,7 @@ SPLIT = Breakdown(
 
 
 def copying(**copied_bytes: int) -> Situation:
-    judgement = Judgement(Verdict.NOT, 100, 20, SPLIT, Bound.COPY)
+    judgement = Judgement(100, 20, SPLIT)
     return changed(RUNNING, judgement=judgement, accelerated=True, copied_bytes=copied_bytes)
 
 
@@ -67,7 +67,7 @@ def test_a_copy_ahead_is_named_as_the_one_that_launching_waits_for() -> None:
     )
     now = changed(
         copying(float32=60 * 2**20),
-        judgement=Judgement(Verdict.NOT, 100, 20, ahead, Bound.COPY),
+        judgement=Judgement(100, 20, ahead),
         copy_ms=9.0,
         copied_ahead=True,
     )
@@ -85,7 +85,7 @@ def test_a_wait_for_the_copy_ahead_is_named_with_its_time() -> None:
     waits = Breakdown(
         100, stat(12.5), stat(0.2), stat(3.0), stat(4.0), stat(0.5), 0.02, copy=stat(7.8)
     )
-    judgement = Judgement(Verdict.NOT, 100, 20, waits, Bound.COPY)
+    judgement = Judgement(100, 20, waits)
     found = banner(
         changed(copying(float32=60 * 2**20), judgement=judgement, copy_ms=10.0, copied_ahead=True)
     )

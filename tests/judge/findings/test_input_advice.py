@@ -12,7 +12,6 @@ from tfwatch.core.events import StagesFound
 from tfwatch.core.script_code import CodeEdit
 from tfwatch.judge.findings.bottleneck import Stage, StageTable
 from tfwatch.judge.findings.situation import BatchSource, SourceKind, find_batch_source
-from tfwatch.judge.steps.verdict import Verdict
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Banner, Situation
@@ -22,7 +21,7 @@ ROWS = Stage("from_generator(rows)", "FlatMap python", 21.0)
 SCRIPT = changed(
     RUNNING,
     live=False,
-    judgement=judged(Verdict.HIGHLY),
+    judgement=judged(),
     knobs={"prefetch": "default", "workers": "default"},
     started={"prefetch": "default", "workers": "default"},
     switchable=["prefetch"],
@@ -221,7 +220,7 @@ def test_with_a_full_buffer_and_fast_stages_the_wait_is_the_fetch_itself(now: Si
     full = changed(PREFETCH, buffered=4.0, filled=1.0)
     ready = changed(
         now,
-        judgement=judged(Verdict.HIGHLY, 0.4, 0.8, 0.1),
+        judgement=judged(0.4, 0.8, 0.1),
         stages=StageTable(0, (Stage("shuffled, batch(32)", "Map", 0.1), full)).with_bottleneck(
             8, 0.0, 0.4, 0.9
         ),

@@ -14,7 +14,6 @@ from tfwatch.judge.findings.loss import (
     divergences_text,
 )
 from tfwatch.judge.findings.machine import MachineFigures
-from tfwatch.judge.steps.verdict import Verdict
 
 AT_151 = LossDiverged(0, 1151, "NaN", 1150)
 AGAIN = LossRecovered(1, 1200)
@@ -66,7 +65,7 @@ def test_what_is_finite_again_does_not_last() -> None:
 
 
 def test_a_diverged_loss_makes_an_ok_banner_a_warning() -> None:
-    ok = changed(RUNNING, judgement=judged(Verdict.NOT, 0.2), machine=MachineFigures(heat=3))
+    ok = changed(RUNNING, judgement=judged(0.2), machine=MachineFigures(heat=3))
     assert banner(ok).tone is Tone.GOOD
 
     found = banner(changed(ok, diverged=AT_151))
@@ -85,7 +84,7 @@ def test_the_banner_of_a_finished_run_reports_a_diverged_loss() -> None:
 
 
 def test_a_diverged_loss_does_not_hide_starving() -> None:
-    found = banner(changed(RUNNING, judgement=judged(Verdict.HIGHLY), diverged=AT_151))
+    found = banner(changed(RUNNING, judgement=judged(), diverged=AT_151))
 
     assert (found.word, found.tone, found.remark) == (
         "STARVING 41 %",

@@ -19,7 +19,7 @@ from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.regime import CodeTime, Regime
 from tfwatch.judge.steps.stalls import Stall
 from tfwatch.judge.steps.time_breakdown import PARTS, TimeSpent
-from tfwatch.judge.steps.verdict import Breakdown, Judgement, Verdict
+from tfwatch.judge.steps.verdict import Breakdown, Judgement
 
 _OF_SPENT = {field.name for field in fields(TimeSpent)}
 _OF_REGIME = {field.name for field in fields(Regime)}
@@ -35,7 +35,7 @@ def losing(**changes: Any) -> Situation:
 
 
 def steady(part: Breakdown) -> Judgement:
-    return Judgement(Verdict.NOT, part.steps, 20, part)
+    return Judgement(part.steps, 20, part)
 
 
 def code(phase: str, seconds: float, callback: str = "", call: str = "") -> CodeTime:
@@ -417,7 +417,7 @@ def test_nothing_is_judged_before_there_is_enough() -> None:
 
     assert find_losses(short) == ()
     assert kinds(changed(short, is_whole=True)) == ["input-bound"]
-    assert kinds(changed(short, judgement=Judgement(Verdict.HIGHLY, 5, 20, None))) == []
+    assert kinds(changed(short, judgement=Judgement(5, 20, None))) == []
     assert kinds(losing(compute_s=5.0, data_wait_s=5.0, is_whole=False)) == ["input-bound"]
 
 

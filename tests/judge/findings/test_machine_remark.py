@@ -24,7 +24,6 @@ from tfwatch.judge.findings.machine import (
 )
 from tfwatch.judge.findings.machine_remark import remark, swap_time_text
 from tfwatch.judge.findings.situation import MachineMemory
-from tfwatch.judge.steps.verdict import Verdict
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
@@ -38,9 +37,7 @@ LEAK = Growth(1.2 * GIB / HOUR, 4 * HOUR)
 
 
 def remark_of(machine: MachineFigures, **changes: Any) -> str:
-    now: Situation = changed(
-        RUNNING, accelerated=True, judgement=judged(Verdict.HIGHLY), machine=machine
-    )
+    now: Situation = changed(RUNNING, accelerated=True, judgement=judged(), machine=machine)
     return remark(changed(now, **changes))
 
 
@@ -158,7 +155,7 @@ def test_the_finding_carries_it() -> None:
         changed(
             RUNNING,
             accelerated=True,
-            judgement=judged(Verdict.HIGHLY),
+            judgement=judged(),
             machine=MachineFigures(heat=2),
         )
     )

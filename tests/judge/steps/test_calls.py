@@ -7,7 +7,7 @@ import pytest
 
 from tests.judge.step_rows import make_steps
 from tfwatch.judge.steps.spikes import find_spikes, spread_hosts
-from tfwatch.judge.steps.verdict import Bound, breakdown, judge, steady
+from tfwatch.judge.steps.verdict import breakdown, judge, steady
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
@@ -53,9 +53,11 @@ def test_a_wait_in_the_last_step_of_a_call_is_not_counted_as_host() -> None:
     assert spike.extra_ms == pytest.approx(60)
 
 
-@pytest.mark.parametrize(("host", "bound"), [(60.0, Bound.HOST), (1.0, Bound.COMPUTE)])
-def test_the_verdict_counts_the_host_of_whole_calls(host: float, bound: Bound) -> None:
-    assert judge(in_calls(60, 10, host)).bound is bound
+def test_the_window_counts_the_host_of_whole_calls() -> None:
+    part = judge(in_calls(60, 10, host=60.0)).breakdown
+
+    assert part
+    assert part.host.mean == pytest.approx(6.0)
 
 
 def test_calls_in_progress_and_calls_of_one_step_are_unchanged() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.judge.grid import RATIOS, simulated, starving, verdict_of
+from tests.judge.grid import RATIOS, label_of, simulated, starving
 from tests.judge.step_rows import restart
 from tfwatch.core.rows import Flag
 from tfwatch.judge.steps.summary import summarise
@@ -22,38 +22,38 @@ def labelled(*depths: int) -> list[tuple[float, int]]:
         (ratio, depth)
         for depth in depths
         for ratio in RATIOS
-        if verdict_of(starving(ratio, 1.0, prefetch=depth > 0))
+        if label_of(starving(ratio, 1.0, prefetch=depth > 0))
     ]
 
 
-def test_the_verdict_of_steady_times() -> None:
+def test_the_label_of_steady_times() -> None:
     for ratio, depth in labelled(0, 1, 2, 4, 16):
-        label = verdict_of(starving(ratio, 1.0, prefetch=depth > 0))
+        label = label_of(starving(ratio, 1.0, prefetch=depth > 0))
         rows = simulated(
             ratio * WORK_MS, COMPUTE_MS, HOST_MS, depth=depth, jitter=0.0, steps=300, seed=0
         )
 
         assert judge(rows).verdict is label, (ratio, depth)
-        assert summarise(rows, ()).verdict is label, (ratio, depth)
+        assert summarise(rows, ()).setting.judgement.verdict is label, (ratio, depth)
 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("jitter", [0.05, 0.1])
-def test_the_verdict_of_times_that_vary(jitter: float, seed: int) -> None:
+def test_the_label_of_times_that_vary(jitter: float, seed: int) -> None:
     """Variations show as data wait where data and work take the same time; a buffer of four evens
     out a tenth."""
     for ratio, depth in labelled(0, 4):
-        label = verdict_of(starving(ratio, 1.0, prefetch=depth > 0))
+        label = label_of(starving(ratio, 1.0, prefetch=depth > 0))
         rows = simulated(
             ratio * WORK_MS, COMPUTE_MS, HOST_MS, depth=depth, jitter=jitter, steps=600, seed=seed
         )
 
-        assert summarise(rows, ()).verdict is label, (ratio, depth)
+        assert summarise(rows, ()).setting.judgement.verdict is label, (ratio, depth)
 
 
 def test_after_a_switch_the_new_setting_is_judged() -> None:
     for ratio, after in labelled(0, 4):
-        label = verdict_of(starving(ratio, 1.0, prefetch=after > 0))
+        label = label_of(starving(ratio, 1.0, prefetch=after > 0))
         old, new = (
             simulated(
                 ratio * WORK_MS, COMPUTE_MS, HOST_MS, depth=depth, jitter=0.0, steps=200, seed=0
@@ -68,7 +68,7 @@ def test_after_a_switch_the_new_setting_is_judged() -> None:
 
 def test_the_grid_has_cells_of_every_kind_on_both_sides() -> None:
     labels = {
-        prefetch: {verdict_of(starving(ratio, 1.0, prefetch=prefetch)) for ratio in RATIOS}
+        prefetch: {label_of(starving(ratio, 1.0, prefetch=prefetch)) for ratio in RATIOS}
         for prefetch in (False, True)
     }
 

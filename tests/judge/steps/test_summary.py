@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tests.judge.effects.test_comparison import asked, switched
-from tests.judge.step_rows import make_steps, plain, restart
+from tests.judge.step_rows import plain, restart
 from tfwatch.core.rows import Flag
 from tfwatch.judge.steps.summary import between, summarise
-from tfwatch.judge.steps.verdict import Bound, Conditions, Verdict
+from tfwatch.judge.steps.verdict import Verdict
 
 
 def test_flagged_steps_and_single_spikes_are_left_out_and_reported() -> None:
@@ -33,27 +33,20 @@ def test_the_last_setting_is_judged_by_itself() -> None:
     rows["step"] = np.arange(1, 201)
     rows["flags"][100] = Flag.SWITCH
 
-    found = summarise(restart(rows), [asked(98), switched(101, 98)], Conditions(accelerated=True))
+    found = summarise(restart(rows), [asked(98), switched(101, 98)], accelerated=True)
 
     assert found.steady is not None
     assert found.steady.wait_share == pytest.approx(0.25, abs=0.01)
-    assert (found.verdict, found.bound, found.setting.judgement.steps) == (
-        Verdict.NOT,
-        Bound.COMPUTE,
-        99,
-    )
+    judgement = found.setting.judgement
+    assert (judgement.verdict, judgement.steps) == (Verdict.NOT, 99)
     assert found.setting.stretches == ((101, 200),)
     assert [(switch.step, switch.settled) for switch in found.switches] == [(101, True)]
 
 
 def test_too_few_steps_have_no_verdict() -> None:
-    found = summarise(plain(19), ())
+    judgement = summarise(plain(19), ()).setting.judgement
 
-    assert (found.verdict, found.bound, found.setting.judgement.steps) == (
-        Verdict.UNKNOWN,
-        None,
-        19,
-    )
+    assert (judgement.verdict, judgement.steps) == (None, 19)
     assert summarise(plain(0), ()).steady is None
 
 
@@ -65,13 +58,6 @@ def test_a_wait_that_has_not_ended_is_a_stall_and_no_step() -> None:
 
     assert found.steps == 100
     assert [(stall.step, stall.lost_ms) for stall in found.stalls] == [(101, 20_000.0)]
-
-
-def test_what_runs_op_by_op_is_launch_bound_on_a_cpu_too() -> None:
-    rows = make_steps(np.full(50, 0.1), compute=10.0, host=0.1, dispatch=5.0)
-
-    assert summarise(rows, ()).bound is Bound.COMPUTE
-    assert summarise(rows, (), Conditions(op_by_op=True)).bound is Bound.LAUNCH
 
 
 def test_rows_that_a_full_disk_dropped_are_in_no_stretch() -> None:

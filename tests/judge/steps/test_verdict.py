@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -9,9 +7,6 @@ from tests.judge.step_rows import make_steps, plain
 from tfwatch.core.rows import PROGRESS, Flag, Rows
 from tfwatch.judge.steps.verdict import (
     NEEDED,
-    Bound,
-    Conditions,
-    Judgement,
     Verdict,
     breakdown,
     judge,
@@ -19,14 +14,7 @@ from tfwatch.judge.steps.verdict import (
     steady,
 )
 
-UNKNOWN, NOT, MODERATELY, HIGHLY = Verdict
-INPUT, HOST, COPY, LAUNCH, COMPUTE = Bound
-
-
-def judged(
-    rows: Rows, before: Verdict = Verdict.UNKNOWN, bound: Bound | None = None, **conditions: Any
-) -> Judgement:
-    return judge(rows, Conditions(**conditions), Judgement(before, 0, 0, None, bound))
+NOT, MODERATELY, HIGHLY = Verdict
 
 
 @pytest.mark.parametrize(
@@ -41,138 +29,25 @@ def judged(
     ],
 )
 def test_the_lines_are_5_and_20_percent(share: float, verdict: Verdict) -> None:
-    judgement = judged(plain(100, share))
+    judgement = judge(plain(100, share))
 
     assert judgement.verdict is verdict
     assert judgement.breakdown is not None
     assert judgement.breakdown.wait_share == pytest.approx(share)
 
 
-@pytest.mark.parametrize(
-    ("before", "share", "verdict"),
-    [
-        (NOT, 0.069, NOT),
-        (NOT, 0.071, MODERATELY),
-        (NOT, 0.219, MODERATELY),
-        (NOT, 0.221, HIGHLY),
-        (MODERATELY, 0.031, MODERATELY),
-        (MODERATELY, 0.029, NOT),
-        (MODERATELY, 0.219, MODERATELY),
-        (MODERATELY, 0.221, HIGHLY),
-        (HIGHLY, 0.181, HIGHLY),
-        (HIGHLY, 0.179, MODERATELY),
-        (HIGHLY, 0.031, MODERATELY),
-        (HIGHLY, 0.029, NOT),
-    ],
-)
-def test_a_verdict_changes_two_points_past_the_line(
-    before: Verdict, share: float, verdict: Verdict
-) -> None:
-    assert judged(plain(100, share), before).verdict is verdict
-
-
-@pytest.mark.parametrize(
-    ("before", "host", "bound"),
-    [
-        (None, 0.19, COMPUTE),
-        (None, 0.21, HOST),
-        (COMPUTE, 0.21, COMPUTE),
-        (COMPUTE, 0.23, HOST),
-        (HOST, 0.19, HOST),
-        (HOST, 0.17, COMPUTE),
-    ],
-)
-def test_host_bound_is_a_fifth_lost_between_the_steps(
-    before: Bound | None, host: float, bound: Bound
-) -> None:
-    rows = make_steps(np.zeros(100), compute=20 * (1 - host), host=20 * host)
-
-    assert (judged(rows, bound=before).verdict, judged(rows, bound=before).bound) == (NOT, bound)
-
-
-@pytest.mark.parametrize(
-    ("before", "dispatch", "bound"),
-    [
-        (None, 9.9, COMPUTE),
-        (None, 10.1, LAUNCH),
-        (COMPUTE, 10.3, COMPUTE),
-        (COMPUTE, 10.5, LAUNCH),
-        (LAUNCH, 9.7, LAUNCH),
-        (LAUNCH, 9.5, COMPUTE),
-        (HOST, 10.3, COMPUTE),
-    ],
-)
-def test_launch_bound_is_more_dispatch_than_drain(
-    before: Bound | None, dispatch: float, bound: Bound
-) -> None:
-    rows = make_steps(np.zeros(100), compute=20.0, host=0.5, dispatch=dispatch)
-
-    assert judged(rows, accelerated=True, bound=before).bound is bound
-
-
-def test_on_a_cpu_dispatch_is_the_compute() -> None:
-    rows = make_steps(np.zeros(100), compute=20.0, host=0.5, dispatch=19.9)
-
-    assert judged(rows, accelerated=False).bound is COMPUTE
-    assert judged(rows, accelerated=False, bound=LAUNCH).bound is COMPUTE
-
-
-@pytest.mark.parametrize(
-    ("before", "python", "bound"),
-    [
-        (None, 3.9, COMPUTE),
-        (None, 4.1, LAUNCH),
-        (COMPUTE, 4.3, COMPUTE),
-        (COMPUTE, 4.5, LAUNCH),
-        (LAUNCH, 3.7, LAUNCH),
-        (LAUNCH, 3.5, COMPUTE),
-    ],
-)
-def test_op_by_op_on_a_cpu_a_fifth_in_python_is_launch_bound(
-    before: Bound | None, python: float, bound: Bound
-) -> None:
-    rows = make_steps(np.zeros(100), compute=19.5, host=0.5, dispatch=python)
-
-    assert judged(rows, op_by_op=True, bound=before).bound is bound
-
-
-def test_op_by_op_on_a_gpu_is_judged_as_any_step_there() -> None:
-    rows = make_steps(np.zeros(100), compute=19.5, host=0.5, dispatch=9.0)
-
-    assert judged(rows, accelerated=True, op_by_op=True).bound is COMPUTE
-
-
-def test_callbacks_come_before_launching() -> None:
-    rows = make_steps(np.zeros(100), compute=10.0, host=9.0, dispatch=9.0)
-
-    assert judged(rows, accelerated=True).bound is HOST
-
-
-def test_an_input_bound_run_is_never_called_anything_else() -> None:
-    rows = make_steps(np.full(100, 2.0), compute=8.0, host=10.0, dispatch=8.0)
-
-    assert (judged(rows, accelerated=True).verdict, judged(rows, accelerated=True).bound) == (
-        MODERATELY,
-        INPUT,
-    )
-
-
-def test_without_enough_data_nothing_is_named() -> None:
-    assert judged(plain(NEEDED - 1, 0.5), bound=HOST).bound is None
-
-
 @pytest.mark.parametrize("count", [0, 1, NEEDED - 1])
 def test_below_20_steady_steps_nothing_is_judged(count: int) -> None:
-    judgement = judged(plain(count, 0.5), before=HIGHLY)
+    judgement = judge(plain(count, 0.5))
 
-    assert (judgement.verdict, judgement.steps, judgement.needed) == (UNKNOWN, count, 20)
+    assert (judgement.verdict, judgement.steps, judgement.needed) == (None, count, 20)
 
 
 def test_20_steady_steps_are_enough() -> None:
     rows = plain(21, 0.5)
     rows["flags"][0] = Flag.COMPILE
 
-    assert (judged(rows).verdict, judged(rows).steps) == (HIGHLY, 20)
+    assert (judge(rows).verdict, judge(rows).steps) == (HIGHLY, 20)
 
 
 def test_flagged_steps_do_not_count() -> None:
@@ -180,36 +55,36 @@ def test_flagged_steps_do_not_count() -> None:
     rows["flags"][::2] = Flag.EPOCH_START
     rows["wait_ms"][::2] = 500
 
-    assert (judged(rows).verdict, judged(rows).steps) == (NOT, 50)
+    assert (judge(rows).verdict, judge(rows).steps) == (NOT, 50)
 
 
 def test_the_window_is_two_seconds_of_steps() -> None:
     rows = np.concatenate([plain(500, 0.5), plain(100, 0.0)])
 
-    assert (judged(rows).verdict, judged(rows).steps) == (NOT, 100)
+    assert (judge(rows).verdict, judge(rows).steps) == (NOT, 100)
 
 
 def test_of_short_steps_the_window_is_two_seconds_too() -> None:
     rows = make_steps(np.full(5000, 0.1), compute=0.9, host=0.0)
     rows["wait_ms"][:4000] = 5.0
-    assert judged(rows).steps == 1000 + 169  # a second of steps of 1 ms, and one of 5.9 ms
-    assert judged(rows).verdict is Verdict.HIGHLY
-    assert judged(rows[4000:]).verdict is Verdict.MODERATELY
+    assert judge(rows).steps == 1000 + 169  # a second of steps of 1 ms, and one of 5.9 ms
+    assert judge(rows).verdict is HIGHLY
+    assert judge(rows[4000:]).verdict is MODERATELY
 
 
 def test_of_slow_steps_the_window_is_twenty() -> None:
     rows = make_steps(np.repeat([900.0, 0.0], [50, 20]), compute=1000.0, host=0.0)
 
-    assert (judged(rows).verdict, judged(rows).steps) == (NOT, 20)
+    assert (judge(rows).verdict, judge(rows).steps) == (NOT, 20)
 
 
 def test_steps_before_a_switch_are_of_another_setting() -> None:
     rows = np.concatenate([plain(50, 0.5), plain(15, 0.0)])
     rows["flags"][50] = Flag.SWITCH
 
-    judgement = judged(rows, HIGHLY)
+    judgement = judge(rows)
 
-    assert (judgement.verdict, judgement.steps) == (UNKNOWN, 14)
+    assert (judgement.verdict, judgement.steps) == (None, 14)
     assert judgement.breakdown is not None
     assert judgement.breakdown.wait_share == 0
 
@@ -218,78 +93,14 @@ def test_a_single_long_wait_changes_no_verdict() -> None:
     rows = plain(300, 0.01)
     rows["wait_ms"][290] = 20_000
 
-    assert judged(rows).verdict is NOT
+    assert judge(rows).verdict is NOT
 
 
 def test_long_waits_that_come_back_do() -> None:
     rows = plain(300, 0.01)
     rows["wait_ms"][::40] = 400
 
-    assert judged(rows).verdict is HIGHLY
-
-
-@pytest.mark.parametrize(
-    ("before", "copy", "bound"),
-    [
-        (None, 3.9, COMPUTE),
-        (None, 4.1, COPY),
-        (COMPUTE, 4.3, COMPUTE),
-        (COPY, 3.7, COPY),
-        (COPY, 3.5, COMPUTE),
-    ],
-)
-def test_a_fifth_of_the_step_in_copying_is_copy_bound(
-    before: Bound | None, copy: float, bound: Bound
-) -> None:
-    rows = make_steps(np.zeros(100), compute=19.5, host=0.5, dispatch=1.0, copy=copy)
-
-    assert judged(rows, accelerated=True, bound=before).bound is bound
-
-
-def test_a_run_that_copies_is_not_launch_bound() -> None:
-    copies = make_steps(np.zeros(100), compute=16.5, host=0.2, dispatch=1.0, copy=14.5)
-    hidden = make_steps(np.zeros(100), compute=16.5, host=0.2, dispatch=15.5)
-
-    assert (judged(copies, accelerated=True).bound, judged(hidden, accelerated=True).bound) == (
-        COPY,
-        LAUNCH,
-    )
-
-
-def test_of_copy_and_host_the_larger_is_the_limit() -> None:
-    host = make_steps(np.zeros(100), compute=12.0, host=8.0, dispatch=1.0, copy=5.0)
-    copy = make_steps(np.zeros(100), compute=15.0, host=5.0, dispatch=1.0, copy=8.0)
-
-    assert (judged(host, accelerated=True).bound, judged(copy, accelerated=True).bound) == (
-        HOST,
-        COPY,
-    )
-
-
-def test_launching_that_waits_for_copies_ahead_is_not_launch_bound() -> None:
-    rows = make_steps(np.zeros(100), compute=11.0, host=0.3, dispatch=10.0, copy=0.0)
-
-    assert judged(rows, accelerated=True, copy_ahead_ms=10.4).bound is COPY
-    assert judged(rows, accelerated=True, copy_ahead_ms=0.2).bound is LAUNCH
-
-
-@pytest.mark.parametrize(
-    ("wait_ms", "copy_ms", "bound"),
-    [
-        pytest.param(0.2, 8.0, Bound.COPY, id="the fetch waits for the copy"),
-        pytest.param(0.2, 1.0, Bound.COPY, id="launching waits for the rest of it"),
-        pytest.param(8.0, 0.2, Bound.INPUT, id="the fetch waits for the pipeline"),
-    ],
-)
-def test_a_wait_for_the_copy_ahead_is_copy_bound(
-    wait_ms: float, copy_ms: float, bound: Bound
-) -> None:
-    rows = make_steps(
-        np.full(200, wait_ms), compute=4.0 + copy_ms, dispatch=3.0, host=0.5, copy=copy_ms
-    )
-    found = judged(rows, accelerated=True, copy_ahead_ms=9.0)
-    assert found.bound is bound
-    assert (found.verdict is Verdict.NOT) == (bound is Bound.COPY)
+    assert judge(rows).verdict is HIGHLY
 
 
 def test_the_parts_of_a_stretch_are_summed_up() -> None:

@@ -42,7 +42,7 @@ def forecast_for(
 
 def epoch(fills_shuffle: bool = False, **seconds: float) -> dict[str, Any]:
     return {
-        "judgement": judged(NOT, 0.2),
+        "judgement": judged(0.2),
         "regime": Regime(
             spent=replace(TimeSpent(0, 250, compute_s=3.4), **seconds),  # type: ignore[arg-type]
             epochs=1,
@@ -62,20 +62,20 @@ def last(**changes: Any) -> dict[str, Any]:
 
 
 FINDINGS: list[Any] = [
-    pytest.param({"judgement": judged(HIGHLY)}, "p turns prefetch on", id="off"),
+    pytest.param({"judgement": judged()}, "p turns prefetch on", id="off"),
     pytest.param(
-        {"judgement": judged(HIGHLY), "switchable": ()},
+        {"judgement": judged(), "switchable": ()},
         ".prefetch(tf.data.AUTOTUNE)",
         id="not live",
     ),
     pytest.param(
-        {"judgement": judged(HIGHLY), "knobs": ALL_ON, "switchable": KNOBS},
+        {"judgement": judged(), "knobs": ALL_ON, "switchable": KNOBS},
         "+ a deeper buffer",
         id="all is on",
     ),
     pytest.param(
         {
-            "judgement": judged(HIGHLY),
+            "judgement": judged(),
             "knobs": ALL_ON,
             "stages": BURNS,
             **forecast_for("workers", "off", 23.4),
@@ -85,7 +85,7 @@ FINDINGS: list[Any] = [
     ),
     pytest.param(
         {
-            "judgement": judged(HIGHLY),
+            "judgement": judged(),
             "knobs": ALL_ON,
             "stages": STORAGE,
             **forecast_for("workers", "off", 23.4),
@@ -95,7 +95,7 @@ FINDINGS: list[Any] = [
     ),
     pytest.param(
         {
-            "judgement": judged(HIGHLY),
+            "judgement": judged(),
             "knobs": ALL_ON,
             "stages": LOCKED,
             **forecast_for("workers", "off", 23.4),
@@ -105,7 +105,7 @@ FINDINGS: list[Any] = [
     ),
     pytest.param(
         {
-            "judgement": judged(HIGHLY),
+            "judgement": judged(),
             "knobs": {"prefetch": "4", "workers": "off"},
             **forecast_for("workers", "4", 3.3, "a guess"),
         },
@@ -114,7 +114,7 @@ FINDINGS: list[Any] = [
     ),
     pytest.param(
         {
-            "judgement": judged(HIGHLY),
+            "judgement": judged(),
             "knobs": {**ALL_ON, "cache": "off"},
             "memory": MachineMemory(9e9, 6e9, 0.0, 16e9),
             **forecast_for("cache", "on", 3.3, needs_bytes=4e9),
@@ -124,7 +124,7 @@ FINDINGS: list[Any] = [
     ),
     pytest.param(
         {
-            "judgement": judged(HIGHLY),
+            "judgement": judged(),
             **forecast_for("prefetch", "4", 3.3, needs_bytes=4e9, is_over_memory_limit=True),
         },
         "more than the memory limit",
@@ -132,7 +132,7 @@ FINDINGS: list[Any] = [
     ),
     pytest.param(
         last(
-            judgement=judged(HIGHLY),
+            judgement=judged(),
             stages=LOCKED,
             **forecast_for("prefetch", "4", 11.7, "compute and data share the cores"),
         ),
@@ -140,18 +140,18 @@ FINDINGS: list[Any] = [
         id="ended, with a forecast",
     ),
     pytest.param(
-        last(judgement=judged(HIGHLY), stages=LOCKED, knobs={}),
+        last(judgement=judged(), stages=LOCKED, knobs={}),
         ".prefetch(tf.data.AUTOTUNE)",
         id="ended, a script's",
     ),
     pytest.param(
-        last(judgement=judged(HIGHLY), stages=BURNS, knobs=ALL_ON),
+        last(judgement=judged(), stages=BURNS, knobs=ALL_ON),
         "make batches cheaper",
         id="ended, on",
     ),
     pytest.param(
         last(
-            judgement=judged(HIGHLY),
+            judgement=judged(),
             **forecast_for("prefetch", "4", 3.3, needs_bytes=4e9, is_over_memory_limit=True),
         ),
         "make batches cheaper",
@@ -169,28 +169,26 @@ FINDINGS: list[Any] = [
         last(**epoch(epoch_end_s=2.0)), "less in on_epoch_end", id="ended, the epoch's end"
     ),
     pytest.param(
-        {"judgement": judged(NOT, 0.2)}, "A GPU or a smaller model would shorten it.", id="compute"
+        {"judgement": judged(0.2)}, "A GPU or a smaller model would shorten it.", id="compute"
     ),
     pytest.param(
-        {"judgement": judged(NOT, 0.2), "accelerated": True},
+        {"judgement": judged(0.2), "accelerated": True},
         "Mixed precision or jit_compile may shorten it.",
         id="on a GPU",
     ),
     pytest.param(
-        {"judgement": judged(NOT, 0.0, 1.2, 0.1), "accelerated": True},
+        {"judgement": judged(0.0, 1.2, 0.1), "accelerated": True},
         "compile(steps_per_execution=8)",
         id="launching",
     ),
+    pytest.param({"judgement": judged(0.0, 2.0), "op_by_op": True}, "run_eagerly", id="op by op"),
     pytest.param(
-        {"judgement": judged(NOT, 0.0, 2.0), "op_by_op": True}, "run_eagerly", id="op by op"
-    ),
-    pytest.param(
-        {"judgement": judged(NOT, 0.0, 2.0), "op_by_op": True, "loop": "train.py:22"},
+        {"judgement": judged(0.0, 2.0), "op_by_op": True, "loop": "train.py:22"},
         "@tf.function",
         id="op by op in a loop",
     ),
     pytest.param(
-        {"judgement": judged(NOT, 0.2, 13.6, 7.1)},
+        {"judgement": judged(0.2, 13.6, 7.1)},
         "compile(steps_per_execution=8): about",
         id="host",
     ),
@@ -251,7 +249,7 @@ def test_advice_for_every_kind_of_data_is_whole_at_80_columns(
             "knobs": knobs,
             "switchable": switchable,
         }
-        for judgement in (judged(HIGHLY), judged(NOT, 0.2)):
+        for judgement in (judged(), judged(0.2)):
             assert judgement.breakdown
             regime = (
                 Regime(spent=TimeSpent(0, 250, compute_s=3.4, first_batch_s=2.0), epochs=1)

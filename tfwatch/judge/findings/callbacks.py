@@ -51,7 +51,7 @@ def find(now: Situation) -> Finding | None:
 
 
 def _claims(regime: Regime, name: str) -> dict[str, float]:
-    """Return the seconds of a callback by the part of the ledger.
+    """Return the seconds of a callback by the part of the time breakdown.
 
     A callback at an epoch's end runs in the host phase of its last step: both phases are one
     sample.

@@ -9,7 +9,7 @@ from tfwatch.judge.findings import advice, input_advice
 from tfwatch.judge.findings.finding import Advice, Fact, Finding, Tone
 from tfwatch.judge.findings.situation import SourceKind
 from tfwatch.judge.forecasts.forecast import best
-from tfwatch.judge.steps.verdict import HIGHLY_FROM, MODERATELY_FROM
+from tfwatch.judge.steps.verdict import HIGHLY_FROM, Verdict, verdict_of
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
@@ -74,9 +74,8 @@ def _bound(now: Situation) -> str:
     few steps is not high."""
     spent = now.setting.regime.spent
     share = spent.data_wait_s / spent.active_s
-    if share >= HIGHLY_FROM:
-        return "HIGHLY input-bound"
-    return "MODERATELY input-bound" if share >= MODERATELY_FROM else "input-bound"
+    verdict = verdict_of(share)
+    return "input-bound" if verdict is Verdict.NOT else verdict.value
 
 
 def _recovered(now: Situation, gain: Forecast | None) -> float:

@@ -100,7 +100,7 @@ def _code_beside_switches(now: Situation, finding: Finding) -> str:
 def _is_judgeable(now: Situation) -> bool:
     """Return True where enough is measured: steady steps, some seconds, or all of the run."""
     is_long = now.setting.regime.spent.active_s >= _LEAST_S
-    return now.is_whole or is_long or now.setting.judgement.bound is not None
+    return now.is_whole or is_long or now.setting.judgement.is_enough
 
 
 def _left_of(claims: Mapping[str, float], left: Mapping[str, float]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The summary of a run: its verdict, spikes, stalls, patterns and switches."""
+"""The summary of a run: its last setting, spikes, stalls, patterns and switches."""
 
 from __future__ import annotations
 
@@ -23,13 +23,8 @@ from tfwatch.judge.steps.spikes import SpikeSearch
 from tfwatch.judge.steps.stalls import find_stalls, without_switches
 from tfwatch.judge.steps.verdict import (
     NEEDED,
-    ON_CPU,
-    Bound,
-    Conditions,
     Judgement,
     SteadySteps,
-    Verdict,
-    judge_split,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LastSetting:
-    """The last setting of a run that was decided on: the run's verdict is on these steps."""
+    """The last setting of a run that was decided on: the run is judged by these steps."""
 
     #: First and last step of each stretch with that setting, oldest first: several after an A/B
     #: test.
@@ -59,7 +54,7 @@ class LastSetting:
     undecided: Undecided | None
     #: The last of the steady steps, at most 600.
     newest: Rows
-    #: On all steady steps, without hysteresis.
+    #: On all steady steps.
     judgement: Judgement
 
 
@@ -70,7 +65,7 @@ class Summary:
     steps: int
     #: The split of all steady steps of all settings; None where there are none.
     steady: Breakdown | None
-    #: The last one, with the run's verdict.
+    #: The last one, by which the run is judged.
     setting: LastSetting
     #: How many steps are not steady, flagged ones and single spikes.
     left_out: int
@@ -79,21 +74,11 @@ class Summary:
     stalls: list[Stall]
     patterns: list[Pattern]
 
-    @property
-    def verdict(self) -> Verdict:
-        """The verdict on the last setting, which is the run's."""
-        return self.setting.judgement.verdict
-
-    @property
-    def bound(self) -> Bound | None:
-        """The limit of the steps of the last setting; None without enough data."""
-        return self.setting.judgement.bound
-
 
 def summarise(
     steps: Rows,
     events: Sequence[Event],
-    conditions: Conditions = ON_CPU,
+    accelerated: bool = False,
     open_wait: Rows | None = None,
     plausible: Rows | None = None,
     since_ns: int = 0,
@@ -112,7 +97,7 @@ def summarise(
         )
         patterns = pool.submit(find_patterns, rows, pauses)
         return _summarise(
-            steps, rows, events, conditions, pauses, stalls.result, patterns.result, since_ns
+            steps, rows, events, accelerated, pauses, stalls.result, patterns.result, since_ns
         )
 
 
@@ -120,7 +105,7 @@ def _summarise(
     steps: Rows,
     rows: Rows,
     events: Sequence[Event],
-    conditions: Conditions,
+    accelerated: bool,
     pauses: Pauses,
     stalls: Callable[[], list[Stall]],
     patterns: Callable[[], list[Pattern]],
@@ -131,7 +116,7 @@ def _summarise(
     search = SpikeSearch(rows)
     calm = SteadySteps(rows, search)
     split = calm.breakdown
-    setting = last_setting(rows, events, calm, conditions, since_ns)
+    setting = last_setting(rows, events, calm, since_ns)
     return Summary(
         steps=len(steps),
         steady=split,
@@ -143,7 +128,7 @@ def _summarise(
             len(steps),
             lambda first, last: between(steps, first, last),
             None,
-            conditions.accelerated,
+            accelerated,
         ),
         stalls=without_switches(stalls(), events),
         patterns=patterns(),
@@ -154,7 +139,6 @@ def last_setting(
     rows: Rows,
     events: Sequence[Event],
     calm: SteadySteps,
-    conditions: Conditions,
     since_ns: int = 0,
 ) -> LastSetting:
     """Find the last setting that counts, and judge it.
@@ -166,9 +150,7 @@ def last_setting(
     known = [event for event in events if isinstance(event, UNDECIDED_EVENTS)]
     undecided, begins = find_undecided(known), np.flatnonzero(rows["flags"] & Flag.SWITCH).tolist()
     if undecided is None and not begins and (not len(rows) or rows["start_ns"][0] >= since_ns):
-        return LastSetting(
-            _ends(rows), 0, True, None, calm.newest(LONGEST), _judged(calm, conditions)
-        )
+        return LastSetting(_ends(rows), 0, True, None, calm.newest(LONGEST), _judged(calm))
     stretches = undecided.stretches if undecided else blocks_like_the_last(known)
     settings = [_since_switch(_within(rows, *stretch)) for stretch in stretches]
     if undecided is None:
@@ -178,9 +160,7 @@ def last_setting(
     calm = SteadySteps(settings[0] if len(settings) == 1 else np.concatenate(settings))
     ends = tuple(end for stretch in settings for end in _ends(stretch))
     begin_ns = min((int(stretch["start_ns"][0]) for stretch in settings if len(stretch)), default=0)
-    return LastSetting(
-        ends, begin_ns, False, undecided, calm.newest(LONGEST), _judged(calm, conditions)
-    )
+    return LastSetting(ends, begin_ns, False, undecided, calm.newest(LONGEST), _judged(calm))
 
 
 def rows_before_undecided(rows: Rows, events: Sequence[Event]) -> tuple[Rows, int] | None:
@@ -211,11 +191,8 @@ def _ends(rows: Rows) -> tuple[tuple[int, int], ...]:
     return ((int(rows["step"][0]), int(rows["step"][-1])),) if len(rows) else ()
 
 
-def _judged(calm: SteadySteps, conditions: Conditions) -> Judgement:
-    split = calm.breakdown
-    if split is None or split.steps < NEEDED:
-        return Judgement(Verdict.UNKNOWN, len(calm), NEEDED, split)
-    return judge_split(split, conditions)
+def _judged(calm: SteadySteps) -> Judgement:
+    return Judgement(len(calm), NEEDED, calm.breakdown)
 
 
 def between(steps: Rows, first: int, last: int) -> Rows:

@@ -1,7 +1,5 @@
-"""The split of a stretch of steps into data wait, copy, compute and host, and the verdict on it.
-
-Input-bound by the TensorFlow profiler's thresholds, or another limit.
-"""
+"""The split of a stretch of steady steps into data wait, copy, compute and host, and the verdict on
+its data wait by the TensorFlow profiler's thresholds."""
 
 from __future__ import annotations
 
@@ -20,25 +18,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.format import Manifest
 
 #: Shares of step time: `kModeratelyInfeedBoundThresholdInPercent` and
 #: `kHighlyInfeedBoundThresholdInPercent` in the TensorFlow profiler's input_pipeline_analysis /
 #: op_stats_to_input_pipeline_analysis.cc.
 MODERATELY_FROM = 0.05
 HIGHLY_FROM = 0.20
-#: tfwatch's own threshold: the share that makes a run highly input-bound, between the steps
-#: instead.
-HOST_FROM = 0.20
 #: Copy-bound: the copy of a batch to the device takes this share of a step, in which the device
 #: idles.
 COPY_FROM = 0.20
 #: Launch-bound: launching the kernels takes more than half of the compute on an accelerator.
 LAUNCH_FROM = 0.5
-#: Launch-bound on the CPU: a step that runs op by op and spends this share of its time in Python.
-PYTHON_FROM = 0.20
-#: A verdict changes when the share is this far past the threshold.
-HYSTERESIS = 0.02
 #: The window: this many steady steps, or this much step time, whichever is more.
 NEEDED = 20
 WINDOW_MS = 2000.0
@@ -124,127 +114,47 @@ class Breakdown:
 class Verdict(Enum):
     """The TensorFlow profiler's own words; its thresholds are 5 % and 20 % of step time."""
 
-    UNKNOWN = "not enough data"
     NOT = "NOT input-bound"
     MODERATELY = "MODERATELY input-bound"
     HIGHLY = "HIGHLY input-bound"
 
 
-class Bound(Enum):
-    """The limit of the steps: the part to work on."""
-
-    INPUT = "input-bound"
-    HOST = "host-bound"
-    COPY = "copy-bound"
-    LAUNCH = "launch-bound"
-    COMPUTE = "compute-bound"
+def verdict_of(wait_share: float) -> Verdict:
+    """Return the verdict on data wait as a share of the time, 0 to 1."""
+    if wait_share >= HIGHLY_FROM:
+        return Verdict.HIGHLY
+    return Verdict.MODERATELY if wait_share >= MODERATELY_FROM else Verdict.NOT
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict over a window of `steps` steady steps; `needed` is the least number for a verdict.
+    """A window of `steps` steady steps; `needed` is the least number for a verdict."""
 
-    bound: the limit of the steps; None without enough data.
-    """
-
-    verdict: Verdict
     steps: int
     needed: int
     breakdown: Breakdown | None
-    bound: Bound | None = None
+
+    @property
+    def is_enough(self) -> bool:
+        """True where there are enough steps for a verdict."""
+        return self.breakdown is not None and self.breakdown.steps >= self.needed
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict on its data wait; None without enough steps."""
+        return verdict_of(self.breakdown.wait_share) if self.breakdown and self.is_enough else None
 
 
-@dataclass(frozen=True, slots=True)
-class Conditions:
-    """Facts about a run that bear on the verdict and that its steps do not show."""
-
-    #: The steps run on a device other than the CPU.
-    accelerated: bool = False
-    #: They run as Python, not as a graph.
-    op_by_op: bool = False
-    #: The copy of a batch, where batches are copied ahead.
-    copy_ahead_ms: float | None = None
-
-    @classmethod
-    def of(cls, manifest: Manifest) -> Conditions:
-        """Return those of a run."""
-        return cls(manifest.accelerated, manifest.op_by_op, manifest.copy_ahead_ms)
+NOT_JUDGED = Judgement(0, NEEDED, None)
 
 
-#: A run on the CPU.
-ON_CPU = Conditions()
-NOT_JUDGED = Judgement(Verdict.UNKNOWN, 0, NEEDED, None)
-
-
-def judge(rows: Rows, conditions: Conditions = ON_CPU, before: Judgement = NOT_JUDGED) -> Judgement:
+def judge(rows: Rows) -> Judgement:
     """Judge the newest steps of `rows` (the last max(20 steps, 2 s), steady ones).
 
-    before: the last judgement, which is kept until the share is 2 points past the threshold
-    (hysteresis). Steps before the newest switch belong to another setting and are not judged.
+    Steps before the newest switch belong to another setting and are not judged.
     """
     window = _window(rows)
-    split = breakdown(window)
-    if split is None or split.steps < NEEDED:
-        return Judgement(Verdict.UNKNOWN, len(window), NEEDED, split)
-    return judge_split(split, conditions, before)
-
-
-def judge_split(
-    split: Breakdown, conditions: Conditions, before: Judgement = NOT_JUDGED
-) -> Judgement:
-    """Judge a stretch of at least 20 steady steps; see `judge`."""
-    verdict = classify(split, before.verdict)
-    limit = _find_bound(split, verdict, conditions, before.bound)
-    return Judgement(verdict, split.steps, NEEDED, split, limit)
-
-
-def _find_bound(
-    split: Breakdown, verdict: Verdict, conditions: Conditions, before: Bound | None
-) -> Bound:
-    """Find the limit of a stretch of steady steps with this verdict.
-
-    A starving device is always input-bound. On a CPU the call of a graph is the compute: only steps
-    that run op by op are launch-bound there. Of host and copy the larger part is the limit. A copy
-    ahead counts with its time: launching waits for it.
-    """
-    if verdict is not Verdict.NOT:
-        return Bound.INPUT
-    is_host = split.host_share >= _threshold(HOST_FROM, before is not None, before is Bound.HOST)
-    copy_share = split.copying_share(conditions.copy_ahead_ms)
-    if copy_share >= _threshold(COPY_FROM, before is not None, before is Bound.COPY):
-        return Bound.HOST if is_host and split.host_share > copy_share else Bound.COPY
-    if is_host:
-        return Bound.HOST
-    share, threshold = (
-        (split.launch_share, LAUNCH_FROM)
-        if conditions.accelerated
-        else (split.dispatch_share, PYTHON_FROM)
-    )
-    if (conditions.accelerated or conditions.op_by_op) and share >= _threshold(
-        threshold, before is not None, before is Bound.LAUNCH
-    ):
-        return Bound.LAUNCH
-    return Bound.COMPUTE
-
-
-def classify(split: Breakdown, before: Verdict = Verdict.UNKNOWN) -> Verdict:
-    """Return the verdict on a stretch of steady steps."""
-    known = before is not Verdict.UNKNOWN
-    if split.wait_share >= _threshold(HIGHLY_FROM, known, before is Verdict.HIGHLY):
-        return Verdict.HIGHLY
-    if split.wait_share >= _threshold(
-        MODERATELY_FROM, known, before in (Verdict.MODERATELY, Verdict.HIGHLY)
-    ):
-        return Verdict.MODERATELY
-    return Verdict.NOT
-
-
-def _threshold(threshold: float, known: bool, above: bool) -> float:
-    """Return the threshold with hysteresis: lower if the last share was `above` it; as it is if
-    none is `known`."""
-    if not known:
-        return threshold
-    return threshold - HYSTERESIS if above else threshold + HYSTERESIS
+    return Judgement(len(window), NEEDED, breakdown(window))
 
 
 def _window(rows: Rows) -> Rows:

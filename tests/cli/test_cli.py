@@ -195,11 +195,6 @@ def test_a_script_has_the_same_options_before_its_path(monkeypatch: pytest.Monke
     assert (options.switches, options.is_workload) == ((planned(1, "prefetch", "2"),), False)
 
 
-def test_without_a_command_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code() == 0
-    assert "train a workload and watch it live" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("option", ["-V", "--version"])
 def test_version(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(option) == 0

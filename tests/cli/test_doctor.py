@@ -218,15 +218,6 @@ def test_the_line_of_sudoers_is_printed_and_nothing_is_looked_at(
     assert "tensorflow" not in out
 
 
-def test_whoever_called_sudo_is_the_one_who_is_permitted(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(os, "getuid", lambda: 0)
-    monkeypatch.setenv("SUDO_UID", "4999")
-    assert exit_code("doctor", "--sudoers") == 0
-    assert capsys.readouterr().out.splitlines()[-1].startswith("#4999 ALL=(root)")
-
-
 @pytest.mark.terminal
 def test_ctrl_c_in_a_terminal_ends_the_trial_too(tmp_path: Path) -> None:
     with Pseudo("-m", "tfwatch", "doctor", "--runs-dir", str(tmp_path)) as terminal:

@@ -66,13 +66,6 @@ def test_each_stage_is_notified_as_it_begins() -> None:
             id="missing dylib",
         ),
         pytest.param(
-            "raise ImportError('dlopen(x): symbol not found in flat namespace "
-            "\\'__ZN3tsl8internal10LogMessageC1EPKcii\\'')",
-            "symbol not found in flat namespace",
-            "a pair that works",
-            id="missing symbol",
-        ),
-        pytest.param(
             "raise ImportError('libcublas.so.12: cannot open shared object file: No such file or"
             " directory')",
             "libcublas.so.12: cannot open shared object file",
@@ -80,22 +73,10 @@ def test_each_stage_is_notified_as_it_begins() -> None:
             id="missing so",
         ),
         pytest.param(
-            "import no_such_module_at_all",
-            "No module named 'no_such_module_at_all'",
-            "fresh virtual environment",
-            id="missing module",
-        ),
-        pytest.param(
             "raise RuntimeError('odd')",
             "RuntimeError: odd",
             "fresh virtual environment",
             id="anything else",
-        ),
-        pytest.param(
-            "sys.exit(3)",
-            "failed with exit code 3",
-            "fresh virtual environment",
-            id="without a word",
         ),
         pytest.param(
             "os.kill(os.getpid(), signal.SIGKILL)",

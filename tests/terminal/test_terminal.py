@@ -69,15 +69,6 @@ def test_descriptors_and_streams_are_restored(
     assert len(os.listdir("/dev/fd")) == numbers
 
 
-def test_the_log_is_appended_to(tmp_path: Path) -> None:
-    log = tmp_path / "log.txt"
-    log.write_text("before\n")
-    with Capture(screen=False) as terminal:
-        terminal.record_to(log)
-        os.write(1, b"after\n")
-    assert log.read_text() == "before\nafter\n"
-
-
 @pytest.mark.parametrize(
     "log",
     [

@@ -55,23 +55,18 @@ def print_sudoers() -> int:
     fails."""
     from tfwatch.sensors.gpu.powermetrics import sudoers
 
-    uid, caller = os.getuid(), os.environ.get("SUDO_UID", "")
-    if uid == 0 and caller.isascii() and caller.isdigit():
-        uid = int(caller)
+    uid = os.getuid()
     if sys.platform != "darwin":
         sys.stderr.write(
             "tfwatch: powermetrics is a tool of macOS: this machine needs no such line\n"
         )
     elif uid == 0:
         sys.stderr.write("tfwatch: root needs no such line: run this as the user who trains\n")
-    return write(sys.stdout, sudoers(_user_name(uid), uid))
-
-
-def _user_name(uid: int) -> str:
     try:
-        return pwd.getpwuid(uid).pw_name
+        name = pwd.getpwuid(uid).pw_name
     except KeyError:
-        return ""
+        name = ""
+    return write(sys.stdout, sudoers(name, uid))
 
 
 def to_json(found: CheckUp) -> str:

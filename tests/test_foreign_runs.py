@@ -29,12 +29,12 @@ from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import Manifest, NotARunError, Pulse
 from tfwatch.runs.run import Run, open_run
 from tfwatch.screens.basics.glyphs import choose_glyphs
+from tfwatch.screens.live.card import CardPane, card_content
 from tfwatch.screens.live.header import header_view, terminal_title
+from tfwatch.screens.live.knobs import knob_rows
 from tfwatch.screens.live.log import log_lines
 from tfwatch.screens.live.machine import readings
 from tfwatch.screens.live.pipeline import pipeline_view
-from tfwatch.screens.live.settings.card import CardPane, newest_autopilot_run, newest_experiment
-from tfwatch.screens.live.settings.knob_rows import knob_rows
 from tfwatch.screens.live.timeline import picture
 from tfwatch.screens.live.timeline.gpu_lane import sampled
 from tfwatch.screens.live.timeline.legend import figures_of
@@ -249,8 +249,6 @@ def texts_of(view: RunView) -> Iterator[str]:
     header_view(view)
     terminal_title(view)
     knob_rows(view, live=True)
-    newest_experiment(view)
-    newest_autopilot_run(view)
     log_lines(view)
     list(EventCollector().take(view))
     readings(view)
@@ -262,17 +260,10 @@ def texts_of(view: RunView) -> Iterator[str]:
 
 
 def card_rows(view: RunView) -> Iterator[Any]:
-    """Draw the card: of the switches, of the newest experiment, of the autopilot."""
-    for experiment, run in (
-        (None, None),
-        (newest_experiment(view), None),
-        (None, newest_autopilot_run(view)),
-    ):
-        card = CardPane()
-        card.set_reactive(CardPane.comparisons, view.comparisons)
-        card.set_reactive(CardPane.experiment, experiment)
-        card.set_reactive(CardPane.autopilot_run, run)
-        yield from card.rows(60, 20)
+    """Draw the card."""
+    card = CardPane()
+    card.set_reactive(CardPane.content, card_content(view))
+    yield from card.rows(60, 20)
 
 
 def draw(view: RunView, zoom: Zoom) -> None:

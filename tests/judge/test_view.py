@@ -17,8 +17,8 @@ from tfwatch.judge.findings.situation import steps_in_all
 from tfwatch.judge.steps.verdict import Verdict
 from tfwatch.judge.view import Follower
 from tfwatch.screens.live.header import header_view
+from tfwatch.screens.live.knobs import knob_rows
 from tfwatch.screens.live.machine import readings
-from tfwatch.screens.live.settings.knob_rows import knob_rows
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -27,7 +27,7 @@ from tfwatch.screens.basics.pane import Pane, apply_glyphs
 from tfwatch.screens.basics.row_list import ChoiceList
 from tfwatch.screens.basics.text import column, row, spread, wrap_text
 from tfwatch.screens.leave import Leave
-from tfwatch.screens.silent_disk import silence_of
+from tfwatch.screens.live.banner import silence_of
 from tfwatch.screens.themes import ThemedApp
 
 if TYPE_CHECKING:

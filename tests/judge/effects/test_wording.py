@@ -8,9 +8,7 @@ from tests.judge.situations import changed, effect, split
 from tfwatch.judge.effects.before_after import WaitChange
 from tfwatch.judge.effects.comparison import Comparison
 from tfwatch.judge.effects.wording import (
-    cells,
     comparison_line,
-    longest_ms,
     outcome_text,
     part_texts,
     speed,
@@ -100,14 +98,6 @@ def test_a_switch_is_told_in_a_line() -> None:
     assert speed(1.0) == "no difference"
 
 
-def test_bars_share_one_scale_and_fill_it() -> None:
-    longest = longest_ms(SETTLED)
-
-    assert cells(BEFORE, 23.4, longest, 50) == (21, 27, 2)
-    assert sum(cells(AFTER, 13.9, longest, 50)) == round(50 * 13.9 / 23.4)
-    assert cells(AFTER, 13.9, 0.0, 50) == (0, 0, 0)
-
-
 def test_the_parts_are_told_on_both_sides() -> None:
     assert part_texts(SETTLED) == ["wait 9.6 → 0.2", "compute 13.0 → 12.9", "host 0.8 → 0.8"]
 
@@ -119,5 +109,4 @@ def test_where_batches_come_in_bursts_both_sides_are_told_by_their_means() -> No
     assert not SETTLED.in_bursts
     assert switch.in_bursts
     assert part_texts(switch)[0] == "wait 9.6 → 0.2"
-    assert longest_ms(switch) == pytest.approx(23.4)
     assert part_texts(changed(SETTLED, after=None)) == ["wait", "compute", "host"]

@@ -9,7 +9,7 @@ from tfwatch.core.events import SwitchAsked
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.judge.effects.wording import checked_forecast_text
 from tfwatch.judge.view import Follower, RunView
-from tfwatch.screens.live.settings.knob_rows import knob_rows
+from tfwatch.screens.live.knobs import knob_rows
 
 GPU = {"device": "GPU:0 Apple M2 Pro", "accelerated": True}
 
@@ -30,7 +30,7 @@ def test_beside_each_knob_stands_what_its_key_would_bring() -> None:
 
     found = notes(look(run))
 
-    assert found["prefetch"] == "13.9 ms  1.7 x"
+    assert found["prefetch"] == "about 13.9 ms  1.7 x"
     assert " ms  " in found["workers"]
 
 

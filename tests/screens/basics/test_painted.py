@@ -12,10 +12,9 @@ from textual.selection import SELECT_ALL
 
 from tfwatch.screens.basics.pane import FramedPane, Pane
 from tfwatch.screens.live.header import HeaderView, RunHeader
+from tfwatch.screens.live.knobs import KnobRow, KnobsPane
 from tfwatch.screens.live.machine import MachinePane, Reading
 from tfwatch.screens.live.pipeline import PipelinePane, PipelineView, StageFigures
-from tfwatch.screens.live.settings.knob_rows import KnobRow
-from tfwatch.screens.live.settings.knobs import KnobsPane
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -60,7 +60,7 @@ async def test_a_move_of_two_knobs_marks_both(tmp_path: Path) -> None:
         for key in "pw":
             (knob,) = [one for one in show.live.knobs.knobs if one.key == key]
             forecast = view.situation.setting.forecasts[knob.name, knob.next]
-            assert knob.note == forecast_note(forecast), "as beside any other knob"
+            assert knob.note == f"about {forecast_note(forecast)}", "as beside any other knob"
 
 
 async def test_a_read_only_run_starts_no_autopilot(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
@@ -17,8 +17,16 @@ from tfwatch.core.events import (
 )
 from tfwatch.judge.effects.comparison import Comparison, compare
 from tfwatch.judge.effects.tuner_events import autopilot_runs
-from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR, QUIET_COLOUR, WAIT_COLOUR
-from tfwatch.screens.live.settings.card import CardPane
+from tfwatch.judge.effects.wording import LABEL
+from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR, WAIT_COLOUR
+from tfwatch.screens.live.card import (
+    CardContent,
+    CardPane,
+    Side,
+    _of_autopilot,
+    _of_experiment,
+    _of_switch,
+)
 
 if TYPE_CHECKING:
     from textual.content import Content
@@ -33,12 +41,13 @@ AUTOPILOT = AutopilotEnded(
     6, 170, "not_starving", "", 169, 15.1, 13.9, ratio=1.08, low=0.97, high=1.2
 )
 
+FADED = f"{COMPUTE_COLOUR} 45%"
 
-def drawn(**attributes: Any) -> list[Content]:
-    card = CardPane()
-    for name, value in attributes.items():
-        card.set_reactive(getattr(CardPane, name), value)
-    return list(card.rows(60, 20))
+
+def drawn(effect: CardContent) -> list[Content]:
+    made = CardPane()
+    made.set_reactive(CardPane.content, effect)
+    return list(made.rows(60, 20))
 
 
 def bar_styles(rows: list[Content]) -> set[str]:
@@ -54,22 +63,18 @@ def bar_styles(rows: list[Content]) -> set[str]:
 @pytest.mark.parametrize(
     ("ended", "style"),
     [
-        pytest.param(EXPERIMENT, QUIET_COLOUR, id="open"),
+        pytest.param(EXPERIMENT, FADED, id="open"),
         pytest.param(PROVED, COMPUTE_COLOUR, id="proved"),
     ],
 )
 def test_the_bars_of_an_open_ab_test_are_grey(ended: ExperimentEnded, style: str) -> None:
-    rows = drawn(experiment=ended)
-    assert bar_styles(rows) == {style}
-    assert ("grey: the difference may be noise" in [row.plain for row in rows]) == (
-        ended is EXPERIMENT
-    )
+    assert bar_styles(drawn(_of_experiment(ended))) == {style}
 
 
-@pytest.mark.parametrize(("low", "style"), [(0.97, QUIET_COLOUR), (1.01, COMPUTE_COLOUR)])
+@pytest.mark.parametrize(("low", "style"), [(0.97, FADED), (1.01, COMPUTE_COLOUR)])
 def test_the_bars_of_an_autopilot_without_a_proved_gain_are_grey(low: float, style: str) -> None:
     (run,) = autopilot_runs([AutopilotBegan(0, 1, 2e9), JUDGED, replace(AUTOPILOT, low=low)])
-    assert bar_styles(drawn(autopilot_run=run)) == {style}
+    assert bar_styles(drawn(_of_autopilot(run))) == {style}
 
 
 def compared(wait_ms: float, knob: str = "prefetch", old: str = "off") -> Comparison:
@@ -83,13 +88,21 @@ def compared(wait_ms: float, knob: str = "prefetch", old: str = "off") -> Compar
 def test_the_parts_of_a_step_keep_their_colours_and_fade_where_no_difference_is_seen() -> None:
     clear, open_ = compared(9.0), compared(0.05)
     assert (clear.answer, open_.answer in ("same", "unclear")) == ("faster", True)
-    assert {WAIT_COLOUR, COMPUTE_COLOUR} <= bar_styles(drawn(comparisons=(clear,)))
-    assert COMPUTE_COLOUR not in bar_styles(drawn(comparisons=(open_,)))
+    assert {WAIT_COLOUR, COMPUTE_COLOUR} <= bar_styles(drawn(_of_switch(clear, "")))
+    assert COMPUTE_COLOUR not in bar_styles(drawn(_of_switch(open_, "")))
 
 
 @pytest.mark.parametrize(("knob", "old"), [("prefetch", "default"), ("device_prefetch", "off")])
 def test_a_blank_follows_a_long_label_whole(knob: str, old: str) -> None:
-    rows = [row.plain for row in drawn(comparisons=(compared(9.0, knob, old),))[:2]]
+    rows = [row.plain for row in drawn(_of_switch(compared(9.0, knob, old), ""))[:2]]
 
     assert rows[0].startswith(f"{knob.replace('_', ' ')} {old} ")
     assert len({len(row) - len(row.lstrip("abcdefghijklmnopqrstuvwxyz 4")) for row in rows}) == 1
+
+
+def test_bars_share_one_scale_and_fill_it() -> None:
+    sides = Side("off", (9.6, 13.0, 0.8), "23.4 ms"), Side("4", (0.2, 12.9, 0.8), "13.9 ms")
+    first, second = (row.plain for row in drawn(CardContent(sides=sides)))
+
+    assert first.count("█") == 60 - LABEL - 9
+    assert second.count("█") == round(first.count("█") * 13.9 / 23.4)

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from tfwatch.judge.effects.experiment import Answer
     from tfwatch.judge.effects.tuner_events import AutopilotRun, RunningExperiment
     from tfwatch.judge.forecasts.forecast import CheckedForecast, Forecast
-    from tfwatch.judge.steps.verdict import Breakdown
 
 #: Steps that differ by less than this share show no difference.
 _SAME = 0.02
@@ -137,25 +136,6 @@ def part_texts(switch: Comparison) -> list[str]:
         f"{name} {units.number(switch.typical(old))} → {units.number(switch.typical(new))}"
         for name, (old, new) in pairs.items()
     ]
-
-
-def longest_ms(switch: Comparison) -> float:
-    """Return the longer side's step, the full width of a bar."""
-    sides = [side for side in (switch.before, switch.after) if side]
-    return max((switch.typical(side.step) for side in sides), default=0.0)
-
-
-def cells(side: Breakdown, step_ms: float, longest: float, width: int) -> tuple[int, int, int]:
-    """Return the cells of wait, compute and host in a bar whose `width` is `longest` milliseconds.
-
-    The bar is as long as `step_ms` and split like the means.
-    """
-    if longest <= 0 or side.step.mean <= 0:
-        return (0, 0, 0)
-    total = round(width * min(step_ms / longest, 1.0))
-    wait = min(total, round(total * side.wait.mean / side.step.mean))
-    host = min(total - wait, round(total * side.host.mean / side.step.mean))
-    return wait, total - wait - host, host
 
 
 # -- A/B tests -------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The banner: a word, a sentence and a piece of advice."""
+"""The banner: a word, a sentence and a piece of advice, also about a disk that does not respond."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ from typing import TYPE_CHECKING
 
 from textual.reactive import reactive
 
+from tfwatch.config import short_path
+from tfwatch.core import units
 from tfwatch.judge.findings.finding import Tone
 from tfwatch.judge.findings.situation import Banner
+from tfwatch.runs.folder import SLOW_S
 from tfwatch.screens.basics.pane import Pane
 from tfwatch.screens.basics.text import row, shorten_clauses, spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from textual.content import Content
+
+    from tfwatch.runs.folder import RunFolder
 
 EMPTY = Banner("STARTING", "", "", Tone.BUSY)
 
@@ -63,3 +69,25 @@ def _beside(remark: str, width: int, note: int) -> str:
     lose a clause."""
     shown = shorten_clauses(remark, width - note)
     return shown if shown.count("; ") == remark.count("; ") else shorten_clauses(remark, width)
+
+
+def silence_of(folder: Path | None, silent_s: float) -> str:
+    """Return for how long a disk has not responded; empty where it responds in time.
+
+    Its folder comes last: its end is what a narrow window cuts.
+    """
+    if silent_s < SLOW_S:
+        return ""
+    place = f": {short_path(folder)}" if folder else ""
+    return f"the disk has not responded for {units.seconds(silent_s)}{place}"
+
+
+def silent_disk(disk: RunFolder) -> Banner | None:
+    """Return the finding about the disk of a run that cannot be read now; None where the disk
+    responds in time."""
+    silence = silence_of(disk.folder, disk.silent_s) if disk.folder else ""
+    advice = (
+        "the figures are those of the last answer; the training goes on by itself, and the keys of"
+        " this screen work"
+    )
+    return Banner("DISK NOT RESPONDING", silence, advice, Tone.WARN) if silence else None

@@ -28,25 +28,25 @@ from tfwatch.screens.keys import (
     PANE_BINDINGS,
     TALL,
     Layout,
+    banner_note,
+    footer_keys,
     layout_for,
     panes_shown,
+    too_small_text,
 )
-from tfwatch.screens.live.banner import BannerPane
+from tfwatch.screens.live.banner import BannerPane, silent_disk
+from tfwatch.screens.live.card import CardPane
 from tfwatch.screens.live.curves import CurvesPane
 from tfwatch.screens.live.events import EventsPane
-from tfwatch.screens.live.footer import banner_note, footer_keys, too_small_text
 from tfwatch.screens.live.frame_meter import FrameMeter
 from tfwatch.screens.live.header import RunHeader
+from tfwatch.screens.live.knobs import KnobsPane, find_open_switch, knob_of
 from tfwatch.screens.live.log import LogPane
 from tfwatch.screens.live.machine import MachinePane, missing
 from tfwatch.screens.live.pipeline import PipelinePane
-from tfwatch.screens.live.settings.card import CardPane
-from tfwatch.screens.live.settings.knob_rows import find_open_switch, knob_of
-from tfwatch.screens.live.settings.knobs import KnobsPane
 from tfwatch.screens.live.timeline.widget import Timeline
 from tfwatch.screens.live.timeline.window import Zoom
 from tfwatch.screens.overlays import StallsScreen, help_screen, missing_screen
-from tfwatch.screens.silent_disk import silent_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,9 +1,14 @@
-"""The rows of the settings pane: each knob with its key, its value, its next value and a note."""
+"""The settings: each knob with its key, its value, its next value, and a note: what happens to it,
+its measured effect or its forecast."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.cells import cell_len
+from textual.binding import Binding
+from textual.reactive import reactive
 
 from tfwatch.core import units
 from tfwatch.core.events import EpochStarted
@@ -19,15 +24,23 @@ from tfwatch.judge.effects.comparison import ENOUGH_STEPS
 from tfwatch.judge.effects.wording import (
     autopilot_parts,
     block_text,
+    checked_forecast_text,
     forecast_note,
     interval_text,
     subject_text,
     versus_text,
 )
-from tfwatch.screens.basics.text import clock
+from tfwatch.screens.basics.keyline import Pressed
+from tfwatch.screens.basics.pane import FramedPane
+from tfwatch.screens.basics.text import clock, column, row, shorten, shorten_clauses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from textual import events
+    from textual.binding import BindingType
+    from textual.content import Content
+    from textual.geometry import Size
 
     from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.effects.knob_state import KnobState
@@ -79,10 +92,7 @@ def cache_refusal(snapshot: Snapshot, state: KnobState) -> str:
 class KnobRow:
     """A row of the pane."""
 
-    #: The key's Textual name.
     key: str
-    #: The key on the screen.
-    label: str
     name: str
     #: The current value.
     now: str
@@ -90,9 +100,7 @@ class KnobRow:
     next: str
     #: The text beside it.
     note: str
-    #: The note is a forecast.
-    has_forecast: bool = False
-    #: Its prediction interval, shown where there is room.
+    #: The prediction interval of a forecast, shown where there is room.
     forecast_range: str = ""
     #: A switch is requested or being measured.
     busy: bool = False
@@ -112,7 +120,7 @@ def knob_rows(view: RunView, live: bool) -> tuple[KnobRow, ...]:
             if autopilot
             else "finds the fastest settings by itself"
         )
-        rows.append(KnobRow("f", "f", "autopilot", "", "", note, busy=autopilot is not None))
+        rows.append(KnobRow("f", "autopilot", "", "", note, busy=autopilot is not None))
     return tuple(rows)
 
 
@@ -155,13 +163,11 @@ def _knob_row(view: RunView, live: bool, knob: Knob) -> KnobRow:
     shows_next = not refused and not measured and (state.asked or following != state.now)
     return KnobRow(
         key=knob.key,
-        label=knob.key,
         name=knob.label,
         now=state.now,
         next=(state.asked or following) if shows_next else "",
         note=(refused if can_switch else "") or status or measured or forecast_text or purpose,
         forecast_range=interval_text(forecast) if forecast and is_forecast else "",
-        has_forecast=is_forecast,
         busy=bool(status) and not refused and not view.is_over,
         enabled=not refused,
         rank=knob.rank,
@@ -175,11 +181,11 @@ def _forecast_text(view: RunView, state: KnobState, forecast: Forecast | None) -
         return ""
     if view.situation.is_stalled:
         return "no forecast while stalled"
-    if state.knob != CACHE:
-        return forecast_note(forecast)
-    needs = view.snapshot.manifest.cache_bytes
+    if not forecast.is_known:
+        return "" if state.knob == CACHE else forecast_note(forecast)
+    needs = view.snapshot.manifest.cache_bytes if state.knob == CACHE else None
     size = "" if needs is None or state.coming == "on" else f", {units.memory(needs)}"
-    return forecast_note(forecast) + size if forecast.is_known else ""
+    return f"about {forecast_note(forecast)}{size}"
 
 
 def _status(view: RunView, state: KnobState, key: str) -> str:
@@ -259,3 +265,138 @@ def _cache_note(snapshot: Snapshot, state: KnobState) -> str:
 def available_bytes(snapshot: Snapshot) -> float | None:
     """Return the free memory of the newest sample; None before the first sample."""
     return float(snapshot.samples[-1]["memory_available_bytes"]) if len(snapshot.samples) else None
+
+
+#: The widest value, cells: the forecast behind it needs the room.
+_LONGEST_VALUE = 12
+_NONE = "no settings to switch: the loop has its own pipeline"
+_AWAITED = "the settings appear with the first fit"
+
+
+class KnobsPane(FramedPane, can_focus=True):
+    """The knobs in rows; a row that is entered, or clicked twice, posts `Pressed` with its key."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "move(-1)", "row up", show=False),
+        Binding("down", "move(1)", "row down", show=False),
+        Binding("enter", "press", "switch this knob", show=False),
+    ]
+
+    knobs: reactive[tuple[KnobRow, ...]] = reactive((), repaint=False)
+    cursor: reactive[int] = reactive(0, repaint=False)
+    #: The row of the last click, until the pane loses the focus.
+    _clicked: int | None = None
+    #: The text without any knob.
+    _none: str = _NONE
+
+    watch_cursor = FramedPane.repaint_rows
+
+    def on_mount(self) -> None:
+        self.set_titles("live switches")
+
+    def show(self, view: RunView) -> None:
+        """Show the settings of a view."""
+        live = view.situation.live
+        self._none = _AWAITED if view.awaits_fit else _NONE
+        self.knobs = knob_rows(view, live)
+        self.set_titles(title(view, live), checked_forecast_text(view.situation.record))
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Return one row per knob."""
+        return max(len(self.knobs), 1)
+
+    def watch_knobs(self, old: tuple[KnobRow, ...], new: tuple[KnobRow, ...]) -> None:
+        if len(new) != len(old):
+            self.refresh(layout=True)
+        self.repaint_rows()
+
+    def rows(self, width: int, height: int) -> Sequence[Content]:
+        if not self.knobs:
+            return [row((f" {self._none}", "$foreground 65%"))]
+        at_rows = self._in_view(height)
+        cells = _column_cells([self.knobs[at] for at in at_rows])
+        return [self._row(at, width, cells) for at in at_rows]
+
+    def _in_view(self, height: int) -> list[int]:
+        """Return the rows that fit; the row under the cursor always does."""
+        kept = list(range(len(self.knobs)))
+        while len(kept) > max(height, 1):
+            others = (at for at in kept if at != self.cursor or not self.has_focus)
+            kept.remove(max(others, key=lambda at: (self.knobs[at].rank, at)))
+        return kept
+
+    def _row(self, at: int, width: int, cells: tuple[int, int, int]) -> Content:
+        knob = self.knobs[at]
+        names, values, arrows = cells
+        here = self.has_focus and at == self.cursor
+        faint = "" if knob.enabled else "$foreground 65%"
+        following = column(_next_text(knob), arrows) if knob.next else " "
+        value_parts = (column(_value_text(knob), values), faint or "bold"), (following, faint)
+        name_style = "reverse" if here else faint
+        note_style = "$text-accent" if knob.busy else "$foreground 65%"
+        content = row(
+            (f"{knob.key:<2} ", faint or "$accent bold"),
+            (knob.name, name_style),
+            " " * max(names - len(knob.name), 1),
+            *(value_parts if knob.now else ()),
+        )
+        content += row((shorten_clauses(knob.note, width - content.cell_length), note_style))
+        interval = (
+            row((f"  ({knob.forecast_range})", "$foreground 65%")) if knob.forecast_range else row()
+        )
+        return (
+            content + interval if content.cell_length + interval.cell_length <= width else content
+        )
+
+    @property
+    def chosen_key(self) -> str:
+        """The key of the row under the cursor; empty without one."""
+        return self.knobs[self.cursor].key if self.cursor < len(self.knobs) else ""
+
+    def action_move(self, rows: int) -> None:
+        """Move the cursor."""
+        self.cursor = min(max(self.cursor + rows, 0), max(len(self.knobs) - 1, 0))
+
+    def action_press(self) -> None:
+        """Press the key of the row under the cursor."""
+        self._choose(self.cursor)
+
+    def on_click(self, event: events.Click) -> None:
+        at = event.get_content_offset(self)
+        rows = self._in_view(self.content_size.height)
+        if at is not None and 0 <= at.y < len(rows):
+            self._select_or_choose(rows[at.y])
+
+    def on_focus(self) -> None:
+        self.refresh()
+
+    def on_blur(self) -> None:
+        self._clicked = None
+        self.refresh()
+
+    def _select_or_choose(self, at: int) -> None:
+        """Select a row at the first click, press its key at the next."""
+        if at == self._clicked:
+            self._choose(at)
+        self.cursor = self._clicked = at
+
+    def _choose(self, at: int) -> None:
+        if 0 <= at < len(self.knobs):
+            self.cursor = at
+            self.post_message(Pressed(self.knobs[at].key))
+
+
+def _column_cells(knobs: Sequence[KnobRow]) -> tuple[int, int, int]:
+    """Return the cells of the names, the values and the next values."""
+    names = [knob.name for knob in knobs if knob.now]
+    columns = ((1, names), (1, map(_value_text, knobs)), (1, map(_next_text, knobs)))
+    name, value, following = (max(map(cell_len, texts), default=0) + gap for gap, texts in columns)
+    return name, value, following
+
+
+def _value_text(knob: KnobRow) -> str:
+    return shorten(knob.now, _LONGEST_VALUE)
+
+
+def _next_text(knob: KnobRow) -> str:
+    return f"next: {shorten(knob.next, _LONGEST_VALUE)}" if knob.next else ""

@@ -1,14 +1,16 @@
-"""The autopilot: makes one move after another, keeps those that help, and stops when no gain is
-left.
+"""The autopilot: makes one move after another, keeps what is proved to help, and stops when no gain
+is left.
 
-`judge.autopilot.search` decides; this module requests the switches, waits for them and
-publishes events.
+`judge.autopilot.search` decides; this module requests the switches, waits for them and publishes
+events.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from tfwatch.core import units
 from tfwatch.core.errors import fails_open
@@ -26,35 +28,33 @@ from tfwatch.judge.autopilot.measurement import Measurement, measure, settling_s
 from tfwatch.judge.autopilot.moves import BUDGET, LEAST, MOST, Move, SearchLimits, Stop
 from tfwatch.judge.autopilot.search import LEAST_GAIN, AutopilotSearch
 from tfwatch.judge.effects.comparison import LONGEST, effect_between
-from tfwatch.judge.effects.experiment import UNKNOWN
+from tfwatch.judge.effects.experiment import UNKNOWN, Estimate
 from tfwatch.judge.forecasts.evidence import cores_of
 from tfwatch.tuner.driver import POLL_S, Interrupt, RefusedError, make_forecaster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from tfwatch.core.rows import Rows
-    from tfwatch.judge.effects.before_after import SwitchEffect
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.snapshot import Snapshot
     from tfwatch.tuner.driver import Driver
     from tfwatch.tuner.jobs import Autopilot
 
-_Event = TypeVar("_Event", PipelineSwitched, SwitchFailed)
 #: The share of the available memory for buffers where the request has no limit.
 SHARE = 0.25
 #: Bytes where the available memory is unknown.
 _UNKNOWN = 256 * 2**20
 #: Looks at the run until a completed step is visible; the most steps reserved for that.
 _LOOKS, _MOST_SPARED = 3, 60
-#: The ends after which what was kept must be proved as a whole: nobody asked for them.
-_JUDGED = ("not_starving", "nothing_left", "budget")
 #: The knobs that it switches.
 _KNOBS = frozenset({PREFETCH, WORKERS, CACHE, DEVICE_PREFETCH})
+#: The ends after which what was kept must be proved as a whole: nobody asked for them.
+_JUDGED = ("not_starving", "nothing_left", "budget")
 
 
 def run(driver: Driver, request: Autopilot) -> None:
-    """Run the autopilot. The run continues with the settings that helped.
+    """Run the autopilot. The run continues with the settings that are proved to help.
 
     Raises:
         Interrupt: the request is over before the start.
@@ -66,13 +66,21 @@ class _BudgetSpentError(Exception):
     """The budget of steps is used up."""
 
 
+class _Verdict(NamedTuple):
+    """Of a move. after: None where there were not enough steps."""
+
+    kept: bool
+    reason: str
+    after: Measurement | None = None
+
+
 class _AutopilotJob:
     def __init__(self, driver: Driver, request: Autopilot) -> None:
         self._driver = driver
         self._request = request
         self._began = driver.snapshot.steps_total
         self._memory_bytes = self._had_bytes = self._peak_bytes = math.nan
-        self._search_state: AutopilotSearch | None = None
+        self._search: AutopilotSearch | None = None
         self._open_move: Move | None = None
         self._first_rows: Rows | None = None
         self._kept_rows: Rows | None = None
@@ -80,137 +88,109 @@ class _AutopilotJob:
 
     def run(self) -> None:
         self._begin()
-        cause, reason = self._outcome()
-        self._end(cause, reason)
+        self._end(*self._outcome())
+
+    def _begin(self) -> None:
+        """Wait for a first step and for earlier requests, and publish the memory limit."""
+        self._driver.wait(lambda now: now.steps_total > 0 and not self._driver.is_switching)
+        self._began = self._seen = self._driver.snapshot.steps_total
+        available = self._sampled("memory_available_bytes")
+        share = SHARE * available if math.isfinite(available) else _UNKNOWN
+        limit = self._request.memory_bytes
+        self._memory_bytes = share if limit is None else limit
+        self._driver.publish(AutopilotBegan(self._driver.now_ns(), self._began, self._memory_bytes))
 
     def _outcome(self) -> tuple[str, str]:
         """Search to the end. Returns cause and reason; a failure undoes the open move."""
         failures: list[str] = []
         with fails_open(failures.append):
             try:
-                stop = self._search()
+                stop = self._search_all()
             except Interrupt as over:
                 return self._cancel(over.cause), over.reason
             return stop.cause, stop.reason
         self._take_back("the autopilot failed")
         return "failed", failures[0]
 
-    def _begin(self) -> None:
-        """Wait for a first step and for earlier requests, and publish the memory limit."""
-        self._driver.wait(
-            lambda snapshot: snapshot.steps_total > 0 and not self._driver.is_switching
-        )
-        self._began = self._driver.snapshot.steps_total
-        available = self._sampled("memory_available_bytes")
-        share = SHARE * available if math.isfinite(available) else _UNKNOWN
-        self._memory_bytes = (
-            share if self._request.memory_bytes is None else self._request.memory_bytes
-        )
-        self._driver.publish(AutopilotBegan(self._driver.now_ns(), self._began, self._memory_bytes))
-
-    def _search(self) -> Stop:
+    def _search_all(self) -> Stop:
         try:
             first = self._first()
         except _BudgetSpentError:
             few = f"fewer than {LEAST} of {BUDGET} steps were steady"
             return Stop("budget", f"{few}: epochs are short, and buffers fill most of the time")
-        self._search_state = search = AutopilotSearch(self._driver.knobs, first)
-        self._had_bytes, self._seen = (
-            self._sampled("process_bytes"),
-            self._driver.snapshot.steps_total,
-        )
-        make_forecast = make_forecaster(self._driver)
-        while True:
-            action = search.next(make_forecast, self._limits())
-            if isinstance(action, Stop):
-                return action
-            try:
-                kept = self._try(search, action)
-            except _BudgetSpentError:
-                return Stop(
-                    "budget",
-                    f"all {BUDGET} steps were used before another move was judged",
-                )
-            if kept:
-                make_forecast = make_forecaster(self._driver)
+        self._search = search = AutopilotSearch(self._driver.knobs, first)
+        self._had_bytes = self._sampled("process_bytes")
+        try:
+            while True:
+                action = search.next(make_forecaster(self._driver), self._limits())
+                if isinstance(action, Stop):
+                    return action
+                self._try(search, action)
+        except _BudgetSpentError:
+            return Stop("budget", f"all {BUDGET} steps were used before another move was judged")
 
     # -- a move -----------------------------------------------------------------------------------
 
-    def _try(self, search: AutopilotSearch, move: Move) -> bool:
-        """Make a move, judge it and publish the result. Returns whether it is kept."""
+    def _try(self, search: AutopilotSearch, move: Move) -> None:
+        """Make a move, judge it, publish the verdict, and undo what is not kept."""
         before = search.now
-        publish_made(self._driver, move)
+        self._publish_made(move)
         self._open_move = move
         try:
-            first = self._settled(move, search)
-            kept, reason, after = self._judged(search, move, first)
+            verdict = self._judged(search, move, self._settled(move, search))
         except RefusedError as refusal:
             search.exclude(move)
-            kept, reason, after = False, str(refusal), None
+            verdict = _Verdict(False, str(refusal))
             self._open_move = move if move.beside else None
         except _BudgetSpentError:
-            reason = "all steps were used before it took effect"
-            publish_judged(self._driver, move, before, None, False, reason)
-            self._take_back(reason)
+            verdict = _Verdict(False, "all steps were used before it took effect")
+            self._publish_judged(move, before, verdict)
+            self._take_back(verdict.reason)
             raise
-        publish_judged(self._driver, move, before, after, kept, reason)
-        if not kept:
-            self._take_back(reason)
+        self._publish_judged(move, before, verdict)
+        if not verdict.kept:
+            self._take_back(verdict.reason)
         self._open_move = None
-        return kept
 
     def _settled(self, move: Move, search: AutopilotSearch) -> int:
         """Request a move and wait until it is in effect. Returns the first step to judge it by."""
-        known_events = len(self._driver.snapshot.events)
-        turned, setting_of = move.settings_after(search.knobs), self._driver.knobs
+        known = len(self._driver.snapshot.events)
+        turned, now = move.settings_after(search.knobs), self._driver.knobs
         # Also an undone move that is not in effect yet: where it was refused, it never would be.
-        due = {change.knob for change in move.changes} | {
-            knob for knob in _KNOBS & turned.keys() if turned[knob] != setting_of[knob]
-        }
+        due = {change.knob for change in move.changes}
+        due |= {knob for knob in _KNOBS & turned.keys() if turned[knob] != now[knob]}
         for knob in sorted(due):
             self._driver.ask(knob, turned[knob], AUTOPILOT)
-        self._wait(
-            lambda _: self._driver.knobs == turned or bool(self._since(known_events, SwitchFailed)),
-            move,
-        )
-        for failed in self._since(known_events, SwitchFailed):
+        self._wait(lambda _: self._driver.knobs == turned or bool(self._failures(known)), move)
+        for failed in self._failures(known):
             raise RefusedError(failed.reason)
         # A knob whose last move is undone in the same switch as its next one is not switched.
-        steps = [switched.step for switched in self._since(known_events, PipelineSwitched)]
+        new = self._driver.snapshot.events[known:]
+        steps = [event.step for event in new if isinstance(event, PipelineSwitched)]
         return max(steps, default=self._driver.snapshot.steps_total) + settling_steps(turned)
 
-    def _since(self, known_events: int, kind: type[_Event]) -> list[_Event]:
-        """Return the events of a kind after the known ones."""
-        return [
-            event
-            for event in self._driver.snapshot.events[known_events:]
-            if isinstance(event, kind)
-        ]
+    def _failures(self, known: int) -> list[SwitchFailed]:
+        """Return the switches that failed after this many events."""
+        new = self._driver.snapshot.events[known:]
+        return [event for event in new if isinstance(event, SwitchFailed)]
 
-    def _judged(
-        self, search: AutopilotSearch, move: Move, first: int
-    ) -> tuple[bool, str, Measurement | None]:
-        """Wait for a clear verdict. Returns whether the move is kept, the reason, and the
-        measurement."""
+    def _judged(self, search: AutopilotSearch, move: Move, first: int) -> _Verdict:
+        """Wait for a clear verdict."""
         seen = 0
         while True:
-            total = self._driver.wait(
-                lambda snapshot, seen=seen: snapshot.steps_total > seen  # type: ignore[misc]
-            ).steps_total
-            seen, rows = total, self._counted(first)
+            seen, rows = self._next_total(seen), self._counted(first)
             if self._is_over_memory():
                 search.exclude(move)
-                return (
-                    False,
-                    f"over the memory limit: {units.gigabytes(self._peak_bytes)} more than before",
-                    measure(rows),
-                )
-            last = len(rows) >= MOST or self._is_spent(move)
-            verdict = search.judge(move, rows, last=last)
-            if verdict:
-                self._kept_rows = rows
-            if verdict is not None:
-                return verdict, search.reason, measure(rows)
+                more = f"{units.gigabytes(self._peak_bytes)} more than before"
+                return _Verdict(False, f"over the memory limit: {more}", measure(rows))
+            kept = search.judge(move, rows, last=len(rows) >= MOST or self._is_spent(move))
+            if kept is not None:
+                self._kept_rows = rows if kept else self._kept_rows
+                return _Verdict(kept, search.reason, measure(rows))
+
+    def _next_total(self, seen: int) -> int:
+        """Wait for more steps than these. Returns their number."""
+        return self._driver.wait(lambda now: now.steps_total > seen).steps_total
 
     def _wait(self, until: Callable[[Snapshot], bool], move: Move) -> None:
         """Look at the run until a condition holds.
@@ -224,40 +204,26 @@ class _AutopilotJob:
 
     def _is_spent(self, move: Move) -> bool:
         """Return whether the rest of the budget is only enough to undo a move."""
-        assert self._search_state is not None
+        assert self._search is not None
         done = self._driver.snapshot.steps_total
         self._unseen, self._seen = max(self._unseen, done - self._seen), done
-        spared = _LOOKS * POLL_S * 1e3 / max(self._search_state.now.step_ms, 1e-3)
+        spared = _LOOKS * POLL_S * 1e3 / max(self._search.now.step_ms, 1e-3)
         spared = max(min(spared, _MOST_SPARED), min(self._unseen, 2 * _MOST_SPARED))
-        limits = self._limits()
-        return limits.steps <= limits.buffered_steps(
-            move.settings_after(self._search_state.knobs)
-        ) + math.ceil(spared)
+        limits, after = self._limits(), move.settings_after(self._search.knobs)
+        return limits.steps <= limits.buffered_steps(after) + math.ceil(spared)
 
     def _take_back(self, why: str) -> None:
         """Request the settings before the open move. They take effect with the next move, or
         alone."""
-        changes = self._back()
-        if changes:
-            publish_made(self._driver, Move(changes, why), undoes=True)
-        self._ask_final(changes)
-
-    def _back(self) -> tuple[KnobChange, ...]:
-        """Close the open move. Returns the changes that undo it, without knobs that the user
-        switched since."""
         move, self._open_move = self._open_move, None
-        return (
-            tuple(
-                change.back
-                for change in move.changes
-                if not self._driver.is_changed_by_user(change.knob)
-            )
-            if move
-            else ()
-        )
+        self._restore((change.back for change in move.changes) if move else (), why)
 
-    def _ask_final(self, changes: tuple[KnobChange, ...]) -> None:
-        for change in changes:
+    def _restore(self, changes: Iterable[KnobChange], why: str) -> None:
+        """Request earlier settings, but for knobs that the user has switched since."""
+        own = [one for one in changes if not self._driver.is_changed_by_user(one.knob)]
+        if own:
+            self._publish_made(Move(tuple(own), why), undoes=True)
+        for change in own:
             self._driver.ask_final(change.knob, change.new, AUTOPILOT)
 
     # -- measuring --------------------------------------------------------------------------------
@@ -279,7 +245,7 @@ class _AutopilotJob:
                 return measured
             if total - self._began >= BUDGET:
                 raise _BudgetSpentError
-            self._driver.wait(lambda snapshot, total=total: snapshot.steps_total > total)  # type: ignore[misc]
+            self._next_total(total)
 
     def _counted(self, first: int) -> Rows:
         """Return the rows from a step on, without those in which a new pipeline settles."""
@@ -311,10 +277,7 @@ class _AutopilotJob:
     def _is_over_memory(self) -> bool:
         """Return whether the process has grown by more than the limit, by its newest sample."""
         grown = self._sampled("process_bytes") - self._had_bytes
-        if math.isfinite(grown):
-            self._peak_bytes = (
-                max(grown, self._peak_bytes) if math.isfinite(self._peak_bytes) else grown
-            )
+        self._peak_bytes = float(np.fmax(grown, self._peak_bytes))
         return grown > self._memory_bytes
 
     # -- the end ---------------------------------------------------------------------------------
@@ -328,18 +291,17 @@ class _AutopilotJob:
         return "user"
 
     def _end(self, cause: str, reason: str) -> None:
-        search, effect = self._search_state, self._effect()
-        is_left = bool(search and search.changed) and (
-            cause not in _JUDGED or (effect is not None and _is_proved(effect))
-        )
-        if search and search.changed and not is_left:
-            self._restore(search)
-            reason = "the gain of all moves together is not proved"
-        step, last = (
-            self._driver.snapshot.steps_total,
-            search and (search.now if is_left else search.first),
-        )
-        known = effect.estimate if effect and is_left else UNKNOWN
+        search, known = self._search, self._gain()
+        is_left = search is not None and bool(search.changed)
+        if search and is_left and cause in _JUDGED and not known.low > 1 + LEAST_GAIN:
+            changes = (KnobChange(k, search.knobs[k], search.start[k]) for k in search.changed)
+            self._restore(sorted(changes, key=lambda one: one.knob), "the gain is not proved")
+            reason, is_left = "the gain of all moves together is not proved", False
+        last, knobs = None, self._driver.knobs
+        if search:
+            last = search.now if is_left else search.first
+            knobs = search.knobs if is_left else search.start
+        step = self._driver.snapshot.steps_total
         self._driver.publish(
             AutopilotEnded(
                 self._driver.now_ns(),
@@ -347,100 +309,62 @@ class _AutopilotJob:
                 cause,
                 reason,
                 step - self._began,
-                search.first.step_ms if search else None,
-                last.step_ms if last else None,
-                search.first.wait_share if search else None,
-                last.wait_share if last else None,
-                self._peak_bytes if math.isfinite(self._peak_bytes) else None,
-                self._left_knobs(is_left),
-                **known.event_fields(),
+                before_ms=search.first.step_ms if search else None,
+                after_ms=last.step_ms if last else None,
+                before_share=search.first.wait_share if search else None,
+                after_share=last.wait_share if last else None,
+                peak_bytes=self._peak_bytes if math.isfinite(self._peak_bytes) else None,
+                knobs=dict(knobs),
+                **(known if is_left else UNKNOWN).event_fields(),
             )
         )
 
-    def _left_knobs(self, is_left: bool) -> dict[str, str]:
-        """Return the settings that the run continues with."""
-        search = self._search_state
-        if search is None:
-            return self._driver.knobs
-        return dict(search.knobs if is_left else search.start)
-
-    def _restore(self, search: AutopilotSearch) -> None:
-        """Request the settings of the start for all knobs that the user did not switch since."""
-        changes = tuple(
-            KnobChange(knob, search.knobs[knob], search.start[knob])
-            for knob in sorted(search.changed)
-            if not self._driver.is_changed_by_user(knob)
-        )
-        if changes:
-            publish_made(self._driver, Move(changes, "the gain is not proved"), undoes=True)
-        self._ask_final(changes)
-
-    def _effect(self) -> SwitchEffect | None:
-        """Return the steps of the final setting against those before the first move; None where no
-        move was kept."""
-        search = self._search_state
-        if search is None or not search.changed:
-            return None
-        if self._first_rows is None or self._kept_rows is None:
-            return None
+    def _gain(self) -> Estimate:
+        """Return the steps before the first move over those of the final setting."""
+        search = self._search
+        if search is None or self._first_rows is None or self._kept_rows is None:
+            return UNKNOWN
         accelerated = self._driver.snapshot.manifest.accelerated
-        return effect_between(self._first_rows, self._kept_rows, search.changed, accelerated)
+        effect = effect_between(self._first_rows, self._kept_rows, search.changed, accelerated)
+        return effect.estimate if effect else UNKNOWN
 
+    # -- events -----------------------------------------------------------------------------------
 
-def _is_proved(effect: SwitchEffect) -> bool:
-    """Return whether the gain clears 2 % with its whole interval."""
-    return effect.estimate.low > 1 + LEAST_GAIN
-
-
-def publish_made(driver: Driver, move: Move, *, undoes: bool = False) -> None:
-    """Publish a requested move. undoes: it undoes the one before."""
-    forecast = move.forecast if move.forecast and move.forecast.is_known else None
-    driver.publish(
-        MoveMade(
-            driver.now_ns(),
-            driver.snapshot.steps_total,
-            move.knob,
-            move.old,
-            move.new,
-            move.why,
-            forecast.step_ms if forecast else None,
-            forecast.low_ms if forecast else None,
-            forecast.high_ms if forecast else None,
-            undoes,
-            move.beside,
+    def _publish_made(self, move: Move, *, undoes: bool = False) -> None:
+        """Publish a requested move. undoes: it undoes the one before."""
+        forecast = move.forecast if move.forecast and move.forecast.is_known else None
+        self._driver.publish(
+            MoveMade(
+                self._driver.now_ns(),
+                self._driver.snapshot.steps_total,
+                *(move.knob, move.old, move.new, move.why),
+                forecast_ms=forecast.step_ms if forecast else None,
+                low_ms=forecast.low_ms if forecast else None,
+                high_ms=forecast.high_ms if forecast else None,
+                undoes=undoes,
+                beside=move.beside,
+            )
         )
-    )
+
+    def _publish_judged(self, move: Move, before: Measurement, verdict: _Verdict) -> None:
+        """Publish the verdict of a move."""
+        forecast, after = move.forecast, verdict.after
+        self._driver.publish(
+            MoveJudged(
+                self._driver.now_ns(),
+                self._driver.snapshot.steps_total,
+                *(move.knob, move.old, move.new, before.step_ms),
+                after_ms=after.step_ms if after else None,
+                steps=after.steps if after else 0,
+                kept=verdict.kept,
+                reason=verdict.reason,
+                forecast_ms=forecast.step_ms if forecast and forecast.is_known else None,
+                beside=move.beside,
+            )
+        )
 
 
 def _switchable(manifest: Manifest) -> frozenset[str]:
     """Return the knobs that it may switch."""
     waits = {WORKERS} if manifest.workers_from_epoch else set()
     return (_KNOBS & frozenset(manifest.switchable)) - waits
-
-
-def publish_judged(
-    driver: Driver,
-    move: Move,
-    before: Measurement,
-    after: Measurement | None,
-    kept: bool,
-    reason: str,
-) -> None:
-    """Publish the verdict of a move. after: None where there were not enough steps."""
-    forecast = move.forecast if move.forecast and move.forecast.is_known else None
-    driver.publish(
-        MoveJudged(
-            driver.now_ns(),
-            driver.snapshot.steps_total,
-            move.knob,
-            move.old,
-            move.new,
-            before.step_ms,
-            after.step_ms if after else None,
-            after.steps if after else 0,
-            kept,
-            reason,
-            forecast.step_ms if forecast else None,
-            move.beside,
-        )
-    )

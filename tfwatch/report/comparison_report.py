@@ -151,7 +151,6 @@ _TEXTS: dict[str, Callable[[float | None], str]] = {
     "ms": small_ms,
     "ms/step": small_ms,
     "s": units.seconds,
-    "J": units.joules,
     "bytes": units.memory,
     "share": _percent,
 }

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.judge.evidences import evidence, stages
-from tfwatch.judge.findings.bottleneck import Stage, StageTable
 from tfwatch.judge.forecasts.predict import Prediction, predict
 
 if TYPE_CHECKING:
@@ -64,14 +63,6 @@ def test_a_cache_that_was_never_off_has_no_forecast() -> None:
 
     why = "the time of a batch without a cache has not been measured in this run"
     assert predict(known, known.breakdown, "cache", "off", {}) == why
-
-
-def test_batches_made_under_pythons_lock_may_hold_a_launch_up() -> None:
-    table = StageTable(0, (Stage("generator", "python", 9.6),))
-    free, held = (after(evidence(9.6, stages=one), "prefetch", "4") for one in (None, table))
-
-    assert held.step_ms == free.step_ms
-    assert held.high_ms - free.high_ms == pytest.approx(2.0)  # what a launch took
 
 
 @pytest.mark.parametrize(

@@ -217,19 +217,15 @@ def fits(state: SearchState, limits: SearchLimits, move: Move) -> bool:
     """Return whether a move's buffers stay within the memory limit. Without a batch size, only
     first buffers do."""
     if move.knob == CACHE:
-        return (
-            move.forecast is not None
-            and (move.forecast.needs_bytes or math.inf) <= limits.memory_bytes
-        )
+        needed = move.forecast.needs_bytes if move.forecast else None
+        return needed is not None and needed <= limits.memory_bytes
     if limits.batch_bytes is None:
         return all(
             change.old in _OFF or _number(change.new) <= _number(change.old)
             for change in move.changes
         )
-    return (
-        _extra_bytes(state, move.settings_after(state.knobs), limits.batch_bytes)
-        <= limits.memory_bytes
-    )
+    after = needed_bytes(move.settings_after(state.knobs), limits.batch_bytes)
+    return after - needed_bytes(state.start, limits.batch_bytes) <= limits.memory_bytes
 
 
 def _first_workers(state: SearchState, limits: SearchLimits) -> int:
@@ -315,17 +311,7 @@ def _next_larger(state: SearchState, limits: SearchLimits, knob: str) -> str:
 
 
 def _value_fits(state: SearchState, limits: SearchLimits, knob: str, value: str) -> bool:
-    if limits.batch_bytes is None:
-        return state.knobs.get(knob) in _OFF
-    return (
-        _extra_bytes(state, {**state.knobs, knob: value}, limits.batch_bytes) <= limits.memory_bytes
-    )
-
-
-def _extra_bytes(
-    state: SearchState, settings_after: Mapping[str, str], batch_bytes: float
-) -> float:
-    return needed_bytes(settings_after, batch_bytes) - needed_bytes(state.start, batch_bytes)
+    return fits(state, limits, Move((KnobChange(knob, state.knobs.get(knob, "off"), value),), ""))
 
 
 def _number(value: str) -> int:

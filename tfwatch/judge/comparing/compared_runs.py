@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.comparing.run_to_compare import RunToCompare, SideDifference
     from tfwatch.judge.effects.experiment import Answer
 
-Unit: TypeAlias = Literal["ms", "s", "ms/step", "J", "bytes", ""]
+Unit: TypeAlias = Literal["ms", "s", "ms/step", "bytes", ""]
 
 #: The spread of a part between runs over that of a step, as a share of each; and the least one, as
 #: a share of a step.
@@ -150,7 +150,7 @@ def _compare(
         before=tuple(before),
         after=tuple(after),
         estimate=Estimate(math.exp(-step.value), math.exp(-step.high), math.exp(-step.low)),
-        figures=(*figures.all(step), *_machine_figures(before, after, by_example)),
+        figures=(*figures.all(step), _memory(before, after)),
         time_spent=_time_spent(before, after),
         losses=_losses(before, after, epoch),
         changes=tuple(differences(before, after)),
@@ -232,33 +232,9 @@ def _log(value: float) -> float:
     return math.log(max(value, 1e-6))
 
 
-def _machine_figures(
-    before: Sequence[RunToCompare], after: Sequence[RunToCompare], by_example: bool
-) -> list[ComparedFigure]:
-    def energy(run: RunToCompare) -> float | None:
-        joules = run.joules_per_step
-        examples = run.run.manifest.batch_size or 1
-        return None if joules is None else float(joules) / (examples if by_example else 1)
-
-    why = next((run.energy_missing for run in (*before, *after) if run.energy_missing), "")
-    return [
-        _plain(
-            "peak memory",
-            "bytes",
-            before,
-            after,
-            lambda run: run.peak_bytes,
-            "no sample of the process",
-        ),
-        _plain(
-            "energy per example" if by_example else "energy per step",
-            "J",
-            before,
-            after,
-            energy,
-            why,
-        ),
-    ]
+def _memory(before: Sequence[RunToCompare], after: Sequence[RunToCompare]) -> ComparedFigure:
+    missing = "no sample of the process"
+    return _plain("peak memory", "bytes", before, after, lambda run: run.peak_bytes, missing)
 
 
 def _time_spent(

@@ -101,17 +101,6 @@ class RunToCompare:
         return memory.peak_bytes if memory else None
 
     @property
-    def joules_per_step(self) -> float | None:
-        """The energy of a step; None for the reason in `energy_missing`."""
-        spent = self.judged.hardware.energy
-        return spent.per_step_j if spent else None
-
-    @property
-    def energy_missing(self) -> str:
-        """The reason why its energy is not known; empty where it is."""
-        return "" if self.judged.hardware.energy else self.judged.hardware.energy_missing
-
-    @property
     def others_share(self) -> float | None:
         """The share of the machine's cores that other programs used while it trained; None where
         unknown."""

@@ -105,30 +105,23 @@ def predict(
         name: "auto" if turned == "default" else turned
         for name, turned in ((knob, value), *together_with.items())
     }
-    if _gains_prefetch(evidence, then):
-        new[PREFETCH] = "auto"
     model = _model(evidence, split, knob, value)
     if isinstance(model, str):
         return model
     work_ms = _typical(split.compute) + _typical(split.host)
-    befores = [
-        _step_ms(one, runs, work_ms, evidence.cores)
-        for one, runs in zip(model.before, model.runs, strict=True)
-    ]
     changes = [
-        _step_ms(after, {**runs, **new}, work_ms, evidence.cores) - before_ms
-        for after, runs, before_ms in zip(model.after, model.runs, befores, strict=True)
+        _step_ms(after, {**runs, **new}, work_ms, evidence.cores)
+        - _step_ms(before, runs, work_ms, evidence.cores)
+        for before, after, runs in zip(model.before, model.after, model.runs, strict=True)
     ]
     steps = [max(split.step.median + change, min(work_ms, split.step.median)) for change in changes]
     means = [max(split.step.mean + change, work_ms) for change in changes]
     prediction = Prediction(steps[1], means[1], min(steps), max(steps), "")
-    if knob == PREFETCH:
-        queue = None if together_with else _through_a_queue(evidence, value)
+    if knob == PREFETCH and not together_with:
+        queue = _through_a_queue(evidence, value)
         if queue is not None:
             likely = float(np.median(queue))
             prediction = Prediction(likely, float(queue.mean()), likely, likely, "")
-        if evidence.run.accelerated and _holds_lock(evidence, split):
-            prediction = replace(prediction, high_ms=prediction.high_ms + split.dispatch.mean)
     return _on_shared_cores(evidence, split, prediction, then)
 
 
@@ -149,17 +142,6 @@ def _model(evidence: Evidence, split: Breakdown, knob: str, value: str) -> _Mode
     if turned is None:
         return _UNSEEN.get(knob, "this knob has no model")
     return _Model(guesses, turned, _as_it_runs(evidence))
-
-
-def _gains_prefetch(evidence: Evidence, then: Mapping[str, str]) -> bool:
-    """Return whether TensorFlow adds a prefetch at the end, as it does except after a stage that
-    works ahead."""
-    is_left = then.get(PREFETCH) == "default" and then.get(WORKERS) != evidence.knobs.get(WORKERS)
-    return (
-        is_left
-        and evidence.stages is not None
-        and any(stage.is_parallel for stage in evidence.stages.stages[-1:])
-    )
 
 
 def _sets_interleave(evidence: Evidence, knob: str) -> bool:
@@ -293,22 +275,6 @@ def _as_it_runs(evidence: Evidence) -> tuple[dict[str, str], dict[str, str], dic
         for knobs, guess in zip(settings, guesses, strict=True):
             knobs[knob] = "auto" if guess == "default" else guess
     return settings[0], settings[1], settings[2]
-
-
-def _holds_lock(evidence: Evidence, split: Breakdown) -> bool:
-    """Return whether batch preparation holds the GIL, which launching a step needs too: in Python,
-    and on the CPU.
-
-    The cores in use beyond one for the step prepare batches; a sleep uses none.
-    """
-    table = evidence.stages
-    spent = (
-        sum(s.busy_ms for s in table.stages if s.calls_python and s.busy_ms > 0) if table else 0.0
-    )
-    if table is None or spent <= table.all_ms / 2:
-        return False
-    work_ms = split.work_mean_ms
-    return not evidence.cores_used * split.step.mean - work_ms < spent / 2
 
 
 def _turned(

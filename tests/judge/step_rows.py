@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.core.rows import STEP, Rows
+from tfwatch.judge.steps.spikes import NO_PAUSES, Spike, SpikeSearch
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
+
+    from tfwatch.judge.steps.causes import Pauses
 
 
 def make_steps(
@@ -44,3 +47,8 @@ def restart(rows: Rows) -> Rows:
 def plain(count: int, share: float = 0.1) -> Rows:
     """Steps of 20 ms that wait for `share` of it and compute for the rest."""
     return make_steps(np.full(count, 20 * share), compute=20 * (1 - share), host=0.0)
+
+
+def find_spikes(rows: Rows, pauses: Pauses = NO_PAUSES) -> list[Spike]:
+    """The spikes in these rows alone."""
+    return SpikeSearch(rows).spikes(pauses)

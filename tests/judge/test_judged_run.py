@@ -69,33 +69,9 @@ def of(wait: float, compute: float, host: float, dispatch: float = 2.0) -> Rows:
             id="a script's",
         ),
         pytest.param(of(*WAITS), {}, ".prefetch(tf.data.AUTOTUNE)", id="a loop's"),
-        pytest.param(
-            of(*COMPUTE_BOUND),
-            {},
-            "A GPU or a smaller model would shorten it",
-            id="compute on a CPU",
-        ),
-        pytest.param(
-            of(*COMPUTE_BOUND),
-            {"accelerated": True},
-            "Mixed precision or jit_compile may shorten it",
-            id="compute on a GPU",
-        ),
-        pytest.param(
-            of(*COMPUTE_BOUND, 11.0),
-            {"accelerated": True},
-            "compile(steps_per_execution=8)",
-            id="launching",
-        ),
-        pytest.param(
-            of(0.1, 12.0, 20.0),
-            {},
-            "log less often, or compile(steps_per_execution=8)",
-            id="callbacks",
-        ),
     ],
 )
-def test_what_a_run_is_bound_by_has_its_own_next_step(
+def test_a_run_that_starves_has_the_advice_for_its_prefetch(
     tmp_path: Path, rows: Rows, changes: dict[str, Any], says: str
 ) -> None:
     advice, *_ = remedy(open_written(tmp_path / "run", rows, end_of(rows), **changes))

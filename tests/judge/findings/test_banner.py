@@ -22,9 +22,7 @@ from tfwatch.core.rows import Phase
 from tfwatch.judge.effects.comparison import Comparison
 from tfwatch.judge.findings.finding import Tone
 from tfwatch.judge.findings.situation import MachineMemory
-from tfwatch.judge.regime import Regime
 from tfwatch.judge.steps.stalls import Stall
-from tfwatch.judge.steps.time_breakdown import TimeSpent
 from tfwatch.judge.steps.verdict import Judgement, Stat
 
 SWITCH = Comparison(
@@ -36,9 +34,6 @@ SWITCH = Comparison(
     301,
     split(9.6, 13, 0.8),
     split(0.2, 12.9, 0.8, 34),
-)
-SHORT_EPOCH = Regime(
-    spent=TimeSpent(0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0.1), epochs=1
 )
 
 
@@ -105,39 +100,6 @@ SHORT_EPOCH = Regime(
             "STARVING 41 %",
             "HIGHLY input-bound: each step waits 9.6 of 23.4 ms for data",
             id="starving",
-        ),
-        pytest.param(
-            {"judgement": judged(0.0, 1.2, 0.1), "accelerated": True},
-            "LAUNCH-BOUND 77 %",
-            "launching kernels takes 1.0 of 1.3 ms/step, longer than the GPU then computes: its"
-            " kernels are too small",
-            id="launch-bound",
-        ),
-        pytest.param(
-            {"judgement": judged(0.2), "fetches_in_calls": True},
-            "DATA WAIT n/a",
-            "13.0 ms/step is compute or data wait: "
-            "the loop fetches batches inside its tf.function, where a wait is not seen",
-            id="fetches in calls",
-        ),
-        pytest.param(
-            {"judgement": judged(0.0, 2.0, 0.1), "op_by_op": True},
-            "LAUNCH-BOUND 48 %",
-            "run_eagerly=True runs operations one by one: Python takes 50 % of 2.0 ms of compute a"
-            " step",
-            id="op by op",
-        ),
-        pytest.param(
-            {"judgement": judged(0.2, 13.6, 7.1)},
-            "HOST-BOUND 34 %",
-            "host time takes 7.1 of 20.9 ms/step, in callbacks and Python between the steps",
-            id="host-bound",
-        ),
-        pytest.param(
-            {"judgement": judged(0.2), "regime": SHORT_EPOCH},
-            "VALIDATION 30 %",
-            "validation takes 1.5 s after each epoch of 3.5 s",
-            id="validation takes most",
         ),
         pytest.param(
             {"phase": Phase.VALIDATION, "phase_s": 2.1},

@@ -421,6 +421,20 @@ def test_nothing_is_judged_before_there_is_enough() -> None:
     assert kinds(losing(compute_s=5.0, data_wait_s=5.0, is_whole=False)) == ["input-bound"]
 
 
+@pytest.mark.parametrize("live", [True, False])
+def test_a_live_screen_names_the_key_that_gains_beside_the_remedy_in_the_script(
+    live: bool,
+) -> None:
+    stages = StageTable(0, (Stage("map(scale)", "Map", 0.96), BATCH))
+    now = losing(data_wait_s=5.0, stages=stages, forecasts={("prefetch", "4"): GAINS}, live=live)
+
+    first, *_ = find_losses(now)
+
+    key = "p prefetch on: 17.0 to about 12.0 ms, 1.4 x (it overlaps); or "
+    assert first.kind == "cheap-maps"
+    assert first.advice.startswith(f"{key if live else ''}.batch(32) before the map")
+
+
 def test_a_filled_cache_is_said_with_what_it_cost_once() -> None:
     before = TimeSpent(None, 100, compute_s=1.0, data_wait_s=4.0, first_batch_s=0.5)
 

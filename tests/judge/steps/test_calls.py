@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.judge.step_rows import make_steps
-from tfwatch.judge.steps.spikes import find_spikes, spread_hosts
+from tests.judge.step_rows import find_spikes, make_steps
+from tfwatch.judge.steps.spikes import spread_hosts
 from tfwatch.judge.steps.verdict import breakdown, judge, steady
 
 if TYPE_CHECKING:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
-from tests.judge.step_rows import make_steps, plain, restart
+from tests.judge.step_rows import find_spikes, make_steps, plain, restart
 from tfwatch.core.events import Noted, Paused
 from tfwatch.core.rows import Flag, Rows
 from tfwatch.judge.steps.causes import Pauses, find_limits, limit_time_s
 from tfwatch.judge.steps.patterns import find_patterns
-from tfwatch.judge.steps.spikes import Spike, find_spikes
 from tfwatch.judge.steps.stalls import find_stalls
+
+if TYPE_CHECKING:
+    from tfwatch.judge.steps.spikes import Spike
 
 AT = 100
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.judge.step_rows import make_steps, plain
+from tests.judge.step_rows import find_spikes, make_steps, plain
 from tfwatch.core.rows import Flag
-from tfwatch.judge.steps.spikes import SpikeSearch, find_spikes
+from tfwatch.judge.steps.spikes import SpikeSearch
 
 
 @pytest.mark.parametrize("part", ["wait", "compute", "host"])

@@ -5,19 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.judge.step_rows import make_steps, plain, restart
+from tests.judge.step_rows import find_spikes, make_steps, plain, restart
 from tfwatch.core.events import Paused
 from tfwatch.core.rows import Flag, Rows
 from tfwatch.judge.steps.causes import Pauses
-from tfwatch.judge.steps.spikes import NO_PAUSES, find_spikes
+from tfwatch.judge.steps.spikes import NO_PAUSES
 from tfwatch.judge.steps.stalls import (
-    WORST,
-    Row,
     Stall,
-    StallGroup,
     StallSearch,
-    arrange,
-    arrange_group,
     find_stalls,
     split_periodic,
 )
@@ -199,17 +194,6 @@ def _uneven(count: int) -> list[Stall]:
     return [_stall(n * n * 7 + 100, 1000.0 + n) for n in range(count)]
 
 
-def _reached(rows: list[Row], room: int, choices: int) -> list[Stall]:
-    """Return the stalls that at most so many choices reach."""
-    found = []
-    for one in rows:
-        if not isinstance(one, StallGroup):
-            found.append(one)
-        elif choices > 1:
-            found += _reached(arrange_group(one, room), room, choices - 1)
-    return found
-
-
 def test_stalls_of_one_cause_at_a_fixed_distance_are_one_group() -> None:
     fills = [_stall(250 * n + 1, 1200.0, "shuffle fill") for n in range(1, 9)]
     groups, single = split_periodic([*fills, *_uneven(3)])
@@ -222,24 +206,3 @@ def test_stalls_of_one_cause_at_a_fixed_distance_are_one_group() -> None:
 def test_few_stalls_have_no_period(count: int) -> None:
     fills = [_stall(250 * n + 1, 1200.0, "shuffle fill") for n in range(1, count + 1)]
     assert split_periodic(fills) == ([], fills)
-
-
-@pytest.mark.parametrize("room", [6, 14, 20, 25])
-def test_two_choices_reach_each_of_forty_stalls(room: int) -> None:
-    stalls = [*_uneven(28), *(_stall(5000 * n + 3, 6000.0, "shuffle fill") for n in range(1, 13))]
-    rows = arrange(stalls, room)
-    assert len(rows) <= room
-    reached = _reached(rows, room, 2 if room >= 14 else 3)
-    assert sorted(reached, key=lambda stall: stall.step) == sorted(
-        stalls, key=lambda stall: stall.step
-    )
-
-
-def test_the_ten_worst_come_first() -> None:
-    rows = arrange(_uneven(40), 20)
-    assert [one.lost_ms for one in rows[:WORST]] == [1039.0 - n for n in range(WORST)]
-    assert all(isinstance(one, StallGroup) for one in rows[WORST:])
-
-
-def test_few_stalls_are_all_in_one_list() -> None:
-    assert [one.lost_ms for one in arrange(_uneven(12), 20)] == [1011.0 - n for n in range(12)]

@@ -114,7 +114,6 @@ def test_the_parts_of_a_stretch_are_summed_up() -> None:
     assert (split.step.median, split.step.mean, split.step.p95) == pytest.approx((61, 61, 106))
     assert split.dispatch.mean == pytest.approx(4)
     assert split.compute.mean == pytest.approx(10)
-    assert split.host_share == pytest.approx(1 / 61)
     assert split.wait_share == pytest.approx(50 / 61)
 
 
@@ -137,7 +136,7 @@ def test_steps_of_no_time_share_nothing() -> None:
     split = breakdown(make_steps(np.zeros(3), compute=0.0, host=0.0))
 
     assert split is not None
-    assert (split.wait_share, split.host_share) == (0.0, 0.0)
+    assert split.wait_share == 0.0
 
 
 def test_flagged_steps_are_not_steady() -> None:

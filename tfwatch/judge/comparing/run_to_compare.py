@@ -17,7 +17,6 @@ from tfwatch.core.events import EpochEnded, StagesFound
 from tfwatch.core.knobs import ON
 from tfwatch.core.rows import plausible_rows
 from tfwatch.judge.comparing.intervals import LEAST_STEPS
-from tfwatch.judge.findings.machine import find_process_memory
 from tfwatch.judge.steps.verdict import steady
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ class RunToCompare:
     @property
     def peak_bytes(self) -> float | None:
         """The largest memory of a process; None where it was not sampled."""
-        memory = find_process_memory(self.run.samples, self.run.steps)
+        memory = self.judged.hardware.process_memory
         return memory.peak_bytes if memory else None
 
     @property

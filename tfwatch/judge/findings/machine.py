@@ -12,7 +12,7 @@ import numpy as np
 
 from tfwatch.core import units
 from tfwatch.core.events import GpuFound, SensorMissing
-from tfwatch.core.rows import SAMPLE, chosen, plausible_rows, step_ms
+from tfwatch.core.rows import SAMPLE, chosen, step_ms
 from tfwatch.judge.findings.gpus import GpuLane, figure, find_gpus, gpu_lanes, others_share
 from tfwatch.judge.findings.starving_cost import Energy, energy
 from tfwatch.judge.steps.causes import limit_time_s
@@ -64,8 +64,6 @@ def memory_over_run(samples: Rows) -> MemoryOverRun | None:
     )
 
 
-#: Rows at both ends of a run among which its first and its last plausible step are.
-_ENDS = 1000
 #: The window, seconds: half an hour separates a leak of 0.1 GB/h from the changes that other
 #: programs cause.
 WINDOW_S = 1800.0
@@ -373,13 +371,6 @@ def summarise_hardware(
         if gpus is None
         else gpu_lanes(_while_training(gpus, steps), find_gpus(events), median),
     )
-
-
-def find_process_memory(samples: Rows, steps: Rows) -> MemoryOverRun | None:
-    """Return the memory of the process from the first step to the last, as `summarise_hardware`
-    does, by itself."""
-    ends = plausible_rows(np.concatenate([steps[:_ENDS], steps[-_ENDS:]]))
-    return memory_over_run(_while_training(samples, ends))
 
 
 def _while_training(samples: Rows, steps: Rows) -> Rows:

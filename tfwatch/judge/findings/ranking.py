@@ -32,6 +32,7 @@ from tfwatch.judge.steps.time_breakdown import PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from types import ModuleType
 
     from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.findings.situation import Situation
@@ -66,6 +67,8 @@ _KINDS = (
 )
 #: Their lines may be those of an advised switch, which hold those of the switches made.
 _SWITCHES = (data_wait, copying)
+#: They have a key where a switch is forecast to gain, beside their own remedy in the script.
+_WITH_KEY = (kept_order, generator_rows, cheap_maps)
 
 
 def find_losses(now: Situation) -> tuple[Finding, ...]:
@@ -85,16 +88,22 @@ def find_losses(now: Situation) -> tuple[Finding, ...]:
         lost_s = sum(claims.values())
         if finding and lost_s >= LEAST_SHARE * spent.active_s > 0:
             left = {part: left[part] - claims.get(part, 0.0) for part in PARTS}
-            code = finding.code if kind in _SWITCHES else _code_beside_switches(now, finding)
-            share = lost_s / spent.active_s
-            found.append(replace(finding, code=code, lost_s=lost_s, share=share))
+            finding = _with_switches(now, kind, finding)
+            found.append(replace(finding, lost_s=lost_s, share=lost_s / spent.active_s))
     found.sort(key=lambda finding: -finding.lost_s)
     limit = compute.find(now) if not found or found[0].share < _LEADS else None
     return (*((limit,) if limit else ()), *found)
 
 
-def _code_beside_switches(now: Situation, finding: Finding) -> str:
-    return advice.beside_switches(now, Advice(finding.advice, finding.code)).edit
+def _with_switches(now: Situation, kind: ModuleType, finding: Finding) -> Finding:
+    """Return the finding with the lines of the switches made, and with the key that gains most on a
+    live screen."""
+    if kind in _SWITCHES:
+        return finding
+    words = finding.advice
+    gain = advice.advise_gain(now) if now.live and kind in _WITH_KEY else None
+    code = advice.beside_switches(now, Advice(words, finding.code)).edit
+    return replace(finding, advice=f"{gain.sentence}; or {words}" if gain else words, code=code)
 
 
 def _is_judgeable(now: Situation) -> bool:

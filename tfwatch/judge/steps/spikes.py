@@ -119,11 +119,6 @@ class SpikeSearch:
         return [_spike(row, float(ms), part, pauses) for row, ms, part in causes]
 
 
-def find_spikes(rows: Rows, pauses: Pauses = NO_PAUSES) -> list[Spike]:
-    """Find the spikes (see `SpikeSearch`)."""
-    return SpikeSearch(rows).spikes(pauses)
-
-
 #: The flags that explain each part: a traced step may also have waited for another reason.
 _OF_PART = {
     "wait": Flag.SWITCH | Flag.SHUFFLE_FILL | Flag.EPOCH_START,

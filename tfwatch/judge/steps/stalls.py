@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -241,10 +241,6 @@ def without_switches(stalls: Iterable[Stall], events: Iterable[Event]) -> list[S
     return [stall for stall in stalls if stall.cause != Flag.SWITCH.cause or stall.step not in own]
 
 
-#: The stalls that come first in a menu.
-WORST = 10
-
-
 @dataclass(frozen=True, slots=True)
 class StallGroup:
     """Stalls, oldest first. period: the steps from one to the next; 0 where they have none."""
@@ -261,10 +257,6 @@ class StallGroup:
     def start_ns(self) -> int:
         """The start of the first."""
         return self.stalls[0].start_ns
-
-
-#: A row of a menu.
-Row: TypeAlias = "Stall | StallGroup"
 
 
 def period_text(steps: int, steps_per_epoch: int | None) -> str:
@@ -293,34 +285,6 @@ def split_periodic(stalls: Iterable[Stall]) -> tuple[list[StallGroup], list[Stal
         else:
             single += of_cause
     return sorted(groups, key=attrgetter("lost_ms"), reverse=True), _worst_first(single)
-
-
-def arrange(stalls: Sequence[Stall], room: int) -> list[Row]:
-    """Arrange all stalls of a run in at most `room` rows: the worst, the periodic groups, and the
-    rest by time."""
-    groups, single = split_periodic(stalls)
-    if len(single) + len(groups) <= room:
-        return [*single, *groups]
-    worst = min(WORST, room // 2)
-    groups, more = groups[: room // 4], groups[room // 4 :]
-    rest = [*single[worst:], *(stall for group in more for stall in group.stalls)]
-    return [*single[:worst], *groups, *_by_time(rest, room - worst - len(groups), room)]
-
-
-def arrange_group(group: StallGroup, room: int) -> list[Row]:
-    """Arrange the stalls of a group in at most `room` rows, oldest first; too many in groups by
-    time."""
-    return (
-        list(group.stalls) if len(group.stalls) <= room else [*_by_time(group.stalls, room, room)]
-    )
-
-
-def _by_time(stalls: Sequence[Stall], most_groups: int, room: int) -> list[StallGroup]:
-    """Return stalls in as few groups of `room` as possible, at most `most_groups`."""
-    ordered = sorted(stalls, key=attrgetter("start_ns"))
-    count = min(-(-len(ordered) // room), most_groups)
-    bounds = [len(ordered) * n // count for n in range(count + 1)]
-    return [StallGroup(tuple(ordered[first:end])) for first, end in pairwise(bounds)]
 
 
 def _worst_first(stalls: Iterable[Stall]) -> list[Stall]:

@@ -84,11 +84,6 @@ class Breakdown:
         """The sum of the medians of copy, compute and host."""
         return (self.copy.median if self.copy else 0.0) + self.compute.median + self.host.median
 
-    @property
-    def host_share(self) -> float:
-        """The sum of host time over the sum of step time, 0 to 1."""
-        return self.host.mean / self.step.mean if self.step.mean > 0 else 0.0
-
     def copying_ms(self, copy_ahead_ms: float | None) -> float:
         """The mean time of a copy, of one ahead also where only launching waits for it; 0 where it
         is not timed."""

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 from tfwatch.core.errors import printable
 from tfwatch.judge.comparing.checked_run import worst
 from tfwatch.report.comparison_report import signed_percent, value_text
-from tfwatch.report.facts import finite
+from tfwatch.report.facts import as_object, number, text
 from tfwatch.report.markdown import plain
 
 if TYPE_CHECKING:
@@ -34,27 +34,11 @@ def check_json(
     runs: Sequence[str], baseline: Sequence[str], figures: Sequence[CheckedFigure]
 ) -> dict[str, Any]:
     """Return the check as one JSON object."""
-    document: dict[str, Any] = finite(
-        {
-            "runs": list(runs),
-            "baseline": list(baseline),
-            "outcome": worst([one.outcome for one in figures]),
-            "checks": [_as_json(one) for one in figures],
-        }
-    )
-    return document
-
-
-def _as_json(one: CheckedFigure) -> dict[str, Any]:
-    figures = {name: getattr(one, name) for name in ("value", "low", "high", "limit")}
     return {
-        "name": one.name,
-        "outcome": one.outcome,
-        "unit": one.unit or None,
-        **figures,
-        "basis": one.basis or None,
-        "sentence": _sentence(one),
-        "reason": one.reason or None,
+        "runs": list(runs),
+        "baseline": list(baseline),
+        "outcome": worst([one.outcome for one in figures]),
+        "checks": [as_object(_CHECK, one) for one in figures],
     }
 
 
@@ -79,6 +63,20 @@ def _value(value: float | None, one: CheckedFigure) -> str:
     if one.name == "slower_share" and value is not None:
         return signed_percent(value)
     return value_text(value, one.unit)
+
+
+_CHECK = (
+    text("name", "the limit"),
+    text("outcome", "of this limit", choices=("passed", "failed", "inconclusive")),
+    text("unit", "of `value`, `low`, `high` and `limit`"),
+    number("value", "the figure"),
+    number("low", "lower end of its 95 % interval"),
+    number("high", "its upper end"),
+    number("limit", "the limit"),
+    text("basis", "the steps that count"),
+    text("sentence", "all of it in words", _sentence),
+    text("reason", "why it is inconclusive or failed"),
+)
 
 
 def junit_xml(runs: Sequence[str], figures: Sequence[CheckedFigure]) -> str:

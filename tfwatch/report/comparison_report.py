@@ -12,7 +12,7 @@ from tfwatch.judge.comparing.intervals import PARTS
 from tfwatch.judge.effects.experiment import SAME
 from tfwatch.judge.effects.wording import speed
 from tfwatch.judge.past_run import state_of
-from tfwatch.report.facts import finite
+from tfwatch.report.facts import as_object, flag, number, record, rows, text, whole
 from tfwatch.report.markdown import plain, table
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ _BUSY = 0.1
 #: The most names of a side in one line.
 _MOST_NAMES = 3
 _LOSS_DIGITS = 4
+#: Fewer runs cannot show how much equal ones differ.
+_ENOUGH_RUNS = 6
 
 
 def side_text(side: Sequence[RunToCompare]) -> str:
@@ -43,7 +45,7 @@ def comparison_lines(
     """Return the comparisons of the first side with each of the others as text."""
     lines = [f"{SIDES[n]}  {side_text(side)}" for n, side in enumerate(sides)]
     for letter, one in zip(SIDES[1:], comparisons, strict=False):
-        lines += ["", answer_text(one, letter), *part_lines(one), "", *_table(_rows(one, letter))]
+        lines += ["", answer_text(one, letter), "", *_table(_rows(one, letter))]
         lines += ["", *why_lines(one), *change_lines(one)]
     return lines
 
@@ -56,7 +58,7 @@ def comparison_markdown(
     for letter, one in zip(SIDES[1:], comparisons, strict=False):
         head, *rows = _rows(one, letter)
         lines += ["", f"**{plain(answer_text(one, letter))}**", "", *table(head, rows)]
-        lines += [plain(line) for line in (*part_lines(one), *why_lines(one), *change_lines(one))]
+        lines += [plain(line) for line in (*why_lines(one), *change_lines(one))]
     return "\n".join(lines) + "\n"
 
 
@@ -94,32 +96,15 @@ def _interval_of_claim(compared: ComparedRuns) -> tuple[float, float]:
     return (1 / high, 1 / low) if compared.answer == "slower" else (low, high)
 
 
-def part_lines(compared: ComparedRuns) -> list[str]:
-    """Return the parts of a step that differ clearly where the whole step does not."""
-    if compared.answer in ("faster", "slower"):
-        return []
-    return [
-        f"{part.name} differs: {change_text(part)} ({interval_text(part)})"
-        for part in compared.clear_parts
-    ]
-
-
 def _row(figure: ComparedFigure) -> tuple[str, str, str, str, str]:
     indent = "  " if figure.name in PARTS or figure.unit in ("s", "ms/step", "") else ""
+    name = indent + printable(figure.name)
+    values = (value_text(figure.before, figure.unit), value_text(figure.after, figure.unit))
     if figure.difference is None:
-        values = (value_text(figure.before, figure.unit), value_text(figure.after, figure.unit))
-        return (indent + printable(figure.name), *values, "n/a", printable(figure.missing))
-    interval = interval_text(figure) if figure.low is not None else units.MISSING
-    clear = "" if not figure.is_clear else "  clear"
-    before, after = pair_text(figure)
-    return indent + printable(figure.name), before, after, change_text(figure), interval + clear
-
-
-def pair_text(figure: ComparedFigure) -> tuple[str, str]:
-    """Return both values with their unit."""
-    if figure.unit in ("ms", "ms/step"):
-        return small_ms(figure.before), small_ms(figure.after)
-    return value_text(figure.before, figure.unit), value_text(figure.after, figure.unit)
+        return name, *values, units.MISSING, printable(figure.missing)
+    interval = interval_text(figure) or units.MISSING
+    clear = "  clear" if figure.is_clear else ""
+    return name, *values, _signed(figure.difference, figure.unit), interval + clear
 
 
 def value_text(value: float | None, unit: str) -> str:
@@ -156,11 +141,6 @@ _TEXTS: dict[str, Callable[[float | None], str]] = {
 }
 
 
-def change_text(figure: ComparedFigure) -> str:
-    """Return the difference with its sign."""
-    return _signed(figure.difference, figure.unit)
-
-
 def interval_text(figure: ComparedFigure) -> str:
     """Return `-0.1 ms to +0.4 ms`; empty without an interval."""
     if figure.low is None or figure.high is None:
@@ -193,19 +173,12 @@ def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
 def why_lines(compared: ComparedRuns) -> list[str]:
     """Return the origin of the interval, and the remedies for a wide one."""
     of = "mean" if compared.in_bursts else "median"
-    lines = [
-        f"Each run counts with the {of} of the same {units.counted(compared.steps, 'steady step')}."
+    steps = units.counted(compared.steps, "steady step")
+    return [
+        f"Each run counts with the {of} of the same {steps}.",
+        spread_text(compared),
+        *_remarks(compared),
     ]
-    alone = any(
-        one.low is None and one.difference is not None
-        for one in (*compared.figures, *compared.time_spent)
-    )
-    once = (
-        ["A figure with one value a run has an interval from two runs of each side on."]
-        if alone
-        else []
-    )
-    return [*lines, spread_text(compared), *_remarks(compared), *once]
 
 
 def spread_text(compared: ComparedRuns) -> str:
@@ -213,16 +186,10 @@ def spread_text(compared: ComparedRuns) -> str:
     spread = f"Equal runs differ by about {compared.spread.deviation * 100:.1f} %"
     if compared.spread.source == "measured":
         return f"{spread} (standard deviation), measured by these runs."
-    cause = (
-        "so few runs cannot show it"
-        if compared.alternating or _is_single(compared)
-        else "the sides were not run in turn"
-    )
+    is_single = len(compared.before) + len(compared.after) < _ENOUGH_RUNS
+    few = compared.alternating or is_single
+    cause = "so few runs cannot show it" if few else "the sides were not run in turn"
     return f"{spread} (standard deviation): assumed in part, because {cause}."
-
-
-def _is_single(compared: ComparedRuns) -> bool:
-    return len(compared.before) + len(compared.after) < 6
 
 
 def _remarks(compared: ComparedRuns) -> list[str]:
@@ -263,81 +230,71 @@ def _or_none(value: str) -> str:
     return value or "none"
 
 
+# -- JSON ------------------------------------------------------------------------------------------
+
+_FIGURE = (
+    text("name", "the figure"),
+    text("unit", "its unit"),
+    number("before", "of the first side"),
+    number("after", "of the other side"),
+    number("difference", "after less before"),
+    number("low", "lower end of its 95 % interval"),
+    number("high", "its upper end"),
+    flag("is_clear", "the interval holds no 0"),
+    text("missing", "why there is no difference"),
+)
+_CHANGE = (
+    text("kind", "a setting, a stage, a version, the machine, ..."),
+    text("name", "its name", lambda one: change_name(one.name)),
+    text("from", "of the first side", "before"),
+    text("to", "of the other side", "after"),
+)
+_SPREAD = (
+    number("share", "standard deviation of equal runs, over the step time", "deviation"),
+    number("degrees_of_freedom", "of this deviation", "freedom"),
+    text("source", "measured by these runs, or assumed in part"),
+)
+_RUN = (
+    text("run", "its name", "run.manifest.run"),
+    text("path", "the run folder", lambda one: str(one.run.folder or "")),
+    text("workload", "the script or workload", "run.manifest.workload"),
+    text("state", "finished, failed, ...", lambda one: state_of(one.run)),
+    whole("steps", "completed steps", lambda one: len(one.run.steps)),
+    whole("steady_steps", "its steady steps", lambda one: len(one.rows)),
+)
+#: A comparison of one side with the first one.
+COMPARISON = (
+    text("per", "what is compared", lambda one: "example" if one.by_example else "step"),
+    text("answer", "what the interval proves", choices=("faster", "slower", "same", "unclear")),
+    number("speedup", "time before over after", "estimate.ratio"),
+    number("speedup_low", "lower end of its 95 % interval", "estimate.low"),
+    number("speedup_high", "its upper end", "estimate.high"),
+    whole("steps", "the steady steps of each run that count"),
+    text("statistic", "of the steps of a run", lambda one: "mean" if one.in_bursts else "median"),
+    rows("figures", "of a step", _FIGURE),
+    rows("time_breakdown", "the time outside the steps", _FIGURE, "time_spent"),
+    whole("loss_epoch", "the last common epoch, from 0"),
+    rows("losses", "the metrics of that epoch", _FIGURE),
+    rows("changes", "what differs beside the times", _CHANGE),
+    record("spread", "between equal runs", _SPREAD),
+    flag("alternating", "the runs were made in turn"),
+    flag("same_host", "both sides ran on one machine"),
+    number("others_share_before", "cores of other programs", lambda one: one.others[0]),
+    number("others_share_after", "cores of other programs", lambda one: one.others[1]),
+)
+
+
 def comparison_json(
     sides: Sequence[Sequence[RunToCompare]], comparisons: Sequence[ComparedRuns]
 ) -> dict[str, Any]:
     """Return all comparisons with the first side."""
-    document: dict[str, Any] = finite(
-        {
-            "sides": [
-                {"side": SIDES[n], "runs": [_run(one) for one in side]}
-                for n, side in enumerate(sides)
-            ],
-            "comparisons": [
-                _comparison(one, SIDES[n]) for n, one in enumerate(comparisons, start=1)
-            ],
-        }
-    )
-    return document
-
-
-def _run(one: RunToCompare) -> dict[str, Any]:
     return {
-        "run": one.run.manifest.run,
-        "path": str(one.run.folder.absolute()) if one.run.folder else None,
-        "workload": one.run.manifest.workload,
-        "state": state_of(one.run),
-        "steps": len(one.run.steps),
-        "steady_steps": len(one.rows),
-    }
-
-
-def _comparison(compared: ComparedRuns, side: str) -> dict[str, Any]:
-    return {
-        "baseline": "A",
-        "side": side,
-        "per": "example" if compared.by_example else "step",
-        "answer": compared.answer,
-        "speedup": compared.estimate.ratio,
-        "speedup_low": compared.estimate.low,
-        "speedup_high": compared.estimate.high,
-        "steps": compared.steps,
-        "statistic": "mean" if compared.in_bursts else "median",
-        "figures": [figure_json(one) for one in compared.figures],
-        "time_breakdown": [figure_json(one) for one in compared.time_spent],
-        "loss_epoch": compared.loss_epoch,
-        "losses": [figure_json(one) for one in compared.losses],
-        "changes": [
-            {
-                "kind": one.kind,
-                "name": change_name(one.name),
-                "from": one.before or None,
-                "to": one.after or None,
-            }
-            for one in compared.changes
+        "sides": [
+            {"side": SIDES[n], "runs": [as_object(_RUN, one) for one in side]}
+            for n, side in enumerate(sides)
         ],
-        "spread": {
-            "share": compared.spread.deviation,
-            "degrees_of_freedom": compared.spread.freedom,
-            "source": compared.spread.source,
-        },
-        "alternating": compared.alternating,
-        "same_host": compared.same_host,
-        "others_share_before": compared.others[0],
-        "others_share_after": compared.others[1],
-    }
-
-
-def figure_json(one: ComparedFigure) -> dict[str, Any]:
-    """Return one figure of both sides."""
-    return {
-        "name": one.name,
-        "unit": one.unit or None,
-        "before": one.before,
-        "after": one.after,
-        "difference": one.difference,
-        "low": one.low,
-        "high": one.high,
-        "is_clear": one.is_clear,
-        "missing": one.missing or None,
+        "comparisons": [
+            {"baseline": "A", "side": SIDES[n], **as_object(COMPARISON, one)}
+            for n, one in enumerate(comparisons, start=1)
+        ],
     }

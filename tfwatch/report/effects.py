@@ -12,7 +12,6 @@ from tfwatch.judge.effects.tuner_events import autopilot_runs, estimate_of
 from tfwatch.judge.effects.wording import (
     answer_text,
     autopilot_text,
-    changes_text,
     experiment_line,
     outcome_text,
     setting_text,
@@ -40,7 +39,7 @@ def _answer_of_switch(switch: Any) -> str | None:
     return switch.answer if getattr(switch, "estimate", None) else None
 
 
-_STAT = (
+STAT = (
     number("median", "half of the steps take less"),
     number("mean", "their sum over their number"),
     number("p95", "95 % of the steps take less"),
@@ -48,16 +47,16 @@ _STAT = (
 #: Steady steps, of a `Breakdown`; None for too few of them.
 STEADY = (
     whole("steps", "the number of steady steps", lambda split: split.steps if split else 0),
-    record("step_ms", "step time: the sum of the parts", _STAT, if_any("step")),
-    record("data_wait_ms", "blocked until the batch is there", _STAT, if_any("wait")),
-    record("copy_ms", "copy of the batch to the device, where it is timed", _STAT, if_any("copy")),
-    record("compute_ms", "from the copy to the metrics on the host", _STAT, if_any("compute")),
-    record("host_ms", "callbacks, Python and logging", _STAT, if_any("host")),
+    record("step_ms", "step time: the sum of the parts", STAT, if_any("step")),
+    record("data_wait_ms", "blocked until the batch is there", STAT, if_any("wait")),
+    record("copy_ms", "copy of the batch to the device, where it is timed", STAT, if_any("copy")),
+    record("compute_ms", "from the copy to the metrics on the host", STAT, if_any("compute")),
+    record("host_ms", "callbacks, Python and logging", STAT, if_any("host")),
     record(
         "dispatch_ms",
         "part of compute: until the step's call returns; of an eager step on a CPU, the Python"
         " time between the operations",
-        _STAT,
+        STAT,
         if_any("dispatch"),
     ),
     number("data_wait_share", "data wait over step time, 0 to 1", if_any("wait_share")),
@@ -126,20 +125,8 @@ EXPERIMENT = (
     text("kept", "the final setting"),
     text("reason", "why it failed"),
 )
-_MOVE = (
-    *_CHANGE,
-    text("with", "switches at the same time", lambda move: changes_text(move.beside)),
-    whole("step", "the step at which it was judged"),
-    number("forecast_ms", "step time, forecast"),
-    number("before_ms", "step time before it"),
-    number("after_ms", "step time after it"),
-    flag("kept", "the run continues with the new setting"),
-    text("reason", "why it was kept or undone"),
-)
 AUTOPILOT = (
     whole("first_step", "its first step", lambda one: one.began.step + 1),
-    number("memory_limit_bytes", "memory that it may use", "began.memory_bytes"),
-    rows("moves", "the changes that it tried", _MOVE),
     text("cause", "of its end", if_any("ended.cause")),
     text("reason", "the cause in a sentence", if_any("ended.reason")),
     whole("steps", "the steps that it took", if_any("ended.steps")),
@@ -154,7 +141,6 @@ AUTOPILOT = (
     number("speedup", f"{_SPEEDUP}; null where no move was kept", if_any("ended.ratio")),
     number("speedup_low", "its lower end", if_any("ended.low")),
     number("speedup_high", "its upper end", if_any("ended.high")),
-    number("peak_bytes", "the most memory that it added", if_any("ended.peak_bytes")),
     mapping(
         "knobs", "the final settings", lambda one: by_name(one.ended.knobs) if one.ended else None
     ),

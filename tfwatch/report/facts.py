@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tfwatch.core import units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 #: Returns the value of a fact from its subject; a text is the path of its attribute.
 Source: TypeAlias = "str | Callable[[Any], Any]"
@@ -194,6 +194,16 @@ def known(table: Table, subject: Any) -> list[tuple[Definition, str]]:
     """Return each single fact that is known with its words, for a page."""
     single = (fact for fact in table if fact.kind in _SINGLE)
     return [(fact, fact.words(subject)) for fact in single if fact.value(subject) is not None]
+
+
+def as_rows(table: Table, subjects: Iterable[Any]) -> tuple[list[str], list[list[str]]]:
+    """Return the head and the cells of a table with a row a subject; a missing figure is empty, and
+    a fact that no subject has is left out."""
+    every = list(subjects)
+    single = [fact for fact in table if fact.kind in _SINGLE]
+    shown = [fact for fact in single if any(fact.value(one) is not None for one in every)]
+    cells = [["" if f.value(one) is None else f.words(one) for f in shown] for one in every]
+    return [fact.name for fact in shown], cells
 
 
 def pick(table: Table, *keys: str) -> Table:

@@ -3,7 +3,8 @@ and JSON."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfwatch.core import units
 from tfwatch.judge.findings.finding import Tone
@@ -25,7 +26,18 @@ from tfwatch.judge.groups.straggler import (
 )
 from tfwatch.judge.past_run import state_of
 from tfwatch.report.effects import STEADY
-from tfwatch.report.facts import as_object, finite
+from tfwatch.report.facts import (
+    anything,
+    as_object,
+    flag,
+    mapping,
+    number,
+    record,
+    rows,
+    text,
+    whole,
+    within,
+)
 from tfwatch.report.markdown import plain, table
 from tfwatch.report.page import environment, page_style
 from tfwatch.report.text import one_line, state_text
@@ -33,8 +45,9 @@ from tfwatch.runs.library import replay_argument
 
 if TYPE_CHECKING:
     from tfwatch.judge.groups.judged_group import JudgedGroup, RankState
-    from tfwatch.judge.groups.straggler import Straggler
+    from tfwatch.report.facts import Source
     from tfwatch.report.redaction import Redaction
+    from tfwatch.runs.snapshot import Snapshot
 
 _TONES = {Level.CRITICAL: Tone.BAD, Level.WARNING: Tone.WARN}
 #: The share of data wait of every rank from which that comes before the straggler.
@@ -155,64 +168,90 @@ def group_html(judged: JudgedGroup, redaction: Redaction | None = None) -> str:
     return environment(redaction).get_template("group.html.j2").render(page)
 
 
+# -- JSON ------------------------------------------------------------------------------------------
+
+_STRAGGLER = (
+    whole("rank", "the late rank"),
+    text("cause", "why it is late", "cause.value"),
+    text("level", "how much it costs", "level.value"),
+    number("share", "of the group's step, 0 to 1"),
+    number("group_step_ms", "the group's step", "group_ms"),
+    number("gain_ms", "shorter without it"),
+    flag("gain_is_least", "the gain is at least so much", "is_least"),
+    anything("own", "the figure of the cause, of this rank"),
+    anything("others", "the same of the others"),
+    text("sentence", "all of it in words", straggler_sentence),
+)
+#: Of the group, and the state of one of its ranks.
+_Rank: TypeAlias = "tuple[JudgedGroup, RankState]"
+
+
+def _run_of(one: _Rank) -> Snapshot:
+    return one[0].group.ranks[one[1].rank]
+
+
+def _silent_s(one: _Rank) -> float | None:
+    run = _run_of(one)
+    return run.silent_s if run.life.is_stale else None
+
+
+def _of_state(path: str) -> Source:
+    return lambda one: attrgetter(path)(one[1])
+
+
+RANK = (
+    whole("rank", "its number", _of_state("rank")),
+    text("run", "its run", lambda one: _run_of(one).manifest.run),
+    text("state", "finished, running, killed, ...", lambda one: state_of(_run_of(one))),
+    number("silent_s", "it does not respond for so long", _silent_s),
+    number("overdue_s", "its step lasts for so long", lambda one: overdue_s(*one)),
+    text("overdue_where", "in which part", lambda one: overdue_where(*one)),
+    whole("last_step", "the last step", _of_state("step")),
+    whole("behind_steps", "steps behind the first rank", _of_state("behind")),
+    number("late_ms", "after the rank that comes first to the call", _of_state("late_ms")),
+    flag(
+        "data_wait_seen",
+        "its data wait is measured",
+        lambda one: not _run_of(one).manifest.fetches_in_calls,
+    ),
+    number("process_cores", "cores that it uses", _of_state("machine.cores")),
+    number("gpu_clock_mhz", "clock of its GPU", _of_state("machine.clock_mhz")),
+    number("gpu_power_w", "power of its GPU", _of_state("machine.power_w")),
+    number("gpu_temperature_c", "temperature of its GPU", _of_state("machine.temperature_c")),
+    *within(STEADY[1:], _of_state("split")),
+)
+
+
+def _unreadable(judged: JudgedGroup) -> dict[str, str]:
+    return {str(rank): why for rank, why in judged.group.unreadable.items()}
+
+
+_FIGURES_OF = (
+    whole("first_step", "the first step that counts"),
+    whole("last_step", "the last one"),
+    flag("whole", "all steps count", "is_whole"),
+)
+GROUP = (
+    text("group", "its name", "group.folder.name"),
+    text("launcher", "what started the ranks", "group.file.launcher"),
+    whole("size", "the number of ranks", "group.file.size"),
+    anything("missing_ranks", "ranks without a run", "group.missing"),
+    mapping("unreadable_ranks", "why, by rank", _unreadable),
+    whole("aligned_steps", "steps that all ranks have", lambda judged: len(judged.aligned.steps)),
+    record("figures_of", "the steps that count", _FIGURES_OF, lambda judged: judged),
+    number("waiting_share", "the time that ranks wait for one another, 0 to 1"),
+    number("in_call_s", "all ranks are in the same call for so long", call_s),
+    record("straggler", "the late rank; null where none is", _STRAGGLER),
+    text("straggler_not_known", "why none can be named", "why_not"),
+    flag(
+        "compute_known",
+        "compute is measured apart from waiting",
+        lambda judged: not judged.why_not and judged.is_compute_known,
+    ),
+    rows("ranks", "each rank", RANK, lambda judged: [(judged, one) for one in judged.ranks]),
+)
+
+
 def group_json(judged: JudgedGroup) -> dict[str, Any]:
     """Return the group: its ranks, and the straggler or why none can be named."""
-    group = judged.group
-    document: dict[str, Any] = finite(
-        {
-            "group": group.folder.name,
-            "launcher": group.file.launcher,
-            "size": group.file.size,
-            "missing_ranks": group.missing,
-            "unreadable_ranks": {str(rank): why for rank, why in group.unreadable.items()},
-            "aligned_steps": len(judged.aligned.steps),
-            "figures_of": {
-                "first_step": judged.first_step,
-                "last_step": judged.last_step,
-                "whole": judged.is_whole,
-            },
-            "waiting_share": judged.waiting_share,
-            "in_call_s": call_s(judged),
-            "straggler": _straggler(judged.straggler) if judged.straggler else None,
-            "straggler_not_known": judged.why_not or None,
-            "compute_known": not judged.why_not and judged.is_compute_known,
-            "ranks": [_rank(judged, one) for one in judged.ranks],
-        }
-    )
-    return document
-
-
-def _straggler(straggler: Straggler) -> dict[str, Any]:
-    return {
-        "rank": straggler.rank,
-        "cause": straggler.cause.value,
-        "level": straggler.level.value,
-        "share": straggler.share,
-        "group_step_ms": straggler.group_ms,
-        "gain_ms": straggler.gain_ms,
-        "gain_is_least": straggler.is_least,
-        "own": straggler.own,
-        "others": straggler.others,
-        "sentence": straggler_sentence(straggler),
-    }
-
-
-def _rank(judged: JudgedGroup, state: RankState) -> dict[str, Any]:
-    run = judged.group.ranks[state.rank]
-    return {
-        "rank": state.rank,
-        "run": run.manifest.run,
-        "state": state_of(run),
-        "silent_s": run.silent_s if run.life.is_stale else None,
-        "overdue_s": overdue_s(judged, state),
-        "overdue_where": overdue_where(judged, state) or None,
-        "last_step": state.step,
-        "behind_steps": state.behind,
-        "late_ms": state.late_ms,
-        "data_wait_seen": not run.manifest.fetches_in_calls,
-        "process_cores": state.machine.cores,
-        "gpu_clock_mhz": state.machine.clock_mhz,
-        "gpu_power_w": state.machine.power_w,
-        "gpu_temperature_c": state.machine.temperature_c,
-        **as_object(STEADY[1:], state.split),
-    }
+    return as_object(GROUP, judged)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.report.effects import make_effects, most_informative
 from tfwatch.report.facts import known
-from tfwatch.report.page import make_findings, make_slow
+from tfwatch.report.page import make_findings, slow_steps
 from tfwatch.report.redaction import shown
 from tfwatch.report.run_facts import FIGURES
 from tfwatch.report.text import failure, outcome_text, time_parts
@@ -35,7 +35,7 @@ def as_markdown(judged: JudgedRun, redaction: Redaction | None = None) -> str:
         table(("figure", "value", ""), _figures(judged), redaction),
         _effects(judged, redaction),
         _folded("Where each second went", ("part", "time", "of the run"), _time(judged), redaction),
-        _folded("Stalls and slow steps", ("at", "steps", "lost"), _slow(judged), redaction),
+        _folded("Stalls and slow steps", *slow_steps(judged), redaction),
     )
     return "\n".join(line for part in parts for line in part)
 
@@ -96,10 +96,6 @@ def _effects(judged: JudgedRun, redaction: Redaction | None) -> Iterator[str]:
 def _time(judged: JudgedRun) -> list[tuple[str, ...]]:
     parts = time_parts(judged.time_breakdown.total)
     return [(one.name, units.seconds(one.seconds), units.percent(one.share)) for one in parts]
-
-
-def _slow(judged: JudgedRun) -> list[tuple[str, ...]]:
-    return [(one.when, one.what, one.lost) for one in make_slow(judged)]
 
 
 def _folded(

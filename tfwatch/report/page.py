@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -18,28 +16,25 @@ from tfwatch.core.events import EpochEnded
 from tfwatch.core.knobs import knob_name
 from tfwatch.judge.findings.log_lines import find_meanings, summarise_log
 from tfwatch.judge.findings.machine import PIPELINE
-from tfwatch.judge.steps.patterns import Pattern, pattern_text
-from tfwatch.judge.steps.stalls import (
-    Stall,
-    StallGroup,
-    period_text,
-    split_periodic,
-    stall_place_text,
-)
 from tfwatch.judge.steps.time_breakdown import PART_NAMES, PARTS
-from tfwatch.report.effects import STEADY, make_effects, most_informative
-from tfwatch.report.facts import known
+from tfwatch.report.effects import STAT, STEADY, make_effects, most_informative
+from tfwatch.report.facts import as_rows, if_any, known
 from tfwatch.report.redaction import shown
-from tfwatch.report.run_facts import FIGURES, MACHINE, missing_stages
+from tfwatch.report.run_facts import (
+    FIGURES,
+    MACHINE,
+    STAGE,
+    STALL,
+    missing_stages,
+    slow_stretches,
+)
 from tfwatch.report.text import failure, loss_text, state_text, time_parts, trained_text
-from tfwatch.report.timeline import make_timeline, time_text
+from tfwatch.report.timeline import make_timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
-    from tfwatch.judge.findings.bottleneck import StageTable
     from tfwatch.judge.judged_run import JudgedRun
-    from tfwatch.judge.steps.spikes import Spike
     from tfwatch.judge.steps.time_breakdown import TimeSpent
     from tfwatch.judge.steps.verdict import Breakdown
     from tfwatch.report.redaction import Redaction
@@ -47,7 +42,7 @@ if TYPE_CHECKING:
 _TEMPLATES = Path(__file__).parent / "templates"
 #: A line of code may be longer than a name.
 _LONGEST_CODE = 2000
-#: The most rows of slow steps, and of epochs.
+#: The most stretches of slow steps, and the most epochs.
 MOST_SLOW, MOST_EPOCHS = 10, 500
 #: Metrics beside the time of an epoch.
 _MOST_METRICS = 6
@@ -62,20 +57,6 @@ class FindingText:
     sentence: str
     advice: str
     code: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class SlowSteps:
-    """A stall, a pattern, or all slow steps of one cause."""
-
-    when: str
-    what: str
-    lost_ms: float
-
-    @property
-    def lost(self) -> str:
-        """The time that they cost."""
-        return units.seconds(self.lost_ms / 1e3)
 
 
 def as_html(judged: JudgedRun, redaction: Redaction | None = None) -> str:
@@ -95,12 +76,12 @@ def as_html(judged: JudgedRun, redaction: Redaction | None = None) -> str:
         "figures": known(FIGURES, judged),
         "timeline": make_timeline(judged),
         "parts": time_parts(judged.time_breakdown.total),
-        "stages": _stages(judged.pipeline),
+        "stages": as_rows(STAGE, judged.pipeline.stages if judged.pipeline else ()),
         "no_stages": missing_stages(judged) or "no stage of it was read",
-        "bottleneck": _bottleneck(judged.pipeline),
+        "bottleneck": if_any("pipeline.bottleneck.sentence")(judged) or "",
         "effects": most_informative(effects),
         "more_effects": max(len(effects) - len(most_informative(effects)), 0),
-        "slow": make_slow(judged),
+        "slow": slow_steps(judged),
         "machine": _machine(judged, redaction is not None),
         "versions": list(run.manifest.versions.items()),
         "settings": make_settings(judged),
@@ -124,81 +105,6 @@ def make_findings(judged: JudgedRun) -> list[FindingText]:
         )
         for one in judged.findings
     ] or [FindingText("calm", "NOT ENOUGH DATA", "too few steps to judge", "", [])]
-
-
-def _stages(table: StageTable | None) -> list[tuple[str, str, float, str, str]]:
-    """Return the cells of each stage: name, time of a batch, its bar, percent, workers, buffer."""
-    if table is None:
-        return []
-    times = [0.0 if stage.is_buffer else _or_0(stage.batch_ms) for stage in table.stages]
-    longest = max(times, default=0.0) or 1.0
-    return [
-        (
-            stage.name,
-            units.milliseconds(took_ms) if took_ms else "",
-            round(took_ms / longest * 100, 2),
-            "" if math.isnan(stage.parallelism) else f"{stage.parallelism:.0f}",
-            _buffer(stage.buffered, stage.buffer_size),
-        )
-        for stage, took_ms in zip(table.stages, times, strict=True)
-    ]
-
-
-def _or_0(value: float) -> float:
-    return 0.0 if math.isnan(value) else value
-
-
-def _buffer(buffered: float, size: float) -> str:
-    of = "" if math.isnan(size) else f" of {size:.0f}"
-    return "" if math.isnan(buffered) else f"{buffered:.0f}{of}"
-
-
-def _bottleneck(table: StageTable | None) -> str:
-    return table.bottleneck.sentence if table and table.bottleneck else ""
-
-
-# -- slow steps ------------------------------------------------------------------------------------
-
-
-def make_slow(judged: JudgedRun) -> list[SlowSteps]:
-    """Return the patterns, the stalls and the causes of single slow steps, the costliest first;
-    stalls that recur are one row."""
-    groups, single = split_periodic(judged.summary.stalls)
-    stalls: list[Stall | StallGroup] = [*groups, *single]
-    stalls.sort(key=attrgetter("lost_ms"), reverse=True)
-    rows = [_stall(one, judged) for one in stalls[:MOST_SLOW]]
-    rows += map(_pattern, judged.summary.patterns)
-    rows += _causes(judged.summary.spikes)
-    return sorted(rows, key=attrgetter("lost_ms"), reverse=True)[:MOST_SLOW]
-
-
-def _stall(one: Stall | StallGroup, judged: JudgedRun) -> SlowSteps:
-    if isinstance(one, StallGroup):
-        times = period_text(one.period, judged.run.manifest.steps_per_epoch)
-        what = f"no data, {len(one.stalls)} times, {times}: {one.stalls[0].cause}"
-        return SlowSteps(_when(one.stalls[0]), what, one.lost_ms)
-    over = f" over {units.counted(one.steps, 'step')}" if one.steps > 1 else ""
-    what = f"no data{over}: {one.cause}{stall_place_text(one, judged.run.events)}"
-    return SlowSteps(_when(one), what, one.lost_ms)
-
-
-def _pattern(one: Pattern) -> SlowSteps:
-    what = f"{pattern_text(one)}, {units.counted(one.steps, 'step')}"
-    return SlowSteps(_when(one), what, one.lost_ms)
-
-
-def _when(one: Stall | Pattern) -> str:
-    return f"{time_text(one.start_ns / 1e9)}, step {units.count(one.step)}"
-
-
-def _causes(spikes: Iterable[Spike]) -> list[SlowSteps]:
-    extra: defaultdict[str, list[float]] = defaultdict(list)
-    for spike in spikes:
-        is_named = spike.cause in ("callback", "checkpoint") and spike.detail
-        extra[f"{spike.cause} {spike.detail}" if is_named else spike.cause].append(spike.extra_ms)
-    return [
-        SlowSteps(units.counted(len(each), "step"), name, sum(each)) for name, each in extra.items()
-    ]
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -235,7 +141,13 @@ def make_settings(judged: JudgedRun) -> list[tuple[str, str]]:
     return [*knobs, *given]
 
 
-def _splits(judged: JudgedRun) -> list[tuple[str, list[tuple[str, ...]]]]:
+def slow_steps(judged: JudgedRun) -> tuple[list[str], list[list[str]]]:
+    """Return the costliest stretches of slow steps."""
+    stretches = sorted(slow_stretches(judged), key=attrgetter("lost_ms"), reverse=True)
+    return as_rows(STALL, stretches[:MOST_SLOW])
+
+
+def _splits(judged: JudgedRun) -> list[tuple[str, tuple[list[str], list[list[str]]]]]:
     """Return the tables of the parts of a step: of the whole run, and of the last setting."""
     tables = [("whole run, steady steps", judged.summary.steady)]
     if not judged.setting.whole:
@@ -243,10 +155,11 @@ def _splits(judged: JudgedRun) -> list[tuple[str, list[tuple[str, ...]]]]:
     return [(name, _parts(split)) for name, split in tables if split]
 
 
-def _parts(split: Breakdown) -> list[tuple[str, ...]]:
-    stats = [(fact.name, fact.of(split)) for fact in STEADY if fact.table]
-    ms = units.milliseconds
-    return [(name, ms(one.median), ms(one.mean), ms(one.p95)) for name, one in stats if one]
+def _parts(split: Breakdown) -> tuple[list[str], list[list[str]]]:
+    """Return the parts of a step in milliseconds."""
+    parts = [fact for fact in STEADY if fact.table and fact.of(split)]
+    head, cells = as_rows(STAT, [fact.of(split) for fact in parts])
+    return ["ms", *head], [[fact.name, *row] for fact, row in zip(parts, cells, strict=True)]
 
 
 def _epochs(judged: JudgedRun) -> tuple[list[str], list[list[str]]]:

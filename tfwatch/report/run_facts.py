@@ -147,7 +147,12 @@ def _stall_kind(one: Stall | Pattern) -> str:
     return "hiccup" if period is None else "periodic" if period else "drift"
 
 
-_STALL = (
+def slow_stretches(judged: JudgedRun) -> list[Stall | Pattern]:
+    """Return the stalls, and the patterns of slow steps."""
+    return [*judged.summary.stalls, *judged.summary.patterns]
+
+
+STALL = (
     text(
         "kind",
         "one stretch, every nth step, or growth",
@@ -181,7 +186,7 @@ _COPY = (
 
 # -- pipeline --------------------------------------------------------------------------------------
 
-_STAGE = (
+STAGE = (
     text("name", "as its author would write it"),
     text("kind", "tf.data's own name"),
     number("busy_ms", "its work for a batch, summed over its workers"),
@@ -215,7 +220,7 @@ def missing_stages(judged: JudgedRun) -> str:
 
 
 _PIPELINE_FACTS = (
-    rows("stages", "the source first", _STAGE, lambda j: j.pipeline.stages if j.pipeline else ()),
+    rows("stages", "the source first", STAGE, lambda j: j.pipeline.stages if j.pipeline else ()),
     number("total_ms", "a batch in all stages", if_any("pipeline.all_ms")),
     number(
         "fetch_threads_ms",
@@ -356,12 +361,7 @@ RUN = (
         "experiments", "A/B tests; their switches are not among `switches`", EXPERIMENT, experiments
     ),
     rows("autopilot", "runs of the autopilot", AUTOPILOT, lambda j: autopilot_runs(j.run.events)),
-    rows(
-        "stalls",
-        "stretches of slow steps",
-        _STALL,
-        lambda judged: [*judged.summary.stalls, *judged.summary.patterns],
-    ),
+    rows("stalls", "stretches of slow steps", STALL, slow_stretches),
     *within(ENERGY, "hardware.energy"),
     text("energy_missing", "why energy is null", "hardware.energy_missing"),
     record("machine", "medians of the sensors while steps ran", MACHINE, "hardware"),

@@ -36,8 +36,10 @@ _WIDTH, _LEAST_BAR = 79, 16
 _MOST_PARTS = 3
 #: A smaller part is not in the bar.
 _LEAST_SHARE = 0.02
+#: A shorter part reads as 0.0 s.
+_LEAST_S = 0.05
 #: The fill of a part in the bar.
-_FILL = {"compute": "=", "data wait": "#", "between epochs": ".", "compile": "%"}
+_FILL = {"compute": "=", "data wait": "#", "between epochs": ".", "compile": "~"}
 _OTHER_FILL = "-"
 _BETWEEN = ("first_batch_s", "validation_s", "epoch_end_s")
 
@@ -134,13 +136,13 @@ def _not_separated(run: Snapshot) -> list[str]:
 
 
 def time_parts(total: TimeSpent) -> list[Part]:
-    """Return all parts of a run's time that are not 0, in the order of display."""
+    """Return the parts of a run's time that do not read 0.0 s, in the order of display."""
     wall_s = total.wall_s
     spent = {field: getattr(total, field) for field in PART_NAMES}
     return [
         Part(PART_NAMES[field], field.removesuffix("_s"), seconds, seconds / wall_s)
         for field, seconds in spent.items()
-        if seconds > 0
+        if seconds >= _LEAST_S
     ]
 
 

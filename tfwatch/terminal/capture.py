@@ -269,7 +269,7 @@ def wrapped(text: str, columns: int | None) -> str:
             else textwrap.fill(
                 line,
                 columns,
-                subsequent_indent="  ",
+                subsequent_indent=" " * (len(line) - len(line.lstrip()) + 2),
                 break_long_words=False,
                 break_on_hyphens=False,
             )

@@ -176,7 +176,7 @@ def test_tensorboard_gets_the_means_and_the_metrics(tmp_path: Path) -> None:
     assert len(steps) == 1000
     assert steps[0] == pytest.approx((4, 15.0))
     assert steps[-1] == pytest.approx((4000, 20.0))
-    assert scalars["starving, %"][-1] == pytest.approx((4000, 50.0))
+    assert scalars["data wait, %"][-1] == pytest.approx((4000, 50.0))
     assert scalars["epoch/loss"] == [(4000, 0.5)]
     assert not {"epoch/val_loss", "step time, ms/copy to the GPU"} & set(scalars)
 

@@ -10,7 +10,6 @@ of the same time in their order.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from tfwatch.core.events import EpochEnded, EpochStarted, Paused, StagesFound, ValidationEnded
 from tfwatch.core.rows import Flag
-from tfwatch.report.exports.tables import fields_of, filled
+from tfwatch.report.exports.tables import SENSORS, fields_of, filled, valid_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,22 +36,6 @@ _STEP = (
     f'{{"ph":"X","pid":{_PROCESS},"tid":{_STEPS},"ts":%d,"dur":%d,"name":"step",'
     '"args":{"step":%d,"epoch":%d}},\n'
 )
-#: Counters by the column of `core.rows.SAMPLE`, with their names and the factor to their unit.
-_COUNTERS = {
-    "gpu_busy": ("GPU busy, %", 100.0),
-    "gpu_process_busy": ("GPU busy with this training, %", 100.0),
-    "gpu_power_w": ("GPU power, W", 1.0),
-    "gpu_temperature_c": ("GPU temperature, C", 1.0),
-    "gpu_memory_bytes": ("GPU memory, MB", 2.0**-20),
-    "cpu_cores": ("CPU cores in use", 1.0),
-    "process_cores": ("CPU cores of the training", 1.0),
-    "cpu_power_w": ("CPU power, W", 1.0),
-    "process_bytes": ("memory of the process, MB", 2.0**-20),
-    "memory_used_bytes": ("memory in use, MB", 2.0**-20),
-    "swap_used_bytes": ("swap in use, MB", 2.0**-20),
-    "disk_read_bytes_s": ("disk reads, MB/s", 2.0**-20),
-}
-
 Ints: TypeAlias = NDArray[np.int64]
 
 
@@ -62,7 +45,7 @@ def write_trace(recording: Recording, file: IO[bytes]) -> None:
     for text in _texts(recording):
         file.write(text.encode("utf-8", "replace"))
     about = {"workload": recording.manifest.workload, "device": recording.manifest.device}
-    name = {"name": f"tfwatch {_clean(recording.manifest.run)}"}
+    name = {"name": f"tfwatch {valid_text(recording.manifest.run)}"}
     file.write(_event(_meta("process_name", 0, name)).encode())
     file.write(f'\n],"otherData":{json.dumps(_cleaned(about))}}}\n'.encode())
 
@@ -75,7 +58,7 @@ def _texts(recording: Recording) -> Iterator[str]:
     yield from _steps(recording.rows("steps"))
     yield from map(_line, _of_events(recording.events))
     for rows in recording.rows("samples"):
-        for column, (name, factor) in _COUNTERS.items():
+        for column, (name, factor) in SENSORS.items():
             yield _counter(name, rows["at_ns"], rows[column].astype(float) * factor)
     for rows in recording.rows("progress"):
         yield _counter("loss", rows["at_ns"], rows["loss"].astype(float))
@@ -194,27 +177,16 @@ def _pause(event: Paused, number: int) -> Iterator[dict[str, Any]]:
 # -- counters --------------------------------------------------------------------------------------
 
 
-@dataclass
-class _StageNames:
-    """The names of the stages, by pipeline."""
-
-    names: dict[int, list[str]] = field(default_factory=dict)
-
-    def name(self, pipeline: int, stage: int) -> str:
-        """Return the name of a stage in front of its figures; its number makes it unique."""
-        known = self.names.get(pipeline, [])
-        return f"stage {stage + 1}{f', {known[stage]}' if stage < len(known) else ''}"
-
-
 def _stages(recording: Recording) -> Iterator[str]:
-    pipelines = (event for event in recording.events if isinstance(event, StagesFound))
-    names = _StageNames({event.pipeline: event.names for event in pipelines})
+    found = (event for event in recording.events if isinstance(event, StagesFound))
+    names = {event.pipeline: event.names for event in found}
     for rows in recording.rows("stages"):
-        for pipeline, stage in np.unique(
-            np.stack([rows["pipeline"], rows["stage"]], axis=1), axis=0
-        ).tolist():
+        keys = np.unique(np.stack([rows["pipeline"], rows["stage"]], axis=1), axis=0)
+        for pipeline, stage in keys.tolist():
             own = rows[(rows["pipeline"] == pipeline) & (rows["stage"] == stage)]
-            name = names.name(pipeline, stage)
+            # Its number makes the name unique.
+            known = names.get(pipeline, [])[stage : stage + 1]
+            name = ", ".join([f"stage {stage + 1}", *known])
             yield _counter(f"{name}: ms/batch", own["at_ns"], own["busy_ms"].astype(float))
             yield _counter(f"{name}: buffered", own["at_ns"], own["buffered"].astype(float))
 
@@ -224,7 +196,7 @@ def _counter(name: str, at_ns: NDArray[np.uint64], values: NDArray[np.float64]) 
     known = np.isfinite(values)
     if not known.any():
         return ""
-    quoted = json.dumps(_clean(name)).replace("%", "%%")
+    quoted = json.dumps(valid_text(name)).replace("%", "%%")
     template = f'{{"ph":"C","pid":{_PROCESS},"ts":%d,"name":{quoted},"args":{{"value":%.9g}}}},\n'
     return filled(template, at_ns[known] // 1000, values[known])
 
@@ -233,27 +205,13 @@ def _counter(name: str, at_ns: NDArray[np.uint64], values: NDArray[np.float64]) 
 
 
 def _slice(name: str, tid: int, at_us: int, took_us: int, args: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "ph": "X",
-        "pid": _PROCESS,
-        "tid": tid,
-        "ts": at_us,
-        "dur": took_us,
-        "name": name,
-        "args": args,
-    }
+    own = {"ph": "X", "ts": at_us, "dur": took_us}
+    return {**own, "pid": _PROCESS, "tid": tid, "name": name, "args": args}
 
 
 def _instant(name: str, at_us: int, args: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "ph": "i",
-        "s": "t",
-        "pid": _PROCESS,
-        "tid": _EVENTS,
-        "ts": at_us,
-        "name": name,
-        "args": args,
-    }
+    own = {"ph": "i", "s": "t", "ts": at_us}
+    return {**own, "pid": _PROCESS, "tid": _EVENTS, "name": name, "args": args}
 
 
 def _meta(name: str, tid: int, args: dict[str, Any]) -> dict[str, Any]:
@@ -271,13 +229,7 @@ def _event(event: dict[str, Any]) -> str:
 def _cleaned(value: Any) -> Any:
     """Return the value with every text in it made harmless."""
     if isinstance(value, dict):
-        return {_clean(str(name)): _cleaned(one) for name, one in value.items()}
+        return {valid_text(str(name)): _cleaned(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
         return [_cleaned(one) for one in value]
-    return _clean(value) if isinstance(value, str) else value
-
-
-def _clean(text: str) -> str:
-    """Return a text that UTF-8 can hold: a half of a surrogate pair is no character, and stops a
-    viewer."""
-    return text.encode("utf-8", "replace").decode()
+    return valid_text(value) if isinstance(value, str) else value

@@ -7,14 +7,14 @@ import csv
 import io
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import numpy as np
 
 from tfwatch.core.errors import printable
 from tfwatch.core.events import EpochEnded, StagesFound
-from tfwatch.core.rows import clean_rows, plausible_rows
+from tfwatch.core.rows import clean_rows, plausible_rows, step_ms
 from tfwatch.report.facts import finite
 from tfwatch.runs import format as layout
 
@@ -27,18 +27,7 @@ if TYPE_CHECKING:
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
     from tfwatch.runs.folder import RunFolder
-    from tfwatch.runs.format import Manifest
     from tfwatch.runs.snapshot import Snapshot
-
-
-def filled(template: str, *columns: NDArray[np.generic]) -> str:
-    """Return the template once for each row, with the values of the columns in place of its `%`
-    fields."""
-    table = np.empty((len(columns[0]), len(columns)), dtype=object)
-    for at, column in enumerate(columns):
-        table[:, at] = column.tolist()
-    return (template * len(table)) % tuple(table.ravel().tolist())
-
 
 #: Rows of a chunk: 2.4 MB of steps.
 _CHUNK = 65_536
@@ -51,6 +40,18 @@ TABLES = {
     "stages": layout.STAGES,
     "gpus": layout.GPUS,
 }
+#: The figures of the machine by the column of `core.rows.SAMPLE`, with the factor to their unit.
+SENSORS = {
+    "gpu_busy": ("GPU busy, %", 100.0),
+    "gpu_process_busy": ("GPU busy with this training, %", 100.0),
+    "gpu_power_w": ("GPU power, W", 1.0),
+    "gpu_memory_bytes": ("GPU memory, MB", 2.0**-20),
+    "cpu_cores": ("CPU cores in use", 1.0),
+    "process_cores": ("CPU cores of the training", 1.0),
+    "process_bytes": ("memory of the process, MB", 2.0**-20),
+    "memory_used_bytes": ("memory in use, MB", 2.0**-20),
+}
+_Cells: TypeAlias = "tuple[int | float | str, ...]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Text:
     """A table with text: its columns, and its rows."""
 
     columns: tuple[str, ...]
-    rows: list[tuple[int | float | str, ...]]
+    rows: list[_Cells]
 
 
 class Recording:
@@ -67,11 +68,18 @@ class Recording:
     def __init__(
         self, source: RunFolder, run: Snapshot, steps: tuple[int, int] | None = None
     ) -> None:
-        self.manifest: Manifest = run.manifest
+        self.manifest = run.manifest
         self._source = source
         self._run = run
-        self._steps = steps
-        self._begin_ns, self._end_ns = self._window()
+        self._steps = slice(steps[0] - 1, steps[1]) if steps else slice(None)
+        self._begin_ns, self._end_ns = self._window() if steps else (0.0, np.inf)
+
+    def _window(self) -> tuple[float, float]:
+        """Return the time of the steps, nanoseconds since the clock origin."""
+        rows = plausible_rows(self._source.rows(layout.STEPS)[self._steps])
+        if not len(rows):
+            return 0.0, 0.0
+        return float(rows["start_ns"][0]), float(rows["start_ns"][-1] + step_ms(rows[-1:])[0] * 1e6)
 
     @property
     def events(self) -> list[Event]:
@@ -80,103 +88,77 @@ class Recording:
         return [
             one
             for one in self._run.events
-            if isinstance(one, StagesFound) or self._is_in_window(one.at_ns)
+            if isinstance(one, StagesFound) or self._begin_ns <= one.at_ns <= self._end_ns
         ]
 
     def rows(self, table: str) -> Iterator[Rows]:
         """Yield the sound rows of one of `TABLES`, in their order."""
-        if table == "steps":
-            yield from self._step_rows()
-            return
-        for rows in self._read(TABLES[table], None):
-            kept = clean_rows(rows)
-            kept = kept[(kept["at_ns"] >= self._begin_ns) & (kept["at_ns"] <= self._end_ns)]
+        rows = self._source.rows(TABLES[table])
+        rows = rows[self._steps] if table == "steps" else rows
+        for first in range(0, len(rows), _CHUNK):
+            kept = self._sound(table, rows[first : first + _CHUNK])
             if len(kept):
                 yield kept
+
+    def _sound(self, table: str, rows: Rows) -> Rows:
+        if table == "steps":
+            return plausible_rows(rows)
+        kept = clean_rows(rows)
+        kept = kept[(kept["at_ns"] >= self._begin_ns) & (kept["at_ns"] <= self._end_ns)]
+        return kept
 
     def texts(self) -> dict[str, Text]:
         """Return the tables with text: the metrics of the epochs, the names of the stages, the
         events."""
-        return {
-            "epochs": self._epochs(),
-            "stage_names": self._stage_names(),
-            "events": self._events(),
-        }
-
-    def _epochs(self) -> Text:
-        rows: list[tuple[int | float | str, ...]] = [
+        epochs: list[_Cells] = [
             (event.epoch, event.step, event.at_ns, name, value)
             for event in self.events
             if isinstance(event, EpochEnded)
             for name, value in event.metrics.items()
         ]
-        return Text(("epoch", "last_step", "at_ns", "metric", "value"), rows)
-
-    def _stage_names(self) -> Text:
-        rows: list[tuple[int | float | str, ...]] = [
+        stages: list[_Cells] = [
             (event.pipeline, number, name, kind)
             for event in self.events
             if isinstance(event, StagesFound)
             for number, (name, kind) in enumerate(zip(event.names, event.kinds, strict=False))
         ]
-        return Text(("pipeline", "stage", "name", "kind"), rows)
-
-    def _events(self) -> Text:
-        return Text(
-            ("at_ns", "event", "fields"),
-            [
-                (event.at_ns, type(event).__name__, json.dumps(fields_of(event)))
-                for event in self.events
-            ],
-        )
-
-    def _read(self, name: str, steps: tuple[int, int] | None) -> Iterator[Rows]:
-        """Yield the rows of a file. steps: its first and last row, counted from 1."""
-        row = layout.TABLES[name]
-        offset, end = (
-            ((steps[0] - 1) * row.itemsize, steps[1] * row.itemsize) if steps else (0, None)
-        )
-        while True:
-            most = (
-                _CHUNK * row.itemsize if end is None else min(_CHUNK * row.itemsize, end - offset)
-            )
-            data = self._source.read(name, offset, most)
-            count = len(data) // row.itemsize
-            if not count:
-                return
-            offset += count * row.itemsize
-            yield layout.rows_of(name, data)
-
-    def _window(self) -> tuple[float, float]:
-        """Return the time of the steps, nanoseconds since the clock origin."""
-        if self._steps is None:
-            return 0.0, float("inf")
-        begin_ns, end_ns = float("inf"), 0.0
-        for rows in self._step_rows():
-            begin_ns = min(begin_ns, float(rows["start_ns"][0]))
-            last = rows[-1]
-            took_ms = float(last["wait_ms"]) + float(last["compute_ms"]) + float(last["host_ms"])
-            end_ns = max(end_ns, float(last["start_ns"]) + took_ms * 1e6)
-        return begin_ns, end_ns
-
-    def _step_rows(self) -> Iterator[Rows]:
-        yield from filter(len, map(plausible_rows, self._read(layout.STEPS, self._steps)))
-
-    def _is_in_window(self, at_ns: int) -> bool:
-        return self._begin_ns <= at_ns <= self._end_ns
+        events: list[_Cells] = [
+            (event.at_ns, type(event).__name__, json.dumps(fields_of(event)))
+            for event in self.events
+        ]
+        return {
+            "epochs": Text(("epoch", "last_step", "at_ns", "metric", "value"), epochs),
+            "stage_names": Text(("pipeline", "stage", "name", "kind"), stages),
+            "events": Text(("at_ns", "event", "fields"), events),
+        }
 
 
 def fields_of(event: Event) -> dict[str, object]:
     """Return the fields of an event but its time; a number that is not finite is None."""
-    values: dict[str, object] = finite(
-        {
-            name: value
-            for name, value in msgspec.to_builtins(event).items()
-            if name not in ("event", "at_ns")
-        }
-    )
-    return values
+    values: dict[str, object] = finite(msgspec.to_builtins(event))
+    return {name: value for name, value in values.items() if name not in ("event", "at_ns")}
 
+
+def valid_text(text: str) -> str:
+    """Return a text that UTF-8 can hold: a half of a surrogate pair is no character, and stops a
+    reader."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def filled(template: str, *columns: NDArray[np.generic]) -> str:
+    """Return the template once for each row, with the values of the columns in place of its `%`
+    fields."""
+    table = np.empty((len(columns[0]), len(columns)), dtype=object)
+    for at, column in enumerate(columns):
+        table[:, at] = column.tolist()
+    return (template * len(table)) % tuple(table.ravel().tolist())
+
+
+def _columns(row: np.dtype[np.void]) -> list[str]:
+    return [name for name in row.names or () if name != "pad"]
+
+
+# -- CSV -------------------------------------------------------------------------------------------
 
 #: A cell that begins so is a formula to a spreadsheet.
 _FORMULA = ("=", "+", "-", "@")
@@ -194,10 +176,6 @@ def write_csv(recording: Recording, create: Callable[[str], IO[bytes]]) -> None:
     for name, text in recording.texts().items():
         with create(f"{name}.csv") as file:
             file.write(_csv_text(text).encode("utf-8", "replace"))
-
-
-def _columns(row: np.dtype[np.void]) -> list[str]:
-    return [name for name in row.names or () if name != "pad"]
 
 
 def _lines(rows: Rows) -> str:
@@ -222,6 +200,9 @@ def _cell(value: float | str) -> float | str:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
+# -- Parquet ---------------------------------------------------------------------------------------
+
+
 def write_parquet(recording: Recording, create: Callable[[str], IO[bytes]]) -> None:
     """Write the tables of a run. create: opens the file of this name.
 
@@ -232,30 +213,21 @@ def write_parquet(recording: Recording, create: Callable[[str], IO[bytes]]) -> N
     import pyarrow.parquet as pq
 
     for table, source in TABLES.items():
-        columns = pa.table(_parquet_columns(pa, np.empty(0, dtype=layout.TABLES[source])))
-        with create(f"{table}.parquet") as file, pq.ParquetWriter(file, columns.schema) as writer:
+        schema = _arrow_table(pa, np.empty(0, dtype=layout.TABLES[source])).schema
+        with create(f"{table}.parquet") as file, pq.ParquetWriter(file, schema) as writer:
             for rows in recording.rows(table):
-                writer.write_table(pa.table(_parquet_columns(pa, rows)))
+                writer.write_table(_arrow_table(pa, rows))
     for name, text in recording.texts().items():
-        values = zip(*text.rows, strict=True) if text.rows else ([] for _ in text.columns)
+        values = list(zip(*text.rows, strict=True)) or [()] * len(text.columns)
+        columns = zip(text.columns, values, strict=True)
+        arrays = {key: pa.array(list(map(_valid, column))) for key, column in columns}
         with create(f"{name}.parquet") as file:
-            pq.write_table(
-                pa.table(
-                    {
-                        key: _parquet_text(pa, one)
-                        for key, one in zip(text.columns, values, strict=True)
-                    }
-                ),
-                file,
-            )
+            pq.write_table(pa.table(arrays), file)
 
 
-def _parquet_columns(pa: Any, rows: Rows) -> dict[str, Any]:
-    return {name: pa.array(rows[name], from_pandas=True) for name in _columns(rows.dtype)}
+def _arrow_table(pa: Any, rows: Rows) -> Any:
+    return pa.table({name: pa.array(rows[name], from_pandas=True) for name in _columns(rows.dtype)})
 
 
-def _parquet_text(pa: Any, values: Any) -> Any:
-    clean = (
-        one.encode("utf-8", "replace").decode() if isinstance(one, str) else one for one in values
-    )
-    return pa.array(list(clean), from_pandas=True)
+def _valid(value: float | str) -> float | str | None:
+    return valid_text(value) if isinstance(value, str) else value if value == value else None

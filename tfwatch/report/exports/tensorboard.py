@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfwatch.core.events import EpochEnded
+from tfwatch.report.exports.tables import SENSORS, valid_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import IO
 
     from tfwatch.core.rows import Rows
@@ -18,16 +19,7 @@ if TYPE_CHECKING:
 
 #: TensorBoard shows at most so many points of a scalar.
 _POINTS = 1000
-_PARTS = ("wait", "compute", "host", "copy")
-_NAMES = {"wait": "data wait", "copy": "copy to the GPU"}
-#: Scalars by the column of `core.rows.SAMPLE`, with their names and the factor to their unit.
-_MACHINE = {
-    "gpu_busy": ("GPU busy, %", 100.0),
-    "gpu_power_w": ("GPU power, W", 1.0),
-    "gpu_memory_bytes": ("GPU memory, MB", 2.0**-20),
-    "cpu_cores": ("CPU cores in use", 1.0),
-    "process_bytes": ("memory of the process, MB", 2.0**-20),
-}
+_PARTS = {"wait": "data wait", "compute": "compute", "host": "host", "copy": "copy to the GPU"}
 
 
 def write_scalars(recording: Recording, steps: int, create: Callable[[str], IO[bytes]]) -> None:
@@ -40,8 +32,10 @@ def write_scalars(recording: Recording, steps: int, create: Callable[[str], IO[b
     scalars = _Scalars(recording.manifest.origin_wall_ns, create)
     try:
         _write_steps(recording, scalars, max(1, steps // _POINTS))
-        _write_progress(recording, scalars)
-        _write_epochs(recording, scalars)
+        for event in recording.events:
+            if isinstance(event, EpochEnded):
+                metrics = {f"epoch/{name}": value for name, value in event.metrics.items()}
+                scalars.add(event.at_ns, event.step, metrics)
     finally:
         scalars.close()
 
@@ -56,26 +50,21 @@ class _Scalars:
         self._event: Any = event_pb2.Event
         self._summary: Any = summary_pb2.Summary
         self._origin_ns = origin_wall_ns
-        self._file: Any = RecordWriter(
-            create(f"events.out.tfevents.{origin_wall_ns // 10**9}.tfwatch")
-        )
-        self._file.write(
-            self._event(
-                wall_time=origin_wall_ns / 1e9, file_version="brain.Event:2"
-            ).SerializeToString()
-        )
+        name = f"events.out.tfevents.{origin_wall_ns // 10**9}.tfwatch"
+        self._file: Any = RecordWriter(create(name))
+        self._write(self._event(wall_time=origin_wall_ns / 1e9, file_version="brain.Event:2"))
 
     def add(self, at_ns: float, step: int, values: dict[str, float]) -> None:
         """Write the scalars of one step."""
-        known = {tag: value for tag, value in values.items() if np.isfinite(value)}
-        if known:
-            scalars = [
-                self._summary.Value(tag=_clean(tag), simple_value=value)
-                for tag, value in known.items()
-            ]
+        known = {valid_text(tag): value for tag, value in values.items() if np.isfinite(value)}
+        scalars = [self._summary.Value(tag=tag, simple_value=one) for tag, one in known.items()]
+        if scalars:
             at_s = (self._origin_ns + at_ns) / 1e9
-            event = self._event(wall_time=at_s, step=step, summary=self._summary(value=scalars))
-            self._file.write(event.SerializeToString())
+            summary = self._summary(value=scalars)
+            self._write(self._event(wall_time=at_s, step=step, summary=summary))
+
+    def _write(self, event: Any) -> None:
+        self._file.write(event.SerializeToString())
 
     def close(self) -> None:
         """Complete the file."""
@@ -83,63 +72,41 @@ class _Scalars:
 
 
 def _write_steps(recording: Recording, scalars: _Scalars, each: int) -> None:
-    """Write the means of `each` steps in a row; of the last ones there may be fewer."""
+    """Write the means of `each` steps in a row, with the loss and the machine at that time."""
+    figures = {table: _Newest(recording, table) for table in ("progress", "samples")}
     for rows in recording.rows("steps"):
         for first in range(0, len(rows), each):
-            _write_mean(rows[first : first + each], scalars)
+            part = rows[first : first + each]
+            at_ns, step = float(part["start_ns"][-1]), int(part["step"][-1])
+            values = _means(part)
+            if (progress := figures["progress"].until(at_ns)) is not None:
+                values["batch/loss"] = float(progress["loss"])
+                if recording.manifest.metric:
+                    values[f"batch/{recording.manifest.metric}"] = float(progress["metric"])
+            if (sample := figures["samples"].until(at_ns)) is not None:
+                for column, (name, factor) in SENSORS.items():
+                    values[f"machine/{name}"] = float(sample[column]) * factor
+            scalars.add(at_ns, step, values)
 
 
-def _write_mean(rows: Rows, scalars: _Scalars) -> None:
+def _means(rows: Rows) -> dict[str, float]:
     means = {part: float(np.mean(rows[f"{part}_ms"], dtype=np.float64)) for part in _PARTS}
     total = means["wait"] + means["compute"] + means["host"]
-    values = {f"step time, ms/{_NAMES.get(part, part)}": mean for part, mean in means.items()}
-    starving = means["wait"] / total * 100 if total > 0 else float("nan")
-    last = rows[-1]
-    scalars.add(
-        float(last["start_ns"]),
-        int(last["step"]),
-        {"step time, ms/total": total, **values, "starving, %": starving},
-    )
+    named = {f"step time, ms/{_PARTS[part]}": mean for part, mean in means.items()}
+    share = means["wait"] / total * 100 if total > 0 else np.nan
+    return {"step time, ms/total": total, **named, "data wait, %": share}
 
 
-def _each(recording: Recording, table: str) -> int:
-    """Return the distance of the rows of a table that are written."""
-    return max(1, sum(map(len, recording.rows(table))) // _POINTS)
+class _Newest:
+    """The rows of a table in the order of time, each given out once."""
 
+    def __init__(self, recording: Recording, table: str) -> None:
+        self._rows: Iterator[Any] = (row for rows in recording.rows(table) for row in rows)
+        self._next: Any = next(self._rows, None)
 
-def _write_progress(recording: Recording, scalars: _Scalars) -> None:
-    """Write the loss of batches, and the machine at the step that trained then."""
-    at_ns, steps = [np.zeros(1)], [np.zeros(1)]
-    metric, each = recording.manifest.metric, _each(recording, "progress")
-    for rows in recording.rows("progress"):
-        at_ns.append(rows["at_ns"].astype(float))
-        steps.append(rows["step"].astype(float))
-        for row in rows[::each]:
-            values = {"batch/loss": float(row["loss"])}
-            if metric:
-                values[f"batch/{metric}"] = float(row["metric"])
-            scalars.add(float(row["at_ns"]), int(row["step"]), values)
-    times, numbers = np.concatenate(at_ns), np.concatenate(steps)
-    each = _each(recording, "samples")
-    for rows in recording.rows("samples"):
-        of = np.interp(rows["at_ns"].astype(float), times, numbers)
-        for row, step in zip(rows[::each], of[::each], strict=True):
-            machine = {
-                f"machine/{name}": float(row[key]) * factor
-                for key, (name, factor) in _MACHINE.items()
-            }
-            scalars.add(float(row["at_ns"]), int(step), machine)
-
-
-def _write_epochs(recording: Recording, scalars: _Scalars) -> None:
-    for event in recording.events:
-        if isinstance(event, EpochEnded):
-            scalars.add(
-                event.at_ns,
-                event.step,
-                {f"epoch/{name}": value for name, value in event.metrics.items()},
-            )
-
-
-def _clean(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
+    def until(self, at_ns: float) -> Any:
+        """Return the newest row up to a moment; None without a new one."""
+        newest = None
+        while self._next is not None and float(self._next["at_ns"]) <= at_ns:
+            newest, self._next = self._next, next(self._rows, None)
+        return newest

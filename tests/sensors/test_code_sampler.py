@@ -135,6 +135,17 @@ def test_the_body_of_an_own_loop_is_host_time_where_tensorflow_does_not_run(
     }
 
 
+def test_a_long_body_of_an_own_loop_is_at_the_python_that_tensorflow_calls(
+    training: Training,
+) -> None:
+    training.writer.describe(loop="train.py:22")
+    training.data = [READ]
+    training.runs(Phase.COMPUTE, 2.5, replace(SAVE, in_tensorflow=True), polls=10)
+
+    assert ("COMPUTE", "", "", READ.place) in training.seconds()
+    assert training.writer.current_code[1] == "f (feed.py:1)"
+
+
 def test_the_time_between_two_fits_has_a_name_of_its_own(training: Training) -> None:
     training.writer.is_between_fits = True
     training.runs(Phase.EPOCH_END, 0.4)
@@ -266,6 +277,11 @@ def test_the_next_poll_asks_for_the_lock_sooner_for_long_where_no_other_thread_w
 
     look = [usual_s, quick_s]
     assert found == [look, [quick_s], look, look, [quick_s]]
+    come_late(training)
+    training.data = [READ]
+    come_late(training)
+    training.sampler.wait(beside := Stopping(training.clock))
+    assert beside.intervals == look
     assert stopping.intervals == [usual_s]
     assert sys.getswitchinterval() == usual_s
 

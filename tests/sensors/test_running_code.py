@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import linecache
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ import pytest
 from tfwatch.sensors import running_code
 from tfwatch.sensors.running_code import (
     RunningCode,
+    called_name,
     code_of_training,
     codes_of_data,
     is_alone_in_python,
@@ -60,7 +60,7 @@ MAIN, PREDICT = (TRAIN, "main"), (TRAINER, "predict")
 @pytest.mark.parametrize(
     ("calls", "call", "place"),
     [
-        pytest.param([MAIN, (FEED, "rows")], "inner", "feed.py:2 in rows", id="innermost"),
+        pytest.param([MAIN, (FEED, "rows")], "", "feed.py:2 in rows", id="innermost"),
         pytest.param(
             [MAIN, (TRACEBACKS, "error_handler"), PREDICT, (TRAINER, "_run")],
             "predict",
@@ -82,19 +82,17 @@ MAIN, PREDICT = (TRAIN, "main"), (TRAINER, "predict")
     ],
 )
 def test_the_users_line_is_the_innermost_outside_libraries(
-    calls: list[tuple[str, str]], call: str, place: str, monkeypatch: pytest.MonkeyPatch
+    calls: list[tuple[str, str]], call: str, place: str
 ) -> None:
-    monkeypatch.setattr(linecache, "getline", lambda *_: "    inner(callback)")
     found = code_of_training(TRAINS, {TRAINS: frame(*calls)})
 
-    assert found == RunningCode("", call if call != "inner" or has_positions else "", place)
+    assert found == RunningCode("", call, place)
     assert found.in_tensorflow is (call in ("predict", "fit"))
 
 
-has_positions = sys.version_info >= (3, 11)
-
-
-@pytest.mark.skipif(not has_positions, reason="Python 3.10 does not know the place in a line")
+@pytest.mark.skipif(
+    sys.version_info < (3, 11), reason="Python 3.10 does not know the place in a line"
+)
 def test_a_function_in_c_is_named_as_it_is_written() -> None:
     written: list[str] = []
 
@@ -116,6 +114,22 @@ def test_a_function_in_c_is_named_as_it_is_written() -> None:
     [box.take(1), 2]
 
     assert written == ["gc.collect", "take"]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("gc.collect()", "gc.collect"),
+        ("np.sort(rng.random((3, 2)), axis=0)", "np.sort"),
+        ("a.b(x).c(y[0])", "c"),
+        ("(lambda: 0)()", ""),
+        ('re.sub(r"\\)", "", a)', ""),
+        ("x", ""),
+        ("", ""),
+    ],
+)
+def test_the_name_in_the_text_of_a_call(text: str, name: str) -> None:
+    assert called_name(text) == name
 
 
 @pytest.mark.parametrize(

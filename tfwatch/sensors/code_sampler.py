@@ -67,8 +67,6 @@ _NAMED_NS = {
     Phase.WAIT: _HANGS_NS,
     Phase.COMPUTE: _HANGS_NS,
 }
-
-
 #: A data wait that lasts longer is a stall, which keeps the line that it waits for. So many events
 #: of it in a row, then one in so many seconds.
 _STALL_NS = 500_000_000
@@ -132,8 +130,9 @@ class CodeSampler:
         if status[0] is Phase.WAIT:
             self._sample_wait(status, now_ns, passed_ns)
             return
-        # A validation waits for its data, too.
-        codes = codes_of_data() if status[0] is Phase.VALIDATION else []
+        # A validation waits for its data, too, and a long call for the Python that it calls.
+        hangs = status[0] is Phase.COMPUTE and now_ns - status[1] >= _HANGS_NS
+        codes = codes_of_data() if hangs or status[0] is Phase.VALIDATION else []
         codes = codes or [code_of_training(self._writer.training_thread)]
         # Behind a callback a late poll comes in Keras' own code, unless a function in C held it up.
         is_held = self._late_ns < now_ns < self._due_ns + _HELD_NS
@@ -150,7 +149,7 @@ class CodeSampler:
     def _phase_name(self, phase: Phase, code: RunningCode) -> str:
         if self._writer.is_between_fits:
             return BETWEEN_FITS
-        if phase is Phase.COMPUTE and not code.in_tensorflow:
+        if phase is Phase.COMPUTE and not (code.in_tensorflow or code.for_data):
             return Phase.HOST.name
         return phase.name
 
@@ -161,11 +160,11 @@ class CodeSampler:
             self._note_late()
             self._sums.hidden[Phase.HOST.name, RunningCode()] += passed_ns
             return
-        self._is_late = is_late
-        is_hidden = is_late and bool(codes)
+        if is_late and codes:
+            self._is_late, self._alone = True, 0
         codes = codes or [code_of_training(self._writer.training_thread)]
         if self._keep(status, codes):
-            self._add(phase.name, codes, passed_ns, is_hidden=is_hidden)
+            self._add(phase.name, codes, passed_ns, is_hidden=self._is_late)
             self._stalls.note(status, codes[0])
 
     def _add(self, phase: str, codes: list[RunningCode], ns: int, *, is_hidden: bool) -> None:
@@ -251,7 +250,7 @@ class Sums:
         total = Counter(self.seen)
         for place, ns in self.hidden.items():
             like = _like(place, self.quick) or _like(place, self.seen) or {place: 1}
-            whole_ns = sum(like.values())
+            whole_ns = sum(like.values()) or 1
             total.update({one: ns * part // whole_ns for one, part in like.items()})
         return total
 

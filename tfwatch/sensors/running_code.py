@@ -5,7 +5,7 @@ All frames of other threads are read here.
 
 from __future__ import annotations
 
-import ast
+import dis
 import linecache
 import os
 import re
@@ -38,6 +38,7 @@ _WAITING = ("threading.py", "selectors.py", os.path.join("concurrent", "futures"
 _GENERATED = "__autograph_generated_file"
 _AUTOGRAPH = "tensorflow.python.autograph.impl.api"
 _TENSORFLOW = re.compile(r"[/\\](tensorflow|keras)[/\\]")
+_DOTTED = re.compile(r"[\w.]+$")
 #: Functions that TensorFlow and Keras wrap around their own, and AutoGraph's around the user's.
 _WRAPPERS = frozenset({"error_handler", "op_dispatch_handler", "wrapper", "wrapped", "inner"})
 _WRAPPER_FILE = os.path.join("autograph", "impl", "api.py")
@@ -192,25 +193,29 @@ def _call_at(code: CodeType, instruction: int) -> str:
     """Return the dotted name of the function that an instruction calls; empty if it calls none."""
     positions: Callable[[], Iterator[tuple[int | None, ...]]] = getattr(code, "co_positions")  # noqa: B009
     line, end, column, end_column = next(islice(positions(), instruction // 2, None), (None,) * 4)
-    if line is None or line != end or column is None:
+    # While a function in Python runs, the caller is at the entry behind its call.
+    operation = dis.opname[code.co_code[instruction]]
+    if (
+        not ("CALL" in operation or operation == "CACHE")
+        or line is None
+        or line != end
+        or column is None
+    ):
         return ""
-    text = (
-        linecache.getline(code.co_filename, line)
-        .encode()[column:end_column]
-        .decode("utf-8", "replace")
-    )
-    try:
-        called = ast.parse(text, mode="eval").body
-    except (SyntaxError, ValueError):
-        return ""
-    return _dotted(called.func) if isinstance(called, ast.Call) else ""
+    text = linecache.getline(code.co_filename, line).encode()[column:end_column]
+    return called_name(text.decode("utf-8", "replace"))
 
 
-def _dotted(function: ast.expr) -> str:
-    """Return `np.sort` of an expression of that form; empty for another one."""
-    if isinstance(function, ast.Name):
-        return function.id
-    if isinstance(function, ast.Attribute):
-        root = _dotted(function.value)
-        return f"{root}.{function.attr}" if root else function.attr
-    return ""
+def called_name(text: str) -> str:
+    """Return `np.sort` of the text of a call `np.sort(a)`; of `a.b().c()`, `c`. Empty where a text
+    in quotes has a bracket too many.
+
+    Python's own parser would print its warnings into the script's output.
+    """
+    depth, begin = 0, 0
+    for begin in range(len(text) - 1, -1, -1):
+        depth += (text[begin] in ")]}") - (text[begin] in "([{")
+        if depth == 0:
+            break
+    match = _DOTTED.search(text[:begin].rstrip()) if depth == 0 else None
+    return match[0].strip(".") if match else ""

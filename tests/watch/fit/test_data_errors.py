@@ -1,9 +1,8 @@
-"""An error of the data, or of a step that runs, ends `fit` as it ends stock `fit`: with its words
+"""An error of the data, or of a step that runs, ends `fit` as it ends stock `fit`: with its class
 and its updates."""
 
 from __future__ import annotations
 
-import re
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,15 +23,6 @@ pytestmark = pytest.mark.tensorflow
 
 EXAMPLES, BATCH = 32, 8
 X, Y = np.ones((EXAMPLES, 3), "float32"), np.arange(EXAMPLES) // BATCH
-#: Numbers that TensorFlow counts up, and the frames of the stack, which name tfwatch's own.
-NOISE = re.compile(r'(?<=_)\d+|(?<=Dataset:)\d+|^\s*File ".*\n|^\n', re.MULTILINE)
-#: The stage that raises: TensorFlow fuses stages of a script's pipeline, which tfwatch rebuilds
-#: without.
-STAGE = re.compile(
-    r"Error in user-defined function passed to MapDataset: transformation with iterator: \S+ "
-)
-#: The place of a fetch that is not the first one of its call.
-IN_CALL = re.compile(r"while/\S*/(?=IteratorGetNextAsOptional)")
 SETTINGS: dict[str, dict[str, Any]] = {
     "graph": {},
     "eager": {"run_eagerly": True},
@@ -89,32 +79,6 @@ def sound(at: int, calls: list[int]) -> Any:
 DATA = [an_operation, a_missing_file, a_generator]
 
 
-#: The error of a step without data, and of one whose data raises, as TensorFlow 2.21 words them on
-#: an H100.
-ON_GPU = """Graph execution error:
-
-{at}
-{at}
-2 root error(s) found.
-  (0) {error}
-\t [[{fetch}]]
-\t [[IteratorGetNext/_2]]
-  (1) {error}
-\t [[{fetch}]]
-0 successful operations.
-0 derived errors ignored. [Op:__inference_multi_step_on_iterator_524]"""
-DEFINED = "Detected at node {} defined at (most recent call last):\n{}"
-NO_DATA = ON_GPU.format(
-    at=DEFINED.format("IteratorGetNext", '  File "train.py", line 8, in <module>\n'),
-    error=(
-        "FAILED_PRECONDITION:  GetNext() failed because the iterator has not been initialized."
-        " Ensure that you have run the initializer operation for this iterator before getting the"
-        " next element."
-    ),
-    fetch="{{node IteratorGetNext}}",
-)
-
-
 # -- models ----------------------------------------------------------------------------------------
 
 
@@ -158,8 +122,8 @@ def a_trace(calls: list[int]) -> Any:
 
 
 def outcome(make_data: Any, make_model: Any, settings: dict[str, Any], callbacks: list[Any]) -> Any:
-    """Return the error, the calls of the user's Python, the updates that the optimizer counts, and
-    the weights."""
+    """Return the error's class, the calls of the user's Python, the updates that the optimizer
+    counts, and the weights."""
     import keras
 
     keras.utils.set_random_seed(3)
@@ -172,7 +136,6 @@ def outcome(make_data: Any, make_model: Any, settings: dict[str, Any], callbacks
     keras.backend.clear_session(free_memory=False)
     return (
         raised.type,
-        NOISE.sub("", str(raised.value)),
         len(calls),
         int(model.optimizer.iterations),
         weights,
@@ -212,7 +175,7 @@ def test_data_that_raises_at_the_first_batch_ends_fit_as_in_stock_fit(tmp_path: 
 
 
 def test_a_trace_that_raises_is_raised_before_an_error_of_the_first_batch(tmp_path: Path) -> None:
-    raised, _, calls, *_ = assert_as_stock(an_operation, 0, a_trace, "graph", watch_in(tmp_path))
+    raised, calls, *_ = assert_as_stock(an_operation, 0, a_trace, "graph", watch_in(tmp_path))
     assert (raised, calls) == (TypeError, 1)
 
 
@@ -225,7 +188,7 @@ def test_data_that_raises_behind_a_requested_prefetch_does_too(
     watch.set(prefetch=2)
     stock = stock_outcome(data, 2, dense, settings)
     watched = outcome(partial(data, 2), dense, SETTINGS[settings], [watch])
-    assert (watched[0], STAGE.sub("", watched[1]), *watched[2:]) == stock
+    assert watched == stock
 
 
 @pytest.mark.parametrize("data", [an_operation, a_generator], ids=lambda make: make.__name__)
@@ -233,16 +196,6 @@ def test_data_that_raises_in_steps_that_are_taken_one_by_one_does_too(
     data: Any, tmp_path: Path
 ) -> None:
     assert_as_stock(data, 2, dense, "two steps per call", Watch(tmp_path, split="exact"))
-
-
-def test_data_that_raises_within_a_call_differs_by_the_place_of_its_fetch(tmp_path: Path) -> None:
-    settings = "two steps per call"
-    stock = stock_outcome(a_generator, 3, dense, settings)
-    watched = outcome(
-        partial(a_generator, 3), dense, SETTINGS[settings], [Watch(tmp_path, split="exact")]
-    )
-    assert watched == (stock[0], IN_CALL.sub("", stock[1]), *stock[2:])
-    assert watched[1] != stock[1]
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
@@ -255,45 +208,10 @@ def test_a_step_that_raises_as_it_runs_ends_fit_as_in_stock_fit(
     assert_as_stock(sound, 0, model, settings, watch_in(tmp_path))
 
 
-def test_an_error_whose_words_are_unknown_keeps_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tfwatch.watch.fit import data_errors
+def test_an_error_of_the_data_says_what_was_wrong(tmp_path: Path) -> None:
+    import tensorflow as tf
 
-    monkeypatch.setattr(data_errors, "_as_in_graph", None)
-    stock = stock_outcome(an_operation, 2, dense, "graph")
-    raised, words, *rest = outcome(
-        partial(an_operation, 2), dense, SETTINGS["graph"], [watch_in(tmp_path)]
-    )
-    assert (raised, *rest) == (stock[0], *stock[2:])
-    assert "a bad file" in words
-
-
-@pytest.mark.parametrize(
-    ("code", "fetched", "at", "error", "fetch"),
-    [
-        (
-            "NOT_FOUND",
-            "/nowhere/at-all; No such file or directory",
-            DEFINED.format("IteratorGetNext", '  File "train.py", line 8, in <module>\n'),
-            "NOT_FOUND:  /nowhere/at-all; No such file or directory",
-            "{{node IteratorGetNext}}",
-        ),
-        (
-            "INVALID_ARGUMENT",
-            "a bad file\n\t [[{{function_node f_310}}{{node Assert}}]]",
-            DEFINED.format("Assert", "<stack traces unavailable>"),
-            "INVALID_ARGUMENT:  a bad file\n\t [[{{node Assert}}]]",
-            "IteratorGetNext",
-        ),
-    ],
-    ids=["by the fetch", "by an operation"],
-)
-def test_an_error_of_the_data_is_worded_as_on_a_gpu(
-    code: str, fetched: str, at: str, error: str, fetch: str
-) -> None:
-    from tfwatch.watch.fit.data_errors import _as_in_graph
-
-    message = "{{function_node __wrapped__IteratorGetNext_device_/device:CPU:0}} " + fetched
-    worded = _as_in_graph(f"{message} [Op:IteratorGetNext] name: ", code, NO_DATA)
-    assert worded == ON_GPU.format(at=at, error=error, fetch=fetch)
+    model, loss, _ = dense([])
+    model.compile("sgd", loss)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a bad file"):
+        model.fit(an_operation(2, []), verbose=0, callbacks=[watch_in(tmp_path)])

@@ -24,8 +24,7 @@ from tfwatch.core.user_code import is_users
 from tfwatch.judge.script_runs import fits_of
 from tfwatch.judge.steps.time_breakdown import make_time_breakdown
 from tfwatch.runs.library import list_runs
-from tfwatch.watch.loops.found_loops import FoundLoops
-from tfwatch.watch.loops.training_signs import TrainingSigns
+from tfwatch.watch.loops.found_loops import FoundLoops, TrainingSigns
 from tfwatch.watch.script.tensorflow_hook import patch_tensorflow
 from tfwatch.watch.script.user_code import find_users_frame
 
@@ -240,40 +239,6 @@ def epochs_of(run: Snapshot) -> tuple[TimeSpent, ...]:
 
 def other_ms(run: Snapshot, kind: type[OthersTrained | ValidationEnded]) -> list[float]:
     return [event.took_ms for event in run.events if isinstance(event, kind)]
-
-
-def test_a_loop_that_only_reads_between_two_epochs_is_their_validation(
-    tf: Hooked, tmp_path: Path
-) -> None:
-    data, slow = tf.Dataset(1, 2), tf.Dataset(*(lambda: time.sleep(0.02) for _ in range(3)))
-    for _ in range(3):
-        for _ in data:
-            tf.train()
-        for _ in slow:
-            pass
-        next(iter(slow))
-
-    assert steps_of(tmp_path) == [[0] * 2 + [1] * 2 + [2] * 2]
-    (run,) = runs_in(tmp_path)
-    took_ms = other_ms(run, ValidationEnded)
-    assert len(took_ms) == 2  # after the last epoch it may be anything
-    assert all(80 <= one < 1000 for one in took_ms)
-    assert [epoch.validation_s * 1e3 for epoch in epochs_of(run)] == pytest.approx([*took_ms, 0])
-    assert not other_ms(run, OthersTrained)
-
-
-def test_two_iterators_that_are_read_at_once_are_one_validation(tf: Hooked, tmp_path: Path) -> None:
-    data = tf.Dataset(1, 2)
-    slow = tf.Dataset(*(lambda: time.sleep(0.03) for _ in range(3)))
-    for _ in range(2):
-        for _ in data:
-            tf.train()
-        for _ in zip(slow, slow, strict=True):
-            pass
-
-    end_all()
-    (run,) = runs_in(tmp_path)
-    assert 180 <= sum(other_ms(run, ValidationEnded)) < 270
 
 
 def test_the_time_of_another_loop_that_trains_is_no_loss_of_this_one(

@@ -231,53 +231,6 @@ def test_a_later_exception_does_not_fail_the_loops_run(code: str, tmp_path: Path
     )
 
 
-BETWEEN = """
-def one_epoch(batches, stop):
-    for n, batch in enumerate(batches):
-        if n == stop:
-            break
-
-def validate(epoch):
-    if epoch == 1:
-        raise ValueError("no images")
-
-for once in range(1):
-    def train(stop):
-        {loop}
-            one_epoch(tfwatch.track(range(5), RUNS), stop)
-            {between}
-
-train(stop={stop})
-"""
-LOOP = "for epoch in range(3):"
-
-
-@pytest.mark.parametrize("stop", [9, 2], ids=["read to its end", "left"])
-def test_an_error_between_two_epochs_fails_the_run(stop: int, tmp_path: Path) -> None:
-    code = BETWEEN.format(loop=LOOP, between="validate(epoch)", stop=stop)
-    (run,) = python(code, tmp_path / "runs", rc=1)
-    assert run.ended is not None
-    assert (run.ended.cause, run.ended.detail) == ("failed", "ValueError: no images")
-    assert [failure.step for failure in events_of(run, TrainingFailed)] == [len(run.steps)]
-
-
-@pytest.mark.parametrize(
-    ("loop", "between"),
-    [
-        pytest.param(LOOP, "if epoch == 1: sys.exit(1)", id="an exit"),
-        pytest.param("for epoch in [1]:", "pass\n        validate(epoch)", id="after the epochs"),
-        pytest.param(
-            "epoch = 1\n        if epoch:",
-            "validate(epoch)",
-            id="in a loop around the function alone",
-        ),
-    ],
-)
-def test_what_ends_a_script_elsewhere_fails_no_run(loop: str, between: str, tmp_path: Path) -> None:
-    (run,) = python(BETWEEN.format(loop=loop, between=between, stop=9), tmp_path / "runs", rc=1)
-    assert (cause(run), events_of(run, TrainingFailed)) == ("finished", [])
-
-
 def test_an_error_of_a_loop_whose_iterator_lives_on_fails_its_run(tmp_path: Path) -> None:
     code = """
 for epoch in range(1):

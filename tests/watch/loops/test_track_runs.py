@@ -171,10 +171,10 @@ def test_threads_have_runs_of_their_own(tmp_path: Path) -> None:
 
 def test_no_more_than_a_few_runs_wait_for_another_call(tmp_path: Path) -> None:
     loops: dict[str, Any] = {"track": tfwatch.track, "runs_dir": tmp_path}
-    for _ in range(8):  # as the cells of a notebook
+    for _ in range(12):  # as the cells of a notebook
         exec(compile("for _ in track(range(3), runs_dir): pass", "cell", "exec"), loops)
     lives = [open_run(run).life for run in reversed(list_runs(tmp_path))]
-    assert len(lives) == 8
+    assert len(lives) == 12
     assert set(lives[:3]) == {Life.ENDED}
     assert set(lives[-4:]) == {Life.RUNNING}
 

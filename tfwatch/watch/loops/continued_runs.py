@@ -10,27 +10,19 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core.errors import raise_interrupt
 
 if TYPE_CHECKING:
-    from types import CodeType
-
     from tfwatch.watch.loops.tracked_loop import TrackedRun
 
 #: A line that loops: the code, the instruction in it, the thread, and the folder of the runs.
 CallSite = tuple[int, int, int, Path | None]
-#: The largest number of runs that wait for another loop from their line; older ones end. Lines that
-#: came back after their runs had ended take turns, and more of those may wait: the cells of a
-#: notebook never come back. Each run that waits takes 1 % of a core.
-_MAX_WAITING, _MAX_IN_TURN = 4, 32
-#: The newest lines whose runs ended for others; their code is referenced, so that no other code
-#: gets its identity.
-_MOST_LET_GO = 64
+#: The largest number of runs that wait for another loop from their line; older ones end. Each takes
+#: 1 % of a core.
+_MAX_WAITING = 8
 #: The value of `tf.data.INFINITE_CARDINALITY`.
 _INFINITE = -1
 
 #: The newest run of each call site, and all runs that still exist.
 _newest: dict[CallSite, TrackedRun] = {}
 all_runs: weakref.WeakSet[TrackedRun] = weakref.WeakSet()
-#: The code of lines whose runs ended for others.
-_let_go: dict[CallSite, CodeType] = {}
 
 
 def find_continued(site: CallSite) -> TrackedRun | None:
@@ -45,17 +37,12 @@ def _waits(run: TrackedRun) -> bool:
 
 def remember(site: CallSite, run: TrackedRun) -> None:
     """Keep a new run for the next loop from its site."""
-    run.takes_turns = _let_go.pop(site, None) is not None
     for known, other in list(_newest.items()):
         if other.is_over:
             del _newest[known]
     waiting = [known for known, other in _newest.items() if _waits(other)]
-    once = [known for known in waiting if not _newest[known].takes_turns]
-    for known in {*once[:-_MAX_WAITING], *waiting[:-_MAX_IN_TURN]}:
-        _let_go[known] = _newest[known].code
+    for known in waiting[:-_MAX_WAITING]:
         _newest.pop(known).end()
-    for known in [*_let_go][:-_MOST_LET_GO]:
-        del _let_go[known]
     _newest[site] = run
     all_runs.add(run)
 

@@ -1,14 +1,15 @@
 """The loops over data sets in a script's own code: those that train are recorded as by `track`, the
 others are not.
 
-A loop trains once a sign of training falls between two of its fetches. Of nested loops the inner
-one trains; a data set that is read beside another one, as in `zip`, is a part of that one's step.
-Until a loop is known to train, its fetches are kept in memory: a loop that only counts or plots
-leaves no run.
+A loop trains once a sign of training falls between two of its fetches: a gradient of variables, an
+optimizer's step, a `train_on_batch`. Of nested loops the inner one trains; a data set that is read
+beside another one, as in `zip`, is a part of that one's step. Until a loop is known to train, its
+fetches are kept in memory: a loop that only counts, plots or validates leaves no run.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import weakref
@@ -24,32 +25,91 @@ from tfwatch.watch.step_log import count_examples
 from tfwatch.watch.tensorflow_info import find_trace_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from types import FrameType
-
-    from tfwatch.watch.loops.training_signs import TrainingSigns
 
 #: Fetches before which the optimizers are asked for their steps.
 _ASK_BEFORE = (2, 4, 16)
 #: The newest fetches of a loop that is not known to train yet.
 _MOST_KEPT = 16
-#: A second data set gives a part of the same batch if its fetch begins so soon after the first
-#: one's.
-_SAME_BATCH_NS = 100_000
+
+
+class _SignsOfThread(threading.local):
+    """The signs of one thread."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.fits = 0
+
+
+class TrainingSigns:
+    """Counts the signs of training in each thread. A `fit` records itself: what happens inside it
+    is no sign.
+
+    fits_begun: by all threads. fits_running: in all threads.
+    """
+
+    def __init__(self) -> None:
+        self.fits_begun = self.fits_running = 0
+        self._own = _SignsOfThread()
+        self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    @property
+    def count(self) -> int:
+        """The number of signs in this thread so far."""
+        return self._own.count
+
+    def note(self) -> None:
+        """Count a sign."""
+        if not self._own.fits:
+            self._own.count += 1
+
+    def note_optimizer(self, optimizer: Any) -> None:
+        """Count the step of an optimizer, or the trace of one."""
+        self._optimizers.add(optimizer)
+        self.note()
+
+    @contextlib.contextmanager
+    def fit(self) -> Iterator[None]:
+        """A running `fit`."""
+        self.fits_begun += 1
+        self.fits_running += 1
+        self._own.fits += 1
+        try:
+            yield
+        finally:
+            self._own.fits -= 1
+            self.fits_running -= 1
+
+    def optimizer_steps(self) -> int | None:
+        """Return the steps of all optimizers so far; None without one, and in a thread that is not
+        the main one.
+
+        A function that was traced before gives no other sign. Another thread's loop that only reads
+        would take these steps for its own. On a GPU this waits for the work that was launched
+        before.
+        """
+        optimizers = list(self._optimizers)
+        if not optimizers or threading.current_thread() is not threading.main_thread():
+            return None
+        # Not `iterations`: it counts a step only once the gradients of several batches are
+        # accumulated.
+        return sum(
+            int(getattr(optimizer, "_iterations", optimizer.iterations)) for optimizer in optimizers
+        )
 
 
 class _LoopsOfThread(threading.local):
     """The loops of one thread.
 
     fetches: the number of fetches of all its loops. recordings: of loops that were recorded;
-    recorded: the newest one, and run: its run. undecided: loops that may train.
+    recorded: the newest one. undecided: loops that may train.
     """
 
     def __init__(self) -> None:
         self.fetches = self.recordings = 0
         self.recorded: Callable[[], FoundLoop | None] = lambda: None
-        self.run: Callable[[], TrackedRun | None] = lambda: None
         self.undecided: weakref.WeakSet[FoundLoop] = weakref.WeakSet()
 
 
@@ -106,7 +166,6 @@ class FoundLoop:
         self._fits_begun = loops.signs.fits_begun
         self._seen_signs = loops.signs.count
         self._seen_steps: int | None = None
-        self._first_ns = self._got_ns = 0
         loops.thread.undecided.add(self)
 
     @property
@@ -120,7 +179,6 @@ class FoundLoop:
         """Record that a fetch begins; return the time, on the run's clock or on the system's."""
         now_ns = SYSTEM.now_ns()
         with fails_open(self._give_up):
-            self._first_ns = self._first_ns or now_ns
             if self._run is None:
                 self._decide(now_ns)
             if self._run is not None:
@@ -138,15 +196,12 @@ class FoundLoop:
                 self._keep(start_ns, batch)
             elif not self.is_over:
                 self._run.record_fetch(start_ns, batch)
-                self._got_ns = SYSTEM.now_ns()
 
     def exhausted(self) -> None:
         """End the epoch with its data."""
         with fails_open(self._give_up):
             if self._run is not None and self.is_recorded:
                 self._run.exhausted()
-            elif self._run is None:
-                self._record_reading(SYSTEM.now_ns())
         self._end()
 
     def failed(self, error: BaseException) -> None:
@@ -161,15 +216,6 @@ class FoundLoop:
         if run is not None:
             with fails_open(run.lose):
                 run.leave(self._epoch)
-        elif getattr(self, "_fetches", 0) and not self.is_over:
-            with fails_open(self._give_up):
-                self._record_reading(self._got_ns)
-
-    def _record_reading(self, ended_ns: int) -> None:
-        """Pass a loop that only read to the newest run of this thread: it may be a validation."""
-        run = self._loops.thread.run()
-        if run is not None:
-            run.record_reading(self._first_ns, ended_ns)
 
     def _begin_fetch(self, run: TrackedRun) -> int:
         if (
@@ -182,21 +228,15 @@ class FoundLoop:
     def _keep(self, start_ns: int, batch: Any) -> None:
         if self.is_over:
             return
-        self._got_ns = SYSTEM.now_ns()
-        beside = self._beside()
-        if beside:
-            beside._extend(start_ns, self._got_ns)
+        got_ns = SYSTEM.now_ns()
+        other = self._recorded_other()
+        if (
+            other and other._last_at > self._begun_at and other._run
+        ):  # a part of the other one's step
+            other._run.add_wait(got_ns - start_ns)
         examples = count_examples(batch)
-        self._kept.append(EarlierFetch(start_ns, self._got_ns, examples, self._loops.traced()))
+        self._kept.append(EarlierFetch(start_ns, got_ns, examples, self._loops.traced()))
         self._seen_signs = self._loops.signs.count
-
-    def _extend(self, start_ns: int, got_ns: int) -> None:
-        """Count the fetch of a second data set as data wait."""
-        if self._run is not None and start_ns - self._got_ns < _SAME_BATCH_NS:
-            self._run.extend_fetch()
-            self._got_ns = got_ns
-        elif self._run is not None:
-            self._run.add_wait(got_ns - start_ns)
 
     # -- whether it trains -------------------------------------------------------------------------
 
@@ -238,12 +278,6 @@ class FoundLoop:
         other = self._loops.thread.recorded()
         return other if other is not None and other is not self and other.is_recorded else None
 
-    def _beside(self) -> FoundLoop | None:
-        """Return the recorded loop whose step this fetch is a part of: it has begun to fetch since
-        this loop began."""
-        other = self._recorded_other()
-        return other if other is not None and other._last_at > self._begun_at else None
-
     def _record(self, now_ns: int) -> None:
         thread = self._loops.thread
         outer = self._recorded_other()
@@ -255,7 +289,7 @@ class FoundLoop:
         thread.undecided.discard(self)
         thread.recordings += 1
         self._begin_run(self._kept[0].start_ns if self._kept else now_ns, now_ns)
-        thread.recorded, thread.run = weakref.ref(self), weakref.ref(self._run)
+        thread.recorded = weakref.ref(self)
 
     def _begin_run(self, begun_ns: int, now_ns: int) -> None:
         run = find_continued(self._site)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open
-from tfwatch.core.events import ValidationEnded
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.watch.loops.async_loop import TrackedStep
 from tfwatch.watch.step_log import StepLog, count_examples, failure_ends_recording
@@ -106,32 +105,6 @@ class LoopStepLog(StepLog):
         self._ever_traced = False
         self._open_step: tuple[int, int] | None = None
         self._beside_ns = 0
-        self._ended_ns = self._read_until_ns = self._read_ns = 0
-
-    @failure_ends_recording
-    def begin_epoch(
-        self, epoch: int, epochs: int, steps: int | None, at_ns: int | None = None
-    ) -> None:
-        """Record the start of a loop, and what was read since the end of the one before: its
-        validation."""
-        if self._read_ns:
-            self._writer.event(
-                ValidationEnded(self._read_until_ns, self._epoch, self._read_ns / 1e6)
-            )
-            self._read_ns = 0
-        super().begin_epoch(epoch, epochs, steps, at_ns)
-
-    @failure_ends_recording
-    def record_reading(self, begun_ns: int, ended_ns: int) -> None:
-        """Keep the time of a loop that only read between two epochs; of such that overlap, time
-        counts once.
-
-        After the last epoch it is no validation: whether there is another one is known when it
-        begins.
-        """
-        if begun_ns >= self._ended_ns:
-            self._read_ns += max(0, ended_ns - max(begun_ns, self._read_until_ns))
-            self._read_until_ns = max(ended_ns, self._read_until_ns)
 
     @failure_ends_recording
     def begin_fetch(self, start_ns: int) -> None:
@@ -156,13 +129,6 @@ class LoopStepLog(StepLog):
         self._begin_body(start_ns, got_ns, fetch.examples, fetch.traced)
 
     @failure_ends_recording
-    def extend_fetch(self, got_ns: int) -> None:
-        """Count the time until a second data set gave its part of the batch as data wait."""
-        if self._open_step:
-            self._open_step = self._open_step[0], got_ns
-            self._writer.status = (Phase.COMPUTE, got_ns, self.steps, self._epoch, "")
-
-    @failure_ends_recording
     def add_wait(self, wait_ns: int) -> None:
         """Count the fetch of a second data set within the body as data wait; not on a GPU, which
         may work meanwhile."""
@@ -173,7 +139,6 @@ class LoopStepLog(StepLog):
     def end_epoch(self, logs: dict[str, Any] | None) -> None:
         """Record the end of the loop."""
         super().end_epoch(logs)
-        self._ended_ns = self._writer.now_ns()
         if self.gpu_probe:
             self._write(self.gpu_probe.rest())
 

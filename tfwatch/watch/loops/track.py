@@ -1,9 +1,7 @@
 """`for batch in tfwatch.track(dataset):`, for loops that call no callbacks.
 
-Inside a `tf.function`, AutoGraph turns a loop over a data set into a graph loop, and unrolls a loop
-over another type without end, because an iterator in a graph is never exhausted. So `track`
-registers with AutoGraph, which then loops over the tracked iterable itself; such a loop is not
-recorded.
+Inside a `tf.function` it raises: AutoGraph would unroll the loop without end, as an iterator in a
+graph is never exhausted.
 """
 
 from __future__ import annotations
@@ -12,10 +10,9 @@ import os
 import sys
 import threading
 import weakref
-from functools import cache, partial
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.watch.loops.continued_runs import (
@@ -29,11 +26,14 @@ from tfwatch.watch.loops.tracked_loop import TrackedRun
 from tfwatch.watch.session import ErrorText
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
     from types import FrameType, TracebackType
 
 T = TypeVar("T")
-_IN_FUNCTION = "a loop inside a tf.function is not recorded"
+_IN_FUNCTION = (
+    "tfwatch.track cannot loop inside a tf.function: loop over track(...) outside it, and call the"
+    " function for each batch"
+)
 
 
 def track(
@@ -41,8 +41,6 @@ def track(
 ) -> Track[T]:
     """Record a loop of your own, e.g. over `train_on_batch` or a `GradientTape`: iterates as
     `iterable` does.
-
-    A loop inside a `tf.function` runs as it does without `track`, and is not recorded.
 
     The elements are the same, in the same order; an exception, a `break` and `len` work as without
     it. A step lasts from one fetch to the next. The fetch is data wait; with a GPU only the part in
@@ -92,8 +90,6 @@ class Track(Generic[T]):
         )
         self._loop: TrackedRun | None = None
         self._times = 0
-        with fails_open(lambda why: warn_user(f"a loop inside a tf.function does not run: {why}")):
-            _is_registered()
 
     def __repr__(self) -> str:
         """The text that Keras shows if it is passed to `fit`."""
@@ -112,11 +108,10 @@ class Track(Generic[T]):
         """Begin an epoch.
 
         Raises:
-            RuntimeError: the loop is inside a `tf.function`, and this TensorFlow's AutoGraph cannot
-            loop over it.
+            RuntimeError: the loop is inside a `tf.function`.
         """
         if is_in_function():
-            return iter(self._traced())
+            raise RuntimeError(_IN_FUNCTION)
         loop, epoch = self._begin()
         if loop is None:
             return iter(self._iterable)
@@ -185,31 +180,10 @@ class Track(Generic[T]):
             )
         return None, 0
 
-    def _traced(self) -> Iterable[T]:
-        """Return the tracked iterable, for a function that is traced."""
-        if not _is_registered():
-            raise RuntimeError(
-                f"{_IN_FUNCTION}, nor can this TensorFlow run it: loop over the data set itself"
-            )
-        _warn_in_function()
-        return self._iterable
-
     def _end(self, error: BaseException | None) -> None:
         if self._loop:
             with fails_open(self._loop.lose):
                 self._loop.end(ErrorText.of(error) if error else None, meant=True)
-
-
-def _is_registered() -> bool:
-    return "tensorflow" in sys.modules and register_with_autograph(Track, Track._traced)
-
-
-@cache
-def _warn_in_function() -> None:
-    """Warn once: a function may be traced many times."""
-    warn_user(
-        f"{_IN_FUNCTION}: loop over track(...) outside it, and call the function for each batch"
-    )
 
 
 class _TrackedIterator(Generic[T]):
@@ -256,42 +230,9 @@ class _TrackedIterator(Generic[T]):
                 loop.leave(self._epoch)
 
 
-#: Built-in functions that AutoGraph replaces for a data set.
-_BUILT_IN = ("len", "enumerate", "zip", "map", "filter", "any", "all")
-
-
 def is_in_function() -> bool:
     """Return whether a function is being traced here, so that its loops run later, in a graph."""
     inside = getattr(
         sys.modules.get("tensorflow"), "inside_function", None
     )  # another thread may be importing it
     return inside is not None and bool(inside())
-
-
-@cache
-def register_with_autograph(kind: type, inner: Callable[[Any], Any]) -> bool:
-    """Have AutoGraph use `inner(value)` in place of values of this kind; return False if it
-    cannot."""
-    try:
-        from tensorflow.python.autograph.operators import control_flow, py_builtins
-
-        def loop(iterable: Any, *rest: Any) -> None:
-            control_flow.for_stmt(inner(iterable), *rest)
-
-        def call(function: Callable[..., Any], *values: Any, **options: Any) -> Any:
-            return function(
-                *(inner(value) if isinstance(value, kind) else value for value in values), **options
-            )
-
-        control_flow.for_loop_registry.register(kind, loop)
-        for name in _BUILT_IN:
-            form = partial(call, getattr(py_builtins, f"{name}_"))
-            getattr(py_builtins, f"{name}_registry").register(kind, form)
-    except (
-        ImportError,
-        AttributeError,
-        TypeError,
-        LookupError,
-    ):  # another TensorFlow, or a second registration
-        return False
-    return True

@@ -5,8 +5,6 @@ Runs in the thread that loops. A failure here ends the recording, never the loop
 
 from __future__ import annotations
 
-import ast
-import linecache
 import math
 import sys
 import threading
@@ -60,8 +58,8 @@ class TrackedRun:
 
     epoch: the current one; None between two. is_over: nothing more is recorded. owner: returns the
     object that is looped over, None once it is deleted. is_looped_again: that object was looped
-    over more than once, so no other one continues the run. takes_turns: see `continued_runs`. code:
-    the caller's; referenced, so that no other code gets its identity. line: of the loop in it.
+    over more than once, so no other one continues the run. code: the caller's; referenced, so that
+    no other code gets its identity. line: of the loop in it.
 
     begun_ns: when the first fetch began, by the system's clock; None is now.
     """
@@ -77,7 +75,7 @@ class TrackedRun:
         in_tensorflow = "tensorflow" in sys.modules
         device = find_device() if in_tensorflow else host_device()
         self.epoch: int | None = None
-        self.is_over = self.is_looped_again = self.takes_turns = False
+        self.is_over = self.is_looped_again = False
         self.owner: Callable[[], object] = lambda: None
         self.code = code
         self._script = ScriptRun(runs_dir, device, {}, [], begun_ns)
@@ -94,8 +92,8 @@ class TrackedRun:
         self._epochs = epochs
         self._epochs_begun = 0
         self._idle_ns = 0
-        self._looped_at: list[Place] = []
         self._is_left = False
+        self._left_at: list[Place] = []
         self._ends_at: float = math.inf
         self._raised: ErrorText | None = None
         self._is_endless = False
@@ -124,7 +122,7 @@ class TrackedRun:
         """
         self._is_endless = endless
         self.epoch, self._epochs_begun = self._epochs_begun, self._epochs_begun + 1
-        self._looped_at, self._is_left, self._raised = find_stack(), False, None
+        self._is_left, self._raised = False, None
         self._ends_at = math.inf if steps is None else self._step_log.steps + steps
         self._writer.training_thread = threading.get_ident()
         at_ns = self._now_ns() if begun_ns is None else self._on_run_clock(begun_ns)
@@ -189,10 +187,6 @@ class TrackedRun:
             self._step_log.flags |= _SHUFFLE_FILL
             self._filling.describe_in(self._writer)
 
-    def extend_fetch(self) -> None:
-        """Count the time until now as data wait: a second data set gave its part of the batch."""
-        self._step_log.extend_fetch(self._now_ns())
-
     def add_wait(self, wait_ns: int) -> None:
         """Count the fetch of a second data set, later in the body, as data wait."""
         self._step_log.add_wait(wait_ns)
@@ -200,13 +194,6 @@ class TrackedRun:
     def record_error(self, error: BaseException) -> None:
         """Record an error of the fetch. The loop may fetch again."""
         self._raised = ErrorText.of(error)
-
-    def record_reading(self, begun_ns: int, ended_ns: int) -> None:
-        """Record a loop that only read, from its first fetch to its end, by the system's clock."""
-        if self.epoch is None and not self.is_over:
-            self._step_log.record_reading(
-                self._on_run_clock(begun_ns), self._on_run_clock(ended_ns)
-            )
 
     # -- its end -----------------------------------------------------------------------------------
 
@@ -224,7 +211,7 @@ class TrackedRun:
             self.end()
             return
         self._end_epoch()
-        self._looped_at, self._is_left = find_stack(), self._has_data_left
+        self._left_at, self._is_left = find_stack(), self._has_data_left
         if self.is_looped_again and self.owner() is None:
             # The object was deleted before its loop: the garbage collector takes them in any order.
             self.end()
@@ -242,11 +229,8 @@ class TrackedRun:
             return
         with fails_open(lambda why: warn_user(f"the run did not end properly: {why}")):
             is_left = self._is_left if self.epoch is None else self._has_data_left
-            self._end(
-                raised or self._raised or find_uncaught(self._looped_at, is_left=is_left),
-                meant,
-                is_left,
-            )
+            left_by = self._find_uncaught() if is_left else None
+            self._end(raised or self._raised or left_by, meant, is_left)
 
     def lose(self, why: str) -> None:
         """End the recording, of which a part has failed."""
@@ -283,6 +267,21 @@ class TrackedRun:
             self._script.end("finished", "", at_ns)
         self._script.close()
 
+    def _find_uncaught(self) -> ErrorText | None:
+        """Return the uncaught exception that left the loop: it passed the line where it was left,
+        or the code of a loop that was not."""
+        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        if error is None:
+            return None
+        raised_at = [
+            (frame.f_code, line or 0) for frame, line in traceback.walk_tb(error.__traceback__)
+        ]
+        codes = {code for code, _ in raised_at}
+        if self.epoch is not None:
+            return ErrorText.of(error) if self.code in codes else None
+        innermost = next((place for place in self._left_at if place[0] in codes), None)
+        return ErrorText.of(error) if innermost in raised_at else None
+
     def _start_gpu_probe(self) -> None:
         with fails_open(self._without_gpu):
             from tfwatch.watch.loops.async_loop import can_probe_gpu, make_completion_probe
@@ -308,51 +307,8 @@ class TrackedRun:
 
 def find_stack() -> list[Place]:
     """Return the stack of the thread, innermost first, without tfwatch's own code."""
-    places = []
-    for frame, line in traceback.walk_stack(sys._getframe(1)):
-        if not frame.f_code.co_filename.startswith(_HERE):
-            places.append((frame.f_code, line or 0))
-    return places
-
-
-def find_uncaught(looped_at: list[Place], *, is_left: bool) -> ErrorText | None:
-    """Return the uncaught exception that left a loop, or was raised in a loop around it; None where
-    there is none.
-
-    looped_at: the stack when the loop began or was left. is_left: before its data ended.
-    """
-    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-    if error is None or not looped_at:
-        return None
-    raised_at = [
-        (frame.f_code, line or 0) for frame, line in traceback.walk_tb(error.__traceback__)
+    return [
+        (frame.f_code, line or 0)
+        for frame, line in traceback.walk_stack(sys._getframe(1))
+        if not frame.f_code.co_filename.startswith(_HERE)
     ]
-    codes = {code for code, _ in raised_at}
-    innermost = next((place for place in looped_at if place[0] in codes), None)
-    has_left = is_left and innermost in raised_at
-    return ErrorText.of(error) if has_left or _is_between(looped_at, raised_at) else None
-
-
-def _is_between(looped_at: list[Place], raised_at: list[Place]) -> bool:
-    """Return whether one statement loops over a line of both stacks: it would have begun the loop
-    again."""
-    return any(
-        code is other and _share_loop(code, line, raised)
-        for code, line in looped_at
-        for other, raised in raised_at
-    )
-
-
-def _share_loop(code: CodeType, *lines: int) -> bool:
-    try:
-        tree = ast.parse("".join(linecache.getlines(code.co_filename)))
-    except (SyntaxError, ValueError):
-        return False
-    loops = [node for node in ast.walk(tree) if isinstance(node, (ast.For, ast.While))]
-    inside = [
-        loop for loop in loops if loop.lineno >= code.co_firstlineno
-    ]  # not one around the function itself
-    return any(
-        loop.lineno <= min(lines) and max(lines) <= (loop.body[-1].end_lineno or 0)
-        for loop in inside
-    )

@@ -136,8 +136,7 @@ class ImportHook:
         )
 
     def _found_loops(self) -> FoundLoops:
-        from tfwatch.watch.loops.found_loops import FoundLoops
-        from tfwatch.watch.loops.training_signs import TrainingSigns
+        from tfwatch.watch.loops.found_loops import FoundLoops, TrainingSigns
 
         if self._loops is None:
             self._loops = FoundLoops(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tfwatch.runs.writer import RunWriter
     from tfwatch.watch.loops.batch_calls import BatchCalls
-    from tfwatch.watch.loops.training_signs import TrainingSigns
+    from tfwatch.watch.loops.found_loops import TrainingSigns
 
 #: The variable by which `--feed` passes the HOST:PORT of a tf.data service to the script.
 FEED = "TFWATCH_FEED"

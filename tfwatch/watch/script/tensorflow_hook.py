@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-    from tfwatch.watch.loops.found_loops import FoundLoop, FoundLoops
-    from tfwatch.watch.loops.training_signs import TrainingSigns
+    from tfwatch.watch.loops.found_loops import FoundLoop, FoundLoops, TrainingSigns
 
 
 _not_recorded = fails_open(lambda why: warn_once(f"this loop is not recorded: {why}"))

@@ -14,13 +14,11 @@ from tests.report.pages import HTML, assert_harmless, page_of, parsed, paths, te
 from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run
 from tests.screens.canned import STAGES, STARVING, Canned, usual
 from tests.screens.states import failed, starting
-from tfwatch.core import units
 from tfwatch.core.events import EpochEnded, EpochStarted, Event, RunEnded, StagesFound
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.report.page import MOST_SLOW
 from tfwatch.report.run_facts import judged_json
 from tfwatch.runs.run import open_run
-from tfwatch.runs.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +41,7 @@ def test_hostile_text_stays_text(hostile: Snapshot, redacted: bool) -> None:
     page = page_of(hostile, redacted=redacted)
 
     assert_harmless(page)
+    assert HOSTILE[-1000:] not in page, "a name of any length is cut"
 
 
 def test_the_page_asks_for_nothing_from_elsewhere(tmp_path: Path) -> None:
@@ -98,16 +97,6 @@ def test_the_chart_stacks_the_parts_of_each_step(tmp_path: Path) -> None:
     assert paths(page, "host") == ["M0 1000V500H400V500H1000V1000Z"]
     assert paths(page, "wait") == ["M0 1000V333H400V0H1000V1000Z"]
     assert "numbers of switches" not in page, "there is none"
-
-
-def test_the_time_breakdown_is_that_of_the_run(tmp_path: Path) -> None:
-    run = opened(usual(tmp_path), tmp_path)
-    total = JudgedRun(run).time_breakdown.total
-
-    text = text_of(page_of(run))
-
-    assert f"data wait{units.seconds(total.data_wait_s)} " in text
-    assert f"compute{units.seconds(total.compute_s)} " in text
 
 
 def test_the_bottleneck_is_named(tmp_path: Path) -> None:
@@ -225,17 +214,5 @@ def test_a_redacted_page_names_nobody(tmp_path: Path) -> None:
 
     assert re.findall(secret, page) == []
     assert "batch(32), map(function)" in page
-
-
-def test_a_redacted_page_keeps_its_figures(tmp_path: Path) -> None:
-    run = opened(usual(tmp_path), tmp_path)
-    first, *_ = JudgedRun(run).findings
-
-    text = text_of(page_of(run, redacted=True))
-
-    assert first.sentence[1:] in text
-    assert "prefetch off → 4" in text
-
-
-def test_a_name_of_any_length_is_cut(hostile: Snapshot) -> None:
-    assert HOSTILE[-1000:] not in page_of(hostile)
+    first, *_ = JudgedRun(found).findings
+    assert first.word in page, "its figures stay"

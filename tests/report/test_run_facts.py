@@ -34,7 +34,7 @@ from tfwatch.core.events import (
     SwitchMissed,
     TrainingFailed,
 )
-from tfwatch.core.knobs import KnobChange, NotTimed
+from tfwatch.core.knobs import NotTimed
 from tfwatch.report import run_facts
 from tfwatch.report.run_facts import RUN, as_json
 from tfwatch.runs import format as layout
@@ -51,33 +51,12 @@ NOT_SWITCHED = SwitchFailed(3, "prefetch", "no", "2", "4", 9, "2")
 KNOBS = {"knobs": {"prefetch": "off"}, "switchable": ["prefetch"]}
 
 
-FLIGHT: tuple[Event, ...] = (
+ENDED = ("compute_floor", "each step waits 0.1 of 9.2 ms for data", 169, 23.4, 9.24)
+AUTOPILOT: tuple[Event, ...] = (
     AutopilotBegan(0, 1, 2e9),
     MoveMade(1, 20, "workers", "off", "4", "storage is slow", forecast_ms=9.1),
-    MoveJudged(
-        2,
-        90,
-        "workers",
-        "off",
-        "4",
-        23.4,
-        9.24,
-        60,
-        True,
-        beside=(KnobChange("prefetch", "off", "4"),),
-    ),
-    MoveMade(3, 90, "prefetch", "off", "4", "it overlaps"),
-    MoveJudged(4, 160, "prefetch", "off", "4", 9.24, None, 0, False, "the run ended"),
-    AutopilotEnded(
-        6,
-        170,
-        "compute_floor",
-        "each step waits 0.1 of 9.2 ms for data",
-        169,
-        23.4,
-        9.24,
-        knobs={"workers": "4"},
-    ),
+    MoveJudged(2, 90, "workers", "off", "4", 23.4, 9.24, 60, True),
+    AutopilotEnded(6, 170, *ENDED, knobs={"workers": "4"}),
     AutopilotBegan(7, 180, 2e9),
 )
 EXPERIMENTS: tuple[Event, ...] = (
@@ -137,7 +116,7 @@ def test_a_run_of_each_kind_is_as_the_schema_says(
         pytest.param(
             plain(30), (SwitchMissed(3, "prefetch", "off", "4", 100),), "switches", id="too short"
         ),
-        pytest.param(plain(200), FLIGHT, "autopilot", id="the autopilot"),
+        pytest.param(plain(200), AUTOPILOT, "autopilot", id="the autopilot"),
         pytest.param(plain(200), EXPERIMENTS, "experiments", id="A/B tests"),
     ],
 )

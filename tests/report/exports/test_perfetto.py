@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from tests.judge.step_rows import make_steps, restart
+from tests.judge.step_rows import make_steps
 from tests.report.hostile import hostile_run
 from tests.report.written_runs import FINISHED, open_written
 from tests.screens.canned import PREFETCHED, STAGES, usual
@@ -37,7 +36,6 @@ REQUIRED = {
     "e": {"ts", "id", "cat"},
     "M": {"args"},
 }
-SHELL = shutil.which("trace_processor_shell")
 
 
 def written(run: Snapshot, steps: tuple[int, int] | None = None) -> bytes:
@@ -211,30 +209,6 @@ def test_hostile_text_breaks_no_json(tmp_path: Path) -> None:
     events = events_of(written(hostile_run(tmp_path / "run")))
 
     assert _badly_nested(events) == []
-
-
-def test_a_run_without_steps_is_a_trace(tmp_path: Path) -> None:
-    run = open_written(tmp_path / "run", restart(make_steps([1.0]))[:0], FINISHED)
-
-    assert slices(events_of(written(run)), "step") == []
-
-
-@pytest.mark.skipif(
-    SHELL is None, reason="Perfetto's trace_processor_shell is not on PATH: PyPI has no copy of it"
-)
-def test_perfetto_reads_the_same_sums(noisy: Snapshot, tmp_path: Path) -> None:
-    from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
-
-    trace = written(noisy)
-    (tmp_path / "trace.json").write_bytes(trace)
-    config = TraceProcessorConfig(bin_path=SHELL)
-    with TraceProcessor(trace=str(tmp_path / "trace.json"), config=config) as processor:
-        rows = processor.query("select name, sum(dur) as total from slice group by name")
-        found = {
-            row.name: row.total / 1000 for row in rows if row.name in sums_us(events_of(trace))
-        }
-
-    assert found == sums_us(events_of(trace))
 
 
 def _badly_nested(events: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:

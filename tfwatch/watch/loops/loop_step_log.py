@@ -45,7 +45,7 @@ class _EagerBodies:
         self._writer = writer
         self._operations: Operations | None = None
         self._may_be = True
-        self._has_begun = False
+        self._has_begun = self._has_timed = False
 
     def begin(self) -> None:
         """Begin a body."""
@@ -60,7 +60,9 @@ class _EagerBodies:
         if operations:
             operations.end()
         took_ns = operations.took_ns if operations else 0
-        if has_called or (operations and not took_ns):
+        # The first body of an epoch may show none: a loop may be found at the end of that body.
+        self._has_timed = self._has_timed or took_ns > 0
+        if has_called or (operations and not self._has_timed):
             self._leave()
         elif not self._has_begun:
             self._begin_timing()

@@ -238,7 +238,7 @@ class _Terminal:
 
 
 class _Copy:
-    """Where the output of a script without a screen goes on to: descriptor 2.
+    """Descriptor 2, to which the output of a script without a screen goes on.
 
     here: as of `_Terminal`. copy_size: gives the pseudo terminal the size of the terminal.
     """

@@ -152,7 +152,7 @@ def test_y_interrupts_the_script_and_its_own_handler_decides(tmp_path: Path) -> 
     assert run.ended
     assert run.ended.cause == "stopped"
     assert run.log[-1] == "saved"
-    assert "train on CPU: stopped" in reported[reported.rindex(LEFT_SCREEN) :]
+    assert "train on CPU stopped" in reported[reported.rindex(LEFT_SCREEN) :]
 
 
 def test_y_twice_ends_a_script_that_ignores_ctrl_c(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_d_leaves_the_screen_and_the_script_writes_to_the_terminal(tmp_path: Pat
     after = reported[reported.rindex(LEFT_SCREEN) :]
     assert "seen\r\n" in after
     assert "hidden" not in after
-    assert "train on CPU: finished, 300 steps" in after
+    assert "train on CPU finished: 300 steps" in after
     assert runs(tmp_path)[0].log == ("hidden", "seen")
 
 

@@ -89,7 +89,7 @@ def test_a_key_reaches_the_training_and_a_stop_ends_it_and_its_run(tmp_path: Pat
         assert terminal.state == terminal.before
         reported = terminal.output.decode()
     after = reported[reported.rindex(LEFT_SCREEN) :]
-    assert "train on CPU: stopped" in after
+    assert "train on CPU stopped" in after
     assert "a line" not in after
     assert end_of(the_run(tmp_path)) == "stopped"
     assert "a line\n" in log_of(tmp_path)

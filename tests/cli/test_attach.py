@@ -345,6 +345,7 @@ def attached_to_a_process(folder: Path) -> tuple[TfwatchApp, Canned, FoundRuns]:
     """Return the app attached to a process, with the first run of it."""
     found = FoundRuns()
     runs = ScriptRuns(found)
+    runs._calls.patience_s = None
     first = usual(folder / "first")
     first.writer.flush()
     found.waiting = [folder / "first"]

@@ -140,7 +140,7 @@ def read_back(writer: RunWriter, clock: Clock | None = None) -> Snapshot:
 
 def written(writer: RunWriter, name: str) -> bytes:
     """Return what a writer has written so far to one of its files."""
-    return folder_of(writer).read_now(name, 0, 10**6)
+    return folder_of(writer).read(name, 0, 10**6)
 
 
 def kinds(folder: Path) -> list[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import EpochEnded, EpochStarted
 from tfwatch.judge.steps.fits import FitCounter, FitFigures
-from tfwatch.runs.folder import PATIENCE_S, DiskSilentError, RunFolder
+from tfwatch.runs.folder import PATIENCE_S, LateCall, RunFolder
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.machine_info import boot_id
 from tfwatch.runs.requests import RequestSender, why_no_requests
@@ -54,6 +55,16 @@ class FoundRuns(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """The last one of `count` runs that were opened; None where none can be read. fits: those of
+    the runs before it."""
+
+    count: int
+    run: Run | None
+    fits: tuple[FitFigures, ...]
+
+
 class ScriptRuns:
     """Follows the runs of a script, or of another process.
 
@@ -64,42 +75,43 @@ class ScriptRuns:
     def __init__(self, announced: FoundRuns, clock: Clock = SYSTEM) -> None:
         self.folder: Path | None = None
         self.fits: tuple[FitFigures, ...] = ()
-        self._opening: list[RunFolder] = []
+        self._opening: list[Path] = []
+        self._calls: LateCall[_Opened] = LateCall(clock=clock)
         self._reader: Run | None = None
         self._found = announced
         self._clock = clock
         self.at_first_run: Callable[[], object] | None = None
 
     def next_reader(self) -> Run | None:
-        """Return a reader of the newest run that has begun since the last call; None where none
-        has.
+        """Return the newest run that has begun since the last call; None where none has.
 
-        A run whose disk does not respond is opened by a later call.
+        A run whose disk does not respond is returned by a later call.
         """
-        self._opening += [
-            RunFolder(folder, self._clock, PATIENCE_S) for folder in self._found.take()
-        ]
-        reader = None
-        with suppress(DiskSilentError):
-            while self._opening:
-                self._opening[0].begin_frame()
-                with suppress(NotARunError):
-                    reader = self._open(self._opening[0])
-                del self._opening[0]
-        self._reader = reader or self._reader
-        if reader and self.at_first_run:
+        self._opening += self._found.take()
+        opened = self._calls.ask(partial(self._open, *self._opening)) if self._opening else None
+        if opened is None:
+            return None
+        del self._opening[: opened.count]
+        if opened.run is None:
+            return None
+        self._reader, self.folder = opened.run, opened.run.disk.folder
+        self.fits += opened.fits
+        if self.at_first_run:
             begin, self.at_first_run = self.at_first_run, None
             begin()
-        return reader
+        return opened.run
 
-    def _open(self, source: RunFolder) -> Run:
-        opened, before = Run(source, self._clock), self.folder
-        if before:
-            self.fits += source.ask(
-                ("fits",), lambda: _fits_in(before, len(self.fits) + 1, self._clock)
-            )
-        self.folder = source.folder
-        return opened
+    def _open(self, *folders: Path) -> _Opened:
+        """Open runs, of which all but the last are over; those that cannot be read are left out."""
+        opened, fits = self._reader, self.fits
+        for folder in folders:
+            with suppress(NotARunError):
+                run = Run(RunFolder(folder, self._clock), self._clock, patience_s=PATIENCE_S)
+                before, opened = opened, run
+                if before and before.disk.folder:
+                    fits += _fits_in(before.disk.folder, len(fits) + 1, self._clock)
+        newest = opened if opened is not self._reader else None
+        return _Opened(len(folders), newest, fits[len(self.fits) :])
 
     def requests(self) -> RequestSender | None:
         """Return a sender of requests to the newest run; None where keys do not reach it."""

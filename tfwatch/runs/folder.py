@@ -1,18 +1,14 @@
-"""A run folder on any disk: one that hangs never blocks the keys of a screen.
-
-Where there is a limit, the calls of a frame are made in threads of their own. They wait
-`PATIENCE_S` in all, and raise a `DiskSilentError` after that. The read goes on, and its answer is
-kept for the same call: the next frame finds it, so that a slow disk takes several frames and not
-for ever.
-"""
+"""A run folder on any disk, and calls on it: a disk that hangs never blocks the keys of a
+screen."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import threading
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
@@ -22,15 +18,14 @@ from tfwatch.runs import format as layout
 from tfwatch.runs.format import Manifest, NotARunError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tfwatch.core.rows import Rows
 
-#: Bytes of a pulse, and more.
-_PULSE_BYTES = 4096
-
-Call = tuple[object, ...]
+#: Errors of a folder that was moved, deleted or unmounted: ESTALE on a network disk, ENOTCONN of a
+#: server that died.
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE, errno.ENOTCONN)
 T = TypeVar("T")
 
 #: Seconds that the calls of a frame may wait for the disk.
@@ -59,6 +54,8 @@ class DiskCall(Generic[T]):
         self._answers: list[T] = []
         self._error: Exception | None = None
         self._done = threading.Event()
+        #: The CPU time that its thread has taken, once it is done.
+        self.cpu_ns = 0
         try:
             threading.Thread(target=self._run, name=name, daemon=True).start()
         except RuntimeError:
@@ -69,6 +66,7 @@ class DiskCall(Generic[T]):
             self._answers.append(self._work())
         except Exception as error:  # noqa: BLE001  `answer` raises it
             self._error = error
+        self.cpu_ns = self._clock.thread_ns()
         self._done.set()
 
     @property
@@ -90,6 +88,36 @@ class DiskCall(Generic[T]):
         if self._error:
             raise self._error
         return self._answers[0]
+
+
+class LateCall(Generic[T]):
+    """Calls on a disk for a screen, one at a time: one whose answer is late goes on in its thread.
+
+    Attributes:
+        patience_s: seconds that a call may wait for its answer; None: it is made in the thread of
+        its caller.
+        cpu_ns: the CPU time that its threads have taken.
+    """
+
+    def __init__(self, patience_s: float | None = PATIENCE_S, clock: Clock = SYSTEM) -> None:
+        self.patience_s = patience_s
+        self.cpu_ns = 0
+        self._clock = clock
+        self._call: DiskCall[T] | None = None
+
+    def ask(self, work: Callable[[], T]) -> T | None:
+        """Return the answer of the call that is under way, else of `work`; None where it is late.
+
+        Raises what the work raises.
+        """
+        if self.patience_s is None:
+            return work()
+        self._call = self._call or DiskCall(work, self._clock)
+        if not self._call.wait(self.patience_s):
+            return None
+        call, self._call = self._call, None
+        self.cpu_ns += call.cpu_ns
+        return call.answer()
 
 
 def call_and_report(work: Callable[[], T], place: Path) -> T:
@@ -129,41 +157,75 @@ def read_file(path: Path, offset: int, limit: int) -> bytes:
 class RunFolder:
     """A run folder, whether its process still writes it or has ended.
 
-    `manifest`, `read` and `ask` are for one thread; `manifest_now`, `read_now` and `rows` for any.
-
-    Attributes:
-        patience_s: seconds that the calls of a frame may wait for the disk; None where they wait
-        for its answer.
-
-    Args:
-        clock: measures how long the disk is silent.
+    clock: measures how long the disk is silent.
     """
 
-    def __init__(
-        self, folder: Path, clock: Clock = SYSTEM, patience_s: float | None = None
-    ) -> None:
+    def __init__(self, folder: Path, clock: Clock = SYSTEM) -> None:
         self._folder = folder
         self._clock = clock
-        self.patience_s = patience_s
-        self._left_s = patience_s or 0.0
-        #: Those without an answer. The log has its own: it may lie on another disk than the rows.
-        self._calls: dict[str, tuple[Call, DiskCall[Any]]] = {}
-        self._answers: dict[Call, DiskCall[Any] | bytes] = {}
+        #: When the disk was asked; None where it has answered.
+        self._asked_ns: int | None = None
 
     @property
     def folder(self) -> Path | None:
         """The folder; None for a script that has no run yet."""
         return self._folder
 
-    # -- straight from the disk -----------------------------------------------------------------
+    @property
+    def silent_s(self) -> float:
+        """The seconds for which the disk has owed an answer; else 0.0."""
+        asked_ns = self._asked_ns
+        return 0.0 if asked_ns is None else (self._clock.now_ns() - asked_ns) / 1e9
 
-    def manifest_now(self) -> Manifest:
+    def manifest(self) -> Manifest:
         """Read run.json.
 
         Raises:
             NotARunError: it is missing, this tfwatch cannot read it, or a file of the run is not
             readable.
         """
+        with self._asks():
+            return self._read_manifest()
+
+    def read(self, name: str, offset: int, limit: int) -> bytes:
+        """Read up to `limit` bytes of a file from `offset`; empty where there are none."""
+        with self._asks():
+            return self._read(name, offset, limit)
+
+    def rows(self, name: str) -> Rows:
+        """Return a view of a binary file: a copy of ten million steps takes 320 MB."""
+        path, row = self._folder / name, layout.TABLES[name]
+        rows: Rows = np.empty(0, dtype=row)
+        with self._asks(), contextlib.suppress(OSError):  # missing, or not a file: no rows
+            if count := path.stat().st_size // row.itemsize:
+                rows = np.memmap(path, dtype=row, mode="r", shape=(count,))
+        return rows
+
+    def count(self, name: str, newest: int | None) -> int:
+        """Return the number of rows of a binary file before its `newest` ones; 0 for None."""
+        return 0 if newest is None else max(0, len(self.rows(name)) - newest)
+
+    def is_gone(self) -> bool:
+        """Return whether the folder is gone; an unreadable one may still exist."""
+        try:
+            with self._asks():
+                self._folder.stat()
+        except OSError as error:
+            return error.errno in _GONE
+        return False
+
+    @contextlib.contextmanager
+    def _asks(self) -> Iterator[None]:
+        self._asked_ns = self._clock.now_ns()
+        try:
+            yield
+        finally:
+            self._asked_ns = None
+
+    def _read(self, name: str, offset: int, limit: int) -> bytes:
+        return read_file(self._folder / name, offset, limit)
+
+    def _read_manifest(self) -> Manifest:
         try:
             path = self._folder / layout.MANIFEST
             if (self._folder / layout.GROUP_FILE).is_file():
@@ -189,136 +251,3 @@ class RunFolder:
         ]:
             raise NotARunError(f"{self._folder}: no permission to read its {' and '.join(closed)}")
         return manifest
-
-    def read_now(self, name: str, offset: int, limit: int) -> bytes:
-        """Return bytes of one of its files; empty where there are none."""
-        return read_file(self._folder / name, offset, limit)
-
-    def rows(self, name: str) -> Rows:
-        """Return a view of a binary file: a copy of ten million steps takes 320 MB."""
-        path, row = self._folder / name, layout.TABLES[name]
-        rows: Rows = np.empty(0, dtype=row)
-        with contextlib.suppress(OSError):  # missing, or not a file: no rows
-            if count := path.stat().st_size // row.itemsize:
-                rows = np.memmap(path, dtype=row, mode="r", shape=(count,))
-        return rows
-
-    def count(self, name: str, newest: int | None) -> int:
-        """Return the number of rows of a binary file before its `newest` ones; 0 for None."""
-        return 0 if newest is None else max(0, len(self.rows(name)) - newest)
-
-    # -- in time --------------------------------------------------------------------------------
-
-    def manifest(self) -> Manifest:
-        """Return the manifest.
-
-        Raises:
-            NotARunError: the folder has no run that this tfwatch reads.
-            DiskSilentError: the disk has not responded in time.
-        """
-        manifest: Manifest = self.ask(("manifest",), self.manifest_now)
-        return manifest
-
-    def read(self, name: str, offset: int, limit: int) -> bytes:
-        """Return up to `limit` bytes of a file from `offset`; of the log none while the disk is
-        silent.
-
-        Raises:
-            DiskSilentError: the disk has not responded in time.
-        """
-        try:
-            data: bytes = self.ask(
-                (name, offset, limit), lambda: self.read_now(name, offset, limit)
-            )
-        except DiskSilentError:
-            if name != layout.LOG:
-                raise
-            return b""
-        return data
-
-    # -- for a frame -------------------------------------------------------------------------------
-
-    def read_ahead(self, offsets: Mapping[str, int], limit: int) -> None:
-        """Read each file from its offset, and the pulse, as one call: each by itself would begin a
-        thread.
-
-        Raises:
-            DiskSilentError: the disk has not responded in time.
-        """
-        if self.patience_s is None:
-            return
-        wanted = [(name, offset, limit) for name, offset in offsets.items() if name != layout.LOG]
-        wanted.append((layout.PULSES, 0, _PULSE_BYTES))
-        if not all(call in self._answers for call in wanted):
-            self._take_all(
-                self.ask(("ahead", *wanted), lambda: [self.read_now(*call) for call in wanted]),
-                wanted,
-            )
-
-    def _take_all(self, parts: list[bytes], wanted: list[tuple[str, int, int]]) -> None:
-        for (name, offset, limit), data in zip(wanted, parts, strict=True):
-            self._answers[name, offset, limit] = data
-            if name != layout.PULSES and len(data) < limit:
-                self._answers[name, offset + len(data), limit] = (
-                    b""  # the end, which the reader asks for next
-                )
-
-    def begin_frame(self) -> None:
-        """Begin a frame: its calls may wait, unless the answer to an earlier one is still
-        missing."""
-        self._left_s = self.patience_s or 0.0
-
-    def end_frame(self) -> None:
-        """Forget the answers: the frame has all that it wants, and the next one asks the disk
-        again."""
-        self._answers.clear()
-
-    @property
-    def silent_s(self) -> float:
-        """The seconds for which the disk has owed an answer; else 0.0."""
-        return max((made.silent_s for _, made in self._calls.values()), default=0.0)
-
-    # -- the threads -------------------------------------------------------------------------------
-
-    def ask(self, call: Call, work: Callable[[], Any]) -> Any:
-        """Return the result of work on the disk; call: its name.
-
-        Raises:
-            DiskSilentError: the disk has not responded in time.
-        """
-        if self.patience_s is None:
-            return work()
-        self._take_answers()
-        if call not in self._answers:
-            self._wait_for(self._begin(call, work))
-            self._take_answers()
-        answer = self._answers.get(call)
-        if answer is None:
-            raise DiskSilentError(f"{self.folder} does not respond")
-        if isinstance(answer, bytes):
-            return answer
-        try:
-            return answer.answer()
-        except Exception:
-            del self._answers[call]
-            raise
-
-    def _begin(self, call: Call, work: Callable[[], Any]) -> DiskCall[Any]:
-        kind = layout.LOG if call[0] == layout.LOG else ""
-        if kind in self._calls:
-            raise DiskSilentError(f"{self.folder} does not respond")
-        made = DiskCall(work, self._clock)
-        self._calls[kind] = call, made
-        return made
-
-    def _wait_for(self, made: DiskCall[Any]) -> None:
-        """Wait for an answer, as long as there is patience left."""
-        begun_ns = SYSTEM.now_ns()
-        made.wait(self._left_s)
-        self._left_s = max(0.0, self._left_s - (SYSTEM.now_ns() - begun_ns) / 1e9)
-
-    def _take_answers(self) -> None:
-        for kind, (call, made) in tuple(self._calls.items()):
-            if made.is_done:
-                self._answers[call] = made
-                del self._calls[kind]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -22,7 +21,14 @@ from tfwatch.runs.buffers import (
     StageRows,
     ThinnedRows,
 )
-from tfwatch.runs.folder import FIRST_S, PATIENCE_S, DiskSilentError, RunFolder
+from tfwatch.runs.folder import (
+    FIRST_S,
+    PATIENCE_S,
+    DiskCall,
+    DiskSilentError,
+    LateCall,
+    RunFolder,
+)
 from tfwatch.runs.format import NotARunError, decode_pulse
 from tfwatch.runs.liveness import state_now
 from tfwatch.runs.snapshot import ProgressNow, Snapshot
@@ -44,22 +50,27 @@ RECENT_PROGRESS = 1024
 #: Rows of progress over the whole run, of which it keeps every n-th: a curve has no more points.
 THINNED_PROGRESS = 2048
 _CHUNK = 4 * 2**20
-#: Errors of a folder that was moved, deleted or unmounted: ESTALE on a network disk, ENOTCONN of a
-#: server that died.
-_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE, errno.ENOTCONN)
 
 
 class Run:
     """One run; `read` takes in what its folder has got since the last call.
 
-    newest: read no more than so many of its last rows of each kind; None is all.
+    newest: read no more than so many of its last rows of each kind; None is all. patience_s:
+    seconds that a frame may wait for `in_time`; None: until it is done.
 
     Raises:
         NotARunError: the source has no run that this tfwatch reads.
     """
 
-    def __init__(self, source: RunFolder, clock: Clock = SYSTEM, newest: int | None = None) -> None:
+    def __init__(
+        self,
+        source: RunFolder,
+        clock: Clock = SYSTEM,
+        newest: int | None = None,
+        patience_s: float | None = None,
+    ) -> None:
         self._source = source
+        self._frames: LateCall[Any] = LateCall(patience_s, clock)
         self._clock = clock
         self._manifest = source.manifest()
         self._manifest_read_ns = clock.now_ns()
@@ -94,27 +105,19 @@ class Run:
         return self._source
 
     def in_time(self, work: Callable[[], T]) -> T | None:
-        """Return the result of work that reads the run; None where the `disk` does not respond in
-        time.
+        """Return the result of work that reads and judges the run; None where it is late.
 
-        The work is done again with the next call, and finds what was read for it.
+        It goes on in a thread, and a later call returns its result.
         """
-        self._source.begin_frame()
-        try:
-            result = work()
-        except DiskSilentError:
-            return None
-        self._source.end_frame()
-        return result
+        return self._frames.ask(work)
+
+    @property
+    def cpu_ns(self) -> int:
+        """The CPU time that the threads of `in_time` have taken."""
+        return self._frames.cpu_ns
 
     def read(self) -> Snapshot:
-        """Read the new data and return the present state.
-
-        Raises:
-            DiskSilentError: the `disk` has not responded in time. The data read so far stay; the
-            next call goes on.
-        """
-        self._source.read_ahead(self._offsets, _CHUNK)
+        """Read the new data and return the present state."""
         self._refresh_manifest()
         while len(rows := self._rows(layout.STEPS)):
             self._add_steps(rows)
@@ -139,9 +142,6 @@ class Run:
         are.
 
         All but the newest are read from the source: they cost a disk read.
-
-        Raises:
-            DiskSilentError: the `disk` has not responded in time.
         """
         itemsize = layout.TABLES[layout.STEPS].itemsize
         first, newest = max(first, 1), self._recent.rows
@@ -158,7 +158,7 @@ class Run:
     def _snapshot(self) -> Snapshot:
         newest = decode_pulse(self._source.read(layout.PULSES, 0, 4096))
         self._pulse = pulse = newest or self._pulse
-        is_gone = newest is None and self._source.ask(("is_gone",), self._is_gone)
+        is_gone = newest is None and self._source.folder is not None and self._source.is_gone()
         events, recent = self._events.view(), self._recent.rows
         ended = events.newest(RunEnded)
         state = state_now(self._manifest, ended, pulse, recent, self._clock, is_gone=is_gone)
@@ -239,15 +239,6 @@ class Run:
         if manifest.origin_ns == self._manifest.origin_ns:
             self._manifest = manifest
 
-    def _is_gone(self) -> bool:
-        """Return whether the folder is gone; an unreadable one may still exist."""
-        try:
-            if self._source.folder:
-                self._source.folder.stat()
-        except OSError as error:
-            return error.errno in _GONE
-        return False
-
 
 def open_run(path: str | Path, clock: Clock = SYSTEM, newest: int | None = None) -> Snapshot:
     """Read a run folder to its end: of a run that ended, was killed, or is still running.
@@ -271,10 +262,10 @@ def follow_folder(folder: Path, clock: Clock = SYSTEM) -> Run:
         NotARunError: the folder has no run that this tfwatch reads.
         DiskSilentError: its disk has not responded for `FIRST_S`.
     """
-    source = RunFolder(folder, clock, FIRST_S)
-    run = Run(source, clock)
-    source.patience_s = PATIENCE_S
-    return run
+    opening = DiskCall(lambda: Run(RunFolder(folder, clock), clock, patience_s=PATIENCE_S), clock)
+    if not opening.wait(FIRST_S):
+        raise DiskSilentError(f"{folder} does not respond")
+    return opening.answer()
 
 
 def _latest(progress: Rows) -> ProgressNow | None:

@@ -158,12 +158,10 @@ class AwaitedRun(RunFolder):
     def folder(self) -> Path | None:
         return None
 
-    def manifest_now(self) -> Manifest:
-        """Return a manifest of the script's process."""
+    def _read_manifest(self) -> Manifest:
         return self._manifest
 
-    def read_now(self, name: str, offset: int, limit: int) -> bytes:
-        """Return the output, or the pulse; other files are empty."""
+    def _read(self, name: str, offset: int, limit: int) -> bytes:
         if name == layout.LOG:
             return read_file(self._log, offset, limit)
         if name != layout.PULSES:

@@ -35,6 +35,7 @@ class FakeScript:
         self.log = folder / "log.txt"
         self.canned = Canned(None)
         self.runs = ScriptRuns(Announcements(self.announced), self.canned.clock)
+        self.runs._calls.patience_s = None
         self.interrupts = 0
         self.has_ended = False
 

@@ -12,7 +12,7 @@ import pytest
 from tests.screens.canned import STARVING, usual
 from tests.screens.showing import Shown, shown
 from tfwatch.runs import format as layout
-from tfwatch.runs.folder import DiskSilentError, RunFolder
+from tfwatch.runs.folder import LateCall, RunFolder
 from tfwatch.runs.run import Run
 
 if TYPE_CHECKING:
@@ -29,15 +29,15 @@ class HangingFolder(RunFolder):
 
     def __init__(self, run: Canned) -> None:
         assert run.writer.folder
-        super().__init__(run.writer.folder, run.clock, WAIT_S)
+        super().__init__(run.writer.folder, run.clock)
         self.responds = threading.Event()
         self.responds.set()
         self.reads: list[str] = []
 
-    def read_now(self, name: str, offset: int, limit: int) -> bytes:
+    def _read(self, name: str, offset: int, limit: int) -> bytes:
         self.reads.append(name)
         assert self.responds.wait(WAIT_S)
-        return super().read_now(name, offset, limit)
+        return super()._read(name, offset, limit)
 
 
 @pytest.fixture
@@ -66,9 +66,10 @@ async def frame_until(show: Shown, words: str) -> None:
 async def test_a_disk_that_hangs_is_named_with_its_seconds_and_holds_up_no_key(
     run: Canned, disk: HangingFolder
 ) -> None:
-    async with shown(run, live=False, reader=Run(disk, run.clock)) as show:
+    reader = Run(disk, run.clock, patience_s=WAIT_S)
+    async with shown(run, live=False, reader=reader) as show:
         assert "DISK NOT RESPONDING" not in show.text
-        disk.patience_s = 0.01
+        reader._frames.patience_s = 0.01
         disk.responds.clear()
         run.steps(50, STARVING)
         await show.frame()
@@ -111,9 +112,10 @@ async def test_the_thread_of_the_screen_never_asks_the_disk(
         monkeypatch.setattr(os, name, watched)
 
     monkeypatch.setattr(run.writer, "flush", lambda: None)
+    reader = Run(disk, run.clock, patience_s=WAIT_S)
     for name in ("stat", "lstat", "open", "listdir", "scandir", "mkdir"):
         watch(name)
-    async with shown(run, live=False, reader=Run(disk, run.clock), is_attached=True) as show:
+    async with shown(run, live=False, reader=reader, is_attached=True) as show:
         for key in "1234567899yzS[]e?":
             show.app.live.frame()
             await show.press(key, "escape")
@@ -124,39 +126,26 @@ def test_a_slow_disk_takes_several_frames_and_loses_nothing(
     run: Canned, disk: HangingFolder
 ) -> None:
     expected = Run(RunFolder(run.writer.folder or Path()), run.clock).read()
-    reader = Run(disk, run.clock)
-    disk.patience_s = 0.0
-    snapshot, tries = None, 0
-    while snapshot is None:
-        disk.responds.clear()
-        disk.begin_frame()
-        tries += 1
-        try:
-            snapshot = reader.read()
-        except DiskSilentError:
-            disk.responds.set()
-            for _, call in tuple(disk._calls.values()):
-                assert call.wait(WAIT_S)
-    assert tries > 1
-    assert disk.reads.count(layout.STEPS) == 1
+    reader = Run(disk, run.clock, patience_s=0.0)
+    disk.responds.clear()
+    assert [reader.in_time(reader.read) for _ in range(3)] == [None, None, None]
+    disk.responds.set()
+    reader._frames.patience_s = WAIT_S
+    snapshot = reader.in_time(reader.read)
+    assert snapshot
+    assert disk.reads.count(layout.STEPS) == 2  # the rows, and the end
     assert (snapshot.steps_total, len(snapshot.events)) == (
         expected.steps_total,
         len(expected.events),
     )
-    disk.responds.set()
-    disk.end_frame()
-    run.steps(5, STARVING).writer.flush()
-    disk.patience_s = WAIT_S
-    disk.begin_frame()
-    assert reader.read().steps_total == expected.steps_total + 5
 
 
-def test_an_error_of_the_disk_is_raised_by_the_call_that_it_belongs_to(
-    run: Canned, disk: HangingFolder
-) -> None:
+def test_an_error_of_the_disk_is_raised_by_the_call_that_it_belongs_to() -> None:
+    call: LateCall[None] = LateCall(WAIT_S)
     for _ in range(2):
         with pytest.raises(OSError, match="stale"):
-            disk.ask(("work",), _fail)
+            call.ask(_fail)
+    assert call.ask(lambda: None) is None
 
 
 def _fail() -> None:

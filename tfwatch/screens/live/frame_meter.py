@@ -24,7 +24,7 @@ _FRESH_S = 2.0
 
 
 class FrameMeter:
-    """Measures the CPU time of the drawing thread from frame to frame."""
+    """Measures the CPU time of reading, judging and drawing from frame to frame."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -38,9 +38,12 @@ class FrameMeter:
         self._skip -= 1
         return True
 
-    def frame(self, snapshot: Snapshot) -> None:
-        """Record a frame; call it in the drawing thread, once for each frame that is drawn."""
-        before, self._cpu_ns = self._cpu_ns, self._clock.thread_ns()
+    def frame(self, snapshot: Snapshot, others_ns: int = 0) -> None:
+        """Record a frame; call it in the drawing thread, once for each frame that is drawn.
+
+        others_ns: the CPU time that other threads have taken for the frames so far.
+        """
+        before, self._cpu_ns = self._cpu_ns, self._clock.thread_ns() + others_ns
         frame_ms = (self._cpu_ns - before) / 1e6
         self._frames += 1
         if self._frames > _WARM_UP:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -15,7 +14,7 @@ from tfwatch.core.events import StopRefused
 from tfwatch.core.knobs import PREFETCH
 from tfwatch.judge.effects import knob_state
 from tfwatch.judge.findings.situation import reading_text
-from tfwatch.runs.folder import DiskSilentError
+from tfwatch.runs.folder import LateCall
 from tfwatch.runs.library import save_copy
 from tfwatch.screens.basics.keyline import Key, KeyLine
 from tfwatch.screens.basics.pane import CachedContainer, CachedHorizontal, CachedLines, apply_glyphs
@@ -107,6 +106,7 @@ class LiveScreen(Screen[None], CachedLines):
         self._reader = reader
         self._framed = framed
         self._meter = FrameMeter(clock)
+        self._copies: LateCall[Path | None] = LateCall(clock=clock)
         self._stopping_s: float | None = None
         # Attributes: a frame would have to query a dozen widgets by selector.
         self.header = RunHeader()
@@ -180,7 +180,7 @@ class LiveScreen(Screen[None], CachedLines):
         if view is None:
             return
         self._show_messages(view)
-        self._meter.frame(view.snapshot)
+        self._meter.frame(view.snapshot, self._reader.cpu_ns)
         if view.is_over:
             self.stopping = False
         self.show(view)
@@ -428,12 +428,7 @@ class LiveScreen(Screen[None], CachedLines):
     def _save_copy(self, folder: Path | None, lines: str) -> Path | None:
         """Save a code suggestion in the run folder; return None where the disk takes it not at
         once, or not at all."""
-        with suppress(DiskSilentError):
-            path: Path | None = self._reader.disk.ask(
-                ("copy", lines), lambda: save_copy(folder, lines)
-            )
-            return path
-        return None
+        return self._copies.ask(lambda: save_copy(folder, lines))
 
     def action_help(self) -> None:
         """Show every key."""

@@ -44,6 +44,8 @@ def code(phase: str, seconds: float, callback: str = "", call: str = "") -> Code
 
 PLOTTER = (code("HOST", 4.0, "Plotter"), code("HOST", 1.0))
 BATCH = Stage("batch(32)", "BatchV2", 0.1)
+CACHE = Stage("cache", "MemoryCache", 0.1)
+TAKE = Stage("take(640)", "FiniteTake", 0.1)
 COPIES = replace(split(0.0, 10.0, 0.0), copy=stat(5.0), step=stat(15.0))
 LAUNCHES = replace(split(0.0, 10.0, 0.0), dispatch=stat(8.0))
 UNEVEN = replace(
@@ -122,6 +124,19 @@ NO_GPU = "A GPU or a smaller model"
             ".take() before .cache()",
             "prefetch",
             id="take after cache",
+        ),
+        pytest.param(
+            "take-after-cache",
+            losing(
+                data_wait_s=6.0,
+                epochs=3,
+                stages=StageTable(0, (CACHE, TAKE)),
+            ),
+            "each epoch fills the cache again, 6.0 s in all",
+            6.0,
+            ".take() before .cache()",
+            "prefetch",
+            id="take after cache, by the stages",
         ),
         pytest.param(
             "stall",

@@ -16,8 +16,10 @@ _CODE = "dataset = dataset.take(n).cache()  # in place of .cache().take(n)"
 
 
 def find(now: Situation) -> Finding | None:
-    """Find the data wait behind TensorFlow's warning that a cache was not read to its end."""
-    if LINE not in now.setting.log:
+    """Find the data wait behind a cache that is not read to its end: TensorFlow warns of it, and
+    the order of the stages shows it."""
+    is_logged = LINE in now.setting.log
+    if not is_logged and not _takes_from_cache(now):
         return None
     spent = now.setting.regime.spent
     lost_s = spent.data_wait_s + spent.first_batch_s
@@ -29,10 +31,15 @@ def find(now: Situation) -> Finding | None:
         ".take() before .cache(): the cache then keeps what is taken",
         _CODE,
         brief=brief,
-        evidence=(
-            Fact("lost", lost_s, "s"),
-            Fact("log", LINE),
-        ),
-        reason="TensorFlow logged it",
+        evidence=(Fact("lost", lost_s, "s"),),
+        confidence="high" if is_logged else "medium",
+        reason="TensorFlow logged it" if is_logged else "the stages stand in this order",
         claims={"data_wait_s": spent.data_wait_s, "first_batch_s": spent.first_batch_s},
     )
+
+
+def _takes_from_cache(now: Situation) -> bool:
+    """Return whether a `take` follows a cache, and later epochs wait for data too."""
+    kinds = [stage.kind for stage in now.setting.stages.stages] if now.setting.stages else []
+    cache = next((at for at, kind in enumerate(kinds) if "Cache" in kind), len(kinds))
+    return now.setting.regime.epochs > 1 and any("Take" in kind for kind in kinds[cache:])

@@ -89,8 +89,6 @@ class TfwatchApp(ThemedApp):
         self._is_attached, self._goes_back = is_attached, goes_back
         self._clock = clock
         self.live = self._make_live(reader, requests)
-        if script:
-            self.live.show_log_first()
         self._run_checkup = run_checkup
         self._leaving = False
         self._seen_running = False

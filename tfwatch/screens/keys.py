@@ -196,17 +196,24 @@ def layout_for(size: Size) -> Layout:
     return Layout.PANES if roomy else Layout.TABS
 
 
+_LOG = 5
 #: Panes that show in turn in a large window: events, machine, log or learning curves.
 _LOWER = (3, 4, 5, 7)
 
 
-def panes_shown(layout: Layout, size: Size, chosen: int, recent: Sequence[int]) -> set[int]:
+def panes_shown(
+    layout: Layout, size: Size, chosen: int, recent: Sequence[int], has_steps: bool
+) -> set[int]:
     """Return the numbers of the panes that a window shows where `chosen` is selected.
+
+    Before the first step the log has all the room, unless the user chooses another pane.
 
     A small screen shows one pane, and the comparison below the settings where there is room. A
     large one shows the settings, the pipeline, the effect, and the lower pane that was chosen last.
     recent: all that were chosen, the newest last.
     """
+    if not has_steps and not recent:
+        return {_LOG}
     if layout is Layout.TABS:
         return {1, 6} if chosen == 1 and size.height >= LOW else {chosen}
     return {1, 2, 6, next((pane for pane in reversed(recent) if pane in _LOWER), _LOWER[0])}

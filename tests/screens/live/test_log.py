@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.screens.canned import usual
+from tests.screens.canned import STARVING, usual
 from tests.screens.showing import shown
+from tests.screens.states import starting
 from tfwatch.judge.findings import log_lines
 
 if TYPE_CHECKING:
@@ -90,3 +91,21 @@ async def test_a_frame_reads_no_line_twice(tmp_path: Path, monkeypatch: pytest.M
         await show.frame()
 
     assert read == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_before_the_first_step_the_log_has_the_room_unless_another_pane_is_chosen(
+    size: tuple[int, int], tmp_path: Path
+) -> None:
+    run = starting(tmp_path)
+    run.log.write_text("importing\n")
+    async with shown(run, size) as show:
+        assert "importing" in show.text
+        assert "live switches" not in show.text
+        assert not show.live.knobs.display
+        await show.press("1")
+        assert show.live.knobs.display
+    async with shown(run, size) as show:
+        run.started().steps(30, STARVING)
+        await show.frame()
+        assert show.live.knobs.display

@@ -56,7 +56,7 @@ async def test_a_held_key_is_one_request(tmp_path: Path) -> None:
 
 async def test_a_request_shows_until_the_training_answers(tmp_path: Path) -> None:
     async with shown(starting(tmp_path)) as show:
-        await show.press("p")
+        await show.press("1", "p")
         assert "requested: prefetch 4; takes effect with the first batch" in show.text
         assert "p prefetch off next: 4 requested, applies at start" in show.words
         show.run.started().steps(30, STARVING)

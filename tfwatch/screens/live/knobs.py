@@ -340,7 +340,9 @@ class KnobsPane(FramedPane, can_focus=True):
             " " * max(names - len(knob.name), 1),
             *(value_parts if knob.now else ()),
         )
-        content += row((shorten_clauses(knob.note, width - content.cell_length), note_style))
+        room = width - content.cell_length
+        note = knob.note if cell_len(knob.note) <= room else knob.note.removeprefix("about ")
+        content += row((shorten_clauses(note, room), note_style))
         interval = (
             row((f"  ({knob.forecast_range})", "$foreground 65%")) if knob.forecast_range else row()
         )

@@ -11,7 +11,7 @@ from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from tfwatch.core.events import StopRefused
-from tfwatch.core.knobs import PREFETCH
+from tfwatch.core.knobs import KNOBS, PREFETCH
 from tfwatch.judge.effects import knob_state
 from tfwatch.judge.findings.situation import reading_text
 from tfwatch.runs.folder import LateCall
@@ -131,7 +131,7 @@ class LiveScreen(Screen[None], CachedLines):
         self._recent: list[int] = []
         self._switch_requests = switch_requests
         self._glyphs = glyphs
-        self._has_shown_undo_hint = False
+        self._has_shown_undo_hint = self._has_steps = False
 
     def compose(self) -> ComposeResult:
         self._set_size_classes()
@@ -195,16 +195,10 @@ class LiveScreen(Screen[None], CachedLines):
             self.banner.banner = silent_disk(self._reader.disk) or self.banner.banner
         return view
 
-    def show_log_first(self) -> None:
-        """Show the log until the user chooses another pane: a script that awaits its first fit has
-        nothing else."""
-        self.set_reactive(LiveScreen.pane, _TABS.index("log") + 1)
-        self._recent.append(self.pane)
-
     def take_place_of(self, before: LiveScreen) -> None:
         """Show the same pane as the screen of an earlier run."""
         self.set_reactive(LiveScreen.pane, before.pane)
-        self._recent = before._recent
+        self._recent, self._has_steps = before._recent, True
 
     def _show_messages(self, view: RunView) -> None:
         """Report requests that the training did not get, did not take, or refused."""
@@ -229,6 +223,9 @@ class LiveScreen(Screen[None], CachedLines):
         if self.has_class(Layout.TOO_SMALL.value):
             self._show_too_small()
             return
+        if not self._has_steps and (view.is_over or view.snapshot.steps_total):
+            self._has_steps = True
+            self._choose_pane()
         self.banner.banner = view.finding
         self.banner.note = banner_note(view, self.live)
         self.timeline.split = view.situation.setting.judgement.breakdown
@@ -271,13 +268,15 @@ class LiveScreen(Screen[None], CachedLines):
 
     def _choose_pane(self) -> None:
         """Show the panes that fit, and mark the tab."""
-        shown = panes_shown(layout_for(self.app.size), self.app.size, self.pane, self._recent)
+        size = self.app.size
+        layout = layout_for(size)
+        shown = panes_shown(layout, size, self.pane, self._recent, self._has_steps)
         for number, pane in enumerate(self.panes, 1):
             pane.display = number in shown
         for selector, numbers in _CONTAINERS:
             self.query_one(selector).display = bool(shown & numbers)
         self.query_one("#tabs", KeyLine).keys = tuple(
-            Key(str(at), str(at), word, chosen=at == self.pane, brief=brief)
+            Key(str(at), str(at), word, chosen=at == min(shown), brief=brief)
             for at, (word, brief) in enumerate(zip(_TABS, _BRIEF_TABS, strict=True), 1)
         )
 
@@ -431,8 +430,11 @@ class LiveScreen(Screen[None], CachedLines):
         return self._copies.ask(lambda: save_copy(folder, lines))
 
     def action_help(self) -> None:
-        """Show every key."""
-        self.app.push_screen(help_screen([*self.KEYS, *PANE_BINDINGS], self._glyphs.unicode))
+        """Show every key of this run."""
+        knobs = self.view.snapshot.manifest.knobs if self.view else {}
+        absent = {f"switch({name!r})" for name in KNOBS if name not in knobs}
+        keys = [key for key in (*self.KEYS, *PANE_BINDINGS) if key.action not in absent]
+        self.app.push_screen(help_screen(keys, self._glyphs.unicode))
 
     def action_no_suspend(self) -> None:
         """Explain why ctrl+z does nothing."""

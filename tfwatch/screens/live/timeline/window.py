@@ -118,7 +118,7 @@ def looks_back(snapshot: Snapshot, view: View) -> bool:
 def moved(snapshot: Snapshot, view: View, bars: Bars, by: int) -> View:
     """Move the cursor by `by` columns; at an edge move the view too."""
     view, columns = frozen(snapshot, view), len(bars.starts_s)
-    cursor = columns - 1 if view.cursor_s is None else column_of(bars, view.cursor_s)
+    cursor = column_of(bars, snapshot.now_s if view.cursor_s is None else view.cursor_s)
     target = min(max(cursor + by, 0), columns - 1)
     if beyond := cursor + by - target:
         view = _shifted(snapshot, view, columns, beyond)

@@ -50,7 +50,7 @@ def test_a_disk_that_hangs_holds_up_no_look_for_the_next_run_of_a_process(
     runs = ProcessRuns(tmp_path / "first")
     assert runs.take() == [tmp_path / "first"]
     with hang(monkeypatch, ProcessRuns, "_look") as hanging:
-        monkeypatch.setattr("tfwatch.runs.script_process.PATIENCE_S", 0.01)
+        runs._looks.patience_s = 0.01
         assert runs.take() == []
         assert hanging.asked.is_set()
         usual(tmp_path / "second", pid=os.getpid()).writer.flush()

@@ -174,11 +174,7 @@ class Follower:
     def follow(
         self, snapshot: Snapshot, asks: Sequence[KnobRequest], stopping_s: float | None
     ) -> RunView:
-        """Judge a snapshot; `asks`: this screen's requests, `stopping_s`: since it asked to stop.
-
-        Raises:
-            DiskSilentError: by `steps_between`; the next call goes on where this one ended.
-        """
+        """Judge a snapshot. asks: this screen's requests. stopping_s: since it asked to stop."""
         self._step_search.take(snapshot)
         self._log.follow(snapshot.log_head, snapshot.log_tail, snapshot.log_total)
         switches = snapshot.events.switches()

@@ -36,10 +36,6 @@ SLOW_S = 3.0
 FIRST_S = 10.0
 
 
-class DiskSilentError(OSError):
-    """The disk has not responded in time."""
-
-
 class DiskCall(Generic[T]):
     """A call that has begun; where the system gives no thread for it, it is done at once.
 

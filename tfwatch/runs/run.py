@@ -25,7 +25,6 @@ from tfwatch.runs.folder import (
     FIRST_S,
     PATIENCE_S,
     DiskCall,
-    DiskSilentError,
     LateCall,
     RunFolder,
 )
@@ -260,11 +259,11 @@ def follow_folder(folder: Path, clock: Clock = SYSTEM) -> Run:
 
     Raises:
         NotARunError: the folder has no run that this tfwatch reads.
-        DiskSilentError: its disk has not responded for `FIRST_S`.
+        OSError: its disk has not responded for `FIRST_S`.
     """
     opening = DiskCall(lambda: Run(RunFolder(folder, clock), clock, patience_s=PATIENCE_S), clock)
     if not opening.wait(FIRST_S):
-        raise DiskSilentError(f"{folder} does not respond")
+        raise OSError(f"{folder} does not respond")
     return opening.answer()
 
 

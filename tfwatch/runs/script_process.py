@@ -20,7 +20,7 @@ from tfwatch.core.errors import name_of_signal
 from tfwatch.core.events import RunEnded, encode
 from tfwatch.core.rows import Phase
 from tfwatch.runs import format as layout
-from tfwatch.runs.folder import PATIENCE_S, DiskCall, RunFolder, read_file
+from tfwatch.runs.folder import LateCall, RunFolder, read_file
 from tfwatch.runs.format import Manifest, NotARunError, Pulse
 from tfwatch.runs.library import runs_since
 from tfwatch.runs.liveness import Life
@@ -193,24 +193,17 @@ class ProcessRuns:
     def __init__(self, folder: Path, clock: Clock = SYSTEM) -> None:
         self._runs_dir = folder.absolute().parent
         self._manifest = RunFolder(folder).manifest()
-        self._clock = clock
         self._changed_ns = 0
         self._names: set[str] = set(os.listdir(self._runs_dir))
         self._new: set[str] = set()
         self._found = [*self._before(folder), folder]
-        self._looking: DiskCall[None] | None = None
+        self._looks: LateCall[bool] = LateCall(clock=clock)
 
     def take(self) -> list[Path]:
         """Return the folders that were found since the last call, the oldest first; none while the
         disk is silent."""
-        if self._looking is None:
-            self._looking = DiskCall(self._look, self._clock)
-            self._looking.wait(PATIENCE_S)
-        if not self._looking.is_done:
+        if not self._looks.ask(self._look):
             return []
-        with suppress(OSError):
-            self._looking.answer()
-        self._looking = None
         folders, self._found = self._found, []
         return folders
 
@@ -220,15 +213,18 @@ class ProcessRuns:
         own = self._manifest.origin_wall_ns
         return [run for run in reversed(runs) if run.name != folder.name and _origin_ns(run) < own]
 
-    def _look(self) -> None:
-        changed_ns = os.stat(self._runs_dir).st_mtime_ns
-        if changed_ns != self._changed_ns:
-            names = set(os.listdir(self._runs_dir))
-            self._new |= names - self._names
-            self._changed_ns, self._names = changed_ns, names
+    def _look(self) -> bool:
+        """Find the runs that have begun, and return True."""
+        with suppress(OSError):  # of a folder that is gone
+            changed_ns = os.stat(self._runs_dir).st_mtime_ns
+            if changed_ns != self._changed_ns:
+                names = set(os.listdir(self._runs_dir))
+                self._new |= names - self._names
+                self._changed_ns, self._names = changed_ns, names
         for name in sorted(self._new):
             with suppress(NotARunError, OSError):
                 self._take(self._runs_dir / name, RunFolder(self._runs_dir / name).manifest())
+        return True
 
     def _take(self, folder: Path, manifest: Manifest) -> None:
         self._new.discard(folder.name)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
 from tests.judge.built_runs import STEPS, RunBuilder, whole_run
+from tests.judge.situations import RUNNING, changed
 from tests.judge.step_rows import make_steps
+from tests.judge.steps.test_any_run import RecordedRun, runs
 from tfwatch.core.events import (
     CodeSample,
     CodeSampled,
@@ -16,7 +19,9 @@ from tfwatch.core.events import (
     Traced,
 )
 from tfwatch.core.rows import STEP, Flag, Phase, Rows
+from tfwatch.judge.findings.ranking import find_losses
 from tfwatch.judge.regime import CodeTime, Regime, RunningRegime, regime_of
+from tfwatch.judge.steps.time_breakdown import PARTS
 
 #: The stages of a pipeline that keeps its elements.
 CACHED = StagesFound(0, 0, ["map(read)", "cache", "batch(8)"], ["Map", "CacheDatasetV2", "BatchV2"])
@@ -189,3 +194,17 @@ def test_it_is_the_same_however_the_rows_come(block: int) -> None:
 
 def _begin(first: int, part: Rows) -> int:
     return int(part["start_ns"][0]) if first else 0
+
+
+@settings(deadline=None)
+@given(runs())
+def test_every_second_of_any_regime_belongs_to_a_part(recorded: RecordedRun) -> None:
+    regime = regime_of(recorded.rows, recorded.events, recorded.length_s, Phase.WAIT)
+    now = changed(RUNNING, regime=regime, is_whole=True)
+
+    length_s = recorded.length_s - regime.begin_ns / 1e9
+    assert regime.spent.wall_s - regime.spent.asleep_s == pytest.approx(
+        max(length_s, 0.0), abs=1e-3
+    )
+    assert all(getattr(regime.spent, part) >= -1e-6 for part in PARTS)
+    assert sum(one.lost_s for one in find_losses(now)) <= regime.spent.active_s + 1e-6

@@ -146,11 +146,16 @@ def test_a_long_body_of_an_own_loop_is_at_the_python_that_tensorflow_calls(
     assert training.writer.current_code[1] == "f (feed.py:1)"
 
 
-def test_the_time_between_two_fits_has_a_name_of_its_own(training: Training) -> None:
+def test_the_time_between_two_fits_counts_once_the_next_one_begins(training: Training) -> None:
+    training.runs(Phase.HOST, 0.4, SAVE, polls=4)
     training.writer.is_between_fits = True
-    training.runs(Phase.EPOCH_END, 0.4)
+    training.runs(Phase.EPOCH_END, 0.8, polls=8)
+    assert [phase for phase, *_ in training.seconds()] == ["HOST"]
 
-    assert [phase for phase, *_ in training.seconds()] == ["BETWEEN_FITS"]
+    training.writer.is_between_fits = False
+    training.runs(Phase.COMPUTE, 0.1)
+    found = {phase: seconds for (phase, *_), seconds in training.seconds().items()}
+    assert found["BETWEEN_FITS"] == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize("phase", [Phase.WAIT, Phase.VALIDATION])

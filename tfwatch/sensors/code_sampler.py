@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 #: The shortest and the longest mean interval of the polls, and the share of a core that they take.
 #: A poll wakes in 20 to 100 us of CPU, and a sample takes as much again.
 _LEAST_S, _MOST_S = 0.025, 0.2
-_SHARE = 0.0025
+_SHARE = 0.0022
 _POLLS_OF_PACE = 20
 #: After how long a poll that follows a late one asks for Python's lock, and for how long at most
 #: where other threads want it.
@@ -88,6 +88,8 @@ class CodeSampler:
         self._due_ns = self._late_ns = self._polled_ns
         self._epoch = 0
         self._sums = Sums()
+        #: Known to be between two fits once the next one begins.
+        self._between: Counter[Place] = Counter()
         self._pace = Pace(writer.clock)
         self._is_late = self._is_quick = False
         self._alone = 0
@@ -118,6 +120,9 @@ class CodeSampler:
         status, now_ns = self._writer.status, self._writer.now_ns()
         passed_ns, self._polled_ns = now_ns - self._polled_ns, now_ns
         self._sums.count(passed_ns)
+        if self._between and not self._writer.is_between_fits:
+            self._sums.seen.update(self._between)
+            self._between.clear()
         self._is_late = False
         if status[0] not in _COMPUTES or self._is_in_own_loop(status[0]):
             self._sample(status, now_ns, passed_ns)
@@ -169,11 +174,15 @@ class CodeSampler:
 
     def _add(self, phase: str, codes: list[RunningCode], ns: int, *, is_hidden: bool) -> None:
         """Add time in which several threads run."""
-        sums = self._sums.hidden if is_hidden else self._sums.seen
         for code in codes:
-            sums[phase, code] += ns // len(codes)
+            self._counter(is_hidden)[phase, code] += ns // len(codes)
             if self._is_quick and not is_hidden:
                 self._sums.quick[phase, code] += ns // len(codes)
+
+    def _counter(self, is_hidden: bool) -> Counter[Place]:
+        if self._writer.is_between_fits:
+            return self._between
+        return self._sums.hidden if is_hidden else self._sums.seen
 
     def _note_late(self) -> None:
         """Note that the training thread held the lock as this poll was due."""

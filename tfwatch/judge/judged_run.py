@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import ExperimentEnded
 from tfwatch.judge.effects.comparison import find_better_settings
+from tfwatch.judge.effects.tuner_events import autopilot_runs
 from tfwatch.judge.findings import reported
 from tfwatch.judge.findings.banner import banner_of
 from tfwatch.judge.findings.finding import Finding
@@ -158,7 +159,9 @@ class JudgedRun:
         experiments = self.run.events.of(ExperimentEnded)
         return replace(
             build_situation(self.run.manifest, stages_found(self.run.events), setting),
-            better=find_better_settings(self.summary.switches, experiments),
+            better=find_better_settings(
+                self.summary.switches, experiments, autopilot_runs(self.run.events)
+            ),
             is_whole=True,
         )
 

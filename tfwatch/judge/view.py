@@ -29,10 +29,12 @@ from tfwatch.judge.effects.tuner_events import (
     UNDECIDED_EVENTS,
     RunningExperiment,
     Undecided,
+    autopilot_runs,
     find_undecided,
     running_autopilot,
     running_experiment,
 )
+from tfwatch.judge.findings.advice import proved_knobs
 from tfwatch.judge.findings.banner import banner
 from tfwatch.judge.findings.code_suggestions import pasted_lines
 from tfwatch.judge.findings.log_lines import LogFinding, LogFollower
@@ -124,11 +126,11 @@ class RunView:
 
     @property
     def code(self) -> str:
-        """The code suggestion of the finding; without one, the lines for the current settings.
-        Empty without either."""
-        now = {knob: state.now for knob, state in self.knobs.items()}
+        """The code suggestion of the finding; without one, the lines for the current settings that
+        are proved. Empty without either."""
+        now = self.situation
         return self.finding.edit or pasted_lines(
-            now, {}, self.situation.setting.stages, code=self.situation.manifest.code
+            proved_knobs(now), {}, now.setting.stages, code=now.manifest.code
         )
 
 
@@ -295,7 +297,11 @@ class Follower:
             figures=replace(self._figures, energy=ended.energy if ended else None),
             asked=_asked(snapshot, knobs),
             switch=comparisons[-1] if comparisons else None,
-            better=find_better_settings(comparisons, snapshot.events.of(ExperimentEnded)),
+            better=find_better_settings(
+                comparisons,
+                snapshot.events.of(ExperimentEnded),
+                autopilot_runs(snapshot.events.of(*AUTOPILOT_EVENTS)),
+            ),
             experiment=_experiment(snapshot),
             autopilot_run=running_autopilot(snapshot.events.of(*AUTOPILOT_EVENTS)),
             stopping_s=None if stopping_s is None else max(0.0, snapshot.now_s - stopping_s),

@@ -180,9 +180,10 @@ def test_the_edit_of_a_loss_follows_the_lines_of_the_switches_made(
 ) -> None:
     started = {"prefetch": "off", "cache": "off"}
     now = changed(RUNNING, knobs=started, started=started, **changes)
+    now = changed(now, better={("prefetch", "off"): "16", ("cache", "off"): "on"})
     switched = banner(changed(now, knobs={"prefetch": "16", "cache": "on"})).edit.splitlines()
 
-    assert banner(now).edit == edit
+    assert banner(changed(now, better={})).edit == edit
     assert [line.partition("(")[0] for line in switched[:2]] == [
         "dataset = dataset.cache",
         "dataset = dataset.prefetch",
@@ -192,11 +193,22 @@ def test_the_edit_of_a_loss_follows_the_lines_of_the_switches_made(
 
 def test_the_edit_contains_the_advised_switch_among_those_made() -> None:
     knobs, started = {"prefetch": "4", "workers": "off"}, {"prefetch": "off", "workers": "off"}
-    found = banner(changed(RUNNING, judgement=judged(), knobs=knobs, started=started))
+    proved = {"better": {("prefetch", "off"): "4"}}
+    found = banner(changed(RUNNING, judgement=judged(), knobs=knobs, started=started, **proved))
     assert [line.partition("(")[0] for line in found.edit.splitlines()] == [
         "dataset = dataset.map",
         "dataset = dataset.prefetch",
     ]
+
+
+def test_a_switch_that_is_not_proved_is_not_pasted() -> None:
+    knobs, started = {"prefetch": "4", "cache": "on"}, {"prefetch": "off", "cache": "off"}
+    now = changed(RUNNING, judgement=judged(0.1), knobs=knobs, started=started)
+
+    assert "prefetch" not in banner(now).edit
+    proved = banner(changed(now, better={("cache", "off"): "on"})).edit
+    assert ".cache()" in proved
+    assert "prefetch" not in proved
 
 
 def test_the_advice_on_longer_calls_has_a_number() -> None:

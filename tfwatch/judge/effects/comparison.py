@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
     from tfwatch.judge.effects.before_after import SwitchEffect
     from tfwatch.judge.effects.experiment import Answer, Estimate
+    from tfwatch.judge.effects.tuner_events import AutopilotRun
 
 #: Steps after a switch that are enough for a comparison.
 ENOUGH_STEPS = 60
@@ -155,13 +156,21 @@ def _effect(
 
 
 def find_better_settings(
-    switches: Iterable[Comparison], experiments: Iterable[ExperimentEnded]
+    switches: Iterable[Comparison],
+    experiments: Iterable[ExperimentEnded],
+    autopilot: Iterable[AutopilotRun] = (),
 ) -> dict[tuple[str, str], str]:
     """Return the settings that measured slower, by knob and value, each with the faster value of
-    its newest proof."""
+    its newest proof: a switch, an A/B test, or what a run of the autopilot kept."""
     proofs: list[tuple[int, str, str, str, str]]
     proofs = [(one.step, one.knob, one.old, one.new, one.answer) for one in switches]
     proofs += [(one.step, one.knob, one.against, one.value, one.answer) for one in experiments]
+    proofs += [
+        (run.ended.step, change.knob, change.old, change.new, "faster")
+        for run in autopilot
+        if run.ended and run.estimate
+        for change in run.kept
+    ]
     better: dict[tuple[str, str], str] = {}
     for _, knob, old, new, answer in sorted(proofs, key=lambda proof: proof[0]):
         if answer in ("faster", "slower"):

@@ -132,10 +132,24 @@ def edit_with_switch(now: Situation, knob: str, value: str) -> str:
     """Return the line of the advised switch, among those of the switches already made."""
     if (knob, value) in now.better:
         return ""
-    knobs = {**now.setting.knobs, knob: value}
+    knobs = {**proved_knobs(now), knob: value}
     return lines_of(now, knobs) or code_suggestions.switch_line(
         knob, value, now.setting.stages, now.manifest.code
     )
+
+
+def proved_knobs(now: Situation) -> dict[str, str]:
+    """Return the fastest measured settings; a switch that is not proved faster counts as not
+    made."""
+    start, proved = now.manifest.knobs, {(knob, value) for (knob, _), value in now.better.items()}
+    knobs = {
+        knob: code_suggestions.best_measured(knob, value, now.better)
+        for knob, value in now.setting.knobs.items()
+    }
+    return {
+        knob: value if (knob, value) in proved else start.get(knob, value)
+        for knob, value in knobs.items()
+    }
 
 
 def lines_of(now: Situation, knobs: Mapping[str, str]) -> str:
@@ -154,7 +168,7 @@ def _advise_cheaper_batches(now: Situation) -> Advice:
 def beside_switches(now: Situation, advice: Advice) -> Advice:
     """Return advice that is no switch, with the lines of the switches already made before its
     own."""
-    lines = (*lines_of(now, now.setting.knobs).split("\n"), *advice.edit.split("\n"))
+    lines = (*lines_of(now, proved_knobs(now)).split("\n"), *advice.edit.split("\n"))
     return Advice(advice.sentence, "\n".join(dict.fromkeys(filter(None, lines))))
 
 

@@ -63,7 +63,7 @@ def banner(now: Situation, losses: Sequence[Finding]) -> Banner:
     if now.last_losses and not finding.remark:  # a failed or killed run: its cause comes first
         last = now.last_losses[0]
         finding = replace(finding, remark=f"{last.word}; {last.advice}", edit=last.code)
-    lines = finding.edit or advice.lines_of(now, now.setting.knobs)
+    lines = finding.edit or advice.lines_of(now, advice.proved_knobs(now))
     finding = replace(finding, edit=lines)
     finding = _with_loss(now, replace(finding, remark=finding.remark or remark(now)))
     if now.unrecorded and now.ended is None:

@@ -15,8 +15,6 @@ from tfwatch.watch.script.import_hook import ImportHook
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfwatch.judge.findings.situation import Banner
-    from tfwatch.judge.judged_run import JudgedRun
 
 #: Earlier runs of a cell with a line each; the others are counted.
 _MOST_LINES = 20
@@ -92,33 +90,19 @@ class Extension:
 def _summary(runs: list[Path]) -> dict[str, str]:
     """Return a line for each run, and the summary of the last one, as text and as HTML."""
     from tfwatch.judge.judged_run import JudgedRun
-    from tfwatch.report.text import as_text
+    from tfwatch.report.text import as_text, outcome_text
     from tfwatch.runs.run import open_run
 
     last, *earlier = [open_run(run) for run in runs[: _MOST_LINES + 1]]
-    lines = [as_text(run, Path.home()).partition("\n")[0] for run in reversed(earlier)]
+    lines = [outcome_text(JudgedRun(run)) for run in reversed(earlier)]
     if len(runs) > len(earlier) + 1:
         lines.insert(
             0, f"{len(runs) - len(earlier) - 1} earlier runs: tfwatch replay opens each of them"
         )
     text = "\n".join([*lines, as_text(last, Path.home())])
-    return {"text/plain": text, "text/html": as_html(JudgedRun(last), text)}
+    return {"text/plain": text, "text/html": as_html(text)}
 
 
-_STYLE = "font-family:sans-serif;font-size:13px;max-width:44em"
-
-
-def as_html(judged: JudgedRun, text: str) -> str:
-    """Return the summary of a run, whose text is `text`. All text is escaped."""
-    finding = _finding(judged.finding) if judged.finding else ""
-    title = escape(text.partition("\n")[0])
-    whole = f"<details><summary>{title}</summary><pre>{escape(text)}</pre></details>"
-    return f'<div style="{_STYLE}">{finding}{whole}</div>'
-
-
-def _finding(finding: Banner) -> str:
-    code = f"<pre>{escape(finding.edit)}</pre>" if finding.edit else ""
-    return (
-        f"<p><b>{escape(finding.word)}</b>"
-        f" {escape(finding.sentence)}</p><p>{escape(finding.advice)}</p>{code}"
-    )
+def as_html(text: str) -> str:
+    """Return a summary as HTML, in its lines. All text is escaped."""
+    return f"<pre>{escape(text)}</pre>"

@@ -131,10 +131,9 @@ GPU = np.dtype(
 )
 
 #: Sums over the steps of one epoch that follow one another; never on disk. `first_ns`, `last_ns`:
-#: starts of its first and last step; `first_done_ns`: when the first step's metrics were there;
-#: `end_ns`: of the last step. `calls`: how many of the steps have a host part. `traced` steps were
-#: traced or compiled, `traced_ms` is their compute, which `compute_ms` contains. Both are without
-#: `copy_ms`, the sum of the `copies` copies that are timed.
+#: starts of its first and last step; `end_ns`: of the last step. `calls`: how many of the steps
+#: have a host part. `traced` steps were traced or compiled, `traced_ms` is their compute, which
+#: `compute_ms` contains. Both are without `copy_ms`, the sum of the `copies` copies that are timed.
 EPOCH = np.dtype(
     [
         ("epoch", "<u4"),
@@ -143,7 +142,6 @@ EPOCH = np.dtype(
         ("calls", "<u4"),
         ("copies", "<u4"),
         ("first_ns", "<u8"),
-        ("first_done_ns", "<u8"),
         ("last_ns", "<u8"),
         ("end_ns", "<u8"),
         ("wait_ms", "<f8"),

@@ -279,7 +279,7 @@ _EPOCH_SUMS = (
     "copy_ms",
     "traced_ms",
 )
-_FIRST = ("first_ns", "first_done_ns", "first_wait_ms")
+_FIRST = ("first_ns", "first_wait_ms")
 
 
 class EpochSums:
@@ -339,7 +339,6 @@ def _sum_up(rows: Rows) -> Rows:
         out[name] = np.add.reduceat(values, firsts, dtype=np.float64)
     out["copies"] = np.add.reduceat(is_timed.astype(np.uint32), firsts)
     out["first_ns"], out["last_ns"] = rows["start_ns"][firsts], rows["start_ns"][lasts]
-    out["first_done_ns"] = _after(rows[firsts], "wait_ms", "compute_ms")
     out["end_ns"] = _after(rows[lasts], "wait_ms", "compute_ms", "host_ms")
     out["first_wait_ms"], out["last_host_ms"] = rows["wait_ms"][firsts], rows["host_ms"][lasts]
     return out

@@ -123,11 +123,6 @@ _ROSETTA = mac("2.16.2", "", "x86_64", interpreter=Interpreter(is_rosetta=True))
             *("python", "fail", "knows no TensorFlow wheel", "3.11 or 3.12"),
             id="too new",
         ),
-        pytest.param(
-            linux(interpreter=Interpreter(bits=32)),
-            *("python", "fail", "needs 64", "64-bit"),
-            id="32 bit",
-        ),
     ],
 )
 def test_a_wrong_installation_is_reported_with_a_remedy(

@@ -22,8 +22,6 @@ ON_DEMAND = (
     "from_generator",
     "steps_per_epoch",
     "validation",
-    "run_eagerly",
-    "own train_step",
     FUSED,
     LOOP,
 )

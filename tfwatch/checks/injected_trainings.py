@@ -92,10 +92,6 @@ class Sleeps:
         """End a delay."""
         self.end_ns.append(time.perf_counter_ns())
 
-    def take_whole(self, begin_ns: int) -> None:
-        """Have the last delay last from `begin_ns` until now."""
-        self.begin_ns[-1], self.end_ns[-1] = begin_ns, time.perf_counter_ns()
-
     def sleep_and_end(self) -> None:
         """Delay plain Python code, which continues right after the sleep."""
         self.sleep()
@@ -127,39 +123,12 @@ class Sleeping(keras.layers.Layer):
         return _after(_after(x, lambda: self.sleeps.sleep()), lambda: self.sleeps.end())
 
 
-class EagerModel(keras.Model):
-    """A model whose delay is its whole step by the step's own clock: Python is slower after a
-    sleep, by 1 to 3 ms."""
-
-    def train_step(self, data: Any) -> Any:
-        begin_ns = time.perf_counter_ns()
-        logs = super().train_step(data)
-        sleeps = next(layer for layer in self.layers if isinstance(layer, Sleeping)).sleeps
-        sleeps.take_whole(begin_ns)
-        return logs
-
-
-class CustomStepModel(keras.Model):
-    def train_step(self, data: Any) -> Any:
-        x, y = data
-        with tf.GradientTape() as tape:
-            loss = self.compute_loss(x, y, self(x, training=True), training=True)
-        variables = self.trainable_variables
-        self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-        return {"loss": loss}
-
-
 def make_model(kind: str) -> tuple[Any, Sleeping]:
     """Return a compiled model for this kind of training, and the layer in it that sleeps."""
-    make = {"own train_step": CustomStepModel, "run_eagerly": EagerModel}.get(kind, keras.Model)
-    steps = STEPS_PER_EXECUTION if kind == FUSED else 1
-    return _compiled(make, run_eagerly=kind == "run_eagerly", steps_per_execution=steps)
-
-
-def _compiled(make: Any, **how: Any) -> tuple[Any, Sleeping]:
     x, sleeping = keras.Input((4,)), Sleeping()
-    model = make(x, keras.layers.Dense(1)(sleeping(x)))
-    model.compile("sgd", "mse", jit_compile=False, **how)
+    model = keras.Model(x, keras.layers.Dense(1)(sleeping(x)))
+    steps = STEPS_PER_EXECUTION if kind == FUSED else 1
+    model.compile("sgd", "mse", jit_compile=False, steps_per_execution=steps)
     # Keras builds its metrics on a first batch, which is not one of the steps.
     model.fit(_constant(1), verbose=0, shuffle=False)
     return model, sleeping
@@ -296,7 +265,7 @@ class Trainings:
         return Path(tempfile.mkdtemp(dir=self._runs_dir))
 
     def _model(self, kind: str) -> tuple[Any, Sleeping]:
-        key = kind if kind in (FUSED, "run_eagerly", "own train_step") else "tf.data"
+        key = kind if kind == FUSED else "tf.data"
         if key not in self._models:
             self._models[key] = make_model(key)
         return self._models[key]

@@ -12,9 +12,7 @@ import functools
 import json
 import math
 import os
-import resource
 import signal
-import sys
 import warnings
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
@@ -61,8 +59,7 @@ def _try(results: TextIO, limit_s: float) -> None:
     for stage, run in (("devices", _devices), ("products", _products), ("step", _step)):
         write_result(results, begin=stage)
         write_result(results, end=stage, **run())
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    write_result(results, end="all", most_bytes=used if sys.platform == "darwin" else used * 1024)
+    write_result(results, end="all")
 
 
 def write_result(results: TextIO, **values: Any) -> None:
@@ -112,7 +109,7 @@ def _products() -> dict[str, Any]:
     right = numbers @ numbers
     products = [_on_device(tf, name, numbers, right) for name in _names(tf)]
     tf.config.set_soft_device_placement(True)
-    return {"products": products, "side": _SIDE, "xla_error": _try_xla(tf)}
+    return {"products": products, "xla_error": _try_xla(tf)}
 
 
 def _try_xla(tf: Any) -> str:

@@ -104,9 +104,6 @@ def python(facts: Facts) -> Check:
     """Check Python's version and architecture."""
     version = ".".join(map(str, facts.interpreter.version))
     found = f"Python {version}, {facts.installed.machine}"
-    if facts.interpreter.bits != 64:
-        found = f"{found}, {facts.interpreter.bits} bit: TensorFlow needs 64 bit"
-        return Check("python", Status.FAIL, found, "install a 64-bit Python")
     if not PYTHONS[0] <= facts.interpreter.version[:2] < PYTHONS[1]:
         found += ": tfwatch knows no TensorFlow wheel for this version"
         return Check("python", Status.FAIL, found, "use Python 3.11 or 3.12")

@@ -4,7 +4,6 @@ other programs."""
 from __future__ import annotations
 
 import re
-import struct
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,8 +41,6 @@ class Interpreter:
     """This Python and the processor that it runs on."""
 
     version: tuple[int, int, int] = (3, 11, 9)
-    #: Of a pointer.
-    bits: int = 64
     #: An Intel Python on an Apple chip, run by Rosetta 2; None off macOS and where it is unknown.
     is_rosetta: bool | None = None
     #: The processor's name.
@@ -76,7 +73,7 @@ def interpreter(system: str, root: Path = Path("/")) -> Interpreter:
         is_rosetta, chip = parse_sysctl(run(_SYSCTL, _SYSCTL_LIMIT_S).out)
     else:
         chip = parse_cpuinfo(kernel_text(root / "proc/cpuinfo"))
-    return Interpreter(sys.version_info[:3], 8 * struct.calcsize("P"), is_rosetta, chip)
+    return Interpreter(sys.version_info[:3], is_rosetta, chip)
 
 
 def parse_sysctl(text: str) -> tuple[bool | None, str]:

@@ -217,8 +217,10 @@ def test_in_a_fit(
     import tensorflow as tf
 
     from tfwatch import Watch
+    from tfwatch.tfdata.stage_reader import StageReader
     from tfwatch.tfdata.work_ahead import options
     from tfwatch.watch.fit.recorder import Recorder
+    from tfwatch.watch.step_log import StepLog
 
     played = Played(monkeypatch)
     pairs = tf.data.Dataset.from_tensors((tf.ones(4), tf.ones(1))).repeat(40)
@@ -230,7 +232,8 @@ def test_in_a_fit(
         """Records to the writer that has the played clock."""
 
         def _begin_script(self) -> None:
-            self._recorder = Recorder(Session(played.writer), self.model)
+            log, stages = StepLog(played.writer), StageReader(played.writer)
+            self._recorder = Recorder(Session(played.writer, log, stages), self.model)
 
     watch = Recorded()
     model.fit(batches, epochs=epochs, verbose=0, shuffle=False, callbacks=[watch])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def run_of(clock: FakeClock) -> tuple[StepLog, RunWriter]:
     writer = RunWriter(None, make_manifest(), clock.clock)
-    return StepLog(writer, metric=""), writer
+    return StepLog(writer), writer
 
 
 def train(step_log: StepLog, clock: FakeClock, epoch_s: float) -> None:
@@ -38,7 +38,7 @@ def after(between: Callable[[FakeClock], None]) -> list[float]:
     first, writer = run_of(clock)
     train(first, clock, 5.0)
     between(clock)
-    train(StepLog(writer, metric="", before=first), clock, 7.0)
+    train(StepLog(writer, before=first), clock, 7.0)
     return others_s(writer)
 
 

@@ -41,21 +41,20 @@ if TYPE_CHECKING:
 class Session:
     """The writer of a run, its requests, and the source of its batches.
 
-    step_log, stages: of a run that several fits share; None: made for this `fit`.
+    step_log: of this `fit`, in a run that several fits may share. stages: reads the stages of its
+    pipeline.
     py_dataset: the settings of the `PyDataset` that a script's `fit` reads; None where it reads
     other data.
-    metric: the metric to show beside the loss.
     on_error: called with an error of a step, before Keras gets it. on_abandoned: called when the
         model trains again after a `fit` that ended without a callback, as it does when another
         callback raises.
     """
 
     writer: RunWriter
+    step_log: StepLog
+    stages: StageReader
     control: Control = field(default_factory=Control)
-    step_log: StepLog | None = None
-    stages: StageReader | None = None
     py_dataset: PyDatasetSettings | None = None
-    metric: str = ""
     on_error: Callable[[BaseException], None] | None = None
     on_abandoned: Callable[[], None] | None = None
 

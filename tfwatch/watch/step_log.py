@@ -102,7 +102,6 @@ class StepLog:
     def __init__(
         self,
         writer: RunWriter,
-        metric: str,
         *,
         by_keras: bool = True,
         before: StepLog | None = None,
@@ -112,7 +111,6 @@ class StepLog:
         self.flags = 0
         self._writer = writer
         self._progress = writer.progress.append
-        self._metric = metric
         self._by_keras = by_keras
         self.fit: int = before.fit + 1 if before else 1
         self._epochs_before: int | None = before._epochs_begun if before else None
@@ -339,8 +337,8 @@ class StepLog:
         if examples is None and self._images is not None:
             self._writer.note("examples are not counted: the size of a batch is unknown")
         self._images = None if examples is None or self._images is None else self._images + examples
-        loss, metric = logs.get("loss"), logs.get(self._metric)
-        self._progress((self._images or 0, self.steps, self._epoch, self._epoch_step, loss, metric))
+        loss = logs.get("loss")
+        self._progress((self._images or 0, self.steps, self._epoch, self._epoch_step, loss, None))
 
     def _close_row(self, flags: int, end_ns: int) -> None:
         if self._open_row is None:

@@ -215,17 +215,6 @@ def test_a_copy_of_a_watch_has_no_fit(arrays: Any, make_model: Make, tmp_path: P
         assert len(open_run(copied.run_path).fits[-1]) == STEPS
 
 
-def test_workers_of_a_pipeline_without_a_map_cannot_be_switched(
-    arrays: Any, make_model: Make, tmp_path: Path
-) -> None:
-    from tests.runs.requested import switch
-
-    watch = watch_in(tmp_path)
-    watch._control.ask(switch("workers", "4", "code"))
-    make_model().fit(known(arrays), verbose=0, callbacks=[watch])
-    assert only(open_run(watch.run_path), SwitchFailed).reason == "the pipeline has no map"
-
-
 def test_prefetch_after_batches_in_gpu_memory_is_refused(
     arrays: Any, stock: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,17 +83,6 @@ def metrics_half_built(settings: dict[str, Any]) -> Made:
     return Made(model, [], [Y, Y])
 
 
-def a_loss(settings: dict[str, Any]) -> Made:
-    def loss(y: Any, predicted: Any) -> Any:
-        calls.append(1)
-        raise KeyError("in the loss")
-
-    calls: list[int] = []
-    model = dense()
-    model.compile("sgd", loss, **settings)
-    return Made(model, calls)
-
-
 def a_loss_of_a_wrong_shape(settings: dict[str, Any]) -> Made:
     import tensorflow as tf
 
@@ -104,35 +93,6 @@ def a_loss_of_a_wrong_shape(settings: dict[str, Any]) -> Made:
     calls: list[int] = []
     model = dense()
     model.compile("sgd", loss, **settings)
-    return Made(model, calls)
-
-
-def a_loss_without_gradients(settings: dict[str, Any]) -> Made:
-    import tensorflow as tf
-
-    def loss(y: Any, predicted: Any) -> Any:
-        calls.append(1)
-        return tf.reduce_mean(y)
-
-    calls: list[int] = []
-    model = dense()
-    model.compile("sgd", loss, **settings)
-    return Made(model, calls)
-
-
-def a_call(settings: dict[str, Any]) -> Made:
-    import keras
-
-    class Raises(keras.layers.Layer):
-        def call(self, x: Any, training: bool = False) -> Any:
-            calls.append(1)
-            if training:
-                raise RuntimeError("in call")
-            return x
-
-    calls: list[int] = []
-    model = keras.Sequential([keras.Input((3,)), Raises(), keras.layers.Dense(1)])
-    model.compile("sgd", "mse", **settings)
     return Made(model, calls)
 
 
@@ -202,10 +162,7 @@ RAISE = [
     a_metric,
     a_metric_once,
     metrics_half_built,
-    a_loss,
     a_loss_of_a_wrong_shape,
-    a_loss_without_gradients,
-    a_call,
     a_train_step,
 ]
 #: An error of a trace comes before XLA: with it, two of them will do.

@@ -216,17 +216,6 @@ def test_an_eager_step_never_compiles_and_does_not_run_again_if_it_raises(
     assert only(run, RunEnded).cause == "failed"
 
 
-def test_an_interrupt_stops_a_run_and_is_no_failure(
-    arrays: Any, make_model: Make, tmp_path: Path
-) -> None:
-    run = fit_that_raises(make_model(), known(arrays), watch_in(tmp_path), KeyboardInterrupt)
-    assert (only(run, RunEnded).cause, only(run, RunEnded).detail) == (
-        "stopped",
-        "KeyboardInterrupt",
-    )
-    assert len(events_of(run, TrainingFailed)) == 0
-
-
 def test_a_folder_that_cannot_be_created_affects_the_record_and_not_the_training(
     arrays: Any, make_model: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +17,6 @@ from tests.watch.watched import homeless
 from tests.whole import events_of
 from tfwatch.core.events import EpochEnded, EpochStarted, Noted, WatchFailed
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.report.text import as_text
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.run import open_run
 from tfwatch.runs.script_process import Launch, announce_in
@@ -28,6 +25,7 @@ from tfwatch.watch.loops.loop_step_log import LoopStepLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from tfwatch import Track
 
@@ -217,16 +215,6 @@ def test_every_row_follows_the_one_before(tmp_path: Path) -> None:
     assert run.manifest.split.startswith("the loop's fetches: ")
 
 
-def test_the_summary_claims_nothing_of_keras_and_no_loss(tmp_path: Path) -> None:
-    with tfwatch.track(range(40), tmp_path) as tracked:
-        for _ in tracked:
-            sum(range(200_000))
-    text = as_text(opened(tracked), Path.home())
-    assert "compute 9" in text
-    assert "Keras" not in text
-    assert "loss" not in text
-
-
 # -- what fails in tfwatch, and where it cannot be -------------------------------------------------
 
 
@@ -270,21 +258,3 @@ def test_a_forked_process_continues_its_loop_and_leaves_its_parents_run(tmp_path
     assert [run.folder == tracked.run_path for run in runs] == [
         run.manifest.pid == os.getpid() for run in runs
     ]
-
-
-def _worker(runs_dir: Path) -> None:
-    for _ in tfwatch.track(range(4), runs_dir):
-        pass
-
-
-def test_a_forked_worker_has_a_run_of_its_own(tmp_path: Path) -> None:
-    process = multiprocessing.get_context("fork").Process(target=_worker, args=(tmp_path,))
-    process.start()
-    process.join(timeout=20)
-    (run,) = runs_in(tmp_path)
-    assert (process.exitcode, run.manifest.pid, cause(run), len(run.steps)) == (
-        0,
-        process.pid,
-        "finished",
-        4,
-    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tfwatch
-from tests.watch.tracked import BATCHES, cause, flushed, opened, python, runs_in
+from tests.watch.tracked import BATCHES, cause, flushed, opened, python
 from tests.whole import events_of
 from tfwatch.core.events import TrainingFailed
 from tfwatch.core.rows import Phase
@@ -82,28 +82,6 @@ def test_a_loop_that_continues_after_an_error_is_still_recorded(tmp_path: Path) 
             next(steps)
         assert list(steps) == [4, 5]
     assert (cause(opened(tracked)), len(opened(tracked).steps)) == ("finished", 4)
-
-
-def test_a_loop_over_an_object_whose_last_loop_failed_is_another_run(tmp_path: Path) -> None:
-    class Failing:
-        has_failed = False
-
-        def __iter__(self) -> Iterator[int]:
-            if not self.has_failed:
-                self.has_failed = True
-                raise ValueError("no data yet")
-            yield from range(3)
-
-    tracked = tfwatch.track(Failing(), tmp_path)
-    steps = iter(tracked)
-    with pytest.raises(ValueError, match="no data yet"):
-        next(steps)
-    first = tracked.run_path
-    assert list(tracked) == [0, 1, 2]
-    tracked.close()
-    assert first
-    assert cause(tfwatch.open_run(first)) == "failed"
-    assert [cause(run) for run in runs_in(tmp_path)] == ["finished"], "a failed start is not listed"
 
 
 def test_a_run_closed_in_its_loop_has_the_running_step(tmp_path: Path) -> None:

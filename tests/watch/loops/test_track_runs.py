@@ -21,10 +21,8 @@ from tfwatch.runs.run import open_run
 from tfwatch.watch.loops.tracked_loop import TrackedRun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-    from tfwatch import Track
 
 pytestmark = pytest.mark.usefixtures("all_runs_ended")
 
@@ -77,19 +75,6 @@ def test_a_loop_that_outlives_its_object_ends_their_run(tmp_path: Path) -> None:
     assert not runs_in(tmp_path)[0].ended
     del loop
     assert [(cause(run), len(run.steps)) for run in runs_in(tmp_path)] == [("stopped", 6)]
-
-
-def test_a_call_within_another_generator_continues_the_run(tmp_path: Path) -> None:
-    """As with a progress bar around it, which references the object during the loop."""
-
-    def bar(tracked: Track[Any]) -> Iterator[Any]:
-        yield from tracked
-
-    for _ in range(2):
-        for _ in bar(tfwatch.track(BATCHES, tmp_path)):
-            pass
-    (run,) = runs_in(tmp_path)
-    assert len(events_of(run, EpochEnded)) == 2
 
 
 def test_objects_that_exist_at_the_same_time_have_their_own_runs(tmp_path: Path) -> None:

@@ -212,18 +212,6 @@ def test_what_cannot_be_watched_runs_as_it_is_and_says_so_once(
     assert capsys.readouterr().err == f"tfwatch: {sentence}\n"
 
 
-def test_a_newer_keras_is_watched_with_one_note(
-    import_keras: Import, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model = import_keras(version="3.99.1").Model()
-
-    assert len(model.fit()) == len(model.fit()) == 1
-    assert (
-        capsys.readouterr().err
-        == "tfwatch: Keras 3.99.1 is newer than 3.15, the newest tried with tfwatch\n"
-    )
-
-
 @pytest.mark.parametrize("params", [None, {"epochs": 3}])
 def test_a_callback_list_has_a_watch_for_one_fit(params: Any, import_keras: Import) -> None:
     keras = import_keras()

@@ -284,9 +284,9 @@ class Watch(keras.callbacks.Callback):
                 self._control.ask(switch)
             session = Session(
                 run.script.writer,
-                self._control,
                 run.step_log,
                 run.stages,
+                self._control,
                 py_dataset=self._py_dataset,
                 on_error=lambda error: run.fail(ErrorText.of(error)),
                 on_abandoned=lambda: run.stop("fit was left by an exception"),

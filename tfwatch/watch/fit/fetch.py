@@ -9,7 +9,6 @@ import tensorflow as tf
 from tfwatch.core.errors import fails_open, raise_interrupt, reason
 from tfwatch.core.rows import Flag
 from tfwatch.tfdata.shuffle_fill import ShuffleFill
-from tfwatch.tfdata.stage_reader import StageReader
 from tfwatch.watch.fit.data_errors import without_gate
 from tfwatch.watch.fit.stepping.fused_steps import clock_offset_ns
 from tfwatch.watch.fit.switching.requested_switches import RequestedSwitches
@@ -40,10 +39,7 @@ class Fetch:
         self._describer = KnobDescriber(session.writer)
         self._is_measured = False
         self._stamps: CopyStamps | None = None
-        self._stages = session.stages or StageReader(self._writer)
-        self._stages.use(self.iterators)
-        if not session.stages:
-            self._stages.start()
+        session.stages.use(self.iterators)
 
     def use_iterator(self, iterator: Any) -> BatchSpec:
         """Fetch from a new iterator of Keras', through a pipeline if prefetch was requested.
@@ -183,13 +179,8 @@ class Fetch:
     def close(self) -> None:
         """End with the training."""
         with fails_open(self._note_failure):
-            self._stop_stages()
+            self._session.stages.use(None)
         self.switches.close()
-
-    def _stop_stages(self) -> None:
-        self._stages.use(None)
-        if not self._session.stages:
-            self._stages.stop()
 
 
 def count_bytes(batch: Any) -> int | None:

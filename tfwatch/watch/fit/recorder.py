@@ -30,7 +30,6 @@ from tfwatch.watch.fit.stepping.step_runners import (
     is_keras_own,
 )
 from tfwatch.watch.replicas import note_replicas
-from tfwatch.watch.step_log import StepLog
 from tfwatch.watch.traces import CompiledShapes, is_one_shape
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ class Recorder:
         self._session = session
         self._model = model
         self._split = split
-        self._step_log = session.step_log or StepLog(session.writer, session.metric)
+        self._step_log = session.step_log
         self._fetch = Fetch(session)
         self._train_function = TrainFunction(
             model, session, self._step_log, self._adopt, self._report_error

@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-import re
 import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -24,13 +23,11 @@ if TYPE_CHECKING:
 
 #: The variable by which `--feed` passes the HOST:PORT of a tf.data service to the script.
 FEED = "TFWATCH_FEED"
-#: The newest Keras that the tests ran with.
-_NEWEST_TRIED = (3, 15)
 
 
 def find_refusal(keras: Any) -> str:
     """Return why this Keras cannot be watched, or an empty text."""
-    if _version(keras)[0] < 3:
+    if int(keras.__version__.partition(".")[0]) < 3:
         return f"it uses Keras {keras.__version__}, and tfwatch watches Keras 3"
     backend = keras.config.backend()
     return (
@@ -45,10 +42,6 @@ _not_recorded = fails_open(lambda why: warn_once(f"this loop is not recorded: {w
 
 def _warn(why: str) -> None:
     warn_user(f"a part of this fit is not watched: {why}")
-
-
-def _version(keras: Any) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", keras.__version__)[:2])
 
 
 def patch_keras(
@@ -225,7 +218,6 @@ class _Fits:
 
         if any(isinstance(one, Watch) for one in callbacks):
             return []
-        self._note_version()
         return [Watch(self._runs_dir)]
 
     def _fed(self, data: Any, address: str) -> Any:
@@ -251,14 +243,6 @@ class _Fits:
                     writer.note(sentence)
 
         return [self._keras.callbacks.LambdaCallback(on_train_begin=note_all)] if notes else []
-
-    def _note_version(self) -> None:
-        if _version(self._keras) > _NEWEST_TRIED:
-            newest = ".".join(map(str, _NEWEST_TRIED))
-            self._say_once(
-                f"Keras {self._keras.__version__} is newer than {newest}, the newest tried with"
-                " tfwatch"
-            )
 
     def _say_once(self, sentence: str) -> None:
         if sentence not in self._said:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tfwatch.core.errors import fails_open
+from tfwatch.core.errors import fails_open, reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,3 +168,20 @@ def test_an_exception_of_what_the_user_gave_is_published_also_if_its_class_is_th
     with fails_open(words.append):
         _raise(_TooLateError("a length that raises"))
     assert words == ["_TooLateError: a length that raises"]
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        pytest.param(ValueError("no"), "ValueError: no", id="a sentence"),
+        pytest.param(OSError(), "OSError", id="without a message"),
+        pytest.param(Mute(), "Mute", id="its text raises"),
+    ],
+)
+def test_an_error_is_described_by_class_and_message(error: Exception, words: str) -> None:
+    assert reason(error) == words

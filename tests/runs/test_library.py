@@ -7,6 +7,7 @@ import pytest
 from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, write_run
 from tfwatch.core.events import RunEnded
+from tfwatch.runs import library
 from tfwatch.runs.library import (
     default_runs_dir,
     find_run,
@@ -161,3 +162,26 @@ def test_a_start_that_failed_before_its_first_step_is_opened_only_by_its_name(
         "4_failed",
         "5_killed",
     ]
+
+
+def test_it_is_in_the_run_and_the_last_text_wins(tmp_path: Path) -> None:
+    path = library.save_copy(tmp_path / "run", "one")
+    assert path == library.save_copy(tmp_path / "run", "two") == tmp_path / "run" / "copied.py"
+    assert path.read_text() == "two\n"
+
+
+def test_without_a_run_folder_it_is_next_to_the_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library, "default_runs_dir", lambda: tmp_path / "state" / "runs")
+    assert library.save_copy(None, "x") == tmp_path / "state" / "copied.py"
+    (tmp_path / "file").write_text("")
+    assert library.save_copy(tmp_path / "file" / "run", "x") == tmp_path / "state" / "copied.py"
+
+
+def test_without_a_writable_folder_there_is_no_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(library, "default_runs_dir", lambda: tmp_path / "file" / "runs")
+    assert library.save_copy(None, "x") is None

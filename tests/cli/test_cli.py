@@ -195,6 +195,12 @@ def test_a_script_has_the_same_options_before_its_path(monkeypatch: pytest.Monke
     assert (options.switches, options.is_workload) == ((planned(1, "prefetch", "2"),), False)
 
 
+def test_the_workloads_are_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["workloads", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert "cnn" in [workload["name"] for workload in found["workloads"]]
+
+
 @pytest.mark.parametrize("option", ["-V", "--version"])
 def test_version(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(option) == 0

@@ -38,13 +38,3 @@ def test_a_run_that_still_trains_is_printed_as_it_is(
 
     assert main(["report", str(tmp_path / "run"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["steps"] == 451
-
-
-def test_a_folder_that_is_no_run_is_a_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["report", str(tmp_path), "--json"]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("tfwatch: ")
-    assert err.count("\n") == 1

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +16,9 @@ from tests.runs.folders import write_run
 from tfwatch.cli import main
 from tfwatch.core.events import RunEnded, TrainingFailed
 from tfwatch.runs.group import GroupFile, folder_of_rank, write_group_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def page_of(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -139,18 +141,6 @@ def test_hostile_text_is_no_markdown(tmp_path: Path, capsys: pytest.CaptureFixtu
 
     assert {line[:1] for line in text.split("\n")} <= {"#", "*", "F", "|", ""}
     assert not re.search(r"(?<!\\)[<>]|@\w|://", text)
-
-
-def test_the_page_is_named_after_its_group(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_group(tmp_path / "late", [1, 6])
-    monkeypatch.chdir(tmp_path)
-
-    assert main(["report", "late", "--runs-dir", str(tmp_path)]) == 0
-
-    assert capsys.readouterr().out == "tfwatch-late.html\n"
-    assert Path("tfwatch-late.html").read_text(encoding="utf-8").endswith("</html>\n")
 
 
 def test_json_goes_to_standard_output_and_one_rank_has_a_report_of_its_own(

@@ -62,11 +62,8 @@ def test_energy_that_is_not_known_is_null_and_says_why(
 ) -> None:
     found = run_facts.as_json(run_of(make(None)))
 
-    assert [found[f"energy_{name}"] for name in ("j", "per_step_j", "data_wait_j")] == [
-        None,
-        None,
-        None,
-    ]
+    energy = [found[f"energy_{name}"] for name in ("j", "per_step_j", "data_wait_j")]
+    assert energy == [None, None, None]
     assert found["energy_missing"] == reason
     assert found["machine"]["gpu_busy"] is None
 

@@ -108,6 +108,7 @@ def test_a_run_of_each_kind_is_as_the_schema_says(
     ("rows", "events", "shown"),
     [
         pytest.param(plain(0), (), "time_breakdown", id="no step"),
+        pytest.param(plain(0), (RunEnded(5, "failed", 0, "no"),), "state", id="failed at once"),
         pytest.param(switched_run(), (*SWITCH, FINISHED), "forecasts.switches", id="a forecast"),
         pytest.param(
             plain(30), (SwitchAsked(0, "prefetch", "off", "4", 2, "key"),), "steps", id="a request"
@@ -207,16 +208,8 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
     assert list(found) == [fact.key for fact in RUN]
     assert (found["state"], found["epochs"], found["length_s"]) == ("finished", 0, 724.0)
     assert found["path"] == str(tmp_path / "run")
-    assert (found["run"], found["workload"], found["device"]) == (
-        "2026-11-20T10-17-03_cnn",
-        "cnn",
-        "CPU",
-    )
-    assert (found["knobs"], found["settings"], found["steps"]) == (
-        {"prefetch": "off"},
-        {"mode": "graph"},
-        200,
-    )
+    assert (found["workload"], found["device"], found["steps"]) == ("cnn", "CPU", 200)
+    assert (found["knobs"], found["settings"]) == ({"prefetch": "off"}, {"mode": "graph"})
     whole = found["whole_run"]
     assert (whole["steps"], whole["excluded_steps"]) == (198, 2)
     assert whole["step_ms"] == pytest.approx({"median": 18, "mean": 18, "p95": 23})
@@ -225,30 +218,6 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
     assert whole["host_ms"] == pytest.approx({"median": 1, "mean": 1, "p95": 1})
     assert whole["data_wait_share"] == pytest.approx(5 / 18)
     assert (found["last_setting"]["steps"], found["last_setting"]["data_wait_share"]) == (99, 0)
-
-
-@pytest.mark.parametrize(
-    ("rows", "events"),
-    [
-        pytest.param(plain(0), (), id="killed before the first step"),
-        pytest.param(
-            plain(0),
-            (RunEnded(5, "failed", 0, "no memory"),),
-            id="failed before the first step",
-        ),
-        pytest.param(
-            plain(3), (SwitchAsked(0, "prefetch", "off", "4", 2, "key"),), id="a switch asked"
-        ),
-    ],
-)
-def test_the_json_has_null_for_what_is_missing(
-    tmp_path: Path, rows: Rows, events: tuple[Event, ...]
-) -> None:
-    found = as_json(open_written(tmp_path / "run", rows, *events))
-
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert found["final_loss"] is None
-    assert (found["whole_run"]["data_wait_share"] is None) is (not len(rows))
 
 
 def test_the_final_loss_is_that_of_the_last_epoch(tmp_path: Path) -> None:
@@ -302,12 +271,7 @@ def test_stalls_are_listed_by_their_kind(tmp_path: Path) -> None:
 
     hiccup, periodic = as_json(run)["stalls"]
 
-    assert (hiccup["kind"], hiccup["step"], hiccup["steps"], hiccup["lost_ms"]) == (
-        "hiccup",
-        351,
-        1,
-        3000,
-    )
+    assert [hiccup[key] for key in ("kind", "step", "steps", "lost_ms")] == ["hiccup", 351, 1, 3000]
     assert hiccup["start_s"] == pytest.approx(350 * 0.02 + 17 * 0.06)
     assert (periodic["kind"], periodic["period"], periodic["step"]) == ("periodic", 20, 21)
     assert [(one["part"], one["cause"], one["detail"]) for one in (hiccup, periodic)] == [
@@ -315,9 +279,7 @@ def test_stalls_are_listed_by_their_kind(tmp_path: Path) -> None:
     ] * 2
 
 
-def test_what_takes_longer_again_and_again_is_listed_with_its_part_and_its_cause(
-    tmp_path: Path,
-) -> None:
+def test_a_pattern_has_its_part_and_its_cause(tmp_path: Path) -> None:
     rows = make_steps(np.full(400, 2.0), compute=17.0, host=1.0)
     rows["host_ms"][20::20] += 60
     restart(rows)
@@ -326,14 +288,8 @@ def test_what_takes_longer_again_and_again_is_listed_with_its_part_and_its_cause
 
     (periodic,) = as_json(open_written(tmp_path / "run", rows, *pauses, FINISHED))["stalls"]
 
-    known = {name: periodic[name] for name in ("kind", "period", "part", "cause", "detail")}
-    assert known == {
-        "kind": "periodic",
-        "period": 20,
-        "part": "host",
-        "cause": "callback",
-        "detail": "Slow",
-    }
+    known = [periodic[name] for name in ("kind", "period", "part", "cause", "detail")]
+    assert known == ["periodic", 20, "host", "callback", "Slow"]
 
 
 def test_what_a_file_holds_in_place_of_a_number_is_null(tmp_path: Path) -> None:

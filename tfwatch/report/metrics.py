@@ -210,11 +210,6 @@ def _memory(view: RunView) -> Iterator[Sample]:
     yield _newest("memory_used_bytes")(view), {"system_memory_state": "used"}
 
 
-def _cpu_share(view: RunView) -> float | None:
-    used, cores = _newest("cpu_cores")(view), view.snapshot.manifest.machine.get("cores")
-    return used / cores if used is not None and cores else None
-
-
 def _power(view: RunView) -> Iterator[Sample]:
     cpu = {"hw_id": "cpu", "hw_name": "CPU", "hw_type": "cpu"}
     yield _newest("cpu_power_w")(view), cpu
@@ -229,11 +224,6 @@ def _of_gpu(column: str, **labels: str) -> Callable[[RunView], Iterator[Sample]]
             yield _newest(column)(view), {"hw_id": "gpu0", "hw_name": gpu.name, **labels}
 
     return samples
-
-
-def _gpu_limit(view: RunView) -> Iterator[Sample]:
-    if gpu := _gpu(view):
-        yield gpu.memory_bytes, {"hw_id": "gpu0", "hw_name": gpu.name}
 
 
 def _gpu(view: RunView) -> GpuFound | None:
@@ -298,7 +288,6 @@ PRESENT_METRICS = (
 #: Of each machine that trains.
 MACHINE_METRICS = (
     MetricRow("system_memory_usage_bytes", "memory in use", _memory, ("system_memory_state",)),
-    MetricRow("system_cpu_utilization_ratio", "CPU in use, of all cores", _cpu_share),
     MetricRow(
         "hw_power_watts",
         "power of the GPU, and of the CPU where it is read",
@@ -323,7 +312,6 @@ MACHINE_METRICS = (
         _of_gpu("gpu_memory_bytes"),
         _GPU_LABELS,
     ),
-    MetricRow("hw_gpu_memory_limit_bytes", "memory of the GPU", _gpu_limit, _GPU_LABELS),
 )
 
 

@@ -218,7 +218,7 @@ NO_GPU = "A GPU or a smaller model"
         pytest.param(
             "callback",
             losing(host_s=5.0, code=PLOTTER),
-            "callback Plotter takes 4.0 s, 4.0 ms in each step (train.py:41 in load)",
+            "callback Plotter takes 4.0 s, 4.0 ms/step (train.py:41 in load)",
             4.0,
             "do the work of Plotter every 100th step",
             "it grows",
@@ -227,8 +227,8 @@ NO_GPU = "A GPU or a smaller model"
         pytest.param(
             "callback",
             losing(host_s=5.0, code=PLOTTER, host_growth_ms=(1.0, 9.0)),
-            "callback Plotter takes 4.0 s, 4.0 ms in each step (train.py:41 in load); it grows: 1.0"
-            " at first, 9.0 ms a step now",
+            "callback Plotter takes 4.0 s, 4.0 ms/step (train.py:41 in load); it grows: 1.0"
+            " at first, 9.0 ms/step now",
             4.0,
             "keep a running figure in Plotter",
             "steps_per_execution",

@@ -63,10 +63,10 @@ def _claims(regime: Regime, name: str) -> dict[str, float]:
 
 
 def _each(regime: Regime, claims: dict[str, float]) -> str:
-    """Return `, 3.7 ms in each step`, or the time an epoch where it runs at their ends."""
+    """Return `, 3.7 ms/step`, or the time an epoch where it runs at their ends."""
     spent = regime.spent
     if claims["host_s"] >= claims["epoch_end_s"]:
-        return f", {units.milliseconds(1e3 * claims['host_s'] / max(spent.steps, 1))} in each step"
+        return f", {units.milliseconds(1e3 * claims['host_s'] / max(spent.steps, 1))}/step"
     return f", {units.seconds(claims['epoch_end_s'] / max(regime.epochs, 1))} an epoch"
 
 
@@ -74,7 +74,7 @@ def _growth_text(regime: Regime) -> str:
     if not _grows(regime):
         return ""
     first, last = units.in_one_unit(*regime.host_growth_ms)
-    return f"; it grows: {first} at first, {last} a step now"
+    return f"; it grows: {first} at first, {last}/step now"
 
 
 def _grows(regime: Regime) -> bool:

@@ -34,7 +34,7 @@ def find(now: Situation) -> Finding | None:
     lost_s = spent.data_wait_s * share
     names = " and ".join(dict.fromkeys(stage.name.partition(",")[0] for stage in maps))
     each_us = 1e3 * sum(stage.busy_ms for stage in maps) / size
-    takes = "takes" if len(maps) == 1 else "take"
+    takes = "take" if " and " in names else "takes"
     brief = f"{names} {takes} {each_us:.0f} us an example, most of it for the call itself"
     wait = f", with {part.wait_share * 100:.0f} % data wait" if part else ""
     return Finding(

@@ -22,6 +22,7 @@ import signal
 import struct
 import tempfile
 import termios
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -91,6 +92,12 @@ class OutputRelay:
         os.close(ended)
         os.close(self._alive)
 
+    def drain_if_killed(self) -> None:
+        """Have a thread take the output once the relay's process has ended: a script in this
+        process would wait for ever where it was killed."""
+        ends = [os.dup(fd) for fd in self.for_script]
+        threading.Thread(target=_drain, args=ends, name="tfwatch-drain", daemon=True).start()
+
     def close_script_ends(self) -> None:
         """Close this process's copies of what the script has: the relay ends when the script has
         closed the slave."""
@@ -130,6 +137,15 @@ class OutputRelay:
         shutil.rmtree(self._folder, ignore_errors=True)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._pid, os.WNOHANG)
+
+
+def _drain(master: int, alive: int) -> None:
+    with contextlib.suppress(OSError):
+        os.read(alive, 1)  # returns nothing, once the relay has ended
+        while os.read(master, _CHUNK):
+            pass
+    for fd in (master, alive):
+        os.close(fd)
 
 
 def _set_raw(slave: int) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from tests.pseudo import Pseudo
@@ -137,6 +138,19 @@ def test_a_hangup_takes_the_screen_and_not_the_training(tmp_path: Path) -> None:
         let_it_finish(tmp_path)
         assert terminal.process.wait(timeout=20) == 0
     assert end_of(the_run(tmp_path)) == "finished"
+
+
+def test_a_killed_relay_of_the_output_holds_no_training(tmp_path: Path) -> None:
+    script = f"{FIT}for n in range(200):\n    print('x' * 1000, flush=True)\nfit(20)\n"
+    with session(tmp_path, script) as terminal:
+        terminal.read_until(lambda: trains(tmp_path))
+        psutil.Process(terminal.process.pid).children()[0].kill()
+        (tmp_path / "train.py.enough").touch()
+        terminal.read_until(lambda: end_of(open_run(list_runs(tmp_path / "runs")[0])) == "finished")
+        terminal.wait_for("finished")
+        terminal.press("q")
+        assert terminal.wait() == 0
+        assert terminal.state == terminal.before
 
 
 def test_a_process_that_dies_leaves_a_sane_terminal(tmp_path: Path) -> None:

@@ -84,6 +84,7 @@ def run_in_thread(options: RunOptions, clock: Clock) -> ScriptThread:
         terminal.record_to(None)
         for fd in (1, 2):
             os.dup2(relay.slave, fd)
+        relay.drain_if_killed()
         relay.close_script_ends()
         try:
             ScriptSession(script, relay, terminal, options, clock).run()

@@ -28,7 +28,7 @@ from tfwatch.judge.autopilot.measurement import Measurement, measure, settling_s
 from tfwatch.judge.autopilot.moves import BUDGET, LEAST, MOST, Move, SearchLimits, Stop
 from tfwatch.judge.autopilot.search import LEAST_GAIN, AutopilotSearch
 from tfwatch.judge.effects.comparison import LONGEST, effect_between
-from tfwatch.judge.effects.experiment import UNKNOWN, Estimate
+from tfwatch.judge.effects.experiment import UNKNOWN
 from tfwatch.judge.forecasts.evidence import cores_of
 from tfwatch.tuner.driver import POLL_S, Interrupt, RefusedError, make_forecaster
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from tfwatch.core.rows import Rows
+    from tfwatch.judge.effects.before_after import SwitchEffect
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.snapshot import Snapshot
     from tfwatch.tuner.driver import Driver
@@ -51,6 +52,8 @@ _LOOKS, _MOST_SPARED = 3, 60
 _KNOBS = frozenset({PREFETCH, WORKERS, CACHE, DEVICE_PREFETCH})
 #: The ends after which what was kept must be proved as a whole: nobody asked for them.
 _JUDGED = ("not_starving", "nothing_left", "budget")
+#: The most steps that are measured for that proof, and those between two looks at it.
+PROOF, _LOOK_EVERY = 200, 20
 
 
 def run(driver: Driver, request: Autopilot) -> None:
@@ -106,6 +109,7 @@ class _AutopilotJob:
         with fails_open(failures.append):
             try:
                 stop = self._search_all()
+                self._prove()
             except Interrupt as over:
                 return self._cancel(over.cause), over.reason
             return stop.cause, stop.reason
@@ -291,9 +295,9 @@ class _AutopilotJob:
         return "user"
 
     def _end(self, cause: str, reason: str) -> None:
-        search, known = self._search, self._gain()
+        search, effect = self._search, self._effect(self._kept_rows)
         is_left = search is not None and bool(search.changed)
-        if search and is_left and cause in _JUDGED and not known.low > 1 + LEAST_GAIN:
+        if search and is_left and cause in _JUDGED and not self._is_proved(effect):
             changes = (KnobChange(k, search.knobs[k], search.start[k]) for k in search.changed)
             self._restore(sorted(changes, key=lambda one: one.knob), "the gain is not proved")
             reason, is_left = "the gain of all moves together is not proved", False
@@ -315,18 +319,41 @@ class _AutopilotJob:
                 after_share=last.wait_share if last else None,
                 peak_bytes=self._peak_bytes if math.isfinite(self._peak_bytes) else None,
                 knobs=dict(knobs),
-                **(known if is_left else UNKNOWN).event_fields(),
+                **(effect.estimate if effect and is_left else UNKNOWN).event_fields(),
             )
         )
 
-    def _gain(self) -> Estimate:
-        """Return the steps before the first move over those of the final setting."""
+    def _prove(self) -> None:
+        """Measure on with the final settings until their gain is proved, for `PROOF` steps at
+        most."""
         search = self._search
-        if search is None or self._first_rows is None or self._kept_rows is None:
-            return UNKNOWN
+        if search is None or not search.changed or self._is_proved(self._effect(self._kept_rows)):
+            return
+        last = self._driver.snapshot.steps_total + PROOF
+        self._driver.wait(lambda now: self._driver.knobs == search.knobs or now.steps_total >= last)
+        total = self._driver.snapshot.steps_total
+        first = total + settling_steps(search.knobs)
+        while total < last and not self._is_proved(self._effect(self._kept_rows)):
+            total = self._next_total(min(total + _LOOK_EVERY, last) - 1)
+            rows = self._counted(first)
+            self._kept_rows = rows if len(rows) > LEAST else self._kept_rows
+
+    def _effect(self, after: Rows | None) -> SwitchEffect | None:
+        """Compare steps of the final settings with those before the first move; None for too
+        few."""
+        if self._search is None or self._first_rows is None or after is None:
+            return None
         accelerated = self._driver.snapshot.manifest.accelerated
-        effect = effect_between(self._first_rows, self._kept_rows, search.changed, accelerated)
-        return effect.estimate if effect else UNKNOWN
+        return effect_between(self._first_rows, after, self._search.changed, accelerated)
+
+    def _is_proved(self, effect: SwitchEffect | None) -> bool:
+        """Return whether the step, or the data wait in it, is shorter by 2 % with its whole
+        interval."""
+        if effect is None or self._search is None:
+            return False
+        saved_ms = -effect.wait.high_ms if effect.estimate.ratio > 1 + LEAST_GAIN else 0.0
+        is_fed = saved_ms > LEAST_GAIN * self._search.first.step_ms
+        return effect.estimate.low > 1 + LEAST_GAIN or is_fed
 
     # -- events -----------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tfwatch.core.events import (
+        AutopilotEnded,
         ExperimentEnded,
         MoveJudged,
         MoveMade,
@@ -250,8 +251,9 @@ def autopilot_text(run: AutopilotRun) -> str:
             return f"autopilot: {TUNER_LOST}"
         return f"autopilot: {'; '.join(autopilot_parts(run))}"
     if run.kept:
-        claim = f"{estimate_text(run.estimate)}, " if run.estimate else ""
-        return f"autopilot: {claim}kept {changes_text(run.kept)}; {run.ended.reason}"
+        return (
+            f"autopilot: {_gain_claim(run.ended)}kept {changes_text(run.kept)}; {run.ended.reason}"
+        )
     if not run.moves:
         none = "nothing to gain" if run.ended.cause == "not_starving" else "nothing changed"
         return f"autopilot: {none}: {run.ended.reason}"
@@ -259,6 +261,17 @@ def autopilot_text(run: AutopilotRun) -> str:
     return (
         f"autopilot: nothing helped (tried {tried}); the settings are as before: {run.ended.reason}"
     )
+
+
+def _gain_claim(ended: AutopilotEnded) -> str:
+    """Return `1.68 x faster (1.61 to 1.74), `; of a step that is not clear the data wait first."""
+    known, shares = estimate_of(ended), (ended.before_share, ended.after_share)
+    if known is None:
+        return ""
+    if known.answer == "unclear" and None not in shares:
+        waits = " to ".join(map(units.percent, shares))
+        return f"data wait {waits} of a step, step: {estimate_text(known)}, "
+    return f"{estimate_text(known)}, "
 
 
 # -- forecasts -------------------------------------------------------------------------------------

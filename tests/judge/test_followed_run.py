@@ -71,3 +71,17 @@ def test_while_a_long_run_is_read_its_counts_are_marked_as_not_final() -> None:
     assert "still reading, 99 %" in " ".join(row.text for row in readings(reading))
     assert whole.situation.searched is None
     assert "still reading" not in " ".join(row.text for row in readings(whole))
+
+
+def test_the_memory_of_a_run_that_is_over_is_that_since_its_first_step() -> None:
+    run = Canned(None).started()
+    for n in range(3):
+        run.sample(process_bytes=(1 + n) * 2**30).steps(RECENT - 1, COMPUTE_BOUND)
+    reader = run.ended().reader()
+    view = Follower(reader.steps_between, live=False).follow(reader.read(), [], None)
+
+    machine = view.situation.figures.machine
+    assert machine
+    assert machine.process_memory
+    assert machine.process_memory.begin_bytes == 2**30
+    assert machine.process_memory.peak_bytes == 3 * 2**30

@@ -55,7 +55,7 @@ _LAG_S = 1.0
 
 def _process_memory(snapshot: Snapshot) -> MemoryOverRun | None:
     """Return the memory of the training process from the first step on: an import takes less."""
-    begin_ns = snapshot.recent["start_ns"][0] if len(snapshot.recent) else 0
+    begin_ns = snapshot.epochs["first_ns"][0] if len(snapshot.epochs) else 0
     return memory_over_run(snapshot.samples[bisect_left(snapshot.samples["at_ns"], begin_ns) :])
 
 

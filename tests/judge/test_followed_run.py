@@ -76,12 +76,12 @@ def test_while_a_long_run_is_read_its_counts_are_marked_as_not_final() -> None:
 def test_the_memory_of_a_run_that_is_over_is_that_since_its_first_step() -> None:
     run = Canned(None).started()
     for n in range(3):
-        run.sample(process_bytes=(1 + n) * 2**30).steps(RECENT - 1, COMPUTE_BOUND)
+        run.sample(process_bytes=(2 + n) * 2**30).steps(RECENT - 1, COMPUTE_BOUND)
     reader = run.ended().reader()
     view = Follower(reader.steps_between, live=False).follow(reader.read(), [], None)
 
     machine = view.situation.figures.machine
     assert machine
     assert machine.process_memory
-    assert machine.process_memory.begin_bytes == 2**30
-    assert machine.process_memory.peak_bytes == 3 * 2**30
+    assert machine.process_memory.begin_bytes == 1.2 * 2**30, "the sample of its start"
+    assert machine.process_memory.peak_bytes == 4 * 2**30

@@ -236,7 +236,7 @@ def show(folder: Path) -> Snapshot:
     """Judge the run, and make its views and its reports; none holds a control character."""
     reader = Run(RunFolder(folder), FakeClock(3).clock)
     snapshot = reader.read()
-    follower = Follower(reader.steps_between, live=True)
+    follower = Follower(live=True)
     for _ in range(3):
         view = follower.follow(snapshot, [], None)
     for text in chain(texts_of(view), reports(folder, snapshot)):

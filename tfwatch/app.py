@@ -97,7 +97,6 @@ class TfwatchApp(ThemedApp):
     def _make_live(self, reader: Run, requests: RequestSender | None) -> LiveScreen:
         script = self._script
         follower = Follower(
-            reader.steps_between,
             requests is not None,
             EndedRunJudge(),
             self._runs.fits if self._runs else (),

@@ -14,7 +14,7 @@ def test_a_run_that_was_killed_is_searched_to_its_end_though_its_clock_stands_st
     run = Canned(None).started().steps(66_000, COMPUTE_BOUND).steps(1, (3500.0, 13.0, 0.8))
     reader = run.reader()
     killed = replace(reader.read(), life=Life.KILLED)
-    searcher = StepSearch(reader.steps_between)
+    searcher = StepSearch()
     seen = []
     for _ in range(4):
         searcher.take(killed)
@@ -27,7 +27,7 @@ def test_a_run_that_was_killed_is_searched_to_its_end_though_its_clock_stands_st
 def test_while_a_run_goes_on_its_steps_are_searched_once_a_second() -> None:
     run = Canned(None).started().steps(100, COMPUTE_BOUND)
     reader = run.reader()
-    searcher = StepSearch(reader.steps_between)
+    searcher = StepSearch()
     searcher.take(reader.read())
     run.at_s = 100.25
     run.steps(10, COMPUTE_BOUND)
@@ -43,7 +43,7 @@ def test_while_a_run_goes_on_its_steps_are_searched_once_a_second() -> None:
 def test_steps_that_come_fast_are_searched_before_they_are_out_of_hand() -> None:
     run = Canned(None).started()
     reader = run.reader()
-    searcher = StepSearch(reader.steps_between)
+    searcher = StepSearch()
     searcher.take(reader.read())
     for _ in range(2):
         for _ in range(RECENT - 1):
@@ -58,7 +58,7 @@ def test_steps_that_come_fast_are_searched_before_they_are_out_of_hand() -> None
 def test_while_a_long_run_is_read_its_counts_are_marked_as_not_final() -> None:
     run = Canned(None).started().steps(66_000, COMPUTE_BOUND).steps(1, (3500.0, 13.0, 0.8)).ended()
     reader = run.reader()
-    follower = Follower(reader.steps_between, live=False)
+    follower = Follower(live=False)
 
     reading, whole = (follower.follow(reader.read(), [], None) for _ in range(2))
 
@@ -78,7 +78,7 @@ def test_the_memory_of_a_run_that_is_over_is_that_since_its_first_step() -> None
     for n in range(3):
         run.sample(process_bytes=(2 + n) * 2**30).steps(RECENT - 1, COMPUTE_BOUND)
     reader = run.ended().reader()
-    view = Follower(reader.steps_between, live=False).follow(reader.read(), [], None)
+    view = Follower(live=False).follow(reader.read(), [], None)
 
     machine = view.situation.figures.machine
     assert machine

@@ -111,13 +111,13 @@ def words(found: Banner | None) -> tuple[str, str, str, str]:
 def followed(run: Canned, *, to_the_end: bool = False) -> RunView:
     """The newest view of a read-only screen."""
     reader = run.reader()
-    follower = Follower(reader.steps_between, live=False)
+    follower = Follower(live=False)
     if to_the_end:
         ended = EndedRunJudge()
         ended(reader.read())
         assert ended._thread
         ended._thread.join()
-        follower = Follower(reader.steps_between, live=False, judge_ended=ended)
+        follower = Follower(live=False, judge_ended=ended)
     return follower.follow(reader.read(), (), None)
 
 

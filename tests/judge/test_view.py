@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def look(run: Canned, asks: tuple[KnobRequest, ...] = (), live: bool = True) -> RunView:
     reader = run.reader()
-    return Follower(reader.steps_between, live).follow(reader.read(), asks, None)
+    return Follower(live).follow(reader.read(), asks, None)
 
 
 def test_a_stall_is_counted_from_the_pulse_and_belongs_to_the_waiting() -> None:
@@ -45,7 +45,7 @@ def test_a_stall_is_counted_from_the_pulse_and_belongs_to_the_waiting() -> None:
 def test_a_verdict_does_not_outlive_the_setting_it_was_made_on() -> None:
     run = Canned(None).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.0)
     reader = run.reader()
-    follower = Follower(reader.steps_between, live=True)
+    follower = Follower(live=True)
     assert (
         follower.follow(reader.read(), (), None).situation.setting.judgement.verdict
         is Verdict.HIGHLY
@@ -64,7 +64,7 @@ def test_a_verdict_does_not_outlive_the_setting_it_was_made_on() -> None:
 def test_stalls_are_found_once_however_the_steps_come(tmp_path: Path) -> None:
     run = Canned(tmp_path).started()
     reader = run.reader()
-    follower = Follower(reader.steps_between, live=True)
+    follower = Follower(live=True)
     for _ in range(5):
         run.steps(3, STARVING).steps(1, (2000.0, 13.0, 0.8)).steps(40, STARVING).writer.flush()
         view = follower.follow(reader.read(), (), None)
@@ -88,7 +88,7 @@ def test_a_stall_that_a_run_was_left_in_is_one_of_its_stalls() -> None:
 def test_a_wait_that_comes_back_is_told_once_and_where_it_began() -> None:
     run = Canned(None).started().steps(50, COMPUTE_BOUND)
     reader = run.reader()
-    follower = Follower(reader.steps_between, live=True)
+    follower = Follower(live=True)
     for _ in range(12):
         run.steps(9, COMPUTE_BOUND).steps(1, (80.0, 13.0, 0.8)).writer.flush()
         run.at_s += 1.0
@@ -101,7 +101,7 @@ def test_a_wait_that_comes_back_is_told_once_and_where_it_began() -> None:
 def test_what_comes_back_is_explained_once_its_cause_is_told() -> None:
     run = Canned(None).started().steps(50, COMPUTE_BOUND)
     reader = run.reader()
-    follower = Follower(reader.steps_between, live=True)
+    follower = Follower(live=True)
     pauses: list[int] = []
     for told in (False, True):
         for _ in range(12):
@@ -163,7 +163,7 @@ def test_what_tensorflow_said_is_a_row_for_each_thing_that_matters(tmp_path: Pat
         "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n",
     )
     reader = run.reader()
-    follower, rows = Follower(reader.steps_between, live=True), EventCollector()
+    follower, rows = Follower(live=True), EventCollector()
     run.at_s = 20.0
     before = [(row.at_s, row.text) for row in rows.take(follower.follow(reader.read(), (), None))]
     with (tmp_path / "log.txt").open("a") as log:
@@ -318,7 +318,7 @@ def test_heat_and_swapping_are_one_row_a_stretch() -> None:
 def test_rows_that_come_one_by_one_are_those_of_the_whole_run() -> None:
     run = swapping(None)
     reader, rows = run.reader(), EventCollector()
-    follower = Follower(reader.steps_between, live=True)
+    follower = Follower(live=True)
     rows.take(follower.follow(reader.read(), (), None))
     run.steps(150, COMPUTE_BOUND).event(facts.Paused, cause="swap", took_ms=1000.0, detail="40 MB")
     run.writer.flush()

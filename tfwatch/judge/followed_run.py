@@ -38,7 +38,7 @@ from tfwatch.runs.liveness import Life, find_open_phase
 from tfwatch.runs.run import RECENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
@@ -106,7 +106,7 @@ _PAUSE_NS = 60 * 10**9
 
 
 class StepSearch:
-    """Looks at each step once. `steps_between(first, last)` reads rows of the run.
+    """Looks at each step once.
 
     searched: the number of steps that were looked at. done: their share while a long run is still
     read, else None.
@@ -114,7 +114,7 @@ class StepSearch:
     period.
     """
 
-    def __init__(self, steps_between: Callable[[int, int], Rows]) -> None:
+    def __init__(self) -> None:
         self.searched = 0
         self.done: float | None = None
         self.stalls: tuple[Stall, ...] = ()
@@ -123,7 +123,6 @@ class StepSearch:
         self.machine = MachineFollower()
         self.regime = RunningRegime()
         self._events_taken = 0
-        self._steps_between = steps_between
         self._stall_search = StallSearch()
         self._named: list[Stall] = []
         self._over = False
@@ -159,7 +158,7 @@ class StepSearch:
         rows = (
             snapshot.recent[first - 1 - in_hand :]
             if first > in_hand
-            else self._steps_between(first, last)
+            else snapshot.steps_between(first, last)
         )
         new = rows[rows["step"] > self.searched]
         self._stall_search.take(new)

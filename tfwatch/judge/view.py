@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tfwatch.core.events import Event
-    from tfwatch.core.rows import Rows
     from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.findings.situation import Banner
     from tfwatch.judge.judged_run import EndedJudgement
@@ -137,7 +136,7 @@ class RunView:
 class Follower:
     """Follows one run; remembers the last verdict, the comparisons made and the stalls found.
 
-    `steps_between(first, last)` reads rows of the run; `live`: keys are obeyed;
+    `live`: keys are obeyed;
     `judge_ended`: returns the judgement of a run that is over, None until it is known;
     `earlier_fits`: of the script's runs before this one; `script`: returns the state of the script,
     empty without one.
@@ -145,13 +144,11 @@ class Follower:
 
     def __init__(
         self,
-        steps_between: Callable[[int, int], Rows],
         live: bool,
         judge_ended: Callable[[Snapshot], EndedJudgement | None] = lambda run: None,
         earlier_fits: tuple[FitFigures, ...] = (),
         script: Callable[[], str] = str,
     ) -> None:
-        self._steps_between = steps_between
         self._earlier_fits = earlier_fits
         self._script = script
         self._fits: FitCounter | None = None
@@ -164,14 +161,14 @@ class Follower:
         self._setting = MeasuredSetting()
         self._figures = FiguresOfSecond()
         self._figured: tuple[int, int, int] | None = None
-        self._step_search = StepSearch(steps_between)
+        self._step_search = StepSearch()
         self._time_breakdown = RunningTimeBreakdown()
         self._breakdown_events: list[Event] = []
         self._seen = 0
         self._losses: tuple[Finding, ...] | None = None
         self._lead = LeadHolder()
         self._log = LogFollower()
-        self._forecasts = ForecastFollower(steps_between)
+        self._forecasts = ForecastFollower()
 
     def follow(
         self, snapshot: Snapshot, asks: Sequence[KnobRequest], stopping_s: float | None
@@ -195,7 +192,7 @@ class Follower:
             self._figures = self._figure(snapshot, spent)
             total, accelerated = snapshot.steps_total, snapshot.manifest.accelerated
             self._comparisons = tuple(
-                compare(switches, total, self._steps_between, self._known, accelerated)
+                compare(switches, total, snapshot.steps_between, self._known, accelerated)
             )
             self._count_fits(snapshot)
             self._figured = due
@@ -233,7 +230,7 @@ class Follower:
         if self._fits is None:
             origin_s = snapshot.manifest.origin_wall_ns / 1e9
             first, loop = len(self._earlier_fits) + 1, snapshot.manifest.loop
-            self._fits = FitCounter(origin_s, self._steps_between, first, loop)
+            self._fits = FitCounter(origin_s, snapshot.steps_between, first, loop)
         number = self._fits.take(events.of(EpochStarted), events.of(EpochEnded), is_over)
         self._fits_now = ((*self._earlier_fits, *self._fits.done), number)
         self._fits_counted = counted

@@ -80,7 +80,7 @@ class ServedRuns:
                 self._over.add(folder)
             else:
                 reader = Run(RunFolder(folder), self._clock)
-                self._readers[folder] = reader, Follower(reader.steps_between, live=False)
+                self._readers[folder] = reader, Follower(live=False)
 
     def _is_past(self, origin_wall_ns: int, length_s: float) -> bool:
         return self._clock.wall_ns() - origin_wall_ns > (length_s + LINGER_S) * 1e9

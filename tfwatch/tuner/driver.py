@@ -263,7 +263,7 @@ class Driver:
 def make_forecaster(driver: Driver) -> MakeForecast:
     """Return the function that forecasts a switch from the evidence now; it returns None without a
     forecast."""
-    known = evidence_now(driver.snapshot, driver.rows)
+    known = evidence_now(driver.snapshot)
 
     def make_forecast(turned: Mapping[str, str]) -> Forecast | None:
         (knob, value), *together_with = turned.items()

@@ -16,7 +16,7 @@ GPU = {"device": "GPU:0 Apple M2 Pro", "accelerated": True}
 
 def look(run: Canned) -> RunView:
     reader = run.reader()
-    follower = Follower(reader.steps_between, live=True)
+    follower = Follower(live=True)
     run.writer.flush()
     return follower.follow(reader.read(), (), None)
 
@@ -60,7 +60,7 @@ def test_there_is_none_in_the_first_steps_while_stalled_and_while_a_switch_is_un
 def test_after_a_switch_the_way_back_is_as_it_was_measured_and_the_forecast_is_checked() -> None:
     run = Canned(None, **GPU).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.0)
     reader = run.reader()
-    follower = Follower(reader.steps_between, live=True)
+    follower = Follower(live=True)
     follower.follow(reader.read(), (), None)
     run.switched("prefetch", "off", "4").steps(1, COMPUTE_BOUND, int(Flag.SWITCH))
     run.steps(120, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.0)

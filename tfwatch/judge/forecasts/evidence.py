@@ -267,7 +267,6 @@ def build_evidence_tables_of_run(run: Snapshot) -> EvidenceTables:
 
 def evidence_now(
     snapshot: Snapshot,
-    steps_between: Callable[[int, int], Rows],
     comparisons: Sequence[Comparison] | None = None,
     no_forecast_reason: str = "",
 ) -> Evidence:
@@ -279,10 +278,10 @@ def evidence_now(
     switches, total = snapshot.events.of(PipelineSwitched), snapshot.steps_total
     if comparisons is None:
         accelerated = snapshot.manifest.accelerated
-        comparisons = compare(switches, total, steps_between, accelerated=accelerated)
+        comparisons = compare(switches, total, snapshot.steps_between, accelerated=accelerated)
     tables = EvidenceTables(
         snapshot.manifest,
-        steps_between,
+        snapshot.steps_between,
         snapshot.samples,
         lambda at_ns: make_stage_table(snapshot.recent_stages, snapshot.stages_found),
         switches,

@@ -20,9 +20,8 @@ from tfwatch.judge.forecasts.predict import Prediction, predict
 from tfwatch.judge.steps.verdict import BURSTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from tfwatch.core.rows import Rows
     from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.effects.knob_state import KnobState
     from tfwatch.judge.findings.bottleneck import StageTable
@@ -365,11 +364,10 @@ class ForecastFollower:
     pipeline's stages, None where they cannot be read. cores_free: NaN where unknown.
     """
 
-    def __init__(self, steps_between: Callable[[int, int], Rows]) -> None:
+    def __init__(self) -> None:
         self.forecasts: Forecasts = {}
         self.table: StageTable | None = None
         self.cores_free = math.nan
-        self._steps_between = steps_between
         self._due: tuple[int, int, bool] | None = None
         #: The forecasts of switches that were made while it followed, by their first step.
         self._made: dict[int, Forecast] = {}
@@ -391,7 +389,7 @@ class ForecastFollower:
             known = self.forecasts.get((switch.knob, switch.new))
             if known and known.is_known:
                 self._made.setdefault(switch.step, known)
-        evidence = evidence_now(snapshot, self._steps_between, comparisons, reason)
+        evidence = evidence_now(snapshot, comparisons, reason)
         self.table, self.cores_free = evidence.stages, evidence.cores_free
         self.forecasts = {}
         if snapshot.ended is None:

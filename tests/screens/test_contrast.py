@@ -12,10 +12,9 @@ from textual.color import Color
 from tests.doctor.machines import linux
 from tests.groups import write_group
 from tests.runs.folders import FakeClock
-from tests.screens.canned import usual
 from tests.screens.launching import launcher
 from tests.screens.showing import shown
-from tests.screens.states import failed, finished, settling, stalled, starving, validating
+from tests.screens.states import failed, finished, settling, stalled, starving
 from tests.screens.test_doctor import checked, finding
 from tfwatch.doctor.checks import judge
 from tfwatch.judge.groups.judged_group import JudgedGroup
@@ -35,15 +34,7 @@ if TYPE_CHECKING:
     from tests.screens.canned import Canned
 
 LEAST = 4.5
-STATES: tuple[Callable[[Path], Canned], ...] = (
-    starving,
-    usual,
-    stalled,
-    settling,
-    validating,
-    failed,
-    finished,
-)
+STATES: tuple[Callable[[Path], Canned], ...] = (starving, stalled, settling, failed, finished)
 #: Keys that show other panes.
 VIEWS = ((), ("z",), ("4",), ("5",), ("6",))
 

@@ -133,7 +133,7 @@ async def test_every_key_can_be_pressed(tmp_path: Path, size: tuple[int, int]) -
             while len(show.app.screen_stack) > 2:
                 show.app.screen.dismiss(None)
                 await show.pilot.pause()
-            if show.live.filter_input.display:
+            if show.live.filter_line.display:
                 await show.pilot.press("escape")
         await show.frame()
         assert show.app.is_running

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from tfwatch.judge.past_run import PastRun
 
 
-@pytest.mark.parametrize("theme", ["dark", "light"])
-async def test_it_shows_your_script_first_then_runs_then_demos(theme: str) -> None:
-    async with launcher(theme=theme) as (app, pilot):
+async def test_it_shows_your_script_first_then_runs_then_demos() -> None:
+    async with launcher() as (app, pilot):
         for size in ((60, 18), (80, 24), (120, 40), (200, 60)):
             await pilot.resize_terminal(*size)
             await pilot.pause()

@@ -55,7 +55,7 @@ async def test_no_word_is_lost_or_cut_as_the_scrollbar_comes_back(
     run.log.write_text(f"{line}\n")
     async with shown(run, size) as show:
         await show.press("5", "slash", "x")
-        assert "0 of 1 lines with 'x': / then escape shows all" in show.text
+        assert "filter, 0 of 1: x" in show.text
         await show.press("escape")
         pane = show.live.log_pane
         at = pane.scrollable_content_region

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -43,22 +42,6 @@ def pane(shown_rows: list[str]) -> list[str]:
 
 
 # -- states ----------------------------------------------------------------------------------------
-
-
-SIZES = ((60, 18), (80, 24), (99, 40), (100, 32), (120, 40), (200, 60))
-
-
-async def test_every_machine_fits_every_size() -> None:
-    views = {name: look(make(None)) for name, make in hardware.ALL.items()}
-    async with shown(hardware.compute_bound(None), unicode=False, colour=False) as show:
-        for pane, size in [*product("4", SIZES), ("1", (80, 24))]:
-            await show.press(pane)
-            await show.resize(size)
-            for name, view in views.items():
-                await show.look_at(view)
-                assert {len(row) for row in show.rows} == {size[0]}, (name, size)
-                assert " nan" not in show.text, (name, size)
-                assert show.text.isascii(), (name, size)
 
 
 @pytest.mark.parametrize(

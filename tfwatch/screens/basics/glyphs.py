@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 WAIT_COLOUR = "$warning"
 STALL_COLOUR = "$error"
 COMPUTE_COLOUR = "$primary"
-COPY_COLOUR = "$success"
 HOST_COLOUR = "$foreground 45%"
 MUTED_COLOUR = "$foreground 20%"
 OTHERS_COLOUR = "$secondary"
@@ -21,9 +20,8 @@ class Glyphs:
 
     colour: bool
     unicode: bool
-    #: These four fill a cell of each part of a step; without colour they differ by texture.
+    #: These three fill a cell of each part of a step; without colour they differ by texture.
     wait: str
-    copy: str
     host: str
     compute: str
     #: Fills a cell of a step that is not counted.
@@ -56,7 +54,6 @@ _BLOCKS = Glyphs(
     colour=True,
     unicode=True,
     wait="█",
-    copy="█",
     host="█",
     compute="█",
     muted="█",
@@ -73,10 +70,9 @@ _BLOCKS = Glyphs(
     bar_rest="░",
     record="●",
 )
-_TEXTURES = replace(_BLOCKS, colour=False, wait="░", copy="╳", host="▒", muted="▞", others="▒")  # noqa: RUF001
+_TEXTURES = replace(_BLOCKS, colour=False, wait="░", host="▒", muted="▞", others="▒")
 _ASCII = {
     "wait": "#",
-    "copy": "x",
     "host": ".",
     "compute": "=",
     "muted": "/",

@@ -241,31 +241,37 @@ def apply_glyphs(screen: Screen[Any], glyphs: Glyphs) -> None:
         widget.set_class(not glyphs.unicode, "-plain")
 
 
-class FramedPane(Pane):
-    """A pane with a titled frame; the class `-bare` removes the frame on a small screen."""
+#: The styles of a titled frame; the class `-bare` removes the frame on a small screen.
+FRAME_CSS = """
+    border: round $foreground 30%;
+    border-title-color: $foreground 80%;
+    border-title-style: bold;
+    border-subtitle-color: $foreground 65%;
+    &:focus { border: round $accent; }
+    &.-plain { border: ascii $foreground 30%; }
+    &.-plain:focus { border: ascii $accent; }
+    &.-bare { border: none; }
+    &.-bare.-plain { border: none; }
+"""
 
-    DEFAULT_CSS = """
-    FramedPane {
-        border: round $foreground 30%;
-        border-title-color: $foreground 80%;
-        border-title-style: bold;
-        border-subtitle-color: $foreground 65%;
-        &:focus { border: round $accent; }
-        &.-plain { border: ascii $foreground 30%; }
-        &.-plain:focus { border: ascii $accent; }
-        &.-bare { border: none; }
-        &.-bare.-plain { border: none; }
-    }
-    """
 
-    _titles: tuple[str | Content, str] = ("", "")
+class Titled(Widget):
+    """Has texts in its frame. List it after the other base class, as `CachedLines`."""
 
-    def set_titles(self, title: str | Content, note: str = "") -> None:
-        """Set the texts in the pane's frame, at the top left and the bottom right."""
+    _titles: tuple[str, str] = ("", "")
+
+    def set_titles(self, title: str, note: str = "") -> None:
+        """Set the texts in the frame, at the top left and the bottom right."""
         if (title, note) != self._titles:
             self._titles = (title, note)
-            self.border_title = row(title) if isinstance(title, str) else title
+            self.border_title = row(title)
             subtitle = row(note) if note else None
             self.border_subtitle = (
                 with_ascii_arrows(subtitle) if subtitle and self.has_class("-plain") else subtitle
             )
+
+
+class FramedPane(Pane, Titled):
+    """A pane with a titled frame."""
+
+    DEFAULT_CSS = f"FramedPane {{ {FRAME_CSS} }}"

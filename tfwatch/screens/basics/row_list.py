@@ -12,8 +12,7 @@ from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBarRender
 from textual.strip import Strip
 
-from tfwatch.screens.basics.pane import PaintedRows, strip_of
-from tfwatch.screens.basics.text import row
+from tfwatch.screens.basics.pane import FRAME_CSS, PaintedRows, Titled, strip_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -29,27 +28,19 @@ class _PlainBar(ScrollBarRender):
     VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8
 
 
-class RowList(ScrollView, PaintedRows, can_focus=True, inherit_bindings=False):
+class RowList(ScrollView, PaintedRows, Titled, can_focus=True, inherit_bindings=False):
     """A scrolling list; a subclass returns the number of rows and each row."""
 
-    DEFAULT_CSS = """
-    RowList {
-        border: round $foreground 30%;
-        border-title-color: $foreground 80%;
-        border-title-style: bold;
-        border-subtitle-color: $foreground 65%;
+    DEFAULT_CSS = f"""
+    RowList {{
+        {FRAME_CSS}
         background: $background;
         padding: 0 1;
         overflow-x: hidden;
         scrollbar-size-vertical: 1;
         scrollbar-background: $background;
         scrollbar-color: $foreground 30%;
-        &:focus { border: round $accent; }
-        &.-plain { border: ascii $foreground 30%; }
-        &.-plain:focus { border: ascii $accent; }
-        &.-bare { border: none; }
-        &.-bare.-plain { border: none; }
-    }
+    }}
     """
 
     #: True for a list that follows new rows while it is scrolled to its end.
@@ -58,7 +49,6 @@ class RowList(ScrollView, PaintedRows, can_focus=True, inherit_bindings=False):
     #: The end when the rows last changed: a pane that was resized or hidden since is still at its
     #: end.
     _end = 0
-    _titles: tuple[str, str] = ("", "")
     #: The visible rows.
     _seen: tuple[Content, ...] = ()
 
@@ -91,13 +81,6 @@ class RowList(ScrollView, PaintedRows, can_focus=True, inherit_bindings=False):
         if bar:
             self.vertical_scrollbar.window_virtual_size = size.height
         self.scroll_y = self.validate_scroll_y(self.scroll_y)
-
-    def set_titles(self, title: str, note: str = "") -> None:
-        """Set the texts in the frame, at the top left and the bottom right."""
-        if (title, note) != self._titles:
-            self._titles = (title, note)
-            self.border_title = row(title)
-            self.border_subtitle = row(note) if note else None
 
     def on_resize(self) -> None:
         if self.has_class("-plain"):

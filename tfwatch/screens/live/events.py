@@ -11,11 +11,10 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.reactive import reactive
 
-from tfwatch.core import units
 from tfwatch.judge.event_rows import EventCollector, EventRow
 from tfwatch.judge.findings.situation import reading_text
 from tfwatch.screens.basics.row_list import RowList
-from tfwatch.screens.basics.text import plain, row
+from tfwatch.screens.basics.text import row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +44,8 @@ class EventsPane(RowList):
     event_rows: reactive[Sequence[EventRow]] = reactive((), repaint=False)
     #: The selected row, counted from the newest; -1 without one.
     cursor: reactive[int] = reactive(-1, repaint=False)
+    #: The number of rows that show, of how many.
+    matches = ""
     #: Only rows that contain this text show; all where it is empty.
     wanted: reactive[str] = reactive("", repaint=False)
 
@@ -87,36 +88,25 @@ class EventsPane(RowList):
         self._view = view
         rows = self._collector.take(view)
         self.event_rows = rows.with_text(self.wanted) if self.wanted else rows
+        self.matches = f"{len(self.event_rows)} of {len(rows)}"
 
     def watch_wanted(self) -> None:
         """Filter the rows."""
         self.follow()
         if self._view:
             self.update(self._view)
-            self._set_title()
 
     def _set_title(self) -> None:
         reading = self._view.situation.searched if self._view else None
         title = "events" if reading is None else f"events, {reading_text(reading)}"
-        if self.wanted:
-            title = f"{units.counted(len(self.event_rows), 'event')} with {plain(self.wanted)!r}"
         self.set_titles(title, _KEYS_HINT)
 
     def count(self) -> int:
-        """Return the number of rows: of the events, and one that says what a filter leaves out."""
-        return len(self.event_rows) + self._has_note
-
-    @property
-    def _has_note(self) -> bool:
-        return bool(self.wanted) and (self.has_class("-bare") or not self.event_rows)
+        """Return the number of rows."""
+        return len(self.event_rows)
 
     def row_at(self, index: int, width: int) -> Content:
         """Return the `index`-th newest row."""
-        if index == len(self.event_rows):
-            count = units.counted(len(self.event_rows), "event")
-            return row(
-                (f"{count} with {plain(self.wanted)!r}: / then escape shows all", "$text-accent")
-            )
         what = self.event_rows[-1 - index]
         here = "reverse" if index == self.cursor else ""
         return row(

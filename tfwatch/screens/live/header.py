@@ -161,9 +161,14 @@ def _eta(view: RunView) -> str:
     if view.situation.is_stalled:
         return "ETA stalled"
     left_s = view.situation.figures.left_s
-    return (
-        "" if left_s is None else f"ETA {units.seconds(round(left_s) if left_s >= 10 else left_s)}"
-    )
+    return "" if left_s is None else f"ETA {_duration(left_s)}"
+
+
+def _duration(seconds: float) -> str:
+    """Return `50 s`, `57 min`, `1 h 3 min`."""
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 3600 else units.seconds(seconds)
 
 
 def _state(view: RunView) -> tuple[str, bool]:

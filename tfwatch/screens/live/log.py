@@ -39,6 +39,8 @@ class LogPane(RowList):
 
     #: Oldest first.
     lines: reactive[tuple[str, ...]] = reactive((), repaint=False)
+    #: The number of lines that show, of how many.
+    matches = ""
     #: Part of a line, in any case; empty shows all lines.
     wanted: reactive[str] = reactive("", repaint=False)
 
@@ -75,17 +77,9 @@ class LogPane(RowList):
         if self.wanted:
             shown = [line for line in shown if self.wanted.lower() in line.lower()]
         self._folded = list(_folded(shown, width))
-        repeated = (
-            f"{len(shown)} of {len(self.lines)} lines with {plain(self.wanted)!r}"
-            if self.wanted
-            else ""
-        )
-        self.set_titles("log", repeated or "/ filters")
-        if repeated and (
-            self.has_class("-bare") or not shown
-        ):  # no frame shows the filter, or no row does
-            self._folded.append((f"{repeated}: / then escape shows all", "$text-accent"))
-        elif not shown:
+        self.matches = f"{len(shown)} of {len(self.lines)}"
+        self.set_titles("log", "/ filters")
+        if not self.lines:
             self._folded.append(("no output yet", "$foreground 65%"))
         self.rows_changed()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
+from textual.containers import Horizontal
 from textual.content import Content
 from textual.reactive import reactive
 from textual.screen import Screen
@@ -125,7 +126,9 @@ class LiveScreen(Screen[None], CachedLines):
             *(self.card, self.curves),
         )
         self.keys = KeyLine(id="keys")
-        self.filter_input = Input(id="filter", placeholder="show lines with ...", compact=True)
+        self.filter_label = Static(markup=False)
+        self.filter_input = Input(compact=True)
+        self.filter_line = Horizontal(self.filter_label, self.filter_input, id="filter")
         self.view: RunView | None = None
         self.stopping = self.goes_back = False
         self._recent: list[int] = []
@@ -150,7 +153,7 @@ class LiveScreen(Screen[None], CachedLines):
                 yield self.log_pane
                 yield self.curves
                 yield self.machine
-        yield self.filter_input
+        yield self.filter_line
         yield self.keys
         yield Static(id="too-small", markup=False)
 
@@ -234,6 +237,8 @@ class LiveScreen(Screen[None], CachedLines):
         for pane in self.panes:
             if pane.display:
                 pane.show(view)
+        if self.filter_line.display:
+            self._show_filter()
         self.keys.keys = footer_keys(
             view, self.live, self.timeline.frozen, self.stopping, self.IS_ATTACHED, self.goes_back
         )
@@ -245,7 +250,6 @@ class LiveScreen(Screen[None], CachedLines):
     def _arrange(self) -> None:
         layout = layout_for(self.app.size)
         bare = layout is Layout.TABS
-        self.filter_input.display = self.filter_input.display and layout is not Layout.TOO_SMALL
         self._set_size_classes()
         self.timeline.compact = bare
         self.query_one("#tabs", KeyLine).display = bare
@@ -275,6 +279,7 @@ class LiveScreen(Screen[None], CachedLines):
             pane.display = number in shown
         for selector, numbers in _CONTAINERS:
             self.query_one(selector).display = bool(shown & numbers)
+        self._show_filter()
         self.query_one("#tabs", KeyLine).keys = tuple(
             Key(str(at), str(at), word, chosen=at == min(shown), brief=brief)
             for at, (word, brief) in enumerate(zip(_TABS, _BRIEF_TABS, strict=True), 1)
@@ -390,24 +395,31 @@ class LiveScreen(Screen[None], CachedLines):
     def action_filter(self) -> None:
         """Ask for a filter; the events, or the log where it shows, keep only the rows that contain
         it."""
-        only_log = self.log_pane.display and not self.events_pane.display
-        self.action_pane(_LOG if only_log else _EVENTS)
-        self.filter_input.display = True
-        self.filter_input.value = (
-            self.events_pane.wanted if self._filters_events else self.log_pane.wanted
-        )
+        self.action_pane(_LOG if self._filtered is self.log_pane else _EVENTS)
+        self.filter_line.display = True
         self.filter_input.focus()
 
     @property
-    def _filters_events(self) -> bool:
-        return self.pane == _EVENTS
+    def _filtered(self) -> EventsPane | LogPane:
+        """The pane that a filter is for."""
+        only_log = self.log_pane.display and not self.events_pane.display
+        return self.log_pane if only_log else self.events_pane
+
+    def _show_filter(self) -> None:
+        """Show the filter below its pane while there is one, with the number of rows that it
+        leaves."""
+        pane = self._filtered
+        is_shown = pane.display and bool(pane.wanted or self.filter_input.has_focus)
+        self.filter_line.display = is_shown and not self.has_class(Layout.TOO_SMALL.value)
+        if is_shown:
+            self.filter_input.value = pane.wanted
+            self.filter_label.update(f" filter, {pane.matches}: ")
 
     def action_back(self) -> None:
         """Close the filter, or leave the focused pane."""
-        if self.filter_input.display:
-            self.filter_input.value = ""
-            self.filter_input.display = False
+        self.filter_input.value = self._filtered.wanted = ""
         self.set_focus(None)
+        self._show_filter()
 
     async def action_copy(self) -> None:
         """Copy the code suggestion or that of the settings, into a file too; while the training
@@ -475,19 +487,17 @@ class LiveScreen(Screen[None], CachedLines):
         if event.widget is self.events_pane and not self.timeline.frozen:
             self.events_pane.follow()
 
-    @on(Input.Changed, "#filter")
+    @on(Input.Changed)
     def filter_rows(self, message: Input.Changed) -> None:
         """Filter while the user types."""
-        if self._filters_events:
-            self.events_pane.wanted = message.value
-        else:
-            self.log_pane.wanted = message.value
+        self._filtered.wanted = message.value
+        self._show_filter()
 
-    @on(Input.Submitted, "#filter")
+    @on(Input.Submitted)
     def keep_filter(self) -> None:
         """Keep the filter, and focus the filtered pane."""
-        self.filter_input.display = False
-        (self.events_pane if self._filters_events else self.log_pane).focus()
+        self._filtered.focus()
+        self._show_filter()
 
 
 class AttachedScreen(LiveScreen):

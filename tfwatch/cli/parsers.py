@@ -427,8 +427,7 @@ exit codes: 0 written; 1 it cannot be written; 2 bad input.
         more="Exit code 1 where a check fails.",
     ),
     "selftest": Command(
-        "check the numbers on this machine: train with known delays and compare; about three"
-        " minutes",
+        "check the numbers on this machine: train with known delays and compare; about two minutes",
         _add_json,
         "doctor:run_selftest",
     ),

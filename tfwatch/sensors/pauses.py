@@ -33,7 +33,7 @@ _SAVERS = ("Checkpoint", "BackupAndRestore")
 
 
 class PauseDetector:
-    """The thread that detects pauses, from `start` to `stop`."""
+    """The thread that samples the training's Python and detects pauses, from `start` to `stop`."""
 
     def __init__(self, writer: RunWriter, clock: Clock = SYSTEM) -> None:
         self.cpu_ns = 0

@@ -36,10 +36,6 @@ def test_the_order_of_sources(choice: str, system: str, names: list[str]) -> Non
     assert [source.name for source in choose_sources(choice, system)] == names
 
 
-def test_every_choice_has_its_source() -> None:
-    assert all(source.name == name for name in GPU_SENSORS[1:-1] for source in choose_sources(name))
-
-
 def test_switched_off_is_a_reason(writer: RunWriter) -> None:
     sensor = GpuSensor(writer)
 

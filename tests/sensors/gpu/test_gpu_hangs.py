@@ -90,7 +90,3 @@ def test_the_only_source_hangs_and_stopping_does_not_wait_for_it(
     assert new_events(writer) == [
         SensorMissing(2_500_000_000, "GPU", reason, "tfwatch waits for it")
     ]
-
-
-def test_a_sensor_that_never_started_can_be_stopped(writer: RunWriter) -> None:
-    GpuSensor(writer, sources=[FakeSource()]).stop()

@@ -51,16 +51,6 @@ def test_any_exception_of_a_source_is_a_reason(
     assert thread.trouble.reason == reason
 
 
-def test_a_source_that_cannot_be_closed_is_tried_again_too(clock: FakeClock) -> None:
-    thread = SourceThread(
-        FakeSource(answer=SensorError("it ended"), closing=OSError("gone")), clock.clock
-    )
-
-    assert [thread.read_once(), thread.read_once()] == [1.0, 2.0]
-    assert thread.trouble is not None
-    assert thread.trouble.reason == "it ended; OSError: gone"
-
-
 def test_repeated_failures_lengthen_the_wait_until_the_source_is_steady(clock: FakeClock) -> None:
     source = FakeSource(reading=SensorError("no"))
     thread = SourceThread(source, clock.clock)

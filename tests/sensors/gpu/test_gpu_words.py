@@ -37,18 +37,6 @@ def test_a_mac_without_permission_has_ioregs_figures_and_reasons_for_the_others(
     ]
 
 
-def test_a_figure_is_missing_only_if_no_source_has_it(writer: RunWriter, clock: FakeClock) -> None:
-    other = Unavailable("powermetrics does not report it", "ioreg does")
-    power = FakeSource("powermetrics", missing={"memory_bytes": other, "temperature_c": other})
-    registry = FakeSource("ioreg", missing={"power_w": NO_WATTS, "temperature_c": NO_WATTS})
-    Machine(writer, clock, power, registry).sample()
-
-    missing = [event for event in new_events(writer) if isinstance(event, SensorMissing)]
-    assert [(event.sensor, event.reason) for event in missing] == [
-        ("GPU temperature", "ioreg does not report it")
-    ]
-
-
 def test_nothing_is_reported_before_the_state_of_every_source_is_known(
     writer: RunWriter, clock: FakeClock
 ) -> None:

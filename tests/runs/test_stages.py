@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, reader_of, write_run
-from tfwatch.core.events import RunEnded, SwitchAsked
+from tfwatch.core.events import RunEnded
 from tfwatch.core.rows import STAGE
 from tfwatch.runs import format as layout
 from tfwatch.runs.folder import RunFolder
@@ -27,10 +25,6 @@ S = 10**9
 
 def stage(writer: RunWriter, at_s: float, pipeline: int = 0, busy_ms: float = 1.0) -> None:
     writer.stage(round(at_s * S), pipeline, 0, 5, busy_ms, 1.0, math.nan, math.nan, math.nan, 0.5)
-
-
-def asked(at_s: float, step: int) -> SwitchAsked:
-    return SwitchAsked(round(at_s * S), "prefetch", "off", "4", step, "key")
 
 
 def make(
@@ -68,11 +62,7 @@ def test_a_run_without_stages_opens(tmp_path: Path) -> None:
 
     snapshot = Run(RunFolder(tmp_path), FakeClock(1).clock).read()
 
-    assert (len(snapshot.recent_stages), snapshot.stages_found, snapshot.stages_before) == (
-        0,
-        {},
-        {},
-    )
+    assert (len(snapshot.recent_stages), snapshot.stages_found) == (0, {})
     assert len(open_run(tmp_path, FakeClock(1).clock).stages) == 0
     assert snapshot.steps_total == 3
 
@@ -81,43 +71,6 @@ def test_the_last_seconds_are_kept(tmp_path: Path) -> None:
     _, reader = make(tmp_path, 3600)
 
     assert seconds_of(reader.read()) == list(range(3591, 3601))
-
-
-@pytest.mark.parametrize(
-    "live", [pytest.param(True, id="live"), pytest.param(False, id="opened after its end")]
-)
-def test_rows_before_a_switch_are_kept(tmp_path: Path, live: bool) -> None:
-    writer, reader = make(tmp_path, 100, asked(100.2, step=50))
-    if live:
-        reader.read()
-    for second in range(101, 2000):
-        stage(writer, second)
-    writer.flush()
-    if not live:
-        reader = Run(RunFolder(tmp_path), FakeClock(2000).clock)
-
-    before = reader.read().stages_before
-
-    assert [at / S for at in before[50]["at_ns"]] == list(range(91, 101))
-
-
-def test_a_late_row_from_before_a_switch_counts(tmp_path: Path) -> None:
-    writer, reader = make(tmp_path, 3, asked(3.5, step=7))
-    reader.read()
-    stage(writer, 3.4)
-    stage(writer, 3.6)
-    writer.flush()
-
-    assert [at / S for at in reader.read().stages_before[7]["at_ns"]] == [1, 2, 3, 3.4]
-
-
-def test_the_newest_of_many_switches_are_kept(tmp_path: Path) -> None:
-    _, reader = make(tmp_path, 5, *(asked(4.5, step) for step in range(1000)))
-
-    before = reader.read().stages_before
-
-    assert len(before) == 256
-    assert max(before) == 999
 
 
 def test_ten_hours_of_readings_are_small() -> None:

@@ -114,41 +114,27 @@ WINDOW_NS = 10 * 10**9
 #: The rows in memory: more than thirty seconds of a pipeline of thirty stages, one reading a
 #: second.
 _MAX_STAGE_ROWS = 1024
-#: The newest switches whose rows are in memory: an experiment makes thousands.
-_SWITCHES = 256
 
 
 class StageRows:
     """The rows of stages.bin and the events about them.
 
     found: the names of the stages, by `StagesFound.pipeline`.
-    before: the rows of the `WINDOW_NS` before each requested switch, by `SwitchAsked.step`.
     """
 
     def __init__(self) -> None:
         self.found: dict[int, StagesFound] = {}
-        self.before: dict[int, Rows] = {}
         self._rows: Rows = np.empty(0, dtype=STAGE)
-        self._asked: list[SwitchAsked] = []
 
     def add_event(self, event: Event) -> None:
-        """Add an event; the events of a moment must come before its rows."""
+        """Add an event."""
         if isinstance(event, StagesFound):
             self.found[event.pipeline] = event
-        elif isinstance(event, SwitchAsked):
-            self._asked.append(event)
-            self._save(event, self._rows)
 
     def add(self, rows: Rows) -> None:
         """Add rows in the order of the file."""
-        rows = np.concatenate(
-            [self._rows, rows[rows["at_ns"] > 0]]
-        )  # a dropped stretch reads as zeros
-        for asked in self._asked:
-            self._save(asked, rows)
-        newest_ns = int(rows["at_ns"][-1]) if len(rows) else 0
-        self._asked = [asked for asked in self._asked if asked.at_ns >= newest_ns]
-        self._rows = rows[-_MAX_STAGE_ROWS:].copy()
+        written = rows[rows["at_ns"] > 0]  # a dropped stretch reads as zeros
+        self._rows = np.concatenate([self._rows, written])[-_MAX_STAGE_ROWS:].copy()
 
     def newest(self, now_ns: float) -> Rows:
         """Return the rows of the `WINDOW_NS` up to the last reading; none where that is older than
@@ -156,13 +142,6 @@ class StageRows:
         if not len(self._rows) or int(self._rows["at_ns"][-1]) < now_ns - 2 * WINDOW_NS:
             return self._rows[:0]
         return _window(self._rows, int(self._rows["at_ns"][-1]))
-
-    def _save(self, asked: SwitchAsked, rows: Rows) -> None:
-        before = _window(rows, asked.at_ns)
-        if len(before):
-            self.before[asked.step] = before.copy()
-        if len(self.before) > _SWITCHES:
-            del self.before[next(iter(self.before))]
 
 
 def _window(rows: Rows, end_ns: int) -> Rows:

@@ -182,7 +182,6 @@ class Run:
             examples_s=_examples_s(progress),
             recent_stages=self._stages.newest(state.now_s * 1e9),
             stages_found=dict(self._stages.found),
-            stages_before=dict(self._stages.before),
             events=events,
             log_head=self._log.head,
             log_tail=self._log.tail,

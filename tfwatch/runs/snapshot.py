@@ -87,8 +87,6 @@ class Snapshot:
     recent_stages: Rows
     #: The names of the stages, by number.
     stages_found: Mapping[int, StagesFound]
-    #: The rows just before each switch, by the step of its request.
-    stages_before: Mapping[int, Rows]
     #: In the order of writing.
     events: Events
     #: The log's first and last lines, of `log_total` in all, and the line that has not ended.

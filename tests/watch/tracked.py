@@ -12,7 +12,7 @@ import numpy as np
 import tfwatch
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.run import open_run
-from tfwatch.watch.loops.continued_runs import all_runs
+from tfwatch.watch.loops.tracked_loop import all_runs
 
 if TYPE_CHECKING:
     from tfwatch import Track

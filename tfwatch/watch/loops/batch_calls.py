@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.clock import SYSTEM
 from tfwatch.core.errors import fails_open, warn_user
-from tfwatch.watch.loops.continued_runs import all_runs
+from tfwatch.watch.loops.tracked_loop import all_runs
 from tfwatch.watch.session import ErrorText, ScriptRun, call_at_exit
 from tfwatch.watch.step_log import StepLog
 from tfwatch.watch.tensorflow_info import find_device, why_loop_copies_untimed

@@ -18,9 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.clock import SYSTEM
 from tfwatch.core.errors import fails_open, warn_user
-from tfwatch.watch.loops.continued_runs import find_continued, is_endless, length_of, remember
 from tfwatch.watch.loops.loop_step_log import EarlierFetch
-from tfwatch.watch.loops.tracked_loop import TrackedRun
+from tfwatch.watch.loops.tracked_loop import (
+    TrackedRun,
+    find_continued,
+    is_endless,
+    length_of,
+    remember,
+)
 from tfwatch.watch.step_log import count_examples
 from tfwatch.watch.tensorflow_info import find_trace_count
 

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tfwatch.core.errors import fails_open, warn_user
-from tfwatch.watch.loops.continued_runs import (
+from tfwatch.watch.loops.tracked_loop import (
     CallSite,
+    TrackedRun,
     find_continued,
     is_endless,
     length_of,
     remember,
 )
-from tfwatch.watch.loops.tracked_loop import TrackedRun
 from tfwatch.watch.session import ErrorText
 
 if TYPE_CHECKING:

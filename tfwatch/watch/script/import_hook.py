@@ -61,7 +61,7 @@ class ImportHook:
 
     def end_loops(self) -> None:
         """End the runs of the loops so far."""
-        from tfwatch.watch.loops.continued_runs import all_runs
+        from tfwatch.watch.loops.tracked_loop import all_runs
 
         for run in list(all_runs):
             run.end(meant=True)

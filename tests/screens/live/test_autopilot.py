@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.screens.canned import COMPUTE_BOUND, STARVING
 from tests.screens.showing import shown
 from tests.screens.states import starving
-from tfwatch.core.events import AutopilotBegan, MoveMade
+from tfwatch.core.events import AutopilotBegan, AutopilotEnded, MoveMade
 from tfwatch.core.rows import Phase
 from tfwatch.judge.effects.wording import forecast_note
 from tfwatch.tuner.jobs import Autopilot
@@ -42,6 +42,19 @@ async def test_f_starts_the_autopilot_and_f_again_ends_it(tmp_path: Path) -> Non
         assert "move 1: prefetch off → 4, forecast 13.8 ms" in show.text
         await show.press("f")
         assert show.tuner.jobs == [Autopilot(None), None]
+
+
+async def test_its_end_is_one_sentence(tmp_path: Path) -> None:
+    async with shown(starving(tmp_path)) as show:
+        await show.press("f")
+        run = show.run.event(AutopilotBegan, step=show.run.step, memory_bytes=2e9)
+        why = {"cause": "not_starving", "reason": "data wait is only 3 % of a step"}
+        run.event(AutopilotEnded, step=run.step, steps=0, **why).doing(Phase.COMPUTE, 0.001)
+        await show.frame()
+        messages = [note.message for note in show.app._notifications]
+        assert messages[-1] == "autopilot: nothing to gain: data wait is only 3 % of a step"
+        await show.frame()
+        assert len(show.app._notifications) == len(messages)
 
 
 async def test_a_move_of_two_knobs_marks_both(tmp_path: Path) -> None:

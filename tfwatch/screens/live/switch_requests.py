@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfwatch.core.events import AutopilotBegan
 from tfwatch.core.knobs import KNOBS, LARGEST, PREFETCH, Refusal, check_value, knob_name
 from tfwatch.judge.effects import knob_state
-from tfwatch.judge.effects.wording import experiment_subject, subject_text
+from tfwatch.judge.effects.tuner_events import AUTOPILOT_EVENTS, autopilot_runs
+from tfwatch.judge.effects.wording import autopilot_text, experiment_subject, subject_text
 from tfwatch.runs.requests import StopRequest, SwitchRequest
 from tfwatch.tuner.jobs import Autopilot, Experiment
 
@@ -51,14 +53,24 @@ class SwitchRequests:
         self._checked: set[knob_state.KnobRequest] = set()
         self._clock = clock
         self._pressed: dict[str, int] = {}
+        #: The autopilot was begun here, its end was not reported yet; and when it was begun.
+        self._awaits_end, self._began_ns = False, 0
 
     def take_messages(self, snapshot: Snapshot) -> list[str]:
-        """Return what is new of requests: why one could not be sent, and which the training has not
-        taken in time."""
+        """Return what is new of requests: why one could not be sent, which the training has not
+        taken in time, and what this terminal's autopilot did."""
         failures = self.requests.take_failures() if self.requests else []
         if failures:
             self.asks = []
-        return failures + self._late(snapshot)
+        return failures + self._late(snapshot) + self._end_of_autopilot(snapshot)
+
+    def _end_of_autopilot(self, snapshot: Snapshot) -> list[str]:
+        newest = snapshot.events.newest(AutopilotBegan) if self._awaits_end else None
+        if newest is None or newest.at_ns < self._began_ns:
+            return []
+        run = autopilot_runs(snapshot.events.of(*AUTOPILOT_EVENTS))[-1]
+        self._awaits_end = run.ended is None
+        return [autopilot_text(run)] if run.ended else []
 
     def _late(self, snapshot: Snapshot) -> list[str]:
         """Return a sentence for each request that has waited long without an event of the
@@ -119,7 +131,7 @@ class SwitchRequests:
         values = knob_state.test_order(state.coming, against or knob_state.toggled(state))
         first, second = (check_value(knob, value) for value in values)
         job = Experiment(knob, (first, second), seed=view.snapshot.steps_total)
-        return self._begin_job(view, job, f"A/B test: {subject_text(knob, values)}; a ends it")
+        return self._begin_job(view, job, f"A/B test: {subject_text(knob, values)}; a cancels it")
 
     def toggle_autopilot(self, view: RunView) -> str:
         """Start the autopilot, or end it. Return a message."""
@@ -129,6 +141,7 @@ class SwitchRequests:
         refused = view.run_refusal(self.requests is not None, self._is_ending(view)) or fixed
         if refused or self._tuner is None:
             return f"autopilot: {refused or Refusal.READ_ONLY.words}"
+        self._awaits_end, self._began_ns = True, round(view.snapshot.now_s * 1e9)
         job = Autopilot(view.snapshot.manifest.memory_limit)
         return self._begin_job(view, job, "autopilot: looks for faster settings; f ends it")
 

@@ -65,13 +65,42 @@ def _advise_fetch(now: Situation) -> Advice:
 
 def _advise_wait(now: Situation, part: Breakdown) -> Advice:
     switch = advise_switch(now, part)
-    can_switch = PREFETCH in now.manifest.switchable and bool(
-        switch.setting or WORKERS in now.manifest.switchable
-    )
-    if not can_switch or now.origin.has_no_pipeline:
-        return _advise_script(now, switch)
-    advice = _advise_edit(now, part, switch)
-    return Advice(switch.sentence if now.live else advice.sentence, advice.edit)
+    lines = _advise_lines(now, part, switch)
+    if now.live:
+        return _py_dataset_advice(now, lines) or Advice(_key_text(now, switch, lines), lines.edit)
+    # The advice comes first: a narrow row cuts the end.
+    return Advice(f"{lines.sentence}{_limit(now)}", lines.edit)
+
+
+def _key_text(now: Situation, switch: SwitchAdvice, lines: Advice) -> str:
+    """Return the advice on a live screen: the key, or why there is none."""
+    switchable = now.manifest.switchable
+    if switch.setting and switch.setting[0] in switchable:
+        return switch.sentence
+    if PREFETCH not in switchable:
+        return f"{lines.sentence}; this pipeline cannot be switched live"
+    if now.origin.has_no_pipeline or WORKERS not in switchable:
+        return f"{lines.sentence}; no key helps"
+    return switch.sentence
+
+
+def _advise_lines(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Advice:
+    """Advise the lines of the script to change, e.g. `num_parallel_calls=8: about 13.8 ms, 1.7 x
+    (...)`."""
+    forecast = best(now.setting.forecasts.values())
+    edit = edit_with_switch(now, *switch.setting) if switch.setting else ""
+    cheaper = _advise_cheaper_batches(now)
+    is_fixed = now.origin.has_no_pipeline or PREFETCH not in now.manifest.switchable
+    if is_fixed or comes_before_forecast(now, forecast):
+        return cheaper
+    if forecast is not None:
+        return Advice(_forecast_phrase(now, forecast), edit)
+    if over_limit := memory_limit_text(now):
+        return Advice(f"{over_limit}: make batches cheaper, or raise the limit", edit)
+    if switch.setting == _PREFETCH and now.setting.knobs.get(PREFETCH) == "off":
+        work = units.milliseconds(part.work_mean_ms)
+        return Advice(f"prefetch prepares batches during the {work} of compute and host", edit)
+    return Advice(cheaper.sentence, edit or cheaper.edit)
 
 
 def advise_gain(now: Situation) -> Advice | None:
@@ -86,20 +115,6 @@ def advise_gain(now: Situation) -> Advice | None:
         return None
     sentence = _forecast_advice(now, forecast) if now.live else _forecast_phrase(now, forecast)
     return Advice(sentence, edit_with_switch(now, forecast.knob, forecast.value))
-
-
-def _advise_script(now: Situation, switch: SwitchAdvice) -> Advice:
-    """Advise on a user's script, or where no switch helps."""
-    cheaper = _advise_cheaper_batches(now)
-    if not now.live:
-        return Advice(f"{cheaper.sentence}{_limit(now)}", cheaper.edit)
-    if advice := _py_dataset_advice(now, cheaper):
-        return advice
-    if switch.setting and switch.setting[0] in now.manifest.switchable:
-        return Advice(switch.sentence, cheaper.edit)
-    if PREFETCH not in now.manifest.switchable:
-        return Advice(f"{cheaper.sentence}; this pipeline cannot be switched live", cheaper.edit)
-    return Advice(f"{cheaper.sentence}; no key helps", cheaper.edit)
 
 
 def _py_dataset_advice(now: Situation, advice: Advice) -> Advice | None:
@@ -170,41 +185,6 @@ def beside_switches(now: Situation, advice: Advice) -> Advice:
     own."""
     lines = (*lines_of(now, proved_knobs(now)).split("\n"), *advice.edit.split("\n"))
     return Advice(advice.sentence, "\n".join(dict.fromkeys(filter(None, lines))))
-
-
-def _advise_edit(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Advice:
-    """Advise `num_parallel_calls=8: about 13.8 ms, 1.7 x (...); map(decode) runs serially on one of
-    8 cores: ...`.
-
-    The advice comes first: a narrow row cuts the end.
-    """
-    advice = _advise_change(now, part, switch)
-    return Advice(f"{advice.sentence}{_limit(now)}", advice.edit)
-
-
-def _advise_change(now: Situation, part: Breakdown, switch: SwitchAdvice) -> Advice:
-    edit = edit_with_switch(now, *switch.setting) if switch.setting else ""
-    forecast = best(now.setting.forecasts.values())
-    if comes_before_forecast(now, forecast):
-        return _advise_cheaper_batches(now)
-    if forecast is not None:
-        return Advice(_forecast_phrase(now, forecast), edit)
-    if over_limit := memory_limit_text(now):
-        return Advice(f"{over_limit}: make batches cheaper, or raise the limit", edit)
-    prefetch = now.setting.knobs.get(PREFETCH, "default")
-    if len(now.manifest.replicas) > 1:  # it prepares batches ahead in any case
-        return _advise_cheaper_batches(now)
-    if prefetch == "off" and switch.setting and switch.setting[0] == PREFETCH:
-        work = units.milliseconds(part.work_mean_ms)
-        return Advice(f"prefetch prepares batches during the {work} of compute and host", edit)
-    if prefetch != "off" and not switch.setting:
-        return _advise_cheaper_batches(now)
-    general = (
-        input_advice.GENERAL.sentence
-        if prefetch == "default"
-        else input_advice.CANNOT_HIDE.sentence
-    )
-    return Advice(general, edit)
 
 
 def comes_before_forecast(now: Situation, forecast: Forecast | None) -> bool:

@@ -123,7 +123,7 @@ def _tf_data(now: Situation) -> Advice:
     table = now.setting.stages
     if table is None:
         return _unknown(now)
-    if not table.is_prefetched and not table.stages[-1].is_parallel:
+    if not (table.is_prefetched or table.stages[-1].is_parallel or _gains_nothing(now)):
         return Advice(
             ".prefetch(tf.data.AUTOTUNE) at the end of the pipeline: prepares batches during steps",
             code_suggestions.switch_line(PREFETCH, "auto", table, code=now.manifest.code),
@@ -239,7 +239,12 @@ def _from_generator(now: Situation, stage: Stage) -> Advice:
 
 def _unknown(now: Situation) -> Advice:
     on = now.setting.knobs.get(PREFETCH, "default") not in ("off", "default")
-    return CANNOT_HIDE if on else GENERAL
+    return CANNOT_HIDE if on or _gains_nothing(now) else GENERAL
+
+
+def _gains_nothing(now: Situation) -> bool:
+    """Return True where prefetch has a forecast: one that gains is advised before any other."""
+    return any(one.knob == PREFETCH and one.is_known for one in now.setting.forecasts.values())
 
 
 def computes(now: Situation) -> bool:

@@ -218,7 +218,6 @@ def test_a_second_iterator_that_is_read_later_in_the_step_is_data_wait_too(
     assert steps_of(tmp_path) == [[0] * 4 + [1] * 4]
     (run,) = runs_in(tmp_path)
     assert (run.steps["wait_ms"][1:] >= 20).all()
-    assert (run.steps["compute_ms"][1:] < 20).all()
     assert cause(run) == "finished"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from dataclasses import replace
@@ -301,6 +302,17 @@ def test_an_interval_that_the_training_sets_meanwhile_stays(training: Training) 
         assert sys.getswitchinterval() == 0.002
     finally:
         sys.setswitchinterval(usual_s)
+
+
+def test_a_forked_process_has_the_usual_interval() -> None:
+    usual_s = sys.getswitchinterval()
+    with code_sampler._quick_lock(True):
+        assert sys.getswitchinterval() == code_sampler._QUICK_S
+        child = os.fork()
+        if child == 0:
+            os._exit(sys.getswitchinterval() != usual_s)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 # -- its cost, and its events ------------------------------------------------------------------

@@ -13,6 +13,7 @@ and its time is spread over the places that others see. The next poll asks for t
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 from collections import Counter
@@ -325,6 +326,10 @@ class Pace:
         return self._jitter.uniform(0.0, seconds)
 
 
+#: The usual interval of Python's lock, while it is another one.
+_usual_s: list[float] = []
+
+
 @contextmanager
 def _quick_lock(is_needed: bool) -> Iterator[None]:
     """Have threads that wait for Python's lock ask for it sooner."""
@@ -332,9 +337,19 @@ def _quick_lock(is_needed: bool) -> Iterator[None]:
     if not is_needed or usual_s <= _QUICK_S:
         yield
         return
+    _usual_s[:] = [usual_s]
     sys.setswitchinterval(_QUICK_S)
     try:
         yield
     finally:
-        if sys.getswitchinterval() == _QUICK_S:  # else the training has set another one
-            sys.setswitchinterval(usual_s)
+        _restore()
+
+
+def _restore() -> None:
+    """Set the usual interval again, unless the training has set another one."""
+    if _usual_s and sys.getswitchinterval() == _QUICK_S:
+        sys.setswitchinterval(_usual_s[0])
+    _usual_s.clear()
+
+
+os.register_at_fork(after_in_child=_restore)

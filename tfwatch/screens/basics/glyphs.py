@@ -10,7 +10,6 @@ STALL_COLOUR = "$error"
 COMPUTE_COLOUR = "$primary"
 HOST_COLOUR = "$foreground 45%"
 MUTED_COLOUR = "$foreground 20%"
-OTHERS_COLOUR = "$secondary"
 QUIET_COLOUR = "$foreground 65%"
 
 
@@ -26,8 +25,6 @@ class Glyphs:
     compute: str
     #: Fills a cell of a step that is not counted.
     muted: str
-    #: Fills a cell of the GPU time of other programs.
-    others: str
     #: Nine characters from empty to full, for a gauge; only the first is blank.
     levels: str
     #: Between an old and a new value.
@@ -57,7 +54,6 @@ _BLOCKS = Glyphs(
     host="█",
     compute="█",
     muted="█",
-    others="█",
     levels=" ▁▂▃▄▅▆▇█",
     to="→",
     dot="·",
@@ -70,13 +66,12 @@ _BLOCKS = Glyphs(
     bar_rest="░",
     record="●",
 )
-_TEXTURES = replace(_BLOCKS, colour=False, wait="░", host="▒", muted="▞", others="▒")
+_TEXTURES = replace(_BLOCKS, colour=False, wait="░", host="▒", muted="▞")
 _ASCII = {
     "wait": "#",
     "host": ".",
     "compute": "=",
     "muted": "/",
-    "others": "o",
     "levels": " ...--==#",
     "to": ">",
     "dot": "-",

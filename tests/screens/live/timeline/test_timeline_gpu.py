@@ -9,7 +9,6 @@ import pytest
 
 from tests.screens.timelines import COMPUTE_BOUND, STARVED, rows, shown
 from tfwatch.core.events import PipelineSwitched, SensorMissing
-from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR, OTHERS_COLOUR, choose_glyphs
 from tfwatch.screens.live.timeline.picture import GUTTER
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ async def test_the_gpu_stands_below_the_steps_on_the_same_axis(run: CannedRun) -
     async with shown(run, 120, 16) as (app, _):
         assert rows(app.timeline)[-3:-1] == [
             # The sample in which the switch fell is of both.
-            f"GPU    {' ' * 27}{' ' * 30}{'#' * 32}   100 %  (was 50)",
+            f"GPU    {' ' * 27}{' ' * 30}{'#' * 32}   100 %",
             f"busy   {' ' * 27}{'#' * 62}   19.8 W, 87 ours",
         ]
 
@@ -76,27 +75,6 @@ async def test_the_figures_of_a_late_sensor_stand_where_they_were_true(run: Cann
         texts = rows(app.timeline)
     strip, gpu = texts[-3], texts[-1]
     assert gpu.index("#") - GUTTER == strip.index("=") - GUTTER + 4
-
-
-async def test_other_programs_have_a_colour_of_their_own(run: CannedRun) -> None:
-    half_busy(run, 8.0, 1.0, 0.5)
-    async with shown(run, 120, 16) as (app, _):
-        app.timeline.glyphs = choose_glyphs(colour=True, unicode=True)
-        upper, lower = app.timeline._lines[-3], app.timeline._lines[-2]
-    assert [role for text, role in upper if "█" in text] == [OTHERS_COLOUR]
-    assert [role for text, role in lower if "█" in text] == [COMPUTE_COLOUR]
-
-
-@pytest.mark.parametrize(("unicode", "ours", "others"), [(True, "█", "▒"), (False, "#", "o")])
-async def test_without_colour_other_programs_have_a_texture(
-    run: CannedRun, unicode: bool, ours: str, others: str
-) -> None:
-    half_busy(run, 8.0, 1.0, 0.5)
-    async with shown(run, 120, 16) as (app, _):
-        app.timeline.glyphs = choose_glyphs(colour=False, unicode=unicode)
-        upper, lower = rows(app.timeline)[-3:-1]
-    assert others * 30 in upper
-    assert ours * 30 in lower
 
 
 async def test_a_gpu_whose_sensor_died_is_seen_where_it_was(run: CannedRun) -> None:

@@ -10,10 +10,10 @@ import numpy as np
 
 from tfwatch.core import units
 from tfwatch.core.events import GpusFound
-from tfwatch.judge.findings.gpus import COUNTERS_DIFFER, extremes, find_gpus, others_share
+from tfwatch.judge.findings.gpus import extremes, find_gpus
 from tfwatch.judge.findings.machine_remark import OTHERS_FROM
-from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR, OTHERS_COLOUR, QUIET_COLOUR
-from tfwatch.screens.live.timeline.painting import LIMIT, NUMBER, joined
+from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR, QUIET_COLOUR
+from tfwatch.screens.live.timeline.painting import LIMIT, NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,14 +25,12 @@ if TYPE_CHECKING:
     from tfwatch.judge.findings.machine import GpuFigures
     from tfwatch.runs.snapshot import Snapshot
     from tfwatch.screens.basics.glyphs import Glyphs
-    from tfwatch.screens.live.timeline.painting import Line, Piece
+    from tfwatch.screens.live.timeline.painting import Line
     from tfwatch.screens.live.timeline.step_bars import Bars, Floats
 
 #: The longest time that one sample covers: samples come twice a second, and a late one covers the
 #: gap before it.
 _HOLD_S = 2.0
-#: The columns that are compared at a time to see other programs on the GPU.
-_BLOCK = 8
 #: The most samples to average: a long view uses every n-th.
 _SAMPLES = 4000
 _GIBI = 2**30
@@ -44,10 +42,8 @@ class Sampled:
 
     #: GPU use, 0 to 1, of all programs; None where no sensor reads a GPU.
     busy: Floats | None
-    #: GPU use of the training.
-    ours: Floats
-    #: Both of each GPU of a strategy over several, by device.
-    gpus: Mapping[str, tuple[Floats, Floats]] = field(default_factory=dict)
+    #: The same of each GPU of a strategy over several, by device.
+    gpus: Mapping[str, Floats] = field(default_factory=dict)
 
 
 def sampled(snapshot: Snapshot, bars: Bars, has_gpu: bool) -> Sampled:
@@ -55,35 +51,26 @@ def sampled(snapshot: Snapshot, bars: Bars, has_gpu: bool) -> Sampled:
 
     has_gpu: a sensor reads a GPU now.
     """
-    seen = _thinned(
-        rows_between(snapshot.samples, bars.starts_s[0] - _HOLD_S, bars.end_s + _HOLD_S)
-    )
+    first_s, end_s = bars.starts_s[0] - _HOLD_S, bars.end_s + _HOLD_S
+    seen = _thinned(rows_between(snapshot.samples, first_s, end_s))
     if not has_gpu and not np.isfinite(seen["gpu_busy"]).any():
-        return Sampled(None, np.full(len(bars.starts_s), np.nan))
+        return Sampled(None)
     # The GPU's figures are older than their sample by its delay.
     late_s = np.nan_to_num(seen["gpu_late_ms"]).astype(np.float64) / 1e3
-    at_s = seen["at_ns"] / 1e9 - late_s
-    busy, ours = (
-        _columns(seen[name], at_s, bars, snapshot.now_s)
-        for name in ("gpu_busy", "gpu_process_busy")
-    )
-    return Sampled(busy, ours, _sampled_gpus(snapshot, bars))
+    busy = _columns(seen["gpu_busy"], seen["at_ns"] / 1e9 - late_s, bars, snapshot.now_s)
+    return Sampled(busy, _sampled_gpus(snapshot, bars))
 
 
-def _sampled_gpus(snapshot: Snapshot, bars: Bars) -> dict[str, tuple[Floats, Floats]]:
+def _sampled_gpus(snapshot: Snapshot, bars: Bars) -> dict[str, Floats]:
     gpus = find_gpus(snapshot.events.of(GpusFound))
     if gpus is None or len(gpus.names) < 2:
         return {}
     seen = rows_between(snapshot.gpus, bars.starts_s[0] - _HOLD_S, bars.end_s + _HOLD_S)
-    lanes = {}
-    for index, device in enumerate(gpus.names):
-        own = _thinned(seen[seen["gpu"] == index])
-        at_s = own["at_ns"] / 1e9
-        lanes[device] = (
-            _columns(own["busy"], at_s, bars, snapshot.now_s),
-            _columns(own["process_busy"], at_s, bars, snapshot.now_s),
-        )
-    return lanes
+    of_each = {name: _thinned(seen[seen["gpu"] == n]) for n, name in enumerate(gpus.names)}
+    return {
+        name: _columns(own["busy"], own["at_ns"] / 1e9, bars, snapshot.now_s)
+        for name, own in of_each.items()
+    }
 
 
 def rows_between(rows: Rows, first_s: float, end_s: float) -> Rows:
@@ -148,61 +135,25 @@ def stacked(levels: NDArray[np.int64], rows: int, steps: int) -> NDArray[np.int6
     return of_rows
 
 
-def gpu_lines(busy: Floats, ours: Floats, rows: int, glyphs: Glyphs) -> list[Line]:
-    """Draw the GPU's use as a gauge of `rows` rows, the training's share below the other programs'
-    share."""
+def gpu_lines(busy: Floats, rows: int, glyphs: Glyphs) -> list[Line]:
+    """Draw the GPU's use as a gauge of `rows` rows."""
     steps = len(glyphs.levels) - 1
-    total = gauge(busy, rows * steps)
-    # Where no other program is seen, or the training's share is unknown, the total is drawn as the
-    # training's.
-    own = np.where(_has_others(busy, ours), np.minimum(gauge(ours, rows * steps), total), total)
-    pairs = zip(
-        stacked(total, rows, steps).tolist(), stacked(own, rows, steps).tolist(), strict=True
-    )
-    return [
-        joined(_gpu_cell(*levels, glyphs) for levels in zip(*pair, strict=True)) for pair in pairs
-    ]
+    lines = stacked(gauge(busy, rows * steps), rows, steps).tolist()
+    return [(("".join(glyphs.levels[level] for level in line), COMPUTE_COLOUR),) for line in lines]
 
 
-def _has_others(busy: Floats, ours: Floats) -> NDArray[np.bool_]:
-    """Return the columns in which other programs are seen; a single column says too little about
-    bursts."""
-    seen = busy - ours > COUNTERS_DIFFER
-    for begin in range(0, len(seen), _BLOCK):
-        block = slice(begin, begin + _BLOCK)
-        seen[block] &= others_share(busy[block], ours[block]) is not None
-    return seen
-
-
-def _gpu_cell(total: int, own: int, glyphs: Glyphs) -> Piece:
-    """Draw one cell; of three parts (training, others, nothing) drop the smaller of the first
-    two."""
-    full = len(glyphs.levels) - 1
-    if glyphs.fine and total == full and 0 < own < full:
-        return glyphs.levels[own], f"{COMPUTE_COLOUR} on {OTHERS_COLOUR}"
-    if 2 * own >= total:
-        return glyphs.levels[total], COMPUTE_COLOUR
-    others = glyphs.levels[total] if glyphs.fine or 2 * total < full else glyphs.others
-    return others, OTHERS_COLOUR
-
-
-def gpu_figures_beside(
-    now: GpuFigures | None, was: float | None, rows: int, room: int
-) -> list[Line]:
-    """Return the GPU's use, before the last switch too, its power and the training's share; one
-    line per row."""
+def gpu_figures_beside(now: GpuFigures | None, rows: int, room: int) -> list[Line]:
+    """Return the GPU's use, its power and the training's share; one line per row."""
     if now is None or now.busy is None:
         return [((f" {units.MISSING}", QUIET_COLOUR),), *[()] * (rows - 1)]
     busy = f" {units.percent(now.busy)}"
-    before = f"  (was {was * 100:.0f})" if was is not None else ""
     power = units.watts(now.power_w) if now.power_w is not None else ""
     ours = f"{now.ours * 100:.0f} ours" if now.ours is not None else ""
     style = LIMIT if now.others is not None and now.others > OTHERS_FROM else NUMBER
     if rows == 1:
         return [((_fitting([(busy, power, ours), (busy, ours), (busy,)], room, ", "), style),)]
-    before = before[1:] if len(busy + before) > room else before
     more = _fitting([(power, ours), (power,)], room - 1, ", ")
-    return [((busy, style), (before, QUIET_COLOUR)), ((f" {more}", style),), *[()] * (rows - 2)]
+    return [((busy, style),), ((f" {more}", style),), *[()] * (rows - 2)]
 
 
 def _fitting(choices: Sequence[Sequence[str]], room: int, joint: str) -> str:

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from tfwatch.screens.live.timeline.painting import Line
     from tfwatch.screens.live.timeline.step_bars import Bars, Bools, Floats
 
-#: Seconds before a switch over which the GPU's use is averaged.
-_BEFORE_S = 10.0
-
 
 @dataclass(frozen=True, slots=True)
 class StepMeans:
@@ -60,8 +57,6 @@ class Figures:
     means: StepMeans = _UNKNOWN
     #: Over the last seconds.
     gpu: GpuFigures | None = None
-    #: The GPU's use before the last switch.
-    gpu_was: float | None = None
     #: A sensor reads a GPU now.
     has_gpu: bool = False
     #: Of a strategy over several.
@@ -77,7 +72,6 @@ def figures_of(snapshot: Snapshot, split: Breakdown | None) -> Figures:
         median_ms=split.step.median if split else None,
         means=means_of(split),
         gpu=machine.gpu_figures(seen[seen["at_ns"] > switch.at_ns] if switch else seen),
-        gpu_was=_busy_before(snapshot, switch) if switch else None,
         has_gpu=isinstance(status, GpuFound),
         gpus=_gpus_of(snapshot, recent_rows(snapshot.gpus, snapshot.now_s)),
     )
@@ -104,7 +98,7 @@ def figures_in_view(figures: Figures, snapshot: Snapshot, bars: Bars) -> Figures
     )
     gpu = machine.gpu_figures(samples)
     of_gpus = _gpus_of(snapshot, gpus)
-    return replace(figures, means=StepMeans(*means), gpu=gpu, gpu_was=None, gpus=of_gpus)
+    return replace(figures, means=StepMeans(*means), gpu=gpu, gpus=of_gpus)
 
 
 def _mean(part_ms: Floats, bars: Bars, counts: Bools) -> float:
@@ -113,16 +107,6 @@ def _mean(part_ms: Floats, bars: Bars, counts: Bools) -> float:
 
 def _gpus_of(snapshot: Snapshot, seen: Rows) -> tuple[GpuLane, ...]:
     return gpu_lanes(seen, find_gpus(snapshot.events.of(GpusFound)))
-
-
-def _busy_before(snapshot: Snapshot, switch: PipelineSwitched) -> float | None:
-    """Return the GPU's use in the seconds before a switch, back to the switch before it; None where
-    unknown."""
-    earlier = [e.at_ns for e in snapshot.events.of(PipelineSwitched) if e.at_ns < switch.at_ns]
-    since_ns = max([switch.at_ns - int(_BEFORE_S * 1e9), *earlier])
-    seen = rows_between(snapshot.samples, since_ns / 1e9, switch.at_ns / 1e9)
-    figures = machine.gpu_figures(seen)
-    return figures.busy if figures else None
 
 
 def legend_lines(

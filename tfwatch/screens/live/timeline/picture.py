@@ -259,16 +259,15 @@ def _gpu_lane(scene: Scene, layout: TimelineLayout) -> list[Line]:
         return []
     if len(figures.gpus) > 1:
         return [_lane_of(one, scene, layout) for one in gpu_lane.shown_gpus(figures.gpus, count)]
-    charts = gpu_lane.gpu_lines(seen.busy, seen.ours, count, scene.glyphs)
-    beside = gpu_lane.gpu_figures_beside(figures.gpu, figures.gpu_was, count, layout.legend)
+    charts = gpu_lane.gpu_lines(seen.busy, count, scene.glyphs)
+    beside = gpu_lane.gpu_figures_beside(figures.gpu, count, layout.legend)
     return [_beside(*parts) for parts in zip(("GPU", "busy"), charts, beside, strict=False)]
 
 
 def _lane_of(gpu: GpuLane, scene: Scene, layout: TimelineLayout) -> Line:
     """Draw one of several GPUs."""
-    nothing = np.full(layout.columns, np.nan)
-    busy, ours = scene.sampled.gpus.get(gpu.device, (nothing, nothing))
-    (chart,) = gpu_lane.gpu_lines(busy, ours, 1, scene.glyphs)
+    busy = scene.sampled.gpus.get(gpu.device, np.full(layout.columns, np.nan))
+    (chart,) = gpu_lane.gpu_lines(busy, 1, scene.glyphs)
     beside = gpu_lane.gpu_lane_figures(gpu, scene.figures.gpus, layout.legend)
     return _beside(gpu.device, chart, beside)
 

@@ -202,6 +202,18 @@ def test_a_loss_has_its_seconds_and_its_place(finding: Finding, line: str) -> No
     assert loss_text(finding) == line
 
 
+def test_of_tensorflows_log_the_lines_that_cost_something_are_named(tmp_path: Path) -> None:
+    open_written(tmp_path / "run", plain(60), FINISHED)
+    no_gpu = "I0000 00:00:1795718676.18 2172 cudart_stub.cc:31] Could not find cuda drivers"
+    traced = "WARNING:tensorflow:5 out of the last 5 calls to <f> triggered tf.function retracing"
+    (tmp_path / "run" / "log.txt").write_text(f"{no_gpu}\n{traced}\n")
+
+    lines = text_of(open_run(tmp_path / "run", FakeClock(900).clock))
+
+    assert sum("traced repeatedly" in line for line in lines) == 1
+    assert not any("GPU" in line for line in lines)
+
+
 # -- what the switches did -------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.core.events import Noted, RecordingLost, RecordingResumed
+from tfwatch.judge.findings.log_lines import find_meanings
 from tfwatch.judge.findings.loss import divergences, divergences_text
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.steps.time_breakdown import PART_NAMES
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 #: The most losses, lines of code, and effects of switches.
 _MOST_LOSSES, _MOST_CODE, _MOST_EFFECTS = 3, 4, 2
 #: Findings without a loss that have a line of their own; the others have one above, or are losses.
-_WARNINGS = ("heat", "swapping", "memory-growth", "tensorflow-log")
+_WARNINGS = ("heat", "swapping", "memory-growth")
+#: The line of TensorFlow's log on a machine without a GPU; the summary names the device.
+_NO_GPU = "no gpu"
 #: The width of the bar with its words, and the least of the bar alone.
 _WIDTH, _LEAST_BAR = 79, 16
 _MOST_PARTS = 3
@@ -216,7 +219,10 @@ def _code(findings: Sequence[Finding]) -> list[str]:
 
 def _warnings(judged: JudgedRun) -> list[str]:
     """Return what the machine and TensorFlow reported."""
-    return [one_line(one.sentence) for one in judged.findings if one.kind in _WARNINGS]
+    warnings = [one.sentence for one in judged.findings if one.kind in _WARNINGS]
+    lines = (one.meaning for one in find_meanings(judged.run.log))
+    said = [one.text for one in lines if not one.harmless and one.name != _NO_GPU]
+    return [one_line(line) for line in (*warnings, *said)]
 
 
 def _changes(judged: JudgedRun) -> list[str]:

@@ -17,7 +17,6 @@ from tfwatch.judge.groups.judged_group import (
 )
 from tfwatch.judge.groups.straggler import (
     ADVICE,
-    Level,
     all_starve_sentences,
     banner_word,
     no_straggler_sentence,
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
     from tfwatch.report.redaction import Redaction
     from tfwatch.runs.snapshot import Snapshot
 
-_TONES = {Level.CRITICAL: Tone.BAD, Level.WARNING: Tone.WARN}
 #: The share of data wait of every rank from which that comes before the straggler.
 _STARVES_FROM = 0.2
 #: The columns of the table; times are means of a rank's newest steady steps.
@@ -86,7 +84,8 @@ def _straggler_finding(judged: JudgedGroup) -> tuple[Tone, str, list[str]]:
         without_sentence(straggler),
         ADVICE[straggler.cause],
     ]
-    return _TONES[straggler.level], banner_word(straggler), sentences
+    tone = Tone.BAD if straggler.is_critical else Tone.WARN
+    return tone, banner_word(straggler), sentences
 
 
 def _all_starve(judged: JudgedGroup, sentence: str) -> tuple[Tone, str, list[str]] | None:
@@ -173,7 +172,6 @@ def group_html(judged: JudgedGroup, redaction: Redaction | None = None) -> str:
 _STRAGGLER = (
     whole("rank", "the late rank"),
     text("cause", "why it is late", "cause.value"),
-    text("level", "how much it costs", "level.value"),
     number("share", "of the group's step, 0 to 1"),
     number("group_step_ms", "the group's step", "group_ms"),
     number("gain_ms", "shorter without it"),

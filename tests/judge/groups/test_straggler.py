@@ -14,7 +14,6 @@ from tfwatch.judge.groups.aligned import WARM_UP, Machine, RankSteps, align
 from tfwatch.judge.groups.straggler import (
     NEEDED,
     Cause,
-    Level,
     Straggler,
     banner_word,
     find_straggler,
@@ -58,20 +57,18 @@ def test_the_rank_that_comes_late_is_named_with_the_part_that_makes_it_late(
 
     named = found(group(times, usual) if cause is Cause.DATA_WAIT else group(usual, times))
 
-    assert (named.rank, named.cause, named.level) == (late, cause, Level.CRITICAL)
+    assert (named.rank, named.cause, named.is_critical) == (late, cause, True)
     assert (named.own, named.others, named.group_ms) == pytest.approx((20, 1, 29), abs=0.2)
     assert named.gain_ms == pytest.approx(19, abs=0.2)
 
 
-@pytest.mark.parametrize(
-    ("late_ms", "level"), [(1.0, None), (1.9, Level.WARNING), (3.0, Level.CRITICAL)]
-)
+@pytest.mark.parametrize(("late_ms", "is_critical"), [(1.0, None), (1.9, False), (3.0, True)])
 def test_a_tenth_of_the_time_is_a_warning_and_a_fifth_is_critical(
-    late_ms: float, level: Level | None
+    late_ms: float, is_critical: bool | None
 ) -> None:
     straggler = find_straggler(align(group([1, 1 + late_ms, 1], [1, 1, 1])))
 
-    assert (straggler.level if straggler else None) == level
+    assert (straggler.is_critical if straggler else None) == is_critical
     if straggler:
         assert straggler.share == pytest.approx(late_ms / (CALL + 2 + late_ms), rel=0.02)
 

@@ -112,11 +112,6 @@ class ComparedRuns:
         is_small = abs(math.log(self.estimate.ratio)) < LEAST_CLAIM
         return "unclear" if is_small and answer in ("faster", "slower") else answer
 
-    @property
-    def clear_parts(self) -> tuple[ComparedFigure, ...]:
-        """The parts of a step that differ clearly."""
-        return tuple(one for one in self.figures if one.name in PARTS and one.is_clear)
-
 
 def compare_runs(
     sides: Sequence[Sequence[RunToCompare]], by_example: bool = False

@@ -48,14 +48,6 @@ class Cause(Enum):
     SLOW_GPU = "a slower GPU"
 
 
-class Level(Enum):
-    """The weight of a straggler."""
-
-    NONE = "none"
-    WARNING = "warning"
-    CRITICAL = "critical"
-
-
 @dataclass(frozen=True, slots=True)
 class Straggler:
     """The rank that the others wait for."""
@@ -84,11 +76,9 @@ class Straggler:
         return self.cause is Cause.COMPUTE
 
     @property
-    def level(self) -> Level:
-        """The level by the share."""
-        if self.share >= CRITICAL_FROM:
-            return Level.CRITICAL
-        return Level.WARNING if self.share >= WARNING_FROM else Level.NONE
+    def is_critical(self) -> bool:
+        """True from a fifth of the group's time on; below it is a warning."""
+        return self.share >= CRITICAL_FROM
 
 
 def usual(aligned: Aligned) -> Mask:
@@ -106,7 +96,7 @@ def find_straggler(aligned: Aligned) -> Straggler | None:
     group = _Usual.of(aligned)
     slow = [one for place in range(len(aligned.ranks)) if (one := _slow(group, place))]
     worst = max([_late(group), *slow], key=lambda one: one.gain_ms)
-    return None if worst.level is Level.NONE else worst
+    return worst if worst.share >= WARNING_FROM else None
 
 
 def is_compute_known(aligned: Aligned) -> bool:
@@ -291,7 +281,7 @@ def banner_word(straggler: Straggler | None) -> str:
     """Return the banner's word: `STRAGGLER rank 2, 32 %`."""
     if straggler is None:
         return "NO STRAGGLER"
-    weight = "" if straggler.level is Level.CRITICAL else " (warning)"
+    weight = "" if straggler.is_critical else " (warning)"
     least = "at least " if straggler.is_least else ""
     return f"STRAGGLER rank {straggler.rank}, {least}{units.percent(straggler.share)}{weight}"
 

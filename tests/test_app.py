@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -175,3 +177,17 @@ def test_cheap_frames_are_all_drawn_and_costly_ones_less_often() -> None:
 
 def test_on_a_busy_machine_a_frame_may_cost_less() -> None:
     assert drawn(cpu_ms=8.0, cpu_cores=1.95) < 25
+
+
+async def test_no_frame_is_drawn_while_the_terminal_still_takes_the_last_one() -> None:
+    run, waiting = usual(None), SimpleQueue[str]()
+    async with shown(run) as show:
+        show.app._driver._writer_thread = SimpleNamespace(_queue=waiting)  # type: ignore[union-attr]
+        waiting.put("the last frame")
+        run.at_s += 5.0
+        before = show.live.view
+        show.app.frame()
+        assert show.live.view is before
+        waiting.get()
+        show.app.frame()
+        assert show.live.view is not before

@@ -128,7 +128,14 @@ class TfwatchApp(ThemedApp):
             if has_ended and self._runs.folder is None:
                 self.exit_with(Leave.LEFT)  # it has no run to look at
                 return
-        self.live.frame()
+        if not self._is_behind():
+            self.live.frame()
+
+    def _is_behind(self) -> bool:
+        """Return whether the terminal still takes earlier frames: on a slow line keys would wait
+        behind the next one."""
+        queue = getattr(getattr(self._driver, "_writer_thread", None), "_queue", None)
+        return queue is not None and not queue.empty()
 
     def _leaves_with_run(self) -> bool:
         """Return whether the screen of another process' training leaves with this run: the next one

@@ -156,7 +156,7 @@ def test_a_run_that_ends_in_a_move_of_the_autopilots_is_judged_by_the_setting_be
     rows = np.concatenate([of(*WAITS), of(*COMPUTE_BOUND)])
     rows["step"] = np.arange(1, 201)
     rows["flags"][100] = Flag.SWITCH
-    move = MoveMade(10**9, 100, "prefetch", "off", "8", "it overlaps")
+    move = MoveMade(10**9, 100, "prefetch", "off", "8")
     asked = SwitchAsked(10**9, "prefetch", "off", "8", 100, "autopilot")
     turned = PipelineSwitched(10**9, "prefetch", "off", "8", 100, 101, 1.0, "autopilot")
     judged = MoveJudged(2 * 10**9, 150, "prefetch", "off", "8", 21.5, 12.6, 50, True)

@@ -133,7 +133,7 @@ def _autopilot(folder: Path | None, *, is_over: bool) -> Canned:
     run = states.starving(folder).event(facts.AutopilotBegan, step=1, memory_bytes=2e9)
     move: dict[str, Any] = {"knob": "prefetch", "old": "off", "new": "4"}
     times: dict[str, Any] = {"before_ms": 23.4, "after_ms": 13.9}
-    run.event(facts.MoveMade, step=run.step, **move, why="it overlaps", forecast_ms=13.8)
+    run.event(facts.MoveMade, step=run.step, **move, forecast_ms=13.8)
     run.switched(**move, by="autopilot").steps(80, COMPUTE_BOUND)
     if not is_over:
         return run.ended("stopped")

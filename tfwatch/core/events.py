@@ -81,12 +81,8 @@ class MoveMade(Event, ChangesKnob, frozen=True):
     knob: Knob
     old: str
     new: str
-    #: One sentence.
-    why: str
-    #: The forecast step time and its 90 % prediction interval; None without a forecast.
+    #: The forecast step time; None without a forecast.
     forecast_ms: Milliseconds | None = None
-    low_ms: Milliseconds | None = None
-    high_ms: Milliseconds | None = None
     #: This move takes back the previous one.
     undoes: bool = False
     #: Other knobs that change at the same time.

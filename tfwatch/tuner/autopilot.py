@@ -113,7 +113,7 @@ class _AutopilotJob:
             except Interrupt as over:
                 return self._cancel(over.cause), over.reason
             return stop.cause, stop.reason
-        self._take_back("the autopilot failed")
+        self._take_back()
         return "failed", failures[0]
 
     def _search_all(self) -> Stop:
@@ -149,11 +149,11 @@ class _AutopilotJob:
         except _BudgetSpentError:
             verdict = _Verdict(False, "all steps were used before it took effect")
             self._publish_judged(move, before, verdict)
-            self._take_back(verdict.reason)
+            self._take_back()
             raise
         self._publish_judged(move, before, verdict)
         if not verdict.kept:
-            self._take_back(verdict.reason)
+            self._take_back()
         self._open_move = None
 
     def _settled(self, move: Move, search: AutopilotSearch) -> int:
@@ -216,17 +216,17 @@ class _AutopilotJob:
         limits, after = self._limits(), move.settings_after(self._search.knobs)
         return limits.steps <= limits.buffered_steps(after) + math.ceil(spared)
 
-    def _take_back(self, why: str) -> None:
+    def _take_back(self) -> None:
         """Request the settings before the open move. They take effect with the next move, or
         alone."""
         move, self._open_move = self._open_move, None
-        self._restore((change.back for change in move.changes) if move else (), why)
+        self._restore((change.back for change in move.changes) if move else ())
 
-    def _restore(self, changes: Iterable[KnobChange], why: str) -> None:
+    def _restore(self, changes: Iterable[KnobChange]) -> None:
         """Request earlier settings, but for knobs that the user has switched since."""
         own = [one for one in changes if not self._driver.is_changed_by_user(one.knob)]
         if own:
-            self._publish_made(Move(tuple(own), why), undoes=True)
+            self._publish_made(Move(tuple(own)), undoes=True)
         for change in own:
             self._driver.ask_final(change.knob, change.new, AUTOPILOT)
 
@@ -291,7 +291,7 @@ class _AutopilotJob:
         cause of the end."""
         if cause not in ("key", "cancelled"):
             return "over"
-        self._take_back("it was not judged yet")
+        self._take_back()
         return "user"
 
     def _end(self, cause: str, reason: str) -> None:
@@ -299,7 +299,7 @@ class _AutopilotJob:
         is_left = search is not None and bool(search.changed)
         if search and is_left and cause in _JUDGED and not self._is_proved(effect):
             changes = (KnobChange(k, search.knobs[k], search.start[k]) for k in search.changed)
-            self._restore(sorted(changes, key=lambda one: one.knob), "the gain is not proved")
+            self._restore(sorted(changes, key=lambda one: one.knob))
             reason, is_left = "the gain of all moves together is not proved", False
         last, knobs = None, self._driver.knobs
         if search:
@@ -359,15 +359,13 @@ class _AutopilotJob:
 
     def _publish_made(self, move: Move, *, undoes: bool = False) -> None:
         """Publish a requested move. undoes: it undoes the one before."""
-        forecast = move.forecast if move.forecast and move.forecast.is_known else None
+        forecast = move.forecast
         self._driver.publish(
             MoveMade(
                 self._driver.now_ns(),
                 self._driver.snapshot.steps_total,
-                *(move.knob, move.old, move.new, move.why),
-                forecast_ms=forecast.step_ms if forecast else None,
-                low_ms=forecast.low_ms if forecast else None,
-                high_ms=forecast.high_ms if forecast else None,
+                *(move.knob, move.old, move.new),
+                forecast_ms=forecast.step_ms if forecast and forecast.is_known else None,
                 undoes=undoes,
                 beside=move.beside,
             )

@@ -192,12 +192,12 @@ def test_a_move_keeps_within_the_memory_limit(
 ) -> None:
     at = state({**ON, change.knob: change.old}, measured(20, 10))
 
-    assert fits(at, limits(memory, batch_bytes=batch_bytes), Move((change,), "")) is does
+    assert fits(at, limits(memory, batch_bytes=batch_bytes), Move((change,))) is does
 
 
 @pytest.mark.parametrize(("memory", "does"), [(1e9, True), (0.9e9, False)])
 def test_a_cache_fits_by_what_its_forecast_says_it_needs(memory: float, does: bool) -> None:
     told = Forecast("cache", "on", 11, 10, 12, math.nan, "", needs_bytes=1e9)
-    move = Move((KnobChange("cache", "off", "on"),), "", told)
+    move = Move((KnobChange("cache", "off", "on"),), told)
 
     assert fits(state(ON, measured(20, 10)), limits(memory), move) is does

@@ -324,7 +324,7 @@ def test_a_move_is_kept_where_its_whole_interval_clears_two_percent(
     after_ms: float, noise: float, kept: bool, reason: str
 ) -> None:
     search = AutopilotSearch({"prefetch": "off"}, Measurement(40, 20.0, noise * 4, 10.0))
-    move = Move((KnobChange("prefetch", "off", "4"),), "", forecast({"prefetch": "4"}, 8.0))
+    move = Move((KnobChange("prefetch", "off", "4"),), forecast({"prefetch": "4"}, 8.0))
     spread = np.where(np.arange(40) % 2, 1 + noise, 1 - noise)
     rows = np.zeros(40, dtype=STEP)
     rows["compute_ms"], rows["wait_ms"] = 10.0, after_ms * spread - 10.0

@@ -11,11 +11,11 @@ from tfwatch.judge.effects.tuner_events import autopilot_runs, running_autopilot
 from tfwatch.judge.effects.wording import autopilot_parts, autopilot_text, move_line
 
 BEGAN = AutopilotBegan(0, 1, 2e9)
-MADE = MoveMade(1, 20, "workers", "off", "8", "on several cores", forecast_ms=9.1)
+MADE = MoveMade(1, 20, "workers", "off", "8", forecast_ms=9.1)
 KEPT = MoveJudged(2, 90, "workers", "off", "8", 23.4, 9.24, 60, True)
-SECOND = MoveMade(3, 90, "prefetch", "off", "4", "it overlaps")
+SECOND = MoveMade(3, 90, "prefetch", "off", "4")
 UNDONE = MoveJudged(4, 160, "prefetch", "off", "4", 9.24, 9.21, 60, False, "no gain of 2 %")
-BACK = MoveMade(5, 160, "prefetch", "4", "off", "no gain of 2 %", undoes=True)
+BACK = MoveMade(5, 160, "prefetch", "4", "off", undoes=True)
 ENDED = AutopilotEnded(6, 170, "not_starving", "data wait is only 1 % of a step", 169, 23.4, 9.24)
 ENDED = replace(ENDED, ratio=2.53, low=2.41, high=2.66, knobs={"workers": "8", "prefetch": "off"})
 

@@ -94,9 +94,7 @@ def test_an_experiments_setting_is_tried_until_its_answer_is_in_effect(
 
 
 def test_of_a_move_of_two_knobs_both_are_tried() -> None:
-    made = MoveMade(
-        5, 100, "prefetch", "off", "4", "made ahead", beside=(KnobChange("workers", "off", "8"),)
-    )
+    made = MoveMade(5, 100, "prefetch", "off", "4", beside=(KnobChange("workers", "off", "8"),))
     both = [
         made,
         turned(101, "off", "4", "autopilot"),
@@ -113,10 +111,10 @@ def test_of_a_move_of_two_knobs_both_are_tried() -> None:
     assert find_undecided([*both, *by_key]) == Undecided({"prefetch": "off"}, ((1, 100),), 5)
 
 
-MADE = MoveMade(5, 100, "workers", "off", "8", "on several cores")
+MADE = MoveMade(5, 100, "workers", "off", "8")
 TURNED = turned(101, "off", "8", "autopilot", "workers")
 JUDGED = MoveJudged(6, 150, "workers", "off", "8", 23.4, 23.2, 40, False)
-BACK_ASKED = MoveMade(7, 150, "workers", "8", "off", "no gain", undoes=True)
+BACK_ASKED = MoveMade(7, 150, "workers", "8", "off", undoes=True)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,6 @@ async def test_f_starts_the_autopilot_and_f_again_ends_it(tmp_path: Path) -> Non
             knob="prefetch",
             old="off",
             new="4",
-            why="it overlaps",
             forecast_ms=13.8,
         ).steps(20, STARVING).doing(Phase.COMPUTE, 0.001)
         await show.frame()

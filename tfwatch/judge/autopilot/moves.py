@@ -42,8 +42,6 @@ class Move:
     """Switches to make together."""
 
     changes: tuple[KnobChange, ...]
-    #: One sentence.
-    why: str
     #: None where there is none.
     forecast: Forecast | None = None
 
@@ -151,15 +149,6 @@ _MOST_DEPTH, _SHORT_MS = 16, 3.0
 #: better than none.
 _CROWD = 4
 _OFF = ("off", "default")
-_WHY = {
-    WORKERS: "several cores prepare batches, and reads of storage overlap",
-    PREFETCH: "batches are prepared while a step runs",
-    CACHE: "examples are read and decoded once",
-    DEVICE_PREFETCH: "batches are copied to the GPU while a step runs",
-}
-_BOTH = "batches are prepared while a step runs, by as few workers as suffice"
-_CROWDS = "many workers may get more of the cores than few do"
-_AGAIN = "it looked faster and was not proved: it is measured once more"
 
 
 def find_data_wait_moves(state: SearchState, limits: SearchLimits) -> list[Move]:
@@ -202,15 +191,15 @@ def find_crowding_moves(state: SearchState, limits: SearchLimits) -> list[Move]:
     if limits.accelerated or limits.batch_bytes is None:
         return []
     many = (WORKERS, str(min(_CROWD * max(limits.cores, 2), _MOST_WORKERS)))
-    moves = [_move(state, _CROWDS, many)]
+    moves = [_move(state, many)]
     if state.knobs.get(PREFETCH, "off") not in _OFF:
-        moves.append(_move(state, _CROWDS, many, (PREFETCH, "off")))
+        moves.append(_move(state, many, (PREFETCH, "off")))
     return _new_moves(state, limits, moves)
 
 
 def move_again(state: SearchState, settings: Mapping[str, str]) -> Move:
     """Return the move to a setting that was measured before."""
-    return Move(_changes(state, settings.items()), _AGAIN)
+    return Move(_changes(state, settings.items()))
 
 
 def fits(state: SearchState, limits: SearchLimits, move: Move) -> bool:
@@ -245,27 +234,27 @@ def _prefetch_and_workers(state: SearchState, limits: SearchLimits, calls: int) 
         return None
     while calls >= 2:
         depth = _largest_fitting(state, limits, PREFETCH, _first_depth(state))
-        move = _move(state, _BOTH, (PREFETCH, depth), (WORKERS, str(calls)))
+        move = _move(state, (PREFETCH, depth), (WORKERS, str(calls)))
         if move is None or fits(state, limits, move):
             return move
         calls //= 2
     return None
 
 
-def _single_change(state: SearchState, knob: str, new: str, why: str = "") -> Move | None:
+def _single_change(state: SearchState, knob: str, new: str) -> Move | None:
     """Return the move of one knob; None where the run lacks it, or `new` is empty."""
     if not new or knob not in state.knobs:
         return None
     change = KnobChange(knob, state.knobs[knob], new)
-    return Move((change,), why or _WHY[knob], state.make_forecast({knob: new}))
+    return Move((change,), state.make_forecast({knob: new}))
 
 
-def _move(state: SearchState, why: str, *changes: tuple[str, str]) -> Move | None:
+def _move(state: SearchState, *changes: tuple[str, str]) -> Move | None:
     """Return the move to these values; None where a knob is missing, or nothing changes."""
     if any(knob not in state.knobs for knob, _ in changes):
         return None
     changed = _changes(state, changes)
-    return Move(changed, why, _forecast(state, changed)) if changed else None
+    return Move(changed, _forecast(state, changed)) if changed else None
 
 
 def _changes(state: SearchState, values: Iterable[tuple[str, str]]) -> tuple[KnobChange, ...]:
@@ -311,7 +300,7 @@ def _next_larger(state: SearchState, limits: SearchLimits, knob: str) -> str:
 
 
 def _value_fits(state: SearchState, limits: SearchLimits, knob: str, value: str) -> bool:
-    return fits(state, limits, Move((KnobChange(knob, state.knobs.get(knob, "off"), value),), ""))
+    return fits(state, limits, Move((KnobChange(knob, state.knobs.get(knob, "off"), value),)))
 
 
 def _number(value: str) -> int:

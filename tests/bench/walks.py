@@ -164,7 +164,7 @@ def run_search(plant: Table, machine: Machine, seed: int) -> tuple[float, int, i
             expected_gain += expected_gain * GAIN_ERROR * rng.normal() + STEP_ERROR * rng.normal()
             (knob, value), *_ = switched.items()
             ms = plant.step_ms(knobs) * math.exp(expected_gain)
-            forecasts[key] = Forecast(knob, value, ms, 0.9 * ms, 1.1 * ms, math.nan, "")
+            forecasts[key] = Forecast(knob, value, ms, 0.9 * ms, 1.1 * ms, "")
         return forecasts[key]
 
     knobs = plant.worst

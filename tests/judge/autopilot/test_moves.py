@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -197,7 +196,7 @@ def test_a_move_keeps_within_the_memory_limit(
 
 @pytest.mark.parametrize(("memory", "does"), [(1e9, True), (0.9e9, False)])
 def test_a_cache_fits_by_what_its_forecast_says_it_needs(memory: float, does: bool) -> None:
-    told = Forecast("cache", "on", 11, 10, 12, math.nan, "", needs_bytes=1e9)
+    told = Forecast("cache", "on", 11, 10, 12, "", needs_bytes=1e9)
     move = Move((KnobChange("cache", "off", "on"),), told)
 
     assert fits(state(ON, measured(20, 10)), limits(memory), move) is does

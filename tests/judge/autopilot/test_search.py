@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from math import nan
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -84,7 +83,7 @@ def forecast(
 ) -> Forecast:
     (knob, value), *_ = turned.items()
     return Forecast(
-        knob, value, step_ms, step_ms * 0.9, step_ms * 1.1, nan, f"{knob} helps", needs_bytes
+        knob, value, step_ms, step_ms * 0.9, step_ms * 1.1, f"{knob} helps", needs_bytes
     )
 
 

@@ -24,11 +24,9 @@ if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
 
 STARVING = split(9.6, 13.0, 0.8)
-ON = Forecast(
-    "prefetch", "4", 13.8, 13.2, 14.4, 13.8, "the rest is compute", None, 13.8, 23.4, 23.4
-)
+ON = Forecast("prefetch", "4", 13.8, 13.2, 14.4, "the rest is compute", None, 13.8, 23.4, 23.4)
 WORKERS = Forecast(
-    "workers", "auto", 13.9, 13.0, 15.0, 13.8, "the rest is compute", None, 13.9, 22.3, 22.3
+    "workers", "auto", 13.9, 13.0, 15.0, "the rest is compute", None, 13.9, 22.3, 22.3
 )
 NONE = Forecast(
     "cache",
@@ -36,7 +34,6 @@ NONE = Forecast(
     math.nan,
     math.nan,
     math.nan,
-    13.8,
     "no forecast: not seen without a cache",
 )
 
@@ -53,9 +50,7 @@ def now(*forecasts: Forecast, **knobs: str) -> Situation:
 def test_a_copy_ahead_is_advised_where_its_interval_excludes_a_longer_step(
     high_ms: float, measured: bool, is_advised: bool
 ) -> None:
-    ahead = Forecast(
-        "device_prefetch", "2", 1.9, 1.5, high_ms, 1.8, "", None, 1.9, 2.3, 2.3, measured
-    )
+    ahead = Forecast("device_prefetch", "2", 1.9, 1.5, high_ms, "", None, 1.9, 2.3, 2.3, measured)
 
     assert best([ahead]) is (ahead if is_advised else None)
 

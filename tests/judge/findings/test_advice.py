@@ -24,7 +24,6 @@ CACHE = Forecast(
     18.0,
     16.5,
     19.5,
-    15.0,
     "compute and data share the cores",
     None,
     18.0,

@@ -55,8 +55,6 @@ class Forecast:
     #: The 90 % prediction interval. step_ms, low_ms and high_ms are NaN without a forecast.
     low_ms: float
     high_ms: float
-    #: The least step of any pipeline setting, see `compute_floor_ms`.
-    compute_floor_ms: float
     #: The limit of the step, or the reason for no forecast.
     why: str
     #: The memory that the switch takes; None where it is next to nothing or unknown.
@@ -159,9 +157,7 @@ def forecast(
     step."""
     split, why_not = evidence.breakdown, no_forecast_reason(evidence)
     if why_not or split is None:
-        return Forecast(
-            knob, value, math.nan, math.nan, math.nan, compute_floor_ms(evidence), why_not
-        )
+        return _none(knob, value, why_not)
     wanted = {**evidence.knobs, knob: value, **together_with}
     measured_before = evidence.measured(wanted)
     is_measured = True
@@ -177,16 +173,12 @@ def forecast(
     if full := _no_room(evidence, knob, value):
         prediction = f"a cache {full}"
     if isinstance(prediction, str):
-        return Forecast(
-            knob,
-            value,
-            math.nan,
-            math.nan,
-            math.nan,
-            compute_floor_ms(evidence),
-            f"no forecast: {prediction}",
-        )
+        return _none(knob, value, f"no forecast: {prediction}")
     return _make_forecast(evidence, split, knob, value, together_with, prediction, is_measured)
+
+
+def _none(knob: str, value: str, why: str) -> Forecast:
+    return Forecast(knob, value, math.nan, math.nan, math.nan, why)
 
 
 def _is_as_written(evidence: Evidence, knob: str, value: str) -> bool:
@@ -210,17 +202,6 @@ def no_forecast_reason(evidence: Evidence) -> str:
         return f"no forecast while {evidence.no_forecast_reason}"
     steps = evidence.breakdown.steps if evidence.breakdown else 0
     return f"no forecast yet: {steps} of {LEAST} steps" if steps < LEAST else ""
-
-
-def compute_floor_ms(evidence: Evidence) -> float:
-    """Return the least median of compute and host in any setting of this run; NaN where nothing was
-    measured.
-
-    Batches prepared on the same cores, or with the GIL, make both longer.
-    """
-    splits = [evidence.breakdown, *(interval.split for interval in evidence.history)]
-    known = [split.work_median_ms for split in splits if split and split.steps >= LEAST]
-    return min(known, default=math.nan)
 
 
 def _as_seen(then: Breakdown) -> Prediction:
@@ -251,7 +232,6 @@ def _make_forecast(
             prediction.low_ms * (1 - min(off, _MOST_OFF)) - _OFF_MS, prediction.low_ms * _MOST_OFF
         ),
         high_ms=prediction.high_ms * (1 + off) + _OFF_MS,
-        compute_floor_ms=compute_floor_ms(evidence),
         why=prediction.why or _why(evidence, split, prediction.step_ms),
         needs_bytes=needs,
         is_over_memory_limit=needs is not None and limit is not None and needs > limit,

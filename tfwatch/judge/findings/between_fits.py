@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.regime import CodeTime, Regime
 
 #: A line of the script is named where it takes this share of the time.
-_MOST = 0.4
+_MOST = 0.3
 #: A fit is short up to so many steps: its begin and end then take longer than they do.
 _SHORT = 8
 _PREDICTS = ("predict", "evaluate")
@@ -65,9 +66,13 @@ def find(now: Situation) -> Finding | None:
 def _most(regime: Regime) -> CodeTime | None:
     """Return the line that takes most of the time between fits; None where none stands out."""
     times = regime.code_in("BETWEEN_FITS")
-    all_s = sum(one.seconds for one in times)
-    named = [one for one in times if one.place]
-    return named[0] if named and named[0].seconds >= _MOST * all_s else None
+    lines: dict[str, CodeTime] = {}
+    for one in times:  # the call that takes most comes first
+        known = lines.get(one.place)
+        lines[one.place] = replace(known, seconds=known.seconds + one.seconds) if known else one
+    named = [one for place, one in lines.items() if place]
+    top = max(named, key=lambda one: one.seconds, default=None)
+    return top if top and top.seconds >= _MOST * sum(one.seconds for one in times) else None
 
 
 def _where_text(regime: Regime, top: CodeTime | None) -> str:

@@ -120,6 +120,7 @@ EVENTS: tuple[facts.Event, ...] = (
     facts.Paused(SECOND, "garbage collection", 12.0, "generation 2"),
     facts.Paused(SECOND, "thermal limit", 900.0),
     facts.StallLocated(SECOND, 40, "map(read)", SECOND // 2, "feed.py:41 in rows", "generator"),
+    facts.Traced(SECOND, 3, 40.0, "input 0: shape (8, 31) -> (8, 47)", 2, 90.0),
     facts.CodeSampled(
         SECOND, 40.0, [facts.CodeSample("HOST", "Save", "save", "train.py:4 in f", 9)]
     ),

@@ -76,12 +76,10 @@ async def test_the_end_of_a_live_run_says_it_too(tmp_path: Path) -> None:
         assert show.rows[3].strip().startswith(".prefetch(")
 
 
-async def test_a_run_of_a_few_steps_says_where_its_time_went(tmp_path: Path) -> None:
+async def test_a_run_of_a_few_steps_is_judged_without_its_first_trace(tmp_path: Path) -> None:
     async with shown(Canned(tmp_path).started().steps(5, STARVING).ended(), live=False) as show:
         await told(show)
-        await show.press("y")
-        assert "only 0.1 s of 2.6 s is data wait: compile takes 2.4 s" in show.rows[2]
-        assert [note.message for note in show.app._notifications] == [NOTHING]
+        assert "STARVING 41 %, HIGHLY input-bound" in show.rows[2]
 
 
 async def test_a_run_that_cannot_be_read_any_more_has_no_verdict_and_says_why(

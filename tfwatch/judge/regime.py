@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Phase, Rows
 
+#: So many traces after the first one are a pattern.
+_LEAST_AGAIN = 3
 Cause: TypeAlias = Literal["start", "switch", "cache"]
 
 
@@ -83,8 +85,29 @@ class Regime:
 
     @property
     def first_traces(self) -> int:
-        """The traces that no run can do without: one for each model at the start."""
-        return self.models if self.cause == "start" else 0
+        """The traces that no run can do without: one for each model at the start, and one where a
+        loop makes the models."""
+        models = self.models if self.models < _LEAST_AGAIN else 1
+        return models if self.cause == "start" else 0
+
+    @property
+    def traces_again(self) -> int:
+        """The traces after the first ones; a few more, e.g. of a last small batch, count as
+        first."""
+        again = self.spent.traces - self.first_traces
+        return again if again >= _LEAST_AGAIN else 0
+
+    @property
+    def judged_s(self) -> float:
+        """The seconds that losses are shares of: those of this training without its first traces,
+        which take as long however long it trains."""
+        traces = self.spent.traces
+        first_s = self.spent.compile_s * (1 - self.traces_again / traces) if traces else 0.0
+        return max(self.spent.active_s - first_s, 0.0)
+
+    def share(self, seconds: float) -> float:
+        """Return these seconds as a share of `judged_s`, 0 to 1."""
+        return min(seconds / self.judged_s, 1.0) if self.judged_s > 0 else 0.0
 
     def typical_s(self, part: str) -> float:
         """Return the seconds of a part that recur in each epoch: its median in the newest ones, for

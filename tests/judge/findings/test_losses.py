@@ -398,7 +398,7 @@ def test_a_kind_of_loss_comes_first_with_its_seconds(
     assert first.kind == kind
     assert first.sentence.startswith(sentence)
     assert first.lost_s == pytest.approx(lost_s)
-    assert first.share == pytest.approx(lost_s / now.setting.regime.spent.active_s)
+    assert first.share == pytest.approx(now.setting.regime.share(lost_s))
     assert advice in first.advice
     assert never not in " ".join((first.word, first.sentence, first.advice, first.code))
 

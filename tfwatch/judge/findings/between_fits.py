@@ -46,7 +46,7 @@ def find(now: Situation) -> Finding | None:
     advice = _advise(regime, top)
     return Finding(
         "between-fits",
-        f"BETWEEN FITS {units.percent(spent.between_fits_s / spent.active_s)}",
+        f"BETWEEN FITS {units.percent(now.setting.regime.share(spent.between_fits_s))}",
         f"{brief}, in the script{_where_text(regime, top)}",
         advice.sentence,
         advice.edit,

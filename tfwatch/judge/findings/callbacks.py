@@ -30,14 +30,14 @@ def find(now: Situation) -> Finding | None:
     name = max(took, key=lambda one: sum(took[one].values()), default="")
     if not name or not any(took[name].values()):
         return None
-    lost_s, spent = sum(took[name].values()), regime.spent
+    lost_s = sum(took[name].values())
     brief = f"callback {name} takes {units.seconds(lost_s)}{_each(regime, took[name])}"
     place = _place(one for one in regime.code if one.callback == name)
     is_at_end = took[name]["epoch_end_s"] > took[name]["host_s"]
     advice, code = _advise(regime, name, is_at_end=is_at_end)
     return Finding(
         "callback",
-        f"HOST-BOUND {units.percent(lost_s / spent.active_s if spent.active_s else None)}",
+        f"HOST-BOUND {units.percent(now.setting.regime.share(lost_s))}",
         f"{brief}{f' ({place})' if place else ''}{_growth_text(regime)}",
         advice,
         code,

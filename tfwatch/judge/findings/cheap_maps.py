@@ -39,7 +39,7 @@ def find(now: Situation) -> Finding | None:
     wait = f", with {part.wait_share * 100:.0f} % data wait" if part else ""
     return Finding(
         "cheap-maps",
-        f"STARVING {units.percent(lost_s / spent.active_s if spent.active_s else None)}",
+        f"STARVING {units.percent(now.setting.regime.share(lost_s))}",
         f"{brief}{wait}",
         f".batch({size}) before the map, with a function of whole batches (vectorized):"
         f" {size} calls a batch become one",

@@ -28,7 +28,7 @@ def find(now: Situation) -> Finding | None:
     if now.manifest.fetches_in_calls:
         return _compute_or_data_wait(now)
     share = part.wait_share if part else spent.data_wait_s / worked_s
-    if share >= MODERATELY_FROM and spent.data_wait_s < MODERATELY_FROM * spent.active_s:
+    if share >= MODERATELY_FROM and now.setting.regime.share(spent.data_wait_s) < MODERATELY_FROM:
         return _waits_little(now)
     waited = (
         advice.of_step(part.wait, part.step)
@@ -56,11 +56,11 @@ def _waits_little(now: Situation) -> Finding:
     """Describe steps that wait for data, in a run that hardly consists of steps."""
     spent = now.setting.regime.spent
     most = max(PARTS, key=lambda part: getattr(spent, part))
-    waited, all_s = units.seconds(spent.data_wait_s), units.seconds(spent.active_s)
+    waited, all_s = units.seconds(spent.data_wait_s), units.seconds(now.setting.regime.judged_s)
     brief = f"only {waited} of {all_s} is data wait"
     return Finding(
         "few-steps",
-        f"OK, data wait {units.percent(spent.data_wait_s / spent.active_s)}",
+        f"OK, data wait {units.percent(now.setting.regime.share(spent.data_wait_s))}",
         f"{brief}: {PART_NAMES[most]} takes {units.seconds(getattr(spent, most))}",
         "longer runs of steps, before the input pipeline is worth a change",
         tone=Tone.CALM,

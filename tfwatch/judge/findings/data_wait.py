@@ -23,7 +23,7 @@ _FEWER_FETCHES = 0.5
 def find(now: Situation) -> Finding | None:
     """Find the data wait of the steps."""
     spent, part = now.setting.regime.spent, now.setting.judgement.breakdown
-    share = spent.data_wait_s / spent.active_s if spent.active_s else 0.0
+    share = now.setting.regime.share(spent.data_wait_s)
     if not spent.data_wait_s:
         return None
     gain = best(now.setting.forecasts.values())
@@ -73,7 +73,7 @@ def _bound(now: Situation) -> str:
     """Return how input-bound the present regime is, by its whole wall clock: a wait that is long in
     few steps is not high."""
     spent = now.setting.regime.spent
-    share = spent.data_wait_s / spent.active_s
+    share = now.setting.regime.share(spent.data_wait_s)
     verdict = verdict_of(share)
     return "input-bound" if verdict is Verdict.NOT else verdict.value
 

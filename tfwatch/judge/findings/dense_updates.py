@@ -35,7 +35,7 @@ def find(now: Situation) -> Finding | None:
     brief = f"{optimizer} updates all rows of {name} ({size}), about {units.percent(share)}"
     return Finding(
         "dense-update",
-        f"COMPUTE {units.percent(lost_s / spent.active_s if spent.active_s else None)}",
+        f"COMPUTE {units.percent(now.setting.regime.share(lost_s))}",
         f"{brief} of compute: its moments are dense, though a batch has few of the rows",
         "an optimizer without moments for the embedding (SGD), a smaller table (hashing), or"
         " larger batches; each changes what is trained",

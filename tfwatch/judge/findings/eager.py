@@ -34,7 +34,7 @@ def find(now: Situation) -> Finding | None:
     brief = f"Python between operations {takes}"
     return Finding(
         "eager",
-        f"LAUNCH-BOUND {units.percent(lost_s / spent.active_s if spent.active_s else None)}",
+        f"LAUNCH-BOUND {units.percent(now.setting.regime.share(lost_s))}",
         f"{what} operations one by one: Python {takes}",
         _LOOP if loop else _FIT,
         _LOOP_CODE if loop else _FIT_CODE,

@@ -26,7 +26,7 @@ def find(now: Situation) -> Finding | None:
     advice = _advise(now, place)
     return Finding(
         "epoch-end",
-        f"BETWEEN EPOCHS {units.percent(end_s / spent.active_s)}",
+        f"BETWEEN EPOCHS {units.percent(now.setting.regime.share(end_s))}",
         f"{brief}{f', most of it at {place}' if place else ''}",
         advice.sentence,
         advice.edit,

@@ -36,7 +36,7 @@ def find(now: Situation) -> Finding | None:
     done = 1.0 if now.is_whole else _share_done(now)
     return Finding(
         "shuffle-fill" if fills else "first-batch",
-        f"BETWEEN EPOCHS {units.percent(first_s / spent.active_s)}",
+        f"BETWEEN EPOCHS {units.percent(now.setting.regime.share(first_s))}",
         f"{brief}: {what}",
         advice.sentence,
         advice.edit,

@@ -36,7 +36,7 @@ def find(now: Situation) -> Finding | None:
     brief = f"{rows.name} yields single rows: {1e3 * rows.busy_ms / size:.0f} us each"
     return Finding(
         "generator-rows",
-        f"STARVING {units.percent(lost_s / spent.active_s if spent.active_s else None)}",
+        f"STARVING {units.percent(now.setting.regime.share(lost_s))}",
         f"{brief}, {units.milliseconds(rows.busy_ms)} for a batch of {size}",
         f"yield batches of {size} from the generator, without .batch(): one call in place of"
         f" {size}",

@@ -42,7 +42,7 @@ def find(now: Situation) -> Finding | None:
     brief = f"some elements of {slow.name} take long, and others wait for them"
     return Finding(
         "kept-order",
-        f"STARVING {units.percent(lost_s / spent.active_s if spent.active_s else None)}",
+        f"STARVING {units.percent(now.setting.regime.share(lost_s))}",
         f"{brief}: a step takes {mean} in the mean, {typical} in the median",
         _ADVICE,
         _CODE,

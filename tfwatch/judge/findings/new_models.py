@@ -33,7 +33,7 @@ def find(now: Situation) -> Finding | None:
     brief = f"{regime.models} models in {units.counted(regime.fits, 'fit')}"
     return Finding(
         "new-models",
-        f"RETRACING {units.percent(lost_s / spent.active_s if spent.active_s else None)}",
+        f"RETRACING {units.percent(now.setting.regime.share(lost_s))}",
         f"{brief}: each new model is traced and compiled again, {units.seconds(lost_s)} in all",
         _ADVICE,
         _CODE,

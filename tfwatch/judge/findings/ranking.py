@@ -79,17 +79,17 @@ def find_losses(now: Situation) -> tuple[Finding, ...]:
     """
     if not _is_judgeable(now):
         return ()
-    spent = now.setting.regime.spent
-    left = {part: getattr(spent, part) for part in PARTS}
+    regime = now.setting.regime
+    left = {part: getattr(regime.spent, part) for part in PARTS}
     found = []
     for kind in _KINDS:
         finding = kind.find(now)
         claims = _left_of(finding.claims, left) if finding else {}
         lost_s = sum(claims.values())
-        if finding and lost_s >= LEAST_SHARE * spent.active_s > 0:
+        if finding and regime.share(lost_s) >= LEAST_SHARE:
             left = {part: left[part] - claims.get(part, 0.0) for part in PARTS}
             finding = _with_switches(now, kind, finding)
-            found.append(replace(finding, lost_s=lost_s, share=lost_s / spent.active_s))
+            found.append(replace(finding, lost_s=lost_s, share=regime.share(lost_s)))
     found.sort(key=lambda finding: -finding.lost_s)
     limit = compute.find(now) if not found or found[0].share < _LEADS else None
     return (*((limit,) if limit else ()), *found)
@@ -108,7 +108,7 @@ def _with_switches(now: Situation, kind: ModuleType, finding: Finding) -> Findin
 
 def _is_judgeable(now: Situation) -> bool:
     """Return True where enough is measured: steady steps, some seconds, or all of the run."""
-    is_long = now.setting.regime.spent.active_s >= _LEAST_S
+    is_long = now.setting.regime.judged_s >= _LEAST_S
     return now.is_whole or is_long or now.setting.judgement.is_enough
 
 

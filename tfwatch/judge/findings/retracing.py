@@ -30,8 +30,8 @@ def find(now: Situation) -> Finding | None:
     """Find the traces after the first one of each model."""
     regime = now.setting.regime
     spent = regime.spent
-    again = spent.traces - regime.first_traces
-    if again < 1:
+    again = regime.traces_again
+    if not again:
         return None
     lost_s = spent.compile_s * again / spent.traces
     many = f"{units.count(again)} of {units.counted(spent.steps, 'step')}"
@@ -41,7 +41,7 @@ def find(now: Situation) -> Finding | None:
     facts = (Fact("traces", spent.traces, "step"), Fact("compile", spent.compile_s, "s"))
     return Finding(
         "retracing",
-        f"RETRACING {units.percent(lost_s / spent.active_s if spent.active_s else None)}",
+        f"RETRACING {units.percent(now.setting.regime.share(lost_s))}",
         f"{brief}: each new signature of the step is a new trace{change}",
         advice,
         code,

@@ -29,7 +29,7 @@ def find(now: Situation) -> Finding | None:
     brief = f"{units.counted(len(stalls), 'stall')} of {each} cost {units.seconds(lost_s)}"
     return Finding(
         "stall",
-        f"STALLS {units.percent(lost_s / regime.spent.active_s)}",
+        f"STALLS {units.percent(now.setting.regime.share(lost_s))}",
         f"{brief}{place}{where}; between them the pipeline keeps up",
         f"look at {located}" if located else "a larger buffer (.prefetch) hides short stalls only",
         brief=brief,

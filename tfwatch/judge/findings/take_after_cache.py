@@ -26,7 +26,7 @@ def find(now: Situation) -> Finding | None:
     brief = f"each epoch fills the cache again, {units.seconds(lost_s)} in all"
     return Finding(
         "take-after-cache",
-        f"STARVING {units.percent(lost_s / spent.active_s if spent.active_s else None)}",
+        f"STARVING {units.percent(now.setting.regime.share(lost_s))}",
         f"{brief}: take() stops it before its end, and TensorFlow discards it",
         ".take() before .cache(): the cache then keeps what is taken",
         _CODE,

@@ -79,6 +79,7 @@ MAIN, PREDICT = (TRAIN, "main"), (TRAINER, "predict")
             "train.py:2 in main",
             id="of the system's packages",
         ),
+        pytest.param([MAIN, ("<string>", "init")], "init", "train.py:2 in main", id="made"),
     ],
 )
 def test_the_users_line_is_the_innermost_outside_libraries(

@@ -38,6 +38,8 @@ _WAITING = ("threading.py", "selectors.py", os.path.join("concurrent", "futures"
 _GENERATED = "__autograph_generated_file"
 _AUTOGRAPH = "tensorflow.python.autograph.impl.api"
 _TENSORFLOW = re.compile(r"[/\\](tensorflow|keras)[/\\]")
+#: The file of functions that the standard library makes, as those of a named tuple.
+_MADE = "<string>"
 _DOTTED = re.compile(r"[\w.]+$")
 #: Functions that TensorFlow and Keras wrap around their own, and AutoGraph's around the user's.
 _WRAPPERS = frozenset({"error_handler", "op_dispatch_handler", "wrapper", "wrapped", "inner"})
@@ -147,7 +149,8 @@ def _place(file: str, line: int, name: str) -> str:
     """Return a line as `train.py:41 in rows`; empty if it is not the user's."""
     if os.path.basename(file).startswith(_GENERATED):
         file, line, name = _original(file, line, _source_maps())
-    return f"{os.path.basename(file)}:{line} in {name}" if file and is_users(file) else ""
+    is_written = file not in ("", _MADE) and is_users(file)
+    return f"{os.path.basename(file)}:{line} in {name}" if is_written else ""
 
 
 def _original(file: str, line: int, maps: Iterable[SourceMap]) -> tuple[str, int, str]:

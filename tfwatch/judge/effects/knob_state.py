@@ -14,8 +14,6 @@ from tfwatch.core.knobs import (
     QUEUE_SIZE,
     WORKERS,
     KnobChange,
-    stage_value,
-    with_stage,
 )
 
 if TYPE_CHECKING:
@@ -109,14 +107,11 @@ def knobs_in_effect(
     return {**start, **{switch.knob: switch.new for switch in switches}}
 
 
-def choices(state: KnobState, stages: int = 0) -> tuple[str, ...]:
-    """Return the settings that the keys of a knob ask for next, each once. stages: those with
-    workers of their own."""
+def choices(state: KnobState) -> tuple[str, ...]:
+    """Return the settings that the keys of a knob ask for next, each once."""
     values = [toggled(state)]
     if state.knob == PREFETCH:
         values += [deeper(state.coming), shallower(state.coming)]
-    if state.knob == WORKERS:
-        values += [one_stage_toggled(state, stages, stage) for stage in range(stages)]
     return tuple(value for value in dict.fromkeys(values) if value != state.now)
 
 
@@ -130,21 +125,6 @@ def toggled(state: KnobState) -> str:
     if state.knob == WORKERS and state.coming == "default":
         return KNOBS[state.knob].first_on
     return state.last_on if state.coming == "off" else "off"
-
-
-def stage_toggled(state: KnobState, stage: int) -> str:
-    """Return the next setting of one map or interleave: `auto` where it is off or as written, else
-    `off`."""
-    return (
-        KNOBS[state.knob].first_on
-        if stage_value(state.coming, stage) in ("off", "default")
-        else "off"
-    )
-
-
-def one_stage_toggled(state: KnobState, stages: int, stage: int) -> str:
-    """Return the setting of all stages with the next one of a single stage: `default/auto`."""
-    return with_stage(state.coming, stages, stage, stage_toggled(state, stage))
 
 
 def undo_key(knob: str) -> str:

@@ -147,7 +147,7 @@ def choices(evidence: Evidence, knob: str) -> tuple[str, ...]:
     state = knob_state.first_state(knob, start)
     for switch in evidence.switches:
         state = state.after(switch) if switch.knob == knob else state
-    return knob_state.choices(state, len(evidence.run.parallel_stages))
+    return knob_state.choices(state)
 
 
 def forecast(

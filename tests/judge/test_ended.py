@@ -32,7 +32,6 @@ def starved(folder: Path | None) -> Canned:
     return run.steps(1, STARVING, int(Flag.SWITCH)).steps(150, STARVING)
 
 
-NOTHING = "nothing to copy: no code suggestion, and no setting is on"
 
 
 async def told(show: Shown) -> None:

@@ -73,7 +73,6 @@ def test_a_script_without_a_fit_shows_its_state_gets_the_terminals_size_and_then
     )
     with session(tmp_path, script) as terminal:
         terminal.wait_for("script runs, no fit yet")
-        terminal.wait_for("the settings appear with the first fit")
         terminal.wait_for("a line 120")
         terminal.resize(132, 43)
         terminal.wait_for("os.terminal_size(columns=132, lines=43)")

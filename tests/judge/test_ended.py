@@ -32,8 +32,6 @@ def starved(folder: Path | None) -> Canned:
     return run.steps(1, STARVING, int(Flag.SWITCH)).steps(150, STARVING)
 
 
-
-
 async def told(show: Shown) -> None:
     """Wait until it is known."""
     find = show.live.follower._judge_ended

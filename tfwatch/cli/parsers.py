@@ -398,7 +398,7 @@ exit codes: 0 written; 1 it cannot be written; 2 bad input.
         example="latest --to perfetto",
         epilog="""\
 perfetto     one JSON file for ui.perfetto.dev or chrome://tracing: steps, parts, stages, events
-csv          a folder with a CSV file a table: steps, samples, progress, stages, gpus, epochs, events
+csv          a folder, a CSV file a table: steps, samples, progress, stages, gpus, epochs, events
 parquet      the same tables as Parquet files; needs pyarrow
 tensorboard  a folder of scalars for tensorboard --logdir; needs tensorboard
 exit codes: 0 written; 1 it cannot be written; 2 bad input.

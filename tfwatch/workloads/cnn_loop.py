@@ -1,5 +1,4 @@
-"""One convolution on images like MNIST's in a custom loop: --eager shows the gain of
-tf.function."""
+"""One convolution on images like MNIST's in a custom loop: --eager shows tf.function's gain."""
 
 from workload_setup import arguments, begin, nothing_ahead, optimizer
 

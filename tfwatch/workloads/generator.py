@@ -1,5 +1,4 @@
-"""256-512-10 on a slow Python generator: its examples come one by one, and nothing can be made
-parallel."""
+"""256-512-10 on a slow Python generator: its examples come one by one, never in parallel."""
 
 from workload_setup import arguments, begin, compiled, nothing_ahead
 

@@ -8,6 +8,7 @@ from tfwatch.core import units
 from tfwatch.judge.findings import advice, input_advice
 from tfwatch.judge.findings.finding import Advice, Fact, Finding, Tone
 from tfwatch.judge.findings.situation import SourceKind
+from tfwatch.judge.forecasts.evidence import cores_of
 from tfwatch.judge.forecasts.forecast import best
 from tfwatch.judge.steps.verdict import HIGHLY_FROM, Verdict, verdict_of
 
@@ -78,12 +79,21 @@ def _bound(now: Situation) -> str:
     return "input-bound" if verdict is Verdict.NOT else verdict.value
 
 
+def _runs_serially(now: Situation) -> bool:
+    """Return whether the limit is a stage on one core, which all cores would share."""
+    place = now.setting.stages.bottleneck if now.setting.stages else None
+    return place is not None and place.reason == "serial"
+
+
 def _recovered(now: Situation, gain: Forecast | None) -> float:
     """Return the share of the data wait that the advised switch gives back; 1 where no forecast
     says less."""
     part = now.setting.judgement.breakdown
     if part is None or part.wait.mean <= 0:
         return 1.0
+    cores = cores_of(now.manifest)
+    if gain is None and cores > 1 and _runs_serially(now):
+        return min(1.0, part.step.mean * (1 - 1 / cores) / part.wait.mean)
     if gain is None:
         is_fetch = now.origin.kind is SourceKind.ARRAYS or advice.is_fetch_bound(now, part)
         return _FEWER_FETCHES if is_fetch else 1.0

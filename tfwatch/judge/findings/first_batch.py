@@ -43,8 +43,16 @@ def find(now: Situation) -> Finding | None:
         brief=brief,
         where=filled if fills else "",
         evidence=(Fact("first_batch", first_s, "s"), Fact("epochs", regime.epochs)),
-        claims={"first_batch_s": first_s * done},
+        claims={"first_batch_s": _given_back_s(now, first_s) * done},
     )
+
+
+def _given_back_s(now: Situation, first_s: float) -> float:
+    """Return the seconds that the remedy gives back: maps that filled a shuffle buffer then run
+    during the steps, and hide in their compute at most."""
+    spent = now.setting.regime.spent
+    hides = now.setting.regime.fills_shuffle and now.manifest.map_below_shuffle
+    return min(first_s, spent.compute_s + spent.copy_s + spent.host_s) if hides else first_s
 
 
 def _share_done(now: Situation) -> float:

@@ -20,8 +20,9 @@ def find(now: Situation) -> Finding | None:
     spent = now.setting.regime.spent
     if not spent.steps or not spent.host_s:
         return None
+    host_s = spent.host_s * _share_without_callbacks(now)
     step_ms = 1e3 * (spent.data_wait_s + spent.copy_s + spent.compute_s + spent.host_s)
-    host_ms, step_ms = 1e3 * spent.host_s / spent.steps, step_ms / spent.steps
+    host_ms, step_ms = 1e3 * host_s / spent.steps, step_ms / spent.steps
     python = (one for one in now.setting.regime.code_in("HOST") if not one.callback)
     place = next((one.place for one in python if one.place and one.call != "fit"), "")
     brief = f"host time takes {' of '.join(units.in_one_unit(host_ms, step_ms))}/step"
@@ -36,8 +37,16 @@ def find(now: Situation) -> Finding | None:
         brief=brief,
         where=place,
         evidence=(Fact("host_mean", host_ms, "ms"),),
-        claims={"host_s": spent.host_s * _SAVED},
+        claims={"host_s": host_s * _SAVED},
     )
+
+
+def _share_without_callbacks(now: Situation) -> float:
+    """Return the share of the host time in which no callback ran, as far as it is sampled."""
+    sampled = now.setting.regime.code_in("HOST")
+    all_s = sum(one.seconds for one in sampled)
+    plain_s = sum(one.seconds for one in sampled if not one.callback)
+    return plain_s / all_s if all_s > 0 else 1.0
 
 
 def _advise(now: Situation, place: str, then_ms: float) -> Advice:

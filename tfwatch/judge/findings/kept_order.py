@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.judge.findings.finding import Fact, Finding
+from tfwatch.judge.forecasts.evidence import cores_of
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.bottleneck import Stage, StageTable
@@ -33,7 +34,9 @@ def find(now: Situation) -> Finding | None:
         return None
     if part.step.mean < _HELD_UP * part.step.median:
         return None
-    supply_ms = max(table.rate_ms, part.work_mean_ms)
+    # Calls of a map need a thread each, and TensorFlow has one for each core.
+    workers = min(slow.parallelism, cores_of(now.manifest))
+    supply_ms = max(slow.busy_ms / max(workers, 1.0), part.work_mean_ms)
     if not supply_ms <= _FAST_ENOUGH * part.step.mean:
         return None
     spent = now.setting.regime.spent

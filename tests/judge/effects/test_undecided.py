@@ -129,6 +129,15 @@ BACK_ASKED = MoveMade(7, 150, "workers", "8", "off", undoes=True)
             False,
             id="undone",
         ),
+        pytest.param(
+            [
+                *(MADE, TURNED, JUDGED, BACK_ASKED, replace(MADE, step=150)),
+                *(replace(JUDGED, step=190), replace(BACK_ASKED, step=190)),
+                turned(194, "8", "off", "autopilot", "workers"),
+            ],
+            False,
+            id="made again before its undoing, and undone",
+        ),
         pytest.param([MADE, TURNED, turned(120, "8", "4", "key", "workers")], False, id="by a key"),
         pytest.param([MADE, TURNED, turned(120, "off", "4", "key")], True, id="another knob"),
     ],

@@ -219,7 +219,7 @@ class _Test:
         if event.knob not in self.knobs:
             return
         self.before.setdefault(event.knob, event.old)
-        self.decided.setdefault(event.knob, event.old)
+        self.decided.setdefault(event.knob, self.before[event.knob])
         self.now[event.knob], self.last_switch = event.new, event.step
 
     def drop(self, knob: str) -> None:
@@ -254,10 +254,17 @@ def _newest_test(events: Iterable[object]) -> _Test | None:
         if isinstance(event, ExperimentBegan):
             test = _Test(event.step, event.at_ns, {event.knob}, event.knob)
         elif isinstance(event, MoveMade) and not event.undoes:
-            test = _Test(event.step, event.at_ns, {one.knob for one in changes_of(event)})
+            test = _test_of(event)
         elif test is not None:
             test = _after(test, event)
     return test
+
+
+def _test_of(move: MoveMade) -> _Test:
+    """Return the test of a move. Made again before its undoing takes effect, its first switch is
+    that undoing: the values before it are those of the move."""
+    before = {one.knob: one.old for one in changes_of(move)}
+    return _Test(move.step, move.at_ns, set(before), before=before)
 
 
 def _after(test: _Test, event: object) -> _Test | None:

@@ -1,8 +1,8 @@
 """The workloads: plain Keras scripts, one a module, as their user would write them. They import
 nothing of tfwatch.
 
-A script's name and its docstring's first line are its entry in the list; `workload_*.py` are parts
-that they share.
+A script's name and its docstring's first paragraph are its entry in the list; `workload_*.py` are
+parts that they share.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SHARED = ("__init__", "workload_")
 def list_workloads() -> dict[str, str]:
     """Return each workload's description by its name, without importing the scripts."""
     return {
-        script.stem.replace("_", "-"): _first_line(script)
+        script.stem.replace("_", "-"): _description(script)
         for script in sorted(_HERE.glob("*.py"))
         if not script.stem.startswith(_SHARED)
     }
@@ -50,6 +50,6 @@ def as_main(words: Sequence[str]) -> Iterator[None]:
             sys.path.remove(folder)
 
 
-def _first_line(script: Path) -> str:
+def _description(script: Path) -> str:
     text = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or ""
-    return text.partition("\n")[0].removesuffix(".")
+    return " ".join(text.partition("\n\n")[0].split()).removesuffix(".")

@@ -316,6 +316,15 @@ NO_GPU = "A GPU or a smaller model"
             id="epoch end",
         ),
         pytest.param(
+            "epoch-end",
+            losing(epoch_end_s=5.0, loop="train.py:22"),
+            "an epoch's end takes 0.5 s per epoch of 100 steps",
+            5.0,
+            "do less between two epochs of the loop",
+            "on_epoch_end",
+            id="epoch end of a loop",
+        ),
+        pytest.param(
             "between-fits",
             losing(between_fits_s=9.0, fits=10, code=(code("BETWEEN_FITS", 9.0),)),
             "9.0 s between 10 fits of 100 steps, in the script: 100 % at train.py:41 in load",
@@ -545,3 +554,10 @@ def test_a_new_regime_holds_no_finding() -> None:
 
     assert holder.order((one, two), 0, 1.0)[0] is one
     assert holder.order((two, one), 5, 2.0)[0] is two
+
+
+def test_no_verdict_stands_beside_a_share_of_another_one() -> None:
+    waits = {"data_wait_s": 1.5, "judgement": steady(split(7.0, 10.0, 0.0))}
+    (first, *_) = find_losses(losing(**waits))
+    assert first.word == "STARVING 41 %"
+    assert first.sentence.startswith("input-bound: each step waits 7.0 of 17.0 ms for data")

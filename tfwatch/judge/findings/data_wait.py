@@ -72,11 +72,12 @@ def _sentences(now: Situation) -> tuple[str, str]:
 
 def _bound(now: Situation) -> str:
     """Return how input-bound the present regime is, by its whole wall clock: a wait that is long in
-    few steps is not high."""
-    spent = now.setting.regime.spent
-    share = now.setting.regime.share(spent.data_wait_s)
-    verdict = verdict_of(share)
-    return "input-bound" if verdict is Verdict.NOT else verdict.value
+    few steps is not high. Where the share of the last steps has another verdict, neither stands
+    beside it."""
+    spent, part = now.setting.regime.spent, now.setting.judgement.breakdown
+    verdict = verdict_of(now.setting.regime.share(spent.data_wait_s))
+    is_alike = part is None or verdict_of(part.wait_share) is verdict
+    return verdict.value if is_alike and verdict is not Verdict.NOT else "input-bound"
 
 
 def _runs_serially(now: Situation) -> bool:

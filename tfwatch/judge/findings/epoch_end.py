@@ -38,8 +38,9 @@ def find(now: Situation) -> Finding | None:
 
 
 def _advise(now: Situation, place: str) -> Advice:
-    where = f"at {place}" if place else "in on_epoch_end"
     if now.has_own_loop:
-        return Advice(f"do less {where}, between two epochs of the loop, or longer epochs")
+        where = f"at {place}, " if place else ""
+        return Advice(f"do less {where}between two epochs of the loop, or longer epochs")
+    where = f"at {place}" if place else "in on_epoch_end"
     longer = input_advice.advise_longer_epochs(now)
     return Advice(f"do less {where}, or {longer.sentence}", longer.edit)

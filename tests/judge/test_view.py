@@ -369,3 +369,10 @@ def test_a_header_leaves_out_what_is_not_known() -> None:
         None,
     )
     assert (header.metric, header.eta) == ("", "")
+
+
+def test_no_switch_is_advised_that_is_already_requested() -> None:
+    run = starving(None)
+    assert ("prefetch", "4") in look(run).situation.setting.forecasts
+    asked = look(run, (KnobRequest("prefetch", "4", run.at_s),)).situation.setting.forecasts
+    assert ("prefetch", "4") not in asked

@@ -57,11 +57,12 @@ from tfwatch.judge.steps.verdict import NEEDED, judge, left_s
 from tfwatch.runs.liveness import Life, find_open_phase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tfwatch.core.events import Event
     from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.findings.situation import Banner
+    from tfwatch.judge.forecasts.forecast import Forecast
     from tfwatch.judge.judged_run import EndedJudgement
     from tfwatch.judge.steps.patterns import Pattern
     from tfwatch.judge.steps.spikes import Compiled
@@ -280,7 +281,7 @@ class Follower:
         setting = replace(
             self._setting,
             knobs={knob: state.now for knob, state in knobs.items()},
-            forecasts=self._forecasts.forecasts,
+            forecasts=_without_requested(self._forecasts.forecasts, knobs),
             stages=self._forecasts.table,
             cores_free=self._forecasts.cores_free,
         )
@@ -305,6 +306,17 @@ class Follower:
             record=self._forecasts.checked(comparisons),
             searched=self._step_search.done,
         )
+
+
+def _without_requested(
+    forecasts: Mapping[tuple[str, str], Forecast], knobs: Mapping[str, KnobState]
+) -> dict[tuple[str, str], Forecast]:
+    """Return the forecasts without those of requested settings: the key would undo the request."""
+    return {
+        (knob, value): forecast
+        for (knob, value), forecast in forecasts.items()
+        if knob not in knobs or knobs[knob].asked != value
+    }
 
 
 def _experiment(snapshot: Snapshot) -> RunningExperiment | None:

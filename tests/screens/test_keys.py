@@ -11,13 +11,14 @@ from tests.judge.test_view import look
 from tests.screens.canned import STARVING, Canned, usual
 from tests.screens.hardware import compute_bound
 from tests.screens.showing import shown
-from tests.screens.states import starving
+from tests.screens.states import finished, starving
 from tfwatch.core import events as facts
 from tfwatch.core.knobs import KNOBS, LARGEST
 from tfwatch.screens.keys import LIVE_BINDINGS, PANE_BINDINGS
 from tfwatch.screens.leave import Leave
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from textual.widget import Widget
@@ -214,6 +215,17 @@ async def test_the_code_suggestion_is_copied(tmp_path: Path) -> None:
         assert note.startswith("copied: dataset = dataset.prefetch(4); also in "), (
             "the user sees what was copied"
         )
+
+
+@pytest.mark.parametrize(
+    ("made", "note"), [(usual, "no stall so far"), (finished, "no stall in this run")]
+)
+async def test_without_a_stall_the_list_says_so(
+    tmp_path: Path, made: Callable[[Path], Canned], note: str
+) -> None:
+    async with shown(made(tmp_path)) as show:
+        await show.press("S")
+        assert [one.message for one in show.app._notifications][-1] == note
 
 
 async def test_a_finding_without_code_copies_the_lines_of_the_settings(tmp_path: Path) -> None:

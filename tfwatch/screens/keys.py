@@ -46,7 +46,7 @@ LIVE_BINDINGS = [
         *((knob.key, f"switch({name!r})", knob.key, knob.action) for name, knob in KNOBS.items()),
         ("plus,equals_sign", "deepen(1)", "+ =", "double the prefetch depth"),
         ("minus,underscore", "deepen(-1)", "- _", "halve the prefetch depth"),
-        ("a", "experiment", "a", "A/B test of the selected knob, else prefetch: which is faster?"),
+        ("a", "experiment", "a", "A/B test: is the selected knob, else prefetch, faster?"),
         ("f", "autopilot", "f", "autopilot: find the fastest settings by itself"),
         ("u", "undo", "u", "undo the last switch"),
     ),

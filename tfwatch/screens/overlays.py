@@ -83,7 +83,7 @@ MARKS = (
         for knobs in ([knob for knob in KNOBS if knob not in PY_DATASET_ONLY], PY_DATASET_ONLY)
     ),
     ("X !", "failed, or ended; recording or the loss is in trouble"),
-    (".", "anything else: a note, a pause, a line of TensorFlow's log"),
+    (".", "anything else: a note, a pause, a line of the log"),
 )
 _TERMS = (
     ("host", "time until the next fetch: callbacks, Python, logging"),

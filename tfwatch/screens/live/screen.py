@@ -384,9 +384,8 @@ class LiveScreen(Screen[None], CachedLines):
             self.app.push_screen(stalls, self._look_at_stall)
         else:
             searched = self.view.situation.searched if self.view else None
-            self.notify(
-                "no stall so far" + ("" if searched is None else f": {reading_text(searched)}")
-            )
+            none = "no stall in this run" if self.view and self.view.is_over else "no stall so far"
+            self.notify(none + ("" if searched is None else f": {reading_text(searched)}"))
 
     def _look_at_stall(self, at_s: float | None) -> None:
         if at_s is not None:
@@ -511,4 +510,4 @@ class AttachedScreen(LiveScreen):
 def _last_line(code: str) -> str:
     """Return the last line of a code suggestion without its comment: the lines before it name its
     place."""
-    return shorten(code.rstrip().split("\n")[-1].partition("  #")[0], _COPIED_CELLS)
+    return shorten(code.strip().split("\n")[-1].partition("  #")[0].strip(), _COPIED_CELLS)

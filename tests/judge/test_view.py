@@ -10,6 +10,7 @@ from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
 from tests.screens.hardware import swapping, throttled
 from tests.screens.states import starving
 from tfwatch.core import events as facts
+from tfwatch.core import units
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.judge.effects.knob_state import KnobRequest
 from tfwatch.judge.event_rows import EventCollector
@@ -376,3 +377,18 @@ def test_no_switch_is_advised_that_is_already_requested() -> None:
     assert ("prefetch", "4") in look(run).situation.setting.forecasts
     asked = look(run, (KnobRequest("prefetch", "4", run.at_s),)).situation.setting.forecasts
     assert ("prefetch", "4") not in asked
+
+
+def test_the_advice_has_the_forecast_of_the_knobs_row_in_each_frame() -> None:
+    run = starving(None)
+    reader = run.reader()
+    follower = Follower(live=True)
+    seen = set()
+    for frame in range(12):
+        slower = (STARVING[0] + 2 * frame, *STARVING[1:])
+        run.steps(10, slower).doing(Phase.COMPUTE, 0.001).writer.flush()
+        view = follower.follow(reader.read(), (), None)
+        forecast = view.situation.setting.forecasts["prefetch", "4"]
+        seen.add(text := units.milliseconds(forecast.typical_ms))
+        assert text in view.finding.advice
+    assert len(seen) > 1

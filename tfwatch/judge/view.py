@@ -199,7 +199,8 @@ class Follower:
             self._figured = due
             self._losses = None
         knobs = knob_states(snapshot.manifest.knobs, switches, asks)
-        self._forecasts.take(snapshot, self._comparisons, knobs)
+        if self._forecasts.take(snapshot, self._comparisons, knobs):
+            self._losses = None  # their advice has the figures of the knobs' rows
         situation = self._situation(snapshot, knobs, stopping_s)
         if self._losses is None:
             regime, losses = situation.setting.regime, find_losses(situation)

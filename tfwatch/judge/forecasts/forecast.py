@@ -357,13 +357,13 @@ class ForecastFollower:
         snapshot: Snapshot,
         comparisons: Sequence[Comparison],
         knobs: Mapping[str, KnobState],
-    ) -> None:
-        """Take in a snapshot, once a second and after a switch. A run that is over has no
-        forecasts."""
+    ) -> bool:
+        """Take in a snapshot, once a second and after a switch; return True where that made new
+        forecasts. A run that is over has none."""
         reason = _reason_for_none(snapshot, knobs)
         due = second_of(snapshot.now_s, Slot.HEADER), len(comparisons), bool(reason)
         if due == self._due:
-            return
+            return False
         self._due = due
         for switch in comparisons[-1:]:
             known = self.forecasts.get((switch.knob, switch.new))
@@ -374,6 +374,7 @@ class ForecastFollower:
         self.forecasts = {}
         if snapshot.ended is None:
             self.forecasts = {(one.knob, one.value): one for one in forecasts(evidence)}
+        return True
 
     def checked(self, comparisons: Sequence[Comparison]) -> CheckedForecast | None:
         """Return the newest switch with the forecast that was shown before it; None until it has

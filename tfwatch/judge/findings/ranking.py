@@ -136,7 +136,7 @@ class LeadHolder:
         nothing."""
         first = losses[0].kind if losses else ""
         held = next((one for one in losses if one.kind == self._kind), None)
-        if held is None or held.share < _LEADS or begin_ns != self._begin_ns:
+        if held is None or held.share < LEAST_SHARE or begin_ns != self._begin_ns:
             self._kind, self._begin_ns, self._challenger = first, begin_ns, ""
             return losses
         if first != self._challenger:

@@ -76,8 +76,9 @@ def test_the_driver_version_is_parsed(text: str, version: str) -> None:
     assert parse_driver(text) == version
 
 
-@given(st.text(max_size=200))
-def test_no_text_raises(text: str) -> None:
+@given(st.binary(max_size=200))
+def test_no_text_raises(data: bytes) -> None:
+    text = data.decode("latin-1")
     parse_sysctl(text)
     parse_cpuinfo(text)
     parse_driver(text)

@@ -41,7 +41,7 @@ def test_there_are_eleven_and_each_has_a_line() -> None:
     known = list_workloads()
     assert set(known) == set(SMALL)
     assert all(20 < len(line) < 110 for line in known.values())
-    assert known["cnn-loop"].endswith("shows the gain of tf.function")
+    assert known["cnn-loop"].endswith("shows tf.function's gain")
 
 
 @pytest.mark.parametrize("name", SMALL)

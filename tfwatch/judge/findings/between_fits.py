@@ -72,7 +72,8 @@ def _most(regime: Regime) -> CodeTime | None:
         lines[one.place] = replace(known, seconds=known.seconds + one.seconds) if known else one
     named = [one for place, one in lines.items() if place]
     top = max(named, key=lambda one: one.seconds, default=None)
-    return top if top and top.seconds >= _MOST * sum(one.seconds for one in times) else None
+    all_s = sum(one.seconds for one in times)
+    return top if top and all_s > 0 and top.seconds >= _MOST * all_s else None
 
 
 def _where_text(regime: Regime, top: CodeTime | None) -> str:

@@ -197,8 +197,11 @@ def _segment(part: Part, room: int, *, is_named: bool) -> str:
 def _losses(findings: Sequence[Finding]) -> Iterator[str]:
     """Yield the largest losses, each with its seconds and its remedy; a limit without a loss has no
     number."""
-    for number, one in enumerate(findings[:_MOST_LOSSES], 1):
-        yield one_line(f"{number}. {loss_text(one)}" if one.lost_s else one.sentence)
+    shown = findings[:_MOST_LOSSES]
+    losses = [one for one in shown if one.lost_s]
+    for one in shown:
+        number = losses.index(one) + 1 if one.lost_s else 0
+        yield one_line(f"{number}. {loss_text(one)}" if number else one.sentence)
         if one.advice:
             yield f"   -> {one_line(one.advice)}"
 

@@ -89,7 +89,7 @@ class Notifier:
 
     def follow(self, snapshot: Snapshot, *, ends: bool = True) -> None:
         """Pass on what is due where no screen judges the run."""
-        from tfwatch.judge.findings.banner import banner
+        from tfwatch.judge.banner import banner
         from tfwatch.judge.findings.situation import (
             MeasuredSetting,
             at_this_moment,

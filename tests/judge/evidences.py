@@ -9,8 +9,8 @@ import numpy as np
 from tests.judge.step_rows import make_steps
 from tests.runs.folders import make_manifest
 from tfwatch.core.events import PipelineSwitched
-from tfwatch.judge.findings.bottleneck import Stage, StageTable
 from tfwatch.judge.forecasts.evidence import Evidence
+from tfwatch.judge.stages import Stage, StageTable
 from tfwatch.judge.steps.verdict import breakdown
 from tfwatch.runs.format import Manifest
 

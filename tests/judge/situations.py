@@ -9,9 +9,9 @@ import msgspec
 
 from tests.runs.folders import make_manifest
 from tfwatch.core.rows import Phase
+from tfwatch.judge.banner import banner as make_banner
 from tfwatch.judge.effects.before_after import SwitchEffect, WaitChange
 from tfwatch.judge.effects.experiment import Estimate
-from tfwatch.judge.findings.banner import banner as make_banner
 from tfwatch.judge.findings.ranking import find_losses
 from tfwatch.judge.findings.situation import (
     Banner,

@@ -16,7 +16,7 @@ from tests.whole import events_of, only
 from tfwatch.core.events import SensorMissing, StagesFound, StallLocated
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import STEP, Phase
-from tfwatch.judge.findings.bottleneck import StageTable, make_stage_table
+from tfwatch.judge.stages import StageTable, make_stage_table
 from tfwatch.tfdata import live_switch, work_ahead
 from tfwatch.tfdata.live_switch import SwitchablePipeline
 from tfwatch.tfdata.stage_names import find_code_stages

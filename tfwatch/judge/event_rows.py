@@ -19,10 +19,10 @@ from tfwatch.core.events import is_of_experiment, without_experiments
 from tfwatch.core.knobs import KNOBS, epochs_until
 from tfwatch.judge.effects import wording
 from tfwatch.judge.effects.tuner_events import AUTOPILOT_EVENTS, autopilot_runs
-from tfwatch.judge.findings.log_lines import LogSummary, summarise_log
-from tfwatch.judge.findings.loss import divergence_text, recovery_text
-from tfwatch.judge.findings.machine import GPU
 from tfwatch.judge.findings.situation import metric_name
+from tfwatch.judge.log_lines import LogSummary, summarise_log
+from tfwatch.judge.loss import divergence_text, recovery_text
+from tfwatch.judge.machine import GPU
 from tfwatch.judge.steps.causes import LIMITS, STOPPED, join_piece
 from tfwatch.judge.steps.fits import FitFigures
 from tfwatch.judge.steps.patterns import Pattern, pattern_text

@@ -18,8 +18,8 @@ from tfwatch.core.events import (
     SwitchAsked,
     without_experiments,
 )
-from tfwatch.judge.findings.gpus import find_gpus, gpu_lanes, recent_rows
-from tfwatch.judge.findings.machine import (
+from tfwatch.judge.gpus import find_gpus, gpu_lanes, recent_rows
+from tfwatch.judge.machine import (
     MachineFigures,
     MemoryOverRun,
     growth,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
-    from tfwatch.judge.findings.machine import Growth
+    from tfwatch.judge.machine import Growth
     from tfwatch.judge.steps.stalls import Stretch
     from tfwatch.runs.buffers import Events
     from tfwatch.runs.snapshot import Snapshot

@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import ExperimentEnded
+from tfwatch.judge import troubles
+from tfwatch.judge.banner import banner_of
 from tfwatch.judge.effects.comparison import find_better_settings
 from tfwatch.judge.effects.tuner_events import autopilot_runs
-from tfwatch.judge.findings import reported
-from tfwatch.judge.findings.banner import banner_of
 from tfwatch.judge.findings.finding import Finding
-from tfwatch.judge.findings.log_lines import find_meanings
-from tfwatch.judge.findings.machine import Hardware, summarise_hardware
 from tfwatch.judge.findings.ranking import find_losses
 from tfwatch.judge.findings.situation import MeasuredSetting, build_situation
-from tfwatch.judge.findings.starving_cost import DataWaitCost, cost_of_data_wait
 from tfwatch.judge.forecasts.evidence import (
     Evidence,
     build_evidence,
@@ -28,7 +25,10 @@ from tfwatch.judge.forecasts.evidence import (
     stages_found,
 )
 from tfwatch.judge.forecasts.forecast import CheckedForecast, checked_forecasts, forecasts
+from tfwatch.judge.log_lines import find_meanings
+from tfwatch.judge.machine import Hardware, summarise_hardware
 from tfwatch.judge.regime import regime_of
+from tfwatch.judge.starving_cost import DataWaitCost, cost_of_data_wait
 from tfwatch.judge.steps.stalls import longest_stall_place
 from tfwatch.judge.steps.summary import (
     LastSetting,
@@ -40,11 +40,11 @@ from tfwatch.judge.steps.time_breakdown import TimeBreakdown, make_time_breakdow
 from tfwatch.judge.steps.verdict import breakdown
 
 if TYPE_CHECKING:
-    from tfwatch.judge.findings.bottleneck import StageTable
     from tfwatch.judge.findings.situation import Banner, Situation
-    from tfwatch.judge.findings.starving_cost import Energy
     from tfwatch.judge.forecasts.evidence import EvidenceTables
     from tfwatch.judge.regime import Regime
+    from tfwatch.judge.stages import StageTable
+    from tfwatch.judge.starving_cost import Energy
     from tfwatch.runs.snapshot import Snapshot
 
 
@@ -138,8 +138,8 @@ class JudgedRun:
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """All findings in rank: why the run failed, its losses, and what happened beside them."""
-        beside = reported.beside(self.run, self.summary, self.hardware)
-        return (*reported.failure(self.run), *self.losses, *beside)
+        beside = troubles.beside(self.run, self.summary, self.hardware)
+        return (*troubles.failure(self.run), *self.losses, *beside)
 
     @cached_property
     def situation(self) -> Situation:

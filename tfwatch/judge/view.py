@@ -16,6 +16,7 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.knobs import Refusal
 from tfwatch.core.rows import step_ms
+from tfwatch.judge.banner import banner
 from tfwatch.judge.effects.comparison import (
     Comparison,
     KnownComparisons,
@@ -35,9 +36,7 @@ from tfwatch.judge.effects.tuner_events import (
     running_experiment,
 )
 from tfwatch.judge.findings.advice import proved_knobs
-from tfwatch.judge.findings.banner import banner
 from tfwatch.judge.findings.code_suggestions import pasted_lines
-from tfwatch.judge.findings.log_lines import LogFinding, LogFollower
 from tfwatch.judge.findings.ranking import LeadHolder, find_losses
 from tfwatch.judge.findings.situation import (
     FiguresOfSecond,
@@ -47,9 +46,10 @@ from tfwatch.judge.findings.situation import (
     build_situation,
     steps_in_all,
 )
-from tfwatch.judge.findings.starving_cost import cost_of_data_wait
 from tfwatch.judge.followed_run import StepSearch
 from tfwatch.judge.forecasts.forecast import ForecastFollower
+from tfwatch.judge.log_lines import LogFinding, LogFollower
+from tfwatch.judge.starving_cost import cost_of_data_wait
 from tfwatch.judge.steps.fits import FitCounter, FitFigures
 from tfwatch.judge.steps.stalls import longest_stall_place
 from tfwatch.judge.steps.time_breakdown import RunningTimeBreakdown, is_breakdown_event

@@ -19,7 +19,7 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import printable
 from tfwatch.core.events import GpuFound, SensorMissing
 from tfwatch.core.rows import Phase
-from tfwatch.judge.findings.machine import gpu_status
+from tfwatch.judge.machine import gpu_status
 from tfwatch.judge.view import Follower, RunView
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import NotARunError

@@ -14,8 +14,8 @@ from tfwatch.core import units
 from tfwatch.core.clock import local_time
 from tfwatch.core.events import EpochEnded
 from tfwatch.core.knobs import knob_name
-from tfwatch.judge.findings.log_lines import find_meanings, summarise_log
-from tfwatch.judge.findings.machine import PIPELINE
+from tfwatch.judge.log_lines import find_meanings, summarise_log
+from tfwatch.judge.machine import PIPELINE
 from tfwatch.judge.steps.time_breakdown import PART_NAMES, PARTS
 from tfwatch.report.effects import STAT, STEADY, make_effects, most_informative
 from tfwatch.report.facts import as_rows, if_any, known

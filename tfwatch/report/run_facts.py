@@ -12,8 +12,8 @@ from tfwatch.core.events import EpochEnded, SensorMissing
 from tfwatch.core.knobs import option_name
 from tfwatch.judge.effects.tuner_events import autopilot_runs
 from tfwatch.judge.findings.copying import bandwidth
-from tfwatch.judge.findings.machine import PIPELINE
 from tfwatch.judge.judged_run import JudgedRun
+from tfwatch.judge.machine import PIPELINE
 from tfwatch.judge.past_run import state_of
 from tfwatch.judge.steps.time_breakdown import PART_NAMES
 from tfwatch.report.effects import (

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.core.events import Noted, RecordingLost, RecordingResumed
-from tfwatch.judge.findings.log_lines import find_meanings
-from tfwatch.judge.findings.loss import divergences, divergences_text
 from tfwatch.judge.judged_run import JudgedRun
+from tfwatch.judge.log_lines import find_meanings
+from tfwatch.judge.loss import divergences, divergences_text
 from tfwatch.judge.steps.time_breakdown import PART_NAMES
 from tfwatch.report.effects import effect_lines
 from tfwatch.report.run_facts import final_loss, finished_epochs, steps_done

@@ -412,7 +412,7 @@ def _line(node: Node, stages: tuple[CodeStage, ...], time_ns: float, elements: i
 
 def kind_with_marks(kind: str, stages: Sequence[CodeStage], files: bool = False) -> str:
     """Return a kind followed by marks of its stages in the code: see
-    `findings.bottleneck.Stage`."""
+    `judge.stages.Stage`."""
     python, files = (
         any(stage.python for stage in stages),
         files or any(stage.files for stage in stages),

@@ -16,9 +16,9 @@ from tfwatch.judge.findings.advice import (
     key_text,
     wait_sentence,
 )
-from tfwatch.judge.findings.bottleneck import Bottleneck, Stage, StageTable
 from tfwatch.judge.findings.situation import MachineMemory
 from tfwatch.judge.forecasts.forecast import Forecast, best
+from tfwatch.judge.stages import Bottleneck, Stage, StageTable
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation

@@ -13,9 +13,9 @@ from tests.judge.step_rows import make_steps
 from tfwatch.core import units
 from tfwatch.core.events import StallLocated
 from tfwatch.judge.findings.advice import stall_sentence, wait_sentence
-from tfwatch.judge.findings.bottleneck import Stage, StageTable
 from tfwatch.judge.findings.situation import BatchSource, Situation, SourceKind
 from tfwatch.judge.forecasts.forecast import Forecast
+from tfwatch.judge.stages import Stage, StageTable
 from tfwatch.judge.steps.verdict import breakdown
 
 CACHE = Forecast(

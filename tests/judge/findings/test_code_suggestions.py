@@ -9,9 +9,9 @@ import pytest
 from tests.judge.situations import RUNNING, banner, changed, judged, split
 from tfwatch.judge.findings import code_suggestions
 from tfwatch.judge.findings.advice import advise_starving
-from tfwatch.judge.findings.bottleneck import Stage, StageTable, find_bottleneck
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.regime import Regime
+from tfwatch.judge.stages import Stage, StageTable, find_bottleneck
 from tfwatch.judge.steps.time_breakdown import TimeSpent
 
 DECODE = Stage("map(decode)", "Map", 21.0)

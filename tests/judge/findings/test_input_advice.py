@@ -10,8 +10,8 @@ import pytest
 from tests.judge.situations import RUNNING, banner, changed, judged
 from tfwatch.core.events import StagesFound
 from tfwatch.core.script_code import CodeEdit
-from tfwatch.judge.findings.bottleneck import Stage, StageTable
 from tfwatch.judge.findings.situation import BatchSource, SourceKind, find_batch_source
+from tfwatch.judge.stages import Stage, StageTable
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Banner, Situation

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from tests.judge.situations import RUNNING, changed, split, stat
 from tfwatch.core.model_facts import Embedding, ModelFacts
-from tfwatch.judge.findings.bottleneck import Stage, StageTable
 from tfwatch.judge.findings.finding import Finding, Tone
 from tfwatch.judge.findings.ranking import LeadHolder, find_losses
 from tfwatch.judge.findings.situation import BatchSource, Situation, SourceKind
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.regime import CodeTime, Regime
+from tfwatch.judge.stages import Stage, StageTable
 from tfwatch.judge.steps.stalls import Stall
 from tfwatch.judge.steps.time_breakdown import PARTS, TimeSpent
 from tfwatch.judge.steps.verdict import Breakdown, Judgement

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.judge.findings.test_bottleneck import FOUND, row
 from tests.judge.forecasts.test_record import made, rows_of
 from tests.judge.samples import make_samples
+from tests.judge.test_stages import FOUND, row
 from tests.runs.folders import make_manifest
 from tfwatch.judge.forecasts.evidence import (
     build_evidence,

@@ -12,8 +12,8 @@ import pytest
 from tests.judge.evidences import evidence, stages, step_ms_of
 from tests.judge.step_rows import make_steps
 from tfwatch.judge.effects.comparison import Comparison
-from tfwatch.judge.findings.bottleneck import Stage, StageTable
 from tfwatch.judge.forecasts.forecast import forecast
+from tfwatch.judge.stages import Stage, StageTable
 from tfwatch.judge.steps.verdict import breakdown
 
 if TYPE_CHECKING:

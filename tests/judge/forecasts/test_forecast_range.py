@@ -17,7 +17,7 @@ from tfwatch.judge.forecasts.forecast import choices, forecast, forecasts
 from tfwatch.judge.steps.verdict import breakdown
 
 if TYPE_CHECKING:
-    from tfwatch.judge.findings.bottleneck import StageTable
+    from tfwatch.judge.stages import StageTable
 
 
 def test_on_shared_cores_the_range_reaches_to_no_gain() -> None:

@@ -11,10 +11,10 @@ import pytest
 from tests.judge.situations import RUNNING, banner, changed, judged, losses, regime_of_split
 from tfwatch.core.events import RunEnded, TrainingFailed
 from tfwatch.core.rows import Phase
-from tfwatch.judge.findings.bottleneck import Stage, StageTable, find_bottleneck
 from tfwatch.judge.findings.situation import BatchSource, MachineMemory, SourceKind
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.regime import Regime
+from tfwatch.judge.stages import Stage, StageTable, find_bottleneck
 from tfwatch.judge.steps.time_breakdown import TimeSpent
 from tfwatch.judge.steps.verdict import Verdict
 from tfwatch.screens.live.banner import BannerPane

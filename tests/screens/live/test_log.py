@@ -9,7 +9,7 @@ import pytest
 from tests.screens.canned import STARVING, usual
 from tests.screens.showing import shown
 from tests.screens.states import starting
-from tfwatch.judge.findings import log_lines
+from tfwatch.judge import log_lines
 
 if TYPE_CHECKING:
     from pathlib import Path

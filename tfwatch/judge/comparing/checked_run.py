@@ -20,7 +20,7 @@ from tfwatch.judge.comparing.intervals import (
     measure_runs,
 )
 from tfwatch.judge.comparing.run_to_compare import check_side
-from tfwatch.judge.findings.loss import current_divergence
+from tfwatch.judge.loss import current_divergence
 from tfwatch.runs.liveness import Life
 
 if TYPE_CHECKING:

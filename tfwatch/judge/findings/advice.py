@@ -21,10 +21,10 @@ from tfwatch.core.knobs import (
 from tfwatch.judge.effects.knob_state import deeper
 from tfwatch.judge.effects.wording import expected_gain_text
 from tfwatch.judge.findings import code_suggestions, input_advice
-from tfwatch.judge.findings.bottleneck import FETCH_MS
 from tfwatch.judge.findings.finding import Advice
 from tfwatch.judge.findings.situation import SourceKind
 from tfwatch.judge.forecasts.forecast import best
+from tfwatch.judge.stages import FETCH_MS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

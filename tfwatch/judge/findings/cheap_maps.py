@@ -8,8 +8,8 @@ from tfwatch.core import units
 from tfwatch.judge.findings.finding import Fact, Finding
 
 if TYPE_CHECKING:
-    from tfwatch.judge.findings.bottleneck import Stage, StageTable
     from tfwatch.judge.findings.situation import Situation
+    from tfwatch.judge.stages import Stage, StageTable
 
 #: tf.data takes about so long to call a map's function, for an example as for a batch: 22 us on one
 #: of two cores.

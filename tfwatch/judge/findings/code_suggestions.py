@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tfwatch.core.script_code import CodeEdit
-    from tfwatch.judge.findings.bottleneck import StageTable
+    from tfwatch.judge.stages import StageTable
 
 _NAMED_MAP = re.compile(r"map\((?P<name>[^()]+)\)")
 #: The name in place of a user's function whose name is unknown.

@@ -9,8 +9,8 @@ from tfwatch.judge.findings.cheap_maps import batch_size
 from tfwatch.judge.findings.finding import Fact, Finding
 
 if TYPE_CHECKING:
-    from tfwatch.judge.findings.bottleneck import Stage, StageTable
     from tfwatch.judge.findings.situation import Situation
+    from tfwatch.judge.stages import Stage, StageTable
 
 #: Milliseconds: a row that takes longer is work of the generator itself, not its passing.
 _CHEAP_ROW = 1.0

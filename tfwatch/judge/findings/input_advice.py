@@ -13,8 +13,8 @@ from tfwatch.judge.findings.finding import Advice
 from tfwatch.judge.findings.situation import SourceKind
 
 if TYPE_CHECKING:
-    from tfwatch.judge.findings.bottleneck import Bottleneck, Stage
     from tfwatch.judge.findings.situation import Situation
+    from tfwatch.judge.stages import Bottleneck, Stage
 
 #: The fewest threads to try for calls that wait, and so many times those in use: AUTOTUNE stops at
 #: one for each core.

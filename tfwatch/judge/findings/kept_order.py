@@ -9,8 +9,8 @@ from tfwatch.judge.findings.finding import Fact, Finding
 from tfwatch.judge.forecasts.evidence import cores_of
 
 if TYPE_CHECKING:
-    from tfwatch.judge.findings.bottleneck import Stage, StageTable
     from tfwatch.judge.findings.situation import Situation
+    from tfwatch.judge.stages import Stage, StageTable
 
 #: The map's calls would supply batches in at most this share of a step, if none held up another.
 _FAST_ENOUGH = 0.4

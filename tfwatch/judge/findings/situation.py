@@ -21,7 +21,7 @@ from tfwatch.core.events import (
 from tfwatch.core.knobs import MULTIPROCESSING, WORKERS
 from tfwatch.core.rows import Phase
 from tfwatch.core.units import is_missing
-from tfwatch.judge.findings.loss import current_divergence
+from tfwatch.judge.loss import current_divergence
 from tfwatch.judge.regime import Regime
 from tfwatch.judge.steps.stalls import merge_locations
 from tfwatch.judge.steps.verdict import NOT_JUDGED, Judgement
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from tfwatch.core.events import RunEnded, StagesFound
     from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.effects.tuner_events import AutopilotRun, RunningExperiment
-    from tfwatch.judge.findings.bottleneck import StageTable
     from tfwatch.judge.findings.finding import Finding, Tone
-    from tfwatch.judge.findings.machine import MachineFigures
-    from tfwatch.judge.findings.starving_cost import DataWaitCost, Energy
     from tfwatch.judge.forecasts.forecast import CheckedForecast, Forecast
+    from tfwatch.judge.machine import MachineFigures
+    from tfwatch.judge.stages import StageTable
+    from tfwatch.judge.starving_cost import DataWaitCost, Energy
     from tfwatch.judge.steps.stalls import Stall
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.snapshot import Snapshot

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tfwatch.judge.findings.bottleneck import StageTable
+    from tfwatch.judge.stages import StageTable
 
 #: A buffer size that TensorFlow chooses counts as this many batches; a map's parallelism counts as
 #: all cores.

@@ -14,7 +14,7 @@ from tfwatch.core.events import PipelineSwitched, StagesFound
 from tfwatch.core.rows import STEP, step_ms
 from tfwatch.judge.effects.comparison import LEAST, LONGEST, compare
 from tfwatch.judge.effects.knob_state import knobs_in_effect
-from tfwatch.judge.findings.bottleneck import make_stage_table
+from tfwatch.judge.stages import make_stage_table
 from tfwatch.judge.steps.summary import between
 from tfwatch.judge.steps.verdict import breakdown, steady
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tfwatch.core.rows import Rows
     from tfwatch.judge.effects.comparison import Comparison
-    from tfwatch.judge.findings.bottleneck import StageTable
+    from tfwatch.judge.stages import StageTable
     from tfwatch.judge.steps.verdict import Breakdown
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.snapshot import Snapshot

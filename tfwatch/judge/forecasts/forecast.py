@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.effects.knob_state import KnobState
-    from tfwatch.judge.findings.bottleneck import StageTable
     from tfwatch.judge.forecasts.evidence import Evidence, EvidenceTables
+    from tfwatch.judge.stages import StageTable
     from tfwatch.judge.steps.verdict import Breakdown
     from tfwatch.runs.snapshot import Snapshot
 

@@ -20,7 +20,6 @@ from tfwatch.core.knobs import (
     WORKERS,
 )
 from tfwatch.judge.effects.comparison import LEAST
-from tfwatch.judge.findings.bottleneck import FETCH_MS
 from tfwatch.judge.forecasts import batch_supply
 from tfwatch.judge.forecasts.batch_supply import (
     ALONE,
@@ -29,6 +28,7 @@ from tfwatch.judge.forecasts.batch_supply import (
     queued,
     shared_cores,
 )
+from tfwatch.judge.stages import FETCH_MS
 from tfwatch.judge.steps.verdict import MODERATELY_FROM
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from textual.binding import Binding
 from textual.reactive import reactive
 
-from tfwatch.judge.findings.log_lines import meaning_of
+from tfwatch.judge.log_lines import meaning_of
 from tfwatch.screens.basics.row_list import RowList
 from tfwatch.screens.basics.text import plain, row, wrap_text
 

@@ -11,10 +11,10 @@ from textual.reactive import reactive
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import GpuFound, SensorMissing
-from tfwatch.judge.findings import machine_remark, starving_cost
-from tfwatch.judge.findings.gpus import extremes_text
-from tfwatch.judge.findings.machine import HEAT, PRESSURE, GpuFigures, missing_sensors
+from tfwatch.judge import machine_remark, starving_cost
 from tfwatch.judge.findings.situation import reading_text
+from tfwatch.judge.gpus import extremes_text
+from tfwatch.judge.machine import HEAT, PRESSURE, GpuFigures, missing_sensors
 from tfwatch.runs.machine_info import memory_total
 from tfwatch.screens.basics.pane import FramedPane
 from tfwatch.screens.basics.text import column, plain, row, wrap_text
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from textual.content import Content
 
-    from tfwatch.judge.findings.gpus import GpuLane
-    from tfwatch.judge.findings.machine import MachineFigures
+    from tfwatch.judge.gpus import GpuLane
+    from tfwatch.judge.machine import MachineFigures
     from tfwatch.judge.view import RunView
 
 _LABEL = 8

@@ -13,7 +13,7 @@ from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import SensorMissing
 from tfwatch.core.knobs import PREFETCH
-from tfwatch.judge.findings.machine import PIPELINE, missing_sensors
+from tfwatch.judge.machine import PIPELINE, missing_sensors
 from tfwatch.judge.steps.verdict import Verdict
 from tfwatch.runs.liveness import Life
 from tfwatch.screens.basics.glyphs import (
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from textual.content import Content
 
-    from tfwatch.judge.findings.bottleneck import Stage, StageTable
+    from tfwatch.judge.stages import Stage, StageTable
     from tfwatch.judge.steps.verdict import Breakdown
     from tfwatch.judge.view import RunView
 

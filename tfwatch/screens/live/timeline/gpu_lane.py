@@ -10,8 +10,8 @@ import numpy as np
 
 from tfwatch.core import units
 from tfwatch.core.events import GpusFound
-from tfwatch.judge.findings.gpus import extremes, find_gpus
-from tfwatch.judge.findings.machine_remark import OTHERS_FROM
+from tfwatch.judge.gpus import extremes, find_gpus
+from tfwatch.judge.machine_remark import OTHERS_FROM
 from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR, QUIET_COLOUR
 from tfwatch.screens.live.timeline.painting import LIMIT, NUMBER
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tfwatch.core.rows import Rows
-    from tfwatch.judge.findings.gpus import GpuLane
-    from tfwatch.judge.findings.machine import GpuFigures
+    from tfwatch.judge.gpus import GpuLane
+    from tfwatch.judge.machine import GpuFigures
     from tfwatch.runs.snapshot import Snapshot
     from tfwatch.screens.basics.glyphs import Glyphs
     from tfwatch.screens.live.timeline.painting import Line

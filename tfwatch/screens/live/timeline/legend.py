@@ -15,16 +15,16 @@ from tfwatch.core.events import (
     SensorMissing,
     without_experiments,
 )
-from tfwatch.judge.findings import machine
-from tfwatch.judge.findings.gpus import find_gpus, gpu_lanes, recent_rows
+from tfwatch.judge import machine
+from tfwatch.judge.gpus import find_gpus, gpu_lanes, recent_rows
 from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR, HOST_COLOUR, QUIET_COLOUR, WAIT_COLOUR
 from tfwatch.screens.live.timeline.gpu_lane import rows_between
 from tfwatch.screens.live.timeline.painting import NUMBER
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
-    from tfwatch.judge.findings.gpus import GpuLane
-    from tfwatch.judge.findings.machine import GpuFigures
+    from tfwatch.judge.gpus import GpuLane
+    from tfwatch.judge.machine import GpuFigures
     from tfwatch.judge.steps.verdict import Breakdown
     from tfwatch.runs.snapshot import Snapshot
     from tfwatch.screens.basics.glyphs import Glyphs

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tfwatch.core.events import Paused
-    from tfwatch.judge.findings.gpus import GpuLane
+    from tfwatch.judge.gpus import GpuLane
     from tfwatch.runs.snapshot import Snapshot
     from tfwatch.screens.basics.glyphs import Glyphs
     from tfwatch.screens.live.timeline.gpu_lane import Sampled

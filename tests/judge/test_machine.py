@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.judge.samples import make_samples
-from tfwatch.judge.findings.machine import (
+from tfwatch.judge.machine import (
     LEAST_S,
     WINDOW_S,
     Growth,

@@ -6,13 +6,13 @@ import math
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.machine import HEAT, PRESSURE
+from tfwatch.judge.machine import HEAT, PRESSURE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from tfwatch.judge.findings.machine import MachineFigures
     from tfwatch.judge.findings.situation import Situation
+    from tfwatch.judge.machine import MachineFigures
 
 #: Other programs' share of the GPU that is reported: idle desktops read 12 to 18 % (window
 #: compositing).

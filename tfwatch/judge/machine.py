@@ -13,8 +13,8 @@ import numpy as np
 from tfwatch.core import units
 from tfwatch.core.events import GpuFound, SensorMissing
 from tfwatch.core.rows import SAMPLE, chosen, step_ms
-from tfwatch.judge.findings.gpus import GpuLane, figure, find_gpus, gpu_lanes, others_share
-from tfwatch.judge.findings.starving_cost import Energy, energy
+from tfwatch.judge.gpus import GpuLane, figure, find_gpus, gpu_lanes, others_share
+from tfwatch.judge.starving_cost import Energy, energy
 from tfwatch.judge.steps.causes import limit_time_s
 from tfwatch.judge.steps.quantiles import median
 

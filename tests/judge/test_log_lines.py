@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from tfwatch.judge.findings import log_lines
-from tfwatch.judge.findings.log_lines import (
+from tfwatch.judge import log_lines
+from tfwatch.judge.log_lines import (
     LogFollower,
     find_meanings,
     meaning_of,
@@ -21,7 +21,7 @@ from tfwatch.judge.findings.log_lines import (
 #: A meaning's name, a tab, and a line as TensorFlow, Keras or tensorflow-metal printed it.
 KNOWN = [
     line.split("\t")
-    for line in Path(__file__).parents[1].joinpath("tensorflow_log.tsv").read_text().splitlines()
+    for line in Path(__file__).parent.joinpath("tensorflow_log.tsv").read_text().splitlines()
 ]
 LINES = {name: [line for known, line in KNOWN if known == name] for name, _ in KNOWN}
 (ONEDNN,), (NO_CUDA, CU_INIT, *_), (FILLING, FILLED) = (

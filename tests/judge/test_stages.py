@@ -9,7 +9,7 @@ import pytest
 
 from tfwatch.core.events import StagesFound
 from tfwatch.core.rows import STAGE, Rows
-from tfwatch.judge.findings.bottleneck import (
+from tfwatch.judge.stages import (
     Stage,
     StageTable,
     find_bottleneck,

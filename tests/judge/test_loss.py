@@ -7,13 +7,13 @@ import pytest
 from tests.judge.situations import RUNNING, banner, changed, judged
 from tfwatch.core.events import LossDiverged, LossRecovered, Noted, RunEnded
 from tfwatch.judge.findings.finding import Tone
-from tfwatch.judge.findings.loss import (
+from tfwatch.judge.loss import (
     current_divergence,
     divergence_text,
     divergences,
     divergences_text,
 )
-from tfwatch.judge.findings.machine import MachineFigures
+from tfwatch.judge.machine import MachineFigures
 
 AT_151 = LossDiverged(0, 1151, "NaN", 1150)
 AGAIN = LossRecovered(1, 1200)

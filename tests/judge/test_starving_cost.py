@@ -8,7 +8,7 @@ import pytest
 from tests.judge.samples import make_samples
 from tests.judge.step_rows import make_steps, plain
 from tfwatch.core.rows import Flag
-from tfwatch.judge.findings.starving_cost import (
+from tfwatch.judge.starving_cost import (
     GAP_S,
     Energy,
     cost_of_data_wait,

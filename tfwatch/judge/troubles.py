@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.core.events import TrainingFailed
 from tfwatch.judge.findings.finding import Confidence, Fact, Finding, Tone
-from tfwatch.judge.findings.log_lines import find_meanings, summarise_log
-from tfwatch.judge.findings.loss import divergence_text, divergences
+from tfwatch.judge.log_lines import find_meanings, summarise_log
+from tfwatch.judge.loss import divergence_text, divergences
 from tfwatch.judge.steps.patterns import pattern_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfwatch.judge.findings.machine import Hardware
+    from tfwatch.judge.machine import Hardware
     from tfwatch.judge.steps.summary import Summary
     from tfwatch.runs.snapshot import Snapshot
 

@@ -10,9 +10,9 @@ import pytest
 from tests.judge.samples import make_samples
 from tests.judge.situations import RUNNING, banner, changed, judged
 from tfwatch.core.events import GpuFound, Noted, RunEnded, SensorMissing
-from tfwatch.judge.findings.bottleneck import Stage, StageTable
-from tfwatch.judge.findings.gpus import others_share
-from tfwatch.judge.findings.machine import (
+from tfwatch.judge.findings.situation import MachineMemory
+from tfwatch.judge.gpus import others_share
+from tfwatch.judge.machine import (
     GpuFigures,
     Growth,
     MachineFigures,
@@ -22,8 +22,8 @@ from tfwatch.judge.findings.machine import (
     recent,
     summarise_machine,
 )
-from tfwatch.judge.findings.machine_remark import remark, swap_time_text
-from tfwatch.judge.findings.situation import MachineMemory
+from tfwatch.judge.machine_remark import remark, swap_time_text
+from tfwatch.judge.stages import Stage, StageTable
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows

@@ -17,10 +17,10 @@ from tfwatch.judge.effects.wording import (
 )
 from tfwatch.judge.findings import advice
 from tfwatch.judge.findings.finding import Tone
-from tfwatch.judge.findings.loss import divergence_text
-from tfwatch.judge.findings.machine_remark import remark
 from tfwatch.judge.findings.situation import Banner, reading_text
-from tfwatch.judge.findings.starving_cost import DataWaitCost
+from tfwatch.judge.loss import divergence_text
+from tfwatch.judge.machine_remark import remark
+from tfwatch.judge.starving_cost import DataWaitCost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.recorded import noisy_rows, record, trained
 from tests.runs.folders import HOST
 from tfwatch.cli import main
-from tfwatch.core.events import StagesFound
+from tfwatch.core.events import RunEnded, StagesFound
 from tfwatch.judge.comparing.run_to_compare import arguments_by_name
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def compared(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> d
 def test_a_slower_run_is_found_and_the_setting_that_differs_is_named(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (found,) = compared(folder, capsys, "a0_cnn", "b0_cnn")["comparisons"]
+    found = compared(folder, capsys, "a0_cnn", "b0_cnn")
 
     assert found["answer"] == "slower"
     assert found["speedup_low"] < 20 / 24 < found["speedup_high"] < 1
@@ -48,9 +48,7 @@ def test_a_slower_run_is_found_and_the_setting_that_differs_is_named(
 
 
 def test_runs_in_turn_measure_the_spread(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (found,) = compared(folder, capsys, "a0_cnn,a1_cnn,a2_cnn", "b0_cnn,b1_cnn,b2_cnn")[
-        "comparisons"
-    ]
+    found = compared(folder, capsys, "a0_cnn,a1_cnn,a2_cnn", "b0_cnn,b1_cnn,b2_cnn")
 
     assert (found["answer"], found["alternating"]) == ("slower", True)
     assert (found["spread"]["source"], found["spread"]["degrees_of_freedom"]) == ("measured", 4)
@@ -69,7 +67,7 @@ def test_runs_of_two_scripts_are_compared_and_their_names_and_stages_differ(
     record(folder / "c_cnn", noisy_rows(5), *trained(rows), plain)
     record(folder / "c_mnist", rows, *trained(rows), cached, workload="mnist")
 
-    (found,) = compared(folder, capsys, "c_cnn", "c_mnist")["comparisons"]
+    found = compared(folder, capsys, "c_cnn", "c_mnist")
 
     assert found["answer"] == "faster"
     assert [(one["name"], one["from"], one["to"]) for one in found["changes"]] == [
@@ -91,21 +89,28 @@ def test_runs_of_one_side_may_differ_in_the_seed(
         arguments = {"arguments": f"--seed {seed}"}
         record(folder / f"d{seed}_cnn", noisy_rows(int(seed)), settings=arguments)
 
-    (found,) = compared(folder, capsys, "d1_cnn,d2_cnn", "b0_cnn")["comparisons"]
+    found = compared(folder, capsys, "d1_cnn,d2_cnn", "b0_cnn")
 
     assert found["answer"] == "slower"
 
 
-def test_several_sides_are_compared_with_the_first(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("words", "code", "outcome"),
+    [
+        pytest.param(["a0_cnn", "b0_cnn", "--max-slower", "5"], 4, "failed", id="slower"),
+        pytest.param(["a0_cnn", "b0_cnn", "--max-slower", "20"], 3, "inconclusive", id="open"),
+        pytest.param(["a0_cnn", "b0_cnn", "--max-slower", "50"], 0, "passed", id="within"),
+        pytest.param(["b0_cnn", "a0_cnn", "--max-slower", "0"], 0, "passed", id="faster"),
+        pytest.param(["b0_cnn", "killed_cnn", "--max-slower", "50"], 4, "failed", id="killed"),
+    ],
+)
+def test_a_limit_is_decided_by_the_whole_interval(
+    words: list[str], code: int, outcome: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    document = compared(folder, capsys, "a0_cnn", "a1_cnn", "b1_cnn")
+    record(folder / "killed_cnn", noisy_rows(4), RunEnded(9, "failed", 300))
 
-    assert [one["side"] for one in document["sides"]] == ["A", "B", "C"]
-    assert [(one["side"], one["answer"]) for one in document["comparisons"]] == [
-        ("B", "unclear"),
-        ("C", "slower"),
-    ]
+    assert main(["compare", *words, "--runs-dir", str(folder)]) == code
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"{outcome}: B takes ")
 
 
 def test_the_text_begins_with_the_sides_and_the_answer(
@@ -159,7 +164,7 @@ def test_runs_of_different_lengths_count_with_the_steps_in_common(
     rows["compute_ms"][300:] *= 1.5
     record(folder / "long_cnn", rows)
 
-    (found,) = compared(folder, capsys, "a0_cnn", "long_cnn")["comparisons"]
+    found = compared(folder, capsys, "a0_cnn", "long_cnn")
 
     assert found["answer"] in ("same", "unclear")
     assert found["steps"] < 300
@@ -170,7 +175,7 @@ def test_batch_sizes_are_compared_by_example(
 ) -> None:
     record(folder / "large_cnn", noisy_rows(8, 40.0), batch_size=64)
 
-    (found,) = compared(folder, capsys, "a0_cnn", "large_cnn", "--by-example")["comparisons"]
+    found = compared(folder, capsys, "a0_cnn", "large_cnn", "--by-example")
 
     assert (found["per"], found["answer"]) == ("example", "unclear")
     assert found["figures"][0]["before"] == pytest.approx(20 / 32, rel=0.02)
@@ -179,11 +184,6 @@ def test_batch_sizes_are_compared_by_example(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        pytest.param(
-            ["a0_cnn"],
-            "give at least two runs, as: tfwatch compare A B, or A1,A2,A3 B1,B2,B3",
-            id="one",
-        ),
         pytest.param(["a0_cnn", "a0_cnn"], "a0_cnn is given twice: give two runs", id="twice"),
         pytest.param(
             ["a0_cnn,x", "a1_cnn"], "no run 'x' in {folder}: tfwatch runs lists them", id="unknown"

@@ -206,32 +206,18 @@ def _add_export(own: Any) -> None:
 
 def _add_compare(own: Any) -> None:
     text = f"{_RUN}; commas join several runs of one side"
-    own.add_argument("sides", metavar="RUN[,RUN2,...]", nargs="+", help=text)
+    own.add_argument("before", metavar="RUN_A[,RUN_A2,...]", help=text)
+    own.add_argument(
+        "after", metavar="RUN_B[,RUN_B2,...]", help="the same, compared with the first side"
+    )
     text = "compare the time per example: batch sizes may differ"
     own.add_argument("--by-example", action="store_true", help=text)
+    text = "for CI: fail where a step of B takes longer than one of A by more than this"
+    own.add_argument("--max-slower", metavar="PERCENT", type=options.number(1e4), help=text)
     form = own.add_mutually_exclusive_group()
     _add_json(form, "the text")
     text = "a table in Markdown, for a pull request"
     form.add_argument("--markdown", action="store_true", help=text)
-    _add_runs_dir(own)
-
-
-def _add_check(own: Any) -> None:
-    text = f"{_RUN}; commas join several equal runs"
-    own.add_argument("which", metavar="RUN[,RUN2,...]", help=text)
-    for option, name, most, text in (
-        ("--max-wait-share", "PERCENT", 1e4, "largest data wait, of step time"),
-        ("--max-step-ms", "MS", 1e9, "largest step time"),
-        ("--max-slower", "PERCENT", 1e4, "largest step time over that of the baseline"),
-        ("--max-loss", "LOSS", 1e30, "largest loss at the end of the run"),
-    ):
-        own.add_argument(option, metavar=name, type=options.number(most), help=text)
-    _add_gigabytes(own, "--max-memory", "largest memory of the process")
-    text = "the run, or runs, for --max-slower"
-    own.add_argument("--baseline", metavar="RUN", default="", help=text)
-    read = options.typed(path)
-    own.add_argument("--junit", metavar="FILE", type=read, help="write JUnit XML to a file")
-    _add_json(own, "the text")
     _add_runs_dir(own)
 
 
@@ -372,24 +358,16 @@ exit codes: 0 written; 1 it cannot be written; 2 bad input.
 """,
     ),
     "compare": Command(
-        "compare runs: every figure with the interval of its difference, and the settings that"
-        " differ",
+        "compare two runs: every figure with the interval of its difference, and the settings"
+        " that differ",
         _add_compare,
         "compare:compare",
         example="A B",
         epilog="The first side is the baseline. One run of each side cannot show how much equal"
         " runs differ, so a difference of a few percent stays unclear; three runs of each side,"
         " made in turn (A B A B A B), measure it. exit codes: 0 compared, 2 bad input, or runs that"
-        " cannot be compared.",
-    ),
-    "check": Command(
-        "check a run against limits, for CI: each figure is decided by the end of its interval",
-        _add_check,
-        "compare:check",
-        example="latest --max-wait-share 5",
-        epilog="exit codes: 0 all passed, 4 one failed, 3 inconclusive (a limit lies within an"
-        " interval, or a figure is missing), 2 bad input. On GitHub (GITHUB_ACTIONS,"
-        " GITHUB_STEP_SUMMARY) it also writes annotations and a step summary.",
+        " cannot be compared. With --max-slower: 0 within the limit, 4 slower, or a run of B did"
+        " not end normally, 3 inconclusive (the limit lies within the interval).",
     ),
     "export": Command(
         "a recorded run for other tools: Perfetto, CSV, Parquet, TensorBoard",

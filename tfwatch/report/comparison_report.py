@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core import units
 from tfwatch.core.errors import printable
-from tfwatch.core.knobs import KNOBS, WORKERS, option_name
+from tfwatch.core.knobs import KNOBS, option_name
 from tfwatch.judge.comparing.intervals import PARTS
 from tfwatch.judge.effects.experiment import SAME
 from tfwatch.judge.effects.wording import speed
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tfwatch.judge.comparing.compared_runs import ComparedFigure, ComparedRuns
     from tfwatch.judge.comparing.run_to_compare import RunToCompare
 
-SIDES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #: The share of the cores that other programs use, for a remark.
 _BUSY = 0.1
 #: The most names of a side in one line.
@@ -39,33 +38,30 @@ def side_text(side: Sequence[RunToCompare]) -> str:
     return f"{shown}{more} ({workload}, {units.counted(len(side), 'run')})"
 
 
-def comparison_lines(
-    sides: Sequence[Sequence[RunToCompare]], comparisons: Sequence[ComparedRuns]
-) -> list[str]:
-    """Return the comparisons of the first side with each of the others as text."""
-    lines = [f"{SIDES[n]}  {side_text(side)}" for n, side in enumerate(sides)]
-    for letter, one in zip(SIDES[1:], comparisons, strict=False):
-        lines += ["", answer_text(one, letter), "", *_table(_rows(one, letter))]
-        lines += ["", *why_lines(one), *change_lines(one)]
-    return lines
+def comparison_lines(compared: ComparedRuns, limit: float | None = None) -> list[str]:
+    """Return a comparison as text. limit: the most that B may be slower, a share."""
+    sides = [f"{side}  {side_text(runs)}" for side, runs in _sides(compared)]
+    why = [*why_lines(compared), change_line(compared), *limit_lines(compared, limit)]
+    return [*sides, "", answer_text(compared), "", *_table(_rows(compared)), "", *why]
 
 
-def comparison_markdown(
-    sides: Sequence[Sequence[RunToCompare]], comparisons: Sequence[ComparedRuns]
-) -> str:
-    """Return the comparisons in Markdown, for a pull request."""
-    lines = [f"* {SIDES[n]}: {plain(side_text(side))}" for n, side in enumerate(sides)]
-    for letter, one in zip(SIDES[1:], comparisons, strict=False):
-        head, *rows = _rows(one, letter)
-        lines += ["", f"**{plain(answer_text(one, letter))}**", "", *table(head, rows)]
-        lines += [plain(line) for line in (*why_lines(one), *change_lines(one))]
-    return "\n".join(lines) + "\n"
+def comparison_markdown(compared: ComparedRuns, limit: float | None = None) -> str:
+    """Return a comparison in Markdown, for a pull request. limit: as in `comparison_lines`."""
+    sides = [f"* {side}: {plain(side_text(runs))}" for side, runs in _sides(compared)]
+    head, *rows = _rows(compared)
+    why = [*why_lines(compared), change_line(compared), *limit_lines(compared, limit)]
+    answer = ["", f"**{plain(answer_text(compared))}**", ""]
+    return "\n".join([*sides, *answer, *table(head, rows), *map(plain, why)]) + "\n"
 
 
-def _rows(compared: ComparedRuns, letter: str) -> list[tuple[str, ...]]:
+def _sides(compared: ComparedRuns) -> tuple[tuple[str, tuple[RunToCompare, ...]], ...]:
+    return ("A", compared.before), ("B", compared.after)
+
+
+def _rows(compared: ComparedRuns) -> list[tuple[str, ...]]:
     """Return the head, the figures of a step, the time outside the steps, and the metrics of the
     last common epoch."""
-    rows: list[tuple[str, ...]] = [("", "A", letter, f"{letter} less A", "95 % interval")]
+    rows: list[tuple[str, ...]] = [("", "A", "B", "B less A", "95 % interval")]
     rows += map(_row, compared.figures)
     epoch = f"after epoch {(compared.loss_epoch or 0) + 1}"
     for head, figures in (("outside the steps", compared.time_spent), (epoch, compared.losses)):
@@ -73,21 +69,21 @@ def _rows(compared: ComparedRuns, letter: str) -> list[tuple[str, ...]]:
     return rows
 
 
-def answer_text(compared: ComparedRuns, letter: str) -> str:
+def answer_text(compared: ComparedRuns) -> str:
     """Return the answer in a sentence: `B is 1.25 x faster than A (1.10 to 1.40): step time 25.0 →
     20.0 ms`."""
     of, step = "time per example" if compared.by_example else "step time", compared.figures[0]
     times = " → ".join(units.in_one_unit(step.before, step.after))
     within = " to ".join(map(units.times, _interval_of_claim(compared)))
-    return f"{_claim(compared, letter)} ({within}): {of} {times}"
+    return f"{_claim(compared)} ({within}): {of} {times}"
 
 
-def _claim(compared: ComparedRuns, letter: str) -> str:
+def _claim(compared: ComparedRuns) -> str:
     if compared.answer in ("faster", "slower"):
-        return f"{letter} is {speed(compared.estimate.ratio)} than A"
+        return f"B is {speed(compared.estimate.ratio)} than A"
     if compared.answer == "same":
-        return f"{letter} is as fast as A, within {units.percent(SAME)}"
-    return f"no clear difference between A and {letter}"
+        return f"B is as fast as A, within {units.percent(SAME)}"
+    return "no clear difference between A and B"
 
 
 def _interval_of_claim(compared: ComparedRuns) -> tuple[float, float]:
@@ -102,9 +98,9 @@ def _row(figure: ComparedFigure) -> tuple[str, str, str, str, str]:
     values = (value_text(figure.before, figure.unit), value_text(figure.after, figure.unit))
     if figure.difference is None:
         return name, *values, units.MISSING, printable(figure.missing)
-    interval = interval_text(figure) or units.MISSING
     clear = "  clear" if figure.is_clear else ""
-    return name, *values, _signed(figure.difference, figure.unit), interval + clear
+    difference = _signed(figure.difference, figure.unit)
+    return name, *values, difference, _interval_text(figure) + clear
 
 
 def value_text(value: float | None, unit: str) -> str:
@@ -115,49 +111,40 @@ def value_text(value: float | None, unit: str) -> str:
     return as_text(value) if as_text else f"{value:.{_LOSS_DIGITS}f}"
 
 
-def _percent(share: float | None) -> str:
-    return units.MISSING if share is None else f"{share * 100:.1f} %"
-
-
-def small_ms(value: float | None) -> str:
+def _small_ms(value: float) -> str:
     """Return milliseconds with three digits: `0.118 ms`, `5.81 ms`, `23.4 ms`, `412 ms`."""
-    if value is None:
-        return units.MISSING
     digits = 3 if abs(value) < 1 else 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
     return f"{value:.{digits}f} ms"
 
 
-def _whole(value: float | None) -> str:
-    return units.number(value, 0)
-
-
-_TEXTS: dict[str, Callable[[float | None], str]] = {
-    WORKERS: _whole,
-    "ms": small_ms,
-    "ms/step": small_ms,
+_TEXTS: dict[str, Callable[[float], str]] = {
+    "ms": _small_ms,
+    "ms/step": _small_ms,
     "s": units.seconds,
     "bytes": units.memory,
-    "share": _percent,
 }
 
 
-def interval_text(figure: ComparedFigure) -> str:
-    """Return `-0.1 ms to +0.4 ms`; empty without an interval."""
+def _interval_text(figure: ComparedFigure) -> str:
+    """Return `-0.1 ms to +0.4 ms`."""
     if figure.low is None or figure.high is None:
-        return ""
+        return units.MISSING
     return f"{_signed(figure.low, figure.unit)} to {_signed(figure.high, figure.unit)}"
 
 
-def _signed(value: float | None, unit: str) -> str:
-    if value is None:
-        return units.MISSING
+def _signed(value: float, unit: str) -> str:
     return f"{'-' if value < 0 else '+'}{value_text(abs(value), unit)}"
 
 
-def signed_percent(share: float) -> str:
-    """Return `+3.1 %`."""
-    digits = 1 if abs(share) < 1 else 0
-    return f"{round(share * 100, digits) + 0.0:+.{digits}f} %"  # no -0.0
+def limit_lines(compared: ComparedRuns, limit: float | None) -> list[str]:
+    """Return the outcome of a limit on the slowdown, a share; nothing without one."""
+    if limit is None:
+        return []
+    slower = 1 / compared.estimate.ratio - 1
+    figures = f"B takes {slower * 100:+.1f} % of A's step time, limit +{limit * 100:.1f} %"
+    failed = [run.name for run in compared.after if run.has_failed]
+    why = f"; {', '.join(failed)} did not end normally" if failed else ""
+    return [printable(f"{compared.outcome(limit)}: {figures}{why}")]
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
@@ -210,24 +197,20 @@ def _remarks(compared: ComparedRuns) -> list[str]:
     return remarks
 
 
-def change_lines(compared: ComparedRuns) -> list[str]:
+def change_line(compared: ComparedRuns) -> str:
     """Return the names of scripts, settings, stages, versions and machines that differ."""
     if not compared.changes:
-        return ["Settings, stages of the pipeline, versions and machine are the same."]
+        return "Settings, stages of the pipeline, versions and machine are the same."
     words = [
-        f"{change_name(one.name)} {_or_none(one.before)} → {_or_none(one.after)}"
+        f"{change_name(one.name)} {one.before or 'none'} → {one.after or 'none'}"
         for one in compared.changes
     ]
-    return [printable(f"Differs: {', '.join(words)}")]
+    return printable(f"Differs: {', '.join(words)}")
 
 
 def change_name(name: str) -> str:
     """Return a knob by the name that `--switch` takes, and any other name as it is."""
     return option_name(name) if name in KNOBS else name
-
-
-def _or_none(value: str) -> str:
-    return value or "none"
 
 
 # -- JSON ------------------------------------------------------------------------------------------
@@ -262,7 +245,6 @@ _RUN = (
     whole("steps", "completed steps", lambda one: len(one.run.steps)),
     whole("steady_steps", "its steady steps", lambda one: len(one.rows)),
 )
-#: A comparison of one side with the first one.
 COMPARISON = (
     text("per", "what is compared", lambda one: "example" if one.by_example else "step"),
     text("answer", "what the interval proves", choices=("faster", "slower", "same", "unclear")),
@@ -284,17 +266,14 @@ COMPARISON = (
 )
 
 
-def comparison_json(
-    sides: Sequence[Sequence[RunToCompare]], comparisons: Sequence[ComparedRuns]
-) -> dict[str, Any]:
-    """Return all comparisons with the first side."""
+def comparison_json(compared: ComparedRuns, limit: float | None = None) -> dict[str, Any]:
+    """Return the comparison as one object. limit: as in `comparison_lines`."""
     return {
         "sides": [
-            {"side": SIDES[n], "runs": [as_object(_RUN, one) for one in side]}
-            for n, side in enumerate(sides)
+            {"side": side, "runs": [as_object(_RUN, one) for one in runs]}
+            for side, runs in _sides(compared)
         ],
-        "comparisons": [
-            {"baseline": "A", "side": SIDES[n], **as_object(COMPARISON, one)}
-            for n, one in enumerate(comparisons, start=1)
-        ],
+        **as_object(COMPARISON, compared),
+        "max_slower_share": limit,
+        "outcome": None if limit is None else compared.outcome(limit),
     }

@@ -15,7 +15,6 @@ from tfwatch.judge.comparing.intervals import (
     assumed_share,
     difference,
     estimate_spread,
-    level,
 )
 
 
@@ -50,13 +49,6 @@ def test_three_runs_of_each_side_measure_the_spread_where_they_alternate() -> No
     assert measured.deviation == pytest.approx(0.01)
     in_turn = estimate_spread(sides, 0.03, alternating=False)
     assert (in_turn.source, in_turn.deviation > 0.02) == ("assumed", True)
-
-
-def test_the_level_of_several_runs_is_narrower_than_that_of_one() -> None:
-    spread = Spread(0.03, 4.0, "assumed")
-    one, four = level(runs(1.0), spread), level(runs(1.0, 1.0, 1.0, 1.0), spread)
-
-    assert one.high - 1 == pytest.approx(2 * (four.high - 1))
 
 
 def test_other_programs_and_another_host_raise_the_assumption() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -22,7 +23,7 @@ from tfwatch.judge.comparing.intervals import (
     estimate_spread,
     measure_runs,
 )
-from tfwatch.judge.comparing.run_to_compare import NotComparableError, check_sides, differences
+from tfwatch.judge.comparing.run_to_compare import check_sides, differences
 from tfwatch.judge.effects.experiment import Estimate
 from tfwatch.judge.steps.quantiles import t_quantile
 from tfwatch.judge.steps.time_breakdown import PART_NAMES
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.effects.experiment import Answer
 
 Unit: TypeAlias = Literal["ms", "s", "ms/step", "bytes", ""]
+Outcome: TypeAlias = Literal["passed", "failed", "inconclusive"]
 
 #: The spread of a part between runs over that of a step, as a share of each; and the least one, as
 #: a share of a step.
@@ -112,30 +114,30 @@ class ComparedRuns:
         is_small = abs(math.log(self.estimate.ratio)) < LEAST_CLAIM
         return "unclear" if is_small and answer in ("faster", "slower") else answer
 
+    def outcome(self, slower_share: float) -> Outcome:
+        """Decide whether the side after is slower than that before by at most this share.
+
+        All of the interval decides: a limit within it is inconclusive. A run after that failed or
+        was killed fails.
+        """
+        if any(run.has_failed for run in self.after) or 1 / self.estimate.high - 1 > slower_share:
+            return "failed"
+        return "passed" if 1 / self.estimate.low - 1 <= slower_share else "inconclusive"
+
 
 def compare_runs(
-    sides: Sequence[Sequence[RunToCompare]], by_example: bool = False
-) -> list[ComparedRuns]:
-    """Compare the first side with each of the others.
+    before: Sequence[RunToCompare], after: Sequence[RunToCompare], by_example: bool = False
+) -> ComparedRuns:
+    """Compare two sides of runs.
 
     Raises:
         NotComparableError: the runs cannot be compared.
     """
-    if len(sides) < 2:
-        raise NotComparableError(
-            "give at least two runs, as: tfwatch compare A B, or A1,A2,A3 B1,B2,B3"
-        )
-    check_sides(sides, by_example)
-    return [_compare(sides[0], after, by_example) for after in sides[1:]]
-
-
-def _compare(
-    before: Sequence[RunToCompare], after: Sequence[RunToCompare], by_example: bool
-) -> ComparedRuns:
+    check_sides((before, after), by_example)
     runs = [*before, *after]
     alternating = intervals.alternate([[run.start_s for run in side] for side in (before, after)])
     same_host = len({run.host for run in runs}) == 1
-    others = others_share(before), others_share(after)
+    others = _others_share(before), _others_share(after)
     measured = _measure(runs, by_example)
     both = measured[: len(before)], measured[len(before) :]
     figures = _Figures(both, assumed_share(others, same_host), alternating)
@@ -160,7 +162,7 @@ def _compare(
     )
 
 
-def others_share(runs: Sequence[RunToCompare]) -> float | None:
+def _others_share(runs: Sequence[RunToCompare]) -> float | None:
     """Return the largest share of the cores that other programs used during any of the runs."""
     return max((share for one in runs if (share := one.others_share) is not None), default=None)
 
@@ -185,14 +187,14 @@ class _Figures:
 
     def step(self) -> tuple[Interval, Spread]:
         """Return the difference of the logarithms of step times, and their spread."""
-        sides = [[log_of(run.figures[STEP]) for run in side] for side in self._sides]
+        sides = [[_log_of(run.figures[STEP]) for run in side] for side in self._sides]
         spread = estimate_spread(sides, self._share, self._alternating)
         return intervals.difference(sides[0], sides[1], spread), spread
 
     def all(self, step: Interval) -> list[ComparedFigure]:
         """Return the step time, and its parts. step: the difference of the logarithms of step
         times."""
-        before, after = (_mean([run.figures[STEP].value for run in side]) for side in self._sides)
+        before, after = (fmean([run.figures[STEP].value for run in side]) for side in self._sides)
         low, high = (before * math.expm1(end) for end in (step.low, step.high))
         figures = [ComparedFigure(STEP, "ms", before, after, after - before, low, high)]
         return figures + [self._part(name, (before + after) / 2) for name in PARTS]
@@ -203,8 +205,8 @@ class _Figures:
                 name, "ms", None, None, missing="not timed in every run: a part of compute"
             )
         sides = [[run.figures[name] for run in side] for side in self._sides]
-        means = [_mean([run.value for run in side]) for side in sides]
-        assumed = part_spread(self._share, max(means), step_ms)
+        means = [fmean([run.value for run in side]) for side in sides]
+        assumed = _part_spread(self._share, max(means), step_ms)
         spread = estimate_spread(sides, assumed, self._alternating)
         estimate = intervals.difference(sides[0], sides[1], spread, _PART_ALPHA)
         return ComparedFigure(
@@ -212,13 +214,13 @@ class _Figures:
         )
 
 
-def part_spread(share: float, part_ms: float, step_ms: float) -> float:
+def _part_spread(share: float, part_ms: float, step_ms: float) -> float:
     """Return the assumed spread of a part between runs, milliseconds, from that of step times, a
     share."""
     return max(_PART_SPREAD * share * part_ms, _LEAST_PART * step_ms)
 
 
-def log_of(measured: Measured) -> Measured:
+def _log_of(measured: Measured) -> Measured:
     """Return the logarithm of a time and of its quarters; 1 ns for a time of 0."""
     return Measured(*(_log(measured.value), tuple(_log(one) for one in measured.quarters)))
 
@@ -307,12 +309,12 @@ def _plain(
     ]
     if any(len(some) != len(every) for some, every in zip(known, sides, strict=True)):
         means = [
-            _mean(side) if len(side) == len(every) else None
+            fmean(side) if len(side) == len(every) else None
             for side, every in zip(known, sides, strict=True)
         ]
         return ComparedFigure(name, unit, means[0], means[1], missing=missing)
     low, high = _plain_interval(known)
-    first, second = _mean(known[0]), _mean(known[1])
+    first, second = fmean(known[0]), fmean(known[1])
     why = "" if low is not None else "one value a run: two runs of each side give an interval"
     return ComparedFigure(name, unit, first, second, second - first, low, high, why)
 
@@ -325,9 +327,5 @@ def _plain_interval(sides: Sequence[Sequence[float]]) -> tuple[float | None, flo
     half = math.sqrt(squares / freedom * sum(1 / len(side) for side in sides)) * t_quantile(
         1 - ALPHA / 2, freedom
     )
-    value = _mean(sides[1]) - _mean(sides[0])
+    value = fmean(sides[1]) - fmean(sides[0])
     return value - half, value + half
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

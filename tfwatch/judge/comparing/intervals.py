@@ -1,5 +1,5 @@
-"""The typical step of runs over the steps that they have in common, and the interval of a figure,
-or of its difference between two sides of runs.
+"""The typical step of runs over the steps that they have in common, and the interval of its
+difference between two sides of runs.
 
 Runs differ in length, and slow down or speed up on their way: they begin cold, caches fill, the
 machine grows hot. So each run counts with the same steps of its last setting: the first ones, up to
@@ -51,12 +51,10 @@ Source: TypeAlias = Literal["measured", "assumed"]
 LEAST_STEPS = 45
 #: The share of the first steps that is left out.
 _WARM_UP = 0.1
-BASIS = "without the first tenth of the steps"
 QUARTERS = 4
 STEP = "step time"
 WAIT, COPY, COMPUTE, HOST = "data wait", "copy", "compute", "host"
 PARTS = (WAIT, COPY, COMPUTE, HOST)
-WAIT_SHARE = "data wait share"
 
 #: The probability that an interval misses the truth.
 ALPHA = 0.05
@@ -110,11 +108,6 @@ class Interval:
     low: float
     high: float
 
-    @property
-    def is_clear(self) -> bool:
-        """True where the interval does not contain 0."""
-        return self.low > 0 or self.high < 0
-
 
 def measure_runs(runs: Sequence[Rows], examples: Sequence[int] | None = None) -> list[RunSteps]:
     """Measure runs over the steps that they have in common.
@@ -141,15 +134,9 @@ def _is_in_bursts(rows: Rows) -> bool:
 
 
 def _figures(rows: Rows, examples: int, in_bursts: bool, timed: bool) -> dict[str, Measured]:
-    figures = {
+    return {
         name: _measured(times / examples, in_bursts) for name, times in _times(rows, timed).items()
     }
-    shares = [
-        float(part["wait_ms"].sum() / step_ms(part, np.float64).sum())
-        for part in np.array_split(rows, QUARTERS)
-    ]
-    whole = float(rows["wait_ms"].sum(dtype=np.float64) / step_ms(rows, np.float64).sum())
-    return {**figures, WAIT_SHARE: Measured(whole, tuple(shares))}
 
 
 def _times(rows: Rows, timed: bool) -> dict[str, Times]:
@@ -210,16 +197,7 @@ def difference(
     before: Sequence[Measured], after: Sequence[Measured], spread: Spread, alpha: float = ALPHA
 ) -> Interval:
     """Return the mean value of the runs after, less that of those before."""
-    value = _mean(after) - _mean(before)
-    return _around(value, spread, math.sqrt(1 / len(before) + 1 / len(after)), alpha)
-
-
-def level(side: Sequence[Measured], spread: Spread, alpha: float = ALPHA) -> Interval:
-    """Return the mean value of the runs of one side."""
-    return _around(_mean(side), spread, math.sqrt(1 / len(side)), alpha)
-
-
-def _around(value: float, spread: Spread, factor: float, alpha: float) -> Interval:
+    value, factor = _mean(after) - _mean(before), math.sqrt(1 / len(before) + 1 / len(after))
     half = t_quantile(1 - alpha / 2, spread.freedom) * spread.deviation * factor
     return Interval(value, value - half, value + half)
 

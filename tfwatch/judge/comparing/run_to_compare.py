@@ -83,6 +83,11 @@ class RunToCompare:
         return stages
 
     @property
+    def has_failed(self) -> bool:
+        """True where its training failed, was killed, or has not ended."""
+        return self.run.ended is None or self.run.ended.cause not in ("finished", "stopped")
+
+    @property
     def host(self) -> str:
         """The name of its machine; empty where unknown."""
         return str(self.run.manifest.machine.get("host") or "")
@@ -142,27 +147,14 @@ def check_sides(sides: Sequence[Sequence[RunToCompare]], by_example: bool) -> No
         NotComparableError: they cannot.
     """
     runs = [run for side in sides for run in side]
-    _refuse(
+    reasons = (
         _twice(runs),
         _other_batch_size(runs, by_example),
         _other_machine(runs),
         _too_short(runs),
         *(_mixed_side(side) for side in sides),
     )
-
-
-def check_side(side: Sequence[RunToCompare]) -> None:
-    """Check that the runs of one side are equal in all settings.
-
-    Raises:
-        NotComparableError: they are not.
-    """
-    _refuse(_twice(side), _other_batch_size(side, by_example=False), _mixed_side(side))
-
-
-def _refuse(*reasons: str) -> None:
-    reason = next(filter(None, reasons), "")
-    if reason:
+    if reason := next(filter(None, reasons), ""):
         raise NotComparableError(reason)
 
 

@@ -26,14 +26,12 @@ MOST_RUNS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """A key. default: in words. is_switch: true or false, an option without a value.
+    """A key. is_switch: true or false, an option without a value.
 
     read: reads the text of a value; a ValueError's message is for the user.
     """
 
     name: str
-    text: str
-    default: str
     read: Callable[[str], Any] = str
     is_switch: bool = False
     is_text: bool = False
@@ -98,22 +96,15 @@ def gpu_sensor(text: str) -> str:
 
 
 _KEYS = (
-    ConfigKey("theme", "colours of the screen", "dark, or the last choice", _theme, is_text=True),
-    ConfigKey("runs-dir", "folder of the runs", "of the platform", path, is_text=True),
-    ConfigKey("notify", "notices in the terminal", "false", is_switch=True),
-    ConfigKey("notify-command", "command that gets each notice", "none", command, is_text=True),
-    ConfigKey(
-        "memory-limit",
-        "gigabytes for the buffers of the autopilot",
-        "a quarter",
-        units.parse_gigabytes,
-    ),
-    ConfigKey("gpu-sensor", "source of the GPU's figures", "auto", gpu_sensor, is_text=True),
-    ConfigKey(
-        "python", "interpreter of the script of tfwatch run", "that of tfwatch", path, is_text=True
-    ),
-    ConfigKey("quiet", "no summary on stderr", "false", is_switch=True),
-    ConfigKey("redact", "reports without paths, names and the host", "false", is_switch=True),
+    ConfigKey("theme", _theme, is_text=True),
+    ConfigKey("runs-dir", path, is_text=True),
+    ConfigKey("notify", is_switch=True),
+    ConfigKey("notify-command", command, is_text=True),
+    ConfigKey("memory-limit", units.parse_gigabytes),
+    ConfigKey("gpu-sensor", gpu_sensor, is_text=True),
+    ConfigKey("python", path, is_text=True),
+    ConfigKey("quiet", is_switch=True),
+    ConfigKey("redact", is_switch=True),
 )
 KEYS = {key.name: key for key in _KEYS}
 #: Names another config file.

@@ -29,7 +29,7 @@ NO_SCRIPT = "run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MO
         pytest.param(
             ["zzz"],
             "no command 'zzz': there are run, train, ab, workloads, bench, replay, report, compare,"
-            " export, attach, set, runs, doctor, selftest, serve, config, completion",
+            " export, attach, set, runs, doctor, selftest, serve",
             id="unlike any command",
         ),
         pytest.param(["--"], "COMMAND is missing: tfwatch --help", id="no command"),
@@ -193,12 +193,6 @@ def test_a_script_has_the_same_options_before_its_path(monkeypatch: pytest.Monke
     (options,) = asked
     assert (options.script, options.steps) == (["own.py", "--steps", "9"], 7)
     assert (options.switches, options.is_workload) == ((planned(1, "prefetch", "2"),), False)
-
-
-def test_the_workloads_are_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["workloads", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert "cnn" in [workload["name"] for workload in found["workloads"]]
 
 
 @pytest.mark.parametrize("option", ["-V", "--version"])

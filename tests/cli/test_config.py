@@ -6,22 +6,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from argparse import Namespace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.cli.commands import exit_code, trainings_asked
 from tests.cli.recorded import noisy_rows, record
-from tfwatch.cli import completion
-from tfwatch.cli.parsers import SHELLS
 from tfwatch.config import VARIABLE
 from tfwatch.notices import NotifyOptions
-from tfwatch.runs.requests import parse_change, parse_switch
 from tfwatch.tuner.jobs import Autopilot
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tfwatch.cli.script.request import RunOptions
 
 
@@ -118,7 +115,7 @@ def test_an_option_overrides_the_config_file(config: Path, monkeypatch: pytest.M
     assert not found.notify.is_asked
 
 
-@pytest.mark.parametrize("words", [["runs"], ["train", "cnn"], ["config"], ["doctor"], ["replay"]])
+@pytest.mark.parametrize("words", [["runs"], ["train", "cnn"], ["doctor"], ["replay"]])
 def test_a_bad_config_file_is_one_sentence(
     config: Path, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -154,45 +151,12 @@ def test_a_bad_value_of_an_option_is_one_sentence(
     assert capsys.readouterr().err == f"tfwatch: {sentence}\n"
 
 
-def test_config_shows_each_value_with_its_source(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config.write_text('theme = "light"\nmemory-limit = 2\nnotify-command = "/bin/sh \'a b\'"')
-    assert exit_code("config") == 0
-    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
-
-    assert rows["config"] == f"config file: {config}"
-    assert rows["theme"].split()[1:3] == ["file", "light"]
-    assert rows["gpu-sensor"].split()[1:3] == ["default", "auto"]
-    assert "/bin/sh 'a b'" in rows["notify-command"]
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-def test_each_shell_has_its_code(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code("completion", shell) == 0
-    assert "_ARGCOMPLETE" in capsys.readouterr().out
-
-
-def test_each_value_that_a_shell_completes_is_one_that_its_option_reads() -> None:
-    namespace = Namespace(runs_dir=Path("nowhere"))
-    for read, words in (
-        (parse_switch, completion._switches(prefix="100:pre")),
-        (parse_change, completion._runs_and_changes(namespace, prefix="pre")),
-    ):
-        assert len(list(words)) > 5
-        for word in words:
-            read(word)
-
-
 @pytest.mark.parametrize(
     ("line", "words"),
     [
         pytest.param("tfwatch ser", {"serve"}, id="command"),
         pytest.param("tfwatch train cn", {"cnn", "cnn-loop"}, id="workload"),
         pytest.param("tfwatch runs remove ", {"2026-11-20_cnn"}, id="run"),
-        pytest.param(
-            "tfwatch compare old,2026", {"old,2026-11-20_cnn"}, id="the second run of a side"
-        ),
         pytest.param("tfwatch train cnn --theme ", {"dark", "light"}, id="the values of an option"),
     ],
 )

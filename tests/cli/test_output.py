@@ -35,7 +35,7 @@ def output(request: pytest.FixtureRequest) -> Iterator[tuple[int, str, int]]:
     os.close(fd)
 
 
-COMMANDS = ["workloads", "workloads --json", "report run --runs-dir . --json", "doctor --sudoers"]
+COMMANDS = ["workloads", "workloads", "report run --runs-dir . --json", "doctor --sudoers"]
 
 
 @pytest.mark.parametrize("words", COMMANDS)

@@ -54,19 +54,6 @@ def test_the_newest_run_is_first(folder: Path, capsys: pytest.CaptureFixture[str
     assert all(run["size_bytes"] >= 451 * 32 for run in found)
 
 
-def test_a_filter_finds_names_and_states(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for wanted, names in (
-        ("CNN", [OPEN, NEW, OLD]),
-        ("responding", [OPEN]),
-        ("11-19", [NEW]),
-        ("nothing", []),
-    ):
-        assert [run["run"] for run in listed(folder, capsys, "--filter", wanted)] == names
-    assert [run["run"] for run in listed(folder, capsys, "--last", "2")] == [OPEN, NEW]
-    assert runs(folder, "--filter", "nothing") == 0
-    assert capsys.readouterr().out == "no run matches 'nothing'\n"
-
-
 @pytest.mark.parametrize(
     ("columns", "shown"),
     [

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 #: Stand-ins of the pages for what a reader puts there, by values that parse.
 _PLACEHOLDERS = {
     "NAME": "cnn",
-    "FORMAT": "csv",
-    "FIRST:LAST": "1:2",
     "HOST:PORT": "box:1",
     "DIR": ".",
     "FILE": "f",

@@ -171,7 +171,7 @@ def test_a_damaged_group_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixt
     [
         ["check", "one", "--max-step-ms", "5"],
         ["compare", "one", "one"],
-        ["export", "one", "--to", "csv"],
+        ["export", "one"],
     ],
     ids=["check", "compare", "export"],
 )

@@ -53,18 +53,6 @@ def wholes(text: str) -> list[int]:
     return [whole(1, _LARGEST_BATCH)(word) for word in words(text)]
 
 
-def steps(text: str) -> tuple[int, int]:
-    """Read the first and the last step.
-
-    Raises:
-        ValueError: it is no range.
-    """
-    first, colon, last = text.partition(":")
-    if not (colon and first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last)):
-        raise ValueError(f"{text!r} is not a range of steps: give FIRST:LAST, e.g. 1000:2000")
-    return int(first), int(last)
-
-
 def group(text: str) -> str:
     """Read the name of a group.
 

@@ -21,8 +21,6 @@ _NEWEST_RUN = f"{_RUN} (the default)"
 _TRAINING = (
     "a run folder, part of a run's name, or a process id; default: the newest training that runs"
 )
-FORMATS = ("perfetto", "csv", "parquet", "tensorboard")
-SHELLS = ("bash", "zsh", "fish")
 #: As OpenTelemetry's exporter for Prometheus.
 _PROMETHEUS_PORT = 9464
 _SET_WAIT_S, _LONGEST_WAIT_S = 30, 86_400
@@ -195,12 +193,8 @@ def _add_report(own: Any) -> None:
 
 def _add_export(own: Any) -> None:
     own.add_argument("which", metavar="RUN", nargs="?", help=_NEWEST_RUN)
-    own.add_argument("--to", choices=FORMATS, required=True, help="the format")
-    text = "the file (perfetto) or the new folder (others); default: named after the run, here"
-    own.add_argument("-o", "--output", metavar="PLACE", type=options.typed(path), help=text)
-    text = "only the steps from FIRST to LAST, and what was recorded meanwhile"
-    read = options.typed(options.steps)
-    own.add_argument("--steps", metavar="FIRST:LAST", type=read, help=text)
+    text = "where to write it, compressed where it ends with .gz; default: tfwatch-RUN.json.gz"
+    own.add_argument("-o", "--output", metavar="FILE", type=options.typed(path), help=text)
     _add_runs_dir(own)
 
 
@@ -234,9 +228,6 @@ def _add_set(own: Any) -> None:
 
 
 def _add_runs(own: Any) -> None:
-    text = "those with the text in name or state"
-    own.add_argument("--filter", metavar="TEXT", default="", help=text)
-    own.add_argument("--last", metavar="N", type=options.whole(1, MOST_RUNS), help="the newest N")
     _add_json(own)
     _add_runs_dir(own)
     actions = own.add_subparsers(title="actions", metavar="ACTION")
@@ -289,10 +280,6 @@ def _add_nothing(own: Any) -> None:
     """A command without arguments."""
 
 
-def _add_completion(own: Any) -> None:
-    own.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
-
-
 RUNS_ACTIONS = {
     "remove": Command(
         "remove runs with all their files", _add_remove, "runs:remove_runs", example="latest"
@@ -337,7 +324,7 @@ exit codes: 0 it ran, whatever the answer; 1 training failed; 2 bad input; 130 s
 with the result so far.
 """,
     ),
-    "workloads": Command("list the workloads", _add_json, "workloads:print_workloads"),
+    "workloads": Command("list the workloads", _add_nothing, "workloads:print_workloads"),
     "bench": Command(
         "time a matrix product and a convolution on CPU and GPU: is the GPU worth it?",
         _add_bench,
@@ -370,17 +357,9 @@ exit codes: 0 written; 1 it cannot be written; 2 bad input.
         " not end normally, 3 inconclusive (the limit lies within the interval).",
     ),
     "export": Command(
-        "a recorded run for other tools: Perfetto, CSV, Parquet, TensorBoard",
+        "a recorded run as a trace for ui.perfetto.dev: steps, their parts, stages, events",
         _add_export,
         "report:export",
-        example="latest --to perfetto",
-        epilog="""\
-perfetto     one JSON file for ui.perfetto.dev or chrome://tracing: steps, parts, stages, events
-csv          a folder, a CSV file a table: steps, samples, progress, stages, gpus, epochs, events
-parquet      the same tables as Parquet files; needs pyarrow
-tensorboard  a folder of scalars for tensorboard --logdir; needs tensorboard
-exit codes: 0 written; 1 it cannot be written; 2 bad input.
-""",
     ),
     "attach": Command(
         "the live screen, with its keys, on a training that runs in another terminal; d leaves it"
@@ -414,24 +393,6 @@ exit codes: 0 written; 1 it cannot be written; 2 bad input.
         _add_serve,
         "serve:serve",
         example="--prometheus",
-    ),
-    "config": Command(
-        "show the config file, and each of its keys with the value in force",
-        _add_nothing,
-        "config:show_config",
-        epilog="Each key is the name of an option, which overrides it for one command."
-        " docs/settings.md has an example.",
-    ),
-    "completion": Command(
-        "print the code that makes a shell complete commands, options and the names of runs",
-        _add_completion,
-        "completion:print_code",
-        example="bash",
-        epilog="""\
-bash, in ~/.bashrc:                    eval "$(tfwatch completion bash)"
-zsh, in ~/.zshrc, after compinit:      eval "$(tfwatch completion zsh)"
-fish, in ~/.config/fish/config.fish:   tfwatch completion fish | source
-""",
     ),
 }
 

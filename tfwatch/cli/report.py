@@ -1,31 +1,24 @@
-"""`tfwatch report` and `export`: a recorded run as a page, as Markdown or JSON, and for other
-tools."""
+"""`tfwatch report` and `export`: a recorded run as a page, as Markdown or JSON, and as a trace."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import sys
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from tfwatch.cli.named_runs import find, opened, readable
 from tfwatch.cli.options import of_config
-from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
-from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.group import is_group, open_group
 from tfwatch.terminal.output import STANDARD_OUTPUT, write, write_text, written
 from tfwatch.workloads import list_workloads
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
 
-    from tfwatch.report.exports.tables import Recording
     from tfwatch.report.redaction import Redaction
 
 
@@ -90,93 +83,21 @@ def _json_text(document: dict[str, Any]) -> str:
     return json.dumps(document, indent=1) + "\n"
 
 
-# -- for other tools -------------------------------------------------------------------------------
-
-#: The package that a format needs.
-_NEEDS = {"parquet": "pyarrow", "tensorboard": "tensorboard"}
-
-
 def export(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
-    """Write a run in a format of another tool and return the exit code.
+    """Write a run as a trace for Perfetto and return the exit code.
 
     Raises:
-        BadInputError: there is no such run or step, a package is missing, or the place cannot be
-        written.
+        BadInputError: there is no such run, or the place cannot be written.
     """
-    from tfwatch.report.exports.tables import Recording, write_csv, write_parquet
-    from tfwatch.report.exports.tensorboard import write_scalars
+    from tfwatch.report.trace import write_trace
 
     folder = find(args.which, args.runs_dir)
     run = opened(folder, clock)
-    first, last = args.steps or (1, len(run.steps))
-    if args.steps and first > len(run.steps):
-        raise BadInputError(
-            f"the run has {units.counted(len(run.steps), 'step')}, none from {first} on"
-        )
-    recording = Recording(RunFolder(folder), run, args.steps)
-    suffix = ".json" if args.to == "perfetto" else f"-{args.to}"
-    place = args.output or Path(f"tfwatch-{folder.absolute().name}{suffix}")
-    if args.to == "perfetto":
-        return _write_trace(recording, place)
-    writers: dict[str, Callable[[Callable[[str], IO[bytes]]], None]] = {
-        "csv": partial(write_csv, recording),
-        "parquet": partial(write_parquet, recording),
-        "tensorboard": partial(write_scalars, recording, min(last, len(run.steps)) - first + 1),
-    }
-    return _write_folder(writers[args.to], place, args.to)
-
-
-def _write_trace(recording: Recording, place: Path) -> int:
-    from tfwatch.report.exports.perfetto import write_trace
-
+    place = args.output or Path(f"tfwatch-{folder.absolute().name}.json.gz")
     with written(place) as file:
         if place.suffix == ".gz":
-            with gzip.GzipFile(
-                filename="", fileobj=file, mode="wb", compresslevel=1, mtime=0
-            ) as packed:
-                write_trace(recording, cast("IO[bytes]", packed))
+            with gzip.open(file, "wb", compresslevel=1) as packed:
+                write_trace(run, cast("IO[bytes]", packed))
         else:
-            write_trace(recording, file)
-    return 0 if place == STANDARD_OUTPUT else _print_size(place, [place])
-
-
-def _write_folder(
-    writer: Callable[[Callable[[str], IO[bytes]]], None], folder: Path, to: str
-) -> int:
-    """Write the files of a format into a new folder, or an empty one."""
-    made: list[Path] = []
-
-    def create(name: str) -> IO[bytes]:
-        made.append(folder / name)
-        return open(folder / name, "xb")
-
-    try:
-        folder.mkdir(exist_ok=True)
-        if any(folder.iterdir()):
-            raise BadInputError(f"{folder} is not empty: name another folder with -o")
-        with _removed_if_broken_off(made, folder):
-            writer(create)
-    except ImportError as error:
-        package = _NEEDS.get(to, to)
-        raise BadInputError(f"{to} needs the package {package}: pip install {package}") from error
-    except OSError as error:
-        raise BadInputError(f"{folder} cannot be written: {error.strerror or error}") from error
-    return _print_size(folder, made)
-
-
-@contextmanager
-def _removed_if_broken_off(made: list[Path], folder: Path) -> Iterator[None]:
-    """Remove the files of an export that fails or is stopped: half of a table looks like a whole
-    one."""
-    try:
-        yield
-    except BaseException:
-        for path in made:
-            path.unlink(missing_ok=True)
-        folder.rmdir()
-        raise
-
-
-def _print_size(place: Path, made: list[Path]) -> int:
-    size = units.memory(sum(path.stat().st_size for path in made if path.is_file()))
-    return write(sys.stdout, f"{printable(str(place))}, {size}\n")
+            write_trace(run, file)
+    return 0 if place == STANDARD_OUTPUT else write(sys.stdout, f"{printable(str(place))}\n")

@@ -6,7 +6,6 @@ import json
 import shutil
 import sys
 from dataclasses import asdict
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from tfwatch.cli.named_runs import find, readable
@@ -45,20 +44,13 @@ def list_past_runs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     """
     with readable(args.runs_dir):
         folders = list_runs(args.runs_dir)
-    entries = ((one, run) for one in folders if (run := past_entry(one, one.name, clock)))
-    wanted = args.filter.casefold()
-    listed = list(islice((one for one in entries if wanted in _searched(*one)), args.last))
+    listed = [(one, run) for one in folders if (run := past_entry(one, one.name, clock))]
     if args.json:
         values = [_as_json(folder, run) for folder, run in listed]
         return write(sys.stdout, json.dumps({"runs": values}) + "\n")
     if listed:
         return write(sys.stdout, _table(listed))
-    why = f"no run matches {args.filter!r}" if wanted else f"no runs yet in {args.runs_dir}"
-    return write(sys.stdout, printable(why) + "\n")
-
-
-def _searched(folder: Path, run: PastRun) -> str:
-    return f"{folder.name} {run.workload} {run.state}".casefold()
+    return write(sys.stdout, printable(f"no runs yet in {args.runs_dir}\n"))
 
 
 def _as_json(folder: Path, run: PastRun) -> dict[str, object]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import io
-import json
 import os
 import runpy
 import shlex
@@ -50,17 +49,13 @@ def help_of_workload(words: Sequence[str]) -> str:
     return f"\narguments of {name}:\n\n{text.getvalue()}"
 
 
-def print_workloads(args: argparse.Namespace) -> int:
+def print_workloads(_args: argparse.Namespace) -> int:
     """Print a line for each workload, and return the exit code."""
     from rich.table import Table
 
     from tfwatch.terminal.output import render, write
 
-    known = list_workloads()
-    if args.json:
-        listed = [{"name": name, "shows": line} for name, line in known.items()]
-        return write(sys.stdout, json.dumps({"workloads": listed}) + "\n")
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for name, line in known.items():
+    for name, line in list_workloads().items():
         table.add_row(name, line)
     return write(sys.stdout, render(sys.stdout, table))

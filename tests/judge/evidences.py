@@ -11,7 +11,7 @@ from tests.runs.folders import make_manifest
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.judge.forecasts.evidence import Evidence
 from tfwatch.judge.stages import Stage, StageTable
-from tfwatch.judge.steps.verdict import breakdown
+from tfwatch.judge.steps.steady_steps import breakdown
 from tfwatch.runs.format import Manifest
 
 if TYPE_CHECKING:

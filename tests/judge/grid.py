@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tests.judge.step_rows import make_steps
-from tfwatch.judge.steps.verdict import HIGHLY_FROM, MODERATELY_FROM, verdict_of
+from tfwatch.judge.steps.steady_steps import HIGHLY_FROM, MODERATELY_FROM, verdict_of
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
-    from tfwatch.judge.steps.verdict import Verdict
+    from tfwatch.judge.steps.steady_steps import Verdict
 
 #: Data time over that of compute and host. The first three are of a fast pipeline without prefetch.
 RATIOS = (

@@ -20,8 +20,8 @@ from tfwatch.judge.findings.situation import (
     Situation,
 )
 from tfwatch.judge.regime import Regime
+from tfwatch.judge.steps.steady_steps import Breakdown, Judgement, Stat
 from tfwatch.judge.steps.time_breakdown import TimeSpent
-from tfwatch.judge.steps.verdict import Breakdown, Judgement, Stat
 from tfwatch.runs.format import Manifest
 
 if TYPE_CHECKING:

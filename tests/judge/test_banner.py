@@ -23,7 +23,7 @@ from tfwatch.judge.effects.comparison import Comparison
 from tfwatch.judge.findings.finding import Tone
 from tfwatch.judge.findings.situation import MachineMemory
 from tfwatch.judge.steps.stalls import Stall
-from tfwatch.judge.steps.verdict import Judgement, Stat
+from tfwatch.judge.steps.steady_steps import Judgement, Stat
 
 SWITCH = Comparison(
     "prefetch",

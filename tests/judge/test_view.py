@@ -15,7 +15,7 @@ from tfwatch.core.rows import Flag, Phase
 from tfwatch.judge.effects.knob_state import KnobRequest
 from tfwatch.judge.event_rows import EventCollector
 from tfwatch.judge.findings.situation import steps_in_all
-from tfwatch.judge.steps.verdict import Verdict
+from tfwatch.judge.steps.steady_steps import Verdict
 from tfwatch.judge.view import Follower
 from tfwatch.screens.live.header import header_view
 from tfwatch.screens.live.knobs import knob_rows

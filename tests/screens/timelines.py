@@ -10,7 +10,7 @@ from textual.app import App, ComposeResult
 
 from tests.screens.runs import WALL_NS, CannedRun
 from tfwatch.core.clock import local_time
-from tfwatch.judge.steps.verdict import judge
+from tfwatch.judge.steps.steady_steps import judge
 from tfwatch.screens.basics.glyphs import choose_glyphs
 from tfwatch.screens.live.timeline.widget import Timeline
 

@@ -17,7 +17,7 @@ from tfwatch.checks.injected_schedule import (
 )
 from tfwatch.judge.effects.comparison import compare
 from tfwatch.judge.effects.wording import outcome_text
-from tfwatch.judge.steps.verdict import judge
+from tfwatch.judge.steps.steady_steps import judge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -30,6 +30,7 @@ from tfwatch.judge.machine import Hardware, summarise_hardware
 from tfwatch.judge.regime import regime_of
 from tfwatch.judge.starving_cost import DataWaitCost, cost_of_data_wait
 from tfwatch.judge.steps.stalls import longest_stall_place
+from tfwatch.judge.steps.steady_steps import breakdown
 from tfwatch.judge.steps.summary import (
     LastSetting,
     Summary,
@@ -37,7 +38,6 @@ from tfwatch.judge.steps.summary import (
     summarise,
 )
 from tfwatch.judge.steps.time_breakdown import TimeBreakdown, make_time_breakdown
-from tfwatch.judge.steps.verdict import breakdown
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Banner, Situation

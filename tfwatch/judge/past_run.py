@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.steps.verdict import breakdown, steady
+from tfwatch.judge.steps.steady_steps import breakdown, steady
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.group import is_group, newest_round, rank_folders
 from tfwatch.runs.run import open_run

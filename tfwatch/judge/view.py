@@ -52,8 +52,8 @@ from tfwatch.judge.log_lines import LogFinding, LogFollower
 from tfwatch.judge.starving_cost import cost_of_data_wait
 from tfwatch.judge.steps.fits import FitCounter, FitFigures
 from tfwatch.judge.steps.stalls import longest_stall_place
+from tfwatch.judge.steps.steady_steps import NEEDED, judge, left_s
 from tfwatch.judge.steps.time_breakdown import RunningTimeBreakdown, is_breakdown_event
-from tfwatch.judge.steps.verdict import NEEDED, judge, left_s
 from tfwatch.runs.liveness import Life, find_open_phase
 
 if TYPE_CHECKING:

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.judge.judged_run import JudgedRun
+    from tfwatch.judge.steps.steady_steps import Breakdown
     from tfwatch.judge.steps.time_breakdown import TimeSpent
-    from tfwatch.judge.steps.verdict import Breakdown
     from tfwatch.report.redaction import Redaction
 
 _TEMPLATES = Path(__file__).parent / "templates"

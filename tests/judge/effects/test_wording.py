@@ -13,7 +13,7 @@ from tfwatch.judge.effects.wording import (
     part_texts,
     speed,
 )
-from tfwatch.judge.steps.verdict import Stat
+from tfwatch.judge.steps.steady_steps import Stat
 
 BEFORE, AFTER = split(9.6, 13.0, 0.8, 600), split(0.2, 12.9, 0.8, 600)
 FASTER = effect(1.68, 1.61, 1.74)

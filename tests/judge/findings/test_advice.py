@@ -16,7 +16,7 @@ from tfwatch.judge.findings.advice import stall_sentence, wait_sentence
 from tfwatch.judge.findings.situation import BatchSource, Situation, SourceKind
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.stages import Stage, StageTable
-from tfwatch.judge.steps.verdict import breakdown
+from tfwatch.judge.steps.steady_steps import breakdown
 
 CACHE = Forecast(
     "cache",

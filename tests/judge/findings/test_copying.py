@@ -9,7 +9,7 @@ import pytest
 from tests.judge.situations import RUNNING, banner, changed, stat
 from tfwatch.judge.findings.code_suggestions import UINT8
 from tfwatch.judge.findings.copying import bandwidth
-from tfwatch.judge.steps.verdict import Breakdown, Judgement
+from tfwatch.judge.steps.steady_steps import Breakdown, Judgement
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation

@@ -18,8 +18,8 @@ from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.regime import CodeTime, Regime
 from tfwatch.judge.stages import Stage, StageTable
 from tfwatch.judge.steps.stalls import Stall
+from tfwatch.judge.steps.steady_steps import Breakdown, Judgement
 from tfwatch.judge.steps.time_breakdown import PARTS, TimeSpent
-from tfwatch.judge.steps.verdict import Breakdown, Judgement
 
 _OF_SPENT = {field.name for field in fields(TimeSpent)}
 _OF_REGIME = {field.name for field in fields(Regime)}

@@ -14,7 +14,7 @@ from tests.judge.step_rows import make_steps
 from tfwatch.judge.effects.comparison import Comparison
 from tfwatch.judge.forecasts.forecast import forecast
 from tfwatch.judge.stages import Stage, StageTable
-from tfwatch.judge.steps.verdict import breakdown
+from tfwatch.judge.steps.steady_steps import breakdown
 
 if TYPE_CHECKING:
     from tfwatch.judge.forecasts.evidence import Evidence

@@ -14,7 +14,7 @@ from tests.judge.evidences import KNOBS, evidence, stages
 from tests.judge.step_rows import make_steps
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.judge.forecasts.forecast import choices, forecast, forecasts
-from tfwatch.judge.steps.verdict import breakdown
+from tfwatch.judge.steps.steady_steps import breakdown
 
 if TYPE_CHECKING:
     from tfwatch.judge.stages import StageTable

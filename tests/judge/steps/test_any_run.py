@@ -21,9 +21,9 @@ from tfwatch.core.events import (
     WatchFailed,
 )
 from tfwatch.core.rows import STEP, Flag, Phase
+from tfwatch.judge.steps.steady_steps import judge
 from tfwatch.judge.steps.summary import summarise
 from tfwatch.judge.steps.time_breakdown import PARTS, make_time_breakdown
-from tfwatch.judge.steps.verdict import judge
 from tfwatch.runs.sums import EpochSums
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
-    from tfwatch.judge.steps.verdict import Breakdown
+    from tfwatch.judge.steps.steady_steps import Breakdown
 
 MS = st.one_of(st.just(0.0), st.floats(0, 50, width=32), st.floats(0, 2000, width=32))
 FLAGS = st.one_of(st.just(0), st.integers(0, int(sum(Flag))))

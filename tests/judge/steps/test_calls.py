@@ -7,7 +7,7 @@ import pytest
 
 from tests.judge.step_rows import find_spikes, make_steps
 from tfwatch.judge.steps.spikes import spread_hosts
-from tfwatch.judge.steps.verdict import breakdown, judge, steady
+from tfwatch.judge.steps.steady_steps import breakdown, judge, steady
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows

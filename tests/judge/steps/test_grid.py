@@ -9,8 +9,8 @@ import pytest
 from tests.judge.grid import RATIOS, label_of, simulated, starving
 from tests.judge.step_rows import restart
 from tfwatch.core.rows import Flag
+from tfwatch.judge.steps.steady_steps import Verdict, judge
 from tfwatch.judge.steps.summary import summarise
-from tfwatch.judge.steps.verdict import Verdict, judge
 
 COMPUTE_MS, HOST_MS = 18.0, 2.0
 WORK_MS = COMPUTE_MS + HOST_MS

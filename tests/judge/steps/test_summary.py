@@ -8,8 +8,8 @@ import pytest
 from tests.judge.effects.test_comparison import asked, switched
 from tests.judge.step_rows import plain, restart
 from tfwatch.core.rows import Flag
+from tfwatch.judge.steps.steady_steps import Verdict
 from tfwatch.judge.steps.summary import between, summarise
-from tfwatch.judge.steps.verdict import Verdict
 
 
 def test_flagged_steps_and_single_spikes_are_left_out_and_reported() -> None:

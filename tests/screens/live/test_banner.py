@@ -15,8 +15,8 @@ from tfwatch.judge.findings.situation import BatchSource, MachineMemory, SourceK
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.regime import Regime
 from tfwatch.judge.stages import Stage, StageTable, find_bottleneck
+from tfwatch.judge.steps.steady_steps import Verdict
 from tfwatch.judge.steps.time_breakdown import TimeSpent
-from tfwatch.judge.steps.verdict import Verdict
 from tfwatch.screens.live.banner import BannerPane
 
 #: Cells of a row of the banner in a window of 80 columns.

@@ -12,7 +12,7 @@ import numpy as np
 from tfwatch.core.knobs import DEVICE_PREFETCH, PREFETCH, WORKERS
 from tfwatch.core.rows import Flag, step_ms
 from tfwatch.judge.forecasts.batch_supply import depth
-from tfwatch.judge.steps.verdict import steady
+from tfwatch.judge.steps.steady_steps import steady
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

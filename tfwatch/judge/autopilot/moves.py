@@ -17,7 +17,7 @@ from tfwatch.core.knobs import (
 )
 from tfwatch.judge.autopilot.measurement import buffered_steps, settling_steps
 from tfwatch.judge.forecasts.batch_supply import needed_bytes
-from tfwatch.judge.steps.verdict import COPY_FROM
+from tfwatch.judge.steps.steady_steps import COPY_FROM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -34,7 +34,7 @@ import numpy as np
 
 from tfwatch.core.rows import step_ms
 from tfwatch.judge.steps.quantiles import t_quantile
-from tfwatch.judge.steps.verdict import BURSTS
+from tfwatch.judge.steps.steady_steps import BURSTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

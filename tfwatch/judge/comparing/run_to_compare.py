@@ -17,7 +17,7 @@ from tfwatch.core.events import EpochEnded, StagesFound
 from tfwatch.core.knobs import ON
 from tfwatch.core.rows import plausible_rows
 from tfwatch.judge.comparing.intervals import LEAST_STEPS
-from tfwatch.judge.steps.verdict import steady
+from tfwatch.judge.steps.steady_steps import steady
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -12,7 +12,7 @@ from tfwatch.core.events import EXPERIMENT, PipelineSwitched
 from tfwatch.core.knobs import ChangesKnob, epochs_until
 from tfwatch.core.rows import STEP
 from tfwatch.judge.effects.before_after import measure_effect
-from tfwatch.judge.steps.verdict import Breakdown, Stat, breakdown, steady
+from tfwatch.judge.steps.steady_steps import Breakdown, Stat, breakdown, steady
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence

@@ -39,7 +39,7 @@ import numpy as np
 
 from tfwatch.core.bounds import LARGEST_RATIO, SMALLEST_RATIO
 from tfwatch.core.rows import step_ms
-from tfwatch.judge.steps.verdict import steady
+from tfwatch.judge.steps.steady_steps import steady
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tfwatch.core.events import StallLocated
     from tfwatch.judge.findings.situation import Situation
     from tfwatch.judge.forecasts.forecast import Forecast
-    from tfwatch.judge.steps.verdict import Breakdown, Stat
+    from tfwatch.judge.steps.steady_steps import Breakdown, Stat
 
 #: Measured on two cores: a batch eight times as large took a quarter of the fetch time per example;
 #: eight steps per execution left the fetch unchanged and shortened a step from 0.8 to 0.3 ms.

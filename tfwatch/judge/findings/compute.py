@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.judge.findings import advice, code_suggestions
 from tfwatch.judge.findings.finding import Advice, Fact, Finding, Tone
+from tfwatch.judge.steps.steady_steps import MODERATELY_FROM
 from tfwatch.judge.steps.time_breakdown import PART_NAMES, PARTS
-from tfwatch.judge.steps.verdict import MODERATELY_FROM
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation

@@ -11,13 +11,13 @@ from tfwatch.judge.effects.wording import expected_gain_text
 from tfwatch.judge.findings import advice, code_suggestions
 from tfwatch.judge.findings.finding import Advice, Fact, Finding
 from tfwatch.judge.forecasts.forecast import best
-from tfwatch.judge.steps.verdict import MODERATELY_FROM
+from tfwatch.judge.steps.steady_steps import MODERATELY_FROM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfwatch.judge.findings.situation import Situation
-    from tfwatch.judge.steps.verdict import Breakdown
+    from tfwatch.judge.steps.steady_steps import Breakdown
 
 #: The bytes of one number, by element types that whole numbers to 255, as in images, can replace.
 _WIDE = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}

@@ -10,7 +10,7 @@ from tfwatch.judge.findings.finding import Advice, Fact, Finding, Tone
 from tfwatch.judge.findings.situation import SourceKind
 from tfwatch.judge.forecasts.evidence import cores_of
 from tfwatch.judge.forecasts.forecast import best
-from tfwatch.judge.steps.verdict import HIGHLY_FROM, Verdict, verdict_of
+from tfwatch.judge.steps.steady_steps import HIGHLY_FROM, Verdict, verdict_of
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.judge.findings import advice, code_suggestions
 from tfwatch.judge.findings.finding import Advice, Fact, Finding
-from tfwatch.judge.steps.verdict import LAUNCH_FROM
+from tfwatch.judge.steps.steady_steps import LAUNCH_FROM
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation

@@ -24,7 +24,7 @@ from tfwatch.core.units import is_missing
 from tfwatch.judge.loss import current_divergence
 from tfwatch.judge.regime import Regime
 from tfwatch.judge.steps.stalls import merge_locations
-from tfwatch.judge.steps.verdict import NOT_JUDGED, Judgement
+from tfwatch.judge.steps.steady_steps import NOT_JUDGED, Judgement
 from tfwatch.runs.library import replay_argument
 from tfwatch.runs.machine_info import memory_total
 

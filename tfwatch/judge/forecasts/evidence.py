@@ -15,8 +15,8 @@ from tfwatch.core.rows import STEP, step_ms
 from tfwatch.judge.effects.comparison import LEAST, LONGEST, compare
 from tfwatch.judge.effects.knob_state import knobs_in_effect
 from tfwatch.judge.stages import make_stage_table
+from tfwatch.judge.steps.steady_steps import breakdown, steady
 from tfwatch.judge.steps.summary import between
-from tfwatch.judge.steps.verdict import breakdown, steady
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
     from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.stages import StageTable
-    from tfwatch.judge.steps.verdict import Breakdown
+    from tfwatch.judge.steps.steady_steps import Breakdown
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.snapshot import Snapshot
 

@@ -17,7 +17,7 @@ from tfwatch.judge.effects.tuner_events import EXPERIMENT_EVENTS, running_experi
 from tfwatch.judge.forecasts import batch_supply
 from tfwatch.judge.forecasts.evidence import build_evidence, evidence_now
 from tfwatch.judge.forecasts.predict import Prediction, predict
-from tfwatch.judge.steps.verdict import BURSTS
+from tfwatch.judge.steps.steady_steps import BURSTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.effects.knob_state import KnobState
     from tfwatch.judge.forecasts.evidence import Evidence, EvidenceTables
     from tfwatch.judge.stages import StageTable
-    from tfwatch.judge.steps.verdict import Breakdown
+    from tfwatch.judge.steps.steady_steps import Breakdown
     from tfwatch.runs.snapshot import Snapshot
 
 #: The error of a forecast from complete evidence, as a share of the step: on a separate device, and

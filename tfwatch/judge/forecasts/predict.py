@@ -29,7 +29,7 @@ from tfwatch.judge.forecasts.batch_supply import (
     shared_cores,
 )
 from tfwatch.judge.stages import FETCH_MS
-from tfwatch.judge.steps.verdict import MODERATELY_FROM
+from tfwatch.judge.steps.steady_steps import MODERATELY_FROM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.forecasts.batch_supply import Supply
     from tfwatch.judge.forecasts.evidence import Evidence
-    from tfwatch.judge.steps.verdict import Breakdown, Stat
+    from tfwatch.judge.steps.steady_steps import Breakdown, Stat
 
 #: The share that a training gets of the cores in use by other programs, as threads of one priority
 #: share them.

@@ -21,7 +21,7 @@ from tfwatch.judge.groups.straggler import (
     waiting_share,
 )
 from tfwatch.judge.past_run import state_of
-from tfwatch.judge.steps.verdict import Breakdown, breakdown, steady
+from tfwatch.judge.steps.steady_steps import Breakdown, breakdown, steady
 from tfwatch.runs.group import HELD_S, NEWEST_ROWS
 from tfwatch.runs.liveness import Life
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.steps.verdict import breakdown
+from tfwatch.judge.steps.steady_steps import breakdown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -21,7 +21,7 @@ from tfwatch.judge.steps.causes import Pauses
 from tfwatch.judge.steps.patterns import find_patterns
 from tfwatch.judge.steps.spikes import SpikeSearch
 from tfwatch.judge.steps.stalls import find_stalls, without_switches
-from tfwatch.judge.steps.verdict import (
+from tfwatch.judge.steps.steady_steps import (
     NEEDED,
     Judgement,
     SteadySteps,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.steps.patterns import Pattern
     from tfwatch.judge.steps.spikes import Spike
     from tfwatch.judge.steps.stalls import Stall
-    from tfwatch.judge.steps.verdict import Breakdown
+    from tfwatch.judge.steps.steady_steps import Breakdown
 
 
 @dataclass(frozen=True, slots=True)

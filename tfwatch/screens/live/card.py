@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.effects.tuner_events import AutopilotRun
-    from tfwatch.judge.steps.verdict import Breakdown
+    from tfwatch.judge.steps.steady_steps import Breakdown
     from tfwatch.judge.view import RunView
     from tfwatch.screens.basics.text import Part
 

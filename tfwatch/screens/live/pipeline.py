@@ -14,7 +14,7 @@ from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import SensorMissing
 from tfwatch.core.knobs import PREFETCH
 from tfwatch.judge.machine import PIPELINE, missing_sensors
-from tfwatch.judge.steps.verdict import Verdict
+from tfwatch.judge.steps.steady_steps import Verdict
 from tfwatch.runs.liveness import Life
 from tfwatch.screens.basics.glyphs import (
     COMPUTE_COLOUR,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from textual.content import Content
 
     from tfwatch.judge.stages import Stage, StageTable
-    from tfwatch.judge.steps.verdict import Breakdown
+    from tfwatch.judge.steps.steady_steps import Breakdown
     from tfwatch.judge.view import RunView
 
 _FAINT = "$foreground 65%"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.strip import Strip
 
-    from tfwatch.judge.steps.verdict import Breakdown
+    from tfwatch.judge.steps.steady_steps import Breakdown
     from tfwatch.runs.snapshot import Snapshot
     from tfwatch.screens.live.timeline.painting import Line
     from tfwatch.screens.live.timeline.picture import TimelineLayout

@@ -5,7 +5,7 @@ import pytest
 
 from tests.judge.step_rows import make_steps, plain
 from tfwatch.core.rows import PROGRESS, Flag, Rows
-from tfwatch.judge.steps.verdict import (
+from tfwatch.judge.steps.steady_steps import (
     NEEDED,
     Verdict,
     breakdown,

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.app import TfwatchApp
-from tfwatch.cli.script.script_thread import ScriptThread
+from tfwatch.cli.script.request import RunOptions
+from tfwatch.cli.script.run import script_command
+from tfwatch.cli.script.script_session import ScriptProcess
 from tfwatch.core.clock import SYSTEM
 from tfwatch.runs.run import Run
-from tfwatch.runs.script_process import AwaitedRun, Launch
+from tfwatch.runs.script_process import AwaitedRun
+from tfwatch.terminal.pseudo_terminal import OutputRelay
 from tfwatch.workloads import script_of
 
 if TYPE_CHECKING:
@@ -49,13 +52,14 @@ class LiveRun:
 @asynccontextmanager
 async def live_run(size: tuple[int, int]) -> AsyncIterator[LiveRun]:
     """Train `cnn` with simulated storage latency under a screen of this size."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory() as name, closing(OutputRelay()) as relay:
         words = [str(script_of("cnn")), "--seed", "1", "--storage-latency", str(STORAGE_MS)]
-        script = ScriptThread(words, Launch(str(folder / "runs")), folder / "announced", SYSTEM)
+        options = RunOptions(words, Path(name) / "runs", headless=False, is_workload=True)
+        command = script_command(options, relay.runs, relay.for_script)
+        script = ScriptProcess(command, relay, set(), SYSTEM)
         script.start()
-        reader = Run(AwaitedRun("cnn", script.pid, folder / "log.txt", SYSTEM), SYSTEM)
-        app = TfwatchApp(reader, None, script=script, painted=script.go_on)
+        reader = Run(AwaitedRun("cnn", script.pid, relay.early_log, SYSTEM), SYSTEM)
+        app = TfwatchApp(reader, None, script=script)
         async with app.run_test(size=size) as pilot:
             yield LiveRun(pilot, app)
         script.interrupt()

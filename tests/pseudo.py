@@ -14,32 +14,45 @@ import subprocess
 import sys
 import termios
 import time
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import psutil
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _SEQUENCE = re.compile(r"\x1b\[[0-9;?<>]*[a-zA-Z]")
+_USUAL = {"TERM": "xterm-256color", "PYTHONPATH": str(Path(__file__).parent.parent)}
+#: Processes that a program leaves behind are found by this variable.
+_MARK = "TFWATCH_TEST_TERMINAL"
 ROOT = Path(__file__).parent.parent
 
 
 class Pseudo:
     """A Python program whose standard descriptors are a terminal; a context manager that kills it
-    on exit."""
+    on exit, and all that it has started."""
 
     def __init__(self, *args: str, columns: int = 80, rows: int = 24, **environ: str) -> None:
         self._master, self.slave = pty.openpty()
         self.resize(columns, rows)
         self.before = termios.tcgetattr(self.slave)
         self.output = b""
+        self._mark = uuid.uuid4().hex
         self.process = subprocess.Popen(
             [sys.executable, *args],
             stdin=self.slave,
             stdout=self.slave,
             stderr=self.slave,
             cwd=ROOT,
-            env={**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT), **environ},
+            env={
+                **os.environ,
+                "TERM": "xterm-256color",
+                "PYTHONPATH": str(ROOT),
+                _MARK: self._mark,
+                **environ,
+            },
             start_new_session=True,
             preexec_fn=_take_terminal,
         )
@@ -51,6 +64,10 @@ class Pseudo:
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGKILL)
         self.process.wait(timeout=10)
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get(_MARK) == self._mark:
+                    process.kill()
         for fd in (self._master, self.slave):
             with contextlib.suppress(OSError):
                 os.close(fd)

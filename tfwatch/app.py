@@ -212,13 +212,7 @@ class TfwatchApp(ThemedApp):
         if self._is_over() or not self._can_stop:
             self.exit_with(Leave.LEFT)
         else:
-            is_script, is_attached = self._trains_script, self._is_attached
-            question = leave_question(is_script=is_script, is_attached=is_attached)
-            self.push_screen(question, self._answered)
-
-    @property
-    def _trains_script(self) -> bool:
-        return self._script is not None and self._script.in_child
+            self.push_screen(leave_question(is_attached=self._is_attached), self._answered)
 
     def action_ask_stop(self) -> None:
         """Ask whether to stop the training."""
@@ -231,7 +225,7 @@ class TfwatchApp(ThemedApp):
         elif self.live.stopping:
             self.live.notify(_ENDING)
         else:
-            self.push_screen(stop_question(is_script=self._trains_script), self._stop)
+            self.push_screen(stop_question(is_attached=self._is_attached), self._stop)
 
     def action_detach(self) -> None:
         """Leave the screen of another process' training, which goes on."""

@@ -139,7 +139,7 @@ async def test_a_tiny_window_shows_every_answer() -> None:
     async with shown(usual(None), (40, 10)) as show:
         for key, question, answers in (
             ("q", "Quit?", ("y stop and quit", "d keep training", "n stay")),
-            ("s", "Stop the training?", ("y stop the training", "n go on")),
+            ("s", "Stop the script?", ("y stop the script", "n go on")),
         ):
             await show.press(key)
             assert question in show.text
@@ -153,8 +153,8 @@ async def test_the_question_fits_the_smallest_screen() -> None:
         for size in ((60, 18), (80, 24)):
             await show.resize(size)
             for words in (
-                "stop training at the next batch, and quit",
-                "training continues without it",
+                "stop the script, as ctrl+c does, and quit",
+                "the script runs on in this terminal",
                 "The shell is back",
                 "n stay",
             ):

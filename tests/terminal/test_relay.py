@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.runs.processes import wait_until
 from tfwatch.runs.buffers import LogLines
 from tfwatch.runs.format import LOG
 from tfwatch.runs.script_process import Announcements, announce, announce_in
@@ -105,7 +103,7 @@ def hung_log(tmp_path: Path) -> ScriptLog:
 def test_a_disk_that_hangs_does_not_hold_the_output(
     hung_log: ScriptLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(script_log, "_MOST_WAITING", 500_000)
+    monkeypatch.setattr(script_log, "_MOST_WAITING", 50)
     monkeypatch.setattr(script_log, "_END_S", 0.05)
     log = LogThread(hung_log)
     for _ in range(200):
@@ -114,35 +112,11 @@ def test_a_disk_that_hangs_does_not_hold_the_output(
 
     disk = os.open(tmp_path / "run" / LOG, os.O_RDONLY | os.O_NONBLOCK)
     written = b""
-    while len(written) < 490_000:  # the disk responds again
+    while len(written) < 400_000:  # the disk responds again
         with contextlib.suppress(BlockingIOError):
             written += os.read(disk, 10**6)
     os.close(disk)
-    # What was lost is said after it, which may have been read too.
-    assert set(written[:490_000]) == set(b"x\n")
-
-
-def test_a_log_says_what_was_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(script_log, "_MOST_WAITING", 10)
-    log = LogThread(ScriptLog(tmp_path))
-    for line in (b"first\n", b"much too long a line\n", b"last\n"):
-        log.write(line)
-        wait_until(lambda: log._waiting == 0)
-    log.end()
-
-    lost = b"\n[tfwatch: 21 bytes of output are lost: the disk did not respond]\n"
-    assert (tmp_path / LOG).read_bytes() == b"first\n" + lost + b"last\n"
-
-
-def test_a_log_is_written_without_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    log = LogThread(ScriptLog(tmp_path))
-    log.write(b"12 %\r13 %")
-    log.end()
-    assert (tmp_path / LOG).read_bytes() == b"13 %"
+    assert set(written) == set(b"x\n")
 
 
 def test_runs_are_announced_by_their_process_alone(tmp_path: Path) -> None:

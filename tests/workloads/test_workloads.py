@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import ast
+import runpy
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tfwatch.cli.script.script_thread import ScriptThread
-from tfwatch.core.clock import SYSTEM
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.run import open_run
 from tfwatch.runs.script_process import Launch, announce_in
-from tfwatch.workloads import list_workloads, script_of
+from tfwatch.watch.script.import_hook import ImportHook
+from tfwatch.workloads import as_main, list_workloads, script_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,6 +72,22 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
+def run_watched(words: list[str], launch: Launch) -> None:
+    """Run a script in this process, which has TensorFlow already, as its own child would."""
+    from tfwatch.watch.fit.fit_runs import complete_runs
+
+    hook = ImportHook(launch.runs_dir)
+    hook.install()
+    announce_in("", launch=launch)
+    try:
+        with as_main(words):
+            runpy.run_path(words[0], run_name="__main__")
+    finally:
+        hook.uninstall()
+        complete_runs()
+        announce_in("")
+
+
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("name", SMALL)
 def test_a_workload_trains_and_is_recorded(
@@ -80,15 +96,8 @@ def test_a_workload_trains_and_is_recorded(
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     arguments = " ".join(SMALL[name])
     launch = Launch(str(tmp_path / "runs"), "none", STEPS, settings={"arguments": arguments})
-    script = ScriptThread(
-        [str(script_of(name)), *SMALL[name]], launch, tmp_path / "runs.txt", SYSTEM
-    )
-    script.go_on()
-    script.start()
-    assert script.wait(120)
-    announce_in("")
+    run_watched([str(script_of(name)), *SMALL[name]], launch)
 
-    assert (script.code, script.state) == (0, "script ended, exit code 0")
     (folder,) = list_runs(tmp_path / "runs")
     run = open_run(folder)
     assert run.manifest.workload == script_of(name).stem

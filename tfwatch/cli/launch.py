@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli.screen_host import show_app
-from tfwatch.cli.script.interpreter import check_script
+from tfwatch.cli.script.request import check_script
 from tfwatch.config import read_config
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError

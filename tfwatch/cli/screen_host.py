@@ -45,16 +45,13 @@ class Screen(Protocol):
 class ScreenHost:
     """Shows one app on a captured terminal.
 
-    make: makes the app from its `painted` callback and the abilities of the terminal.
-    painted: called in the app's event loop after its first paint.
+    make: makes the app from its `painted` callback, called in its event loop after its first paint,
+    and the abilities of the terminal.
     """
 
-    def __init__(
-        self, terminal: Capture, make: Callable[..., Screen], painted: Callable[[], None]
-    ) -> None:
+    def __init__(self, terminal: Capture, make: Callable[..., Screen]) -> None:
         self._terminal = terminal
         self._make = make
-        self._when_painted = painted
         self._app: Screen | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leaving: Leave | None = None
@@ -91,7 +88,9 @@ class ScreenHost:
         if self._leaving and self._app:
             self._app.exit_with(self._leaving)
         else:
-            self._when_painted()
+            # The objects of a screen live as long as it: without the freeze a full collection takes
+            # 50 ms of a frame.
+            gc.freeze()
 
     def _resume(self, app: Screen) -> None:
         """Set the terminal's mode again after a shell changed it. A hangup also sends SIGCONT, on
@@ -120,9 +119,7 @@ def show_app(make: Callable[..., Screen]) -> int:
 
     with held_signals(), Capture(screen=True) as terminal:
         terminal.record_to(None)
-        # The objects of a screen live as long as it: without the freeze a full collection takes 50
-        # ms of a frame.
-        host = ScreenHost(terminal, make, gc.freeze)
+        host = ScreenHost(terminal, make)
         terminal.on_hangup = lambda: leave(signal.SIGHUP)
         with Signals(leave, terminal.hang_up):
             left = host.show()

@@ -30,11 +30,6 @@ class WatchedScript(Protocol):
     def runs(self) -> ScriptRuns: ...
 
     @property
-    def in_child(self) -> bool:
-        """True where a process of its own runs it, False where a thread of this one does."""
-        ...
-
-    @property
     def has_ended(self) -> bool: ...
 
     @property

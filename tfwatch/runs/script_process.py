@@ -48,7 +48,7 @@ class Launch:
     runs_dir: where they are recorded; empty: nobody launched this script. gpu_sensor: one of
     `config.GPU_SENSORS`.
     steps: a `fit` ends after so many. switches: of the first `fit`.
-    settings: entries of the manifest's.
+    settings: entries of the manifest's. is_workload: the script is one of tfwatch's own.
     """
 
     runs_dir: str = ""
@@ -56,6 +56,7 @@ class Launch:
     steps: int | None = None
     switches: tuple[SwitchRequest, ...] = ()
     settings: dict[str, str | float | bool] = field(default_factory=dict)
+    is_workload: bool = False
 
     def to_text(self) -> str:
         """Return it as a word of a command line."""
@@ -133,8 +134,6 @@ class Announcements:
 
 # -- seen by another one ---------------------------------------------------------------------------
 
-_NO_FIT = "script runs, no fit yet"
-
 
 class AwaitedRun(RunFolder):
     """A run without rows, in its phase `STARTING`. name: the script. log: its output so far."""
@@ -142,6 +141,7 @@ class AwaitedRun(RunFolder):
     def __init__(self, name: str, pid: int, log: Path, clock: Clock) -> None:
         super().__init__(log.parent)
         self._log = log
+        self._text = f"{name} runs, no fit yet"
         self._clock = clock
         self._manifest = Manifest(
             run="",
@@ -167,7 +167,7 @@ class AwaitedRun(RunFolder):
         if name != layout.PULSES:
             return b""
         now_ns = self._clock.now_ns() - self._manifest.origin_ns
-        return Pulse(now_ns, self._clock.wall_ns(), Phase.STARTING, 0, 0, 0, _NO_FIT).encode(0)
+        return Pulse(now_ns, self._clock.wall_ns(), Phase.STARTING, 0, 0, 0, self._text).encode(0)
 
 
 def _started_s(pid: int) -> float:

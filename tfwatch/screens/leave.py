@@ -81,28 +81,24 @@ _STAY = _key("n", "stay")
 _STOP_AND_QUIT = _key("y", "stop training at the next batch, and quit", "stop and quit")
 
 
-def leave_question(*, is_script: bool, is_attached: bool) -> Question:
+def leave_question(*, is_attached: bool) -> Question:
     """Return the question of q, ctrl+q, ctrl+c and the palette's Quit while the training runs.
 
-    is_script: a script of `tfwatch run` trains. is_attached: another process trains.
+    is_attached: the training was begun elsewhere, not by this screen.
     """
     if is_attached:
         on = _key("d", "quit this screen; the training goes on where it runs", "keep training")
         return Question("Quit?", (on, _STOP_AND_QUIT, _STAY))
-    if is_script:
-        stop = _key("y", "stop the script, as ctrl+c does, and quit", "stop and quit")
-        on = _key("d", "quit the screen; the script runs on in this terminal", "keep training")
-        note = "The shell is back when it ends. y again ends it with SIGTERM."
-        return Question("Quit?", (stop, on, _STAY), note)
-    on = _key("d", "quit the screen; training continues without it", "keep training")
-    note = "The shell is back when it ends. y again quits at once."
-    return Question("Quit?", (_STOP_AND_QUIT, on, _STAY), note)
+    stop = _key("y", "stop the script, as ctrl+c does, and quit", "stop and quit")
+    on = _key("d", "quit the screen; the script runs on in this terminal", "keep training")
+    note = "The shell is back when it ends. y again ends it with SIGTERM."
+    return Question("Quit?", (stop, on, _STAY), note)
 
 
-def stop_question(*, is_script: bool) -> Question:
+def stop_question(*, is_attached: bool) -> Question:
     """Return the question of s."""
-    what, how = "training", "It stops at the next batch; this screen stays open."
-    if is_script:
-        what, how = "script", "It gets a SIGINT, as by ctrl+c; this screen stays open."
+    what, how = "script", "It gets a SIGINT, as by ctrl+c; this screen stays open."
+    if is_attached:
+        what, how = "training", "It stops at the next batch; this screen stays open."
     answers = _key("y", f"stop the {what}"), _key("n", "go on")
     return Question(f"Stop the {what}?", answers, how)

@@ -2,7 +2,7 @@
 
 The process keeps the other end of the pseudo terminal open when tfwatch is closed or killed: a
 write to a pseudo terminal that nobody holds would raise in the script. Where it is killed too, the
-script reads its own output (`watch/script/orphaned_output.py`).
+script drops its own output (`watch/script/orphaned_output.py`).
 
 Under the live screen that is all output. Without it, it is what the script writes to descriptor 2,
 and to 1 where both are the same file, so that their order stays; it is copied to where it went. A
@@ -22,7 +22,6 @@ import signal
 import struct
 import tempfile
 import termios
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -78,6 +77,7 @@ class OutputRelay:
             _set_raw(self.slave)
             self.copy_size()
         self._shows = mmap.mmap(-1, 1)
+        self._shows[0] = _YES if copies else _NO
         here, self._here = os.pipe()
         self._ended, ended = os.pipe()
         alive, self._alive = os.pipe()
@@ -86,17 +86,11 @@ class OutputRelay:
         if self._pid == 0:
             for fd in (self.slave, self._here, self._ended, alive):
                 os.close(fd)
-            shown = _Copy(here, self.copy_size) if copies else _Terminal(self._shows, here)
+            shown = _Terminal(self, self._shows, here, copies=copies)
             _run(lambda: _Reader(self._master, shown, ended, self._folder))
         os.close(here)
         os.close(ended)
         os.close(self._alive)
-
-    def drain_if_killed(self) -> None:
-        """Have a thread take the output once the relay's process has ended: a script in this
-        process would wait for ever where it was killed."""
-        ends = [os.dup(fd) for fd in self.for_script]
-        threading.Thread(target=_drain, args=ends, name="tfwatch-drain", daemon=True).start()
 
     def close_script_ends(self) -> None:
         """Close this process's copies of what the script has: the relay ends when the script has
@@ -139,15 +133,6 @@ class OutputRelay:
             os.waitpid(self._pid, os.WNOHANG)
 
 
-def _drain(master: int, alive: int) -> None:
-    with contextlib.suppress(OSError):
-        os.read(alive, 1)  # returns nothing, once the relay has ended
-        while os.read(master, _CHUNK):
-            pass
-    for fd in (master, alive):
-        os.close(fd)
-
-
 def _set_raw(slave: int) -> None:
     """Turn off what a terminal adds: echo, and a carriage return before each end of a line."""
     state = termios.tcgetattr(slave)
@@ -177,7 +162,7 @@ class _Reader:
     ended: the pipe that the end is written to.
     """
 
-    def __init__(self, master: int, terminal: _Terminal | _Copy, ended: int, folder: Path) -> None:
+    def __init__(self, master: int, terminal: _Terminal, ended: int, folder: Path) -> None:
         self._master = master
         self._terminal = terminal
         self._ended = ended
@@ -230,44 +215,28 @@ class _Reader:
 
 
 class _Terminal:
-    """The user's terminal, on descriptor 1.
+    """The descriptor that the output goes on to.
 
     shows: a byte that the screen's process shares: whether output is written to the terminal too.
     here: a pipe that ends with the screen's process and its guard: from then on the terminal is a
-    shell's.
+    shell's. Without a screen (`copies`) the output goes on, to the terminal of its size.
     """
 
-    def __init__(self, shows: mmap.mmap, here: int) -> None:
+    def __init__(self, relay: OutputRelay, shows: mmap.mmap, here: int, *, copies: bool) -> None:
+        self._relay = relay
         self._shows = shows
         self._here = here
+        self._copies = copies
 
     def write(self, data: bytes) -> None:
-        """Write output; a terminal that is gone gets none."""
-        if data and self._shows[0] == _YES:
-            is_shells = bool(select.select([self._here], [], [], 0)[0])
-            if is_shells or not write_all(1, data):
-                self._shows[0] = _NO
-
-    def wait_for_screen(self) -> None:
-        """Wait for the end of the screen's process."""
-        select.select([self._here], [], [])
-
-
-class _Copy:
-    """Descriptor 2, to which the output of a script without a screen goes on.
-
-    here: as of `_Terminal`. copy_size: gives the pseudo terminal the size of the terminal.
-    """
-
-    def __init__(self, here: int, copy_size: Callable[[], bool]) -> None:
-        self._here = here
-        self._copy_size = copy_size
-        self._is_lost = False
-
-    def write(self, data: bytes) -> None:
-        """Write output; a reader that is gone gets none, and the script goes on."""
-        self._copy_size()
-        self._is_lost = self._is_lost or not write_all(_COPIED, data)
+        """Write output; a terminal or a reader that is gone gets none, and the script goes on."""
+        if not data or self._shows[0] == _NO:
+            return
+        if self._copies:
+            self._relay.copy_size()
+        is_shells = not self._copies and bool(select.select([self._here], [], [], 0)[0])
+        if is_shells or not write_all(_COPIED if self._copies else 1, data):
+            self._shows[0] = _NO
 
     def wait_for_screen(self) -> None:
         """Wait for the end of tfwatch's process."""

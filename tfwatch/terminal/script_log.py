@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 #: A line that overwrites itself is logged once in this time: ten hours of a progress bar take 6 MB.
 _REDRAW_NS = 10**9
 _CHUNK = 64 * 2**10
-#: Output that waits for a disk that hangs; what comes after it is lost.
-_MOST_WAITING = 16 * 2**20
+#: Parts of output, of up to 64 KiB each, that wait for a disk that hangs.
+_MOST_WAITING = 256
 #: The end of a script waits so long for such a disk.
 _END_S = 1.5
 
@@ -52,10 +52,6 @@ class ScriptLog:
         """Write output; where the disk takes none, it is lost."""
         write_all(self._fd, self._condenser.take(data, time.monotonic_ns()))
 
-    def fileno(self) -> int:
-        """Return the descriptor of the log."""
-        return self._fd
-
     def end(self) -> None:
         """Write what waits."""
         write_all(self._fd, self._condenser.take(b"", 2**63))
@@ -77,69 +73,38 @@ class LogThread:
     """Writes a log in a thread of its own: a disk that hangs holds neither the output nor the
     script that writes it.
 
-    Begin one in the process that reads. Output beyond `_MOST_WAITING` is lost, and the log says how
-    much.
+    Begin one in the process that reads. Output beyond `_MOST_WAITING` parts is lost.
     """
 
     def __init__(self, log: ScriptLog) -> None:
         self._log = log
         self._jobs: SimpleQueue[bytes | Sequence[Path] | None] = SimpleQueue()
-        self._lock = threading.Lock()
-        self._waiting = self._lost = 0
-        self._thread: threading.Thread | None = None
-        with contextlib.suppress(RuntimeError):  # the system gives no thread: the caller writes
-            thread = threading.Thread(target=self._work, name="tfwatch-log", daemon=True)
-            thread.start()
-            self._thread = thread
+        self._thread = threading.Thread(target=self._work, name="tfwatch-log", daemon=True)
+        self._thread.start()
 
     def write(self, data: bytes) -> None:
         """Have output written; no bytes write what waits to be condensed."""
-        if self._waiting + len(data) > _MOST_WAITING:
-            self._lost += len(data)
-            return
-        if self._lost:
-            lost = f"{self._lost} bytes of output are lost: the disk did not respond"
-            data = f"\n[tfwatch: {lost}]\n".encode() + data
-            self._lost = 0
-        if data or not self._waiting:
-            self._count(len(data))
-            self._put(data)
+        if self._jobs.qsize() < (_MOST_WAITING if data else 1):
+            self._jobs.put(data)
 
     def begin(self, runs: Sequence[Path]) -> None:
         """Have the logs of further runs begun."""
         if runs:
-            self._put(runs)
+            self._jobs.put(runs)
 
     def end(self) -> None:
         """Write what waits, and end the thread; a disk that hangs is not waited for."""
-        self._put(None)
-        if self._thread:
-            self._thread.join(_END_S)
-
-    def _put(self, job: bytes | Sequence[Path] | None) -> None:
-        self._jobs.put(job)
-        if self._thread is None:
-            self._do(self._jobs.get())
-
-    def _count(self, size: int) -> None:
-        with self._lock:
-            self._waiting += size
+        self._jobs.put(None)
+        self._thread.join(_END_S)
 
     def _work(self) -> None:
-        while self._do(self._jobs.get()):
-            pass
-
-    def _do(self, job: bytes | Sequence[Path] | None) -> bool:
-        """Do a job; return whether others follow."""
-        with fails_open(lambda _: None):
-            if isinstance(job, bytes):
-                self._count(-len(job))
-                self._log.write(job)
-            elif job is not None:
-                self._log.begin(job)
-            else:
-                self._log.end()
-        return job is not None
+        while (job := self._jobs.get()) is not None:
+            with fails_open(lambda _: None):
+                if isinstance(job, bytes):
+                    self._log.write(job)
+                else:
+                    self._log.begin(job)
+        self._log.end()
 
 
 class Condenser:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def test_the_end_of_a_script_is_noticed_and_not_that_of_its_runs(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    notices = HeadlessRuns(NotifyOptions(in_terminal=True), SYSTEM)
-    announce_in(str(notices.announced))
+    notices = HeadlessRuns(NotifyOptions(in_terminal=True), SYSTEM, None, tmp_path / "announced")
+    announce_in(str(tmp_path / "announced"))
     writer, _ = begin_run(tmp_path, "cnn")
     assert writer.folder
     announce(writer.folder)
@@ -30,5 +30,4 @@ def test_the_end_of_a_script_is_noticed_and_not_that_of_its_runs(
     notices.end("script ended, exit code 3")
 
     assert capfd.readouterr().err == "tfwatch: script ended, exit code 3\n"
-    assert not notices.announced.parent.exists()
     writer.close()

@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.pseudo import ROOT, Pseudo
+from tests.runs.processes import wait_until
 from tfwatch import cli
 from tfwatch.cli.script import run
+from tfwatch.runs.library import list_runs
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -279,6 +282,37 @@ def test_the_summary_has_a_row_for_each_fit_and_the_signal_that_ended_the_last(
     assert reason == "the process was ended by SIGTERM"
 
 
+@pytest.mark.parametrize(
+    ("name", "code", "cause"),
+    [("SIGINT", 130, "stopped"), ("SIGTERM", 143, "stopped"), ("SIGHUP", 0, "finished")],
+)
+def test_a_workload_is_stopped_by_a_signal_and_not_by_a_hangup(
+    name: str, code: int, cause: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import os\nfrom tests.cli.fake_fits import fit\nfit(150)\n")
+    program = (
+        "import sys\nfrom pathlib import Path\nfrom tfwatch.cli.script import request, run\n"
+        "options = request.RunOptions(sys.argv[1:], Path('runs'), True, is_workload=True)\n"
+        "sys.exit(run.run(options))"
+    )
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-c", program, str(script), str(tmp_path / "runs")]
+    with subprocess.Popen(
+        words, cwd=tmp_path, env=environ, stderr=subprocess.PIPE, text=True
+    ) as ran:
+        wait_until(
+            lambda: any(len(open_run(one).steps) > 3 for one in list_runs(tmp_path / "runs"))
+        )
+        ran.send_signal(getattr(signal, name))
+        _, reported = ran.communicate(timeout=30)
+    (folder,) = list_runs(tmp_path / "runs")
+    ended = open_run(folder).ended
+    assert ended
+    assert (ran.returncode, ended.cause) == (code, cause)
+    assert "Traceback" not in reported
+
+
 def test_the_summary_is_wrapped_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
     reader, writer = os.openpty()
     fcntl.ioctl(
@@ -336,7 +370,7 @@ def test_a_signal_without_a_name_ends_tfwatch_as_it_ended_the_script(tmp_path: P
     assert under.stderr.startswith("tfwatch: script ended by signal 35\n")
 
 
-def test_notices_without_a_temporary_folder_cost_no_script(tmp_path: Path) -> None:
+def test_without_a_temporary_folder_the_script_runs_without_log_and_notices(tmp_path: Path) -> None:
     tmp_path.joinpath("ends.py").write_text("import sys; sys.exit(7)")
     full = (
         "import errno, tempfile\ndef mkdtemp(**_): raise OSError(errno.ENOSPC, 'No space left on"
@@ -351,7 +385,5 @@ def test_notices_without_a_temporary_folder_cost_no_script(tmp_path: Path) -> No
     under = execute([sys.executable, "-c", program, *words[3:]], tmp_path)
 
     assert under.returncode == 7
-    why = "OSError: [Errno 28] No space left on device"
-    assert under.stderr.startswith(
-        f"tfwatch: messages of this script are not read: {why}\ntfwatch: no more notices: {why}\n"
-    )
+    why = "[Errno 28] No space left on device"
+    assert under.stderr.startswith(f"tfwatch: messages of this script are not read: {why}\n")

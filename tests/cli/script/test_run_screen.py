@@ -72,7 +72,7 @@ def test_a_script_without_a_fit_shows_its_state_gets_the_terminals_size_and_then
         " os.get_terminal_size(1).columns, flush=True)\nwhile True:\n    signal.pause()\n"
     )
     with session(tmp_path, script) as terminal:
-        terminal.wait_for("script runs, no fit yet")
+        terminal.wait_for("train runs, no fit yet")
         terminal.wait_for("a line 120")
         terminal.resize(132, 43)
         terminal.wait_for("os.terminal_size(columns=132, lines=43)")
@@ -221,6 +221,8 @@ n = 0
 while not os.path.exists(sys.argv[1] + "-stop"):
     print(n, "x" * 1000, flush=True)
     n += 1
+    with open(sys.argv[1] + "-count", "w") as count:
+        count.write(str(n))
     time.sleep(0.002)
 fit(20)
 print("end")
@@ -245,9 +247,7 @@ def reads_on(log: Path) -> None:
 
 
 @pytest.mark.parametrize("screen_gone", [True, False])
-def test_where_the_relay_is_killed_the_script_reads_its_output(
-    screen_gone: bool, tmp_path: Path
-) -> None:
+def test_where_the_relay_is_killed_the_script_goes_on(screen_gone: bool, tmp_path: Path) -> None:
     with session(tmp_path, PRINTS_IN_LINES) as terminal:
         wait_until(lambda: trains(tmp_path))
         log = list_runs(tmp_path / "runs")[0] / "log.txt"
@@ -256,8 +256,10 @@ def test_where_the_relay_is_killed_the_script_reads_its_output(
         if screen_gone:
             terminal.process.kill()
         relay.kill()
-        reads_on(log)
         pid = runs(tmp_path)[0].manifest.pid
+        count = tmp_path / "runs-count"
+        had = int(count.read_text())
+        wait_until(lambda: int(count.read_text() or 0) > had + 100)  # a pseudo terminal holds fewer
         (tmp_path / "runs-stop").touch()
         wait_until(lambda: not psutil.pid_exists(pid))
         if not screen_gone:
@@ -266,9 +268,7 @@ def test_where_the_relay_is_killed_the_script_reads_its_output(
             assert terminal.wait() == 9
     first, second = runs(tmp_path)
     assert first.log[0] == "before"
-    assert second.log == ("end",)
     assert [run.ended and run.ended.cause for run in (first, second)] == ["finished", "finished"]
-    assert not list(tmp_path.glob("tfwatch-*/runs"))
 
 
 def test_ctrl_backslash_ends_a_script_that_ignores_ctrl_c_after_the_screen(tmp_path: Path) -> None:

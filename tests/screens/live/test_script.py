@@ -90,7 +90,7 @@ async def test_the_output_stands_beside_the_state_until_the_first_fit(tmp_path: 
     async with shown(script) as show:
         script.canned.at_s = 12.0
         text = await show.frame()
-        assert "script runs, no fit yet, 12.0 s" in text
+        assert "train runs, no fit yet, 12.0 s" in text
         assert "│ a line" in text
         assert "│ 20 %" in text
         assert "read only" not in text

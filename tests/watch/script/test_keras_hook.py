@@ -297,11 +297,14 @@ def test_a_call_alone_leaves_no_run(
     assert list_runs(tmp_path / "runs") == []
 
 
-def test_an_error_of_a_call_is_the_users_and_the_runs(import_keras: Import, tmp_path: Path) -> None:
+def test_an_error_of_a_call_is_the_users_and_the_runs(
+    import_keras: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = import_keras(runs_dir=tmp_path / "runs").Model()
 
-    with pytest.raises(ValueError, match="no such shape"):
+    with pytest.raises(ValueError, match="no such shape") as caught:
         calls_of(model, [1, 2, ValueError("no such shape")])
+    monkeypatch.setattr(sys, "last_value", caught.value, raising=False)
     sys.meta_path[0].end_loops()  # type: ignore[attr-defined]
 
     (run,) = [open_run(path) for path in list_runs(tmp_path / "runs")]

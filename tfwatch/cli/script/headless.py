@@ -4,11 +4,8 @@ and begins the tuner."""
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import fails_open, printable
@@ -19,6 +16,8 @@ from tfwatch.runs.script_process import Announcements
 from tfwatch.tuner.thread import Tuner
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tfwatch.core.clock import Clock
     from tfwatch.notices import NotifyOptions
     from tfwatch.runs.run import Run
@@ -52,23 +51,16 @@ class FollowedRuns:
 
 
 class HeadlessRuns:
-    """Follows the runs that a script announces in the file `announced`, until `end`; None: in one
-    that it makes.
+    """Follows the runs that a script announces in the file `announced`, until `end`.
 
     job: an A/B test, or the autopilot, to begin with the first run.
     """
 
     def __init__(
-        self,
-        options: NotifyOptions,
-        clock: Clock,
-        job: TunerJob | None = None,
-        announced: Path | None = None,
+        self, options: NotifyOptions, clock: Clock, job: TunerJob | None, announced: Path
     ) -> None:
-        self._folder = None if announced else Path(tempfile.mkdtemp(prefix="tfwatch-notices-"))
-        self.announced = announced or Path(self._folder or "", "runs")
         self._notifier = Notifier(options, _show)
-        runs = ScriptRuns(Announcements(self.announced), clock)
+        runs = ScriptRuns(Announcements(announced), clock)
         self._followed = FollowedRuns(runs, self._notifier, clock)
         self._tuner = Tuner(lambda: runs.folder, clock)
         if job is not None:
@@ -90,8 +82,6 @@ class HeadlessRuns:
         self._notifier.script_ended(state)
         self._notifier.close()
         self._report_failures()
-        if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _follow(self) -> None:
         with fails_open(_report):

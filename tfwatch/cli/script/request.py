@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 class RunOptions:
     """The options of `tfwatch run`, `train` and `ab`.
 
-    script: the script, or `-m` and a module, and its arguments. is_workload: it runs in a thread of
-    this process. python: its interpreter; None is this one.
+    script: the script, or `-m` and a module, and its arguments. is_workload: it is one of tfwatch's
+    own. python: its interpreter; None is this one.
     theme: of the screen; None is the remembered one. notify: the notices that are asked for.
     quiet: no summary. as_json: the summary as
     one JSON object on stdout, and the script's output on stderr. gpu_sensor, steps, switches: as of
@@ -67,7 +68,7 @@ class RunOptions:
         settings = {"arguments": arguments, "memory_limit_bytes": self.memory_bytes or 0}
         known = {name: value for name, value in settings.items() if value}
         runs_dir = str(self.runs_dir.absolute())
-        return Launch(runs_dir, self.gpu_sensor, self.steps, self.switches, known)
+        return Launch(runs_dir, self.gpu_sensor, self.steps, self.switches, known, self.is_workload)
 
 
 def of_script(args: argparse.Namespace) -> RunOptions:
@@ -122,6 +123,23 @@ def _script(words: Sequence[str]) -> list[str]:
             "run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MODULE [ARGS]"
         )
     return script
+
+
+def check_script(script: str) -> None:
+    """Check that there is a script, or a folder that runs as one.
+
+    Raises:
+        BadInputError: there is neither.
+    """
+    try:
+        mode = os.stat(script).st_mode
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise BadInputError(f"{script} cannot be run: {why or error}") from error
+    if not stat.S_ISREG(mode) and not os.path.isfile(os.path.join(script, "__main__.py")):
+        raise BadInputError(
+            f"{script} cannot be run: it is neither a file nor a folder with a __main__.py"
+        )
 
 
 def _options(args: argparse.Namespace, script: Sequence[str], **more: Any) -> RunOptions:

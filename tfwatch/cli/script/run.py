@@ -1,8 +1,5 @@
-"""`tfwatch run`, `train` and `ab`: a training script, unmodified, and a summary of its runs on
-stderr.
-
-A script of the user's runs in a child process, a workload in a thread of this one.
-"""
+"""`tfwatch run`, `train` and `ab`: a training script, unmodified, in a child process, and a summary
+of its runs on stderr."""
 
 from __future__ import annotations
 
@@ -16,8 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfwatch.cli.script.interpreter import check_interpreter, check_script
-from tfwatch.cli.script.request import of_script, of_test, of_workload
+from tfwatch.cli.script.request import check_script, of_script, of_test, of_workload
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, fails_open
 from tfwatch.terminal.child import describe_end, end_as, run_child
@@ -40,8 +36,6 @@ training in a process that the script starts:  callbacks=[tfwatch.Watch()] in it
 """
 #: The exit code of a script that argparse ends: its sentence is enough.
 _BAD_ARGUMENTS = 2
-#: Seconds between two looks for the end of a workload.
-_LOOK_S = 0.2
 #: The newest fits of a script have a line each; the others are counted.
 _MOST_LINES = 20
 
@@ -76,10 +70,7 @@ def run(options: RunOptions, clock: Clock = SYSTEM) -> int:
         raise BadInputError(
             f"{_interpreter(options)} cannot be started: {error.strerror or error}"
         ) from error
-    code = _conclude(options, ran, began_ns)
-    if ran.is_hung:  # a step that blocks can neither be ended nor joined
-        os._exit(code)
-    return end_as(code)
+    return end_as(_conclude(options, ran, began_ns))
 
 
 def _conclude(options: RunOptions, ran: Ran, began_ns: int) -> int:
@@ -100,14 +91,10 @@ def _conclude(options: RunOptions, ran: Ran, began_ns: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A script that has run. code: its exit code, or minus the signal that it died of.
-
-    is_hung: it was left, and its thread still runs.
-    """
+    """A script that has run. code: its exit code, or minus the signal that it died of."""
 
     pid: int
     code: int
-    is_hung: bool = False
 
 
 @contextlib.contextmanager
@@ -130,84 +117,47 @@ def _output_on_stderr(is_asked: bool) -> Iterator[None]:
 def _run_bare(options: RunOptions, clock: Clock) -> Ran:
     """Run the script with the standard streams of this process."""
     with _output_on_stderr(options.as_json):
-        return _run_workload(options, clock) if options.is_workload else _run_child(options, clock)
-
-
-def _run_workload(options: RunOptions, clock: Clock) -> Ran:
-    """Run a workload in a thread: SIGINT and SIGTERM stop it at the next batch, the second one
-    leaves it."""
-    from tfwatch.cli.script.headless import HeadlessRuns
-    from tfwatch.cli.script.script_thread import ScriptThread
-    from tfwatch.terminal.capture import Signals, held_signals
-
-    with held_signals():
-        notices = HeadlessRuns(options.notify, clock, options.job)
-        script = ScriptThread(options.script, options.launch, notices.announced, clock)
-        with Signals(script.send, _drop_output):
-            notices.start()
-            script.go_on()
-            script.start()
-            while not script.wait(_LOOK_S):
-                pass
-            script.end()
-            notices.end(describe_end(script.code))
-    return Ran(script.pid, script.code, script.is_hung)
-
-
-def _drop_output() -> None:
-    """Have a lost terminal end nothing: what is written to it would raise."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for fd in filter(os.isatty, (1, 2)):
-        os.dup2(nowhere, fd)
-    os.close(nowhere)
+        return _run_child(options, clock)
 
 
 def _run_child(options: RunOptions, clock: Clock) -> Ran:
     """Run the script in a child process; its messages are copied to the logs of its runs."""
-    relays: list[OutputRelay] = []
-    with fails_open(_report_no_log):
-        relays += _make_relay()
+    pids: list[int] = []
     with contextlib.ExitStack() as around:
-        for relay in relays:
-            around.callback(relay.close)
-        return _run_copied(options, clock, relays[0] if relays else None)
+        relay = _make_relay(around)
+        notices = _make_notices(options, clock, relay.runs) if relay else None
+        descriptors = relay.for_script if relay else ()
+
+        def begin(pid: int) -> None:
+            pids.append(pid)
+            if relay:
+                relay.close_script_ends()
+            if notices:
+                notices.start()
+
+        command = script_command(options, relay.runs if relay else None, descriptors)
+        code = run_child(command, begin, _outputs(relay), descriptors)
+        if relay:
+            relay.finish_reading()
+        if notices:
+            notices.end(describe_end(code))
+    return Ran(pids[0], code)
 
 
-def _make_relay() -> list[OutputRelay]:
-    """Return the relay of what the script writes to descriptor 2; none where that is closed."""
+def _make_relay(around: contextlib.ExitStack) -> OutputRelay | None:
+    """Return the relay of what the script writes to descriptor 2; None where that is closed, or
+    the system gives none. It is closed with `around`."""
     from tfwatch.terminal.pseudo_terminal import OutputRelay
 
-    try:
-        os.fstat(2)
-    except OSError:
-        return []
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
-    return [OutputRelay(copies=True)]
-
-
-def _run_copied(options: RunOptions, clock: Clock, relay: OutputRelay | None) -> Ran:
-    pids: list[int] = []
-    notices = _make_notices(options, clock, relay.runs if relay else None)
-    announced = relay.runs if relay else notices[0].announced if notices else None
-    descriptors = relay.for_script if relay else ()
-
-    def begin(pid: int) -> None:
-        pids.append(pid)
-        if relay:
-            relay.close_script_ends()
-        for one in notices:
-            one.start()
-
-    command = _command(options, announced, descriptors)
-    code = run_child(command, begin, _outputs(relay), descriptors)
-    if relay:
-        relay.finish_reading()
-    with fails_open(_report_no_notices):
-        for one in notices:
-            one.end(describe_end(code))
-    return Ran(pids[0], code)
+    try:
+        os.fstat(2)
+        return around.enter_context(contextlib.closing(OutputRelay(copies=True)))
+    except OSError as error:
+        _print(f"tfwatch: messages of this script are not read: {error}\n")
+        return None
 
 
 def _outputs(relay: OutputRelay | None) -> tuple[int | None, int | None]:
@@ -218,32 +168,19 @@ def _outputs(relay: OutputRelay | None) -> tuple[int | None, int | None]:
     return slave if slave is not None and is_one_output() else None, slave
 
 
-def _make_notices(options: RunOptions, clock: Clock, announced: Path | None) -> list[HeadlessRuns]:
-    notices: list[HeadlessRuns] = []
-    if options.notify.is_asked or options.job is not None:
-        from tfwatch.cli.script.headless import HeadlessRuns
+def _make_notices(options: RunOptions, clock: Clock, announced: Path) -> HeadlessRuns | None:
+    if not (options.notify.is_asked or options.job):
+        return None
+    from tfwatch.cli.script.headless import HeadlessRuns
 
-        with fails_open(_report_no_notices):
-            notices.append(HeadlessRuns(options.notify, clock, options.job, announced))
-    return notices
-
-
-def _report_no_log(why: str) -> None:
-    _print(f"tfwatch: messages of this script are not read: {why}\n")
-
-
-def _report_no_notices(why: str) -> None:
-    _print(f"tfwatch: no more notices: {why}\n")
+    return HeadlessRuns(options.notify, clock, options.job, announced)
 
 
 def _run_on_screen(options: RunOptions, clock: Clock) -> Ran:
     """Run the script under the live screen."""
-    from tfwatch.cli.script.script_session import run_in_thread, run_on_screen
+    from tfwatch.cli.script.script_session import run_on_screen
 
-    if options.is_workload:
-        script = run_in_thread(options, clock)
-        return Ran(script.pid, script.code, script.is_hung)
-    process = run_on_screen(partial(_command, options), options, clock)
+    process = run_on_screen(partial(script_command, options), options, clock)
     return Ran(process.pid, process.code)
 
 
@@ -255,7 +192,7 @@ def _record_signal(runs: Sequence[Path], code: int) -> None:
         record_signal(runs[0], -code)
 
 
-def _command(
+def script_command(
     options: RunOptions, announcements: Path | None, descriptors: Sequence[int] = ()
 ) -> list[str]:
     """Return the command of the script's process.
@@ -279,7 +216,7 @@ def _check(options: RunOptions, has_screen: bool) -> None:
     """Check what a run needs.
 
     Raises:
-        BadInputError: the screen, TensorFlow, the interpreter or the script is missing.
+        BadInputError: the screen, TensorFlow or the script is missing.
     """
     from tfwatch.doctor.packages import Installed
     from tfwatch.terminal.capture import why_no_screen
@@ -288,8 +225,6 @@ def _check(options: RunOptions, has_screen: bool) -> None:
         raise BadInputError(obstacle)
     if options.is_workload and (obstacle := Installed.here().obstacle()):
         raise BadInputError(obstacle)
-    if options.python:
-        check_interpreter(str(options.python))
     if options.script[0] != "-m":
         check_script(options.script[0])
 

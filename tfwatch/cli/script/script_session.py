@@ -1,5 +1,4 @@
-"""One script under the live screen: its process or thread, the screen, the signals and the exit
-code."""
+"""One script under the live screen: its process, the screen, the signals and the exit code."""
 
 from __future__ import annotations
 
@@ -31,10 +30,12 @@ if TYPE_CHECKING:
 
     from tfwatch.cli.screen_host import Screen
     from tfwatch.cli.script.request import RunOptions
-    from tfwatch.cli.script.script_thread import ScriptThread
     from tfwatch.core.clock import Clock
     from tfwatch.screens.leave import Leave
 
+_WAITING = "waiting for the end of the script: ctrl+c interrupts it again, ctrl+\\ ends it"
+#: Exit codes of a script that did not fail: ctrl+c and SIGTERM stop it.
+_WELL = (0, -signal.SIGINT, -signal.SIGTERM, 128 + signal.SIGINT, 128 + signal.SIGTERM)
 _IF_KILLED = "the screen was killed or crashed; the script runs on: tfwatch attach shows its runs."
 #: Seconds between two looks at the terminal's size and at the script.
 _LOOK_S = 0.2
@@ -67,41 +68,12 @@ def run_on_screen(
     return script
 
 
-def run_in_thread(options: RunOptions, clock: Clock) -> ScriptThread:
-    """Run a script in a thread of this process under the live screen, to its end.
-
-    Raises:
-        OSError: the system gives no thread.
-    """
-    from tfwatch.cli.script.script_thread import ScriptThread
-
-    with (
-        held_signals(),
-        contextlib.closing(OutputRelay()) as relay,
-        Capture(screen=True) as terminal,
-    ):
-        script = ScriptThread(options.script, options.launch, relay.runs, clock)
-        terminal.record_to(None)
-        for fd in (1, 2):
-            os.dup2(relay.slave, fd)
-        relay.drain_if_killed()
-        relay.close_script_ends()
-        try:
-            ScriptSession(script, relay, terminal, options, clock).run()
-        finally:
-            terminal.record_to(None)
-    return script
-
-
 class ScriptProcess:
     """The child process that runs the script; a `WatchedScript` for the screen.
 
     Raises:
         OSError: the process cannot be created.
     """
-
-    in_child = True
-    waiting = "waiting for the end of the script: ctrl+c interrupts it again, ctrl+\\ ends it"
 
     def __init__(
         self,
@@ -146,21 +118,10 @@ class ScriptProcess:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signum)
 
-    def start(self) -> bool:
+    def start(self) -> None:
         """Wait for its end in a thread, and have its pseudo terminal follow the terminal's size
         until then."""
         threading.Thread(target=self._wait, name="tfwatch-script", daemon=True).start()
-        return True
-
-    def go_on(self) -> None:
-        """Do nothing: the first paint does not hold its process up."""
-
-    def leave(self) -> None:
-        """End it with SIGTERM."""
-        self.send(signal.SIGTERM)
-
-    def end(self) -> None:
-        """Do nothing: its process ends its runs."""
 
     def wait(self, timeout_s: float) -> bool:
         """Return whether it ends within this time."""
@@ -190,7 +151,7 @@ class ScriptSession:
 
     def __init__(
         self,
-        script: ScriptProcess | ScriptThread,
+        script: ScriptProcess,
         relay: OutputRelay,
         terminal: Capture,
         options: RunOptions,
@@ -205,7 +166,7 @@ class ScriptSession:
         self._followed = FollowedRuns(script.runs, self._notifier, clock)
         awaited = AwaitedRun(options.name, script.pid, relay.early_log, clock)
         self._reader = Run(awaited, clock)
-        self._host = ScreenHost(terminal, self._make_app, script.go_on)
+        self._host = ScreenHost(terminal, self._make_app)
         self._tuner = Tuner(lambda: script.runs.folder, clock)
         if job := options.job:
             script.runs.at_first_run = lambda: self._tuner.begin(job)
@@ -218,17 +179,14 @@ class ScriptSession:
 
         self._terminal.on_hangup = self._hang_up
         with Signals(self._pass_on, self._terminal.hang_up, quits=True):
-            if self._script.start():
-                self._show_screen()
+            self._script.start()
+            self._show_screen()
             while not self._script.wait(_LOOK_S):
                 self._look_for_notices()
             self._tuner.close()
-            self._script.end()
             if self._shows_output:
                 self._notifier.script_ended(self._script.state)
             self._notifier.close()
-            if not self._script.in_child:
-                self._terminal.record_to(None)  # which closes the pseudo terminal
             self._relay.finish_reading()
             if not self._shows_output:
                 self._write_unseen(self._unseen_output())
@@ -239,10 +197,9 @@ class ScriptSession:
         from tfwatch.screens.leave import Leave
 
         leave = self._host.show()
-        self._script.go_on()
         self._notifier.show = self._show_notice
         if leave is Leave.NOW:
-            self._script.leave()
+            self._script.send(signal.SIGTERM)
         if not self._script.has_ended and not self._has_hung_up:
             self._shows_output = True
             self._relay.show_on_terminal()
@@ -257,14 +214,13 @@ class ScriptSession:
 
     def _goes_on(self, leave: Leave | None) -> str:
         if leave is None:
-            kept = self._terminal.keep_log() if self._script.in_child else ""
-            return f"the screen failed; the script runs on without it{kept}"
+            return f"the screen failed; the script runs on without it{self._terminal.keep_log()}"
         if leave.value == "detach":
             return (
                 "the script runs on without a screen, in the foreground: ctrl+c stops it, tfwatch"
                 " attach shows its runs"
             )
-        return self._script.waiting
+        return _WAITING
 
     def _make_app(self, **terminal: Any) -> Screen:
         return make_app(
@@ -314,10 +270,10 @@ class ScriptSession:
 
     def _unseen_output(self) -> str:
         """Return the output of a script without a run, and of another one the failure that ended
-        it."""
+        it: ctrl+c is none."""
         if not self._script.folders:
             return _end_of(self._relay.early_log)
-        if self._script.code == 0:
+        if self._script.code in _WELL:
             return ""
         return _failure(_end_of(self._script.folders[-1] / LOG))
 

@@ -47,11 +47,9 @@ def track(
     which the GPU has no work left. All else is compute: in a custom loop, Python time and kernel
     launches cannot be separated.
 
-    Each loop over the object is an epoch of one run. Make the object once, before the loop over the
-    epochs; or call `track` in that loop: a call from the same line continues the run, as long as
-    each object is looped over once. The run ends after `epochs` loops, with a `with` block, with
-    `close()`, when an object that was looped over more than once is deleted, or with the process.
-    Its end time is the end of its last loop.
+    Each loop over the object is an epoch of one run, and a call from the same line continues that
+    run. It ends after `epochs` loops, with a `with` block, with `close()`, or with the process. Its
+    end time is the end of its last loop.
 
     Args:
         iterable: the data to loop over.
@@ -89,7 +87,6 @@ class Track(Generic[T]):
             self._runs_dir,
         )
         self._loop: TrackedRun | None = None
-        self._times = 0
 
     def __repr__(self) -> str:
         """The text that Keras shows if it is passed to `fit`."""
@@ -155,16 +152,8 @@ class Track(Generic[T]):
         """End the run."""
         self._end(error)
 
-    def __del__(self) -> None:
-        """End the run, unless the object was looped over once: another one may continue it."""
-        loop = getattr(self, "_loop", None)
-        if loop and loop.is_looped_again and loop.epoch is None:
-            with fails_open(loop.lose):
-                loop.end()
-
     def _begin(self) -> tuple[TrackedRun | None, int]:
         with fails_open(lambda why: warn_user(f"this loop is not recorded: {why}")):
-            self._times += 1
             loop = self._loop or find_continued(self._site)
             if loop and loop.epoch is not None:
                 loop.leave(loop.epoch)
@@ -172,9 +161,6 @@ class Track(Generic[T]):
                 loop = TrackedRun(self._runs_dir, self._epochs, self._code, self._line)
                 remember(self._site, loop)
             self._loop, loop.owner = loop, weakref.ref(self)
-            # Deleting it ends its run, which takes a moment, and no call from its line may come in
-            # between.
-            loop.is_looped_again = self._times > 1
             return loop, loop.begin_epoch(
                 length_of(self._iterable), endless=is_endless(self._iterable)
             )

@@ -12,7 +12,6 @@ import sys
 import threading
 import traceback
 import weakref
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open, raise_interrupt, warn_user
@@ -34,15 +33,13 @@ from tfwatch.watch.tensorflow_info import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
     from types import CodeType
 
     from tfwatch.watch.loops.loop_step_log import EarlierFetch
 
-_HERE = str(Path(__file__).parents[1])
-#: A code object, and a line of it.
-Place = tuple["CodeType", int]
 #: A line that loops: the code, the instruction in it, the thread, and the folder of the runs.
-CallSite = tuple[int, int, int, Path | None]
+CallSite = tuple[int, int, int, "Path | None"]
 #: The largest number of runs that wait for another loop from their line; older ones end. Each takes
 #: 1 % of a core.
 _MAX_WAITING = 8
@@ -67,9 +64,8 @@ class TrackedRun:
     """A run; each loop over the tracked iterable is one of its epochs.
 
     epoch: the current one; None between two. is_over: nothing more is recorded. owner: returns the
-    object that is looped over, None once it is deleted. is_looped_again: that object was looped
-    over more than once, so no other one continues the run. code: the caller's; referenced, so that
-    no other code gets its identity. line: of the loop in it.
+    object that is looped over, None once it is deleted. code: the caller's; referenced, so that no
+    other code gets its identity. line: of the loop in it.
 
     begun_ns: when the first fetch began, by the system's clock; None is now.
     """
@@ -85,7 +81,7 @@ class TrackedRun:
         in_tensorflow = "tensorflow" in sys.modules
         device = find_device() if in_tensorflow else host_device()
         self.epoch: int | None = None
-        self.is_over = self.is_looped_again = False
+        self.is_over = False
         self.owner: Callable[[], object] = lambda: None
         self.code = code
         self._script = ScriptRun(runs_dir, device, {}, [], begun_ns)
@@ -103,7 +99,6 @@ class TrackedRun:
         self._epochs_begun = 0
         self._idle_ns = 0
         self._is_left = False
-        self._left_at: list[Place] = []
         self._ends_at: float = math.inf
         self._raised: ErrorText | None = None
         self._is_endless = False
@@ -221,10 +216,7 @@ class TrackedRun:
             self.end()
             return
         self._end_epoch()
-        self._left_at, self._is_left = find_stack(), self._has_data_left
-        if self.is_looped_again and self.owner() is None:
-            # The object was deleted before its loop: the garbage collector takes them in any order.
-            self.end()
+        self._is_left = self._has_data_left
 
     def end(self, raised: ErrorText | None = None, *, meant: bool = False) -> None:
         """End the run. meant: the user ended it, so a loop that was left before its data ended
@@ -239,7 +231,7 @@ class TrackedRun:
             return
         with fails_open(lambda why: warn_user(f"the run did not end properly: {why}")):
             is_left = self._is_left if self.epoch is None else self._has_data_left
-            left_by = self._find_uncaught() if is_left else None
+            left_by = find_uncaught({self.code}) if is_left else None
             self._end(raised or self._raised or left_by, meant, is_left)
 
     def lose(self, why: str) -> None:
@@ -277,21 +269,6 @@ class TrackedRun:
             self._script.end("finished", "", at_ns)
         self._script.close()
 
-    def _find_uncaught(self) -> ErrorText | None:
-        """Return the uncaught exception that left the loop: it passed the line where it was left,
-        or the code of a loop that was not."""
-        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-        if error is None:
-            return None
-        raised_at = [
-            (frame.f_code, line or 0) for frame, line in traceback.walk_tb(error.__traceback__)
-        ]
-        codes = {code for code, _ in raised_at}
-        if self.epoch is not None:
-            return ErrorText.of(error) if self.code in codes else None
-        innermost = next((place for place in self._left_at if place[0] in codes), None)
-        return ErrorText.of(error) if innermost in raised_at else None
-
     def _start_gpu_probe(self) -> None:
         with fails_open(self._without_gpu):
             from tfwatch.watch.loops.async_loop import can_probe_gpu, make_completion_probe
@@ -315,13 +292,13 @@ class TrackedRun:
         self._step_log.report_failure(why)
 
 
-def find_stack() -> list[Place]:
-    """Return the stack of the thread, innermost first, without tfwatch's own code."""
-    return [
-        (frame.f_code, line or 0)
-        for frame, line in traceback.walk_stack(sys._getframe(1))
-        if not frame.f_code.co_filename.startswith(_HERE)
-    ]
+def find_uncaught(codes: set[CodeType]) -> ErrorText | None:
+    """Return the uncaught exception of the process that left one of these codes; None without."""
+    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    if error is None:
+        return None
+    left = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
+    return ErrorText.of(error) if codes & left else None
 
 
 #: The newest run of each call site, and all runs that still exist.
@@ -336,7 +313,7 @@ def find_continued(site: CallSite) -> TrackedRun | None:
 
 
 def _waits(run: TrackedRun) -> bool:
-    return not (run.is_over or run.is_looped_again) and run.epoch is None and run.owner() is None
+    return not run.is_over and run.epoch is None and run.owner() is None
 
 
 def remember(site: CallSite, run: TrackedRun) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core.errors import fails_open, warn_user
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
@@ -27,15 +27,11 @@ _KERAS, _TENSORFLOW = "keras", "tensorflow"
 class ImportHook:
     """Patches Keras and TensorFlow once they are imported, in this process alone.
 
-    runs_dir: where the runs are recorded; None is the default folder. before_import: called before
-    each of these libraries is loaded.
+    runs_dir: where the runs are recorded; None is the default folder.
     """
 
-    def __init__(
-        self, runs_dir: str | None, before_import: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, runs_dir: str | None) -> None:
         self._runs_dir = runs_dir
-        self._before_import = before_import
         self._pid = os.getpid()
         self._patches: list[Patches] = []
         self._loops: FoundLoops | None = None
@@ -96,7 +92,6 @@ class ImportHook:
 
         def exec_module(module: ModuleType) -> None:
             del loader.exec_module
-            self._before_import()
             execute(module)
             self._adopt(module.__name__, module)
 

@@ -76,12 +76,7 @@ def _recorded(original: Callable[..., Any], calls: BatchCalls) -> Callable[..., 
             call = calls.begin(frame) if frame is not None else None
         if call is None:
             return original(*args, **kwargs)
-        try:
-            logs = original(*args, **kwargs)
-        except BaseException as error:
-            with _not_recorded:
-                calls.failed(call, error)
-            raise
+        logs = original(*args, **kwargs)
         with _not_recorded:
             calls.end_call(call, logs)
         return logs

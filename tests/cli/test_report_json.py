@@ -28,7 +28,6 @@ def test_a_run_is_printed_as_its_training_printed_it(
     printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads(json.dumps(as_json(open_run(tmp_path / "run"))))
     assert printed["machine"]["gpu"] == "Apple M2 Pro"
-    assert printed["energy_j"] == pytest.approx(160, rel=0.01)
 
 
 def test_a_run_that_still_trains_is_printed_as_it_is(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from tests.judge.samples import make_samples
 from tests.judge.step_rows import make_steps, plain, restart
 from tests.report.written_runs import open_written
 from tfwatch.core.events import (
@@ -83,18 +81,6 @@ def remedy(run: Snapshot) -> list[str]:
     """The advice for a run, and the lines of its code; empty without a finding."""
     finding = JudgedRun(run).finding
     return [finding.advice, *finding.edit.splitlines()] if finding else []
-
-
-def test_damaged_steps_count_in_no_energy(tmp_path: Path) -> None:
-    rows = plain(100)
-    rows["wait_ms"][5] = np.nan
-    run = open_written(tmp_path / "run", rows, end_of(rows), accelerated=True)
-    samples = make_samples(np.arange(0, 3, 0.5), gpu_power_w=50.0)
-    found = JudgedRun(replace(run, samples=samples)).hardware.energy
-
-    assert found is not None
-    assert np.isfinite(found.starving_j)
-    assert found.steps == 99
 
 
 def test_a_run_of_a_few_steps_is_judged_as_a_whole(tmp_path: Path) -> None:

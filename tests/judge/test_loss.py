@@ -65,7 +65,7 @@ def test_what_is_finite_again_does_not_last() -> None:
 
 
 def test_a_diverged_loss_makes_an_ok_banner_a_warning() -> None:
-    ok = changed(RUNNING, judgement=judged(0.2), machine=MachineFigures(heat=3))
+    ok = changed(RUNNING, judgement=judged(0.2), machine=MachineFigures({"thermal_level": 3}))
     assert banner(ok).tone is Tone.GOOD
 
     found = banner(changed(ok, diverged=AT_151))

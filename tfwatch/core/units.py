@@ -100,16 +100,6 @@ def memory(value: float | None) -> str:
     return f"{value / 2**20:.{0 if value >= 2**20 else 1}f} MB"
 
 
-def joules(value: float | None) -> str:
-    """Return `0.14 J`, `4.9 J`, `412 J`, `1.2 kJ`, `3.4 MJ`."""
-    if value is None or math.isnan(value):
-        return MISSING
-    for unit, size in (("MJ", 1e6), ("kJ", 1e3)):
-        if value >= size:
-            return f"{value / size:.1f} {unit}"
-    return f"{value:.0f} J" if value >= 10 else f"{value:.1f} J" if value >= 1 else f"{value:.2f} J"
-
-
 def watts(value: float | None) -> str:
     """Return `9.8 W`, `412 W`."""
     if value is None or math.isnan(value):

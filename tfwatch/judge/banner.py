@@ -17,10 +17,9 @@ from tfwatch.judge.effects.wording import (
 )
 from tfwatch.judge.findings import advice
 from tfwatch.judge.findings.finding import Tone
-from tfwatch.judge.findings.situation import Banner, reading_text
+from tfwatch.judge.findings.situation import Banner, data_wait_parts, reading_text
 from tfwatch.judge.loss import divergence_text
 from tfwatch.judge.machine_remark import remark
-from tfwatch.judge.starving_cost import DataWaitCost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -325,11 +324,7 @@ def _sum_up(now: Situation) -> str:
 
 def _cost(now: Situation) -> str:
     """Return `data wait 4:12 (2 %); without it: 3 h 8 min at best; 3 stalls, longest 41.0 s`."""
-    cost = DataWaitCost(now.figures.waited_s, now.now_s)
-    share = units.percent(cost.share if now.now_s > 0 else None)
-    parts = [f"data wait {units.seconds(now.figures.waited_s)} ({share})"]
-    if cost.is_notable:
-        parts.append(f"without it: {units.seconds(cost.without_s)} at best")
+    parts = data_wait_parts(now.figures.waited_s, now.now_s)
     if now.setting.stalls:
         longest_s = max(stall.lost_ms for stall in now.setting.stalls) / 1e3
         stalls = units.counted(len(now.setting.stalls), "stall")

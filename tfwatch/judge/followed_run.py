@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import (
-    ExperimentEnded,
-    GpuFound,
-    GpusFound,
     Paused,
     PipelineSwitched,
-    SensorMissing,
     SwitchAsked,
-    without_experiments,
 )
-from tfwatch.judge.gpus import find_gpus, gpu_lanes, recent_rows
-from tfwatch.judge.machine import (
-    MachineFigures,
-    MemoryOverRun,
-    growth,
-    memory_over_run,
-    recent,
-    summarise_machine,
-)
+from tfwatch.judge.machine import MachineFollower
 from tfwatch.judge.regime import RunningRegime
 from tfwatch.judge.steps.causes import UNEXPLAINED, Pauses
 from tfwatch.judge.steps.patterns import Pattern, find_patterns
-from tfwatch.judge.steps.quantiles import median
 from tfwatch.judge.steps.spikes import Compiled, find_compiles
 from tfwatch.judge.steps.stalls import Stall, StallSearch, without_stops, without_switches
 from tfwatch.judge.steps.time_breakdown import is_breakdown_event
@@ -42,61 +26,9 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
-    from tfwatch.judge.machine import Growth
     from tfwatch.judge.steps.stalls import Stretch
     from tfwatch.runs.buffers import Events
     from tfwatch.runs.snapshot import Snapshot
-
-#: A slope over minutes does not change faster.
-_GROWTH_EVERY_S = 10.0
-#: Counters of a GPU average over up to a second, and so lag behind a switch.
-_LAG_S = 1.0
-
-
-def _process_memory(snapshot: Snapshot) -> MemoryOverRun | None:
-    """Return the memory of the training process from the first step on: an import takes less."""
-    begin_ns = snapshot.epochs["first_ns"][0] if len(snapshot.epochs) else 0
-    return memory_over_run(snapshot.samples[bisect_left(snapshot.samples["at_ns"], begin_ns) :])
-
-
-class MachineFollower:
-    """Takes a run's samples in as they come."""
-
-    def __init__(self) -> None:
-        self._growth: Growth | None = None
-        self._due_s = -math.inf
-        self._whole: tuple[int, MachineFigures] | None = None
-
-    def machine(self, snapshot: Snapshot) -> MachineFigures | None:
-        """The machine over the last seconds, over the whole run where that has ended; None before a
-        first sample."""
-        samples, events = snapshot.samples, snapshot.events
-        if not len(samples):
-            return None
-        words = events.of(GpuFound, GpusFound, SensorMissing)
-        if snapshot.life is Life.ENDED:
-            if self._whole is None or self._whole[0] != len(samples):
-                whole = summarise_machine(samples, words, typical=True)
-                gpus = gpu_lanes(snapshot.gpus, find_gpus(words), median)
-                self._whole = (
-                    len(samples),
-                    replace(whole, process_memory=_process_memory(snapshot), gpus=gpus),
-                )
-            return self._whole[1]
-        if snapshot.now_s >= self._due_s:
-            self._due_s = snapshot.now_s + _GROWTH_EVERY_S
-            self._growth = growth(samples)
-        changes_ns = [switch.at_ns for switch in without_experiments(events.of(PipelineSwitched))]
-        changes_ns += [ended.at_ns for ended in events.of(ExperimentEnded)]
-        since_s = max(changes_ns) / 1e9 + _LAG_S if changes_ns else 0.0
-        machine = summarise_machine(
-            recent(samples, snapshot.now_s), words, self._growth, since_s=since_s
-        )
-        return replace(
-            machine,
-            gpus=gpu_lanes(recent_rows(snapshot.gpus, snapshot.now_s), find_gpus(words)),
-        )
-
 
 #: Steps that wait for their search, at most: half of those that a snapshot has at hand.
 _BEHIND = RECENT // 2

@@ -4,7 +4,7 @@ over."""
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -26,9 +26,8 @@ from tfwatch.judge.forecasts.evidence import (
 )
 from tfwatch.judge.forecasts.forecast import CheckedForecast, checked_forecasts, forecasts
 from tfwatch.judge.log_lines import find_meanings
-from tfwatch.judge.machine import Hardware, summarise_hardware
+from tfwatch.judge.machine import MachineFigures, machine_of_run
 from tfwatch.judge.regime import regime_of
-from tfwatch.judge.starving_cost import DataWaitCost, cost_of_data_wait
 from tfwatch.judge.steps.stalls import longest_stall_place
 from tfwatch.judge.steps.steady_steps import breakdown
 from tfwatch.judge.steps.summary import (
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from tfwatch.judge.forecasts.evidence import EvidenceTables
     from tfwatch.judge.regime import Regime
     from tfwatch.judge.stages import StageTable
-    from tfwatch.judge.starving_cost import Energy
     from tfwatch.runs.snapshot import Snapshot
 
 
@@ -52,8 +50,8 @@ class JudgedRun:
     """A run that was read once, and its judgement. Each part is made when it is first asked for.
 
     The verdict, what the steps are bound by and the finding are those of `setting`, the last
-    setting that counts; `summary.steady`, `time_breakdown`, `hardware` and `lost` are figures over
-    the whole run.
+    setting that counts; `summary.steady`, `time_breakdown` and `machine` are figures over the
+    whole run.
     """
 
     def __init__(self, run: Snapshot) -> None:
@@ -82,25 +80,14 @@ class JudgedRun:
         )
 
     @cached_property
-    def hardware(self) -> Hardware:
+    def machine(self) -> MachineFigures:
         """The machine in figures."""
-        run = self.run
-        return summarise_hardware(
-            run.samples, run.plausible_steps, run.events, run.manifest.accelerated, run.gpus
-        )
+        return machine_of_run(self.run)
 
     @cached_property
     def checked_forecasts(self) -> tuple[CheckedForecast, ...]:
         """The forecasts of the run's switches against the measured steps."""
         return checked_forecasts(self._tables, self.summary.switches)
-
-    @cached_property
-    def lost(self) -> DataWaitCost:
-        size = self.run.manifest.batch_size
-        examples = self.summary.steps * size if size else None
-        return cost_of_data_wait(
-            self.time_breakdown.total, self.run.length_s, examples, self.hardware.energy
-        )
 
     @cached_property
     def pipeline(self) -> StageTable | None:
@@ -138,7 +125,7 @@ class JudgedRun:
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """All findings in rank: why the run failed, its losses, and what happened beside them."""
-        beside = troubles.beside(self.run, self.summary, self.hardware)
+        beside = troubles.beside(self.run, self.summary, self.machine)
         return (*troubles.failure(self.run), *self.losses, *beside)
 
     @cached_property
@@ -191,27 +178,17 @@ class JudgedRun:
         return replace(evidence, rows=setting.newest, breakdown=breakdown(setting.newest))
 
 
-@dataclass(frozen=True, slots=True)
-class EndedJudgement:
-    """The judgement of a run that is over."""
-
-    #: Of the last regime, the largest first.
-    losses: tuple[Finding, ...]
-    #: Of the device that trained; None where no power was read.
-    energy: Energy | None = None
-
-
 class EndedRunJudge:
     """Judges a run that is over in a thread of its own: ten million steps take seconds."""
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
-        self._found: EndedJudgement | None = None
+        self._found: tuple[Finding, ...] | None = None
 
-    def __call__(self, run: Snapshot) -> EndedJudgement | None:
-        """Return the judgement, as in the summary and `--json`; the first call starts the thread.
+    def __call__(self, run: Snapshot) -> tuple[Finding, ...] | None:
+        """Return its losses, as in the summary and `--json`; the first call starts the thread.
 
-        None until it is known.
+        None until they are known.
         """
         if self._thread is None:
             self._thread = threading.Thread(
@@ -222,8 +199,7 @@ class EndedRunJudge:
 
     def _look(self, run: Snapshot) -> None:
         with fails_open(self._report_failure):
-            judged = JudgedRun(run)
-            self._found = EndedJudgement(judged.losses, judged.hardware.energy)
+            self._found = JudgedRun(run).losses
 
     def _report_failure(self, why: str) -> None:
-        self._found = EndedJudgement((Finding("not-judged", "VERDICT n/a", why),))
+        self._found = (Finding("not-judged", "VERDICT n/a", why),)

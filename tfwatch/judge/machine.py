@@ -1,31 +1,59 @@
-"""The machine in figures from its samples: GPU, heat, memory pressure and memory growth; now, and
-over a whole run.
+"""The machine in figures from its samples: GPUs, heat, memory and its growth; now, and over a whole
+run.
+
+A GPU that waits for another one does so inside a collective operation, and its counter reads busy
+then: where they differ, the idlest one has less work, or finished first and waits outside it.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from tfwatch.core import units
-from tfwatch.core.events import GpuFound, SensorMissing
-from tfwatch.core.rows import SAMPLE, chosen, step_ms
-from tfwatch.judge.gpus import GpuLane, figure, find_gpus, gpu_lanes, others_share
-from tfwatch.judge.starving_cost import Energy, energy
+from tfwatch.core.events import (
+    ExperimentEnded,
+    GpuFound,
+    GpusFound,
+    PipelineSwitched,
+    SensorMissing,
+    without_experiments,
+)
+from tfwatch.core.rows import SAMPLE
 from tfwatch.judge.steps.causes import limit_time_s
 from tfwatch.judge.steps.quantiles import median
+from tfwatch.runs.liveness import Life
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from tfwatch.core.rows import Rows
+    from tfwatch.runs.snapshot import Snapshot
 
-    _Of: TypeAlias = Callable[[NDArray[np.float64]], np.floating | float]
+    _Of: TypeAlias = Callable[[Any], Any]
+
+#: `SensorMissing.sensor` of the GPU, and of the reader of the input pipeline's stages.
+GPU, PIPELINE = "GPU", "pipeline"
+#: The words of `thermal_level` and `memory_level` in `core.rows.SAMPLE`.
+HEAT = ("nominal", "light", "moderate", "heavy", "critical")
+PRESSURE = ("normal", "warning", "critical")
+#: The level `moderate`, from which on clocks are lowered.
+_HOT = 2
+#: Other programs' share of the GPU that is reported: idle desktops read 12 to 18 % (window
+#: compositing).
+OTHERS_FROM = 0.20
+#: Swap traffic that means too little memory, bytes per second: half of what `sensors.pressure`
+#: calls a pause.
+SWAPPING_BYTES_S = 16 * 2**20
+
+
+# -- memory ----------------------------------------------------------------------------------------
 
 #: A process that grew by less, in bytes or as a share, is described by one figure.
 _GREW_BYTES, _GREW = 0.2 * 2**30, 0.1
@@ -69,14 +97,13 @@ def memory_over_run(samples: Rows) -> MemoryOverRun | None:
 WINDOW_S = 1800.0
 #: A shorter time is not enough: a start fills caches and buffers.
 LEAST_S = 120.0
-#: The number of medians that stand for the window: Theil and Sen's slope uses every pair of them.
-_POINTS = 48
-#: The slope counts where memory grew by this much, bytes, ...
+#: Memory that grew by less, bytes, is steady.
 _LEAST_BYTES = 64 * 2**20
-#: ... more pairs point up than down by this share (Kendall's tau), and the newer half of the window
-#: still rises at this share of the slope: a buffer that has filled up is no leak.
-_LEAST_TAU = 0.6
-_STILL = 0.5
+#: Both halves of the window rise by this share of an even rise at least: a buffer that has filled
+#: up, or a program that was started, is no leak.
+_EVEN = 0.5
+#: Memory that lasts longer than this is no problem.
+_SOON_S = 12 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,76 +119,53 @@ class Growth:
         """The growth in bytes per hour."""
         return self.bytes_s * 3600
 
+    @property
+    def left_text(self) -> str:
+        """`swaps in 4 h`; empty where memory does not run out within two days."""
+        if self.left_s is None or self.left_s >= 47.5 * 3600:
+            return ""
+        if self.left_s < 90 * 60:
+            return f"swaps in {max(1, round(self.left_s / 60))} min"
+        return f"swaps in {round(self.left_s / 3600)} h"
+
+    def is_running_out(self, run_left_s: float | None) -> bool:
+        """Return True if memory runs out soon, and before the end of a run with `run_left_s` to
+        go."""
+        until_s = _SOON_S if run_left_s is None else min(_SOON_S, run_left_s)
+        return self.left_s is not None and self.left_s < until_s
+
 
 def growth(samples: Rows) -> Growth | None:
-    """Return the robust slope of the available memory at the end of `samples`; None where it is
-    unknown for too long.
+    """Return the growth of the memory in use over the last half hour; None where it is unknown for
+    too long.
 
-    Theil and Sen's estimator, the median of the slopes between all pairs of points, which single
-    jumps do not move. In a container `memory_available_bytes` counts to its limit.
+    It is that between the medians of the first and of the last third, which single jumps do not
+    move. In a container `memory_available_bytes` counts to its limit.
     """
-    # At two samples a second, this is the window.
-    recent = samples[-round(2 * WINDOW_S) :]
+    recent = samples[-round(2 * WINDOW_S) :]  # at two samples a second, this is the window
     recent = recent[np.isfinite(recent["memory_available_bytes"])]
-    if not len(recent):
+    recent = recent[recent["at_ns"] >= recent["at_ns"].max(initial=0) - WINDOW_S * 1e9]
+    if not len(recent) or float(recent["at_ns"][-1] - recent["at_ns"][0]) < LEAST_S * 1e9:
         return None
-    recent = recent[recent["at_ns"] >= float(recent["at_ns"][-1]) - WINDOW_S * 1e9]
-    at_s, available = recent["at_ns"] / 1e9, recent["memory_available_bytes"].astype(np.float64)
-    if float(at_s[-1] - at_s[0]) < LEAST_S or len(at_s) < _POINTS:
-        return None
-    at_s, used = _thinned(at_s), -_thinned(available)
-    bytes_s = _rise(at_s, used)
-    if bytes_s is None:
+    first, middle, last = (
+        float(np.median(third["memory_available_bytes"])) for third in np.array_split(recent, 3)
+    )
+    grew = 1.5 * (first - last)
+    is_even = min(first - middle, middle - last) >= _EVEN * (first - last) / 2
+    if grew < _LEAST_BYTES or not is_even:
         return Growth()
-    return Growth(bytes_s, max(0.0, float(available[-1])) / bytes_s)
+    bytes_s = grew / (float(recent["at_ns"][-1] - recent["at_ns"][0]) / 1e9)
+    return Growth(bytes_s, max(0.0, float(recent["memory_available_bytes"][-1])) / bytes_s)
 
 
-def _thinned(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the medians of `_POINTS` stretches of equal length, the newest rows in the last."""
-    each = len(values) // _POINTS
-    medians: NDArray[np.float64] = np.median(
-        values[-each * _POINTS :].reshape(_POINTS, each), axis=1
-    )
-    return medians
+# -- GPUs ------------------------------------------------------------------------------------------
 
-
-def _rise(at_s: NDArray[np.float64], used: NDArray[np.float64]) -> float | None:
-    """Return the slope, bytes per second; None where it is not significant, or falls."""
-    slopes = _slopes(at_s, used)
-    slope = float(np.median(slopes))
-    half = len(at_s) // 2
-    newer = float(np.median(_slopes(at_s[half:], used[half:])))
-    significant = (
-        slope * float(at_s[-1] - at_s[0]) >= _LEAST_BYTES
-        and float(np.sign(slopes).mean()) >= _LEAST_TAU
-        and newer >= _STILL * slope
-    )
-    return slope if significant else None
-
-
-def _slopes(at_s: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the slopes between all pairs."""
-    first, second = np.triu_indices(len(at_s), 1)
-    apart = at_s[second] - at_s[first]
-    slopes: NDArray[np.float64] = (values[second] - values[first]) / np.maximum(apart, 1e-9)
-    return slopes
-
-
-#: The window of current figures, seconds: counters of a GPU vary from one half second to the next.
-NOW_S = 5.0
-#: `SensorMissing.sensor` of the GPU.
-GPU = "GPU"
-#: `SensorMissing.sensor` of the reader of the input pipeline's stages.
-PIPELINE = "pipeline"
-_COLUMNS = tuple(name for name in SAMPLE.names or () if name != "at_ns")
-#: The words of `thermal_level` and `memory_level` in `core.rows.SAMPLE`.
-HEAT = ("nominal", "light", "moderate", "heavy", "critical")
-PRESSURE = ("normal", "warning", "critical")
+_GPU_COLUMNS = ("busy", "process_busy", "power_w", "freq_mhz", "temperature_c", "memory_bytes")
 
 
 @dataclass(frozen=True, slots=True)
 class GpuFigures:
-    """The figures of a GPU over some samples; None is n/a."""
+    """The figures of a GPU over some samples, or of all together; None is n/a."""
 
     #: 0 to 1, of all programs and of the training.
     busy: float | None = None
@@ -170,83 +174,241 @@ class GpuFigures:
     freq_mhz: float | None = None
     temperature_c: float | None = None
     memory_bytes: float | None = None
-    #: The age of the figures beyond their period.
-    late_ms: float | None = None
     #: The share of other programs, see `others_share`.
     others: float | None = None
+    #: Of one GPU of a strategy over several: TensorFlow's name, e.g. `GPU:0`; the model; its
+    #: memory.
+    device: str = ""
+    name: str = ""
+    total_bytes: float | None = None
+
+    @property
+    def is_shared(self) -> bool:
+        """True if other programs use enough of it to slow the training."""
+        return self.others is not None and self.others > OTHERS_FROM
+
+
+def gpu_figures(rows: Rows, of: _Of = np.mean) -> GpuFigures | None:
+    """Return the GPU's figures over rows of `core.rows.SAMPLE`; None where all of them are
+    missing."""
+    others = others_share(rows["gpu_busy"], rows["gpu_process_busy"])
+    found = _gpu(rows, "gpu_", of, others=others)
+    return None if found == GpuFigures() else found
+
+
+def gpu_lanes(rows: Rows, gpus: GpusFound | None, of: _Of = np.mean) -> tuple[GpuFigures, ...]:
+    """Return each GPU over rows of `core.rows.GPU`; none without a strategy over several."""
+    if gpus is None or len(gpus.names) < 2:
+        return ()
+    each = enumerate(gpus.names.items())
+    return tuple(
+        _gpu(
+            rows[rows["gpu"] == index],
+            "",
+            of,
+            device=device,
+            name=name,
+            total_bytes=gpus.memory_bytes.get(device),
+        )
+        for index, (device, name) in each
+    )
+
+
+def _gpu(rows: Rows, prefix: str, of: _Of, **about: Any) -> GpuFigures:
+    busy, ours, power_w, freq_mhz, temperature_c, memory_bytes = (
+        figure(rows[f"{prefix}{name}"], of) for name in _GPU_COLUMNS
+    )
+    return GpuFigures(busy, ours, power_w, freq_mhz, temperature_c, memory_bytes, **about)
+
+
+def extremes(lanes: Sequence[GpuFigures]) -> tuple[GpuFigures, GpuFigures] | None:
+    """Return the busiest and the idlest GPU; None where fewer than two have figures."""
+    known = sorted((lane for lane in lanes if lane.busy is not None), key=_busy)
+    return (known[-1], known[0]) if len(known) >= 2 else None
+
+
+def _busy(lane: GpuFigures) -> float:
+    return -1.0 if lane.busy is None else lane.busy
+
+
+def extremes_text(lanes: Sequence[GpuFigures]) -> str:
+    """Return `busiest GPU:1 93 %, idlest GPU:0 41 %`; empty without figures."""
+    named = zip(("busiest", "idlest"), extremes(lanes) or (), strict=False)
+    return ", ".join(f"{word} {lane.device} {units.percent(lane.busy)}" for word, lane in named)
+
+
+#: The two counters average over windows of their own. One program alone on an H100 with steady work
+#: read differences of up to 1.4 points over 5 s, and on an idle H200 of 4 points.
+COUNTERS_DIFFER = 0.05
+#: Work in bursts of a second read up to 15 points over 5 s there, and single samples up to 76: two
+#: standard errors.
+_ERRORS = 2.0
+
+
+def others_share(busy: NDArray[np.floating], ours: NDArray[np.floating]) -> float | None:
+    """Return the mean share that other programs use, 0 to 1, of samples of both counters.
+
+    None where no sample has both, and where the counters differ by no more than they do with one
+    program alone.
+    """
+    apart = (busy - ours)[np.isfinite(busy) & np.isfinite(ours)].astype(np.float64)
+    if not len(apart):
+        return None
+    error = float(apart.std()) / len(apart) ** 0.5
+    share = float(apart.mean())
+    return min(share, 1.0) if share > COUNTERS_DIFFER + _ERRORS * error else None
+
+
+def gpu_status(events: Iterable[object]) -> GpuFound | SensorMissing | None:
+    """Return the newest event on the GPU's figures: their source, or the reason for none."""
+    newest: GpuFound | SensorMissing | None = None
+    for event in events:
+        if isinstance(event, GpuFound) or (
+            isinstance(event, SensorMissing) and event.sensor == GPU
+        ):
+            newest = event
+    return newest
+
+
+# -- the machine -----------------------------------------------------------------------------------
+
+#: The window of current figures, seconds: counters of a GPU vary from one half second to the next;
+#: and the most rows in it, four a second of each GPU.
+NOW_S = 5.0
+_MOST_ROWS = 512
+#: Of these columns the newest value counts.
+_NEWEST = ("thermal_level", "memory_level", "on_mains")
+#: A slope over minutes does not change faster.
+_GROWTH_EVERY_S = 10.0
+#: Counters of a GPU average over up to a second, and so lag behind a switch.
+_LAG_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class MachineFigures:
-    """The machine over some samples; None is n/a."""
+    """The machine over the last seconds, or over a whole run; None is n/a."""
 
+    #: Of each column of `core.rows.SAMPLE`: the mean, over a whole run the median while steps ran;
+    #: of `_NEWEST` the newest value.
+    figures: Mapping[str, float | None] = field(default_factory=dict)
+    #: Since the present setting; of a strategy over several, all of them.
     gpu: GpuFigures | None = None
+    #: Each of a strategy over several.
+    gpus: tuple[GpuFigures, ...] = ()
     #: The source of the GPU figures.
     found: GpuFound | None = None
-    cpu_power_w: float | None = None
-    #: Levels of `HEAT` and `PRESSURE`.
-    heat: int | None = None
-    pressure: int | None = None
-    #: The share of time in which a process waited for memory.
-    stalled: float | None = None
-    #: Read and written.
-    swap_bytes_s: float | None = None
-    on_mains: bool | None = None
-    #: Of the memory in use.
+    #: The sensors without figures.
+    missing: tuple[SensorMissing, ...] = ()
+    #: Of the memory in use, now.
     growth: Growth | None = None
-    #: Every column of the newest sample, or the median of each over a whole run; None is missing.
-    row: Mapping[str, float | None] = field(default_factory=dict)
-    #: Of a whole run.
+    #: Of a whole run: the process' memory, and the seconds for which heat and swapping slowed it.
     process_memory: MemoryOverRun | None = None
-    #: Each of a strategy over several, over the same seconds; `gpu` is all of them, see
-    #: `sensors.protocol.combine`.
-    gpus: tuple[GpuLane, ...] = ()
+    heat_s: float = 0.0
+    swap_s: float = 0.0
+
+    @property
+    def heat(self) -> int | None:
+        """A level of `HEAT`."""
+        return self._level("thermal_level", HEAT)
+
+    @property
+    def is_hot(self) -> bool:
+        """True if heat lowers clocks."""
+        return self.heat is not None and self.heat >= _HOT
+
+    @property
+    def pressure(self) -> int | None:
+        """A level of `PRESSURE`."""
+        return self._level("memory_level", PRESSURE)
+
+    @property
+    def swap_bytes_s(self) -> float | None:
+        """Bytes a second, read and written."""
+        ways = (self.figures.get(f"swap_{way}_bytes_s") for way in ("in", "out"))
+        known = [way for way in ways if way is not None]
+        return sum(known) if known else None
+
+    @property
+    def is_swapping(self) -> bool:
+        """True if memory is swapped to and from the disk."""
+        return (self.swap_bytes_s or 0.0) >= SWAPPING_BYTES_S
+
+    @property
+    def on_mains(self) -> bool | None:
+        """True on mains power, False on battery."""
+        mains = self.figures.get("on_mains")
+        return None if mains is None else mains > 0
+
+    def _level(self, column: str, words: Sequence[str]) -> int | None:
+        level = self.figures.get(column)
+        return None if level is None else min(max(round(level), 0), len(words) - 1)
 
 
-def summarise_machine(
-    rows: Rows,
-    events: Sequence[object],
-    growth: Growth | None = None,
-    *,
-    since_s: float = 0.0,
-    typical: bool = False,
-) -> MachineFigures:
-    """Sum up these rows of `core.rows.SAMPLE`: means, and the newest level of heat and memory
-    pressure.
-
-    since_s: the start of the current setting, for the GPU. typical: medians instead of means, for a
-    whole run.
-    """
-    of = median if typical else np.mean
-    status = gpu_status(events)
-    swapped = [figure(rows[f"swap_{way}_bytes_s"], of) for way in ("in", "out")]
-    known = [value for value in swapped if value is not None]
-    mains = _newest(rows["on_mains"])
-    return MachineFigures(
-        gpu=gpu_figures(rows[bisect_left(rows["at_ns"], max(since_s, 0.0) * 1e9) :], of),
-        found=status if isinstance(status, GpuFound) else None,
-        cpu_power_w=figure(rows["cpu_power_w"], of),
-        heat=_level(rows["thermal_level"], HEAT),
-        pressure=_level(rows["memory_level"], PRESSURE),
-        stalled=figure(rows["memory_stalled"], of),
-        swap_bytes_s=sum(known) if known else None,
-        on_mains=None if mains is None else mains > 0,
-        growth=growth,
-        row=medians(rows if typical else rows[-1:], _COLUMNS),
+def machine_of_run(run: Snapshot) -> MachineFigures:
+    """Return the machine over a whole run."""
+    begin_s, end_s = _training_time(run)
+    samples, gpus = (_between(rows, begin_s, end_s) for rows in (run.samples, run.gpus))
+    return replace(
+        _summarise(samples, samples, gpus, run.events, median),
+        process_memory=memory_over_run(samples),
+        heat_s=limit_time_s(run.events, "thermal limit"),
+        swap_s=limit_time_s(run.events, "swap"),
     )
 
 
-def gpu_status(events: Sequence[object]) -> GpuFound | SensorMissing | None:
-    """Return the newest event on the GPU's figures: their source, or the reason for none."""
-    for event in reversed(events):
-        if isinstance(event, GpuFound) or (
-            isinstance(event, SensorMissing) and event.sensor == GPU
-        ):
-            return event
-    return None
+def machine_now(snapshot: Snapshot, growth: Growth | None = None) -> MachineFigures:
+    """Return the machine over the last seconds."""
+    events = snapshot.events
+    changes_ns = [switch.at_ns for switch in without_experiments(events.of(PipelineSwitched))]
+    changes_ns += [ended.at_ns for ended in events.of(ExperimentEnded)]
+    samples, gpus = (recent(rows, snapshot.now_s) for rows in (snapshot.samples, snapshot.gpus))
+    since_s = max(changes_ns) / 1e9 + _LAG_S if changes_ns else 0.0
+    of_setting = _between(samples, since_s, math.inf)
+    found = events.of(GpuFound, GpusFound, SensorMissing)
+    return replace(_summarise(samples, of_setting, gpus, found, np.mean), growth=growth)
 
 
-def missing_sensors(events: Sequence[object]) -> list[SensorMissing]:
+def recent(rows: Rows, now_s: float) -> Rows:
+    """Return the rows of the last `NOW_S` seconds."""
+    return _between(rows[-_MOST_ROWS:], now_s - NOW_S, math.inf)
+
+
+def _between(rows: Rows, begin_s: float, end_s: float) -> Rows:
+    """Return the rows of a time; not by `searchsorted`, which copies the whole column first."""
+    end_ns = min(end_s * 1e9, 2.0**63)
+    first, end = (bisect_left(rows["at_ns"], at_ns) for at_ns in (max(begin_s, 0) * 1e9, end_ns))
+    between: Rows = rows[first:end]
+    return between
+
+
+def _training_time(run: Snapshot) -> tuple[float, float]:
+    """Return the start of the first step and the end of the last one, seconds; none without
+    steps."""
+    epochs = run.epochs
+    return (epochs["first_ns"][0] / 1e9, epochs["end_ns"][-1] / 1e9) if len(epochs) else (0.0, 0.0)
+
+
+def _summarise(
+    samples: Rows, of_gpu: Rows, gpus: Rows, events: Iterable[object], of: _Of
+) -> MachineFigures:
+    events = [event for event in events if isinstance(event, GpuFound | GpusFound | SensorMissing)]
+    status = gpu_status(events)
+    return MachineFigures(
+        {name: _figure_of(samples, name, of) for name in SAMPLE.names or () if name != "at_ns"},
+        gpu_figures(of_gpu, of),
+        gpu_lanes(gpus, find_gpus(events), of),
+        status if isinstance(status, GpuFound) else None,
+        tuple(missing_sensors(events)),
+    )
+
+
+def find_gpus(events: Iterable[object]) -> GpusFound | None:
+    """Return the newest event that names the GPUs of a strategy."""
+    found = [event for event in events if isinstance(event, GpusFound)]
+    return found[-1] if found else None
+
+
+def missing_sensors(events: Iterable[object]) -> list[SensorMissing]:
     """Return the newest event of each sensor without figures; of the GPU none where one was found
     later."""
     newest: dict[str, SensorMissing] = {}
@@ -259,137 +421,41 @@ def missing_sensors(events: Sequence[object]) -> list[SensorMissing]:
     return list(newest.values())
 
 
-def gpu_figures(rows: Rows, of: _Of = np.mean) -> GpuFigures | None:
-    """Return the GPU's figures over some samples; None where all of them are missing."""
-    columns = (
-        *("gpu_busy", "gpu_process_busy", "gpu_power_w", "gpu_freq_mhz", "gpu_temperature_c"),
-    )
-    means = [figure(rows[name], of) for name in (*columns, "gpu_memory_bytes", "gpu_late_ms")]
-    if all(mean is None for mean in means[:-1]):
-        return None
-    figures = [*means, others_share(rows["gpu_busy"], rows["gpu_process_busy"])]
-    return GpuFigures(*figures)
+def _figure_of(rows: Rows, column: str, of: _Of) -> float | None:
+    return figure(rows[column], _last if column in _NEWEST else of)
 
 
-def recent(samples: Rows, now_s: float) -> Rows:
-    """Return the samples of the last `NOW_S` seconds."""
-    tail = samples[-64:]
-    rows: Rows = tail[tail["at_ns"] >= max(now_s - NOW_S, 0.0) * 1e9]
-    return rows
+def _last(values: NDArray[np.float64]) -> float:
+    return float(values[-1])
 
 
-def medians(rows: Rows, columns: Sequence[str]) -> dict[str, float | None]:
-    """Return the median of each column over the samples that hold it; None where none does."""
-    return {name: figure(rows[name], median) for name in columns}
+def figure(values: Any, of: _Of) -> float | None:
+    """Return one figure of the values that are known; None without one."""
+    # Of a column in the rows each look costs as much as the copy.
+    values = np.ascontiguousarray(values)
+    known = values[np.isfinite(values)].astype(np.float64)
+    return float(of(known)) if len(known) else None
 
 
-def _newest(values: NDArray[np.floating]) -> float | None:
-    known = values[np.isfinite(values)]
-    return float(known[-1]) if len(known) else None
+class MachineFollower:
+    """Follows the machine of a run."""
 
+    def __init__(self) -> None:
+        self._growth: Growth | None = None
+        self._due_s = -math.inf
+        self._whole: tuple[int, MachineFigures] | None = None
 
-def _level(values: NDArray[np.floating], words: Sequence[str]) -> int | None:
-    newest = _newest(values)
-    return None if newest is None else min(max(round(newest), 0), len(words) - 1)
-
-
-#: The columns of `core.rows.SAMPLE` whose medians are reported.
-MEDIAN_COLUMNS = (
-    *(
-        "gpu_busy",
-        "gpu_process_busy",
-        "gpu_power_w",
-        "gpu_freq_mhz",
-        "gpu_temperature_c",
-        "gpu_memory_bytes",
-    ),
-    *(
-        "cpu_power_w",
-        "cpu_cores",
-        "process_cores",
-        "process_bytes",
-        "memory_used_bytes",
-        "memory_available_bytes",
-    ),
-    *("swap_used_bytes", "swap_in_bytes_s", "swap_out_bytes_s", "disk_read_bytes_s", "own_cores"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Hardware:
-    """The machine over a whole run."""
-
-    #: The source of the GPU figures; None where no sensor read a GPU.
-    found: GpuFound | None
-    #: The sensors without figures.
-    missing: tuple[SensorMissing, ...]
-    #: Of each column of `MEDIAN_COLUMNS` over the samples from the first step to the last; None is
-    #: n/a.
-    medians: Mapping[str, float | None]
-    #: Of the device that trained; None where no power was read, for the reason in
-    #: `energy_missing`.
-    energy: Energy | None
-    energy_missing: str
-    #: The seconds for which heat and swapping slowed the run.
-    heat_s: float
-    swap_s: float
-    #: The GPU's share of other programs, see `others_share`.
-    others: float | None = None
-    #: From the first step to the last.
-    process_memory: MemoryOverRun | None = None
-    #: Medians of each GPU of a strategy over several, over the same samples.
-    gpus: tuple[GpuLane, ...] = ()
-
-
-def summarise_hardware(
-    samples: Rows,
-    steps: Rows,
-    events: Sequence[object],
-    accelerated: bool,
-    gpus: Rows | None = None,
-) -> Hardware:
-    """Sum up the machine of a run; rows of `core.rows.SAMPLE`, plausible ones of `STEP`, and rows
-    of `GPU`.
-
-    accelerated: steps ran on a GPU.
-    """
-    spent = energy(samples, steps, accelerated)
-    missing = missing_sensors(events)
-    gpu_events = [event for event in events if isinstance(event, GpuFound)]
-    training = _while_training(samples, steps)
-    return Hardware(
-        found=gpu_events[-1] if gpu_events else None,
-        missing=tuple(missing),
-        medians=medians(training, MEDIAN_COLUMNS),
-        energy=spent,
-        energy_missing="" if spent else _why_no_energy(samples, missing, accelerated),
-        heat_s=limit_time_s(events, "thermal limit"),
-        swap_s=limit_time_s(events, "swap"),
-        others=others_share(training["gpu_busy"], training["gpu_process_busy"]),
-        process_memory=memory_over_run(training),
-        gpus=()
-        if gpus is None
-        else gpu_lanes(_while_training(gpus, steps), find_gpus(events), median),
-    )
-
-
-def _while_training(samples: Rows, steps: Rows) -> Rows:
-    if not len(steps):
-        return samples[:0]
-    return chosen(
-        samples, (samples["at_ns"] >= steps["start_ns"][0]) & (samples["at_ns"] <= _end_ns(steps))
-    )
-
-
-def _end_ns(steps: Rows) -> float:
-    last = steps[-1]
-    return float(last["start_ns"]) + float(step_ms(last)) * 1e6
-
-
-def _why_no_energy(samples: Rows, missing: Sequence[SensorMissing], accelerated: bool) -> str:
-    if len(samples) < 2:
-        return "the machine was not sampled"
-    if not accelerated:
-        return "the steps ran on the CPU, and no sensor read its power"
-    power = [event for event in missing if event.sensor == GPU or "power" in event.sensor]
-    return power[-1].reason if power else "no sensor read the GPU's power"
+    def machine(self, snapshot: Snapshot) -> MachineFigures | None:
+        """Return the machine over the last seconds, over the whole run where that has ended; None
+        before a first sample."""
+        count = len(snapshot.samples)
+        if not count:
+            return None
+        if snapshot.life is not Life.ENDED:
+            if snapshot.now_s >= self._due_s:
+                self._due_s = snapshot.now_s + _GROWTH_EVERY_S
+                self._growth = growth(snapshot.samples)
+            return machine_now(snapshot, self._growth)
+        if self._whole is None or self._whole[0] != count:
+            self._whole = count, machine_of_run(snapshot)
+        return self._whole[1]

@@ -15,7 +15,7 @@ from tfwatch.judge.steps.patterns import pattern_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfwatch.judge.machine import Hardware
+    from tfwatch.judge.machine import MachineFigures
     from tfwatch.judge.steps.summary import Summary
     from tfwatch.runs.snapshot import Snapshot
 
@@ -37,11 +37,11 @@ def failure(run: Snapshot) -> Iterator[Finding]:
         )
 
 
-def beside(run: Snapshot, summary: Summary, hardware: Hardware) -> Iterator[Finding]:
+def beside(run: Snapshot, summary: Summary, machine: MachineFigures) -> Iterator[Finding]:
     """Yield what happened beside the losses."""
     yield from _losses(run)
     yield from _patterns(run, summary)
-    yield from _machine(run, hardware)
+    yield from _machine(run, machine)
     yield from _log(run)
 
 
@@ -83,9 +83,9 @@ def _patterns(run: Snapshot, summary: Summary) -> Iterator[Finding]:
     )
 
 
-def _machine(run: Snapshot, hardware: Hardware) -> Iterator[Finding]:
+def _machine(run: Snapshot, machine: MachineFigures) -> Iterator[Finding]:
     """Yield the time that heat and swapping cost, and memory that grew."""
-    for kind, lasted_s in (("heat", hardware.heat_s), ("swapping", hardware.swap_s)):
+    for kind, lasted_s in (("heat", machine.heat_s), ("swapping", machine.swap_s)):
         if lasted_s >= _LEAST_SHARE * run.length_s and lasted_s > 0:
             yield Finding(
                 kind,
@@ -94,7 +94,7 @@ def _machine(run: Snapshot, hardware: Hardware) -> Iterator[Finding]:
                 evidence=(Fact("lasted", lasted_s, "s"),),
                 reason="the system reported it",
             )
-    memory = hardware.process_memory
+    memory = machine.process_memory
     if memory and memory.grew:
         yield Finding(
             "memory-growth",

@@ -49,7 +49,6 @@ from tfwatch.judge.findings.situation import (
 from tfwatch.judge.followed_run import StepSearch
 from tfwatch.judge.forecasts.forecast import ForecastFollower
 from tfwatch.judge.log_lines import LogFinding, LogFollower
-from tfwatch.judge.starving_cost import cost_of_data_wait
 from tfwatch.judge.steps.fits import FitCounter, FitFigures
 from tfwatch.judge.steps.stalls import longest_stall_place
 from tfwatch.judge.steps.steady_steps import NEEDED, judge, left_s
@@ -63,7 +62,6 @@ if TYPE_CHECKING:
     from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.findings.situation import Banner
     from tfwatch.judge.forecasts.forecast import Forecast
-    from tfwatch.judge.judged_run import EndedJudgement
     from tfwatch.judge.steps.patterns import Pattern
     from tfwatch.judge.steps.spikes import Compiled
     from tfwatch.judge.steps.stalls import Stall
@@ -138,7 +136,7 @@ class Follower:
     """Follows one run; remembers the last verdict, the comparisons made and the stalls found.
 
     `live`: keys are obeyed;
-    `judge_ended`: returns the judgement of a run that is over, None until it is known;
+    `judge_ended`: returns the losses of a run that is over, None until they are known;
     `earlier_fits`: of the script's runs before this one; `script`: returns the state of the script,
     empty without one.
     """
@@ -146,7 +144,7 @@ class Follower:
     def __init__(
         self,
         live: bool,
-        judge_ended: Callable[[Snapshot], EndedJudgement | None] = lambda run: None,
+        judge_ended: Callable[[Snapshot], tuple[Finding, ...] | None] = lambda run: None,
         earlier_fits: tuple[FitFigures, ...] = (),
         script: Callable[[], str] = str,
     ) -> None:
@@ -240,14 +238,12 @@ class Follower:
     def _figure(self, snapshot: Snapshot, total: TimeSpent) -> FiguresOfSecond:
         recent = snapshot.recent[-64:]
         steps_ms = step_ms(recent)
-        examples = snapshot.latest.examples if snapshot.latest else None
         return FiguresOfSecond(
             float(np.median(steps_ms)) if len(recent) else None,
             total.data_wait_s,
             total.between_s,
             machine=self._step_search.machine.machine(snapshot),
             left_s=left_s(snapshot.progress, steps_in_all(snapshot)),
-            lost=cost_of_data_wait(total, snapshot.now_s, examples, None),
         )
 
     def _measure(self, snapshot: Snapshot) -> MeasuredSetting:
@@ -288,12 +284,11 @@ class Follower:
         )
         now = build_situation(snapshot.manifest, snapshot.stages_found, setting, live=self._live)
         now = at_this_moment(now, snapshot)
-        ended = self._judge_ended(snapshot) if snapshot.life.is_over else None
         return replace(
             now,
-            last_losses=ended.losses if ended else None,
+            last_losses=self._judge_ended(snapshot) if snapshot.life.is_over else None,
             shuffle=self._log.shuffle if now.epoch_begins else None,
-            figures=replace(self._figures, energy=ended.energy if ended else None),
+            figures=self._figures,
             asked=_asked(snapshot, knobs),
             switch=comparisons[-1] if comparisons else None,
             better=find_better_settings(

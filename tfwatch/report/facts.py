@@ -25,7 +25,6 @@ _UNITS: dict[str, Callable[[float | None], str]] = {
     "ms": units.milliseconds,
     "s": units.seconds,
     "bytes": units.memory,
-    "j": units.joules,
     "w": units.watts,
     "c": lambda value: f"{units.number(value, 0)} °C",
     "mhz": lambda value: f"{units.number(value, 0)} MHz",
@@ -34,7 +33,7 @@ _UNITS: dict[str, Callable[[float | None], str]] = {
     "busy": units.percent,
 }
 #: Ends of a key that are a unit and no part of the name.
-_HIDDEN = ("ms", "s", "bytes", "j", "w", "c", "mhz")
+_HIDDEN = ("ms", "s", "bytes", "w", "c", "mhz")
 
 
 class ValueKind(Enum):

@@ -112,16 +112,15 @@ def make_findings(judged: JudgedRun) -> list[FindingText]:
 
 def _machine(judged: JudgedRun, is_redacted: bool) -> list[tuple[str, str]]:
     """Return the machine, its median figures, and why a figure is missing."""
-    about, hardware = judged.run.manifest.machine, judged.hardware
+    about, machine = judged.run.manifest.machine, judged.machine
     facts = {
         "host": "" if is_redacted else str(about.get("host") or ""),
         "system": str(about.get("system") or ""),
         "cores": str(about.get("cores_allowed") or about.get("cores") or ""),
         "memory": units.gigabytes(about.get("memory_bytes")),
     }
-    figures = [(fact.name, words) for fact, words in known(MACHINE, hardware)]
-    missing = [(one.sensor, one.reason) for one in hardware.missing if one.sensor != PIPELINE]
-    missing += [] if hardware.energy else [("energy", hardware.energy_missing)]
+    figures = [(fact.name, words) for fact, words in known(MACHINE, machine)]
+    missing = [(one.sensor, one.reason) for one in machine.missing if one.sensor != PIPELINE]
     absent = [(name, f"{units.MISSING}: {why}") for name, why in missing]
     return [*((name, value) for name, value in facts.items() if value), *figures, *absent]
 

@@ -114,13 +114,24 @@ _TIME_BREAKDOWN = (
     record("start", "the time before the first epoch", TIME_SPENT),
     rows("epochs", "each epoch, until the next one starts", TIME_SPENT),
 )
+
+
+def _waited_s(judged: JudgedRun) -> float:
+    return judged.time_breakdown.total.data_wait_s
+
+
+def _waited_share(judged: JudgedRun) -> float:
+    run_s = judged.run.length_s
+    return _waited_s(judged) / run_s if run_s > 0 else 0.0
+
+
 _COST = (
-    number("data_wait_s", "data wait of all steps"),
-    number("share_of_run", "its share of the run, 0 to 1", "share"),
-    number("examples", "the run trains on so many in the same time"),
-    number("energy_j", "energy of the device during data wait"),
+    number("data_wait_s", "data wait of all steps", _waited_s),
+    number("share_of_run", "its share of the run, 0 to 1", _waited_share),
     number(
-        "run_without_data_wait_s", "the length of the run without data wait, at best", "without_s"
+        "run_without_data_wait_s",
+        "the length of the run without data wait, at best",
+        lambda judged: max(judged.run.length_s - _waited_s(judged), 0.0),
     ),
 )
 
@@ -233,11 +244,6 @@ _PIPELINE_FACTS = (
 
 # -- machine ---------------------------------------------------------------------------------------
 
-ENERGY = (
-    number("energy_j", "energy of the device that trained", if_any("joules")),
-    number("energy_per_step_j", "energy of a steady step", if_any("per_step_j")),
-    number("energy_data_wait_j", "energy during data wait", if_any("starving_j")),
-)
 _GPU = (
     text("device", "TensorFlow's name, such as `GPU:0`"),
     text("name", "the model"),
@@ -252,7 +258,7 @@ _GPU = (
 
 
 def _median(column: str) -> Any:
-    return lambda machine: machine.medians[column]
+    return lambda machine: machine.figures[column]
 
 
 def _missing_sensors(machine: Any) -> dict[str, Any]:
@@ -266,7 +272,7 @@ MACHINE = (
     flag("unified_memory", "it shares the machine's memory", if_any("found.unified")),
     number("gpu_busy", "share of time with a kernel on the GPU, 0 to 1", _median("gpu_busy")),
     number("gpu_process_busy", "of it, with one of this training", _median("gpu_process_busy")),
-    number("gpu_others_busy", "of it, with one of other programs", "others"),
+    number("gpu_others_busy", "of it, with one of other programs", if_any("gpu.others")),
     number("gpu_power_w", "power of the GPU", _median("gpu_power_w")),
     number("gpu_freq_mhz", "clock of the GPU", _median("gpu_freq_mhz")),
     number("gpu_temperature_c", "temperature of the GPU", _median("gpu_temperature_c")),
@@ -347,7 +353,7 @@ RUN = (
     mapping("settings", "the `arguments` of a workload, as in a shell", "run.manifest.settings"),
     rows("findings", "the losses, the largest first", FINDING),
     record("time_breakdown", "where each second went", _TIME_BREAKDOWN),
-    record("data_wait_cost", "the cost of data wait", _COST, "lost"),
+    record("data_wait_cost", "the cost of data wait", _COST, lambda j: j),
     record("last_setting", "the steady steps of the last setting", _LAST_SETTING, lambda j: j),
     record("whole_run", "the steady steps of all settings", _WHOLE_RUN, lambda j: j),
     text("split", "how the parts are separated", lambda j: _split_method(j.run.manifest)),
@@ -362,9 +368,7 @@ RUN = (
     ),
     rows("autopilot", "runs of the autopilot", AUTOPILOT, lambda j: autopilot_runs(j.run.events)),
     rows("stalls", "stretches of slow steps", STALL, slow_stretches),
-    *within(ENERGY, "hardware.energy"),
-    text("energy_missing", "why energy is null", "hardware.energy_missing"),
-    record("machine", "medians of the sensors while steps ran", MACHINE, "hardware"),
+    record("machine", "medians of the sensors while steps ran", MACHINE, "machine"),
 )
 
 
@@ -383,9 +387,8 @@ FIGURES = (
     number("step_time_ms", "mean of the steady steps of the last setting", _mean_step_ms),
     *pick(within(STEADY, _steady_of_setting), "data_wait_share"),
     whole("examples_per_second", "in steady steps", _examples_per_s),
-    *pick(within(_COST, "lost"), "data_wait_s", "run_without_data_wait_s"),
-    *pick(within(MACHINE, "hardware"), "gpu_busy", "cpu_cores", "process_peak_bytes"),
-    *pick(within(ENERGY, "hardware.energy"), "energy_j", "energy_data_wait_j"),
+    *pick(_COST, "data_wait_s", "run_without_data_wait_s"),
+    *pick(within(MACHINE, "machine"), "gpu_busy", "cpu_cores", "process_peak_bytes"),
 )
 
 

@@ -116,7 +116,7 @@ def test_before_the_first_sample_only_the_run_is_shown() -> None:
     run.at_s = 3.0
     assert texts(run.doing(Phase.STARTING, 3.0)) == {
         "sensors": ("no sample yet", False),
-        "cost": ("data wait 0.0 s so far (0 %)", False),
+        "cost": ("data wait 0.0 s (0 %)", False),
     }
 
 
@@ -153,7 +153,7 @@ async def test_the_figures_are_of_the_setting_since_the_last_switch() -> None:
     machine = look(run).situation.figures.machine
     assert machine is not None
     assert machine.gpu is None, "no sample is wholly of the new setting yet"
-    assert machine.row["cpu_cores"] == pytest.approx(4.1)
+    assert machine.figures["cpu_cores"] == pytest.approx(4.1)
     newer = look(run.steps(200, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.0)).situation.figures.machine
     assert newer is not None
     assert newer.gpu is not None

@@ -101,14 +101,14 @@ class RunToCompare:
     @property
     def peak_bytes(self) -> float | None:
         """The largest memory of a process; None where it was not sampled."""
-        memory = self.judged.hardware.process_memory
+        memory = self.judged.machine.process_memory
         return memory.peak_bytes if memory else None
 
     @property
     def others_share(self) -> float | None:
         """The share of the machine's cores that other programs used while it trained; None where
         unknown."""
-        medians, cores = self.judged.hardware.medians, self.run.manifest.machine.get("cores")
+        medians, cores = self.judged.machine.figures, self.run.manifest.machine.get("cores")
         used, own = medians.get("cpu_cores"), medians.get("process_cores")
         if used is None or own is None or not cores:
             return None

@@ -8,6 +8,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from tfwatch.core import units
 from tfwatch.core.bounds import LATEST_NS
 from tfwatch.core.errors import printable
 from tfwatch.core.events import (
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from tfwatch.judge.forecasts.forecast import CheckedForecast, Forecast
     from tfwatch.judge.machine import MachineFigures
     from tfwatch.judge.stages import StageTable
-    from tfwatch.judge.starving_cost import DataWaitCost, Energy
     from tfwatch.judge.steps.stalls import Stall
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.snapshot import Snapshot
@@ -136,6 +136,23 @@ class MachineMemory:
         return self.available < 0.05 * self.total
 
 
+#: A smaller share of a run is not worth a sentence.
+_NOTABLE = 0.01
+
+
+def data_wait_parts(waited_s: float, run_s: float) -> list[str]:
+    """Return `data wait 4:12 (2 %)` and `without it: 3 h 8 min at best`, of a whole run so far.
+
+    A run is that short where batches are prepared during steps, on cores that the steps leave
+    free.
+    """
+    share = waited_s / run_s if run_s > 0 else None
+    parts = [f"data wait {units.seconds(waited_s)} ({units.percent(share)})"]
+    if share is not None and share >= _NOTABLE:
+        parts.append(f"without it: {units.seconds(max(run_s - waited_s, 0.0))} at best")
+    return parts
+
+
 def reading_text(searched: float) -> str:
     """Return `still reading, 41 %`, of a share of the steps: counts are not final."""
     return f"still reading, {int(searched * 100)} %"
@@ -172,12 +189,8 @@ class FiguresOfSecond:
     between_s: float = 0.0
     #: Over the last seconds; None before the first sample.
     machine: MachineFigures | None = None
-    #: Of the device that trains, so far; None where no power is read.
-    energy: Energy | None = None
     #: Until the run's end, None where unknown.
     left_s: float | None = None
-    #: The cost of data wait so far.
-    lost: DataWaitCost | None = None
 
 
 @dataclass(frozen=True, slots=True)

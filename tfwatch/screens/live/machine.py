@@ -11,10 +11,9 @@ from textual.reactive import reactive
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import GpuFound, SensorMissing
-from tfwatch.judge import machine_remark, starving_cost
-from tfwatch.judge.findings.situation import reading_text
-from tfwatch.judge.gpus import extremes_text
-from tfwatch.judge.machine import HEAT, PRESSURE, GpuFigures, missing_sensors
+from tfwatch.judge.findings.situation import data_wait_parts, reading_text
+from tfwatch.judge.machine import HEAT, PRESSURE, GpuFigures, extremes_text, missing_sensors
+from tfwatch.judge.machine_remark import is_gpu_unused
 from tfwatch.runs.machine_info import memory_total
 from tfwatch.screens.basics.pane import FramedPane
 from tfwatch.screens.basics.text import column, plain, row, wrap_text
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
     from textual.content import Content
 
-    from tfwatch.judge.gpus import GpuLane
     from tfwatch.judge.machine import MachineFigures
     from tfwatch.judge.view import RunView
 
@@ -67,12 +65,11 @@ class MachinePane(FramedPane, can_focus=True):
 
     def show(self, view: RunView) -> None:
         """Show the machine of a view, once a second: faster figures are unreadable."""
-        energy = view.situation.figures.energy if view.is_over else None
         second, has_sample = (
             second_of(view.snapshot.now_s, Slot.MACHINE),
             len(view.snapshot.samples) > 0,
         )
-        key = second, view.is_over, energy, has_sample, view.situation.searched
+        key = second, view.is_over, has_sample, view.situation.searched
         if key != self._shown:
             self._shown = key
             self.set_titles(title(view), _NOTE if missing(view) else "")
@@ -114,7 +111,6 @@ def readings(view: RunView) -> tuple[Reading, ...]:
     rows = (
         *_gpu(view, machine),
         *_power(machine),
-        *_energy(view),
         _memory(view, machine),
         *_swap(machine),
         *_heat(machine),
@@ -148,8 +144,8 @@ def _gpu(view: RunView, machine: MachineFigures) -> Iterable[Reading]:
         *_known(gpu.ours, lambda ours: f"ours {units.percent(ours)}"),
         *_known(gpu.others, lambda others: f"others {units.percent(others)}"),
     )
-    is_shared = view.situation.manifest.accelerated and machine_remark.is_gpu_shared(machine)
-    if machine_remark.is_gpu_unused(view.situation, machine):
+    is_shared = view.situation.manifest.accelerated and gpu.is_shared
+    if is_gpu_unused(view.situation, machine):
         yield Reading("GPU", ("unused: see tfwatch doctor",), alert=True)
         yield Reading("", shares, rank=4)
     elif len(machine.gpus) > 1:
@@ -162,7 +158,7 @@ def _gpu(view: RunView, machine: MachineFigures) -> Iterable[Reading]:
         yield Reading("GPU mem", (f"{gpu.memory_bytes / _GIBI:.1f} of {of} GB",), rank=2)
 
 
-def _gpus(gpus: Sequence[GpuLane], shares: tuple[str, ...], alert: bool) -> Iterable[Reading]:
+def _gpus(gpus: Sequence[GpuFigures], shares: tuple[str, ...], alert: bool) -> Iterable[Reading]:
     """Make the rows of a strategy's GPUs: the busiest and the idlest, and the least and the most
     memory in use."""
     yield Reading(f"{len(gpus)} GPUs", (*filter(None, [extremes_text(gpus)]), *shares), alert)
@@ -182,7 +178,7 @@ def _power(machine: MachineFigures) -> Iterable[Reading]:
     gpu = machine.gpu or GpuFigures()
     parts = (
         *_known(gpu.power_w, lambda power: f"GPU {units.watts(power)}"),
-        *_known(machine.cpu_power_w, lambda power: f"CPU {units.watts(power)}"),
+        *_known(machine.figures.get("cpu_power_w"), lambda power: f"CPU {units.watts(power)}"),
         *_known(gpu.freq_mhz, lambda freq: f"{freq / 1e3:.2f} GHz"),
         *_known(gpu.temperature_c, lambda degrees: f"{degrees:.0f} °C"),
     )
@@ -190,19 +186,9 @@ def _power(machine: MachineFigures) -> Iterable[Reading]:
         yield Reading("power", parts, rank=3)
 
 
-def _energy(view: RunView) -> Iterable[Reading]:
-    spent = view.situation.figures.energy
-    if spent is None:
-        return
-    share = units.percent(spent.starving_j / spent.joules if spent.joules > 0 else None)
-    starving = f"{units.joules(spent.starving_j)} starving ({share})"
-    step = _known(spent.per_step_j, lambda joules: f"{units.joules(joules)}/step")
-    yield Reading("energy", (starving, *step, f"{units.joules(spent.joules)} total"), rank=2)
-
-
 def _memory(view: RunView, machine: MachineFigures) -> Reading:
-    row = machine.row
-    used, available = row.get("memory_used_bytes"), row.get("memory_available_bytes")
+    figures = machine.figures
+    used, available = figures.get("memory_used_bytes"), figures.get("memory_available_bytes")
     total = memory_total(view.snapshot.manifest.machine)
     unified = machine.found is not None and machine.found.unified and machine.gpu is not None
     gpu_bytes = machine.gpu.memory_bytes if machine.gpu and unified else None
@@ -212,7 +198,8 @@ def _memory(view: RunView, machine: MachineFigures) -> Reading:
         *_known(gpu_bytes, lambda size: f"GPU {size / _GIBI:.1f}"),
     )
     tight = available is not None and available < 0.1 * total
-    alert = tight or machine_remark.is_running_out(machine, view.situation.figures.left_s)
+    is_growing = machine.growth and machine.growth.is_running_out(view.situation.figures.left_s)
+    alert = tight or bool(is_growing)
     return Reading("memory", parts, alert)
 
 
@@ -222,14 +209,14 @@ def _growing(machine: MachineFigures) -> list[str]:
     if not machine.growth.bytes_s:
         return ["steady"]
     grows = f"{machine.growth.bytes_h / _GIBI:+.1f} GB/h"
-    return [*filter(None, (grows, machine_remark.swap_time_text(machine)))]
+    return [*filter(None, (grows, machine.growth.left_text))]
 
 
 def _swap(machine: MachineFigures) -> Iterable[Reading]:
     used, pressure, stalled = (
-        machine.row.get("swap_used_bytes"),
+        machine.figures.get("swap_used_bytes"),
         machine.pressure,
-        machine.stalled or 0.0,
+        machine.figures.get("memory_stalled") or 0.0,
     )
     parts = (
         *_known(used, units.gigabytes),
@@ -238,7 +225,7 @@ def _swap(machine: MachineFigures) -> Iterable[Reading]:
         *([f"processes wait {units.percent(stalled)} of the time"] * (stalled >= _MIN_SHARE)),
     )
     is_much = used is not None and used > _MUCH_SWAP
-    alert = bool(pressure) or machine_remark.is_swapping(machine) or is_much
+    alert = bool(pressure) or machine.is_swapping or is_much
     if parts:
         yield Reading("swap", parts, alert, rank=0 if alert else 5)
 
@@ -246,7 +233,7 @@ def _swap(machine: MachineFigures) -> Iterable[Reading]:
 def _heat(machine: MachineFigures) -> Iterable[Reading]:
     if machine.heat is None and machine.on_mains is None:
         return
-    is_hot = machine_remark.is_hot(machine)
+    is_hot = machine.is_hot
     parts = (
         units.MISSING if machine.heat is None else HEAT[machine.heat],
         *(
@@ -260,20 +247,15 @@ def _heat(machine: MachineFigures) -> Iterable[Reading]:
 
 
 def _cpu(view: RunView, machine: MachineFigures) -> Reading:
-    row, cores = machine.row, view.snapshot.manifest.machine.get("cores")
-    in_use = f"{units.number(row.get('cpu_cores'))}{f' of {cores}' if cores else ''} cores"
-    kinds = [
-        f"{name} {used:.1f}"
-        for name, key in (("P", "p_cores"), ("E", "e_cores"))
-        if (used := row.get(key)) is not None
-    ]
-    return Reading("CPU", (in_use, f"busiest {units.percent(row.get('core_max'))}", *kinds), rank=3)
+    figures, cores = machine.figures, view.snapshot.manifest.machine.get("cores")
+    in_use = f"{units.number(figures.get('cpu_cores'))}{f' of {cores}' if cores else ''} cores"
+    return Reading("CPU", (in_use, f"busiest {units.percent(figures.get('core_max'))}"), rank=3)
 
 
 def _process(view: RunView, machine: MachineFigures) -> Reading:
     """Make the row of the training process; a container's core limit is shown where there is
     one."""
-    cores, size = machine.row.get("process_cores"), machine.row.get("process_bytes")
+    cores, size = machine.figures.get("process_cores"), machine.figures.get("process_bytes")
     allowed = view.snapshot.manifest.machine.get("cores_allowed")
     of = f" of its {allowed:g}" if allowed else ""
     memory = machine.process_memory.text if machine.process_memory else units.gigabytes(size)
@@ -282,7 +264,9 @@ def _process(view: RunView, machine: MachineFigures) -> Reading:
 
 def _own(machine: MachineFigures) -> Iterable[Reading]:
     """Make the row with the cost of the recording."""
-    for own in _known(machine.row.get("own_cores"), lambda cores: f"{cores * 100:.1f} % of a core"):
+    for own in _known(
+        machine.figures.get("own_cores"), lambda cores: f"{cores * 100:.1f} % of a core"
+    ):
         yield Reading("tfwatch", (own,), rank=8)
 
 
@@ -295,21 +279,15 @@ def _torn(view: RunView) -> Iterable[Reading]:
 
 def _lost(view: RunView) -> Reading:
     now, stalls = view.situation, len(view.stalls)
-    so_far = "" if view.is_over else " so far"
-    instead = starving_cost.cost_text(now.figures.lost) if now.figures.lost else ""
-    parts = [f"data wait {_share_of_run(now.figures.waited_s, now.now_s, so_far)}"]
-    if now.figures.between_s >= 0.01 * now.now_s > 0:
-        parts.append(f"between epochs {_share_of_run(now.figures.between_s, now.now_s)}")
+    between_s = now.figures.between_s
+    wait, *without = data_wait_parts(now.figures.waited_s, now.now_s)
+    parts = [wait]
+    if between_s >= 0.01 * now.now_s > 0:
+        share = units.percent(between_s / now.now_s)
+        parts.append(f"between epochs {units.seconds(between_s)} ({share})")
     parts += [units.counted(stalls, "stall")] * bool(stalls)
     parts += [] if now.searched is None else [reading_text(now.searched)]
-    return Reading("cost", (*parts, *filter(None, [instead])), rank=2)
-
-
-def _share_of_run(seconds: float, run_s: float, so_far: str = "") -> str:
-    return (
-        f"{units.seconds(seconds)}{so_far}"
-        f" ({units.percent(seconds / run_s if run_s > 0 else None)})"
-    )
+    return Reading("cost", (*parts, *without), rank=2)
 
 
 def missing(view: RunView) -> list[SensorMissing]:

@@ -10,8 +10,7 @@ import numpy as np
 
 from tfwatch.core import units
 from tfwatch.core.events import GpusFound
-from tfwatch.judge.gpus import extremes, find_gpus
-from tfwatch.judge.machine_remark import OTHERS_FROM
+from tfwatch.judge.machine import extremes, find_gpus
 from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR, QUIET_COLOUR
 from tfwatch.screens.live.timeline.painting import LIMIT, NUMBER
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tfwatch.core.rows import Rows
-    from tfwatch.judge.gpus import GpuLane
     from tfwatch.judge.machine import GpuFigures
     from tfwatch.runs.snapshot import Snapshot
     from tfwatch.screens.basics.glyphs import Glyphs
@@ -149,7 +147,7 @@ def gpu_figures_beside(now: GpuFigures | None, rows: int, room: int) -> list[Lin
     busy = f" {units.percent(now.busy)}"
     power = units.watts(now.power_w) if now.power_w is not None else ""
     ours = f"{now.ours * 100:.0f} ours" if now.ours is not None else ""
-    style = LIMIT if now.others is not None and now.others > OTHERS_FROM else NUMBER
+    style = LIMIT if now.is_shared else NUMBER
     if rows == 1:
         return [((_fitting([(busy, power, ours), (busy, ours), (busy,)], room, ", "), style),)]
     more = _fitting([(power, ours), (power,)], room - 1, ", ")
@@ -162,7 +160,7 @@ def _fitting(choices: Sequence[Sequence[str]], room: int, joint: str) -> str:
     return next((text for text in texts if len(text) <= room), texts[-1])
 
 
-def shown_gpus(lanes: Sequence[GpuLane], rows: int) -> tuple[GpuLane, ...]:
+def shown_gpus(lanes: Sequence[GpuFigures], rows: int) -> tuple[GpuFigures, ...]:
     """Return the GPUs that have a row: all where there is room, else the busiest and the idlest, or
     only the idlest."""
     busiest = extremes(lanes)
@@ -171,7 +169,7 @@ def shown_gpus(lanes: Sequence[GpuLane], rows: int) -> tuple[GpuLane, ...]:
     return busiest if rows > 1 else busiest[1:]
 
 
-def gpu_lane_figures(lane: GpuLane, lanes: Sequence[GpuLane], room: int) -> Line:
+def gpu_lane_figures(lane: GpuFigures, lanes: Sequence[GpuFigures], room: int) -> Line:
     """Return ` 93 %  41 GB busiest`: a GPU's use and memory, and whether it is an extreme."""
     named = zip(("busiest", "idlest"), extremes(lanes) or (), strict=False)
     word = next((word for word, one in named if one is lane), "")

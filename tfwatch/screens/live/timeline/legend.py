@@ -16,14 +16,12 @@ from tfwatch.core.events import (
     without_experiments,
 )
 from tfwatch.judge import machine
-from tfwatch.judge.gpus import find_gpus, gpu_lanes, recent_rows
 from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR, HOST_COLOUR, QUIET_COLOUR, WAIT_COLOUR
 from tfwatch.screens.live.timeline.gpu_lane import rows_between
 from tfwatch.screens.live.timeline.painting import NUMBER
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
-    from tfwatch.judge.gpus import GpuLane
     from tfwatch.judge.machine import GpuFigures
     from tfwatch.judge.steps.steady_steps import Breakdown
     from tfwatch.runs.snapshot import Snapshot
@@ -60,7 +58,7 @@ class Figures:
     #: A sensor reads a GPU now.
     has_gpu: bool = False
     #: Of a strategy over several.
-    gpus: tuple[GpuLane, ...] = ()
+    gpus: tuple[GpuFigures, ...] = ()
 
 
 def figures_of(snapshot: Snapshot, split: Breakdown | None) -> Figures:
@@ -73,7 +71,7 @@ def figures_of(snapshot: Snapshot, split: Breakdown | None) -> Figures:
         means=means_of(split),
         gpu=machine.gpu_figures(seen[seen["at_ns"] > switch.at_ns] if switch else seen),
         has_gpu=isinstance(status, GpuFound),
-        gpus=_gpus_of(snapshot, recent_rows(snapshot.gpus, snapshot.now_s)),
+        gpus=_gpus_of(snapshot, machine.recent(snapshot.gpus, snapshot.now_s)),
     )
 
 
@@ -105,8 +103,8 @@ def _mean(part_ms: Floats, bars: Bars, counts: Bools) -> float:
     return float((part_ms * bars.steps)[counts].sum()) / int(bars.steps[counts].sum())
 
 
-def _gpus_of(snapshot: Snapshot, seen: Rows) -> tuple[GpuLane, ...]:
-    return gpu_lanes(seen, find_gpus(snapshot.events.of(GpusFound)))
+def _gpus_of(snapshot: Snapshot, seen: Rows) -> tuple[GpuFigures, ...]:
+    return machine.gpu_lanes(seen, machine.find_gpus(snapshot.events.of(GpusFound)))
 
 
 def legend_lines(

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tfwatch.core.events import Paused
-    from tfwatch.judge.gpus import GpuLane
+    from tfwatch.judge.machine import GpuFigures
     from tfwatch.runs.snapshot import Snapshot
     from tfwatch.screens.basics.glyphs import Glyphs
     from tfwatch.screens.live.timeline.gpu_lane import Sampled
@@ -264,7 +264,7 @@ def _gpu_lane(scene: Scene, layout: TimelineLayout) -> list[Line]:
     return [_beside(*parts) for parts in zip(("GPU", "busy"), charts, beside, strict=False)]
 
 
-def _lane_of(gpu: GpuLane, scene: Scene, layout: TimelineLayout) -> Line:
+def _lane_of(gpu: GpuFigures, scene: Scene, layout: TimelineLayout) -> Line:
     """Draw one of several GPUs."""
     busy = scene.sampled.gpus.get(gpu.device, np.full(layout.columns, np.nan))
     (chart,) = gpu_lane.gpu_lines(busy, 1, scene.glyphs)

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 #: As in `tfwatch.screens.themes`, which loads Textual.
 THEMES = ("dark", "light")
-#: Sources of a GPU's figures. auto is the first that works; none reads no GPU.
-GPU_SENSORS = ("auto", "powermetrics", "ioreg", "nvml", "none")
 MOST_RUNS = 1_000_000
 
 
@@ -84,24 +82,12 @@ def _theme(text: str) -> str:
     return text
 
 
-def gpu_sensor(text: str) -> str:
-    """Read the name of a source of a GPU's figures.
-
-    Raises:
-        ValueError: there is no such source.
-    """
-    if text not in GPU_SENSORS:
-        raise ValueError(f"{text!r} is no GPU sensor: there are {', '.join(GPU_SENSORS)}")
-    return text
-
-
 _KEYS = (
     ConfigKey("theme", _theme, is_text=True),
     ConfigKey("runs-dir", path, is_text=True),
     ConfigKey("notify", is_switch=True),
     ConfigKey("notify-command", command, is_text=True),
     ConfigKey("memory-limit", units.parse_gigabytes),
-    ConfigKey("gpu-sensor", gpu_sensor, is_text=True),
     ConfigKey("python", path, is_text=True),
     ConfigKey("quiet", is_switch=True),
     ConfigKey("redact", is_switch=True),

@@ -58,12 +58,6 @@ NO_SCRIPT = "run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MO
         ),
         pytest.param(["train", "cnn", "--steps"], "--steps: expected one argument", id="no value"),
         pytest.param(
-            ["train", "cnn", "--gpu-sensor", "cuda"],
-            "--gpu-sensor: 'cuda' is no GPU sensor: there are auto, powermetrics, ioreg, nvml,"
-            " none",
-            id="GPU sensor",
-        ),
-        pytest.param(
             ["train", "cnn", "--switch", "prefetch=4"],
             "--switch: 'prefetch=4' is not a switch: give STEP:KNOB=VALUE, e.g. 100:prefetch=4",
             id="switch",
@@ -173,14 +167,14 @@ def test_every_option_of_a_training_is_passed_on_and_the_others_are_the_workload
     asked = trainings_asked(monkeypatch)
     words = (
         f"train cnn --steps 7 --runs-dir {tmp_path}/runs --theme light --switch 1:prefetch=off"
-        " --batch-size 8 --switch 2:workers=auto --gpu-sensor ioreg --autopilot --memory-limit 1"
+        " --batch-size 8 --switch 2:workers=auto --autopilot --memory-limit 1"
         " --eager --json"
     )
     assert exit_code(*words.split()) == 0
     (options,) = asked
     assert options.script == [str(script_of("cnn")), "--batch-size", "8", "--eager"]
     assert options.switches == (planned(1, "prefetch", "off"), planned(2, "workers", "auto"))
-    assert (options.steps, options.gpu_sensor, options.theme) == (7, "ioreg", "light")
+    assert (options.steps, options.theme) == (7, "light")
     assert options.job == Autopilot(2**30)
     assert (options.is_workload, options.headless, options.as_json) == (True, True, True)
     assert options.runs_dir == tmp_path / "runs"

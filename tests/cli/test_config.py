@@ -55,15 +55,14 @@ def test_the_config_file_sets_what_no_option_sets(
 def test_each_preference_of_a_training_has_a_key_and_an_option_that_undoes_it(
     config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config.write_text('gpu-sensor = "none"\nmemory-limit = 2\nquiet = true\n')
+    config.write_text("memory-limit = 2\nquiet = true\n")
     asked = trainings_asked(monkeypatch)
-    undo = ["--gpu-sensor", "auto", "--no-quiet", "--memory-limit", "1"]
+    undo = ["--no-quiet", "--memory-limit", "1"]
     for words in ([], undo):
         assert exit_code("train", "dense", "--autopilot", *words) == 0
     kept, undone = asked
 
-    assert (kept.gpu_sensor, kept.quiet) == ("none", True)
-    assert (undone.gpu_sensor, undone.quiet) == ("auto", False)
+    assert (kept.quiet, undone.quiet) == (True, False)
     assert (kept.job, undone.job) == (Autopilot(2 * 2**30), Autopilot(2**30))
 
 

@@ -56,11 +56,6 @@ def test_a_value_is_read_as_its_option_reads_it(
         pytest.param(
             'theme = "blue"', "theme: 'blue' is not a theme: there are dark, light", id="theme"
         ),
-        pytest.param(
-            'gpu-sensor = "gpu"',
-            "gpu-sensor: 'gpu' is no GPU sensor: there are auto, po",
-            id="sensor",
-        ),
         pytest.param('runs-dir = ""', "runs-dir: give a path", id="no path"),
         pytest.param(
             "runs-dir = 3",

@@ -10,7 +10,7 @@ from tfwatch.doctor.facts import Cores, DiskSpeed, Facts, Memory, RunsFolder
 from tfwatch.doctor.packages import Installed
 from tfwatch.doctor.quick_facts import Interpreter, Nvidia
 from tfwatch.doctor.trial import Trial
-from tfwatch.sensors.protocol import Available, Unavailable
+from tfwatch.sensors.sensor import Unavailable
 
 GB = 2**30
 CPU = {"name": "CPU:0", "kind": "CPU"}
@@ -81,7 +81,7 @@ def with_gpu(**changes: Any) -> Facts:
     facts = linux(
         trial=trial(CPU, H100, build=CUDA_BUILD),
         nvidia=Nvidia("580.159.04", has_card=True, has_device_files=True),
-        gpu_sensors=(("NVML", Available()),),
+        gpu_sensors=(("NVML", None),),
     )
     return replace(facts, **changes)
 
@@ -100,7 +100,7 @@ def mac(
         installed=Installed("darwin", arch, python, versions),
         trial=trial(CPU, METAL) if metal else trial(CPU),
         memory=Memory(8 * GB, 16 * GB, swapped_bytes=GB),
-        gpu_sensors=(("powermetrics", REFUSED), ("ioreg", Available())),
+        gpu_sensors=(("powermetrics", REFUSED), ("ioreg", None)),
     )
     return replace(facts, **changes)
 

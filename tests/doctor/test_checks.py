@@ -29,7 +29,7 @@ from tfwatch.doctor.facts import Cores, DiskSpeed, Facts, Memory, RunsFolder
 from tfwatch.doctor.packages import METAL_PAIR, Installed
 from tfwatch.doctor.quick_facts import Interpreter, Nvidia
 from tfwatch.doctor.trial import SKIPPED, Trial
-from tfwatch.sensors.protocol import Available, Unavailable
+from tfwatch.sensors.sensor import Unavailable
 
 _WORKING = [linux(), with_gpu(), mac()]
 
@@ -477,7 +477,7 @@ _SLOW = DiskSpeed("/n", 20e6, 1.0, 12)
             id="no NVML",
         ),
         pytest.param(
-            with_gpu(gpu_sensors=(("NVML", Available()),)),
+            with_gpu(gpu_sensors=(("NVML", None),)),
             *("gpu-activity", "ok", "read through NVML"),
             id="NVML",
         ),

@@ -15,14 +15,13 @@ from tfwatch.doctor.checkup import Scope, collect_facts, read_speed
 from tfwatch.doctor.facts import DiskSpeed
 from tfwatch.doctor.packages import Installed
 from tfwatch.doctor.trial import Trial
-from tfwatch.sensors.protocol import Available, Unavailable
+from tfwatch.sensors.sensor import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from tfwatch.doctor.facts import Facts
-    from tfwatch.sensors.protocol import Availability
 
 
 @pytest.fixture(autouse=True)
@@ -38,12 +37,12 @@ class Source:
 
     period_s = 1.0
 
-    def __init__(self, name: str, answer: Availability | Exception) -> None:
+    def __init__(self, name: str, answer: Unavailable | Exception | None) -> None:
         self.name = name
         self.closed = False
         self._answer = answer
 
-    def available(self) -> Availability:
+    def why_unavailable(self) -> Unavailable | None:
         if isinstance(self._answer, Exception):
             raise self._answer
         return self._answer
@@ -93,13 +92,13 @@ def test_without_tensorflow_the_trial_is_skipped(
 def test_the_gpu_sensors_are_those_of_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sources = [Source("powermetrics", OSError("odd driver")), Source("ioreg", Available())]
+    sources = [Source("powermetrics", OSError("odd driver")), Source("ioreg", None)]
     monkeypatch.setattr(room, "choose_sources", lambda *_: sources)
     facts = collect(tmp_path, is_beside_training=True)
 
     assert facts.gpu_sensors == (
         ("powermetrics", Unavailable("OSError: odd driver", "")),
-        ("ioreg", Available()),
+        ("ioreg", None),
     )
     assert all(source.closed for source in sources)
 
@@ -115,8 +114,8 @@ def test_what_hangs_is_reported_and_abandoned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = threading.Event()
-    source = Source("nvml", Available())
-    monkeypatch.setattr(source, "available", _hang(held))
+    source = Source("nvml", None)
+    monkeypatch.setattr(source, "why_unavailable", _hang(held))
     monkeypatch.setattr(room, "choose_sources", lambda *_: [source])
     for name in ("_runs_folder", "read_speed"):
         monkeypatch.setattr(room, name, _hang(held))

@@ -9,16 +9,13 @@ import psutil
 import pytest
 
 from tests.runs.folders import FakeClock, make_manifest
-from tests.runs.processes import wait_until
 from tests.sensors.nvml import OTHER, OWN
 from tfwatch.runs.writer import RunWriter
-from tfwatch.sensors import tool_readers
+from tfwatch.sensors import kernel
 from tfwatch.sensors.gpu import nvml
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from tfwatch.sensors.protocol import Sensor
+    from collections.abc import Callable, Sequence
 
 #: Recordings next to the checkout; the project has none.
 RECORDINGS = Path(__file__).parents[3] / "shared/recordings"
@@ -61,18 +58,11 @@ class Tools:
         path.chmod(0o755)
         return str(path)
 
-    def settled(
-        self, sensor: Sensor, now_ns: int, holds: Callable[[Mapping[str, float]], bool]
-    ) -> Mapping[str, float]:
-        """Read a sensor until its tool has finished; return the figures."""
-        wait_until(lambda: holds(sensor.read(now_ns)))
-        return sensor.read(now_ns)
-
 
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
     """Return tools in a folder of the test, with longer time limits: a test machine is busy."""
-    monkeypatch.setattr(tool_readers, "PATIENCE_S", 20.0)
+    monkeypatch.setattr(kernel, "PATIENCE_S", 20.0)
     return Tools(tmp_path)
 
 

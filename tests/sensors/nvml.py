@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from tests.runs.folders import FakeClock
 from tfwatch.sensors.gpu import nvml as gpu_nvml
-from tfwatch.sensors.protocol import Available
 
 if TYPE_CHECKING:
     import pytest
@@ -103,7 +102,7 @@ def opened(
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
     environ = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
     source = gpu_nvml.NvmlSource((clock or FakeClock()).clock, environ, OWN)
-    assert source.available() == Available()
+    assert source.why_unavailable() is None
     return source
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfwatch.sensors.protocol import FullReading
+from tfwatch.sensors.sensor import GpuReading
 
 HEAD = """<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
@@ -55,10 +55,12 @@ def document(
     return (HEAD + body).encode()
 
 
-PLAIN = FullReading(
-    busy=0.6,
-    freq_mhz=712.5,
-    power_w=2.0,
-    cpu_power_w=3.0,
-    thermal_level=0.0,
+PLAIN = GpuReading(
+    {
+        "gpu_busy": 0.6,
+        "gpu_freq_mhz": 712.5,
+        "gpu_power_w": 2.0,
+        "cpu_power_w": 3.0,
+        "thermal_level": 0,
+    }
 )

@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
 from tests.sensors.conftest import one_after_another
 from tfwatch.core.rows import SAMPLE
+from tfwatch.runs.machine_info import ProcessLimits
 from tfwatch.sensors import host
-from tfwatch.sensors.host import DiskSensor, PowerSupplySensor, host_sensors
-from tfwatch.sensors.protocol import Available, Rate, Unavailable
+from tfwatch.sensors.host import (
+    CpuSensor,
+    DiskSensor,
+    MemorySensor,
+    PowerSupplySensor,
+    SwapSensor,
+    has_battery,
+    host_sensors,
+)
+from tfwatch.sensors.sensor import Rate
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SECOND_NS = 10**9
 Counters = namedtuple("Counters", "read_bytes")
@@ -20,14 +34,11 @@ Battery = namedtuple("Battery", "power_plugged")
 
 
 def test_every_column_of_a_sample_that_this_host_can_fill_is_filled() -> None:
-    sensors = host_sensors()
-    assert all(isinstance(sensor.available(), Available | Unavailable) for sensor in sensors)
-    columns = {column for sensor in sensors for column in sensor.read(1)}
-    always = set((SAMPLE.names or ())[: (SAMPLE.names or ()).index("late_ms")]) - {
-        "at_ns",
-        "own_cores",
-    }
-    assert always <= columns <= set(SAMPLE.names or ())
+    sensors = [sensor for sensor in host_sensors() if not sensor.why_unavailable()]
+    columns = {column for at in (1, 2) for sensor in sensors for column in sensor.read(at)}
+    names = SAMPLE.names or ()
+    always = set(names[1 : names.index("disk_read_bytes_s")]) - {"own_cores"}
+    assert always <= columns <= set(names)
 
 
 def test_a_machine_without_a_battery_has_no_sensor_for_it(
@@ -43,41 +54,28 @@ def test_a_machine_without_a_battery_has_no_sensor_for_it(
     assert plain == {"CPU", "process", "memory", "swap", "pressure", "heat", "disk"}
     assert names() - plain == {"mains"}
     assert {sensor.name for sensor in host_sensors("darwin")} == names()
-
-
-@pytest.mark.parametrize(
-    ("answers", "on_mains"),
-    [
-        pytest.param([True], 1.0, id="on mains"),
-        pytest.param([False], 0.0, id="on battery"),
-        pytest.param([None], math.nan, id="the system does not know"),
-    ],
-)
-def test_the_power_source(
-    answers: list[bool | None], on_mains: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        psutil, "sensors_battery", one_after_another([Battery(answer) for answer in answers])
-    )
-    sensor = PowerSupplySensor()
-    for now_ns in (5, 5 + host.PERIOD_NS - 1):  # the battery is asked once
-        assert sensor.read(now_ns)["on_mains"] == pytest.approx(on_mains, nan_ok=True)
-
-
-def test_a_removed_battery_has_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        psutil, "sensors_battery", one_after_another([Battery(False), Battery(False), None])
-    )
-    sensor = PowerSupplySensor()
-    assert sensor.available() == Available()
-    assert [sensor.read(at)["on_mains"] for at in (0, host.PERIOD_NS)] == pytest.approx(
-        [0.0, math.nan], nan_ok=True
-    )
-
-
-def test_a_system_without_batteries_is_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(psutil, "sensors_battery")
-    assert PowerSupplySensor().available() == Unavailable("this machine has no battery", "")
+    assert not has_battery()
+
+
+def test_the_cores_in_use_and_the_busiest(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = one_after_another([[0.0, 0.0], [50.0, 100.0]])
+    monkeypatch.setattr(psutil, "cpu_percent", readings)
+    sensor = CpuSensor()
+
+    assert sensor.read(0) == {}
+    assert sensor.read(1) == {"cpu_cores": 1.5, "core_max": 1.0}
+
+
+def test_the_power_source_is_asked_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [Battery(True), Battery(False), Battery(None), None]
+    monkeypatch.setattr(psutil, "sensors_battery", one_after_another(answers))
+    sensor = PowerSupplySensor()
+    moments = [0, host.PERIOD_NS - 1, *(n * host.PERIOD_NS for n in (1, 2, 3))]
+
+    assert [sensor.read(at)["on_mains"] for at in moments] == pytest.approx(
+        [1.0, 1.0, 0.0, math.nan, math.nan], nan_ok=True
+    )
 
 
 def test_a_rate_is_per_second_and_restarts_with_its_counter() -> None:
@@ -89,10 +87,10 @@ def test_a_rate_is_per_second_and_restarts_with_its_counter() -> None:
 
 
 def test_disk_reads_are_a_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        psutil, "disk_io_counters", one_after_another([Counters(0), Counters(3000), None])
-    )
+    counters = [Counters(0), Counters(0), Counters(3000), None]
+    monkeypatch.setattr(psutil, "disk_io_counters", one_after_another(counters))
     sensor = DiskSensor()
+    assert sensor.why_unavailable() is None
     assert math.isnan(sensor.read(0)["disk_read_bytes_s"])
     assert sensor.read(3 * SECOND_NS) == {"disk_read_bytes_s": 1000}
     assert math.isnan(sensor.read(4 * SECOND_NS)["disk_read_bytes_s"])
@@ -100,6 +98,47 @@ def test_disk_reads_are_a_rate(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_machine_without_disks_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "disk_io_counters", lambda **_: None)
-    answer = DiskSensor().available()
-    assert isinstance(answer, Unavailable)
-    assert answer.reason == "this system shows no disk counters"
+    missing = DiskSensor().why_unavailable()
+    assert missing is not None
+    assert missing.reason == "this system shows no disk counters"
+
+
+@pytest.mark.parametrize(
+    ("current", "available", "figures"),
+    [
+        pytest.param("3000\n", 6000, (2500, 5500), id="limited"),
+        pytest.param("9000\n", 6000, (8500, 0), id="over the limit"),
+        pytest.param("", 6000, (7_000_000, 6000), id="unknown use"),
+        pytest.param("3000", 60, (2500, 60), id="the machine has less"),
+        pytest.param(None, 60, (7_000_000, 60), id="without a container"),
+    ],
+)
+def test_memory(
+    current: str | None,
+    available: int,
+    figures: tuple[int, int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory = SimpleNamespace(total=10**7, used=7_000_000, available=available)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+    (tmp_path / "memory.current").write_text(current or "")
+    (tmp_path / "memory.stat").write_text("inactive_file 500\n")
+    allowed = ProcessLimits() if current is None else ProcessLimits(8000, tmp_path)
+
+    read = MemorySensor(allowed).read(0)
+    assert (read["memory_used_bytes"], read["memory_available_bytes"]) == figures
+
+
+@pytest.mark.parametrize("system", ["linux", "darwin"])
+def test_swap_traffic_is_a_rate_where_the_system_counts_it(
+    system: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = [SimpleNamespace(used=77, sin=sin, sout=100) for sin in (10, 30)]
+    monkeypatch.setattr(psutil, "swap_memory", one_after_another(counts))
+    sensor = SwapSensor(system)
+    first, then = sensor.read(0), sensor.read(2 * SECOND_NS)
+
+    traffic = {"swap_in_bytes_s": 10.0, "swap_out_bytes_s": 0.0} if system == "linux" else {}
+    assert then == {"swap_used_bytes": 77, **traffic}
+    assert math.isnan(first.get("swap_in_bytes_s", math.nan))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -12,40 +12,43 @@ from hypothesis import strategies as some
 
 from tests.sensors.gpu import test_ioreg
 from tests.sensors.powerdocs import HEAD, document
-from tests.sensors.test_memory import SYSCTL
-from tfwatch.sensors import linux, macos
+from tests.sensors.test_kernel import KEY, SYSCTL
+from tfwatch.sensors import kernel
 from tfwatch.sensors.gpu import ioreg, powermetrics
+from tfwatch.sensors.sensor import SensorError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 
 def _encoded(text: str) -> bytes:
     return text.encode(errors="replace")
 
 
-def _of_gpu(reading: Any) -> list[float | None]:
-    shares = [reading.busy, reading.process_busy]
-    assert all(share is None or 0 <= share <= 1 for share in shares)
-    return [*shares, reading.freq_mhz, reading.power_w, reading.memory_bytes]
+def _level(sensor: type[kernel.ToolSensor], text: str) -> list[float | None]:
+    match = sensor.pattern.search(text)
+    return [int(match[1]) if match else None]
 
 
 def _powermetrics(text: str) -> list[float | None]:
-    for found in powermetrics.documents(io.BytesIO(_encoded(text))):
-        assert found in _encoded(text)
-    reading = powermetrics.parse(_encoded(text))
-    return [*_of_gpu(reading), reading.cpu_power_w, reading.thermal_level]
+    found: list[bytes] = []
+    with pytest.raises(SensorError):
+        found.extend(iter(powermetrics.documents(io.BytesIO(_encoded(text)))))
+    assert all(document in _encoded(text) for document in found)
+    figures = powermetrics.parse(_encoded(text)).figures
+    assert figures["gpu_busy"] is None or 0 <= figures["gpu_busy"] <= 1
+    return [*figures.values()]
 
 
 #: Each parser with an output that it can read.
 PARSERS: dict[str, tuple[Callable[[str], list[float | None]], str]] = {
     "powermetrics": (_powermetrics, document().decode()),
-    "ioreg": (lambda text: _of_gpu(ioreg.parse(text)), test_ioreg.gpu()),
+    "ioreg": (lambda text: [*ioreg.parse(text).values()], test_ioreg.gpu()),
     "clients": (lambda text: [*ioreg.parse_clients(text).values()], test_ioreg.client(7, 55)),
-    "sysctl": (lambda text: [macos.parse_sysctl(text)], SYSCTL),
-    "notifyutil": (lambda text: [macos.parse_notifyutil(text)], f"{macos.KEY} 3\n"),
+    "sysctl": (lambda text: _level(kernel.MacPressureSensor, text), SYSCTL),
+    "notifyutil": (lambda text: _level(kernel.MacThermalSensor, text), f"{KEY} 3\n"),
     "pressure": (
-        lambda text: [linux.parse_pressure(text)],
+        lambda text: [kernel.parse_pressure(text)],
         "some avg10=0.00 avg60=0.00 avg300=0.00 total=123\nfull avg10=0.00 total=4\n",
     ),
 }
@@ -122,16 +125,9 @@ def test_any_numbers_of_powermetrics_are_plausible_or_none(text: bytes, numbers:
 
 
 def test_a_flood_without_documents_ends_them() -> None:
-    def flood() -> Iterator[bytes]:
-        yield document()
-        while True:
-            yield b"y\n" * 30_000
-
     class Flood(io.RawIOBase):
-        def __init__(self) -> None:
-            self._pieces = flood()
-
         def read(self, size: int = -1) -> bytes:
-            return next(self._pieces)
+            return b"y\n" * 30_000
 
-    assert list(powermetrics.documents(Flood())) == [document()]  # type: ignore[arg-type]
+    with pytest.raises(SensorError, match="powermetrics ended: y"):
+        next(powermetrics.documents(Flood()))  # type: ignore[arg-type]

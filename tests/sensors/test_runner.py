@@ -18,8 +18,8 @@ from tfwatch.runs.format import EVENTS, SAMPLES, Manifest
 from tfwatch.runs.writer import RunWriter
 from tfwatch.sensors.gpu.sensor import GpuSensor
 from tfwatch.sensors.pauses import PauseDetector
-from tfwatch.sensors.protocol import Availability, Available, Unavailable
 from tfwatch.sensors.runner import Sampler, Sensors, sample_on_schedule
+from tfwatch.sensors.sensor import GpuSource, Sensor, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,17 +46,17 @@ class FakeTime:
 
 
 @dataclass
-class FakeSensor:
+class FakeSensor(Sensor):
     name: str = "disk"
     figures: Mapping[str, float] = field(default_factory=lambda: {"disk_read_bytes_s": 7.0})
-    answer: Availability | Exception = field(default_factory=Available)
+    missing: Unavailable | Exception | None = None
     error: Exception | None = None
     reads: int = 0
 
-    def available(self) -> Availability:
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
+    def why_unavailable(self) -> Unavailable | None:
+        if isinstance(self.missing, Exception):
+            raise self.missing
+        return self.missing
 
     def read(self, now_ns: int) -> Mapping[str, float]:
         self.reads += 1
@@ -111,12 +111,11 @@ def test_a_row_has_each_sensors_figures_and_nan_for_missing_ones(
 def test_own_cores_count_every_thread_and_tool(
     time: FakeTime, writer: RunWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pauses, gpu = PauseDetector(writer, time.clock()), GpuSensor(writer, time.clock())
-    sampler = Sampler(writer, time.clock(), [], pauses, gpu)
+    pauses, gpu = PauseDetector(writer, time.clock()), GpuSensor(GpuSource(), writer)
+    sampler = Sampler(writer, time.clock(), [], pauses, [gpu])
     sampler.sample(0)
     time.pass_ms(500)
-    time.cpu_ns, writer.cpu_ns, pauses.cpu_ns = 1 * MS, 2 * MS, 3 * MS
-    monkeypatch.setattr(GpuSensor, "cpu_ns", 4 * MS)
+    time.cpu_ns, writer.cpu_ns, pauses.cpu_ns, gpu.cpu_ns = 1 * MS, 2 * MS, 3 * MS, 4 * MS
     spent_ns = system_tool.spent_ns()
     monkeypatch.setattr(system_tool, "spent_ns", lambda: spent_ns + 5 * MS)
     sampler.sample(0)
@@ -135,9 +134,24 @@ def test_the_hotter_of_two_counts(time: FakeTime, writer: RunWriter) -> None:
     np.testing.assert_array_equal(rows(writer)["thermal_level"], [2.0, 2.0, np.nan])
 
 
-def test_a_limited_gpu_is_a_pause(time: FakeTime, writer: RunWriter) -> None:
-    gpu = GpuSensor(writer, time.clock())
-    sampler = Sampler(writer, time.clock(), [], gpu=gpu)
+def test_another_figure_is_that_of_the_first_sensor_that_has_it(
+    time: FakeTime, writer: RunWriter
+) -> None:
+    gpus = [
+        FakeSensor("powermetrics", {"gpu_busy": 0.9}),
+        FakeSensor("GPU", {"gpu_busy": 0.4, "gpu_memory_bytes": 7.0}),
+    ]
+    Sampler(writer, time.clock(), gpus).sample(0)
+    row = rows(writer)[0]
+    assert (row["gpu_busy"], row["gpu_memory_bytes"]) == (np.float32(0.9), 7.0)
+
+
+def test_a_limited_gpu_is_a_pause(
+    time: FakeTime, writer: RunWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = GpuSensor(GpuSource(), writer)
+    monkeypatch.setattr(gpu, "read", lambda _: {})
+    sampler = Sampler(writer, time.clock(), [], gpus=[gpu])
     for limit in ("", "thermal slowdown by the driver", "thermal slowdown by the driver", ""):
         time.pass_ms(500)
         gpu.limited_by = limit
@@ -150,7 +164,7 @@ def test_a_limited_gpu_is_a_pause(time: FakeTime, writer: RunWriter) -> None:
 def test_an_unavailable_sensor_is_reported_once_and_never_read(
     time: FakeTime, writer: RunWriter
 ) -> None:
-    gone = FakeSensor("GPU", answer=Unavailable("no permission", "sudo powermetrics"))
+    gone = FakeSensor("GPU", missing=Unavailable("no permission", "sudo powermetrics"))
     sampler = Sampler(writer, time.clock(), [gone])
     sampler.begin()
     sampler.sample(0)
@@ -162,7 +176,7 @@ def test_a_failed_sensor_stops_no_other_and_is_reported_once(
     time: FakeTime, writer: RunWriter
 ) -> None:
     broken = FakeSensor("swap", {"swap_used_bytes": 9.0}, error=PermissionError("not allowed"))
-    unavailable = FakeSensor("CPU", answer=RuntimeError())
+    unavailable = FakeSensor("CPU", missing=RuntimeError())
     sampler = Sampler(writer, time.clock(), [broken, unavailable, FakeSensor()])
     sampler.begin()
     sampler.sample(0)

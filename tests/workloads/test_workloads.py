@@ -95,7 +95,7 @@ def test_a_workload_trains_and_is_recorded(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     arguments = " ".join(SMALL[name])
-    launch = Launch(str(tmp_path / "runs"), "none", STEPS, settings={"arguments": arguments})
+    launch = Launch(str(tmp_path / "runs"), STEPS, settings={"arguments": arguments})
     run_watched([str(script_of(name)), *SMALL[name]], launch)
 
     (folder,) = list_runs(tmp_path / "runs")

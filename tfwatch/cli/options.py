@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: A limit against typing errors. A size that does not fit into memory is reported and may be tried.
 _LARGEST_BATCH = 10_000_000
 #: The options that a key of the config file sets where they are not given.
-_OF_CONFIG = ("theme", "memory-limit", "gpu-sensor", "python", "quiet")
+_OF_CONFIG = ("theme", "memory-limit", "python", "quiet")
 
 
 def typed(read: Callable[[str], Any]) -> Callable[[str], Any]:

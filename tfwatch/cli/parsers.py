@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli import options
-from tfwatch.config import GPU_SENSORS, MOST_RUNS, THEMES, command, gpu_sensor, path
+from tfwatch.config import MOST_RUNS, THEMES, command, path
 from tfwatch.core import units
 
 if TYPE_CHECKING:
@@ -107,10 +107,6 @@ def _add_training(own: Any) -> None:
 
 
 def _add_output(group: Any) -> None:
-    text = "source of the GPU figures: auto takes the first that works here; none reads no GPU"
-    text = f"{', '.join(GPU_SENSORS)}: {text}"
-    read: Any = options.typed(gpu_sensor)
-    group.add_argument("--gpu-sensor", metavar="NAME", type=read, help=text)
     _add_runs_dir(group)
     _add_screen(group)
     text = "the script's output, not the live screen, and a summary on stderr"

@@ -14,7 +14,7 @@ from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.doctor.crash_reasons import explain, explain_cuda
 from tfwatch.doctor.packages import AND_CUDA, METAL_PAIR
-from tfwatch.sensors.protocol import Available, Unavailable
+from tfwatch.sensors.sensor import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -436,13 +436,13 @@ def gpu_sensors(facts: Facts) -> Check | None:
     """Check that a run can show the GPU's activity; None without a GPU."""
     if not facts.gpu_sensors or not (facts.is_mac or facts.nvidia.driver):
         return None
-    first, answer = facts.gpu_sensors[0]
-    works = [name for name, one in facts.gpu_sensors if isinstance(one, Available)]
+    first, missing = facts.gpu_sensors[0]
+    works = [name for name, why in facts.gpu_sensors if why is None]
     found = f"read through {works[0]}" if works else "GPU activity cannot be shown"
-    if isinstance(answer, Available):
+    if missing is None:
         return Check("gpu-activity", Status.OK, found)
     status = Status.OK if works else Status.WARN
-    return Check("gpu-activity", status, f"{found}; {first}: {answer.reason}", answer.fix)
+    return Check("gpu-activity", status, f"{found}; {first}: {missing.reason}", missing.fix)
 
 
 def _not_available(id: str, why: Unavailable) -> Check:

@@ -27,13 +27,13 @@ from tfwatch.doctor.trial import Trial, try_tensorflow
 from tfwatch.runs.library import find_problem, nearest
 from tfwatch.runs.machine_info import free_bytes, limits
 from tfwatch.sensors.gpu.sensor import choose_sources
-from tfwatch.sensors.protocol import Availability, Unavailable, reason
+from tfwatch.sensors.sensor import Unavailable, reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tfwatch.sensors.protocol import GpuSource
+    from tfwatch.sensors.sensor import GpuSource
 
 _T = TypeVar("_T")
 #: A folder on a lost network answers after minutes, or never.
@@ -114,15 +114,15 @@ def _runs_folder(folder: Path) -> RunsFolder:
     return RunsFolder(short_path(folder), find_problem(folder), free)
 
 
-def _gpu_sensors(system: str) -> tuple[tuple[str, Availability], ...]:
+def _gpu_sensors(system: str) -> tuple[tuple[str, Unavailable | None], ...]:
     """Return the availability of the GPU sensors that a run would ask."""
-    sources = choose_sources("auto", system)
+    sources = choose_sources(system)
     return tuple((one.name, _within_limit(partial(_ask, one), one.name)) for one in sources)
 
 
-def _ask(source: GpuSource) -> Availability:
+def _ask(source: GpuSource) -> Unavailable | None:
     try:
-        return source.available()
+        return source.why_unavailable()
     finally:
         source.close()
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tfwatch.doctor.packages import Installed
 from tfwatch.doctor.quick_facts import Interpreter, Nvidia
 from tfwatch.doctor.trial import SKIPPED, Trial
-from tfwatch.sensors.protocol import Unavailable
-
-if TYPE_CHECKING:
-    from tfwatch.sensors.protocol import Availability
+from tfwatch.sensors.sensor import Unavailable
 
 _NOT_LOOKED = Unavailable("not checked", "")
 
@@ -84,8 +80,9 @@ class Facts:
     #: None where no data folder is named.
     disk: DiskSpeed | Unavailable | None = None
     runs: RunsFolder | Unavailable = _NOT_LOOKED
-    #: The GPU sensors that a run would ask, in their order, and the availability of each.
-    gpu_sensors: tuple[tuple[str, Availability], ...] = ()
+    #: The GPU sensors that a run would ask, in their order, and why each cannot be read; None: it
+    #: can.
+    gpu_sensors: tuple[tuple[str, Unavailable | None], ...] = ()
 
     @property
     def is_mac(self) -> bool:

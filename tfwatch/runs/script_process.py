@@ -45,14 +45,12 @@ _at_first_run: list[Callable[[], None]] = []
 class Launch:
     """The requests of `tfwatch run` and `train` for the runs of a script.
 
-    runs_dir: where they are recorded; empty: nobody launched this script. gpu_sensor: one of
-    `config.GPU_SENSORS`.
+    runs_dir: where they are recorded; empty: nobody launched this script.
     steps: a `fit` ends after so many. switches: of the first `fit`.
     settings: entries of the manifest's. is_workload: the script is one of tfwatch's own.
     """
 
     runs_dir: str = ""
-    gpu_sensor: str = "auto"
     steps: int | None = None
     switches: tuple[SwitchRequest, ...] = ()
     settings: dict[str, str | float | bool] = field(default_factory=dict)

@@ -15,9 +15,8 @@ import psutil
 
 from tfwatch.core.events import Paused
 from tfwatch.runs.machine_info import ProcessLimits, limits, used_bytes
-from tfwatch.sensors import linux, macos
-from tfwatch.sensors.cpu import CpuSensor
-from tfwatch.sensors.protocol import Availability, Available, Rate, Sensor, Unavailable
+from tfwatch.sensors.kernel import kernel_sensors
+from tfwatch.sensors.sensor import Rate, Sensor, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,20 +26,33 @@ if TYPE_CHECKING:
 
 def host_sensors(system: str = sys.platform) -> list[Sensor]:
     """Return this machine's sensors, one for each source that can fail by itself."""
-    of_system = macos if system == "darwin" else linux
     return [
         CpuSensor(),
         ProcessSensor(),
         MemorySensor(),
         SwapSensor(system),
-        of_system.PressureSensor(),
-        of_system.ThermalSensor(),
+        *kernel_sensors(system),
         DiskSensor(),
         *([PowerSupplySensor()] if has_battery() else []),
     ]
 
 
-class ProcessSensor:
+class CpuSensor(Sensor):
+    """Cores in use by all programs, and the busiest core."""
+
+    name = "CPU"
+
+    _has_begun = False
+
+    def read(self, now_ns: int) -> Mapping[str, float]:
+        """Return `cpu_cores` and `core_max`, over the time since the last call; none at the
+        first."""
+        shares = [percent / 100 for percent in psutil.cpu_percent(percpu=True)]
+        had_begun, self._has_begun = self._has_begun, True
+        return {"cpu_cores": sum(shares), "core_max": max(shares)} if had_begun else {}
+
+
+class ProcessSensor(Sensor):
     """Cores and resident memory of the training process."""
 
     name = "process"
@@ -48,10 +60,6 @@ class ProcessSensor:
     def __init__(self) -> None:
         self._process = psutil.Process()
         self._rate = Rate()
-
-    def available(self) -> Availability:
-        """Return `Available`: it is this process."""
-        return Available()
 
     def read(self, now_ns: int) -> Mapping[str, float]:
         """Return `process_cores` since the last call, and `process_bytes`."""
@@ -63,7 +71,7 @@ class ProcessSensor:
         }
 
 
-class MemorySensor:
+class MemorySensor(Sensor):
     """Memory used, and available without swapping, within a container's limit."""
 
     name = "memory"
@@ -71,13 +79,8 @@ class MemorySensor:
     def __init__(self, allowed: ProcessLimits | None = None) -> None:
         self._allowed = limits() if allowed is None else allowed
 
-    def available(self) -> Availability:
-        """Return `Available`: psutil works everywhere."""
-        return Available()
-
     def read(self, now_ns: int) -> Mapping[str, float]:
         """Return `memory_used_bytes` and `memory_available_bytes`."""
-        del now_ns
         memory = psutil.virtual_memory()
         limit, group = self._allowed.memory_bytes, self._allowed.group
         used = used_bytes(group) if group else None
@@ -89,7 +92,7 @@ class MemorySensor:
         }
 
 
-class SwapSensor:
+class SwapSensor(Sensor):
     """Swapped memory, and swap traffic where the system counts it: macOS counts files too."""
 
     name = "swap"
@@ -97,10 +100,6 @@ class SwapSensor:
     def __init__(self, system: str = sys.platform) -> None:
         self._counts = system == "linux"
         self._in, self._out = Rate(), Rate()
-
-    def available(self) -> Availability:
-        """Return `Available`: psutil works everywhere."""
-        return Available()
 
     def read(self, now_ns: int) -> Mapping[str, float]:
         """Return `swap_used_bytes`, and since the last call `swap_in_bytes_s` and
@@ -115,7 +114,7 @@ class SwapSensor:
         }
 
 
-class DiskSensor:
+class DiskSensor(Sensor):
     """Bytes read from all local disks by all programs, without reads from the file cache."""
 
     name = "disk"
@@ -123,29 +122,26 @@ class DiskSensor:
     def __init__(self) -> None:
         self._rate = Rate()
 
-    def available(self) -> Availability:
-        """Return `Unavailable` where the system shows no disks, as in some containers."""
-        if psutil.disk_io_counters() is None:
-            return Unavailable(
-                "this system shows no disk counters", "run outside the container to see disk reads"
-            )
-        return Available()
+    def why_unavailable(self) -> Unavailable | None:
+        """Some containers show no disks."""
+        if psutil.disk_io_counters() is not None:
+            return None
+        return Unavailable(
+            "this system shows no disk counters", "run outside the container to see disk reads"
+        )
 
     def read(self, now_ns: int) -> Mapping[str, float]:
         """Return `disk_read_bytes_s` since the last call."""
         counters = psutil.disk_io_counters(nowrap=False)
-        return {
-            "disk_read_bytes_s": math.nan
-            if counters is None
-            else self._rate.of(now_ns, counters.read_bytes)
-        }
+        read_bytes = math.nan if counters is None else counters.read_bytes
+        return {"disk_read_bytes_s": self._rate.of(now_ns, read_bytes)}
 
 
 #: Some laptops' controllers take tens of milliseconds to read the battery.
 PERIOD_NS = 10 * 10**9
 
 
-class PowerSupplySensor:
+class PowerSupplySensor(Sensor):
     """The power supply: mains or battery."""
 
     name = "mains"
@@ -153,10 +149,6 @@ class PowerSupplySensor:
     def __init__(self) -> None:
         self._due_ns = -math.inf
         self._on_mains = math.nan
-
-    def available(self) -> Availability:
-        """Return `Available` where there is a battery."""
-        return Available() if has_battery() else Unavailable("this machine has no battery", fix="")
 
     def read(self, now_ns: int) -> Mapping[str, float]:
         """Return `on_mains`, at most ten seconds old."""

@@ -15,7 +15,7 @@ from tfwatch.core.rows import SAMPLE
 from tfwatch.sensors.gpu.sensor import GpuSensor, choose_sources
 from tfwatch.sensors.host import Pressure, host_sensors
 from tfwatch.sensors.pauses import PauseDetector
-from tfwatch.sensors.protocol import Rate, Sensor, Unavailable, reason
+from tfwatch.sensors.sensor import Rate, Sensor, Unavailable, reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,11 +38,11 @@ class Sensors:
         self,
         writer: RunWriter,
         clock: Clock = SYSTEM,
-        gpu: str = "auto",
         sensors: Sequence[Sensor] | None = None,
     ) -> None:
-        """gpu: one of `config.GPU_SENSORS`. sensors: in place of the machine's, for tests."""
-        self._gpu = GpuSensor(writer, clock, choose_sources(gpu, clock=clock))
+        """sensors: in place of the machine's, for tests."""
+        sources = choose_sources(clock=clock) if sensors is None else []
+        self._gpus = [GpuSensor(source, writer, clock) for source in sources]
         self._sensors = sensors
         self._writer = writer
         self._clock = clock
@@ -67,11 +67,12 @@ class Sensors:
 
     def _run(self) -> None:
         with fails_open(self._report_end):
-            sensors = [*host_sensors(), self._gpu] if self._sensors is None else self._sensors
-            sampler = Sampler(self._writer, self._clock, sensors, self._pauses, self._gpu)
+            sensors = host_sensors() if self._sensors is None else self._sensors
+            sampler = Sampler(self._writer, self._clock, sensors, self._pauses, self._gpus)
             sampler.begin()
             sample_on_schedule(sampler.sample, self._clock, self._stopping.wait)
-        self._gpu.stop()
+        for gpu in self._gpus:
+            gpu.stop()
 
     def _report_end(self, why: str) -> None:
         self._writer.event(SensorMissing(self._writer.now_ns(), "machine", why, _NEXT_RUN))
@@ -101,14 +102,15 @@ class Sampler:
         clock: Clock,
         sensors: Sequence[Sensor],
         pauses: PauseDetector | None = None,
-        gpu: GpuSensor | None = None,
+        gpus: Sequence[GpuSensor] = (),
     ) -> None:
+        """gpus: those are sensors too; a figure comes from the first that has it."""
         self._writer = writer
         self._pauses = pauses
-        self._gpu = gpu
+        self._gpus = gpus
         self._pressure = Pressure(writer)
         self._clock = clock
-        self._sensors = list(sensors)
+        self._sensors = [*sensors, *gpus]
         self._reported: set[str] = set()
         self._own = Rate()
         self._ahead_ns = self._clock_ahead_ns()
@@ -125,28 +127,28 @@ class Sampler:
         figures["late_ms"] = late_ms
         figures["own_cores"] = self._own.of(now_ns, self._own_ns() / 1e9)
         for sensor in self._sensors:
-            read = self._read(sensor, now_ns)
-            # The CPU and the GPU have a level of their own.
-            read["thermal_level"] = _hotter(
-                figures["thermal_level"], read.get("thermal_level", math.nan)
-            )
-            figures.update(read)
+            for column, value in self._read(sensor, now_ns).items():
+                # The CPU and the GPU have a level of their own.
+                is_hotter = column == "thermal_level" and value > figures[column]
+                if math.isnan(figures[column]) or is_hotter:
+                    figures[column] = value
         self._writer.sample(self._writer.now_ns(), figures)
-        self._pressure.update(figures, self._gpu.limited_by if self._gpu else "")
+        limits = [gpu.limited_by for gpu in self._gpus if gpu.limited_by]
+        self._pressure.update(figures, limits[0] if limits else "")
 
     def _own_ns(self) -> int:
         """Return the CPU time of the threads of the writer, the stages and the sensors, and of the
         sensors' tools."""
-        others_ns = sum(part.cpu_ns for part in (self._pauses, self._gpu) if part)
+        others_ns = sum(part.cpu_ns for part in (self._pauses, *self._gpus) if part)
         own_ns = self._writer.cpu_ns + self._writer.stages_cpu_ns
         return own_ns + others_ns + system_tool.spent_ns() + self._clock.thread_ns()
 
     def _is_available(self, sensor: Sensor) -> bool:
         with fails_open(lambda why: self._report(sensor, Unavailable(why, _NEXT_RUN)), reason):
-            availability = sensor.available()
-            if not isinstance(availability, Unavailable):
-                return True
-            self._report(sensor, availability)
+            why = sensor.why_unavailable()
+            if why:
+                self._report(sensor, why)
+            return why is None
         return False
 
     def _read(self, sensor: Sensor, now_ns: int) -> dict[str, float]:
@@ -174,7 +176,3 @@ class Sampler:
         the wall clock."""
         asleep_ns = self._clock.asleep_ns()
         return self._clock.wall_ns() - self._clock.now_ns() if asleep_ns is None else asleep_ns
-
-
-def _hotter(one: float, other: float) -> float:
-    return other if math.isnan(one) else one if math.isnan(other) else max(one, other)

@@ -235,7 +235,7 @@ class ScriptRun:
         )
         if folder := self.writer.folder:
             self._runs_dir = folder.parent  # that of the config file, where it names one
-        self._sensors = Sensors(self.writer, gpu=launched().gpu_sensor)
+        self._sensors = Sensors(self.writer)
         self._sensors.start()
 
     def _look(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.runs.folders import FakeClock
 from tfwatch.sensors.gpu import ioreg
 from tfwatch.sensors.gpu.ioreg import IoregSource, gpu_share, parse, parse_clients
-from tfwatch.sensors.protocol import Available, FullReading, GpuReading, SensorError, Unavailable
+from tfwatch.sensors.sensor import SensorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +42,12 @@ def gpu(
 """  # noqa: E501
 
 
+def figures(busy: float | None, memory: int | None) -> dict[str, float]:
+    """Return the figures that are known."""
+    named = {"gpu_busy": busy, "gpu_memory_bytes": memory}
+    return {name: value for name, value in named.items() if value is not None}
+
+
 def client(pid: int, *times: int, name: str = "Python", mark: str = "+-o ") -> str:
     usage = ",".join(
         f'{{"API"="Metal","lastSubmittedTime"=99887766,"accumulatedGPUTime"={time}}}'
@@ -60,7 +66,7 @@ def client(pid: int, *times: int, name: str = "Python", mark: str = "+-o ") -> s
 
 
 def test_activity_and_memory_are_read_among_their_decoys() -> None:
-    assert parse(gpu()) == GpuReading(busy=0.87, memory_bytes=3 * 2**30)
+    assert parse(gpu()) == figures(0.87, 3 * 2**30)
 
 
 @pytest.mark.parametrize(
@@ -81,10 +87,9 @@ def test_recordings(
 ) -> None:
     text = recording(name)
     source = make_source(tools, monkeypatch, text)
-    source.available()
 
-    assert parse(text) == GpuReading(busy=busy, memory_bytes=memory)
-    assert source.identity().name == model
+    assert parse(text) == figures(busy, memory)
+    assert source.read()[0].name == model
 
 
 @pytest.mark.parametrize(
@@ -119,7 +124,7 @@ def test_recordings(
     ],
 )
 def test_traps(text: str, busy: float | None, memory: int | None) -> None:
-    assert parse(text) == GpuReading(busy=busy, memory_bytes=memory)
+    assert parse(text) == figures(busy, memory)
 
 
 # -- clients ---------------------------------------------------------------------------------------
@@ -194,8 +199,9 @@ def test_a_reading_has_the_share_of_this_process(
 ) -> None:
     clock = FakeClock()
     source = make_source(tools, monkeypatch, gpu(), client(OWN, 10**9) + client(7, 5), clock)
-    assert source.available() == Available()
-    assert source.read() == FullReading(busy=0.87, memory_bytes=3 * 2**30)
+    assert source.why_unavailable() is None
+    (first,) = source.read()
+    assert first.figures == {**figures(0.87, 3 * 2**30), "gpu_process_busy": None}
 
     shares = []
     for at_s, spent in (
@@ -208,13 +214,12 @@ def test_a_reading_has_the_share_of_this_process(
     ):
         clock.at_s = at_s
         tools.print("clients", client(OWN, spent) if spent else client(7, 5))
-        shares.append(source.read().process_busy)
+        shares.append(source.read()[0].figures["gpu_process_busy"])
 
     assert shares == [None, 0.25, 0.25, None, 0.0, 1.0]
-    assert set(source.gaps()) == {"power_w", "freq_mhz", "temperature_c"}
-    identity = source.identity()
-    assert (identity.name, identity.unified, identity.gpus) == ("Apple M9 Max", True, 1)
-    assert identity.memory_bytes == psutil.virtual_memory().total
+    assert set(source.gaps()) == {"gpu_temperature_c"}
+    assert (first.name, first.unified, source.gpus) == ("Apple M9 Max", True, 1)
+    assert first.total_bytes == psutil.virtual_memory().total
 
 
 @pytest.mark.parametrize(
@@ -231,18 +236,18 @@ def test_a_reading_has_the_share_of_this_process(
 def test_no_gpu_is_a_reason(
     text: str, reason: str, tools: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = make_source(tools, monkeypatch, text).available()
+    missing = make_source(tools, monkeypatch, text).why_unavailable()
 
-    assert isinstance(answer, Unavailable)
-    assert answer.reason == reason
+    assert missing
+    assert missing.reason == reason
 
 
 def test_other_systems_have_no_ioreg(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ioreg, "COMMAND", ("/nowhere/ioreg",))
-    answer = IoregSource().available()
+    missing = IoregSource().why_unavailable()
 
-    assert isinstance(answer, Unavailable)
-    assert answer.reason == "ioreg is a tool of macOS"
+    assert missing
+    assert missing.reason == "ioreg is a tool of macOS"
 
 
 def test_without_clients_the_other_figures_remain(
@@ -250,22 +255,22 @@ def test_without_clients_the_other_figures_remain(
 ) -> None:
     clock = FakeClock()
     source = make_source(tools, monkeypatch, gpu(), "", clock)
-    assert (source.read().busy, source.read().process_busy) == (0.87, None)
-    assert source.gaps()["process_busy"].reason == "ioreg lists no process that uses this GPU"
+    assert source.read()[0].figures["gpu_busy"] == 0.87
+    assert source.gaps()["gpu_process_busy"].reason == "ioreg lists no process that uses this GPU"
 
     monkeypatch.setattr(ioreg, "CLIENTS", ("/nowhere/ioreg",))
     clock.at_s = 11
-    assert (source.read().busy, source.read().process_busy) == (0.87, None)
-    assert source.gaps()["process_busy"].reason == "ioreg: No such file or directory"
+    assert source.read()[0].figures["gpu_busy"] == 0.87
+    assert source.gaps()["gpu_process_busy"].reason == "ioreg: No such file or directory"
 
 
 def test_activity_that_is_missing_has_its_reason(
     tools: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = make_source(tools, monkeypatch, gpu(busy=""), client(OWN, 5))
-    assert source.available() == Available()
-    assert source.read().busy is None
-    assert source.gaps()["busy"].reason == 'ioreg prints no "Device Utilization %" for this GPU'
+    assert source.why_unavailable() is None
+    assert "gpu_busy" not in source.read()[0].figures
+    assert source.gaps()["gpu_busy"].reason == 'ioreg prints no "Device Utilization %" for this GPU'
 
 
 @pytest.mark.parametrize(
@@ -280,7 +285,7 @@ def test_a_tool_that_fails_during_a_run_has_a_reason(
     lines: str, reason: str, tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = make_source(tools, monkeypatch, gpu(), client(OWN, 5))
-    assert source.available() == Available()
+    assert source.why_unavailable() is None
     (tmp_path / "ioreg").write_text(f"#!/bin/sh\n{lines}\n")
     monkeypatch.setattr(ioreg, "_TIMEOUT_S", 20 if "exit" in lines else 0.3)
 

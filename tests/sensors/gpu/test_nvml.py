@@ -1,37 +1,61 @@
-"""Figures of the NVML source over a fake library."""
+"""The NVML source over a fake library: its figures, its process share, its choice of GPUs."""
 
 from __future__ import annotations
 
+import os
+import sys
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.runs.folders import FakeClock
 from tests.sensors.nvml import (
     MISSING,
     OTHER,
     OWN,
+    UNSEEN,
     FakeNvml,
     NVMLError,
+    NVMLError_NotFound,
     opened,
     sample,
 )
-from tfwatch.sensors.protocol import GpuIdentity, SensorError
+from tfwatch.sensors.gpu import nvml as module
+from tfwatch.sensors.sensor import GpuReading, SensorError, Unavailable, combine
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 pytestmark = pytest.mark.usefixtures("driver")
+
+
+def figures_of(source: Any) -> Mapping[str, float | None]:
+    """Return the figures of the only GPU, by their names without `gpu_`."""
+    (reading,) = source.read()
+    return {name.removeprefix("gpu_"): value for name, value in reading.figures.items()}
 
 
 def test_a_reading_has_the_figures_of_nvidia_smi(monkeypatch: pytest.MonkeyPatch) -> None:
     nvml = FakeNvml()
     nvml.samples = [sample(OWN, 10, 30), sample(OTHER, 10, 5), sample(OWN, 20, 20)]
     source = opened(nvml, monkeypatch)
-    reading = source.read()
-
-    assert (reading.busy, reading.power_w, reading.memory_bytes) == (0.37, 301.5, 2**30)
-    assert (reading.temperature_c, reading.freq_mhz, reading.process_busy) == (61, 1980, 0.25)
-    assert (reading.thermal_level, reading.limited_by) == (0.0, "")
-    assert source.identity() == GpuIdentity("NVIDIA gpu0", 2**34, unified=False, gpus=1)
-    assert source.gaps() == {}
+    assert source.read() == [
+        GpuReading(
+            {
+                "gpu_busy": 0.37,
+                "gpu_process_busy": 0.25,
+                "gpu_freq_mhz": 1980,
+                "gpu_power_w": 301.5,
+                "gpu_memory_bytes": 2**30,
+                "gpu_temperature_c": 61,
+                "thermal_level": 0.0,
+            },
+            name="NVIDIA gpu0",
+            total_bytes=2**34,
+        )
+    ]
+    assert (source.gpus, source.gaps()) == (1, {})
 
 
 def test_a_mig_slice_has_its_own_memory_and_no_activity(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,26 +65,26 @@ def test_a_mig_slice_has_its_own_memory_and_no_activity(monkeypatch: pytest.Monk
         ),
     )
     source = opened(nvml, monkeypatch, visible="MIG-1")
-    reading = source.read()
+    figures = figures_of(source)
 
-    assert reading.memory_bytes == len("slice MIG-1")
-    assert (reading.busy, reading.power_w, reading.process_busy) == (None, None, None)
-    assert (reading.temperature_c, reading.freq_mhz) == (61, 1980)
-    assert {"busy", "power_w", "process_busy"} == set(source.gaps())
-    assert source.gaps()["busy"].reason == "the driver reports only a MIG slice's memory"
+    assert figures["memory_bytes"] == len("slice MIG-1")
+    assert (figures["busy"], figures["power_w"], figures["process_busy"]) == (None, None, None)
+    assert (figures["temperature_c"], figures["freq_mhz"]) == (61, 1980)
+    assert {"gpu_busy", "gpu_power_w", "gpu_process_busy"} == set(source.gaps())
+    assert source.gaps()["gpu_busy"].reason == "the driver reports only a MIG slice's memory"
 
 
 def test_a_refused_figure_is_read_once_and_has_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     nvml = FakeNvml(nvmlDeviceGetPowerUsage=NVMLError(3), nvmlDeviceGetTemperature=MISSING)
     source = opened(nvml, monkeypatch)
-    assert [source.read().power_w for _ in range(3)] == [None] * 3
+    assert [figures_of(source)["power_w"] for _ in range(3)] == [None] * 3
 
     assert [call for call in nvml.calls if call[0] == "nvmlDeviceGetPowerUsage"] == [
         ("nvmlDeviceGetPowerUsage", "gpu0")
     ]
-    assert source.gaps()["power_w"].reason == "the NVIDIA driver refuses it: Not Supported"
-    assert source.gaps()["temperature_c"].reason == "this nvidia-ml-py is too old for it"
-    assert source.read().busy == 0.37
+    assert source.gaps()["gpu_power_w"].reason == "the NVIDIA driver refuses it: Not Supported"
+    assert source.gaps()["gpu_temperature_c"].reason == "this nvidia-ml-py is too old for it"
+    assert figures_of(source)["busy"] == 0.37
 
 
 def test_an_old_driver_has_other_calls_for_memory_and_limits(
@@ -75,10 +99,11 @@ def test_an_old_driver_has_other_calls_for_memory_and_limits(
         nvmlDeviceGetCurrentClocksThrottleReasons=0x40 | 0x4,
     )
     source = opened(nvml, monkeypatch)
-    reading = source.read()
+    (reading,) = source.read()
 
-    assert reading.memory_bytes == 2**31
-    assert (reading.limited_by, reading.thermal_level) == ("thermal slowdown by the hardware", 4.0)
+    assert reading.figures["gpu_memory_bytes"] == 2**31
+    assert reading.figures["thermal_level"] == 4.0
+    assert reading.limited_by == "thermal slowdown by the hardware"
     assert source.gaps() == {}
 
 
@@ -98,9 +123,10 @@ def test_an_old_driver_has_other_calls_for_memory_and_limits(
 def test_the_limits_of_the_clock(
     bits: int, words: str, level: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reading = opened(FakeNvml(nvmlDeviceGetCurrentClocksEventReasons=bits), monkeypatch).read()
+    source = opened(FakeNvml(nvmlDeviceGetCurrentClocksEventReasons=bits), monkeypatch)
+    (reading,) = source.read()
 
-    assert (reading.limited_by, reading.thermal_level) == (words, level)
+    assert (reading.limited_by, reading.figures["thermal_level"]) == (words, level)
 
 
 def test_a_gpu_that_is_lost_ends_the_sensor(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,3 +137,222 @@ def test_a_gpu_that_is_lost_ends_the_sensor(monkeypatch: pytest.MonkeyPatch) -> 
     source.close()
     with pytest.raises(SensorError, match="closed"):
         source.read()
+
+
+# -- the share of this process ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("samples", "holders", "share"),
+    [
+        pytest.param([sample(OWN, 5, 40)], [OWN], 0.4, id="it works"),
+        pytest.param([sample(OWN, 5, 140)], [OWN], 1.0, id="never more than all"),
+        pytest.param([], [OWN], 0.0, id="it holds memory and idles"),
+        pytest.param([sample(OTHER, 5, 90)], [OTHER], 0.0, id="another works"),
+        pytest.param([sample(UNSEEN, 5, 90)], [UNSEEN], None, id="numbers of another name space"),
+        pytest.param([], [], None, id="busy, and no process is listed"),
+    ],
+)
+def test_the_share_of_this_process(
+    samples: list[Any], holders: list[int], share: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nvml = FakeNvml(
+        nvmlDeviceGetComputeRunningProcesses=[SimpleNamespace(pid=pid) for pid in holders]
+    )
+    nvml.samples = samples
+    source = opened(nvml, monkeypatch)
+
+    assert figures_of(source)["process_busy"] == share
+    assert ("gpu_process_busy" in source.gaps()) == (share is None)
+
+
+def test_the_share_of_an_unlisted_process_is_unknown_on_an_idle_gpu_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = FakeClock()
+    nvml = FakeNvml(nvmlDeviceGetComputeRunningProcesses=[])
+    source = opened(nvml, monkeypatch, clock)
+    shares = []
+    for busy, holders in ((0, []), (40, []), (0, []), (40, [SimpleNamespace(pid=OWN)]), (0, [])):
+        nvml.answers["nvmlDeviceGetUtilizationRates"] = SimpleNamespace(gpu=busy)
+        nvml.answers["nvmlDeviceGetComputeRunningProcesses"] = holders
+        shares.append(figures_of(source)["process_busy"])
+        clock.at_s += 1
+
+    assert shares == [0.0, None, None, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("error", "share", "gap"),
+    [
+        pytest.param(NVMLError_NotFound(), 0.0, None, id="nothing ran"),
+        pytest.param(NVMLError(0), 0.0, None, id="an empty list of nvidia-ml-py"),
+        pytest.param(
+            NVMLError(3), None, "the NVIDIA driver refuses it: Not Supported", id="not supported"
+        ),
+    ],
+)
+def test_a_driver_without_samples(
+    error: NVMLError, share: float | None, gap: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = opened(FakeNvml(nvmlDeviceGetProcessUtilization=error), monkeypatch)
+
+    assert figures_of(source)["process_busy"] == share
+    assert getattr(source.gaps().get("gpu_process_busy"), "reason", None) == gap
+
+
+def test_samples_count_once_and_the_share_is_shown_until_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = FakeClock()
+    nvml = FakeNvml()
+    source = opened(nvml, monkeypatch, clock)
+    shares = []
+    for at_s, samples in ((0.0, [10]), (0.25, [10, 90]), (0.5, [10, 90]), (1.0, [10, 90])):
+        clock.at_s = at_s
+        nvml.samples = [sample(OWN, index + 1, percent) for index, percent in enumerate(samples)]
+        shares.append(figures_of(source)["process_busy"])
+
+    assert shares == [0.1, 0.1, 0.9, 0.0]
+    assert [call[2] for call in nvml.calls if call[0] == "nvmlDeviceGetProcessUtilization"] == [
+        0,
+        1,
+        2,
+    ]
+
+
+def test_this_process_knows_its_number() -> None:
+    assert os.getpid() in module.own_pids(os.getpid())
+    assert module.own_pids(2**30) == {2**30}
+
+
+# -- availability and choice -----------------------------------------------------------------------
+
+
+def test_without_a_driver_the_fix_depends_on_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_DRIVER", ())
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    answer = module.NvmlSource().why_unavailable()
+
+    assert isinstance(answer, Unavailable)
+    assert answer.reason == "no NVIDIA driver on this machine"
+    assert "pip" not in answer.fix
+
+
+def test_a_driver_without_the_library_has_an_install_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+
+    answer = module.NvmlSource().why_unavailable()
+
+    assert answer == Unavailable("nvidia-ml-py is not installed", "pip install nvidia-ml-py")
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        pytest.param(
+            12, "libnvidia-ml.so.1, a part of the NVIDIA driver, is not found", id="no libnvidia-ml"
+        ),
+        pytest.param(9, "the NVIDIA driver is not loaded", id="not loaded"),
+        pytest.param(4, "this user has no access to the NVIDIA driver", id="no permission"),
+        pytest.param(
+            18, "the NVIDIA driver was updated and the old one is still loaded", id="updated"
+        ),
+        pytest.param(999, "NVML does not start: error 999", id="anything else"),
+    ],
+)
+def test_a_library_that_does_not_start_has_a_reason(
+    code: int, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(nvmlInit=NVMLError(code)))
+    answer = module.NvmlSource().why_unavailable()
+
+    assert isinstance(answer, Unavailable)
+    assert answer.reason == reason
+    assert answer.fix
+
+
+@pytest.mark.parametrize(
+    ("visible", "gpus", "name"),
+    [
+        pytest.param(None, 2, "gpu0", id="the first of two"),
+        pytest.param("1,0", 2, "gpu1", id="the first that is visible"),
+        pytest.param("7", 2, "gpu1", id="one that is not there"),
+        pytest.param("GPU-a-1", 2, "gpu1", id="by its UUID"),
+        pytest.param("rubbish", 2, "gpu0", id="rubbish"),
+    ],
+)
+def test_the_choice_among_several_gpus(
+    visible: str | None, gpus: int, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = opened(
+        FakeNvml(gpus, nvmlDeviceGetHandleByUUID=lambda uuid: f"gpu{uuid[-1]}"),
+        monkeypatch,
+        visible=visible,
+    )
+
+    assert (source.read()[0].name, source.gpus) == (f"NVIDIA {name}", gpus)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "visible", "reason"),
+    [
+        pytest.param(0, "0", "the NVIDIA driver shows no GPU", id="none"),
+        pytest.param(1, "", "CUDA_VISIBLE_DEVICES hides every GPU from this process", id="hidden"),
+        pytest.param(
+            1, "-1", "CUDA_VISIBLE_DEVICES hides every GPU from this process", id="hidden by -1"
+        ),
+    ],
+)
+def test_no_gpu_is_a_reason(
+    gpus: int, visible: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(gpus))
+    answer = module.NvmlSource(environ={"CUDA_VISIBLE_DEVICES": visible}).why_unavailable()
+
+    assert isinstance(answer, Unavailable)
+    assert answer.reason == reason
+
+
+# -- the GPUs of a strategy ------------------------------------------------------------------------
+
+
+def by_uuid(uuid: str) -> str | Exception:
+    """NVML numbers the GPUs of this machine in the reverse order of CUDA's; one is a slice."""
+    known = {"GPU-first": "gpu3", "GPU-second": "gpu1", "MIG-slice": "slice 5"}
+    return known.get(uuid, NVMLError(6))
+
+
+def test_the_gpus_of_a_strategy_are_found_by_their_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = {"gpu0": 5, "gpu1": 30, "gpu3": 90}
+    nvml = FakeNvml(
+        4,
+        nvmlDeviceGetHandleByUUID=by_uuid,
+        nvmlDeviceGetUtilizationRates=lambda handle: SimpleNamespace(gpu=busy[handle], memory=1),
+    )
+    source = opened(nvml, monkeypatch)
+    assert figures_of(source)["busy"] == 0.05
+
+    source.follow(("first", "second", "slice", "unknown"))
+
+    assert [(card.name, card.figures.get("gpu_busy")) for card in source.read()] == [
+        ("NVIDIA gpu3", 0.9),
+        ("NVIDIA gpu1", 0.3),
+        ("NVIDIA slice 5", None),
+        ("", None),
+    ]
+
+
+def test_the_figures_of_several_gpus_as_one() -> None:
+    one = GpuReading({"gpu_busy": 0.9, "gpu_power_w": 300.0}, name="A")
+    two = GpuReading({"gpu_busy": 0.3, "gpu_power_w": 200.0}, name="B")
+    hot = GpuReading(
+        {"gpu_temperature_c": 80.0, "gpu_freq_mhz": 1200.0, "thermal_level": 3.0}, "heat", "C"
+    )
+
+    assert combine([one, two]).figures == {"gpu_busy": pytest.approx(0.6), "gpu_power_w": 500.0}
+    three = combine([one, two, hot])
+    assert three.figures == {"gpu_busy": pytest.approx(0.6), **hot.figures}, "no sum lacks a GPU"
+    assert three.limited_by == "heat"

@@ -35,8 +35,7 @@ class RunOptions:
     own. python: its interpreter; None is this one.
     theme: of the screen; None is the remembered one. notify: the notices that are asked for.
     quiet: no summary. as_json: the summary as
-    one JSON object on stdout, and the script's output on stderr. gpu_sensor, steps, switches: as of
-    `Launch`.
+    one JSON object on stdout, and the script's output on stderr. steps, switches: as of `Launch`.
     job: an A/B test, or the autopilot, to begin with the first run. memory_bytes: the limit of the
     autopilot's buffers, also when a key starts it.
     """
@@ -50,7 +49,6 @@ class RunOptions:
     notify: NotifyOptions = NO_NOTICES
     quiet: bool = False
     as_json: bool = False
-    gpu_sensor: str = "auto"
     steps: int | None = None
     switches: tuple[SwitchRequest, ...] = ()
     job: TunerJob | None = None
@@ -68,7 +66,7 @@ class RunOptions:
         settings = {"arguments": arguments, "memory_limit_bytes": self.memory_bytes or 0}
         known = {name: value for name, value in settings.items() if value}
         runs_dir = str(self.runs_dir.absolute())
-        return Launch(runs_dir, self.gpu_sensor, self.steps, self.switches, known, self.is_workload)
+        return Launch(runs_dir, self.steps, self.switches, known, self.is_workload)
 
 
 def of_script(args: argparse.Namespace) -> RunOptions:
@@ -158,7 +156,6 @@ def _options(args: argparse.Namespace, script: Sequence[str], **more: Any) -> Ru
         notify=options.notify(args),
         quiet=bool(args.quiet),
         as_json=args.json,
-        gpu_sensor=args.gpu_sensor or "auto",
         steps=args.steps,
         memory_bytes=args.memory_limit,
         switches=tuple(args.switch),

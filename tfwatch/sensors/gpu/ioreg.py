@@ -11,15 +11,7 @@ import psutil
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.system_tool import run
-from tfwatch.sensors.protocol import (
-    Availability,
-    Available,
-    FullReading,
-    GpuIdentity,
-    GpuReading,
-    SensorError,
-    Unavailable,
-)
+from tfwatch.sensors.sensor import GpuReading, GpuSource, SensorError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,8 +20,6 @@ COMMAND = ("/usr/sbin/ioreg", "-r", "-d", "1", "-w", "0", "-c", "IOAccelerator")
 CLIENTS = ("/usr/sbin/ioreg", "-r", "-d", "1", "-w", "0", "-c", "AGXDeviceUserClient")
 #: A call takes some 15 ms. Both calls end before the sensor counts as hung.
 _TIMEOUT_S = 0.6
-#: The clients of a browser take some hundred KB.
-_MAX_BYTES = 2**23
 #: GPU time is a counter, so it is seldom read; after a failure it is read this much later.
 _CLIENTS_NS = 1_000_000_000
 _CLIENTS_AGAIN_NS = 10_000_000_000
@@ -55,30 +45,26 @@ _MAX_MEMORY = 2**46
 _MAX_TIME_NS = 2**62
 
 
-def parse(text: str) -> GpuReading:
-    """Parse `ioreg -c IOAccelerator`: `busy` and `memory_bytes`; None for missing figures.
+def parse(text: str) -> dict[str, float]:
+    """Parse `ioreg -c IOAccelerator`: `gpu_busy` and `gpu_memory_bytes`, as far as they are there.
 
-    `busy` is "Device Utilization %", the only figure that shows machine-learning load; memory is
+    Activity is "Device Utilization %", the only figure that shows machine-learning load; memory is
     "In use system memory", because "Alloc system memory" is virtual. Of several GPUs the first with
     activity. Never raises.
     """
-    readings = [_reading(match[1]) for match in _STATISTICS.finditer(text)]
-    return next(
-        (reading for reading in readings if reading.busy is not None),
-        readings[0] if readings else GpuReading(),
-    )
+    gpus = [_figures(match[1]) for match in _STATISTICS.finditer(text)]
+    return next((gpu for gpu in gpus if "gpu_busy" in gpu), gpus[0] if gpus else {})
 
 
-def _reading(statistics: str) -> GpuReading:
-    busy = _BUSY.search(statistics)
-    memory = _MEMORY.search(statistics)
-    percent = int(busy[1]) if busy else None
-    used = int(memory[1]) if memory else None
-    return GpuReading(
-        # Some releases print a little more than 100.
-        busy=None if percent is None or percent > 200 else min(percent / 100, 1.0),
-        memory_bytes=None if used is None or used > _MAX_MEMORY else float(used),
-    )
+def _figures(statistics: str) -> dict[str, float]:
+    busy, memory = _BUSY.search(statistics), _MEMORY.search(statistics)
+    figures: dict[str, float] = {}
+    # Some releases print a little more than 100.
+    if busy and int(busy[1]) <= 200:
+        figures["gpu_busy"] = min(int(busy[1]) / 100, 1.0)
+    if memory and int(memory[1]) <= _MAX_MEMORY:
+        figures["gpu_memory_bytes"] = float(memory[1])
+    return figures
 
 
 def parse_clients(text: str) -> dict[int, int]:
@@ -109,114 +95,83 @@ def gpu_share(before: tuple[int, int], after: tuple[int, int]) -> float | None:
     return min(spent_ns / passed_ns, 1.0)
 
 
-class IoregSource:
+class IoregSource(GpuSource):
     """ioreg, which runs for each reading."""
 
     name = "ioreg"
-    period_s = 0.25
 
     def __init__(self, clock: Clock = SYSTEM, pid: int | None = None) -> None:
         self._clock = clock
         self._pid = os.getpid() if pid is None else pid
-        self._text = ""
-        self._has_busy = True
+        self._gaps: dict[str, Unavailable] = {}
+        self.close()
+
+    def why_unavailable(self) -> Unavailable | None:
+        """Other systems have no ioreg, and a virtual machine no GPU."""
+        if not Path(COMMAND[0]).exists():
+            return Unavailable("ioreg is a tool of macOS")
+        text = self._run(COMMAND)
+        if not text.strip():
+            return Unavailable("macOS shows no GPU, as in a virtual machine")
+        if parse(text):
+            return None
+        return Unavailable(
+            "ioreg prints no activity of this GPU",
+            "sudo powermetrics -s gpu_power shows whether macOS has any",
+        )
+
+    def read(self) -> Sequence[GpuReading]:
+        """Return the present activity and memory, and this process' share of the GPU since its last
+        reading."""
+        text = self._run(COMMAND)
+        figures = parse(text)
+        if not figures:
+            raise SensorError("ioreg no longer prints the activity of a GPU")
+        self._gaps = {"gpu_temperature_c": Unavailable("no tool of macOS reports it")}
+        if "gpu_busy" not in figures:
+            why = 'ioreg prints no "Device Utilization %" for this GPU'
+            self._gaps["gpu_busy"] = Unavailable(why)
+        self._read_clients()
+        if self._no_clients:
+            self._gaps["gpu_process_busy"] = Unavailable(self._no_clients)
+        self.gpus = len(_STATISTICS.findall(text))
+        model = _MODEL.search(text)
+        return [
+            GpuReading(
+                {**figures, "gpu_process_busy": self._share},
+                name=model[1] if model else "Apple GPU",
+                total_bytes=psutil.virtual_memory().total,
+                unified=True,
+            )
+        ]
+
+    def gaps(self) -> Mapping[str, Unavailable]:
+        return self._gaps
+
+    def close(self) -> None:
         self._spent: tuple[int, int] | None = None
         self._share: float | None = None
         self._clients_due_ns = 0
         self._no_clients = ""
 
-    def available(self) -> Availability:
-        """Return `Unavailable` on other systems, and where macOS shows no GPU."""
-        if not Path(COMMAND[0]).exists():
-            return Unavailable(
-                "ioreg is a tool of macOS", "--gpu-sensor auto selects this system's sources"
-            )
-        self._text = self._run(COMMAND)
-        if not self._text.strip():
-            return Unavailable("macOS shows no GPU, as in a virtual machine", "")
-        if parse(self._text) == GpuReading():
-            return Unavailable(
-                "ioreg prints no activity of this GPU",
-                "sudo powermetrics -s gpu_power shows whether macOS has any",
-            )
-        return Available()
-
-    def read(self) -> FullReading:
-        """Return the present activity and memory, and this process' share of the GPU since its last
-        reading."""
-        self._text = self._run(COMMAND)
-        reading = parse(self._text)
-        self._has_busy = reading.busy is not None
-        if reading == GpuReading():
-            raise SensorError("ioreg no longer prints the activity of a GPU")
-        self._read_clients()
-        return FullReading(
-            busy=reading.busy,
-            memory_bytes=reading.memory_bytes,
-            process_busy=self._share,
-        )
-
-    def identity(self) -> GpuIdentity:
-        """Return the GPU's model, and the memory that it shares."""
-        model = _MODEL.search(self._text)
-        gpus = len(_STATISTICS.findall(self._text))
-        return GpuIdentity(
-            model[1] if model else "Apple GPU",
-            psutil.virtual_memory().total,
-            unified=True,
-            gpus=gpus,
-        )
-
-    def gaps(self) -> Mapping[str, Unavailable]:
-        """Return the figures that ioreg does not print."""
-        watts = Unavailable(
-            "ioreg does not report it", "powermetrics does: tfwatch doctor --sudoers"
-        )
-        gaps = {
-            "power_w": watts,
-            "freq_mhz": watts,
-            "temperature_c": Unavailable("no tool of macOS reports it", ""),
-        }
-        if not self._has_busy:
-            gaps["busy"] = Unavailable('ioreg prints no "Device Utilization %" for this GPU', "")
-        if self._no_clients:
-            gaps["process_busy"] = Unavailable(self._no_clients, "")
-        return gaps
-
-    def close(self) -> None:
-        """Reset the counters."""
-        self._text, self._spent, self._share, self._no_clients, self._clients_due_ns = (
-            "",
-            None,
-            None,
-            "",
-            0,
-        )
-
-    def follow(self, gpus: Sequence[str]) -> None:
-        """Do nothing: a Mac has one GPU."""
-
-    def cancel(self) -> None:
-        """Do nothing: ioreg ends within a second."""
-
     def _read_clients(self) -> None:
         now_ns = self._clock.now_ns()
         if now_ns < self._clients_due_ns:
             return
+        before, self._spent, self._share = self._spent, None, None
         try:
             spent = parse_clients(self._run(CLIENTS))
             self._no_clients = "" if spent else "ioreg lists no process that uses this GPU"
         except SensorError as error:
-            spent, self._no_clients = {}, str(error)
+            self._no_clients = str(error)
         self._clients_due_ns = now_ns + (_CLIENTS_AGAIN_NS if self._no_clients else _CLIENTS_NS)
-        before, self._spent = (
-            self._spent,
-            None if self._no_clients else (now_ns, spent.get(self._pid, 0)),
-        )
-        self._share = gpu_share(before, self._spent) if before and self._spent else None
+        if self._no_clients:
+            return
+        self._spent = now_ns, spent.get(self._pid, 0)
+        self._share = gpu_share(before, self._spent) if before else None
 
     def _run(self, command: tuple[str, ...]) -> str:
-        result = run(command, _TIMEOUT_S, _MAX_BYTES, self._clock)
+        result = run(command, _TIMEOUT_S)
         if result.failure:
             raise SensorError(f"ioreg: {result.failure}")
         return result.out

@@ -1,30 +1,19 @@
-"""One NVIDIA GPU, or a MIG slice of one, through an open NVML."""
+"""NVIDIA GPUs, or a MIG slice of one, through an open NVML."""
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.sensors.protocol import (
-    Availability,
-    Available,
-    CardReading,
-    FullReading,
-    GpuIdentity,
-    GpuReading,
-    SensorError,
-    Unavailable,
-    combine,
-)
+from tfwatch.sensors.sensor import GpuReading, GpuSource, SensorError, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 #: The driver samples processes about 6 times a second (NVML reference,
 #: nvmlDeviceGetProcessUtilization).
@@ -37,111 +26,83 @@ LIMITS = (
     (0x80, "power brake", 3.0),
     (0x08, "hardware slowdown", 3.0),
 )
-_NEWER = "a newer driver may report it"
 INSTALL = "pip install nvidia-ml-py"
+_SHARE = "gpu_process_busy"
 _UNLISTED = Unavailable(
     "the NVIDIA driver does not list this process: inside a container it lists the host's"
     " processes",
     "docker run --pid=host",
 )
-_FIELDS = {field.name for field in fields(GpuReading)}
+_SLICE = Unavailable(
+    "the driver reports only a MIG slice's memory", "dcgmi dmon -e 1002, as administrator"
+)
 
 
 class Card:
-    """A GPU. chosen: the handle of it, or of the slice that computes; card: of the whole GPU."""
+    """A GPU. chosen: the handle of it, or of the slice that computes.
+
+    gaps: the columns that the driver refuses.
+    """
 
     def __init__(self, nvml: Any, chosen: Any, clock: Clock, pid: int) -> None:
+        self.gaps: dict[str, Unavailable] = {}
         self._nvml = nvml
         self._clock = clock
         self._pid = pid
-        self._gaps: dict[str, Unavailable] = {}
-        self._unlisted: Unavailable | None = None
+        self._is_unlisted = False
         self._chosen = self._card = chosen
         self._share: float | None = None
         self._share_due_ns = 0
         self._newest_us = 0
-        self._is_slice = bool(self._call("", "nvmlDeviceIsMigDeviceHandle", chosen))
-        if self._is_slice:
+        if self._call("", "nvmlDeviceIsMigDeviceHandle", chosen):
             self._card = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(chosen)
-        if self._is_slice:
-            why = Unavailable(
-                "the driver reports only a MIG slice's memory",
-                "dcgmi dmon -e 1002, as administrator",
-            )
-            self._gaps.update(dict.fromkeys(("busy", "power_w", "process_busy"), why))
+            self.gaps.update(dict.fromkeys(("gpu_busy", "gpu_power_w", _SHARE), _SLICE))
+        name = self._call("", "nvmlDeviceGetName", self._chosen)
+        self._name = str(name or self._call("", "nvmlDeviceGetName", self._card) or "NVIDIA GPU")
 
-    def read(self) -> FullReading:
+    def read(self) -> GpuReading:
         """Return the figures that nvidia-smi prints for this GPU; for a MIG slice, the slice's
         own."""
-        busy = self._call("busy", "nvmlDeviceGetUtilizationRates", self._chosen)
-        power = (
-            None if self._is_slice else self._call("power_w", "nvmlDeviceGetPowerUsage", self._card)
-        )
+        nvml, card = self._nvml, self._card
+        busy = self._call("gpu_busy", "nvmlDeviceGetUtilizationRates", self._chosen)
+        power = self._call("gpu_power_w", "nvmlDeviceGetPowerUsage", card)
         memory = self._memory()
-        reasons = self._reasons()
-        limit = next(
-            ((words, level) for bit, words, level in LIMITS if (reasons or 0) & bit), ("", 0.0)
+        clock = self._call("gpu_freq_mhz", "nvmlDeviceGetClockInfo", card, nvml.NVML_CLOCK_SM)
+        heat = self._call(
+            "gpu_temperature_c", "nvmlDeviceGetTemperature", card, nvml.NVML_TEMPERATURE_GPU
         )
-        return FullReading(
-            busy=None if busy is None else min(busy.gpu / 100, 1.0),
-            freq_mhz=self._call(
-                "freq_mhz", "nvmlDeviceGetClockInfo", self._card, self._nvml.NVML_CLOCK_SM
-            ),
-            power_w=None if power is None else power / 1e3,
-            memory_bytes=None if memory is None else memory.used,
-            temperature_c=self._call(
-                "temperature_c",
-                "nvmlDeviceGetTemperature",
-                self._card,
-                self._nvml.NVML_TEMPERATURE_GPU,
-            ),
-            process_busy=self._process_share(0 if busy is None else busy.gpu),
-            thermal_level=None if reasons is None else limit[1],
-            limited_by=limit[0],
-        )
-
-    def identity(self) -> GpuIdentity:
-        """Return the name and the memory, of the slice if it is one."""
-        memory = self._memory()
-        name = self._call("name", "nvmlDeviceGetName", self._chosen) or self._call(
-            "", "nvmlDeviceGetName", self._card
-        )
-        return GpuIdentity(str(name or "NVIDIA GPU"), None if memory is None else memory.total)
-
-    def read_as_one_of_several(self) -> CardReading:
-        """Return the reading of a GPU beside others."""
-        reading, identity = self.read(), self.identity()
+        level, limited_by = self._limit()
         figures = {
-            each.name: getattr(reading, each.name)
-            for each in fields(FullReading)
-            if each.name != "cards"
+            "gpu_busy": None if busy is None else min(busy.gpu / 100, 1.0),
+            _SHARE: self._process_share(0 if busy is None else busy.gpu),
+            "gpu_freq_mhz": clock,
+            "gpu_power_w": None if power is None else power / 1e3,
+            "gpu_memory_bytes": None if memory is None else memory.used,
+            "gpu_temperature_c": heat,
+            "thermal_level": level,
         }
-        return CardReading(name=identity.name, total_bytes=identity.memory_bytes, **figures)
-
-    def gaps(self) -> Mapping[str, Unavailable]:
-        """Return the figures that the driver refuses."""
-        unlisted = {"process_busy": self._unlisted} if self._unlisted else {}
-        return unlisted | {name: gap for name, gap in self._gaps.items() if name in _FIELDS}
+        total_bytes = None if memory is None else memory.total
+        return GpuReading(figures, limited_by, self._name, total_bytes)
 
     # -- calls of the driver -----------------------------------------------------------------------
 
-    def _call(self, field: str, function: str, *args: Any) -> Any:
+    def _call(self, column: str, function: str, *args: Any) -> Any:
         """Call the driver; return None where this GPU does not support the call, and then never
         call it again.
 
-        The field's gap is the reason.
+        The column's gap is the reason.
 
         Raises:
             SensorError: the driver has lost the GPU, or fails otherwise.
         """
-        if field in self._gaps:
+        if column in self.gaps:
             return None
         nvml = self._nvml
         try:
             return getattr(nvml, function)(*args)
         except AttributeError:
-            if field:
-                self._gaps[field] = Unavailable("this nvidia-ml-py is too old for it", INSTALL)
+            if column:
+                self.gaps[column] = Unavailable("this nvidia-ml-py is too old for it", INSTALL)
         except nvml.NVMLError as error:
             lasting = (
                 nvml.NVML_ERROR_NOT_SUPPORTED,
@@ -152,10 +113,8 @@ class Card:
             )
             if error.value not in lasting:
                 raise SensorError(f"NVML: {error}") from error
-            if field:
-                self._gaps[field] = Unavailable(
-                    f"the NVIDIA driver refuses it: {error}", "a newer driver may report it"
-                )
+            if column:
+                self.gaps[column] = _refused(error)
         return None
 
     def _memory(self) -> Any:
@@ -164,40 +123,39 @@ class Card:
         version = getattr(self._nvml, "nvmlMemory_v2", None)
         return (
             version and self._call("", "nvmlDeviceGetMemoryInfo", self._chosen, version)
-        ) or self._call("memory_bytes", "nvmlDeviceGetMemoryInfo", self._chosen)
+        ) or self._call("gpu_memory_bytes", "nvmlDeviceGetMemoryInfo", self._chosen)
 
-    def _reasons(self) -> int | None:
-        """Return the bits of the reasons that limit the clock. The call has another name before
+    def _limit(self) -> tuple[float | None, str]:
+        """Return the level and the reason of a limited clock. The call has another name before
         driver 535."""
-        reasons = self._call("clock_event", "nvmlDeviceGetCurrentClocksEventReasons", self._card)
+        reasons = self._call("events", "nvmlDeviceGetCurrentClocksEventReasons", self._card)
         if reasons is None:
             reasons = self._call(
-                "thermal_level", "nvmlDeviceGetCurrentClocksThrottleReasons", self._card
+                "throttle", "nvmlDeviceGetCurrentClocksThrottleReasons", self._card
             )
-        return None if reasons is None else int(reasons)
+        if reasons is None:
+            return None, ""
+        limits = ((level, words) for bit, words, level in LIMITS if int(reasons) & bit)
+        return next(limits, (0.0, ""))
 
     def _process_share(self, gpu_percent: int) -> float | None:
         """Return this process' share, at most half a second old."""
         now_ns = self._clock.now_ns()
-        if now_ns >= self._share_due_ns and "process_busy" not in self._gaps:
+        if now_ns >= self._share_due_ns and (_SHARE not in self.gaps or self._is_unlisted):
             self._share_due_ns = now_ns + _PROCESSES_NS
             samples = self._samples()
-            running = self._call("process_busy", "nvmlDeviceGetComputeRunningProcesses", self._card)
-            self._share = self._share_of(
-                samples, [process.pid for process in running or ()], gpu_percent
-            )
-        return None if "process_busy" in self._gaps else self._share
+            running = self._call("", "nvmlDeviceGetComputeRunningProcesses", self._card)
+            pids = [process.pid for process in running or ()]
+            self._share = self._share_of(samples, pids, gpu_percent)
+        return None if _SHARE in self.gaps else self._share
 
     def _samples(self) -> list[Any]:
         """Return samples (pid, timeStamp, smUtil) since the last call; empty where nothing ran."""
         try:
             samples = list(self._nvml.nvmlDeviceGetProcessUtilization(self._card, self._newest_us))
         except self._nvml.NVMLError as error:
-            if error.value in (self._nvml.NVML_SUCCESS, self._nvml.NVML_ERROR_NOT_FOUND):
-                return []
-            self._gaps["process_busy"] = Unavailable(
-                f"the NVIDIA driver refuses it: {error}", _NEWER
-            )
+            if error.value not in (self._nvml.NVML_SUCCESS, self._nvml.NVML_ERROR_NOT_FOUND):
+                self.gaps[_SHARE] = _refused(error)
             return []
         new = [sample for sample in samples if sample.timeStamp > self._newest_us]
         self._newest_us = max((sample.timeStamp for sample in new), default=self._newest_us)
@@ -216,14 +174,21 @@ class Card:
         ]
         listed = {*pids, *(sample.pid for sample in samples)}
         if listed & own:
-            self._unlisted = None
+            if self._is_unlisted:
+                self._is_unlisted = False
+                del self.gaps[_SHARE]
             return sum(shares) / len(shares) if shares else 0.0
-        if self._unlisted:
+        if _SHARE in self.gaps:
             return None
         if any(map(psutil.pid_exists, listed)) or (not listed and gpu_percent == 0):
             return 0.0
-        self._unlisted = _UNLISTED
+        self._is_unlisted = True
+        self.gaps[_SHARE] = _UNLISTED
         return None
+
+
+def _refused(error: Exception) -> Unavailable:
+    return Unavailable(f"the NVIDIA driver refuses it: {error}", "a newer driver may report it")
 
 
 def own_pids(pid: int) -> set[int]:
@@ -232,21 +197,39 @@ def own_pids(pid: int) -> set[int]:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return {pid}
-    lines: Iterable[str] = (line for line in status.splitlines() if line.startswith("NSpid:"))
+    lines = [line for line in status.splitlines() if line.startswith("NSpid:")]
     return {pid, *(int(word) for line in lines for word in line.split()[1:] if word.isdecimal())}
 
 
 #: Files of the kernel module; /dev/dxg is that of Windows' subsystem for Linux.
 _DRIVER = tuple(map(Path, ("/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/dxg")))
 _CONTAINER = "a container needs --gpus all and NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+#: Why NVML does not start, and what to do, by the name of its error.
+_NOT_READY = {
+    "NVML_ERROR_LIBRARY_NOT_FOUND": (
+        "libnvidia-ml.so.1, a part of the NVIDIA driver, is not found",
+        f"install the driver; {_CONTAINER}",
+    ),
+    "NVML_ERROR_DRIVER_NOT_LOADED": (
+        "the NVIDIA driver is not loaded",
+        "load it, or restart the machine",
+    ),
+    "NVML_ERROR_NO_PERMISSION": (
+        "this user has no access to the NVIDIA driver",
+        "read and write permission on /dev/nvidiactl",
+    ),
+    "NVML_ERROR_LIB_RM_VERSION_MISMATCH": (
+        "the NVIDIA driver was updated and the old one is still loaded",
+        "restart the machine",
+    ),
+}
 
 
-class NvmlSource:
+class NvmlSource(GpuSource):
     """The GPU that this process trains on: those followed, else the first that CUDA_VISIBLE_DEVICES
     allows."""
 
     name = "nvml"
-    period_s = 0.25
 
     def __init__(
         self, clock: Clock = SYSTEM, environ: Mapping[str, str] = os.environ, pid: int | None = None
@@ -260,9 +243,8 @@ class NvmlSource:
         self._followed: tuple[str, ...] = ()
         self._cards: list[Card | None] = []
 
-    def available(self) -> Availability:
-        """Return `Unavailable` without a driver, the library, or a GPU that is visible to this
-        process."""
+    def why_unavailable(self) -> Unavailable | None:
+        """There may be no driver, no library, or no GPU that is visible to this process."""
         if not any(path.exists() for path in _DRIVER):
             return Unavailable(
                 "no NVIDIA driver on this machine",
@@ -286,8 +268,8 @@ class NvmlSource:
         first one."""
         self._wanted = tuple(gpus)
 
-    def read(self) -> FullReading:
-        """Return the figures that nvidia-smi prints for this GPU; for a MIG slice, the slice's own.
+    def read(self) -> Sequence[GpuReading]:
+        """Return the figures that nvidia-smi prints for each GPU; for a MIG slice, the slice's own.
 
         Raises:
             SensorError: the driver has lost a GPU, or fails otherwise.
@@ -297,49 +279,34 @@ class NvmlSource:
         if self._wanted != self._followed:
             self._followed = self._wanted
             self._cards = [self._find(uuid) for uuid in self._followed]
-        known = [card for card in self._cards if card]
-        if len(known) < 2:
-            return self._card.read()
-        return combine(
-            [card.read_as_one_of_several() if card else CardReading() for card in self._cards]
-        )
-
-    def identity(self) -> GpuIdentity:
-        """Return the name and the memory, of the slice if it is one."""
-        if self._card is None:
-            raise SensorError("NVML is closed")
-        return replace(self._card.identity(), gpus=self._nvml.nvmlDeviceGetCount() or 1)
+        if sum(card is not None for card in self._cards) < 2:
+            return [self._card.read()]
+        return [card.read() if card else GpuReading() for card in self._cards]
 
     def gaps(self) -> Mapping[str, Unavailable]:
-        """Return the figures that the driver refuses."""
-        return self._card.gaps() if self._card else {}
+        gaps = self._card.gaps if self._card else {}
+        return {column: why for column, why in gaps.items() if column.startswith("gpu_")}
 
     def close(self) -> None:
         """End the session with the driver."""
         nvml, self._nvml = self._nvml, None
         self._card, self._cards, self._followed = None, [], ()
-        if nvml is None:
-            return
-        try:
-            nvml.nvmlShutdown()
-        except nvml.NVMLError:
-            return
-
-    def cancel(self) -> None:
-        """Do nothing: a call to the driver cannot be interrupted."""
+        if nvml is not None:
+            with suppress(nvml.NVMLError):
+                nvml.nvmlShutdown()
 
     # -- the choice of a GPU ----------------------------------------------------------------------
 
-    def _choose(self) -> Availability:
+    def _choose(self) -> Unavailable | None:
         words = self._environ.get("CUDA_VISIBLE_DEVICES")
         first = None if words is None else words.split(",")[0].strip()
-        count = self._nvml.nvmlDeviceGetCount()
-        if count == 0 or first in ("", "-1", "none", "NoDevFiles"):
+        self.gpus = self._nvml.nvmlDeviceGetCount()
+        if self.gpus == 0 or first in ("", "-1", "none", "NoDevFiles"):
             hidden = "CUDA_VISIBLE_DEVICES hides every GPU from this process"
-            reason = "the NVIDIA driver shows no GPU" if count == 0 else hidden
+            reason = hidden if self.gpus else "the NVIDIA driver shows no GPU"
             return Unavailable(reason, "to train on a GPU: unset CUDA_VISIBLE_DEVICES")
-        self._card = self._open(self._handle(first or "0", count))
-        return Available()
+        self._card = self._open(self._handle(first or "0"))
+        return None
 
     def _open(self, handle: Any) -> Card:
         return Card(self._nvml, handle, self._clock, self._pid)
@@ -352,47 +319,16 @@ class NvmlSource:
                 return self._open(self._nvml.nvmlDeviceGetHandleByUUID(prefix + uuid))
         return None
 
-    def _handle(self, first: str, count: int) -> Any:
-        """Find a GPU by number, or by the beginning of a UUID. CUDA and NVML number GPUs
-        differently."""
-        if first.isdecimal():
-            return self._nvml.nvmlDeviceGetHandleByIndex(min(int(first), count - 1))
-        if first.startswith("GPU-"):
-            handles = map(self._nvml.nvmlDeviceGetHandleByIndex, range(count))
-            return next(
-                (
-                    handle
-                    for handle in handles
-                    if str(self._nvml.nvmlDeviceGetUUID(handle)).startswith(first)
-                ),
-                self._nvml.nvmlDeviceGetHandleByIndex(0),
-            )
-        if first.startswith("MIG-"):
+    def _handle(self, first: str) -> Any:
+        """Find a GPU by number, or by its UUID. CUDA and NVML number GPUs differently."""
+        if first.startswith(("GPU-", "MIG-")):
             return self._nvml.nvmlDeviceGetHandleByUUID(first)
-        return self._nvml.nvmlDeviceGetHandleByIndex(0)
+        number = int(first) if first.isdecimal() else 0
+        return self._nvml.nvmlDeviceGetHandleByIndex(min(number, self.gpus - 1))
 
 
 def _not_ready(nvml: Any, error: Any) -> Unavailable:
-    """Return why NVML does not start, and what to do."""
-    known = {
-        nvml.NVML_ERROR_LIBRARY_NOT_FOUND: (
-            "libnvidia-ml.so.1, a part of the NVIDIA driver, is not found",
-            f"install the driver; {_CONTAINER}",
-        ),
-        nvml.NVML_ERROR_DRIVER_NOT_LOADED: (
-            "the NVIDIA driver is not loaded",
-            "load it, or restart the machine",
-        ),
-        nvml.NVML_ERROR_NO_PERMISSION: (
-            "this user has no access to the NVIDIA driver",
-            "read and write permission on /dev/nvidiactl",
-        ),
-        nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: (
-            "the NVIDIA driver was updated and the old one is still loaded",
-            "restart the machine",
-        ),
-    }
-    reason, fix = known.get(
-        error.value, (f"NVML does not start: {error}", "run nvidia-smi to check the driver")
-    )
-    return Unavailable(reason, fix)
+    for name, (reason, fix) in _NOT_READY.items():
+        if error.value == getattr(nvml, name):
+            return Unavailable(reason, fix)
+    return Unavailable(f"NVML does not start: {error}", "run nvidia-smi to check the driver")

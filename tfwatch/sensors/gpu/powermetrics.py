@@ -1,31 +1,22 @@
-"""An Apple GPU, its CPU and its Neural Engine through macOS' powermetrics, which only root may run.
+"""Watts and clocks of an Apple chip through macOS' powermetrics, which only root may run.
 
 `sudoers` returns the line that permits tfwatch's command.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import plistlib
 import re
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from xml.parsers.expat import ExpatError
 
-import psutil
-
-from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.system_tool import run
-from tfwatch.sensors.protocol import (
-    Availability,
-    Available,
-    FullReading,
-    GpuIdentity,
-    SensorError,
-    Unavailable,
-)
-from tfwatch.sensors.tool_readers import ToolStream
+from tfwatch.core.system_tool import start
+from tfwatch.sensors.sensor import GpuReading, GpuSource, SensorError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -73,12 +64,12 @@ _HEAVY = 3
 _MAX_BYTES = 2**22
 _END = b"</plist>"
 _BEGIN = re.compile(rb"<\?xml|<plist")
-#: The delay of a document after which the stream counts as dead, seconds.
-_PATIENCE_S = 4.0
 _REFUSED = re.compile(
     r"superuser|password is required|not allowed|may not run|not in the sudoers|no tty",
     re.IGNORECASE,
 )
+#: The time that a killed tool has to end, seconds.
+_END_S = 0.2
 _PERMIT = "tfwatch doctor --sudoers prints the line that permits powermetrics"
 
 
@@ -86,35 +77,25 @@ def documents(stream: BinaryIO) -> Iterator[bytes]:
     """Yield the complete plist documents of powermetrics' output.
 
     A NUL precedes every document but the first; a document without a beginning or an end is left
-    out. The iterator ends with the stream, and after 4 MiB without the end of a document. A stream
-    without `read1` must return the available bytes from `read`.
+    out.
+
+    Raises:
+        SensorError: the stream ended, or 4 MiB had no end of a document; the message is the first
+        line of the rest.
     """
     read = getattr(stream, "read1", stream.read)
-    buffer = bytearray()
-    searched = 0
-    while len(buffer) <= _MAX_BYTES:
-        end = buffer.find(_END, max(searched - len(_END), 0))
-        if end < 0:
-            searched = len(buffer)
-            piece = read(2**16)
-            if not piece:
-                return
-            buffer += piece
-            continue
-        end, searched = end + len(_END), 0
-        whole = bytes(buffer[:end])
-        del buffer[:end]
-        begins = [match.start() for match in re.finditer(rb"<\?xml", whole)] or _first_begin(whole)
-        if begins:
-            yield whole[begins[-1] :]
+    rest = b""
+    while len(rest) <= _MAX_BYTES and (piece := read(2**16)):
+        *whole, rest = (rest + piece).split(_END)
+        for text in whole:
+            begin = max(text.rfind(b"<?xml"), 0)
+            if match := _BEGIN.search(text, begin):
+                yield text[match.start() :] + _END
+    line = rest.decode(errors="replace").strip("\0 \n").split("\n")[0][:200]
+    raise SensorError(f"powermetrics ended: {line}" if line else "powermetrics ended")
 
 
-def _first_begin(whole: bytes) -> list[int]:
-    match = _BEGIN.search(whole)
-    return [match.start()] if match else []
-
-
-def parse(document: bytes) -> FullReading:
+def parse(document: bytes) -> GpuReading:
     """Parse the figures of one document; None for missing or implausible ones. Never raises.
 
     Watts are the processor's energy (mJ) over `elapsed_ns`, not over the requested interval. The
@@ -128,16 +109,17 @@ def parse(document: bytes) -> FullReading:
     processor = _part(root, "processor")
     elapsed_ns = _number(root.get("elapsed_ns"), 1e6, 1e14)
     word = root.get("thermal_pressure")
-    word = word.strip()[:40] or None if isinstance(word, str) else None
-    level = LEVELS.get(word.lower()) if word else None
-    return FullReading(
-        busy=_busy(gpu),
-        freq_mhz=_frequency(gpu),
-        power_w=_watts("gpu", elapsed_ns, processor),
-        cpu_power_w=_watts("cpu", elapsed_ns, processor),
-        thermal_level=None if level is None else float(level),
-        limited_by=f"thermal pressure {word}" if level is not None and level >= _HEAVY else "",
-    )
+    word = word.strip()[:40] if isinstance(word, str) else ""
+    level = LEVELS.get(word.lower())
+    figures = {
+        "gpu_busy": _busy(gpu),
+        "gpu_freq_mhz": _frequency(gpu),
+        "gpu_power_w": _watts("gpu", elapsed_ns, processor),
+        "cpu_power_w": _watts("cpu", elapsed_ns, processor),
+        "thermal_level": level,
+    }
+    is_limited = level is not None and level >= _HEAVY
+    return GpuReading(figures, f"thermal pressure {word}" if is_limited else "")
 
 
 def _busy(gpu: Mapping[str, Any]) -> float | None:
@@ -176,36 +158,31 @@ def _part(root: Mapping[str, Any], name: str) -> dict[str, Any]:
 # -- the sensor -----------------------------------------------------------------------------------
 
 
-class PowermetricsSource:
+class PowermetricsSource(GpuSource):
     """powermetrics, as root or through a sudoers rule. It prints a document a second while it is
     read."""
 
-    name = "powermetrics"
+    name = missing_name = "powermetrics"
     period_s = PERIOD_S
 
-    def __init__(self, clock: Clock = SYSTEM, command: Sequence[str] | None = None) -> None:
-        self._clock = clock
+    def __init__(self, command: Sequence[str] | None = None) -> None:
         as_root = os.name == "posix" and os.geteuid() == 0
         self._command = tuple(command or (COMMAND if as_root else (*SUDO, *COMMAND)))
-        self._stream: ToolStream | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._documents: Iterator[bytes] = iter(())
-        self._first: FullReading | None = None
-        self._newest = FullReading()
 
-    def available(self) -> Availability:
-        """Return `Unavailable` on other systems, and without permission: sudo then fails
-        immediately, without a prompt.
+    def why_unavailable(self) -> Unavailable | None:
+        """Without permission sudo fails immediately, without a prompt.
 
         Raises:
             SensorError: powermetrics starts, and prints nothing readable.
         """
         if not all(Path(word).exists() for word in self._command if word.startswith("/")):
-            return Unavailable(
-                "powermetrics is a tool of macOS", "--gpu-sensor auto selects this system's sources"
-            )
+            return Unavailable("powermetrics is a tool of macOS")
+        self.close()
         try:
-            self._begin()
-            self._first = self._next()
+            self._start()
+            self._next()
         except SensorError as error:
             self.close()
             if _REFUSED.search(str(error)):
@@ -213,77 +190,41 @@ class PowermetricsSource:
                     "powermetrics runs as root only, and sudo has no rule for it", _PERMIT
                 )
             raise
-        return Available()
+        return None
 
-    def read(self) -> FullReading:
-        """Return the next document's figures; wait for it, `_PATIENCE_S` at most."""
-        first, self._first = self._first, None
-        self._newest = first or self._next()
-        return self._newest
-
-    def identity(self) -> GpuIdentity:
-        """Return the chip's name, and the memory that its GPU shares."""
-        result = run(("/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"), 0.5)
-        return GpuIdentity(
-            result.out.strip()[:80] or "Apple GPU", psutil.virtual_memory().total, unified=True
-        )
-
-    def gaps(self) -> Mapping[str, Unavailable]:
-        """Return the figures that powermetrics does not print, or not in a form that can be
-        read."""
-        elsewhere = Unavailable(
-            "powermetrics does not report it", "--gpu-sensor auto reads ioreg too"
-        )
-        nowhere = Unavailable("no tool of macOS reports it", "")
-        unread = Unavailable("powermetrics prints none that can be read", "")
-        gaps = {
-            name: unread
-            for name in ("busy", "power_w", "freq_mhz")
-            if getattr(self._newest, name) is None
-        }
-        return {
-            **gaps,
-            "memory_bytes": elsewhere,
-            "process_busy": elsewhere,
-            "temperature_c": nowhere,
-        }
+    def read(self) -> Sequence[GpuReading]:
+        """Return the next document's figures; wait for it."""
+        return [self._next()]
 
     def close(self) -> None:
-        """Close its pipes: powermetrics ends when it prints next."""
-        stream, self._stream = self._stream, None
-        self._first = None
-        if stream:
-            stream.close()
+        """Close its pipe: powermetrics, which as root's cannot be killed, ends when it prints
+        next."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdout
+        process.stdout.close()
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            process.kill()
+            process.wait(_END_S)
 
-    def follow(self, gpus: Sequence[str]) -> None:
-        """Do nothing: a Mac has one GPU."""
-
-    def cancel(self) -> None:
-        """End the wait for a document."""
-        if self._stream:
-            self._stream.cancel()
-
-    def _begin(self) -> None:
-        self.close()
+    def _start(self) -> None:
         try:
-            self._stream = ToolStream(self._command, self._clock)
-        except SensorError as error:
-            raise SensorError(f"powermetrics: {error}") from error
-        self._documents = documents(self._stream)  # type: ignore[arg-type]
+            self._process = start(self._command)
+        except OSError as error:
+            raise SensorError(f"powermetrics: {error.strerror or error}") from error
+        assert self._process.stdout
+        self._documents = documents(self._process.stdout)  # type: ignore[arg-type]
 
-    def _next(self) -> FullReading:
-        stream = self._stream
-        if stream is None:
+    def _next(self) -> GpuReading:
+        if self._process is None:
             raise SensorError("powermetrics does not run")
-        stream.wait_until(self._clock.now_ns() + round(_PATIENCE_S * 1e9))
-        try:
-            for document in self._documents:
-                reading = parse(document)
-                if reading.busy is not None or reading.power_w is not None:
-                    return reading
-        except SensorError as error:
-            raise SensorError(f"powermetrics: {error}") from error
-        raise SensorError(f"powermetrics: {stream.why_ended()}")
+        readings = map(parse, self._documents)
+        return next(one for one in readings if {"gpu_busy", "gpu_power_w"} & {*_known(one.figures)})
+
+
+def _known(figures: Mapping[str, float | None]) -> list[str]:
+    return [column for column, value in figures.items() if value is not None]
 
 
 #: Characters with a meaning of their own in a command's arguments (sudoers manual, "Other special

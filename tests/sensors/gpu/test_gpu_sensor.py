@@ -1,0 +1,317 @@
+"""A GPU source on its thread: its figures, its interval, its failures and their events."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.runs.folders import written
+from tests.runs.processes import wait_until
+from tfwatch.core.events import Event, GpuFound, GpusFound, SensorMissing, decode
+from tfwatch.core.rows import GPU
+from tfwatch.runs.format import EVENTS, GPUS
+from tfwatch.sensors.gpu import sensor as module
+from tfwatch.sensors.gpu.sensor import GpuSensor, choose_sources
+from tfwatch.sensors.sensor import GpuReading, GpuSource, SensorError, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tests.runs.folders import FakeClock
+    from tfwatch.runs.writer import RunWriter
+
+REFUSED = Unavailable("sudo has no rule for it", "tfwatch doctor --sudoers")
+
+
+def card(name: str = "A100", limited_by: str = "", **figures: float) -> GpuReading:
+    named = {f"gpu_{column}": value for column, value in figures.items()}
+    return GpuReading(named, limited_by, name, 2**34)
+
+
+@dataclass
+class FakeSource(GpuSource):
+    """A source with given results; an exception is raised."""
+
+    name: str = "nvml"
+    missing: Unavailable | Exception | None = None
+    reading: Sequence[GpuReading] | Exception = field(default_factory=lambda: [card(busy=0.5)])
+    no_figures: dict[str, Unavailable] = field(default_factory=dict)
+    closed: int = 0
+    followed: Sequence[str] = ()
+    gpus: int = 2
+
+    def why_unavailable(self) -> Unavailable | None:
+        if isinstance(self.missing, Exception):
+            raise self.missing
+        return self.missing
+
+    def follow(self, gpus: Sequence[str]) -> None:
+        self.followed = gpus
+
+    def read(self) -> Sequence[GpuReading]:
+        if isinstance(self.reading, Exception):
+            raise self.reading
+        return self.reading
+
+    def gaps(self) -> Mapping[str, Unavailable]:
+        return self.no_figures
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Machine:
+    """A sensor whose source is read at the test's command."""
+
+    def __init__(self, writer: RunWriter, clock: FakeClock, source: GpuSource) -> None:
+        self.clock = clock
+        self.writer = writer
+        self.sensor = GpuSensor(source, writer, clock.clock)
+        self._seen = 0
+
+    def sample(self) -> dict[str, float]:
+        self.sensor.read_once()
+        return self.read()
+
+    def read(self) -> dict[str, float]:
+        return dict(self.sensor.read(self.clock.now_ns()))
+
+    def new_events(self) -> list[Event | None]:
+        """Return the events since the last call."""
+        self.writer.flush()
+        lines = written(self.writer, EVENTS).splitlines()
+        new, self._seen = lines[self._seen :], len(lines)
+        return [decode(line) for line in new]
+
+
+@pytest.mark.parametrize(
+    ("system", "names"), [("darwin", ["powermetrics", "ioreg"]), ("linux", ["nvml"])]
+)
+def test_the_order_of_sources(system: str, names: list[str]) -> None:
+    assert [source.name for source in choose_sources(system)] == names
+
+
+# -- figures ---------------------------------------------------------------------------------------
+
+
+def test_a_sample_is_the_mean_of_the_readings_since_the_last(
+    writer: RunWriter, clock: FakeClock
+) -> None:
+    source = FakeSource(reading=[card(busy=0.2, freq_mhz=1000, process_busy=0.1)])
+    machine = Machine(writer, clock, source)
+    machine.sensor.read_once()
+    clock.at_s += 0.25
+    source.reading = [card(busy=0.6, freq_mhz=2000)]
+
+    assert machine.sample() == pytest.approx(
+        {"gpu_busy": 0.4, "gpu_freq_mhz": 1500, "gpu_process_busy": 0.1, "gpu_late_ms": 0.0}
+    )
+    assert machine.new_events() == [
+        GpuFound(1_250_000_000, "nvml", "A100", 2**34, unified=False, gpus=2)
+    ]
+
+
+def test_a_late_reading_is_shown_until_it_is_stale(writer: RunWriter, clock: FakeClock) -> None:
+    source = FakeSource()
+    source.period_s = 1.0
+    machine = Machine(writer, clock, source)
+    machine.sample()
+    seen = []
+    for _ in range(5):
+        clock.at_s += 0.5
+        figures = machine.read()
+        seen.append((figures.get("gpu_busy"), figures.get("gpu_late_ms")))
+
+    assert seen == [(0.5, 0.0), (0.5, 0.0), (0.5, 500.0), (0.5, 1000.0), (None, None)]
+
+
+def test_the_limit_of_the_clock_belongs_to_its_sample(writer: RunWriter, clock: FakeClock) -> None:
+    source = FakeSource()
+    machine = Machine(writer, clock, source)
+    limits = []
+    for limit in ("power brake", "", "heat"):
+        source.reading = [card(limited_by=limit, busy=1)]
+        machine.sample()
+        limits.append(machine.sensor.limited_by)
+        clock.at_s += 0.5
+
+    assert limits == ["power brake", "", "heat"]
+
+
+def test_each_gpu_of_a_strategy_has_a_row_a_second_and_a_name(
+    writer: RunWriter, clock: FakeClock
+) -> None:
+    writer.strategy_gpus = {"GPU:0": "first", "GPU:1": "second"}
+    source = FakeSource()
+    machine = Machine(writer, clock, source)
+    for n in range(5):
+        source.reading = [card("A", busy=0.9), card("", busy=0.1 * n)]
+        machine.sample()
+        clock.at_s += 0.5
+
+    writer.flush()
+    rows = np.frombuffer(written(writer, GPUS), GPU)
+    assert source.followed == ("first", "second")
+    assert rows["gpu"].tolist() == [0, 1] * 3
+    assert rows["busy"][1::2] == pytest.approx([0.0, 0.15, 0.35])
+    assert np.isnan(rows["memory_bytes"]).all()
+    events = machine.new_events()
+    assert [event.names for event in events if isinstance(event, GpusFound)] == [
+        {"GPU:0": "A", "GPU:1": ""}
+    ]
+    assert [event.sensor for event in events if isinstance(event, SensorMissing)] == ["GPU:1"]
+
+
+# -- events ----------------------------------------------------------------------------------------
+
+
+def test_an_unavailable_source_is_tried_and_reported_once(
+    writer: RunWriter, clock: FakeClock
+) -> None:
+    machine = Machine(writer, clock, FakeSource(missing=REFUSED))
+
+    assert machine.read() == {}
+    assert machine.new_events() == []
+    assert machine.sensor.read_once() is None
+    assert [machine.read() for _ in range(3)] == [{}] * 3
+    assert machine.new_events() == [SensorMissing(10**9, "GPU", REFUSED.reason, REFUSED.fix)]
+
+
+def test_missing_figures_are_reported_by_reason(writer: RunWriter, clock: FakeClock) -> None:
+    old = Unavailable("the driver refuses it", "a newer driver")
+    gaps = {"gpu_power_w": old, "gpu_freq_mhz": old, "gpu_temperature_c": REFUSED}
+    machine = Machine(writer, clock, FakeSource(no_figures=gaps))
+    for _ in range(3):
+        machine.sample()
+
+    assert machine.new_events()[1:] == [
+        SensorMissing(10**9, "GPU power, frequency", old.reason, old.fix),
+        SensorMissing(10**9, "GPU temperature", REFUSED.reason, REFUSED.fix),
+    ]
+
+
+def test_a_failed_source_is_reported_and_tried_again(writer: RunWriter, clock: FakeClock) -> None:
+    source = FakeSource()
+    machine = Machine(writer, clock, source)
+    assert machine.sample()["gpu_busy"] == 0.5
+    source.reading = SensorError("NVML: GPU is lost")
+    clock.at_s += 0.25
+    assert [machine.sample(), machine.sample()] == [{}, {}]
+    source.reading = [card(busy=0.7)]
+    assert machine.sample()["gpu_busy"] == 0.7
+
+    at_ns = 1_250_000_000
+    assert machine.new_events() == [
+        GpuFound(10**9, "nvml", "A100", 2**34, unified=False, gpus=2),
+        SensorMissing(at_ns, "GPU", "NVML: GPU is lost", "tfwatch tries again in 1 s"),
+        GpuFound(at_ns, "nvml", "A100", 2**34, unified=False, gpus=2),
+    ]
+    assert source.closed == 2
+
+
+# -- the thread ------------------------------------------------------------------------------------
+
+
+def test_a_source_that_worked_once_is_tried_again(writer: RunWriter, clock: FakeClock) -> None:
+    source = FakeSource()
+    machine = Machine(writer, clock, source)
+    machine.sample()
+    source.reading, source.missing = SensorError("gone"), REFUSED
+
+    assert [machine.sensor.read_once(), machine.sensor.read_once()] == [1.0, 2.0]
+    machine.read()
+    assert machine.new_events()[-1] == SensorMissing(
+        10**9, "GPU", "sudo has no rule for it", "tfwatch tries again in 2 s"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        pytest.param(SensorError("it ended"), "it ended", id="its own"),
+        pytest.param(ValueError("no"), "ValueError: no", id="any other"),
+        pytest.param(OSError(), "OSError", id="without a message"),
+    ],
+)
+def test_any_exception_of_a_source_is_a_reason(
+    error: Exception, reason: str, writer: RunWriter, clock: FakeClock
+) -> None:
+    machine = Machine(writer, clock, FakeSource(missing=error))
+
+    assert machine.sample() == {}
+    (event,) = machine.new_events()
+    assert isinstance(event, SensorMissing)
+    assert event.reason == reason
+
+
+def test_repeated_failures_lengthen_the_wait_until_the_source_is_steady(
+    writer: RunWriter, clock: FakeClock
+) -> None:
+    source = FakeSource(reading=SensorError("no"))
+    sensor = GpuSensor(source, writer, clock.clock)
+    assert [sensor.read_once() for _ in range(11)] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
+
+    for seconds, wait_s in ((0, 300), (61, 1)):
+        source.reading = [card(busy=0.1)]
+        sensor.read_once()
+        clock.at_s += seconds
+        sensor.read_once()
+        source.reading = SensorError("no")
+        assert sensor.read_once() == wait_s
+
+
+def test_a_costly_source_is_read_less_often(
+    writer: RunWriter, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spent = iter(range(0, 10**12, 4_000_000))  # 4 ms of tools a call
+    monkeypatch.setattr(module, "spent_ns", lambda: next(spent))
+    sensor = GpuSensor(FakeSource(), writer, clock.clock)
+    paces = []
+    for _ in range(30):
+        sensor.read_once()
+        paces.append(sensor.interval_s)
+
+    assert paces[0] < paces[5] < paces[-1] == pytest.approx(1.0, rel=0.01)
+    monkeypatch.setattr(module, "spent_ns", lambda: 0)
+    for _ in range(30):
+        sensor.read_once()
+    assert sensor.interval_s == 0.25
+
+
+class Hanging(FakeSource):
+    """Hangs in its second `read` until it is released."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.go, self.hangs, self.reads = threading.Event(), threading.Event(), 0
+
+    def read(self) -> Sequence[GpuReading]:
+        self.reads += 1
+        if self.reads == 2:
+            self.hangs.set()
+            self.go.wait(60)
+        return super().read()
+
+
+def test_a_hung_source_is_reported_within_two_seconds_and_recovers(
+    writer: RunWriter, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_STOP_S", 0.05)
+    hanging = Hanging()
+    machine = Machine(writer, clock, hanging)
+    assert machine.sensor.why_unavailable() is None
+    assert hanging.hangs.wait(10)
+    assert machine.read()["gpu_busy"] == 0.5
+    clock.at_s += 1.5
+    assert machine.read() == {}
+    machine.sensor.stop()  # does not wait for it
+    assert [type(event) for event in machine.new_events()] == [GpuFound, SensorMissing]
+
+    hanging.go.set()
+    wait_until(lambda: machine.read().get("gpu_busy") == 0.5)
+    assert [type(event) for event in machine.new_events()] == [GpuFound]
+    wait_until(lambda: not [one for one in threading.enumerate() if one.name == "tfwatch-nvml"])

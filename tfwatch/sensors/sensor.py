@@ -1,0 +1,151 @@
+"""Sensors of the machine: what every one has, the readings of a GPU, and the rate of a counter."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from tfwatch.core import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """There are no figures on this machine. reason: why. fix: how to get them."""
+
+    reason: str
+    fix: str = ""
+
+
+class SensorError(Exception):
+    """A source has no more figures; the message is the reason."""
+
+
+def reason(error: Exception) -> str:
+    """Return an error as text: a `SensorError`'s message, and of any other error the class too."""
+    return str(error) if isinstance(error, SensorError) else errors.reason(error)
+
+
+class Sensor:
+    """A source of figures. The thread of `runner.Sensors` makes all calls."""
+
+    #: On the screen, e.g. `disk`.
+    name = ""
+
+    def why_unavailable(self) -> Unavailable | None:
+        """Return why it cannot be read here, None where it can; called once, before `read`."""
+        return None
+
+    def read(self, now_ns: int) -> Mapping[str, float]:
+        """Return columns of `core.rows.SAMPLE` and their figures; NaN for a rate that needs a
+        second reading.
+
+        now_ns: the monotonic clock. It may raise anything: the runner publishes the error and reads
+        again next time.
+        """
+        raise NotImplementedError
+
+
+class Rate:
+    """The change of a counter per second."""
+
+    def __init__(self) -> None:
+        self._before: tuple[int, float] | None = None
+
+    def of(self, now_ns: int, value: float) -> float:
+        """Return the rate since the last call; NaN at the first call, and where the counter fell
+        (it was reset)."""
+        before, self._before = self._before, (now_ns, value)
+        if before is None or now_ns <= before[0] or not value >= before[1]:
+            return math.nan
+        return (value - before[1]) / (now_ns - before[0]) * 1e9
+
+
+# -- GPUs ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReading:
+    """A reading of one GPU."""
+
+    #: Columns of `core.rows.SAMPLE`; None is n/a.
+    figures: Mapping[str, float | None] = field(default_factory=dict)
+    #: Why its clock is limited; empty where it is not.
+    limited_by: str = ""
+    #: Empty where the source does not know the GPU.
+    name: str = ""
+    #: The GPU's own memory, or with `unified` the machine's, which the GPU shares.
+    total_bytes: int | None = None
+    unified: bool = False
+
+
+#: The figure of several GPUs: means of their activity, the sum of their power, and of the others
+#: the worst: the lowest clock, the fullest memory, the hottest temperature.
+_COMBINED: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "gpu_busy": fmean,
+    "gpu_process_busy": fmean,
+    "gpu_freq_mhz": min,
+    "gpu_power_w": sum,
+    "gpu_temperature_c": max,
+    "gpu_memory_bytes": max,
+    "thermal_level": max,
+}
+
+
+def known(readings: Sequence[GpuReading], column: str) -> list[float]:
+    """Return the known figures of a column."""
+    values = (reading.figures.get(column) for reading in readings)
+    return [value for value in values if value is not None]
+
+
+def combine(readings: Sequence[GpuReading]) -> GpuReading:
+    """Return the reading of several GPUs as one. A sum that lacks a GPU is unknown."""
+    if len(readings) == 1:
+        return readings[0]
+    figures = {
+        column: of(values)
+        for column, of in _COMBINED.items()
+        if (values := known(readings, column)) and (of is not sum or len(values) == len(readings))
+    }
+    limits = {reading.figures.get("thermal_level"): reading.limited_by for reading in readings}
+    return GpuReading(figures, limits.get(figures.get("thermal_level"), ""))
+
+
+class GpuSource:
+    """A source of GPU figures. A `GpuSensor` calls it from its own thread, so a call may take
+    long."""
+
+    #: As in `core.events.GpuFound.source`.
+    name = ""
+    #: The name in `core.events.SensorMissing`.
+    missing_name = "GPU"
+    #: The interval of new readings, seconds.
+    period_s = 0.25
+    #: The GPUs of the machine.
+    gpus = 1
+
+    def why_unavailable(self) -> Unavailable | None:
+        """Return why it cannot be read here, else prepare `read`. Called again after a failure."""
+        raise NotImplementedError
+
+    def follow(self, gpus: Sequence[str]) -> None:
+        """Read these GPUs from the next `read` on, given by their UUIDs; none: the first one."""
+
+    def read(self) -> Sequence[GpuReading]:
+        """Return the newest reading of each GPU.
+
+        Raises:
+            SensorError: there are no more figures.
+        """
+        raise NotImplementedError
+
+    def gaps(self) -> Mapping[str, Unavailable]:
+        """Return the reasons why columns are missing, as of the last `read`."""
+        return {}
+
+    def close(self) -> None:
+        """Release the resources of `why_unavailable`. Never raises."""

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.core.rows import STEP, Rows
-from tfwatch.judge.steps.spikes import NO_PAUSES, Spike, SpikeSearch
+from tfwatch.judge.steps.steady_steps import single_spikes
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
-
-    from tfwatch.judge.steps.causes import Pauses
 
 
 def make_steps(
@@ -49,6 +47,6 @@ def plain(count: int, share: float = 0.1) -> Rows:
     return make_steps(np.full(count, 20 * share), compute=20 * (1 - share), host=0.0)
 
 
-def find_spikes(rows: Rows, pauses: Pauses = NO_PAUSES) -> list[Spike]:
-    """The spikes in these rows alone."""
-    return SpikeSearch(rows).spikes(pauses)
+def spike_steps(rows: Rows) -> list[int]:
+    """The numbers of the steps that are single spikes."""
+    return [int(step) for step in rows["step"][single_spikes(rows)]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
@@ -11,12 +12,12 @@ from tests.screens.hardware import swapping, throttled
 from tests.screens.states import starving
 from tfwatch.core import events as facts
 from tfwatch.core import units
-from tfwatch.core.rows import Flag, Phase
+from tfwatch.core.rows import PROGRESS, Flag, Phase
 from tfwatch.judge.effects.knob_state import KnobRequest
 from tfwatch.judge.event_rows import EventCollector
 from tfwatch.judge.findings.situation import steps_in_all
 from tfwatch.judge.steps.steady_steps import Verdict
-from tfwatch.judge.view import Follower
+from tfwatch.judge.view import Follower, left_s
 from tfwatch.screens.live.header import header_view
 from tfwatch.screens.live.knobs import knob_rows
 from tfwatch.screens.live.machine import readings
@@ -24,6 +25,7 @@ from tfwatch.screens.live.machine import readings
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tfwatch.core.rows import Rows
     from tfwatch.judge.view import RunView
 
 
@@ -84,37 +86,6 @@ def test_a_stall_that_a_run_was_left_in_is_one_of_its_stalls() -> None:
     assert [(stall.step, round(stall.lost_ms)) for stall in view.stalls] == [(152, 30_000)]
     assert view.situation.figures.waited_s == pytest.approx(30.0, abs=0.2)
     assert "1 stall, longest 30.0 s" in view.finding.advice
-
-
-def test_a_wait_that_comes_back_is_told_once_and_where_it_began() -> None:
-    run = Canned(None).started().steps(50, COMPUTE_BOUND)
-    reader = run.reader()
-    follower = Follower(live=True)
-    for _ in range(12):
-        run.steps(9, COMPUTE_BOUND).steps(1, (80.0, 13.0, 0.8)).writer.flush()
-        run.at_s += 1.0
-        view = follower.follow(reader.read(), (), None)
-
-    (row,) = [row.text for row in EventCollector().take(view) if row.mark == "S"]
-    assert row == "every 10th step waits 80.9 ms longer for data, from step 61 on"
-
-
-def test_what_comes_back_is_explained_once_its_cause_is_told() -> None:
-    run = Canned(None).started().steps(50, COMPUTE_BOUND)
-    reader = run.reader()
-    follower = Follower(live=True)
-    pauses: list[int] = []
-    for told in (False, True):
-        for _ in range(12):
-            run.steps(9, COMPUTE_BOUND).steps(1, (0.2, 13.0, 80.0))
-            pauses.append(round(run.at_s * 1e9))
-            run.at_s += 1.0
-        for at_ns in pauses if told else ():
-            run.writer.event(facts.Paused(at_ns, "callback", 79.0, "CSVLogger"))
-        run.writer.flush()
-        view = follower.follow(reader.read(), (), None)
-        (row,) = [row.text for row in EventCollector().take(view) if row.mark == "S"]
-        assert ("CSVLogger" in row) is told, row
 
 
 def test_a_long_run_is_searched_from_its_beginning() -> None:
@@ -392,3 +363,21 @@ def test_the_advice_has_the_forecast_of_the_knobs_row_in_each_frame() -> None:
         seen.add(text := units.milliseconds(forecast.typical_ms))
         assert text in view.finding.advice
     assert len(seen) > 1
+
+
+def progress(seconds: int, steps_s: int) -> Rows:
+    rows = np.zeros(2 * seconds + 1, dtype=PROGRESS)
+    rows["at_ns"] = np.arange(len(rows)) * 500_000_000
+    rows["step"] = np.arange(len(rows)) * steps_s // 2
+    return rows
+
+
+def test_the_remaining_time_is_estimated_at_the_pace_of_the_last_minute() -> None:
+    assert left_s(progress(10, 50), 1500) == pytest.approx(20.0)
+    assert left_s(progress(10, 50), 100) == 0.0
+
+
+def test_without_progress_there_is_no_estimate() -> None:
+    assert left_s(progress(10, 50), None) is None
+    assert left_s(progress(10, 0), 1500) is None
+    assert left_s(progress(0, 50), 1500) is None

@@ -169,11 +169,10 @@ def test_a_damaged_group_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     "words",
     [
-        ["check", "one", "--max-step-ms", "5"],
         ["compare", "one", "one"],
         ["export", "one"],
     ],
-    ids=["check", "compare", "export"],
+    ids=["compare", "export"],
 )
 def test_other_commands_take_one_rank(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -1,7 +1,7 @@
 """The events of a run as rows, oldest first: each fact in one sentence, for every list that shows
 events.
 
-The facts are the run's events, its stalls, patterns and compiles, and known log lines. A row
+The facts are the run's events, its stalls and compiles, and known log lines. A row
 becomes text only when it is asked for.
 """
 
@@ -20,14 +20,13 @@ from tfwatch.core.knobs import KNOBS, epochs_until
 from tfwatch.judge.effects import wording
 from tfwatch.judge.effects.tuner_events import AUTOPILOT_EVENTS, autopilot_runs
 from tfwatch.judge.findings.situation import metric_name
+from tfwatch.judge.followed_run import Compiled
 from tfwatch.judge.log_lines import LogSummary, summarise_log
 from tfwatch.judge.loss import divergence_text, recovery_text
 from tfwatch.judge.machine import GPU
-from tfwatch.judge.steps.causes import LIMITS, STOPPED, join_piece
+from tfwatch.judge.steps.causes import LIMITS, STOPPED, UNEXPLAINED, join_piece
 from tfwatch.judge.steps.fits import FitFigures
-from tfwatch.judge.steps.patterns import Pattern, pattern_text
-from tfwatch.judge.steps.spikes import Compiled
-from tfwatch.judge.steps.stalls import Stall, StallGroup, period_text, split_periodic
+from tfwatch.judge.steps.stalls import Stall
 from tfwatch.judge.whole_run import epoch_steps
 
 if TYPE_CHECKING:
@@ -84,9 +83,7 @@ _MOST_FITS = 100
 #: Mark, sentence, style.
 RowText: TypeAlias = tuple[str, str, str]
 #: The facts that can become a row.
-RowSource: TypeAlias = (
-    facts.Event | Stall | StallGroup | Pattern | Compiled | LogSummary | FitFigures
-)
+RowSource: TypeAlias = facts.Event | Stall | Compiled | LogSummary | FitFigures
 
 
 #: Seconds since the clock origin, and the fact.
@@ -100,19 +97,8 @@ _ACCENT, _WARNING, _ERROR = "$text-accent", "$text-warning", "$text-error"
 
 def _describe_stall(what: Stall) -> RowText:
     lost, step = units.seconds(what.lost_ms / 1e3), units.count(what.step)
-    return "S", f"no batch for {lost} at step {step}{_cause_text(what)}", _ERROR
-
-
-def _describe_group(group: StallGroup, steps_per_epoch: int | None) -> RowText:
-    """Describe stalls that recur: the figures come first, because a narrow pane cuts the end."""
-    every = period_text(group.period, steps_per_epoch)
-    times, lost = units.counted(len(group.stalls), "stall"), units.seconds(group.lost_ms / 1e3)
-    why = _cause_text(group.stalls[0])
-    return "S", f"{times}, {every}: {lost} without a batch{why} (S lists them)", _ERROR
-
-
-def _cause_text(stall: Stall) -> str:
-    return "" if stall.cause == "unexplained" else f", {stall.cause}"
+    cause = "" if what.cause == UNEXPLAINED else f", {what.cause}"
+    return "S", f"no batch for {lost} at step {step}{cause}", _ERROR
 
 
 def _describe_compile(what: Compiled) -> RowText:
@@ -197,8 +183,6 @@ def _describe_plain(event: RowSource) -> RowText | None:
             return ".", event.text, ""
         case Stall():
             return _describe_stall(event)
-        case Pattern():
-            return "S", f"{pattern_text(event)}, from step {units.count(event.step)} on", _ERROR
         case Compiled():
             return _describe_compile(event)
         case LogSummary():
@@ -300,10 +284,7 @@ class EventCollector:
 def _find_provisional(view: RunView) -> Iterator[_Timed]:
     """Find the facts that later frames may change: findings in the steps so far, and requests that
     still wait."""
-    periodic, single = split_periodic(view.stalls)
-    yield from ((stall.start_ns / 1e9, stall) for stall in single)
-    yield from ((group.stalls[-1].start_ns / 1e9, group) for group in periodic)
-    yield from ((pattern.start_ns / 1e9, pattern) for pattern in view.patterns)
+    yield from ((stall.start_ns / 1e9, stall) for stall in view.stalls)
     for compiled in view.compiles:
         yield compiled.start_ns / 1e9 + compiled.took_ms / 1e3, compiled
     for line in summarise_log(view.log_findings):
@@ -369,8 +350,6 @@ class EventRows(Sequence[EventRow]):
                 # A damaged run may lack its begin.
                 said = wording.autopilot_text(run) if run else f"autopilot: {what.reason}"
                 return _AUTOPILOT, said, _ACCENT
-            case StallGroup():
-                return _describe_group(what, self._snapshot.manifest.steps_per_epoch)
         text = _describe_plain(what)
         assert text
         return text

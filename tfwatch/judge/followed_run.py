@@ -1,9 +1,11 @@
-"""A run's rows as they come: stalls with their causes, patterns and compiles, and the machine."""
+"""A run's rows as they come: stalls with their causes, compiles, and the machine."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import (
@@ -11,19 +13,16 @@ from tfwatch.core.events import (
     PipelineSwitched,
     SwitchAsked,
 )
+from tfwatch.core.rows import Flag, step_ms
 from tfwatch.judge.machine import MachineFollower
 from tfwatch.judge.regime import RunningRegime
-from tfwatch.judge.steps.causes import UNEXPLAINED, Pauses
-from tfwatch.judge.steps.patterns import Pattern, find_patterns
-from tfwatch.judge.steps.spikes import Compiled, find_compiles
+from tfwatch.judge.steps.causes import Pauses
 from tfwatch.judge.steps.stalls import Stall, StallSearch, without_stops, without_switches
 from tfwatch.judge.steps.time_breakdown import is_breakdown_event
 from tfwatch.runs.liveness import Life, find_open_phase
 from tfwatch.runs.run import RECENT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
     from tfwatch.judge.steps.stalls import Stretch
@@ -42,15 +41,12 @@ class StepSearch:
 
     searched: the number of steps that were looked at. done: their share while a long run is still
     read, else None.
-    patterns: by the switches before them, their part and their
-    period.
     """
 
     def __init__(self) -> None:
         self.searched = 0
         self.done: float | None = None
         self.stalls: tuple[Stall, ...] = ()
-        self.patterns: dict[tuple[int, str, int], Pattern] = {}
         self.compiles: list[Compiled] = []
         self.machine = MachineFollower()
         self.regime = RunningRegime()
@@ -72,7 +68,6 @@ class StepSearch:
         if due != self._due or snapshot.steps_total - self.searched > behind:
             self._due = due
             self._search(snapshot)
-            self._find_patterns(snapshot.recent, snapshot.events)
         is_reading = snapshot.steps_total - self.searched > behind
         self.done = self.searched / snapshot.steps_total if is_reading else None
 
@@ -128,22 +123,32 @@ class StepSearch:
         settled = [stretch.end_ns + _PAUSE_NS < newest_ns for stretch in stalls]
         self._named += named[: settled.index(False)] if False in settled else []
 
-    def _find_patterns(self, rows: Rows, events: Events) -> None:
-        switches = len(events.of(PipelineSwitched))
-        for pattern in find_patterns(rows, Pauses(pauses_of(rows, events))):
-            # Seen first where it began: later windows begin later. Its cause may be recorded later.
-            first = self.patterns.setdefault((switches, pattern.part, pattern.period), pattern)
-            if first.cause == UNEXPLAINED.name != pattern.cause:
-                first_stall = replace(first, cause=pattern.cause, detail=pattern.detail)
-                self.patterns[switches, pattern.part, pattern.period] = first_stall
-
-
-def pauses_of(rows: Rows, events: Events) -> Sequence[Paused]:
-    """The pauses that may have held up some of these steps."""
-    if not len(rows):
-        return ()
-    return events.between(Paused, int(rows["start_ns"][0]), int(rows["start_ns"][-1]) + _PAUSE_NS)
-
 
 def _recorded_within(stretch: Stretch) -> tuple[int, int]:
     return stretch.start_ns, int(stretch.end_ns) + _PAUSE_NS
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A step that took `took_ms` because its graph was traced; `again`: for another input shape or
+    type."""
+
+    step: int
+    start_ns: int
+    took_ms: float
+    again: bool
+
+
+def find_compiles(rows: Rows) -> list[Compiled]:
+    """Find the traced steps among rows of `core.rows.STEP`, in their order."""
+    made = rows[(rows["flags"] & np.uint16(Flag.COMPILE | Flag.RETRACE)) != 0]
+    took_ms = step_ms(made)
+    return [
+        Compiled(
+            int(row["step"]),
+            int(row["start_ns"]),
+            float(took),
+            bool(row["flags"] & np.uint16(Flag.RETRACE)),
+        )
+        for row, took in zip(made, took_ms, strict=True)
+    ]

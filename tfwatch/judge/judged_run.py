@@ -30,12 +30,7 @@ from tfwatch.judge.machine import MachineFigures, machine_of_run
 from tfwatch.judge.regime import regime_of
 from tfwatch.judge.steps.stalls import longest_stall_place
 from tfwatch.judge.steps.steady_steps import breakdown
-from tfwatch.judge.steps.summary import (
-    LastSetting,
-    Summary,
-    rows_before_undecided,
-    summarise,
-)
+from tfwatch.judge.steps.summary import LastSetting, Summary, summarise
 from tfwatch.judge.steps.time_breakdown import TimeBreakdown, make_time_breakdown
 
 if TYPE_CHECKING:
@@ -50,8 +45,7 @@ class JudgedRun:
     """A run that was read once, and its judgement. Each part is made when it is first asked for.
 
     The verdict, what the steps are bound by and the finding are those of `setting`, the last
-    setting that counts; `summary.steady`, `time_breakdown` and `machine` are figures over the
-    whole run.
+    setting; `summary.steady`, `time_breakdown` and `machine` are figures over the whole run.
     """
 
     def __init__(self, run: Snapshot) -> None:
@@ -96,18 +90,13 @@ class JudgedRun:
 
     @property
     def setting(self) -> LastSetting:
-        """The last setting that counts."""
+        """The last setting."""
         return self.summary.setting
 
     @cached_property
     def regime(self) -> Regime:
         """The present regime, or the last one."""
         run = self.run
-        counted = rows_before_undecided(run.plausible_steps, run.events)
-        if counted:
-            rows, end_ns = counted
-            events = [event for event in run.events if event.at_ns <= end_ns]
-            return regime_of(rows, events, end_ns / 1e9, None)
         doing = run.open_phase.phase if run.open_phase else None
         return regime_of(run.plausible_steps, run.events, run.length_s, doing)
 
@@ -125,7 +114,7 @@ class JudgedRun:
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """All findings in rank: why the run failed, its losses, and what happened beside them."""
-        beside = troubles.beside(self.run, self.summary, self.machine)
+        beside = troubles.beside(self.run, self.machine)
         return (*troubles.failure(self.run), *self.losses, *beside)
 
     @cached_property
@@ -165,14 +154,9 @@ class JudgedRun:
     @property
     def _evidence(self) -> Evidence:
         """The evidence at the end of the last setting's steps."""
-        setting, switches = self.setting, self.summary.switches
-        if setting.undecided is None:
-            last, at_ns = len(self.run.steps), round(self.run.length_s * 1e9)
-        else:
-            last, at_ns = setting.undecided.stretches[-1][1], setting.undecided.at_ns
-            switches = [switch for switch in switches if switch.step <= last]
-        evidence = build_evidence(self._tables, switches, last, at_ns)
-        if setting.undecided is None and len(setting.stretches) <= 1:
+        setting, at_ns = self.setting, round(self.run.length_s * 1e9)
+        evidence = build_evidence(self._tables, self.summary.switches, len(self.run.steps), at_ns)
+        if len(setting.stretches) <= 1:
             return evidence
         # One block of an A/B test is too short to forecast from: all those of the setting are.
         return replace(evidence, rows=setting.newest, breakdown=breakdown(setting.newest))

@@ -1,5 +1,5 @@
-"""Findings beside the losses of a run: why it failed, a loss that is NaN, patterns, the
-machine, and TensorFlow's log."""
+"""Findings beside the losses of a run: why it failed, a loss that is NaN, the machine,
+and TensorFlow's log."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.core.events import TrainingFailed
-from tfwatch.judge.findings.finding import Confidence, Fact, Finding, Tone
+from tfwatch.judge.findings.finding import Fact, Finding, Tone
 from tfwatch.judge.log_lines import find_meanings, summarise_log
 from tfwatch.judge.loss import divergence_text, divergences
-from tfwatch.judge.steps.patterns import pattern_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfwatch.judge.machine import MachineFigures
-    from tfwatch.judge.steps.summary import Summary
     from tfwatch.runs.snapshot import Snapshot
 
-#: Patterns below this share of the run are no finding.
+#: What held for less than this share of the run is no finding.
 _LEAST_SHARE = 0.01
 
 
@@ -37,10 +35,9 @@ def failure(run: Snapshot) -> Iterator[Finding]:
         )
 
 
-def beside(run: Snapshot, summary: Summary, machine: MachineFigures) -> Iterator[Finding]:
+def beside(run: Snapshot, machine: MachineFigures) -> Iterator[Finding]:
     """Yield what happened beside the losses."""
     yield from _losses(run)
-    yield from _patterns(run, summary)
     yield from _machine(run, machine)
     yield from _log(run)
 
@@ -57,30 +54,6 @@ def _losses(run: Snapshot) -> Iterator[Finding]:
             ),
             reason="the loss of this step is recorded",
         )
-
-
-def _patterns(run: Snapshot, summary: Summary) -> Iterator[Finding]:
-    """Yield the costliest periodic slow-down or drift."""
-    least_ms = _LEAST_SHARE * run.length_s * 1e3
-    pattern = max(summary.patterns, key=lambda pattern: pattern.lost_ms, default=None)
-    if pattern is None or pattern.lost_ms < least_ms:
-        return
-    where = f"from step {units.count(pattern.step)} over {units.counted(pattern.steps, 'step')}"
-    known = pattern.cause not in ("", "unexplained")
-    confidence: Confidence = "medium" if known else "low"
-    yield Finding(
-        "pattern",
-        "PATTERN",
-        f"{pattern_text(pattern)} {where}: {units.seconds(pattern.lost_ms / 1e3)} lost",
-        evidence=(
-            Fact("lost", pattern.lost_ms, "ms"),
-            Fact("step", pattern.step, "step"),
-            Fact("cause", pattern.cause),
-        ),
-        confidence=confidence,
-        reason="the lost time is measured; "
-        + ("its cause was recorded at the same moment" if known else "its cause is unknown"),
-    )
 
 
 def _machine(run: Snapshot, machine: MachineFigures) -> Iterator[Finding]:

@@ -27,11 +27,8 @@ from tfwatch.judge.effects.knob_state import KnobRequest, KnobState, knob_states
 from tfwatch.judge.effects.tuner_events import (
     AUTOPILOT_EVENTS,
     EXPERIMENT_EVENTS,
-    UNDECIDED_EVENTS,
     RunningExperiment,
-    Undecided,
     autopilot_runs,
-    find_undecided,
     running_autopilot,
     running_experiment,
 )
@@ -51,7 +48,7 @@ from tfwatch.judge.forecasts.forecast import ForecastFollower
 from tfwatch.judge.log_lines import LogFinding, LogFollower
 from tfwatch.judge.steps.fits import FitCounter, FitFigures
 from tfwatch.judge.steps.stalls import longest_stall_place
-from tfwatch.judge.steps.steady_steps import NEEDED, judge, left_s
+from tfwatch.judge.steps.steady_steps import NEEDED, judge
 from tfwatch.judge.steps.time_breakdown import RunningTimeBreakdown, is_breakdown_event
 from tfwatch.runs.liveness import Life, find_open_phase
 
@@ -59,11 +56,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tfwatch.core.events import Event
+    from tfwatch.core.rows import Rows
     from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.findings.situation import Banner
+    from tfwatch.judge.followed_run import Compiled
     from tfwatch.judge.forecasts.forecast import Forecast
-    from tfwatch.judge.steps.patterns import Pattern
-    from tfwatch.judge.steps.spikes import Compiled
     from tfwatch.judge.steps.stalls import Stall
     from tfwatch.judge.steps.time_breakdown import TimeSpent
     from tfwatch.runs.snapshot import Snapshot
@@ -82,12 +79,9 @@ class RunView:
     #: Of the switches.
     comparisons: tuple[Comparison, ...]
     stalls: tuple[Stall, ...]
-    patterns: tuple[Pattern, ...] = ()
     compiles: tuple[Compiled, ...] = ()
     #: Known lines of TensorFlow's log.
     log_findings: tuple[LogFinding, ...] = ()
-    #: The settings that a run which is over left undecided.
-    undecided: Undecided | None = None
     #: Those that have ended, of the script's earlier runs too; and the number of the present one.
     fits: tuple[FitFigures, ...] = ()
     fit: int = 0
@@ -212,10 +206,8 @@ class Follower:
             knobs,
             self._comparisons,
             self._step_search.stalls,
-            tuple(self._step_search.patterns.values()),
             tuple(self._step_search.compiles),
             self._log.findings,
-            find_undecided(snapshot.events.of(*UNDECIDED_EVENTS)) if over else None,
             *self._fits_now,
             self._script(),
         )
@@ -316,8 +308,9 @@ def _without_requested(
 
 
 def _experiment(snapshot: Snapshot) -> RunningExperiment | None:
-    running = running_experiment(snapshot.events.of(*EXPERIMENT_EVENTS))
-    return replace(running, cut_off=snapshot.life.is_over) if running else None
+    if snapshot.life.is_over:
+        return None
+    return running_experiment(snapshot.events.of(*EXPERIMENT_EVENTS))
 
 
 def _asked(snapshot: Snapshot, knobs: dict[str, KnobState]) -> dict[str, str]:
@@ -329,3 +322,21 @@ def _asked(snapshot: Snapshot, knobs: dict[str, KnobState]) -> dict[str, str]:
         for knob, value in asked.items()
         if not snapshot.manifest.epochs_until(knob, value)
     }
+
+
+#: The pace of a run is that of its last seconds.
+_PACE_S = 60.0
+
+
+def left_s(progress: Rows, steps: int | None) -> float | None:
+    """Estimate the seconds until step `steps` at the pace of the last minute, pauses included; None
+    where unknown. progress: rows of `core.rows.PROGRESS`."""
+    if steps is None or len(progress) < 2:
+        return None
+    recent = progress[-256:]
+    recent = recent[recent["at_ns"] >= recent["at_ns"][-1] - _PACE_S * 1e9]
+    took_s = (float(recent["at_ns"][-1]) - float(recent["at_ns"][0])) / 1e9
+    done = int(recent["step"][-1]) - int(recent["step"][0])
+    if done <= 0 or took_s < 1.0:
+        return None
+    return max(0, steps - int(recent["step"][-1])) * took_s / done

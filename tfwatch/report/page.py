@@ -26,7 +26,6 @@ from tfwatch.report.run_facts import (
     STAGE,
     STALL,
     missing_stages,
-    slow_stretches,
 )
 from tfwatch.report.text import failure, loss_text, state_text, time_parts, trained_text
 from tfwatch.report.timeline import make_timeline
@@ -141,8 +140,8 @@ def make_settings(judged: JudgedRun) -> list[tuple[str, str]]:
 
 
 def slow_steps(judged: JudgedRun) -> tuple[list[str], list[list[str]]]:
-    """Return the costliest stretches of slow steps."""
-    stretches = sorted(slow_stretches(judged), key=attrgetter("lost_ms"), reverse=True)
+    """Return the costliest stalls."""
+    stretches = sorted(judged.summary.stalls, key=attrgetter("lost_ms"), reverse=True)
     return as_rows(STALL, stretches[:MOST_SLOW])
 
 

@@ -44,8 +44,6 @@ from tfwatch.report.facts import (
 )
 
 if TYPE_CHECKING:
-    from tfwatch.judge.steps.patterns import Pattern
-    from tfwatch.judge.steps.stalls import Stall
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.snapshot import Snapshot
 
@@ -153,31 +151,12 @@ _WHOLE_RUN = (
 )
 
 
-def _stall_kind(one: Stall | Pattern) -> str:
-    period = getattr(one, "period", None)
-    return "hiccup" if period is None else "periodic" if period else "drift"
-
-
-def slow_stretches(judged: JudgedRun) -> list[Stall | Pattern]:
-    """Return the stalls, and the patterns of slow steps."""
-    return [*judged.summary.stalls, *judged.summary.patterns]
-
-
 STALL = (
-    text(
-        "kind",
-        "one stretch, every nth step, or growth",
-        _stall_kind,
-        ("hiccup", "periodic", "drift"),
-    ),
     whole("step", "the first step"),
     number("start_s", "since the start of the run", lambda one: one.start_ns / 1e9),
     whole("steps", "the steps of the stretch"),
-    number("lost_ms", "the time lost in all of them"),
-    text("part", "the part that was longer", lambda one: getattr(one, "part", "wait")),
+    number("lost_ms", "their data wait"),
     text("cause", "its cause, or `unexplained`"),
-    text("detail", "the class of a callback", lambda one: getattr(one, "detail", "")),
-    whole("period", "steps from one to the next", lambda one: getattr(one, "period", 0) or None),
 )
 
 
@@ -367,7 +346,7 @@ RUN = (
         "experiments", "A/B tests; their switches are not among `switches`", EXPERIMENT, experiments
     ),
     rows("autopilot", "runs of the autopilot", AUTOPILOT, lambda j: autopilot_runs(j.run.events)),
-    rows("stalls", "stretches of slow steps", STALL, slow_stretches),
+    rows("stalls", "stretches of steps that starved", STALL, "summary.stalls"),
     record("machine", "medians of the sensors while steps ran", MACHINE, "machine"),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding
@@ -13,7 +14,6 @@ from textual.widgets import Static
 from tfwatch.core import units
 from tfwatch.core.knobs import CACHE, KNOBS, PY_DATASET_ONLY, knob_name
 from tfwatch.judge.findings.situation import reading_text
-from tfwatch.judge.steps.stalls import StallGroup, period_text, split_periodic
 from tfwatch.screens.basics.glyphs import QUIET_COLOUR
 from tfwatch.screens.basics.text import clock, column, row
 
@@ -141,7 +141,7 @@ _HEADING = "   at        step          cost   cause"
 
 
 class StallsScreen(TextScreen):
-    """The worst stalls, a letter each; those that recur at a fixed distance have one row.
+    """The worst stalls, a letter each.
 
     The result is the moment to jump to, seconds since the clock origin, or None.
     """
@@ -154,14 +154,13 @@ class StallsScreen(TextScreen):
 
     def __init__(self, view: RunView, unicode: bool) -> None:
         self._view = view
-        groups, single = split_periodic(view.stalls)
-        rows: list[Stall | StallGroup] = [*groups, *single]
-        self._rows = rows[: len(_LETTERS)]
+        stalls = sorted(view.stalls, key=attrgetter("lost_ms"), reverse=True)
+        self._rows = stalls[: len(_LETTERS)]
         lines = [row((_HEADING, QUIET_COLOUR)), *map(self._line, _LETTERS, self._rows)]
         super().__init__(lines, _title(view), unicode)
 
     def action_choose(self, at: int) -> None:
-        """Jump to the stall of a row, the first of a group."""
+        """Jump to the stall of a row."""
         if at < len(self._rows):
             self.dismiss(self._rows[at].start_ns / 1e9)
 
@@ -174,16 +173,12 @@ class StallsScreen(TextScreen):
         else:
             self.dismiss(None)
 
-    def _line(self, letter: str, what: Stall | StallGroup) -> Content:
-        at = clock(self._view.snapshot, what.start_ns / 1e9)
-        cost = column(units.seconds(what.lost_ms / 1e3), 7)
-        if isinstance(what, StallGroup):
-            which, cause = f"+ {len(what.stalls) - 1} more", what.stalls[0].cause
-            every = period_text(what.period, self._view.snapshot.manifest.steps_per_epoch)
-            cause = f"{cause}, {every}"
-        else:
-            which, cause = units.count(what.step), what.cause
-        return row((f"{letter}  ", _ACCENT), f"{at}  {which:<12}{cost}{cause}")
+    def _line(self, letter: str, stall: Stall) -> Content:
+        at = clock(self._view.snapshot, stall.start_ns / 1e9)
+        cost = column(units.seconds(stall.lost_ms / 1e3), 7)
+        return row(
+            (f"{letter}  ", _ACCENT), f"{at}  {units.count(stall.step):<12}{cost}{stall.cause}"
+        )
 
 
 def _title(view: RunView) -> str:

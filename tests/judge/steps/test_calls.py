@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.judge.step_rows import find_spikes, make_steps
-from tfwatch.judge.steps.spikes import spread_hosts
-from tfwatch.judge.steps.steady_steps import breakdown, judge, steady
+from tests.judge.step_rows import make_steps, spike_steps
+from tfwatch.judge.steps.steady_steps import breakdown, judge, spread_hosts, steady
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
@@ -30,27 +29,15 @@ def test_a_step_costs_its_share_of_what_follows_its_call() -> None:
 
 @pytest.mark.parametrize("size", [3, 10, 150, 400])
 def test_what_follows_every_call_is_no_spike(size: int) -> None:
-    assert find_spikes(in_calls(8, size, host=100.0)) == []
+    assert spike_steps(in_calls(8, size, host=100.0)) == []
 
 
-def test_a_call_that_is_followed_by_much_more_than_the_others_is_a_spike_of_what_is_more() -> None:
+@pytest.mark.parametrize(("part", "more"), [("host", 200), ("wait", 60)])
+def test_a_call_that_takes_much_more_than_the_others_is_a_spike(part: str, more: float) -> None:
     rows = in_calls(30, 10, host=20.0)
-    rows["host_ms"][149] += 200
+    rows[f"{part}_ms"][149] += more
 
-    (spike,) = find_spikes(rows)
-
-    assert (spike.step, spike.part) == (150, "host")
-    assert spike.extra_ms == pytest.approx(200)
-
-
-def test_a_wait_in_the_last_step_of_a_call_is_not_counted_as_host() -> None:
-    rows = in_calls(30, 10, host=100.0)
-    rows["wait_ms"][149] += 60
-
-    (spike,) = find_spikes(rows)
-
-    assert (spike.step, spike.part) == (150, "wait")
-    assert spike.extra_ms == pytest.approx(60)
+    assert spike_steps(rows) == [150]
 
 
 def test_the_window_counts_the_host_of_whole_calls() -> None:

@@ -5,16 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.judge.step_rows import find_spikes, make_steps, plain, restart
+from tests.judge.step_rows import make_steps, plain, restart
 from tfwatch.core.events import Paused
 from tfwatch.core.rows import Flag, Rows
-from tfwatch.judge.steps.causes import Pauses
-from tfwatch.judge.steps.spikes import NO_PAUSES
+from tfwatch.judge.steps.causes import NO_PAUSES, Pauses
 from tfwatch.judge.steps.stalls import (
-    Stall,
     StallSearch,
     find_stalls,
-    split_periodic,
 )
 
 
@@ -85,17 +82,6 @@ def test_a_switch_that_was_asked_for_in_a_stall_did_not_cause_it() -> None:
     (stall,) = find_stalls(rows)
 
     assert (stall.step, stall.steps, stall.cause) == (51, 1, "unexplained")
-
-
-def test_a_pause_names_the_cause() -> None:
-    rows = plain(100)
-    rows["wait_ms"][50] = 3500
-    end_ns = int(rows["start_ns"][50]) + 3 * 10**9
-
-    (swapped,) = find_stalls(rows, Pauses([Paused(end_ns, "swap", 2900.0)]))
-    (called,) = find_stalls(rows, Pauses([Paused(end_ns, "callback", 2900.0, "CSVLogger")]))
-
-    assert (swapped.cause, called.cause) == ("swap", "unexplained")
 
 
 def test_no_steps_have_no_stall() -> None:
@@ -182,27 +168,3 @@ def test_a_process_that_was_stopped_did_not_starve() -> None:
     stop = Paused(int(rows["start_ns"][51]), "process stopped", 19_990.0, "in data wait")
 
     assert find_stalls(rows, Pauses([stop])) == []
-    assert [spike.cause for spike in find_spikes(rows, Pauses([stop]))] == ["process stopped"]
-
-
-def _stall(step: int, lost_ms: float = 2000.0, cause: str = "unexplained") -> Stall:
-    return Stall(step, step * 10**7, 1, lost_ms, cause)
-
-
-def _uneven(count: int) -> list[Stall]:
-    """Make stalls without a period, each costlier than the one before."""
-    return [_stall(n * n * 7 + 100, 1000.0 + n) for n in range(count)]
-
-
-def test_stalls_of_one_cause_at_a_fixed_distance_are_one_group() -> None:
-    fills = [_stall(250 * n + 1, 1200.0, "shuffle fill") for n in range(1, 9)]
-    groups, single = split_periodic([*fills, *_uneven(3)])
-    assert [(group.stalls, group.period) for group in groups] == [(tuple(fills), 250)]
-    assert groups[0].lost_ms == 8 * 1200.0
-    assert [stall.lost_ms for stall in single] == [1002.0, 1001.0, 1000.0], "the worst first"
-
-
-@pytest.mark.parametrize("count", [0, 5], ids=["none", "too few for a period"])
-def test_few_stalls_have_no_period(count: int) -> None:
-    fills = [_stall(250 * n + 1, 1200.0, "shuffle fill") for n in range(1, count + 1)]
-    assert split_periodic(fills) == ([], fills)

@@ -3,14 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.judge.step_rows import make_steps, plain
-from tfwatch.core.rows import PROGRESS, Flag, Rows
+from tests.judge.step_rows import make_steps, plain, spike_steps
+from tfwatch.core.rows import Flag
 from tfwatch.judge.steps.steady_steps import (
     NEEDED,
     Verdict,
     breakdown,
     judge,
-    left_s,
     steady,
 )
 
@@ -199,19 +198,55 @@ def test_a_copy_that_is_not_timed_is_missing_and_stays_in_compute() -> None:
     assert (split.copy, split.compute.mean, split.copying_share(3.0)) == (None, 10.0, 0.0)
 
 
-def progress(seconds: int, steps_s: int) -> Rows:
-    rows = np.zeros(2 * seconds + 1, dtype=PROGRESS)
-    rows["at_ns"] = np.arange(len(rows)) * 500_000_000
-    rows["step"] = np.arange(len(rows)) * steps_s // 2
-    return rows
+# -- single spikes ---------------------------------------------------------------------------------
 
 
-def test_the_remaining_time_is_estimated_at_the_pace_of_the_last_minute() -> None:
-    assert left_s(progress(10, 50), 1500) == pytest.approx(20.0)
-    assert left_s(progress(10, 50), 100) == 0.0
+@pytest.mark.parametrize(
+    ("step_ms", "extra_ms", "found"),
+    [
+        pytest.param(2.0, 24.0, [], id="below 25 ms"),
+        pytest.param(2.0, 26.0, [51], id="above 25 ms"),
+        pytest.param(50.0, 49.0, [], id="below the median"),
+        pytest.param(50.0, 51.0, [51], id="above the median"),
+    ],
+)
+def test_an_unflagged_step_stands_out_by_25_ms_and_the_median(
+    step_ms: float, extra_ms: float, found: list[int]
+) -> None:
+    rows = make_steps(np.zeros(100), compute=step_ms, host=0.0)
+    rows["host_ms"][50] = extra_ms
+
+    assert spike_steps(rows) == found
 
 
-def test_without_progress_there_is_no_estimate() -> None:
-    assert left_s(progress(10, 50), None) is None
-    assert left_s(progress(10, 0), 1500) is None
-    assert left_s(progress(0, 50), 1500) is None
+def test_the_median_is_that_of_the_unflagged_steps_around() -> None:
+    rows = make_steps(np.zeros(600), compute=np.repeat([10.0, 400.0], 300), host=0.0)
+    rows["host_ms"][100] = 100
+    rows["flags"][80:120:2], rows["wait_ms"][80:120:2] = Flag.EPOCH_START, 2000.0
+    rows["flags"][100] = 0
+    rows["wait_ms"][100] = 0.0
+
+    assert spike_steps(rows) == [101]
+
+
+def test_three_slow_steps_in_two_hundred_are_no_spikes() -> None:
+    rows = plain(1000)
+    rows["wait_ms"][[100, 900]] = 500
+    rows["wait_ms"][[400, 450, 500]] = 500
+
+    assert spike_steps(rows) == [101, 901]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_few_steps_and_flagged_ones_have_no_spikes(count: int) -> None:
+    rows = plain(count)
+    assert spike_steps(rows) == []
+    rows["flags"] = Flag.COMPILE
+    assert spike_steps(rows) == []
+
+
+def test_a_long_run_is_searched_in_parts() -> None:
+    rows = plain(400_000)
+    rows["wait_ms"][[10, 300_000, 399_999]] = 5000
+
+    assert spike_steps(rows) == [11, 300_001, 400_000]

@@ -1,15 +1,12 @@
-"""A/B tests and autopilot runs, read from a run's events, and the settings under test that its end
-left undecided."""
+"""A/B tests and autopilot runs, read from a run's events."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core.events import (
-    AUTOPILOT,
     EXPERIMENT,
-    WITH_THE_RUN,
     AutopilotBegan,
     AutopilotEnded,
     ExperimentBegan,
@@ -24,7 +21,7 @@ from tfwatch.core.knobs import KnobChange
 from tfwatch.judge.effects.experiment import Estimate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from tfwatch.core.events import Event
 
@@ -32,15 +29,6 @@ if TYPE_CHECKING:
 EXPERIMENT_EVENTS = (ExperimentBegan, ExperimentBlock, ExperimentEnded, TunerLost)
 #: The events of an autopilot run.
 AUTOPILOT_EVENTS = (AutopilotBegan, MoveMade, MoveJudged, AutopilotEnded, TunerLost)
-#: The events that show an undecided setting.
-UNDECIDED_EVENTS = (
-    PipelineSwitched,
-    MoveMade,
-    MoveJudged,
-    ExperimentBegan,
-    ExperimentBlock,
-    ExperimentEnded,
-)
 
 
 def estimate_of(ended: ExperimentEnded | AutopilotEnded) -> Estimate | None:
@@ -157,128 +145,20 @@ def running_autopilot(events: Iterable[object]) -> AutopilotRun | None:
     return newest if newest and newest.ended is None and not newest.is_lost else None
 
 
-# -- undecided settings ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Undecided:
-    """The knobs under test by an A/B test or the autopilot at the end of a run."""
-
-    #: By knob, the setting by the answer of the test; without an answer the setting before it.
-    decided: Mapping[str, str]
-    #: First and last step of each stretch with `decided`, oldest first.
-    stretches: tuple[tuple[int, int], ...]
-    #: The end of the last of them.
-    at_ns: int
-
-
-def find_undecided(events: Iterable[object]) -> Undecided | None:
-    """Return the knobs under test at the end of a run's events, of `UNDECIDED_EVENTS`; None where
-    all was decided."""
-    test = _newest_test(events)
-    if test is None:
-        return None
-    decided = {
-        knob: value for knob, value in test.decided.items() if value and value != test.now[knob]
-    }
-    return Undecided(decided, test.stretches(decided), test.end_ns(decided)) if decided else None
-
-
 def blocks_like_the_last(events: Iterable[object]) -> tuple[tuple[int, int], ...]:
-    """Return first and last step of the newest A/B test's earlier stretches with the final setting
-    of the run.
-
-    Empty where no A/B test made the last switch. events: of `UNDECIDED_EVENTS`.
-    """
-    test = _newest_test(events)
-    if test is None or test.knob not in test.now:
-        return ()
-    stretches = test.stretches({test.knob: test.now[test.knob]})
-    return tuple(stretch for stretch in stretches if stretch[1] < test.last_switch)
-
-
-@dataclass(slots=True)
-class _Test:
-    """The newest A/B test, or move of the autopilot that was not kept."""
-
-    step: int
-    at_ns: int
-    #: Those that it switches.
-    knobs: set[str]
-    #: Of an A/B test; empty for a move.
-    knob: str = ""
-    blocks: list[ExperimentBlock] = field(default_factory=list)
-    #: The values of its knobs before it, by its answer, and now; empty before its first switch.
-    before: dict[str, str] = field(default_factory=dict)
-    decided: dict[str, str] = field(default_factory=dict)
-    now: dict[str, str] = field(default_factory=dict)
-    last_switch: int = 0
-
-    def switch(self, event: PipelineSwitched) -> None:
-        """Take a switch of the tuner in; one of another knob takes back the move before."""
-        if event.knob not in self.knobs:
-            return
-        self.before.setdefault(event.knob, event.old)
-        self.decided.setdefault(event.knob, self.before[event.knob])
-        self.now[event.knob], self.last_switch = event.new, event.step
-
-    def drop(self, knob: str) -> None:
-        """Forget a knob that somebody else has switched."""
-        self.knobs.discard(knob)
-        for values in (self.before, self.decided, self.now):
-            values.pop(knob, None)
-
-    def answer(self, kept: str) -> None:
-        """Take the answer of an A/B test; a value that had no block is none."""
-        if not kept or any(block.value == kept for block in self.blocks):
-            self.decided[self.knob] = kept
-        self.now.setdefault(self.knob, kept)
-
-    def stretches(self, values: Mapping[str, str]) -> tuple[tuple[int, int], ...]:
-        """Return first and last step of each stretch with these values, also of the one before."""
-        is_as_before = all(self.before.get(knob) == value for knob, value in values.items())
-        first = ((1, self.step),) if is_as_before else ()
-        return (*first, *((one.first, one.last) for one in self._blocks(values)))
-
-    def end_ns(self, values: Mapping[str, str]) -> int:
-        """Return the end of the last of them."""
-        return max((block.at_ns for block in self._blocks(values)), default=self.at_ns)
-
-    def _blocks(self, values: Mapping[str, str]) -> list[ExperimentBlock]:
-        return [block for block in self.blocks if block.value == values.get(self.knob)]
-
-
-def _newest_test(events: Iterable[object]) -> _Test | None:
-    test: _Test | None = None
+    """Return first and last step of the newest A/B test's stretches with the setting that it left
+    in effect, also of that before it; empty where no A/B test made the last switch."""
+    began, switches, blocks = None, list[PipelineSwitched](), list[ExperimentBlock]()
     for event in events:
         if isinstance(event, ExperimentBegan):
-            test = _Test(event.step, event.at_ns, {event.knob}, event.knob)
-        elif isinstance(event, MoveMade) and not event.undoes:
-            test = _test_of(event)
-        elif test is not None:
-            test = _after(test, event)
-    return test
-
-
-def _test_of(move: MoveMade) -> _Test:
-    """Return the test of a move. Made again before its undoing takes effect, its first switch is
-    that undoing: the values before it are those of the move."""
-    before = {one.knob: one.old for one in changes_of(move)}
-    return _Test(move.step, move.at_ns, set(before), before=before)
-
-
-def _after(test: _Test, event: object) -> _Test | None:
-    """Return a test after an event; None where that decides it."""
-    if isinstance(event, PipelineSwitched) and event.by in (EXPERIMENT, AUTOPILOT):
-        test.switch(event)
-    elif isinstance(event, PipelineSwitched) and not test.knob:
-        test.drop(event.knob)
-    elif isinstance(event, PipelineSwitched):
-        return None
-    elif isinstance(event, ExperimentBlock):
-        test.blocks.append(event)
-    elif isinstance(event, ExperimentEnded) and event.cause not in WITH_THE_RUN:
-        test.answer(event.kept)
-    elif isinstance(event, MoveJudged) and event.kept:
-        return None
-    return test
+            began, switches, blocks = event, [], []
+        elif isinstance(event, PipelineSwitched):
+            switches.append(event)
+        elif isinstance(event, ExperimentBlock):
+            blocks.append(event)
+    if began is None or not switches or any(one.by != EXPERIMENT for one in switches):
+        return ()
+    last = switches[-1]
+    before = [(1, began.step)] if switches[0].old == last.new else []
+    like_it = [one for one in blocks if one.value == last.new and one.last < last.step]
+    return (*before, *((one.first, one.last) for one in like_it))

@@ -1,8 +1,7 @@
-"""Causes of slow steps: events and rows joined by time, and the limits that heat and memory set."""
+"""Causes of long waits: events and rows joined by time, and the limits that heat and memory set."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,41 +14,21 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-#: A pause explains a slow step where it covers this share of its extra time.
+#: A pause explains a long wait where it covers this share of it.
 _COVERS = 0.5
 #: The process got no CPU time: nothing that it did was slow.
 STOPPED = "process stopped"
 #: Heat lowers clocks for minutes: all steps get slower, not a single one.
 THERMAL = "thermal limit"
-#: The order of the search: a collection, which may run in a callback; then the callback; then
-#: causes of the machine.
-_RANK = {
-    STOPPED: 0,
-    "garbage collection": 1,
-    "checkpoint": 2,
-    "callback": 2,
-    "swap": 3,
-    "CPU contention": 4,
-    THERMAL: 5,
-}
-_BETWEEN_STEPS = ("checkpoint", "callback")
-#: Heat explains a single slow step only where the limit began with it: sensors read twice a second.
+UNEXPLAINED = "unexplained"
+#: The order of the search. Callbacks and checkpoints run between two steps, and delay no wait.
+_RANK = {STOPPED: 0, "garbage collection": 1, "swap": 2, "CPU contention": 3, THERMAL: 4}
+#: Heat explains a single wait only where the limit began with it: sensors read twice a second.
 _ONSET_NS = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class SlowStepCause:
-    """A cause in words, e.g. `callback` and its class `CSVLogger`; `detail` may be empty."""
-
-    name: str
-    detail: str = ""
-
-
-UNEXPLAINED = SlowStepCause("unexplained")
-
-
 class Pauses:
-    """The pauses among a run's events."""
+    """The pauses among a run's events that may lengthen a wait."""
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         known = [
@@ -67,31 +46,25 @@ class Pauses:
         self._begin_ns: NDArray[np.float64] = self._end_ns - took_ns
         self._longest_ns = float(took_ns.max(initial=0.0))
 
-    def cause(self, start_ns: float, end_ns: float, extra_ms: float, part: str) -> SlowStepCause:
-        """Find the cause for which the `part` (`wait`, `compute` or `host`) of a step took
-        `extra_ms` longer."""
+    def cause(self, start_ns: float, end_ns: float) -> str:
+        """Return the cause that covers at least half of a wait; `unexplained` without one."""
         first = int(np.searchsorted(self._end_ns, start_ns, side="right"))
         last = int(np.searchsorted(self._end_ns, end_ns + self._longest_ns, side="right"))
         overlap = np.minimum(self._end_ns[first:last], end_ns) - np.maximum(
             self._begin_ns[first:last], start_ns
         )
-        covering = np.flatnonzero(overlap >= _COVERS * extra_ms * 1e6) + first
-        fitting = [at for at in covering.tolist() if self._fits(at, start_ns, part)]
-        if not fitting:
-            return UNEXPLAINED
-        best = min(fitting, key=lambda at: (_RANK[self._events[at].cause], -overlap[at - first]))
-        return SlowStepCause(self._events[best].cause, self._events[best].detail)
+        covering = np.flatnonzero(overlap >= _COVERS * (end_ns - start_ns)) + first
+        fitting = [at for at in covering.tolist() if self._is_onset(at, start_ns)]
+        best = min(
+            fitting,
+            key=lambda at: (_RANK[self._events[at].cause], -overlap[at - first]),
+            default=None,
+        )
+        return UNEXPLAINED if best is None else self._events[best].cause
 
-    def covered(self, name: str, start_ns: float, end_ns: float) -> float:
-        """Return the share of a stretch of time, 0 to 1, that pauses of this cause cover."""
-        own = np.array([event.cause == name for event in self._events], dtype=np.bool_)
-        overlap = np.minimum(self._end_ns[own], end_ns) - np.maximum(self._begin_ns[own], start_ns)
-        return float(np.maximum(overlap, 0).sum()) / max(end_ns - start_ns, 1.0)
-
-    def _fits(self, at: int, start_ns: float, part: str) -> bool:
-        if self._events[at].cause == THERMAL:
-            return bool(self._begin_ns[at] >= start_ns - _ONSET_NS)
-        return part == "host" or self._events[at].cause not in _BETWEEN_STEPS
+    def _is_onset(self, at: int, start_ns: float) -> bool:
+        is_heat = self._events[at].cause == THERMAL
+        return not is_heat or bool(self._begin_ns[at] >= start_ns - _ONSET_NS)
 
 
 #: The causes of `Paused` that are limits: a letter and a word for each.
@@ -142,3 +115,6 @@ def _begin_ns(limit: Paused) -> int:
 def limit_time_s(events: Iterable[object], cause: str) -> float:
     """Return the seconds of a run for which a limit of this cause held."""
     return sum(limit.took_ms for limit in find_limits(events) if limit.cause == cause) / 1e3
+
+
+NO_PAUSES = Pauses()

@@ -1,23 +1,18 @@
-"""Stalls: stretches of steps in which the device starves for much longer than usual, and groups of
-them."""
+"""Stalls: stretches of steps in which the device starves for much longer than usual."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from tfwatch.core import units
 from tfwatch.core.events import PipelineSwitched, StallLocated, SwitchAsked, is_of_experiment
 from tfwatch.core.rows import STEP, Flag, step_ms
-from tfwatch.judge.steps.causes import STOPPED
-from tfwatch.judge.steps.patterns import LEAST_TIMES, find_period
-from tfwatch.judge.steps.spikes import NO_PAUSES, flag_cause
+from tfwatch.judge.steps.causes import NO_PAUSES, STOPPED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -43,6 +38,8 @@ _EVERY = 64
 _EARLY = (8, 16, 32, 64)
 _AT_ONCE = 8192
 _BLOCK = 65_536
+#: The flags that explain a long wait.
+_CAUSES = Flag.SWITCH | Flag.SHUFFLE_FILL | Flag.EPOCH_START
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +75,7 @@ class Stretch:
     def named(self, pauses: Pauses) -> Stall:
         """Return the stall and its cause: a flag, a pause that covers half of the longest wait, or
         `unexplained`."""
-        cause = flag_cause(self.flags, "wait")
-        cause = cause or pauses.cause(self.longest_ns, self.end_ns, self.longest_ms, "wait").name
+        cause = Flag(self.flags & _CAUSES).cause or pauses.cause(self.longest_ns, self.end_ns)
         return Stall(self.step, self.start_ns, self.steps, self.lost_ms, cause)
 
 
@@ -239,62 +235,6 @@ def without_switches(stalls: Iterable[Stall], events: Iterable[Event]) -> list[S
         if is_of_experiment(event) and isinstance(event, SwitchAsked | PipelineSwitched):
             own.add(event.step + 1 if isinstance(event, SwitchAsked) else event.step)
     return [stall for stall in stalls if stall.cause != Flag.SWITCH.cause or stall.step not in own]
-
-
-@dataclass(frozen=True, slots=True)
-class StallGroup:
-    """Stalls, oldest first. period: the steps from one to the next; 0 where they have none."""
-
-    stalls: tuple[Stall, ...]
-    period: int = 0
-
-    @property
-    def lost_ms(self) -> float:
-        """The cost of all."""
-        return sum(stall.lost_ms for stall in self.stalls)
-
-    @property
-    def start_ns(self) -> int:
-        """The start of the first."""
-        return self.stalls[0].start_ns
-
-
-def period_text(steps: int, steps_per_epoch: int | None) -> str:
-    """Return a period, in epochs where it is a whole number of them: `every 100 steps`, `every
-    epoch`."""
-    if not steps_per_epoch or steps % steps_per_epoch:
-        return "every step" if steps == 1 else f"every {units.count(steps)} steps"
-    epochs = steps // steps_per_epoch
-    return "every epoch" if epochs == 1 else f"every {epochs} epochs"
-
-
-def split_periodic(stalls: Iterable[Stall]) -> tuple[list[StallGroup], list[Stall]]:
-    """Split stalls into groups that recur with one cause after a fixed number of steps, and all
-    others.
-
-    Both are ordered by cost, the worst first.
-    """
-    by_cause: dict[str, list[Stall]] = {}
-    for stall in stalls:
-        by_cause.setdefault(stall.cause, []).append(stall)
-    groups, single = [], []
-    for of_cause in by_cause.values():
-        period = _period(of_cause)
-        if period:
-            groups.append(StallGroup(tuple(of_cause), period))
-        else:
-            single += of_cause
-    return sorted(groups, key=attrgetter("lost_ms"), reverse=True), _worst_first(single)
-
-
-def _worst_first(stalls: Iterable[Stall]) -> list[Stall]:
-    return sorted(stalls, key=attrgetter("lost_ms"), reverse=True)
-
-
-def _period(stalls: Sequence[Stall]) -> int | None:
-    if len(stalls) < LEAST_TIMES:
-        return None
-    return find_period(np.diff(np.array([stall.step for stall in stalls], dtype=np.int64)))
 
 
 def merge_locations(events: Iterable[StallLocated]) -> StallLocated | None:

@@ -1,5 +1,9 @@
-"""The split of a stretch of steady steps into data wait, copy, compute and host, and the verdict on
-its data wait by the TensorFlow profiler's thresholds."""
+"""Steady steps: those without a flag and without a single spike. Their split into data wait, copy,
+compute and host, and the verdict on their data wait by the TensorFlow profiler's thresholds.
+
+With `steps_per_execution` several steps run in one call. The row of the last step of a call holds
+the host part of the whole call; the host part of its other steps is 0, which no other step has.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from tfwatch.core.rows import Flag, step_ms
 from tfwatch.judge.steps.quantiles import quantiles
-from tfwatch.judge.steps.spikes import SpikeSearch, spread_hosts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -178,12 +182,11 @@ class SteadySteps:
     Slow steps that recur, or that follow one another, are typical of the run and are kept. It holds
     columns, and no rows before they are asked for: a copy of ten million takes 360 MB, and a
     second.
-    search: the search over these rows, if there is one already.
     """
 
-    def __init__(self, rows: Rows, search: SpikeSearch | None = None) -> None:
+    def __init__(self, rows: Rows) -> None:
         self._rows = np.asarray(rows)
-        self._kept = (rows["flags"] == 0) & ~(search or SpikeSearch(rows)).single
+        self._kept = (rows["flags"] == 0) & ~single_spikes(rows)
         self._hosts = spread_hosts(self._column("host"))
 
     def __len__(self) -> int:
@@ -239,21 +242,103 @@ def _stat(values: NDArray[np.float32]) -> Stat:
     return Stat(median, float(values.mean(dtype=np.float64)), p95)
 
 
-_WINDOW_S = 60.0
+# -- single spikes ---------------------------------------------------------------------------------
+
+#: The number of calls that a median host part needs.
+_CALLS = 3
+#: A step without a flag is a spike if it exceeds the median around it by more than this and by more
+#: than that median. A delay of 30 ms is found even in an otherwise short step; in 10 000 plain
+#: steps the largest excess was 14 ms.
+LEAST_MS = 25.0
+#: The number of steps in a median, and the distance between medians: each one costs time.
+_AROUND = 65
+_STRIDE = 16
+_ANCHORS_AT_ONCE = 8192
+#: More than `_SINGLE` slow steps within `_NEAR` steps on either side are typical of the run and no
+#: spikes: every tenth batch is slow, or a stretch starves.
+_NEAR = 100
+_SINGLE = 2
 
 
-def left_s(progress: Rows, steps: int | None) -> float | None:
-    """Estimate the seconds until step `steps` at the pace of the last minute, pauses included; None
-    where unknown.
+def single_spikes(rows: Rows) -> NDArray[np.bool_]:
+    """Return a mask of the spikes among rows of `core.rows.STEP`.
 
-    `progress` holds rows of `core.rows.PROGRESS`.
+    A step without a flag is a spike where it exceeds the median of the unflagged steps around it by
+    more than max(25 ms, median), and where such steps are rare: one or two in 200.
     """
-    if steps is None or len(progress) < 2:
-        return None
-    recent = progress[-256:]
-    recent = recent[recent["at_ns"] >= recent["at_ns"][-1] - _WINDOW_S * 1e9]
-    took_s = (float(recent["at_ns"][-1]) - float(recent["at_ns"][0])) / 1e9
-    done = int(recent["step"][-1]) - int(recent["step"][0])
-    if done <= 0 or took_s < 1.0:
-        return None
-    return max(0, steps - int(recent["step"][-1])) * took_s / done
+    plain = rows["flags"] == 0
+    if not plain.any():
+        return np.zeros(len(rows), dtype=np.bool_)
+    times = rows["wait_ms"] + rows["compute_ms"] + _hosts_over_usual(rows)
+    medians = _medians_around(times, plain)
+    return _rare(plain & (times - medians > np.maximum(LEAST_MS, medians)))
+
+
+def spread_hosts(hosts: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the host part of each call spread over its steps; unchanged where each step is a call.
+
+    Steps of a call in progress keep their 0.
+    """
+    ends = np.flatnonzero(hosts)
+    if not len(ends) or len(ends) == len(hosts):
+        return hosts
+    sizes = np.diff(ends, prepend=-1)
+    spread = hosts.copy()
+    spread[: ends[-1] + 1] = np.repeat(hosts[ends] / sizes, sizes)
+    return spread
+
+
+def _hosts_over_usual(rows: Rows) -> NDArray[np.float32]:
+    """Return each row's host part; where calls have several steps, its excess over the median of
+    all calls."""
+    hosts: NDArray[np.float32] = rows["host_ms"]
+    if np.count_nonzero(hosts) == len(hosts):
+        return hosts
+    calls = hosts[(hosts > 0) & (rows["flags"] == 0)]
+    if len(calls) < _CALLS:
+        return hosts
+    over: NDArray[np.float32] = np.maximum(hosts - np.median(calls), 0)
+    return over
+
+
+def _medians_around(times: NDArray[np.float32], plain: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Return the median of the unflagged step times around each row; at least one is unflagged."""
+    ordinary = times[plain]
+    starts = _window_starts(len(ordinary))
+    windows = sliding_window_view(ordinary, min(_AROUND, len(ordinary)))
+    medians = np.concatenate(
+        [
+            _medians(windows[starts[at : at + _ANCHORS_AT_ONCE]])
+            for at in range(0, len(starts), _ANCHORS_AT_ONCE)
+        ]
+    )
+    # That of the nearest unflagged step before the row, or of the first.
+    anchors = np.maximum(np.cumsum(plain, dtype=np.int32) - 1, 0) // _STRIDE
+    of_rows: NDArray[np.float32] = medians[anchors]
+    return of_rows
+
+
+def _medians(windows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the median of each window; `np.median` orders each a second time, in search of NaN."""
+    middle, is_odd = divmod(windows.shape[1], 2)
+    if not is_odd:
+        return np.asarray(np.median(windows, axis=1))
+    return np.partition(windows, middle, axis=1)[:, middle]
+
+
+def _window_starts(count: int) -> NDArray[np.intp]:
+    """Return the starts of the windows over `count` unflagged steps, one for each `_STRIDE` steps,
+    centred on them."""
+    centres = np.arange(0, count, _STRIDE) + _STRIDE // 2
+    return np.clip(centres - _AROUND // 2, 0, max(count - _AROUND, 0))
+
+
+def _rare(is_spike: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return those of `found` that have few others near."""
+    at = np.flatnonzero(is_spike)
+    near = np.searchsorted(at, at + _NEAR, side="right") - np.searchsorted(
+        at, at - _NEAR, side="left"
+    )
+    rare = np.zeros(len(is_spike), dtype=np.bool_)
+    rare[at[near <= _SINGLE]] = True
+    return rare

@@ -76,7 +76,7 @@ class EventsPane(RowList):
                 (view.snapshot.events, view.stalls, view.compiles, view.log_findings, view.fits),
             )
         )
-        key = counts, view.patterns, view.comparisons, waiting
+        key = counts, view.comparisons, waiting
         if key != self._shown:
             self._shown = key
             self.update(view)

@@ -193,10 +193,8 @@ def _status(view: RunView, state: KnobState, key: str) -> str:
 
     key: its key, where its row shows the requested value; empty where the text has to.
     """
-    if view.undecided and state.knob in view.undecided.decided:
-        return f"run ended in its test; kept {view.undecided.decided[state.knob]}"
     experiment = view.situation.experiment
-    if experiment and not experiment.cut_off and experiment.began.knob == state.knob:
+    if experiment and experiment.began.knob == state.knob:
         return f"A/B test, {block_text(experiment)}"
     if state.asked is not None:
         if view.is_over:

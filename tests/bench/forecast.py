@@ -30,11 +30,16 @@ import numpy as np
 from tests.bench.starvation import find_batch, make_model
 from tests.bench.turned import Case, make_sleeper, run
 from tfwatch import open_run
+from tfwatch.core.rows import step_ms
+from tfwatch.judge.forecasts.evidence import build_evidence, stage_table_at
+from tfwatch.judge.forecasts.forecast import Forecast, forecast
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.watch.tensorflow_info import find_device
 
 if TYPE_CHECKING:
-    from tfwatch.judge.forecasts.forecast import CheckedForecast
+    from collections.abc import Iterator
+
+    from tfwatch.judge.effects.comparison import Comparison
 
 _STEP_MS = 15.0
 #: No training starts after this time once enough switches have a forecast.
@@ -60,12 +65,47 @@ CASES = (
 
 
 @dataclass(frozen=True)
+class Checked:
+    """A switch with its forecast, made from the evidence before its request, and the median of the
+    settled steps after it."""
+
+    switch: Comparison
+    forecast: Forecast
+    measured_ms: float
+
+    @property
+    def off(self) -> float:
+        """The error of the forecast, as a share of the measured step; below 0 it was too low."""
+        return self.forecast.step_ms / self.measured_ms - 1
+
+    @property
+    def inside(self) -> bool:
+        """True where the measured step lies in the prediction interval."""
+        return self.forecast.low_ms <= self.measured_ms <= self.forecast.high_ms
+
+
+def check_forecasts(judged: JudgedRun) -> Iterator[Checked]:
+    """Yield the settled switches that have a forecast."""
+    run, switches = judged.run, judged.summary.switches
+    for n, switch in enumerate(switches):
+        if not switch.settled or switch.beside or switch.after is None:
+            continue
+        rows = run.steps_between(switch.asked_step, switch.asked_step)
+        at_ns = int(rows["start_ns"][-1] + 1e6 * step_ms(rows)[-1]) if len(rows) else 0
+        table = stage_table_at(run, at_ns)
+        known = build_evidence(run, switches[:n], table, switch.asked_step, at_ns)
+        made = forecast(known, switch.knob, switch.new)
+        if made.is_known:
+            yield Checked(switch, made, switch.after.step.median)
+
+
+@dataclass(frozen=True)
 class TrainingResult:
     """A case, the forecasts of its switches, and the variation of its compute: standard deviation
     over median."""
 
     case: Case
-    checked: tuple[CheckedForecast, ...]
+    checked: tuple[Checked, ...]
     variation: float
 
 
@@ -74,7 +114,7 @@ def train(
 ) -> TrainingResult:
     """Train one case and make its forecasts from the run folder."""
     path = run(case, models[case.sleeps and not accelerated], batch, folder)
-    checked = JudgedRun(open_run(path)).checked_forecasts
+    checked = tuple(check_forecasts(JudgedRun(open_run(path))))
     computes = [one.switch.after.compute.median for one in checked if one.switch.after]
     return TrainingResult(
         case, checked, float(np.std(computes) / np.median(computes)) if len(computes) > 1 else 0.0
@@ -96,7 +136,7 @@ def print_rows(trained: TrainingResult) -> None:
         )
 
 
-def as_row(case: Case, one: CheckedForecast) -> dict[str, Any]:
+def as_row(case: Case, one: Checked) -> dict[str, Any]:
     """Return a switch for `--json`."""
     forecast, switch = one.forecast, one.switch
     return {
@@ -115,7 +155,7 @@ def as_row(case: Case, one: CheckedForecast) -> dict[str, Any]:
     }
 
 
-def median_error(checked: list[CheckedForecast]) -> float:
+def median_error(checked: list[Checked]) -> float:
     """Return the median absolute error, as a share of the measured step; NaN without forecasts."""
     return median(abs(one.off) for one in checked) if checked else float("nan")
 

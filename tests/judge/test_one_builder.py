@@ -28,7 +28,7 @@ def builders() -> dict[str, set[str]]:
     ("name", "modules"),
     [
         ("Situation", {"judge/findings/situation.py"}),
-        ("EvidenceTables", {"judge/forecasts/evidence.py"}),
+        ("Evidence", {"judge/forecasts/evidence.py"}),
         (
             "JudgedRun",
             {

@@ -69,17 +69,6 @@ def test_a_switch_for_which_the_run_was_too_short_is_listed(tmp_path: Path) -> N
     assert f"switched: prefetch off → 4: {missed_text}" in text_of(run)
 
 
-def test_a_forecast_stands_beside_the_measured_step(tmp_path: Path) -> None:
-    run = open_written(tmp_path / "run", switched_run(), *SWITCH, FINISHED)
-
-    (one,) = as_json(run)["forecasts"]["switches"]
-
-    assert (one["step_asked"], one["knob"], one["is_measured_setting"]) == (98, "prefetch", False)
-    assert one["measured_ms"] == pytest.approx(13)
-    assert one["low_ms"] <= one["forecast_ms"] <= one["high_ms"]
-    assert one["forecast_ms"] == pytest.approx(13, rel=0.05)
-
-
 def test_of_many_switches_those_that_prove_a_difference_are_listed_first(tmp_path: Path) -> None:
     rows = plain(1000)
     rows["wait_ms"][400:700] = 20.0

@@ -108,7 +108,7 @@ def test_a_run_of_each_kind_is_as_the_schema_says(
     [
         pytest.param(plain(0), (), "time_breakdown", id="no step"),
         pytest.param(plain(0), (RunEnded(5, "failed", 0, "no"),), "state", id="failed at once"),
-        pytest.param(switched_run(), (*SWITCH, FINISHED), "forecasts.switches", id="a forecast"),
+        pytest.param(switched_run(), (*SWITCH, FINISHED), "switches", id="a switch"),
         pytest.param(
             plain(30), (SwitchAsked(0, "prefetch", "off", "4", 2, "key"),), "steps", id="a request"
         ),

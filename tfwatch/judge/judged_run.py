@@ -20,11 +20,11 @@ from tfwatch.judge.findings.situation import MeasuredSetting, build_situation
 from tfwatch.judge.forecasts.evidence import (
     Evidence,
     build_evidence,
-    build_evidence_tables_of_run,
-    last_table,
+    last_stage_table,
+    stage_table_at,
     stages_found,
 )
-from tfwatch.judge.forecasts.forecast import CheckedForecast, checked_forecasts, forecasts
+from tfwatch.judge.forecasts.forecast import forecasts
 from tfwatch.judge.log_lines import find_meanings
 from tfwatch.judge.machine import MachineFigures, machine_of_run
 from tfwatch.judge.regime import regime_of
@@ -35,7 +35,6 @@ from tfwatch.judge.steps.time_breakdown import TimeBreakdown, make_time_breakdow
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Banner, Situation
-    from tfwatch.judge.forecasts.evidence import EvidenceTables
     from tfwatch.judge.regime import Regime
     from tfwatch.judge.stages import StageTable
     from tfwatch.runs.snapshot import Snapshot
@@ -79,14 +78,9 @@ class JudgedRun:
         return machine_of_run(self.run)
 
     @cached_property
-    def checked_forecasts(self) -> tuple[CheckedForecast, ...]:
-        """The forecasts of the run's switches against the measured steps."""
-        return checked_forecasts(self._tables, self.summary.switches)
-
-    @cached_property
     def pipeline(self) -> StageTable | None:
         """The stages of the input pipeline as they were read last."""
-        return last_table(self._tables, self.run.stages, self.setting.judgement.breakdown)
+        return last_stage_table(self.run, self.setting.judgement.breakdown)
 
     @property
     def setting(self) -> LastSetting:
@@ -141,21 +135,12 @@ class JudgedRun:
             is_whole=True,
         )
 
-    @cached_property
-    def _tables(self) -> EvidenceTables:
-        return build_evidence_tables_of_run(self.run)
-
-    @property
-    def _examples_s(self) -> float | None:
-        """The examples a second in the steady steps of the last setting; None where unknown."""
-        split, size = self.setting.judgement.breakdown, self.run.manifest.batch_size
-        return 1e3 * size / split.step.mean if split and size and split.step.mean > 0 else None
-
     @property
     def _evidence(self) -> Evidence:
         """The evidence at the end of the last setting's steps."""
-        setting, at_ns = self.setting, round(self.run.length_s * 1e9)
-        evidence = build_evidence(self._tables, self.summary.switches, len(self.run.steps), at_ns)
+        run, setting, at_ns = self.run, self.setting, round(self.run.length_s * 1e9)
+        table = stage_table_at(run, at_ns)
+        evidence = build_evidence(run, self.summary.switches, table, len(run.steps), at_ns)
         if len(setting.stretches) <= 1:
             return evidence
         # One block of an A/B test is too short to forecast from: all those of the setting are.

@@ -17,7 +17,7 @@ from tfwatch.judge.effects.wording import (
     setting_text,
     subject_text,
 )
-from tfwatch.report.facts import flag, if_any, mapping, number, record, rows, text, texts, whole
+from tfwatch.report.facts import if_any, mapping, number, record, text, texts, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -93,20 +93,6 @@ SWITCH = (
     text("failed", "why it failed", if_any("reason")),
     text("setting_since", "the setting in effect since it failed", if_any("now")),
 )
-_CHECKED_FORECAST = (
-    whole("step_asked", "the steps done when the switch was requested", "switch.asked_step"),
-    text("knob", "its knob", lambda one: option_name(one.switch.knob)),
-    text("from", "the setting before", "switch.old"),
-    text("to", "the setting after", "switch.new"),
-    number("forecast_ms", "step time, forecast before the request", "forecast.step_ms"),
-    number("low_ms", "lower end of its 90 % prediction interval", "forecast.low_ms"),
-    number("high_ms", "upper end of its 90 % prediction interval", "forecast.high_ms"),
-    flag("is_measured_setting", "the run had measured this setting before", "forecast.measured"),
-    number("measured_ms", "the measured step time"),
-)
-FORECASTS = (
-    rows("switches", "each switch with enough steps", _CHECKED_FORECAST, lambda checked: checked),
-)
 EXPERIMENT = (
     _KNOB,
     texts("settings", "those that alternate", "values"),
@@ -180,8 +166,6 @@ class Effect:
     sides: str = ""
     #: The one that the interval proves; None without an interval.
     answer: Answer | None = None
-    #: `13.8 ms (13.0 to 14.9)`.
-    forecast: str = ""
 
     @property
     def is_proved(self) -> bool:
@@ -214,10 +198,7 @@ def effect_lines(judged: JudgedRun, most: int) -> list[str]:
 
 
 def _switches(judged: JudgedRun) -> Iterator[Effect]:
-    checked = {id(one.switch): one.forecast for one in judged.checked_forecasts}
     for number_, switch in enumerate(judged.summary.switches, 1):
-        known = checked.get(id(switch))
-        within = " to ".join(units.in_one_unit(known.low_ms, known.high_ms)) if known else ""
         yield Effect(
             kind=switch.by if switch.by in ("autopilot", "command", "code") else "switch",
             change=switch.change.words,
@@ -226,7 +207,6 @@ def _switches(judged: JudgedRun) -> Iterator[Effect]:
             number=number_,
             sides=_sides(switch),
             answer=switch.answer if switch.estimate else None,
-            forecast=f"{units.milliseconds(known.step_ms)} ({within})" if known else "",
         )
     for event in judged.run.events:
         if isinstance(event, SwitchFailed | SwitchMissed):

@@ -85,9 +85,9 @@ def _figures(judged: JudgedRun) -> Iterator[tuple[str, ...]]:
 def _effects(judged: JudgedRun, redaction: Redaction | None) -> Iterator[str]:
     effects = make_effects(judged)
     chosen = most_informative(effects)
-    rows = [(one.change, one.where, one.sides, one.result, one.forecast) for one in chosen]
+    rows = [(one.change, one.where, one.sides, one.result) for one in chosen]
     if rows:
-        head = ("change", "at", "step time", "result", "forecast (90 %)")
+        head = ("change", "at", "step time", "result")
         yield from table(head, rows, redaction)
     if len(effects) > len(rows):
         yield f"and {len(effects) - len(rows)} more\n"

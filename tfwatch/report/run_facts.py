@@ -19,7 +19,6 @@ from tfwatch.judge.steps.time_breakdown import PART_NAMES
 from tfwatch.report.effects import (
     AUTOPILOT,
     EXPERIMENT,
-    FORECASTS,
     STEADY,
     SWITCH,
     all_switches,
@@ -339,9 +338,6 @@ RUN = (
     record("copy", "the copy of a batch to the device", _COPY, lambda judged: judged),
     record("pipeline", "the stages by tf.data's own model", _PIPELINE_FACTS, lambda j: j),
     rows("switches", "live switches of knobs", SWITCH, all_switches),
-    record(
-        "forecasts", "of the switches, against the measured steps", FORECASTS, "checked_forecasts"
-    ),
     rows(
         "experiments", "A/B tests; their switches are not among `switches`", EXPERIMENT, experiments
     ),

@@ -2,43 +2,76 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
-from tests.judge.forecasts.test_record import made, rows_of
+from tests.judge.effects.test_comparison import switched
 from tests.judge.samples import make_samples
+from tests.judge.step_rows import make_steps
 from tests.judge.test_stages import FOUND, row
 from tests.runs.folders import make_manifest
+from tfwatch.core.rows import Flag
+from tfwatch.judge.effects.comparison import compare
 from tfwatch.judge.forecasts.evidence import (
     build_evidence,
-    last_table,
-    stage_tables_by_time,
+    cores_of,
+    last_stage_table,
+    stage_table_at,
 )
+from tfwatch.runs.buffers import EventLog
+
+if TYPE_CHECKING:
+    from tfwatch.core.events import Event
+    from tfwatch.core.rows import Rows
+
+
+def run_of(stages: Rows | None = None, *events: Event) -> Any:
+    """300 steps with three settings of 100 each, samples twice a second, and these stages."""
+    rows = make_steps(np.repeat([20.0, 10.0, 20.0], 100))
+    rows["flags"][::100] = Flag.SWITCH
+    log = EventLog()
+    for event in (*FOUND.values(), *events):
+        log.add(event)
+    return SimpleNamespace(
+        manifest=make_manifest(
+            knobs={"prefetch": "off", "workers": "off"},
+            machine={"cores": 16, "cores_allowed": 3.5},
+        ),
+        events=log.view(),
+        stages=row(0, 1, 1.0)[:0] if stages is None else stages,
+        samples=make_samples(
+            [0.4, 0.6, 1.1, 9.0],
+            process_cores=[9.0, 1.0, 2.0, 7.0],
+            cpu_cores=2.0,
+            memory_available_bytes=8e9,
+        ),
+        steps_between=lambda first, last: rows[max(first, 1) - 1 : last],
+    )
 
 
 def test_a_table_is_made_of_the_readings_of_ten_seconds_and_of_none_of_a_dropped_stretch() -> None:
-    rows = np.concatenate(
-        [row(5, 1, 90.0), row(7, 1, 10.0), row(0, 1, 50.0), row(16, 1, 20.0), row(17, 1, 70.0)]
-    )
+    read = ((5, 90.0), (7, 10.0), (0, 50.0), (16, 20.0), (17, 70.0))
+    run = run_of(np.concatenate([row(at_s, 1, busy_ms) for at_s, busy_ms in read]))
 
-    table = stage_tables_by_time(rows, FOUND)(16 * 10**9)
+    table = stage_table_at(run, 16 * 10**9)
 
     assert table
     assert table.stages[1].busy_ms == pytest.approx(15.0)
-    assert stage_tables_by_time(rows, FOUND)(4 * 10**9) is None
+    assert stage_table_at(run, 4 * 10**9) is None
 
 
-def test_a_table_ends_with_its_last_reading_so_that_the_end_of_a_run_has_that_of_its_last_step() -> (  # noqa: E501
-    None
-):
-    table_at = stage_tables_by_time(np.concatenate([row(6, 1, 10.0), row(15, 1, 20.0)]), FOUND)
+def test_the_end_of_a_run_has_the_table_of_its_last_step() -> None:
+    run = run_of(np.concatenate([row(6, 1, 10.0), row(15, 1, 20.0)]))
 
-    at_end = table_at(34 * 10**9)
+    at_end = stage_table_at(run, 34 * 10**9)
     assert at_end
     assert at_end.stages[1].busy_ms == pytest.approx(15.0)
-    assert table_at(36 * 10**9) is None
+    assert stage_table_at(run, 36 * 10**9) is None
+    assert last_stage_table(run_of(), None) is None
 
 
 @pytest.mark.parametrize(
@@ -50,16 +83,26 @@ def test_a_table_ends_with_its_last_reading_so_that_the_end_of_a_run_has_that_of
     ],
 )
 def test_cores_are_those_that_the_run_may_use(machine: dict[str, float | None], cores: int) -> None:
-    assert replace(made(rows_of([20.0])), run=make_manifest(machine=machine)).cores == cores
+    assert cores_of(make_manifest(machine=machine)) == cores
 
 
-def test_a_sample_tells_of_the_half_second_before_it() -> None:
-    samples = make_samples([0.4, 0.6, 1.1, 9.0], process_cores=[9.0, 1.0, 2.0, 7.0])
+def test_figures_of_the_machine_are_those_of_the_setting() -> None:
+    known = build_evidence(run_of(), [], None, 100, int(3e9))
 
-    known = build_evidence(replace(made(rows_of([20.0] * 100)), samples=samples), [], 100, int(3e9))
-
+    # A sample covers the half second before it: the first one began before the steps.
     assert known.cores_used == pytest.approx(1.5)
+    assert known.cores_free == pytest.approx(2.0)
+    assert known.memory_free == 8e9
 
 
-def test_the_last_table_of_a_run_without_readings_is_none() -> None:
-    assert last_table(made(rows_of([20.0])), row(1, 1, 1.0)[:0], None) is None
+def test_switches_that_are_not_compared_count_too() -> None:
+    """An A/B test's: it left prefetch at 8."""
+    events = switched(101, 98), replace(switched(201, 199, "8"), old="4", by="experiment")
+    run = run_of(None, *events)
+    comparisons = compare(events, 300, run.steps_between)
+
+    known = build_evidence(run, comparisons, None, 300, int(9e9))
+
+    assert known.knobs["prefetch"] == "8"
+    assert known.rows["step"][0] == 202
+    assert [interval.knobs["prefetch"] for interval in known.history] == ["off", "4"]

@@ -1,4 +1,4 @@
-"""The evidence for a forecast: the measurements of a run at one moment, from its tables."""
+"""The evidence for a forecast: the measurements of a run at one moment."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from tfwatch.judge.effects.comparison import LEAST, LONGEST, compare
 from tfwatch.judge.effects.knob_state import knobs_in_effect
 from tfwatch.judge.stages import make_stage_table
 from tfwatch.judge.steps.steady_steps import breakdown, steady
-from tfwatch.judge.steps.summary import between
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tfwatch.core.rows import Rows
     from tfwatch.judge.effects.comparison import Comparison
@@ -124,74 +123,56 @@ def setting_spans(
     return spans
 
 
-@dataclass(frozen=True, eq=False)
-class EvidenceTables:
-    """The tables of a run."""
-
-    run: Manifest
-    #: Rows of `core.rows.STEP`, by the first and the last step.
-    rows_between: Callable[[int, int], Rows]
-    #: All rows of `core.rows.SAMPLE`.
-    samples: Rows
-    #: The last stages before `at_ns`; None where none were read.
-    table_at: Callable[[int], StageTable | None]
-    #: All that took effect, in order.
-    switches: Sequence[PipelineSwitched]
-
-    @property
-    def cores(self) -> int:
-        """The cores that the run may use."""
-        return cores_of(self.run)
-
-
 def cores_of(run: Manifest) -> int:
     """Return the cores that a run may use; 1 where its manifest lacks them."""
     known = (run.machine.get(name) for name in ("cores", "cores_allowed"))
     return max(1, math.ceil(min(filter(None, known), default=1)))
 
 
-def stage_tables_by_time(
-    rows: Rows, pipelines: Mapping[int, StagesFound]
-) -> Callable[[int], StageTable | None]:
-    """Return `EvidenceTables.table_at` for all rows of `core.rows.STAGE`: of the 10 s up to the
-    last reading.
+def stage_table_at(run: Snapshot, at_ns: int) -> StageTable | None:
+    """Return the stages of a run from the readings of the 10 s up to the last one before a moment.
 
     None where that is 20 s before the moment: the same readings as a live screen has.
     """
-    rows = rows[rows["at_ns"] > 0]  # a dropped stretch reads as zeros
+    rows = run.stages[run.stages["at_ns"] > 0]  # a dropped stretch reads as zeros
+    last = bisect_right(rows["at_ns"], at_ns)
+    end_ns = int(rows["at_ns"][last - 1]) if last else 0
+    if end_ns < at_ns - 2 * _READINGS_NS:
+        return None
+    first = bisect_right(rows["at_ns"], max(end_ns - _READINGS_NS, 0))
+    return make_stage_table(rows[first:last], stages_found(run.events))
 
-    def table_at(at_ns: int) -> StageTable | None:
-        last = bisect_right(rows["at_ns"], at_ns)
-        end_ns = int(rows["at_ns"][last - 1]) if last else 0
-        if end_ns < at_ns - 2 * _READINGS_NS:
-            return None
-        first = bisect_right(rows["at_ns"], max(end_ns - _READINGS_NS, 0))
-        return make_stage_table(rows[first:last], pipelines)
 
-    return table_at
+def last_stage_table(run: Snapshot, split: Breakdown | None) -> StageTable | None:
+    """Return the stages of a run as they were read last. split: of its last steps."""
+    at_ns = int(run.stages["at_ns"].max(initial=0))
+    samples = _since(run.samples, max(at_ns - _READINGS_NS - _PERIOD_NS, 0), at_ns)
+    return _with_bottleneck(run.manifest, stage_table_at(run, at_ns), samples, split)
 
 
 def build_evidence(
-    tables: EvidenceTables,
+    run: Snapshot,
     comparisons: Sequence[Comparison],
+    table: StageTable | None,
     step: int,
     at_ns: int,
     no_forecast_reason: str = "",
 ) -> Evidence:
-    """Build the evidence after `step` steps, at `at_ns`; `comparisons` are those up to then."""
-    run, made = tables.run, [switch for switch in tables.switches if switch.step <= step]
+    """Build the evidence after `step` steps, at `at_ns`. comparisons: those up to then; table: of
+    the stages as they were read last."""
+    manifest = run.manifest
+    made = [one for one in run.events.of(PipelineSwitched) if one.step <= step]
     since = made[-1].step if made else 1
-    rows = steady(tables.rows_between(max(since, step - LONGEST + 1), step))
-    samples = _since(tables.samples, int(rows["start_ns"][0]) if len(rows) else at_ns, at_ns)
+    rows = steady(run.steps_between(max(since, step - LONGEST + 1), step))
+    samples = _since(run.samples, int(rows["start_ns"][0]) if len(rows) else at_ns, at_ns)
     available = _mean(samples[-1:], "memory_available_bytes")
     split = breakdown(rows)
-    table = tables.table_at(at_ns)
     return Evidence(
-        run,
+        manifest,
         split,
-        knobs_in_effect(run.knobs, made),
-        stages=_judged(tables, table, samples, split),
-        cores_free=max(tables.cores - _mean(samples, "cpu_cores"), 0.0),
+        knobs_in_effect(manifest.knobs, made),
+        stages=_with_bottleneck(manifest, table, samples, split),
+        cores_free=max(cores_of(manifest) - _mean(samples, "cpu_cores"), 0.0),
         cores_used=_mean(samples, "process_cores"),
         memory_free=None if math.isnan(available) else available,
         comparisons=tuple(comparisons),
@@ -201,22 +182,31 @@ def build_evidence(
     )
 
 
-def _judged(
-    tables: EvidenceTables, table: StageTable | None, samples: Rows, split: Breakdown | None
+def evidence_now(
+    run: Snapshot,
+    comparisons: Sequence[Comparison] | None = None,
+    no_forecast_reason: str = "",
+) -> Evidence:
+    """Return the evidence of this moment of a live run. comparisons: of the switches so far, made
+    here where they are not given. no_forecast_reason: see `Evidence`."""
+    total = run.steps_total
+    if comparisons is None:
+        switches = run.events.of(PipelineSwitched)
+        accelerated = run.manifest.accelerated
+        comparisons = compare(switches, total, run.steps_between, accelerated=accelerated)
+    table = make_stage_table(run.recent_stages, run.stages_found)
+    at_ns = round(run.now_s * 1e9)
+    return build_evidence(run, comparisons, table, total, at_ns, no_forecast_reason)
+
+
+def _with_bottleneck(
+    run: Manifest, table: StageTable | None, samples: Rows, split: Breakdown | None
 ) -> StageTable | None:
     if table is None:
         return None
     others = _mean(samples, "cpu_cores") - _mean(samples, "process_cores")
     took_ms = (split.wait.mean, split.work_mean_ms) if split else ()
-    return table.with_bottleneck(tables.cores, others, *took_ms)
-
-
-def last_table(tables: EvidenceTables, rows: Rows, split: Breakdown | None) -> StageTable | None:
-    """Return the last stage table of a run, from all rows of `core.rows.STAGE`. split: of its last
-    steps."""
-    at_ns = int(rows["at_ns"].max(initial=0))
-    samples = _since(tables.samples, max(at_ns - _READINGS_NS - _PERIOD_NS, 0), at_ns)
-    return _judged(tables, tables.table_at(at_ns), samples, split)
+    return table.with_bottleneck(cores_of(run), others, *took_ms)
 
 
 def _since(samples: Rows, begun_ns: int, at_ns: int) -> Rows:
@@ -244,47 +234,6 @@ def block_variation(rows: Rows) -> float:
     return float(medians.std(ddof=1) / np.median(medians)) if np.median(medians) > 0 else 0.0
 
 
-# -- of a run --------------------------------------------------------------------------------------
-
-
 def stages_found(events: Iterable[object]) -> dict[int, StagesFound]:
-    """The stages of each pipeline of a run, by its number."""
+    """Return the stages of each pipeline of a run, by its number."""
     return {event.pipeline: event for event in events if isinstance(event, StagesFound)}
-
-
-def build_evidence_tables_of_run(run: Snapshot) -> EvidenceTables:
-    """The tables that evidence is gathered from, of all that a run has recorded."""
-    switched = run.events.of(PipelineSwitched)
-    table_at = stage_tables_by_time(run.stages, stages_found(run.events))
-    return EvidenceTables(
-        run.manifest,
-        lambda first, last: between(run.steps, first, last),
-        run.samples,
-        table_at,
-        switched,
-    )
-
-
-def evidence_now(
-    snapshot: Snapshot,
-    comparisons: Sequence[Comparison] | None = None,
-    no_forecast_reason: str = "",
-) -> Evidence:
-    """The evidence of this moment. comparisons: of the switches so far, made here where they are
-    not given.
-
-    no_forecast_reason: see `Evidence`.
-    """
-    switches, total = snapshot.events.of(PipelineSwitched), snapshot.steps_total
-    if comparisons is None:
-        accelerated = snapshot.manifest.accelerated
-        comparisons = compare(switches, total, snapshot.steps_between, accelerated=accelerated)
-    tables = EvidenceTables(
-        snapshot.manifest,
-        snapshot.steps_between,
-        snapshot.samples,
-        lambda at_ns: make_stage_table(snapshot.recent_stages, snapshot.stages_found),
-        switches,
-    )
-    at_ns = round(snapshot.now_s * 1e9)
-    return build_evidence(tables, comparisons, total, at_ns, no_forecast_reason)

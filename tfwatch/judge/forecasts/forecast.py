@@ -1,5 +1,4 @@
-"""Forecasts of the step time after a switch, with an interval, and their comparison with the
-measured steps."""
+"""Forecasts of the step time after a switch, with an interval."""
 
 from __future__ import annotations
 
@@ -10,12 +9,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.knobs import CACHE, DEVICE_PREFETCH, PREFETCH, WORKERS, no_room
-from tfwatch.core.rows import step_ms
 from tfwatch.judge.effects import knob_state
 from tfwatch.judge.effects.comparison import LEAST
 from tfwatch.judge.effects.tuner_events import EXPERIMENT_EVENTS, running_experiment
 from tfwatch.judge.forecasts import batch_supply
-from tfwatch.judge.forecasts.evidence import build_evidence, evidence_now
+from tfwatch.judge.forecasts.evidence import evidence_now
 from tfwatch.judge.forecasts.predict import Prediction, predict
 from tfwatch.judge.steps.steady_steps import BURSTS
 
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.effects.knob_state import KnobState
-    from tfwatch.judge.forecasts.evidence import Evidence, EvidenceTables
+    from tfwatch.judge.forecasts.evidence import Evidence
     from tfwatch.judge.stages import StageTable
     from tfwatch.judge.steps.steady_steps import Breakdown
     from tfwatch.runs.snapshot import Snapshot
@@ -275,58 +273,12 @@ def _taken_by_others(evidence: Evidence) -> float:
 
 @dataclass(frozen=True, slots=True)
 class CheckedForecast:
-    """A switch with its forecast and the measured step: `measured_ms` is the median of the settled
-    steps after it."""
+    """A switch, the forecast that was shown before it, and the median of the settled steps after
+    it."""
 
     switch: Comparison
     forecast: Forecast
     measured_ms: float
-
-    @property
-    def off(self) -> float:
-        """The error of the forecast, as a share of the measured step; below 0 it was too low."""
-        return self.forecast.step_ms / self.measured_ms - 1
-
-    @property
-    def inside(self) -> bool:
-        """True where the measured step lies in the prediction interval."""
-        return self.forecast.low_ms <= self.measured_ms <= self.forecast.high_ms
-
-
-def checked_forecasts(
-    tables: EvidenceTables, comparisons: Sequence[Comparison]
-) -> tuple[CheckedForecast, ...]:
-    """Check the forecast of each settled switch, made from the evidence before its request, oldest
-    first."""
-    checks = (check_forecast(tables, comparisons, n) for n in range(len(comparisons)))
-    return tuple(one for one in checks if one is not None)
-
-
-def check_forecast(
-    tables: EvidenceTables, comparisons: Sequence[Comparison], n: int
-) -> CheckedForecast | None:
-    """Check the forecast of the n-th switch, made from the evidence before its request.
-
-    None where it lacks steps, where several knobs switched at one step, and where no forecast can
-    be made.
-    """
-    switch = comparisons[n]
-    if not switch.settled or switch.beside or switch.after is None:
-        return None
-    forecast_made = forecast(evidence_before(tables, comparisons, n), switch.knob, switch.new)
-    return (
-        CheckedForecast(switch, forecast_made, switch.after.step.median)
-        if forecast_made.is_known
-        else None
-    )
-
-
-def evidence_before(tables: EvidenceTables, comparisons: Sequence[Comparison], n: int) -> Evidence:
-    """Return the evidence just before the request for the n-th switch."""
-    asked = comparisons[n].asked_step
-    rows = tables.rows_between(asked, asked)
-    at_ns = int(rows["start_ns"][-1] + 1e6 * step_ms(rows)[-1]) if len(rows) else 0
-    return build_evidence(tables, comparisons[:n], asked, at_ns)
 
 
 # -- of a live run ---------------------------------------------------------------------------------

@@ -83,9 +83,6 @@ NO_SCRIPT = "run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MO
             for words in ([], ["-m"], ["--"])
         ),
         pytest.param(["doctor", "--data", "/nonexistent"], "there is no folder /nonexistent"),
-        pytest.param(
-            ["doctor", "--json", "--sudoers"], "--sudoers: not allowed with argument --json"
-        ),
         pytest.param(["doctor", "now"], "unrecognized arguments: now"),
         pytest.param(
             ["--trian"], "unrecognized arguments: --trian", id="an option in place of a command"

@@ -163,27 +163,6 @@ def test_an_output_that_cannot_write_a_name_escapes_it() -> None:
     assert "~/l\\xe4ufe" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("output", "words"),
-    [
-        ("| true", ""),
-        ("> /dev/full", "tfwatch: the output cannot be written: No space left on device\n"),
-    ],
-)
-def test_an_output_that_is_gone_is_no_traceback(output: str, words: str) -> None:
-    if "/dev/full" in output and not os.path.exists("/dev/full"):
-        pytest.skip("this system has no /dev/full")
-    shell = (
-        f'{sys.executable} -c \'from tfwatch import cli; cli.main(["doctor", "--sudoers"])\''
-        f" {output}"
-    )
-    done = subprocess.run(
-        ["bash", "-c", shell], capture_output=True, text=True, check=False, cwd=ROOT
-    )
-
-    assert done.stderr.partition("no such line\n")[2] == words or sys.platform == "darwin"
-
-
 def test_progress_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     err = Terminal()
     monkeypatch.setattr(sys, "stderr", err)
@@ -205,17 +184,6 @@ def test_ctrl_c_ends_it_without_a_word(
 
 
 # -- the command line -----------------------------------------------------------------------------
-
-
-def test_the_line_of_sudoers_is_printed_and_nothing_is_looked_at(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert exit_code("doctor", "--sudoers") == 0
-    out, err = capsys.readouterr()
-
-    assert " ALL=(root) NOPASSWD: /usr/bin/powermetrics -s cpu_power" in out.splitlines()[-1]
-    assert ("this machine needs no such line" in err) == (sys.platform != "darwin")
-    assert "tensorflow" not in out
 
 
 @pytest.mark.terminal

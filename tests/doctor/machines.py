@@ -17,7 +17,6 @@ CPU = {"name": "CPU:0", "kind": "CPU"}
 METAL = {"name": "GPU:0", "kind": "GPU", "model": "METAL"}
 H100 = {"name": "GPU:0", "kind": "GPU", "model": "NVIDIA H100 80GB HBM3"}
 CUDA_BUILD = {"is_cuda_build": "True", "cuda_version": "12.5.1", "cudnn_version": "9"}
-REFUSED = Unavailable("sudo has no rule for it", "tfwatch doctor --sudoers")
 #: What the first import takes and finds.
 IMPORTED = {"took_s": 2.4, "tensorflow": "2.19.1", "keras": "3.12.0"}
 
@@ -70,7 +69,7 @@ def linux(**changes: Any) -> Facts:
         cores=Cores(2, 2, busy=0.1),
         memory=Memory(22 * GB, 24 * GB),
         disk=DiskSpeed("~/data", 256e6, 0.2, 300),
-        gpu_sensors=(("NVML", Unavailable("no NVIDIA driver on this machine", "")),),
+        gpu_sensor=("nvml", Unavailable("no NVIDIA driver on this machine", "")),
         runs=RunsFolder("~/runs", free_bytes=80 * GB),
     )
     return replace(facts, **changes)
@@ -81,7 +80,7 @@ def with_gpu(**changes: Any) -> Facts:
     facts = linux(
         trial=trial(CPU, H100, build=CUDA_BUILD),
         nvidia=Nvidia("580.159.04", has_card=True, has_device_files=True),
-        gpu_sensors=(("NVML", None),),
+        gpu_sensor=("nvml", None),
     )
     return replace(facts, **changes)
 
@@ -100,7 +99,7 @@ def mac(
         installed=Installed("darwin", arch, python, versions),
         trial=trial(CPU, METAL) if metal else trial(CPU),
         memory=Memory(8 * GB, 16 * GB, swapped_bytes=GB),
-        gpu_sensors=(("powermetrics", REFUSED), ("ioreg", None)),
+        gpu_sensor=("ioreg", None),
     )
     return replace(facts, **changes)
 

@@ -319,7 +319,7 @@ def _blind(*libraries: str, build: dict[str, str] = CUDA_BUILD, **nvidia: Any) -
 def test_a_gpu_that_tensorflow_misses_is_explained(
     facts: Facts, status: str, words: str, todo: str
 ) -> None:
-    got = found(replace(facts, gpu_sensors=()), "devices")
+    got = found(replace(facts, gpu_sensor=("", None)), "devices")
 
     assert got[0] == status
     assert words in got[1]
@@ -468,17 +468,15 @@ _SLOW = DiskSpeed("/n", 20e6, 1.0, 12)
             *("runs-folder", "fail", "did not answer within 10 s"),
             id="a folder that hangs",
         ),
+        pytest.param(mac(), "gpu-activity", "ok", "read through ioreg", id="a Mac"),
         pytest.param(
-            mac(), "gpu-activity", "ok", "powermetrics: sudo has no rule", id="a password is needed"
-        ),
-        pytest.param(
-            with_gpu(gpu_sensors=(("NVML", Unavailable("nvidia-ml-py is missing", "pip")),)),
+            with_gpu(gpu_sensor=("nvml", Unavailable("nvidia-ml-py is missing", "pip"))),
             *("gpu-activity", "warn", "nvidia-ml-py is missing"),
             id="no NVML",
         ),
         pytest.param(
-            with_gpu(gpu_sensors=(("NVML", None),)),
-            *("gpu-activity", "ok", "read through NVML"),
+            with_gpu(gpu_sensor=("nvml", None)),
+            *("gpu-activity", "ok", "read through nvml"),
             id="NVML",
         ),
     ],

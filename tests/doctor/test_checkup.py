@@ -89,18 +89,13 @@ def test_without_tensorflow_the_trial_is_skipped(
     assert collect(tmp_path).trial.outcome == "skipped"
 
 
-def test_the_gpu_sensors_are_those_of_a_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sources = [Source("powermetrics", OSError("odd driver")), Source("ioreg", None)]
-    monkeypatch.setattr(room, "choose_sources", lambda *_: sources)
+def test_the_gpu_sensor_is_that_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Source("nvml", OSError("odd driver"))
+    monkeypatch.setattr(room, "choose_source", lambda _: source)
     facts = collect(tmp_path, is_beside_training=True)
 
-    assert facts.gpu_sensors == (
-        ("powermetrics", Unavailable("OSError: odd driver", "")),
-        ("ioreg", None),
-    )
-    assert all(source.closed for source in sources)
+    assert facts.gpu_sensor == ("nvml", Unavailable("OSError: odd driver"))
+    assert source.closed
 
 
 def _hang(held: threading.Event) -> Callable[..., None]:
@@ -116,7 +111,7 @@ def test_what_hangs_is_reported_and_abandoned(
     held = threading.Event()
     source = Source("nvml", None)
     monkeypatch.setattr(source, "why_unavailable", _hang(held))
-    monkeypatch.setattr(room, "choose_sources", lambda *_: [source])
+    monkeypatch.setattr(room, "choose_source", lambda _: source)
     for name in ("_runs_folder", "read_speed"):
         monkeypatch.setattr(room, name, _hang(held))
     monkeypatch.setattr(room, "_PATIENCE_S", 0.05)
@@ -125,7 +120,7 @@ def test_what_hangs_is_reported_and_abandoned(
     (check,) = (check for check in judge(facts).checks if check.id == "runs-folder")
 
     assert facts.disk == Unavailable("the disk did not answer within 0.05 s", "")
-    assert facts.gpu_sensors == (("nvml", Unavailable("nvml did not answer within 0.05 s", "")),)
+    assert facts.gpu_sensor == ("nvml", Unavailable("nvml did not answer within 0.05 s"))
     assert check.status is Status.FAIL
 
 

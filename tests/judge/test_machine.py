@@ -199,7 +199,7 @@ def test_others_are_seen_beyond_the_disagreement_of_the_counters(
 
 
 def test_the_newest_event_on_the_gpu_counts() -> None:
-    lost = SensorMissing(5, "GPU", "powermetrics ended", "tfwatch tries again")
+    lost = SensorMissing(5, "GPU", "NVML: GPU is lost", "tfwatch tries again")
 
     assert gpu_status([]) is None
     assert gpu_status([SensorMissing(0, "disk", "no counters", "")]) is None

@@ -232,7 +232,7 @@ def test_the_final_loss_is_that_of_the_last_epoch(tmp_path: Path) -> None:
 def test_a_damaged_file_is_listed_without_a_warning(tmp_path: Path, name: str, seed: int) -> None:
     run = usual(tmp_path).staged(*STAGES)
     for _ in range(50):
-        run.sample(cpu_power_w=20.0).pass_s(0.5)
+        run.sample(gpu_power_w=20.0).pass_s(0.5)
     run.ended().writer.close()
     rows = np.fromfile(tmp_path / name, layout.TABLES[name])
     figures = [column for column in rows.dtype.names or () if rows.dtype[column].kind == "f"]

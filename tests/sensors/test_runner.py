@@ -112,7 +112,7 @@ def test_own_cores_count_every_thread_and_tool(
     time: FakeTime, writer: RunWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses, gpu = PauseDetector(writer, time.clock()), GpuSensor(GpuSource(), writer)
-    sampler = Sampler(writer, time.clock(), [], pauses, [gpu])
+    sampler = Sampler(writer, time.clock(), [], pauses, gpu)
     sampler.sample(0)
     time.pass_ms(500)
     time.cpu_ns, writer.cpu_ns, pauses.cpu_ns, gpu.cpu_ns = 1 * MS, 2 * MS, 3 * MS, 4 * MS
@@ -134,24 +134,12 @@ def test_the_hotter_of_two_counts(time: FakeTime, writer: RunWriter) -> None:
     np.testing.assert_array_equal(rows(writer)["thermal_level"], [2.0, 2.0, np.nan])
 
 
-def test_another_figure_is_that_of_the_first_sensor_that_has_it(
-    time: FakeTime, writer: RunWriter
-) -> None:
-    gpus = [
-        FakeSensor("powermetrics", {"gpu_busy": 0.9}),
-        FakeSensor("GPU", {"gpu_busy": 0.4, "gpu_memory_bytes": 7.0}),
-    ]
-    Sampler(writer, time.clock(), gpus).sample(0)
-    row = rows(writer)[0]
-    assert (row["gpu_busy"], row["gpu_memory_bytes"]) == (np.float32(0.9), 7.0)
-
-
 def test_a_limited_gpu_is_a_pause(
     time: FakeTime, writer: RunWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = GpuSensor(GpuSource(), writer)
     monkeypatch.setattr(gpu, "read", lambda _: {})
-    sampler = Sampler(writer, time.clock(), [], gpus=[gpu])
+    sampler = Sampler(writer, time.clock(), [], gpu=gpu)
     for limit in ("", "thermal slowdown by the driver", "thermal slowdown by the driver", ""):
         time.pass_ms(500)
         gpu.limited_by = limit
@@ -164,11 +152,11 @@ def test_a_limited_gpu_is_a_pause(
 def test_an_unavailable_sensor_is_reported_once_and_never_read(
     time: FakeTime, writer: RunWriter
 ) -> None:
-    gone = FakeSensor("GPU", missing=Unavailable("no permission", "sudo powermetrics"))
+    gone = FakeSensor("GPU", missing=Unavailable("no permission", "ask root"))
     sampler = Sampler(writer, time.clock(), [gone])
     sampler.begin()
     sampler.sample(0)
-    assert events(writer) == [SensorMissing(0, "GPU", "no permission", "sudo powermetrics")]
+    assert events(writer) == [SensorMissing(0, "GPU", "no permission", "ask root")]
     assert gone.reads == 0
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 import sys
 from typing import TYPE_CHECKING, TextIO
 
@@ -36,8 +35,6 @@ def doctor(args: argparse.Namespace) -> int:
     Raises:
         BadInputError: the data folder is not there.
     """
-    if args.sudoers:
-        return print_sudoers()
     if args.data is not None and not args.data.is_dir():
         raise BadInputError(f"there is no folder {args.data}")
     try:
@@ -48,25 +45,6 @@ def doctor(args: argparse.Namespace) -> int:
         _show_progress("")
     unwritten = write(sys.stdout, to_json(found) if args.json else as_text(found, sys.stdout))
     return 1 if worst(found.checks) is Status.FAIL else unwritten
-
-
-def print_sudoers() -> int:
-    """Print the sudoers line that permits powermetrics to this user. Returns 1 where printing
-    fails."""
-    from tfwatch.sensors.gpu.powermetrics import sudoers
-
-    uid = os.getuid()
-    if sys.platform != "darwin":
-        sys.stderr.write(
-            "tfwatch: powermetrics is a tool of macOS: this machine needs no such line\n"
-        )
-    elif uid == 0:
-        sys.stderr.write("tfwatch: root needs no such line: run this as the user who trains\n")
-    try:
-        name = pwd.getpwuid(uid).pw_name
-    except KeyError:
-        name = ""
-    return write(sys.stdout, sudoers(name, uid))
 
 
 def to_json(found: CheckUp) -> str:

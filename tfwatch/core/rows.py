@@ -65,7 +65,6 @@ SAMPLE = np.dtype(
         ("gpu_temperature_c", "<f4"),
         ("gpu_late_ms", "<f4"),
         ("gpu_memory_bytes", "<f8"),
-        ("cpu_power_w", "<f4"),
         ("thermal_level", "<f4"),
         ("memory_level", "<f4"),
         ("memory_stalled", "<f4"),

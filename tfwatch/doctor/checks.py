@@ -432,17 +432,15 @@ def runs_folder(facts: Facts) -> Check:
     return Check("runs-folder", Status.OK, found)
 
 
-def gpu_sensors(facts: Facts) -> Check | None:
+def gpu_sensor(facts: Facts) -> Check | None:
     """Check that a run can show the GPU's activity; None without a GPU."""
-    if not facts.gpu_sensors or not (facts.is_mac or facts.nvidia.driver):
+    name, missing = facts.gpu_sensor
+    if not name or not (facts.is_mac or facts.nvidia.driver):
         return None
-    first, missing = facts.gpu_sensors[0]
-    works = [name for name, why in facts.gpu_sensors if why is None]
-    found = f"read through {works[0]}" if works else "GPU activity cannot be shown"
     if missing is None:
-        return Check("gpu-activity", Status.OK, found)
-    status = Status.OK if works else Status.WARN
-    return Check("gpu-activity", status, f"{found}; {first}: {missing.reason}", missing.fix)
+        return Check("gpu-activity", Status.OK, f"read through {name}")
+    found = f"GPU activity cannot be shown; {name}: {missing.reason}"
+    return Check("gpu-activity", Status.WARN, found, missing.fix)
 
 
 def _not_available(id: str, why: Unavailable) -> Check:
@@ -460,7 +458,7 @@ CHECKS = (
     memory,
     disk,
     runs_folder,
-    gpu_sensors,
+    gpu_sensor,
 )
 
 

@@ -26,7 +26,7 @@ from tfwatch.doctor.quick_facts import describe_machine, interpreter, nvidia, ot
 from tfwatch.doctor.trial import Trial, try_tensorflow
 from tfwatch.runs.library import find_problem, nearest
 from tfwatch.runs.machine_info import free_bytes, limits
-from tfwatch.sensors.gpu.sensor import choose_sources
+from tfwatch.sensors.gpu.sensor import choose_source
 from tfwatch.sensors.sensor import Unavailable, reason
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def collect_facts(scope: Scope, notify: Callable[[str], None], clock: Clock = SY
         memory=_memory(),
         disk=disk,
         runs=_within_limit(partial(_runs_folder, scope.runs_dir), "the folder of the runs"),
-        gpu_sensors=_gpu_sensors(installed.system),
+        gpu_sensor=_gpu_sensor(installed.system),
         trial=_trial(installed, scope, notify),
     )
 
@@ -114,10 +114,10 @@ def _runs_folder(folder: Path) -> RunsFolder:
     return RunsFolder(short_path(folder), find_problem(folder), free)
 
 
-def _gpu_sensors(system: str) -> tuple[tuple[str, Unavailable | None], ...]:
-    """Return the availability of the GPU sensors that a run would ask."""
-    sources = choose_sources(system)
-    return tuple((one.name, _within_limit(partial(_ask, one), one.name)) for one in sources)
+def _gpu_sensor(system: str) -> tuple[str, Unavailable | None]:
+    """Return the GPU sensor that a run would ask, and why it cannot be read."""
+    source = choose_source(system)
+    return source.name, _within_limit(partial(_ask, source), source.name)
 
 
 def _ask(source: GpuSource) -> Unavailable | None:

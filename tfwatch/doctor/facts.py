@@ -80,9 +80,8 @@ class Facts:
     #: None where no data folder is named.
     disk: DiskSpeed | Unavailable | None = None
     runs: RunsFolder | Unavailable = _NOT_LOOKED
-    #: The GPU sensors that a run would ask, in their order, and why each cannot be read; None: it
-    #: can.
-    gpu_sensors: tuple[tuple[str, Unavailable | None], ...] = ()
+    #: The GPU sensor that a run would ask, and why it cannot be read; None: it can.
+    gpu_sensor: tuple[str, Unavailable | None] = ("", None)
 
     @property
     def is_mac(self) -> bool:

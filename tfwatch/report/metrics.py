@@ -210,12 +210,6 @@ def _memory(view: RunView) -> Iterator[Sample]:
     yield _newest("memory_used_bytes")(view), {"system_memory_state": "used"}
 
 
-def _power(view: RunView) -> Iterator[Sample]:
-    cpu = {"hw_id": "cpu", "hw_name": "CPU", "hw_type": "cpu"}
-    yield _newest("cpu_power_w")(view), cpu
-    yield from _of_gpu("gpu_power_w", hw_type="gpu")(view)
-
-
 def _of_gpu(column: str, **labels: str) -> Callable[[RunView], Iterator[Sample]]:
     """Return the source of a column of the first GPU, the one that trains."""
 
@@ -290,8 +284,8 @@ MACHINE_METRICS = (
     MetricRow("system_memory_usage_bytes", "memory in use", _memory, ("system_memory_state",)),
     MetricRow(
         "hw_power_watts",
-        "power of the GPU, and of the CPU where it is read",
-        _power,
+        "power of the GPU",
+        _of_gpu("gpu_power_w", hw_type="gpu"),
         (*_GPU_LABELS, "hw_type"),
     ),
     MetricRow(

@@ -255,7 +255,6 @@ MACHINE = (
     number("gpu_freq_mhz", "clock of the GPU", _median("gpu_freq_mhz")),
     number("gpu_temperature_c", "temperature of the GPU", _median("gpu_temperature_c")),
     number("gpu_memory_bytes", "memory of the GPU in use", _median("gpu_memory_bytes")),
-    number("cpu_power_w", "power of the CPU", _median("cpu_power_w")),
     number("cpu_cores", "cores in use by all programs", _median("cpu_cores")),
     number("process_cores", "cores in use by the training", _median("process_cores")),
     number("process_bytes", "memory of the training", _median("process_bytes")),

@@ -26,7 +26,7 @@ from tfwatch.core.events import (
     WatchFailed,
     encode,
 )
-from tfwatch.core.rows import GPU, SAMPLE, Phase
+from tfwatch.core.rows import GPU, SAMPLE, STAGE, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Pulse
 from tfwatch.runs.streams import Stream, own_writers, write_at_start
@@ -35,12 +35,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    import numpy as np
+
     from tfwatch.runs.format import Manifest
 
 _STEP = struct.Struct("<QIHHfffff")
-_SAMPLE = struct.Struct("<Qffffddddffffffffdfffffff")
-_STAGE = struct.Struct("<QHHIffffff")
-_GPU = struct.Struct("<QHHffffff")
+_CODES = {"<u2": "H", "<u4": "I", "<u8": "Q", "<f4": "f", "<f8": "d"}
+
+
+def _packer(row: np.dtype[np.void]) -> struct.Struct:
+    return struct.Struct("<" + "".join(_CODES[row[name].str] for name in row.names or ()))
+
+
+_SAMPLE, _STAGE, _GPU = map(_packer, (SAMPLE, STAGE, GPU))
 _SAMPLE_COLUMNS = SAMPLE.names or ()
 _GPU_COLUMNS = (GPU.names or ())[3:]
 #: The interval at which rows and the pulse are written: a killed run lacks at most its last 0.1 s.
@@ -171,34 +178,9 @@ class RunWriter:
         values = (figures.get(name, math.nan) for name in _GPU_COLUMNS)
         self._rows[layout.GPUS].append(_GPU.pack(at_ns, gpu, 0, *values))
 
-    def stage(
-        self,
-        at_ns: int,
-        pipeline: int,
-        stage: int,
-        elements: int,
-        busy_ms: float,
-        parallelism: float,
-        buffered: float,
-        buffer_size: float,
-        buffered_bytes: float,
-        wait_cores: float,
-    ) -> None:
-        """Append a row of `core.rows.STAGE`."""
-        self._rows[layout.STAGES].append(
-            _STAGE.pack(
-                at_ns,
-                pipeline,
-                stage,
-                elements,
-                busy_ms,
-                parallelism,
-                buffered,
-                buffer_size,
-                buffered_bytes,
-                wait_cores,
-            )
-        )
+    def stage(self, *row: float) -> None:
+        """Append a row of `core.rows.STAGE`: its columns in their order."""
+        self._rows[layout.STAGES].append(_STAGE.pack(*row))
 
     def event(self, event: Event) -> None:
         """Append an event. A pause after the end is not one of the training: the screen may stay

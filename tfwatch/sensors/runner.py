@@ -12,7 +12,7 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import SensorMissing, Slept
 from tfwatch.core.rows import SAMPLE
-from tfwatch.sensors.gpu.sensor import GpuSensor, choose_sources
+from tfwatch.sensors.gpu.sensor import GpuSensor, choose_source
 from tfwatch.sensors.host import Pressure, host_sensors
 from tfwatch.sensors.pauses import PauseDetector
 from tfwatch.sensors.sensor import Rate, Sensor, Unavailable, reason
@@ -41,8 +41,7 @@ class Sensors:
         sensors: Sequence[Sensor] | None = None,
     ) -> None:
         """sensors: in place of the machine's, for tests."""
-        sources = choose_sources(clock=clock) if sensors is None else []
-        self._gpus = [GpuSensor(source, writer, clock) for source in sources]
+        self._gpu = GpuSensor(choose_source(clock=clock), writer, clock)
         self._sensors = sensors
         self._writer = writer
         self._clock = clock
@@ -67,12 +66,11 @@ class Sensors:
 
     def _run(self) -> None:
         with fails_open(self._report_end):
-            sensors = host_sensors() if self._sensors is None else self._sensors
-            sampler = Sampler(self._writer, self._clock, sensors, self._pauses, self._gpus)
+            sensors = [*host_sensors(), self._gpu] if self._sensors is None else self._sensors
+            sampler = Sampler(self._writer, self._clock, sensors, self._pauses, self._gpu)
             sampler.begin()
             sample_on_schedule(sampler.sample, self._clock, self._stopping.wait)
-        for gpu in self._gpus:
-            gpu.stop()
+        self._gpu.stop()
 
     def _report_end(self, why: str) -> None:
         self._writer.event(SensorMissing(self._writer.now_ns(), "machine", why, _NEXT_RUN))
@@ -102,15 +100,14 @@ class Sampler:
         clock: Clock,
         sensors: Sequence[Sensor],
         pauses: PauseDetector | None = None,
-        gpus: Sequence[GpuSensor] = (),
+        gpu: GpuSensor | None = None,
     ) -> None:
-        """gpus: those are sensors too; a figure comes from the first that has it."""
         self._writer = writer
         self._pauses = pauses
-        self._gpus = gpus
+        self._gpu = gpu
         self._pressure = Pressure(writer)
         self._clock = clock
-        self._sensors = [*sensors, *gpus]
+        self._sensors = list(sensors)
         self._reported: set[str] = set()
         self._own = Rate()
         self._ahead_ns = self._clock_ahead_ns()
@@ -128,18 +125,16 @@ class Sampler:
         figures["own_cores"] = self._own.of(now_ns, self._own_ns() / 1e9)
         for sensor in self._sensors:
             for column, value in self._read(sensor, now_ns).items():
-                # The CPU and the GPU have a level of their own.
-                is_hotter = column == "thermal_level" and value > figures[column]
-                if math.isnan(figures[column]) or is_hotter:
+                # The CPU and the GPU have a thermal level of their own: the hotter counts.
+                if not figures[column] > value:
                     figures[column] = value
         self._writer.sample(self._writer.now_ns(), figures)
-        limits = [gpu.limited_by for gpu in self._gpus if gpu.limited_by]
-        self._pressure.update(figures, limits[0] if limits else "")
+        self._pressure.update(figures, self._gpu.limited_by if self._gpu else "")
 
     def _own_ns(self) -> int:
         """Return the CPU time of the threads of the writer, the stages and the sensors, and of the
         sensors' tools."""
-        others_ns = sum(part.cpu_ns for part in (self._pauses, *self._gpus) if part)
+        others_ns = sum(part.cpu_ns for part in (self._pauses, self._gpu) if part)
         own_ns = self._writer.cpu_ns + self._writer.stages_cpu_ns
         return own_ns + others_ns + system_tool.spent_ns() + self._clock.thread_ns()
 

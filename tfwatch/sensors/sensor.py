@@ -76,7 +76,7 @@ class GpuReading:
     figures: Mapping[str, float | None] = field(default_factory=dict)
     #: Why its clock is limited; empty where it is not.
     limited_by: str = ""
-    #: Empty where the source does not know the GPU.
+    #: Empty where the source does not list the GPU.
     name: str = ""
     #: The GPU's own memory, or with `unified` the machine's, which the GPU shares.
     total_bytes: int | None = None
@@ -121,8 +121,6 @@ class GpuSource:
 
     #: As in `core.events.GpuFound.source`.
     name = ""
-    #: The name in `core.events.SensorMissing`.
-    missing_name = "GPU"
     #: The interval of new readings, seconds.
     period_s = 0.25
     #: The GPUs of the machine.

@@ -78,8 +78,8 @@ async def test_a_missing_sensor_is_absent_until_it_is_asked_for(tmp_path: Path) 
     async with shown(unseen(tmp_path), (80, 24)) as show:
         assert "GPU n/a" not in show.text
         await show.press("n")
-        assert "sudo -n refused powermetrics" in show.text
-        assert "tfwatch doctor --sudoers prints the line" in show.text
+        assert "nvidia-ml-py is not installed" in show.text
+        assert "pip install nvidia-ml-py" in show.text
 
 
 async def test_a_text_stands_in_the_middle_and_is_framed_as_the_terminal_can(

@@ -178,7 +178,6 @@ def _power(machine: MachineFigures) -> Iterable[Reading]:
     gpu = machine.gpu or GpuFigures()
     parts = (
         *_known(gpu.power_w, lambda power: f"GPU {units.watts(power)}"),
-        *_known(machine.figures.get("cpu_power_w"), lambda power: f"CPU {units.watts(power)}"),
         *_known(gpu.freq_mhz, lambda freq: f"{freq / 1e3:.2f} GHz"),
         *_known(gpu.temperature_c, lambda degrees: f"{degrees:.0f} °C"),
     )
@@ -298,5 +297,5 @@ def missing(view: RunView) -> list[SensorMissing]:
     listed = missing_sensors(view.snapshot.events.of(GpuFound, SensorMissing))
     machine = view.situation.figures.machine
     if machine and machine.heat is not None:
-        listed = [event for event in listed if event.sensor != "heat"]  # powermetrics reports it
+        listed = [event for event in listed if event.sensor != "heat"]  # the GPU's is known
     return [*listed, copy] if copy and copy.reason else listed

@@ -115,10 +115,7 @@ class IoregSource(GpuSource):
             return Unavailable("macOS shows no GPU, as in a virtual machine")
         if parse(text):
             return None
-        return Unavailable(
-            "ioreg prints no activity of this GPU",
-            "sudo powermetrics -s gpu_power shows whether macOS has any",
-        )
+        return Unavailable("ioreg prints no activity of this GPU")
 
     def read(self) -> Sequence[GpuReading]:
         """Return the present activity and memory, and this process' share of the GPU since its last
@@ -127,7 +124,8 @@ class IoregSource(GpuSource):
         figures = parse(text)
         if not figures:
             raise SensorError("ioreg no longer prints the activity of a GPU")
-        self._gaps = {"gpu_temperature_c": Unavailable("no tool of macOS reports it")}
+        nowhere = Unavailable("macOS reports it to root alone")
+        self._gaps = dict.fromkeys(("gpu_power_w", "gpu_freq_mhz", "gpu_temperature_c"), nowhere)
         if "gpu_busy" not in figures:
             why = 'ioreg prints no "Device Utilization %" for this GPU'
             self._gaps["gpu_busy"] = Unavailable(why)

@@ -1,4 +1,4 @@
-"""The GPU's figures, each source on a thread of its own: a hung one blocks no other sensor."""
+"""The GPU's figures, read on a thread of their own: a driver that hangs blocks no other sensor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from tfwatch.core.events import GpuFound, GpusFound, SensorMissing
 from tfwatch.core.system_tool import spent_ns
 from tfwatch.sensors.gpu.ioreg import IoregSource
 from tfwatch.sensors.gpu.nvml import NvmlSource
-from tfwatch.sensors.gpu.powermetrics import PowermetricsSource
 from tfwatch.sensors.sensor import GpuReading, Sensor, Unavailable, combine, known, reason
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ _COLUMNS = {
     "gpu_temperature_c": "temperature",
     "gpu_memory_bytes": "memory",
     "gpu_process_busy": "process share",
-    "cpu_power_w": "CPU power",
     "thermal_level": "heat",
 }
 #: A row a GPU each second: the samples come twice as often.
@@ -57,23 +55,21 @@ _STEADY_NS = 60_000_000_000
 _MAX_READINGS = 120
 
 
-def choose_sources(system: str = sys.platform, clock: Clock = SYSTEM) -> list[GpuSource]:
-    """Return the sources of a system, in order of preference: a figure comes from the first that
-    has it."""
-    if system == "darwin":
-        return [PowermetricsSource(), IoregSource(clock)]
-    return [NvmlSource(clock)]
+def choose_source(system: str = sys.platform, clock: Clock = SYSTEM) -> GpuSource:
+    """Return the source of a system."""
+    return IoregSource(clock) if system == "darwin" else NvmlSource(clock)
 
 
 class GpuSensor(Sensor):
-    """Reads a source on a thread.
+    """Reads the source on a thread.
 
     limited_by: the reason for a limited GPU clock since the last `read`; empty where it was not
     limited. cpu_ns: CPU time of the thread. interval_s: of its readings.
     """
 
+    name = "GPU"
+
     def __init__(self, source: GpuSource, writer: RunWriter, clock: Clock = SYSTEM) -> None:
-        self.name = source.missing_name
         self.limited_by = ""
         self.cpu_ns = 0
         self.interval_s = INTERVAL_S

@@ -79,7 +79,7 @@ async def test_the_figures_of_a_late_sensor_stand_where_they_were_true(run: Cann
 
 async def test_a_gpu_whose_sensor_died_is_seen_where_it_was(run: CannedRun) -> None:
     half_busy(run, 10.0, 0.9, 0.9)
-    run.writer.event(SensorMissing(run.now_ns, "GPU", "powermetrics ended", "tfwatch tries again"))
+    run.writer.event(SensorMissing(run.now_ns, "GPU", "NVML: GPU is lost", "tfwatch tries again"))
     half_busy(run, 60.0, float("nan"), float("nan"))
     async with shown(run) as (app, _):
         assert not [text for text in rows(app.timeline) if text.startswith("GPU")]

@@ -11,7 +11,7 @@ from tests.runs.begun import begin_run
 from tfwatch.core.events import Noted
 from tfwatch.runs import library
 from tfwatch.runs.format import make_folder
-from tfwatch.terminal.capture import Capture
+from tfwatch.terminal.script_log import ScriptLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,8 +42,8 @@ def test_files_are_0600_and_folders_0700(tmp_path: Path) -> None:
     writer.sample(writer.now_ns(), {})
     writer.close()
     assert writer.folder
-    with Capture(screen=False) as terminal:
-        terminal.record_to(writer.folder / "log.txt")
+    (tmp_path / "relay").mkdir()
+    ScriptLog(tmp_path / "relay").begin([writer.folder])
     library.save_copy(writer.folder, "text")
 
     found = modes(home)

@@ -9,12 +9,11 @@ import subprocess
 import sys
 import tempfile
 from io import BytesIO, TextIOWrapper
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.pseudo import Pseudo
-from tfwatch.config import short_path
 from tfwatch.terminal.capture import (
     Capture,
     Signals,
@@ -26,42 +25,37 @@ from tfwatch.terminal.capture import (
 )
 from tfwatch.terminal.output import write
 
+if TYPE_CHECKING:
+    from pathlib import Path
 
-def test_output_of_native_code_goes_to_the_log(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    log = tmp_path / "log.txt"
+
+def test_output_of_native_code_goes_to_the_log(capfd: pytest.CaptureFixture[str]) -> None:
     libc = ctypes.CDLL(None)
     with Capture(screen=False) as terminal:
-        terminal.record_to(log)
         libc.write(1, b"to one\n", 7)
         libc.write(2, b"to two\n", 7)
         os.write(1, b"from os\n")
-    assert log.read_text() == "to one\nto two\nfrom os\n"
+        assert terminal.end_of_log() == "  to one\n  to two\n  from os\n"
     assert capfd.readouterr() == ("", "")
 
 
 def test_prints_go_to_the_log_and_tfwatchs_own_output_to_the_user(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    log = tmp_path / "log.txt"
     with Capture(screen=False) as terminal:
-        terminal.record_to(log)
         sys.stdout.write("a print\n")
         sys.stderr.write("a warning\n")
         terminal.out.write("the summary\n")
         terminal.err.write("progress\n")
-    assert log.read_text() == "a print\na warning\n"
+        assert terminal.end_of_log() == "  a print\n  a warning\n"
     assert capfd.readouterr() == ("the summary\n", "progress\n")
 
 
-def test_descriptors_and_streams_are_restored(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_descriptors_and_streams_are_restored(capfd: pytest.CaptureFixture[str]) -> None:
     streams = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
     numbers = len(os.listdir("/dev/fd"))
-    with Capture(screen=False) as terminal:
-        terminal.record_to(tmp_path / "log.txt")
+    with Capture(screen=False):
+        pass
     os.write(1, b"to one\n")
     os.write(2, b"to two\n")
     assert (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__) == streams
@@ -69,71 +63,11 @@ def test_descriptors_and_streams_are_restored(
     assert len(os.listdir("/dev/fd")) == numbers
 
 
-@pytest.mark.parametrize(
-    "log",
-    [
-        pytest.param(None, id="no folder"),
-        pytest.param(Path("/nonexistent/log.txt"), id="cannot be written"),
-    ],
-)
-def test_without_a_folder_the_log_is_a_temporary_file(log: Path | None) -> None:
+def test_without_a_temporary_folder_the_log_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
     with Capture(screen=False) as terminal:
-        path = terminal.record_to(log)
-        os.write(2, b"kept\n")
-        assert path.read_text() == "kept\n"
-    assert not path.exists()
-
-
-_KILLED = """
-import os, signal
-from tfwatch.terminal.capture import Capture
-with Capture(screen=False) as terminal:
-    terminal.record_to(None)
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_a_start_removes_the_logs_of_killed_processes_and_no_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    killed = subprocess.Popen(
-        [sys.executable, "-c", _KILLED], env={**os.environ, "TMPDIR": str(tmp_path)}
-    )
-    assert killed.wait(timeout=20) == -signal.SIGKILL
-    (stale,) = tmp_path.glob("*.log")
-    others = {
-        tmp_path / name
-        for name in (f"tfwatch-{os.getpid()}-lives.log", "tfwatch-kept.log", "tfwatch-0-x.log")
-    }
-    for path in others:
-        path.touch()
-
-    with Capture(screen=False) as terminal:
-        log = terminal.record_to(None)
-        assert set(tmp_path.iterdir()) == {*others, log}
-    assert not stale.exists()
-
-
-def test_a_log_that_is_kept_outlives_the_next_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with Capture(screen=False) as terminal:
-        terminal.record_to(None)
-        os.write(2, b"why\n")
-        words = terminal.keep_log()
-    monkeypatch.setattr(os, "kill", _gone)
-    with Capture(screen=False) as terminal:
-        terminal.record_to(None)
-
-    (kept,) = tmp_path.iterdir()
-    assert kept.read_text() == "why\n"
-    assert words == f"; the error is in {kept}"
-
-
-def _gone(_pid: int, _signum: int) -> None:
-    raise ProcessLookupError
+        os.write(2, b"lost\n")
+        assert terminal.end_of_log() == ""
 
 
 def test_a_closed_pipe_raises_nothing() -> None:
@@ -141,7 +75,6 @@ def test_a_closed_pipe_raises_nothing() -> None:
 import sys
 from tfwatch.terminal.capture import Capture
 with Capture(screen=False) as terminal:
-    terminal.record_to(None)
     for n in range(100_000):
         terminal.out.write(f"{n}\\n")
     terminal.err.write(f"still here{terminal.write_error}\\n")
@@ -155,19 +88,20 @@ with Capture(screen=False) as terminal:
 
 
 def test_closed_standard_descriptors_are_replaced(tmp_path: Path) -> None:
+    note = tmp_path / "note"
     script = f"""
 import os, pathlib
 from tfwatch.terminal.capture import Capture
 with Capture(screen=False) as terminal:
-    terminal.record_to(pathlib.Path({str(tmp_path / "log.txt")!r}))
     terminal.out.write("nowhere")
     os.write(2, b"native")
+    pathlib.Path({str(note)!r}).write_text(terminal.end_of_log())
 """
     result = subprocess.run(
         ["sh", "-c", '"$0" -c "$1" <&- >&- 2>&-', sys.executable, script], check=False
     )
     assert result.returncode == 0
-    assert (tmp_path / "log.txt").read_text() == "native"
+    assert note.read_text() == "  native\n"
 
 
 def test_a_summary_wraps_between_words_but_its_code_does_not() -> None:
@@ -209,7 +143,6 @@ from tfwatch.terminal.capture import Capture, Signals
 notes = open(sys.argv[1], "w", buffering=1)
 gone = []
 with Capture(screen=True) as terminal:
-    terminal.record_to(None)
     terminal.on_hangup = lambda: gone.append(True)
     {signals}
     terminal.out.write("up\\n")
@@ -342,14 +275,9 @@ def test_a_screen_without_a_training_freezes_its_objects_for_the_collector() -> 
 
 
 @pytest.mark.terminal
-def test_a_failed_screen_prints_one_sentence_and_its_traceback_is_in_the_log(
-    tmp_path: Path,
-) -> None:
-    with Pseudo("-c", _SHOWN + _DIES, TMPDIR=str(tmp_path)) as terminal:
+def test_a_failed_screen_prints_its_error() -> None:
+    with Pseudo("-c", _SHOWN + _DIES) as terminal:
         assert terminal.wait() == 1
         printed = terminal.words
-    (log,) = tmp_path.iterdir()
-    assert f"tfwatch: the screen failed; the error is in {short_path(log)}" in printed
-    assert "Traceback" not in printed
-    assert "ZeroDivisionError" not in printed
-    assert "ZeroDivisionError: division by zero" in log.read_text()
+    assert "tfwatch: the screen failed" in printed
+    assert "ZeroDivisionError: division by zero" in printed

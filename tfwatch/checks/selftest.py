@@ -47,7 +47,6 @@ def selftest(as_json: bool) -> int:
     1."""
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     with tempfile.TemporaryDirectory() as folder, Capture(screen=False) as terminal:
-        terminal.record_to(Path(folder) / "log.txt")
         _show(terminal.err, "measuring the load of other programs")
         if load := describe_load():
             _show(terminal.err, "")

@@ -118,13 +118,12 @@ def show_app(make: Callable[..., Screen]) -> int:
         host.leave(Leave.LEFT)
 
     with held_signals(), Capture(screen=True) as terminal:
-        terminal.record_to(None)
         host = ScreenHost(terminal, make)
         terminal.on_hangup = lambda: leave(signal.SIGHUP)
         with Signals(leave, terminal.hang_up):
             left = host.show()
         if left is None and not received:
-            terminal.err.write(f"tfwatch: the screen failed{terminal.keep_log()}\n")
+            terminal.err.write(f"tfwatch: the screen failed\n{terminal.end_of_log()}")
     if received:
         return 128 + received[0]
     return 1 if left is None else 0

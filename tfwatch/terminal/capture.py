@@ -8,30 +8,23 @@ import errno
 import faulthandler
 import io
 import os
-import re
 import signal
 import sys
 import tempfile
 import termios
 import textwrap
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from tfwatch.config import short_path
-from tfwatch.runs.format import FILE_MODE
-from tfwatch.terminal.guard import LEAVE_SCREEN, start_guard, terminal_state
+from tfwatch.terminal.guard import LEAVE_SCREEN, last_lines, start_guard, terminal_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import FrameType
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
-#: A temporary log, by the process that writes it.
-_TEMPORARY = re.compile(r"tfwatch-([1-9][0-9]*)-.*\.log")
 #: The indent of a line of the summary that is code to paste: it is never wrapped.
 CODE = "    "
-#: The sentence of a process that trains itself, where it is killed.
-KILLED = "killed or crashed; the run is recorded up to that point."
+KILLED = "killed or crashed."
 #: An error handler of encodings without Unicode: `→` as `>`, other characters as Python escapes
 #: them.
 WITHOUT_UNICODE = "tfwatch.without_unicode"
@@ -42,27 +35,24 @@ class Capture:
     terminal.
 
     C++ code writes to the descriptors themselves. A file, unlike a pipe, needs no reader, never
-    blocks and survives an abort. Enter this before any thread starts; `record_to` names the log.
+    blocks and survives an abort; it has no name, and ends with this process and its guard. Enter
+    this before any thread starts.
 
     out, err: text streams on the original descriptors 1 and 2. Writing to them never raises.
-    log: the log file; /dev/null before `record_to`, and where no file can be created.
     on_hangup: called once, from any thread, when the terminal is gone.
     if_killed: the sentence that is printed where this process is killed.
     """
 
     def __init__(self, *, screen: bool, if_killed: str = KILLED) -> None:
         self.on_hangup: Callable[[], None] = lambda: None
-        self.log = Path(os.devnull)
         self._screen = screen
         self._if_killed = if_killed
         self._hung_up = False
-        self._temporary: Path | None = None
-        #: Python's prints; made once, because that asks the disk of the log, which may hang later.
-        self._prints: TextIO = sys.stderr
 
     def __enter__(self) -> Capture:
         _open_missing()
-        self._guard = start_guard(self._screen, self._if_killed)
+        self._log = _open_log()
+        self._guard = start_guard(self._screen, self._log, self._if_killed)
         self._saved = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
         self._state = terminal_state(0) if self._screen else None
         _flush(sys.stdout, sys.stderr)
@@ -74,13 +64,12 @@ class Capture:
         # Textual draws on __stderr__ and takes its size from __stdout__.
         drawn = self.err if self.err.isatty() or not self._screen else self.out
         sys.__stdout__, sys.__stderr__ = self.out, drawn  # type: ignore[misc, assignment]
+        os.dup2(self._log, 1)
+        os.dup2(self._log, 2)
+        self._prints = _text(_SafeWriter(2, closefd=False))
+        self.log_prints()
         faulthandler.enable(2)
         return self
-
-    @property
-    def columns(self) -> int | None:
-        """The width of the terminal behind `out`; None where it is not a terminal."""
-        return terminal_columns(self.out)
 
     @property
     def write_error(self) -> str:
@@ -94,19 +83,6 @@ class Capture:
             self.err.write(bell)
             self.err.flush()
 
-    def record_to(self, log: Path | None) -> Path:
-        """Point descriptors 1 and 2 to the log, a temporary file where `log` cannot be created;
-        return its path."""
-        fd, self.log = self._open_log(log)
-        os.dup2(fd, 1)
-        os.dup2(fd, 2)
-        os.close(fd)
-        self._prints = _text(_SafeWriter(2, closefd=False))
-        self.log_prints()
-        if self._guard:
-            self._guard.set_log(self.log)
-        return self.log
-
     def __exit__(self, *_: object) -> None:
         _flush(sys.stdout, self.out, self.err)
         for stream, fd in ((self.out, 1), (self.err, 2)):
@@ -116,24 +92,17 @@ class Capture:
         sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__ = self._saved  # type: ignore[misc]
         if self._guard:
             self._guard.end()
-        if self._temporary:
-            self._temporary.unlink(missing_ok=True)
+        os.close(self._log)
 
     def log_prints(self) -> None:
         """Send Python's prints to the log. Textual redirects prints while it runs: call this again
         then."""
         sys.stdout = sys.stderr = self._prints
 
-    def keep_log(self) -> str:
-        """Keep the log even if it is a temporary file; return its place as text, empty where there
-        is no log."""
-        path, self._temporary = self._temporary, None
-        if path:  # under a name that no later start removes
-            with contextlib.suppress(OSError):
-                self.log = path.rename(
-                    path.with_name(path.name.replace(f"-{os.getpid()}-", "-", 1))
-                )
-        return "" if self.log == Path(os.devnull) else f"; the error is in {short_path(self.log)}"
+    def end_of_log(self) -> str:
+        """Return the last lines of the log, each with its end; empty where it has none."""
+        _flush(self._prints)
+        return "".join(f"  {line}\n" for line in last_lines(self._log))
 
     def hang_up(self) -> None:
         """Drop all further output, because the terminal is lost. Any thread may call this, more
@@ -164,19 +133,6 @@ class Capture:
         if self._state:
             with contextlib.suppress(termios.error):
                 termios.tcsetattr(0, termios.TCSANOW, self._state)
-
-    def _open_log(self, log: Path | None) -> tuple[int, Path]:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        if log:
-            with contextlib.suppress(OSError):
-                return os.open(log, flags, FILE_MODE), log
-        with contextlib.suppress(OSError):
-            _remove_stale_logs(Path(tempfile.gettempdir()))
-            made, name = tempfile.mkstemp(prefix=f"tfwatch-{os.getpid()}-", suffix=".log")
-            os.close(made)
-            self._temporary = Path(name)
-        path = self._temporary or Path(os.devnull)
-        return os.open(path, flags), path
 
 
 class Signals:
@@ -361,23 +317,13 @@ def _flush(*streams: TextIO | None) -> None:
                 stream.flush()
 
 
-def _remove_stale_logs(folder: Path) -> None:
-    """Remove the temporary logs of processes that were killed."""
-    for path in folder.glob("tfwatch-*.log"):
-        named = _TEMPORARY.fullmatch(path.name)
-        with contextlib.suppress(OSError):
-            if named and path.lstat().st_uid == os.getuid() and _is_gone(int(named[1])):
-                path.unlink()
-
-
-def _is_gone(pid: int) -> bool:
+def _open_log() -> int:
+    """Return the descriptor of a file without a name; that of /dev/null where there is no room."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except (PermissionError, OverflowError):
-        return False
-    return False
+        with tempfile.TemporaryFile() as file:
+            return os.dup(file.fileno())
+    except OSError:
+        return os.open(os.devnull, os.O_RDWR)
 
 
 def _open_missing() -> None:

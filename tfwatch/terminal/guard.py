@@ -12,10 +12,8 @@ import os
 import select
 import signal
 import termios
-from pathlib import Path
 from typing import Any, NoReturn
 
-from tfwatch.config import short_path
 from tfwatch.core.errors import printable
 
 #: Ends what a Textual app turns on: mouse, focus and paste reports, kitty keys, no wrapping, the
@@ -29,38 +27,31 @@ LEAVE_SCREEN = (
 _CHECK_S = 1.0
 _TAIL_BYTES = 64 * 1024
 _BLOCKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-#: The mark of a regular end; no path contains it.
+#: The mark of a regular end.
 _END = b"\0"
 
 
 class Guard:
-    """The parent's end of the pipe: it sends the path of the log, and the mark of a regular end."""
+    """The parent's end of the pipe, which takes the mark of a regular end."""
 
     def __init__(self, pid: int, pipe: int) -> None:
         self._pid = pid
         self._pipe = pipe
 
-    def set_log(self, log: Path) -> None:
-        """Send the path of the log whose end the child prints. Call it once."""
-        with contextlib.suppress(OSError):
-            os.write(self._pipe, os.fsencode(log))
-
     def end(self) -> None:
-        """Mark a regular end and wait for the child. A second call does nothing."""
-        if self._pipe < 0:
-            return
+        """Mark a regular end and wait for the child."""
         with contextlib.suppress(OSError):
             os.write(self._pipe, _END)
         os.close(self._pipe)
-        self._pipe = -1
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._pid, 0)
 
 
-def start_guard(screen: bool, if_killed: str) -> Guard | None:
+def start_guard(screen: bool, log: int, if_killed: str) -> Guard | None:
     """Fork the child; call this before any thread starts. None where no process can be created.
 
-    screen: restore the terminal on descriptor 1 too. if_killed: the sentence that it prints.
+    screen: restore the terminal on descriptor 1 too. log: the descriptor of the log whose end it
+    prints, after the sentence `if_killed`.
     """
     parent, before = os.getpid(), terminal_state(1) if screen else None
     reader, pipe = os.pipe()
@@ -70,7 +61,8 @@ def start_guard(screen: bool, if_killed: str) -> Guard | None:
     try:
         pid = os.fork()
         if pid == 0:
-            _run_child(reader, pipe, parent, before, if_killed)
+            os.close(pipe)
+            _run_child(reader, parent, before, log, if_killed)
     except OSError:
         os.close(reader)
         os.close(pipe)
@@ -82,35 +74,27 @@ def start_guard(screen: bool, if_killed: str) -> Guard | None:
 
 
 def _run_child(
-    reader: int, pipe: int, parent: int, before: list[Any] | None, if_killed: str
+    reader: int, parent: int, before: list[Any] | None, log: int, if_killed: str
 ) -> NoReturn:
     """Run the child. before: the terminal's state to restore, None without a screen."""
     try:
-        os.close(pipe)
         os.setsid()
-        received = _receive(reader, parent)
-        if not received.endswith(_END):
+        if not _ends_well(reader, parent):
             if before:
                 _restore(before)
-            os.write(
-                2, _last_lines(Path(os.fsdecode(received)), if_killed).encode(errors="replace")
-            )
+            lines = [f"tfwatch: {if_killed}", *(f"  {line}" for line in last_lines(log))]
+            text = "".join(f"\r\n{line}" for line in lines)
+            os.write(2, f"{text}\r\n".encode(errors="replace"))
     finally:
         os._exit(0)
 
 
-def _receive(reader: int, parent: int) -> bytes:
-    """Return the bytes that the parent sent until its regular end or its death."""
-    received = b""
-    while not received.endswith(_END):
-        if select.select([reader], [], [], _CHECK_S)[0]:
-            more = os.read(reader, 4096)
-            if not more:
-                break
-            received += more
-        elif os.getppid() != parent:
-            break
-    return received
+def _ends_well(reader: int, parent: int) -> bool:
+    """Wait for the parent's end; return whether it was a regular one."""
+    while not select.select([reader], [], [], _CHECK_S)[0]:
+        if os.getppid() != parent:
+            return False
+    return bool(os.read(reader, 1))
 
 
 def terminal_state(fd: int) -> list[Any] | None:
@@ -132,27 +116,10 @@ def _restore(before: list[Any]) -> None:
             termios.tcsetattr(1, termios.TCSANOW, before)
 
 
-def _last_lines(log: Path, if_killed: str) -> str:
-    lines = _select(_tail(log))
-    end = (
-        f" The end of {short_path(log)}:\r\n" + "".join(f"  {line}\r\n" for line in lines)
-        if lines
-        else "\r\n"
-    )
-    return f"\r\ntfwatch: {if_killed}{end}"
-
-
-def _tail(log: Path) -> list[str]:
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
-            text = file.read().decode(errors="replace")
-    except OSError:
-        return []
-    return [printable(line)[:400] for line in text.splitlines()]
-
-
-def _select(lines: list[str]) -> list[str]:
-    """Return the lines around the stack of a fatal signal; without one the last ten."""
+def last_lines(log: int) -> list[str]:
+    """Return the lines around the stack of a fatal signal in a log; without one the last ten."""
+    size = os.fstat(log).st_size
+    text = os.pread(log, _TAIL_BYTES, max(0, size - _TAIL_BYTES)).decode(errors="replace")
+    lines = [printable(line)[:400] for line in text.splitlines()]
     fatal = next((n for n, line in enumerate(lines) if line.startswith("Fatal Python error")), None)
     return lines[-10:] if fatal is None else lines[max(0, fatal - 5) : fatal + 25]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.runs.begun import begin_run
 from tfwatch.cli.script.headless import HeadlessRuns
+from tfwatch.cli.script.request import RunOptions
 from tfwatch.core.clock import SYSTEM
 from tfwatch.notices import NotifyOptions
 from tfwatch.runs.script_process import announce, announce_in
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 def test_the_end_of_a_script_is_noticed_and_not_that_of_its_runs(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    notices = HeadlessRuns(NotifyOptions(in_terminal=True), SYSTEM, None, tmp_path / "announced")
+    notify = NotifyOptions(in_terminal=True)
+    options = RunOptions(["train.py"], tmp_path, headless=True, notify=notify)
+    notices = HeadlessRuns(options, SYSTEM, tmp_path / "announced")
     announce_in(str(tmp_path / "announced"))
     writer, _ = begin_run(tmp_path, "cnn")
     assert writer.folder

@@ -16,55 +16,62 @@ from tfwatch.runs.script_process import Announcements
 from tfwatch.tuner.thread import Tuner
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+    from tfwatch.cli.script.request import RunOptions
     from tfwatch.core.clock import Clock
-    from tfwatch.notices import NotifyOptions
     from tfwatch.runs.run import Run
-    from tfwatch.tuner.jobs import TunerJob
 
 _LOOK_S = 1.0
 #: The end of a script waits so long for the look at its run: its disk may hang.
 _PATIENCE_S = 5.0
 
 
-class FollowedRuns:
-    """The newest run of a script, followed for its notices where no screen does."""
+class FollowedScript:
+    """The runs of a script: their notices, and the tuner, whose job begins with the first run.
 
-    def __init__(self, runs: ScriptRuns, notifier: Notifier, clock: Clock) -> None:
+    show: as of `Notifier`.
+    """
+
+    def __init__(
+        self, runs: ScriptRuns, options: RunOptions, clock: Clock, show: Callable[[str, str], None]
+    ) -> None:
+        self.notifier = Notifier(options.notify, show)
+        self.tuner = Tuner(lambda: runs.folder, clock)
         self._runs = runs
-        self._notifier = notifier
         self._clock = clock
         self._reader: Run | None = None
+        if job := options.job:
+            runs.at_first_run = lambda: self.tuner.begin(job)
 
     def look(self) -> None:
-        """Read the newest run, and pass its notices on; the end of a run is not that of the
-        script."""
+        """Read the newest run where no screen does, and pass its notices on; the end of a run is
+        not that of the script."""
         self._reader = self._runs.next_reader() or self._reader or self._newest()
         snapshot = self._reader.in_time(self._reader.read) if self._reader else None
         if snapshot is not None:
-            self._notifier.follow(snapshot, ends=False)
+            self.notifier.follow(snapshot, ends=False)
 
     def _newest(self) -> Run | None:
         """Return a reader of the run that a screen followed before."""
         return follow_folder(self._runs.folder, self._clock) if self._runs.folder else None
 
+    def end(self, state: str) -> None:
+        """End the tuner, and pass on that the script ended, in these words; empty: the screen
+        has."""
+        self.tuner.close()
+        if state:
+            self.notifier.script_ended(state)
+        self.notifier.close()
+
 
 class HeadlessRuns:
-    """Follows the runs that a script announces in the file `announced`, until `end`.
+    """Follows the runs that a script announces in the file `announced`, until `end`."""
 
-    job: an A/B test, or the autopilot, to begin with the first run.
-    """
-
-    def __init__(
-        self, options: NotifyOptions, clock: Clock, job: TunerJob | None, announced: Path
-    ) -> None:
-        self._notifier = Notifier(options, _show)
+    def __init__(self, options: RunOptions, clock: Clock, announced: Path) -> None:
         runs = ScriptRuns(Announcements(announced), clock)
-        self._followed = FollowedRuns(runs, self._notifier, clock)
-        self._tuner = Tuner(lambda: runs.folder, clock)
-        if job is not None:
-            runs.at_first_run = lambda: self._tuner.begin(job)
+        self._followed = FollowedScript(runs, options, clock, _show)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="tfwatch-notices", daemon=True)
 
@@ -78,9 +85,7 @@ class HeadlessRuns:
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join(_PATIENCE_S)
-        self._tuner.close()
-        self._notifier.script_ended(state)
-        self._notifier.close()
+        self._followed.end(state)
         self._report_failures()
 
     def _follow(self) -> None:
@@ -90,7 +95,7 @@ class HeadlessRuns:
                 self._report_failures()
 
     def _report_failures(self) -> None:
-        for why in self._notifier.take_failures():
+        for why in self._followed.notifier.take_failures():
             _report(why)
 
 

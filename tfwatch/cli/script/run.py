@@ -173,7 +173,7 @@ def _make_notices(options: RunOptions, clock: Clock, announced: Path) -> Headles
         return None
     from tfwatch.cli.script.headless import HeadlessRuns
 
-    return HeadlessRuns(options.notify, clock, options.job, announced)
+    return HeadlessRuns(options, clock, announced)
 
 
 def _run_on_screen(options: RunOptions, clock: Clock) -> Ran:

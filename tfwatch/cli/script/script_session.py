@@ -10,10 +10,9 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli.screen_host import ScreenHost, make_app, make_checkup
-from tfwatch.cli.script.headless import FollowedRuns
+from tfwatch.cli.script.headless import FollowedScript
 from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.judge.script_runs import ScriptRuns
-from tfwatch.notices import Notifier
 from tfwatch.runs.buffers import LogLines
 from tfwatch.runs.folder import read_file
 from tfwatch.runs.format import LOG
@@ -22,7 +21,6 @@ from tfwatch.runs.script_process import Announcements, AwaitedRun, record_signal
 from tfwatch.terminal.capture import Capture, Signals, held_signals
 from tfwatch.terminal.child import describe_end, start_child
 from tfwatch.terminal.pseudo_terminal import OutputRelay
-from tfwatch.tuner.thread import Tuner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,7 +61,6 @@ def run_on_screen(
         command = make_command(relay.runs, relay.for_script)
         script = ScriptProcess(command, relay, mask, clock)
         with Capture(screen=True, if_killed=_IF_KILLED) as terminal:
-            terminal.record_to(None)
             ScriptSession(script, relay, terminal, options, clock).run()
     return script
 
@@ -162,14 +159,11 @@ class ScriptSession:
         self._terminal = terminal
         self._clock = clock
         self._options = options
-        self._notifier = Notifier(options.notify)
-        self._followed = FollowedRuns(script.runs, self._notifier, clock)
+        self._followed = FollowedScript(script.runs, options, clock, self._show_notice)
+        self._notifier = self._followed.notifier
         awaited = AwaitedRun(options.name, script.pid, relay.early_log, clock)
         self._reader = Run(awaited, clock)
         self._host = ScreenHost(terminal, self._make_app)
-        self._tuner = Tuner(lambda: script.runs.folder, clock)
-        if job := options.job:
-            script.runs.at_first_run = lambda: self._tuner.begin(job)
         self._has_hung_up = False
         self._shows_output = False
 
@@ -183,10 +177,7 @@ class ScriptSession:
             self._show_screen()
             while not self._script.wait(_LOOK_S):
                 self._look_for_notices()
-            self._tuner.close()
-            if self._shows_output:
-                self._notifier.script_ended(self._script.state)
-            self._notifier.close()
+            self._followed.end(self._script.state if self._shows_output else "")
             self._relay.finish_reading()
             if not self._shows_output:
                 self._write_unseen(self._unseen_output())
@@ -214,7 +205,8 @@ class ScriptSession:
 
     def _goes_on(self, leave: Leave | None) -> str:
         if leave is None:
-            return f"the screen failed; the script runs on without it{self._terminal.keep_log()}"
+            failure = self._terminal.end_of_log().rstrip("\n")
+            return f"the screen failed; the script runs on without it\n{failure}"
         if leave.value == "detach":
             return (
                 "the script runs on without a screen, in the foreground: ctrl+c stops it, tfwatch"
@@ -226,7 +218,7 @@ class ScriptSession:
         return make_app(
             self._reader,
             None,
-            tuner=self._tuner,
+            tuner=self._followed.tuner,
             clock=self._clock,
             run_checkup=make_checkup(self._options.runs_dir),
             script=self._script,

@@ -144,7 +144,7 @@ def test_both_bodies_are_timed_by_default_in_their_own_sizes_or_in_those_asked_f
 
 @pytest.fixture(autouse=True)
 def _idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfwatch.doctor.quick_facts.other_programs", lambda: 0.0)
+    monkeypatch.setattr("tfwatch.doctor.facts.other_programs", lambda: 0.0)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_table_that_cannot_be_written_is_exit_code_1(
 def test_a_busy_machine_is_reported_before(
     used: float, warns: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("tfwatch.doctor.quick_facts.other_programs", lambda: used)
+    monkeypatch.setattr("tfwatch.doctor.facts.other_programs", lambda: used)
     monkeypatch.setattr("tfwatch.checks.bench.run_in_process", lambda _: timed([1.0]))
     assert bench(BenchOptions(["conv"], ["cpu"]), as_json=True) == 0
     assert ("other programs use 1.5 of" in capsys.readouterr().err) is warns

@@ -6,7 +6,6 @@ import os
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from tfwatch.checks import trial_program
@@ -23,30 +22,19 @@ def test_this_tensorflow_works_and_ignores_the_users_files(
 ) -> None:
     (tmp_path / "random.py").write_text("raise RuntimeError('this is the user's own')\n")
     monkeypatch.chdir(tmp_path)
-    stages: list[str] = []
-    trial = try_tensorflow(stages.append)
+    trial = try_tensorflow()
 
-    assert (trial.outcome, stages) == ("completed", ["import", "devices", "products", "step"])
-    assert trial.devices[0]["name"] == "CPU:0"
-    assert all(
-        product["right"] and product["placed"] == product["device"] for product in trial.products
-    )
-    assert trial.results["step"]["finite"]
-    assert bool(trial.results["step"]["moves"]) == bool(trial.gpus)
+    assert trial.outcome == "completed"
+    assert [one["device"] for one in trial.trained] == [one["name"] for one in trial.devices]
+    assert all(one["placed"] == one["device"] for one in trial.trained)
+    assert not any(parting_of_moves(one["device"], one["moves"]) for one in trial.trained)
+    assert trial.xla_error == ""
     assert os.getcwd() == str(tmp_path)
 
 
 @cache
 def seeded() -> trial_program.Moves:
-    return trial_program.train_seeded("CPU:0", eager=False)
-
-
-@pytest.mark.tensorflow
-def test_the_seeded_training_is_the_same_compiled_and_eager() -> None:
-    eager, compiled = trial_program.train_seeded("CPU:0", eager=True), seeded()
-
-    assert parting_of_moves(trial_program.moves_apart(eager, compiled)) == ""
-    assert all(np.linalg.norm(move) > 0 for _, move in eager)
+    return trial_program.train_seeded("CPU:0", eager=False)[0]
 
 
 def wrong_at(weight: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,10 +58,10 @@ def test_a_weight_that_stands_still_parts_from_the_cpu(
 ) -> None:
     right = seeded()
     wrong_at(weight, monkeypatch)
-    wrong = trial_program.train_seeded("CPU:0", eager=False)
+    wrong, _ = trial_program.train_seeded("CPU:0", eager=False)
 
     assert f"{right[weight][0]} moves otherwise" in parting_of_moves(
-        trial_program.moves_apart(right, wrong)
+        "CPU:0", trial_program.moves_apart(right, wrong)
     )
 
 
@@ -83,6 +71,6 @@ def test_a_device_that_trains_wrongly_parts_from_the_cpu(monkeypatch: pytest.Mon
 
     right, adam = seeded(), keras.optimizers.Adam
     monkeypatch.setattr(keras.optimizers, "Adam", lambda rate: adam(rate, beta_1=0.0))
-    wrong = trial_program.train_seeded("CPU:0", eager=False)
+    wrong, _ = trial_program.train_seeded("CPU:0", eager=False)
 
-    assert "moves otherwise" in parting_of_moves(trial_program.moves_apart(right, wrong))
+    assert "moves otherwise" in parting_of_moves("CPU:0", trial_program.moves_apart(right, wrong))

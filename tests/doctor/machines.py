@@ -6,48 +6,42 @@ from dataclasses import replace
 from typing import Any
 
 from tfwatch.doctor.checks import judge
-from tfwatch.doctor.facts import Cores, DiskSpeed, Facts, Memory, RunsFolder
+from tfwatch.doctor.facts import Cores, Facts, Memory, Nvidia, RunsFolder
 from tfwatch.doctor.packages import Installed
-from tfwatch.doctor.quick_facts import Interpreter, Nvidia
 from tfwatch.doctor.trial import Trial
-from tfwatch.sensors.sensor import Unavailable
 
 GB = 2**30
 CPU = {"name": "CPU:0", "kind": "CPU"}
 METAL = {"name": "GPU:0", "kind": "GPU", "model": "METAL"}
 H100 = {"name": "GPU:0", "kind": "GPU", "model": "NVIDIA H100 80GB HBM3"}
 CUDA_BUILD = {"is_cuda_build": "True", "cuda_version": "12.5.1", "cudnn_version": "9"}
-#: What the first import takes and finds.
-IMPORTED = {"took_s": 2.4, "tensorflow": "2.19.1", "keras": "3.12.0"}
+DRIVER = Nvidia("580.159.04", has_card=True, has_device_files=True)
 
 
-def product(device: str, took_ms: float = 8.0, **changes: Any) -> dict[str, Any]:
-    """Return a correct matrix product."""
-    return {"device": device, "placed": device, "took_ms": took_ms, "right": True, **changes}
+def trained(device: str, **changes: Any) -> dict[str, Any]:
+    """Return a training on a device as it should be."""
+    times = {"placed": device, "first_ms": 611.0, "step_ms": 4.5, "moves": {"kernel": 0.01}}
+    return {"device": device, **times, **changes}
 
 
 def trial(
-    *devices: dict[str, str],
-    build: dict[str, str] | None = None,
-    log_text: str = "",
-    **stages: dict[str, Any],
+    *devices: dict[str, str], build: dict[str, str] | None = None, log_text: str = "", **gpu: Any
 ) -> Trial:
-    """Return a trial that completed on these devices. stages: values that replace a stage's."""
+    """Return a trial that completed on these devices. gpu: what the training on the GPU changes, or
+    `xla_error`."""
+    xla_error = gpu.pop("xla_error", "")
     results: dict[str, dict[str, Any]] = {
-        "import": {**IMPORTED, "build": build or {}},
+        "import": {"took_s": 2.4, "tensorflow": "2.19.1", "keras": "3.12.0", "build": build or {}},
         "devices": {"devices": list(devices)},
-        "products": {"products": [product(device["name"]) for device in devices]},
-        "step": {"compile_ms": 611.0, "step_ms": 4.5, "finite": True},
+        "training": {
+            "trained": [
+                trained(one["name"], **(gpu if one["kind"] == "GPU" else {})) for one in devices
+            ],
+            "xla_error": xla_error,
+        },
         "all": {},
     }
-    for stage, values in stages.items():
-        results[stage] = {**results[stage], **values}
-    return Trial(
-        "completed",
-        exit_code=0,
-        results=results,
-        log_text=log_text,
-    )
+    return Trial("completed", exit_code=0, results=results, log_text=log_text)
 
 
 def stopped(at: str, outcome: str = "died", **changes: Any) -> Trial:
@@ -60,16 +54,14 @@ def stopped(at: str, outcome: str = "died", **changes: Any) -> Trial:
 
 def linux(**changes: Any) -> Facts:
     """Return a machine with two cores and no GPU."""
-    versions = {"tensorflow": "2.21.0", "keras": "3.15.1"}
     facts = Facts(
-        machine="AMD EPYC, 24 GB, TensorFlow 2.21.0, no GPU",
-        interpreter=Interpreter(chip="AMD EPYC"),
-        installed=Installed("linux", "x86_64", (3, 11), versions),
+        chip="AMD EPYC",
+        installed=Installed(
+            "linux", "x86_64", (3, 11, 9), {"tensorflow": "2.21.0", "keras": "3.15.1"}
+        ),
         trial=trial(CPU, build=CUDA_BUILD),
         cores=Cores(2, 2, busy=0.1),
         memory=Memory(22 * GB, 24 * GB),
-        disk=DiskSpeed("~/data", 256e6, 0.2, 300),
-        gpu_sensor=("nvml", Unavailable("no NVIDIA driver on this machine", "")),
         runs=RunsFolder("~/runs", free_bytes=80 * GB),
     )
     return replace(facts, **changes)
@@ -77,29 +69,21 @@ def linux(**changes: Any) -> Facts:
 
 def with_gpu(**changes: Any) -> Facts:
     """Return the same machine with a working NVIDIA GPU."""
-    facts = linux(
-        trial=trial(CPU, H100, build=CUDA_BUILD),
-        nvidia=Nvidia("580.159.04", has_card=True, has_device_files=True),
-        gpu_sensor=("nvml", None),
-    )
-    return replace(facts, **changes)
+    return replace(linux(trial=trial(CPU, H100, build=CUDA_BUILD), nvidia=DRIVER), **changes)
 
 
 def mac(
     tensorflow: str = "2.19.1", metal: str = "1.2.0", arch: str = "arm64", **changes: Any
 ) -> Facts:
     """Return an Apple Silicon Mac without a problem."""
-    python = changes.pop("python", (3, 12))
     versions = {"tensorflow": tensorflow, "keras": "3.12.0"}
     if metal:
         versions["tensorflow-metal"] = metal
     facts = linux(
-        machine="Apple M2 Pro, 16 GB, TensorFlow 2.19.1 + metal 1.2.0",
-        interpreter=Interpreter((*python, 4), is_rosetta=False, chip="Apple M2 Pro"),
-        installed=Installed("darwin", arch, python, versions),
+        chip="Apple M2 Pro",
+        installed=Installed("darwin", arch, (3, 12, 4), versions),
         trial=trial(CPU, METAL) if metal else trial(CPU),
         memory=Memory(8 * GB, 16 * GB, swapped_bytes=GB),
-        gpu_sensor=("ioreg", None),
     )
     return replace(facts, **changes)
 

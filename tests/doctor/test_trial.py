@@ -3,7 +3,6 @@ nothing waits for it."""
 
 from __future__ import annotations
 
-import json
 import sys
 
 import pytest
@@ -21,7 +20,7 @@ _WHOLE = _IMPORTED + 'print(\'{"end": "all", "most_bytes": 1}\', flush=True)\n'
 def child(code: str, limit_s: float = 60.0) -> Trial:
     """Run a Python program as a trial."""
     program = f"import os, signal, sys, time\n{code}"
-    return run_trial([sys.executable, "-c", program], lambda _: None, limit_s)
+    return run_trial([sys.executable, "-c", program], limit_s)
 
 
 def test_a_child_that_reports_every_stage_is_complete() -> None:
@@ -29,16 +28,6 @@ def test_a_child_that_reports_every_stage_is_complete() -> None:
 
     assert (trial.outcome, trial.stage, trial.exit_code) == ("completed", "", 0)
     assert trial.results["import"]["took_s"] == 2.0
-
-
-def test_each_stage_is_notified_as_it_begins() -> None:
-    stages: list[str] = []
-    lines = "".join(
-        f"print('{json.dumps({'begin': stage})}')\n" for stage in ("import", "devices", "step")
-    )
-    run_trial([sys.executable, "-c", lines], stages.append)
-
-    assert stages == ["import", "devices", "step"]
 
 
 @pytest.mark.parametrize(
@@ -107,21 +96,11 @@ def test_a_crash_at_exit_is_reported_as_such() -> None:
     assert child(f"{_WHOLE}os.abort()").stage == "exit"
 
 
-def test_a_hanging_child_is_killed_and_its_frame_reported() -> None:
-    hang = (
-        "import faulthandler; faulthandler.dump_traceback_later(0.2)\ndef wait_for_a_driver():"
-        " time.sleep(600)\n"
-    )
-    trial = child(f"{hang}wait_for_a_driver()", limit_s=2.0)
+def test_a_hanging_child_is_killed() -> None:
+    trial = child("time.sleep(600)", limit_s=1.0)
 
     assert (trial.outcome, trial.exit_code) == ("timed out", None)
-    assert "did not end within 2 s" in explain(trial)[0]
-
-
-def test_a_grandchild_that_survives_delays_nothing() -> None:
-    trial = child(f"{_WHOLE}os.fork() or time.sleep(20)", limit_s=1.0)
-
-    assert trial.outcome == "timed out"
+    assert "did not end within 1 s" in explain(trial)[0]
 
 
 def test_a_long_log_is_cut_to_its_end() -> None:
@@ -148,7 +127,7 @@ def test_results_that_cannot_be_read_are_left_out(line: str) -> None:
 
 
 def test_a_program_that_cannot_be_started_is_reported() -> None:
-    trial = run_trial(["/nonexistent/python"], lambda _: None)
+    trial = run_trial(["/nonexistent/python"])
 
     assert trial.outcome == "not started"
     assert "No such file" in explain(trial)[0]

@@ -21,7 +21,7 @@ from tfwatch.checks.trial_program import BODIES, Spec
 from tfwatch.core import units
 from tfwatch.core.errors import BadInputError
 from tfwatch.doctor.crash_reasons import explain
-from tfwatch.doctor.quick_facts import describe_load
+from tfwatch.doctor.facts import describe_load
 from tfwatch.doctor.trial import run_program
 from tfwatch.terminal.output import render, write
 
@@ -127,7 +127,7 @@ def _skip_gpus(rows: list[BenchRow], reason: str) -> None:
 
 def run_in_process(spec: Spec) -> Trial:
     """Time a configuration once, in a separate process."""
-    return run_program(spec.encode(), lambda _stage: None, _LIMIT_S)
+    return run_program(spec.encode(), _LIMIT_S)
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.checks.selftest_cases import experiments
-from tfwatch.doctor.quick_facts import describe_load
+from tfwatch.doctor.facts import describe_load
 from tfwatch.terminal.capture import Capture
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import faulthandler
 import functools
 import json
-import math
 import os
 import signal
 import warnings
@@ -25,38 +24,33 @@ from tfwatch.core.errors import reason
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: A product of this size of whole numbers below 8 stays below 2^24, so float32 and TensorFloat-32
-#: are exact.
-_SIDE = 1024
-_TIMES = 3
 #: Steps and learning rate of the training that is compared between devices.
 _STEPS = 10
 _RATE = 0.003
+#: The program ends itself after this time, seconds: its parent may be gone.
+_LONGEST_S = 180
 
 
 def main(argument: str) -> None:
     """Run the trial of the check-up, or time a body; an exception ends the program.
 
-    argument: seconds, after which faulthandler prints the stack; or an encoded `Spec`.
+    argument: an encoded `Spec`, or empty for the trial.
     """
     results = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)  # TensorFlow prints on both
     warnings.simplefilter("ignore")
     os.environ["KERAS_BACKEND"] = "tensorflow"
-    if argument.startswith("{"):
+    if argument:
         _bench(results, Spec(**json.loads(argument)))
     else:
-        _try(results, float(argument))
+        _try(results)
 
 
-def _try(results: TextIO, limit_s: float) -> None:
+def _try(results: TextIO) -> None:
     """Run every stage of the trial."""
     faulthandler.enable()
-    faulthandler.dump_traceback_later(limit_s)
-    signal.alarm(math.ceil(1.5 * limit_s))  # the parent may be gone
-    write_result(results, begin="import")
-    write_result(results, end="import", **_import())
-    for stage, run in (("devices", _devices), ("products", _products), ("step", _step)):
+    signal.alarm(_LONGEST_S)
+    for stage, run in (("import", _import), ("devices", _devices), ("training", _train)):
         write_result(results, begin=stage)
         write_result(results, end=stage, **run())
     write_result(results, end="all")
@@ -101,15 +95,21 @@ def _describe(tf: Any, device: Any) -> dict[str, str]:
     return values
 
 
-def _products() -> dict[str, Any]:
+def _train() -> dict[str, Any]:
     import tensorflow as tf
 
-    tf.config.set_soft_device_placement(False)
-    numbers = np.random.default_rng(0).integers(0, 8, (_SIDE, _SIDE)).astype(np.float32)
-    right = numbers @ numbers
-    products = [_on_device(tf, name, numbers, right) for name in _names(tf)]
-    tf.config.set_soft_device_placement(True)
-    return {"products": products, "xla_error": _try_xla(tf)}
+    right, _ = train_seeded("CPU:0", eager=True)
+    trained = [_train_on(tf, name, right) for name in _names(tf)]
+    return {"trained": trained, "xla_error": _try_xla(tf)}
+
+
+def _train_on(tf: Any, device: str, right: Moves) -> dict[str, Any]:
+    """Train on a device, compiled, and compare with the right moves."""
+    try:
+        moves, times = train_seeded(device, eager=False)
+    except (tf.errors.OpError, RuntimeError, ValueError) as error:
+        return {"device": device, "error": str(error)[:500]}
+    return {"device": device, **times, "moves": moves_apart(right, moves)}
 
 
 def _try_xla(tf: Any) -> str:
@@ -133,65 +133,6 @@ def _names(tf: Any) -> Iterator[str]:
             yield device.name.removeprefix("/device:")
 
 
-def _on_device(tf: Any, name: str, numbers: Any, right: Any) -> dict[str, Any]:
-    """Multiply on a device; return the shortest time until the result is on the host, and its
-    correctness."""
-
-    def multiply() -> Any:
-        return tf.matmul(matrix, matrix)
-
-    try:
-        with tf.device(name):
-            matrix = tf.constant(numbers)
-            placed = multiply().device.rpartition("device:")[2]
-            took_ms, product = min(
-                (_timed(multiply) for _ in range(_TIMES)), key=lambda timed: timed[0]
-            )
-    except (tf.errors.OpError, RuntimeError, ValueError) as error:
-        return {"device": name, "error": str(error)[:500]}
-    return {
-        "device": name,
-        "placed": placed,
-        "took_ms": took_ms,
-        "right": bool((product == right).all()),
-    }
-
-
-def _timed(multiply: Callable[[], Any]) -> tuple[float, Any]:
-    begin_ns = SYSTEM.now_ns()
-    product = multiply().numpy()
-    return (SYSTEM.now_ns() - begin_ns) / 1e6, product
-
-
-def _step() -> dict[str, Any]:
-    """Train a small network for two steps without XLA, which would place the step as one
-    operation."""
-    import keras
-
-    rng = np.random.default_rng(0)
-    images, labels = rng.normal(size=(16, 32, 32, 3)).astype(np.float32), np.arange(16) % 10
-    model = _small_network(keras)
-    begin_ns = SYSTEM.now_ns()
-    first = float(np.ravel(model.train_on_batch(images, labels))[0])
-    compiled_ns = SYSTEM.now_ns()
-    loss = float(np.ravel(model.train_on_batch(images, labels))[0])
-    end_ns = SYSTEM.now_ns()
-    finite = bool(np.isfinite([first, loss]).all())
-    times = {"compile_ms": (compiled_ns - begin_ns) / 1e6, "step_ms": (end_ns - compiled_ns) / 1e6}
-    return {**times, "finite": finite, "moves": _compare_devices()}
-
-
-def _compare_devices() -> dict[str, float]:
-    """Train the same network on the first GPU, compiled, and on the CPU, eagerly, and return
-    `moves_apart`; empty without a GPU."""
-    import tensorflow as tf
-
-    gpu = next((name for name in _names(tf) if name.startswith("GPU")), None)
-    if gpu is None:
-        return {}
-    return moves_apart(train_seeded("CPU:0", eager=True), train_seeded(gpu, eager=False))
-
-
 #: The name and the change of each trainable weight in a training.
 Moves: TypeAlias = "list[tuple[str, Any]]"
 
@@ -210,23 +151,30 @@ def moves_apart(right: Moves, on_gpu: Moves) -> dict[str, float]:
     }
 
 
-def train_seeded(device: str, *, eager: bool) -> Moves:
-    """Train ten steps on a device, from fixed weights on fixed examples. A dropout would differ
-    between devices."""
+def train_seeded(device: str, *, eager: bool) -> tuple[Moves, dict[str, Any]]:
+    """Train ten steps on a device, from fixed weights on fixed examples; return the moves of the
+    weights, the device that holds them, and the times of the first and of a usual step."""
     import keras
     import tensorflow as tf
 
     rng = np.random.default_rng(0)
     images, labels = rng.normal(size=(32, 16, 16, 3)).astype(np.float32), np.arange(32) % 10
     with tf.device(device):
-        model = _network_without_dropout(keras)
+        model = _network(keras)
         begun = [_start(rng, weight.path, weight.shape) for weight in model.weights]
         model.set_weights(begun)
         model.run_eagerly = eager
-        for _ in range(_STEPS):
-            model.train_on_batch(images, labels)
+        first_ms, *steps_ms = [_step_ms(model, images, labels) for _ in range(_STEPS)]
     pairs = zip(model.weights, begun, strict=True)
-    return [(one.path, one.numpy() - start) for one, start in pairs if one.trainable]
+    moves = [(one.path, one.numpy() - start) for one, start in pairs if one.trainable]
+    placed = model.trainable_weights[0].value.device.rpartition("device:")[2]
+    return moves, {"placed": placed, "first_ms": first_ms, "step_ms": min(steps_ms)}
+
+
+def _step_ms(model: Any, images: Any, labels: Any) -> float:
+    begin_ns = SYSTEM.now_ns()
+    model.train_on_batch(images, labels)
+    return (SYSTEM.now_ns() - begin_ns) / 1e6
 
 
 def _start(rng: Any, path: str, shape: tuple[int, ...]) -> Any:
@@ -236,22 +184,9 @@ def _start(rng: Any, path: str, shape: tuple[int, ...]) -> Any:
     return np.full(shape, float(path.endswith(("gamma", "moving_variance"))), np.float32)
 
 
-def _network_without_dropout(keras: Any) -> Any:
-    head = (keras.layers.Dense(32, activation="tanh"), keras.layers.Dense(10, activation="softmax"))
-    return _network(keras, keras.optimizers.Adam(_RATE), (16, 16, 3), *head)
-
-
-def _small_network(keras: Any) -> Any:
-    return _network(
-        keras,
-        "adam",
-        (32, 32, 3),
-        keras.layers.Dropout(0.2),
-        keras.layers.Dense(10, activation="softmax"),
-    )
-
-
-def _network(keras: Any, optimizer: Any, shape: tuple[int, ...], *head: Any) -> Any:
+def _network(keras: Any) -> Any:
+    """Return a small network. A dropout would differ between devices, and XLA would place the step
+    as one operation."""
     layers = keras.layers
     body = (
         layers.Conv2D(8, 3),
@@ -259,8 +194,11 @@ def _network(keras: Any, optimizer: Any, shape: tuple[int, ...], *head: Any) -> 
         layers.ReLU(),
         layers.MaxPooling2D(),
         layers.Flatten(),
+        layers.Dense(32, activation="tanh"),
+        layers.Dense(10, activation="softmax"),
     )
-    model = keras.Sequential([keras.Input(shape), *body, *head])
+    model = keras.Sequential([keras.Input((16, 16, 3)), *body])
+    optimizer = keras.optimizers.Adam(_RATE)
     model.compile(optimizer, "sparse_categorical_crossentropy", jit_compile=False)
     return model
 

@@ -8,9 +8,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, TextIO
 
-from tfwatch.core.errors import BadInputError
-from tfwatch.doctor.checks import Status, counted, worst
-from tfwatch.doctor.checkup import Scope, check_up
+from tfwatch.doctor.checks import Status, check_up, counted, worst
+from tfwatch.doctor.facts import Scope
 from tfwatch.terminal.capture import has_unicode
 from tfwatch.terminal.output import render, write
 
@@ -30,15 +29,9 @@ _CLEAR = "\r\x1b[K"
 
 
 def doctor(args: argparse.Namespace) -> int:
-    """Check everything and print it. 1 where a check fails or printing does; 130 for ctrl+c.
-
-    Raises:
-        BadInputError: the data folder is not there.
-    """
-    if args.data is not None and not args.data.is_dir():
-        raise BadInputError(f"there is no folder {args.data}")
+    """Check everything and print it. 1 where a check fails or printing does; 130 for ctrl+c."""
     try:
-        found = check_up(Scope(args.runs_dir, args.data), _show_progress)
+        found = check_up(Scope(args.runs_dir), _show_progress)
     except KeyboardInterrupt:
         return 130
     finally:

@@ -254,8 +254,6 @@ def _add_removal(own: Any) -> None:
 
 def _add_doctor(own: Any) -> None:
     _add_json(own)
-    text = "a data folder, whose read speed is measured"
-    own.add_argument("--data", metavar="DIR", type=options.typed(path), help=text)
     _add_runs_dir(own)
 
 

@@ -140,9 +140,10 @@ def make_checkup(runs_dir: Path) -> RunCheckup:
     """Return a function that checks this machine and the folder of the runs."""
 
     def run_checkup(is_beside_training: bool, notify: Callable[[str], None]) -> CheckUp:
-        from tfwatch.doctor.checkup import Scope, check_up
+        from tfwatch.doctor.checks import check_up
+        from tfwatch.doctor.facts import Scope
 
-        return check_up(Scope(runs_dir, None, is_beside_training), notify)
+        return check_up(Scope(runs_dir, is_beside_training), notify)
 
     return run_checkup
 

@@ -5,7 +5,6 @@ A check that does not concern this machine returns None and has no row.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -13,16 +12,14 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.doctor.crash_reasons import explain, explain_cuda
+from tfwatch.doctor.facts import Facts, Scope, collect_facts
 from tfwatch.doctor.packages import AND_CUDA, METAL_PAIR
-from tfwatch.sensors.sensor import Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
-    from tfwatch.doctor.facts import DiskSpeed, Facts
     from tfwatch.doctor.packages import Problem
-    from tfwatch.doctor.trial import Trial
 
 _LONGEST = 600
 
@@ -102,36 +99,31 @@ _ARM_PYTHON = (
 
 def python(facts: Facts) -> Check:
     """Check Python's version and architecture."""
-    version = ".".join(map(str, facts.interpreter.version))
-    found = f"Python {version}, {facts.installed.machine}"
-    if not PYTHONS[0] <= facts.interpreter.version[:2] < PYTHONS[1]:
+    installed = facts.installed
+    found = f"Python {'.'.join(map(str, installed.python))}, {installed.machine}"
+    if not PYTHONS[0] <= installed.python[:2] < PYTHONS[1]:
         found += ": tfwatch knows no TensorFlow wheel for this version"
         return Check("python", Status.FAIL, found, "use Python 3.11 or 3.12")
-    return _intel_python(found, facts) or Check("python", Status.OK, found)
-
-
-def _intel_python(found: str, facts: Facts) -> Check | None:
-    """Return the problem of a Python built for Intel Macs; None for any other."""
-    if not facts.installed.is_mac_x86:
-        return None
-    if facts.interpreter.is_rosetta:
+    if facts.is_rosetta:
         found += ": an Intel Python under Rosetta 2, whose newest TensorFlow is 2.16, without GPU"
         return Check("python", Status.FAIL, found, _ARM_PYTHON)
-    found += ": an Intel Mac, whose newest TensorFlow is 2.16"
-    return Check("python", Status.WARN, found, "train on an Apple chip or on Linux")
+    if installed.is_mac_x86:
+        found += ": an Intel Mac, whose newest TensorFlow is 2.16"
+        return Check("python", Status.WARN, found, "train on an Apple chip or on Linux")
+    return Check("python", Status.OK, found)
 
 
 def versions(facts: Facts) -> Check:
     """Check the versions of TensorFlow, Keras and tensorflow-metal."""
     problems = [one for one in facts.installed.find_problems() if not _is_refuted(one, facts)]
-    if problems:
-        status = Status.FAIL if any(one.is_blocking for one in problems) else Status.WARN
-        found = "; ".join(one.found for one in problems)
-        todo = "; ".join(dict.fromkeys(one.todo for one in problems))
-        if not facts.has_tensorflow and facts.nvidia.has_card and not facts.is_mac:
-            todo = AND_CUDA
-        return Check("versions", status, found, todo)
-    return Check("versions", Status.OK, facts.installed.stack)
+    if not problems:
+        return Check("versions", Status.OK, facts.installed.stack)
+    status = Status.FAIL if any(one.is_blocking for one in problems) else Status.WARN
+    found = "; ".join(one.found for one in problems)
+    todo = "; ".join(dict.fromkeys(one.todo for one in problems))
+    if not facts.has_tensorflow and facts.nvidia.has_card:
+        todo = AND_CUDA
+    return Check("versions", status, found, todo)
 
 
 def _is_refuted(problem: Problem, facts: Facts) -> bool:
@@ -142,22 +134,14 @@ def _is_refuted(problem: Problem, facts: Facts) -> bool:
 
 # -- the trial of TensorFlow ----------------------------------------------------------------------
 
-#: A longer import is worth a warning; 2 to 10 s are usual.
-_SLOW_IMPORT_S = 30.0
 #: The moves of the weights on a device, as shares of those on the CPU, differ by at most 8 % where
 #: all factors are rounded to 7 bits, as in bfloat16. A weight that stands still differs by 100 %,
 #: an Adam without momentum by 66 %, a third of the learning rate by 90 %.
 _MOVES_DIFFER = 0.5
-_TRAINS_WRONGLY = (
-    "do not train on this device: update TensorFlow and its plug-in or driver; until then "
+_BROKEN_DEVICE = (
+    "do not train on this device: update its driver or plug-in, then TensorFlow; until then "
     "tfwatch train --device cpu"
 )
-_BROKEN_DEVICE = (
-    "the device or its driver does not work: update the driver, then TensorFlow; until then hide it"
-)
-#: The oldest driver for each major version of CUDA on Linux: NVIDIA's CUDA Compatibility guide,
-#: minor version compatibility.
-_OLDEST_DRIVER = {"12": (525, 60), "13": (580, 65)}
 #: The driver installs these, not pip.
 _DRIVER_LIBRARIES = ("libcuda.so", "libnvidia-")
 
@@ -172,16 +156,9 @@ def importing(facts: Facts) -> Check | None:
     done = trial.results.get("import")
     if done is None:
         found, todo = explain(trial)
-        is_rosetta = facts.interpreter.is_rosetta
-        return Check("import", Status.FAIL, found, "see python" if is_rosetta else todo)
+        return Check("import", Status.FAIL, found, "see python" if facts.is_rosetta else todo)
     names = f"TensorFlow {done.get('tensorflow')} with Keras {done.get('keras')}"
     found = f"{names} is imported in {done['took_s']:.1f} s"
-    if done["took_s"] > _SLOW_IMPORT_S:
-        todo = (
-            "a first import reads 1 to 2 GB; if the next one is as slow, keep Python's packages on "
-            "a local disk"
-        )
-        return Check("import", Status.WARN, found, todo)
     return Check("import", Status.OK, found)
 
 
@@ -193,18 +170,16 @@ def devices(facts: Facts) -> Check | None:
     if not trial.devices:
         return Check("devices", Status.FAIL, *explain(trial))
     names = ", ".join(_name(device, facts) for device in trial.devices)
-    if not trial.gpus:
-        status, why, todo = _no_gpu_on_a_mac(facts) if facts.is_mac else _no_gpu(facts)
-        return Check("devices", status, f"{names} only: {why}", todo)
-    if trial.results.get("products", {}).get("xla_error") or explain_cuda(trial):
-        return _faulty_cuda(names, trial)
-    return Check("devices", Status.OK, names)
+    if trial.gpus:
+        return Check("devices", Status.OK, names)
+    status, why, todo = _no_gpu_on_a_mac(facts) if facts.is_mac else _no_gpu(facts)
+    return Check("devices", status, f"{names} only: {why}", todo)
 
 
 def _name(device: Mapping[str, str], facts: Facts) -> str:
     model = device.get("model", "")
     # The Metal plug-in names every GPU METAL; the chip's name is more useful.
-    model = facts.interpreter.chip if model == "METAL" else model
+    model = facts.chip if model == "METAL" else model
     return f"{device.get('name')} ({model})" if model else str(device.get("name"))
 
 
@@ -222,7 +197,7 @@ def _no_gpu(facts: Facts) -> tuple[Status, str, str]:
     nvidia = facts.nvidia
     if not nvidia.driver and not nvidia.has_card:
         return Status.OK, "this machine has no NVIDIA GPU, so the CPU computes", ""
-    if nvidia.hides_all:
+    if nvidia.hidden is not None and nvidia.hidden.strip() in ("", "-1"):
         why = f"CUDA_VISIBLE_DEVICES={nvidia.hidden} hides every GPU"
         return Status.WARN, why, "unset CUDA_VISIBLE_DEVICES"
     if not nvidia.driver:
@@ -240,88 +215,60 @@ def _no_cuda(facts: Facts) -> tuple[str, str]:
     driver, trial = facts.nvidia.driver, facts.trial
     if trial.build.get("is_cuda_build") != "True":
         return f"NVIDIA driver {driver}, but this TensorFlow was built without CUDA", AND_CUDA
-    version = trial.build.get("cuda_version", "")
-    if oldest := _too_old(driver, version):
-        why = f"NVIDIA driver {driver} is older than CUDA {version} needs"
-        return why, f"install driver {oldest} or later"
     lost = [name for name in trial.missing_libraries if not name.startswith("libnvinfer")]
     if lost:
         own = any(name.startswith(_DRIVER_LIBRARIES) for name in lost)
         todo = "a container needs NVIDIA_DRIVER_CAPABILITIES=compute,utility" if own else AND_CUDA
         return f"TensorFlow could not load {', '.join(lost)}", todo
-    if fault := explain_cuda(trial):
-        return fault
+    version = trial.build.get("cuda_version", "")
     why = f"driver {driver} and TensorFlow for CUDA {version} are there, and it sees no GPU"
-    return why, "run nvidia-smi to check the driver; reboot after a driver update"
-
-
-def _too_old(driver: str, cuda_version: str) -> str:
-    """Return the oldest driver that works where this one is older; else an empty string."""
-    oldest = _OLDEST_DRIVER.get(cuda_version.partition(".")[0])
-    found = re.match(r"(\d{1,9})(?:\.(\d{1,9}))?", driver)
-    if not oldest or not found or (int(found[1]), int(found[2] or 0)) >= oldest:
-        return ""
-    return f"{oldest[0]}.{oldest[1]}"
-
-
-def _faulty_cuda(names: str, trial: Trial) -> Check:
-    """Return the fault of CUDA beside a GPU: a warning where everything still works."""
-    error = trial.results.get("products", {}).get("xla_error")
-    fault, todo = explain_cuda(trial) or (f"XLA cannot compile for the GPU: {error}", AND_CUDA)
-    is_right = all(_product(product)[1] for product in trial.products)
-    works = trial.outcome == "completed" and is_right and not error
-    return Check("devices", Status.WARN if works else Status.FAIL, f"{names}; {fault}", todo)
+    todo = "run nvidia-smi; CUDA 12 needs driver 525.60 or later, CUDA 13 needs 580.65 or later"
+    return explain_cuda(trial) or (why, todo)
 
 
 def training(facts: Facts) -> Check | None:
-    """Check that a matrix product and a small network are right on each device, and their time."""
+    """Check that a small network trains on each device as it does eagerly on the CPU, and the time
+    of its step; a known fault of CUDA beside a device that works is a warning."""
     trial = facts.trial
     if not trial.devices:
         return None
-    if not trial.products:
+    if trial.outcome != "completed":
         return Check("training", Status.FAIL, *explain(trial))
-    texts, are_right = zip(*map(_product, trial.products), strict=True)
-    product = "a product of 1024 x 1024: " + ", ".join(texts)
-    if not all(are_right):
-        why, todo = explain_cuda(trial) or ("", _BROKEN_DEVICE)
-        return Check("training", Status.FAIL, f"{why}; {product}" if why else product, todo)
-    step = trial.results.get("step")
-    if step is None or trial.stage == "exit":
-        return Check("training", Status.FAIL, *explain(trial))
-    return _training_step(step, product, trial)
+    wrong = [why for one in trial.trained if (why := _why_wrong(one))]
+    if trial.xla_error:
+        wrong.append(f"XLA cannot compile for the GPU: {trial.xla_error}")
+    right = [_trained(one) for one in trial.trained if not _why_wrong(one)]
+    found = "; ".join([*wrong, *(f"a small network trains on {one}" for one in right)])
+    fault, todo = explain_cuda(trial) or ("", _BROKEN_DEVICE)
+    status = Status.FAIL if wrong else Status.WARN if fault else Status.OK
+    if fault:
+        found = f"{fault}; {found}"
+    return Check("training", status, found, "" if status is Status.OK else todo)
 
 
-def _product(product: Mapping[str, Any]) -> tuple[str, bool]:
-    name = product.get("device")
-    if "error" in product:
-        return f"{name} failed: {product['error']}", False
-    if product["placed"] != name:
-        return f"{name} requested, but {product['placed']} computed", False
-    text = f"{name} {units.milliseconds(product['took_ms'])}"
-    return (text, True) if product["right"] else (f"{text} and a WRONG result", False)
+def _trained(one: Mapping[str, Any]) -> str:
+    first, step = units.milliseconds(one["first_ms"]), units.milliseconds(one["step_ms"])
+    return f"{one['device']} (first step {first}, the others {step})"
 
 
-def _training_step(step: Mapping[str, Any], product: str, trial: Trial) -> Check:
-    if not step["finite"]:
-        found = "a small network trains, but its loss is not a number"
-        return Check("training", Status.FAIL, found, _BROKEN_DEVICE)
-    moves = step.get("moves", {})
-    if parted := parting_of_moves(moves):
-        found = f"a small network trains, but {parted}"
-        return Check("training", Status.FAIL, found, _TRAINS_WRONGLY)
-    same = ", and moves its weights as the CPU does" if moves else ""
-    compiled, one = units.milliseconds(step["compile_ms"]), units.milliseconds(step["step_ms"])
-    found = f"a small network trains{same}: compiled in {compiled}, a step takes {one}; {product}"
-    return Check("training", Status.OK, found)
+def _why_wrong(one: Mapping[str, Any]) -> str:
+    """Return what is wrong with the training on a device; empty where nothing is."""
+    device = one["device"]
+    if "error" in one:
+        return f"{device} failed: {one['error']}"
+    if one["placed"] != device:
+        return f"{device} requested, but {one['placed']} computed"
+    return parting_of_moves(device, one["moves"])
 
 
-def parting_of_moves(moves: Mapping[str, float]) -> str:
+def parting_of_moves(device: str, moves: Mapping[str, float]) -> str:
     """Return the weight that differs most from the CPU's; empty where all agree."""
     apart = {name: share for name, share in moves.items() if not share <= _MOVES_DIFFER}
     if not apart:
         return ""
     name = max(apart, key=lambda one: apart[one])
-    return f"on the GPU {name} moves otherwise than on the CPU, by {units.percent(apart[name])}"
+    share = units.percent(apart[name])
+    return f"on {device} {name} moves otherwise than eagerly on the CPU, by {share}"
 
 
 # -- the machine ----------------------------------------------------------------------------------
@@ -335,18 +282,12 @@ _LITTLE_DISK_BYTES = 200 * 2**20
 _SWAPPED = 0.25
 #: Where other programs use more of the cores, times are theirs too.
 _BUSY = 0.4
-#: A disk below both is the likely limit: a share over 1 Gbit/s gives 118 MB/s, a hard disk 100 to
-#: 200 files a second.
-_SLOW_BYTES_S = 60e6
-_SLOW_FILES_S = 1000.0
 
 
 def cores(facts: Facts) -> Check:
     """Check that the cores are free, and no more threads start than may run."""
     known = facts.cores
-    if isinstance(known, Unavailable):
-        return _not_available("cores", known)
-    found = f"{known.all} {'core' if known.all == 1 else 'cores'}"
+    found = units.counted(known.all, "core")
     if known.usable < known.all:
         found = f"{known.usable} of {found}: the process is limited to them"
     if known.quota is not None and known.quota < known.usable:
@@ -354,28 +295,20 @@ def cores(facts: Facts) -> Check:
             f"; a container's quota allows {known.quota:g}, for which {known.usable} threads"
             " compete"
         )
-        threads = max(int(known.quota), 1)
         todo = (
             "limit it to cores instead (docker run --cpuset-cpus), or set tf.config.threading to "
-            f"{threads} threads"
+            f"{max(int(known.quota), 1)} threads"
         )
         return Check("cores", Status.WARN, found, todo)
-    if _is_busy(facts):
+    if known.busy is not None and known.busy >= _BUSY * known.all:
         found = f"other programs use {known.busy:.1f} of {found}: a training's times are theirs too"
         return Check("cores", Status.WARN, found, "end them before you measure")
     return Check("cores", Status.OK, found)
 
 
-def _is_busy(facts: Facts) -> bool:
-    known = facts.cores
-    return not isinstance(known, Unavailable) and (known.busy or 0.0) >= _BUSY * known.all
-
-
 def memory(facts: Facts) -> Check:
     """Check the free memory, and the memory that was moved to disk."""
     known = facts.memory
-    if isinstance(known, Unavailable):
-        return _not_available("memory", known)
     found = f"{units.gigabytes(known.free_bytes)} of {units.gigabytes(known.total_bytes)} available"
     found += " (a container's limit)" if known.is_container else ""
     if known.free_bytes < _LITTLE_BYTES:
@@ -389,77 +322,22 @@ def memory(facts: Facts) -> Check:
     return Check("memory", Status.OK, found)
 
 
-def disk(facts: Facts) -> Check | None:
-    """Check the read speed of the data folder; None where none is named."""
-    read = facts.disk
-    if read is None:
-        return None
-    if isinstance(read, Unavailable):
-        return _not_available("disk", read)
-    is_slow = read.bytes_s < _SLOW_BYTES_S and read.files_s < _SLOW_FILES_S
-    if is_slow and _is_busy(facts):
-        todo = "run tfwatch doctor again while the machine is idle"
-        found = f"{_speed(read)}; other programs were busy: not judged"
-        return Check("disk", Status.NA, found, todo)
-    if is_slow:
-        todo = "copy the data to a local SSD, keep it in few large files (TFRecord), or cache() it"
-        return Check("disk", Status.WARN, _speed(read), todo)
-    return Check("disk", Status.OK, _speed(read))
-
-
-def _speed(read: DiskSpeed) -> str:
-    digits = 0 if read.bytes_s >= 1e7 else 1
-    files = f", {units.count(round(read.files_s))} files/s" if read.files > 1 else ""
-    return f"{read.bytes_s / 1e6:.{digits}f} MB/s{files} in {read.folder}"
-
-
-def runs_folder(facts: Facts) -> Check:
-    """Check that runs can be recorded."""
+def disk(facts: Facts) -> Check:
+    """Check that runs can be recorded: their folder, and the free space of its disk."""
     known = facts.runs
-    if isinstance(known, Unavailable):
-        found = f"{known.reason}: training goes on without a record"
-        return Check("runs-folder", Status.FAIL, found, "use --runs-dir DIR on a local disk")
     if known.problem:
         found = f"{known.path} cannot be written: {known.problem}; nothing is recorded"
-        todo = "free space or change its permissions, or use --runs-dir DIR"
-        return Check("runs-folder", Status.FAIL, found, todo)
-    if known.free_bytes is None:
-        return Check("runs-folder", Status.OK, known.path)
-    found = f"{known.path}, {units.gigabytes(known.free_bytes)} free"
+        todo = "free space or change its permissions, or use --runs-dir DIR on a local disk"
+        return Check("disk", Status.FAIL, found, todo)
+    found = f"{units.gigabytes(known.free_bytes)} free for runs in {known.path}"
     if known.free_bytes < _LITTLE_DISK_BYTES:
         todo = "free space: 10 hours of training take 45 MB"
-        return Check("runs-folder", Status.WARN, found, todo)
-    return Check("runs-folder", Status.OK, found)
-
-
-def gpu_sensor(facts: Facts) -> Check | None:
-    """Check that a run can show the GPU's activity; None without a GPU."""
-    name, missing = facts.gpu_sensor
-    if not name or not (facts.is_mac or facts.nvidia.driver):
-        return None
-    if missing is None:
-        return Check("gpu-activity", Status.OK, f"read through {name}")
-    found = f"GPU activity cannot be shown; {name}: {missing.reason}"
-    return Check("gpu-activity", Status.WARN, found, missing.fix)
-
-
-def _not_available(id: str, why: Unavailable) -> Check:
-    return Check(id, Status.NA, why.reason, why.fix)
+        return Check("disk", Status.WARN, found, todo)
+    return Check("disk", Status.OK, found)
 
 
 #: Checks of the same status are shown in this order.
-CHECKS = (
-    python,
-    versions,
-    importing,
-    devices,
-    training,
-    cores,
-    memory,
-    disk,
-    runs_folder,
-    gpu_sensor,
-)
+CHECKS = (python, versions, importing, devices, training, cores, memory, disk)
 
 
 def judge(facts: Facts) -> CheckUp:
@@ -467,3 +345,8 @@ def judge(facts: Facts) -> CheckUp:
     rows = [row for check in CHECKS if (row := check(facts))]
     rows.sort(key=lambda row: _ORDER.index(row.status))
     return CheckUp(facts.machine, tuple(rows))
+
+
+def check_up(scope: Scope, notify: Callable[[str], None]) -> CheckUp:
+    """Check this machine; `notify` gets the name of each part. Takes seconds and an import."""
+    return judge(collect_facts(scope, notify))

@@ -1,15 +1,64 @@
-"""The facts of a machine that the checks judge."""
+"""The facts of this machine that the check-up judges: a source that fails or hangs is one too."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
+import shutil
+import threading
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+import psutil
+
+from tfwatch.config import short_path
+from tfwatch.core.errors import fails_open
+from tfwatch.core.system_tool import run
 from tfwatch.doctor.packages import Installed
-from tfwatch.doctor.quick_facts import Interpreter, Nvidia
-from tfwatch.doctor.trial import SKIPPED, Trial
-from tfwatch.sensors.sensor import Unavailable
+from tfwatch.doctor.trial import SKIPPED, Trial, try_tensorflow
+from tfwatch.runs.library import find_problem, nearest
+from tfwatch.runs.machine_info import free_bytes, kernel_text, limits
 
-_NOT_LOOKED = Unavailable("not checked", "")
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+#: A folder on a lost network answers after minutes, or never.
+_PATIENCE_S = 10.0
+_WHILE_TRAINING = "skipped while a training runs, because it takes cores from it: press t to run it"
+_SYSCTL = ("/usr/sbin/sysctl", "-i", "sysctl.proc_translated", "machdep.cpu.brand_string")
+_SYSCTL_LIMIT_S = 2.0
+_MODEL = re.compile(r"^model name\s*:\s*(.{1,200})$", re.MULTILINE)
+_DRIVER = re.compile(r"Kernel Module(?: for \S{1,40})?\s{1,10}(\d{1,9}(?:\.\d{1,9}){1,3})")
+#: PCI's vendor, and the class of displays: other devices of a card are for sound.
+_NVIDIA, _DISPLAY = "0x10de", "0x03"
+#: The load of other programs is measured for this time; from a quarter of a core on it can delay a
+#: step.
+_LOAD_S, _BUSY_CORES = 1.0, 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The scope of a check-up."""
+
+    runs_dir: Path
+    #: A training runs, so the check-up does not start TensorFlow.
+    is_beside_training: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Nvidia:
+    """NVIDIA's driver and card as the operating system reports them, independent of TensorFlow."""
+
+    #: The kernel driver's version; empty without one.
+    driver: str = ""
+    #: There is a PCI device of NVIDIA's.
+    has_card: bool = False
+    #: The driver's device files exist.
+    has_device_files: bool = False
+    #: CUDA_VISIBLE_DEVICES; None where it is not set.
+    hidden: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,51 +86,35 @@ class Cores:
 
 
 @dataclass(frozen=True, slots=True)
-class DiskSpeed:
-    """A sequential read of files."""
-
-    folder: str
-    read_bytes: float
-    took_s: float
-    files: int
-
-    @property
-    def bytes_s(self) -> float:
-        """The bytes a second."""
-        return self.read_bytes / max(self.took_s, 1e-9)
-
-    @property
-    def files_s(self) -> float:
-        """The files a second."""
-        return self.files / max(self.took_s, 1e-9)
-
-
-@dataclass(frozen=True, slots=True)
 class RunsFolder:
     """The folder of the runs."""
 
     path: str
-    #: The reason why it cannot be written; empty where it can.
+    #: The reason why it cannot be written, or does not answer; empty where it can.
     problem: str = ""
-    free_bytes: float | None = None
+    free_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All facts; an `Unavailable` holds the reason why one is unknown."""
+    """All facts."""
 
-    machine: str = ""
-    interpreter: Interpreter = field(default_factory=Interpreter)
+    cores: Cores
+    memory: Memory
+    runs: RunsFolder
     installed: Installed = field(default_factory=Installed)
+    #: The processor's name.
+    chip: str = ""
+    #: An Intel Python on an Apple chip, run by Rosetta 2.
+    is_rosetta: bool = False
     trial: Trial = SKIPPED
     nvidia: Nvidia = field(default_factory=Nvidia)
-    cores: Cores | Unavailable = _NOT_LOOKED
-    memory: Memory | Unavailable = _NOT_LOOKED
-    #: None where no data folder is named.
-    disk: DiskSpeed | Unavailable | None = None
-    runs: RunsFolder | Unavailable = _NOT_LOOKED
-    #: The GPU sensor that a run would ask, and why it cannot be read; None: it can.
-    gpu_sensor: tuple[str, Unavailable | None] = ("", None)
+
+    @property
+    def machine(self) -> str:
+        """Processor, memory and TensorFlow in one line."""
+        memory = f"{self.memory.total_bytes / 2**30:.0f} GB"
+        return ", ".join(filter(None, (self.chip, memory, self.installed.stack)))
 
     @property
     def is_mac(self) -> bool:
@@ -92,3 +125,105 @@ class Facts:
     def has_tensorflow(self) -> bool:
         """True where TensorFlow is installed."""
         return "tensorflow" in self.installed.versions
+
+
+def collect_facts(scope: Scope, notify: Callable[[str], None]) -> Facts:
+    """Collect the facts; `notify` gets the name of each part. Takes seconds and an import."""
+    notify("the machine")
+    installed = Installed.here()
+    chip, is_rosetta = processor(installed.system)
+    return Facts(
+        installed=installed,
+        chip=chip,
+        is_rosetta=is_rosetta,
+        nvidia=nvidia(os.environ),
+        cores=_cores(scope),
+        memory=_memory(),
+        runs=_runs_folder(scope.runs_dir),
+        trial=_trial(installed, scope, notify),
+    )
+
+
+def _trial(installed: Installed, scope: Scope, notify: Callable[[str], None]) -> Trial:
+    if "tensorflow" not in installed.versions:
+        return SKIPPED
+    if scope.is_beside_training:
+        return Trial("skipped", log_text=_WHILE_TRAINING)
+    notify("TensorFlow")
+    return try_tensorflow()
+
+
+def _cores(scope: Scope) -> Cores:
+    installed = psutil.cpu_count() or 1
+    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else installed
+    busy = None if scope.is_beside_training else other_programs()
+    return Cores(installed, bound, limits().cores, busy)
+
+
+def _memory() -> Memory:
+    total, allowed = psutil.virtual_memory().total, limits().memory_bytes
+    swapped = 0
+    with contextlib.suppress(OSError, RuntimeError):
+        swapped = psutil.swap_memory().used
+    return Memory(free_bytes(), allowed or total, allowed is not None, swapped)
+
+
+def _runs_folder(folder: Path) -> RunsFolder:
+    """Return the state of the runs folder; one that hangs in the kernel is abandoned."""
+    path, found = short_path(folder), list[RunsFolder]()
+
+    def look() -> None:
+        with fails_open(lambda why: found.append(RunsFolder(path, why))):
+            free = shutil.disk_usage(nearest(folder)).free
+            found.append(RunsFolder(path, find_problem(folder), free))
+
+    thread = threading.Thread(target=look, daemon=True, name="tfwatch-doctor")
+    thread.start()
+    thread.join(_PATIENCE_S)
+    return found[0] if found else RunsFolder(path, f"no answer within {_PATIENCE_S:g} s")
+
+
+# -- the processor and the GPU, without TensorFlow -------------------------------------------------
+
+
+def processor(system: str, root: Path = Path("/")) -> tuple[str, bool]:
+    """Return the processor's name, and whether Rosetta 2 runs this Python."""
+    if system == "darwin":
+        lines = run(_SYSCTL, _SYSCTL_LIMIT_S).out.splitlines()
+        settings = {name: value.strip() for name, _, value in (one.partition(":") for one in lines)}
+        is_rosetta = settings.get("sysctl.proc_translated") == "1"
+        return settings.get("machdep.cpu.brand_string", ""), is_rosetta
+    found = _MODEL.search(kernel_text(root / "proc/cpuinfo"))
+    return found[1].strip() if found else "", False
+
+
+def nvidia(environ: Mapping[str, str], root: Path = Path("/")) -> Nvidia:
+    """Return NVIDIA's driver and card; WSL uses the driver of Windows."""
+    is_windows = (root / "usr/lib/wsl/lib/libcuda.so.1").exists()
+    driver = _DRIVER.search(kernel_text(root / "proc/driver/nvidia/version"))
+    return Nvidia(
+        driver=driver[1] if driver else "Windows' own" if is_windows else "",
+        has_card=any(map(_is_nvidia_display, (root / "sys/bus/pci/devices").glob("*"))),
+        has_device_files=is_windows or any((root / "dev").glob("nvidia[0-9]*")),
+        hidden=environ.get("CUDA_VISIBLE_DEVICES"),
+    )
+
+
+def _is_nvidia_display(device: Path) -> bool:
+    is_display = kernel_text(device / "class").startswith(_DISPLAY)
+    return is_display and kernel_text(device / "vendor").strip() == _NVIDIA
+
+
+def other_programs(seconds: float = _LOAD_S) -> float:
+    """Return the cores that other programs use, over these seconds, in which this process
+    waits."""
+    return float(psutil.cpu_percent(seconds)) / 100 * (psutil.cpu_count() or 1)
+
+
+def describe_load() -> str:
+    """Return a warning where other programs use enough of the machine to change a time; empty
+    elsewhere."""
+    used = other_programs()
+    if used < _BUSY_CORES:
+        return ""
+    return f"other programs use {used:.1f} of {psutil.cpu_count()} cores: the times are theirs too"

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PACKAGES = ("tensorflow", "keras", "tensorflow-metal")
+#: The packages that decide, each with its name in a sentence.
+PACKAGES = {
+    "tensorflow": "TensorFlow",
+    "keras": "Keras",
+    "tensorflow-metal": "tensorflow-metal",
+}
 #: The oldest tensorflow-metal that loads with TensorFlow 2.18 and 2.19, by users' reports. None
 #: of them loads with TensorFlow 2.20 or later; a later one may.
 _METAL = (1, 2)
@@ -23,12 +28,12 @@ _NEWEST_WITH_METAL = (2, 20)
 METAL_PAIR = "pip install -U 'tensorflow>=2.18,<2.20' 'tensorflow-metal>=1.2'"
 AND_CUDA = "pip install 'tensorflow[and-cuda]' in a fresh virtual environment"
 _NATIVE = (
-    "on an Apple chip install an arm64 Python, which runs without Rosetta, and tfwatch with it"
+    "on an Apple chip install an arm64 Python, which runs without Rosetta, and tfwatch with it; an"
+    " Intel Mac has no newer TensorFlow"
 )
 #: The bounds of `dependencies` in pyproject.toml.
 _OLDEST_TENSORFLOW = (2, 18)
 _OLDEST_KERAS = (3, 8)
-_UNKNOWN = "of unknown version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,7 @@ class Installed:
 
     system: str = ""
     machine: str = ""
-    python: tuple[int, int] = (3, 11)
+    python: tuple[int, ...] = (3, 11, 9)
     versions: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
@@ -61,8 +66,8 @@ class Installed:
         versions = {name: version for name in PACKAGES if (version := _version(name))}
         # Another distribution may install it: tensorflow-cpu, tf-nightly.
         if importlib.util.find_spec("tensorflow"):
-            versions.setdefault("tensorflow", _UNKNOWN)
-        return Installed(sys.platform, platform.machine(), sys.version_info[:2], versions)
+            versions.setdefault("tensorflow", "of unknown version")
+        return Installed(sys.platform, platform.machine(), sys.version_info[:3], versions)
 
     @property
     def is_apple_silicon(self) -> bool:
@@ -77,20 +82,8 @@ class Installed:
     @property
     def stack(self) -> str:
         """All versions, e.g. `TensorFlow 2.19.1, Keras 3.12.0, tensorflow-metal 1.2.0`."""
-        names = {"tensorflow": "TensorFlow", "keras": "Keras"}
-        return ", ".join(
-            f"{names.get(name, name)} {self.versions[name]}"
-            for name in PACKAGES
-            if name in self.versions
-        )
-
-    @property
-    def short_stack(self) -> str:
-        """TensorFlow and its plug-in, e.g. `TensorFlow 2.19.1 + metal 1.2.0`."""
-        if "tensorflow" not in self.versions:
-            return "no TensorFlow"
-        metal = self.versions.get("tensorflow-metal")
-        return f"TensorFlow {self.versions['tensorflow']}" + (f" + metal {metal}" if metal else "")
+        known = [f"{PACKAGES[name]} {version}" for name, version in self.versions.items()]
+        return ", ".join(known) if "tensorflow" in self.versions else "no TensorFlow"
 
     def obstacle(self) -> str:
         """Return the problem that keeps training from starting and its remedy; empty where it can
@@ -101,30 +94,23 @@ class Installed:
         """Yield the problems of the versions, the blocking ones first."""
         tensorflow, keras = self.versions.get("tensorflow"), self.versions.get("keras")
         if tensorflow is None:
-            yield self._without_tensorflow()
+            todo = _NATIVE if self.is_mac_x86 else "pip install tensorflow"
+            yield Problem("TensorFlow is not installed", todo)
             return
         yield from self._metal_that_does_not_load(tensorflow)
         if keras and _is_older(keras, _OLDEST_KERAS):
-            yield Problem(
-                f"Keras {keras} is older than tfwatch supports", "pip install -U 'keras>=3.8'"
-            )
+            found = f"Keras {keras} is older than tfwatch supports"
+            yield Problem(found, "pip install -U 'keras>=3.8'")
         if _is_older(tensorflow, _OLDEST_TENSORFLOW):
-            found = (
-                f"TensorFlow {tensorflow} is older than the versions that tfwatch is tested with"
-            )
-            yield Problem(found, self._newer_tensorflow(), is_blocking=False)
-        yield from self._without_metal()
-
-    def _newer_tensorflow(self) -> str:
-        """Return the remedy for an old TensorFlow; 2.16.2 is the newest one for an Intel Python on
-        a Mac."""
-        if self.is_mac_x86:
-            return f"{_NATIVE}; an Intel Mac has no newer TensorFlow"
-        return METAL_PAIR if self.is_apple_silicon else "pip install -U tensorflow"
+            found = f"TensorFlow {tensorflow} is older than those that tfwatch is tested with"
+            todo = METAL_PAIR if self.is_apple_silicon else "pip install -U tensorflow"
+            yield Problem(found, _NATIVE if self.is_mac_x86 else todo, is_blocking=False)
+        if self.is_apple_silicon and "tensorflow-metal" not in self.versions:
+            yield self._without_metal()
 
     def _metal_that_does_not_load(self, tensorflow: str) -> Iterator[Problem]:
         metal = self.versions.get("tensorflow-metal")
-        if metal is None or _pair(metal) > _METAL or _pair(tensorflow) < _OLDEST_TENSORFLOW:
+        if metal is None or _pair(metal) > _METAL or _is_older(tensorflow, _OLDEST_TENSORFLOW):
             return
         is_too_new = _pair(tensorflow) >= _NEWEST_WITH_METAL
         if is_too_new or _pair(metal) < _METAL:
@@ -132,27 +118,12 @@ class Installed:
             other = ", or pip uninstall tensorflow-metal to train on the CPU" if is_too_new else ""
             yield Problem(found, f"{METAL_PAIR}{other}", is_metal=True)
 
-    def _without_metal(self) -> Iterator[Problem]:
-        if not self.is_apple_silicon or "tensorflow-metal" in self.versions:
-            return
+    def _without_metal(self) -> Problem:
+        found, todo = "tensorflow-metal is not installed, so the CPU trains", METAL_PAIR
         if self.python >= (3, 13):
-            found, todo = (
-                "no tensorflow-metal for Python 3.13",
-                "training runs on the CPU; use Python 3.12 to train on the GPU",
-            )
-        else:
-            found, todo = (
-                "tensorflow-metal is not installed",
-                f"training runs on the CPU; {METAL_PAIR}",
-            )
-        yield Problem(found, todo, is_blocking=False, is_metal=True)
-
-    def _without_tensorflow(self) -> Problem:
-        if self.is_mac_x86:
-            return Problem(
-                "this Python is built for Intel Macs, which TensorFlow no longer supports", _NATIVE
-            )
-        return Problem("TensorFlow is not installed", "pip install tensorflow")
+            found = "there is no tensorflow-metal for Python 3.13, so the CPU trains"
+            todo = "use Python 3.12 to train on the GPU"
+        return Problem(found, todo, is_blocking=False, is_metal=True)
 
 
 def _version(package: str) -> str:

@@ -12,22 +12,17 @@ import re
 import subprocess
 import sys
 import tempfile
-import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
+    from collections.abc import Mapping, Sequence
 
 #: The first import after an installation reads 1 to 2 GB from a cold disk.
 LIMIT_S = 120.0
-#: The part of the log that is kept: its end.
+#: The part of the output and of the log that is kept: its end.
 _LOG_BYTES = 4 * 2**20
-_RESULT_BYTES = 2**20
-#: A program that has closed its output ends within this time.
-_EXIT_S = 10.0
 #: `-c` puts the working folder first in `sys.path`; without it, a `random.py` there is not
 #: imported.
 _PROGRAM = (
@@ -50,7 +45,7 @@ class Trial:
 
     #: `completed`, `died`, `timed out` (killed after `limit_s`), `not started` or `skipped`.
     outcome: str
-    #: The one it ended in: import, devices, products, step or exit.
+    #: The one it ended in: import, devices, training or exit.
     stage: str = ""
     #: Negative for a signal.
     exit_code: int | None = None
@@ -72,10 +67,15 @@ class Trial:
         return [device for device in self.devices if device.get("kind") == "GPU"]
 
     @property
-    def products(self) -> list[Mapping[str, Any]]:
-        """The matrix product of each device: `device`, `placed`, `took_ms` and `right`, or
+    def trained(self) -> list[Mapping[str, Any]]:
+        """The training on each device: `device`, `placed`, `first_ms`, `step_ms` and `moves`, or
         `error`."""
-        return list(self.results.get("products", {}).get("products", []))
+        return list(self.results.get("training", {}).get("trained", []))
+
+    @property
+    def xla_error(self) -> str:
+        """The error of XLA on a GPU of CUDA; empty where it compiles, or there is none."""
+        return str(self.results.get("training", {}).get("xla_error", ""))
 
     @property
     def missing_libraries(self) -> list[str]:
@@ -91,100 +91,40 @@ class Trial:
 SKIPPED = Trial("skipped")
 
 
-def try_tensorflow(notify: Callable[[str], None], limit_s: float = LIMIT_S) -> Trial:
-    """Try the TensorFlow of this Python; `notify` gets the name of each stage as it begins."""
-    return run_program(f"{limit_s * 0.95:.1f}", notify, limit_s)
+def try_tensorflow() -> Trial:
+    """Try the TensorFlow of this Python."""
+    return run_program("", LIMIT_S)
 
 
-def run_program(argument: str, notify: Callable[[str], None], limit_s: float) -> Trial:
+def run_program(argument: str, limit_s: float) -> Trial:
     """Run `tfwatch.checks.trial_program` with this argument in a process of its own."""
     root = str(Path(__file__).parents[2])
-    return run_trial([sys.executable, "-c", _PROGRAM, root, argument], notify, limit_s)
+    return run_trial([sys.executable, "-c", _PROGRAM, root, argument], limit_s)
 
 
-def run_trial(
-    command: Sequence[str],
-    notify: Callable[[str], None],
-    limit_s: float = LIMIT_S,
-) -> Trial:
+def run_trial(command: Sequence[str], limit_s: float = LIMIT_S) -> Trial:
     """Run a program with the output format of `tfwatch.checks.trial_program`; kill it at the time
     limit."""
-    output = _Output(notify)
-    with tempfile.TemporaryFile() as log:
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as log:
         try:
             # close_fds as in core/system_tool.py: a training may run in this process.
             process = subprocess.Popen(
                 list(command),
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
+                stdout=out,
                 stderr=log,
                 env={**os.environ, **_VARIABLES},
                 close_fds=False,
             )
         except OSError as error:
             return Trial("not started", log_text=error.strerror or str(error), limit_s=limit_s)
+        exit_code = None
         try:
-            exit_code = output.read(process, limit_s)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                exit_code = process.wait(limit_s)
         finally:
             _end(process)
-        log_text = os.pread(log.fileno(), _LOG_BYTES, max(0, _size(log) - _LOG_BYTES))
-    return output.conclude(exit_code, limit_s, log_text.decode(errors="replace"))
-
-
-def _size(file: IO[bytes]) -> int:
-    return os.fstat(file.fileno()).st_size
-
-
-class _Output:
-    """Reads the child's stdout, one JSON object a line."""
-
-    def __init__(self, notify: Callable[[str], None]) -> None:
-        self._notify = notify
-        self._stage = "import"
-        self._results: dict[str, Mapping[str, Any]] = {}
-
-    def read(self, process: subprocess.Popen[bytes], limit_s: float) -> int | None:
-        """Read until the child ends; return its exit code, None at the time limit.
-
-        A thread reads: a child that waits in a driver, or a process that it left behind, keeps the
-        pipe open.
-        """
-        reader = threading.Thread(
-            target=self._read, args=(process.stdout,), name="tfwatch-trial", daemon=True
-        )
-        reader.start()
-        reader.join(limit_s)
-        if reader.is_alive():
-            return None
-        try:
-            return process.wait(_EXIT_S)
-        except subprocess.TimeoutExpired:
-            return None
-
-    def conclude(self, exit_code: int | None, limit_s: float, log_text: str) -> Trial:
-        """Return the result of the trial."""
-        is_complete = exit_code == 0 and "all" in self._results
-        return Trial(
-            outcome="completed" if is_complete else "timed out" if exit_code is None else "died",
-            stage="" if is_complete else "exit" if "all" in self._results else self._stage,
-            exit_code=exit_code,
-            limit_s=limit_s,
-            results=self._results,
-            log_text=log_text,
-        )
-
-    def _read(self, pipe: IO[bytes]) -> None:
-        with pipe:
-            while line := pipe.readline(_RESULT_BYTES):
-                with contextlib.suppress(ValueError, TypeError):
-                    self._keep(dict(json.loads(line)))
-
-    def _keep(self, values: dict[str, Any]) -> None:
-        if "begin" in values:
-            self._stage = str(values["begin"])
-            self._notify(self._stage)
-        elif "end" in values:
-            self._results[str(values.pop("end"))] = values
+        return _conclude(exit_code, limit_s, _last_text(out), _last_text(log))
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -193,3 +133,29 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.kill()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(1.0)
+
+
+def _last_text(file: IO[bytes]) -> str:
+    size = os.fstat(file.fileno()).st_size
+    return os.pread(file.fileno(), _LOG_BYTES, max(0, size - _LOG_BYTES)).decode(errors="replace")
+
+
+def _conclude(exit_code: int | None, limit_s: float, out: str, log_text: str) -> Trial:
+    """Return the result of a trial from its output, a JSON object a line."""
+    stage, results = "import", dict[str, dict[str, Any]]()
+    for line in out.splitlines():
+        with contextlib.suppress(ValueError, TypeError):
+            values = dict(json.loads(line))
+            stage = str(values.get("begin", stage))
+            if "end" in values:
+                results[str(values.pop("end"))] = values
+    has_ended = "all" in results
+    is_complete = exit_code == 0 and has_ended
+    return Trial(
+        outcome="completed" if is_complete else "timed out" if exit_code is None else "died",
+        stage="" if is_complete else "exit" if has_ended else stage,
+        exit_code=exit_code,
+        limit_s=limit_s,
+        results=results,
+        log_text=log_text,
+    )

@@ -1,0 +1,133 @@
+"""The facts of this machine are collected, and a folder that hangs is a fact too."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tfwatch.doctor import facts as room
+from tfwatch.doctor.facts import Facts, Nvidia, Scope, collect_facts, nvidia, processor
+from tfwatch.doctor.packages import Installed
+from tfwatch.doctor.trial import Trial
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def no_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "try_tensorflow", lambda: Trial("completed"))
+    monkeypatch.setattr(room, "other_programs", lambda: 0.5)
+
+
+def collect(folder: Path, *, is_beside_training: bool = False) -> Facts:
+    return collect_facts(Scope(folder / "runs", is_beside_training), lambda _: None)
+
+
+def test_the_facts_of_this_machine_are_collected(tmp_path: Path) -> None:
+    stages: list[str] = []
+    facts = collect_facts(Scope(tmp_path / "runs"), stages.append)
+
+    assert facts.installed == Installed.here()
+    assert facts.trial.outcome == "completed"
+    assert 0 < facts.memory.free_bytes <= facts.memory.total_bytes
+    assert facts.cores.busy is not None
+    assert facts.runs.problem == ""
+    assert facts.runs.free_bytes
+    assert " GB, TensorFlow 2." in facts.machine
+    assert stages == ["the machine", "TensorFlow"]
+    assert list(tmp_path.iterdir()) == [], "a missing runs folder is not created"
+
+
+def test_tensorflow_is_not_started_beside_a_training_nor_where_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = collect(tmp_path, is_beside_training=True)
+    assert (facts.trial.outcome, facts.cores.busy) == ("skipped", None)
+
+    monkeypatch.setattr(Installed, "here", staticmethod(lambda: Installed("linux", "x86_64")))
+    assert collect(tmp_path).trial.outcome == "skipped"
+
+
+def test_a_folder_that_hangs_is_reported_and_abandoned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = threading.Event()
+    monkeypatch.setattr(room, "find_problem", lambda _: held.wait(60))
+    monkeypatch.setattr(room, "_PATIENCE_S", 0.05)
+    facts = collect(tmp_path)
+    held.set()
+
+    assert facts.runs.problem == "no answer within 0.05 s"
+
+
+# -- the processor and the GPU ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(
+            "sysctl.proc_translated: 0\nmachdep.cpu.brand_string: Apple M2 Pro\n",
+            ("Apple M2 Pro", False),
+            id="an Apple chip",
+        ),
+        pytest.param(
+            "sysctl.proc_translated: 1\nmachdep.cpu.brand_string: VirtualApple @ 2.50GHz\n",
+            ("VirtualApple @ 2.50GHz", True),
+            id="under Rosetta 2",
+        ),
+        pytest.param(
+            "machdep.cpu.brand_string: Intel(R) Core(TM) i7\n",
+            ("Intel(R) Core(TM) i7", False),
+            id="an Intel Mac",
+        ),
+        pytest.param("sysctl: unknown oid 'x.y'\n\x00", ("", False), id="an unknown oid"),
+    ],
+)
+def test_the_processor_of_a_mac(
+    text: str, expected: tuple[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Answer:
+        out = text
+
+    monkeypatch.setattr(room, "run", lambda *_: Answer())
+    assert processor("darwin") == expected
+
+
+def _write(root: Path, path: str, text: str) -> None:
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(text)
+
+
+def test_the_processor_of_linux(tmp_path: Path) -> None:
+    assert processor("linux", tmp_path) == ("", False)
+    _write(tmp_path, "proc/cpuinfo", "processor : 0\nmodel name\t: A chip\n\nmodel name : other\n")
+    assert processor("linux", tmp_path) == ("A chip", False)
+
+
+def test_a_card_with_its_sound_device_and_its_driver(tmp_path: Path) -> None:
+    devices = {"00:02.0": ("0x8086", "0x030000"), "01:00.1": ("0x10de", "0x040300")}
+    for name, (vendor, kind) in devices.items():
+        _write(tmp_path, f"sys/bus/pci/devices/{name}/vendor", f"{vendor}\n")
+        _write(tmp_path, f"sys/bus/pci/devices/{name}/class", f"{kind}\n")
+    assert nvidia({}, tmp_path) == Nvidia()
+
+    _write(tmp_path, "sys/bus/pci/devices/01:00.0/vendor", "0x10de\n")
+    _write(tmp_path, "sys/bus/pci/devices/01:00.0/class", "0x030200\n")
+    assert nvidia({"CUDA_VISIBLE_DEVICES": ""}, tmp_path) == Nvidia(has_card=True, hidden="")
+
+    version = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release\n"
+    _write(tmp_path, "proc/driver/nvidia/version", version)
+    assert nvidia({}, tmp_path) == Nvidia("580.159.04", has_card=True)
+
+    _write(tmp_path, "dev/nvidia0", "")
+    assert nvidia({}, tmp_path) == Nvidia("580.159.04", has_card=True, has_device_files=True)
+
+
+def test_wsl_uses_the_driver_of_windows(tmp_path: Path) -> None:
+    _write(tmp_path, "usr/lib/wsl/lib/libcuda.so.1", "")
+
+    assert nvidia({}, tmp_path) == Nvidia("Windows' own", has_device_files=True)

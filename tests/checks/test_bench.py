@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from rich.console import Console
 
+from tfwatch.checks import bench as room
 from tfwatch.checks.bench import (
     BenchOptions,
     BenchRow,
@@ -20,119 +20,68 @@ from tfwatch.checks.bench import (
 )
 from tfwatch.core.errors import BadInputError
 from tfwatch.doctor.trial import Trial
+from tfwatch.terminal.output import render
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tfwatch.checks.trial_program import Spec
 
 
-def timed(
-    steps_ms: list[float],
-    first_ms: float = 50.0,
-    examples: int = 32,
-) -> Trial:
-    measured = {"steps_ms": steps_ms, "first_ms": first_ms, "examples": examples}
+def timed(*steps_ms: float) -> Trial:
+    measured = {"steps_ms": steps_ms, "first_ms": 50.0}
     return Trial("completed", results={"measured": measured, "all": {}})
 
 
-def refused(error: str, **more: Any) -> Trial:
-    return Trial("completed", results={"measured": {"error": error, **more}, "all": {}})
-
-
-def runs(answers: dict[tuple[str, str], list[Trial]]) -> Callable[[Spec], Trial]:
-    """Return the answers for each device and mode, one after another."""
-    return lambda spec: answers[spec.device, spec.mode].pop(0)
+def refused(error: str) -> Trial:
+    return Trial("completed", results={"measured": {"error": error}, "all": {}})
 
 
 def measured(
-    options: BenchOptions, run: Callable[[Spec], Trial], notify: Callable[[], None] = lambda: None
+    options: BenchOptions, answers: dict[str, list[Trial]], monkeypatch: pytest.MonkeyPatch
 ) -> list[BenchRow]:
+    """Return the rows with the answers for each device and mode, one after another."""
+    monkeypatch.setattr(
+        room, "run_in_process", lambda spec: answers[f"{spec.device} {spec.mode}"].pop(0)
+    )
     rows = [BenchRow(spec) for spec in list_specs(options)]
-    measure(rows, options.rounds, notify, run)
+    measure(rows, options.rounds)
     return rows
 
 
 def printed(rows: list[BenchRow]) -> str:
-    out = io.StringIO()
-    console = Console(file=out, width=100)
-    for part in render_rows(rows):
-        console.print(part)
-    return out.getvalue()
+    return render(io.StringIO(), *render_rows(rows))
 
 
-def test_every_configuration_runs_once_a_round_and_the_rounds_medians_decide() -> None:
+def test_every_configuration_runs_once_a_round_and_the_rounds_medians_decide(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     answers = {
-        ("cpu", "graph"): [timed([9, 10, 11]), timed([10, 10.4, 30]), timed([10, 10, 10])],
-        ("cpu", "jit"): [timed([5, 5, 5]), timed([4, 5, 6]), timed([5, 5, 99])],
+        "cpu graph": [timed(9, 10, 11), timed(10, 10.4, 30), timed(10, 10, 10)],
+        "cpu jit": [timed(5, 5, 5), timed(4, 5, 6), timed(5, 5, 99)],
     }
-    seen: list[int] = []
-    options = BenchOptions(["matmul"], ["cpu"], ["graph", "jit"])
-    rows = measured(options, runs(answers), lambda: seen.append(1))
+    rows = measured(BenchOptions(["matmul"], ["cpu"], ["graph", "jit"]), answers, monkeypatch)
+
     assert [sorted(row.medians_ms) for row in rows] == [[10, 10, 10.4], [5, 5, 5]]
-    assert len(seen) == 6
     steps = [as_dict(row, rows) for row in rows]
-    assert [(t["step_ms"], t["speedup"], t["examples_s"]) for t in steps] == [
-        (10, None, 3200),
-        (5, 2.0, 6400),
-    ]
+    assert [(t["step_ms"], t["speedup"]) for t in steps] == [(10, None), (5, 2.0)]
     assert "2.00 x" in printed(rows)
     assert "10.0 ms ±2%" in printed(rows)
-    assert "unsteady" not in printed(rows)
 
 
-def test_rows_whose_rounds_differ_are_reported() -> None:
-    graph = [timed([ms]) for ms in (10, 12, 10)]
-    answers = {("cpu", "graph"): graph, ("cpu", "jit"): [timed([5]), timed([5]), timed([5])]}
-    rows = measured(BenchOptions(["matmul"], ["cpu"], ["graph", "jit"]), runs(answers))
+def test_a_row_that_fails_has_its_reason_once_and_is_not_run_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    no_gpu = "TensorFlow sees no GPU here"
+    answers = {"cpu graph": [timed(10)], "gpu graph": [refused(no_gpu)]}
+    rows = measured(BenchOptions(["matmul"], rounds=1), answers, monkeypatch)
 
-    assert [row.spread for row in rows] == [0.2, 0.0]
-    text = " ".join(printed(rows).split())
-    assert "unsteady, the machine throttled or was busy" in text
-    assert text.endswith("matmul 2048 graph cpu")
-
-
-def test_a_missing_gpu_is_reported_once_and_the_rest_is_timed() -> None:
-    no_gpu = refused("TensorFlow sees no GPU", no_gpu=True)
-    asked: list[Spec] = []
-
-    def run(spec: Spec) -> Trial:
-        asked.append(spec)
-        return no_gpu if spec.device == "gpu" else timed([1, 1, 1])
-
-    rows = measured(BenchOptions(["matmul", "conv"], rounds=2), run)
-    assert sum(spec.device == "gpu" for spec in asked) == 1
-    text = printed(rows)
-    assert text.count("TensorFlow sees no GPU") == 1
-    assert "not measured: gpu: TensorFlow" in text
-    assert as_dict(rows[1], rows)["not_measured"] == "TensorFlow sees no GPU"
-    assert as_dict(rows[1], rows)["step_ms"] is None
-
-
-def test_without_a_gpu_there_is_no_table_of_gpus() -> None:
-    rows = measured(
-        BenchOptions(["matmul"], ["gpu"]), lambda _: refused("TensorFlow sees no GPU", no_gpu=True)
-    )
-    assert printed(rows) == "not measured: gpu: TensorFlow sees no GPU\n"
-
-
-def test_one_round_has_no_spread() -> None:
-    answers = {("cpu", "graph"): [timed([10, 10, 10])]}
-    rows = measured(BenchOptions(["matmul"], ["cpu"], rounds=1), runs(answers))
     assert as_dict(rows[0], rows)["spread"] is None
     assert "10.0 ms ± n/a" in printed(rows)
+    assert printed(rows).count(f"not measured on the gpu: {no_gpu}") == 1
+    assert (as_dict(rows[1], rows)["not_measured"], rows[1].step_ms) == (no_gpu, None)
 
-
-def test_a_failed_row_has_its_reason_and_is_not_run_again() -> None:
-    dead = Trial("died", stage="measured", exit_code=-9)
-    answers = {
-        ("cpu", "graph"): [dead],
-        ("cpu", "jit"): [refused("InvalidArgumentError: XLA cannot")],
-    }
-    rows = measured(BenchOptions(["matmul"], ["cpu"], ["graph", "jit"]), runs(answers))
-    assert rows[1].reason == "InvalidArgumentError: XLA cannot"
-    assert rows[0].reason
-    assert printed(rows).count("n/a") == 2
+    dead = {"gpu graph": [Trial("died", stage="measured", exit_code=-9)]}
+    rows = measured(BenchOptions(["matmul"], ["gpu"]), dead, monkeypatch)
+    assert printed(rows).startswith("not measured on the gpu: ")
 
 
 def test_both_bodies_are_timed_by_default_in_their_own_sizes_or_in_those_asked_for() -> None:
@@ -163,7 +112,7 @@ def test_bad_input_is_reported_in_a_sentence(options: BenchOptions, sentence: st
 def test_measured_rows_are_printed_after_an_interrupt(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    answers = iter([timed([3, 3, 3])])
+    answers = iter([timed(3, 3, 3)])
 
     def run(_: Spec) -> Trial:
         try:
@@ -181,7 +130,7 @@ def test_measured_rows_are_printed_after_an_interrupt(
 def test_a_table_that_cannot_be_written_is_exit_code_1(
     monkeypatch: pytest.MonkeyPatch, exit_code: int
 ) -> None:
-    monkeypatch.setattr("tfwatch.checks.bench.run_in_process", lambda _: timed([1.0]))
+    monkeypatch.setattr("tfwatch.checks.bench.run_in_process", lambda _: timed(1.0))
     monkeypatch.setattr("tfwatch.checks.bench.write", lambda *_: exit_code)
     assert bench(BenchOptions(["conv"], ["cpu"]), as_json=True) == exit_code
 
@@ -191,6 +140,6 @@ def test_a_busy_machine_is_reported_before(
     used: float, warns: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("tfwatch.doctor.facts.other_programs", lambda: used)
-    monkeypatch.setattr("tfwatch.checks.bench.run_in_process", lambda _: timed([1.0]))
+    monkeypatch.setattr("tfwatch.checks.bench.run_in_process", lambda _: timed(1.0))
     assert bench(BenchOptions(["conv"], ["cpu"]), as_json=True) == 0
     assert ("other programs use 1.5 of" in capsys.readouterr().err) is warns

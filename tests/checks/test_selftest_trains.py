@@ -8,25 +8,25 @@ import numpy as np
 import pytest
 
 from tests.judge.step_rows import make_steps
-from tfwatch.checks.injected_schedule import AHEAD, ON_DEMAND, PartComparison, Schedule
+from tfwatch.checks.selftest_cases import AHEAD, LOOP, ON_DEMAND, PartComparison, Schedule
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfwatch.checks.injected_trainings import Trainings
+    from tfwatch.checks.injected_trainings import InjectedTrainings
 
 
 @pytest.fixture
-def trainings(tmp_path: Path) -> Trainings:
-    from tfwatch.checks.injected_trainings import Trainings
+def trainings(tmp_path: Path) -> InjectedTrainings:
+    from tfwatch.checks.injected_trainings import InjectedTrainings
 
-    return Trainings(tmp_path, seed=1)
+    return InjectedTrainings(tmp_path, seed=1)
 
 
 @pytest.mark.tensorflow
-def test_a_known_delay_is_measured(trainings: Trainings) -> None:
+def test_a_known_delay_is_measured(trainings: InjectedTrainings) -> None:
     run = trainings.train(Schedule((0, 20), (0, 2), (0, 5), steps=60, switches=((40, "2"),)))
 
     assert len(run.run.steps) == 60
@@ -39,18 +39,14 @@ def test_a_known_delay_is_measured(trainings: Trainings) -> None:
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("kind", [*ON_DEMAND, *AHEAD])
-def test_every_kind_trains_as_many_steps_as_it_is_asked(trainings: Trainings, kind: str) -> None:
-    run = trainings.train(Schedule((0.0, 1.0), kind=kind, steps=24))
+@pytest.mark.parametrize("kind", [ON_DEMAND, AHEAD, LOOP])
+def test_every_kind_trains_as_many_steps_as_it_is_asked(
+    trainings: InjectedTrainings, kind: str
+) -> None:
+    for _ in range(2):  # trainings in a row share no run
+        run = trainings.train(Schedule((0.0, 1.0), kind=kind, steps=24))
 
-    assert run.run.steps["step"].tolist() == list(range(1, 25))
-
-
-@pytest.mark.tensorflow
-def test_trainings_in_a_row_share_no_run(trainings: Trainings) -> None:
-    runs = [trainings.train(Schedule((0.0, 1.0), steps=4)).run for _ in range(3)]
-
-    assert [len(run.steps) for run in runs] == [4, 4, 4]
+        assert run.run.steps["step"].tolist() == list(range(1, 25))
 
 
 @pytest.mark.tensorflow
@@ -88,6 +84,6 @@ def batches_ahead(count: int, error_ms: float) -> PartComparison:
     sleeps.end_ns = (np.concatenate([[0], end_ns[:-1]]) + planned * 1e6).astype(np.int64).tolist()
     sleeps.begin_ns = [end - int(ms * 1e6) for end, ms in zip(sleeps.end_ns, planned, strict=True)]
     rows = make_steps(np.where(planned > 0, planned + error_ms, 0.0) + 0.1)
-    schedule = Schedule((0.0, 10.0), kind="prefetch")
+    schedule = Schedule((0.0, 10.0), kind=AHEAD)
     (found,) = compare_parts(rows, schedule, {"wait": sleeps, "compute": sleeps}, end_ns)
     return found

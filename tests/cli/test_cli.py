@@ -82,7 +82,6 @@ NO_SCRIPT = "run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MO
             pytest.param(["run", "--headless", *words], NO_SCRIPT, id=f"no script: {words}")
             for words in ([], ["-m"], ["--"])
         ),
-        pytest.param(["doctor", "--data", "/nonexistent"], "there is no folder /nonexistent"),
         pytest.param(["doctor", "now"], "unrecognized arguments: now"),
         pytest.param(
             ["--trian"], "unrecognized arguments: --trian", id="an option in place of a command"

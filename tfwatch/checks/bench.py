@@ -13,8 +13,6 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.live import Live
 from rich.table import Table
 
 from tfwatch.checks.trial_program import BODIES, Spec
@@ -23,19 +21,22 @@ from tfwatch.core.errors import BadInputError
 from tfwatch.doctor.crash_reasons import explain
 from tfwatch.doctor.facts import describe_load
 from tfwatch.doctor.trial import run_program
-from tfwatch.terminal.output import render, write
+from tfwatch.terminal.output import render, show_progress, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from tfwatch.doctor.trial import Trial
 
-#: Rounds that differ by more than this share of their median are reported.
-_WIDE = 0.05
 DEVICES = ("cpu", "gpu")
 MODES = ("graph", "eager", "jit")
 #: Building a large body takes a minute on a slow machine.
 _LIMIT_S = 300.0
+_LEGEND = (
+    "step: median of the rounds, a process each, ± half of their range",
+    "speedup: relative to the first row of the same body and size",
+    "first step: with trace and compile",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,54 @@ class BenchOptions:
     modes: Sequence[str] = ("graph",)
     sizes: Sequence[int] = ()
     rounds: int = 3
+
+
+@dataclass(slots=True)
+class BenchRow:
+    """One configuration and the results of its rounds.
+
+    medians_ms: the median step of each round. first_ms: the first step of each round, which traces
+    and compiles. reason: why the configuration was not measured; empty where it was.
+    """
+
+    spec: Spec
+    medians_ms: list[float] = field(default_factory=list)
+    first_ms: list[float] = field(default_factory=list)
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        """The body and its size."""
+        return f"{self.spec.body} {self.spec.size}"
+
+    @property
+    def step_ms(self) -> float | None:
+        """The median of the rounds' medians; None without a measured round."""
+        return statistics.median(self.medians_ms) if self.medians_ms else None
+
+    @property
+    def spread(self) -> float | None:
+        """The range of the rounds as a share of their median; None with fewer than two."""
+        if len(self.medians_ms) < 2:
+            return None
+        return (max(self.medians_ms) - min(self.medians_ms)) / statistics.median(self.medians_ms)
+
+    def speedup(self, rows: Sequence[BenchRow]) -> float | None:
+        """Return the speed relative to the first row of the same body and size; None for that
+        row."""
+        first = next(other for other in rows if other.name == self.name)
+        if first is self or not (first.step_ms and self.step_ms):
+            return None
+        return first.step_ms / self.step_ms
+
+    def add_round(self, trial: Trial) -> None:
+        """Add the result of a round."""
+        measured = trial.results.get("measured", {})
+        if steps_ms := measured.get("steps_ms"):
+            self.medians_ms.append(statistics.median(steps_ms))
+            self.first_ms.append(float(measured["first_ms"]))
+        else:
+            self.reason = str(measured.get("error") or explain(trial)[0])
 
 
 def bench(options: BenchOptions, as_json: bool) -> int:
@@ -70,9 +119,10 @@ def bench(options: BenchOptions, as_json: bool) -> int:
     rows = [BenchRow(spec) for spec in list_specs(options)]
     code = 0
     try:
-        _measure_on_screen(rows, options.rounds, is_shown=sys.stdout.isatty() and not as_json)
+        measure(rows, options.rounds)
     except KeyboardInterrupt:
         code = 130
+    show_progress(sys.stderr, "")
     if as_json:
         text = json.dumps({"results": [as_dict(row, rows) for row in rows]}, indent=1) + "\n"
     else:
@@ -92,37 +142,15 @@ def list_specs(options: BenchOptions) -> list[Spec]:
     ]
 
 
-def _measure_on_screen(rows: list[BenchRow], rounds: int, *, is_shown: bool) -> None:
-    """Measure, and show the table while it fills."""
-    if not is_shown:
-        measure(rows, rounds, lambda: None)
-        return
-    console = Console(highlight=False, markup=False)
-    with Live(_table(rows), console=console, auto_refresh=False, transient=True) as live:
-        measure(rows, rounds, lambda: live.update(_table(rows), refresh=True))
-
-
-def measure(
-    rows: list[BenchRow],
-    rounds: int,
-    notify: Callable[[], None],
-    run: Callable[[Spec], Trial] | None = None,
-) -> None:
-    """Run every configuration once a round, in a new random order each round; `notify` after
-    each."""
+def measure(rows: Sequence[BenchRow], rounds: int) -> None:
+    """Run every configuration once a round, in a new random order each round; one that failed runs
+    no more."""
     rng = random.Random(0)
-    for row in [one for _ in range(rounds) for one in rng.sample(rows, len(rows))]:
+    order = [one for _ in range(rounds) for one in rng.sample(rows, len(rows))]
+    for done, row in enumerate(order):
+        show_progress(sys.stderr, f"{done} of {len(order)}: {row.name} on {row.spec.device}")
         if not row.reason:
-            row.add_round((run or run_in_process)(row.spec))
-            if row.no_gpu:
-                _skip_gpus(rows, row.reason)
-            notify()
-
-
-def _skip_gpus(rows: list[BenchRow], reason: str) -> None:
-    for row in rows:
-        if row.spec.device == "gpu":
-            row.reason, row.no_gpu = reason, True
+            row.add_round(run_in_process(row.spec))
 
 
 def run_in_process(spec: Spec) -> Trial:
@@ -130,122 +158,29 @@ def run_in_process(spec: Spec) -> Trial:
     return run_program(spec.encode(), _LIMIT_S)
 
 
-@dataclass(slots=True)
-class BenchRow:
-    """One configuration and the results of its rounds.
-
-    medians_ms: the median step of each round. first_ms: the first step of each round, which traces
-    and compiles. reason: why the configuration was not measured; empty where it was.
-    no_gpu: there is no GPU to measure.
-    """
-
-    spec: Spec
-    medians_ms: list[float] = field(default_factory=list)
-    first_ms: list[float] = field(default_factory=list)
-    examples: int = 0
-    reason: str = ""
-    no_gpu: bool = False
-
-    @property
-    def name(self) -> str:
-        """The body and its size."""
-        return f"{self.spec.body} {self.spec.size}"
-
-    @property
-    def step_ms(self) -> float | None:
-        """The median of the rounds' medians; None without a measured round."""
-        return statistics.median(self.medians_ms) if self.medians_ms else None
-
-    @property
-    def spread(self) -> float | None:
-        """The range of the rounds as a share of their median; None with fewer than two."""
-        if len(self.medians_ms) < 2:
-            return None
-        return (max(self.medians_ms) - min(self.medians_ms)) / statistics.median(self.medians_ms)
-
-    @property
-    def examples_s(self) -> float | None:
-        """Examples per second."""
-        return self.examples / self.step_ms * 1e3 if self.step_ms and self.examples else None
-
-    def speedup(self, rows: Sequence[BenchRow]) -> float | None:
-        """Return the speed relative to the first row of the same body and size; None for that
-        row."""
-        first = next(other for other in rows if other.name == self.name)
-        if first is self or not (first.step_ms and self.step_ms):
-            return None
-        return first.step_ms / self.step_ms
-
-    def add_round(self, trial: Trial) -> None:
-        """Add the result of a round."""
-        measured = trial.results.get("measured", {})
-        steps_ms = measured.get("steps_ms")
-        if not steps_ms:
-            self.no_gpu = bool(measured.get("no_gpu"))
-            self.reason = str(measured.get("error") or explain(trial)[0])
-            return
-        self.medians_ms.append(statistics.median(steps_ms))
-        self.first_ms.append(float(measured["first_ms"]))
-        self.examples = int(measured["examples"])
-
-
 def render_rows(rows: Sequence[BenchRow]) -> list[Table | str]:
-    """Return the table, its legend and remarks; the remarks alone where every row needs a missing
-    GPU."""
-    if all(row.no_gpu for row in rows):
-        return [*_remarks(rows)]
-    legend = (
-        "step: median of the rounds, a process each, ± half of their range",
-        "speedup: relative to the first row of the same body and size",
-        "first step: with trace and compile",
-    )
-    return [_table(rows), *legend, *_remarks(rows)]
-
-
-def _table(rows: Sequence[BenchRow]) -> Table:
-    """Return the table, a row for each configuration; a row without a round shows dots."""
+    """Return the table of the measured rows, its legend, and why the others were not measured."""
     table = Table("body", "mode", "device", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("step", "examples/s", "speedup", "first step"):
+    for name in ("step", "speedup", "first step"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
-        if not row.no_gpu:
+        if row.step_ms is not None:
             table.add_row(row.name, row.spec.mode, row.spec.device, *_figures(row, rows))
-    return table
+    missing = {
+        f"not measured on the {one.spec.device}: {one.reason}": 0 for one in rows if one.reason
+    }
+    parts: list[Table | str] = [table, *_LEGEND] if table.row_count else []
+    return [*parts, *missing]
 
 
 def _figures(row: BenchRow, rows: Sequence[BenchRow]) -> tuple[str, ...]:
-    if row.step_ms is None:
-        return "n/a" if row.reason else "...", "", "", ""
     speedup = row.speedup(rows)
     spread = "± n/a" if row.spread is None else f"±{row.spread / 2:.0%}"
     return (
         f"{units.milliseconds(row.step_ms)} {spread}",
-        units.count(round(row.examples_s or 0)) if row.examples > 1 else "",
         "" if speedup is None else f"{speedup:.2f} x",
         units.milliseconds(max(row.first_ms)),
     )
-
-
-def _remarks(rows: Sequence[BenchRow]) -> list[str]:
-    """Return the rows not measured with the reasons, and the unsteady rows."""
-    reasons: dict[str, list[str]] = {}
-    for row in rows:
-        if row.reason:
-            name = "gpu" if row.no_gpu else f"{row.name} {row.spec.mode} {row.spec.device}"
-            reasons.setdefault(row.reason, []).append(name)
-    lines = [
-        f"not measured: {', '.join(dict.fromkeys(names))}: {reason}"
-        for reason, names in reasons.items()
-    ]
-    unsteady = [
-        f"{row.name} {row.spec.mode} {row.spec.device}"
-        for row in rows
-        if row.spread is not None and row.spread > _WIDE
-    ]
-    if unsteady:
-        why = "the machine throttled or was busy; more --rounds narrow it"
-        lines.append(f"unsteady, {why}: {', '.join(unsteady)}")
-    return lines
 
 
 def as_dict(row: BenchRow, rows: Sequence[BenchRow]) -> dict[str, Any]:
@@ -259,7 +194,6 @@ def as_dict(row: BenchRow, rows: Sequence[BenchRow]) -> dict[str, Any]:
         "step_ms": row.step_ms,
         "rounds_ms": row.medians_ms,
         "spread": row.spread,
-        "examples_s": row.examples_s,
         "speedup": row.speedup(rows),
         "first_step_ms": max(row.first_ms, default=None),
         "not_measured": row.reason or None,

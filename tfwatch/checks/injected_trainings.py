@@ -1,8 +1,8 @@
 """Trainings with known delays, with which `tfwatch selftest` compares Watch's figures.
 
-There is one kind of batches for each way to give data to `fit`. A seeded schedule decides which
-steps sleep in their fetch, their compute and their host part, and each sleep times itself. The
-steps without a sleep in a part show that part's own cost, which is subtracted.
+A seeded schedule decides which steps sleep in their fetch, their compute and their host part, and
+each sleep times itself. The steps without a sleep in a part show that part's own cost, which is
+subtracted.
 """
 
 from __future__ import annotations
@@ -20,13 +20,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfwatch.checks.injected_schedule import (
+from tfwatch.checks.selftest_cases import (
     AHEAD,
-    FUSED,
     LOOP,
     PARTS,
-    STEPS_PER_EXECUTION,
-    WITHOUT_HANDOVER,
     PartComparison,
     Schedule,
     TrainingResult,
@@ -48,10 +45,8 @@ if TYPE_CHECKING:
     from tfwatch.runs.snapshot import Snapshot
 
 
-_TWO_EPOCHS = ("steps_per_epoch", "validation")
 _DEPTH = 2
 _BATCH = 8
-_VALIDATION = 4
 #: Off, because by default tf.data works ahead of the step, which hides a delay in the fetch.
 _OFF = Knobs()
 #: Steps at a training's start that are not compared: trace, first batch.
@@ -123,128 +118,65 @@ class Sleeping(keras.layers.Layer):
         return _after(_after(x, lambda: self.sleeps.sleep()), lambda: self.sleeps.end())
 
 
-def make_model(kind: str) -> tuple[Any, Sleeping]:
-    """Return a compiled model for this kind of training, and the layer in it that sleeps."""
+def make_model() -> tuple[Any, Sleeping]:
+    """Return a compiled model, and the layer in it that sleeps."""
     x, sleeping = keras.Input((4,)), Sleeping()
     model = keras.Model(x, keras.layers.Dense(1)(sleeping(x)))
-    steps = STEPS_PER_EXECUTION if kind == FUSED else 1
-    model.compile("sgd", "mse", jit_compile=False, steps_per_execution=steps)
+    model.compile("sgd", "mse", jit_compile=False)
     # Keras builds its metrics on a first batch, which is not one of the steps.
     model.fit(_constant(1), verbose=0, shuffle=False)
     return model, sleeping
 
 
-def fit_arguments(kind: str, steps: int, sleeps: Sleeps) -> dict[str, Any]:
-    """Return the arguments of `fit` for `steps` steps over batches of this kind, each of which
-    sleeps once."""
-    if kind == "Python generator":
-        return {"x": _generated(steps, sleeps.sleep_and_end)}
-    if kind == "PyDataset":
-        return {"x": _Indexed(steps, sleeps)}
-    epochs = 2 if kind in _TWO_EPOCHS else 1
-    batches = _dataset(kind, steps // epochs, sleeps)
-    arguments: dict[str, Any] = {"x": batches, "epochs": epochs, "shuffle": False}
-    if kind == "steps_per_epoch":
-        arguments["steps_per_epoch"] = steps // epochs
-    if kind == "validation":
-        arguments["validation_data"] = _constant(_VALIDATION)
-    return arguments
-
-
-def _dataset(kind: str, steps: int, sleeps: Sleeps) -> tf.data.Dataset:
-    if kind == "from_generator":
-        signature = (tf.TensorSpec((None, 4)), tf.TensorSpec((None, 1)))
-        batches = tf.data.Dataset.from_generator(
-            lambda: _generated(steps, sleeps.sleep), output_signature=signature
-        )
-        batches = batches.map(lambda x, y: (_after(x, sleeps.end), y))
-    else:
-        batches = _constant(steps).map(_delay_batch(sleeps))
-    if kind == "tf.data, unknown length":
-        batches = batches.filter(lambda x, y: True)
-    elif kind == "steps_per_epoch":
-        batches = batches.repeat()
-    elif kind == "prefetch":
+def make_data(schedule: Schedule, sleeps: Sleeps) -> tf.data.Dataset:
+    """Return the batches of a training, each of which sleeps once."""
+    batches = _constant(schedule.steps).map(lambda x, y: (sleeps.delay(x), y))
+    if schedule.kind == AHEAD:
         batches = batches.prefetch(_DEPTH)
     # An autotuned pipeline takes up to 4 s to be deleted after the last step.
     return batches.with_options(options(_OFF)).with_options(without_autotune())
 
 
 def _constant(batches: int) -> tf.data.Dataset:
-    return tf.data.Dataset.from_tensors((tf.ones((_BATCH, 4)), tf.ones((_BATCH, 1)))).repeat(
-        batches
-    )
+    batch = (tf.ones((_BATCH, 4)), tf.ones((_BATCH, 1)))
+    return tf.data.Dataset.from_tensors(batch).repeat(batches)
 
 
-def _delay_batch(sleeps: Sleeps) -> Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
-    return lambda x, y: (sleeps.delay(x), y)
-
-
-def _generated(steps: int, delay: Callable[[], None]) -> Iterator[Any]:
-    x, y = np.ones((_BATCH, 4), np.float32), np.ones((_BATCH, 1), np.float32)
-    for _ in range(steps):
-        delay()
-        yield x, y
-
-
-class _Indexed(keras.utils.PyDataset):
-    def __init__(self, steps: int, sleeps: Sleeps) -> None:
-        super().__init__()
-        self._steps = steps
-        self._sleeps = sleeps
-
-    def __len__(self) -> int:
-        return self._steps
-
-    def __getitem__(self, index: int) -> Any:
-        self._sleeps.sleep_and_end()
-        return np.ones((_BATCH, 4), np.float32), np.ones((_BATCH, 1), np.float32)
-
-
-class Trainings:
-    """Trains one schedule after another with Watch; schedules of the same kind share a model."""
+class InjectedTrainings:
+    """Trains one schedule after another with Watch, all with one model."""
 
     def __init__(self, runs_dir: Path, seed: int) -> None:
         self._runs_dir = runs_dir
         self._rng = np.random.default_rng(seed)
-        self._models: dict[str, tuple[Any, Sleeping]] = {}
+        self._model, self._sleeping = make_model()
 
     def train(self, schedule: Schedule) -> TrainingResult:
         """Train one schedule and compare its delays with Watch's figures."""
         sleeps = {part: self._sleeps(part, schedule) for part in PARTS}
-        model, sleeping = self._model(schedule.kind)
-        sleeping.sleeps = sleeps["compute"]
+        self._sleeping.sleeps = sleeps["compute"]
         with _quiet():
             train = self._loop if schedule.kind == LOOP else self._fit
-            run, end_of_step_ns = train(model, schedule, sleeps)
-        steps = STEPS_PER_EXECUTION if schedule.kind == FUSED else 1
-        end_ns = _step_ends(end_of_step_ns, run.steps, steps)
+            run, ends_ns = train(schedule, sleeps)
+        end_ns = np.array(ends_ns)
         return TrainingResult(
             comparisons=list(compare_parts(run.steps, schedule, sleeps, end_ns)),
             wall_error=_wall_error(run.steps, end_ns),
             run=run,
         )
 
-    def _fit(
-        self, model: Any, schedule: Schedule, sleeps: dict[str, Sleeps]
-    ) -> tuple[Snapshot, list[int]]:
-        """Return the run and the time at which the callbacks of each execution ended."""
-        watch = Watch(self._own_folder(), "exact" if schedule.kind == FUSED else "fused")
-        host = _Host(watch, schedule, sleeps["host"])
-        arguments = fit_arguments(schedule.kind, schedule.steps, sleeps["wait"])
-        model.fit(**arguments, verbose=0, callbacks=[watch, host])
+    def _fit(self, schedule: Schedule, sleeps: dict[str, Sleeps]) -> tuple[Snapshot, list[int]]:
+        """Return the run and the time at which the callbacks of each step ended."""
+        watch = Watch(self._own_folder())
+        host, data = _Host(watch, schedule, sleeps["host"]), make_data(schedule, sleeps["wait"])
+        self._model.fit(data, shuffle=False, verbose=0, callbacks=[watch, host])
         return open_run(watch.run_path or ""), host.end_ns
 
-    def _loop(
-        self, model: Any, schedule: Schedule, sleeps: dict[str, Sleeps]
-    ) -> tuple[Snapshot, list[int]]:
+    def _loop(self, schedule: Schedule, sleeps: dict[str, Sleeps]) -> tuple[Snapshot, list[int]]:
         """Return the same for a loop without callbacks."""
         end_ns = []
-        with track(
-            fit_arguments(schedule.kind, schedule.steps, sleeps["wait"])["x"], self._own_folder()
-        ) as batches:
+        with track(make_data(schedule, sleeps["wait"]), self._own_folder()) as batches:
             for x, y in batches:
-                model.train_on_batch(x, y)
+                self._model.train_on_batch(x, y)
                 end_ns.append(time.perf_counter_ns())
         return open_run(batches.run_path or ""), end_ns
 
@@ -263,12 +195,6 @@ class Trainings:
         same folder."""
         self._runs_dir.mkdir(parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(dir=self._runs_dir))
-
-    def _model(self, kind: str) -> tuple[Any, Sleeping]:
-        key = kind if kind == FUSED else "tf.data"
-        if key not in self._models:
-            self._models[key] = make_model(key)
-        return self._models[key]
 
     def _sleeps(self, part: str, schedule: Schedule) -> Sleeps:
         levels = getattr(schedule, f"{part}_ms")
@@ -313,42 +239,27 @@ def _quiet() -> Iterator[None]:
             gc.enable()
 
 
-def _step_ends(end_ns: list[int], rows: Rows, fused: int) -> NDArray[np.int64]:
-    """Return the time at which each step's callbacks ended; 0 for steps within an execution, which
-    have none."""
-    ends = np.zeros(len(rows), dtype=np.int64)
-    ends[fused - 1 :: fused] = end_ns
-    return ends
-
-
 def compare_parts(
     rows: Rows, schedule: Schedule, sleeps: dict[str, Sleeps], end_ns: NDArray[np.int64]
 ) -> Iterator[PartComparison]:
     """Compare each injected delay of a part with the measured time of that part.
 
-    end_ns: as of `_step_ends`, a time a row.
+    end_ns: the time at which each step's callbacks ended.
     """
     steady = rows["flags"] == 0
     steady[:_WARM_UP] = False
     for part in PARTS:
-        if len(set(getattr(schedule, f"{part}_ms"))) < 2:
+        levels = sorted(set(getattr(schedule, f"{part}_ms")))
+        if len(levels) < 2:
             continue
         planned = _of_steps(sleeps[part].drawn_ms, rows)
-        measured = rows[f"{part}_ms"].astype(np.float64)
-        injected, own_ms = _took_ms(sleeps[part], rows), None
-        if part == "wait" and schedule.kind in AHEAD:
-            asked_ns = np.where(end_ns > 0, end_ns, _of_steps(sleeps["compute"].end_ns, rows))
-            injected = _left_ms(_of_steps(sleeps[part].end_ns, rows), asked_ns)
-            if schedule.kind in WITHOUT_HANDOVER:
-                latest = _left_ms(
-                    _of_steps([*sleeps[part].begin_ns, sleeps[part].end_ns[-1]], rows), asked_ns
-                )
-                injected, own_ms = np.clip(measured, injected, np.maximum(injected, latest)), 0.0
-        if own_ms is None:
-            undelayed = steady & (planned == 0) & ((injected < _LEFT_MS) | (part != "wait"))
-            own_ms = float(np.median((measured - injected)[undelayed]))
-        error = measured - injected - own_ms
-        for level in sorted(set(getattr(schedule, f"{part}_ms")) - {0}):
+        injected = _took_ms(sleeps[part], rows)
+        if part == "wait" and schedule.kind == AHEAD:
+            injected = _left_ms(_of_steps(sleeps[part].end_ns, rows), end_ns)
+        error = rows[f"{part}_ms"].astype(np.float64) - injected
+        undelayed = steady & (planned == 0) & ((injected < _LEFT_MS) | (part != "wait"))
+        error -= float(np.median(error[undelayed]))
+        for level in levels[1:]:
             at_level = steady & (planned == level) & (injected >= _LEFT_MS)
             yield _make_comparison(part, float(level), injected[at_level], error[at_level])
 
@@ -384,18 +295,11 @@ def _left_ms(handed_ns: NDArray[np.int64], asked_ns: NDArray[np.int64]) -> NDArr
 
 
 def _wall_error(rows: Rows, end_ns: NDArray[np.int64]) -> float:
-    """Return the worst error of an epoch, between the callbacks of its first and its last but one
-    execution."""
-    worst = 0.0
-    for epoch in np.unique(rows["epoch"]):
-        at = np.flatnonzero((rows["epoch"] == epoch) & (end_ns > 0))[:-1]
-        first, last = int(at[0]), int(at[-1])
-        parts_ms = sum(
-            float(rows[f"{part}_ms"][first + 1 : last + 1].sum(dtype=np.float64)) for part in PARTS
-        )
-        wall_ms = float(end_ns[last] - end_ns[first]) / 1e6
-        worst = max(worst, abs(parts_ms - wall_ms) / wall_ms)
-    return worst
+    """Return the error of the parts' sum between the ends of the first and the last but one
+    step."""
+    sums = (float(rows[f"{part}_ms"][1:-1].sum(dtype=np.float64)) for part in PARTS)
+    wall_ms = float(end_ns[-2] - end_ns[0]) / 1e6
+    return abs(sum(sums) - wall_ms) / wall_ms
 
 
 # -- the copy to a GPU -----------------------------------------------------------------------------

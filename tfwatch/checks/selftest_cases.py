@@ -5,33 +5,65 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from tfwatch.checks.injected_schedule import (
-    AHEAD,
-    FUSED,
-    LOOP,
-    ON_DEMAND,
-    Schedule,
-    TrainingResult,
-)
 from tfwatch.judge.effects.comparison import compare
-from tfwatch.judge.effects.wording import outcome_text
-from tfwatch.judge.steps.steady_steps import judge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfwatch.checks.injected_trainings import Trainings
     from tfwatch.judge.effects.comparison import Comparison
+    from tfwatch.runs.snapshot import Snapshot
 
-
+PARTS = ("wait", "compute", "host")
+#: `fit` over batches that are made on request, so that each delay is data wait in full; the same
+#: with prefetch, where only the rest of a delay at the request is; and a loop without callbacks.
+ON_DEMAND, AHEAD, LOOP = "tf.data", "prefetch", "tfwatch.track"
 #: The tolerance of each part: milliseconds, or this share of the injected figure where that is
 #: more. Compute and callbacks have varying costs of their own.
-TOLERANCES = {"wait": (0.3, 0.02), "copy": (0.3, 0.1), "compute": (1.5, 0.05), "host": (1.0, 0.05)}
+_TOLERANCES = {"wait": (0.3, 0.02), "copy": (0.3, 0.1), "compute": (1.5, 0.05), "host": (1.0, 0.05)}
 _WALL_TOLERANCE = 0.001
-_WALL = "wait + compute + host = wall"
 _RATIO_TOLERANCE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """One training of `steps` steps. `*_ms`: the sleeps in that part, of which each step draws one.
+
+    kind: the way in which the training gets its batches. switches: (step, value): prefetch is
+    switched to the value after that step.
+    """
+
+    wait_ms: tuple[float, ...] = (0.0,)
+    compute_ms: tuple[float, ...] = (0.0,)
+    host_ms: tuple[float, ...] = (0.0,)
+    kind: str = ON_DEMAND
+    steps: int = 160
+    switches: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartComparison:
+    """Injected and measured time of sleeps of `slept_ms` in one part of the steps: medians, NaN
+    with too few steps."""
+
+    part: str
+    slept_ms: float
+    injected_ms: float
+    measured_ms: float
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingResult:
+    """The figures of one training.
+
+    comparisons: one for each sleep above 0 in a part that also has steps without. wall_error: the
+    error of the parts' sum as a share of the time between two callbacks.
+    """
+
+    comparisons: list[PartComparison]
+    wall_error: float
+    run: Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +71,11 @@ class Case:
     """One comparison.
 
     injected, measured: figures in `unit`, or texts. error_share: the error as a share of the
-    tolerance; 0 for equal texts, infinite for others. tries: the number of trainings. skipped: why
-    there is nothing to compare here.
+    tolerance; 0 for equal texts, infinite for others and for too few steps. tries: the number of
+    trainings. skipped: why there is nothing to compare here.
     """
 
-    group: str
-    case: str
+    name: str
     injected: float | str
     measured: float | str
     unit: str
@@ -65,101 +96,64 @@ class Case:
         return self.error_share <= 1.0
 
 
+class Trainings(Protocol):
+    """Trains what a case injects."""
+
+    def train(self, schedule: Schedule) -> TrainingResult:
+        """Train one schedule and compare its delays with Watch's figures."""
+
+    def copy(self, kind: str, megabytes: int) -> tuple[float, float] | str:
+        """Return the milliseconds of a copy to a GPU, direct and in a training; or why there is
+        none."""
+
+
 #: A training and the cases that it gives.
-Experiment: TypeAlias = Callable[["Trainings"], Iterator[Case]]
+Experiment: TypeAlias = Callable[[Trainings], Iterator[Case]]
 
 
 def experiments() -> Iterator[Experiment]:
     """Yield all experiments, in the order of the table."""
-    for kind in ON_DEMAND:
-        host_ms = (0.0,) if kind in (FUSED, LOOP) else (0.0, 0.0, 2.0, 6.0)
-        yield _split(Schedule((0, 0, 1, 2, 5, 10, 20, 40), (0, 0, 4, 12), host_ms, kind, steps=160))
-    for kind in AHEAD:
-        yield _split(Schedule((0, 0, 5, 10, 20, 40), host_ms=(0.0, 2.0), kind=kind, steps=160))
-    for kind, data_ms, compute_ms, word in (
-        ("tf.data", 0.5, 40.0, "NOT"),
-        ("tf.data", 3.0, 24.0, "MODERATELY"),
-        ("tf.data", 12.0, 12.0, "HIGHLY"),
-        ("prefetch", 8.0, 20.0, "NOT"),
-        ("prefetch", 70.0, 60.0, "MODERATELY"),
-        ("prefetch", 40.0, 20.0, "HIGHLY"),
-    ):
-        yield _verdict(kind, data_ms, compute_ms, word)
+    delays_ms = (0, 0, 1, 2, 5, 10, 20, 40)
+    yield _split(Schedule(delays_ms, (0, 0, 4, 12), (0, 0, 2, 6)))
+    yield _split(Schedule(delays_ms, (0, 0, 4, 12), kind=LOOP))
+    yield _split(Schedule((0, 0, 5, 10, 20, 40), host_ms=(0, 2), kind=AHEAD))
     yield from (_equal_settings, _switches)
     yield from (_copy("float32", 5), _copy("float32", 40), _copy("uint8", 40))
-
-
-def compare_figures(
-    group: str, case: str, injected: float, measured: float, tolerance: tuple[float, float]
-) -> Case:
-    """Compare milliseconds. tolerance: milliseconds, or this share of the injected figure where
-    that is more."""
-    least_ms, share = tolerance
-    error_share = abs(measured - injected) / max(least_ms, share * injected)
-    return Case(
-        group,
-        case,
-        injected,
-        measured,
-        "ms",
-        error_share if error_share == error_share else float("inf"),
-    )
-
-
-def compare_texts(group: str, case: str, injected: str, measured: str) -> Case:
-    """Compare the expected text with the reported one."""
-    return Case(group, case, injected, measured, "", 0.0 if injected == measured else float("inf"))
-
-
-def compare_wall(case: str, trained: TrainingResult) -> Case:
-    """Compare the sum of each step's parts with its wall time."""
-    return Case(
-        _WALL,
-        case,
-        100.0,
-        100.0 * (1 - trained.wall_error),
-        "%",
-        trained.wall_error / _WALL_TOLERANCE,
-    )
-
-
-# -- the split, the verdict ------------------------------------------------------------------------
 
 
 def _split(schedule: Schedule) -> Experiment:
     def run(trainings: Trainings) -> Iterator[Case]:
         trained = trainings.train(schedule)
         for one in trained.comparisons:
-            is_wait = one.part == "wait"
-            group = f"wait: {schedule.kind}" if is_wait else one.part
-            case = f"{one.slept_ms:g} ms" if is_wait else f"{one.slept_ms:g} ms, {schedule.kind}"
-            yield compare_figures(
-                group, case, one.injected_ms, one.measured_ms, TOLERANCES[one.part]
-            )
-        yield compare_wall(schedule.kind, trained)
+            name = f"{one.part}, {schedule.kind}, {one.slept_ms:g} ms"
+            yield _compare_ms(name, one.part, one.injected_ms, one.measured_ms)
+        right = 100.0 * (1 - trained.wall_error)
+        share = trained.wall_error / _WALL_TOLERANCE
+        yield Case(f"parts sum to the wall clock, {schedule.kind}", 100.0, right, "%", share)
 
     return run
 
 
-def _verdict(kind: str, data_ms: float, compute_ms: float, word: str) -> Experiment:
-    def run(trainings: Trainings) -> Iterator[Case]:
-        trained = trainings.train(Schedule((data_ms,), (compute_ms,), kind=kind, steps=50))
-        verdict = judge(trained.run.steps).verdict
-        reported = verdict.name if verdict else "n/a"
-        group = f"verdict: prefetch {'on' if kind in AHEAD else 'off'}"
-        yield compare_texts(group, f"data {data_ms:g}, compute {compute_ms:g} ms", word, reported)
-        yield compare_wall(f"{group}: data {data_ms:g} ms", trained)
+def _compare_ms(name: str, part: str, injected: float, measured: float) -> Case:
+    least_ms, share = _TOLERANCES[part]
+    error_share = abs(measured - injected) / max(least_ms, share * injected)
+    return Case(name, injected, measured, "ms", error_share)
 
-    return run
+
+def _compare_texts(name: str, injected: str, measured: str) -> Case:
+    return Case(name, injected, measured, "", 0.0 if injected == measured else float("inf"))
 
 
 def _copy(kind: str, megabytes: int) -> Experiment:
     def run(trainings: Trainings) -> Iterator[Case]:
-        case, measured = f"{kind}, {megabytes} MB", trainings.copy(kind, megabytes)
+        name, measured = (
+            f"copy to the GPU, {megabytes} MB of {kind}",
+            trainings.copy(kind, megabytes),
+        )
         if isinstance(measured, str):
-            yield Case("copy", case, "", "", "", 0.0, skipped=measured)
+            yield Case(name, "", "", "", 0.0, skipped=measured)
         else:
-            yield compare_figures("copy", case, *measured, TOLERANCES["copy"])
+            yield _compare_ms(name, "copy", *measured)
 
     return run
 
@@ -181,35 +175,23 @@ def _equal_settings(trainings: Trainings) -> Iterator[Case]:
     trained = trainings.train(Schedule((2.0,), (8.0,), steps=240, switches=((0, "4"), (120, "8"))))
     comparisons = _comparisons(trained)
     newest = comparisons[-1] if comparisons else None
-    is_open = newest and newest.effect and not newest.is_proved
-    is_equal = is_open and newest and not newest.has_other_wait
-    measured = "no difference" if is_equal else outcome_text(newest) if newest else "no comparison"
-    yield compare_texts(
-        "switch: equal settings", "prefetch 4 → 8, data 2, compute 8 ms", "no difference", measured
-    )
+    is_open = newest and newest.effect and not (newest.is_proved or newest.has_other_wait)
+    measured = "no difference" if is_open else newest.answer if newest else "no comparison"
+    yield _compare_texts("prefetch 4 to 8, data 2, compute 8 ms", "no difference", measured)
 
 
 def _switches(trainings: Trainings) -> Iterator[Case]:
     """Prefetch hides a delay shorter than the step's compute until it is switched off."""
     schedule = Schedule((8.0,), (20.0,), steps=130, switches=((45, "4"), (90, "off")))
-    trained = trainings.train(schedule)
-    comparisons = _comparisons(trained)
-    for name, at, ratio in (("on", 0, 28 / 20), ("off", 1, 20 / 28)):
-        case = f"prefetch {name}, data 8, compute 20 ms"
+    comparisons = _comparisons(trainings.train(schedule))
+    for at, (value, ratio, answer) in enumerate(
+        (("4", 28 / 20, "faster"), ("off", 20 / 28, "slower"))
+    ):
+        name = f"prefetch {value}, data 8, compute 20 ms"
         estimate = comparisons[at].estimate if len(comparisons) > at else None
-        measured = estimate.ratio if estimate else None
-        if measured is None:
-            yield compare_texts("switch: speedup", case, f"{ratio:.2f} x", "no comparison")
-        else:
-            yield Case(
-                "switch: speedup",
-                case,
-                ratio,
-                measured,
-                "x",
-                abs(measured / ratio - 1) / _RATIO_TOLERANCE,
-            )
-            # A test that claims nothing would pass the case of equal settings.
-            expected = "faster" if ratio > 1 else "slower"
-            yield compare_texts("switch: answer", case, expected, comparisons[at].answer)
-    yield compare_wall("switches", trained)
+        measured = estimate.ratio if estimate else float("nan")
+        share = abs(measured / ratio - 1) / _RATIO_TOLERANCE
+        yield Case(f"{name}: speedup", ratio, measured, "x", share)
+        # A test that claims nothing would pass the case of equal settings.
+        claimed = comparisons[at].answer if estimate else "no comparison"
+        yield _compare_texts(f"{name}: answer", answer, claimed)

@@ -247,11 +247,10 @@ def _bench(results: TextIO, spec: Spec) -> None:
 def measure(tf: Any, spec: Spec) -> dict[str, Any]:
     """Return the times of a configuration, or the error."""
     if spec.device == "gpu" and not tf.config.list_physical_devices("GPU"):
-        return {"error": "TensorFlow sees no GPU here", "no_gpu": True}
+        return {"error": "TensorFlow sees no GPU here"}
     try:
         with tf.device(f"/{spec.device.upper()}:0"):
-            examples = spec.size if spec.body == "conv" else 1
-            return {"examples": examples, **_times(tf, body_of(tf, spec), spec.seconds)}
+            return _times(tf, body_of(tf, spec), spec.seconds)
     except Exception as error:  # noqa: BLE001  a step may raise anything, and the error is this process' result
         return {"error": reason(error).strip()[:500]}
 

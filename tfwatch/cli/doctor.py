@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 from tfwatch.doctor.checks import Status, check_up, counted, worst
 from tfwatch.doctor.facts import Scope
 from tfwatch.terminal.capture import has_unicode
-from tfwatch.terminal.output import render, write
+from tfwatch.terminal.output import render, show_progress, write
 
 if TYPE_CHECKING:
     import argparse
@@ -25,17 +25,18 @@ _STYLES = {
     Status.OK: "green",
     Status.NA: "dim",
 }
-_CLEAR = "\r\x1b[K"
 
 
 def doctor(args: argparse.Namespace) -> int:
     """Check everything and print it. 1 where a check fails or printing does; 130 for ctrl+c."""
     try:
-        found = check_up(Scope(args.runs_dir), _show_progress)
+        found = check_up(
+            Scope(args.runs_dir), lambda name: show_progress(sys.stderr, f"checking {name}")
+        )
     except KeyboardInterrupt:
         return 130
     finally:
-        _show_progress("")
+        show_progress(sys.stderr, "")
     unwritten = write(sys.stdout, to_json(found) if args.json else as_text(found, sys.stdout))
     return 1 if worst(found.checks) is Status.FAIL else unwritten
 
@@ -66,13 +67,6 @@ def as_text(found: CheckUp, out: TextIO) -> str:
             sentence.append(f"\n{to} {check.todo}", "bold" if is_problem else "")
         table.add_row(Text(check.status.word, _STYLES[check.status]), Text(check.id), sentence)
     return render(out, Text(found.machine, "bold"), "", table, "", counted(found.checks))
-
-
-def _show_progress(what: str) -> None:
-    """Show the check that runs now, on a terminal, in a line that the next one replaces."""
-    if sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb":
-        sys.stderr.write(_CLEAR + (f"checking {what}" if what else ""))
-        sys.stderr.flush()
 
 
 def run_selftest(args: argparse.Namespace) -> int:

@@ -375,7 +375,7 @@ exit codes: 0 written; 1 it cannot be written; 2 bad input.
         more="Exit code 1 where a check fails.",
     ),
     "selftest": Command(
-        "check the numbers on this machine: train with known delays and compare; about two minutes",
+        "check the numbers on this machine: train with known delays and compare; about a minute",
         _add_json,
         "doctor:run_selftest",
     ),

@@ -53,7 +53,7 @@ _ARM = (
 #: Messages of a library or of the loader, with the remedy; the first one that matches counts.
 _KNOWN = (
     (
-        r"(?:The TensorFlow library )?was compiled to use [A-Z0-9_., ]{1,200} instructions[^\n]{0,100}",
+        r"(?:The TensorFlow library )?was compiled to use [A-Z0-9_., ]{1,200} instructions.{0,100}",
         _ARM,
     ),
     (

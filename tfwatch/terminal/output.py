@@ -65,6 +65,13 @@ def render(out: TextIO, *parts: RenderableType) -> str:
     return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
 
 
+def show_progress(err: TextIO, text: str) -> None:
+    """Show what runs now, on a terminal, in a line that the next text replaces; empty: nothing."""
+    if err.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+        err.write(f"\r\x1b[K{text}")
+        err.flush()
+
+
 STANDARD_OUTPUT = Path("-")
 
 

@@ -280,5 +280,5 @@ def test_the_selftest_fails_where_a_copy_is_reported_wrongly(
     monkeypatch.setattr(device_copy, "find_device", lambda *_, **__: HOST)
     monkeypatch.setattr(device_copy.DeviceCopy, "__call__", lambda *_: reported * 6e6)
 
-    (case,) = _copy("uint8", 1)(injected_trainings.Trainings(tmp_path, seed=1))
+    (case,) = _copy("uint8", 1)(injected_trainings.InjectedTrainings(tmp_path, seed=1))
     assert case.passed is passes

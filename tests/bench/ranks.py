@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfwatch.judge.groups.judged_group import JudgedGroup
-from tfwatch.judge.groups.straggler import Cause, usual
+from tfwatch.judge.groups.judged_group import JudgedGroup, judge_group
+from tfwatch.judge.groups.late_rank import Cause
 from tfwatch.runs.group import open_group
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def train(size: int, cases: Sequence[Case], steps: int, runs_dir: Path) -> list[
 def judged(runs_dir: Path) -> JudgedGroup:
     """Return the only group of a folder."""
     (folder,) = runs_dir.iterdir()
-    return JudgedGroup(open_group(folder))
+    return judge_group(open_group(folder))
 
 
 def start(cluster: dict[str, list[str]], rank: int, words: list[str]) -> subprocess.Popen[str]:
@@ -99,7 +99,7 @@ def free_ports(count: int) -> list[int]:
 
 def group_ms(group: JudgedGroup) -> float:
     """Return the mean usual step of a group."""
-    return float(group.aligned.cycle[usual(group.aligned)].mean())
+    return group.cycles.group_ms
 
 
 def check(group: JudgedGroup, case: Case) -> tuple[bool, str]:

@@ -1,4 +1,4 @@
-"""The report of a group: its page, its Markdown and its JSON object."""
+"""The report of a group: its Markdown and its JSON object."""
 
 from __future__ import annotations
 
@@ -9,68 +9,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.recorded import add_memory
-from tests.groups import FINISHED, meeting_rows, write_group
+from tests.groups import write_group
 from tests.report.hostile import HOSTILE, MARKDOWN, hostile_run
-from tests.report.pages import HTML, assert_harmless, parsed, text_of
-from tests.runs.folders import write_run
 from tfwatch.cli import main
-from tfwatch.core.events import RunEnded, TrainingFailed
 from tfwatch.runs.group import GroupFile, folder_of_rank, write_group_file
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def page_of(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def report_of(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
     capsys.readouterr()
-    assert main(["report", str(folder), "-o", "-", *words]) == 0
+    assert main(["report", str(folder), *words]) == 0
     return capsys.readouterr().out
-
-
-def test_the_page_has_the_finding_and_a_row_a_rank(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page = page_of(write_group(tmp_path / "late", [1, 1, 6, 1]), capsys)
-    text = text_of(page)
-
-    assert "STRAGGLER rank 2, 33 % The other ranks wait 5.0 of 15.0 ms/step for rank 2" in text
-    assert "Without it a step takes about 10.0 of 15.0 ms: 33 % less" in text
-    rows = [[cell.text for cell in row] for row in parsed(page).iter(f"{HTML}tr")]
-    late = ["2", "60", "15.0 ms", "6.0 ms", "8.0 ms", "1.0 ms", "5.0 ms", "data wait", "finished"]
-    assert late in rows
-    assert len(rows) == 5
-
-
-def test_a_single_long_step_is_no_straggler(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = tmp_path / "one"
-    folder.mkdir()
-    write_group_file(folder, GroupFile("one", "SLURM", 1.0, 10**9, 2))
-    ranks = meeting_rows([1, 1], [1, 1])
-    ranks[1]["wait_ms"][29] += 500
-    ranks[0]["compute_ms"][29] += 500
-    for rank, own in enumerate(ranks):
-        write_run(folder_of_rank(folder, rank), own, FINISHED, group="one", rank=rank)
-
-    text = text_of(page_of(folder, capsys))
-
-    assert "NO STRAGGLER" in text
-
-
-def test_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = write_group(tmp_path / "one", [1, 1], size=3, not_split="by Keras")
-    failed = (TrainingFailed(1, 30, "ValueError: no", ""), RunEnded(10**9, "failed", 30, "no"))
-    write_run(
-        folder_of_rank(folder, 1), meeting_rows([1], [1])[0][:30], *failed, group="one", rank=1
-    )
-
-    text = text_of(page_of(folder, capsys))
-
-    assert "FAILED rank 1" in text
-    assert "The steps of rank 0 are not split: by Keras" in text
-    assert "Rank 2 has no run" in text
-    assert "Rank 1: failed at step 30: ValueError: no, 30 steps behind" in text
 
 
 def hostile_group(folder: Path) -> Path:
@@ -84,21 +35,7 @@ def hostile_group(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("words", [[], ["--redact"]], ids=["plain", "redacted"])
-def test_hostile_text_stays_text(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page = page_of(hostile_group(tmp_path / "one"), capsys, *words)
-
-    assert_harmless(page)
-
-
-@pytest.mark.parametrize(
-    "words", [["--redact"], ["--redact", "--markdown"]], ids=["page", "markdown"]
-)
-def test_a_redacted_report_has_no_names(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_redacted_report_has_no_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {
         "workload": "secret.py",
         "machine": {"host": "node7"},
@@ -106,15 +43,13 @@ def test_a_redacted_report_has_no_names(
     }
     folder = write_group(tmp_path / "night_ada", [1, 1, 6], **names)
     write_group_file(folder, GroupFile("night_ada", "TFWATCH_GROUP", 1.0, 10**9, 3))
-    plain = page_of(folder, capsys)
+    secrets = ("secret", "night", "node7", "/data", str(tmp_path))
 
-    report = page_of(folder, capsys, *words)
+    plain, redacted = report_of(folder, capsys), report_of(folder, capsys, "--redact")
 
-    assert all(secret in plain for secret in ("night_ada", "secret.py"))
-    assert not [
-        one for one in ("night_ada", "secret", "node7", "/data", str(tmp_path)) if one in report
-    ]
-    assert "STRAGGLER rank 2" in report
+    assert all(one in plain for one in secrets[:2])
+    assert not [one for one in secrets if one in redacted]
+    assert "STRAGGLER rank 2" in redacted
 
 
 def test_the_markdown_has_the_finding_and_a_row_a_rank(

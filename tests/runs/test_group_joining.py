@@ -4,12 +4,9 @@ import os
 import subprocess
 import sys
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.judge.step_rows import plain
 from tests.runs.folders import ORIGIN_WALL_NS, FakeClock, write_run
@@ -18,12 +15,9 @@ from tfwatch.runs import group_joining as joining
 from tfwatch.runs.format import GROUP_FILE, NotARunError
 from tfwatch.runs.group import newest_round, rank_folders, read_group_file
 from tfwatch.runs.group_joining import (
-    CLOCKS_S,
     WINDOW_S,
     Joined,
     Membership,
-    Sign,
-    is_same_launch,
     join,
 )
 from tfwatch.runs.library import (
@@ -131,47 +125,22 @@ ENDED = RunEnded(2_000_000_000, "finished", 2)
 
 
 @pytest.mark.parametrize(
-    ("later_s", "is_joined"),
+    ("later_s", "boot", "is_joined"),
     [
-        pytest.param(1.0, True, id="the other rank ended after this process started"),
-        pytest.param(3.0 + CLOCKS_S, False, id="the other rank had ended before"),
+        pytest.param(30.0, ELSEWHERE, True, id="its rank ran on another machine"),
+        pytest.param(WINDOW_S + 1, ELSEWHERE, False, id="made long before"),
+        pytest.param(30.0, {"pid": 2**22 + 1}, False, id="its rank of this machine is gone"),
     ],
 )
 def test_a_group_of_an_earlier_launch_is_not_joined(
-    tmp_path: Path, later_s: float, is_joined: bool
+    tmp_path: Path, later_s: float, boot: dict[str, Any], is_joined: bool
 ) -> None:
     first = join_as(0, tmp_path)
-    trained(first.folder, ENDED)
+    write_run(first.folder, plain(2), ENDED, **boot)
 
     second = join_as(1, tmp_path, START_S + later_s)
 
     assert (second.folder.parent == first.folder.parent) is is_joined
-
-
-def test_a_run_killed_before_this_process_started_is_of_an_earlier_launch(tmp_path: Path) -> None:
-    first = join_as(0, tmp_path)
-    trained(first.folder)  # its last pulse is of its origin
-
-    assert join_as(1, tmp_path, START_S + 60).folder.parent != first.folder.parent
-
-
-@given(
-    st.lists(st.floats(-2000, 2000), max_size=4),
-    st.floats(-2000, 2000),
-    st.lists(st.floats(0, 100)),
-)
-def test_ranks_that_live_and_started_together_are_one_launch(
-    begins: list[float], group_s: float, lasts: list[float]
-) -> None:
-    signs = [Sign(1e6 + begin, 1e6 + last) for begin, last in zip(begins, lasts, strict=False)]
-
-    found = is_same_launch(1e6 + group_s, signs, 1e6)
-
-    assert found == all(
-        abs(one - 1e6) <= WINDOW_S for one in (1e6 + group_s, *(s.process_started_s for s in signs))
-    )
-    stale = [replace(sign, last_s=1e6 - CLOCKS_S - 1) for sign in signs]
-    assert not signs or not is_same_launch(1e6, stale, 1e6)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tests.screens.showing import shown
 from tests.screens.states import failed, finished, settling, stalled, starving
 from tests.screens.test_doctor import checked, finding
 from tfwatch.doctor.checks import judge
-from tfwatch.judge.groups.judged_group import JudgedGroup
+from tfwatch.judge.groups.judged_group import judge_group
 from tfwatch.runs.format import EVENTS
 from tfwatch.runs.group import folder_of_rank, open_group
 from tfwatch.screens.basics.glyphs import QUIET_COLOUR
@@ -89,7 +89,7 @@ async def test_every_word_of_the_launcher_and_of_the_doctor_can_be_read(theme: s
 async def test_every_word_of_a_group_can_be_read(theme: str, tmp_path: Path) -> None:
     folder = write_group(tmp_path / "group", [1, 21, 1])
     (folder_of_rank(folder, 2) / EVENTS).write_text("")  # it does not respond
-    judged = JudgedGroup(open_group(folder, FakeClock(43).clock))
+    judged = judge_group(open_group(folder, FakeClock(43).clock))
     app = GroupApp(GroupReader(lambda: judged), theme=theme)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause(0.3)

@@ -12,7 +12,7 @@ from tests.groups import write_group
 from tests.runs.folders import FakeClock
 from tests.screens.showing import rows_of
 from tfwatch.core.clock import Clock
-from tfwatch.judge.groups.judged_group import JudgedGroup
+from tfwatch.judge.groups.judged_group import JudgedGroup, judge_group
 from tfwatch.runs.folder import SLOW_S
 from tfwatch.runs.format import EVENTS
 from tfwatch.runs.group import folder_of_rank, open_group
@@ -30,7 +30,7 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> JudgedGroup:
     """A group of twelve ranks, of which rank 5 waits for data."""
     waits = [21.0 if rank == 5 else 1.0 + rank / 100 for rank in range(12)]
     folder = write_group(tmp_path_factory.mktemp("runs") / "[b]one", waits)
-    return JudgedGroup(open_group(folder, FakeClock(2).clock))
+    return judge_group(open_group(folder, FakeClock(2).clock))
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> JudgedGroup:
     folder = write_group(
         tmp_path_factory.mktemp("runs") / "many", [8.0 if rank == 40 else 1.0 for rank in range(64)]
     )
-    return JudgedGroup(open_group(folder, FakeClock(2).clock))
+    return judge_group(open_group(folder, FakeClock(2).clock))
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def silent(tmp_path_factory: pytest.TempPathFactory) -> JudgedGroup:
     """A group whose rank 1 is late, and whose rank 2 has written nothing for 43 s."""
     folder = write_group(tmp_path_factory.mktemp("runs") / "one", [1, 21, 1])
     (folder_of_rank(folder, 2) / EVENTS).write_text("")
-    return JudgedGroup(open_group(folder, FakeClock(43).clock))
+    return judge_group(open_group(folder, FakeClock(43).clock))
 
 
 class Now:
@@ -85,21 +85,6 @@ async def test_the_screen_shows_the_late_rank_at_every_size(
 
 
 @pytest.mark.usefixtures("_at_once")
-async def test_enter_opens_the_rank_under_the_cursor_and_comes_back_to_it(
-    group: JudgedGroup,
-) -> None:
-    app = GroupApp(GroupReader(lambda: group))
-    async with app.run_test(size=(100, 30)) as pilot:
-        assert screen_of(pilot).ranks.chosen == 5
-        await pilot.press("up", "enter")
-
-    assert (app.return_value, app.opened) == (Leave.LEFT, group.group.ranks[4].folder)
-    app = GroupApp(GroupReader(lambda: group), app.chosen)
-    async with app.run_test(size=(100, 30)) as pilot:
-        assert screen_of(pilot).ranks.chosen == 4
-
-
-@pytest.mark.usefixtures("_at_once")
 @pytest.mark.parametrize("goes_back", [False, True])
 async def test_y_copies_the_summary_and_q_quits(goes_back: bool, group: JudgedGroup) -> None:
     app = GroupApp(GroupReader(lambda: group), goes_back=goes_back)
@@ -111,7 +96,7 @@ async def test_y_copies_the_summary_and_q_quits(goes_back: bool, group: JudgedGr
         )
         await pilot.press("q")
 
-    assert (app.return_value, app.opened) == (Leave.LEFT, None)
+    assert app.return_value is Leave.LEFT
 
 
 async def test_a_disk_that_hangs_blocks_no_key_and_is_reported(group: JudgedGroup) -> None:
@@ -152,12 +137,11 @@ def test_a_group_that_cannot_be_read_says_why_and_is_read_again(group: JudgedGro
     reader.begin()
     assert "stale file handle" in reader.trouble()
     assert reader.wait(0) == reader.trouble()
-    assert reader.take() is None
+    assert reader.judged is None
     clock.at_s = READ_S
     reader.begin()
     assert reader.trouble() == ""
-    assert reader.take() is group
-    assert reader.take() is None
+    assert reader.judged is group
 
 
 @pytest.mark.usefixtures("_at_once")
@@ -178,16 +162,12 @@ def test_a_group_that_takes_long_to_read_is_read_less_often(group: JudgedGroup) 
 
 
 @pytest.mark.usefixtures("_at_once")
-async def test_the_list_begins_at_the_rank_that_the_finding_names(many: JudgedGroup) -> None:
-    app = GroupApp(GroupReader(lambda: many))
-    async with app.run_test(size=(80, 24)) as pilot:
+async def test_the_table_begins_with_the_rank_that_the_finding_names(many: JudgedGroup) -> None:
+    async with GroupApp(GroupReader(lambda: many)).run_test(size=(80, 24)) as pilot:
         await pilot.pause()
-        listed = [row for row in rows_of(app.screen) if row.startswith("│") and "finished" in row]
-        assert [row for row in listed if row.split()[1] == "40"]
-        assert not [row for row in listed if "…" in row]
-        await pilot.press("enter")
+        listed = [row.split()[0] for row in rows_of(pilot.app.screen) if "finished" in row]
 
-    assert app.opened == folder_of_rank(many.group.folder, 40)
+    assert listed[:3] == ["40", "0", "1"]
 
 
 @pytest.mark.usefixtures("_at_once")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli import options
@@ -25,10 +25,8 @@ from tfwatch.terminal.capture import why_no_screen
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tfwatch.judge.groups.judged_group import JudgedGroup
     from tfwatch.judge.script_runs import ScriptRuns
     from tfwatch.notices import NotifyOptions
 
@@ -37,8 +35,8 @@ if TYPE_CHECKING:
 class Shown:
     """The settings of the screen that shows runs.
 
-    notify: the notices that are asked for. goes_back: the user opened the run from a group's screen
-    or the launcher, and quitting shows that again.
+    notify: the notices that are asked for. goes_back: the user opened the run from the launcher,
+    and quitting shows that again.
     """
 
     runs_dir: Path
@@ -63,13 +61,10 @@ def replay(args: argparse.Namespace) -> int:
 def show_recorded(which: str | None, shown: Shown) -> int:
     """As `replay`. which: None is the newest run."""
 
-    def show_rank(rank: Path) -> int:
-        return show_run(rank, follow_folder(rank, shown.clock), replace(shown, goes_back=True))
-
     with readable(shown.runs_dir):
         folder = call_and_report(lambda: find_run(which, shown.runs_dir), shown.runs_dir)
         if is_group(folder):
-            return show_group(folder, shown, show_rank)
+            return show_group(folder, shown)
         reader = follow_folder(folder, shown.clock)
     check_screen("tfwatch report")
     return show_run(folder, reader, shown)
@@ -89,29 +84,9 @@ def attach(args: argparse.Namespace) -> int:
 
 def show_training(which: str | None, shown: Shown) -> int:
     """As `attach`. which: None is the newest run that trains."""
-
-    def show_rank(rank: Path) -> int:
-        """Show a rank's training; read only where it is over, or on another machine."""
-        at_rank = replace(shown, goes_back=True)
-        try:
-            folder = find_training(str(rank), shown.runs_dir)
-        except BadInputError:
-            return show_run(rank, follow_folder(rank, shown.clock), at_rank)
-        return _show_with_keys(folder, at_rank)
-
-    if group := call_and_report(lambda: _find_group(which, shown.runs_dir), shown.runs_dir):
-        return show_group(group, shown, show_rank)
     folder = call_and_report(lambda: find_training(which, shown.runs_dir), shown.runs_dir)
     check_screen("tfwatch set, or tfwatch report --json")
     return _show_with_keys(folder, shown)
-
-
-def _find_group(which: str | None, runs_dir: Path) -> Path | None:
-    """Return the group that the user names; None where it is not a group."""
-    with suppress(FileNotFoundError, OSError):
-        folder = find_run(which, runs_dir) if which else None
-        return folder if folder and is_group(folder) else None
-    return None
 
 
 def _show_with_keys(folder: Path, shown: Shown) -> int:
@@ -124,40 +99,27 @@ def _show_with_keys(folder: Path, shown: Shown) -> int:
     return show_run(folder, reader, shown, RequestSender(lambda: folder), runs)
 
 
-def show_group(group: Path, shown: Shown, show_rank: Callable[[Path], int]) -> int:
-    """Show a group and, one after the other, the ranks that the user opens, until the user leaves.
-
-    show_rank: shows the screen of a rank's run. Returns 0; 1 where a screen fails; 128 + the signal
-    that ends it.
+def show_group(group: Path, shown: Shown) -> int:
+    """Show a group until the user leaves. Returns as `replay`.
 
     Raises:
         BadInputError: the folder is not a group that can be read, or there is no screen to show it
         on.
     """
-    from tfwatch.judge.groups.judged_group import JudgedGroup
+    from tfwatch.judge.groups.judged_group import JudgedGroup, judge_group
     from tfwatch.screens.group import GroupApp, GroupReader
 
     check_screen("tfwatch report")
 
     def read() -> JudgedGroup:
-        return JudgedGroup(open_group(group, shown.clock))
+        return judge_group(open_group(group, shown.clock))
 
     reader = GroupReader(read, group, shown.clock)
     reader.begin()
     if why_not := reader.wait(SLOW_S):
         raise BadInputError(why_not)
-    made = list[GroupApp]()
-
-    def make(**terminal: Any) -> GroupApp:
-        given: dict[str, Any] = {"goes_back": shown.goes_back, "theme": shown.theme}
-        made.append(GroupApp(reader, made[-1].chosen if made else None, **given, **terminal))
-        return made[-1]
-
-    while True:
-        code = show_app(make)
-        opened = made[-1].opened if made else None
-        if code or opened is None or (code := show_rank(opened)):
-            return code
+    given: dict[str, Any] = {"goes_back": shown.goes_back, "theme": shown.theme}
+    return show_app(lambda **terminal: GroupApp(reader, **given, **terminal))
 
 
 def check_screen(instead: str) -> None:

@@ -32,7 +32,9 @@ def report(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
         raise BadInputError("--redact is for the page and Markdown: JSON holds all figures")
     args.redact = of_config("redact", args.redact) and not args.json
     folder = find(args.which, args.runs_dir)
-    text, redaction = (_group_text if is_group(folder) else _run_text)(folder, args, clock)
+    if is_group(folder):
+        return write_text(args.output or STANDARD_OUTPUT, _group_text(folder, args, clock))
+    text, redaction = _run_text(folder, args, clock)
     if args.json or args.markdown:
         return write_text(args.output or STANDARD_OUTPUT, text)
     name = "tfwatch-report" if redaction else f"tfwatch-{folder.absolute().name}"
@@ -60,23 +62,20 @@ def _run_text(folder: Path, args: argparse.Namespace, clock: Clock) -> tuple[str
     return as_html(judged, redaction), redaction
 
 
-def _group_text(
-    folder: Path, args: argparse.Namespace, clock: Clock
-) -> tuple[str, Redaction | None]:
-    from tfwatch.judge.groups.judged_group import JudgedGroup
-    from tfwatch.report.group_report import group_html, group_json, group_markdown
+def _group_text(folder: Path, args: argparse.Namespace, clock: Clock) -> str:
+    """Return the table of a group in Markdown, or as JSON."""
+    from tfwatch.judge.groups.judged_group import judge_group
+    from tfwatch.report.group_report import group_json, group_markdown
     from tfwatch.report.redaction import redaction_of_group
 
     with readable(folder):
-        judged = JudgedGroup(open_group(folder, clock))
+        judged = judge_group(open_group(folder, clock))
+    if args.json:
+        return _json_text(group_json(judged))
     redaction = None
     if args.redact:
         redaction = redaction_of_group(judged.group, Path.home(), list_workloads())
-    if args.json:
-        return _json_text(group_json(judged)), redaction
-    if args.markdown:
-        return group_markdown(judged, redaction), redaction
-    return group_html(judged, redaction), redaction
+    return group_markdown(judged, redaction)
 
 
 def _json_text(document: dict[str, Any]) -> str:

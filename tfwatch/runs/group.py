@@ -135,7 +135,6 @@ class Group:
 #: The rows of each kind that are read of a rank: of 64 ranks of a million steps, all of them take a
 #: gigabyte.
 NEWEST_ROWS = 5_000
-_PULSE_BYTES = 4096
 
 
 def open_group(folder: Path, clock: Clock = SYSTEM) -> Group:
@@ -153,11 +152,6 @@ def open_group(folder: Path, clock: Clock = SYSTEM) -> Group:
     return Group(
         folder, file, ranks, {rank: why for rank, why in opened.items() if isinstance(why, str)}
     )
-
-
-#: A rank that has not come to the next call for so many seconds, or hangs in it, holds the group
-#: up.
-HELD_S = 3.0
 
 
 def _open(folder: Path, clock: Clock) -> Snapshot | str:

@@ -2,26 +2,22 @@
 themselves.
 
 The group's folder has a name that every rank works out by itself, from the launch. Making it is
-exclusive: one rank makes it, the others find it there. A folder of an earlier launch with the same
-name is recognised by its ranks: the last sign of life of one of them is older than this process.
-Then the next number is taken.
+exclusive: one rank makes it, the others find it there. A folder of an earlier launch has the rank
+already, or ranks whose process is gone, or was made long before. Then the next number is taken.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.events import RunEnded, decode
-from tfwatch.runs import format as layout
-from tfwatch.runs.folder import RunFolder, read_file
-from tfwatch.runs.format import FOLDER_MODE, NotARunError, decode_pulse, make_folder
+from tfwatch.runs.folder import RunFolder
+from tfwatch.runs.format import FOLDER_MODE, NotARunError, make_folder
 from tfwatch.runs.group import (
     GroupFile,
     folder_of_rank,
@@ -73,26 +69,26 @@ def find_membership(environ: Mapping[str, str], host: str) -> Membership | None:
     """Return the place of a process with this environment on this host; None where it trains alone.
 
     A process that trains alone under a launcher, and one without a part in the collective (a
-    parameter server, an evaluator), is in no group.
+    parameter server, an evaluator), is in no group. A process may have the variables of several
+    launchers: the one that starts the processes of the collective goes first.
     """
-    membership = next((one for read in _LAUNCHERS if (one := read(environ, host))), None)
+    found = _tf_config(environ, host) or next(_of_launchers(environ, host), None)
     if name := environ.get(GROUP, "").strip():
-        return _named(name, environ, membership)
-    if membership is None or membership.size is None or membership.size < 2:
+        return _named(name, environ, found)
+    if found is None or found.size is None or found.size < 2:
         return None
     job = [environ[variable] for variable in _JOBS if environ.get(variable)]
-    return replace(membership, launch="\n".join([membership.launcher, membership.launch, *job]))
+    return replace(found, launch="\n".join([found.launcher, found.launch, *job]))
 
 
-def _named(name: str, environ: Mapping[str, str], membership: Membership | None) -> Membership:
+def _named(name: str, environ: Mapping[str, str], found: Membership | None) -> Membership:
     """Return the place in a group that the user names; a launcher's rank is kept.
 
     Of a rank and a size that contradict each other, as of ranks that count from 1, the rank is
     kept.
     """
     rank, size = _whole(environ.get(RANK)), _whole(environ.get(SIZE))
-    place = _place(rank, size, "", "", "") or membership
-    if place:
+    if place := _place(rank, size, "", "", "") or found:
         rank, size = place.rank, place.size
     elif rank is not None or size not in range(1, MOST_RANKS + 1):
         size = None
@@ -105,58 +101,48 @@ def _tf_config(environ: Mapping[str, str], host: str) -> Membership | None:
         config = json.loads(environ.get("TF_CONFIG", ""))
         cluster, task = config["cluster"], config["task"]
         names = [str(one) for role in _ROLES for one in cluster.get(role, ())]
-        index = _whole(str(task["index"]))
-        if (
-            "ps" in cluster
-            or task["type"] not in _ROLES
-            or index is None
-            or index >= len(cluster[task["type"]])
-        ):
+        index, role = _whole(str(task["index"])), task["type"]
+        if "ps" in cluster or role not in _ROLES or index is None or index >= len(cluster[role]):
             return None
-        before = _ROLES[: _ROLES.index(task["type"])]
-        rank = sum(len(cluster.get(role, ())) for role in before) + index
+        rank = sum(len(cluster.get(one, ())) for one in _ROLES[: _ROLES.index(role)]) + index
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return _place(rank, len(names), "TF_CONFIG", _addresses(names, host), "tf_config")
 
 
-def _horovod(environ: Mapping[str, str], host: str) -> Membership | None:
-    address = environ.get("HOROVOD_GLOO_RENDEZVOUS_ADDR", "")
-    launch = [_addresses([address], host), environ.get("HOROVOD_GLOO_RENDEZVOUS_PORT", "")]
-    return _numbered(environ, "HOROVOD_RANK", "HOROVOD_SIZE", "Horovod", launch, "horovod")
+def _of_launchers(environ: Mapping[str, str], host: str) -> Iterator[Membership]:
+    """Yield the places by the variables of launchers that number their processes.
 
+    SLURM's are those of `srun`: in a batch script without it, one process trains, whatever the
+    job's tasks are.
+    """
 
-def _open_mpi(environ: Mapping[str, str], host: str) -> Membership | None:
-    launch = [environ.get("PMIX_NAMESPACE") or environ.get("OMPI_MCA_ess_base_jobid", "")]
-    return _numbered(
-        environ, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "Open MPI", launch, "mpi"
-    )
+    def of(variable: str) -> str:
+        return environ.get(variable, "")
 
-
-def _slurm(environ: Mapping[str, str], host: str) -> Membership | None:
-    """Read the variables of `srun`: in a batch script without it, one process trains, whatever the
-    job's tasks are."""
-    job, step = environ.get("SLURM_JOB_ID", ""), environ.get("SLURM_STEP_ID", "")
-    if not job or not step:
-        return None
-    launch = [environ.get("SLURM_CLUSTER_NAME", ""), step, environ.get("SLURM_RESTART_COUNT", "")]
-    return _numbered(
-        environ, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM", launch, f"slurm-{job}.{step}"
-    )
-
-
-#: A process may have the variables of several: the one that starts the processes of the collective
-#: goes first.
-_LAUNCHERS = (_tf_config, _horovod, _open_mpi, _slurm)
-
-
-def _numbered(
-    environ: Mapping[str, str], rank: str, size: str, launcher: str, launch: list[str], name: str
-) -> Membership | None:
-    """Return the place that two variables hold; None where one is missing or no number."""
-    return _place(
-        _whole(environ.get(rank)), _whole(environ.get(size)), launcher, "\n".join(launch), name
-    )
+    job, step = of("SLURM_JOB_ID"), of("SLURM_STEP_ID")
+    horovod = [_addresses([of("HOROVOD_GLOO_RENDEZVOUS_ADDR")], host)]
+    horovod.append(of("HOROVOD_GLOO_RENDEZVOUS_PORT"))
+    for rank, size, launcher, name, launch in (
+        ("HOROVOD_RANK", "HOROVOD_SIZE", "Horovod", "horovod", "\n".join(horovod)),
+        (
+            "OMPI_COMM_WORLD_RANK",
+            "OMPI_COMM_WORLD_SIZE",
+            "Open MPI",
+            "mpi",
+            of("PMIX_NAMESPACE") or of("OMPI_MCA_ess_base_jobid"),
+        ),
+        (
+            "SLURM_PROCID" if job and step else "",
+            "SLURM_STEP_NUM_TASKS",
+            "SLURM",
+            f"slurm-{job}.{step}",
+            "\n".join([of("SLURM_CLUSTER_NAME"), step, of("SLURM_RESTART_COUNT")]),
+        ),
+    ):
+        place = _place(_whole(of(rank)), _whole(of(size)), launcher, launch, name)
+        if place:
+            yield place
 
 
 def _place(
@@ -169,11 +155,8 @@ def _place(
 
 def _whole(text: Any) -> int | None:
     """Return a whole number from 0; None for any other text."""
-    return (
-        int(text)
-        if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 10
-        else None
-    )
+    is_whole = isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 10
+    return int(text) if is_whole else None
 
 
 def _addresses(names: list[str], host: str) -> str:
@@ -188,16 +171,12 @@ def _folder_name(name: str) -> str:
     return safe[:_LONGEST_NAME].lstrip(".-") or "group"
 
 
+# -- the folder ------------------------------------------------------------------------------------
+
 #: The processes of a launch start within this time.
 WINDOW_S = 600.0
-#: Clocks of two machines differ by less; so does the start of a process of this one, by the
-#: kernel's clock.
-CLOCKS_S = 5.0
-_OWN_CLOCK_S = 0.1
 #: Groups of one launch's name, and ranks.
 _MOST = 100_000
-#: The last bytes of events.jsonl, which hold the end of a run.
-_TAIL_BYTES = 2**16
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,23 +185,6 @@ class Joined:
 
     folder: Path
     rank: int
-
-
-@dataclass(frozen=True, slots=True)
-class Sign:
-    """A rank of a group as a process that comes later finds it.
-
-    last_s: its last sign of life, seconds since 1970; infinite where its process is alive. is_here:
-    on this machine.
-    """
-
-    process_started_s: float
-    last_s: float
-    is_here: bool = False
-
-    def is_since(self, started_s: float) -> bool:
-        """Return whether the last sign of life came after a process of this machine started."""
-        return self.last_s >= started_s - (_OWN_CLOCK_S if self.is_here else CLOCKS_S)
 
 
 #: The group that this process has joined, by its id and the folder of the runs: later runs of the
@@ -249,17 +211,6 @@ def join(runs_dir: Path, membership: Membership, started_s: float, clock: Clock)
             _joined[key] = group, rank
             return Joined(folder_of_rank(group, rank), rank)
     raise FileExistsError(f"{runs_dir / _folder_stem(membership)} and all after it are taken")
-
-
-def is_same_launch(group_started_s: float, ranks: list[Sign], started_s: float) -> bool:
-    """Return whether a process that started at a moment belongs to the launch of these ranks.
-
-    It does where it started within `WINDOW_S` of them, and none of them gave its last sign of life
-    before that: the ranks of one launch train at the same time.
-    """
-    begins = [group_started_s, *(rank.process_started_s for rank in ranks)]
-    is_near = all(abs(started_s - begin) <= WINDOW_S for begin in begins)
-    return is_near and all(rank.is_since(started_s) for rank in ranks)
 
 
 def _folder_stem(membership: Membership) -> str:
@@ -295,39 +246,21 @@ def _make_group(group: Path, membership: Membership, started_s: float, clock: Cl
 
 
 def _is_same_launch(group: Path, started_s: float) -> bool:
+    """Return whether a process that started at a moment belongs to the launch of a group: it was
+    made within `WINDOW_S`, and no rank of this machine is gone."""
     try:
-        signs = [sign for one in rank_folders(group) if (sign := _sign(one.folder))]
-        return is_same_launch(read_group_file(group).process_started_s, signs, started_s)
+        is_near = abs(started_s - read_group_file(group).process_started_s) <= WINDOW_S
+        return is_near and not any(_is_gone(one.folder) for one in rank_folders(group))
     except (NotARunError, OSError):
         return False
 
 
-def _sign(folder: Path) -> Sign | None:
-    """Return a rank's last sign of life; None where its run cannot be read, or has written nothing
-    yet."""
+def _is_gone(folder: Path) -> bool:
+    """Return whether the process of a rank ran on this machine, and is gone."""
     with suppress(NotARunError, OSError):
-        source = RunFolder(folder)
-        manifest = source.manifest()
-        is_here = manifest.boot_id == boot_id()
-        if is_here and is_process_alive(manifest):
-            return Sign(manifest.process_started_s, math.inf, is_here)
-        pulse = decode_pulse(source.read(layout.PULSES, 0, 4096))
-        last_ns = max(
-            manifest.origin_wall_ns, pulse.wall_ns if pulse else 0, _end_wall_ns(folder, manifest)
-        )
-        return Sign(manifest.process_started_s, last_ns / 1e9, is_here)
-    return None
-
-
-def _end_wall_ns(folder: Path, manifest: layout.Manifest) -> int:
-    """Return the time of a run's end event; 0 without one."""
-    path = folder / layout.EVENTS
-    with suppress(OSError):
-        size = path.stat().st_size
-        lines = read_file(path, max(0, size - _TAIL_BYTES), _TAIL_BYTES).splitlines()
-        ends = [event for line in lines if isinstance(event := decode(line), RunEnded)]
-        return manifest.origin_wall_ns + ends[-1].at_ns if ends else 0
-    return 0
+        manifest = RunFolder(folder).manifest()
+        return manifest.boot_id == boot_id() and not is_process_alive(manifest)
+    return False
 
 
 def _take_rank(group: Path, rank: int | None) -> int | None:

@@ -8,61 +8,52 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.groups import FINISHED, STEPS, write_group
-from tests.runs.folders import FakeClock
+from tests.groups import STEPS, meeting_rows, write_group
+from tests.runs.folders import FakeClock, write_run
+from tfwatch.core.events import RunEnded, TrainingFailed
 from tfwatch.core.rows import STEP, Phase
 from tfwatch.judge.groups import judged_group
-from tfwatch.judge.groups.judged_group import JudgedGroup, state_lines, stopped_word
-from tfwatch.report.group_report import (
-    group_finding,
-    group_json,
-    group_markdown,
-    group_title,
-    rank_rows,
-)
+from tfwatch.judge.groups.judged_group import JudgedGroup, judge_group
+from tfwatch.report.group_report import group_json, group_markdown, rank_cells
 from tfwatch.runs.format import EVENTS, MANIFEST, PULSES, NotARunError, Pulse
 from tfwatch.runs.format import STEPS as STEPS_FILE
 from tfwatch.runs.group import folder_of_rank, open_group
-from tfwatch.runs.liveness import Life
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def judged(folder: Path) -> JudgedGroup:
-    return JudgedGroup(open_group(folder, FakeClock(2).clock))
+def judged(folder: Path, at_s: float = 2) -> JudgedGroup:
+    return judge_group(open_group(folder, FakeClock(at_s).clock))
 
 
-def sentences(group: JudgedGroup) -> str:
-    return "\n".join(group_finding(group)[2])
+def states(group: JudgedGroup) -> list[str]:
+    return [row.state for row in group.rows]
 
 
 def test_the_finding_names_the_late_rank_and_the_table_has_a_row_a_rank(tmp_path: Path) -> None:
     group = judged(write_group(tmp_path / "one", [1, 21, 1]))
 
-    _, word, lines = group_finding(group)
-    assert group_title(group) == "cnn, 3 ranks"
-    assert word == "STRAGGLER rank 1, 67 %"
-    assert lines[0].startswith(
+    assert (group.title, group.word) == ("cnn, 3 ranks", "STRAGGLER rank 1, 67 %")
+    assert group.named_rank == 1
+    assert group.sentences[0].startswith(
         "the other ranks wait 20.0 of 30.0 ms/step for rank 1: it waits 21.0 ms for data"
     )
-    assert lines[1] == "without it a step takes about 10.0 of 30.0 ms: 67 % less"
-    assert lines[2].startswith("give it what the others have")
-    assert rank_rows(group)[0][-3:] == ("0.0 ms", "", "finished")
-    assert rank_rows(group)[1][:2] == ("1", str(STEPS))
-    assert rank_rows(group)[1][-3:] == ("20.0 ms", "data wait", "finished")
+    cells = [rank_cells(row) for row in group.rows]
+    assert cells[0][-3:] == ("0.0 ms", "", "finished")
+    assert cells[1][:2] == ("1", str(STEPS))
+    assert cells[1][-3:] == ("20.0 ms", "data wait", "finished")
 
 
 def test_where_all_ranks_starve_alike_that_is_the_finding(tmp_path: Path) -> None:
     group = judged(write_group(tmp_path / "one", [20, 20, 20]))
 
-    _, word, lines = group_finding(group)
-    assert word == "ALL RANKS STARVE 69 %"
-    assert lines[0] == "each rank waits 20.0 of 29.0 ms/step for data"
+    assert group.word == "ALL RANKS STARVE 69 %"
+    assert group.sentences[0] == "each rank waits 20.0 of 29.0 ms/step for data"
 
 
 def test_without_a_straggler_the_time_spent_waiting_is_given(tmp_path: Path) -> None:
-    assert sentences(judged(write_group(tmp_path / "one", [1, 1.5]))) == (
+    assert judged(write_group(tmp_path / "one", [1, 1.5])).sentences[0] == (
         "no rank is seen to be late: they wait 2 % of their time for one another; "
         "whether one computes longer is n/a, as processor time and clocks are not known"
     )
@@ -80,9 +71,8 @@ def test_the_json_object_names_the_straggler(waits: list[float], tmp_path: Path)
 def test_a_rank_that_fetches_inside_its_calls_is_no_proof_of_compute(tmp_path: Path) -> None:
     group = judged(write_group(tmp_path / "one", [1, 1.2, 1], fetches_in_calls=True))
 
-    assert "no rank is seen to be late" in sentences(group)
-    assert "the data wait of 3 ranks is a part of its calls" in sentences(group)
-    assert [one["data_wait_seen"] for one in group_json(group)["ranks"]] == [False] * 3
+    assert group.sentences[0].startswith("no rank is seen to be late")
+    assert "the data wait of 3 ranks is a part of its calls" in group.sentences[0]
 
 
 def test_what_is_not_known_has_its_reason(tmp_path: Path) -> None:
@@ -94,7 +84,8 @@ def test_what_is_not_known_has_its_reason(tmp_path: Path) -> None:
     assert judged(alone).why_not == "only one rank has a run"
     assert judged(not_split).why_not == "the steps of rank 0 are not split: by Keras"
     assert judged(not_split).waiting_share is None
-    assert group_finding(judged(alone))[1:] == ("STRAGGLER n/a", ["only one rank has a run"])
+    assert judged(alone).word == "STRAGGLER n/a"
+    assert judged(alone).sentences == ("only one rank has a run",)
 
 
 def test_missing_unreadable_and_lagging_ranks_are_named(tmp_path: Path) -> None:
@@ -104,11 +95,13 @@ def test_missing_unreadable_and_lagging_ranks_are_named(tmp_path: Path) -> None:
     rows = folder_of_rank(folder, 2) / STEPS_FILE
     rows.write_bytes(rows.read_bytes()[: rows.stat().st_size // 2])
 
-    text = sentences(judged(folder))
+    group = judged(folder)
 
-    assert group_title(judged(folder)) == "cnn, 2 ranks of 5"
-    assert "rank 0 has no run\nrank 4 has no run\nrank 1 cannot be read: " in text
-    assert f"rank 2 is {STEPS // 2} steps behind" in text
+    assert group.title == "cnn, 2 ranks of 5"
+    assert states(group)[0] == states(group)[4] == "no run"
+    assert states(group)[1].startswith("cannot be read: ")
+    assert states(group)[2] == f"finished, {STEPS // 2} steps behind"
+    assert group_json(group)["ranks"][0]["run"] is None
 
 
 def test_a_folder_without_a_readable_rank_is_no_group(tmp_path: Path) -> None:
@@ -119,31 +112,32 @@ def test_a_folder_without_a_readable_rank_is_no_group(tmp_path: Path) -> None:
         open_group(folder)
 
 
-def test_a_rank_that_did_not_end_has_another_state(tmp_path: Path) -> None:
-    folder = write_group(tmp_path / "one", [1, 1], boot_id="another boot")
-    (folder_of_rank(folder, 1) / EVENTS).write_text("")
-
-    states = {one["rank"]: one["state"] for one in group_json(judged(folder))["ranks"]}
-
-    assert states[0] == FINISHED.cause
-    assert states[1] != states[0]
-
-
 def test_a_rank_that_writes_nothing_is_named_with_its_seconds(tmp_path: Path) -> None:
-    folder = write_group(tmp_path / "one", [1, 1, 1])
-    (folder_of_rank(folder, 1) / EVENTS).write_text("")
+    folder = write_group(tmp_path / "one", [1, 21, 1])
+    (folder_of_rank(folder, 2) / EVENTS).write_text("")
 
-    found = JudgedGroup(open_group(folder, FakeClock(43).clock))
+    found = judged(folder, 43)
 
-    silent = f"rank 1: not responding for 43.0 s, since step {STEPS}"
-    assert sentences(found).startswith(silent)
-    assert "not responding for 43.0 s" in rank_rows(found)[1][-1]
-    assert [(one["state"], one["silent_s"]) for one in group_json(found)["ranks"]] == [
+    assert (found.word, found.named_rank) == ("NOT RESPONDING rank 2 for 43.0 s", 2)
+    silent = f"rank 2: not responding for 43.0 s, after step {STEPS}; the other ranks wait for it"
+    assert found.sentences[0] == silent
+    assert found.sentences[1].startswith("the other ranks wait 20.0 of 30.0 ms/step for rank 1")
+    assert [(one["state"], one["stopped_s"]) for one in group_json(found)["ranks"]] == [
+        ("finished", None),
         ("finished", None),
         ("not responding", 43.0),
-        ("finished", None),
     ]
-    assert stopped_word(found) == "NOT RESPONDING rank 1 for 43.0 s"
+
+
+def test_a_rank_that_failed_says_why(tmp_path: Path) -> None:
+    folder = write_group(tmp_path / "one", [1, 1])
+    failed = (TrainingFailed(1, 30, "ValueError: no", ""), RunEnded(10**9, "failed", 30, "no"))
+    write_run(folder_of_rank(folder, 1), meeting_rows([1], [1])[0][:30], *failed, rank=1)
+
+    found = judged(folder)
+
+    assert found.word == "FAILED rank 1"
+    assert states(found)[1] == "failed at step 30: ValueError: no, 30 steps behind"
 
 
 def test_a_rank_that_writes_later_than_the_others_does_not_lag(tmp_path: Path) -> None:
@@ -153,11 +147,10 @@ def test_a_rank_that_writes_later_than_the_others_does_not_lag(tmp_path: Path) -
         rows = folder_of_rank(folder, rank) / STEPS_FILE
         rows.write_bytes(rows.read_bytes()[: kept * STEP.itemsize])
 
-    found = JudgedGroup(open_group(folder, FakeClock(1).clock))
+    found = judged(folder, 1)
 
-    assert [one.life for one in found.ranks][1:] == [Life.RUNNING] * 2
-    assert [one.behind for one in found.ranks] == [0, 20, 55]
-    assert [one.is_lagging for one in found.ranks] == [False, False, False]
+    assert states(found) == ["finished", "running", "running"]
+    assert [row.step for row in found.rows] == [STEPS, STEPS - 20, 5]
 
 
 def in_phases(folder: Path, *now: tuple[Phase, str]) -> JudgedGroup:
@@ -169,7 +162,7 @@ def in_phases(folder: Path, *now: tuple[Phase, str]) -> JudgedGroup:
         (place / EVENTS).write_text("")
         pulse = Pulse(43 * 10**9, clock.wall_ns(), phase, 2 * 10**9, STEPS + 1, 0, detail)
         (place / PULSES).write_bytes(pulse.encode(7))
-    return JudgedGroup(open_group(folder, clock))
+    return judge_group(open_group(folder, clock))
 
 
 IN_CALL = (Phase.COMPUTE, "")
@@ -190,17 +183,9 @@ def test_a_rank_that_holds_the_others_up_is_named_while_it_runs(
     found = in_phases(write_group(tmp_path / "one", [1, 1, 1]), IN_CALL, (phase, detail), IN_CALL)
 
     python = f", in {detail}" if detail else ""
-    waits = f"rank 1: {words} for 41.0 s{python}, since step {STEPS}; the other ranks wait for it"
-    assert [one.life for one in found.ranks] == [Life.RUNNING] * 3
-    assert state_lines(found) == [waits]
-    assert stopped_word(found) == f"{words.upper()} rank 1 for 41.0 s"
-    ranks = group_json(found)["ranks"]
-    assert [one["overdue_s"] for one in ranks] == [None, 41.0, None]
-    assert [one["overdue_where"] for one in ranks] == [
-        None,
-        f"{words}, {detail}".removesuffix(", "),
-        None,
-    ]
+    assert states(found) == ["running", f"{words} for 41.0 s{python}", "running"]
+    assert found.word == f"{words.upper()} rank 1 for 41.0 s"
+    assert [one["stopped_s"] for one in group_json(found)["ranks"]] == [None, 41.0, None]
     assert group_json(found)["in_call_s"] is None
 
 
@@ -209,9 +194,8 @@ def test_a_group_that_hangs_in_a_call_says_so_where_no_rank_is_seen_to_hold_it_u
 ) -> None:
     found = in_phases(write_group(tmp_path / "one", [1, 1, 1]), IN_CALL, IN_CALL, IN_CALL)
 
-    sentence = f"no step since step {STEPS}, for 41.0 s: all ranks are in the call"
-    assert state_lines(found) == [f"{sentence}, and nothing shows which one the others wait for"]
-    assert stopped_word(found) == "NO STEP for 41.0 s"
+    assert found.sentences[0].startswith(f"no step since step {STEPS}: all ranks are in the call")
+    assert found.word == "NO STEP for 41.0 s"
     assert group_json(found)["in_call_s"] == 41.0
 
 
@@ -231,21 +215,17 @@ def test_the_figures_of_a_long_run_name_their_steps(
     )
 
 
-def test_ranks_that_are_gone_are_named_by_their_last_sign_of_life_the_first_three_of_them(
+def test_of_ranks_that_are_gone_the_one_with_the_oldest_sign_of_life_is_named(
     tmp_path: Path,
 ) -> None:
-    folder = write_group(tmp_path / "one", [1] * 5, boot_id="another boot")
-    for rank in range(4):
+    folder = write_group(tmp_path / "one", [1] * 3, boot_id="another boot")
+    for rank in range(3):
         place = folder_of_rank(folder, rank)
         place.joinpath(EVENTS).write_text("")
         with place.joinpath(STEPS_FILE).open("r+b") as rows:
             rows.truncate(STEP.itemsize * (STEPS - rank))
 
-    lines = state_lines(JudgedGroup(open_group(folder, FakeClock(2).clock)))
+    found = judged(folder)
 
-    assert lines == [
-        f"rank 3: killed at step {STEPS - 3}",
-        f"rank 2: killed at step {STEPS - 2}",
-        f"rank 1: killed at step {STEPS - 1}",
-        "1 more rank no longer trains",
-    ]
+    assert found.word == "KILLED rank 2"
+    assert states(found)[0] == "killed"

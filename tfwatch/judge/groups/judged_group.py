@@ -1,34 +1,35 @@
-"""The judgement of a group of ranks, and sentences about those that do not train with the others:
-killed, failed, silent, missing, behind."""
+"""A group of ranks, judged: one row a rank, and the finding: who is late, by how much, and why. A
+rank that no longer trains comes before a late one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tfwatch.core import units
 from tfwatch.core.rows import Phase
-from tfwatch.judge.groups.aligned import Aligned, Machine, RankSteps, align
-from tfwatch.judge.groups.straggler import (
+from tfwatch.judge.findings.finding import Tone
+from tfwatch.judge.groups.late_rank import (
     NEEDED,
+    Cycles,
+    RankSteps,
     Straggler,
+    align,
     find_straggler,
-    is_compute_known,
     lateness_ms,
+    straggler_sentences,
+    straggler_word,
     waiting_share,
 )
 from tfwatch.judge.past_run import state_of
 from tfwatch.judge.steps.steady_steps import Breakdown, breakdown, steady
-from tfwatch.runs.group import HELD_S, NEWEST_ROWS
+from tfwatch.runs.group import NEWEST_ROWS
 from tfwatch.runs.liveness import Life
 
 if TYPE_CHECKING:
-    from tfwatch.core.rows import Rows
     from tfwatch.runs.group import Group
-    from tfwatch.runs.liveness import OpenPhase
     from tfwatch.runs.snapshot import Snapshot
 
 #: Samples for a figure of a machine: three seconds of them.
@@ -37,135 +38,191 @@ _FEWEST_SAMPLES = 6
 #: one step. Ranks write ten times a second, at different moments, so while they train the steps of
 #: this time are not behind.
 _LAGS_FROM, _WRITES_MS = 2, 1000.0
-
-
 #: The states of a rank that trains, or has trained to the end.
 _WELL = frozenset({"finished", "stopped", "running"})
-#: Ranks that no longer train, named one by one: all of them are gone where a scheduler ends the
-#: job.
-_NAMED = 3
-#: A rank whose phase lasts longer than this many of its steps is held up.
-_HELD_STEPS = 4.0
+#: A rank that has not come to the next call for so many seconds, or hangs in it, and for this many
+#: of its steps, is held up.
+_HELD_S, _HELD_STEPS = 3.0, 4.0
+#: The share of data wait of every rank from which that comes before the straggler.
+_STARVES_FROM = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class RankState:
+class RankRow:
     """A rank in figures."""
 
     rank: int
-    life: Life
-    step: int
-    #: Steps behind the first rank.
-    behind: int
+    #: E.g. `finished`, `no batch for 41.0 s, in read (train.py:11)`, `no run`.
+    state: str
+    #: None without a run that can be read.
+    run: Snapshot | None = None
+    #: It no longer trains, or holds the others up: the head of its state.
+    stopped: str = ""
+    #: For so long it does not respond, or holds the others up.
+    stopped_s: float | None = None
+    step: int = 0
+    #: Steps behind the first rank; 0 where they are not more than those of one collective.
+    behind: int = 0
     #: Of its newest steady steps; None without any.
-    split: Breakdown | None
-    machine: Machine
+    split: Breakdown | None = None
     #: Mean time by which it comes later to the call than the first rank; None with too few steps.
-    late_ms: float | None
+    late_ms: float | None = None
+    #: Of the late rank.
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedGroup:
+    """A group that was read once, and its judgement."""
+
+    group: Group
+    #: By rank, missing and unreadable ones too.
+    rows: tuple[RankRow, ...]
+    tone: Tone
+    word: str
+    sentences: tuple[str, ...]
+    cycles: Cycles
+    #: The rank that the others wait for; None without one, and where none can be named.
+    straggler: Straggler | None
+    #: Why no straggler can be named; empty where one can be.
+    why_not: str
+    #: All ranks are in the same call for so long, and none is seen to hold it up; None where not.
+    in_call_s: float | None
 
     @property
-    def is_lagging(self) -> bool:
-        """True where it is further behind than the steps of one collective can be."""
-        behind_ms = self.behind * self.split.step.mean if self.split else 0.0
-        return self.behind >= _LAGS_FROM and (self.life is Life.ENDED or behind_ms >= _WRITES_MS)
+    def title(self) -> str:
+        """`cnn, 3 ranks of 4`."""
+        ranks, size = self.group.ranks, self.group.file.size
+        workload = next(iter(ranks.values())).manifest.workload
+        of_size = f" of {size}" if size and size != len(ranks) else ""
+        return f"{workload}, {units.counted(len(ranks), 'rank')}{of_size}"
 
-
-class JudgedGroup:
-    """A group that was read once, and its judgement. Each part is made when it is first asked
-    for."""
-
-    def __init__(self, group: Group) -> None:
-        self.group = group
-
-    @cached_property
-    def aligned(self) -> Aligned:
-        """The newest steps that all ranks have."""
-        return align([_rank_steps(rank, run) for rank, run in self.group.ranks.items()])
+    @property
+    def waiting_share(self) -> float | None:
+        """The share of their time that ranks wait for one another, 0 to 1; None with too few
+        steps."""
+        return None if self.why_not else waiting_share(self.cycles)
 
     @property
     def first_step(self) -> int:
-        """The first step that all ranks have among their newest ones, of which the judgement is; 0
-        without any."""
-        return max(
-            (int(run.steps["step"][0]) for run in self.group.ranks.values() if len(run.steps)),
-            default=0,
-        )
+        """The first step that all ranks have among their newest ones; 0 without any."""
+        runs = self.group.ranks.values()
+        return max((int(run.steps["step"][0]) for run in runs if len(run.steps)), default=0)
 
     @property
     def last_step(self) -> int:
         """The last step of the first rank."""
-        return max(one.step for one in self.ranks)
+        return max(row.step for row in self.rows)
 
     @property
     def is_whole(self) -> bool:
         """True where the judgement is of all steps: no rank has more than are read."""
         return all(len(run.steps) < NEWEST_ROWS for run in self.group.ranks.values())
 
-    @cached_property
-    def straggler(self) -> Straggler | None:
-        """The rank that the others wait for; None without one, and where none can be named."""
-        return None if self.why_not else find_straggler(self.aligned)
-
-    @cached_property
-    def waiting_share(self) -> float | None:
-        """The share of their time that ranks wait for one another, 0 to 1; None with too few
-        steps."""
-        return None if self.why_not else waiting_share(self.aligned)
-
     @property
-    def is_compute_known(self) -> bool:
-        """True where a rank that computes longer would show."""
-        return is_compute_known(self.aligned)
-
-    @property
-    def why_not(self) -> str:
-        """The reason why no straggler can be named; empty where one can be."""
-        if len(self.group.ranks) < 2:
-            return "only one rank has a run"
-        not_split = {
-            rank: why for rank, run in self.group.ranks.items() if (why := run.manifest.not_split)
-        }
-        if not_split:
-            return f"the steps of rank {min(not_split)} are not split: {not_split[min(not_split)]}"
-        if len(self.aligned.steps) < NEEDED:
-            steps = units.counted(len(self.aligned.steps), "steady step")
-            return f"the ranks have {steps} in common, {NEEDED} are needed"
-        return ""
-
-    @cached_property
-    def ranks(self) -> list[RankState]:
-        """The state of each rank."""
-        steps = {
-            rank: int(run.steps["step"][-1]) if len(run.steps) else 0
-            for rank, run in self.group.ranks.items()
-        }
-        late_ms = {} if self.why_not else lateness_ms(self.aligned)
-        first = max(steps.values())
-        return [
-            _state(rank, run, steps[rank], first, late_ms.get(rank))
-            for rank, run in sorted(self.group.ranks.items())
-        ]
+    def named_rank(self) -> int | None:
+        """The rank that the finding names; None where it names none."""
+        stopped = _first_stopped(self.rows)
+        late = self.straggler.rank if self.straggler else None
+        return stopped.rank if stopped else late
 
 
-def _state(rank: int, run: Snapshot, step: int, first: int, late_ms: float | None) -> RankState:
-    newest = run.steps[-10 * NEEDED :]
-    split = breakdown(steady(newest)) if len(newest) else None
-    return RankState(rank, run.life, step, first - step, split, _machine(run, newest), late_ms)
+def judge_group(group: Group) -> JudgedGroup:
+    """Judge a group."""
+    cycles = align([_rank_steps(rank, run) for rank, run in sorted(group.ranks.items())])
+    why_not = _why_not(group, cycles)
+    late = None if why_not else find_straggler(cycles)
+    late_ms = {} if why_not else lateness_ms(cycles)
+    first = max(map(_last_step, group.ranks.values()))
+    rows = [_row(rank, run, first, late_ms, late) for rank, run in group.ranks.items()]
+    rows += [RankRow(rank, "no run") for rank in group.missing]
+    rows += [RankRow(n, f"cannot be read: {why}") for n, why in group.unreadable.items()]
+    rows.sort(key=lambda row: row.rank)
+    in_call_s = _in_call_s(rows)
+    tone, word, sentences = _finding(group, rows, cycles, late, why_not)
+    if in_call_s is not None:
+        where = f"no step since step {units.count(first)}: all ranks are in the call, and nothing"
+        sentences.insert(0, f"{where} shows which one the others wait for")
+        tone, word = Tone.BAD, f"NO STEP for {units.seconds(in_call_s)}"
+    elif stopped := _first_stopped(rows):
+        held = "" if stopped.stopped_s is None else f" for {units.seconds(stopped.stopped_s)}"
+        tone, word = Tone.BAD, f"{stopped.stopped.upper()} rank {stopped.rank}{held}"
+        after = f"rank {stopped.rank}: {stopped.state}, after step {units.count(stopped.step)}"
+        sentences.insert(0, f"{after}; the other ranks wait for it")
+    return JudgedGroup(
+        group, tuple(rows), tone, word, tuple(sentences), cycles, late, why_not, in_call_s
+    )
+
+
+def _why_not(group: Group, cycles: Cycles) -> str:
+    """Return why no straggler can be named; empty where one can be."""
+    if len(group.ranks) < 2:
+        return "only one rank has a run"
+    not_split = {rank: why for rank, run in group.ranks.items() if (why := run.manifest.not_split)}
+    if not_split:
+        return f"the steps of rank {min(not_split)} are not split: {not_split[min(not_split)]}"
+    if len(cycles.steps) < NEEDED:
+        steps = units.counted(len(cycles.steps), "steady step")
+        return f"the ranks have {steps} in common, {NEEDED} are needed"
+    return ""
+
+
+def _finding(
+    group: Group, rows: list[RankRow], cycles: Cycles, late: Straggler | None, why_not: str
+) -> tuple[Tone, str, list[str]]:
+    """Return the finding on the ranks that train."""
+    if why_not:
+        return Tone.CALM, "STRAGGLER n/a", [why_not]
+    if late:
+        tone = Tone.BAD if late.is_critical else Tone.WARN
+        return tone, straggler_word(late), straggler_sentences(late)
+    sentence = _no_straggler(group, cycles)
+    splits = [row.split for row in rows if row.split]
+    least = min(splits, key=lambda split: split.wait_share, default=None)
+    if least is None or least.wait_share < _STARVES_FROM:
+        return Tone.GOOD, "NO STRAGGLER", [sentence]
+    wait, step = units.in_one_unit(least.wait.mean, least.step.mean)
+    hidden = "a distributed data set of unknown length lets each fetch wait for the slowest rank"
+    return (
+        Tone.BAD,
+        f"ALL RANKS STARVE {units.percent(least.wait_share)}",
+        [
+            f"each rank waits {wait} of {step}/step for data",
+            f"{hidden}: which one that is does not show here",
+            sentence,
+        ],
+    )
+
+
+def _no_straggler(group: Group, cycles: Cycles) -> str:
+    """Return that no rank holds the group up, and what would not show."""
+    unseen = sum(run.manifest.fetches_in_calls for run in group.ranks.values())
+    is_sure = cycles.is_compute_known and not unseen
+    head = "no rank holds the others up" if is_sure else "no rank is seen to be late"
+    waits = (
+        f"{head}: they wait {units.percent(waiting_share(cycles))} of their time for one another"
+    )
+    if unseen:
+        waits += f"; the data wait of {units.counted(unseen, 'rank')} is a part of its calls"
+    if not cycles.is_compute_known:
+        waits += "; whether one computes longer is n/a, as processor time and clocks are not known"
+    return waits
 
 
 def _rank_steps(rank: int, run: Snapshot) -> RankSteps:
-    machine, fetches = _machine(run, run.steps), run.manifest.fetches_in_calls
-    return RankSteps(rank, run.steps, machine, fetches)
+    return RankSteps(rank, run.steps, *machine_of(run))
 
 
-def _machine(run: Snapshot, steps: Rows) -> Machine:
-    """Return the median figures of the samples between the first and the last of some steps."""
+def machine_of(run: Snapshot) -> tuple[float | None, float | None]:
+    """Return the median cores that a rank's process uses and the clock of its GPU, MHz, of the
+    samples between its first and its last step; None where unknown."""
+    steps = run.steps
     if len(steps) < 2:
-        return Machine()
+        return None, None
     at_ns = run.samples["at_ns"]
     within = run.samples[(at_ns > steps["start_ns"][0]) & (at_ns <= steps["start_ns"][-1])]
-    names = ("process_cores", "gpu_freq_mhz", "gpu_power_w", "gpu_temperature_c")
-    return Machine(*(_median(within[name]) for name in names))
+    cores, clock = (_median(within[name]) for name in ("process_cores", "gpu_freq_mhz"))
+    return cores, clock
 
 
 def _median(values: np.ndarray[tuple[int], np.dtype[np.float32]]) -> float | None:
@@ -175,137 +232,86 @@ def _median(values: np.ndarray[tuple[int], np.dtype[np.float32]]) -> float | Non
     return float(np.median(known)) if len(known) >= _FEWEST_SAMPLES else None
 
 
-# -- the states of ranks in words ------------------------------------------------------------------
+# -- a row -----------------------------------------------------------------------------------------
 
 
-def state_lines(judged: JudgedGroup) -> list[str]:
-    """Return the ranks that no longer train, are missing, unreadable, or behind."""
-    group, gone = judged.group, stopped_ranks(judged)
-    lines = [f"rank {one.rank}: {state_words(judged, one)}" for one in gone[:_NAMED]]
-    more = (
-        [f"{units.counted(len(gone) - _NAMED, 'more rank')} no longer trains"]
-        if len(gone) > _NAMED
-        else []
-    )
-    missing = [f"rank {rank} has no run" for rank in group.missing]
-    unreadable = [f"rank {rank} cannot be read: {why}" for rank, why in group.unreadable.items()]
-    behind = [
-        f"rank {one.rank} is {_behind(one)}"
-        for one in judged.ranks
-        if one.is_lagging and one not in gone
-    ]
-    return [*lines, *more, *missing, *unreadable, *behind, *_call_lines(judged)]
+def _last_step(run: Snapshot) -> int:
+    return int(run.steps["step"][-1]) if len(run.steps) else 0
 
 
-def stopped_ranks(judged: JudgedGroup) -> list[RankState]:
-    """Return the ranks that no longer train, the one whose last sign of training is oldest first.
-
-    They failed, were killed, do not respond, have not come to the next call for long, or hang in
-    it.
-    """
-    runs = judged.group.ranks
-    gone = [
-        one
-        for one in judged.ranks
-        if state_of(runs[one.rank]) not in _WELL or overdue_s(judged, one) is not None
-    ]
-    return sorted(gone, key=lambda one: _last_sign_s(runs[one.rank], overdue_s(judged, one)))
-
-
-def overdue_s(judged: JudgedGroup, state: RankState) -> float | None:
-    """Return for how long a rank that runs has not come to the next call, or hangs in Python in it;
-    None where that is as usual."""
-    last = judged.group.ranks[state.rank].open_phase
-    if last is None or not (last.is_before_call or (last.is_in_call and last.detail)):
-        return None
-    return _long_s(state, last)
-
-
-def _long_s(state: RankState, last: OpenPhase) -> float | None:
-    """Return how long the phase of a rank that runs lasts; None where that is as usual."""
-    usual_s = state.split.step.mean / 1e3 if state.split else 0.0
-    is_long = state.life is Life.RUNNING and last.lasts_s >= max(HELD_S, _HELD_STEPS * usual_s)
-    return last.lasts_s if is_long else None
-
-
-def call_s(judged: JudgedGroup) -> float | None:
-    """Return for how long all ranks that train have been in the call, and none is seen to hold it
-    up; else None."""
-    open_s = [_in_call_s(judged, one) for one in judged.ranks if not one.life.is_over]
-    known = [one for one in open_s if one is not None]
-    return (
-        min(known)
-        if len(known) > 1 and len(known) == len(open_s) and not stopped_ranks(judged)
-        else None
+def _row(
+    rank: int, run: Snapshot, first: int, late_ms: dict[int, float], late: Straggler | None
+) -> RankRow:
+    newest, step = run.steps[-10 * NEEDED :], _last_step(run)
+    split = breakdown(steady(newest)) if len(newest) else None
+    step_ms = split.step.mean if split else 0.0
+    head, seconds = _stopped(run, step_ms)
+    behind = first - step
+    is_writing = run.life is not Life.ENDED and behind * step_ms < _WRITES_MS
+    behind = 0 if behind < _LAGS_FROM or is_writing else behind
+    return RankRow(
+        rank,
+        _state_text(run, head, seconds, behind),
+        run,
+        head,
+        seconds,
+        step,
+        behind,
+        split,
+        late_ms.get(rank),
+        late.cause.value if late and late.rank == rank else "",
     )
 
 
-def _in_call_s(judged: JudgedGroup, state: RankState) -> float | None:
-    last = judged.group.ranks[state.rank].open_phase
-    return _long_s(state, last) if last and last.is_in_call else None
+def _stopped(run: Snapshot, step_ms: float) -> tuple[str, float | None]:
+    """Return why a rank holds the others up, and for how long where that goes on: it failed, was
+    killed, does not respond, has not come to the next call for long, or hangs in it. Empty where it
+    does not."""
+    last = run.open_phase
+    if run.life is Life.RUNNING and last and last.lasts_s >= _held_from_s(step_ms):
+        if last.is_before_call:
+            is_wait = last.phase is Phase.WAIT
+            return "no batch" if is_wait else "in Python between two steps", last.lasts_s
+        if last.is_in_call and last.detail:
+            return "hangs in its call", last.lasts_s
+    state = state_of(run)
+    if state in _WELL:
+        return "", None
+    return state, run.silent_s if run.life.is_stale else None
 
 
-def _call_lines(judged: JudgedGroup) -> list[str]:
-    seconds = call_s(judged)
-    if seconds is None:
-        return []
-    step = units.count(max(one.step for one in judged.ranks))
-    lasts = f"no step since step {step}, for {units.seconds(seconds)}"
-    return [f"{lasts}: all ranks are in the call, and nothing shows which one the others wait for"]
+def _held_from_s(step_ms: float) -> float:
+    return max(_HELD_S, _HELD_STEPS * step_ms / 1e3)
 
 
-def stopped_word(judged: JudgedGroup) -> str:
-    """Return `NOT RESPONDING rank 2 for 41.0 s` of the rank that stopped first; empty where all are
-    well."""
-    gone, in_call_s = stopped_ranks(judged), call_s(judged)
-    if in_call_s is not None:
-        return f"NO STEP for {units.seconds(in_call_s)}"
-    if not gone:
-        return ""
-    run, seconds = judged.group.ranks[gone[0].rank], overdue_s(judged, gone[0])
+def _state_text(run: Snapshot, head: str, seconds: float | None, behind: int) -> str:
+    text = run.failure or head or state_of(run)
     if seconds is not None:
-        return f"{_held_word(run).upper()} rank {gone[0].rank} for {units.seconds(seconds)}"
-    silent = f" for {units.seconds(run.silent_s)}" if run.life.is_stale else ""
-    return f"{state_of(run).upper()} rank {gone[0].rank}{silent}"
+        detail = run.open_phase.detail if run.open_phase and run.life is Life.RUNNING else ""
+        text = f"{head} for {units.seconds(seconds)}{f', in {detail}' if detail else ''}"
+    return f"{text}, {units.counted(behind, 'step')} behind" if behind else text
 
 
-def state_words(judged: JudgedGroup, state: RankState) -> str:
-    """Return the state of a rank and its step: `not responding for 41.0 s, since step 210`."""
-    run, step = judged.group.ranks[state.rank], units.count(state.step)
-    behind = f", {_behind(state)}" if state.is_lagging else ""
-    if (seconds := overdue_s(judged, state)) is not None:
-        last = run.open_phase
-        python = f", in {last.detail}" if last and last.detail else ""
-        lasts = f"{_held_word(run)} for {units.seconds(seconds)}{python}"
-        return f"{lasts}, since step {step}{behind}; the other ranks wait for it"
-    if run.life.is_stale:
-        silence = "not responding" if run.life is Life.NOT_RESPONDING else "unknown, no new data"
-        return f"{silence} for {units.seconds(run.silent_s)}, since step {step}{behind}"
-    return f"{run.failure or f'{state_of(run)} at step {step}'}{behind}"
+def _first_stopped(rows: list[RankRow] | tuple[RankRow, ...]) -> RankRow | None:
+    """Return the stopped rank whose last sign of training is oldest: the others stop with it."""
+    stopped = [row for row in rows if row.stopped]
+    return min(stopped, key=_last_sign_s, default=None)
 
 
-def _held_word(run: Snapshot) -> str:
-    """Return where a rank is held up."""
-    assert run.open_phase
-    if run.open_phase.is_in_call:
-        return "hangs in its call"
-    return "no batch" if run.open_phase.phase is Phase.WAIT else "in Python between two steps"
-
-
-def overdue_where(judged: JudgedGroup, state: RankState) -> str:
-    """Return where a rank is held up, with the Python that is seen to run there; empty where it is
-    not."""
-    run = judged.group.ranks[state.rank]
-    if overdue_s(judged, state) is None or run.open_phase is None:
-        return ""
-    return f"{_held_word(run)}, {run.open_phase.detail}".removesuffix(", ")
-
-
-def _behind(state: RankState) -> str:
-    return f"{units.counted(state.behind, 'step')} behind"
-
-
-def _last_sign_s(run: Snapshot, held: float | None) -> float:
+def _last_sign_s(row: RankRow) -> float:
     """Return the time of a rank's last sign of training, seconds since 1970."""
-    ago_s = run.silent_s if run.life is Life.NOT_RESPONDING else held or 0.0
-    return run.manifest.origin_wall_ns / 1e9 + run.length_s - ago_s
+    assert row.run
+    begun_s = row.run.manifest.origin_wall_ns / 1e9
+    return begun_s + row.run.length_s - (row.stopped_s or 0.0)
+
+
+def _in_call_s(rows: list[RankRow]) -> float | None:
+    """Return for how long all ranks that train have been in the call; None where they are not, and
+    where a rank is seen to hold it up."""
+    runs = [row.run for row in rows if row.run and not row.run.life.is_over]
+    phases = [run.open_phase for run in runs if run.open_phase and run.open_phase.is_in_call]
+    if len(runs) < 2 or len(phases) < len(runs) or any(row.stopped for row in rows):
+        return None
+    step_ms = max((row.split.step.mean for row in rows if row.split), default=0.0)
+    lasts_s = min(phase.lasts_s for phase in phases)
+    return lasts_s if lasts_s >= _held_from_s(step_ms) else None

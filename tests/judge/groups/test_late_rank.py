@@ -3,25 +3,22 @@ without it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from tests.groups import CALL, meeting_rows
 from tfwatch.core.rows import Flag
-from tfwatch.judge.groups.aligned import WARM_UP, Machine, RankSteps, align
-from tfwatch.judge.groups.straggler import (
+from tfwatch.judge.groups.late_rank import (
     NEEDED,
+    WARM_UP,
     Cause,
+    RankSteps,
     Straggler,
-    banner_word,
+    align,
     find_straggler,
-    is_compute_known,
-    no_straggler_sentence,
-    straggler_sentence,
+    straggler_sentences,
+    straggler_word,
     waiting_share,
-    without_sentence,
 )
 
 STEPS = 200
@@ -35,10 +32,8 @@ def group(
     ]
 
 
-def with_machines(ranks: list[RankSteps], *machines: Machine) -> list[RankSteps]:
-    return [
-        RankSteps(one.rank, one.rows, machine) for one, machine in zip(ranks, machines, strict=True)
-    ]
+def with_cores(ranks: list[RankSteps], *cores: float | None) -> list[RankSteps]:
+    return [RankSteps(one.rank, one.rows, used) for one, used in zip(ranks, cores, strict=True)]
 
 
 def found(ranks: list[RankSteps]) -> Straggler:
@@ -86,76 +81,54 @@ def test_the_next_late_rank_limits_the_gain() -> None:
 
 def test_a_longer_call_shows_in_the_processor_time_alone() -> None:
     ranks = group([1, 1, 1], [1, 1, 1])
-    busy, idle = Machine(cores=0.9), Machine(cores=0.2)
 
-    named = found(with_machines(ranks, idle, busy, idle))
+    named = found(with_cores(ranks, 0.2, 0.9, 0.2))
 
     assert (named.rank, named.cause) == (1, Cause.COMPUTE)
     assert named.gain_ms == pytest.approx(0.7 * 10)
-    assert find_straggler(align(with_machines(ranks, busy, busy, busy))) is None
-    assert (
-        find_straggler(align(with_machines(ranks, Machine(cores=0.3), Machine(cores=0.1), idle)))
-        is None
-    )
-    assert is_compute_known(align(with_machines(ranks, idle, busy, idle)))
-    assert not is_compute_known(align(with_machines(ranks, Machine(), busy, idle)))
-    assert straggler_sentence(named).startswith(
-        "the other ranks wait at least 7.0 of 10.0 ms/step for rank 1: it comp"
-    )
-    assert banner_word(named) == "STRAGGLER rank 1, at least 70 %"
-    assert (
-        without_sentence(named)
-        == "without it a step takes at most about 3.0 of 10.0 ms: at least 70 % less"
-    )
-    assert find_straggler(align(with_machines(ranks, Machine(), busy, idle))) is None
-
-
-_UNSEEN = (
-    "no rank is seen to be late: they wait 2 % of their time for one another; the data wait of"
-)
-_NOT_KNOWN = "whether one computes longer is n/a, as processor time and clocks are not known"
+    assert straggler_word(named) == "STRAGGLER rank 1, at least 70 %"
+    first, second, _ = straggler_sentences(named)
+    assert first.startswith("the other ranks wait at least 7.0 of 10.0 ms/step for rank 1: it comp")
+    assert second == "without it a step takes at most about 3.0 of 10.0 ms: at least 70 % less"
 
 
 @pytest.mark.parametrize(
-    ("cores", "fetching", "sentence"),
+    ("cores", "is_known"),
     [
-        (0.5, [], "no rank holds the others up: they wait 2 % of their time for one another"),
-        (
-            0.5,
-            [1],
-            f"{_UNSEEN} 1 rank is a part of its calls",
-        ),
-        (
-            None,
-            [0, 1],
-            f"{_UNSEEN} 2 ranks is a part of its calls; {_NOT_KNOWN}",
-        ),
+        pytest.param((0.9, 0.9, 0.9), True, id="alike"),
+        pytest.param((0.3, 0.1, 0.2), True, id="next to nothing"),
+        pytest.param((None, 0.9, 0.2), False, id="not known of one"),
     ],
 )
-def test_what_would_not_show_is_named_beside_no_straggler(
-    cores: float | None, fetching: list[int], sentence: str
+def test_processor_time_that_shows_nothing_names_nobody(
+    cores: tuple[float | None, ...], is_known: bool
 ) -> None:
-    ranks = with_machines(group([1, 1], [1, 1]), *[Machine(cores=cores)] * 2)
+    cycles = align(with_cores(group([1, 1, 1], [1, 1, 1]), *cores))
 
-    aligned = align([replace(one, fetches_in_calls=one.rank in fetching) for one in ranks])
-
-    assert find_straggler(aligned) is None
-    assert no_straggler_sentence(0.02, aligned) == sentence
+    assert find_straggler(cycles) is None
+    assert cycles.is_compute_known is is_known
 
 
 def test_more_cores_do_not_make_the_gain_longer_than_the_step() -> None:
-    ranks = with_machines(group([1, 1], [1, 1]), Machine(cores=8.0), Machine(cores=2.0))
-
-    assert found(ranks).gain_ms == pytest.approx(0.75 * 10)
+    assert found(with_cores(group([1, 1], [1, 1]), 8.0, 2.0)).gain_ms == pytest.approx(0.75 * 10)
 
 
 def test_a_gpu_with_a_lower_clock_is_slower() -> None:
-    fast, slow = Machine(clock_mhz=1800, cores=1), Machine(clock_mhz=1200, cores=1)
+    ranks = group([1] * 3, [1] * 3)
+    clocks = 1800, 1800, 1200
 
-    named = found(with_machines(group([1] * 3, [1] * 3), fast, fast, slow))
+    named = found([RankSteps(one.rank, one.rows, 1, clocks[one.rank]) for one in ranks])
 
     assert (named.rank, named.cause, named.own, named.others) == (2, Cause.SLOW_GPU, 1200, 1800)
     assert named.gain_ms == pytest.approx(CALL / 3)
+
+
+def test_a_single_long_step_is_no_straggler() -> None:
+    first, second = (one.rows.copy() for one in group([1, 1], [1, 1]))
+    second["wait_ms"][29] += 500
+    first["compute_ms"][29] += 500
+
+    assert find_straggler(align([RankSteps(0, first), RankSteps(1, second)])) is None
 
 
 def test_steps_are_aligned_by_their_numbers_and_not_by_clocks() -> None:
@@ -191,9 +164,9 @@ def test_too_few_ranks_and_steps_say_nothing() -> None:
 def test_the_sentences_have_one_unit_each() -> None:
     named = found(group([1, 20, 1], [1, 1, 1]))
 
-    assert (
-        straggler_sentence(named)
-        == "the other ranks wait 19.0 of 29.0 ms/step for rank 1: it waits 20.0 ms for data, the"
+    waits, without, _ = straggler_sentences(named)
+    assert waits == (
+        "the other ranks wait 19.0 of 29.0 ms/step for rank 1: it waits 20.0 ms for data, the"
         " others 1.0 ms"
     )
-    assert without_sentence(named) == "without it a step takes about 10.0 of 29.0 ms: 66 % less"
+    assert without == "without it a step takes about 10.0 of 29.0 ms: 66 % less"

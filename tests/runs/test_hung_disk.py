@@ -4,7 +4,6 @@ it responds."""
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ from tests.runs.folders import add_steps
 from tests.runs.hanging import Hanging, hang
 from tests.runs.processes import wait_until
 from tfwatch.core.events import Noted
-from tfwatch.runs import create, streams, writer
+from tfwatch.runs import create, writer
 from tfwatch.runs import format as layout
 from tfwatch.runs.run import open_run
 
@@ -113,20 +112,3 @@ def test_a_disk_that_hangs_at_the_end_is_reported_and_does_not_block(
 
     rows.answers.set()
     wait_until(lambda: made.folder is not None and len(open_run(made.folder).steps) == 10)
-
-
-def test_dropping_a_run_does_not_wait_for_its_files_to_close(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    closed_in: list[int] = []
-
-    def close(file: streams.OpenFile) -> None:
-        os.close(file.fd)
-        closed_in.append(threading.get_ident())
-
-    monkeypatch.setattr(streams, "_close", close)
-    made, _ = begin_run(tmp_path, "cnn")
-    made.close()
-    del made
-    wait_until(lambda: len(closed_in) == len(layout.STREAMS))
-    assert threading.get_ident() not in closed_in

@@ -29,7 +29,7 @@ from tfwatch.core.events import (
 from tfwatch.core.rows import GPU, SAMPLE, STAGE, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Pulse
-from tfwatch.runs.streams import Stream, own_writers, write_at_start
+from tfwatch.runs.streams import Stream, own_writers, why_not, write_at_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -367,7 +367,7 @@ class RunWriter:
                 unwritten, self.can_open = False, True
             write_at_start(self.folder / layout.PULSES, self._pulse)
         except OSError as error:
-            return error.strerror or str(error)
+            return why_not(error)
         finally:
             if unwritten:
                 self._stale_manifest = True

@@ -11,8 +11,6 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tfwatch.runs.streams import OpenFile
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -29,7 +27,7 @@ def reader_after_relay(descriptors: str) -> Callable[[], None]:
     master, relay = (int(number) for number in descriptors.split(","))
     for fd in (master, relay):
         os.set_inheritable(fd, False)
-    files = OpenFile.of(master), OpenFile.of(relay)
+    files = _OpenFile(master), _OpenFile(relay)
 
     def start() -> None:
         _thread.start_new_thread(_read_after_relay, files)
@@ -37,7 +35,25 @@ def reader_after_relay(descriptors: str) -> Callable[[], None]:
     return start
 
 
-def _read_after_relay(master: OpenFile, relay: OpenFile) -> None:
+class _OpenFile:
+    """A descriptor and the file it was opened for: a program may close it, and reuse its number."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._identity = _identity(fd)
+
+    def is_ours(self) -> bool:
+        with suppress(OSError):
+            return _identity(self.fd) == self._identity
+        return False
+
+
+def _identity(fd: int) -> tuple[int, int]:
+    status = os.fstat(fd)
+    return status.st_dev, status.st_ino
+
+
+def _read_after_relay(master: _OpenFile, relay: _OpenFile) -> None:
     with suppress(OSError):
         if relay.is_ours():
             os.read(relay.fd, 1)  # returns nothing, once the relay has ended

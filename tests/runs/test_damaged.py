@@ -101,7 +101,7 @@ def test_implausible_rows_are_counted_and_left_out(tmp_path: Path) -> None:
 
     assert snapshot.recent["step"].tolist() == [1, 8, 9, 10]
     assert (snapshot.steps_total, snapshot.torn) == (10, 6)
-    assert snapshot.pyramid.end_s == pytest.approx(0.2)
+    assert snapshot.time_sums.end_s == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize("days", [0.5, 99.0])
@@ -112,7 +112,7 @@ def test_an_absurd_start_takes_little_memory(tmp_path: Path, days: float) -> Non
     rows.tofile(tmp_path / layout.STEPS)
 
     snapshot = read(tmp_path)
-    columns = snapshot.pyramid.columns(0.2, 0.25, 4)
+    columns = snapshot.time_sums.columns(0.2, 0.25, 4)
 
     assert snapshot.steps_total == 10
     assert columns.steps.tolist() == [0, 0, 0, 9]
@@ -142,7 +142,7 @@ def test_random_bytes_in_a_file_read_as_nothing_or_as_data(tmp_path: Path, name:
 
         reader = Run(RunFolder(tmp_path), FakeClock(1).clock)
         for snapshot in (reader.read(), reader.read()):
-            columns = snapshot.pyramid.columns(snapshot.now_s, 0.25, 120)
+            columns = snapshot.time_sums.columns(snapshot.now_s, 0.25, 120)
             assert len(columns.share) == 120, seed
             assert math.isfinite(snapshot.now_s), seed
         assert len(reader.steps_between(1, 10)) <= 10, seed

@@ -40,7 +40,7 @@ def test_a_killed_run_replays_with_its_last_phase(tmp_path: Path) -> None:
     assert snapshot.pulse is not None
     assert snapshot.pulse.step >= snapshot.steps_total
     assert snapshot.torn == 0
-    assert snapshot.pyramid.columns(snapshot.now_s, 0.25, 400).steps.sum() == snapshot.steps_total
+    assert snapshot.time_sums.columns(snapshot.now_s, 0.25, 400).steps.sum() == snapshot.steps_total
 
 
 def test_a_stopped_process_does_not_respond_and_then_continues(tmp_path: Path) -> None:

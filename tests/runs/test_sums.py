@@ -8,7 +8,7 @@ import pytest
 
 from tests.judge.step_rows import make_steps, plain, restart
 from tfwatch.core.rows import Flag
-from tfwatch.runs.sums import BUCKET_S, Pyramid, TimeColumns
+from tfwatch.runs.sums import BUCKET_S, TimeColumns, TimeSums
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 PARTS = ("wait_ms", "compute_ms", "host_ms")
 
 
-def built(rows: Rows, chunk: int = 10**9) -> Pyramid:
-    pyramid = Pyramid()
+def built(rows: Rows, chunk: int = 10**9) -> TimeSums:
+    sums = TimeSums()
     for first in range(0, len(rows), chunk):
-        pyramid.add(rows[first : first + chunk])
-    return pyramid
+        sums.add(rows[first : first + chunk])
+    return sums
 
 
 def mixed(count: int, seed: int = 0) -> Rows:
@@ -70,8 +70,8 @@ def as_rows(columns: TimeColumns) -> list[list[float]]:
 
 
 @pytest.fixture(scope="module")
-def pyramids() -> list[Pyramid]:
-    """A pyramid that was built step by step, in chunks, and at once."""
+def all_sums() -> list[TimeSums]:
+    """Sums that were built step by step, in chunks, and at once."""
     return [built(mixed(3000), chunk) for chunk in (1, 97, 10**9)]
 
 
@@ -89,13 +89,13 @@ def pyramids() -> list[Pyramid]:
     ],
 )
 def test_columns_are_means_over_their_steps(
-    pyramids: list[Pyramid], width_s: float, count: int
+    all_sums: list[TimeSums], width_s: float, count: int
 ) -> None:
-    rows, run_s = mixed(3000), pyramids[0].end_s
+    rows, run_s = mixed(3000), all_sums[0].end_s
     for end_s in (run_s, run_s / 2, 0.0, run_s + 5):
         expected = loop_over_columns(rows, end_s, width_s, count)
-        for pyramid in pyramids:
-            columns = pyramid.columns(end_s, width_s, count)
+        for sums in all_sums:
+            columns = sums.columns(end_s, width_s, count)
             np.testing.assert_allclose(as_rows(columns), expected, rtol=1e-6)
             assert columns.start_s[-1] <= end_s < columns.start_s[-1] + width_s
 
@@ -146,8 +146,8 @@ def test_a_million_steps_are_added_in_less_than_a_second() -> None:
     rows = plain(1_000_000)
 
     began = time.thread_time()
-    pyramid = built(rows, 131_072)
-    columns = pyramid.columns(pyramid.end_s, 4.0, 120)
+    sums = built(rows, 131_072)
+    columns = sums.columns(sums.end_s, 4.0, 120)
 
     assert time.thread_time() - began < 1.0
     assert columns.share == pytest.approx(np.full(120, 0.1))
@@ -155,10 +155,10 @@ def test_a_million_steps_are_added_in_less_than_a_second() -> None:
 
 @pytest.mark.parametrize("width_s", [0.3, 1.7, 9.1, 130.0])
 def test_columns_of_an_uneven_width_hold_each_step_once(width_s: float) -> None:
-    pyramid = built(mixed(3000))
+    sums = built(mixed(3000))
 
-    columns = pyramid.columns(pyramid.end_s, width_s, int(pyramid.end_s / width_s) + 1)
+    columns = sums.columns(sums.end_s, width_s, int(sums.end_s / width_s) + 1)
 
     assert columns.steps.sum() == 3000
     assert np.diff(columns.start_s) == pytest.approx(width_s, abs=BUCKET_S)
-    assert columns.end_s >= pyramid.end_s - BUCKET_S
+    assert columns.end_s >= sums.end_s - BUCKET_S

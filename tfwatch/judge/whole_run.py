@@ -167,7 +167,7 @@ def step_time(snapshot: Snapshot) -> MetricChart:
     width_s = BUCKET_S
     while width_s * _COLUMNS * 2 < snapshot.now_s:
         width_s *= 2
-    columns = snapshot.pyramid.columns(snapshot.now_s, width_s, int(snapshot.now_s / width_s) + 1)
+    columns = snapshot.time_sums.columns(snapshot.now_s, width_s, int(snapshot.now_s / width_s) + 1)
     steps = np.cumsum(columns.steps) - columns.steps / 2
     ran = columns.steps > 0
     values = columns.wait_ms + columns.compute_ms + columns.host_ms

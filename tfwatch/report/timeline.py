@@ -131,10 +131,10 @@ class _StepColumns:
 def _columns(run: Snapshot) -> _StepColumns:
     if len(run.steps) <= COLUMNS:
         return _single_steps(run.plausible_steps)
-    pyramid = run.pyramid
-    length_s = max(run.length_s, pyramid.end_s)
+    time_sums = run.time_sums
+    length_s = max(run.length_s, time_sums.end_s)
     width_s = BUCKET_S * max(1, np.ceil(length_s / COLUMNS / BUCKET_S))
-    means = pyramid.columns(length_s, width_s, int(length_s / width_s) + 1)
+    means = time_sums.columns(length_s, width_s, int(length_s / width_s) + 1)
     edges = np.append(means.start_s, means.end_s)
     copy = np.nan_to_num(means.copy_ms)
     parts = (means.wait_ms, means.compute_ms - copy, copy, means.host_ms)

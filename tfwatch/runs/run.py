@@ -32,7 +32,7 @@ from tfwatch.runs.format import NotARunError, decode_pulse
 from tfwatch.runs.liveness import state_now
 from tfwatch.runs.snapshot import ProgressNow, Snapshot
 from tfwatch.runs.streams import write_own_run
-from tfwatch.runs.sums import EpochSums, Pyramid
+from tfwatch.runs.sums import EpochSums, TimeSums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -77,7 +77,7 @@ class Run:
         self._offsets = dict.fromkeys((*layout.STREAMS, layout.LOG), 0) | {
             name: first * layout.TABLES[name].itemsize for name, first in self._firsts.items()
         }
-        self._pyramid = Pyramid()
+        self._time_sums = TimeSums()
         self._epochs = EpochSums()
         self._recent = NewestRows(layout.TABLES[layout.STEPS], RECENT)
         self._total = self._firsts[layout.STEPS]
@@ -172,7 +172,7 @@ class Run:
             recent=recent,
             steps_total=self._total,
             steps_between=self.steps_between,
-            pyramid=self._pyramid,
+            time_sums=self._time_sums,
             epoch_sums=self._epochs,
             samples=self._samples.rows,
             gpus=self._gpus.rows,
@@ -202,7 +202,7 @@ class Run:
         self._total += len(rows)
         self._torn += len(rows) - len(good)
         self._are_all_plausible = self._are_all_plausible and len(good) == len(rows)
-        self._pyramid.add(good)
+        self._time_sums.add(good)
         self._epochs.add(good)
         self._recent.extend(good)
 

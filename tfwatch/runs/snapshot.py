@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tfwatch.runs.folder import RunFolder
     from tfwatch.runs.format import Manifest, Pulse
     from tfwatch.runs.liveness import Life, OpenPhase
-    from tfwatch.runs.sums import EpochSums, Pyramid
+    from tfwatch.runs.sums import EpochSums, TimeSums
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Snapshot:
     #: Returns the plausible rows of steps first to last: see `Run.steps_between`.
     steps_between: Callable[[int, int], Rows]
     #: The sums of the steps in buckets of time, for a chart; they grow with the run.
-    pyramid: Pyramid
+    time_sums: TimeSums
     epoch_sums: EpochSums
     #: All rows of `core.rows.SAMPLE`.
     samples: Rows

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -20,18 +20,9 @@ from tfwatch.runs.buffers import GrowingRows
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
 
-#: The smallest bucket, one column of the live screen.
+#: The width of a bucket, one column of the live screen.
 BUCKET_S = 0.25
-#: The length of each level's buckets over that of the level below.
-FACTOR = 16
-LEVELS = 4
-#: From so many buckets in a column on, columns may have a bucket more or less.
-_FINE = 32
 _PARTS = ("wait_ms", "compute_ms", "host_ms", "copy_ms")
-#: The number of small additions that wait before they are added to the coarser levels, which are
-#: seldom read.
-_MOST_WAITING = 64
-_SUMS = ("index", "steps", "parts", "flags")
 
 #: Steps longer than a bucket; they fill columns in which no step begins.
 _LONG = np.dtype([("begin_s", "<f8"), ("end_s", "<f8"), ("means", "<f8", (len(_PARTS),))])
@@ -73,16 +64,18 @@ class TimeColumns:
         return share
 
 
-class Pyramid:
-    """Sums of all added rows, in levels of buckets. It takes 100 bytes for each second of the
-    run."""
+class TimeSums:
+    """Sums of all added rows up to the end of each bucket: those of a column are a difference of
+    two. They take at most 200 bytes for each second of the run."""
 
     def __init__(self) -> None:
-        # The smallest buckets hold few sums, which need less precision.
-        self._levels = [
-            _Level(BUCKET_S * FACTOR**n, np.float64 if n else np.float32) for n in range(LEVELS)
-        ]
-        self._waiting: list[_Sums] = []
+        #: The numbers of the buckets in which steps begin; -1 stands before the first.
+        self._buckets = np.full(1, -1)
+        #: The number of all steps up to the end of each, and their parts, milliseconds.
+        self._sums = np.zeros((1, 1 + len(_PARTS)))
+        #: Of its own steps.
+        self._flags = np.zeros(1, dtype=np.uint16)
+        self._count = 1
         self._long = GrowingRows(_LONG)
         self.end_s = 0.0
         #: A judgement reads in a thread of its own while rows come.
@@ -96,17 +89,32 @@ class Pyramid:
             rows = rows[np.argsort(rows["start_ns"], kind="stable")]
         start_s = rows["start_ns"] / 1e9
         end_s = start_s + step_ms(rows) / 1e3
-        index = np.asarray(start_s / BUCKET_S, dtype=np.int64)
-        sums = _Sums(
-            index, np.ones(len(rows), dtype=np.int64), _parts(rows), rows["flags"]
-        ).merged()
         with self._lock:
-            self._levels[0].add(sums)
-            self._waiting.append(sums)
-            if max(len(self._waiting), len(sums.index)) >= _MOST_WAITING:
-                self._add_waiting()
+            self._add(np.asarray(start_s / BUCKET_S, dtype=np.int64), _values(rows), rows["flags"])
             self._add_long(rows, start_s, end_s)
             self.end_s = max(self.end_s, float(end_s[-1]))
+
+    def _add(self, bucket: Ints, values: Floats, flags: Flags) -> None:
+        """Add steps in the order of their buckets; the last known bucket may go on in them."""
+        at = int(np.searchsorted(self._buckets[: self._count], bucket[0]))
+        later = slice(at, self._count)
+        if at < self._count:
+            own = np.diff(self._sums[at - 1 : self._count], axis=0).T
+            bucket = np.concatenate([bucket, self._buckets[later]])
+            order = np.argsort(bucket, kind="stable")
+            bucket = bucket[order]
+            values = np.concatenate([values, own], axis=1)[:, order]
+            flags = np.concatenate([flags, self._flags[later]])[order]
+        begins = np.flatnonzero(np.diff(bucket, prepend=-1))
+        self._count = at + len(begins)
+        added = slice(at, self._count)
+        self._buckets, self._sums, self._flags = (
+            _with_room(array, self._count) for array in (self._buckets, self._sums, self._flags)
+        )
+        self._buckets[added] = bucket[begins]
+        self._sums[added] = np.add.reduceat(values, begins, axis=1).cumsum(axis=1).T
+        self._sums[added] += self._sums[at - 1]
+        self._flags[added] = np.bitwise_or.reduceat(flags, begins)
 
     def columns(self, end_s: float, width_s: float, count: int) -> TimeColumns:
         """Return `count` columns of `width_s` seconds, the last of which contains `end_s`.
@@ -114,60 +122,32 @@ class Pyramid:
         width_s: at least `BUCKET_S`. The edges of columns are edges of buckets.
         """
         with self._lock:
-            return self._columns(self._level_for(width_s), end_s, width_s, count)
+            return self._columns(end_s, width_s, count)
 
-    def _columns(self, level: _Level, end_s: float, width_s: float, count: int) -> TimeColumns:
-        if level is not self._levels[0]:
-            self._add_waiting()
+    def _columns(self, end_s: float, width_s: float, count: int) -> TimeColumns:
         first = int(end_s / width_s) - count + 1
-        edges = np.rint((first + np.arange(count + 1)) * (width_s / level.width_s)).astype(np.int64)
-        buckets = level.window(int(edges[0]), int(edges[-1] - edges[0]))
-        firsts = edges[:-1] - edges[0]
-        steps = np.add.reduceat(buckets.steps, firsts)
-        parts = np.add.reduceat(buckets.parts, firsts, axis=1)
-        flags = np.bitwise_or.reduceat(buckets.flags, firsts)
-        bounds: Floats = edges * level.width_s
-        means: Floats = np.where(steps > 0, parts / np.maximum(steps, 1), np.nan)
+        edges = np.rint((first + np.arange(count + 1)) * (width_s / BUCKET_S)).astype(np.int64)
+        at = np.maximum(np.searchsorted(self._buckets[: self._count], edges), 1)
+        sums = np.diff(self._sums[at - 1], axis=0).T
+        steps = np.rint(sums[0]).astype(np.int64)
+        flags = np.append(self._flags[at[0] : at[-1]], np.uint16(0))
+        flags = np.bitwise_or.reduceat(flags, at[:-1] - at[0])
+        flags[steps == 0] = 0
+        bounds: Floats = edges * BUCKET_S
+        means: Floats = np.where(steps > 0, sums[1:] / np.maximum(steps, 1), np.nan)
         self._cover(bounds, steps, means)
         wait, compute, host, copy = means
         # A sum of 0 is of no copy, or of batches that were on the device already: there is nothing
         # to show of either.
-        copy = np.where(copy > 0, copy, np.nan)
+        copy = np.where(copy > _LEAST_MS, copy, np.nan)
         return TimeColumns(bounds[:-1], float(bounds[-1]), steps, wait, compute, host, copy, flags)
-
-    def _level_for(self, width_s: float) -> _Level:
-        """Return the coarsest level whose buckets divide a column, else one fine enough to hide
-        uneven shares."""
-        dividing = next(
-            (level for level in reversed(self._levels) if _divides(level.width_s, width_s)), None
-        )
-        fine = (level for level in reversed(self._levels) if level.width_s * _FINE <= width_s)
-        return dividing or next(fine, self._levels[0])
-
-    def _add_waiting(self) -> None:
-        """Add the waiting sums to the coarser levels: one call for many costs as much as for
-        one."""
-        if not self._waiting:
-            return
-        sums = _Sums(
-            *(np.concatenate([getattr(one, of) for one in self._waiting], axis=-1) for of in _SUMS)
-        )
-        self._waiting.clear()
-        if (sums.index[1:] < sums.index[:-1]).any():
-            order = np.argsort(sums.index, kind="stable")
-            sums = _Sums(
-                sums.index[order], sums.steps[order], sums.parts[:, order], sums.flags[order]
-            )
-        for level in self._levels[1:]:
-            sums = replace(sums, index=sums.index // FACTOR).merged()
-            level.add(sums)
 
     def _add_long(self, rows: Rows, start_s: Floats, end_s: Floats) -> None:
         at = np.flatnonzero(end_s - start_s > BUCKET_S)
         if len(at):
             long = np.empty(len(at), dtype=_LONG)
             long["begin_s"], long["end_s"] = start_s[at], end_s[at]
-            long["means"] = _parts(rows[at]).T
+            long["means"] = _values(rows[at])[1:].T
             self._long.extend(long)
 
     def _cover(self, bounds: Floats, steps: Ints, means: Floats) -> None:
@@ -187,86 +167,28 @@ class Pyramid:
         means[:, empty[lasts]] = long["means"][newest[lasts]].T
 
 
-@dataclass(frozen=True, eq=False)
-class _Sums:
-    """Sums over the steps of n buckets: their number, their parts (4 x n) in milliseconds, and
-    their flags."""
-
-    index: Ints
-    steps: Ints
-    parts: Floats
-    flags: Flags
-
-    def merged(self) -> _Sums:
-        """Return the sums with neighbours of the same bucket merged; `index` must be sorted."""
-        firsts = np.flatnonzero(np.diff(self.index, prepend=-1))
-        steps, parts = (
-            np.add.reduceat(self.steps, firsts),
-            np.add.reduceat(self.parts, firsts, axis=1),
-        )
-        return _Sums(self.index[firsts], steps, parts, np.bitwise_or.reduceat(self.flags, firsts))
+#: A smaller mean is what adding up left of 0.
+_LEAST_MS = 1e-6
 
 
-class _Level:
-    """The buckets of one width, starting with bucket 0."""
-
-    def __init__(self, width_s: float, kind: type[np.floating[Any]]) -> None:
-        self.width_s = width_s
-        self._steps = np.zeros(64, dtype=np.uint32)
-        self._parts = np.zeros((len(_PARTS), 64), dtype=kind)
-        self._flags = np.zeros(64, dtype=np.uint16)
-
-    def add(self, sums: _Sums) -> None:
-        """Add sums to the buckets; each bucket occurs once."""
-        self._grow(int(sums.index[-1]) + 1)
-        self._steps[sums.index] += sums.steps.astype(np.uint32)
-        self._parts[:, sums.index] += sums.parts
-        self._flags[sums.index] |= sums.flags
-
-    def window(self, first: int, count: int) -> _Sums:
-        """Return buckets [first, first + count), with zeros where there are none."""
-        low, high = max(first, 0), min(first + count, len(self._flags))
-        steps, flags = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.uint16)
-        parts = np.zeros((len(_PARTS), count))
-        if low < high:
-            steps[low - first : high - first] = self._steps[low:high]
-            parts[:, low - first : high - first] = self._parts[:, low:high]
-            flags[low - first : high - first] = self._flags[low:high]
-        return _Sums(np.arange(first, first + count), steps, parts, flags)
-
-    def _grow(self, needed: int) -> None:
-        have = len(self._flags)
-        if needed > have:
-            size = max(needed, 2 * have)
-            self._steps, self._parts, self._flags = (
-                _extend(array, size) for array in (self._steps, self._parts, self._flags)
-            )
-
-
-def _extend(array: NDArray[Any], size: int) -> NDArray[Any]:
-    """Return the array with zeros added along its last axis; they take no memory before they are
-    written to."""
-    bigger = np.zeros((*array.shape[:-1], size), dtype=array.dtype)
-    bigger[..., : array.shape[-1]] = array
+def _with_room(array: NDArray[Any], count: int) -> NDArray[Any]:
+    """Return an array that holds so many; one that is full doubles."""
+    if count <= len(array):
+        return array
+    bigger = np.zeros((max(count, 2 * len(array)), *array.shape[1:]), dtype=array.dtype)
+    bigger[: len(array)] = array
     return bigger
 
 
-def _parts(rows: Rows) -> Floats:
-    """Return wait, compute, host and copy, 4 x rows; a copy that is not timed is 0."""
-    parts = np.empty((len(_PARTS), len(rows)))
-    for at, name in enumerate(_PARTS):
-        parts[at] = rows[name]
-    parts[-1][np.isnan(parts[-1])] = 0.0
-    return parts
+def _values(rows: Rows) -> Floats:
+    """Return 1, wait, compute, host and copy, 5 x rows; a copy that is not timed is 0."""
+    values = np.ones((1 + len(_PARTS), len(rows)))
+    for at, name in enumerate(_PARTS, 1):
+        values[at] = rows[name]
+    values[-1][np.isnan(values[-1])] = 0.0
+    return values
 
 
-def _divides(part: float, whole: float) -> bool:
-    return part <= whole and abs(whole / part - round(whole / part)) < 1e-9
-
-
-#: The number of small additions that wait: rows arrive in every frame, but the sums are read once a
-#: second.
-_MOST_EPOCH_ROWS = 64
 _TRACED = int(Flag.COMPILE | Flag.RETRACE)
 _EPOCH_SUMS = (
     "steps",
@@ -288,7 +210,6 @@ class EpochSums:
     def __init__(self) -> None:
         self._closed = GrowingRows(EPOCH)
         self._open: Rows = np.empty(0, dtype=EPOCH)
-        self._waiting: list[Rows] = []
         #: A judgement reads in a thread of its own while rows come.
         self._lock = threading.Lock()
 
@@ -296,28 +217,20 @@ class EpochSums:
     def rows(self) -> Rows:
         """Rows of `core.rows.EPOCH`; later steps do not change them."""
         with self._lock:
-            self._sum_waiting()
             return np.concatenate([self._closed.rows, self._open])
 
     def add(self, rows: Rows) -> None:
         """Add plausible rows of `core.rows.STEP`, in the order of their start."""
-        with self._lock:
-            self._waiting.append(rows)
-            if max(len(self._waiting), len(rows)) >= _MOST_EPOCH_ROWS:
-                self._sum_waiting()
-
-    def _sum_waiting(self) -> None:
-        waiting, self._waiting = [rows for rows in self._waiting if len(rows)], []
-        if not waiting:
+        if not len(rows):
             return
-        rows = np.concatenate(waiting) if len(waiting) > 1 else waiting[0]
         sums = _sum_up(rows)
-        if len(self._open) and self._open["epoch"][0] == sums["epoch"][0]:
-            _prepend(self._open[0], sums)
-        else:
-            self._closed.extend(self._open)
-        self._closed.extend(sums[:-1])
-        self._open = sums[-1:].copy()
+        with self._lock:
+            if len(self._open) and self._open["epoch"][0] == sums["epoch"][0]:
+                _prepend(self._open[0], sums)
+            else:
+                self._closed.extend(self._open)
+            self._closed.extend(sums[:-1])
+            self._open = sums[-1:].copy()
 
 
 def _sum_up(rows: Rows) -> Rows:

@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
 
-#: The widths of a column, seconds; each is a multiple of the pyramid's finest bucket.
+#: The widths of a column, seconds; each is a multiple of `runs.sums.BUCKET_S`.
 WIDTHS_S = (
     *(0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 40.0),
     *(60.0, 80.0, 120.0, 180.0, 240.0, 300.0, 480.0, 600.0, 900.0, 1200.0, 1800.0),

@@ -271,7 +271,7 @@ class Timeline(PaintedRows, can_focus=True):
         if shown is None or not size:
             return
         layout = lay_out(*size, self.compact)
-        # The pyramid still grows while the picture is frozen: its newest column would fill up.
+        # The sums still grow while the picture is frozen: its newest column would fill up.
         seen = (self._view.zoom, self._view.end_s, layout.columns) if self._held else None
         if seen is None or seen != self._seen or self._bars is None:
             self._seen, self._bars = seen, views.bars_in_view(shown, self._view, layout.columns)

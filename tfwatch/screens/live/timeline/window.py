@@ -79,7 +79,9 @@ def open_step(snapshot: Snapshot) -> OpenStep | None:
 def bars_in_view(snapshot: Snapshot, view: View, columns: int) -> Bars:
     """Return the `columns` bars of a view."""
     end_s, lasting = _end_s(snapshot, view, columns), open_step(snapshot)
-    bars = bars_of_time(snapshot.pyramid.columns(end_s, width_s(snapshot, view, columns), columns))
+    bars = bars_of_time(
+        snapshot.time_sums.columns(end_s, width_s(snapshot, view, columns), columns)
+    )
     return with_open_step(bars, lasting.since_s, lasting.until_s, lasting.part) if lasting else bars
 
 

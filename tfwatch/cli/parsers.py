@@ -258,8 +258,6 @@ def _add_doctor(own: Any) -> None:
 
 
 def _add_serve(own: Any) -> None:
-    text = "in the format of Prometheus"
-    own.add_argument("--prometheus", action="store_true", required=True, help=text)
     read, default = options.whole(0, 65_535), _PROMETHEUS_PORT
     own.add_argument("--port", metavar="N", type=read, default=default, help=f"port ({default})")
     text = "address to listen on (127.0.0.1: this machine alone)"
@@ -383,7 +381,6 @@ exit codes: 0 written; 1 it cannot be written; 2 bad input.
         "metrics of the runs for Prometheus, from a process beside the training",
         _add_serve,
         "serve:serve",
-        example="--prometheus",
     ),
 }
 

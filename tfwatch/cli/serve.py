@@ -35,16 +35,15 @@ class Published:
         self._make = make
         self._clock = clock
         self._lock = threading.Lock()
-        self._made_ns: int | None = None
+        self._due_ns = 0
         self._metrics: list[Metric] = []
 
     def collect(self) -> Iterable[Metric]:
         """Return the metrics."""
         with self._lock:
-            now_ns = self._clock.now_ns()
-            if self._made_ns is None or now_ns - self._made_ns >= FRESH_S * 1e9:
+            if self._clock.now_ns() >= self._due_ns:
                 self._metrics = self._make()
-                self._made_ns = self._clock.now_ns()
+                self._due_ns = self._clock.now_ns() + round(FRESH_S * 1e9)
             return self._metrics
 
     def restricted_registry(self, _names: Iterable[str]) -> Published:
@@ -64,8 +63,9 @@ def serve(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
         os.nice(_NICE)
     host, port = server.server_address[:2]
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
-    runs_dir = short_path(args.runs_dir)
-    sys.stderr.write(f"tfwatch: {url} has the runs of {runs_dir}; ctrl+c ends it\n")
+    sys.stderr.write(
+        f"tfwatch: {url} has the runs of {short_path(args.runs_dir)}; ctrl+c ends it\n"
+    )
     sys.stderr.flush()
     thread.join()
     return 0

@@ -73,6 +73,11 @@ def text_of(page: str) -> str:
     return " ".join("".join(body.itertext()).split())
 
 
+def rows_of(page: str) -> list[list[str]]:
+    """Return the cells of all rows of its tables."""
+    return [["".join(cell.itertext()) for cell in row] for row in parsed(page).iter(f"{HTML}tr")]
+
+
 def paths(page: str, kind: str) -> list[str]:
     """Return the paths of a CSS class."""
     return [

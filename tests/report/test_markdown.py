@@ -66,12 +66,10 @@ def test_hostile_text_reaches_no_line_of_its_own(tmp_path: Path) -> None:
     without_code = re.sub(r"^```python\n.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     starts = {line[:1] for line in without_code.split("\n")}
     assert starts <= {"#", "*", "|", "<", ""}
-    assert re.findall(r"^<.*$", text, flags=re.MULTILINE) == [
-        "<details><summary>Where each second went</summary>",
-        "</details>",
-        "<details><summary>Stalls and slow steps</summary>",
-        "</details>",
-    ]
+    folded = re.findall(r"^<.*$", text, flags=re.MULTILINE)
+    assert set(folded[1::2]) == {"</details>"}
+    assert "<details><summary>Where each second went</summary>" in folded
+    assert "<details><summary>Machine</summary>" in folded
     assert text.encode().decode() == text
 
 

@@ -10,14 +10,14 @@ import pytest
 
 from tests.judge.step_rows import make_steps
 from tests.report.hostile import HOSTILE, hostile_run
-from tests.report.pages import HTML, assert_harmless, page_of, parsed, paths, text_of
+from tests.report.pages import HTML, assert_harmless, page_of, parsed, paths, rows_of, text_of
 from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run
 from tests.screens.canned import STAGES, STARVING, Canned, usual
 from tests.screens.states import failed, starting
 from tfwatch.core.events import EpochEnded, EpochStarted, Event, RunEnded, StagesFound
 from tfwatch.judge.judged_run import JudgedRun
-from tfwatch.report.page import MOST_SLOW
 from tfwatch.report.run_facts import judged_json
+from tfwatch.report.sections import MOST_STALLS
 from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
@@ -74,29 +74,28 @@ def test_a_switch_has_a_mark_and_a_row(tmp_path: Path) -> None:
     page = page_of(run)
 
     assert switch["answer"] == "faster"
-    (row,) = [one for one in parsed(page).iter(f"{HTML}tr") if one.get("class") == "faster"]
-    assert "prefetch off → 4" in "".join(row.itertext())
-    assert f"{switch['speedup']:.2f} x faster" in "".join(row.itertext())
+    (row,) = [row for row in rows_of(page) if row[0] == "prefetch off → 4"]
+    assert f"{switch['speedup']:.2f} x faster" in row[-1]
     marks = [
         one
         for one in parsed(page).iter(f"{HTML}span")
         if "switch" in (one.get("class") or "").split()
     ]
     assert ["".join(mark.itertext()) for mark in marks] == ["1"]
-    assert "The numbers of switches" in page
+    assert marks[0].get("title") == "prefetch off → 4 at step 101"
 
 
-def test_the_chart_stacks_the_parts_of_each_step(tmp_path: Path) -> None:
-    rows = make_steps(np.array([5.0, 15.0]), compute=10.0, host=5.0)
-    run = open_written(tmp_path / "run", rows, RunEnded(50_000_000, "finished", 2))
+def test_the_chart_stacks_the_parts_of_the_steps_of_each_column(tmp_path: Path) -> None:
+    rows = make_steps(np.repeat([5.0, 15.0], [50, 50]), compute=10.0, host=5.0)
+    run = open_written(tmp_path / "run", rows, RunEnded(2_500_000_000, "finished", 100))
 
     page = page_of(run)
 
-    # Two steps of 20 and 30 ms in a run of 50 ms; the chart reaches 30 ms.
-    assert paths(page, "compute") == ["M0 1000V667H400V667H1000V1000Z"]
-    assert paths(page, "host") == ["M0 1000V500H400V500H1000V1000Z"]
-    assert paths(page, "wait") == ["M0 1000V333H400V0H1000V1000Z"]
-    assert "numbers of switches" not in page, "there is none"
+    # Steps of 20 ms for 1 s, then of 30 ms; the chart reaches 30 ms.
+    assert paths(page, "compute")[0].startswith("M0 1000V666.7H100V1000Z")
+    assert paths(page, "host")[0].startswith("M0 1000V500H100V1000Z")
+    assert "H900V1000ZM900 1000V0H1000V1000Z" in paths(page, "wait")[0]
+    assert "Each column is the mean of the steps of 0.2 s" in text_of(page)
 
 
 def test_the_bottleneck_is_named(tmp_path: Path) -> None:
@@ -116,8 +115,7 @@ def test_the_bottleneck_is_named(tmp_path: Path) -> None:
     page = page_of(found)
 
     assert f"Bottleneck: {table.bottleneck.sentence}" in text_of(page)
-    cells = [[cell.text for cell in row] for row in parsed(page).iter(f"{HTML}tr")]
-    assert any(row[0] == "map(decode)" and row[1] for row in cells)
+    assert any(row[0] == "map(decode)" and row[1] for row in rows_of(page))
 
 
 def test_a_run_without_steps_says_so(tmp_path: Path) -> None:
@@ -152,7 +150,7 @@ def test_epochs_have_their_time_and_their_metrics(tmp_path: Path) -> None:
     epoch = EpochEnded(2 * 10**9, 0, 60, {"loss": 1.0, "val_loss": 0.123456})
     run = open_written(tmp_path / "run", make_steps(np.full(60, 5.0)), epoch, FINISHED)
 
-    cells = [[cell.text for cell in row] for row in parsed(page_of(run)).iter(f"{HTML}tr")]
+    cells = rows_of(page_of(run))
 
     (head,) = (row for row in cells if row[0] == "epoch")
     assert head[-2:] == ["loss", "val_loss"]
@@ -181,8 +179,7 @@ def test_a_long_run_makes_a_small_page(tmp_path: Path) -> None:
     page = page_of(run)
 
     assert len(page.encode()) < 800_000
-    cells = [[cell.text for cell in row] for row in parsed(page).iter(f"{HTML}tr")]
-    assert sum("epoch start" in row for row in cells) == MOST_SLOW
+    assert sum("epoch start" in row for row in rows_of(page)) == MOST_STALLS
 
 
 # -- redaction -------------------------------------------------------------------------------------

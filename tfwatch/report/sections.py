@@ -1,0 +1,142 @@
+"""The tables of a run's report, once for the page and for Markdown: a title, a head and rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from tfwatch.core import units
+from tfwatch.core.events import EpochEnded
+from tfwatch.core.knobs import knob_name
+from tfwatch.judge.machine import PIPELINE
+from tfwatch.judge.steps.time_breakdown import PART_NAMES, PARTS
+from tfwatch.report.effects import STAT, STEADY, make_effects, most_informative
+from tfwatch.report.facts import as_rows, if_any, known
+from tfwatch.report.run_facts import MACHINE, STAGE, STALL, missing_stages
+from tfwatch.report.text import time_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tfwatch.judge.judged_run import JudgedRun
+    from tfwatch.judge.steps.time_breakdown import TimeSpent
+
+#: The most stalls, and the most epochs.
+MOST_STALLS, MOST_EPOCHS = 10, 500
+#: Metrics beside the time of an epoch.
+_MOST_METRICS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One table. note: a sentence above it; of a table without rows, why it has none."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+
+def make_sections(judged: JudgedRun, *, is_redacted: bool) -> list[Section]:
+    """Return the tables that have rows or a note, in the order of a report."""
+    made = (
+        _time(judged),
+        _effects(judged),
+        _pipeline(judged),
+        _stalls(judged),
+        _parts(judged),
+        _epochs(judged),
+        Section("Machine", ("", ""), list(_machine(judged, is_redacted))),
+        Section("Settings", ("", ""), list(_settings(judged))),
+        Section("Versions", ("", ""), list(judged.run.manifest.versions.items())),
+    )
+    return [one for one in made if one.rows or one.note]
+
+
+def _time(judged: JudgedRun) -> Section:
+    parts = time_parts(judged.time_breakdown.total)
+    rows = [(one.name, units.seconds(one.seconds), units.percent(one.share)) for one in parts]
+    return Section("Where each second went", ("part", "time", "of the run"), rows)
+
+
+def _effects(judged: JudgedRun) -> Section:
+    effects = make_effects(judged)
+    chosen = most_informative(effects)
+    rows = [(one.change, one.where, one.sides, one.result) for one in chosen]
+    more = len(effects) - len(rows)
+    note = f"{more} more are left out: none of them proves more" if more else ""
+    return Section("Switches and A/B tests", ("change", "at", "step time", "result"), rows, note)
+
+
+def _pipeline(judged: JudgedRun) -> Section:
+    head, rows = as_rows(STAGE, judged.pipeline.stages if judged.pipeline else ())
+    bottleneck = if_any("pipeline.bottleneck.sentence")(judged)
+    note = f"Bottleneck: {bottleneck}" if bottleneck else "No stage is found to limit the pipeline"
+    missing = f"{units.MISSING}: {missing_stages(judged) or 'no stage of it was read'}"
+    return Section("Input pipeline", head, rows, note if rows else missing)
+
+
+def _stalls(judged: JudgedRun) -> Section:
+    """Return the costliest stalls."""
+    stretches = sorted(judged.summary.stalls, key=attrgetter("lost_ms"), reverse=True)
+    return Section("Stalls", *as_rows(STALL, stretches[:MOST_STALLS]))
+
+
+def _parts(judged: JudgedRun) -> Section:
+    """Return the parts of the steady steps of the last setting in milliseconds."""
+    split = judged.setting.judgement.breakdown
+    parts = [fact for fact in STEADY if split and fact.table and fact.of(split)]
+    head, cells = as_rows(STAT, [fact.of(split) for fact in parts])
+    rows = [[fact.name, *row] for fact, row in zip(parts, cells, strict=True)]
+    return Section("Parts of a step, last setting", ["ms", *head], rows)
+
+
+def _epochs(judged: JudgedRun) -> Section:
+    """Return the epochs: their time, by parts that some epoch has, and their metrics."""
+    every = list(judged.time_breakdown.epochs)
+    shown = every[:MOST_EPOCHS]
+    ended = {one.epoch: one.metrics for one in judged.run.events.of(EpochEnded)}
+    parts = [part for part in PARTS if any(getattr(row, part) > 0 for row in shown)]
+    metrics = list(dict.fromkeys(name for one in ended.values() for name in one))[:_MOST_METRICS]
+    head = ["epoch", "steps", "wall", *(PART_NAMES[part] for part in parts), *metrics]
+    rows = [
+        [*_times(row, parts), *_metrics(ended.get(row.epoch or 0, {}), metrics)] for row in shown
+    ]
+    more = len(every) - len(shown)
+    return Section("Epochs", head, rows, f"{more} more epochs are left out" if more else "")
+
+
+def _times(row: TimeSpent, parts: list[str]) -> list[str]:
+    spent = (units.seconds(getattr(row, part)) for part in parts)
+    return [str((row.epoch or 0) + 1), units.count(row.steps), units.seconds(row.wall_s), *spent]
+
+
+def _metrics(values: dict[str, float], names: list[str]) -> list[str]:
+    return [f"{values[name]:.4g}" if name in values else "" for name in names]
+
+
+def _machine(judged: JudgedRun, is_redacted: bool) -> Iterator[tuple[str, str]]:
+    """Yield the machine, its median figures, and why a figure is missing."""
+    about, machine = judged.run.manifest.machine, judged.machine
+    facts = {
+        "host": "" if is_redacted else str(about.get("host") or ""),
+        "system": str(about.get("system") or ""),
+        "cores": str(about.get("cores_allowed") or about.get("cores") or ""),
+        "memory": units.gigabytes(about.get("memory_bytes")),
+    }
+    yield from ((name, value) for name, value in facts.items() if value)
+    yield from ((fact.name, words) for fact, words in known(MACHINE, machine))
+    missing = (one for one in machine.missing if one.sensor != PIPELINE)
+    yield from ((one.sensor, f"{units.MISSING}: {one.reason}") for one in missing)
+
+
+def _settings(judged: JudgedRun) -> Iterator[tuple[str, str]]:
+    """Yield the settings of the start, and those of the knobs that were switched since."""
+    manifest, now = judged.run.manifest, judged.situation.setting.knobs
+    for knob, value in manifest.knobs.items():
+        is_kept = now.get(knob, value) == value
+        yield knob_name(knob), value if is_kept else f"{value} → {now[knob]}"
+    for name, value in manifest.settings.items():
+        if value not in (None, "", False):
+            yield str(name).replace("_", " "), str(value)

@@ -259,3 +259,24 @@ def test_a_setting_is_traced_once_an_epoch_and_again_for_another_state() -> None
     assert traced.count(Knobs()) == 3
     pipeline.start(iter(tf.data.Dataset.range(100)), Knobs())
     assert traced.count(Knobs()) == 4
+
+
+@pytest.mark.parametrize(
+    ("knobs", "fuses"),
+    [
+        (Knobs("4", "default"), True),
+        (Knobs("default", "8"), True),
+        (Knobs("default", "auto/4"), True),
+        (Knobs("off", "default"), False),
+        (Knobs("4", "off"), False),
+        (Knobs("4", "default/off"), False),
+    ],
+)
+def test_a_map_and_its_batch_stay_one_stage_unless_nothing_may_work_ahead(
+    knobs: Knobs, fuses: bool
+) -> None:
+    """The one stage writes its batches into memory that a GPU reads directly."""
+    from tfwatch.tfdata import work_ahead
+
+    chosen = work_ahead.options(knobs).experimental_optimization
+    assert chosen.map_and_batch_fusion is fuses

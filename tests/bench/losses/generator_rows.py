@@ -1,0 +1,38 @@
+"""generator-rows: a generator yields single rows, and batch puts them together."""
+
+import random
+import sys
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+rng, remedied = random.Random(sys.argv[1]), "remedied" in sys.argv
+batch, columns, units = rng.choice([64, 128, 256]), rng.choice([16, 64]), rng.choice([32, 128])
+count = batch * rng.choice([40, 60])
+rows = np.random.default_rng(int(sys.argv[1])).normal(size=(count, columns)).astype("float32")
+
+
+def single():
+    for n in range(count):
+        yield rows[n], rows[n, :1]
+
+
+def batches():
+    for n in range(0, count, batch):
+        yield rows[n : n + batch], rows[n : n + batch, :1]
+
+
+def specs(*lead):
+    return tf.TensorSpec((*lead, columns)), tf.TensorSpec((*lead, 1))
+
+
+if remedied:
+    data = tf.data.Dataset.from_generator(batches, output_signature=specs(batch))
+else:
+    data = tf.data.Dataset.from_generator(single, output_signature=specs()).batch(batch)
+model = keras.Sequential(
+    [keras.Input((columns,)), keras.layers.Dense(units, activation="relu"), keras.layers.Dense(1)]
+)
+model.compile("sgd", "mse")
+model.fit(data.prefetch(2), epochs=rng.choice([3, 5]), verbose=2)

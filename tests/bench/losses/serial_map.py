@@ -1,0 +1,35 @@
+"""input-bound: a map that works on one core at a time."""
+
+import random
+import sys
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+rng, remedied = random.Random(sys.argv[1]), "remedied" in sys.argv
+batch, size, epochs = rng.choice([16, 32]), rng.choice([64, 96, 128]), rng.choice([4, 6])
+pixels = np.random.default_rng(int(sys.argv[1])).integers(0, 255, (size, size, 3), dtype=np.uint8)
+files = [tf.io.encode_jpeg(np.roll(pixels, n, 0)).numpy() for n in range(batch * 60)]
+options = tf.data.Options()
+options.experimental_optimization.map_parallelization = False
+
+
+def decode(file):
+    image = tf.image.decode_jpeg(file, channels=3)
+    image = tf.image.resize(tf.cast(image, tf.float32) / 255.0, (4 * size, 4 * size))
+    return tf.image.resize(image, (48, 48)), 0.0
+
+
+data = tf.data.Dataset.from_tensor_slices(files)
+data = data.map(decode, num_parallel_calls=tf.data.AUTOTUNE if remedied else None).batch(batch)
+model = keras.Sequential(
+    [
+        keras.Input((48, 48, 3)),
+        keras.layers.Conv2D(8, 3, strides=2, activation="relu"),
+        keras.layers.GlobalAveragePooling2D(),
+        keras.layers.Dense(1),
+    ]
+)
+model.compile("sgd", "mse")
+model.fit(data.prefetch(2).with_options(options), epochs=epochs, verbose=2)

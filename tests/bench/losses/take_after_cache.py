@@ -1,0 +1,33 @@
+"""take-after-cache: a cache that is not read to its end is filled again in each epoch."""
+
+import random
+import sys
+
+import keras
+import tensorflow as tf
+
+rng, remedied = random.Random(sys.argv[1]), "remedied" in sys.argv
+batch, taken, size = rng.choice([16, 32, 64]), rng.randint(20, 40), rng.choice([64, 96, 128])
+work = rng.choice([8, 16])
+
+
+def slow(seed):
+    image = tf.random.stateless_uniform((size, size, 3), tf.stack([seed, seed]))
+    for _ in range(work):
+        image = tf.image.resize(tf.image.resize(image, (2 * size, 2 * size)), (size, size))
+    return tf.image.resize(image, (32, 32)), tf.cast(seed % 10, tf.int32)
+
+
+data = tf.data.Dataset.range(batch * taken * 2).map(lambda n: slow(tf.cast(n, tf.int32)))
+data = data.batch(batch)
+data = data.take(taken).cache() if remedied else data.cache().take(taken)
+model = keras.Sequential(
+    [
+        keras.Input((32, 32, 3)),
+        keras.layers.Conv2D(8, 3, activation="relu"),
+        keras.layers.GlobalAveragePooling2D(),
+        keras.layers.Dense(10),
+    ]
+)
+model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+model.fit(data.prefetch(2), epochs=rng.choice([5, 8]), verbose=2)

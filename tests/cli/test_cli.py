@@ -297,11 +297,11 @@ def test_the_themes_are_those_of_the_screens() -> None:
     [
         (
             "--knob prefetch=off",
-            "'prefetch=off' has one setting: an A/B test compares two or more, e.g. prefetch=off,4",
+            "'prefetch=off': an A/B test compares two different settings, e.g. prefetch=off,4",
         ),
         (
             "--knob prefetch=4,04",
-            "'prefetch=4,04' repeats a setting: an A/B test compares different ones",
+            "'prefetch=4,04': an A/B test compares two different settings, e.g. prefetch=off,4",
         ),
         (
             "--knob depth=1,2",
@@ -336,12 +336,12 @@ def test_an_ab_test_of_a_workload_or_a_script_ends_the_training(
         exit_code("ab", "--knob", "prefetch=2,off", "--budget", "90", "--json", "cnn", "--eager")
         == 0
     )
-    assert exit_code("ab", "--knob", "prefetch=off,2,4", "own.py") == 0
+    assert exit_code("ab", "--knob", "prefetch=off,4", "own.py") == 0
     workload, script = asked
     assert workload.job == Experiment("prefetch", ("2", "off"), 90, ends=True)
     assert workload.script == [str(script_of("cnn")), "--eager"]
     assert (workload.is_workload, workload.headless, workload.as_json) == (True, True, True)
-    assert script.job == Experiment("prefetch", ("off", "2", "4"), ends=True)
+    assert script.job == Experiment("prefetch", ("off", "4"), ends=True)
     assert (script.script, script.is_workload, script.headless) == (["own.py"], False, True)
 
 

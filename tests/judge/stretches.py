@@ -46,16 +46,16 @@ def alternating(values: list[str], kept: str) -> tuple[Rows, list[Event]]:
     rows["step"] = np.arange(1, len(rows) + 1)
     rows = restart(rows)
     events: list[Event] = [
-        ExperimentBegan(int(rows["start_ns"][_BEFORE - 1]), "prefetch", ["off", "4"], 40, 600, 0)
+        ExperimentBegan(int(rows["start_ns"][_BEFORE - 1]), "prefetch", ("off", "4"), 40, 600, 0)
     ]
     stood = "off"
     for n, value in enumerate(lasts):
         first = _BEFORE + 1 + _BLOCK * n
         at_ns = int(rows["start_ns"][min(first + _BLOCK, len(rows)) - 1])
         if n == len(values):
-            steps = (_BEFORE, first - 1, "clear", "faster", "4", "off", 6, 132, 144, kept, 1.7)
+            steps = (_BEFORE, first - 1, "clear", "faster", 6, 132, kept, 1.7)
             events.append(
-                ExperimentEnded(int(rows["start_ns"][first - 1]), "prefetch", ["off", "4"], *steps)
+                ExperimentEnded(int(rows["start_ns"][first - 1]), "prefetch", ("off", "4"), *steps)
             )
         if value != stood:
             rows["flags"][first - 1] = Flag.SWITCH
@@ -64,6 +64,6 @@ def alternating(values: list[str], kept: str) -> tuple[Rows, list[Event]]:
             )
             stood = value
         if n < len(values):
-            block = (n + 1, n // 2 + 1, value, first + 1, first + _BLOCK - 1, _BLOCK - 1, 12.5, "4")
+            block = (n + 1, n // 2 + 1, value, first + 1, first + _BLOCK - 1, _BLOCK - 1, 12.5)
             events.append(ExperimentBlock(at_ns, *block))
     return rows, events

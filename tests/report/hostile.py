@@ -69,19 +69,12 @@ def hostile_run(folder: Path) -> Snapshot:
     run.event(facts.LossDiverged, step=run.step, loss="NaN", finite_step=run.step - 1)
     experiment = {
         "knob": "prefetch",
-        "values": ["off", "4"],
+        "values": ("off", "4"),
         "began": 200,
         "step": run.step,
         "cause": "failed",
     }
-    experiment |= {
-        "answer": "unclear",
-        "value": "4",
-        "against": "off",
-        "rounds": 2,
-        "steps": 40,
-        "spent": 80,
-    }
+    experiment |= {"answer": "unclear", "rounds": 2, "steps": 40}
     run.event(facts.ExperimentEnded, **experiment, kept="4", reason=HOSTILE)
     run.event(facts.TrainingFailed, step=run.step, error=MARKDOWN + HOSTILE, traceback=HOSTILE)
     run.ended(HOSTILE, HOSTILE).writer.close()

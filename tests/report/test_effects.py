@@ -88,7 +88,7 @@ def test_of_many_switches_those_that_prove_a_difference_are_listed_first(tmp_pat
 
 def test_an_experiments_answer_has_its_line(tmp_path: Path) -> None:
     ended = ExperimentEnded(
-        *(0, "prefetch", ["off", "4"], 0, 40, "clear", "faster", "4", "off", 9, 30, 40, "4"),
+        *(0, "prefetch", ("off", "4"), 0, 40, "clear", "faster", 9, 30, "4"),
         *(1.5, 1.4, 1.6, {}),
     )
     lines = text_of(open_written(tmp_path / "run", plain(52), ended, FINISHED))

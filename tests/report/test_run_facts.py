@@ -60,11 +60,11 @@ AUTOPILOT: tuple[Event, ...] = (
 )
 EXPERIMENTS: tuple[Event, ...] = (
     ExperimentEnded(
-        *(5, "prefetch", ["off", "4"], 0, 30, "clear", "faster", "4", "off", 8, 160, 170, "4"),
+        *(5, "prefetch", ("off", "4"), 0, 30, "clear", "faster", 8, 160, "4"),
         *(1.68, 1.61, 1.74, {"off": 23.4, "4": 13.9}),
     ),
     ExperimentEnded(
-        *(9, "workers", ["off", "auto"], 30, 40, "failed", "unclear", "auto", "off", 0, 0, 9, ""),
+        *(9, "workers", ("off", "auto"), 30, 40, "failed", "unclear", 0, 0, ""),
         reason="no such knob",
     ),
 )

@@ -191,7 +191,7 @@ def test_a_long_line_is_left_out_and_the_next_one_taken(tmp_path: Path, size: in
 
 
 def test_a_request_that_is_too_long_is_not_appended(tmp_path: Path) -> None:
-    note = TunerNote(ExperimentBegan(1, "prefetch", ["x" * 5000], 1, 1, 1), 1, 1.0)
+    note = TunerNote(ExperimentBegan(1, "prefetch", ("off", "x" * 5000), 1, 1, 1), 1, 1.0)
 
     with pytest.raises(NoRequestsError, match="at most 4096 bytes"):
         append(tmp_path, note)

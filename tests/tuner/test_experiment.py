@@ -56,13 +56,7 @@ def test_the_faster_setting_is_found_and_left() -> None:
     experiment.run(run.driver(), OFF_4)
     run.advance(20)
     ended, events = end_of(run), run.events()
-    assert (ended.cause, ended.answer, ended.value, ended.against, ended.kept) == (
-        "clear",
-        "faster",
-        "4",
-        "off",
-        "4",
-    )
+    assert (ended.cause, ended.answer, ended.kept) == ("clear", "faster", "4")
     assert ended.ratio == pytest.approx(23.4 / 13.9, rel=0.03)
     assert ended.low is not None
     assert ended.high is not None
@@ -70,8 +64,8 @@ def test_the_faster_setting_is_found_and_left() -> None:
     assert ended.step_ms == pytest.approx({"off": 23.4, "4": 13.9}, rel=0.03)
     assert evaluate(events) == "4"
     (began,) = (event for event in events if isinstance(event, ExperimentBegan))
-    assert (began.values, began.budget) == (["off", "4"], 600)
-    assert ended.spent < 300
+    assert (began.values, began.budget) == (("off", "4"), 600)
+    assert ended.step - ended.began < 300
 
 
 def test_steps_that_are_buffered_or_settle_count_on_neither_side() -> None:
@@ -100,18 +94,9 @@ def test_noise_spends_the_budget_and_is_no_answer() -> None:
     experiment.run(run.driver(), OFF_4)
     ended = end_of(run)
     assert (ended.cause, ended.answer, ended.kept) == ("budget", "unclear", "off")
-    assert 600 <= ended.spent < 650
+    assert 600 <= ended.step - ended.began < 650
     assert ended.low is not None
     assert ended.low < 1
-
-
-def test_of_three_settings_the_best_is_kept_and_told_against_the_first() -> None:
-    order = Experiment("prefetch", ("off", "2", "4"), 600)
-    run = Simulated(noisy({"off": 23.0, "2": 18.0, "4": 14.0}))
-    experiment.run(run.driver(), order)
-    ended = end_of(run)
-    assert (ended.cause, ended.value, ended.kept) == ("clear", "4", "4")
-    assert ended.ratio == pytest.approx(23 / 14, rel=0.03)
 
 
 def test_the_order_of_blocks_is_drawn_from_the_seed() -> None:
@@ -138,7 +123,7 @@ def test_epochs_stalls_and_validations_within_blocks_spoil_nothing() -> None:
     run.flags = flagged
     experiment.run(run.driver(), OFF_4)
     ended = end_of(run)
-    assert (ended.answer, ended.value) == ("faster", "4")
+    assert ended.answer == "faster"
     assert ended.ratio == pytest.approx(1.05, abs=0.01)
 
 
@@ -297,8 +282,7 @@ def test_a_knob_that_the_device_brings_is_awaited() -> None:
             Experiment("device_prefetch", ("off", "2")),
             "device prefetch cannot be switched in this run",
         ),
-        (Experiment("prefetch", ("4", "4")), "4, 4 are not different settings of prefetch"),
-        (Experiment("prefetch", ("4",)), "4 are not different settings of prefetch"),
+        (Experiment("prefetch", ("4", "4")), "compares two settings: prefetch is 4 now"),
     ],
 )
 def test_what_cannot_be_tried_is_refused(order: Experiment, reason: str) -> None:

@@ -53,7 +53,7 @@ def notes_of(writer: RunWriter, job: TunerJob, do: Callable[[Path], None]) -> li
 def test_what_is_refused_is_a_sentence_of_the_run(writer: RunWriter) -> None:
     job = Experiment("prefetch", ("4", "4"))
     assert notes_of(writer, job, lambda _: None) == [
-        "experiment ended: 4, 4 are not different settings of prefetch"
+        "experiment ended: an A/B test compares two settings: prefetch is 4 now"
     ]
 
 

@@ -60,9 +60,7 @@ def _add_train(own: Any) -> None:
 
 def _add_ab(own: Any) -> None:
     own.has_script = True
-    text = (
-        "two or more settings of one knob (prefetch=off,4): the others are compared with the first"
-    )
+    text = "two settings of one knob (prefetch=off,4): the second is compared with the first"
     own.add_argument(
         "--knob", metavar="KNOB=A,B", type=options.typed(options.settings), required=True, help=text
     )

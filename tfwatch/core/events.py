@@ -18,7 +18,6 @@ from tfwatch.core.bounds import (
     MeanBytes,
     Milliseconds,
     Moment,
-    Names,
     Ratio,
     Seed,
     Share,
@@ -143,8 +142,8 @@ class ExperimentBegan(Event, frozen=True):
     `budget` steps."""
 
     knob: Knob
-    #: The others are compared with the first.
-    values: Names
+    #: The second is compared with the first.
+    values: tuple[str, str]
     step: Count
     budget: Count
     #: Of the random order of the blocks.
@@ -154,7 +153,7 @@ class ExperimentBegan(Event, frozen=True):
 class ExperimentBlock(Event, frozen=True):
     """One block of an experiment ended."""
 
-    #: Counted from 1; a round has one block of each value.
+    #: Counted from 1; a round has a block of both values.
     block: Count
     round: Count
     value: str
@@ -163,9 +162,7 @@ class ExperimentBlock(Event, frozen=True):
     last: Count
     steps: Count
     step_ms: Milliseconds
-    #: The value that ratio, low and high compare with the first one: the answer so far, as in
-    #: `ExperimentEnded`.
-    best: str
+    #: The answer so far, as in `ExperimentEnded`.
     ratio: Ratio | None = None
     low: Ratio | None = None
     high: Ratio | None = None
@@ -175,7 +172,7 @@ class ExperimentEnded(Event, frozen=True):
     """An experiment ended at the run's step `step`."""
 
     knob: Knob
-    values: Names
+    values: tuple[str, str]
     #: The step of its beginning.
     began: Count
     step: Count
@@ -183,19 +180,15 @@ class ExperimentEnded(Event, frozen=True):
     cause: Annotated[
         str, one_of("clear", "budget", "cancelled", "key", "stopped", "ended", "failed")
     ]
-    #: `value` compared with `against`.
+    #: The second value compared with the first.
     answer: Annotated[str, one_of("faster", "slower", "same", "unclear")]
-    value: str
-    against: str
-    #: Those that count, `steps` of all values together.
+    #: Those that count, `steps` of both values together.
     rounds: Count
     steps: Count
-    #: Steps since the experiment began.
-    spent: Count
     #: The knob's final value.
     kept: str
-    #: Step time of `against` over that of `value`, and its 95 % confidence interval; None where it
-    #: is unknown.
+    #: Step time of the first value over that of the second, and its 95 % confidence interval; None
+    #: where it is unknown.
     ratio: Ratio | None = None
     low: Ratio | None = None
     high: Ratio | None = None

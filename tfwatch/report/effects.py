@@ -95,13 +95,11 @@ SWITCH = (
 )
 EXPERIMENT = (
     _KNOB,
-    texts("settings", "those that alternate", "values"),
+    texts("settings", "those that alternate", lambda ended: [*ended.values]),
     whole("first_step", "its first step", lambda ended: ended.began + 1),
     whole("last_step", "its last step", "step"),
     text("cause", "of its end"),
-    text("answer", "of `setting` against `baseline`", choices=_ANSWERS),
-    text("setting", "the one compared", "value"),
-    text("baseline", "the first setting", "against"),
+    text("answer", "of the second setting against the first", choices=_ANSWERS),
     number("speedup", f"{_SPEEDUP}; null where unknown", "ratio"),
     number("speedup_low", "its lower end", "low"),
     number("speedup_high", "its upper end", "high"),
@@ -234,12 +232,12 @@ def _why_without_effect(event: SwitchFailed | SwitchMissed) -> str:
 
 
 def _experiment(event: ExperimentEnded) -> Effect:
-    sides = (event.step_ms.get(value) for value in (event.against, event.value))
+    sides = (event.step_ms.get(value) for value in event.values)
     return Effect(
         kind="A/B test",
-        change=subject_text(event.knob, list(event.values)),
+        change=subject_text(event.knob, event.values),
         where=f"steps {units.count(event.began + 1)} to {units.count(event.step)}",
-        result=f"{event.value}: {answer_text(event)}",
+        result=f"{event.values[1]}: {answer_text(event)}",
         sides=" → ".join(units.milliseconds(side) for side in sides if side is not None),
         answer=cast("Answer", event.answer) if estimate_of(event) else None,
     )

@@ -399,9 +399,9 @@ def parse_change(text: str) -> Change:
     return Change(knob, check_value(WORKERS, value), stage)
 
 
-def parse_settings(text: str) -> tuple[str, tuple[str, ...]]:
-    """Read `prefetch=off,4`: a knob, named as for `parse_switch`, and two or more different
-    settings of it.
+def parse_settings(text: str) -> tuple[str, tuple[str, str]]:
+    """Read `prefetch=off,4`: a knob, named as for `parse_switch`, and two different settings of
+    it.
 
     Raises:
         ValueError: the text is not that; the message is a sentence for the user.
@@ -414,14 +414,12 @@ def parse_settings(text: str) -> tuple[str, tuple[str, ...]]:
         raise ValueError(
             f"{name} takes effect with an epoch: an A/B test needs a knob that switches live"
         )
-    settings = tuple(check_value(knob, value.strip()) for value in rest.split(","))
-    if len(settings) < 2:
+    settings = [check_value(knob, value.strip()) for value in rest.split(",")]
+    if len(settings) != 2 or settings[0] == settings[1]:
         raise ValueError(
-            f"{text!r} has one setting: an A/B test compares two or more, e.g. prefetch=off,4"
+            f"{text!r}: an A/B test compares two different settings, e.g. prefetch=off,4"
         )
-    if len(set(settings)) < len(settings):
-        raise ValueError(f"{text!r} repeats a setting: an A/B test compares different ones")
-    return knob, settings
+    return knob, (settings[0], settings[1])
 
 
 def _knob(name: str, choices: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""A/B tests: short blocks of settings in random order, until the answer is clear or the budget
+"""A/B tests: short blocks of two settings in random order, until the answer is clear or the budget
 spent.
 
 Each block begins with an empty pipeline, and judges a setting by its first half second, or about
@@ -24,7 +24,7 @@ from tfwatch.core.events import (
 from tfwatch.core.knobs import PREFETCH, knob_name
 from tfwatch.core.rows import step_ms
 from tfwatch.judge.autopilot.measurement import settling_steps
-from tfwatch.judge.effects.experiment import ExperimentState, block_means, counted_steps, evaluate
+from tfwatch.judge.effects.experiment import Estimate, block_means, counted_steps, evaluate
 from tfwatch.runs.requests import StopRequest
 from tfwatch.tuner.driver import Interrupt, RefusedError
 
@@ -74,10 +74,9 @@ def run(driver: Driver, request: Experiment) -> None:
 
 def _carry_out(driver: Driver, request: Experiment) -> str:
     knob = request.knob
-    if len(set(request.values)) < max(2, len(request.values)):
-        raise RefusedError(
-            f"{', '.join(request.values)} are not different settings of {knob_name(knob)}"
-        )
+    first, second = request.values
+    if first == second:
+        raise RefusedError(f"an A/B test compares two settings: {knob_name(knob)} is {first} now")
     # An earlier request takes effect first. Only a run that trains knows its device, and so a
     # prefetch to it.
     driver.wait(lambda snapshot: snapshot.steps_total >= _WARM and not driver.is_switching)
@@ -97,34 +96,24 @@ class _SpentError(Exception):
 
 class _ExperimentJob:
     def __init__(self, driver: Driver, request: Experiment) -> None:
-        self._driver = driver
-        self._request = request
+        self._driver, self._request = driver, request
         self._random = random.Random(request.seed)
-        self._values = list(request.values)
         self._began = driver.snapshot.steps_total
         self._began_ns = driver.now_ns()
-        self._first_setting = driver.setting_of(request.knob)
-        self._now = self._first_setting
+        self._first_setting = self._now = driver.setting_of(request.knob)
         self._coming: str | None = None
         self._next = 0
-        self._blocks: list[list[Rows]] = [[] for _ in request.values]
-        self._found = evaluate(block_means(self._times()))
+        self._blocks: tuple[list[Rows], list[Rows]] = [], []
         rows = driver.rows(max(1, self._began - _RECENT))
         self._step_ms = float(np.median(step_ms(rows, np.float64))) if len(rows) else _BLOCK_MS
         self._block_steps = self._steps_of_block()
 
     def run(self) -> str:
         """Run the test. Returns the cause of its end, as in `ExperimentEnded`."""
-        budget = self._request.steps or BUDGET_STEPS
+        request, budget = self._request, self._request.steps or BUDGET_STEPS
+        now_ns = self._driver.now_ns()
         self._driver.publish(
-            ExperimentBegan(
-                self._driver.now_ns(),
-                self._request.knob,
-                self._values,
-                self._began,
-                budget,
-                self._request.seed,
-            )
+            ExperimentBegan(now_ns, request.knob, request.values, self._began, budget, request.seed)
         )
         cause, reason = self._outcome()
         self._end(cause, reason)
@@ -135,12 +124,12 @@ class _ExperimentJob:
         failures: list[str] = []
         with fails_open(failures.append):
             return self._measure()
-        self._blocks = [[] for _ in self._values]  # they may hold the rows that made it fail
+        self._blocks = [], []  # they may hold the rows that made it fail
         return "failed", failures[0]
 
     def _measure(self) -> tuple[str, str]:
         try:
-            while not self._standing().clear:
+            while not evaluate(block_means(self._times()))[1]:
                 self._round()
         except _SpentError:
             return "budget", ""
@@ -153,17 +142,17 @@ class _ExperimentJob:
     # -- blocks -----------------------------------------------------------------------------------
 
     def _round(self) -> None:
-        order = list(range(len(self._values)))
+        order = [0, 1]
         self._random.shuffle(order)
-        for value in order:
-            self._blocks[value].append(self._block(value))
-            self._publish_block(value)
+        for at in order:
+            self._blocks[at].append(self._block(self._request.values[at]))
+            self._publish_block(at)
 
-    def _block(self, value: int) -> Rows:
+    def _block(self, value: str) -> Rows:
         """Run a block of a setting. Returns its rows after the settling steps."""
-        if self._now != self._values[value]:
+        if self._now != value:
             switched = self._switched(value)
-            self._now = self._values[value]
+            self._now, self._coming = value, None
             self._next = switched.step + self._settle()
         self._next = self._next or self._driver.snapshot.steps_total + 1
         rows = self._rows()
@@ -185,9 +174,7 @@ class _ExperimentJob:
         """Return the steps of a block: as many as last `_BLOCK_MS`, within the budget."""
         steps = math.ceil(_BLOCK_MS / max(self._step_ms, 1e-3))
         if self._request.steps:
-            steps = min(
-                steps, self._request.steps // (_ROUNDS * len(self._values)) - self._settle()
-            )
+            steps = min(steps, self._request.steps // (2 * _ROUNDS) - self._settle())
         return max(BLOCK, steps)
 
     def _rows(self) -> Rows:
@@ -195,17 +182,15 @@ class _ExperimentJob:
         settles."""
         return self._driver.settled_rows(self._next, self._settle())
 
-    def _switched(self, value: int) -> PipelineSwitched:
+    def _switched(self, value: str) -> PipelineSwitched:
         """Switch to a setting and wait for it."""
-        self._driver.ask(self._request.knob, self._request.values[value], EXPERIMENT)
-        self._coming = self._values[value]
+        self._driver.ask(self._request.knob, value, EXPERIMENT)
+        self._coming = value
         try:
-            switched = self._driver.wait_switched(self._request.knob, self._request.values[value])
+            return self._driver.wait_switched(self._request.knob, value)
         except RefusedError:
             self._coming = None
             raise
-        self._coming = None
-        return switched
 
     def _settle(self) -> int:
         prefetch = (
@@ -225,76 +210,63 @@ class _ExperimentJob:
 
     def _times(self) -> list[list[NDArray[np.float64]]]:
         """Return the step times that count of every complete round, by setting."""
-        rounds = min(len(blocks) for blocks in self._blocks)
+        rounds = min(map(len, self._blocks))
         return [counted_steps(blocks[:rounds]) for blocks in self._blocks]
 
-    def _standing(self) -> ExperimentState:
-        rounds = min(len(blocks) for blocks in self._blocks)
-        if self._found.rounds != rounds:
-            self._found = evaluate(block_means(self._times()))
-        return self._found
-
-    def _publish_block(self, value: int) -> None:
-        blocks, rows = self._blocks[value], self._blocks[value][-1]
-        times, standing = counted_steps(blocks)[-1], self._standing()
+    def _publish_block(self, at: int) -> None:
+        blocks, rows = self._blocks[at], self._blocks[at][-1]
+        times = counted_steps(blocks)[-1]
+        so_far, _ = evaluate(block_means(self._times()))
         self._driver.publish(
             ExperimentBlock(
                 self._driver.now_ns(),
                 sum(map(len, self._blocks)),
                 len(blocks),
-                self._values[value],
+                self._request.values[at],
                 int(rows["step"][0]),
                 int(rows["step"][-1]),
                 len(times),
                 float(times.mean()),
-                self._values[standing.value],
-                **standing.estimate.event_fields(),
+                **so_far.event_fields(),
             )
         )
 
     def _end(self, cause: str, reason: str) -> None:
-        times = self._times()
+        request, times = self._request, self._times()
         table = block_means(times)
-        state = evaluate(table)
-        kept = self._ask_best(cause, state)
-        step = self._driver.snapshot.steps_total
+        found, _ = evaluate(table)
+        kept, step = self._ask_best(cause, found), self._driver.snapshot.steps_total
         self._driver.publish(
             ExperimentEnded(
                 self._driver.now_ns(),
-                self._request.knob,
-                self._values,
+                request.knob,
+                request.values,
                 self._began,
                 step,
                 cause,
-                state.estimate.answer,
-                self._values[state.value],
-                self._values[0],
-                state.rounds,
+                found.answer,
+                len(table),
                 sum(len(block) for blocks in times for block in blocks),
-                step - self._began,
                 kept,
-                step_ms=dict(zip(self._values, _means(table), strict=True)) if len(table) else {},
+                step_ms=dict(zip(request.values, _means(table), strict=True)) if len(table) else {},
                 reason=reason,
-                **state.estimate.event_fields(),
+                **found.event_fields(),
             )
         )
 
-    def _ask_best(self, cause: str, state: ExperimentState) -> str:
-        """Request the better setting for the rest of the run. Returns it; empty where the user
-        switched the knob."""
-        if self._driver.is_changed_by_user(self._request.knob):
+    def _ask_best(self, cause: str, found: Estimate) -> str:
+        """Request the better setting for the rest of the run: the one at the start, unless the
+        other is proved faster. Returns it; empty where the user switched the knob."""
+        driver, (first, second) = self._driver, self._request.values
+        if driver.is_changed_by_user(self._request.knob):
             return ""
-        at = state.fastest
-        first = (
-            self._values.index(self._first_setting) if self._first_setting in self._values else None
-        )
-        if cause == "failed" or (first is not None and first not in state.beaten):
-            at = first if first is not None else 0
-        if {self._driver.setting_of(self._request.knob), self._coming or self._values[at]} != {
-            self._values[at]
-        }:
-            self._driver.ask_final(self._request.knob, self._request.values[at], EXPERIMENT)
-        return (self._now or "") if cause in WITH_THE_RUN else self._values[at]
+        best = second if found.ratio > 1 else first
+        is_proved = found.low > 1 or found.high < 1
+        if cause == "failed" or (self._first_setting in (first, second) and not is_proved):
+            best = self._first_setting or first
+        if {driver.setting_of(self._request.knob), self._coming or best} != {best}:
+            driver.ask_final(self._request.knob, best, EXPERIMENT)
+        return (self._now or "") if cause in WITH_THE_RUN else best
 
 
 def _means(step_ms: NDArray[np.float64]) -> list[float]:

@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """An A/B test: find the fastest of several values of a knob."""
+    """An A/B test: find the faster of two values of a knob."""
 
     knob: str
-    #: The others are compared with the first.
-    values: tuple[str, ...]
+    #: The second is compared with the first.
+    values: tuple[str, str]
     #: The most steps that it takes; None: no limit.
     steps: int | None = None
     #: Of the random order of the blocks.

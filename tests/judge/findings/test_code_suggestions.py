@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from tests.judge.situations import RUNNING, banner, changed, judged, split
+from tfwatch.core.events import ExperimentBegan
+from tfwatch.judge.effects.tuner_events import RunningExperiment
 from tfwatch.judge.findings import code_suggestions
-from tfwatch.judge.findings.advice import advise_starving
+from tfwatch.judge.findings.advice import advise_starving, proved_knobs
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.regime import Regime
 from tfwatch.judge.stages import Stage, StageTable, find_bottleneck
@@ -207,6 +209,16 @@ def test_a_switch_that_is_not_proved_is_not_pasted() -> None:
     proved = banner(changed(now, better={("cache", "off"): "on"})).edit
     assert ".cache()" in proved
     assert "prefetch" not in proved
+
+
+def test_within_an_ab_test_the_proved_setting_is_pasted_and_not_that_of_the_block() -> None:
+    started = {"prefetch": "off"}
+    now = changed(RUNNING, judgement=judged(0.1), knobs={"prefetch": "8"}, started=started)
+    now = changed(now, better={("prefetch", "off"): "4"})
+    began = ExperimentBegan(0, "prefetch", ("4", "8"), 100, 600, 0)
+
+    running = changed(now, experiment=RunningExperiment(began, None))
+    assert proved_knobs(running) == {"prefetch": "4"}
 
 
 def test_the_advice_on_longer_calls_has_a_number() -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from textual.content import Content
 
 EXPERIMENT = ExperimentEnded(
-    *(5, "prefetch", ["off", "4"], 0, 30, "budget", "unclear", "4", "off", 8, 160, 170, "off"),
+    *(5, "prefetch", ("off", "4"), 0, 30, "budget", "unclear", 8, 160, "off"),
     *(1.08, 0.79, 1.53, {"off": 15.1, "4": 13.9}),
 )
 PROVED = replace(EXPERIMENT, cause="clear", answer="faster", ratio=1.68, low=1.61, high=1.74)

@@ -65,7 +65,7 @@ async def test_off_comes_first_also_where_the_knob_is_on() -> None:
 
 async def test_a_running_experiment_is_shown_and_a_ends_it(tmp_path: Path) -> None:
     run = starving(tmp_path)
-    run.event(ExperimentBegan, knob="prefetch", values=["off", "4"], step=150, budget=600, seed=0)
+    run.event(ExperimentBegan, knob="prefetch", values=("off", "4"), step=150, budget=600, seed=0)
     run.experimented("off", "4").steps(20, COMPUTE_BOUND)
     async with shown(run) as show:
         assert "A/B TEST" in show.text
@@ -79,7 +79,7 @@ async def test_a_running_experiment_is_shown_and_a_ends_it(tmp_path: Path) -> No
             "steps": 11,
             "step_ms": 13.9,
         }
-        run.event(ExperimentBlock, **block, best="4", ratio=1.6, low=1.2, high=2.1)
+        run.event(ExperimentBlock, **block, ratio=1.6, low=1.2, high=2.1)
         await show.frame()
         assert "prefetch off vs 4: block 7, so far 1.60 x (1.20 to 2.10)" in show.text
         assert "A/B test, block 7" in show.text
@@ -90,7 +90,7 @@ async def test_a_running_experiment_is_shown_and_a_ends_it(tmp_path: Path) -> No
 
 async def test_a_test_of_another_terminal_is_ended_there(tmp_path: Path) -> None:
     run = starving(tmp_path)
-    run.event(ExperimentBegan, knob="prefetch", values=["off", "4"], step=150, budget=600, seed=0)
+    run.event(ExperimentBegan, knob="prefetch", values=("off", "4"), step=150, budget=600, seed=0)
     async with shown(run.steps(20, COMPUTE_BOUND)) as show:
         await show.press("a", "f")
         elsewhere = "it runs in another terminal: end it there, or switch a knob"

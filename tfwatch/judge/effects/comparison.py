@@ -164,7 +164,7 @@ def find_better_settings(
     its newest proof: a switch, an A/B test, or what a run of the autopilot kept."""
     proofs: list[tuple[int, str, str, str, str]]
     proofs = [(one.step, one.knob, one.old, one.new, one.answer) for one in switches]
-    proofs += [(one.step, one.knob, one.against, one.value, one.answer) for one in experiments]
+    proofs += [(one.step, one.knob, *one.values, one.answer) for one in experiments]
     proofs += [
         (run.ended.step, change.knob, change.old, change.new, "faster")
         for run in autopilot

@@ -1,9 +1,9 @@
-"""The statistics of an A/B test: the fastest of several settings, with an interval that holds at
-every look.
+"""The statistics of an A/B test: the faster of two settings, with an interval that holds at every
+look.
 
-The run alternates between settings in short blocks. A round has one block of each setting in random
-order, and is the unit of the statistics: the log of one block's step time (`block_means`) less that
-of another's.
+The run alternates between the settings in short blocks. A round has one block of each setting in
+random order, and is the unit of the statistics: the log of one block's step time (`block_means`)
+less that of the other's.
 
 * Neighboring steps are correlated, so a thousand steps are not a thousand observations (Kalibera &
   Jones, "Rigorous benchmarking in reasonable time", ISMM 2013). Slow changes are in both blocks of
@@ -25,8 +25,6 @@ of another's.
   arXiv:2310.03722): with n rounds, S the sum of their differences from a supposed mean and V that
   of the squares, sqrt(c/(n+c)) (V / (V - S^2/(n+c)))^(n/2) exceeds 1/alpha for any n with
   probability alpha at most where the supposed mean is the true one.
-
-Where more than two settings are compared, alpha is shared out among their pairs (Bonferroni).
 """
 
 from __future__ import annotations
@@ -113,23 +111,6 @@ class Estimate:
 UNKNOWN = Estimate(1.0, 0.0, math.inf)
 
 
-@dataclass(frozen=True, slots=True)
-class ExperimentState:
-    """The state of an A/B test."""
-
-    #: Number of the setting that the answer compares with setting 0: the fastest one, or the
-    #: second where setting 0 is the fastest.
-    value: int
-    estimate: Estimate
-    #: Number of the fastest measured setting.
-    fastest: int
-    #: The settings proved slower than that one.
-    beaten: frozenset[int]
-    #: More rounds would not change the answer.
-    clear: bool
-    rounds: int
-
-
 def half_width(differences: NDArray[np.float64], alpha: float = ALPHA) -> float:
     """Return the half width of the confidence sequence around the mean of `differences`; infinite
     for too few."""
@@ -150,24 +131,13 @@ def estimate(differences: NDArray[np.float64], alpha: float = ALPHA) -> Estimate
     return Estimate(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
 
-def evaluate(step_ms: NDArray[np.float64]) -> ExperimentState:
-    """Evaluate an A/B test from its mean step times: a row per round, a column per setting."""
-    rounds, count = step_ms.shape
+def evaluate(step_ms: NDArray[np.float64]) -> tuple[Estimate, bool]:
+    """Return the step time of the first setting over that of the second, and whether more rounds
+    would not change the answer. step_ms: mean step times, a row per round, a column per setting."""
     logs = np.log(step_ms)
-    alpha = ALPHA / (count * (count - 1) / 2)
-    order = np.argsort(logs.mean(axis=0), kind="stable") if rounds else np.arange(count)
-    fastest = int(order[0])
-    value = fastest or int(order[1])
-    others = {
-        at: estimate(logs[:, at] - logs[:, fastest], alpha) for at in range(count) if at != fastest
-    }
-    beaten = frozenset(at for at, other in others.items() if other.low > 1)
-    may_be_same = rounds >= _ROUNDS_OF_SAME
-    clear = all(
-        other.is_clear and (may_be_same or other.answer != "same") for other in others.values()
-    )
-    answer = estimate(logs[:, 0] - logs[:, value], alpha)
-    return ExperimentState(value, answer, fastest, beaten, clear, rounds)
+    found = estimate(logs[:, 0] - logs[:, 1])
+    may_be_same = len(logs) >= _ROUNDS_OF_SAME
+    return found, found.is_clear and (may_be_same or found.answer != "same")
 
 
 def block_means(times: Sequence[Sequence[NDArray[np.float64]]]) -> NDArray[np.float64]:
@@ -204,16 +174,13 @@ def _means(
 
 
 def _alike(tails: NDArray[np.float64]) -> bool:
-    """Return whether the tails, as shares of a step, are the same for all settings within their
+    """Return whether the tails, as shares of a step, are the same for both settings within their
     error."""
     if len(tails) < LEAST_ROUNDS:
         return True
-    for first in range(tails.shape[1] - 1):
-        apart = tails[:, first + 1 :] - tails[:, first : first + 1]
-        error = apart.std(axis=0, ddof=1) / math.sqrt(len(apart))
-        if (np.abs(apart.mean(axis=0)) > np.clip(_TAIL_ERRORS * error, _TAIL_LEAST, SAME)).any():
-            return False
-    return True
+    apart = tails[:, 1] - tails[:, 0]
+    error = apart.std(ddof=1) / math.sqrt(len(apart))
+    return bool(abs(apart.mean()) <= np.clip(_TAIL_ERRORS * error, _TAIL_LEAST, SAME))
 
 
 def counted_steps(blocks: Sequence[Rows]) -> list[NDArray[np.float64]]:

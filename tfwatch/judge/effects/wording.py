@@ -151,8 +151,8 @@ _WHY_OPEN = {
 
 
 def subject_text(knob: str, values: Sequence[str]) -> str:
-    """Return `prefetch off vs 4`, `prefetch off vs 2, 4`."""
-    return f"{knob_name(knob)} {values[0]} vs {', '.join(values[1:])}"
+    """Return `prefetch off vs 4`."""
+    return f"{knob_name(knob)} {' vs '.join(values)}"
 
 
 def experiment_subject(running: RunningExperiment) -> str:
@@ -175,9 +175,8 @@ def experiment_progress(running: RunningExperiment) -> str:
     block = running.block
     if block is None or block.ratio is None or block.low is None or block.high is None:
         return block_text(running)
-    of = f"{block.best}: " if len(running.began.values) > 2 else ""
     within = f"{units.times(block.low)} to {units.times(block.high)}"
-    return f"{block_text(running)}, so far {of}{units.times(block.ratio)} x ({within})"
+    return f"{block_text(running)}, so far {units.times(block.ratio)} x ({within})"
 
 
 def answer_text(ended: ExperimentEnded) -> str:
@@ -204,10 +203,8 @@ def answer_text(ended: ExperimentEnded) -> str:
 
 def experiment_line(ended: ExperimentEnded) -> str:
     """Return `prefetch off vs 4: 1.68 x faster (1.61 to 1.74) over 412 steps; kept 4`."""
-    is_of_one = len(ended.values) > 2 and ended.answer in ("faster", "slower")
-    of = f"{ended.value} is " if is_of_one else ""
     kept = f"; kept {ended.kept}" if ended.kept and ended.cause not in WITH_THE_RUN else ""
-    return f"{subject_text(ended.knob, ended.values)}: {of}{answer_text(ended)}{kept}"
+    return f"{subject_text(ended.knob, ended.values)}: {answer_text(ended)}{kept}"
 
 
 # -- autopilot -------------------------------------------------------------------------------------

@@ -154,17 +154,17 @@ def edit_with_switch(now: Situation, knob: str, value: str) -> str:
 
 
 def proved_knobs(now: Situation) -> dict[str, str]:
-    """Return the fastest measured settings; a switch that is not proved faster counts as not
-    made."""
+    """Return the fastest measured settings; a switch that is not proved faster counts as not made,
+    and so does the setting that a block of an A/B test has."""
     start, proved = now.manifest.knobs, {(knob, value) for (knob, _), value in now.better.items()}
-    knobs = {
-        knob: code_suggestions.best_measured(knob, value, now.better)
-        for knob, value in now.setting.knobs.items()
-    }
-    return {
-        knob: value if (knob, value) in proved else start.get(knob, value)
-        for knob, value in knobs.items()
-    }
+    tested = now.experiment.began if now.experiment else None
+    knobs = {}
+    for knob, value in now.setting.knobs.items():
+        settings = tested.values if tested and tested.knob == knob else (value,)
+        best = (code_suggestions.best_measured(knob, one, now.better) for one in settings)
+        known = start.get(knob, value)
+        knobs[knob] = next((one for one in best if (knob, one) in proved), known)
+    return knobs
 
 
 def lines_of(now: Situation, knobs: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from tests.screens.canned import usual
 from tfwatch import cli
 from tfwatch.cli import launch as room
 from tfwatch.core.clock import Clock
-from tfwatch.report.run_facts import as_json
+from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def test_runs_are_the_newest_first_with_what_became_of_them(tmp_path: Path) -> N
     ]
     assert [(run.workload, run.age_s) for run in runs] == [("cnn", 720.0)] * 2
     assert runs[0].length.startswith("451 steps, ")
-    assert runs[1].wait_share == pytest.approx(
-        as_json(open_run(runs[1].words))["whole_run"]["data_wait_share"]
-    )
+    steady = JudgedRun(open_run(runs[1].words)).summary.steady
+    assert steady
+    assert runs[1].wait_share == pytest.approx(steady.wait_share)
     assert list(room.past_runs(tmp_path / "nowhere")) == []

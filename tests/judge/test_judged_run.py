@@ -126,4 +126,4 @@ def test_what_python_takes_op_by_op_is_told(tmp_path: Path) -> None:
     run = open_written(tmp_path / "run", rows, end_of(rows), op_by_op=True)
 
     assert remedy(run)[0].startswith("leave run_eagerly=True out of compile")
-    assert run_facts.as_json(run)["whole_run"]["dispatch_ms"]["median"] == pytest.approx(5.1)
+    assert run_facts.as_json(run)["last_setting"]["dispatch_ms"]["median"] == pytest.approx(5.1)

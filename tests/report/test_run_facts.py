@@ -149,13 +149,10 @@ def test_the_figures_of_a_setting_are_of_its_steps(tmp_path: Path) -> None:
     rows = starving_then(COMPUTE_BOUND)
     found = as_json(open_written(tmp_path / "run", rows, *SWITCH, FINISHED, **KNOBS))
 
-    last, whole = found["last_setting"], found["whole_run"]
+    last = found["last_setting"]
     assert (last["knobs"], last["step_ranges"]) == ({"prefetch": "4"}, [[101, 200]])
-    assert (last["steps"], whole["steps"], whole["excluded_steps"]) == (99, 199, 1)
+    assert last["steps"] == 99
     assert last["data_wait_ms"]["mean"] == pytest.approx(COMPUTE_BOUND[0])
-    assert whole["data_wait_ms"]["mean"] == pytest.approx(
-        (100 * STARVING[0] + 99 * COMPUTE_BOUND[0]) / 199
-    )
 
 
 def test_after_an_ab_test_all_blocks_of_the_kept_setting_count(tmp_path: Path) -> None:
@@ -209,14 +206,12 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
     assert found["path"] == str(tmp_path / "run")
     assert (found["workload"], found["device"], found["steps"]) == ("cnn", "CPU", 200)
     assert (found["knobs"], found["settings"]) == ({"prefetch": "off"}, {"mode": "graph"})
-    whole = found["whole_run"]
-    assert (whole["steps"], whole["excluded_steps"]) == (198, 2)
-    assert whole["step_ms"] == pytest.approx({"median": 18, "mean": 18, "p95": 23})
-    assert whole["data_wait_ms"] == pytest.approx({"median": 5, "mean": 5, "p95": 10})
-    assert whole["compute_ms"] == pytest.approx({"median": 12, "mean": 12, "p95": 12})
-    assert whole["host_ms"] == pytest.approx({"median": 1, "mean": 1, "p95": 1})
-    assert whole["data_wait_share"] == pytest.approx(5 / 18)
-    assert (found["last_setting"]["steps"], found["last_setting"]["data_wait_share"]) == (99, 0)
+    last = found["last_setting"]
+    assert last["step_ms"] == pytest.approx({"median": 13, "mean": 13, "p95": 13})
+    assert last["data_wait_ms"] == pytest.approx({"median": 0, "mean": 0, "p95": 0})
+    assert last["compute_ms"] == pytest.approx({"median": 12, "mean": 12, "p95": 12})
+    assert last["host_ms"] == pytest.approx({"median": 1, "mean": 1, "p95": 1})
+    assert (last["steps"], last["data_wait_share"]) == (99, 0)
 
 
 def test_the_final_loss_is_that_of_the_last_epoch(tmp_path: Path) -> None:
@@ -258,7 +253,7 @@ def test_damaged_rows_are_left_out(tmp_path: Path) -> None:
 
     found = as_json(open_written(tmp_path / "run", rows))
 
-    assert found["whole_run"]["data_wait_share"] == pytest.approx(0.1)
+    assert found["last_setting"]["data_wait_share"] == pytest.approx(0.1)
     json.dumps(found, allow_nan=False)
 
 

@@ -304,5 +304,5 @@ def test_rows_that_are_damaged_do_not_count(tmp_path: Path) -> None:
 
     run = open_written(tmp_path / "run", rows, FINISHED)
 
-    assert as_json(run)["whole_run"]["data_wait_share"] is not None
+    assert as_json(run)["last_setting"]["data_wait_share"] is not None
     assert text_of(run)[1].startswith("[")

@@ -212,12 +212,9 @@ def _add_compare(own: Any) -> None:
 def _add_set(own: Any) -> None:
     text = f"{_TRAINING}. The knobs: --switch"
     own.add_argument("words", metavar="[RUN|PID] KNOB=VALUE", nargs="+", help=text)
-    waiting = own.add_mutually_exclusive_group()
-    text = "do not wait until the switch is in effect"
-    waiting.add_argument("--no-wait", action="store_true", help=text)
     read, default = options.whole(1, _LONGEST_WAIT_S), _SET_WAIT_S
-    text = f"the longest wait; default: {default}"
-    waiting.add_argument("--wait", metavar="SECONDS", type=read, default=default, help=text)
+    text = f"the longest wait for the switch; default: {default}"
+    own.add_argument("--wait", metavar="SECONDS", type=read, default=default, help=text)
     _add_runs_dir(own)
 
 
@@ -360,7 +357,7 @@ exit codes: 0 written; 1 it cannot be written; 2 bad input.
         _add_set,
         "set:set_knobs",
         example="prefetch=4",
-        epilog="exit codes: 0 in effect, or requested with --no-wait; 1 refused by the training, or"
+        epilog="exit codes: 0 in effect; 1 refused by the training, or"
         " not in effect in time; 2 bad input",
     ),
     "runs": Command("list the recorded runs, and remove them", _add_runs, "runs:list_past_runs"),

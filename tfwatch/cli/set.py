@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tfwatch.cli.named_runs import find_training
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
-from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
+from tfwatch.core.events import PipelineSwitched, SwitchFailed
 from tfwatch.core.knobs import WORKERS, check_value, option_name, with_stage
 from tfwatch.judge.effects.knob_state import knobs_in_effect
 from tfwatch.runs.folder import RunFolder, call_and_report
@@ -20,9 +20,10 @@ from tfwatch.terminal.output import write
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from tfwatch.runs.format import Manifest
     from tfwatch.runs.requests import Change
 
 _POLL_S = 0.05
@@ -39,18 +40,24 @@ def set_knobs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     """
     which, changes = _changes(args.words)
     folder = find_training(which, args.runs_dir)
-    manifest = RunFolder(folder).manifest()
+    run = Run(RunFolder(folder), clock)
+    begin = run.read()
+    settings = knobs_in_effect(begin.manifest.knobs, begin.events.of(PipelineSwitched))
     for change in changes:
-        if refused := manifest.why_not_switchable(change.knob):
+        if refused := begin.manifest.why_not_switchable(change.knob):
             name = option_name(change.knob)
             raise BadInputError(f"{folder.name} does not switch {name}: {refused}")
-    switches = [Switch(folder, change, clock) for change in _resolved(changes, folder, clock)]
-    for switch in switches:
-        switch.request()
+    changes = _with_whole_stages(changes, begin.manifest, settings)
+    for change in changes:
+        _request(folder, change)
     until_ns = clock.now_ns() + args.wait * 10**9
-    lines = [switch.requested if args.no_wait else switch.wait(until_ns) for switch in switches]
-    failed = any(switch.failed for switch in switches)
-    return write(sys.stdout, "".join(f"{line}\n" for line in lines)) or int(failed)
+    results = []
+    for change in changes:
+        known = _known_result(change, settings, begin.manifest)
+        seen = len(begin.events)
+        results.append((False, known) if known else _wait(run, change, seen, until_ns, clock))
+    failed = any(has_failed for has_failed, _ in results)
+    return write(sys.stdout, "".join(f"{line}\n" for _, line in results)) or int(failed)
 
 
 def _changes(words: Sequence[str]) -> tuple[str | None, list[Change]]:
@@ -68,27 +75,28 @@ def _changes(words: Sequence[str]) -> tuple[str | None, list[Change]]:
         raise BadInputError(str(error)) from error
 
 
-def _resolved(changes: Sequence[Change], folder: Path, clock: Clock) -> list[Change]:
+def _with_whole_stages(
+    changes: Sequence[Change], manifest: Manifest, settings: Mapping[str, str]
+) -> list[Change]:
     """Return the changes with the settings of all stages in place of that of one.
 
     Raises:
         BadInputError: the run has no such stage.
     """
-    snapshot = Run(RunFolder(folder), clock).read()
-    stages = snapshot.manifest.parallel_stages
-    workers = knobs_in_effect(snapshot.manifest.knobs, snapshot.events.of(PipelineSwitched)).get(
-        WORKERS, "default"
-    )
-    found = []
+    workers, found = settings.get(WORKERS, "default"), []
     for change in changes:
         if change.knob == WORKERS:
-            workers = _with_stage(workers, stages, change) if change.stage else change.value
+            of_stage = _with_stage(workers, manifest.parallel_stages, change)
+            workers = of_stage if change.stage else change.value
             change = replace(change, value=check_value(WORKERS, workers), stage="")
         found.append(change)
     return found
 
 
 def _with_stage(workers: str, stages: Sequence[str], change: Change) -> str:
+    """Return the workers with those of a stage changed; unchanged where the change names none."""
+    if not change.stage:
+        return workers
     names = (change.stage, f"map({change.stage})", f"interleave({change.stage})")
     matching = [
         at for at, stage in enumerate(stages) if stage in names or str(at + 1) == change.stage
@@ -103,71 +111,50 @@ def _with_stage(workers: str, stages: Sequence[str], change: Change) -> str:
     )
 
 
-class Switch:
-    """One request for a value of a knob.
+def _request(folder: Path, change: Change) -> None:
+    """Append the request.
 
-    requested: the request as a line. failed: it was refused, or is not in effect in time.
+    Raises:
+        BadInputError: the run takes none.
     """
+    request = SwitchRequest(change.knob, change.value, "command")
+    try:
+        call_and_report(lambda: append(folder, request), folder)
+    except NoRequestsError as error:
+        raise BadInputError(f"{option_name(change.knob)}: {error}") from error
 
-    def __init__(self, folder: Path, change: Change, clock: Clock) -> None:
-        self.failed = False
-        self._is_taken = False
-        self._folder = folder
-        self._knob, self._value = change.knob, change.value
-        self._name = option_name(change.knob)
-        self._clock = clock
-        self._reader = Run(RunFolder(folder), clock)
-        snapshot = self._reader.read()
-        self._seen = len(snapshot.events)
-        self._epochs = snapshot.manifest.epochs_until(self._knob, self._value)
-        settings = knobs_in_effect(snapshot.manifest.knobs, snapshot.events.of(PipelineSwitched))
-        self._was = settings.get(self._knob, "")
-        self.requested = f"requested: {self._name} {self._was} → {self._value}"
 
-    def request(self) -> None:
-        """Append the request.
+# -- the result ------------------------------------------------------------------------------------
 
-        Raises:
-            BadInputError: the run takes none.
-        """
-        request = SwitchRequest(self._knob, self._value, "command")
-        try:
-            call_and_report(lambda: append(self._folder, request), self._folder)
-        except NoRequestsError as error:
-            raise BadInputError(f"{self._name}: {error}") from error
 
-    def wait(self, until_ns: int) -> str:
-        """Wait until the value is in effect; return the result as a line."""
-        if self._was == self._value:
-            return f"{self._name} is {self._value} already"
-        if self._epochs:
-            return f"{self.requested}, in effect with a later epoch"
-        pause = threading.Event()
-        while (result := self._look()) is None:
-            if self._clock.now_ns() >= until_ns:
-                return self._fail(
-                    "is requested, and not in effect yet"
-                    if self._is_taken
-                    else "is requested, and the training has not taken it yet"
-                )
-            pause.wait(_POLL_S)
-        return result
+def _known_result(change: Change, settings: Mapping[str, str], manifest: Manifest) -> str:
+    """Return the result that needs no wait as a line; empty where one is needed."""
+    name, was = option_name(change.knob), settings.get(change.knob, "")
+    if was == change.value:
+        return f"{name} is {was} already"
+    if manifest.epochs_until(change.knob, change.value):
+        return f"requested: {name} {was} → {change.value}, in effect with a later epoch"
+    return ""
 
-    def _look(self) -> str | None:
-        """Return the result as a line; None where there is none yet."""
-        snapshot = self._reader.read()
-        for event in snapshot.events[self._seen :]:
-            if isinstance(event, SwitchAsked) and event.knob == self._knob:
-                self._is_taken = True
-            if isinstance(event, SwitchFailed) and event.knob == self._knob:
-                return self._fail(f"failed: {event.reason}")
-            if isinstance(event, PipelineSwitched) and (event.knob, event.new) == (
-                self._knob,
-                self._value,
-            ):
-                return f"{self._name} {event.old} → {event.new} from step {event.step} on"
-        return self._fail("is not in effect: the run is over") if snapshot.life.is_over else None
 
-    def _fail(self, why: str) -> str:
-        self.failed = True
-        return f"{self._name} {self._value} {why}"
+def _wait(run: Run, change: Change, seen: int, until_ns: int, clock: Clock) -> tuple[bool, str]:
+    """Wait until the value is in effect; return whether it failed, and the result as a line.
+
+    seen: the number of events before the request.
+    """
+    pause, name = threading.Event(), option_name(change.knob)
+    asked = f"{name} {change.value}"
+    while True:
+        snapshot = run.read()
+        for event in snapshot.events[seen:]:
+            if not isinstance(event, SwitchFailed | PipelineSwitched) or event.knob != change.knob:
+                continue
+            if isinstance(event, SwitchFailed):
+                return True, f"{asked} failed: {event.reason}"
+            if event.new == change.value:
+                return False, f"{name} {event.old} → {event.new} from step {event.step} on"
+        if snapshot.life.is_over:
+            return True, f"{asked} is not in effect: the run is over"
+        if clock.now_ns() >= until_ns:
+            return True, f"{asked} is requested, and not in effect yet"
+        pause.wait(_POLL_S)

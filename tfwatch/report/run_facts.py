@@ -117,14 +117,8 @@ def _waited_s(judged: JudgedRun) -> float:
     return judged.time_breakdown.total.data_wait_s
 
 
-def _waited_share(judged: JudgedRun) -> float:
-    run_s = judged.run.length_s
-    return _waited_s(judged) / run_s if run_s > 0 else 0.0
-
-
 _COST = (
     number("data_wait_s", "data wait of all steps", _waited_s),
-    number("share_of_run", "its share of the run, 0 to 1", _waited_share),
     number(
         "run_without_data_wait_s",
         "the length of the run without data wait, at best",
@@ -144,12 +138,6 @@ _LAST_SETTING = (
     anything("step_ranges", "first and last step of each stretch", lambda j: j.setting.stretches),
     *within(STEADY, _steady_of_setting),
 )
-_WHOLE_RUN = (
-    whole("excluded_steps", "steps that are not steady", "summary.left_out"),
-    *within(STEADY, "summary.steady"),
-)
-
-
 STALL = (
     whole("step", "the first step"),
     number("start_s", "since the start of the run", lambda one: one.start_ns / 1e9),
@@ -195,11 +183,6 @@ def _limited(judged: JudgedRun) -> Any:
     return judged.pipeline if judged.pipeline and judged.pipeline.bottleneck else None
 
 
-def _fetch_ms(judged: JudgedRun) -> float | None:
-    split = _steady_of_setting(judged)
-    return judged.pipeline.fetch_ms(split.wait.mean) if judged.pipeline and split else None
-
-
 def missing_stages(judged: JudgedRun) -> str:
     """Return why the stages have no figures; empty where they have some, or it is unknown."""
     if judged.pipeline and not math.isnan(judged.pipeline.all_ms):
@@ -211,11 +194,6 @@ def missing_stages(judged: JudgedRun) -> str:
 _PIPELINE_FACTS = (
     rows("stages", "the source first", STAGE, lambda j: j.pipeline.stages if j.pipeline else ()),
     number("total_ms", "a batch in all stages", if_any("pipeline.all_ms")),
-    number(
-        "fetch_threads_ms",
-        "the rest of the data wait; null where it is small or a prefetch hides it",
-        _fetch_ms,
-    ),
     record("bottleneck", "the stage that limits the pipeline", _BOTTLENECK, _limited),
     text("missing", "why there are no figures", missing_stages),
 )
@@ -262,14 +240,6 @@ MACHINE = (
     number("swap_used_bytes", "swap in use", _median("swap_used_bytes")),
     rows("strategy_gpus", "each GPU of a strategy over several", _GPU, "gpus"),
     number(
-        "process_begin_bytes",
-        "memory of the training at its begin",
-        if_any("process_memory.begin_bytes"),
-    ),
-    number(
-        "process_end_bytes", "memory of the training at its end", if_any("process_memory.end_bytes")
-    ),
-    number(
         "process_peak_bytes", "the most memory of the training", if_any("process_memory.peak_bytes")
     ),
     number("thermal_limit_s", "slowed down by heat", "heat_s"),
@@ -300,10 +270,6 @@ def finished_epochs(judged: JudgedRun) -> int:
     return sum(isinstance(event, EpochEnded) for event in judged.run.events)
 
 
-def _path(run: Snapshot) -> str:
-    return str(run.folder.absolute()) if run.folder else ""
-
-
 #: What happened, for the head of each text.
 OUTCOME = (
     text("workload", "the script or workload", "run.manifest.workload"),
@@ -332,7 +298,6 @@ RUN = (
     record("time_breakdown", "where each second went", _TIME_BREAKDOWN),
     record("data_wait_cost", "the cost of data wait", _COST, lambda j: j),
     record("last_setting", "the steady steps of the last setting", _LAST_SETTING, lambda j: j),
-    record("whole_run", "the steady steps of all settings", _WHOLE_RUN, lambda j: j),
     text("split", "how the parts are separated", lambda j: _split_method(j.run.manifest)),
     record("copy", "the copy of a batch to the device", _COPY, lambda judged: judged),
     record("pipeline", "the stages by tf.data's own model", _PIPELINE_FACTS, lambda j: j),

@@ -109,7 +109,6 @@ def test_the_parts_of_a_step_sum_to_it_and_their_shares_are_shares(
     judgement = judge(recorded.rows)
 
     assert judgement.is_enough is (judgement.verdict is not None)
-    assert 0 <= found.left_out <= len(recorded.rows)
     assert all(0 <= stall.lost_ms < math.inf and stall.steps for stall in found.stalls)
     for split in (found.steady, judgement.breakdown, found.setting.judgement.breakdown):
         if split is not None:

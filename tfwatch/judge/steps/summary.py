@@ -49,8 +49,6 @@ class Summary:
     steady: Breakdown | None
     #: The last one, by which the run is judged.
     setting: LastSetting
-    #: How many steps are not steady, flagged ones and single spikes.
-    left_out: int
     switches: list[Comparison]
     stalls: list[Stall]
 
@@ -75,7 +73,6 @@ def summarise(
         steps=len(steps),
         steady=calm.breakdown,
         setting=_last_setting(rows, events, calm, since_ns),
-        left_out=len(rows) - len(calm),
         switches=compare(
             events,
             len(steps),

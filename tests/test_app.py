@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -14,7 +15,6 @@ from textual.color import Color, rgb_to_lab
 from tests.screens.canned import Canned, usual
 from tests.screens.showing import shown
 from tfwatch.app import TfwatchApp
-from tfwatch.core.clock import Clock
 from tfwatch.core.rows import Phase
 from tfwatch.notices import Notifier, NotifyOptions
 from tfwatch.screens.basics.glyphs import (
@@ -24,7 +24,6 @@ from tfwatch.screens.basics.glyphs import (
     STALL_COLOUR,
     WAIT_COLOUR,
 )
-from tfwatch.screens.live.frame_meter import FrameMeter
 from tfwatch.screens.themes import THEMES
 
 if TYPE_CHECKING:
@@ -146,37 +145,21 @@ async def test_without_colour_no_cell_has_one() -> None:
         )
 
 
-class _Costs:
-    """A clock of which each frame takes a quarter second and `cpu_ms` of CPU."""
+@pytest.mark.parametrize(("cpu_ms", "drawn"), [(5.0, 12), (60.0, 6)])
+async def test_costly_frames_are_drawn_less_often(cpu_ms: float, drawn: int) -> None:
+    run, frames = usual(None), 0
 
-    def __init__(self, cpu_ms: float) -> None:
-        self.frames = 0
-        self.clock = Clock(
-            now_ns=lambda: self.frames * 250_000_000,
-            thread_ns=lambda: round(self.frames * cpu_ms * 1e6),
-        )
+    def thread_ns() -> int:
+        return round(frames * cpu_ms * 1e6)
 
-
-def drawn(cpu_ms: float, ticks: int = 40, **sample: float) -> int:
-    costs = _Costs(cpu_ms)
-    meter = FrameMeter(costs.clock)
-    snapshot = Canned(None).sample(**sample).snapshot()
-    count = 0
-    for _ in range(ticks):
-        if not meter.skips():
-            costs.frames += 1
-            count += 1
-            meter.frame(snapshot)
-    return count
-
-
-def test_cheap_frames_are_all_drawn_and_costly_ones_less_often() -> None:
-    assert drawn(cpu_ms=5.0) == 40
-    assert drawn(cpu_ms=60.0) < 20
-
-
-def test_on_a_busy_machine_a_frame_may_cost_less() -> None:
-    assert drawn(cpu_ms=8.0, cpu_cores=1.95) < 25
+    async with shown(run) as show:
+        show.live._clock = replace(run.clock, thread_ns=thread_ns)
+        for _ in range(12):
+            before, frames = show.live.view, frames + 1
+            run.at_s += 0.25
+            show.live.frame()
+            frames -= show.live.view is before
+    assert frames == drawn
 
 
 async def test_no_frame_is_drawn_while_the_terminal_still_takes_the_last_one() -> None:

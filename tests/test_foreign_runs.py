@@ -16,6 +16,7 @@ from msgspec.structs import fields
 
 from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, make_manifest, write_run
+from tests.screens.showing import header_of, pipeline_of
 from tfwatch.core import events as facts
 from tfwatch.core.knobs import KnobChange
 from tfwatch.core.rows import Phase
@@ -30,21 +31,20 @@ from tfwatch.runs.format import Manifest, NotARunError, Pulse
 from tfwatch.runs.run import Run, open_run
 from tfwatch.screens.basics.glyphs import choose_glyphs
 from tfwatch.screens.live.card import CardPane, card_content
-from tfwatch.screens.live.header import header_view, terminal_title
+from tfwatch.screens.live.header import terminal_title
 from tfwatch.screens.live.knobs import knob_rows
 from tfwatch.screens.live.log import log_lines
 from tfwatch.screens.live.machine import readings
-from tfwatch.screens.live.pipeline import pipeline_view
 from tfwatch.screens.live.timeline import picture
-from tfwatch.screens.live.timeline.gpu_lane import sampled
-from tfwatch.screens.live.timeline.legend import figures_of
-from tfwatch.screens.live.timeline.picture import Scene, lay_out
+from tfwatch.screens.live.timeline.marks import labels_in_view
+from tfwatch.screens.live.timeline.picture import Scene
 from tfwatch.screens.live.timeline.step_bars import next_top
 from tfwatch.screens.live.timeline.window import View, Zoom, bars_in_view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tfwatch.judge.event_rows import EventRows
     from tfwatch.judge.view import RunView
     from tfwatch.runs.snapshot import Snapshot
 
@@ -241,16 +241,17 @@ def show(folder: Path) -> Snapshot:
 
 def texts_of(view: RunView) -> Iterator[str]:
     """Make the content of each pane."""
-    header_view(view)
+    header_of(view)
     terminal_title(view)
     knob_rows(view, live=True)
     log_lines(view)
-    list(EventCollector().take(view))
+    rows = EventCollector().take(view)
+    list(rows)
     readings(view)
-    pipeline_view(view)
+    pipeline_of(view)
     yield from (line.plain for line in card_rows(view))
     for zoom in Zoom:
-        draw(view, zoom)
+        draw(view, rows, zoom)
     assert isinstance(view.finding, Banner)
 
 
@@ -261,17 +262,14 @@ def card_rows(view: RunView) -> Iterator[Any]:
     yield from card.rows(60, 20)
 
 
-def draw(view: RunView, zoom: Zoom) -> None:
-    snapshot, seen, frame = view.snapshot, View(zoom), lay_out(100, 16, compact=False)
-    bars = bars_in_view(snapshot, seen, frame.columns)
-    split = view.situation.setting.judgement.breakdown
-    figures = figures_of(snapshot, split)
-    lanes = sampled(snapshot, bars, has_gpu=True)
-    limits = snapshot.events.of(facts.Paused)
-    scene = Scene(snapshot, seen, bars, lanes, limits, next_top(bars, None), GLYPHS, figures, 5)
-    picture.draw(scene, frame)
-    picture.title_words(scene, None, frame.columns, 90)
-    picture.read_out(scene)
+def draw(view: RunView, rows: EventRows, zoom: Zoom) -> None:
+    seen, columns = View(zoom), 80
+    bars = bars_in_view(view.snapshot, seen, columns)
+    labels = labels_in_view(rows, bars)
+    scene = Scene(view, seen, bars, labels, next_top(bars, None), GLYPHS, 5)
+    picture.draw(scene, 107, 16, compact=False)
+    picture.title_words(scene, None, columns)
+    picture.read_out(scene, 5)
 
 
 def reports(folder: Path, snapshot: Snapshot) -> Iterator[str]:

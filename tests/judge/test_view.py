@@ -9,6 +9,7 @@ import pytest
 
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
 from tests.screens.hardware import swapping, throttled
+from tests.screens.showing import header_of
 from tests.screens.states import starving
 from tfwatch.core import events as facts
 from tfwatch.core import units
@@ -18,7 +19,6 @@ from tfwatch.judge.event_rows import EventCollector
 from tfwatch.judge.findings.situation import steps_in_all
 from tfwatch.judge.steps.steady_steps import Verdict
 from tfwatch.judge.view import Follower, left_s
-from tfwatch.screens.live.header import header_view
 from tfwatch.screens.live.knobs import knob_rows
 from tfwatch.screens.live.machine import readings
 
@@ -170,17 +170,14 @@ def test_the_whole_of_the_memory_is_what_the_run_could_have() -> None:
 @pytest.mark.parametrize(
     ("machine", "text"),
     [
-        pytest.param(
-            {"cores": 4, "cores_allowed": 2.0}, "1.4 of its 2 cores, 1.2 GB", id="a container"
-        ),
-        pytest.param({"cores": 4, "cores_allowed": None}, "1.4 cores, 1.2 GB", id="all of them"),
-        pytest.param({}, "1.4 cores, 1.2 GB", id="not recorded"),
+        pytest.param({"cores": 4, "cores_allowed": 2.0}, "ours 1.4 of 2", id="a container"),
+        pytest.param({}, "ours 1.4", id="all of them"),
     ],
 )
 def test_the_process_has_the_cores_that_it_may_use(machine: dict[str, object], text: str) -> None:
     rows = readings(look(Canned(None, machine=machine).started()))
 
-    assert [row.text for row in rows if row.label == "process"] == [text]
+    assert [row.parts[1] for row in rows if row.label == "CPU"] == [text]
 
 
 def test_what_is_unrecorded_is_told_with_its_step() -> None:
@@ -190,7 +187,7 @@ def test_what_is_unrecorded_is_told_with_its_step() -> None:
     view = look(run)
 
     assert view.finding.advice == "NOT RECORDED since step 452: disk full; training goes on"
-    assert header_view(view).state == "NOT RECORDED"
+    assert header_of(view).endswith("NOT RECORDED")
 
 
 def test_a_request_of_this_screen_is_shown_at_once() -> None:
@@ -200,18 +197,6 @@ def test_a_request_of_this_screen_is_shown_at_once() -> None:
 
     assert [row.note for row in rows if row.name == "workers"] == [
         "requested 10:17:21, waits for the current batch"
-    ]
-
-
-def test_a_request_that_a_run_ended_before_waits_no_more() -> None:
-    run = usual(None).event(
-        facts.SwitchAsked, knob="workers", old="off", new="auto", step=450, by="key"
-    )
-
-    rows = knob_rows(look(run.ended("stopped")), live=True)
-
-    assert [row.note for row in rows if row.name == "workers"] == [
-        "requested auto: the run ended first"
     ]
 
 
@@ -321,8 +306,8 @@ def test_the_runs_length_is_known_or_not(changes: dict[str, object], steps: int 
 def test_the_header_of_a_rank_names_it(size: int | None, words: str) -> None:
     run = Canned(None, group="night", rank=1, group_size=size).started().steps(9, STARVING)
 
-    assert header_view(look(run)).rank == words
-    assert header_view(look(Canned(None).started().steps(9, STARVING))).rank == ""
+    assert f" {words} ATTACHED" in header_of(look(run))
+    assert "rank" not in header_of(look(Canned(None).started().steps(9, STARVING)))
 
 
 def test_a_header_leaves_out_what_is_not_known() -> None:
@@ -332,15 +317,7 @@ def test_a_header_leaves_out_what_is_not_known() -> None:
         .steps(99, STARVING)
     )
 
-    header = header_view(look(run))
-
-    assert (header.device, header.epoch, header.step, header.done) == (
-        "",
-        "epoch 1",
-        "step 100",
-        None,
-    )
-    assert (header.metric, header.eta) == ("", "")
+    assert header_of(look(run)) == "tfwatch cnn epoch 1 step 100 1 368 examples/s ATTACHED"
 
 
 def test_no_switch_is_advised_that_is_already_requested() -> None:

@@ -9,7 +9,8 @@ from unittest.mock import patch
 from tests.runs.requested import AskedTuner, SentRequests
 from tfwatch.app import TfwatchApp
 from tfwatch.judge.event_rows import EventCollector
-from tfwatch.judge.steps.causes import RunningLimits
+from tfwatch.screens.live.header import RunHeader
+from tfwatch.screens.live.pipeline import PipelinePane
 from tfwatch.screens.live.screen import LiveScreen
 
 if TYPE_CHECKING:
@@ -57,13 +58,11 @@ class Shown:
         live = self.live
         for pane in (
             live.header,
-            live.events_pane,
             live.machine,
             live.curves,
         ):
             pane._shown = ()  # else it waits for the next second
         live.events_pane._collector = EventCollector()
-        live.timeline._limits, live.timeline._figures_of = RunningLimits(), None
         live.show(view)
         await self.pilot.pause()
 
@@ -107,6 +106,20 @@ class Shown:
     def words(self) -> str:
         """The text of the screen with single spaces."""
         return " ".join(self.text.split())
+
+
+def header_of(view: RunView, width: int = 200) -> str:
+    """Return the header of a run with single spaces."""
+    header = RunHeader()
+    header.set_reactive(RunHeader.view, view)
+    return " ".join(header.rows(width, 1)[0].plain.split())
+
+
+def pipeline_of(view: RunView, width: int = 60, height: int = 12) -> list[str]:
+    """Return the rows of the pane of the input pipeline."""
+    pane = PipelinePane()
+    pane.set_reactive(PipelinePane.view, view)
+    return [row.plain for row in pane.rows(width, height)]
 
 
 def rows_of(screen: Screen[Any]) -> list[str]:

@@ -132,9 +132,7 @@ async def test_unreadable_runs_show_the_reason_beside_what_was_read() -> None:
         await until(
             pilot, lambda: "some runs unreadable: OSError: [Errno 5] broke [red]" in text(app)
         )
-        await pilot.press("tab", "down", "down", "enter")
-        assert not app.words
-        await pilot.press("up", "enter")
+        await pilot.press("tab", "enter")
     assert app.words == ("replay", RUNS[0].words)
 
 

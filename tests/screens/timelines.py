@@ -4,50 +4,50 @@ from __future__ import annotations
 
 import re
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
-
-from textual.app import App, ComposeResult
 
 from tests.screens.runs import WALL_NS, CannedRun
 from tfwatch.core.clock import local_time
-from tfwatch.judge.steps.steady_steps import judge
+from tfwatch.judge.event_rows import EventCollector
+from tfwatch.judge.view import Follower
 from tfwatch.screens.basics.glyphs import choose_glyphs
-from tfwatch.screens.live.timeline.widget import Timeline
+from tfwatch.screens.live.timeline.widget import KEYS, Timeline
+from tfwatch.screens.themes import ThemedApp
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from textual.app import ComposeResult
     from textual.pilot import Pilot
 
     from tfwatch.runs.snapshot import Snapshot
+    from tfwatch.screens.leave import Leave
 
 ASCII = choose_glyphs(colour=False, unicode=False)
 STARVED, COMPUTE_BOUND = (10.0, 1.0, 13.0), (0.2, 1.0, 13.0)
 
 
-class TimelineApp(App[None]):
+class TimelineApp(ThemedApp):
     CSS = "Timeline { height: 1fr; }"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.messages: list[float | None] = []
+    BINDINGS = [replace(key, action=f"timeline({key.action!r})") for key in KEYS]  # noqa: RUF012
 
     def compose(self) -> ComposeResult:
         yield Timeline()
-
-    def on_timeline_frozen(self, message: Timeline.Frozen) -> None:
-        self.messages.append(message.at_s)
 
     @property
     def timeline(self) -> Timeline:
         return self.query_one(Timeline)
 
+    async def action_timeline(self, action: str) -> None:
+        await self.timeline.run_action(action)
+
 
 @asynccontextmanager
 async def shown(
     run: CannedRun, width: int = 80, height: int = 12
-) -> AsyncIterator[tuple[TimelineApp, Pilot[None]]]:
-    app = TimelineApp()
+) -> AsyncIterator[tuple[TimelineApp, Pilot[Leave]]]:
+    app = TimelineApp(unicode=False)
     async with app.run_test(size=(width, height)) as pilot:
         app.timeline.glyphs = ASCII
         app.timeline.compact = height <= 12
@@ -58,8 +58,8 @@ async def shown(
 
 def show(timeline: Timeline, snapshot: Snapshot) -> None:
     """Show a frame as the live screen does."""
-    timeline.split = judge(snapshot.recent).breakdown
-    timeline.snapshot = snapshot
+    view = Follower(live=True).follow(snapshot, (), None)
+    timeline.show(view, EventCollector().take(view))
 
 
 def rows(timeline: Timeline) -> list[str]:

@@ -62,11 +62,8 @@ class Knob:
     epochs: int = 0
     #: Why it has no A/B test; empty where it has one.
     no_test: str = ""
-    #: Where room is short, the footer and the settings drop the highest rank first.
+    #: Where room is short, the footer drops the highest rank first.
     rank: int = 0
-    #: The footer lists the key; `brief`: under a shorter name where room is short.
-    in_footer: bool = True
-    brief: str = ""
 
     @property
     def label(self) -> str:
@@ -104,7 +101,6 @@ _TABLE = (
         words=(OFF, DEFAULT, AUTO),
         largest=LARGEST,
         first_on="4",
-        brief="pre",
     ),
     Knob(
         WORKERS,
@@ -115,7 +111,6 @@ _TABLE = (
         words=(OFF, DEFAULT, AUTO),
         largest=LARGEST,
         rank=1,
-        brief="work",
     ),
     Knob(
         CACHE,
@@ -140,7 +135,6 @@ _TABLE = (
         first_on="2",
         moves_compute=True,
         rank=3,
-        brief="gpu",
     ),
     Knob(
         MULTIPROCESSING,
@@ -153,7 +147,6 @@ _TABLE = (
         moves_compute=True,
         epochs=1,
         rank=4,
-        in_footer=False,
     ),
     Knob(
         QUEUE_SIZE,
@@ -166,7 +159,6 @@ _TABLE = (
         moves_compute=True,
         epochs=1,
         rank=5,
-        in_footer=False,
     ),
 )
 KNOBS: Final = {knob.name: knob for knob in _TABLE}

@@ -7,9 +7,10 @@ becomes text only when it is asked for.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias, overload
 
@@ -70,8 +71,10 @@ class EventRow:
         return f"{self.time} {_KINDS.get(self.mark, '')} {self.text}".lower()
 
 
-#: The marks of an experiment and of the autopilot.
-_EXPERIMENT, _AUTOPILOT = "A", "F"
+#: The marks of an experiment and of the autopilot; and of what needs none on a time axis.
+_EXPERIMENT, _AUTOPILOT, NO_MARK = "A", "F", "."
+#: The newest rows of a column of time that are looked at for one with a mark.
+_MOST_IN_COLUMN = 3
 #: When a requested setting takes effect, by the number of epoch starts until then.
 _WHEN = ("", ", from the next epoch", ", after an epoch has filled it")
 #: The shortest pause that gets a row.
@@ -248,9 +251,20 @@ class EventCollector:
         self._taken = 0
         self._trains = False
         self._has_gpu = False
+        self._rows: EventRows | None = None
+        self._made_of: tuple[object, ...] = ()
 
     def take(self, view: RunView) -> EventRows:
-        """Return the rows of a view, oldest first; every call passes the same run."""
+        """Return the rows of a view, oldest first: the same object while they are the same. Every
+        call passes the same run."""
+        waiting = tuple(state.asked for state in view.knobs.values())
+        found = view.snapshot.events, view.stalls, view.compiles, view.log_findings, view.fits
+        made_of = tuple(map(len, found)), view.comparisons, waiting
+        if self._rows is None or made_of != self._made_of:
+            self._made_of, self._rows = made_of, self._collect(view)
+        return self._rows
+
+    def _collect(self, view: RunView) -> EventRows:
         for event in view.snapshot.events[self._taken :]:
             self._add(event)
         self._taken = len(view.snapshot.events)
@@ -322,6 +336,16 @@ class EventRows(Sequence[EventRow]):
         wanted = wanted.lower()
         matching = [timed for timed in self._rows if wanted in self._make_row(*timed).searched_text]
         return EventRows(matching, self._snapshot, tuple(self._switches.values()))
+
+    def newest_in_each(self, edges_s: Sequence[float]) -> list[EventRow]:
+        """Return the newest row with a mark in each column of time; the edges rise."""
+        ends = [bisect_left(self._rows, at_s, key=itemgetter(0)) for at_s in edges_s]
+        newest = (self._newest_marked(first, end) for first, end in pairwise(ends) if first < end)
+        return [row for row in newest if row]
+
+    def _newest_marked(self, first: int, end: int) -> EventRow | None:
+        rows = map(self.__getitem__, range(end - 1, max(first, end - _MOST_IN_COLUMN) - 1, -1))
+        return next((row for row in rows if row.mark != NO_MARK), None)
 
     @overload
     def __getitem__(self, at: int) -> EventRow: ...

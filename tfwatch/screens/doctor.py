@@ -74,8 +74,8 @@ class DoctorScreen(Screen[None]):
     """
     AUTO_FOCUS = "VerticalScroll"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("t", "again", "run all checks again", id="doctor.again"),
-        Binding("escape,q", "dismiss", "back", id="doctor.back"),
+        Binding("t", "again", "run all checks again"),
+        Binding("escape,q", "dismiss", "back"),
     ]
 
     machine = getters.query_one("#machine", Static)

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 
 from textual.binding import Binding
 
-from tfwatch.core.events import PipelineSwitched
-from tfwatch.core.knobs import KNOBS, PREFETCH, knob_name
-from tfwatch.judge.effects import knob_state
-from tfwatch.screens.basics.keyline import ESSENTIAL_RANK, Key
-from tfwatch.screens.live.header import header_view
+from tfwatch.core.knobs import KNOBS
+from tfwatch.screens.basics.keyline import Key
+from tfwatch.screens.live.header import epoch_text
 from tfwatch.screens.live.timeline.widget import KEYS, LOOK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from textual.geometry import Size
 
@@ -46,7 +44,7 @@ LIVE_BINDINGS = [
         *((knob.key, f"switch({name!r})", knob.key, knob.action) for name, knob in KNOBS.items()),
         ("plus,equals_sign", "deepen(1)", "+ =", "double the prefetch depth"),
         ("minus,underscore", "deepen(-1)", "- _", "halve the prefetch depth"),
-        ("a", "experiment", "a", "A/B test: is the selected knob, else prefetch, faster?"),
+        ("a", "experiment", "a", "A/B test: is the newest switch, else prefetch, faster?"),
         ("f", "autopilot", "f", "autopilot: find the fastest settings by itself"),
         ("u", "undo", "u", "undo the last switch"),
     ),
@@ -55,7 +53,6 @@ LIVE_BINDINGS = [
         LOOK,
         ("left_square_bracket", "step(1)", "[", "jump to the previous event"),
         ("right_square_bracket", "step(-1)", "]", "jump to the next event"),
-        ("enter", "open", "enter", "jump to the selected event, switch the selected knob"),
         ("n", "explain", "n", "missing sensors, and how to get them"),
         ("1", "pane(1)", "1", "the settings"),
         ("2", "pane(2)", "2", "the input pipeline, stage by stage"),
@@ -64,7 +61,6 @@ LIVE_BINDINGS = [
         ("5", "pane(5)", "5", "the log"),
         ("6", "pane(6)", "6", "the effect of each switch"),
         ("7", "pane(7)", "7", "the learning curves"),
-        ("S,upper_s", "stalls", "S", "the stalls, the worst first: a letter jumps to each"),
         ("tab", "next_pane(1)", "tab", "the next pane"),
         ("shift+tab", "next_pane(-1)", "shift+tab", "the previous pane"),
         ("slash", "filter", "/", "filter the events, or the log where it shows"),
@@ -92,6 +88,7 @@ PANE_BINDINGS = _keys(
     ROWS,
     ("up,down", "", "up down", "move up or down a row"),
     ("pageup,pagedown", "", "pageup", "move up many rows (pagedown: down), in events and log"),
+    ("enter", "", "enter", "jump to the selected event"),
 )
 
 
@@ -103,62 +100,33 @@ def footer_keys(
     is_attached: bool = False,
     goes_back: bool = False,
 ) -> tuple[Key, ...]:
-    """The footer's keys, from left to right; keys without effect now are disabled.
+    """The footer's keys that have an effect now, from left to right.
 
     A recorded run and a followed run have no keys that switch. is_attached: another process trains.
     goes_back: quitting shows the list that the run was opened from.
     """
-    copies = stopping or bool(view.finding.edit)
+    switches = live and not view.is_over and not stopping
+    space = "freeze" if not frozen else "end" if view.is_over else "live"
+    copy = Key("y", "y", "quit now" if stopping else "copy", 0 if stopping else 7)
     return (
-        *(_switch_keys(view, stopping) if live and not view.is_over else ()),
-        Key("space", "space", _space_word(view, frozen), chosen=frozen, rank=0 if frozen else 5),
-        Key("z", "z", "zoom", rank=8),
-        *((Key("S", "S", "stalls", rank=7),) if view.stalls else ()),
-        Key("y", "y", "quit now" if stopping else "copy", copies, rank=0 if stopping else 9),
+        *(_switch_keys(view) if switches else ()),
+        Key("space", "space", space, 0 if frozen else 5, chosen=frozen),
+        Key("z", "z", "zoom", 8),
+        *((copy,) if stopping or view.finding.edit else ()),
         *((Key("d", "d", "leave"),) if is_attached and not view.is_over else ()),
         Key("question_mark", "?", "keys"),
         Key("q", "q", "back" if goes_back else "quit"),
     )
 
 
-def _switch_keys(view: RunView, stopping: bool) -> Iterator[Key]:
-    can_switch = not stopping
-    if not view.snapshot.manifest.switchable and not view.awaits_fit:
-        return
-    can_tune = can_switch and not view.awaits_fit
-    yield from _knob_keys(view, can_switch)
-    yield Key("f", "f", "autopilot", can_tune, rank=1, brief="auto")
-    yield Key("a", "a", "A/B test", can_tune, rank=3, brief="A/B")
-    yield Key("u", "u", "undo", can_switch, rank=ESSENTIAL_RANK)
-
-
-def _knob_keys(view: RunView, can_switch: bool) -> Iterator[Key]:
+def _switch_keys(view: RunView) -> Iterator[Key]:
     for knob in KNOBS.values():
-        if not knob.in_footer or knob.name not in view.snapshot.manifest.knobs:
-            continue
-        is_enabled = not view.refusal(knob.name, can_switch)
-        yield Key(knob.key, knob.key, knob.label, is_enabled, rank=knob.rank, brief=knob.brief)
-        if knob.name == PREFETCH:
-            yield Key("minus", "-", "", is_enabled, rank=8)
-            yield Key("plus", "+", "depth", is_enabled, rank=6)
-
-
-def _space_word(view: RunView, frozen: bool) -> str:
-    if not frozen:
-        return "freeze"
-    return "end" if view.is_over else "live"
-
-
-def banner_note(view: RunView, live: bool) -> str:
-    """The note at the right of the banner: a key that helps now."""
-    if view.is_over:
-        return "y copies the code" if view.finding.edit else ""
-    if not live:
-        return "" if view.awaits_fit else "read only"
-    if view.situation.experiment or view.situation.autopilot_run:
-        return ""  # those switches are not the user's to undo
-    undo = knob_state.find_undo(view.knobs, view.snapshot.events.of(PipelineSwitched))
-    return f"u undo: {knob_name(undo[0])} back to {undo[1]}" if undo else ""
+        if knob.name in view.snapshot.manifest.knobs and not view.refusal(knob.name, live=True):
+            yield Key(knob.key, knob.key, knob.label, knob.rank)
+    if view.snapshot.manifest.switchable:
+        yield Key("f", "f", "autopilot", 3)
+        yield Key("a", "a", "A/B test", 6)
+        yield Key("u", "u", "undo", 4)
 
 
 def too_small_text(view: RunView | None, width: int, height: int) -> str:
@@ -167,7 +135,7 @@ def too_small_text(view: RunView | None, width: int, height: int) -> str:
     if view is None:
         return text
     going = "run over" if view.is_over else "training goes on"
-    facts = ", ".join(part for part in (header_view(view).epoch, view.finding.word) if part)
+    facts = ", ".join(part for part in (epoch_text(view), view.finding.word) if part)
     return f"{text} - {going}: {facts}"
 
 
@@ -196,24 +164,21 @@ def layout_for(size: Size) -> Layout:
     return Layout.PANES if roomy else Layout.TABS
 
 
-_LOG = 5
-#: Panes that show in turn in a large window: events, machine, log or learning curves.
-_LOWER = (3, 4, 5, 7)
+SETTINGS, STAGES, EVENTS, MACHINE, LOG, EFFECT, LOSS = range(1, 8)
+#: Panes that show in turn in a large window.
+LOWER = (EVENTS, MACHINE, LOG, LOSS)
 
 
-def panes_shown(
-    layout: Layout, size: Size, chosen: int, recent: Sequence[int], has_steps: bool
-) -> set[int]:
-    """Return the numbers of the panes that a window shows where `chosen` is selected.
+def panes_shown(size: Size, chosen: int, lower: int, has_steps: bool) -> set[int]:
+    """Return the numbers of the panes that a window shows where `chosen` is selected; 0: none was.
 
-    Before the first step the log has all the room, unless the user chooses another pane.
-
-    A small screen shows one pane, and the comparison below the settings where there is room. A
-    large one shows the settings, the pipeline, the effect, and the lower pane that was chosen last.
-    recent: all that were chosen, the newest last.
+    Before the first step the log has all the room, unless the user chose another pane. A small
+    screen shows one pane, and the effect below the settings where there is room. A large one shows
+    the settings, the pipeline, the effect, and the lower pane that was chosen last.
     """
-    if not has_steps and not recent:
-        return {_LOG}
-    if layout is Layout.TABS:
-        return {1, 6} if chosen == 1 and size.height >= LOW else {chosen}
-    return {1, 2, 6, next((pane for pane in reversed(recent) if pane in _LOWER), _LOWER[0])}
+    if not has_steps and not chosen:
+        return {LOG}
+    if layout_for(size) is Layout.PANES:
+        return {SETTINGS, STAGES, EFFECT, lower}
+    chosen = chosen or SETTINGS
+    return {SETTINGS, EFFECT} if chosen == SETTINGS and size.height >= LOW else {chosen}

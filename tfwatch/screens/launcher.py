@@ -12,17 +12,16 @@ from textual import getters, on
 from textual.binding import Binding
 from textual.containers import Horizontal
 from textual.message import Message
-from textual.reactive import reactive
 from textual.screen import Screen
 from textual.suggester import Suggester
-from textual.widgets import Input, Static
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
 
 from tfwatch.core import units
 from tfwatch.core.errors import fails_open
 from tfwatch.screens.basics.glyphs import QUIET_COLOUR, choose_glyphs
 from tfwatch.screens.basics.keyline import Key, KeyLine
-from tfwatch.screens.basics.pane import apply_glyphs
-from tfwatch.screens.basics.row_list import ChoiceList
+from tfwatch.screens.basics.pane import FRAME_CSS, apply_glyphs
 from tfwatch.screens.basics.text import column, row
 from tfwatch.screens.leave import Leave
 from tfwatch.screens.themes import ThemedApp
@@ -32,10 +31,8 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
-    from textual.content import Content
 
     from tfwatch.judge.past_run import PastRun
-    from tfwatch.screens.basics.text import Part
 
 _NAME_CELLS = 14
 #: Columns and rows below which there is no room for a list.
@@ -54,27 +51,22 @@ class LauncherContent:
     runs: Callable[[], Iterable[PastRun]]
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A row that selects a command. before, after: its texts beside the name."""
-
-    name: str
-    words: tuple[str, ...]
-    before: str
-    after: tuple[Part, ...]
+def demo_option(name: str, line: str) -> Option:
+    """Return the row of a workload; the identity of a row is its command."""
+    return Option(row((column(name, _NAME_CELLS), "bold"), line), id=shlex.join(("train", name)))
 
 
-def demo_choice(name: str, line: str) -> Choice:
-    """Return the row of a workload."""
-    return Choice(name, ("train", name), "", ((line, ""),))
-
-
-def run_choice(run: PastRun) -> Choice:
+def run_option(run: PastRun) -> Option:
     """Return the row of a recorded run."""
     share = "" if run.wait_share is None else f"data wait {units.percent(run.wait_share)}  "
-    state, length = column(run.state, 10), (run.length, QUIET_COLOUR)
-    after = ((state, ""), (share, "$text-warning"), length)
-    return Choice(run.workload, ("replay", run.words), f"{units.age(run.age_s):<8}", after)
+    words = row(
+        (f"{units.age(run.age_s):<8}", QUIET_COLOUR),
+        (column(run.workload, _NAME_CELLS), "bold"),
+        column(run.state, 10),
+        (share, "$text-warning"),
+        (run.length, QUIET_COLOUR),
+    )
+    return Option(words, id=shlex.join(("replay", run.words)))
 
 
 class ScriptPaths(Suggester):
@@ -103,53 +95,32 @@ class ScriptPaths(Suggester):
         return first and os.path.join(folder, first)
 
 
-class ChoicesPane(ChoiceList):
-    """Rows of `Choice`, and a note below them."""
-
-    choices: reactive[tuple[Choice, ...]] = reactive(())
-    #: The text of an empty list, or the reason why some rows are missing.
-    note: reactive[str] = reactive("")
-
-    def watch_choices(self) -> None:
-        self.rows_replaced()
-
-    def watch_note(self) -> None:
-        self.rows_changed()
-
-    def count(self) -> int:
-        """Return the number of rows: the choices, and one for the note."""
-        return len(self.choices) + bool(self.note)
-
-    def row_at(self, index: int, width: int) -> Content:
-        """Return a choice, or the note."""
-        if index >= len(self.choices):
-            return row((self.note, QUIET_COLOUR))
-        choice = self.choices[index]
-        name = column(choice.name, _NAME_CELLS - 1).rstrip()
-        gap = " " * (_NAME_CELLS - len(row(name)))
-        style = self.mark(index) or "bold"
-        return row((choice.before, QUIET_COLOUR), (name, style), gap, *choice.after)
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The command of the row under the cursor; empty without one."""
-        return self.choices[self.cursor].words if self.cursor < len(self.choices) else ()
-
-
 class LauncherScreen(Screen[None]):
     """Lets the user select a command; calls `take` with its command-line arguments."""
 
-    DEFAULT_CSS = """
-    LauncherScreen { layout: vertical; background: $background; overflow: hidden; }
-    LauncherScreen #title { height: 1; padding: 0 1; background: $panel; }
-    LauncherScreen #script { height: 1; margin: 1 1 0 1; }
-    LauncherScreen #script Static { width: auto; }
-    LauncherScreen Input { width: 1fr; height: 1; border: none; padding: 0; }
-    LauncherScreen Input > .input--placeholder { color: $foreground 75%; }
-    LauncherScreen.-least ChoicesPane { display: none; }
-    LauncherScreen #command { height: 1; padding: 0 1; text-wrap: nowrap; }
-    LauncherScreen #runs { width: 100%; height: 1fr; min-height: 3; }
-    LauncherScreen #demos { width: 100%; max-height: 50%; }
+    DEFAULT_CSS = f"""
+    LauncherScreen OptionList {{
+        {FRAME_CSS}
+        width: 100%; background: $background; padding: 0 1;
+        scrollbar-size-vertical: 1; text-wrap: nowrap; text-overflow: ellipsis;
+        & > .option-list--option-highlighted {{
+            background: $background; color: $foreground; text-style: bold underline;
+        }}
+        &:focus > .option-list--option-highlighted {{
+            background: $background; color: $foreground; text-style: reverse;
+        }}
+    }}
+    LauncherScreen OptionList.-plain {{ scrollbar-size-vertical: 0; }}
+    LauncherScreen {{ layout: vertical; background: $background; overflow: hidden; }}
+    LauncherScreen #title {{ height: 1; padding: 0 1; background: $panel; }}
+    LauncherScreen #script {{ height: 1; margin: 1 1 0 1; }}
+    LauncherScreen #script Static {{ width: auto; }}
+    LauncherScreen Input {{ width: 1fr; height: 1; border: none; padding: 0; }}
+    LauncherScreen Input > .input--placeholder {{ color: $foreground 75%; }}
+    LauncherScreen.-least OptionList {{ display: none; }}
+    LauncherScreen #command {{ height: 1; padding: 0 1; text-wrap: nowrap; }}
+    LauncherScreen #runs {{ height: 1fr; min-height: 3; }}
+    LauncherScreen #demos {{ height: auto; max-height: 50%; }}
     """
     AUTO_FOCUS = "Input"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -159,8 +130,9 @@ class LauncherScreen(Screen[None]):
     ]
 
     script = getters.query_one(Input)
-    runs = getters.query_one("#runs", ChoicesPane)
-    demos = getters.query_one("#demos", ChoicesPane)
+    command = getters.query_one("#command", Static)
+    runs = getters.query_one("#runs", OptionList)
+    demos = getters.query_one("#demos", OptionList)
     keys = getters.query_one(KeyLine)
 
     class Loaded(Message):
@@ -189,18 +161,14 @@ class LauncherScreen(Screen[None]):
             yield Static("tfwatch run ")
             yield Input(placeholder="SCRIPT.py [arguments]", suggester=ScriptPaths(), compact=True)
         yield Static(id="command")
-        yield ChoicesPane(id="runs")
-        yield ChoicesPane(id="demos")
+        yield OptionList(id="runs")
+        yield OptionList(*(demo_option(*one) for one in self._content.workloads), id="demos")
         yield KeyLine()
 
     def on_mount(self) -> None:
         apply_glyphs(self, self._glyphs)
-        self.demos.choices = tuple(demo_choice(*one) for one in self._content.workloads)
-        self.demos.styles.height = len(self.demos.choices) + 2
-        self.runs.set_titles("recent runs")
-        self.demos.set_titles("demos")
-        self.runs.note = "loading"
-        self._show_choice()
+        self.runs.border_title, self.demos.border_title = "recent runs", "demos"
+        self.runs.border_subtitle = "loading"
 
     def on_resize(self) -> None:
         size = self.app.size
@@ -224,46 +192,44 @@ class LauncherScreen(Screen[None]):
     @on(Loaded)
     def _show_loaded(self, message: Loaded) -> None:
         if message.run is not None:
-            self.runs.choices = (*self.runs.choices, run_choice(message.run))
-        self.runs.note = message.note
+            self.runs.add_option(run_option(message.run))
+            self._show_choice()
+        self.runs.border_subtitle = row(message.note)
 
     # -- selecting ---------------------------------------------------------------------------------
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The command of the enter key in a list; empty in the field, which checks what it has."""
-        return self.focused.words if isinstance(self.focused, ChoicesPane) else ()
-
-    @on(ChoiceList.Moved)
-    @on(Input.Changed)
-    def _moved(self) -> None:
-        self._show_choice()
 
     def on_descendant_focus(self) -> None:
         self._show_choice()
 
+    @on(OptionList.OptionHighlighted)
+    @on(Input.Changed)
     def _show_choice(self) -> None:
-        command = f"tfwatch {shlex.join(self.words)}" if self.words else ""
-        self.query_one("#command", Static).update(row((command, "$accent")))
+        """Show the command of the row under the cursor, and the keys."""
+        focused = self.focused
+        if isinstance(focused, OptionList) and focused.highlighted is None:
+            focused.action_first()
+        option = focused.highlighted_option if isinstance(focused, OptionList) else None
+        text = f"tfwatch {option.id}" if option else ""
+        self.command.update(row((text, "$accent")))
         in_field = self.script.has_focus
+        complete, quits = Key("right", "right", "complete"), "ctrl+q" if in_field else "q"
         self.keys.keys = (
-            Key("enter", "enter", "run" if in_field else "start", in_field or bool(self.words)),
+            Key("enter", "enter", "run" if in_field else "start"),
             Key("tab", "tab", "next"),
-            *((Key("right", "right", "complete"),) if in_field else ()),
-            Key("ctrl+q", "ctrl+q" if in_field else "q", "quit"),
+            *((complete,) if in_field else ()),
+            Key("ctrl+q", quits, "quit"),
         )
 
-    @on(ChoiceList.Entered)
-    def _entered(self) -> None:
-        if self.words:
-            self._take(self.words)
+    @on(OptionList.OptionSelected)
+    def _selected(self, message: OptionList.OptionSelected) -> None:
+        self._take(tuple(shlex.split(message.option_id or "")))
 
     @on(Input.Submitted)
     def _run_script(self, message: Input.Submitted) -> None:
         try:
             self._take(self._content.run_script(message.value))
         except ValueError as error:
-            self.query_one("#command", Static).update(row((str(error), "$text-error")))
+            self.command.update(row((str(error), "$text-error")))
 
     def action_script(self) -> None:
         """Focus the field of the script."""

@@ -36,7 +36,10 @@ _ANSWERS = {"y": Leave.STOP, "d": Leave.DETACH, "n": None}
 
 class Question(ModalScreen["Leave | None"]):
     """A question with an answer in each line, by its letter or a click; n and escape stay. Enter
-    does nothing."""
+    does nothing.
+
+    answers: the words of each letter. note: stands below them.
+    """
 
     DEFAULT_CSS = """
     Question { align: center middle; background: $background 60%; }
@@ -54,31 +57,23 @@ class Question(ModalScreen["Leave | None"]):
         Binding("escape", "answer('n')", show=False),
     ]
 
-    def __init__(self, question: str, answers: tuple[Key, ...], note: str = "") -> None:
+    def __init__(self, question: str, note: str, **answers: str) -> None:
         super().__init__()
-        self.question, self._answers, self._note = question, answers, note
+        self.question, self._note, self._answers = question, note, answers
 
     def compose(self) -> ComposeResult:
         with Vertical(id="question"):
             yield Static(self.question)
-            for answer in self._answers:
+            for key, words in self._answers.items():
                 line = KeyLine()
-                line.keys = (answer,)
+                line.keys = (Key(key, key, words),)
                 yield line
             yield Static(self._note)
 
     def action_answer(self, key: str) -> None:
         """Answer with a letter; one that the question does not offer does nothing."""
-        if any(answer.key == key for answer in self._answers):
+        if key in self._answers:
             self.dismiss(_ANSWERS[key])
-
-
-def _key(key: str, word: str, brief: str = "") -> Key:
-    return Key(key, key, word, brief=brief)
-
-
-_STAY = _key("n", "stay")
-_STOP_AND_QUIT = _key("y", "stop training at the next batch, and quit", "stop and quit")
 
 
 def leave_question(*, is_attached: bool) -> Question:
@@ -87,12 +82,15 @@ def leave_question(*, is_attached: bool) -> Question:
     is_attached: the training was begun elsewhere, not by this screen.
     """
     if is_attached:
-        on = _key("d", "quit this screen; the training goes on where it runs", "keep training")
-        return Question("Quit?", (on, _STOP_AND_QUIT, _STAY))
-    stop = _key("y", "stop the script, as ctrl+c does, and quit", "stop and quit")
-    on = _key("d", "quit the screen; the script runs on in this terminal", "keep training")
-    note = "The shell is back when it ends. y again ends it with SIGTERM."
-    return Question("Quit?", (stop, on, _STAY), note)
+        on = "quit; the training goes on where it runs"
+        return Question("Quit?", "", d=on, y="stop it, and quit", n="stay")
+    return Question(
+        "Quit?",
+        "The shell is back when it ends. y again ends it with SIGTERM.",
+        y="stop the script, and quit",
+        d="quit the screen; the script runs on",
+        n="stay",
+    )
 
 
 def stop_question(*, is_attached: bool) -> Question:
@@ -100,5 +98,4 @@ def stop_question(*, is_attached: bool) -> Question:
     what, how = "script", "It gets a SIGINT, as by ctrl+c; this screen stays open."
     if is_attached:
         what, how = "training", "It stops at the next batch; this screen stays open."
-    answers = _key("y", f"stop the {what}"), _key("n", "go on")
-    return Question(f"Stop the {what}?", answers, how)
+    return Question(f"Stop the {what}?", how, y=f"stop the {what}", n="go on")

@@ -18,10 +18,9 @@ from textual.filter import LineFilter, NoColor
 from textual.theme import Theme
 
 from tfwatch.runs.format import write_atomically
-from tfwatch.screens.basics.keyline import KeyLine, Pressed
+from tfwatch.screens.basics.keyline import Pressed
 from tfwatch.screens.basics.text import plain
 from tfwatch.screens.leave import Leave
-from tfwatch.screens.overlays import keys_screen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -69,7 +68,6 @@ class ThemedApp(App[Leave]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q,ctrl+c", "quit", "quit", show=False, priority=True, id="app.leave"),
         Binding("ctrl+z", "no_suspend", "disabled", show=False, id="app.suspend"),
-        Binding("question_mark", "show_keys", "the keys", show=False, id="app.keys"),
     ]
 
     def __init__(
@@ -112,11 +110,6 @@ class ThemedApp(App[Leave]):
     def action_no_suspend(self) -> None:
         """Explain why ctrl+z does nothing."""
         self.notify("ctrl+z is disabled: q quits")
-
-    def action_show_keys(self) -> None:
-        """List the keys of the last line, also those that a narrow window has no room for."""
-        if lines := self.screen.query(KeyLine):
-            self.push_screen(keys_screen(lines.last().keys, self._unicode))
 
     def action_command_palette(self) -> None:
         """Show the palette."""

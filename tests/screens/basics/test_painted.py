@@ -11,10 +11,8 @@ from textual.geometry import Region
 from textual.selection import SELECT_ALL
 
 from tfwatch.screens.basics.pane import FramedPane, Pane
-from tfwatch.screens.live.header import HeaderView, RunHeader
 from tfwatch.screens.live.knobs import KnobRow, KnobsPane
 from tfwatch.screens.live.machine import MachinePane, Reading
-from tfwatch.screens.live.pipeline import PipelinePane, PipelineView, StageFigures
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -52,11 +50,6 @@ class PaneApp(App[None]):
         )
 
 
-def set_header(pane: Pane, text: str) -> None:
-    assert isinstance(pane, RunHeader)
-    pane.view = HeaderView(workload=text)
-
-
 def set_knob(pane: Pane, text: str) -> None:
     assert isinstance(pane, KnobsPane)
     pane.knobs = (KnobRow("p", "p", "prefetch", "off", "4", text),)
@@ -67,19 +60,9 @@ def set_reading(pane: Pane, text: str) -> None:
     pane.readings = (Reading("CPU", (text,)),)
 
 
-def set_stage(pane: Pane, text: str) -> None:
-    assert isinstance(pane, PipelinePane)
-    pane.view = PipelineView((StageFigures(text, 1.0),), 1.0, age="1 s ago")
-
-
 @pytest.mark.parametrize(
     ("pane", "set_text"),
-    [
-        (RunHeader, set_header),
-        (KnobsPane, set_knob),
-        (MachinePane, set_reading),
-        (PipelinePane, set_stage),
-    ],
+    [(KnobsPane, set_knob), (MachinePane, set_reading)],
     ids=lambda value: value.__name__,
 )
 async def test_new_text_is_painted_without_the_frame_around_it(

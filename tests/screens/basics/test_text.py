@@ -13,7 +13,6 @@ from tfwatch.screens.basics.text import (
     shorten_clauses,
     single_width,
     spread,
-    with_ascii_arrows,
     wrap_text,
 )
 
@@ -114,13 +113,6 @@ def test_a_row_is_sanitized_in_all_its_parts() -> None:
 )
 def test_a_column_is_so_many_cells(text: str, width: int, shown: str) -> None:
     assert column(text, width, ".") == shown
-
-
-def test_an_arrow_becomes_ascii_and_keeps_its_style() -> None:
-    made = with_ascii_arrows(row("off → 4", (" at step 3", "bold")))
-
-    assert made.plain == "off > 4 at step 3"
-    assert [(span.start, span.end) for span in made.spans] == [(7, 17)]
 
 
 def test_where_a_character_has_to_be_a_cell_the_others_are_question_marks() -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.screens.canned import COMPUTE_BOUND, STARVING
+from tests.screens.canned import STARVING
 from tests.screens.showing import shown
 from tests.screens.states import starving
 from tfwatch.core.events import AutopilotBegan, AutopilotEnded, MoveMade
 from tfwatch.core.rows import Phase
-from tfwatch.judge.effects.wording import forecast_note
 from tfwatch.tuner.jobs import Autopilot
 
 if TYPE_CHECKING:
@@ -54,25 +53,6 @@ async def test_its_end_is_one_sentence(tmp_path: Path) -> None:
         assert messages[-1] == "autopilot: nothing to gain: data wait is only 3 % of a step"
         await show.frame()
         assert len(show.app._notifications) == len(messages)
-
-
-async def test_a_move_of_two_knobs_marks_both(tmp_path: Path) -> None:
-    run = starving(tmp_path).switched("prefetch", "off", "4", by="autopilot")
-    run.switched("workers", "off", "4", by="autopilot").steps(30, COMPUTE_BOUND).doing(
-        Phase.COMPUTE, 0.001
-    )
-    async with shown(run) as show:
-        assert "p prefetch 4 next: off measuring: 30 of 60 steps" in show.words
-        assert "w workers 4 next: off measuring: 30 of 60 steps" in show.words
-        run.steps(60, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.001)
-        await show.frame()
-        assert "switched together with prefetch: no ratio of its own" in show.words
-        view = show.live.view
-        assert view
-        for key in "pw":
-            (knob,) = [one for one in show.live.knobs.knobs if one.key == key]
-            forecast = view.situation.setting.forecasts[knob.name, knob.next]
-            assert knob.note == f"about {forecast_note(forecast)}", "as beside any other knob"
 
 
 async def test_a_read_only_run_starts_no_autopilot(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
 
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
 from tests.screens.showing import shown
@@ -18,23 +17,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize(
-    ("keys", "order"),
-    [
-        pytest.param(["a"], ("prefetch", ("off", "4")), id="prefetch where no knob is chosen"),
-        pytest.param(["1", "a"], ("prefetch", ("off", "4")), id="the chosen knob"),
-        pytest.param(["1", "down", "a"], ("workers", ("off", "auto")), id="workers"),
-    ],
-)
-async def test_a_experiments_on_the_chosen_knob(
-    tmp_path: Path, keys: list[str], order: tuple[str, object]
-) -> None:
-    async with shown(starving(tmp_path)) as show:
-        await show.press(*keys)
-        (given,) = show.tuner.jobs
-        assert isinstance(given, Experiment)
-        assert (given.knob, given.values) == order
-        assert show.asked() == []
+async def test_a_tests_prefetch_where_no_switch_is_open(tmp_path: Path) -> None:
+    for make in (starving, usual):
+        async with shown(make(tmp_path / make.__name__)) as show:
+            await show.press("a")
+            (given,) = show.tuner.jobs
+            assert isinstance(given, Experiment)
+            assert (given.knob, given.values) == ("prefetch", ("off", "4")), "off comes first"
+            assert show.asked() == []
 
 
 def _noisy(run: Canned, count: int, source: np.random.Generator) -> Canned:
@@ -53,14 +43,6 @@ async def test_an_open_answer_offers_a_test_of_the_same_two_settings() -> None:
         (given,) = show.tuner.jobs
         assert isinstance(given, Experiment)
         assert (given.knob, given.values) == ("workers", ("off", "8"))
-
-
-async def test_off_comes_first_also_where_the_knob_is_on() -> None:
-    async with shown(usual(None)) as show:
-        await show.press("a")
-        (given,) = show.tuner.jobs
-        assert isinstance(given, Experiment)
-        assert (given.knob, given.values) == ("prefetch", ("off", "4"))
 
 
 async def test_a_running_experiment_is_shown_and_a_ends_it(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ async def test_panes_keep_their_columns_with_any_name(tmp_path: Path, name: str)
         assert {cell_len(row.partition("││")[0]) for row in show.rows[upper:] if "││" in row} == {
             59
         }
-        await show.press("5", "n")
+        await show.press("5", "question_mark")
         check(show.rows, 120)
         await show.press("escape")
         since_ns = round(show.run.at_s * 1e9)

@@ -1,8 +1,11 @@
-"""A line of clickable keys: the footer, and the tabs of a small screen."""
+"""A line of clickable keys: the footer, and the tabs of a small screen.
+
+Textual's `Footer` has a widget a key, which costs a frame 0.05 ms each, and cuts the last keys off.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from textual.content import Content
@@ -10,16 +13,12 @@ from textual.message import Message
 from textual.reactive import reactive
 
 from tfwatch.screens.basics.pane import Pane
-from tfwatch.screens.basics.text import row, spread
+from tfwatch.screens.basics.text import row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from textual import events
-
-
-#: The line shortens its words before it drops a key of this rank or less.
-ESSENTIAL_RANK = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,24 +28,20 @@ class Key:
     key: str
     label: str
     word: str
-    #: The key has an effect now.
-    enabled: bool = True
+    #: Where room is short, the line drops the highest rank first.
+    rank: int = 0
     #: Marks the tab that shows.
     chosen: bool = False
-    #: Where room is short, the line drops disabled keys first, then the highest rank.
-    rank: int = 0
-    #: A shorter word, used before a key of `ESSENTIAL_RANK` is dropped; empty: there is none.
-    brief: str = ""
 
     @property
-    def width(self) -> int:
-        """The width in cells."""
-        return len(f"{self.label} {self.word}".rstrip())
+    def text(self) -> str:
+        """The label and the word."""
+        return f"{self.label} {self.word}".rstrip()
 
 
 @dataclass
 class Pressed(Message):
-    """A key was clicked, or selected in a list of keys."""
+    """A key was clicked."""
 
     key: str
 
@@ -60,49 +55,35 @@ class KeyLine(Pane):
 
     #: From left to right.
     keys: reactive[tuple[Key, ...]] = reactive((), repaint=False)
-    #: The text at the right end.
-    note: reactive[str] = reactive("", repaint=False)
 
-    watch_keys = watch_note = Pane.repaint_rows
+    watch_keys = Pane.repaint_rows
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         line = Content()
-        for first, _, key in self._placed(width):
-            line = Content.assemble(line, " " * (first - line.cell_length), self._piece(key))
-        return [spread(line, row((self.note, "$foreground 65%")), width)]
+        for first, key in self._placed(width):
+            line = Content.assemble(line, " " * (first - line.cell_length), _piece(key))
+        return [line]
 
-    def _piece(self, key: Key) -> Content:
-        words = f"{key.label} {key.word}".rstrip()
-        if key.chosen:
-            return row((words, "bold reverse"))
-        if not key.enabled:
-            return row((words, "$foreground 65%"))
-        return row((key.label, "$accent bold"), words[len(key.label) :])
-
-    def _placed(self, width: int) -> Iterator[tuple[int, int, Key]]:
-        """Yield (first column, column after the last, key) for each key that fits beside the
-        note."""
-        room = width - (len(self.note) + 2 if self.note else 0)
+    def _placed(self, width: int) -> Iterator[tuple[int, Key]]:
+        """Yield the first column of each key that fits, and the key."""
         keys, gap = list(self.keys), 2
-        while keys and sum(key.width + gap for key in keys) - gap > room:
-            if gap > 1:
-                gap = 1
-                continue
-            last = max(keys, key=lambda key: (not key.enabled, key.rank))
-            long = max((key for key in keys if key.brief), key=lambda key: key.rank, default=None)
-            if long and last.enabled and last.rank <= ESSENTIAL_RANK:
-                keys[keys.index(long)] = replace(long, word=long.brief, brief="")
-            else:
-                keys.remove(last)
+        while len(keys) > 1 and sum(len(key.text) + gap for key in keys) - gap > width:
+            if gap == 1:
+                keys.remove(max(keys, key=lambda key: key.rank))
+            gap = 1
         at = 0
         for key in keys:
-            yield at, at + key.width, key
-            at += key.width + gap
+            yield at, key
+            at += len(key.text) + gap
 
     def on_click(self, event: events.Click) -> None:
         at = event.get_content_offset(self)
-        if at is None:
-            return
-        for first, end, key in self._placed(self.content_size.width):
-            if first <= at.x < end:
+        for first, key in self._placed(self.content_size.width) if at else ():
+            if at and first <= at.x < first + len(key.text):
                 self.post_message(Pressed(key.key))
+
+
+def _piece(key: Key) -> Content:
+    if key.chosen:
+        return row((key.text, "bold reverse"))
+    return row((key.label, "$accent bold"), key.text[len(key.label) :])

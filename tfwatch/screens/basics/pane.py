@@ -30,7 +30,7 @@ from textual.visual import Visual
 from textual.widget import Widget
 
 from tfwatch.screens.basics.glyphs import Glyphs, choose_glyphs
-from tfwatch.screens.basics.text import row, with_ascii_arrows
+from tfwatch.screens.basics.text import row
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -181,9 +181,7 @@ class PaintedRows(CachedLines):
 
 
 def strip_of(widget: Widget, row: Content, width: int) -> Strip:
-    """Return a row of text in its widget's style; a terminal that shows only ASCII gets ASCII
-    arrows."""
-    row = with_ascii_arrows(row) if widget.has_class("-plain") else row
+    """Return a row of text in its widget's style."""
     return Visual.to_strips(widget, row, width, 1, widget.visual_style)[0]
 
 
@@ -264,11 +262,7 @@ class Titled(Widget):
         """Set the texts in the frame, at the top left and the bottom right."""
         if (title, note) != self._titles:
             self._titles = (title, note)
-            self.border_title = row(title)
-            subtitle = row(note) if note else None
-            self.border_subtitle = (
-                with_ascii_arrows(subtitle) if subtitle and self.has_class("-plain") else subtitle
-            )
+            self.border_title, self.border_subtitle = row(title), row(note) if note else None
 
 
 class FramedPane(Pane, Titled):

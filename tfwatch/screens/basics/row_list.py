@@ -1,4 +1,4 @@
-"""Scrolling lists that draw only their visible rows: plain, with a cursor, and with a selection."""
+"""Scrolling lists that draw only their visible rows: plain, and with a cursor."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding
 from textual.geometry import Region, Size
-from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBarRender
@@ -110,7 +109,7 @@ class RowList(ScrollView, PaintedRows, Titled, can_focus=True, inherit_bindings=
 
 
 class CursorList(RowList):
-    """A list with a cursor for arrow keys and clicks; calls `moved` when the cursor moves."""
+    """A list with a cursor for arrow keys and clicks."""
 
     DEFAULT_CSS = """
     CursorList.-plain { scrollbar-size-vertical: 0; }
@@ -120,30 +119,19 @@ class CursorList(RowList):
         Binding("down", "move(1)", "row down", show=False),
         Binding("pageup", "move(-10)", "page up", show=False),
         Binding("pagedown", "move(10)", "page down", show=False),
-        Binding("home", "move(-1000)", "first row", show=False),
-        Binding("end", "move(1000)", "last row", show=False),
     ]
 
-    cursor: reactive[int] = reactive(0)
+    #: The row under the cursor; -1 without one.
+    cursor: reactive[int] = reactive(0, repaint=False)
 
-    def moved(self) -> None:
-        """Handle a cursor on another row, or a change of its row."""
-
-    def chosen_again(self) -> None:
-        """Handle a click on the row under the cursor."""
-
-    def rows_replaced(self) -> None:
-        """Draw other rows, and keep the cursor within them."""
-        self.cursor = min(self.cursor, max(self.count() - 1, 0))
-        self.rows_changed()
-        self.moved()
+    def clicked(self, again: bool) -> None:
+        """Handle a click on a row, which is now under the cursor. again: it was before."""
 
     def watch_cursor(self) -> None:
         room = max(self.scrollable_content_region.height, 1)
-        if not self.scroll_offset.y <= self.cursor < self.scroll_offset.y + room:
+        if not self.scroll_offset.y <= max(self.cursor, 0) < self.scroll_offset.y + room:
             self.scroll_to(y=max(0, self.cursor - room // 2), animate=False)
-        self.refresh()
-        self.moved()
+        self.repaint_rows()
 
     def action_move(self, rows: int) -> None:
         """Move the cursor, down where `rows` is positive."""
@@ -151,46 +139,6 @@ class CursorList(RowList):
 
     def on_click(self, event: events.Click) -> None:
         at = event.get_content_offset(self)
-        if at is None or at.y + self.scroll_offset.y >= self.count():
-            return
-        if self.cursor == at.y + self.scroll_offset.y:
-            self.chosen_again()
-        self.cursor = at.y + self.scroll_offset.y
-
-
-class ChoiceList(CursorList):
-    """A list to select from; posts `Moved` and, for the selected row, `Entered`."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "enter", "select", show=False)]
-
-    class Moved(Message):
-        """The cursor moved to another row."""
-
-    class Entered(Message):
-        """The user selected the row under the cursor."""
-
-    def on_mount(self) -> None:
-        self.rows_changed()
-
-    def moved(self) -> None:
-        self.post_message(self.Moved())
-
-    def chosen_again(self) -> None:
-        self.action_enter()
-
-    def action_enter(self) -> None:
-        """Select the row under the cursor."""
-        self.post_message(self.Entered())
-
-    def on_focus(self) -> None:
-        self.refresh()
-
-    def on_blur(self) -> None:
-        self.refresh()
-
-    def mark(self, index: int) -> str:
-        """Return the style of a row's name: underlined under the cursor, reversed where the list
-        has the focus."""
-        if index != self.cursor:
-            return ""
-        return "reverse" if self.has_focus else "bold underline"
+        if at is not None and at.y + self.scroll_offset.y < self.count():
+            before, self.cursor = self.cursor, at.y + self.scroll_offset.y
+            self.clicked(before == self.cursor)

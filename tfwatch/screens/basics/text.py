@@ -56,11 +56,6 @@ def row(*parts: Part | str) -> Content:
     )
 
 
-def with_ascii_arrows(row: Content) -> Content:
-    """Return a row with `>` in place of the arrow between an old and a new value."""
-    return Content(row.plain.replace("→", ">"), [*row.spans]) if "→" in row.plain else row
-
-
 def column(text: str, width: int, end: str = "") -> str:
     """Return the text in exactly `width` cells: padded with blanks, or cut and ended by `end`."""
     text = plain(text)

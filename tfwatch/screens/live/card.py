@@ -153,7 +153,7 @@ def _is_proved(answer: str) -> bool:
     return answer in ("faster", "slower")
 
 
-class CardPane(FramedPane, can_focus=True):
+class CardPane(FramedPane):
     """Shows an `CardContent`."""
 
     DEFAULT_CSS = """

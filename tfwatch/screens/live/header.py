@@ -3,7 +3,6 @@ terminal's title."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from textual.content import Content
@@ -16,7 +15,7 @@ from tfwatch.screens.basics.pane import Pane
 from tfwatch.screens.basics.text import fit, row, shorten, spread
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tfwatch.judge.view import RunView
     from tfwatch.runs.snapshot import Snapshot
@@ -28,35 +27,14 @@ _LONGEST_IN_TITLE = 40
 _LONGEST_NAME = 28
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderView:
-    """The content of the header; empty texts are omitted."""
-
-    workload: str = ""
-    device: str = ""
-    #: Its number in a group.
-    rank: str = ""
-    epoch: str = ""
-    #: The finished share of the epoch; None: unknown.
-    done: float | None = None
-    step: str = ""
-    speed: str = ""
-    metric: str = ""
-    eta: str = ""
-    state: str = ""
-    alert: bool = False
-    #: Show the mark of a recording.
-    is_recording: bool = False
-
-
 class RunHeader(Pane):
-    """Shows a `HeaderView` in one line; a narrow line drops the least important parts first."""
+    """The run in one line; a narrow line drops the least important parts first."""
 
     DEFAULT_CSS = """
     RunHeader { height: 1; padding: 0 1; background: $panel; color: $foreground; }
     """
 
-    view: reactive[HeaderView] = reactive(HeaderView(), repaint=False)
+    view: reactive[RunView | None] = reactive(None, repaint=False)
 
     watch_view = Pane.repaint_rows
 
@@ -64,66 +42,52 @@ class RunHeader(Pane):
 
     def show(self, view: RunView) -> None:
         """Show the figures of a view, once a second: faster figures are unreadable."""
-        header = header_view(view)
         second = second_of(view.snapshot.now_s, Slot.HEADER)
-        key = second, view.snapshot.life, header.workload, header.epoch, header.state
+        key = second, view.snapshot.life, epoch_text(view), _state(view)
         if key != self._shown:
-            self._shown, self.view = key, header
+            self._shown, self.view = key, view
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
-        view, glyphs = self.view, self.glyphs
-        style = "$text-error bold" if view.alert else "$text-success"
-        mark = "" if not view.is_recording else f"{glyphs.record} "
-        state = row((f"{mark}{view.state}", style))
-        parts = [
-            (5, row(("tfwatch", "$accent bold"))),
-            (0, row((shorten(view.workload, _LONGEST_NAME), "bold"))),
-            (4, row((f"on {view.device}", "")) if view.device else Content()),
-            (0, row((view.rank, "bold"))),
-            (0, row(view.epoch)),
-            (3, self._bar()),
-            (2, row((view.step, ""))),
-            (1, row((view.speed, "bold"))),
-            (3, row(view.metric)),
-            (1, row(view.eta)),
-        ]
+        if self.view is None:
+            return []
+        text, alert = _state(self.view)
+        mark = f"{self.glyphs.record} " if text == _RECORDING else ""
+        state = row((f"{mark}{text}", "$text-error bold" if alert else "$text-success"))
+        parts = [(rank, part) for rank, part in self._parts(self.view) if part.plain]
         room = max(10, width - state.cell_length - 2)
-        return [
-            spread(fit([(rank, part) for rank, part in parts if part.plain], room), state, width)
-        ]
+        return [spread(fit(parts, room), state, width)]
 
-    def _bar(self) -> Content:
-        if self.view.done is None:
+    def _parts(self, view: RunView) -> Iterator[tuple[int, Content]]:
+        """Yield the parts with their ranks; an empty one is left out."""
+        device = _device(view)
+        runs = view.snapshot.life is Life.RUNNING
+        yield 5, row(("tfwatch", "$accent bold"))
+        yield 0, row((shorten(view.snapshot.manifest.workload, _LONGEST_NAME), "bold"))
+        yield 4, row(f"on {device}" if device else "")
+        yield 0, row((_rank(view), "bold"))
+        yield 0, row(epoch_text(view))
+        yield 3, self._bar(view.snapshot)
+        yield 2, row(_step(view.snapshot))
+        yield 1, row((_speed(view) if runs else "", "bold"))
+        yield 3, row(view.situation.metric)
+        yield 1, row(_eta(view) if runs and view.snapshot.latest else "")
+
+    def _bar(self, snapshot: Snapshot) -> Content:
+        """Draw the finished share of the epoch; nothing where its length is unknown."""
+        latest, per_epoch = snapshot.latest, snapshot.manifest.steps_per_epoch
+        if latest is None or not per_epoch:
             return Content()
-        full = round(10 * min(max(self.view.done, 0.0), 1.0))
-        return row(
-            (self.glyphs.bar * full, "$primary"),
-            (self.glyphs.bar_rest * (10 - full), "$foreground 40%"),
-        )
+        full = min(round(10 * latest.epoch_step / per_epoch), 10)
+        rest = self.glyphs.bar_rest * (10 - full)
+        return row((self.glyphs.bar * full, "$primary"), (rest, "$foreground 40%"))
 
 
-def header_view(view: RunView) -> HeaderView:
-    """Make the header of a run."""
-    snapshot, manifest = view.snapshot, view.snapshot.manifest
-    latest, per_epoch = snapshot.latest, manifest.steps_per_epoch
-    epochs = f"/{manifest.epochs}" if manifest.epochs else ""
-    fit = f"{'loop' if manifest.loop else 'fit'} {view.fit} " if view.fit > 1 else ""
-    state, alert = _state(view)
-    running = snapshot.life is Life.RUNNING
-    return HeaderView(
-        workload=manifest.workload,
-        device=_device(view),
-        rank=_rank(view),
-        epoch=f"{fit}epoch {latest.epoch + 1}{epochs}" if latest else fit.strip(),
-        done=latest.epoch_step / per_epoch if latest and per_epoch else None,
-        step=_step(snapshot),
-        speed=_speed(view) if running else "",
-        metric=view.situation.metric,
-        eta=_eta(view) if running and latest else "",
-        state=state,
-        alert=alert,
-        is_recording=state == _RECORDING,
-    )
+def epoch_text(view: RunView) -> str:
+    """Return `epoch 2/20`, from a script's second fit on after its number: `fit 3 epoch 1`."""
+    manifest, latest = view.snapshot.manifest, view.snapshot.latest
+    fit = f"{'loop' if manifest.loop else 'fit'} {view.fit}" if view.fit > 1 else ""
+    of = f"/{manifest.epochs}" if manifest.epochs else ""
+    return " ".join(filter(None, (fit, f"epoch {latest.epoch + 1}{of}" if latest else "")))
 
 
 def _rank(view: RunView) -> str:

@@ -1,8 +1,8 @@
-"""The machine pane: GPU, power, memory, heat and CPU, and the time lost to data wait."""
+"""The machine: is the GPU used, are memory and a core left, and what did data wait cost?"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -12,25 +12,26 @@ from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import GpuFound, SensorMissing
 from tfwatch.judge.findings.situation import data_wait_parts, reading_text
-from tfwatch.judge.machine import HEAT, PRESSURE, GpuFigures, extremes_text, missing_sensors
+from tfwatch.judge.machine import HEAT, PRESSURE, extremes_text, missing_sensors
 from tfwatch.judge.machine_remark import is_gpu_unused
 from tfwatch.runs.machine_info import memory_total
+from tfwatch.screens.basics.glyphs import QUIET_COLOUR
 from tfwatch.screens.basics.pane import FramedPane
 from tfwatch.screens.basics.text import column, plain, row, wrap_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterator, Sequence
 
     from textual.content import Content
 
-    from tfwatch.judge.machine import MachineFigures
+    from tfwatch.judge.machine import GpuFigures, MachineFigures
     from tfwatch.judge.view import RunView
 
 _LABEL = 8
 _NARROWEST = 20
-
+_GIBI = 2**30
 _COPY = "copy to the GPU"
-_NOTE = "n lists what is n/a, and why"
+_NOTE = "? lists what is n/a, and why"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +41,12 @@ class Reading:
     label: str
     #: The most important first: as many as fit in a row are shown; the first is wrapped.
     parts: tuple[str, ...]
-    #: The row needs attention and is never dropped.
+    #: The row needs attention.
     alert: bool = False
-    #: Where rows are few, the highest rank goes first.
-    rank: int = 0
-
-    @property
-    def text(self) -> str:
-        """All parts."""
-        return ", ".join(self.parts)
 
 
-class MachinePane(FramedPane, can_focus=True):
-    """As many readings as fit. A figure that the machine does not have is absent; `n` lists it."""
+class MachinePane(FramedPane):
+    """Readings, the most important first; a figure that the machine does not have is absent."""
 
     readings: reactive[tuple[Reading, ...]] = reactive((), repaint=False)
 
@@ -65,26 +59,19 @@ class MachinePane(FramedPane, can_focus=True):
 
     def show(self, view: RunView) -> None:
         """Show the machine of a view, once a second: faster figures are unreadable."""
-        second, has_sample = (
-            second_of(view.snapshot.now_s, Slot.MACHINE),
-            len(view.snapshot.samples) > 0,
-        )
-        key = second, view.is_over, has_sample, view.situation.searched
+        second, has_sample = second_of(view.snapshot.now_s, Slot.MACHINE), view.snapshot.samples
+        key = second, view.is_over, len(has_sample) > 0, view.situation.searched
         if key != self._shown:
             self._shown = key
-            self.set_titles(title(view), _NOTE if missing(view) else "")
+            # A finished run shows medians: its last seconds are not typical.
+            title = "machine, medians of the run" if view.situation.ended else "machine"
+            self.set_titles(title, _NOTE if missing(view) else "")
             self.readings = readings(view)
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         room = max(_NARROWEST, width - _LABEL)
         degree = "°" if self.glyphs.unicode else ""
-        lines = [(reading, _lines(reading, room, degree)) for reading in self.readings]
-        while len(lines) > 1 and sum(len(each) for _, each in lines) > height:
-            dropped = max(
-                range(len(lines)), key=lambda at: (not lines[at][0].alert, lines[at][0].rank, at)
-            )
-            del lines[dropped]
-        return [line for _, each in lines for line in each]
+        return [line for one in self.readings for line in _lines(one, room, degree)][:height]
 
 
 def _lines(reading: Reading, room: int, degree: str) -> list[Content]:
@@ -93,190 +80,119 @@ def _lines(reading: Reading, room: int, degree: str) -> list[Content]:
         parts.pop()
     style = "$text-warning bold" if reading.alert else ""
     first, *more = wrap_text(", ".join(parts), room) or [""]
-    head = row((column(reading.label, _LABEL), "$foreground 65%"), (first, style))
+    head = row((column(reading.label, _LABEL), QUIET_COLOUR), (first, style))
     return [head, *(row(" " * _LABEL, (words, style)) for words in more)]
 
 
-_MEBI, _GIBI = 2**20, 2**30
-_MUCH_SWAP = 2**30
-#: The smallest share of the time that is shown.
-_MIN_SHARE = 0.01
-
-
 def readings(view: RunView) -> tuple[Reading, ...]:
-    """Make the pane's rows, in display order."""
+    """Make the pane's rows: those that need attention first; none does in a run that is over."""
     machine = view.situation.figures.machine
     if machine is None:
-        return Reading("sensors", ("no sample yet",)), _lost(view)
-    rows = (
-        *_gpu(view, machine),
-        *_power(machine),
-        _memory(view, machine),
-        *_swap(machine),
-        *_heat(machine),
-        _cpu(view, machine),
-        _process(view, machine),
-        _lost(view),
-        *_torn(view),
-        *_own(machine),
-    )
-    is_over = view.situation.ended is not None
-    return tuple(replace(row, alert=False) for row in rows) if is_over else rows
+        return Reading("sensors", ("no sample yet",)), _cost(view)
+    rows = [*_gpu(view, machine), _memory(view, machine), _cpu(view, machine), *_limits(machine)]
+    rows += [_cost(view), *_torn(view), *_own(machine)]
+    if view.situation.ended:
+        return tuple(Reading(one.label, one.parts) for one in rows)
+    return tuple(sorted(rows, key=lambda one: not one.alert))
 
 
-def title(view: RunView) -> str:
-    """Return the pane's title; a finished run shows medians, for its last seconds are not
-    typical."""
-    return "machine, medians of the run" if view.situation.ended else "machine"
-
-
-def _known(value: float | None, text: Callable[[float], str]) -> list[str]:
-    """Return a figure in words, as the only one of a list; nothing where it is unknown."""
-    return [] if value is None else [text(value)]
-
-
-def _gpu(view: RunView, machine: MachineFigures) -> Iterable[Reading]:
+def _gpu(view: RunView, machine: MachineFigures) -> Iterator[Reading]:
     gpu = machine.gpu
     if gpu is None:
         return
-    shares = (
-        units.percent(gpu.busy),
-        *_known(gpu.ours, lambda ours: f"ours {units.percent(ours)}"),
-        *_known(gpu.others, lambda others: f"others {units.percent(others)}"),
-    )
+    is_unused = is_gpu_unused(view.situation, machine)
+    shares = ["unused: see tfwatch doctor"] * is_unused
+    shares.append(f"{units.percent(gpu.busy)} busy")
+    if gpu.ours is not None:
+        shares.append(f"ours {units.percent(gpu.ours)}")
+    if gpu.others is not None:
+        shares.append(f"others {units.percent(gpu.others)}")
+    if gpu.power_w is not None:
+        shares.append(units.watts(gpu.power_w))
+    label = f"{len(machine.gpus)} GPUs" if len(machine.gpus) > 1 else "GPU"
+    extremes = filter(None, [extremes_text(machine.gpus)])
     is_shared = view.situation.manifest.accelerated and gpu.is_shared
-    if is_gpu_unused(view.situation, machine):
-        yield Reading("GPU", ("unused: see tfwatch doctor",), alert=True)
-        yield Reading("", shares, rank=4)
-    elif len(machine.gpus) > 1:
-        yield from _gpus(machine.gpus, shares, is_shared)
-        return
-    else:
-        yield Reading("GPU", shares, is_shared)
-    if gpu.memory_bytes is not None and machine.found and not machine.found.unified:
-        of = _whole(machine.found.memory_bytes)
-        yield Reading("GPU mem", (f"{gpu.memory_bytes / _GIBI:.1f} of {of} GB",), rank=2)
+    yield Reading(label, (*extremes, *shares), is_shared or is_unused)
+    if text := _gpu_memory(gpu, machine):
+        yield Reading("GPU mem", (text,))
 
 
-def _gpus(gpus: Sequence[GpuFigures], shares: tuple[str, ...], alert: bool) -> Iterable[Reading]:
-    """Make the rows of a strategy's GPUs: the busiest and the idlest, and the least and the most
-    memory in use."""
-    yield Reading(f"{len(gpus)} GPUs", (*filter(None, [extremes_text(gpus)]), *shares), alert)
-    known = sorted((gpu.memory_bytes, gpu.device) for gpu in gpus if gpu.memory_bytes is not None)
-    if known:
-        ends = [f"{device} {used / _GIBI:.1f}" for used, device in (known[0], known[-1])]
-        totals = [gpu.total_bytes for gpu in gpus if gpu.total_bytes is not None]
-        of = f" of {_whole(min(totals))}" if totals else ""
-        yield Reading("GPU mem", (f"{' to '.join(ends)}{of} GB",), rank=2)
+def _gpu_memory(gpu: GpuFigures, machine: MachineFigures) -> str:
+    """Return `31.0 of 80 GB`, of several GPUs the fullest; empty where the machine's memory is the
+    GPU's, or unknown."""
+    of_each = [(one.memory_bytes, one.total_bytes) for one in machine.gpus if one.memory_bytes]
+    if of_each:
+        used, total = max(of_each, key=lambda one: one[0] or 0.0)
+        return f"fullest {_of(used, total)}"
+    found = machine.found
+    if gpu.memory_bytes is None or found is None or found.unified:
+        return ""
+    return _of(gpu.memory_bytes, found.memory_bytes)
 
 
-def _whole(size: float | None) -> str:
-    return units.number(None if size is None else size / _GIBI, 0)
-
-
-def _power(machine: MachineFigures) -> Iterable[Reading]:
-    gpu = machine.gpu or GpuFigures()
-    parts = (
-        *_known(gpu.power_w, lambda power: f"GPU {units.watts(power)}"),
-        *_known(gpu.freq_mhz, lambda freq: f"{freq / 1e3:.2f} GHz"),
-        *_known(gpu.temperature_c, lambda degrees: f"{degrees:.0f} °C"),
-    )
-    if parts:
-        yield Reading("power", parts, rank=3)
+def _of(used: float | None, total: float | None) -> str:
+    """Return `9.8 of 16 GB`."""
+    whole = units.number(None if total is None else total / _GIBI, 0)
+    return f"{units.number(None if used is None else used / _GIBI)} of {whole} GB"
 
 
 def _memory(view: RunView, machine: MachineFigures) -> Reading:
-    figures = machine.figures
-    used, available = figures.get("memory_used_bytes"), figures.get("memory_available_bytes")
+    used = machine.figures.get("memory_used_bytes")
+    available = machine.figures.get("memory_available_bytes")
     total = memory_total(view.snapshot.manifest.machine)
-    unified = machine.found is not None and machine.found.unified and machine.gpu is not None
-    gpu_bytes = machine.gpu.memory_bytes if machine.gpu and unified else None
-    parts = (
-        f"{units.number(None if used is None else used / _GIBI)} of {_whole(total)} GB",
-        *([] if used is None else _growing(machine)),
-        *_known(gpu_bytes, lambda size: f"GPU {size / _GIBI:.1f}"),
-    )
+    parts = [_of(used, total)]
+    if used is not None and machine.growth is not None:
+        grows = f"{machine.growth.bytes_h / _GIBI:+.1f} GB/h"
+        words = (grows, machine.growth.left_text) if machine.growth.bytes_s else ()
+        parts += filter(None, words or ("steady",))
+    if memory := machine.process_memory or machine.figures.get("process_bytes"):
+        text = units.gigabytes(memory) if isinstance(memory, float) else memory.text
+        parts.append(f"process {text}")
     tight = available is not None and available < 0.1 * total
-    is_growing = machine.growth and machine.growth.is_running_out(view.situation.figures.left_s)
-    alert = tight or bool(is_growing)
-    return Reading("memory", parts, alert)
-
-
-def _growing(machine: MachineFigures) -> list[str]:
-    if machine.growth is None:
-        return []
-    if not machine.growth.bytes_s:
-        return ["steady"]
-    grows = f"{machine.growth.bytes_h / _GIBI:+.1f} GB/h"
-    return [*filter(None, (grows, machine.growth.left_text))]
-
-
-def _swap(machine: MachineFigures) -> Iterable[Reading]:
-    used, pressure, stalled = (
-        machine.figures.get("swap_used_bytes"),
-        machine.pressure,
-        machine.figures.get("memory_stalled") or 0.0,
-    )
-    parts = (
-        *_known(used, units.gigabytes),
-        *_known(machine.swap_bytes_s, lambda rate: f"{rate / _MEBI:.0f} MB/s"),
-        *([] if pressure is None else [f"pressure {PRESSURE[pressure]}"]),
-        *([f"processes wait {units.percent(stalled)} of the time"] * (stalled >= _MIN_SHARE)),
-    )
-    is_much = used is not None and used > _MUCH_SWAP
-    alert = bool(pressure) or machine.is_swapping or is_much
-    if parts:
-        yield Reading("swap", parts, alert, rank=0 if alert else 5)
-
-
-def _heat(machine: MachineFigures) -> Iterable[Reading]:
-    if machine.heat is None and machine.on_mains is None:
-        return
-    is_hot = machine.is_hot
-    parts = (
-        units.MISSING if machine.heat is None else HEAT[machine.heat],
-        *(
-            []
-            if machine.on_mains is None
-            else ["on AC power" if machine.on_mains else "on battery"]
-        ),
-        *(["clocks reduced"] * is_hot),
-    )
-    yield Reading("heat", parts, is_hot or machine.on_mains is False, rank=3)
+    growth, left_s = machine.growth, view.situation.figures.left_s
+    is_growing = growth is not None and growth.is_running_out(left_s)
+    return Reading("memory", tuple(parts), tight or is_growing)
 
 
 def _cpu(view: RunView, machine: MachineFigures) -> Reading:
-    figures, cores = machine.figures, view.snapshot.manifest.machine.get("cores")
-    in_use = f"{units.number(figures.get('cpu_cores'))}{f' of {cores}' if cores else ''} cores"
-    return Reading("CPU", (in_use, f"busiest {units.percent(figures.get('core_max'))}"), rank=3)
+    """Make the row of the cores; a container's limit is shown where there is one."""
+    facts, now = view.snapshot.manifest.machine, machine.figures
+    cores, allowed = facts.get("cores"), facts.get("cores_allowed")
+    in_use = f"{units.number(now.get('cpu_cores'))}{f' of {cores}' if cores else ''} cores"
+    ours = f"ours {units.number(now.get('process_cores'))}{f' of {allowed:g}' if allowed else ''}"
+    return Reading("CPU", (in_use, ours, f"busiest {units.percent(now.get('core_max'))}"))
 
 
-def _process(view: RunView, machine: MachineFigures) -> Reading:
-    """Make the row of the training process; a container's core limit is shown where there is
-    one."""
-    cores, size = machine.figures.get("process_cores"), machine.figures.get("process_bytes")
-    allowed = view.snapshot.manifest.machine.get("cores_allowed")
-    of = f" of its {allowed:g}" if allowed else ""
-    memory = machine.process_memory.text if machine.process_memory else units.gigabytes(size)
-    return Reading("process", (f"{units.number(cores)}{of} cores", memory), rank=6)
+def _limits(machine: MachineFigures) -> Iterator[Reading]:
+    """Make the rows of what slows the machine down: swapping, heat, and a battery."""
+    if machine.pressure or machine.is_swapping:
+        parts = [f"swap {units.gigabytes(machine.figures.get('swap_used_bytes'))}"]
+        if machine.swap_bytes_s is not None:
+            parts.append(f"{machine.swap_bytes_s / 2**20:.0f} MB/s")
+        if machine.pressure is not None:
+            parts.append(f"pressure {PRESSURE[machine.pressure]}")
+        yield Reading("swap", tuple(parts), alert=True)
+    if machine.is_hot or machine.on_mains is False:
+        heat = units.MISSING if machine.heat is None else HEAT[machine.heat]
+        hot = ["clocks reduced"] * machine.is_hot
+        battery = ["on battery"] * (machine.on_mains is False)
+        yield Reading("heat", (heat, *hot, *battery), alert=True)
 
 
-def _own(machine: MachineFigures) -> Iterable[Reading]:
+def _own(machine: MachineFigures) -> Iterator[Reading]:
     """Make the row with the cost of the recording."""
-    for own in _known(
-        machine.figures.get("own_cores"), lambda cores: f"{cores * 100:.1f} % of a core"
-    ):
-        yield Reading("tfwatch", (own,), rank=8)
+    if (own := machine.figures.get("own_cores")) is not None:
+        yield Reading("tfwatch", (f"{own * 100:.1f} % of a core",))
 
 
-def _torn(view: RunView) -> Iterable[Reading]:
+def _torn(view: RunView) -> list[Reading]:
     torn = view.snapshot.torn
     what = "row or line" if torn == 1 else "rows or lines"
     text = f"{units.count(torn)} {what} of this run cannot be read"
     return [Reading("record", (text,), alert=True)] if torn else []
 
 
-def _lost(view: RunView) -> Reading:
+def _cost(view: RunView) -> Reading:
     now, stalls = view.situation, len(view.stalls)
     between_s = now.figures.between_s
     wait, *without = data_wait_parts(now.figures.waited_s, now.now_s)
@@ -286,7 +202,7 @@ def _lost(view: RunView) -> Reading:
         parts.append(f"between epochs {units.seconds(between_s)} ({share})")
     parts += [units.counted(stalls, "stall")] * bool(stalls)
     parts += [] if now.searched is None else [reading_text(now.searched)]
-    return Reading("cost", (*parts, *without), rank=2)
+    return Reading("cost", (*parts, *without))
 
 
 def missing(view: RunView) -> list[SensorMissing]:

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.containers import Horizontal
 from textual.content import Content
-from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from tfwatch.core.events import StopRefused
 from tfwatch.core.knobs import KNOBS, PREFETCH
 from tfwatch.judge.effects import knob_state
-from tfwatch.judge.findings.situation import reading_text
 from tfwatch.runs.folder import LateCall
 from tfwatch.runs.library import save_copy
 from tfwatch.screens.basics.keyline import Key, KeyLine
@@ -22,13 +20,18 @@ from tfwatch.screens.basics.pane import CachedContainer, CachedHorizontal, Cache
 from tfwatch.screens.basics.text import shorten
 from tfwatch.screens.keys import (
     ATTACHED_BINDINGS,
+    EFFECT,
+    EVENTS,
     HUGE,
     LIVE_BINDINGS,
+    LOG,
     LOW,
+    LOWER,
     PANE_BINDINGS,
+    SETTINGS,
+    STAGES,
     TALL,
     Layout,
-    banner_note,
     footer_keys,
     layout_for,
     panes_shown,
@@ -38,15 +41,13 @@ from tfwatch.screens.live.banner import BannerPane, silent_disk
 from tfwatch.screens.live.card import CardPane
 from tfwatch.screens.live.curves import CurvesPane
 from tfwatch.screens.live.events import EventsPane
-from tfwatch.screens.live.frame_meter import FrameMeter
 from tfwatch.screens.live.header import RunHeader
-from tfwatch.screens.live.knobs import KnobsPane, find_open_switch, knob_of
+from tfwatch.screens.live.knobs import KnobsPane, find_open_switch
 from tfwatch.screens.live.log import LogPane
 from tfwatch.screens.live.machine import MachinePane, missing
 from tfwatch.screens.live.pipeline import PipelinePane
 from tfwatch.screens.live.timeline.widget import Timeline
-from tfwatch.screens.live.timeline.window import Zoom
-from tfwatch.screens.overlays import StallsScreen, help_screen, missing_screen
+from tfwatch.screens.overlays import help_screen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
     from textual.binding import Binding, BindingType
-    from textual.events import DescendantBlur
 
     from tfwatch.core.clock import Clock
     from tfwatch.judge.view import Follower, RunView
@@ -64,12 +64,16 @@ if TYPE_CHECKING:
 
 #: Cells of a copied line in the note about it.
 _COPIED_CELLS = 90
-_TABS = ("settings", "stages", "events", "machine", "log", "effect", "loss")
-#: Shorter words, for narrow windows.
-_BRIEF_TABS = ("set", "stage", "event", "mach", "log", "eff", "loss")
-_EVENTS, _LOG = 3, 5
+_TABS = ("switch", "stages", "events", "machine", "log", "effect", "loss")
 #: The containers, with the numbers of their panes.
-_CONTAINERS = (("#switching", {1, 6}), ("#upper", {1, 2, 6}), ("#lower", {3, 4, 5, 7}))
+_CONTAINERS = (
+    ("#switching", {SETTINGS, EFFECT}),
+    ("#upper", {SETTINGS, STAGES, EFFECT}),
+    ("#lower", {*LOWER}),
+)
+#: A frame that takes this CPU time takes a tenth of its quarter second: as many of the next frames
+#: are skipped as it is times as costly. The first frames build the screen.
+_COSTLY_NS, _MOST_SKIPPED, _WARM_UP = 25e6, 3, 4
 
 
 class LiveScreen(Screen[None], CachedLines):
@@ -79,8 +83,8 @@ class LiveScreen(Screen[None], CachedLines):
         framed: called with the view of each frame.
 
     Attributes:
-        pane: the number of the pane that shows where there is room for one. view: that of the
-        newest frame.
+        pane: the number of the pane that the user chose; 0 before any choice. lower: that of the
+        lower pane in a large window. view: that of the newest frame.
         stopping: the user asked to stop. goes_back: quitting shows the list that the run was opened
         from.
     """
@@ -90,8 +94,6 @@ class LiveScreen(Screen[None], CachedLines):
     BINDINGS: ClassVar[list[BindingType]] = [*LIVE_BINDINGS]
     KEYS: ClassVar[list[Binding]] = LIVE_BINDINGS
     IS_ATTACHED: ClassVar[bool] = False
-
-    pane: reactive[int] = reactive(1)
 
     def __init__(
         self,
@@ -103,10 +105,11 @@ class LiveScreen(Screen[None], CachedLines):
         clock: Clock,
     ) -> None:
         super().__init__()
+        self.pane, self.lower = 0, EVENTS
         self.follower = follower
-        self._reader = reader
+        self._reader, self._clock = reader, clock
         self._framed = framed
-        self._meter = FrameMeter(clock)
+        self._frames = self._skip = self._cpu_ns = 0
         self._copies: LateCall[Path | None] = LateCall(clock=clock)
         self._stopping_s: float | None = None
         # Attributes: a frame would have to query a dozen widgets by selector.
@@ -125,13 +128,12 @@ class LiveScreen(Screen[None], CachedLines):
             *(self.knobs, self.pipeline, self.events_pane, self.machine, self.log_pane),
             *(self.card, self.curves),
         )
-        self.keys = KeyLine(id="keys")
+        self.keys, self.tabs = KeyLine(id="keys"), KeyLine(id="tabs")
         self.filter_label = Static(markup=False)
         self.filter_input = Input(compact=True)
         self.filter_line = Horizontal(self.filter_label, self.filter_input, id="filter")
         self.view: RunView | None = None
         self.stopping = self.goes_back = False
-        self._recent: list[int] = []
         self._switch_requests = switch_requests
         self._glyphs = glyphs
         self._has_shown_undo_hint = self._has_steps = False
@@ -141,7 +143,7 @@ class LiveScreen(Screen[None], CachedLines):
         yield self.header
         yield self.banner
         yield self.timeline
-        yield KeyLine(id="tabs")
+        yield self.tabs
         with CachedContainer(id="panes"):
             with CachedHorizontal(id="upper"):
                 yield self.pipeline
@@ -177,17 +179,25 @@ class LiveScreen(Screen[None], CachedLines):
 
     def frame(self) -> None:
         """Read the run's new data and draw it; skip frames while they cost too much CPU."""
-        if not self.is_shown or self._meter.skips():
+        if self._skip or not self.is_shown:
+            self._skip = max(self._skip - 1, 0)
             return
         view = self._read()
         if view is None:
             return
         self._show_messages(view)
-        self._meter.frame(view.snapshot, self._reader.cpu_ns)
+        self._measure_frame()
         if view.is_over:
             self.stopping = False
         self.show(view)
         self._framed(view)
+
+    def _measure_frame(self) -> None:
+        """Measure the CPU time of reading, judging and drawing since the last frame."""
+        before, self._cpu_ns = self._cpu_ns, self._clock.thread_ns() + self._reader.cpu_ns
+        self._frames += 1
+        if self._frames > _WARM_UP:
+            self._skip = min(_MOST_SKIPPED, int((self._cpu_ns - before) / _COSTLY_NS))
 
     def _read(self) -> RunView | None:
         """Read and judge the run; None, with a finding about the disk, where that does not
@@ -199,9 +209,8 @@ class LiveScreen(Screen[None], CachedLines):
         return view
 
     def take_place_of(self, before: LiveScreen) -> None:
-        """Show the same pane as the screen of an earlier run."""
-        self.set_reactive(LiveScreen.pane, before.pane)
-        self._recent, self._has_steps = before._recent, True
+        """Show the same panes as the screen of an earlier run."""
+        self.pane, self.lower, self._has_steps = before.pane, before.lower, True
 
     def _show_messages(self, view: RunView) -> None:
         """Report requests that the training did not get, did not take, or refused."""
@@ -228,15 +237,15 @@ class LiveScreen(Screen[None], CachedLines):
             return
         if not self._has_steps and (view.is_over or view.snapshot.steps_total):
             self._has_steps = True
-            self._choose_pane()
+            self._choose_panes()
         self.banner.banner = view.finding
-        self.banner.note = banner_note(view, self.live)
-        self.timeline.split = view.situation.setting.judgement.breakdown
-        self.timeline.snapshot = view.snapshot
+        self.timeline.show(view, self.events_pane.take(view))
         self.header.show(view)
         for pane in self.panes:
             if pane.display:
                 pane.show(view)
+        if not self.timeline.frozen and self.focused is not self.events_pane:
+            self.events_pane.follow()
         if self.filter_line.display:
             self._show_filter()
         self.keys.keys = footer_keys(
@@ -248,12 +257,9 @@ class LiveScreen(Screen[None], CachedLines):
         self.query_one("#too-small", Static).update(Content(text))
 
     def _arrange(self) -> None:
-        layout = layout_for(self.app.size)
-        bare = layout is Layout.TABS
         self._set_size_classes()
-        self.timeline.compact = bare
-        self.query_one("#tabs", KeyLine).display = bare
-        self._choose_pane()
+        self.timeline.compact = self.tabs.display = layout_for(self.app.size) is Layout.TABS
+        self._choose_panes()
         if self.view:
             self.show(self.view)
 
@@ -270,19 +276,16 @@ class LiveScreen(Screen[None], CachedLines):
         }
         self.update_classes({known.value: known is layout for known in Layout} | sized)
 
-    def _choose_pane(self) -> None:
+    def _choose_panes(self) -> None:
         """Show the panes that fit, and mark the tab."""
-        size = self.app.size
-        layout = layout_for(size)
-        shown = panes_shown(layout, size, self.pane, self._recent, self._has_steps)
+        shown = panes_shown(self.app.size, self.pane, self.lower, self._has_steps)
         for number, pane in enumerate(self.panes, 1):
             pane.display = number in shown
         for selector, numbers in _CONTAINERS:
             self.query_one(selector).display = bool(shown & numbers)
         self._show_filter()
-        self.query_one("#tabs", KeyLine).keys = tuple(
-            Key(str(at), str(at), word, chosen=at == min(shown), brief=brief)
-            for at, (word, brief) in enumerate(zip(_TABS, _BRIEF_TABS, strict=True), 1)
+        self.tabs.keys = tuple(
+            Key(str(at), str(at), word, chosen=at == min(shown)) for at, word in enumerate(_TABS, 1)
         )
 
     # -- switching ---------------------------------------------------------------------------------
@@ -302,14 +305,12 @@ class LiveScreen(Screen[None], CachedLines):
     def action_experiment(self) -> None:
         """Start an A/B test, or end the one that runs.
 
-        It tests the selected knob, else the newest switch where its answer is open, else prefetch.
+        It tests the newest switch where its answer is open, else prefetch.
         """
         if self.view and not self._switch_requests.is_held("experiment"):
-            knob = knob_of(self.knobs.chosen_key) if self.knobs.has_focus else ""
-            switch = None if knob else find_open_switch(self.view, self.live)
-            knob, against = (switch.knob, switch.old) if switch else (knob or PREFETCH, "")
-            message = self._switch_requests.toggle_experiment(self.view, knob, against=against)
-            self.notify(message)
+            switch = find_open_switch(self.view, self.live)
+            knob, against = (switch.knob, switch.old) if switch else (PREFETCH, "")
+            self.notify(self._switch_requests.toggle_experiment(self.view, knob, against=against))
 
     def action_autopilot(self) -> None:
         """Start the autopilot, or end it."""
@@ -335,66 +336,32 @@ class LiveScreen(Screen[None], CachedLines):
         await self.timeline.run_action(action)
 
     def action_step(self, rows: int) -> None:
-        """Jump to the event before the selected one, or after it where `rows` is negative.
-
-        Enter is then the event's, and no longer that of a pane: in the settings it would switch
-        one.
-        """
-        if self.focused is not self.events_pane:
-            self.set_focus(None)
-        if self.view:
-            self.events_pane.update(self.view)
+        """Jump to the event before the selected one, or after it where `rows` is negative."""
         if not self.events_pane.step(rows):
             self.notify("this is the oldest event" if rows > 0 else "this is the newest event")
-
-    def action_open(self) -> None:
-        """Jump to the selected event."""
-        if self.events_pane.cursor >= 0:
-            self.events_pane.action_choose()
-        else:
-            self.notify(
-                "nothing is selected: [ and ] select an event, 1 and the arrow keys a setting"
-            )
-
-    def action_explain(self) -> None:
-        """List the missing sensors with the reason and the fix."""
-        if self.view:
-            self.app.push_screen(missing_screen(missing(self.view), self._glyphs.unicode))
 
     def action_pane(self, number: int) -> None:
         """Show a pane and focus it."""
         self.pane = number
-        self._recent = [*(pane for pane in self._recent if pane != number), number]
+        self.lower = number if number in LOWER else self.lower
         self._arrange()
-        self.set_focus(self.panes[number - 1])  # now: the next key may already be in the queue
+        pane = self.panes[number - 1]
+        # Now: the next key may already be in the queue.
+        self.set_focus(pane if pane.can_focus else None)
 
     def action_next_pane(self, places: int) -> None:
         """Show the next pane, or the previous one; where all panes show, focus it."""
         if self.has_class(Layout.TABS.value):
-            self.action_pane((self.pane - 1 + places) % len(self.panes) + 1)
+            self.action_pane((max(self.pane, 1) - 1 + places) % len(self.panes) + 1)
         elif places > 0:
             self.focus_next()
         else:
             self.focus_previous()
 
-    def action_stalls(self) -> None:
-        """List the stalls; a letter jumps to one."""
-        if self.view and self.view.stalls:
-            stalls = StallsScreen(self.view, self._glyphs.unicode)
-            self.app.push_screen(stalls, self._look_at_stall)
-        else:
-            searched = self.view.situation.searched if self.view else None
-            none = "no stall in this run" if self.view and self.view.is_over else "no stall so far"
-            self.notify(none + ("" if searched is None else f": {reading_text(searched)}"))
-
-    def _look_at_stall(self, at_s: float | None) -> None:
-        if at_s is not None:
-            self.timeline.jump_to(at_s, Zoom.MINUTES)
-
     def action_filter(self) -> None:
         """Ask for a filter; the events, or the log where it shows, keep only the rows that contain
         it."""
-        self.action_pane(_LOG if self._filtered is self.log_pane else _EVENTS)
+        self.action_pane(LOG if self._filtered is self.log_pane else EVENTS)
         self.filter_line.display = True
         self.filter_input.focus()
 
@@ -441,25 +408,12 @@ class LiveScreen(Screen[None], CachedLines):
         return self._copies.ask(lambda: save_copy(folder, lines))
 
     def action_help(self) -> None:
-        """Show every key of this run."""
+        """Show every key of this run, and the figures that it lacks."""
         knobs = self.view.snapshot.manifest.knobs if self.view else {}
         absent = {f"switch({name!r})" for name in KNOBS if name not in knobs}
         keys = [key for key in (*self.KEYS, *PANE_BINDINGS) if key.action not in absent]
-        self.app.push_screen(help_screen(keys, self._glyphs.unicode))
-
-    def action_no_suspend(self) -> None:
-        """Explain why ctrl+z does nothing."""
-        leave = "q then d quits without stopping it"
-        is_script = bool(self.view and self.view.script)
-        is_here = self.live and not self.IS_ATTACHED
-        why = (
-            leave
-            if is_script
-            else f"it would suspend the training too. {leave}"
-            if is_here
-            else "q quits"
-        )
-        self.notify(f"ctrl+z is disabled: {why}")
+        lacks = missing(self.view) if self.view else []
+        self.app.push_screen(help_screen(keys, lacks, self._glyphs.unicode))
 
     @on(EventsPane.Chosen)
     def show_event_moment(self, message: EventsPane.Chosen) -> None:
@@ -468,23 +422,6 @@ class LiveScreen(Screen[None], CachedLines):
         self.timeline.jump_to(message.at_s)
         if message.cut_text:
             self.notify(message.cut_text, timeout=10)
-
-    @on(Timeline.Frozen)
-    def follow_events(self, message: Timeline.Frozen) -> None:
-        """Let the list of events follow the run again when the charts do."""
-        if message.at_s is None:
-            self.events_pane.follow()
-
-    @on(Timeline.Unmoved)
-    def notify_unmoved(self, message: Timeline.Unmoved) -> None:
-        """Explain why a key of the charts has no effect."""
-        self.notify(message.why)
-
-    def on_descendant_blur(self, event: DescendantBlur) -> None:
-        """Follow the newest events when the list loses the focus, but not while the charts are
-        frozen."""
-        if event.widget is self.events_pane and not self.timeline.frozen:
-            self.events_pane.follow()
 
     @on(Input.Changed)
     def filter_rows(self, message: Input.Changed) -> None:

@@ -113,7 +113,6 @@ def test_a_wait_beyond_the_top_is_a_stall_of_full_height() -> None:
         columns(COMPUTE_BOUND, (3500.0, 5.0, 15.0), COMPUTE_BOUND), top_ms=30.0, rows=3, fine=False
     )
     assert coarse(cells) == [" ! ", "...", "==="]
-    assert cells.clipped.tolist() == [False, True, False]
 
 
 def test_what_ran_leaves_a_trace_however_short() -> None:

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.core import units
 from tfwatch.core.events import GpusFound
-from tfwatch.judge.machine import extremes, find_gpus
-from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR, QUIET_COLOUR
-from tfwatch.screens.live.timeline.painting import LIMIT, NUMBER
+from tfwatch.judge.machine import find_gpus
+from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
     from tfwatch.core.rows import Rows
-    from tfwatch.judge.machine import GpuFigures
     from tfwatch.runs.snapshot import Snapshot
     from tfwatch.screens.basics.glyphs import Glyphs
     from tfwatch.screens.live.timeline.painting import Line
@@ -31,51 +23,37 @@ if TYPE_CHECKING:
 _HOLD_S = 2.0
 #: The most samples to average: a long view uses every n-th.
 _SAMPLES = 4000
-_GIBI = 2**30
 
 
-@dataclass(frozen=True, eq=False)
-class Sampled:
-    """Means over n columns; NaN without samples."""
-
-    #: GPU use, 0 to 1, of all programs; None where no sensor reads a GPU.
-    busy: Floats | None
-    #: The same of each GPU of a strategy over several, by device.
-    gpus: Mapping[str, Floats] = field(default_factory=dict)
-
-
-def sampled(snapshot: Snapshot, bars: Bars, has_gpu: bool) -> Sampled:
-    """Average the samples over the bars' columns.
-
-    has_gpu: a sensor reads a GPU now.
-    """
-    first_s, end_s = bars.starts_s[0] - _HOLD_S, bars.end_s + _HOLD_S
-    seen = _thinned(rows_between(snapshot.samples, first_s, end_s))
-    if not has_gpu and not np.isfinite(seen["gpu_busy"]).any():
-        return Sampled(None)
+def sample_gpu(snapshot: Snapshot, bars: Bars) -> Floats:
+    """Return the GPU's use in each of the bars' columns, 0 to 1, of all programs; NaN without
+    samples."""
+    seen = _thinned(_in_view(snapshot.samples, bars))
     # The GPU's figures are older than their sample by its delay.
     late_s = np.nan_to_num(seen["gpu_late_ms"]).astype(np.float64) / 1e3
-    busy = _columns(seen["gpu_busy"], seen["at_ns"] / 1e9 - late_s, bars, snapshot.now_s)
-    return Sampled(busy, _sampled_gpus(snapshot, bars))
+    at_s = seen["at_ns"] / 1e9 - late_s
+    order = np.argsort(at_s, kind="stable")
+    return _columns(seen["gpu_busy"][order], at_s[order], bars, snapshot.now_s)
 
 
-def _sampled_gpus(snapshot: Snapshot, bars: Bars) -> dict[str, Floats]:
+def sample_gpus(snapshot: Snapshot, bars: Bars) -> dict[str, Floats]:
+    """Return the same for each GPU of a strategy over several, by device."""
     gpus = find_gpus(snapshot.events.of(GpusFound))
-    if gpus is None or len(gpus.names) < 2:
-        return {}
-    seen = rows_between(snapshot.gpus, bars.starts_s[0] - _HOLD_S, bars.end_s + _HOLD_S)
-    of_each = {name: _thinned(seen[seen["gpu"] == n]) for n, name in enumerate(gpus.names)}
+    seen = _in_view(snapshot.gpus, bars)
+    of_each = {
+        name: _thinned(seen[seen["gpu"] == n]) for n, name in enumerate(gpus.names if gpus else ())
+    }
     return {
         name: _columns(own["busy"], own["at_ns"] / 1e9, bars, snapshot.now_s)
         for name, own in of_each.items()
     }
 
 
-def rows_between(rows: Rows, first_s: float, end_s: float) -> Rows:
-    """Return the samples of a time; a search in numpy would copy the whole column first."""
+def _in_view(rows: Rows, bars: Bars) -> Rows:
+    """Return the samples of the bars' time; a search in numpy would copy the whole column first."""
     first, end = (
         bisect_left(range(len(rows)), at_s * 1e9, key=lambda at: int(rows["at_ns"][at]))
-        for at_s in (first_s, end_s)
+        for at_s in (bars.starts_s[0] - _HOLD_S, bars.end_s + _HOLD_S)
     )
     between: Rows = rows[first:end]
     return between
@@ -87,8 +65,7 @@ def _thinned(rows: Rows) -> Rows:
 
 
 def _columns(values: Floats, at_s: Floats, bars: Bars, now_s: float) -> Floats:
-    order = np.argsort(at_s, kind="stable")
-    means = sample_columns(at_s[order], values.astype(np.float64)[order], bars.starts_s, _HOLD_S)
+    means = sample_columns(at_s, values.astype(np.float64), bars.starts_s, _HOLD_S)
     means[(bars.starts_s < 0) | (bars.starts_s > now_s)] = np.nan
     return means
 
@@ -104,7 +81,7 @@ def sample_columns(at_s: Floats, values: Floats, starts_s: Floats, hold_s: float
     since_s = np.maximum(at_s - hold_s, np.concatenate([[-np.inf], at_s[:-1]]))
     known = np.isfinite(values)
     at_s, values, since_s = at_s[known], values[known], since_s[known]
-    if not len(at_s) or not len(starts_s):
+    if not len(at_s):
         return out
     following = np.searchsorted(at_s, starts_s, side="right")
     held = following < len(at_s)
@@ -118,61 +95,11 @@ def sample_columns(at_s: Floats, values: Floats, starts_s: Floats, hold_s: float
     return out
 
 
-def gauge(values: Floats, steps: int) -> NDArray[np.int64]:
-    """Return shares 0 to 1 as levels 1 to `steps`: 0 is a thin line, and only a missing value is
-    level 0."""
-    known = np.isfinite(values)
-    levels = np.rint(np.clip(np.where(known, values, 0.0), 0.0, 1.0) * steps).astype(np.int64)
-    return np.where(known, np.maximum(levels, 1), 0)
-
-
-def stacked(levels: NDArray[np.int64], rows: int, steps: int) -> NDArray[np.int64]:
-    """Split the levels of a gauge into `rows` rows of `steps` levels, the top row first."""
-    base = np.arange(rows - 1, -1, -1)[:, None] * steps
-    of_rows: NDArray[np.int64] = np.clip(levels[None, :] - base, 0, steps)
-    return of_rows
-
-
-def gpu_lines(busy: Floats, rows: int, glyphs: Glyphs) -> list[Line]:
-    """Draw the GPU's use as a gauge of `rows` rows."""
-    steps = len(glyphs.levels) - 1
-    lines = stacked(gauge(busy, rows * steps), rows, steps).tolist()
-    return [(("".join(glyphs.levels[level] for level in line), COMPUTE_COLOUR),) for line in lines]
-
-
-def gpu_figures_beside(now: GpuFigures | None, rows: int, room: int) -> list[Line]:
-    """Return the GPU's use, its power and the training's share; one line per row."""
-    if now is None or now.busy is None:
-        return [((f" {units.MISSING}", QUIET_COLOUR),), *[()] * (rows - 1)]
-    busy = f" {units.percent(now.busy)}"
-    power = units.watts(now.power_w) if now.power_w is not None else ""
-    ours = f"{now.ours * 100:.0f} ours" if now.ours is not None else ""
-    style = LIMIT if now.is_shared else NUMBER
-    if rows == 1:
-        return [((_fitting([(busy, power, ours), (busy, ours), (busy,)], room, ", "), style),)]
-    more = _fitting([(power, ours), (power,)], room - 1, ", ")
-    return [((busy, style),), ((f" {more}", style),), *[()] * (rows - 2)]
-
-
-def _fitting(choices: Sequence[Sequence[str]], room: int, joint: str) -> str:
-    """Return the first choice that fits, its parts joined, else the last."""
-    texts = [joint.join(filter(None, parts)) for parts in choices]
-    return next((text for text in texts if len(text) <= room), texts[-1])
-
-
-def shown_gpus(lanes: Sequence[GpuFigures], rows: int) -> tuple[GpuFigures, ...]:
-    """Return the GPUs that have a row: all where there is room, else the busiest and the idlest, or
-    only the idlest."""
-    busiest = extremes(lanes)
-    if len(lanes) <= rows or busiest is None:
-        return tuple(lanes[:rows])
-    return busiest if rows > 1 else busiest[1:]
-
-
-def gpu_lane_figures(lane: GpuFigures, lanes: Sequence[GpuFigures], room: int) -> Line:
-    """Return ` 93 %  41 GB busiest`: a GPU's use and memory, and whether it is an extreme."""
-    named = zip(("busiest", "idlest"), extremes(lanes) or (), strict=False)
-    word = next((word for word, one in named if one is lane), "")
-    busy = f" {units.MISSING if lane.busy is None else units.percent(lane.busy):>5}"
-    memory = "" if lane.memory_bytes is None else f"{lane.memory_bytes / _GIBI:.0f} GB"
-    return ((_fitting([(busy, memory, word), (busy, word), (busy,)], room, " "), NUMBER),)
+def gauge(shares: Floats, glyphs: Glyphs) -> Line:
+    """Draw shares, 0 to 1, as a row of levels: 0 is a thin line, and only a missing one is
+    blank."""
+    known = np.isfinite(shares)
+    full = len(glyphs.levels) - 1
+    levels = np.rint(np.clip(np.where(known, shares, 0.0), 0.0, 1.0) * full)
+    levels = np.where(known, np.maximum(levels, 1), 0).astype(np.int64)
+    return (("".join(glyphs.levels[level] for level in levels.tolist()), COMPUTE_COLOUR),)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -94,8 +93,6 @@ class Cells:
     upper: Bytes
     #: The eighths, 1 to 8, that `lower` fills from below.
     height: Bytes
-    #: The columns higher than the axis.
-    clipped: Bools
 
 
 def column_width(target_s: float, columns: int) -> float:
@@ -207,8 +204,7 @@ def stack(bars: Bars, top_ms: float | None, rows: int, fine: bool) -> Cells:
             np.full(len(top), BarPart.NOTHING),
         ]
     ).astype(np.uint8)
-    lower, upper, height = _cut(bounds, kinds, rows, units)
-    return Cells(lower, upper, height, np.asarray(top > ceiling, dtype=np.bool_))
+    return Cells(*_cut(bounds, kinds, rows, units))
 
 
 def _whole_rows(thickness: Floats) -> Floats:
@@ -225,47 +221,20 @@ def _whole_rows(thickness: Floats) -> Floats:
 def _cut(
     bounds: NDArray[np.int64], kinds: Bytes, rows: int, units: int
 ) -> tuple[Bytes, Bytes, Bytes]:
-    """Cut columns whose parts end at `bounds` (3 x n) into cells that show their two largest
-    parts."""
-    base = np.arange(rows - 1, -1, -1)[:, None] * units
-    first, second, third = np.clip(bounds[:, None, :] - base, 0, units)
-    cell = (first * (units + 1) + second) * (units + 1) + third
-    low, high, height = (of[cell] for of in _every_cell(units))
-    column = np.arange(bounds.shape[1])[None, :]
-    return kinds[low, column], kinds[high, column], height
+    """Cut columns whose parts end at `bounds` (3 x n) into cells of two parts: the one at the
+    bottom, and the one at the top.
 
-
-@lru_cache
-def _every_cell(units: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Bytes]:
-    """Return the lower part, the upper part and the height of every cell, by the ends of its first
-    three parts.
-
-    The index is (first * (units + 1) + second) * (units + 1) + third, with ends from 0 to `units`;
-    entries whose ends do not rise have no meaning.
+    A thin wait that ends within a cell fills it to the top: it is never hidden.
     """
-    ends = np.full((5, (units + 1) ** 3), units)
-    ends[0] = 0
-    ends[1:-1] = np.indices((units + 1,) * 3).reshape(3, -1)
-    whole = filled = ends[1:] - ends[:-1]
-    # Drop the smallest of three, but never the wait; of equals, host before compute before nothing.
-    order = np.array([2, 1, 99, 3])[:, None]
-    crowded = (filled > 0).sum(axis=0) > 2
-    while crowded.any():
-        rank = np.where(filled > 0, filled * 4 + order, 1000)
-        gone = (np.arange(4)[:, None] == rank.argmin(axis=0)) & crowded
-        filled = np.where(gone, 0, filled)
-        crowded = (filled > 0).sum(axis=0) > 2
-    there = filled > 0
-    low, high = there.argmax(axis=0), _highest(there)
-    at_low, at_high = (np.take_along_axis(filled, at[None], axis=0)[0] for at in (low, high))
-    gone_above = _highest(whole > 0) > high
-    height = np.where(low == high, units, np.where(gone_above, at_low, units - at_high))
-    return low, high, (height * (EIGHTHS // units)).astype(np.uint8)
-
-
-def _highest(there: Bools) -> NDArray[np.intp]:
-    at: NDArray[np.intp] = len(there) - 1 - there[::-1].argmax(axis=0)
-    return at
+    base = np.arange(rows - 1, -1, -1)[:, None] * units
+    ends = np.clip(bounds[:, None, :] - base, 0, units)
+    lower, upper = (ends == 0).sum(axis=0), (ends < units).sum(axis=0)
+    is_wait_hidden = (upper == 3) & (lower < 2) & (ends[2] > ends[1])
+    upper = np.where(is_wait_hidden, 2, upper)
+    height = np.take_along_axis(ends, np.minimum(lower, 2)[None], axis=0)[0]
+    height = np.where(lower >= upper, units, height) * (EIGHTHS // units)
+    column = np.arange(bounds.shape[1])[None, :]
+    return kinds[lower, column], kinds[upper, column], height.astype(np.uint8)
 
 
 def _has(flags: NDArray[np.uint16], wanted: Flag) -> Bools:

@@ -12,7 +12,6 @@ from tfwatch.core import units
 from tfwatch.core.rows import Phase
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.sums import BUCKET_S
-from tfwatch.screens.basics.text import clock
 from tfwatch.screens.live.timeline.step_bars import (
     BarPart,
     Bars,
@@ -42,6 +41,11 @@ _OPEN_PARTS = {
     Phase.HOST: BarPart.HOST,
     Phase.COMPILE: BarPart.MUTED,
 }
+#: The seconds between two ticks of the axis.
+_TICKS_S = (
+    *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400),
+    86400 * 7,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,34 +59,21 @@ class View:
     cursor_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OpenStep:
-    """The unfinished step: its `part` lasts since `since_s`, and is known to last until
-    `until_s`."""
-
-    part: BarPart
-    since_s: float
-    until_s: float
-
-
-def open_step(snapshot: Snapshot) -> OpenStep | None:
-    """Return the unfinished step; of a process that does not respond, until its last sign of
-    life."""
-    pulse, life = snapshot.pulse, snapshot.life
-    if pulse is None or life not in (Life.RUNNING, Life.NOT_RESPONDING):
-        return None
-    part = _OPEN_PARTS.get(pulse.phase)
-    until_s = snapshot.now_s if life is Life.RUNNING else pulse.now_ns / 1e9
-    return None if part is None else OpenStep(part, pulse.since_ns / 1e9, until_s)
-
-
 def bars_in_view(snapshot: Snapshot, view: View, columns: int) -> Bars:
     """Return the `columns` bars of a view."""
-    end_s, lasting = _end_s(snapshot, view, columns), open_step(snapshot)
-    bars = bars_of_time(
-        snapshot.time_sums.columns(end_s, width_s(snapshot, view, columns), columns)
-    )
-    return with_open_step(bars, lasting.since_s, lasting.until_s, lasting.part) if lasting else bars
+    width, end_s = width_s(snapshot, view, columns), _end_s(snapshot, view, columns)
+    bars = bars_of_time(snapshot.time_sums.columns(end_s, width, columns))
+    return _with_open_step(snapshot, bars)
+
+
+def _with_open_step(snapshot: Snapshot, bars: Bars) -> Bars:
+    """Add the unfinished step; of a process that does not respond, until its last sign of life."""
+    pulse, life = snapshot.pulse, snapshot.life
+    if pulse is None or life not in (Life.RUNNING, Life.NOT_RESPONDING):
+        return bars
+    part = _OPEN_PARTS.get(pulse.phase)
+    until_s = snapshot.now_s if life is Life.RUNNING else pulse.now_ns / 1e9
+    return bars if part is None else with_open_step(bars, pulse.since_ns / 1e9, until_s, part)
 
 
 def width_s(snapshot: Snapshot, view: View, columns: int) -> float:
@@ -112,47 +103,23 @@ def frozen(snapshot: Snapshot, view: View) -> View:
     return view if view.end_s is not None else replace(view, end_s=snapshot.now_s)
 
 
-def looks_back(snapshot: Snapshot, view: View) -> bool:
-    """Return True where a view ends before the newest data."""
-    return view.end_s is not None and view.end_s < snapshot.now_s
-
-
 def moved(snapshot: Snapshot, view: View, bars: Bars, by: int) -> View:
     """Move the cursor by `by` columns; at an edge move the view too."""
     view, columns = frozen(snapshot, view), len(bars.starts_s)
     cursor = column_of(bars, snapshot.now_s if view.cursor_s is None else view.cursor_s)
     target = min(max(cursor + by, 0), columns - 1)
     if beyond := cursor + by - target:
-        view = _shifted(snapshot, view, columns, beyond)
+        shift_s = beyond * width_s(snapshot, view, columns)
+        end_s = _clamped(snapshot, view, columns, _end_s(snapshot, view, columns) + shift_s)
+        view = replace(view, end_s=end_s)
         bars = bars_in_view(snapshot, view, columns)
     return replace(view, cursor_s=float(bars.starts_s[target]))
-
-
-def _shifted(snapshot: Snapshot, view: View, columns: int, by: int) -> View:
-    end_s = _end_s(snapshot, view, columns) + by * width_s(snapshot, view, columns)
-    return replace(view, end_s=_clamped(snapshot, view, columns, end_s))
 
 
 def _clamped(snapshot: Snapshot, view: View, columns: int, end_s: float) -> float:
     """Return the nearest end that keeps the window within the run."""
     first_end_s = (columns - 0.5) * width_s(snapshot, view, columns)
     return min(max(end_s, first_end_s), snapshot.now_s)
-
-
-def paged(snapshot: Snapshot, view: View, columns: int, pages: int) -> View:
-    """Move the view by its own width, to the past where `pages` is negative, and the cursor with
-    it."""
-    before = frozen(snapshot, view)
-    after = _shifted(snapshot, before, columns, pages * columns)
-    if before.cursor_s is None or before.end_s is None or after.end_s is None:
-        return after
-    return replace(after, cursor_s=before.cursor_s + after.end_s - before.end_s)
-
-
-def at_home(snapshot: Snapshot, view: View, columns: int) -> View:
-    """Return the view of the run's start."""
-    start = replace(view, end_s=_clamped(snapshot, view, columns, 0.0))
-    return replace(start, cursor_s=float(bars_in_view(snapshot, start, columns).starts_s[0]))
 
 
 def around(snapshot: Snapshot, view: View, columns: int, at_s: float) -> View:
@@ -174,26 +141,7 @@ def zoomed(snapshot: Snapshot, view: View, columns: int, direction: int) -> View
     return around(snapshot, replace(view, zoom=zoom), columns, at_s)
 
 
-# -- the time axis ---------------------------------------------------------------------------------
-
-
-def tick_texts(snapshot: Snapshot, view: View, bars: Bars) -> list[tuple[float, str]]:
-    """Return the ticks of a view: seconds since the clock origin, and their texts."""
-    follows = view.end_s is None and snapshot.life in (Life.RUNNING, Life.NOT_RESPONDING)
-    if follows and view.zoom is not Zoom.ALL:
-        return times_ago(bars, snapshot.now_s)
-    return [(at_s, clock(snapshot, at_s)) for at_s in times_of_day(bars, snapshot)]
-
-
-def times_ago(bars: Bars, now_s: float) -> list[tuple[float, str]]:
-    """Return the ticks of a view that follows the run, as time before now."""
-    shown_s = now_s - float(bars.starts_s[0])
-    step = tick_step(shown_s, max(len(bars.starts_s) // 15, 2))
-    ticks = np.arange(step, shown_s, step)[::-1].tolist()
-    return [*((now_s - tick, ago(tick)) for tick in ticks), (now_s, "now")]
-
-
-def times_of_day(bars: Bars, snapshot: Snapshot) -> list[float]:
+def tick_times(bars: Bars, snapshot: Snapshot) -> list[float]:
     """Return ticks at round times of day, seconds since the clock origin."""
     first_s, end_s = float(bars.starts_s[0]), min(bars.end_s, snapshot.now_s)
     first = snapshot.local_time(first_s)
@@ -208,22 +156,12 @@ def times_of_day(bars: Bars, snapshot: Snapshot) -> list[float]:
 def tick_step(window_s: float, most: int) -> float:
     """Return the seconds between the labels of a time axis of `window_s` seconds with at most
     `most` labels."""
-    steps = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
-    return next((float(step) for step in steps if window_s / step <= most), 86400.0 * 7)
+    return next((step for step in map(float, _TICKS_S) if window_s / step <= most), _TICKS_S[-1])
 
 
-def ago(seconds: float) -> str:
-    """Return a time before now: `-16 s`, `-5 min`, `-2 h`."""
-    if seconds < 120:
-        return f"-{seconds:g} s"
-    return f"-{seconds / 60:.3g} min" if seconds < 7200 else f"-{seconds / 3600:.3g} h"
-
-
-def span_words(snapshot: Snapshot, view: View, columns: int) -> tuple[str, str]:
-    """Return the time that the view shows, and the time of a column."""
-    width = width_s(snapshot, view, columns)
-    column = f"one column = {ago(float(f'{width:.2g}'))[1:]}"
+def span_words(snapshot: Snapshot, view: View, columns: int) -> str:
+    """Return `last 23 s`, or `the whole run, 11:40`: the time that the view shows."""
     if view.zoom is Zoom.ALL:
-        return f"the whole run, {units.seconds(snapshot.now_s)}", column
-    shown_s = width * columns
-    return f"last {ago(round(shown_s) if shown_s < 120 else round(shown_s / 60) * 60)[1:]}", column
+        return f"the whole run, {units.seconds(snapshot.now_s)}"
+    shown_s = round(width_s(snapshot, view, columns) * columns)
+    return f"last {shown_s} s" if shown_s < 120 else f"last {round(shown_s / 60)} min"

@@ -1,0 +1,331 @@
+"""The timeline as the rows of text that it shows; its keys and its mouse."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from tests.screens.showing import rows_of
+from tests.screens.timelines import COMPUTE_BOUND, STARVED, rows, show, shown, time_of_day, title
+from tfwatch.core.events import PipelineSwitched, SensorMissing
+from tfwatch.core.rows import Flag, Phase
+from tfwatch.runs.liveness import Life
+from tfwatch.screens.basics.glyphs import QUIET_COLOUR, choose_glyphs
+from tfwatch.screens.live.timeline.gpu_lane import sample_columns
+from tfwatch.screens.live.timeline.picture import GUTTER, WIDE, lay_out
+from tfwatch.screens.live.timeline.widget import Timeline
+from tfwatch.screens.live.timeline.window import tick_step
+
+if TYPE_CHECKING:
+    from textual.geometry import Region
+
+    from tests.screens.runs import CannedRun
+
+NAN = float("nan")
+
+
+def starved_then_switched(run: CannedRun) -> CannedRun:
+    run.many(8.0, *STARVED)
+    run.writer.event(
+        PipelineSwitched(run.now_ns, "prefetch", "off", "4", 330, run.step + 1, 3.0, "key")
+    )
+    run.one(12.0, 1.0, 13.0, Flag.SWITCH)
+    run.many(8.0, *COMPUTE_BOUND)
+    return run
+
+
+# -- the picture -----------------------------------------------------------------------------------
+
+
+async def test_a_switch_is_seen_to_cut_the_wait_off(run: CannedRun) -> None:
+    async with shown(starved_then_switched(run)) as (app, _):
+        assert rows(app.timeline) == [
+            " 30 ms                                                             mean ms",
+            "                                                                   step   14.2",
+            "                               ################                  # wait    0.2",
+            "                               ################                  = comp   13.0",
+            "    15                         ################                  . host    1.0",
+            "                               ================================",
+            "                               ================================",
+            "                               ================================",
+            "     0                         ================================",
+            "why                               p prefetch off → 4 at step 334",
+        ]
+        assert title(app.timeline) == "last 28 s ... z zoom  <- -> look back"
+
+
+async def test_a_timed_copy_has_its_figure_and_is_drawn_as_compute(run: CannedRun) -> None:
+    run.many(16.0, 2.0, 1.0, 27.0, copy=20.0)
+    async with shown(run) as (app, _):
+        seen = rows(app.timeline)
+    assert [row[64:].strip() for row in seen[1:6]] == [
+        "step   30.0",
+        "# wait    2.0",
+        "= copy   20.0",
+        "= comp    7.0",
+        ". host    1.0",
+    ]
+    assert "".join(row[GUTTER + 30] for row in seen[:9]) == "  #======"
+
+
+async def test_a_stall_is_a_wall_within_a_third_of_a_second_and_grows(run: CannedRun) -> None:
+    run.many(8.0, *COMPUTE_BOUND)
+    run.phase(Phase.WAIT)
+    async with shown(run) as (app, _):
+        run.wait(300)
+        show(app.timeline, run.snapshot())
+        assert rows(app.timeline)[0].count("#") >= 1
+        run.wait(20_000)
+        show(app.timeline, run.snapshot())
+        assert rows(app.timeline)[0].count("#") >= 30
+        figures = [line[-1] for line in app.timeline._lines[1:5]]
+    assert {style for _, style in figures} == {QUIET_COLOUR}, "they are from before the stall"
+
+
+async def test_a_process_without_an_answer_waits_no_longer_than_its_last_sign(
+    run: CannedRun,
+) -> None:
+    run.many(8.0, *COMPUTE_BOUND)
+    run.phase(Phase.WAIT)
+    run.wait(5000)
+    seen = run.snapshot()
+    lost = replace(seen, life=Life.NOT_RESPONDING, silent_s=6.0, now_s=seen.now_s + 6.0)
+    async with shown(run) as (app, _):
+        show(app.timeline, lost)
+        row = app.timeline.render_line(6).text
+        figures = [line[-1] for line in app.timeline._lines[1:5]]
+    assert row[GUTTER : GUTTER + 57].rstrip().endswith("####")
+    assert row[: GUTTER + 57].endswith("# " + " " * 11), "nothing is known of the last six seconds"
+    assert {style for _, style in figures} == {QUIET_COLOUR}
+
+
+async def test_before_the_first_step_the_chart_is_empty(run: CannedRun) -> None:
+    run.phase(Phase.STARTING)
+    run.wait(6200)
+    async with shown(run) as (app, _):
+        assert not rows(app.timeline)[4][:60].strip()
+        assert "n/a" in rows(app.timeline)[2]
+
+
+async def test_a_compile_is_marked_and_has_no_colour_of_a_step(run: CannedRun) -> None:
+    run.one(10.0, 1.0, 2400.0, Flag.COMPILE)
+    run.many(8.0, *COMPUTE_BOUND)
+    async with shown(run) as (app, _):
+        assert "////" in rows(app.timeline)[1]
+        assert "C compiled in 2.4 s" in rows(app.timeline)[9]
+
+
+async def test_only_rows_that_changed_are_painted_again(
+    run: CannedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.many(20.2, *COMPUTE_BOUND)
+    async with shown(run) as (app, _):
+        painted: list[tuple[Region, ...]] = []
+        monkeypatch.setattr(app.timeline, "refresh", lambda *regions, **_: painted.append(regions))
+        run.many(0.01, *COMPUTE_BOUND)
+        show(app.timeline, run.snapshot())
+        quiet = len(painted)
+        run.writer.event(PipelineSwitched(run.now_ns, "prefetch", "off", "4", 1, 2, 3.0, "key"))
+        show(app.timeline, run.snapshot())
+        monkeypatch.undo()
+    assert quiet == 0
+    assert [sum(region.height for region in regions) for regions in painted] == [1]
+
+
+@pytest.mark.parametrize(("width", "height"), [(20, 4), (40, 6), (60, 9), (200, 30)])
+@pytest.mark.parametrize("unicode", [True, False])
+async def test_it_draws_at_any_size(run: CannedRun, width: int, height: int, unicode: bool) -> None:
+    starved_then_switched(run)
+    async with shown(run, width, height) as (app, pilot):
+        for colour in (True, False):
+            app.timeline.glyphs = choose_glyphs(colour, unicode)
+            await pilot.press("left")
+            strips = [app.timeline.render_line(y) for y in range(app.timeline.size.height)]
+            assert {strip.cell_length for strip in strips} == {app.timeline.size.width}
+            assert unicode or "".join(rows_of(app.screen)).isascii()
+
+
+async def test_a_theme_changes_the_colours_of_rows_already_drawn(run: CannedRun) -> None:
+    run.many(8.0, *COMPUTE_BOUND)
+    async with shown(run) as (app, pilot):
+        app.timeline.glyphs = choose_glyphs(colour=True, unicode=True)
+        dark = [segment.style for segment in app.timeline.render_line(6)]
+        app.theme = "textual-light"
+        await pilot.pause()
+        assert [segment.style for segment in app.timeline.render_line(6)] != dark
+
+
+@pytest.mark.parametrize(
+    ("height", "compact", "gpus", "strip_rows", "gpu_rows", "has_axis"),
+    [
+        (13, False, 0, 11, 0, True),
+        (5, True, 1, 4, 0, False),
+        (14, False, 1, 11, 1, True),
+        (7, True, 1, 5, 1, False),
+        (8, True, 8, 5, 2, False),
+        (30, False, 8, 20, 8, True),
+    ],
+)
+def test_the_strip_gets_what_the_rows_below_leave(
+    height: int, compact: bool, gpus: int, strip_rows: int, gpu_rows: int, has_axis: bool
+) -> None:
+    layout = lay_out(118, height, compact, gpus)
+    seen = layout.strip_rows, layout.gpu_rows, layout.has_axis
+    assert seen == (strip_rows, gpu_rows, has_axis)
+
+
+@pytest.mark.parametrize(
+    ("window_s", "most", "step"), [(22.75, 6, 5.0), (364, 6, 120.0), (3640, 6, 900.0)]
+)
+def test_ticks_are_round(window_s: float, most: int, step: float) -> None:
+    assert tick_step(window_s, most) == step
+
+
+# -- the GPU ---------------------------------------------------------------------------------------
+
+
+def gpu_steps(run: CannedRun, seconds: float, busy: float, **columns: float) -> None:
+    """Write steps with these GPU samples."""
+    run.columns = {"gpu_busy": busy, **columns}
+    run.many(seconds, *COMPUTE_BOUND)
+
+
+async def test_what_is_not_known_of_the_gpu_is_a_gap_and_an_idle_one_a_line(run: CannedRun) -> None:
+    for busy in (0.0, NAN, 1.0):
+        gpu_steps(run, 4.0, busy)
+    async with shown(run) as (app, _):
+        assert re.fullmatch(r"GPU +\.{8} {8}#{8}  100 %", rows(app.timeline)[-1])
+
+
+async def test_the_figures_of_a_late_sensor_stand_where_they_were_true(run: CannedRun) -> None:
+    for busy in (0.0, 1.0):
+        gpu_steps(run, 4.0, busy, gpu_late_ms=2000.0)
+    async with shown(run) as (app, _):
+        texts = rows(app.timeline)
+    assert texts[-1].index("#") == texts[-3].index("=") + 4
+
+
+async def test_a_gpu_whose_sensor_died_is_seen_where_it_was(run: CannedRun) -> None:
+    gpu_steps(run, 10.0, 0.9)
+    run.writer.event(SensorMissing(run.now_ns, "GPU", "powermetrics ended", "tfwatch tries again"))
+    gpu_steps(run, 60.0, NAN)
+    async with shown(run) as (app, _):
+        assert not [text for text in rows(app.timeline) if text.startswith("GPU")]
+        app.timeline.jump_to(8.0)
+        assert [text for text in rows(app.timeline) if re.match(r"GPU +=+ +n/a", text)]
+
+
+@pytest.mark.parametrize(
+    ("at_s", "values", "hold_s", "expected"),
+    [
+        pytest.param(
+            [0.3, 0.4, 1.3, 1.6],
+            [2.0, 4.0, 8.0, NAN],
+            0.6,
+            [2, 3, -1, 8, 8, 8, -1, -1],
+            id="a sample covers the time before it up to the limit",
+        ),
+        pytest.param(
+            [0.5, 1.0, 1.5],
+            [2.0, NAN, 4.0],
+            9.0,
+            [2, 2, -1, -1, 4, 4, -1, -1],
+            id="and nothing before a missing one",
+        ),
+        pytest.param([], [], 1.0, [-1] * 8, id="no samples are no figures"),
+    ],
+)
+def test_samples_fill_their_columns(
+    at_s: list[float], values: list[float], hold_s: float, expected: list[float]
+) -> None:
+    starts = np.arange(8, dtype=np.float64) * 0.25
+    means = sample_columns(np.array(at_s), np.array(values), starts, hold_s)
+    assert np.nan_to_num(means, nan=-1).tolist() == expected
+
+
+# -- keys and mouse --------------------------------------------------------------------------------
+
+
+async def test_space_freezes_and_follows_again(run: CannedRun) -> None:
+    run.many(8.0, *COMPUTE_BOUND)
+    async with shown(run, 120, 15) as (app, pilot):
+        await pilot.press("space")
+        before = rows(app.timeline)
+        run.many(3.0, *STARVED)
+        show(app.timeline, run.snapshot())
+        assert rows(app.timeline) == before
+        assert title(app.timeline).startswith(
+            f"FROZEN at {time_of_day(7.99)} - 125 steps since - space: live"
+        )
+        await pilot.press("space")
+        assert not app.timeline.frozen
+        assert rows(app.timeline) != before
+
+
+async def test_arrows_look_back_a_column_and_read_it_out(run: CannedRun) -> None:
+    run.many(8.0, *STARVED)
+    run.many(8.0, *COMPUTE_BOUND)
+    async with shown(run, 120, 15) as (app, pilot):
+        await pilot.press("left")
+        assert app.timeline.frozen
+        assert title(app.timeline).endswith("wait 0.2, host 1.0, compute 13.0 ms")
+        app.timeline.action_look(-40)
+        assert title(app.timeline).endswith("wait 10.0, host 1.0, compute 13.0 ms")
+        assert "|" in rows(app.timeline)[0]
+        app.timeline.action_look(-4000)
+        assert rows(app.timeline)[12].lstrip().startswith(time_of_day(5.0)[:5]), "the start"
+        await pilot.press("end")
+        assert not app.timeline.frozen
+
+
+async def test_a_jump_puts_the_moment_in_the_middle(run: CannedRun) -> None:
+    run.many(40.0, *COMPUTE_BOUND)
+    run.one(3000.0, 1.0, 13.0)
+    run.many(40.0, *COMPUTE_BOUND)
+    async with shown(run, 120, 15) as (app, _):
+        app.timeline.jump_to(40.0)
+        assert abs(rows(app.timeline)[11].index("S no batch for 3.0 s") - GUTTER - 43) <= 2
+        app.timeline.jump_to(400.0)
+        assert app.timeline._view.end_s == pytest.approx(run.at_s), "no further than there is"
+
+
+async def test_a_run_that_is_over_opens_whole_and_names_the_moment_in_view(run: CannedRun) -> None:
+    run.many(300.0, *COMPUTE_BOUND)
+    over = replace(run.snapshot(), life=Life.ENDED)
+    async with shown(run, 120, 15) as (app, pilot):
+        app.timeline._newest = None
+        show(app.timeline, over)
+        assert title(app.timeline).startswith("the whole run, 5:00")
+        assert len(rows(app.timeline)[8].rstrip()) == app.timeline.size.width - WIDE, (
+            "its steps fill the chart"
+        )
+        app.timeline.jump_to(100.0)
+        await pilot.pause()
+        assert title(app.timeline).startswith(f"VIEWING {time_of_day(100.0)[:5]}")
+
+
+async def test_a_click_freezes_and_reads_the_column_out(run: CannedRun) -> None:
+    run.many(20.0, *STARVED)
+    run.one(12_000.0, 1.0, 13.0)
+    async with shown(run, 120, 15) as (app, pilot):
+        await pilot.click(Timeline, offset=(30, 5))
+        assert app.timeline.frozen
+        assert title(app.timeline).endswith("wait 10.0, host 1.0, compute 13.0 ms")
+        await pilot.click(Timeline, offset=(80, 5))
+        assert title(app.timeline).endswith("wait 12.0 s, host 1.0 ms, compute 13.0 ms")
+
+
+async def test_zoom_goes_from_seconds_to_the_whole_run(run: CannedRun) -> None:
+    run.many(700.0, 60.0, 1.0, 300.0)
+    async with shown(run, 120, 15) as (app, pilot):
+        titles = [title(app.timeline)]
+        for key in ("z", "z", "z", "Z", "Z", "Z"):
+            await pilot.press(key)
+            titles.append(title(app.timeline))
+    spans = [words.split(" ... ")[0] for words in titles]
+    minutes, whole, seconds = "last 6 min", "the whole run, 11:40", "last 23 s"
+    assert spans == [seconds, minutes, whole, whole, minutes, seconds, seconds]

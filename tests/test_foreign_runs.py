@@ -21,7 +21,7 @@ from tfwatch.core import events as facts
 from tfwatch.core.knobs import KnobChange
 from tfwatch.core.rows import Phase
 from tfwatch.judge.event_rows import EventCollector
-from tfwatch.judge.findings.situation import Banner
+from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.view import Follower
 from tfwatch.report.run_facts import as_json
 from tfwatch.report.text import as_text
@@ -252,7 +252,7 @@ def texts_of(view: RunView) -> Iterator[str]:
     yield from (line.plain for line in card_rows(view))
     for zoom in Zoom:
         draw(view, rows, zoom)
-    assert isinstance(view.finding, Banner)
+    assert isinstance(view.finding, Finding)
 
 
 def card_rows(view: RunView) -> Iterator[Any]:

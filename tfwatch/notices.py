@@ -16,7 +16,8 @@ from tfwatch.core.errors import fails_open, printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tfwatch.judge.findings.situation import Banner, Situation
+    from tfwatch.judge.findings.finding import Finding
+    from tfwatch.judge.findings.situation import Situation
     from tfwatch.runs.snapshot import Snapshot
 
 
@@ -76,7 +77,7 @@ class Notifier:
         self._failures.append(f"no more notices: {why}")
 
     def look(
-        self, snapshot: Snapshot, situation: Situation, finding: Banner, *, ends: bool = True
+        self, snapshot: Snapshot, situation: Situation, finding: Finding, *, ends: bool = True
     ) -> None:
         """Pass on what is due. ends: the end of the run is one, unless the user stopped it."""
         if not self.is_on:
@@ -90,16 +91,10 @@ class Notifier:
     def follow(self, snapshot: Snapshot, *, ends: bool = True) -> None:
         """Pass on what is due where no screen judges the run."""
         from tfwatch.judge.banner import banner
-        from tfwatch.judge.findings.situation import (
-            MeasuredSetting,
-            at_this_moment,
-            build_situation,
-        )
+        from tfwatch.judge.findings.situation import Situation, at_this_moment
 
         with fails_open(self.stop):
-            measured = MeasuredSetting()
-            situation = build_situation(snapshot.manifest, snapshot.stages_found, measured)
-            situation = at_this_moment(situation, snapshot)
+            situation = at_this_moment(Situation(snapshot.manifest, live=False), snapshot)
             self.look(snapshot, situation, banner(situation, ()), ends=ends)
 
     def script_ended(self, state: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.runs.folders import make_manifest
 from tfwatch.core.script_code import CodeEdit, edited_lines
-from tfwatch.judge.findings.code_suggestions import pasted_lines
+from tfwatch.judge.findings.switch_lines import pasted_lines
 from tfwatch.runs.format import Manifest, NotARunError
 
 LINE = "data = data.map(f).batch(2)"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -13,12 +13,7 @@ from tfwatch.judge.banner import banner as make_banner
 from tfwatch.judge.effects.before_after import SwitchEffect, WaitChange
 from tfwatch.judge.effects.experiment import Estimate
 from tfwatch.judge.findings.ranking import find_losses
-from tfwatch.judge.findings.situation import (
-    Banner,
-    FiguresOfSecond,
-    MeasuredSetting,
-    Situation,
-)
+from tfwatch.judge.findings.situation import Situation
 from tfwatch.judge.regime import Regime
 from tfwatch.judge.steps.steady_steps import Breakdown, Judgement, Stat
 from tfwatch.judge.steps.time_breakdown import TimeSpent
@@ -52,28 +47,20 @@ def effect(ratio: float, low: float, high: float, wait: WaitChange = SAME_WAIT) 
 
 
 T = TypeVar("T")
-_OF_SETTING = {one.name for one in fields(MeasuredSetting)}
-_OF_FIGURES = {one.name for one in fields(FiguresOfSecond)}
-_OF_MANIFEST = {*Manifest.__struct_fields__} - {"device", "run", "knobs", "metric"}
+_OF_MANIFEST = {*Manifest.__struct_fields__} - {"device", "run", "knobs", "metric", "machine"}
 
 
 def changed(what: T, **changes: Any) -> T:
-    """Return a situation with fields of it or of its parts changed, or another record with its
+    """Return a situation with fields of it or of its manifest changed, or another record with its
     own."""
     if not isinstance(what, Situation):
         return replace(what, **changes)  # type: ignore[type-var]
-    parts = {
-        name: {key: changes.pop(key) for key in names & changes.keys()}
-        for name, names in (("setting", _OF_SETTING), ("figures", _OF_FIGURES))
-    }
     of_run = {key: changes.pop(key) for key in _OF_MANIFEST & changes.keys()}
     if "started" in changes:
         of_run["knobs"] = changes.pop("started")
     return replace(
         what,
         manifest=msgspec.structs.replace(changes.pop("manifest", what.manifest), **of_run),
-        setting=replace(what.setting, **parts["setting"]),
-        figures=replace(what.figures, **parts["figures"]),
         **changes,
     )
 
@@ -103,13 +90,13 @@ def regime_of_split(split: Breakdown, steps: int = 1000) -> Regime:
 def with_regime(now: Situation) -> Situation:
     """Return a situation whose regime is of steps like the judged ones, if it has none of its
     own."""
-    split = now.setting.judgement.breakdown
-    if split is None or now.setting.regime.spent.steps:
+    split = now.judgement.breakdown
+    if split is None or now.regime.spent.steps:
         return now
     return changed(now, regime=regime_of_split(split))
 
 
-def banner(now: Situation) -> Banner:
+def banner(now: Situation) -> Finding:
     """Return the banner of a moment, with the losses of its regime."""
     now = with_regime(now)
     return make_banner(now, find_losses(now))

@@ -17,11 +17,12 @@ from tests.judge.situations import (
     split,
 )
 from tests.runs.folders import make_manifest
-from tfwatch.core.events import RunEnded, TrainingFailed
+from tfwatch.core.events import RunEnded, StallLocated, TrainingFailed
 from tfwatch.core.rows import Phase
+from tfwatch.judge.banner import stall_sentence
 from tfwatch.judge.effects.comparison import Comparison
 from tfwatch.judge.findings.finding import Tone
-from tfwatch.judge.findings.situation import MachineMemory
+from tfwatch.judge.machine import MachineFigures
 from tfwatch.judge.steps.stalls import Stall
 from tfwatch.judge.steps.steady_steps import Judgement, Stat
 
@@ -85,19 +86,19 @@ SWITCH = Comparison(
         ),
         pytest.param(
             {"judgement": judged(0.2)},
-            "OK, data wait 1 %",
+            "OK, data wait 1 % of the time",
             "compute-bound: only 0.2 of 14.0 ms is data wait",
             id="healthy",
         ),
         pytest.param(
             {"judgement": judged(1.9)},
-            "STARVING 12 %",
+            "STARVING 12 % of the time",
             "MODERATELY input-bound: each step waits 1.9 of 15.7 ms for data",
             id="moderate",
         ),
         pytest.param(
             {"judgement": judged()},
-            "STARVING 41 %",
+            "STARVING 41 % of the time",
             "HIGHLY input-bound: each step waits 9.6 of 23.4 ms for data",
             id="starving",
         ),
@@ -256,11 +257,11 @@ def test_missing_recording_takes_the_place_of_the_advice() -> None:
 
 
 def test_a_killed_run_shows_the_last_evidence() -> None:
-    memory = MachineMemory(
-        used=12.8 * 2**30, available=0.2 * 2**30, swap=9 * 2**30, total=16 * 2**30
-    )
+    used = {"memory_used": 12.8, "memory_available": 0.2, "swap_used": 9.0}
+    machine = MachineFigures({f"{name}_bytes": size * 2**30 for name, size in used.items()})
+    manifest = make_manifest(machine={"memory_bytes": 16 * 2**30})
 
-    advice = finding(life="killed", memory=memory)[2]
+    advice = finding(life="killed", machine=machine, manifest=manifest)[2]
 
     assert (
         advice
@@ -331,10 +332,10 @@ def test_a_finished_run_shows_the_finding_on_its_last_setting() -> None:
     )
     assert (
         found.sentence
-        == "STARVING 41 %, HIGHLY input-bound: each step waits 9.6 of 23.4 ms for data"
+        == "STARVING 41 % of the time, HIGHLY input-bound: each step waits 9.6 of 23.4 ms for data"
     )
-    assert found.brief == "STARVING 41 %, HIGHLY input-bound: waits 9.6 of 23.4 ms/step"
-    assert (found.advice, found.edit) == (last[0].advice, last[0].code)
+    assert found.brief == "HIGHLY input-bound: waits 9.6 of 23.4 ms/step"
+    assert (found.advice, found.code) == (last[0].advice, last[0].code)
 
 
 @pytest.mark.parametrize(
@@ -352,8 +353,8 @@ def test_a_failed_or_killed_run_shows_its_cause_with_the_verdict_as_a_remark(
     last = losses(changed(RUNNING, live=False, judgement=judged()))
     found = banner(changed(RUNNING, last_losses=last, **changes))
 
-    assert (found.sentence, found.edit) == (sentence, last[0].code)
-    assert found.remark == f"STARVING 41 %; {last[0].advice}"
+    assert (found.sentence, found.code) == (sentence, last[0].code)
+    assert found.remark == f"STARVING 41 % of the time; {last[0].advice}"
 
 
 def test_the_end_of_a_run_without_a_folder_names_none() -> None:
@@ -363,4 +364,61 @@ def test_the_end_of_a_run_without_a_folder_names_none() -> None:
 def test_a_switch_without_enough_steps_gives_way_to_the_verdict() -> None:
     found = banner(changed(RUNNING, switch=SWITCH, steps_total=600, judgement=judged()))
 
-    assert (found.word, found.tone) == ("STARVING 41 %", Tone.BAD)
+    assert (found.word, found.tone) == ("STARVING 41 % of the time", Tone.BAD)
+
+
+def located(stage: str, place: str = "", thread: str = "") -> StallLocated:
+    return StallLocated(23 * 10**9, 412, stage, 20 * 10**9, place, thread)
+
+
+@pytest.mark.parametrize(
+    ("where", "sentence"),
+    [
+        pytest.param(
+            located("map(read)", "train.py:9 in <module>", "training"),
+            "Step 412 waits in map(read): no output for 20.3 s.",
+            id="a stage of tf.data's: the training only fetches",
+        ),
+        pytest.param(
+            located("from_generator(rows)", "feed.py:41 in rows", "generator"),
+            "Step 412 waits in from_generator(rows), at feed.py:41 in rows: no output for 20.3 s.",
+            id="a generator",
+        ),
+        pytest.param(
+            located("", "feed.py:41 in rows", "training"),
+            "Step 412 waits for its batch: the training is at feed.py:41 in rows.",
+            id="no stages",
+        ),
+        pytest.param(
+            None,
+            "Step 412 waits for its batch: the input pipeline has delivered none.",
+            id="not located yet",
+        ),
+    ],
+)
+def test_a_stall_names_the_stage_and_the_line(where: StallLocated | None, sentence: str) -> None:
+    assert stall_sentence(changed(RUNNING, step=412, now_s=40.3, located=where)) == sentence
+
+
+def test_a_shuffle_buffer_that_fills_comes_first() -> None:
+    now = changed(RUNNING, step=412, now_s=40.3, shuffle=(4298, 50_000), located=located("range"))
+
+    assert stall_sentence(now) == "Step 412 waits: filling the shuffle buffer, 4 298 of 50 000."
+
+
+@pytest.mark.parametrize(
+    ("phase_s", "median_step_ms", "stalled"),
+    [
+        pytest.param(0.9, 20.0, False, id="the first batch of an epoch"),
+        pytest.param(1.1, 20.0, True, id="many steps long"),
+        pytest.param(1.9, 500.0, False, id="hardly four slow steps"),
+        pytest.param(2.1, 500.0, True, id="long for slow steps"),
+        pytest.param(1.2, None, True, id="nothing measured yet"),
+    ],
+)
+def test_a_wait_is_a_stall_by_the_length_of_a_step(
+    phase_s: float, median_step_ms: float | None, stalled: bool
+) -> None:
+    now = changed(RUNNING, phase=Phase.WAIT, phase_s=phase_s, median_step_ms=median_step_ms)
+
+    assert now.is_stalled is stalled

@@ -80,7 +80,7 @@ def test_the_memory_of_a_run_that_is_over_is_that_since_its_first_step() -> None
     reader = run.ended().reader()
     view = Follower(live=False).follow(reader.read(), [], None)
 
-    machine = view.situation.figures.machine
+    machine = view.situation.machine
     assert machine
     assert machine.process_memory
     assert machine.process_memory.begin_bytes == 1.2 * 2**30, "the sample of its start"

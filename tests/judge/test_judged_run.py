@@ -72,15 +72,14 @@ def test_a_run_that_starves_has_the_advice_for_its_prefetch(
 
 def remedy(run: Snapshot) -> list[str]:
     """The advice for a run, and the lines of its code; empty without a finding."""
-    finding = JudgedRun(run).finding
-    return [finding.advice, *finding.edit.splitlines()] if finding else []
+    finding = JudgedRun(run).losses[0]
+    return [finding.advice, *finding.code.splitlines()]
 
 
 def test_a_run_of_a_few_steps_is_judged_as_a_whole(tmp_path: Path) -> None:
     rows = plain(10, share=0.5)
-    finding = JudgedRun(open_written(tmp_path / "run", rows, end_of(rows))).finding
+    finding = JudgedRun(open_written(tmp_path / "run", rows, end_of(rows))).losses[0]
 
-    assert finding
     assert finding.sentence == "HIGHLY input-bound: each step waits 10.0 of 20.0 ms for data"
 
 

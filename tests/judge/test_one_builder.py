@@ -27,7 +27,7 @@ def builders() -> dict[str, set[str]]:
 @pytest.mark.parametrize(
     ("name", "modules"),
     [
-        ("Situation", {"judge/findings/situation.py"}),
+        ("Situation", {"judge/judged_run.py", "judge/view.py", "notices.py"}),
         ("Evidence", {"judge/forecasts/evidence.py"}),
         (
             "JudgedRun",

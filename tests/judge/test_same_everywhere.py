@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.screens.canned import Split
-    from tfwatch.judge.findings.situation import Banner
+    from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.view import RunView
 
 GPU = {"device": "GPU:0 Apple M2 Pro", "accelerated": True}
@@ -103,9 +103,8 @@ RUNS: list[Any] = [
 ]
 
 
-def words(found: Banner | None) -> tuple[str, str, str, str]:
-    assert found
-    return found.word, found.sentence, found.advice, found.edit
+def words(found: Finding) -> tuple[str, str, str, str]:
+    return found.word, found.sentence, found.advice, found.code
 
 
 def followed(run: Canned, *, to_the_end: bool = False) -> RunView:
@@ -128,8 +127,8 @@ def test_a_run_that_is_followed_has_the_finding_of_its_summary(make: Callable[[]
 
     view = followed(run)
 
-    assert words(view.finding) == words(judged.finding)
-    assert view.situation.setting.judgement.verdict is judged.setting.judgement.verdict
+    assert words(view.finding) == words(judged.losses[0])
+    assert view.situation.judgement.verdict is judged.setting.judgement.verdict
 
 
 @pytest.mark.parametrize("make", RUNS)
@@ -137,7 +136,7 @@ def test_a_run_that_is_over_has_the_finding_of_its_summary_beside_its_end(
     make: Callable[[], Canned],
 ) -> None:
     run = make().ended()
-    word, sentence, advice, edit = words(JudgedRun(run.reader().read()).finding)
+    word, sentence, advice, edit = words(JudgedRun(run.reader().read()).losses[0])
 
     view = followed(run, to_the_end=True)
 

@@ -36,32 +36,27 @@ def look(run: Canned, asks: tuple[KnobRequest, ...] = (), live: bool = True) -> 
 
 def test_a_stall_is_counted_from_the_pulse_and_belongs_to_the_waiting() -> None:
     run = usual(None)
-    waited_s = look(run).situation.figures.waited_s
+    waited_s = look(run).situation.waited_s
     run.at_s += 20.0
     view = look(run.doing(Phase.WAIT, 20.0))
 
     assert view.situation.is_stalled
     assert view.situation.phase_s == pytest.approx(20.0)
-    assert view.situation.figures.waited_s == pytest.approx(waited_s + 20.0, abs=0.1)
+    assert view.situation.waited_s == pytest.approx(waited_s + 20.0, abs=0.1)
 
 
 def test_a_verdict_does_not_outlive_the_setting_it_was_made_on() -> None:
     run = Canned(None).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.0)
     reader = run.reader()
     follower = Follower(live=True)
-    assert (
-        follower.follow(reader.read(), (), None).situation.setting.judgement.verdict
-        is Verdict.HIGHLY
-    )
+    assert follower.follow(reader.read(), (), None).situation.judgement.verdict is Verdict.HIGHLY
 
     run.switched("prefetch", "off", "4").steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(
         120, (0.5, 12.9, 0.8)
     )
     run.doing(Phase.COMPUTE, 0.0).writer.flush()
 
-    assert (
-        follower.follow(reader.read(), (), None).situation.setting.judgement.verdict is Verdict.NOT
-    )
+    assert follower.follow(reader.read(), (), None).situation.judgement.verdict is Verdict.NOT
 
 
 def test_stalls_are_found_once_however_the_steps_come(tmp_path: Path) -> None:
@@ -74,7 +69,7 @@ def test_stalls_are_found_once_however_the_steps_come(tmp_path: Path) -> None:
 
     assert [stall.step for stall in view.stalls] == [5, 49, 93, 137, 181]
     assert view.stalls == look(run).stalls
-    assert view.situation.setting.stalls == view.stalls
+    assert view.situation.stalls == view.stalls
 
 
 def test_a_stall_that_a_run_was_left_in_is_one_of_its_stalls() -> None:
@@ -84,7 +79,7 @@ def test_a_stall_that_a_run_was_left_in_is_one_of_its_stalls() -> None:
     view = look(run)
 
     assert [(stall.step, round(stall.lost_ms)) for stall in view.stalls] == [(152, 30_000)]
-    assert view.situation.figures.waited_s == pytest.approx(30.0, abs=0.2)
+    assert view.situation.waited_s == pytest.approx(30.0, abs=0.2)
     assert "1 stall, longest 30.0 s" in view.finding.advice
 
 
@@ -156,15 +151,6 @@ def test_what_tensorflow_said_is_a_row_for_each_thing_that_matters(tmp_path: Pat
             ),
         ),
     ]
-
-
-def test_the_whole_of_the_memory_is_what_the_run_could_have() -> None:
-    limited = {"memory_bytes": 64 * 2**30, "memory_limit_bytes": 8 * 2**30}
-    memory = look(Canned(None, machine=limited).started()).situation.memory
-
-    assert memory is not None
-    assert memory.total == 8 * 2**30
-    assert not memory.is_full
 
 
 @pytest.mark.parametrize(
@@ -322,8 +308,8 @@ def test_a_header_leaves_out_what_is_not_known() -> None:
 
 def test_no_switch_is_advised_that_is_already_requested() -> None:
     run = starving(None)
-    assert ("prefetch", "4") in look(run).situation.setting.forecasts
-    asked = look(run, (KnobRequest("prefetch", "4", run.at_s),)).situation.setting.forecasts
+    assert ("prefetch", "4") in look(run).situation.forecasts
+    asked = look(run, (KnobRequest("prefetch", "4", run.at_s),)).situation.forecasts
     assert ("prefetch", "4") not in asked
 
 
@@ -336,7 +322,7 @@ def test_the_advice_has_the_forecast_of_the_knobs_row_in_each_frame() -> None:
         slower = (STARVING[0] + 2 * frame, *STARVING[1:])
         run.steps(10, slower).doing(Phase.COMPUTE, 0.001).writer.flush()
         view = follower.follow(reader.read(), (), None)
-        forecast = view.situation.setting.forecasts["prefetch", "4"]
+        forecast = view.situation.forecasts["prefetch", "4"]
         seen.add(text := units.milliseconds(forecast.typical_ms))
         assert text in view.finding.advice
     assert len(seen) > 1

@@ -205,7 +205,7 @@ async def test_a_finding_without_code_copies_the_lines_of_the_settings(tmp_path:
     ).started()
     async with shown(started.steps(5, STARVING)) as show:
         assert show.live.view
-        assert not show.live.view.finding.edit
+        assert not show.live.view.finding.code
         await show.press("y")
         assert show.app.clipboard.startswith("dataset = dataset.prefetch(4)")
 

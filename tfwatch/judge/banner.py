@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,32 +16,22 @@ from tfwatch.judge.effects.wording import (
     experiment_progress,
     experiment_subject,
 )
-from tfwatch.judge.findings import advice
-from tfwatch.judge.findings.finding import Tone
-from tfwatch.judge.findings.situation import Banner, data_wait_parts, reading_text
+from tfwatch.judge.findings.finding import Finding, Tone
+from tfwatch.judge.findings.situation import data_wait_parts, reading_text
 from tfwatch.judge.loss import divergence_text
 from tfwatch.judge.machine_remark import remark
+from tfwatch.runs.machine_info import memory_total
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tfwatch.judge.findings.finding import Finding
+    from tfwatch.core.events import StallLocated
     from tfwatch.judge.findings.situation import Situation
 
+#: Memory is full where less than this share is available.
+_FULL = 0.05
 #: Shorter times of a start are left out.
 _WORTH_SHOWING_S = 1.0
-
-
-def banner_of(finding: Finding) -> Banner:
-    """Return a finding as the banner shows it."""
-    return Banner(
-        finding.word,
-        finding.sentence,
-        finding.advice,
-        finding.tone,
-        edit=finding.code,
-        brief=finding.brief,
-    )
 
 
 #: A switch without enough steps after this many is judged like any other stretch.
@@ -51,19 +42,17 @@ _UNRECORDED = "nothing was recorded"
 _NODE = re.compile(r"\{\{function_node [^}]*\}\} ?")
 
 
-def banner(now: Situation, losses: Sequence[Finding]) -> Banner:
+def banner(now: Situation, losses: Sequence[Finding]) -> Finding:
     """Return what happens at this moment, else the largest loss, with the remark on the loss and
     the machine.
 
     losses: those of the present regime in rank.
     """
     moment = next((result for check in _CHECKS if (result := check(now))), None)
-    finding = moment or (banner_of(losses[0]) if losses else _measuring(now))
+    finding = moment or (losses[0] if losses else _measuring(now))
     if now.last_losses and not finding.remark:  # a failed or killed run: its cause comes first
         last = now.last_losses[0]
-        finding = replace(finding, remark=f"{last.word}; {last.advice}", edit=last.code)
-    lines = finding.edit or advice.lines_of(now, advice.proved_knobs(now))
-    finding = replace(finding, edit=lines)
+        finding = replace(finding, remark=f"{last.word}; {last.advice}", code=last.code)
     finding = _with_loss(now, replace(finding, remark=finding.remark or remark(now)))
     if now.unrecorded and now.ended is None:
         missing = (
@@ -74,7 +63,7 @@ def banner(now: Situation, losses: Sequence[Finding]) -> Banner:
     return finding
 
 
-def _with_loss(now: Situation, finding: Banner) -> Banner:
+def _with_loss(now: Situation, finding: Finding) -> Finding:
     """Return the finding with a remark on a loss that is NaN or infinite; such a finding is never
     good."""
     if now.diverged is None:
@@ -84,13 +73,18 @@ def _with_loss(now: Situation, finding: Banner) -> Banner:
     return replace(finding, remark=remarks, tone=tone)
 
 
-def _failed(now: Situation) -> Banner | None:
+def _moment(word: str, sentence: str, advice: str, tone: Tone, brief: str = "") -> Finding:
+    """Return what happens at this moment."""
+    return Finding("moment", word, sentence, advice, tone=tone, brief=brief)
+
+
+def _failed(now: Situation) -> Finding | None:
     if now.failed is None:
         return None
     place = _FILE_LINE.findall(now.failed.traceback)
     where = f"{place[-1][0].rpartition('/')[2]}:{place[-1][1]} - " if place else ""
     leave = " - q quits with exit status 1" if now.live else ""
-    return Banner(
+    return _moment(
         f"FAILED at step {units.count(now.failed.step)}",
         _NODE.sub("", now.failed.error),
         f"{where}5 shows the traceback - {units.counted(now.steps_total, 'step')} kept{leave}",
@@ -98,69 +92,66 @@ def _failed(now: Situation) -> Banner | None:
     )
 
 
-def _ended(now: Situation) -> Banner | None:
+def _ended(now: Situation) -> Finding | None:
     if now.ended is None:
         return None
     if now.ended.cause == "failed":
-        return Banner(
+        return _moment(
             "FAILED", now.ended.detail or "no reason was recorded", _sum_up(now), Tone.BAD
         )
     took = units.seconds(now.ended.at_ns / 1e9)
     done = f"{units.counted(now.ended.steps, 'step')} in {took}{now.metric and f', {now.metric}'}"
     if now.ended.cause == "stopped":
-        return _with_last(now, Banner("STOPPED", f"after {done}", _sum_up(now), Tone.CALM))
+        return _with_last(now, _moment("STOPPED", f"after {done}", _sum_up(now), Tone.CALM))
     epochs = f"{now.epoch + 1} epoch{'s' if now.epoch else ''}"
-    return _with_last(now, Banner("FINISHED", f"{epochs}, {done}", _sum_up(now), Tone.GOOD))
+    return _with_last(now, _moment("FINISHED", f"{epochs}, {done}", _sum_up(now), Tone.GOOD))
 
 
-def _with_last(now: Situation, finding: Banner) -> Banner:
+def _with_last(now: Situation, finding: Finding) -> Finding:
     """Return the finding on the last setting, with the outcome of the run as its remark."""
     if not now.last_losses:
         return finding
     last = now.last_losses[0]
-    brief = f"{last.word}, {last.brief}" if last.brief else ""
     remark = f"{finding.sentence}; {_cost(now)}{'' if now.run else f' - {_UNRECORDED}'}"
     sentence = f"{last.word}, {last.sentence}"
-    return replace(
-        finding, sentence=sentence, advice=last.advice, remark=remark, edit=last.code, brief=brief
-    )
+    return replace(last, word=finding.word, sentence=sentence, tone=finding.tone, remark=remark)
 
 
-def _killed(now: Situation) -> Banner | None:
+def _killed(now: Situation) -> Finding | None:
     if now.life == "killed":
         place = f"at step {units.count(now.step)}, after {units.seconds(now.now_s)}"
         how = "ENDED" if now.phase is Phase.ENDED else "KILLED"
-        return Banner(f"{how} (no end record)", place, _last_evidence(now), Tone.BAD)
+        return _moment(f"{how} (no end record)", place, _last_evidence(now), Tone.BAD)
     if now.life == "unknown":
         host = now.manifest.machine.get("host") or "unknown"
         silence = f"no new data for {units.seconds(now.silent_s)}; run on another machine, {host}"
-        return Banner("UNKNOWN", silence, "check on that machine whether it still runs", Tone.WARN)
+        return _moment("UNKNOWN", silence, "check on that machine whether it still runs", Tone.WARN)
     return None
 
 
-def _silent(now: Situation) -> Banner | None:
+def _silent(now: Situation) -> Finding | None:
     if now.life == "folder gone":
         where = f"moved, deleted or unmounted: {now.run}"
         moved = "tfwatch replay opens it at its new place; the screen shows the last data"
-        return Banner("RUN FOLDER GONE", where, moved, Tone.WARN)
+        return _moment("RUN FOLDER GONE", where, moved, Tone.WARN)
     if now.life != "not responding":
         return None
     why = "training is stopped, asleep, or holds the GIL"
     alive = f"its process {now.manifest.pid} is alive; the screen shows the last data"
-    return Banner(f"NOT RESPONDING for {units.seconds(now.silent_s)}", why, alive, Tone.BAD)
+    return _moment(f"NOT RESPONDING for {units.seconds(now.silent_s)}", why, alive, Tone.BAD)
 
 
-def _stopping(now: Situation) -> Banner | None:
+def _stopping(now: Situation) -> Finding | None:
     if now.stopping_s is None:
         return None
     so_far = f"after the current batch ({units.seconds(now.stopping_s)} so far)"
-    return Banner("STOPPING", so_far, "y again quits now; the run folder is complete", Tone.BUSY)
+    return _moment("STOPPING", so_far, "y again quits now; the run folder is complete", Tone.BUSY)
 
 
-def _unwatched(now: Situation) -> Banner | None:
+def _unwatched(now: Situation) -> Finding | None:
     if not now.watch_failed:
         return None
-    return Banner(
+    return _moment(
         "NOT MEASURED",
         f"tfwatch failed: {now.watch_failed}",
         "training goes on without it",
@@ -168,65 +159,104 @@ def _unwatched(now: Situation) -> Banner | None:
     )
 
 
-def _starting(now: Situation) -> Banner | None:
+def _starting(now: Situation) -> Finding | None:
     # A detail that counts begins a new phase each time: 0.1 s beside `400 of 8 000` would be the
     # time of the count.
     so_far = f", {units.seconds(now.phase_s)}" if now.phase_s >= _WORTH_SHOWING_S else ""
     if now.phase is Phase.STARTING:
         sentence = f"{now.detail or 'starting'}{so_far}"
-        return Banner("STARTING", sentence, _early_keys(now), Tone.BUSY)
+        return _moment("STARTING", sentence, _early_keys(now), Tone.BUSY)
     if now.is_starting:
-        filling = advice.shuffle_fill_text(now)
+        filling = _shuffle_fill_text(now)
         sentence = f"{filling or 'waiting for the first batch'}{so_far}"
         again = ["it fills again in every epoch"] if filling else []
-        return Banner(
+        return _moment(
             "STARTING", sentence, " - ".join(filter(None, [*again, _early_keys(now)])), Tone.BUSY
         )
     return None
 
 
-def _compiling(now: Situation) -> Banner | None:
+def _compiling(now: Situation) -> Finding | None:
     if now.phase is not Phase.COMPILE:
         return None
     which = "first step" if now.step <= 1 else f"step {units.count(now.step)}"
     note = "not counted as step time; with XLA, minutes are normal"
-    return Banner("COMPILING", f"{which}, {units.seconds(now.phase_s)} so far", note, Tone.BUSY)
+    return _moment("COMPILING", f"{which}, {units.seconds(now.phase_s)} so far", note, Tone.BUSY)
 
 
-def _stalled(now: Situation) -> Banner | None:
+def _stalled(now: Situation) -> Finding | None:
     if not now.is_stalled:
         return None
     word = f"NO BATCH FOR {now.phase_s:.1f} s"
-    return Banner(word, advice.stall_sentence(now), advice.stall_advice(now), Tone.BAD)
+    return _moment(word, stall_sentence(now), _stall_advice(now), Tone.BAD)
 
 
-def _long_step(now: Situation) -> Banner | None:
+def stall_sentence(now: Situation) -> str:
+    """Return the place of a stall."""
+    step = f"Step {units.count(now.step)} waits"
+    if filling := _shuffle_fill_text(now):
+        return f"{step}: {filling}."
+    if now.located:
+        return f"{step} {_where(now, now.located)}."
+    if now.epoch_begins:
+        return f"{step} for the first batch of epoch {now.epoch + 1}."
+    return f"{step} for its batch: the input pipeline has delivered none."
+
+
+def _where(now: Situation, located: StallLocated) -> str:
+    """Return `in from_generator(rows), at feed.py:41 in rows: no output for 20.3 s`; a narrow row
+    cuts the end."""
+    if not located.stage:
+        at = f": the {located.thread} is at {located.place}" if located.place else ""
+        return f"for its batch{at}"
+    # Where the stage is known, the training thread is only in the fetch.
+    place = f", at {located.place}" if located.place and located.thread == "generator" else ""
+    silent = units.seconds(now.now_s - located.since_ns / 1e9)
+    return f"in {located.stage}{place}: no output for {silent}"
+
+
+def _stall_advice(now: Situation) -> str:
+    if not now.live:
+        return "Read only: switch on the screen of the training itself."
+    if now.asked:
+        knob, new = next(reversed(list(now.asked.items())))
+        return f"Requested: {knob_name(knob)} {new}; it waits for the current batch. q is safe."
+    return "No key helps while a fetch blocks; the training process responds, q is safe."
+
+
+def _shuffle_fill_text(now: Situation) -> str:
+    """Return `filling the shuffle buffer, 4 298 of 50 000`; empty where it does not fill."""
+    if now.shuffle is None:
+        return ""
+    done, size = now.shuffle
+    return f"filling the shuffle buffer, {units.count(done)} of {units.count(size)}"
+
+
+def _long_step(now: Situation) -> Finding | None:
     if not now.is_running_long:
         return None
     if now.phase is Phase.COMPUTE:
         where = f"in compute, in {now.detail}" if now.detail else "in compute"
     else:
         where = f"in callback {now.detail}" if now.detail else "in host code"
-    usual = units.milliseconds(now.figures.median_step_ms)
-    note = (
-        f"a step usually takes {usual}; this is not data wait" if now.figures.median_step_ms else ""
-    )
+    usual = units.milliseconds(now.median_step_ms)
+    note = f"a step usually takes {usual}; this is not data wait" if now.median_step_ms else ""
     word = f"STEP {units.count(now.step)} RUNS FOR {now.phase_s:.1f} s"
-    return Banner(word, where, note, Tone.WARN)
+    return _moment(word, where, note, Tone.WARN)
 
 
-def _between_now(now: Situation) -> Banner | None:
+def _between_now(now: Situation) -> Finding | None:
     if now.phase not in (Phase.VALIDATION, Phase.EPOCH_END) or now.phase_s < 0.3:
         return None
     what = "validation" if now.phase is Phase.VALIDATION else f"the end of epoch {now.epoch + 1}"
     named = f", {now.detail}" if now.detail else ""
     sentence = f"{what}{named}, {units.seconds(now.phase_s)} so far"
-    return Banner(
+    return _moment(
         "BETWEEN EPOCHS", sentence, "no training step runs; not counted as data wait", Tone.BUSY
     )
 
 
-def _ab_test(now: Situation) -> Banner | None:
+def _ab_test(now: Situation) -> Finding | None:
     if now.experiment is None:
         return None
     ends = "a cancels it and restores the setting before; " if now.live else ""
@@ -235,10 +265,10 @@ def _ab_test(now: Situation) -> Banner | None:
     )
     subject, progress = experiment_subject(now.experiment), experiment_progress(now.experiment)
     brief = f"{subject}: {progress.partition(' (')[0]}"
-    return Banner("A/B TEST", f"{subject}: {progress}", advice, Tone.BUSY, brief=brief)
+    return _moment("A/B TEST", f"{subject}: {progress}", advice, Tone.BUSY, brief=brief)
 
 
-def _autopilot(now: Situation) -> Banner | None:
+def _autopilot(now: Situation) -> Finding | None:
     if now.autopilot_run is None:
         return None
     ends = "f or the key of any setting ends it; " if now.live else ""
@@ -247,24 +277,22 @@ def _autopilot(now: Situation) -> Banner | None:
         " in the same order"
     )
     parts = autopilot_parts(now.autopilot_run)
-    return Banner("AUTOPILOT", "; ".join(parts), advice, Tone.BUSY, brief=parts[0])
+    return _moment("AUTOPILOT", "; ".join(parts), advice, Tone.BUSY, brief=parts[0])
 
 
-def _switching(now: Situation) -> Banner | None:
+def _switching(now: Situation) -> Finding | None:
     if not now.asked:
         return None
     knob, new = next(reversed(list(now.asked.items())))
-    sentence = (
-        f"{knob_name(knob)} {now.setting.knobs.get(knob, '?')} → {new}: waits for the current batch"
-    )
-    return Banner("SWITCHING", sentence, "the last key press counts; u undoes it", Tone.BUSY)
+    sentence = f"{knob_name(knob)} {now.knobs.get(knob, '?')} → {new}: waits for the current batch"
+    return _moment("SWITCHING", sentence, "the last key press counts; u undoes it", Tone.BUSY)
 
 
-def _settling(now: Situation) -> Banner | None:
+def _settling(now: Situation) -> Finding | None:
     switch = now.switch
     if switch is None or switch.settled or now.steps_total - switch.step > _SETTLES_WITHIN:
         return None
-    if now.setting.knobs.get(switch.knob, switch.new) != switch.new:
+    if now.knobs.get(switch.knob, switch.new) != switch.new:
         return None  # the knob changed again: an A/B test that is ended restores its own setting
     done = switch.after.steps if switch.after else 0
     so_far = (
@@ -278,19 +306,19 @@ def _settling(now: Situation) -> Banner | None:
         else ""
     )
     sentence = f"{knob_name(switch.knob)} {switch.new}: {done} of {ENOUGH_STEPS} steps{so_far}"
-    return Banner("MEASURING", sentence, before, Tone.BUSY)
+    return _moment("MEASURING", sentence, before, Tone.BUSY)
 
 
-def _measuring(now: Situation) -> Banner:
-    done, needed = now.setting.judgement.steps, now.setting.judgement.needed
-    left_s = max(0, needed - done) * (now.figures.median_step_ms or 0.0) / 1e3
+def _measuring(now: Situation) -> Finding:
+    done, needed = now.judgement.steps, now.judgement.needed
+    left_s = max(0, needed - done) * (now.median_step_ms or 0.0) / 1e3
     advice = (
         f"verdict in about {units.seconds(left_s)}" if left_s else "verdict after the next steps"
     )
-    return Banner("MEASURING", f"{done} of {needed} steps", advice, Tone.BUSY)
+    return _moment("MEASURING", f"{done} of {needed} steps", advice, Tone.BUSY)
 
 
-_CHECKS: tuple[Callable[[Situation], Banner | None], ...] = (
+_CHECKS: tuple[Callable[[Situation], Finding | None], ...] = (
     _failed,
     _ended,
     _killed,
@@ -324,10 +352,10 @@ def _sum_up(now: Situation) -> str:
 
 def _cost(now: Situation) -> str:
     """Return `data wait 4:12 (2 %); without it: 3 h 8 min at best; 3 stalls, longest 41.0 s`."""
-    parts = data_wait_parts(now.figures.waited_s, now.now_s)
-    if now.setting.stalls:
-        longest_s = max(stall.lost_ms for stall in now.setting.stalls) / 1e3
-        stalls = units.counted(len(now.setting.stalls), "stall")
+    parts = data_wait_parts(now.waited_s, now.now_s)
+    if now.stalls:
+        longest_s = max(stall.lost_ms for stall in now.stalls) / 1e3
+        stalls = units.counted(len(now.stalls), "stall")
         parts.append(f"{stalls}, longest {units.seconds(longest_s)}")
     if now.searched is not None:
         parts.append(reading_text(now.searched))
@@ -338,9 +366,12 @@ def _last_evidence(now: Situation) -> str:
     """Return the last memory figures and phase, the likely cause first: a narrow row cuts the
     end."""
     doing = f"last phase: {now.phase.name.lower().replace('_', ' ')}"
-    memory = now.memory
-    if memory is None:
+    figures = now.machine.figures if now.machine else {}
+    used, swap = (figures.get(f"{name}_used_bytes") for name in ("memory", "swap"))
+    if used is None:
         return doing
-    have = f"memory {units.number(memory.used / 2**30)} of {units.gigabytes(memory.total)}"
-    swap = f", swap {units.gigabytes(memory.swap)}"
-    return f"{'out of memory is likely: ' if memory.is_full else ''}{have}{swap}; {doing}"
+    total = memory_total(now.manifest.machine)
+    is_full = (figures.get("memory_available_bytes") or math.nan) < _FULL * total
+    have = f"memory {units.number(used / 2**30)} of {units.gigabytes(total)}"
+    likely = "out of memory is likely: " if is_full else ""
+    return f"{likely}{have}, swap {units.gigabytes(swap)}; {doing}"

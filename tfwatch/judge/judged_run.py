@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import ExperimentEnded
 from tfwatch.judge import troubles
-from tfwatch.judge.banner import banner_of
 from tfwatch.judge.effects.comparison import find_better_settings
 from tfwatch.judge.effects.tuner_events import autopilot_runs
 from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.findings.ranking import find_losses
-from tfwatch.judge.findings.situation import MeasuredSetting, build_situation
+from tfwatch.judge.findings.situation import Situation, batch_source
 from tfwatch.judge.forecasts.evidence import (
     Evidence,
     build_evidence,
@@ -34,7 +33,6 @@ from tfwatch.judge.steps.summary import LastSetting, Summary, summarise
 from tfwatch.judge.steps.time_breakdown import TimeBreakdown, make_time_breakdown
 
 if TYPE_CHECKING:
-    from tfwatch.judge.findings.situation import Banner, Situation
     from tfwatch.judge.regime import Regime
     from tfwatch.judge.stages import StageTable
     from tfwatch.runs.snapshot import Snapshot
@@ -100,11 +98,6 @@ class JudgedRun:
         none. Empty without steps."""
         return find_losses(self.situation)
 
-    @property
-    def finding(self) -> Banner | None:
-        """The largest loss, as the banner shows it; None without steps."""
-        return banner_of(self.losses[0]) if self.losses else None
-
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """All findings in rank: why the run failed, its losses, and what happened beside them."""
@@ -114,24 +107,25 @@ class JudgedRun:
     @cached_property
     def situation(self) -> Situation:
         """The last setting as the finding is made from it."""
-        evidence = self._evidence
-        setting = MeasuredSetting(
+        evidence, run = self._evidence, self.run
+        return Situation(
+            run.manifest,
             judgement=self.setting.judgement,
             knobs=evidence.knobs,
             regime=self.regime,
             forecasts={(one.knob, one.value): one for one in forecasts(evidence)},
             stages=evidence.stages,
             cores_free=evidence.cores_free,
-            log=frozenset(line.meaning.name for line in find_meanings(self.run.log)),
+            log=frozenset(line.meaning.name for line in find_meanings(run.log)),
             stalls=tuple(self.summary.stalls),
-            stall_place=longest_stall_place(self.summary.stalls, self.run.events),
-        )
-        experiments = self.run.events.of(ExperimentEnded)
-        return replace(
-            build_situation(self.run.manifest, stages_found(self.run.events), setting),
+            stall_place=longest_stall_place(self.summary.stalls, run.events),
+            origin=batch_source(evidence.knobs, stages_found(run.events), run.manifest.data),
             better=find_better_settings(
-                self.summary.switches, experiments, autopilot_runs(self.run.events)
+                self.summary.switches,
+                run.events.of(ExperimentEnded),
+                autopilot_runs(run.events),
             ),
+            live=False,
             is_whole=True,
         )
 

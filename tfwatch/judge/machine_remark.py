@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def remark(now: Situation) -> str:
     """Return the most urgent problem; empty where there is none, or the run is not running."""
-    machine = now.figures.machine
+    machine = now.machine
     if machine is None or now.life != "running" or now.ended is not None:
         return ""
     return next(_problems(now, machine), "")
@@ -44,7 +44,7 @@ def _problems(now: Situation, machine: MachineFigures) -> Iterator[str]:
         yield f"heat is {HEAT[machine.heat or 0]}: clocks are lowered"
     if machine.gpu and machine.gpu.is_shared and now.manifest.accelerated:
         yield f"other programs use {units.percent(machine.gpu.others)} of the GPU"
-    left_s = now.figures.left_s
+    left_s = now.left_s
     if machine.growth and machine.growth.is_running_out(left_s):
         grows = f"memory grows {units.number(machine.growth.bytes_h / 2**30)} GB/h"
         before = "" if left_s is None else ", before the end"

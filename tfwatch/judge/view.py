@@ -32,17 +32,14 @@ from tfwatch.judge.effects.tuner_events import (
     running_autopilot,
     running_experiment,
 )
-from tfwatch.judge.findings.advice import proved_knobs
-from tfwatch.judge.findings.code_suggestions import pasted_lines
 from tfwatch.judge.findings.ranking import LeadHolder, find_losses
 from tfwatch.judge.findings.situation import (
-    FiguresOfSecond,
-    MeasuredSetting,
     Situation,
     at_this_moment,
-    build_situation,
+    batch_source,
     steps_in_all,
 )
+from tfwatch.judge.findings.switch_lines import pasted_lines, proved_knobs
 from tfwatch.judge.followed_run import StepSearch
 from tfwatch.judge.forecasts.forecast import ForecastFollower
 from tfwatch.judge.log_lines import LogFinding, LogFollower
@@ -50,7 +47,7 @@ from tfwatch.judge.steps.fits import FitCounter, FitFigures
 from tfwatch.judge.steps.stalls import longest_stall_place
 from tfwatch.judge.steps.steady_steps import NEEDED, judge
 from tfwatch.judge.steps.time_breakdown import RunningTimeBreakdown, is_breakdown_event
-from tfwatch.runs.liveness import Life, find_open_phase
+from tfwatch.runs.liveness import Life
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +55,6 @@ if TYPE_CHECKING:
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
     from tfwatch.judge.findings.finding import Finding
-    from tfwatch.judge.findings.situation import Banner
     from tfwatch.judge.followed_run import Compiled
     from tfwatch.judge.forecasts.forecast import Forecast
     from tfwatch.judge.steps.stalls import Stall
@@ -72,7 +68,7 @@ class RunView:
 
     snapshot: Snapshot
     situation: Situation
-    finding: Banner
+    finding: Finding
     #: The losses of the present regime, the largest first.
     losses: tuple[Finding, ...]
     knobs: dict[str, KnobState]
@@ -121,8 +117,8 @@ class RunView:
         """The code suggestion of the finding; without one, the lines for the current settings that
         are proved. Empty without either."""
         now = self.situation
-        return self.finding.edit or pasted_lines(
-            proved_knobs(now), {}, now.setting.stages, code=now.manifest.code
+        return self.finding.code or pasted_lines(
+            proved_knobs(now), {}, now.stages, code=now.manifest.code
         )
 
 
@@ -151,8 +147,7 @@ class Follower:
         self._judge_ended = judge_ended
         self._comparisons: tuple[Comparison, ...] = ()
         self._known: KnownComparisons = {}
-        self._setting = MeasuredSetting()
-        self._figures = FiguresOfSecond()
+        self._measured: Situation | None = None
         self._figured: tuple[int, int, int] | None = None
         self._step_search = StepSearch()
         self._time_breakdown = RunningTimeBreakdown()
@@ -180,9 +175,7 @@ class Follower:
             self._step_search.searched if over else min(snapshot.steps_total, NEEDED),
         )
         if due != self._figured:
-            spent = self._take_time_breakdown(snapshot)
-            self._setting = self._measure(snapshot)
-            self._figures = self._figure(snapshot, spent)
+            self._measured = self._measure(snapshot)
             total, accelerated = snapshot.steps_total, snapshot.manifest.accelerated
             self._comparisons = tuple(
                 compare(switches, total, snapshot.steps_between, self._known, accelerated)
@@ -195,7 +188,7 @@ class Follower:
             self._losses = None  # their advice has the figures of the knobs' rows
         situation = self._situation(snapshot, knobs, stopping_s)
         if self._losses is None:
-            regime, losses = situation.setting.regime, find_losses(situation)
+            regime, losses = situation.regime, find_losses(situation)
             self._losses = self._lead.order(losses, regime.begin_ns, snapshot.now_s)
         losses = situation.last_losses or self._losses
         return RunView(
@@ -227,32 +220,30 @@ class Follower:
         self._fits_now = ((*self._earlier_fits, *self._fits.done), number)
         self._fits_counted = counted
 
-    def _figure(self, snapshot: Snapshot, total: TimeSpent) -> FiguresOfSecond:
-        recent = snapshot.recent[-64:]
-        steps_ms = step_ms(recent)
-        return FiguresOfSecond(
-            float(np.median(steps_ms)) if len(recent) else None,
-            total.data_wait_s,
-            total.between_s,
-            machine=self._step_search.machine.machine(snapshot),
-            left_s=left_s(snapshot.progress, steps_in_all(snapshot)),
-        )
-
-    def _measure(self, snapshot: Snapshot) -> MeasuredSetting:
+    def _measure(self, snapshot: Snapshot) -> Situation:
         """The present setting, of the newest steps; its knobs and forecasts are newer, and come
         later."""
-        stalls, last = self._step_search.stalls, find_open_phase(snapshot.ended, snapshot.pulse)
-        return MeasuredSetting(
-            judge(snapshot.recent),
+        total = self._take_time_breakdown(snapshot)
+        stalls, last = self._step_search.stalls, snapshot.open_phase
+        recent = snapshot.recent[-64:]
+        return Situation(
+            snapshot.manifest,
+            judgement=judge(snapshot.recent),
             regime=self._step_search.regime.now(snapshot.now_s, last.phase if last else None),
             log=frozenset(one.meaning.name for one in self._log.findings),
             stalls=stalls,
             stall_place=longest_stall_place(stalls, snapshot.events.of(StallLocated)),
+            median_step_ms=float(np.median(step_ms(recent))) if len(recent) else None,
+            waited_s=total.data_wait_s,
+            between_s=total.between_s,
+            machine=self._step_search.machine.machine(snapshot),
+            left_s=left_s(snapshot.progress, steps_in_all(snapshot)),
+            live=self._live,
         )
 
     def _take_time_breakdown(self, snapshot: Snapshot) -> TimeSpent:
         """The time breakdown of the run so far."""
-        last = find_open_phase(snapshot.ended, snapshot.pulse)
+        last = snapshot.open_phase
         # Pauses are many, and the time breakdown needs only the stops.
         self._breakdown_events += (
             event for event in snapshot.events[self._seen :] if is_breakdown_event(event)
@@ -266,21 +257,18 @@ class Follower:
     def _situation(
         self, snapshot: Snapshot, knobs: dict[str, KnobState], stopping_s: float | None
     ) -> Situation:
-        comparisons = self._comparisons
-        setting = replace(
-            self._setting,
-            knobs={knob: state.now for knob, state in knobs.items()},
+        comparisons, values = self._comparisons, {knob: one.now for knob, one in knobs.items()}
+        now = at_this_moment(self._measured or Situation(snapshot.manifest), snapshot)
+        return replace(
+            now,
+            manifest=snapshot.manifest,
+            knobs=values,
+            origin=batch_source(values, snapshot.stages_found, snapshot.manifest.data),
             forecasts=_without_requested(self._forecasts.forecasts, knobs),
             stages=self._forecasts.table,
             cores_free=self._forecasts.cores_free,
-        )
-        now = build_situation(snapshot.manifest, snapshot.stages_found, setting, live=self._live)
-        now = at_this_moment(now, snapshot)
-        return replace(
-            now,
             last_losses=self._judge_ended(snapshot) if snapshot.life.is_over else None,
             shuffle=self._log.shuffle if now.epoch_begins else None,
-            figures=self._figures,
             asked=_asked(snapshot, knobs),
             switch=comparisons[-1] if comparisons else None,
             better=find_better_settings(

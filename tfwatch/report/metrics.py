@@ -121,7 +121,7 @@ def _step_seconds(view: RunView) -> dict[str, float]:
 
 
 def _steady(view: RunView) -> Any:
-    judgement = view.situation.setting.judgement
+    judgement = view.situation.judgement
     return judgement.breakdown if judgement.steps >= judgement.needed else None
 
 
@@ -199,7 +199,7 @@ METRICS = (
     MetricRow(
         "tfwatch_remaining_seconds",
         "forecast time until the end",
-        lambda view: view.situation.figures.left_s,
+        lambda view: view.situation.left_s,
     ),
     MetricRow("tfwatch_loss", "the loss; no sample while it is NaN or infinite", _loss),
     MetricRow(

@@ -134,7 +134,7 @@ def _steady_of_setting(judged: JudgedRun) -> Any:
 
 
 _LAST_SETTING = (
-    mapping("knobs", "its settings", lambda judged: by_name(judged.situation.setting.knobs)),
+    mapping("knobs", "its settings", lambda judged: by_name(judged.situation.knobs)),
     anything("step_ranges", "first and last step of each stretch", lambda j: j.setting.stretches),
     *within(STEADY, _steady_of_setting),
 )

@@ -133,7 +133,7 @@ def _machine(judged: JudgedRun, is_redacted: bool) -> Iterator[tuple[str, str]]:
 
 def _settings(judged: JudgedRun) -> Iterator[tuple[str, str]]:
     """Yield the settings of the start, and those of the knobs that were switched since."""
-    manifest, now = judged.run.manifest, judged.situation.setting.knobs
+    manifest, now = judged.run.manifest, judged.situation.knobs
     for knob, value in manifest.knobs.items():
         is_kept = now.get(knob, value) == value
         yield knob_name(knob), value if is_kept else f"{value} → {now[knob]}"

@@ -112,7 +112,7 @@ def footer_keys(
         *(_switch_keys(view) if switches else ()),
         Key("space", "space", space, 0 if frozen else 5, chosen=frozen),
         Key("z", "z", "zoom", 8),
-        *((copy,) if stopping or view.finding.edit else ()),
+        *((copy,) if stopping or view.finding.code else ()),
         *((Key("d", "d", "leave"),) if is_attached and not view.is_over else ()),
         Key("question_mark", "?", "keys"),
         Key("q", "q", "back" if goes_back else "quit"),

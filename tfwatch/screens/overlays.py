@@ -65,6 +65,7 @@ class TextScreen(ModalScreen[None]):
 _TERMS = [
     ("host", "time until the next fetch: callbacks, Python, logging"),
     ("starving", "data wait as a share of step time"),
+    ("of the time", "since the last switch or filled cache, without first traces"),
     ("verdict", "NOT < 5 %, MODERATELY 5 to 20 %, HIGHLY >= 20 % input-bound"),
     (CACHE, "keeps examples as they are before random ops, from one epoch on"),
     ("red", "in the chart: one data wait beyond the top of the axis, a stall; dim: a compile"),

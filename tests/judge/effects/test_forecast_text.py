@@ -7,23 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.judge.situations import RUNNING, banner, changed, judged, split
+from tests.judge.situations import RUNNING, changed
 from tfwatch.judge.effects.wording import expected_gain_text, forecast_note, interval_text
-from tfwatch.judge.findings.advice import (
-    SwitchAdvice,
-    advise_starving,
-    advise_switch,
-    key_text,
-    wait_sentence,
-)
-from tfwatch.judge.findings.situation import MachineMemory
+from tfwatch.judge.findings.switch_lines import advise_gain, key_text
 from tfwatch.judge.forecasts.forecast import Forecast, best
-from tfwatch.judge.stages import Bottleneck, Stage, StageTable
+from tfwatch.judge.machine import MachineFigures
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
 
-STARVING = split(9.6, 13.0, 0.8)
 ON = Forecast("prefetch", "4", 13.8, 13.2, 14.4, "the rest is compute", None, 13.8, 23.4, 23.4)
 WORKERS = Forecast(
     "workers", "auto", 13.9, 13.0, 15.0, "the rest is compute", None, 13.9, 22.3, 22.3
@@ -40,7 +32,7 @@ NONE = Forecast(
 
 def now(*forecasts: Forecast, **knobs: str) -> Situation:
     known = {(one.knob, one.value): one for one in forecasts}
-    return changed(RUNNING, forecasts=known, knobs={**RUNNING.setting.knobs, **knobs})
+    return changed(RUNNING, forecasts=known, knobs={**RUNNING.knobs, **knobs})
 
 
 @pytest.mark.parametrize(
@@ -55,112 +47,23 @@ def test_a_copy_ahead_is_advised_where_its_interval_excludes_a_longer_step(
     assert best([ahead]) is (ahead if is_advised else None)
 
 
-def test_the_banner_promises_a_number_and_says_about() -> None:
-    assert (
-        advise_switch(now(ON), STARVING).sentence
-        == "p prefetch on: 23.4 to about 13.8 ms, 1.7 x (the rest is compute)"
-    )
-
-
-def test_where_prefetch_cannot_hide_it_another_key_may() -> None:
-    beside = changed(ON, value="8", step_ms=22.3, mean_ms=22.3, now_mean_ms=22.3)
-
-    assert (
-        advise_switch(now(beside, WORKERS, prefetch="4"), STARVING).sentence
-        == "prefetch is on and cannot hide the wait. w workers auto: 22.3 to about 13.9 ms, 1.6 x"
-        " (the rest is compute)"
-    )
-
-
 def test_a_deeper_buffer_is_named_by_both_depths() -> None:
     deeper = changed(ON, value="4", step_ms=14.1, mean_ms=14.1, now_ms=15.7, now_mean_ms=15.7)
 
-    assert advise_switch(now(deeper, prefetch="2"), STARVING).sentence.startswith(
-        "+ depth 2 → 4: 15.7 to about 14.1 ms, 1.1 x"
-    )
-
-
-def test_where_nothing_is_foretold_the_key_is_named_without_a_number() -> None:
-    assert (
-        advise_switch(now(NONE), STARVING).sentence
-        == "p turns prefetch on: it prepares batches during the 13.8 ms of compute and host"
-    )
-
-
-def test_where_no_key_helps_it_is_said_what_does_not_let_it() -> None:
-    no_gain = changed(WORKERS, mean_ms=22.3, step_ms=22.3)
-    table = StageTable(
-        0,
-        (Stage("read", "Map", 19.0),),
-        Bottleneck(0, "storage", "read waits for storage: 19 of 22 ms"),
-    )
-    known = changed(now(no_gain, prefetch="4"), stages=table)
-
-    assert (
-        advise_switch(known, STARVING).sentence
-        == "no key helps: read waits for storage: 19 of 22 ms"
-    )
-    assert advise_switch(now(no_gain, prefetch="4"), STARVING) == SwitchAdvice(
-        "no key helps: preparing batches is the limit"
-    )
-
-
-@pytest.mark.parametrize("live", [True, False])
-def test_what_needs_more_memory_than_is_allowed_is_not_advised(live: bool) -> None:
-    dear = changed(ON, needs_bytes=1.5 * 2**20, is_over_memory_limit=True)
-    forbidden = changed(now(dear), live=live)
-
-    found = advise_starving(forbidden, STARVING)
-    other = advise_starving(changed(now(dear, WORKERS), live=live), STARVING)
-
-    assert found.sentence.startswith("prefetch 4 needs 2 MB, more than the memory limit")
-    assert found.edit == ""
-    assert "about 13.9 ms" in other.sentence
-
-
-def test_of_what_promises_nothing_no_memory_limit_is_told() -> None:
-    idle = changed(
-        ON, mean_ms=23.4, step_ms=23.4, needs_bytes=1.5 * 2**20, is_over_memory_limit=True
-    )
-
-    assert (
-        advise_switch(now(idle, prefetch="4"), STARVING).sentence
-        == "no key helps: preparing batches is the limit"
-    )
-
-
-@pytest.mark.parametrize("live", [True, False])
-def test_a_switch_that_promises_nothing_is_no_edit_either(live: bool) -> None:
-    no_gain = changed(ON, mean_ms=23.4, step_ms=23.4)
-    found = banner(changed(now(no_gain), judgement=judged(), live=live))
-
-    assert found.edit == ""
-    assert found.advice == (
-        "no key helps: preparing batches is the limit"
-        if live
-        else (
-            "prefetch cannot hide the wait: make batches cheaper: a parallel map, cache, a map over"
-            " whole batches"
-        )
-    )
+    advice = advise_gain(now(deeper, prefetch="2"))
+    assert advice
+    assert advice.sentence.startswith("+ depth 2 → 4: 15.7 to about 14.1 ms, 1.1 x")
 
 
 def test_a_cache_is_proposed_with_what_it_needs_and_from_when_on() -> None:
     cache = changed(ON, knob="cache", value="on", needs_bytes=4.1 * 2**30)
-    room = MachineMemory(used=0.0, available=9.2 * 2**30, swap=0.0, total=16.0 * 2**30)
-    known = changed(now(cache), memory=room, epoch=0)
+    room = MachineFigures({"memory_available_bytes": 9.2 * 2**30})
+    advice = advise_gain(changed(now(cache), machine=room, epoch=0))
 
-    assert advise_switch(known, STARVING).sentence.endswith(
+    assert advice
+    assert advice.sentence.endswith(
         "1.7 x (the rest is compute); from epoch 3, needs 4.1 GB of 9.2 GB free"
     )
-
-
-def test_behind_a_prefetch_the_sentence_sets_the_batch_against_the_steps_work() -> None:
-    assert (
-        wait_sentence(now(prefetch="4"), split(8.5, 13.0, 0.8))
-        == "a batch takes 22.3 ms, compute and host only 13.8 ms"
-    )
-    assert wait_sentence(now(), STARVING) == "each step waits 9.6 of 23.4 ms for data"
 
 
 def test_a_wide_range_is_told_beside_the_number() -> None:

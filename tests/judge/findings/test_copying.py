@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.judge.situations import RUNNING, banner, changed, stat
-from tfwatch.judge.findings.code_suggestions import UINT8
-from tfwatch.judge.findings.copying import bandwidth
+from tfwatch.judge.findings.copying import UINT8, bandwidth
 from tfwatch.judge.steps.steady_steps import Breakdown, Judgement
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ def copying(**copied_bytes: int) -> Situation:
 def test_it_names_the_time_the_bytes_and_the_bandwidth() -> None:
     found = banner(copying(float32=60 * 2**20))
 
-    assert found.word == "COPY-BOUND 75 %"
+    assert found.word == "COPY-BOUND 75 % of the time"
     assert (
         found.sentence == "copying batches to the GPU takes 12.0 of 16.0 ms/step: 60 MB at 5.2 GB/s"
     )
@@ -48,7 +47,7 @@ def test_one_byte_for_each_fractional_number_is_advised_with_its_gain(
     found = banner(copying(**{kind: 60 * 2**20}))
 
     assert found.advice == f"images as uint8, cast on the device: {sizes}, about {step} ms/step"
-    assert found.edit == UINT8
+    assert found.code == UINT8
 
 
 def test_batches_of_bytes_are_not_to_become_bytes() -> None:
@@ -74,7 +73,7 @@ def test_a_copy_ahead_is_named_as_the_one_that_launching_waits_for() -> None:
 
     found = banner(now)
 
-    assert found.word == "COPY-BOUND 75 %"
+    assert found.word == "COPY-BOUND 75 % of the time"
     assert found.sentence.endswith(
         "60 MB at 7.0 GB/s, ahead of the steps, whose launching waits for it"
     )
@@ -90,7 +89,7 @@ def test_a_wait_for_the_copy_ahead_is_named_with_its_time() -> None:
         changed(copying(float32=60 * 2**20), judgement=judgement, copy_ms=10.0, copied_ahead=True)
     )
 
-    assert found.word == "COPY-BOUND 80 %"
+    assert found.word == "COPY-BOUND 80 % of the time"
     assert found.sentence.endswith(
         "60 MB at 6.3 GB/s, ahead of the steps, which wait 7.8 ms for it"
     )

@@ -187,7 +187,7 @@ NO_GPU = "A GPU or a smaller model"
         pytest.param(
             "input-bound",
             losing(data_wait_s=7.0),
-            "input-bound: a step waits 7.0 ms for data in the mean",
+            "HIGHLY input-bound: a step waits 7.0 ms for data in the mean",
             7.0,
             ".prefetch(tf.data.AUTOTUNE)",
             NO_GPU,
@@ -407,7 +407,7 @@ def test_a_kind_of_loss_comes_first_with_its_seconds(
     assert first.kind == kind
     assert first.sentence.startswith(sentence)
     assert first.lost_s == pytest.approx(lost_s)
-    assert first.share == pytest.approx(now.setting.regime.share(lost_s))
+    assert first.share == pytest.approx(now.regime.share(lost_s))
     assert advice in first.advice
     assert never not in " ".join((first.word, first.sentence, first.advice, first.code))
 
@@ -518,7 +518,7 @@ TABLES = st.sampled_from(
 )
 def test_no_second_is_claimed_twice(stalls_ms: list[float], **drawn: Any) -> None:
     now = changed(RUNNING, stalls=[Stall(9, 1, 1, ms, "") for ms in stalls_ms], **drawn)
-    spent = now.setting.regime.spent
+    spent = now.regime.spent
 
     found = find_losses(now)
 
@@ -556,8 +556,8 @@ def test_a_new_regime_holds_no_finding() -> None:
     assert holder.order((two, one), 5, 2.0)[0] is two
 
 
-def test_no_verdict_stands_beside_a_share_of_another_one() -> None:
+def test_the_word_has_the_share_of_the_time_and_the_verdict_is_of_it() -> None:
     waits = {"data_wait_s": 1.5, "judgement": steady(split(7.0, 10.0, 0.0))}
     (first, *_) = find_losses(losing(**waits))
-    assert first.word == "STARVING 41 %"
-    assert first.sentence.startswith("input-bound: each step waits 7.0 of 17.0 ms for data")
+    assert first.word == "STARVING 13 % of the time"
+    assert first.sentence.startswith("MODERATELY input-bound: each step waits 7.0 of 17.0 ms")

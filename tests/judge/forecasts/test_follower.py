@@ -68,7 +68,7 @@ def test_after_a_switch_the_way_back_is_as_it_was_measured_and_the_forecast_is_c
 
     view = follower.follow(reader.read(), (), None)
 
-    back = view.situation.setting.forecasts["prefetch", "off"]
+    back = view.situation.forecasts["prefetch", "off"]
     assert back.measured
     assert back.step_ms == pytest.approx(23.4, rel=0.02)
     text = checked_forecast_text(view.situation.record)
@@ -79,4 +79,4 @@ def test_a_run_that_is_over_has_no_forecasts() -> None:
     run = Canned(None, **GPU).started().steps(150, STARVING)
     run.writer.end("finished")
 
-    assert look(run).situation.setting.forecasts == {}
+    assert look(run).situation.forecasts == {}

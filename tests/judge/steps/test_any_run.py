@@ -117,7 +117,7 @@ def test_the_parts_of_a_step_sum_to_it_and_their_shares_are_shares(
 
 def check(split: Breakdown) -> None:
     assert split.wait.mean + split.work_mean_ms == pytest.approx(split.step.mean, rel=1e-5)
-    shares = (split.wait_share, split.dispatch_share, split.launch_share)
+    shares = (split.wait_share, split.launch_share)
     assert all(0 <= share <= 1 + 1e-6 for share in shares)
     for stat in (split.step, split.wait, split.dispatch, split.compute, split.host):
         assert all(math.isfinite(value) for value in astuple(stat))

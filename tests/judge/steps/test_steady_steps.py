@@ -187,7 +187,6 @@ def test_the_copy_is_a_part_of_its_own_and_the_parts_sum_to_the_step() -> None:
     assert (
         split.wait.mean + split.copy.mean + split.compute.mean + split.host.mean == split.step.mean
     )
-    assert split.copying_share(None) == pytest.approx(4 / 12)
     assert split.work_mean_ms == 11.0
 
 
@@ -195,7 +194,7 @@ def test_a_copy_that_is_not_timed_is_missing_and_stays_in_compute() -> None:
     split = breakdown(make_steps(np.ones(10), compute=10.0, host=1.0))
 
     assert split is not None
-    assert (split.copy, split.compute.mean, split.copying_share(3.0)) == (None, 10.0, 0.0)
+    assert (split.copy, split.compute.mean, split.copying_ms(3.0)) == (None, 10.0, 0.0)
 
 
 # -- single spikes ---------------------------------------------------------------------------------

@@ -144,11 +144,11 @@ async def test_the_figures_are_of_the_setting_since_the_last_switch() -> None:
     )
     run.steps(60, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.0)
 
-    machine = look(run).situation.figures.machine
+    machine = look(run).situation.machine
     assert machine is not None
     assert machine.gpu is None, "no sample is wholly of the new setting yet"
     assert machine.figures["cpu_cores"] == pytest.approx(4.1)
-    newer = look(run.steps(200, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.0)).situation.figures.machine
+    newer = look(run.steps(200, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.0)).situation.machine
     assert newer is not None
     assert newer.gpu is not None
     assert newer.gpu.busy == pytest.approx(12.9 / 13.9, abs=0.01)

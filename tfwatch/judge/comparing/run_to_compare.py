@@ -69,7 +69,7 @@ class RunToCompare:
     def settings(self) -> dict[str, str]:
         """The arguments of a workload and the last values of the knobs, by name."""
         arguments = arguments_by_name(str(self.run.manifest.settings.get("arguments") or ""))
-        return {**arguments, **self.judged.situation.setting.knobs}
+        return {**arguments, **self.judged.situation.knobs}
 
     @cached_property
     def stages(self) -> dict[str, str]:

@@ -36,7 +36,7 @@ _TRAIN_CODE = "model.train_on_batch(x, y)  # in place of model.fit(x, y, epochs=
 
 def find(now: Situation) -> Finding | None:
     """Find the time between fits, and where the script spends it."""
-    regime = now.setting.regime
+    regime = now.regime
     spent = regime.spent
     if not spent.between_fits_s:
         return None
@@ -46,7 +46,7 @@ def find(now: Situation) -> Finding | None:
     advice = _advise(regime, top)
     return Finding(
         "between-fits",
-        f"BETWEEN FITS {units.percent(now.setting.regime.share(spent.between_fits_s))}",
+        now.label("BETWEEN FITS", spent.between_fits_s),
         f"{brief}, in the script{_where_text(regime, top)}",
         advice.sentence,
         advice.edit,

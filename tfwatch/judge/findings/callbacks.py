@@ -25,7 +25,7 @@ _GROWN = "keep a running figure in {name} in place of the whole history, or run 
 
 def find(now: Situation) -> Finding | None:
     """Find the callback that takes most."""
-    regime = now.setting.regime
+    regime = now.regime
     took = {name: _claims(regime, name) for name in {one.callback for one in regime.code} - {""}}
     name = max(took, key=lambda one: sum(took[one].values()), default="")
     if not name or not any(took[name].values()):
@@ -37,7 +37,7 @@ def find(now: Situation) -> Finding | None:
     advice, code = _advise(regime, name, is_at_end=is_at_end)
     return Finding(
         "callback",
-        f"HOST-BOUND {units.percent(now.setting.regime.share(lost_s))}",
+        now.label("HOST-BOUND", lost_s),
         f"{brief}{f' ({place})' if place else ''}{_growth_text(regime)}",
         advice,
         code,

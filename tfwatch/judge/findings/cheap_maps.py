@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfwatch.core import units
 from tfwatch.judge.findings.finding import Fact, Finding
 
 if TYPE_CHECKING:
@@ -22,13 +21,13 @@ _LEAST_BATCH = 8
 
 def find(now: Situation) -> Finding | None:
     """Find the data wait for the calls of cheap maps before the batch."""
-    table, part = now.setting.stages, now.setting.judgement.breakdown
+    table, part = now.stages, now.judgement.breakdown
     size = batch_size(table, now.manifest.batch_size)
     maps = cheap_maps(table, size)
     if table is None or not maps or size is None:
         return None
     calls_ms = sum(min(stage.batch_ms, _calls_ms(stage, size)) for stage in maps)
-    spent = now.setting.regime.spent
+    spent = now.regime.spent
     supply_ms = sum(stage.batch_ms for stage in table.stages if stage.batch_ms > 0)
     share = min(1.0, calls_ms / supply_ms) if supply_ms > 0 else 0.0
     lost_s = spent.data_wait_s * share
@@ -39,7 +38,7 @@ def find(now: Situation) -> Finding | None:
     wait = f", with {part.wait_share * 100:.0f} % data wait" if part else ""
     return Finding(
         "cheap-maps",
-        f"STARVING {units.percent(now.setting.regime.share(lost_s))}",
+        now.label("STARVING", lost_s),
         f"{brief}{wait}",
         f".batch({size}) before the map, with a function of whole batches (vectorized):"
         f" {size} calls a batch become one",

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings import advice, code_suggestions
 from tfwatch.judge.findings.finding import Advice, Fact, Finding, Tone
+from tfwatch.judge.findings.situation import of_step
+from tfwatch.judge.findings.switch_lines import advise_gain, beside_switches
 from tfwatch.judge.steps.steady_steps import MODERATELY_FROM
 from tfwatch.judge.steps.time_breakdown import PART_NAMES, PARTS
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
 
+_PRECISION = 'keras.mixed_precision.set_global_policy("mixed_float16")  # before the model is made'
 _FETCH_OUTSIDE = (
     "loop over tfwatch.track(dataset), and pass each batch to the function: then its data wait is"
     " seen"
@@ -21,28 +23,26 @@ _FETCH_OUTSIDE = (
 
 def find(now: Situation) -> Finding | None:
     """Describe a run without a large loss; None before it has steps."""
-    spent, part = now.setting.regime.spent, now.setting.judgement.breakdown
+    spent, part = now.regime.spent, now.judgement.breakdown
     worked_s = spent.compute_s + spent.copy_s + spent.host_s + spent.data_wait_s
     if not spent.steps or not worked_s:
         return None
     if now.manifest.fetches_in_calls:
         return _compute_or_data_wait(now)
     share = part.wait_share if part else spent.data_wait_s / worked_s
-    if share >= MODERATELY_FROM and now.setting.regime.share(spent.data_wait_s) < MODERATELY_FROM:
+    if share >= MODERATELY_FROM and now.regime.share(spent.data_wait_s) < MODERATELY_FROM:
         return _waits_little(now)
     waited = (
-        advice.of_step(part.wait, part.step)
+        of_step(part.wait, part.step)
         if part
         else " of ".join(
             units.in_one_unit(1e3 * spent.data_wait_s / spent.steps, 1e3 * worked_s / spent.steps)
         )
     )
-    next_step = advice.advise_gain(now) or advice.beside_switches(
-        now, _advise(now, spent.compute_s / worked_s)
-    )
+    next_step = advise_gain(now) or beside_switches(now, _advise(now, spent.compute_s / worked_s))
     return Finding(
         "compute-bound",
-        f"OK, data wait {units.percent(share)}",
+        now.label("OK, data wait", spent.data_wait_s),
         f"compute-bound: only {waited} is data wait{_once(now)}",
         next_step.sentence,
         next_step.edit,
@@ -54,13 +54,13 @@ def find(now: Situation) -> Finding | None:
 
 def _waits_little(now: Situation) -> Finding:
     """Describe steps that wait for data, in a run that hardly consists of steps."""
-    spent = now.setting.regime.spent
+    spent = now.regime.spent
     most = max(PARTS, key=lambda part: getattr(spent, part))
-    waited, all_s = units.seconds(spent.data_wait_s), units.seconds(now.setting.regime.judged_s)
+    waited, all_s = units.seconds(spent.data_wait_s), units.seconds(now.regime.judged_s)
     brief = f"only {waited} of {all_s} is data wait"
     return Finding(
         "few-steps",
-        f"OK, data wait {units.percent(now.setting.regime.share(spent.data_wait_s))}",
+        now.label("OK, data wait", spent.data_wait_s),
         f"{brief}: {PART_NAMES[most]} takes {units.seconds(getattr(spent, most))}",
         "longer runs of steps, before the input pipeline is worth a change",
         tone=Tone.CALM,
@@ -71,9 +71,9 @@ def _waits_little(now: Situation) -> Finding:
 
 def _once(now: Situation) -> str:
     """Return what filling the cache cost once; empty without a cache."""
-    before = now.setting.regime.before
+    before = now.regime.before
     wait_s = before.data_wait_s + before.first_batch_s
-    if now.setting.regime.cause != "cache" or not before.active_s:
+    if now.regime.cause != "cache" or not before.active_s:
         return ""
     return f"; the first epoch waited {units.seconds(wait_s)} while it filled the cache, once"
 
@@ -86,15 +86,13 @@ def _advise(now: Situation, share: float) -> Advice:
         larger = f"A batch {replicas} times as large keeps {replicas} devices as busy as one alone"
         return Advice(f"{limit} {larger}: each has {each}")
     if now.manifest.accelerated:
-        return Advice(
-            f"{limit} Mixed precision or jit_compile may shorten it.", code_suggestions.PRECISION
-        )
+        return Advice(f"{limit} Mixed precision or jit_compile may shorten it.", _PRECISION)
     return Advice(f"{limit} A GPU or a smaller model would shorten it.")
 
 
 def _compute_or_data_wait(now: Situation) -> Finding:
     """Describe steps whose calls fetch their batches: their compute may be data wait."""
-    spent = now.setting.regime.spent
+    spent = now.regime.spent
     compute = units.milliseconds(1e3 * spent.compute_s / spent.steps)
     brief = f"{compute}/step is compute or data wait"
     why = "the loop fetches batches inside its tf.function, where a wait is not seen"

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.core.knobs import DEVICE_PREFETCH
-from tfwatch.judge.effects.wording import expected_gain_text
-from tfwatch.judge.findings import advice, code_suggestions
 from tfwatch.judge.findings.finding import Advice, Fact, Finding
+from tfwatch.judge.findings.switch_lines import advise_gain, beside_switches
 from tfwatch.judge.forecasts.forecast import best
 from tfwatch.judge.steps.steady_steps import MODERATELY_FROM
 
@@ -21,6 +20,10 @@ if TYPE_CHECKING:
 
 #: The bytes of one number, by element types that whole numbers to 255, as in images, can replace.
 _WIDE = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
+UINT8 = (
+    "dataset = dataset.map(lambda x, y: (tf.cast(x, tf.uint8), y))  # whole numbers to 255, scaled"
+    " in the model:\nkeras.layers.Rescaling(1 / 255)  # the first layer casts on the device"
+)
 #: Fewer bytes are advised where they shorten the copy by at least this share.
 _WORTH_IT = 0.2
 
@@ -28,17 +31,16 @@ _WORTH_IT = 0.2
 def find(now: Situation) -> Finding | None:
     """Find the copy of the batches to the device, also ahead of the steps where they wait for
     it."""
-    part, spent = now.setting.judgement.breakdown, now.setting.regime.spent
+    part, spent = now.judgement.breakdown, now.regime.spent
     if part is None or part.copy is None or not spent.steps:
         return None
     took_ms = part.copying_ms(now.manifest.copy_ahead_ms)
     copied = " of ".join(units.in_one_unit(took_ms, part.step.mean))
     brief = f"copying batches to the GPU takes {copied}/step"
     remedy = advise_copy(now, part)
-    share = part.copying_share(now.manifest.copy_ahead_ms)
     return Finding(
         "copy-bound",
-        f"COPY-BOUND {units.percent(share)}",
+        now.label("COPY-BOUND", took_ms * spent.steps / 1e3),
         f"{brief}{_rate(now, took_ms)}{_ahead(now, part)}",
         remedy.sentence,
         remedy.edit,
@@ -51,7 +53,7 @@ def find(now: Situation) -> Finding | None:
 def _claims(now: Situation, took_ms: float) -> dict[str, float]:
     """Return the copies in the steps; of copies ahead the fetch or the launch waits, which is data
     wait or compute."""
-    spent = now.setting.regime.spent
+    spent = now.regime.spent
     ahead_s = took_ms * spent.steps / 1e3 - spent.copy_s if now.manifest.copied_ahead else 0.0
     return {"copy_s": spent.copy_s, "compute_s": max(0.0, ahead_s)}
 
@@ -69,29 +71,20 @@ def _ahead(now: Situation, part: Breakdown) -> str:
 def advise_copy(now: Situation, part: Breakdown) -> Advice:
     """Advise on a long copy: device prefetch where it is forecast to help more, else fewer
     bytes."""
-    small, all_bytes = (
-        _small_bytes(now.manifest.copied_bytes),
-        sum(now.manifest.copied_bytes.values()),
-    )
-    saved_ms = (
-        part.copying_ms(now.manifest.copy_ahead_ms) * (1 - small / all_bytes) if small else 0.0
-    )
-    ahead = best(one for one in now.setting.forecasts.values() if one.knob == DEVICE_PREFETCH)
+    copied = now.manifest.copied_bytes
+    small, all_bytes = _small_bytes(copied), sum(copied.values())
+    took_ms = part.copying_ms(now.manifest.copy_ahead_ms)
+    saved_ms = took_ms * (1 - small / all_bytes) if small else 0.0
+    ahead = best(one for one in now.forecasts.values() if one.knob == DEVICE_PREFETCH)
     if ahead is not None and part.step.median - ahead.step_ms > saved_ms:
-        edit = advice.edit_with_switch(now, ahead.knob, ahead.value)
-        key = (
-            f"{advice.key_text(ahead, now.setting.knobs.get(ahead.knob, 'off'))}: "
-            if now.live
-            else "prefetch_to_device: "
-        )
-        return Advice(f"{key}{expected_gain_text(ahead)}", edit)
+        found = advise_gain(now, ahead)
+        assert found
+        return found
     if saved_ms:
         sizes = f"{units.memory(small)} in place of {units.memory(all_bytes)}"
         after = f"about {units.milliseconds(part.step.mean - saved_ms)}/step"
-        smaller = Advice(
-            f"images as uint8, cast on the device: {sizes}, {after}", code_suggestions.UINT8
-        )
-        return advice.beside_switches(now, smaller)
+        smaller = Advice(f"images as uint8, cast on the device: {sizes}, {after}", UINT8)
+        return beside_switches(now, smaller)
     return Advice("copy fewer bytes: smaller images, or augmentation on the device")
 
 

@@ -22,7 +22,7 @@ _MOST = 0.95
 
 def find(now: Situation) -> Finding | None:
     """Find the update of the largest embedding, estimated from its size."""
-    spent, model = now.setting.regime.spent, now.manifest.model
+    spent, model = now.regime.spent, now.manifest.model
     table, optimizer = (model.largest_embedding, model.optimizer) if model else (None, "")
     each = _BYTES.get(optimizer.lower())
     if table is None or each is None or not spent.steps:
@@ -35,7 +35,7 @@ def find(now: Situation) -> Finding | None:
     brief = f"{optimizer} updates all rows of {name} ({size}), about {units.percent(share)}"
     return Finding(
         "dense-update",
-        f"COMPUTE {units.percent(now.setting.regime.share(lost_s))}",
+        now.label("COMPUTE", lost_s),
         f"{brief} of compute: its moments are dense, though a batch has few of the rows",
         "an optimizer without moments for the embedding (SGD), a smaller table (hashing), or"
         " larger batches; each changes what is trained",

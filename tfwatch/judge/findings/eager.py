@@ -26,7 +26,7 @@ def find(now: Situation) -> Finding | None:
     """Find the Python between the operations of a step."""
     if not now.manifest.op_by_op:
         return None
-    spent, part = now.setting.regime.spent, now.setting.judgement.breakdown
+    spent, part = now.regime.spent, now.judgement.breakdown
     share = part.launch_share if part and part.dispatch.mean > 0 else _SHARE
     lost_s = spent.compute_s * (1 - (1 - share) * _IN_GRAPH)
     compute_ms = 1e3 * spent.compute_s / spent.steps if spent.steps else None
@@ -37,7 +37,7 @@ def find(now: Situation) -> Finding | None:
     brief = f"Python between operations {takes}"
     return Finding(
         "eager",
-        f"LAUNCH-BOUND {units.percent(now.setting.regime.share(lost_s))}",
+        now.label("LAUNCH-BOUND", lost_s),
         f"{what} operations one by one: Python {takes}",
         _LOOP if loop else _FIT,
         _LOOP_CODE if loop else _FIT_CODE,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings import input_advice
 from tfwatch.judge.findings.finding import Advice, Fact, Finding
+from tfwatch.judge.findings.first_batch import advise_longer_epochs
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def find(now: Situation) -> Finding | None:
     """Find the time at the ends of epochs."""
-    regime = now.setting.regime
+    regime = now.regime
     spent = regime.spent
     end_s = regime.typical_s("epoch_end_s")
     if not end_s:
@@ -26,7 +26,7 @@ def find(now: Situation) -> Finding | None:
     advice = _advise(now, place)
     return Finding(
         "epoch-end",
-        f"BETWEEN EPOCHS {units.percent(now.setting.regime.share(end_s))}",
+        now.label("BETWEEN EPOCHS", end_s),
         f"{brief}{f', most of it at {place}' if place else ''}",
         advice.sentence,
         advice.edit,
@@ -42,5 +42,5 @@ def _advise(now: Situation, place: str) -> Advice:
         where = f"at {place}, " if place else ""
         return Advice(f"do less {where}between two epochs of the loop, or longer epochs")
     where = f"at {place}" if place else "in on_epoch_end"
-    longer = input_advice.advise_longer_epochs(now)
+    longer = advise_longer_epochs(now)
     return Advice(f"do less {where}, or {longer.sentence}", longer.edit)

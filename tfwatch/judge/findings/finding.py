@@ -51,11 +51,12 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding. A kind of finding is a module of this package, and `ranking` puts them in
-    order."""
+    """One finding: a loss, or what happens at this moment. A kind of loss is a module of this
+    package, and `ranking` puts them in order."""
 
     #: Stable between versions.
     kind: str
+    #: A loss has its share of the time in it: `Situation.label`.
     word: str
     sentence: str
     #: Empty where there is nothing to do.
@@ -65,6 +66,8 @@ class Finding:
     tone: Tone = Tone.WARN
     #: A shorter sentence with the same figures for a narrow row; empty where `sentence` is short.
     brief: str = ""
+    #: Beside it on the banner: the machine, a loss that is NaN, the outcome of the run.
+    remark: str = ""
     #: The place of the cause: a line of the user's file, a stage, a callback.
     where: str = ""
     evidence: tuple[Fact, ...] = ()

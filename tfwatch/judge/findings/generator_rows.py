@@ -27,7 +27,7 @@ _CODE = (
 
 def find(now: Situation) -> Finding | None:
     """Find the data wait for the rows of a generator."""
-    table, spent = now.setting.stages, now.setting.regime.spent
+    table, spent = now.stages, now.regime.spent
     size = batch_size(table, now.manifest.batch_size)
     rows = _row_generator(table)
     if rows is None or size is None or size < _LEAST_BATCH or rows.busy_ms > _CHEAP_ROW * size:
@@ -36,7 +36,7 @@ def find(now: Situation) -> Finding | None:
     brief = f"{rows.name} yields single rows: {1e3 * rows.busy_ms / size:.0f} us each"
     return Finding(
         "generator-rows",
-        f"STARVING {units.percent(now.setting.regime.share(lost_s))}",
+        now.label("STARVING", lost_s),
         f"{brief}, {units.milliseconds(rows.busy_ms)} for a batch of {size}",
         f"yield batches of {size} from the generator, without .batch(): one call in place of"
         f" {size}",

@@ -5,32 +5,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings import code_suggestions
 from tfwatch.judge.findings.finding import Advice, Fact, Finding
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
 
+#: The `steps_per_execution` to try: callbacks run this many times less often.
+_STEPS = 8
+_CODE = f"model.compile(..., steps_per_execution={_STEPS})  # callbacks run once per call"
 #: The part of the host time that one call for eight steps gives back.
-_SAVED = 1 - 1 / code_suggestions.STEPS_PER_EXECUTION
+_SAVED = 1 - 1 / _STEPS
 
 
 def find(now: Situation) -> Finding | None:
     """Find the host time of the steps."""
-    spent = now.setting.regime.spent
+    spent = now.regime.spent
     if not spent.steps or not spent.host_s:
         return None
     host_s = spent.host_s * _share_without_callbacks(now)
     step_ms = 1e3 * (spent.data_wait_s + spent.copy_s + spent.compute_s + spent.host_s)
     host_ms, step_ms = 1e3 * host_s / spent.steps, step_ms / spent.steps
-    python = (one for one in now.setting.regime.code_in("HOST") if not one.callback)
+    python = (one for one in now.regime.code_in("HOST") if not one.callback)
     place = next((one.place for one in python if one.place and one.call != "fit"), "")
     brief = f"host time takes {' of '.join(units.in_one_unit(host_ms, step_ms))}/step"
     where = f", most of it at {place}" if place else ", in callbacks and Python between the steps"
     advice = _advise(now, place, step_ms - host_ms * _SAVED)
     return Finding(
         "host-bound",
-        f"HOST-BOUND {units.percent(host_ms / step_ms if step_ms else None)}",
+        now.label("HOST-BOUND", host_s),
         f"{brief}{where}",
         advice.sentence,
         advice.edit,
@@ -43,7 +45,7 @@ def find(now: Situation) -> Finding | None:
 
 def _share_without_callbacks(now: Situation) -> float:
     """Return the share of the host time in which no callback ran, as far as it is sampled."""
-    sampled = now.setting.regime.code_in("HOST")
+    sampled = now.regime.code_in("HOST")
     all_s = sum(one.seconds for one in sampled)
     plain_s = sum(one.seconds for one in sampled if not one.callback)
     return plain_s / all_s if all_s > 0 else 1.0
@@ -54,6 +56,8 @@ def _advise(now: Situation, place: str, then_ms: float) -> Advice:
     if now.has_own_loop:
         less = f"do less at {place} after each step" if place else "do less after each step"
         return Advice(f"{less}, e.g. log every 100th step")
-    calls = f"compile(steps_per_execution={code_suggestions.STEPS_PER_EXECUTION})"
+    calls = f"compile(steps_per_execution={_STEPS})"
     sentence = f"log less often, or {calls}: about {units.milliseconds(then_ms)}/step"
-    return Advice(sentence, code_suggestions.LONGER_CALLS)
+    return Advice(
+        sentence, f"model.compile(..., steps_per_execution={_STEPS})  # callbacks run once per call"
+    )

@@ -28,7 +28,7 @@ _CODE = (
 
 def find(now: Situation) -> Finding | None:
     """Find the data wait for single slow elements."""
-    part, table = now.setting.judgement.breakdown, now.setting.stages
+    part, table = now.judgement.breakdown, now.stages
     slow = _slowest_map(table)
     if part is None or table is None or slow is None:
         return None
@@ -39,13 +39,13 @@ def find(now: Situation) -> Finding | None:
     supply_ms = max(slow.busy_ms / max(workers, 1.0), part.work_mean_ms)
     if not supply_ms <= _FAST_ENOUGH * part.step.mean:
         return None
-    spent = now.setting.regime.spent
+    spent = now.regime.spent
     lost_s = spent.data_wait_s * (part.step.mean - supply_ms) / part.wait.mean
     mean, typical = units.in_one_unit(part.step.mean, part.step.median)
     brief = f"some elements of {slow.name} take long, and others wait for them"
     return Finding(
         "kept-order",
-        f"STARVING {units.percent(now.setting.regime.share(lost_s))}",
+        now.label("STARVING", lost_s),
         f"{brief}: a step takes {mean} in the mean, {typical} in the median",
         _ADVICE,
         _CODE,

@@ -25,7 +25,7 @@ _CODE = (
 
 def find(now: Situation) -> Finding | None:
     """Find the traces of the models after the first one."""
-    regime = now.setting.regime
+    regime = now.regime
     spent = regime.spent
     if regime.models < _LOOP or not spent.traces:
         return None
@@ -33,7 +33,7 @@ def find(now: Situation) -> Finding | None:
     brief = f"{regime.models} models in {units.counted(regime.fits, 'fit')}"
     return Finding(
         "new-models",
-        f"RETRACING {units.percent(now.setting.regime.share(lost_s))}",
+        now.label("RETRACING", lost_s),
         f"{brief}: each new model is traced and compiled again, {units.seconds(lost_s)} in all",
         _ADVICE,
         _CODE,

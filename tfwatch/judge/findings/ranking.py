@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.judge.findings import (
-    advice,
     between_fits,
     callbacks,
     cheap_maps,
@@ -28,6 +27,7 @@ from tfwatch.judge.findings import (
     validation,
 )
 from tfwatch.judge.findings.finding import Advice
+from tfwatch.judge.findings.switch_lines import advise_gain, beside_switches
 from tfwatch.judge.steps.time_breakdown import PARTS
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def find_losses(now: Situation) -> tuple[Finding, ...]:
     """
     if not _is_judgeable(now):
         return ()
-    regime = now.setting.regime
+    regime = now.regime
     left = {part: getattr(regime.spent, part) for part in PARTS}
     found = []
     for kind in _KINDS:
@@ -101,15 +101,15 @@ def _with_switches(now: Situation, kind: ModuleType, finding: Finding) -> Findin
     if kind in _SWITCHES:
         return finding
     words = finding.advice
-    gain = advice.advise_gain(now) if now.live and kind in _WITH_KEY else None
-    code = advice.beside_switches(now, Advice(words, finding.code)).edit
+    gain = advise_gain(now) if now.live and kind in _WITH_KEY else None
+    code = beside_switches(now, Advice(words, finding.code)).edit
     return replace(finding, advice=f"{gain.sentence}; or {words}" if gain else words, code=code)
 
 
 def _is_judgeable(now: Situation) -> bool:
     """Return True where enough is measured: steady steps, some seconds, or all of the run."""
-    is_long = now.setting.regime.judged_s >= _LEAST_S
-    return now.is_whole or is_long or now.setting.judgement.is_enough
+    is_long = now.regime.judged_s >= _LEAST_S
+    return now.is_whole or is_long or now.judgement.is_enough
 
 
 def _left_of(claims: Mapping[str, float], left: Mapping[str, float]) -> dict[str, float]:

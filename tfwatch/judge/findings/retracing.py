@@ -28,7 +28,7 @@ _RELAXED = "@tf.function(reduce_retracing=True)  # or input_signature=[tf.Tensor
 
 def find(now: Situation) -> Finding | None:
     """Find the traces after the first one of each model."""
-    regime = now.setting.regime
+    regime = now.regime
     spent = regime.spent
     again = regime.traces_again
     if not again:
@@ -41,7 +41,7 @@ def find(now: Situation) -> Finding | None:
     facts = (Fact("traces", spent.traces, "step"), Fact("compile", spent.compile_s, "s"))
     return Finding(
         "retracing",
-        f"RETRACING {units.percent(now.setting.regime.share(lost_s))}",
+        now.label("RETRACING", lost_s),
         f"{brief}: each new signature of the step is a new trace{change}",
         advice,
         code,
@@ -53,7 +53,7 @@ def find(now: Situation) -> Finding | None:
 
 
 def _advise(now: Situation) -> tuple[str, str]:
-    change = now.setting.regime.trace_change
+    change = now.regime.trace_change
     if now.manifest.model and now.manifest.model.jit_compile:
         return _COMPILED, _BUCKETS
     if change and "shape" not in change:

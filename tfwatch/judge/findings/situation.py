@@ -1,4 +1,4 @@
-"""The situation of a run at one moment, live or over, and the types of the finding made from it."""
+"""The situation of a run at one moment, live or over: what its findings are made from."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from tfwatch.judge.regime import Regime
 from tfwatch.judge.steps.stalls import merge_locations
 from tfwatch.judge.steps.steady_steps import NOT_JUDGED, Judgement
 from tfwatch.runs.library import replay_argument
-from tfwatch.runs.machine_info import memory_total
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,11 +35,12 @@ if TYPE_CHECKING:
     from tfwatch.core.events import RunEnded, StagesFound
     from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.effects.tuner_events import AutopilotRun, RunningExperiment
-    from tfwatch.judge.findings.finding import Finding, Tone
+    from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.forecasts.forecast import CheckedForecast, Forecast
     from tfwatch.judge.machine import MachineFigures
-    from tfwatch.judge.stages import StageTable
+    from tfwatch.judge.stages import Bottleneck, StageTable
     from tfwatch.judge.steps.stalls import Stall
+    from tfwatch.judge.steps.steady_steps import Stat
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.snapshot import Snapshot
 
@@ -95,45 +95,15 @@ def find_batch_source(pipelines: Iterable[StagesFound]) -> BatchSource:
 _MARKED = (SourceKind.PY_DATASET, SourceKind.GENERATOR, SourceKind.ARRAYS, SourceKind.ITERATOR)
 
 
-@dataclass(frozen=True, slots=True)
-class Banner:
-    """The finding; `advice`, and `remark` on the machine, may be empty."""
-
-    word: str
-    sentence: str
-    advice: str
-    tone: Tone
-    remark: str = ""
-    #: Lines of Python for the user's own pipeline or training; empty where there is nothing to
-    #: change.
-    edit: str = ""
-    #: A shorter sentence with the same figures for a narrow row; empty where `sentence` is short.
-    brief: str = ""
-
-
 #: A wait is a stall, and a step is long, from this many median steps on, and from this many seconds
 #: on: the first batch of an epoch often takes a few tenths.
 LONG_STEPS = 4.0
 LONG_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class MachineMemory:
-    """The machine's memory at the last sample, bytes; NaN where unknown.
-
-    total: the memory that the run can use; `used` and `available` do not add up to it on every
-    system.
-    """
-
-    used: float
-    available: float
-    swap: float
-    total: float
-
-    @property
-    def is_full(self) -> bool:
-        """True where less than a twentieth is available."""
-        return self.available < 0.05 * self.total
+def of_step(part: Stat, step: Stat) -> str:
+    """Return `9.6 of 23.4 ms`, the means: their ratio is a share, the ratio of medians is not."""
+    return " of ".join(units.in_one_unit(part.mean, step.mean))
 
 
 #: A smaller share of a run is not worth a sentence.
@@ -159,9 +129,11 @@ def reading_text(searched: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredSetting:
-    """One setting of the knobs, and the measurements that its finding is made from."""
+class Situation:
+    """One moment of a run."""
 
+    manifest: Manifest
+    #: On the newest steady steps of the present setting.
     judgement: Judgement = NOT_JUDGED
     #: The settings in effect, in words.
     knobs: Mapping[str, str] = field(default_factory=dict)
@@ -177,12 +149,6 @@ class MeasuredSetting:
     stalls: tuple[Stall, ...] = ()
     #: The stage and the line that the longest of them waited for; empty where unknown.
     stall_place: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class FiguresOfSecond:
-    """Figures of a run that goes on, made once a second."""
-
     median_step_ms: float | None = None
     #: Seconds of data wait, and between epochs, over the whole run.
     waited_s: float = 0.0
@@ -191,15 +157,6 @@ class FiguresOfSecond:
     machine: MachineFigures | None = None
     #: Until the run's end, None where unknown.
     left_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Situation:
-    """One moment of a run."""
-
-    manifest: Manifest
-    setting: MeasuredSetting = field(default_factory=MeasuredSetting)
-    figures: FiguresOfSecond = field(default_factory=FiguresOfSecond)
     #: The source of the pipeline's batches.
     origin: BatchSource = field(default_factory=BatchSource)
     #: Keys take effect.
@@ -225,7 +182,6 @@ class Situation:
     failed: TrainingFailed | None = None
     #: The newest metric, e.g. `acc 0.71`.
     metric: str = ""
-    memory: MachineMemory | None = None
     #: The argument of `tfwatch replay`.
     run: str = ""
     #: The place of the current data wait; None where it is short, or the place unknown.
@@ -252,6 +208,16 @@ class Situation:
     is_whole: bool = False
     #: Those of the whole run once it is over; None before they are known.
     last_losses: tuple[Finding, ...] | None = None
+
+    def label(self, word: str, seconds: float) -> str:
+        """Return `STARVING 41 % of the time`, of the time since the last change that counts: see
+        `Regime.judged_s`."""
+        return f"{word} {units.percent(self.regime.share(seconds))} of the time"
+
+    @property
+    def bottleneck(self) -> Bottleneck | None:
+        """The stage that limits the input pipeline; None where it is unknown, or none does."""
+        return self.stages.bottleneck if self.stages else None
 
     @property
     def has_own_loop(self) -> bool:
@@ -282,22 +248,10 @@ class Situation:
         return self.life == "running" and busy and self.phase_s >= self._long_s()
 
     def _long_s(self) -> float:
-        return max(LONG_S, LONG_STEPS * (self.figures.median_step_ms or 0.0) / 1e3)
+        return max(LONG_S, LONG_STEPS * (self.median_step_ms or 0.0) / 1e3)
 
 
-def build_situation(
-    manifest: Manifest,
-    pipelines: Mapping[int, StagesFound],
-    setting: MeasuredSetting,
-    *,
-    live: bool = False,
-) -> Situation:
-    """Return the situation of a run with this setting. live: keys are obeyed."""
-    source = _batch_source(setting.knobs, pipelines, manifest.data)
-    return Situation(manifest, setting, origin=source, live=live)
-
-
-def _batch_source(
+def batch_source(
     knobs: Mapping[str, str], pipelines: Mapping[int, StagesFound], data: str
 ) -> BatchSource:
     """Return the source of the batches.
@@ -340,7 +294,6 @@ def at_this_moment(setting: Situation, snapshot: Snapshot) -> Situation:
         ended=snapshot.ended,
         failed=events.newest(TrainingFailed),
         metric=_metric_text(snapshot),
-        memory=_memory(snapshot),
         run=_run_argument(snapshot.folder, bool(snapshot.manifest.group))
         if snapshot.folder
         else "",
@@ -384,21 +337,6 @@ def _epoch_begins(snapshot: Snapshot) -> bool:
     if started is None:
         return False
     return not len(snapshot.recent) or started.at_ns > int(snapshot.recent[-1]["start_ns"])
-
-
-def _memory(snapshot: Snapshot) -> MachineMemory | None:
-    if not len(snapshot.samples):
-        return None
-    row = snapshot.samples[-1]
-    used, available, swap = (
-        float(row[name])
-        for name in ("memory_used_bytes", "memory_available_bytes", "swap_used_bytes")
-    )
-    return (
-        None
-        if math.isnan(used)
-        else MachineMemory(used, available, swap, memory_total(snapshot.manifest.machine))
-    )
 
 
 def steps_in_all(snapshot: Snapshot) -> int | None:

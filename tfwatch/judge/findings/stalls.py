@@ -16,20 +16,20 @@ _MOST = 0.5
 
 def find(now: Situation) -> Finding | None:
     """Find the stalls of the present regime."""
-    regime = now.setting.regime
-    stalls = [one for one in now.setting.stalls if one.start_ns >= regime.begin_ns]
+    regime = now.regime
+    stalls = [one for one in now.stalls if one.start_ns >= regime.begin_ns]
     lost_s = sum(one.lost_ms for one in stalls) / 1e3
     if not stalls or lost_s < _MOST * regime.spent.data_wait_s:
         return None
     longest = max(stalls, key=lambda one: one.lost_ms)
     each = units.seconds(lost_s / len(stalls))
     place = f": {longest.cause}" if longest.cause != "unexplained" else ""
-    located = now.setting.stall_place
+    located = now.stall_place
     where = f", {located}" if located else ""
     brief = f"{units.counted(len(stalls), 'stall')} of {each} cost {units.seconds(lost_s)}"
     return Finding(
         "stall",
-        f"STALLS {units.percent(now.setting.regime.share(lost_s))}",
+        now.label("STALLS", lost_s),
         f"{brief}{place}{where}; between them the pipeline keeps up",
         f"look at {located}" if located else "a larger buffer (.prefetch) hides short stalls only",
         brief=brief,

@@ -18,15 +18,15 @@ _CODE = "dataset = dataset.take(n).cache()  # in place of .cache().take(n)"
 def find(now: Situation) -> Finding | None:
     """Find the data wait behind a cache that is not read to its end: TensorFlow warns of it, and
     the order of the stages shows it."""
-    is_logged = LINE in now.setting.log
+    is_logged = LINE in now.log
     if not is_logged and not _takes_from_cache(now):
         return None
-    spent = now.setting.regime.spent
+    spent = now.regime.spent
     lost_s = spent.data_wait_s + spent.first_batch_s
     brief = f"each epoch fills the cache again, {units.seconds(lost_s)} in all"
     return Finding(
         "take-after-cache",
-        f"STARVING {units.percent(now.setting.regime.share(lost_s))}",
+        now.label("STARVING", lost_s),
         f"{brief}: take() stops it before its end, and TensorFlow discards it",
         ".take() before .cache(): the cache then keeps what is taken",
         _CODE,
@@ -40,6 +40,6 @@ def find(now: Situation) -> Finding | None:
 
 def _takes_from_cache(now: Situation) -> bool:
     """Return whether a `take` follows a cache, and later epochs wait for data too."""
-    kinds = [stage.kind for stage in now.setting.stages.stages] if now.setting.stages else []
+    kinds = [stage.kind for stage in now.stages.stages] if now.stages else []
     cache = next((at for at, kind in enumerate(kinds) if "Cache" in kind), len(kinds))
-    return now.setting.regime.epochs > 1 and any("Take" in kind for kind in kinds[cache:])
+    return now.regime.epochs > 1 and any("Take" in kind for kind in kinds[cache:])

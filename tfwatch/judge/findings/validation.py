@@ -21,17 +21,17 @@ _LOOP = "validate less often, on less data, or in larger batches"
 
 def find(now: Situation) -> Finding | None:
     """Find the time in validation."""
-    regime = now.setting.regime
+    regime = now.regime
     spent = regime.spent
     if not spent.validation_s:
         return None
     each_s = spent.validation_s / max(regime.epochs, 1)
-    rest_s = (now.setting.regime.judged_s - spent.validation_s) / max(regime.epochs, 1)
+    rest_s = (now.regime.judged_s - spent.validation_s) / max(regime.epochs, 1)
     brief = f"validation takes {units.duration(each_s)} after each epoch of"
     brief = f"{brief} {units.duration(rest_s)}"
     return Finding(
         "validation",
-        f"VALIDATION {units.percent(now.setting.regime.share(spent.validation_s))}",
+        now.label("VALIDATION", spent.validation_s),
         brief,
         _LOOP if now.has_own_loop else _FIT,
         "" if now.has_own_loop else f"model.fit(..., validation_freq={_EVERY})",

@@ -93,17 +93,6 @@ class Breakdown:
         is not timed."""
         return max(self.copy.mean, copy_ahead_ms or 0.0) if self.copy else 0.0
 
-    def copying_share(self, copy_ahead_ms: float | None) -> float:
-        """The time of a copy over that of a step, at most 1."""
-        return (
-            min(self.copying_ms(copy_ahead_ms) / self.step.mean, 1.0) if self.step.mean > 0 else 0.0
-        )
-
-    @property
-    def dispatch_share(self) -> float:
-        """The sum of dispatch over the sum of step time, 0 to 1."""
-        return self.dispatch.mean / self.step.mean if self.step.mean > 0 else 0.0
-
     @property
     def launch_share(self) -> float:
         """The time until the step's call returns as a share of compute, 0 to 1."""

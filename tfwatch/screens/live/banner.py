@@ -8,8 +8,7 @@ from textual.reactive import reactive
 
 from tfwatch.config import short_path
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import Tone
-from tfwatch.judge.findings.situation import Banner
+from tfwatch.judge.findings.finding import Finding, Tone
 from tfwatch.runs.folder import SLOW_S
 from tfwatch.screens.basics.pane import Pane
 from tfwatch.screens.basics.text import row, shorten_clauses
@@ -22,11 +21,11 @@ if TYPE_CHECKING:
 
     from tfwatch.runs.folder import RunFolder
 
-EMPTY = Banner("STARTING", "", "", Tone.BUSY)
+EMPTY = Finding("moment", "STARTING", "", tone=Tone.BUSY)
 
 
 class BannerPane(Pane):
-    """Shows a `Banner`; the tone sets the colour."""
+    """Shows a `Finding`; the tone sets the colour."""
 
     DEFAULT_CSS = """
     BannerPane {
@@ -38,9 +37,9 @@ class BannerPane(Pane):
     }
     """
 
-    banner: reactive[Banner] = reactive(EMPTY, repaint=False)
+    banner: reactive[Finding] = reactive(EMPTY, repaint=False)
 
-    def watch_banner(self, banner: Banner) -> None:
+    def watch_banner(self, banner: Finding) -> None:
         self.update_classes({f"-{tone.value}": tone is banner.tone for tone in Tone})
         self.repaint_rows()
 
@@ -66,7 +65,7 @@ def silence_of(folder: Path | None, silent_s: float) -> str:
     return f"the disk has not responded for {units.seconds(silent_s)}{place}"
 
 
-def silent_disk(disk: RunFolder) -> Banner | None:
+def silent_disk(disk: RunFolder) -> Finding | None:
     """Return the finding about the disk of a run that cannot be read now; None where the disk
     responds in time."""
     silence = silence_of(disk.folder, disk.silent_s) if disk.folder else ""
@@ -74,4 +73,8 @@ def silent_disk(disk: RunFolder) -> Banner | None:
         "the figures are those of the last answer; the training goes on by itself, and the keys of"
         " this screen work"
     )
-    return Banner("DISK NOT RESPONDING", silence, advice, Tone.WARN) if silence else None
+    return (
+        Finding("moment", "DISK NOT RESPONDING", silence, advice, tone=Tone.WARN)
+        if silence
+        else None
+    )

@@ -99,7 +99,7 @@ def _rank(view: RunView) -> str:
 
 def _device(view: RunView) -> str:
     """Return the GPU's name as its sensor reads it: TensorFlow has no useful name for a Mac's."""
-    manifest, machine = view.snapshot.manifest, view.situation.figures.machine
+    manifest, machine = view.snapshot.manifest, view.situation.machine
     if not manifest.accelerated or machine is None or machine.found is None:
         return manifest.device
     return f"{manifest.device.partition(' ')[0]} {machine.found.name}".strip()
@@ -124,7 +124,7 @@ def _speed(view: RunView) -> str:
 def _eta(view: RunView) -> str:
     if view.situation.is_stalled:
         return "ETA stalled"
-    left_s = view.situation.figures.left_s
+    left_s = view.situation.left_s
     return "" if left_s is None else f"ETA {_duration(left_s)}"
 
 
@@ -171,7 +171,7 @@ def terminal_title(view: RunView) -> str:
         parts.append(
             f"{latest.epoch + 1}/{manifest.epochs}" if manifest.epochs else f"step {latest.step}"
         )
-    part, life = view.situation.setting.judgement.breakdown, view.snapshot.life
+    part, life = view.situation.judgement.breakdown, view.snapshot.life
     if view.snapshot.ended:
         parts.append(view.snapshot.ended.cause)
     elif life is not Life.RUNNING:

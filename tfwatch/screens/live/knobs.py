@@ -132,7 +132,7 @@ def _knob_row(view: RunView, live: bool, knob: Knob) -> KnobRow:
     can_switch = live and not view.is_over
     status = _status(view, state) if can_switch else ""
     following = knob_state.toggled(state)
-    forecast = view.situation.setting.forecasts.get((knob.name, following))
+    forecast = view.situation.forecasts.get((knob.name, following))
     is_forecast = can_switch and not (refused or status or view.situation.is_stalled)
     forecast_text = _forecast_text(view, state, forecast) if forecast and is_forecast else ""
     is_known = bool(forecast and is_forecast and forecast.is_known)

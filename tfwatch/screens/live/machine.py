@@ -86,7 +86,7 @@ def _lines(reading: Reading, room: int, degree: str) -> list[Content]:
 
 def readings(view: RunView) -> tuple[Reading, ...]:
     """Make the pane's rows: those that need attention first; none does in a run that is over."""
-    machine = view.situation.figures.machine
+    machine = view.situation.machine
     if machine is None:
         return Reading("sensors", ("no sample yet",)), _cost(view)
     rows = [*_gpu(view, machine), _memory(view, machine), _cpu(view, machine), *_limits(machine)]
@@ -149,7 +149,7 @@ def _memory(view: RunView, machine: MachineFigures) -> Reading:
         text = units.gigabytes(memory) if isinstance(memory, float) else memory.text
         parts.append(f"process {text}")
     tight = available is not None and available < 0.1 * total
-    growth, left_s = machine.growth, view.situation.figures.left_s
+    growth, left_s = machine.growth, view.situation.left_s
     is_growing = growth is not None and growth.is_running_out(left_s)
     return Reading("memory", tuple(parts), tight or is_growing)
 
@@ -194,8 +194,8 @@ def _torn(view: RunView) -> list[Reading]:
 
 def _cost(view: RunView) -> Reading:
     now, stalls = view.situation, len(view.stalls)
-    between_s = now.figures.between_s
-    wait, *without = data_wait_parts(now.figures.waited_s, now.now_s)
+    between_s = now.between_s
+    wait, *without = data_wait_parts(now.waited_s, now.now_s)
     parts = [wait]
     if between_s >= 0.01 * now.now_s > 0:
         share = units.percent(between_s / now.now_s)
@@ -211,7 +211,7 @@ def missing(view: RunView) -> list[SensorMissing]:
     manifest = view.snapshot.manifest
     copy = SensorMissing(0, _COPY, manifest.copy_not_timed, "") if manifest.accelerated else None
     listed = missing_sensors(view.snapshot.events.of(GpuFound, SensorMissing))
-    machine = view.situation.figures.machine
+    machine = view.situation.machine
     if machine and machine.heat is not None:
         listed = [event for event in listed if event.sensor != "heat"]  # the GPU's is known
     return [*listed, copy] if copy and copy.reason else listed

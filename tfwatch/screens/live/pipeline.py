@@ -59,14 +59,14 @@ class PipelinePane(FramedPane):
     def show(self, view: RunView) -> None:
         """Show the stages of a view, once a second: faster figures are unreadable."""
         now = view.situation
-        second, stages = second_of(now.now_s, Slot.SEARCH), now.setting.stages
+        second, stages = second_of(now.now_s, Slot.SEARCH), now.stages
         key = second, view.snapshot.life, stages, now.located
         if key != self._shown:
             self._shown, self.view = key, view
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         view = self.view
-        table = view.situation.setting.stages if view else None
+        table = view.situation.stages if view else None
         if view is None or table is None:
             text = explain_unread(view) if view else ""
             return [row((line, QUIET_COLOUR)) for line in wrap_text(text, width)]
@@ -180,11 +180,11 @@ def _total(view: RunView, table: StageTable, width: int) -> Content:
 def _compare(view: RunView, table: StageTable) -> tuple[str, ...]:
     """Return `< 13.8 compute + host: fully overlapped with compute`, longest text first."""
     now = view.situation
-    part = now.setting.judgement.breakdown
+    part = now.judgement.breakdown
     if part is None or math.isnan(table.all_ms):
         return ()
     work = units.number(part.work_mean_ms)
-    if now.setting.knobs.get(PREFETCH) == "off" and len(now.manifest.replicas) < 2:
+    if now.knobs.get(PREFETCH) == "off" and len(now.manifest.replicas) < 2:
         alone = "no batch is prepared ahead"
         return f"+ {work} compute + host: {alone}", f"+ {work}: {alone}"
     is_quicker = table.rate_ms < part.work_mean_ms
@@ -215,7 +215,7 @@ def _stalled(view: RunView) -> bool:
 
 
 def _starves(view: RunView) -> bool:
-    verdict = view.situation.setting.judgement.verdict
+    verdict = view.situation.judgement.verdict
     return verdict in (Verdict.MODERATELY, Verdict.HIGHLY) and not view.snapshot.life.is_stale
 
 

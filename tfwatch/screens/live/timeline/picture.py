@@ -96,7 +96,7 @@ def draw(scene: Scene, width: int, height: int, compact: bool) -> list[Line]:
     layout = lay_out(width, height, compact, len(lanes))
     cells = step_bars.stack(bars, scene.top_ms, layout.strip_rows, glyphs.fine)
     charts = strip_lines(cells, glyphs, scene.cursor)
-    parts = scene.run.situation.setting.judgement.breakdown
+    parts = scene.run.situation.judgement.breakdown
     is_stale = snapshot.life.is_stale or scene.run.situation.is_stalled
     legend = legend_lines(parts, glyphs, layout.strip_rows, layout.legend >= WIDE, is_stale)
     axis = axis_texts(scene.top_ms, layout.strip_rows)
@@ -221,7 +221,7 @@ def mark_line(labels: Sequence[Label], columns: int) -> Line:
 
 def _gpu_lanes(scene: Scene, is_wide: bool) -> list[_Lane]:
     """Return a lane for each GPU; none where none has figures in view."""
-    snapshot, machine = scene.run.snapshot, scene.run.situation.figures.machine
+    snapshot, machine = scene.run.snapshot, scene.run.situation.machine
     if machine and len(machine.gpus) > 1:
         of_each = sample_gpus(snapshot, scene.bars)
         unknown = np.full(len(scene.bars.starts_s), np.nan)

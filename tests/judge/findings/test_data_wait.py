@@ -1,4 +1,4 @@
-"""The advice for each kind of data."""
+"""The advice against data wait: a switch that gains, else for each kind of data."""
 
 from __future__ import annotations
 
@@ -10,11 +10,18 @@ import pytest
 from tests.judge.situations import RUNNING, banner, changed, judged
 from tfwatch.core.events import StagesFound
 from tfwatch.core.script_code import CodeEdit
-from tfwatch.judge.findings.situation import BatchSource, SourceKind, find_batch_source
+from tfwatch.judge.findings.situation import (
+    BatchSource,
+    SourceKind,
+    batch_source,
+    find_batch_source,
+)
+from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.stages import Stage, StageTable
 
 if TYPE_CHECKING:
-    from tfwatch.judge.findings.situation import Banner, Situation
+    from tfwatch.judge.findings.finding import Finding
+    from tfwatch.judge.findings.situation import Situation
 
 PREFETCH = Stage("prefetch", "Prefetch", math.nan, buffered=0.0, buffer_size=4.0, filled=0.0)
 ROWS = Stage("from_generator(rows)", "FlatMap python", 21.0)
@@ -32,7 +39,7 @@ def table(*stages: Stage, wait_cores: float = 0.1) -> StageTable:
     return StageTable(0, stages, wait_cores=wait_cores).with_bottleneck(8, 0.0, 9.6, 13.8)
 
 
-def found(given: SourceKind, stages: StageTable | None = None, *, workers: bool = False) -> Banner:
+def found(given: SourceKind, stages: StageTable | None = None, *, workers: bool = False) -> Finding:
     return banner(changed(SCRIPT, origin=BatchSource(given, workers), stages=stages))
 
 
@@ -89,11 +96,11 @@ def test_the_advice_for_a_pydataset_is_workers_and_never_prefetch() -> None:
     has_some = found(SourceKind.PY_DATASET, workers=True)
 
     assert waits.advice.startswith("workers=4, max_queue_size=8 for the PyDataset")
-    assert waits.edit.startswith("dataset.workers, dataset.max_queue_size = 4, 8")
+    assert waits.code.startswith("dataset.workers, dataset.max_queue_size = 4, 8")
     assert "use_multiprocessing=True" in computes.advice
-    assert "use_multiprocessing = 4, True" in computes.edit
+    assert "use_multiprocessing = 4, True" in computes.code
     assert has_some.advice.startswith("use_multiprocessing=True for the PyDataset")
-    assert not [one for one in (waits, computes, has_some) if "prefetch(" in one.advice + one.edit]
+    assert not [one for one in (waits, computes, has_some) if "prefetch(" in one.advice + one.code]
 
 
 def test_generators_and_arrays_have_their_own_advice() -> None:
@@ -105,12 +112,12 @@ def test_generators_and_arrays_have_their_own_advice() -> None:
     )
 
     assert generator.advice.startswith("a PyDataset(workers=4) in place of the generator")
-    assert "model.fit(Batches(workers=4), ...)" in generator.edit
+    assert "model.fit(Batches(workers=4), ...)" in generator.code
     assert arrays.advice.startswith("larger batches, or compile(steps_per_execution=8)")
-    assert found(SourceKind.ITERATOR).edit.startswith(
+    assert found(SourceKind.ITERATOR).code.startswith(
         "dataset = tf.data.Dataset.from_generator(rows, "
     )
-    assert not [one for one in (generator, arrays) if "prefetch(" in one.advice + one.edit]
+    assert not [one for one in (generator, arrays) if "prefetch(" in one.advice + one.code]
 
 
 @pytest.mark.parametrize(
@@ -201,8 +208,8 @@ def test_prefetch_is_advised_only_where_it_is_not_the_last_stage(
     one = found(SourceKind.TF_DATA, stages)
 
     assert one.advice.startswith(advice)
-    assert one.edit.startswith(edit)
-    assert bool(one.edit) == bool(edit)
+    assert one.code.startswith(edit)
+    assert bool(one.code) == bool(edit)
 
 
 def test_a_live_screen_shows_the_same_advice_and_the_limits_of_its_keys() -> None:
@@ -224,17 +231,17 @@ def test_with_a_full_buffer_and_fast_stages_the_wait_is_the_fetch_itself(now: Si
         stages=StageTable(0, (Stage("shuffled, batch(32)", "Map", 0.1), full)).with_bottleneck(
             8, 0.0, 0.4, 0.9
         ),
-        knobs={**now.setting.knobs, "prefetch": "4"},
+        knobs={**now.knobs, "prefetch": "4"},
         started={**now.manifest.knobs, "prefetch": "4"},
         origin=BatchSource(SourceKind.TF_DATA),
     )
     one = banner(ready)
 
-    assert ready.setting.stages is not None
-    assert ready.setting.stages.bottleneck is None
+    assert ready.stages is not None
+    assert ready.stages.bottleneck is None
     assert one.sentence.endswith("HIGHLY input-bound: each step waits 0.4 of 1.3 ms for data")
     assert one.advice.startswith("larger batches need fewer fetches")
-    assert "prefetch" not in one.advice + one.edit
+    assert "prefetch" not in one.advice + one.code
 
 
 def test_with_an_empty_buffer_or_slow_stages_the_wait_is_not_the_fetch() -> None:
@@ -287,8 +294,8 @@ def test_a_strategy_prepares_ahead_so_its_maps_come_first(given: SourceKind) -> 
         "num_parallel_calls=tf.data.AUTOTUNE on the map below the strategy"
     )
     assert "experimental_per_replica_buffer_size=4" in said.advice
-    assert "tf.distribute.InputOptions(experimental_per_replica_buffer_size=4)" in said.edit
-    assert "num_parallel_calls=tf.data.AUTOTUNE" in said.edit
+    assert "tf.distribute.InputOptions(experimental_per_replica_buffer_size=4)" in said.code
+    assert "num_parallel_calls=tf.data.AUTOTUNE" in said.code
 
 
 DECODE = Stage("map(decode)", "ParallelMapV2", 84.0, 4.0)
@@ -300,7 +307,7 @@ CACHED = CodeEdit(
 BUSY = "cheaper operations or a map over whole batches: all workers of map("
 
 
-def busy(*stages: Stage, **known: Any) -> Banner:
+def busy(*stages: Stage, **known: Any) -> Finding:
     now = changed(
         SCRIPT,
         origin=BatchSource(SourceKind.TF_DATA),
@@ -313,7 +320,7 @@ def test_a_cache_for_busy_workers_has_the_line_of_the_script_and_its_size() -> N
     cached = busy(DECODE, AUGMENT, code=(CACHED,), cache_after="map(decode)", cache_bytes=4 * 2**30)
 
     assert cached.advice.startswith(f".cache() (4.0 GB), {BUSY}")
-    assert cached.edit == f"# train.py:9  in place of: {LINE}\n{LINE}.cache()"
+    assert cached.code == f"# train.py:9  in place of: {LINE}\n{LINE}.cache()"
 
 
 @pytest.mark.parametrize(
@@ -331,13 +338,13 @@ def test_other_machines_are_advised_where_all_cores_are_busy(
     found = busy(DECODE, **changes)
 
     assert ("; or a tf.data service on other machines: elements then" in found.advice) is advised
-    assert ("WorkerServer(" in found.edit) is advised
-    assert ("tfwatch run --feed HOST:5050" in found.edit) is advised
+    assert ("WorkerServer(" in found.code) is advised
+    assert ("tfwatch run --feed HOST:5050" in found.code) is advised
 
 
 def test_a_cache_that_no_line_of_the_script_adds_has_a_general_line() -> None:
     assert (
-        "# after map(decode), both before shuffle" in busy(DECODE, cache_after="map(decode)").edit
+        "# after map(decode), both before shuffle" in busy(DECODE, cache_after="map(decode)").code
     )
 
 
@@ -353,8 +360,8 @@ def test_a_cache_that_no_line_of_the_script_adds_has_a_general_line() -> None:
         ),
         pytest.param(
             {
-                "knobs": {**SCRIPT.setting.knobs, "cache": "on"},
-                "started": {**SCRIPT.setting.knobs, "cache": "on"},
+                "knobs": {**SCRIPT.knobs, "cache": "on"},
+                "started": {**SCRIPT.knobs, "cache": "on"},
             },
             id="it is on",
         ),
@@ -365,7 +372,7 @@ def test_no_cache_is_advised_where_it_would_not_save_the_work(known: dict[str, A
     found = busy(Stage("map(read)", "ParallelMapV2", 1.0, 4.0), DECODE, **known)
 
     assert found.advice.startswith(BUSY)
-    assert ".cache()" not in found.edit
+    assert ".cache()" not in found.code
 
 
 def test_arrays_with_large_batches_need_fewer_bytes() -> None:
@@ -377,8 +384,8 @@ def test_arrays_with_large_batches_need_fewer_bytes() -> None:
     )
 
     assert large.advice.startswith("fewer bytes: each batch is 25 MB of the arrays; as uint8")
-    assert large.edit.startswith('x = x.astype("uint8")')
-    assert "batch_size=4 * batch_size" in small.edit
+    assert large.code.startswith('x = x.astype("uint8")')
+    assert "batch_size=4 * batch_size" in small.code
 
 
 def test_a_ready_batch_of_arrays_is_fetched_less_often_by_larger_batches() -> None:
@@ -387,11 +394,11 @@ def test_a_ready_batch_of_arrays_is_fetched_less_often_by_larger_batches() -> No
 
     assert (
         "batch_size="
-        in banner(changed(SCRIPT, origin=BatchSource(SourceKind.ARRAYS), stages=stages)).edit
+        in banner(changed(SCRIPT, origin=BatchSource(SourceKind.ARRAYS), stages=stages)).code
     )
     assert (
         "batch_size="
-        not in banner(changed(SCRIPT, origin=BatchSource(SourceKind.TF_DATA), stages=stages)).edit
+        not in banner(changed(SCRIPT, origin=BatchSource(SourceKind.TF_DATA), stages=stages)).code
     )
 
 
@@ -401,4 +408,107 @@ def test_a_generator_whose_python_is_not_known_may_need_processes() -> None:
     assert (
         "; use_multiprocessing=True too if it computes in Python"
         in found(SourceKind.GENERATOR, unknown).advice
+    )
+
+
+# -- switches that gain ----------------------------------------------------------------------------
+
+CACHE_ON = Forecast(
+    "cache",
+    "on",
+    18.0,
+    16.5,
+    19.5,
+    "compute and data share the cores",
+    None,
+    18.0,
+    23.4,
+    23.4,
+)
+NO_GAIN = changed(CACHE_ON, step_ms=23.0, mean_ms=23.0)
+FULL = Stage("prefetch", "Prefetch", math.nan, buffered=4.0, buffer_size=4.0, filled=1.0)
+#: Batches wait in a full buffer: the data wait is the fetch itself.
+READY = StageTable(0, (Stage("map", "Map", 0.1), FULL)).with_bottleneck(8, 0.0, 0.1, 0.9)
+
+
+READY_AND_STARVING = {
+    "judgement": judged(0.4, 0.8, 0.1),
+    "stages": READY,
+    "knobs": {"prefetch": "4", "workers": "auto", "cache": "off"},
+}
+WELL_FED = {"judgement": judged(0.0, 13.0, 0.1), "knobs": {"cache": "off"}}
+
+
+def situation(changes: dict[str, Any], **more: Any) -> Situation:
+    values = {
+        "switchable": ("prefetch", "workers", "cache"),
+        "origin": BatchSource(SourceKind.TF_DATA),
+    }
+    return changed(RUNNING, **{**values, **changes, **more})
+
+
+LIMITS = [
+    pytest.param(READY_AND_STARVING, "larger batches", id="the wait is the fetch"),
+    pytest.param(WELL_FED, "not the limit", id="compute"),
+]
+
+
+@pytest.mark.parametrize(("changes", "otherwise"), LIMITS)
+def test_a_cache_that_is_forecast_to_gain_is_the_advice(
+    changes: dict[str, Any], otherwise: str
+) -> None:
+    found = banner(situation(changes, forecasts={("cache", "on"): CACHE_ON}))
+    assert (
+        "c cache on: 23.4 so far to about 18.0 ms, 1.3 x (compute and data share the cores)"
+        in found.advice
+    )
+    assert otherwise not in found.advice
+    assert "dataset = dataset.cache()" in found.code
+
+
+@pytest.mark.parametrize(("changes", "otherwise"), LIMITS)
+def test_without_a_gain_the_limit_is(changes: dict[str, Any], otherwise: str) -> None:
+    assert otherwise in banner(situation(changes, forecasts={("cache", "on"): NO_GAIN})).advice
+
+
+def test_the_summary_names_the_call_in_place_of_the_key() -> None:
+    found = banner(situation(WELL_FED, forecasts={("cache", "on"): CACHE_ON}, live=False))
+    assert (
+        found.advice == ".cache(): 23.4 to about 18.0 ms, 1.3 x (compute and data share the cores)"
+    )
+
+
+def test_a_switch_of_another_knob_than_prefetch_is_named_too() -> None:
+    ahead = changed(CACHE_ON, knob="device_prefetch", value="2")
+    now = situation(
+        READY_AND_STARVING,
+        switchable=["device_prefetch"],
+        forecasts={("device_prefetch", "2"): ahead},
+    )
+    found = banner(changed(now, stages=None, origin=BatchSource(SourceKind.ARRAYS)))
+    assert "g device prefetch 2: 23.4 so far to about 18.0 ms" in found.advice
+    assert "cannot be switched" not in found.advice
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [("arrays", SourceKind.ARRAYS), ("tf.data", SourceKind.TF_DATA), ("other", SourceKind.UNKNOWN)],
+)
+def test_a_fit_too_short_for_its_stages_has_the_source_of_its_manifest(
+    data: str, kind: SourceKind
+) -> None:
+    assert batch_source({}, {}, data).kind is kind
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_a_switch_that_gains_nothing_is_no_line_either(live: bool) -> None:
+    no_gain = changed(CACHE_ON, knob="prefetch", value="4", step_ms=23.4, mean_ms=23.4)
+    found = banner(
+        changed(RUNNING, judgement=judged(), live=live, forecasts={("prefetch", "4"): no_gain})
+    )
+
+    assert found.code == ""
+    assert found.advice == (
+        "prefetch cannot hide the wait: make batches cheaper: a parallel map, cache, a map over"
+        f" whole batches{'; no key helps' * live}"
     )

@@ -1,0 +1,245 @@
+"""The switch that gains most, as an advice, and the lines of Python that do in the user's pipeline
+what a knob does in tfwatch.
+
+`dataset` is the user's input pipeline.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from tfwatch.core import units
+from tfwatch.core.knobs import (
+    CACHE,
+    DEFAULT,
+    DEVICE_PREFETCH,
+    KNOBS,
+    MULTIPROCESSING,
+    OFF,
+    ON,
+    PREFETCH,
+    PY_DATASET_KNOBS,
+    QUEUE_SIZE,
+    WORKERS,
+    epochs_until,
+    knob_name,
+)
+from tfwatch.core.script_code import edited_lines
+from tfwatch.judge.effects.knob_state import deeper
+from tfwatch.judge.effects.wording import expected_gain_text
+from tfwatch.judge.findings.finding import Advice
+from tfwatch.judge.forecasts.forecast import best
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tfwatch.core.script_code import CodeEdit
+    from tfwatch.judge.findings.situation import Situation
+    from tfwatch.judge.forecasts.forecast import Forecast
+    from tfwatch.judge.stages import StageTable
+
+_NAMED_MAP = re.compile(r"map\((?P<name>[^()]+)\)")
+#: The name in place of a user's function whose name is unknown.
+_FUNCTION = "decode"
+#: In the order of a pipeline.
+_ORDER = (WORKERS, CACHE, PREFETCH, DEVICE_PREFETCH)
+_LINES = {
+    CACHE: "dataset = dataset.cache()  # after the slow stages, before shuffle and anything random",
+    PREFETCH: "dataset = dataset.prefetch({})  # the last stage: prepares batches while a step"
+    " runs",
+    DEVICE_PREFETCH: "dataset = dataset.apply(tf.data.experimental.prefetch_to_device("
+    '"/GPU:0", {}))  # the last stage',
+}
+_OF_PY_DATASET = (
+    "dataset.workers, dataset.use_multiprocessing, dataset.max_queue_size = {workers}, {processes},"
+    " {queue}  # before fit"
+)
+_NOT_MEASURED: Mapping[tuple[str, str], str] = MappingProxyType({})
+
+
+# -- advice ----------------------------------------------------------------------------------------
+
+
+def advise_gain(now: Situation, gain: Forecast | None = None) -> Advice | None:
+    """Advise the switch with the largest gain; None where no switch is forecast to gain.
+
+    It comes before any advice that calls the input pipeline not the limit: data and compute may
+    share the cores. A live screen names its key, a summary its call.
+    """
+    gain = gain or best(now.forecasts.values())
+    if gain is None:
+        return None
+    if not now.live:
+        words = f"{switch_phrase(gain.knob, gain.value)}: {expected_gain_text(gain)}"
+        return Advice(words, line_with_switch(now, gain.knob, gain.value))
+    part = now.judgement.breakdown
+    text = expected_gain_text(gain, part.step.mean if part else math.nan)
+    costs = f"; {_cache_costs(now, gain)}" if gain.knob == CACHE else ""
+    key = key_text(gain, now.knobs.get(gain.knob, "off"))
+    return Advice(f"{key}: {text}{costs}", line_with_switch(now, gain.knob, gain.value))
+
+
+def key_text(forecast: Forecast, current: str) -> str:
+    """Return a key and the setting that it requests: `p prefetch on`, `+ depth 2 → 4`, `w workers
+    auto`.
+
+    From off, `p` requests the last depth that was on, and `+` the least one.
+    """
+    knob, value = forecast.knob, forecast.value
+    is_least = current == "off" and value == deeper("off")
+    if knob == PREFETCH and (is_least or "off" not in (current, value)):
+        is_deeper = not (current.isdigit() and value.isdigit()) or int(value) > int(current)
+        return f"{'+' if is_deeper else '-'} depth {current} → {value}"
+    value = "on" if knob == PREFETCH and value != "off" else value
+    return f"{KNOBS[knob].key} {knob_name(knob)} {value}".strip()
+
+
+def switch_phrase(knob: str, value: str) -> str:
+    """Return a setting as a call: `num_parallel_calls=tf.data.AUTOTUNE`, `without .cache()`."""
+    call = KNOBS[knob].call
+    if value in (OFF, DEFAULT):
+        without = call.partition("=")[0].replace("({})", "()") or f"the {KNOBS[knob].label}"
+        return f"without {without}"
+    return call.format(_number(value)) if call else f"{knob} {value}"
+
+
+def _cache_costs(now: Situation, forecast: Forecast) -> str:
+    """Return `from epoch 3, needs 4.1 of 6.2 GB free`."""
+    begins = f"from epoch {now.epoch + 1 + epochs_until(CACHE, ON)}"
+    free = now.machine.figures.get("memory_available_bytes") if now.machine else None
+    if forecast.needs_bytes is None or free is None:
+        return begins
+    return f"{begins}, needs {units.memory(forecast.needs_bytes)} of {units.memory(free)} free"
+
+
+# -- the lines of a run ----------------------------------------------------------------------------
+
+
+def beside_switches(now: Situation, advice: Advice) -> Advice:
+    """Return advice that is no switch, with the lines of the switches already made before its
+    own."""
+    lines = (*lines_of(now, proved_knobs(now)).split("\n"), *advice.edit.split("\n"))
+    return Advice(advice.sentence, "\n".join(dict.fromkeys(filter(None, lines))))
+
+
+def line_with_switch(now: Situation, knob: str, value: str) -> str:
+    """Return the line of the advised switch, among those of the switches already made."""
+    if (knob, value) in now.better:
+        return ""
+    knobs = {**proved_knobs(now), knob: value}
+    return lines_of(now, knobs) or switch_line(knob, value, now.stages, now.manifest.code)
+
+
+def proved_knobs(now: Situation) -> dict[str, str]:
+    """Return the fastest measured settings; a switch that is not proved faster counts as not made,
+    and so does the setting that a block of an A/B test has."""
+    start, proved = now.manifest.knobs, {(knob, value) for (knob, _), value in now.better.items()}
+    tested = now.experiment.began if now.experiment else None
+    knobs = {}
+    for knob, value in now.knobs.items():
+        settings = tested.values if tested and tested.knob == knob else (value,)
+        best = (best_measured(knob, one, now.better) for one in settings)
+        known = start.get(knob, value)
+        knobs[knob] = next((one for one in best if (knob, one) in proved), known)
+    return knobs
+
+
+def lines_of(now: Situation, knobs: Mapping[str, str]) -> str:
+    """Return the lines of Python for these knobs where they differ from those of the start."""
+    return pasted_lines(knobs, now.manifest.knobs, now.stages, now.better, now.manifest.code)
+
+
+# -- lines -----------------------------------------------------------------------------------------
+
+
+def switch_line(
+    knob: str, value: str, table: StageTable | None = None, code: Sequence[CodeEdit] = ()
+) -> str:
+    """Return the line of Python that sets a knob to a value in a pipeline; empty where there is
+    none to add.
+
+    table: its stages, where they are known. code: the changes of the script's own lines, where they
+    are known: then it is these lines, each with its place.
+    """
+    if own := edited_lines(code, {knob: value}):
+        return own
+    if value in (OFF, DEFAULT):
+        return ""
+    if knob == WORKERS:
+        return parallel_map(costliest_map(table), _number(value))
+    return _LINES.get(knob, "").format(_number(value))
+
+
+def parallel_map(stage: str, calls: str = "tf.data.AUTOTUNE") -> str:
+    """Return the line that makes the calls of a map parallel. stage: its name, or that of its
+    function."""
+    match = _NAMED_MAP.search(stage)
+    name = match["name"] if match else stage
+    name = name if name.isidentifier() and name != "map" else _FUNCTION
+    return f"dataset = dataset.map({name}, num_parallel_calls={calls})  # in place of .map({name})"
+
+
+def costliest_map(table: StageTable | None) -> str:
+    """Return the name of the function of the slowest map; `decode` where unknown."""
+    maps = (
+        (stage.busy_ms, _NAMED_MAP.fullmatch(stage.name))
+        for stage in (table.stages if table else ())
+    )
+    known = [(cost, match["name"]) for cost, match in maps if match and not math.isnan(cost)]
+    named = [one for one in known if one[1].isidentifier()]
+    return max(named)[1] if named else _FUNCTION
+
+
+def pasted_lines(
+    knobs: Mapping[str, str],
+    started: Mapping[str, str],
+    table: StageTable | None = None,
+    better: Mapping[tuple[str, str], str] = _NOT_MEASURED,
+    code: Sequence[CodeEdit] = (),
+) -> str:
+    """Return the lines for all knobs that changed since the start, in the order of a pipeline;
+    empty without a change.
+
+    They are for a pipeline without any of them. better: the faster value of each setting that
+    measured slower: it is suggested in its place. code: as in `switch_line`; a knob without a line
+    of the script's has a line of its own.
+    """
+    knobs = {knob: best_measured(knob, value, better) for knob, value in knobs.items()}
+    changed = [
+        knob for knob in _ORDER if knobs.get(knob, "off") not in ("off", started.get(knob, "off"))
+    ]
+    if MULTIPROCESSING in knobs:  # its batches come from no map, and are prefetched by Keras
+        return _py_dataset_line(knobs, started)
+    in_script = {edit.knob for edit in code}
+    own = edited_lines(code, {knob: knobs[knob] for knob in changed})
+    lines = (switch_line(knob, knobs[knob], table) for knob in changed if knob not in in_script)
+    return "\n".join(filter(None, (own, *lines)))
+
+
+def best_measured(knob: str, value: str, better: Mapping[tuple[str, str], str]) -> str:
+    """Return the value, or the fastest one that the run has measured in its place."""
+    seen = {value}
+    while (value := better.get((knob, value), value)) not in seen:
+        seen.add(value)
+    return value
+
+
+def _number(value: str) -> str:
+    return "tf.data.AUTOTUNE" if value == "auto" else value
+
+
+def _py_dataset_line(knobs: Mapping[str, str], started: Mapping[str, str]) -> str:
+    """Return the line that gives a `PyDataset` its workers; empty where they are those of the
+    script."""
+    if all(knobs.get(knob) == started.get(knob, "off") for knob in PY_DATASET_KNOBS[:2]):
+        return ""
+    setting = knobs.get(WORKERS, "off")
+    workers = {"off": "1", "auto": "os.cpu_count()"}.get(setting, setting)
+    queue = knobs.get(QUEUE_SIZE, "default")
+    processes = knobs[MULTIPROCESSING] == "on"
+    return _OF_PY_DATASET.format(
+        workers=workers, processes=processes, queue="10" if queue == "default" else queue
+    )

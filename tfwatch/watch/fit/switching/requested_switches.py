@@ -1,14 +1,17 @@
 """The requested switches of a `fit`'s pipeline: taken before a batch, refused or carried out, and
 reported.
 
-Most take effect after the buffered batches. A full cache takes effect with an epoch.
+Most take effect after the buffered batches. A cache, and the workers of some pipelines, take effect
+with an epoch. The first switch of a script's pipeline takes effect late in an epoch, once another
+iterator has caught up with the training.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tfwatch.core import units
 from tfwatch.core.errors import fails_open, raise_interrupt, reason
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
 from tfwatch.core.knobs import (
@@ -22,16 +25,13 @@ from tfwatch.core.knobs import (
     WORKERS,
     NotTimed,
     Refusal,
+    epochs_until,
     is_by_stage,
     option_name,
 )
+from tfwatch.tfdata.cache import NoRoomError
 from tfwatch.watch.fit.stepping.device_copy import why_no_device_prefetch
 from tfwatch.watch.fit.switching.current_pipeline import CurrentPipeline
-from tfwatch.watch.fit.switching.deferred_switches import (
-    DeferredSwitches,
-    LateSwitch,
-    waiting_note,
-)
 from tfwatch.watch.fit.switching.script_pipeline import (
     ScriptPipeline,
     why_not_switchable,
@@ -43,12 +43,21 @@ if TYPE_CHECKING:
 
     from tfwatch.core.knobs import Knobs
     from tfwatch.runs.requests import SwitchRequest
+    from tfwatch.tfdata.replay import Replay
     from tfwatch.watch.session import Session
 
 _STAYS = (
     "prefetch off adds none: what the script prefetches itself stays, as its pipeline is not"
     " rebuilt now"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _LateSwitch:
+    """A switch to `knobs` once a replay of the epoch's batches has caught up with the training."""
+
+    replay: Replay
+    knobs: Knobs
 
 
 class RequestedSwitches:
@@ -75,10 +84,13 @@ class RequestedSwitches:
             session.control,
             session.py_dataset,
         )
-        self._deferred = DeferredSwitches(session, self.script)
         self.current = CurrentPipeline(self.script, note_failure)
         self.requested: list[SwitchAsked] = []
-        self._late: LateSwitch | None = None
+        #: Those that take effect with an epoch, by their knob.
+        self._deferred: dict[str, SwitchAsked] = {}
+        #: The epochs of a cache that fills.
+        self._cache_epochs = 0
+        self._late: _LateSwitch | None = None
         self._build_ms = 0.0
         self._has_noted_off = False
 
@@ -93,9 +105,9 @@ class RequestedSwitches:
             return
         with fails_open(self._refuse):
             accepted = self._accept(steps) if self._control.has_requests else self._control.knobs
-            if accepted == self._control.knobs and not self._deferred.waits:
+            if accepted == self._control.knobs and not self._deferred:
                 return
-            knobs, begun = self._deferred.begin_script_epoch(accepted)
+            knobs, begun = self._take_deferred(accepted)
             self.requested += begun
             start_ns = self._writer.now_ns()
             if begun:
@@ -128,12 +140,8 @@ class RequestedSwitches:
         if knobs.prefetch != was.prefetch or knobs.prefetch == prefetch:
             return
         self._control.knobs = replace(knobs, prefetch=prefetch)
-        step = self._writer.status[2]
-        if step:
-            now_ns, old = self._writer.now_ns(), knobs.prefetch
-            self._writer.event(
-                PipelineSwitched(now_ns, PREFETCH, old, prefetch, step, step + 1, 0.0, "data")
-            )
+        if step := self._writer.status[2]:
+            self._note_by_data(PREFETCH, knobs.prefetch, prefetch, step)
         else:
             begun = self._writer.manifest().knobs
             self._writer.describe(knobs={**begun, PREFETCH: prefetch})
@@ -143,7 +151,7 @@ class RequestedSwitches:
         began."""
         if self._py_dataset is not None:
             return False
-        knobs, begun = self._deferred.begin_script_epoch(self._leave_late())
+        knobs, begun = self._take_deferred(self._leave_late())
         is_own = replace(knobs, device_prefetch=OFF) == self.script.written
         if (is_own and not begun) or why_not_switchable(iterator):
             return False
@@ -169,12 +177,42 @@ class RequestedSwitches:
         Return the knobs."""
         kept = replace(knobs, **{knob: getattr(AS_WRITTEN, knob)})
         self._control.knobs = replace(self._control.knobs, **{knob: getattr(AS_WRITTEN, knob)})
-        now, step = self._writer.now_ns(), self._writer.status[2]
         for name, old, new in knobs.differences(kept):
             if why := self.script.why_not_again(name):
                 self._writer.note(f"{option_name(name)} as the script has it in this epoch: {why}")
-            self._writer.event(PipelineSwitched(now, name, old, new, step, step + 1, 0.0, "data"))
+            self._note_by_data(name, old, new, self._writer.status[2])
         return kept
+
+    def _note_by_data(self, knob: str, old: str, new: str, step: int) -> None:
+        """Record a switch that the script's data set makes, after so many steps."""
+        now_ns = self._writer.now_ns()
+        self._writer.event(PipelineSwitched(now_ns, knob, old, new, step, step + 1, 0.0, "data"))
+
+    def _take_deferred(self, knobs: Knobs) -> tuple[Knobs, list[SwitchAsked]]:
+        """Begin an epoch: return its knobs, and the deferred switches that take effect with it."""
+        knobs = self._with_deferred(knobs)
+        self._close_cache_without(knobs)
+        begun = [knob for knob in self._deferred if knob != CACHE or self._has_filled(knobs)]
+        return knobs, [self._deferred.pop(knob) for knob in begun]
+
+    def _with_deferred(self, knobs: Knobs) -> Knobs:
+        """Return the knobs with those of the next epoch."""
+        for asked in self._deferred.values():
+            knobs = knobs.with_value(asked.knob, asked.new)
+        return knobs
+
+    def _has_filled(self, knobs: Knobs) -> bool:
+        """Return whether a switch of the cache takes effect with the epoch that begins: on, it
+        fills in one before."""
+        self._cache_epochs += 1
+        store = self.script.store
+        is_settled = store is not None and store.is_settled
+        return knobs.cache == OFF or is_settled or self._cache_epochs >= epochs_until(CACHE, "on")
+
+    def _close_cache_without(self, knobs: Knobs) -> None:
+        """Close a cache that the pipeline of these knobs does not use."""
+        if knobs.cache == OFF and CACHE not in self._deferred:
+            self.script.close_cache()
 
     # -- before a batch ---------------------------------------------------------------------------
 
@@ -209,8 +247,9 @@ class RequestedSwitches:
             self._control.knobs = knobs
             self._note_built(start_ns)
         elif self.script.is_far(batches):
-            self._late = LateSwitch(self.script.replay(self.current.keras, batches, knobs), knobs)
-            self._writer.note(waiting_note(batches))
+            self._late = _LateSwitch(self.script.replay(self.current.keras, batches, knobs), knobs)
+            again = f"{units.count(batches)} batches of this epoch are read again"
+            self._writer.note(f"the switch takes effect once {again}")
         else:
             self._start_rebuilt(knobs, batches)
 
@@ -220,7 +259,7 @@ class RequestedSwitches:
         self._use_source(self.script.source(self.current.keras, batches, knobs), knobs, batches)
         self._note_built(start_ns)
 
-    def _follow(self, late: LateSwitch, batches: int) -> bool:
+    def _follow(self, late: _LateSwitch, batches: int) -> bool:
         """Switch to the pipeline whose source has caught up with the training, if it has; return
         whether it had."""
         if not late.replay.follow(batches):
@@ -295,10 +334,7 @@ class RequestedSwitches:
             self.script.written, **{knob: getattr(self._control.knobs, knob) for knob in own}
         )
         for name, old, new in self._control.knobs.differences(kept):
-            now_ns = self._writer.now_ns()
-            self._writer.event(
-                PipelineSwitched(now_ns, name, old, new, steps, steps + 1, 0.0, "data")
-            )
+            self._note_by_data(name, old, new, steps)
         self._control.knobs = kept
 
     # -- requests ---------------------------------------------------------------------------------
@@ -307,25 +343,42 @@ class RequestedSwitches:
         """Take the requests, and return the knobs that result."""
         knobs = self._control.knobs
         for request in self._control.take(steps):
-            refusal = self._refusal(request)
-            now = self._writer.now_ns()
-            if refusal:
-                setting, new = getattr(knobs, request.knob), request.value
-                self._writer.event(
-                    SwitchFailed(now, request.knob, refusal, setting, new, steps, setting)
-                )
+            if refusal := self._refusal(request):
+                self._refuse_request(request, refusal, steps)
                 continue
             turned = knobs.with_value(request.knob, request.value)
-            cancelled = self._deferred.cancelled_by(request)
-            for name, old, new in cancelled or knobs.differences(turned):
-                epochs = self._deferred.epochs_until(name, new)
+            for name, old, new in self._cancelled_by(request) or knobs.differences(turned):
+                now, epochs = self._writer.now_ns(), self._epochs_until(name, new)
                 asked = SwitchAsked(now, name, old, new, steps, request.by, epochs)
                 self._writer.event(asked)
-                if not self._deferred.defer(asked):
+                if epochs:
+                    self._defer(asked)
+                else:
+                    self._deferred.pop(name, None)
                     self.requested.append(asked)
                     self._note_off(asked, turned)
-            knobs = self._deferred.without_deferred(turned, knobs)
+            # What is deferred is not in effect yet: the order of the epoch never changes.
+            knobs = replace(turned, **{knob: getattr(knobs, knob) for knob in self._deferred})
         return knobs
+
+    def _cancelled_by(self, request: SwitchRequest) -> list[tuple[str, str, str]]:
+        """Return the deferred switch that a request cancels: (knob, value, the same value)."""
+        waiting = self._deferred.get(request.knob)
+        is_cancelled = waiting and request.value == waiting.old
+        return [(request.knob, waiting.old, waiting.old)] if waiting and is_cancelled else []
+
+    def _epochs_until(self, knob: str, value: str) -> int:
+        """Return the number of epochs that must begin before a setting is in effect; 0: the next
+        batch."""
+        workers_wait = self._py_dataset is not None or self.script.workers_from_epoch
+        return int(knob == WORKERS and workers_wait) or epochs_until(knob, value)
+
+    def _defer(self, asked: SwitchAsked) -> None:
+        """Defer a switch to an epoch; one back to the setting in effect cancels the one before."""
+        self._deferred.pop(asked.knob, None)
+        if asked.new != asked.old:
+            self._deferred[asked.knob] = asked
+            self._cache_epochs = 0 if asked.knob == CACHE else self._cache_epochs
 
     def _note_off(self, asked: SwitchAsked, turned: Knobs) -> None:
         """Note once that a script's own prefetch stays where only a pipeline above it is
@@ -342,9 +395,7 @@ class RequestedSwitches:
             if no_copy:
                 return no_copy.value
         if self._py_dataset is not None and request.knob in PY_DATASET_KNOBS:
-            return self._py_dataset.refusal(
-                request, self._deferred.with_waiting(self._control.knobs)
-            )
+            return self._py_dataset.refusal(request, self._with_deferred(self._control.knobs))
         return self._refusal_of_script(request)
 
     def _refusal_of_script(self, request: SwitchRequest) -> str:
@@ -355,28 +406,39 @@ class RequestedSwitches:
         if request.knob == WORKERS:
             return self.script.why_not_workers(request.value)
         if request.knob == CACHE:
-            return self.script.why_no_cache or self._deferred.refusal(request)
+            return self.script.why_no_cache or self._open_cache()
         is_known = request.knob in (PREFETCH, DEVICE_PREFETCH)
         return "" if is_known else Refusal.NOT_OURS.words
+
+    def _open_cache(self) -> str:
+        """Open the cache; return the reason where it cannot be."""
+        store = self.script.store
+        if store is None:
+            return Refusal.NOTHING_TO_CACHE.words
+        store.notify = self._writer.note
+        try:
+            store.open()
+        except NoRoomError as error:
+            return str(error)
+        return ""
 
     def refuse_all(self, steps: int) -> None:
         """Refuse all requests after `steps` steps: the batches come straight from Keras'
         iterator."""
         if self._control.has_requests:
-            now_ns = self._writer.now_ns()
             for request in self._control.take(steps):
-                now, new = getattr(self._control.knobs, request.knob), request.value
-                failed = SwitchFailed(
-                    now_ns, request.knob, Refusal.NOT_SPLIT.words, now, new, steps, now
-                )
-                self._writer.event(failed)
+                self._refuse_request(request, Refusal.NOT_SPLIT.words, steps)
+
+    def _refuse_request(self, request: SwitchRequest, why: str, steps: int) -> None:
+        now_ns, now = self._writer.now_ns(), getattr(self._control.knobs, request.knob)
+        self._writer.event(SwitchFailed(now_ns, request.knob, why, now, request.value, steps, now))
 
     def _refuse(self, reason: str) -> None:
         """Record that the requested switches that are not in effect failed."""
         if not self.requested:
             self._writer.note(f"a request is not carried out: {reason}", is_refusal=True)
         requested, self.requested = self.requested, []
-        for asked in [*requested, *self._deferred.cancel_cache(self._control.knobs)]:
+        for asked in [*requested, *self._cancel_cache()]:
             now_ns, now = self._writer.now_ns(), getattr(self._control.knobs, asked.knob)
             if now == asked.new:  # what failed came after it
                 self.requested.append(asked)
@@ -384,6 +446,23 @@ class RequestedSwitches:
                 self._writer.event(
                     SwitchFailed(now_ns, asked.knob, reason, asked.old, asked.new, asked.step, now)
                 )
+
+    def _cancel_cache(self) -> list[SwitchAsked]:
+        """Return the switch to a cache whose pipeline could not be built; the one before
+        continues."""
+        waits = CACHE in self._deferred and self._control.knobs.cache == OFF
+        cancelled = [self._deferred.pop(CACHE)] if waits else []
+        self._close_unused_cache()
+        return cancelled
+
+    def _close_unused_cache(self) -> None:
+        """Close the cache if the pipeline that has taken over does not use it.
+
+        The source of a script's own pipeline may read it until its epoch ends, whatever the knobs
+        are.
+        """
+        if not self.script.reads_cache:
+            self._close_cache_without(self._control.knobs)
 
     # -- reports ----------------------------------------------------------------------------------
 
@@ -408,40 +487,37 @@ class RequestedSwitches:
                         asked.by,
                     )
                 )
-        self._deferred.close_unused_cache(self._control.knobs)
+        self._close_unused_cache()
         self.current.leave_gate(self._control.knobs)
         return True
 
     def close(self) -> None:
         """End with the training: report the switches that it did not wait for."""
-        ends = (
-            self._report_unreached,
-            self._end_late,
+        for part in (
+            self._report_missed,
             self.current.drop,
             self.current.close,
-        )
-        for part in (*ends, self._deferred.close):
+            self.script.close_cache,
+        ):
             with fails_open(self._note_failure):
                 part()
 
-    def _report_unreached(self) -> None:
-        """Record the planned switches whose step was never reached."""
-        knobs = self._control.knobs
+    def _report_missed(self) -> None:
+        """Record the switches whose step or epoch was never reached, and those whose data was still
+        read again."""
+        knobs, missed = self._control.knobs, [*self._deferred.values()]
+        if self._late is not None:
+            self._leave_late()
+            missed += self.requested
+            self.requested.clear()
+        for asked in missed:
+            self._note_missed(asked.knob, asked.old, asked.new, asked.step)
         planned, self._control.planned = self._control.planned, []
         for due in planned:
             turned = knobs.with_value(due.knob, due.value)
             for knob, old, new in knobs.differences(turned):
-                self._writer.event(SwitchMissed(self._writer.now_ns(), knob, old, new, due.at_step))
+                self._note_missed(knob, old, new, due.at_step)
             knobs = turned
 
-    def _end_late(self) -> None:
-        """Record the switches that the `fit` ended too early for, while their data was read
-        again."""
-        if self._late is not None:
-            self._leave_late()
-            for asked in self.requested:
-                now_ns = self._writer.now_ns()
-                self._writer.event(
-                    SwitchMissed(now_ns, asked.knob, asked.old, asked.new, asked.step)
-                )
-            self.requested.clear()
+    def _note_missed(self, knob: str, old: str, new: str, step: int) -> None:
+        self._writer.event(SwitchMissed(self._writer.now_ns(), knob, old, new, step))

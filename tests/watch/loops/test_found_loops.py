@@ -25,8 +25,8 @@ from tfwatch.judge.script_runs import fits_of
 from tfwatch.judge.steps.time_breakdown import make_time_breakdown
 from tfwatch.runs.library import list_runs
 from tfwatch.watch.loops.found_loops import FoundLoops, TrainingSigns
+from tfwatch.watch.script.patches import find_users_frame
 from tfwatch.watch.script.tensorflow_hook import patch_tensorflow
-from tfwatch.watch.script.user_code import find_users_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator

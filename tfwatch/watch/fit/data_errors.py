@@ -9,7 +9,6 @@ fetch, in its own words.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -20,14 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _NO_DATA = "the iterator has not been initialized"
-_IN_MAP = r"Error in user-defined function passed to \w+:\d+ transformation with iterator: "
-#: The words that tfwatch's gate puts before an error of the data below it, and its place (see
-#: `live_switch`).
-_GATE = re.compile(_IN_MAP + r"Iterator::Root::[\w:\[\]]*Map::TakeWhile::Map: ")
-_GATE_PLACE = "\n\t [[IteratorGetNextAsOptional]]"
 
 
-def fail_in_graph(original: Callable[[Any], Any], iterator: Any, _: tf.errors.OpError) -> None:
+def fail_in_graph(original: Callable[[Any], Any], iterator: Any) -> None:
     """Run Keras' function as far as the fetch that raised.
 
     Raises:
@@ -45,12 +39,6 @@ def fail_in_graph(original: Callable[[Any], Any], iterator: Any, _: tf.errors.Op
     except tf.errors.FailedPreconditionError as failed:
         if _NO_DATA not in failed.message:
             raise
-
-
-def without_gate(message: str) -> str:
-    """Return the message of a fetch through tfwatch's gate, as of the pipeline below it."""
-    below, gated = _GATE.subn("", message, count=1)
-    return below.replace(_GATE_PLACE, "", 1) if gated else message
 
 
 def _without_data(iterator: tf.data.Iterator) -> tf.data.Iterator:

@@ -9,7 +9,6 @@ import tensorflow as tf
 from tfwatch.core.errors import fails_open, raise_interrupt, reason
 from tfwatch.core.rows import Flag
 from tfwatch.tfdata.shuffle_fill import ShuffleFill
-from tfwatch.watch.fit.data_errors import without_gate
 from tfwatch.watch.fit.stepping.fused_steps import clock_offset_ns
 from tfwatch.watch.fit.switching.requested_switches import RequestedSwitches
 from tfwatch.watch.fit.switching.script_pipeline import KnobDescriber
@@ -133,13 +132,6 @@ class Fetch:
     def _stop_explaining(self, why: str) -> None:
         self._filling = ShuffleFill(None)
         self._writer.note(f"waits that fill a shuffle buffer are not marked: {why}")
-
-    def as_written(self, error: tf.errors.OpError) -> None:
-        """Word an error of the data as that of the script's own pipeline, without tfwatch's gate
-        over it."""
-        if self.current.is_switchable:
-            with fails_open(self._note_failure):
-                error._message = without_gate(error.message)
 
     def source(self, steps: int) -> Any:
         """Return the iterator after `steps` steps, for a caller that fetches itself (see

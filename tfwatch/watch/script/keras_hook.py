@@ -11,8 +11,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open, raise_interrupt, reason, warn_once, warn_user
-from tfwatch.watch.script.patches import Patches, definer
-from tfwatch.watch.script.user_code import find_users_frame
+from tfwatch.watch.script.patches import Patches, definer, find_users_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,7 +109,6 @@ class _Fits:
         self._runs_dir = runs_dir
         self._signs = signs
         self._pid = os.getpid()
-        self._said: set[str] = set()
         self._feed_notes: list[str] = []
 
     def watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -225,7 +223,7 @@ class _Fits:
         except CannotRebuildError as error:
             sentence = f"no feed for this fit: {error}"
         self._feed_notes.append(sentence)
-        self._say_once(sentence)
+        warn_once(sentence)
         return data
 
     def _notes(self) -> list[Any]:
@@ -238,11 +236,6 @@ class _Fits:
                     writer.note(sentence)
 
         return [self._keras.callbacks.LambdaCallback(on_train_begin=note_all)] if notes else []
-
-    def _say_once(self, sentence: str) -> None:
-        if sentence not in self._said:
-            self._said.add(sentence)
-            warn_user(sentence)
 
 
 def _remove(callbacks: list[Any], callback: Any) -> None:

@@ -1,8 +1,19 @@
-"""Attributes of a library that are replaced, all or none, and put back."""
+"""Attributes of a library that are replaced, all or none, and put back; and the user's code that
+calls them."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.core.user_code import is_users
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+#: Libraries that loop over a data set for the loop of their caller: progress bars, and conversions
+#: to numpy.
+_LOOPS_FOR_CALLER = frozenset({"tqdm", "rich", "tensorflow_datasets"})
+_NUMPY_ITERATOR = frozenset({"as_numpy_iterator", "__init__"})
 
 
 class Patches:
@@ -49,3 +60,18 @@ def definer(kind: type, name: str) -> type:
         if name in vars(one):
             return one
     raise AttributeError(f"{kind.__name__} has no {name}")
+
+
+def find_users_frame(frame: FrameType | None) -> FrameType | None:
+    """Return the frame of the user's code that loops over a data set; None where a library loops
+    for itself."""
+    while frame is not None and _loops_for_caller(frame):
+        frame = frame.f_back
+    return frame if frame is not None and is_users(frame.f_code.co_filename) else None
+
+
+def _loops_for_caller(frame: FrameType) -> bool:
+    module = str(frame.f_globals.get("__name__"))
+    if module == "tensorflow.python.data.ops.dataset_ops":
+        return frame.f_code.co_name in _NUMPY_ITERATOR
+    return module.partition(".")[0] in _LOOPS_FOR_CALLER

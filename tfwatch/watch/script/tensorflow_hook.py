@@ -12,8 +12,7 @@ from tfwatch.core.errors import fails_open, warn_once
 from tfwatch.core.user_code import is_users
 from tfwatch.tfdata.script_code import METHODS, note_call
 from tfwatch.watch.loops.track import is_in_function
-from tfwatch.watch.script.patches import Patches, definer
-from tfwatch.watch.script.user_code import find_users_frame
+from tfwatch.watch.script.patches import Patches, definer, find_users_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -223,11 +223,9 @@ class StepByStepRunner:
             return self._fetch.next(self._step_log.steps)
         except tf.errors.OutOfRangeError:
             raise
-        except tf.errors.OpError as error:
-            with fails_open(self._step_log.report_failure):
-                self._fetch.as_written(error)
+        except tf.errors.OpError:
             if isinstance(iterator, tf.data.Iterator):
-                fail_in_graph(original, iterator, error)
+                fail_in_graph(original, iterator)
             raise
 
     def _run(self, start_ns: int, batch: Any) -> dict[str, Any]:
@@ -466,10 +464,6 @@ class InGraphRunner:
             tf.errors.OutOfRangeError
         ):  # the end of the data, as Keras' function raises it for single steps
             self._step_log.set_phase(Phase.EPOCH_END)
-            raise
-        except tf.errors.OpError as error:
-            with fails_open(self._step_log.report_failure):
-                self._fetch.as_written(error)
             raise
         return self._on_run_clock(stamps_s, clocks), len(stamps_s) - 1, examples, outputs
 

@@ -111,20 +111,6 @@ class CurrentPipeline:
         """True where another pipeline continues the data that has ended."""
         return self.is_switchable and self.pipeline.has_successor
 
-    def take_over(self) -> None:
-        """Continue with the successor. The pipeline that has ended holds nothing, so no batch is
-        lost."""
-        self.pipeline.take_over()
-
-    def resume(self) -> None:
-        """Continue with the stages that have ended: their successor did not take over."""
-        self.pipeline.resume()
-
-    @property
-    def knobs(self) -> Knobs:
-        """The knobs of the stages that give the batches now."""
-        return self.pipeline.knobs
-
     def hand_back(self, steps: int) -> None:
         """Continue with Keras' iterator after `steps` steps: drop those that the rebuilt pipeline
         gave.
@@ -165,11 +151,6 @@ class CurrentPipeline:
         source, batches = self.pipeline.source, self.pipeline.iterator
         return (source, batches) if source is not None else (None, None)
 
-    @property
-    def is_switching(self) -> bool:
-        """True while a switch waits for the buffered batches of the stages before it."""
-        return self.pipeline.is_switching
-
     def leave_gate(self, knobs: Knobs) -> None:
         """Fetch from Keras' iterator itself where the knobs add nothing: nothing is buffered, the
         gate only costs."""
@@ -181,7 +162,3 @@ class CurrentPipeline:
         last = [self.keras]
         self.keras = self._direct = None
         dispose_unless_referenced(last)
-
-    def close(self) -> None:
-        """End with the training."""
-        self.pipeline.close()

@@ -227,7 +227,7 @@ class RequestedSwitches:
             self._control.release(steps)
         if self._late is not None:
             return self._follow(self._late, self.current.batches_given(steps))
-        if not self._control.has_requests or self.current.is_switching:
+        if not self._control.has_requests or self.current.pipeline.is_switching:
             return False
         with fails_open(self._refuse):
             knobs = self._accept(steps)
@@ -296,15 +296,15 @@ class RequestedSwitches:
         pipeline that has ended holds nothing, so no batch is lost.
         """
         try:
-            self.current.take_over()
+            self.current.pipeline.take_over()
         except Exception as error:  # noqa: BLE001  the training's boundary
             raise_interrupt(error)
             why = reason(error)
         else:
             return
-        self._control.knobs = self.current.knobs
+        self._control.knobs = self.current.pipeline.knobs
         try:
-            self.current.resume()
+            self.current.pipeline.resume()
         except Exception as error:  # noqa: BLE001  the training's boundary
             raise_interrupt(error)
             self.hand_back(steps)
@@ -469,7 +469,7 @@ class RequestedSwitches:
     def report(self, step: int) -> bool:
         """Report the switches whose first batch is that of `step`, or came before; return whether
         there are any."""
-        if self._late is not None or self.current.is_switching:
+        if self._late is not None or self.current.pipeline.is_switching:
             return False
         now = self._writer.now_ns()
         requested, self.requested = self.requested, []
@@ -496,7 +496,7 @@ class RequestedSwitches:
         for part in (
             self._report_missed,
             self.current.drop,
-            self.current.close,
+            lambda: self.current.pipeline.close(),
             self.script.close_cache,
         ):
             with fails_open(self._note_failure):

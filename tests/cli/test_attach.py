@@ -163,7 +163,6 @@ def test_a_switch_that_is_not_in_effect_in_time_is_code_1(
         ),
         (["depth=4"], "'depth' is not a knob: choose prefetch, workers"),
         (["prefetch=4", "workers=4"], "does not switch workers: fixed in this run's own pipeline"),
-        (["multiprocessing=on"], "does not switch multiprocessing: its data is not a PyDataset"),
     ],
 )
 def test_what_cannot_be_set_is_a_sentence(

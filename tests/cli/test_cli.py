@@ -64,8 +64,7 @@ NO_SCRIPT = "run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MO
         ),
         pytest.param(
             ["train", "cnn", "--switch", "9:depth=4"],
-            "--switch: 'depth' is not a knob: choose prefetch, workers, cache, device-prefetch, "
-            "multiprocessing or queue-size",
+            "--switch: 'depth' is not a knob: choose prefetch, workers, cache or device-prefetch",
             id="knob",
         ),
         pytest.param(

@@ -7,7 +7,6 @@ import pytest
 from tfwatch.core.knobs import (
     CACHE,
     PREFETCH,
-    QUEUE_SIZE,
     WORKERS,
     Knobs,
     check_value,
@@ -29,7 +28,6 @@ def test_a_value_has_one_spelling() -> None:
         (PREFETCH, "2000", "'2000' is not a setting: give off, default, auto or a number"),
         (PREFETCH, "-1", "give off, default, auto or a number from 1 to 1024"),
         (CACHE, "yes", "'yes' is not a setting: give off or on"),
-        (QUEUE_SIZE, "off", "'off' is not a setting: give default or a number"),
         ("colour", "4", "'colour' is not a knob"),
     ],
 )

@@ -75,7 +75,7 @@ def test_lines_that_are_not_events_are_counted(tmp_path: Path) -> None:
         ),
         '{"event": "RunEnded", "at_ns": 1%s, "cause": "finished", "steps": 1}' % ("0" * 30),
         '{"event": "EpochEnded", "at_ns": 1, "epoch": 0, "step": 1, "metrics": {"loss": "low"}}',
-        encode(SwitchAsked(1, "queue_size", "off", "[b]", 1, "key")).decode(),
+        encode(SwitchAsked(1, "device_prefetch", "off", "[b]", 1, "key")).decode(),
         encode(PipelineSwitched(1, "workers", "\u00b2", "4", 1, 2, 0.0, "key")).decode(),
     ]
     good = encode(Noted(1, "hello")).decode()
@@ -199,7 +199,9 @@ def test_a_damaged_manifest_is_not_a_run_or_is_readable(tmp_path: Path) -> None:
 
 def test_invalid_knob_values_are_not_a_run(tmp_path: Path) -> None:
     write_run(
-        tmp_path, plain(5), knobs={"prefetch": "off", "queue_size": "[b]", "of another day": "x"}
+        tmp_path,
+        plain(5),
+        knobs={"prefetch": "off", "device_prefetch": "[b]", "of another day": "x"},
     )
 
     with pytest.raises(NotARunError, match=r"'\[b\]' is not a setting"):

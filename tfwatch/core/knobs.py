@@ -21,8 +21,6 @@ PREFETCH: Final = "prefetch"
 WORKERS: Final = "workers"
 CACHE: Final = "cache"
 DEVICE_PREFETCH: Final = "device_prefetch"
-MULTIPROCESSING: Final = "multiprocessing"
-QUEUE_SIZE: Final = "queue_size"
 
 #: The largest buffer or parallelism: a larger one costs memory and gains no speed.
 LARGEST: Final = 1024
@@ -136,35 +134,8 @@ _TABLE = (
         moves_compute=True,
         rank=3,
     ),
-    Knob(
-        MULTIPROCESSING,
-        key="m",
-        action="the PyDataset's workers are processes, or threads again, from the next epoch on",
-        purpose="the workers are processes",
-        call="dataset.use_multiprocessing = {}",
-        words=(OFF, ON),
-        first_on=ON,
-        moves_compute=True,
-        epochs=1,
-        rank=4,
-    ),
-    Knob(
-        QUEUE_SIZE,
-        key="k",
-        action="double the PyDataset's queue, from the next epoch on",
-        purpose="batches that the workers keep ready",
-        call="dataset.max_queue_size = {}",
-        words=(DEFAULT,),
-        largest=LARGEST,
-        moves_compute=True,
-        epochs=1,
-        rank=5,
-    ),
 )
 KNOBS: Final = {knob.name: knob for knob in _TABLE}
-#: The knobs of a script's `PyDataset`, and those that nothing else has.
-PY_DATASET_KNOBS: Final = (WORKERS, MULTIPROCESSING, QUEUE_SIZE)
-PY_DATASET_ONLY: Final = PY_DATASET_KNOBS[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,17 +145,12 @@ class Knobs:
     #: `buffer_size` of the prefetch at the pipeline's end.
     prefetch: str = OFF
     #: `num_parallel_calls` of the pipeline's maps, all alike, or in a script's pipeline one for
-    #: each map and interleave in its order: `default/4`. Of a `PyDataset` its `workers`, where
-    #: `off` is at most 1.
+    #: each map and interleave in its order: `default/4`.
     workers: str = OFF
     #: Each example is computed once, up to the first random stage, and kept in memory.
     cache: str = OFF
     #: `buffer_size` of a prefetch to the GPU's memory after all other stages.
     device_prefetch: str = OFF
-    #: The workers of a `PyDataset` are processes, not threads.
-    multiprocessing: str = OFF
-    #: `max_queue_size` of a `PyDataset`, batches; `default` is the script's.
-    queue_size: str = DEFAULT
 
     def with_value(self, knob: str, value: str) -> Knobs:
         """Return these knobs with one of them changed.
@@ -228,7 +194,7 @@ def epochs_until(knob: str, value: str) -> int:
     """Return the number of epochs that must begin before a value is in effect; 0: the next batch.
 
     A cache fills for the rest of one and in the next, and serves after that; one that is off is
-    left with the next epoch. A `PyDataset` is read by the same workers for an epoch.
+    left with the next epoch.
     """
     epochs = KNOBS[knob].epochs
     return min(epochs, 1) if value == OFF else epochs
@@ -337,9 +303,7 @@ class Refusal(Enum):
         "its examples are in memory, or tfwatch cannot see which stages of its pipeline are random"
     )
     NO_DEVICE_MEMORY = "nothing to gain: the device computes in the batches' own memory"
-    NO_PY_DATASET = "its data is not a PyDataset"
     NOT_OURS = "the pipeline is the script's own, and has no such knob"
-    ONE_FOR_ALL = "it takes one setting, for all stages alike"
     SPREAD = "a strategy's pipeline is never switched"
     NOT_SPLIT = (
         "the steps of this fit are not split: its batches are fetched by the model's own train"
@@ -378,8 +342,6 @@ class NotTimed(Enum):
 LACKING = {
     CACHE: Refusal.NOTHING_TO_CACHE,
     DEVICE_PREFETCH: Refusal.NO_DEVICE_MEMORY,
-    MULTIPROCESSING: Refusal.NO_PY_DATASET,
-    QUEUE_SIZE: Refusal.NO_PY_DATASET,
 }
 
 

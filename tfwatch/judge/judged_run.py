@@ -119,7 +119,7 @@ class JudgedRun:
             log=frozenset(line.meaning.name for line in find_meanings(run.log)),
             stalls=tuple(self.summary.stalls),
             stall_place=longest_stall_place(self.summary.stalls, run.events),
-            origin=batch_source(evidence.knobs, stages_found(run.events), run.manifest.data),
+            origin=batch_source(run.manifest, stages_found(run.events)),
             better=find_better_settings(
                 self.summary.switches,
                 run.events.of(ExperimentEnded),

@@ -263,7 +263,7 @@ class Follower:
             now,
             manifest=snapshot.manifest,
             knobs=values,
-            origin=batch_source(values, snapshot.stages_found, snapshot.manifest.data),
+            origin=batch_source(snapshot.manifest, snapshot.stages_found),
             forecasts=_without_requested(self._forecasts.forecasts, knobs),
             stages=self._forecasts.table,
             cores_free=self._forecasts.cores_free,

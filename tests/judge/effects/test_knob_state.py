@@ -71,8 +71,6 @@ def test_a_knob_is_turned_back_on_to_what_it_was() -> None:
     assert toggled(knob_states({"prefetch": "default"}, [])["prefetch"]) == "off"
     assert toggled(knob_states({"workers": "default"}, [])["workers"]) == "auto"
     assert toggled(knob_states({"workers": "2"}, [])["workers"]) == "off"
-    assert toggled(knob_states({"queue_size": "10"}, [])["queue_size"]) == "20"
-    assert toggled(knob_states({"multiprocessing": "off"}, [])["multiprocessing"]) == "on"
     assert toggled(knob_states(START, [made(1, "16"), made(2, "off", "16")])["prefetch"]) == "16"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.judge.situations import RUNNING, banner, changed, judged
+from tests.runs.folders import make_manifest
 from tfwatch.core.events import StagesFound
 from tfwatch.core.script_code import CodeEdit
 from tfwatch.judge.findings.situation import (
@@ -254,31 +255,6 @@ def test_with_an_empty_buffer_or_slow_stages_the_wait_is_not_the_fetch() -> None
     assert not StageTable(0, (quick,)).is_ahead(0.9)
 
 
-def test_a_py_dataset_without_workers_is_given_them_by_keys() -> None:
-    knobs = {"prefetch": "default", "workers": "off", "multiprocessing": "off", "queue_size": "10"}
-    now = changed(
-        SCRIPT,
-        live=True,
-        knobs=knobs,
-        started=knobs,
-        switchable=["prefetch", "workers", "multiprocessing", "queue_size"],
-        origin=BatchSource(SourceKind.PY_DATASET),
-    )
-    assert banner(now).advice.startswith(
-        "w, from the next epoch: workers=4, max_queue_size=8 for the PyDataset"
-    )
-    computing = changed(now, stages=table(ROWS, wait_cores=1.0))
-    assert banner(computing).advice.startswith(
-        "w and m, from the next epoch: workers=4, use_multiprocessing=True"
-    )
-    with_workers = changed(now, knobs={**knobs, "workers": "4"})
-    assert banner(with_workers).advice.startswith(
-        "m makes the workers processes from the next epoch"
-    )
-    with_both = changed(now, knobs={**knobs, "workers": "4", "multiprocessing": "on"})
-    assert "from the next epoch" not in banner(with_both).advice
-
-
 LOOP = changed(RUNNING, live=False, loop="train.py:22", knobs={}, started={}, switchable=[])
 
 
@@ -497,7 +473,7 @@ def test_a_switch_of_another_knob_than_prefetch_is_named_too() -> None:
 def test_a_fit_too_short_for_its_stages_has_the_source_of_its_manifest(
     data: str, kind: SourceKind
 ) -> None:
-    assert batch_source({}, {}, data).kind is kind
+    assert batch_source(make_manifest(data=data), {}).kind is kind
 
 
 @pytest.mark.parametrize("live", [True, False])

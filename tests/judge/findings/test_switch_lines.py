@@ -208,19 +208,3 @@ def test_a_setting_that_measured_slower_is_not_suggested() -> None:
     assert "prefetch(" in switch_lines.pasted_lines(
         {"prefetch": "8"}, started, TABLE, better=circle
     )
-
-
-def test_the_line_for_a_py_dataset_sets_its_workers_before_fit() -> None:
-    started = {
-        "prefetch": "default",
-        "workers": "off",
-        "multiprocessing": "off",
-        "queue_size": "10",
-    }
-    assert switch_lines.pasted_lines(started, started) == ""
-    knobs = {**started, "workers": "auto", "multiprocessing": "on", "queue_size": "20"}
-    assert (
-        switch_lines.pasted_lines(knobs, started)
-        == "dataset.workers, dataset.use_multiprocessing, dataset.max_queue_size = os.cpu_count(),"
-        " True, 20  # before fit"
-    )

@@ -11,7 +11,6 @@ from tfwatch.core.knobs import (
     KNOBS,
     LARGEST,
     PREFETCH,
-    QUEUE_SIZE,
     WORKERS,
     KnobChange,
 )
@@ -118,10 +117,8 @@ def choices(state: KnobState) -> tuple[str, ...]:
 def toggled(state: KnobState) -> str:
     """Return `off` for a knob that is on or about to be, else its last setting that was on.
 
-    Workers as a script wrote them come first on; a queue is doubled.
+    Workers as a script wrote them come first on.
     """
-    if state.knob == QUEUE_SIZE:
-        return deeper(state.coming)
     if state.knob == WORKERS and state.coming == "default":
         return KNOBS[state.knob].first_on
     return state.last_on if state.coming == "off" else "off"
@@ -129,7 +126,7 @@ def toggled(state: KnobState) -> str:
 
 def undo_key(knob: str) -> str:
     """Return the key that undoes a knob's switch: its own, where it turns the knob off and on."""
-    return "u" if knob == QUEUE_SIZE else KNOBS[knob].key
+    return KNOBS[knob].key
 
 
 def test_order(*values: str) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.core.knobs import CACHE, MULTIPROCESSING, PER_REPLICA, PREFETCH, WORKERS
+from tfwatch.core.knobs import CACHE, PER_REPLICA, PREFETCH, WORKERS
 from tfwatch.core.script_code import edited_lines
 from tfwatch.judge.findings.finding import Advice, Fact, Finding, Tone
 from tfwatch.judge.findings.situation import SourceKind, of_step
@@ -106,18 +106,9 @@ def _advise(now: Situation, gain: Forecast | None) -> Advice:
 
 
 def _beside_keys(now: Situation, sentence: str) -> str:
-    """Return the advice on a live screen with the keys that help: none, or those of a
-    `PyDataset`."""
-    switchable, knobs = now.manifest.switchable, now.knobs
-    if PREFETCH not in switchable:
+    """Return the advice on a live screen, and whether a key helps."""
+    if PREFETCH not in now.manifest.switchable:
         return f"{sentence}; this pipeline cannot be switched live"
-    if MULTIPROCESSING in knobs and WORKERS in switchable:
-        can_fork = MULTIPROCESSING in switchable and knobs.get(MULTIPROCESSING) == "off"
-        if knobs.get(WORKERS) == "off":
-            keys = "w and m" if can_fork and _computes(now) else "w"
-            return f"{keys}, from the next epoch: {sentence}"
-        if can_fork:
-            return f"m makes the workers processes from the next epoch; {sentence}"
     is_known = any(one.is_known for one in now.forecasts.values())
     return f"{sentence}; no key helps" if is_known or now.origin.has_no_pipeline else sentence
 
@@ -181,8 +172,7 @@ def _cause(now: Situation) -> Advice:
         advice = _below_strategy(now)
     else:
         advice = _FOR[now.origin.kind](now)
-    # The lines for a `PyDataset` set all that its switches do.
-    return advice if MULTIPROCESSING in now.knobs else beside_switches(now, advice)
+    return beside_switches(now, advice)
 
 
 def _fetch(now: Situation) -> Advice:
@@ -211,7 +201,7 @@ def _below_strategy(now: Situation) -> Advice:
 
 
 def _py_dataset(now: Situation) -> Advice:
-    if now.origin.has_workers and now.knobs.get(MULTIPROCESSING) == "on":
+    if now.origin.has_workers and now.manifest.py_processes:
         lines = "dataset.workers, dataset.max_queue_size = 8, 16  # before fit"
         return Advice("more workers for the PyDataset", lines)
     if now.origin.has_workers:

@@ -19,7 +19,6 @@ from tfwatch.core.events import (
     TrainingFailed,
     WatchFailed,
 )
-from tfwatch.core.knobs import MULTIPROCESSING, WORKERS
 from tfwatch.core.rows import Phase
 from tfwatch.core.units import is_missing
 from tfwatch.judge.loss import current_divergence
@@ -251,22 +250,18 @@ class Situation:
         return max(LONG_S, LONG_STEPS * (self.median_step_ms or 0.0) / 1e3)
 
 
-def batch_source(
-    knobs: Mapping[str, str], pipelines: Mapping[int, StagesFound], data: str
-) -> BatchSource:
+def batch_source(manifest: Manifest, pipelines: Mapping[int, StagesFound]) -> BatchSource:
     """Return the source of the batches.
 
-    Before its stages are read, as in a `fit` of less than a second, it is that of run.json; a
-    `PyDataset` is known by its knobs.
+    Before its stages are read, as in a `fit` of less than a second, it is that of run.json.
     """
-    if MULTIPROCESSING in knobs:
-        has_workers = knobs.get(WORKERS, "off") != "off" or knobs[MULTIPROCESSING] == "on"
-        return BatchSource(SourceKind.PY_DATASET, has_workers)
+    if manifest.py_workers is not None:
+        return BatchSource(SourceKind.PY_DATASET, manifest.py_workers > 1 or manifest.py_processes)
     source = find_batch_source(pipelines.values())
     return (
         source
         if source.kind is not SourceKind.UNKNOWN
-        else BatchSource(_KINDS.get(data, SourceKind.UNKNOWN))
+        else BatchSource(_KINDS.get(manifest.data, SourceKind.UNKNOWN))
     )
 
 

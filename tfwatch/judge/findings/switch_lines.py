@@ -17,12 +17,9 @@ from tfwatch.core.knobs import (
     DEFAULT,
     DEVICE_PREFETCH,
     KNOBS,
-    MULTIPROCESSING,
     OFF,
     ON,
     PREFETCH,
-    PY_DATASET_KNOBS,
-    QUEUE_SIZE,
     WORKERS,
     epochs_until,
     knob_name,
@@ -53,10 +50,6 @@ _LINES = {
     DEVICE_PREFETCH: "dataset = dataset.apply(tf.data.experimental.prefetch_to_device("
     '"/GPU:0", {}))  # the last stage',
 }
-_OF_PY_DATASET = (
-    "dataset.workers, dataset.use_multiprocessing, dataset.max_queue_size = {workers}, {processes},"
-    " {queue}  # before fit"
-)
 _NOT_MEASURED: Mapping[tuple[str, str], str] = MappingProxyType({})
 
 
@@ -211,8 +204,6 @@ def pasted_lines(
     changed = [
         knob for knob in _ORDER if knobs.get(knob, "off") not in ("off", started.get(knob, "off"))
     ]
-    if MULTIPROCESSING in knobs:  # its batches come from no map, and are prefetched by Keras
-        return _py_dataset_line(knobs, started)
     in_script = {edit.knob for edit in code}
     own = edited_lines(code, {knob: knobs[knob] for knob in changed})
     lines = (switch_line(knob, knobs[knob], table) for knob in changed if knob not in in_script)
@@ -229,17 +220,3 @@ def best_measured(knob: str, value: str, better: Mapping[tuple[str, str], str]) 
 
 def _number(value: str) -> str:
     return "tf.data.AUTOTUNE" if value == "auto" else value
-
-
-def _py_dataset_line(knobs: Mapping[str, str], started: Mapping[str, str]) -> str:
-    """Return the line that gives a `PyDataset` its workers; empty where they are those of the
-    script."""
-    if all(knobs.get(knob) == started.get(knob, "off") for knob in PY_DATASET_KNOBS[:2]):
-        return ""
-    setting = knobs.get(WORKERS, "off")
-    workers = {"off": "1", "auto": "os.cpu_count()"}.get(setting, setting)
-    queue = knobs.get(QUEUE_SIZE, "default")
-    processes = knobs[MULTIPROCESSING] == "on"
-    return _OF_PY_DATASET.format(
-        workers=workers, processes=processes, queue="10" if queue == "default" else queue
-    )

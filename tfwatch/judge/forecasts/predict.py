@@ -13,10 +13,7 @@ from tfwatch.core.knobs import (
     BETWEEN_STAGES,
     CACHE,
     DEVICE_PREFETCH,
-    MULTIPROCESSING,
     PREFETCH,
-    PY_DATASET_KNOBS,
-    QUEUE_SIZE,
     WORKERS,
 )
 from tfwatch.judge.effects.comparison import LEAST
@@ -59,12 +56,6 @@ _OVERLAP = 0.25
 _UNSEEN = {
     CACHE: "the time of a batch without a cache has not been measured in this run",
 }
-#: The knobs of a `PyDataset` have no forecast.
-_PY_DATASET = {
-    WORKERS: "the part of __getitem__ that holds the GIL is unknown",
-    MULTIPROCESSING: "the time to send a batch between processes is unknown",
-    QUEUE_SIZE: "tf.data sees no queue of a PyDataset",
-}
 #: The reason for no forecast of a setting of single stages.
 _ONE_STAGE = "a stage that is set alone has none"
 #: The reason for no forecast of the workers of a pipeline whose interleave they set.
@@ -95,8 +86,6 @@ def predict(
     together_with: see `forecast`.
     """
     then = {**evidence.knobs, knob: value, **together_with}
-    if knob in PY_DATASET_KNOBS and MULTIPROCESSING in evidence.knobs:
-        return _PY_DATASET[knob]
     if any(_sets_interleave(evidence, changed) for changed in (knob, *together_with)):
         return _INTERLEAVE
     if knob == DEVICE_PREFETCH:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
@@ -17,26 +16,17 @@ from tfwatch.core.knobs import (
     BETWEEN_STAGES,
     CACHE,
     DEVICE_PREFETCH,
-    MULTIPROCESSING,
     OFF,
     ON,
     PREFETCH,
-    PY_DATASET_KNOBS,
-    PY_DATASET_ONLY,
-    QUEUE_SIZE,
     WORKERS,
     check_value,
 )
 from tfwatch.runs.control import Control
 from tfwatch.runs.requests import SwitchRequest
 from tfwatch.runs.script_process import launched, take_switches
+from tfwatch.watch.fit.fit_data import describe_data
 from tfwatch.watch.fit.fit_runs import FitRun, run_of_next_fit
-from tfwatch.watch.fit.py_dataset import (
-    PyDatasetSettings,
-    find_epochs,
-    find_py_dataset,
-    kind_of_data,
-)
 from tfwatch.watch.fit.read_model import read_model
 from tfwatch.watch.fit.recorder import Recorder, Split
 from tfwatch.watch.fit.stepping.step_runners import restore
@@ -45,10 +35,6 @@ from tfwatch.watch.session import ErrorText, Session
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
-
-#: The knobs that describe a script's own pipeline.
-_PIPELINE_KNOBS = (PREFETCH, WORKERS, DEVICE_PREFETCH)
-_SCRIPT_KNOBS = (*_PIPELINE_KNOBS, CACHE)
 
 
 class _Boundary:
@@ -130,7 +116,6 @@ class Watch(keras.callbacks.Callback):
         self._run: FitRun | None = None
         self._newest_run: FitRun | None = None
         self._control = Control(AS_WRITTEN)
-        self._py_dataset: PyDatasetSettings | None = None
         self._recorder: Recorder | None = None
 
     @property
@@ -146,25 +131,21 @@ class Watch(keras.callbacks.Callback):
         workers: str | int | tuple[str | int, ...] | None = None,
         device_prefetch: str | int | None = None,
         cache: bool | None = None,
-        multiprocessing: bool | None = None,
-        queue_size: str | int | None = None,
     ) -> None:
         """Switch the pipeline while `fit` runs, from any thread. The switch takes effect after the
         buffered batches.
 
-        The settings of a `PyDataset` and a cache take effect with the next epoch.
+        A cache takes effect with the next epoch.
 
         Args:
             prefetch: `default` (the script's pipeline as it is), `off`, `auto`, or a `buffer_size`.
             workers: the parallel calls of each map: `default` (as in the script), `off`, `auto`, or
                 a number; a tuple of these, one for each map and interleave in the order of the
                 pipeline. Refused for a pipeline that has no map of which parallel calls give the
-                same elements. Those of a `PyDataset`.
+                same elements.
             device_prefetch: `off`, or the `buffer_size` of a prefetch to the GPU's memory.
             cache: keep the results of the last map that gives the same in each epoch. Refused where
                 there is none, and where they take more than half of the free memory.
-            multiprocessing, queue_size: `use_multiprocessing` and `max_queue_size` of a
-            `PyDataset`.
 
         Raises:
             ValueError: it is none of these.
@@ -174,8 +155,6 @@ class Watch(keras.callbacks.Callback):
             WORKERS: workers,
             DEVICE_PREFETCH: device_prefetch,
             CACHE: cache,
-            MULTIPROCESSING: multiprocessing,
-            QUEUE_SIZE: queue_size,
         }
         for knob, value in values.items():
             if value is not None:
@@ -269,15 +248,11 @@ class Watch(keras.callbacks.Callback):
             if self._is_watched_already():
                 warn_user("this Watch does nothing: another Watch records this fit already")
                 return
-            epochs = find_epochs(sys._getframe(1))
-            self._begin_knobs(epochs)
             self._run = self._newest_run = run = run_of_next_fit(
                 self._runs_dir, self._script_knobs()
             )
-            run.script.writer.describe(data=kind_of_data(epochs))
+            run.script.writer.describe(**describe_data(sys._getframe(1)))
             self._note_model(run)
-            if self._py_dataset:
-                self._py_dataset.describe(run.script.writer)
             run.serve(self._control)
             self._control.stop_at = launched().steps
             for switch in take_switches():
@@ -287,7 +262,6 @@ class Watch(keras.callbacks.Callback):
                 run.step_log,
                 run.stages,
                 self._control,
-                py_dataset=self._py_dataset,
                 on_error=lambda error: run.fail(ErrorText.of(error)),
                 on_abandoned=lambda: run.stop("fit was left by an exception"),
             )
@@ -301,24 +275,8 @@ class Watch(keras.callbacks.Callback):
             if run.is_first_fit:
                 writer.describe(model=read_model(self.model))
 
-    def _begin_knobs(self, epochs: Any | None) -> None:
-        """Begin with the settings of a `PyDataset` as the script has them."""
-        had, self._py_dataset = self._py_dataset, None
-        with fails_open(
-            lambda why: warn_user(f"the workers of this PyDataset cannot be switched: {why}")
-        ):
-            self._py_dataset = find_py_dataset(epochs)
-        if self._py_dataset:
-            self._control.knobs = self._py_dataset.begin(self._control.knobs)
-        elif had:
-            kept = {knob: getattr(AS_WRITTEN, knob) for knob in PY_DATASET_KNOBS}
-            self._control.knobs = replace(self._control.knobs, **kept)
-
     def _script_knobs(self) -> dict[str, str]:
-        names = (*_PIPELINE_KNOBS, *PY_DATASET_ONLY) if self._py_dataset else _SCRIPT_KNOBS
-        return {
-            name: value for name, value in self._control.knobs.values().items() if name in names
-        }
+        return self._control.knobs.values()
 
     def _is_watched_already(self) -> bool:
         """Return whether another Watch records this `fit`, whose callbacks share their `params`."""

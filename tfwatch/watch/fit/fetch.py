@@ -164,8 +164,7 @@ class Fetch:
 
         Any thread may call it. Both are None between two epochs.
         """
-        if self._session.py_dataset is None:
-            self._describer.describe(self.current.keras, self.switches.script)
+        self._describer.describe(self.current.keras, self.switches.script)
         return self.current.observed()
 
     def close(self) -> None:

@@ -21,7 +21,6 @@ from tfwatch.core.knobs import (
     DEVICE_PREFETCH,
     OFF,
     PREFETCH,
-    PY_DATASET_KNOBS,
     WORKERS,
     NotTimed,
     Refusal,
@@ -79,11 +78,7 @@ class RequestedSwitches:
         self.in_graph = False
         self.script = ScriptPipeline()
         self._on_rebuilt, self._note_failure = on_rebuilt, note_failure
-        self._writer, self._control, self._py_dataset = (
-            session.writer,
-            session.control,
-            session.py_dataset,
-        )
+        self._writer, self._control = session.writer, session.control
         self.current = CurrentPipeline(self.script, note_failure)
         self.requested: list[SwitchAsked] = []
         #: Those that take effect with an epoch, by their knob.
@@ -95,25 +90,6 @@ class RequestedSwitches:
         self._has_noted_off = False
 
     # -- the epochs -------------------------------------------------------------------------------
-
-    def begin_script_epoch(self, steps: int) -> None:
-        """Begin an epoch of a script's after `steps` steps, before Keras makes its iterator.
-
-        The settings of a `PyDataset` take effect with it.
-        """
-        if self._py_dataset is None or self.current.keras is None:
-            return
-        with fails_open(self._refuse):
-            accepted = self._accept(steps) if self._control.has_requests else self._control.knobs
-            if accepted == self._control.knobs and not self._deferred:
-                return
-            knobs, begun = self._take_deferred(accepted)
-            self.requested += begun
-            start_ns = self._writer.now_ns()
-            if begun:
-                self._py_dataset.apply(knobs)
-            self._control.knobs = knobs
-            self._note_built(start_ns)
 
     def begin_iterator(self, iterator: Any, *, is_new: bool) -> None:
         """Begin to fetch from an iterator of Keras', rebuilt or with stages above it if the knobs
@@ -132,8 +108,6 @@ class RequestedSwitches:
 
     def _read_written(self, iterator: Any) -> None:
         """Read whether the script's pipeline prefetches; a knob that nobody switched says so."""
-        if self._py_dataset is not None:
-            return
         was, prefetch = self._control.written, written_prefetch(iterator)
         self._control.written = self.script.written = replace(was, prefetch=prefetch)
         knobs = self._control.knobs
@@ -149,8 +123,6 @@ class RequestedSwitches:
     def _begin_rebuilt(self, iterator: Any) -> bool:
         """Begin an epoch with the rebuilt pipeline if the knobs ask for it; return whether it
         began."""
-        if self._py_dataset is not None:
-            return False
         knobs, begun = self._take_deferred(self._leave_late())
         is_own = replace(knobs, device_prefetch=OFF) == self.script.written
         if (is_own and not begun) or why_not_switchable(iterator):
@@ -329,10 +301,7 @@ class RequestedSwitches:
     def _leave_all(self, steps: int) -> None:
         """Record that Keras' iterator gives the batches after `steps` steps: all its stages are as
         in the script."""
-        own = PY_DATASET_KNOBS if self._py_dataset is not None else ()
-        kept = replace(
-            self.script.written, **{knob: getattr(self._control.knobs, knob) for knob in own}
-        )
+        kept = self.script.written
         for name, old, new in self._control.knobs.differences(kept):
             self._note_by_data(name, old, new, steps)
         self._control.knobs = kept
@@ -370,8 +339,8 @@ class RequestedSwitches:
     def _epochs_until(self, knob: str, value: str) -> int:
         """Return the number of epochs that must begin before a setting is in effect; 0: the next
         batch."""
-        workers_wait = self._py_dataset is not None or self.script.workers_from_epoch
-        return int(knob == WORKERS and workers_wait) or epochs_until(knob, value)
+        workers_wait = knob == WORKERS and self.script.workers_from_epoch
+        return int(workers_wait) or epochs_until(knob, value)
 
     def _defer(self, asked: SwitchAsked) -> None:
         """Defer a switch to an epoch; one back to the setting in effect cancels the one before."""
@@ -394,8 +363,6 @@ class RequestedSwitches:
             no_copy = NotTimed.IN_GRAPH if self.in_graph else why_no_device_prefetch()
             if no_copy:
                 return no_copy.value
-        if self._py_dataset is not None and request.knob in PY_DATASET_KNOBS:
-            return self._py_dataset.refusal(request, self._with_deferred(self._control.knobs))
         return self._refusal_of_script(request)
 
     def _refusal_of_script(self, request: SwitchRequest) -> str:

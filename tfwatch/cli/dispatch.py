@@ -22,6 +22,10 @@ _DESCRIPTION = (
     " tfwatch train cnn."
 )
 
+_EXIT_CODES = (
+    "exit codes: 0 done; 1 training, a check or the output failed; 2 bad input; of compare"
+    " --max-slower 3 inconclusive, 4 slower; 128 + N ended by signal N; of run, those of the script"
+)
 #: Set by a shell while it completes.
 COMPLETES = "_ARGCOMPLETE"
 #: Options that replace a command.
@@ -114,7 +118,7 @@ class _Parser(argparse.ArgumentParser):
             namespace = argparse.Namespace(words=words[own:])
             words = words[:own]
         if self.more_help and {"-h", "--help"} & set(words):
-            self.epilog = f"{self.epilog}{self.more_help(words)}"
+            self.epilog = self.more_help(words)
         if self.keeps_unknown:
             own_words, unknown = super().parse_known_args(words, namespace or argparse.Namespace())
             own_words.words = unknown
@@ -171,7 +175,7 @@ class _Parser(argparse.ArgumentParser):
 def make_parser(chosen: str | None = None) -> _Parser:
     """Return the parser of all commands. chosen: the only command that gets its options; None: each
     gets them."""
-    parser = _Parser("tfwatch", description=_DESCRIPTION, allow_abbrev=False)
+    parser = _Parser("tfwatch", description=_DESCRIPTION, epilog=_EXIT_CODES, allow_abbrev=False)
     parser.add_argument("-V", "--version", action="version", version=f"tfwatch {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, command in COMMANDS.items():

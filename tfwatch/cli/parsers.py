@@ -6,6 +6,8 @@ Nothing of a command is imported before its arguments are read, so help and bad 
 from __future__ import annotations
 
 import argparse
+import shutil
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +33,7 @@ class Command:
     """A command. text: its help, in lower case. add: adds its arguments to its parser.
 
     run: the module of `tfwatch.cli` and the function in it that take the arguments. example: the
-    words that follow a command which needs some. more, epilog, usage: of its help.
+    words that follow a command which needs some. more, usage: of its help.
     """
 
     text: str
@@ -39,7 +41,6 @@ class Command:
     run: str
     example: str = ""
     more: str = ""
-    epilog: str = ""
     usage: str | None = None
 
 
@@ -244,7 +245,6 @@ def _add_prune(own: Any) -> None:
 def _add_removal(own: Any) -> None:
     _add_runs_dir(own, argparse.SUPPRESS)  # keeps DIR of `tfwatch runs --runs-dir DIR ACTION`
     own.add_argument("--yes", action="store_true", help="do not ask")
-    own.add_argument("--dry-run", action="store_true", help="only list what would be removed")
 
 
 def _add_doctor(own: Any) -> None:
@@ -290,23 +290,15 @@ COMMANDS = {
         more="A workload is a plain script: what is no option of tfwatch is an argument of its own,"
         " and `tfwatch train WORKLOAD --help` shows these too.",
         usage="tfwatch train [OPTIONS] WORKLOAD [ARGS]",
-        epilog="""\
-exit codes: that of the script; 0 finished, or stopped from the screen; 1 training failed;
-2 bad input; 130 stopped by ctrl+c, 143 by SIGTERM (128 + the signal).
-""",
     ),
     "ab": Command(
         "A/B test: alternate between settings of a knob while a script trains; which is faster?",
         _add_ab,
         "script.run:run_ab",
         example="--knob prefetch=off,4 cnn",
+        more="It alternates in short blocks of random order and ends when it is clear which one is"
+        " faster, or that none is. The training result is the same either way.",
         usage="tfwatch ab --knob KNOB=A,B [OPTIONS] (WORKLOAD | SCRIPT | -m MODULE) [ARGS]",
-        epilog="""\
-The run alternates between the settings in short blocks of random order and ends when it is clear
-which one is faster, or that none is. The training result is the same either way.
-exit codes: 0 it ran, whatever the answer; 1 training failed; 2 bad input; 130 stopped by ctrl+c,
-with the result so far.
-""",
     ),
     "workloads": Command("list the workloads", _add_nothing, "workloads:print_workloads"),
     "bench": Command(
@@ -323,10 +315,6 @@ with the result so far.
         "a recorded run as one HTML page, as Markdown for a pull request, or as JSON",
         _add_report,
         "report:report",
-        epilog="""\
-The page needs no network and no script, follows the reader's light or dark theme, and prints.
-exit codes: 0 written; 1 it cannot be written; 2 bad input.
-""",
     ),
     "compare": Command(
         "compare two runs: every figure with the interval of its difference, and the settings"
@@ -334,11 +322,8 @@ exit codes: 0 written; 1 it cannot be written; 2 bad input.
         _add_compare,
         "compare:compare",
         example="A B",
-        epilog="The first side is the baseline. One run of each side cannot show how much equal"
-        " runs differ, so a difference of a few percent stays unclear; three runs of each side,"
-        " made in turn (A B A B A B), measure it. exit codes: 0 compared, 2 bad input, or runs that"
-        " cannot be compared. With --max-slower: 0 within the limit, 4 slower, or a run of B did"
-        " not end normally, 3 inconclusive (the limit lies within the interval).",
+        more="One run of each side cannot show how much equal runs differ: three of each, made in"
+        " turn, measure it.",
     ),
     "export": Command(
         "a recorded run as a trace for ui.perfetto.dev: steps, their parts, stages, events",
@@ -357,15 +342,12 @@ exit codes: 0 written; 1 it cannot be written; 2 bad input.
         _add_set,
         "set:set_knobs",
         example="prefetch=4",
-        epilog="exit codes: 0 in effect; 1 refused by the training, or"
-        " not in effect in time; 2 bad input",
     ),
     "runs": Command("list the recorded runs, and remove them", _add_runs, "runs:list_past_runs"),
     "doctor": Command(
         "check the installation and the machine: is TensorFlow slow because of them?",
         _add_doctor,
         "doctor:doctor",
-        more="Exit code 1 where a check fails.",
     ),
     "selftest": Command(
         "check the numbers on this machine: train with known delays and compare; about a minute",
@@ -382,18 +364,14 @@ exit codes: 0 written; 1 it cannot be written; 2 bad input.
 
 def add_command(commands: Any, name: str, command: Command) -> None:
     """Add the parser of a command to the parsers of all."""
-    has_lines = "\n" in command.epilog
     description = f"{_sentence(command.text)} {command.more}".rstrip()
     own = commands.add_parser(
         name,
         help=command.text,
-        description=description,
-        epilog=command.epilog,
+        description=textwrap.fill(description, shutil.get_terminal_size().columns - 2),
         usage=command.usage,
         allow_abbrev=False,
-        formatter_class=(
-            argparse.RawDescriptionHelpFormatter if has_lines else argparse.HelpFormatter
-        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     own.set_defaults(run=command.run)
     own.example = command.example

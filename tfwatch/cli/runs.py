@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -28,12 +27,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Sequence
     from pathlib import Path
-
-#: Cells in which a name is folded at the narrowest.
-_LEAST_NAME = 26
-_COLUMNS = ("age", "state", "steps", "step", "wait", "size")
-#: The columns of a terminal that is narrower than this.
-_NARROW, _WIDE = ("state", "step", "wait"), 80
 
 
 def list_past_runs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
@@ -66,27 +59,22 @@ def _as_json(folder: Path, run: PastRun) -> dict[str, object]:
 def _table(listed: Iterable[tuple[Path, PastRun]]) -> str:
     from rich.table import Table
 
-    names = _COLUMNS if shutil.get_terminal_size().columns >= _WIDE else _NARROW
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("run", overflow="fold", min_width=_LEAST_NAME)
-    for name in names:
-        table.add_column(name, justify="left" if name in ("age", "state") else "right")
+    table = Table("run", "age", "state", box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table.columns[0].overflow = "fold"
+    for name in ("steps", "step", "wait", "size"):
+        table.add_column(name, justify="right")
     for folder, run in listed:
-        cells = {
-            "age": units.age(run.age_s),
-            "state": printable(run.state),
-            "steps": units.count(run.steps),
-            "step": units.milliseconds(run.step_ms),
-            "wait": units.percent(run.wait_share),
-            "size": units.memory(folder_bytes(folder)),
-        }
-        table.add_row(_label(folder, run), *(cells[name] for name in names))
+        ranks = f", {units.counted(run.ranks, 'rank')}" if run.ranks else ""
+        table.add_row(
+            printable(folder.name) + ranks,
+            units.age(run.age_s),
+            printable(run.state),
+            units.count(run.steps),
+            units.milliseconds(run.step_ms),
+            units.percent(run.wait_share),
+            units.memory(folder_bytes(folder)),
+        )
     return render(sys.stdout, table)
-
-
-def _label(folder: Path, run: PastRun) -> str:
-    ranks = f", {units.counted(run.ranks, 'rank')}" if run.ranks else ""
-    return printable(folder.name) + ranks
 
 
 # -- removing --------------------------------------------------------------------------------------
@@ -125,8 +113,6 @@ def _remove(args: argparse.Namespace, folders: Sequence[Path]) -> int:
     if not folders:
         return write(sys.stdout, "no run to remove\n")
     listed = "".join(f"{printable(folder.name)}\n" for folder in folders)
-    if args.dry_run:
-        return write(sys.stdout, f"{listed}{count}, {size}: would be removed\n")
     if not (args.yes or _ask(f"{listed}Remove {count}, {size}? [y/N] ")):
         return write(sys.stdout, "nothing is removed\n")
     failures = [error for folder in folders if (error := _failure_of(folder))]

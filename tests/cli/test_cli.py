@@ -58,6 +58,16 @@ NO_SCRIPT = "run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MO
         ),
         pytest.param(["train", "cnn", "--steps"], "--steps: expected one argument", id="no value"),
         pytest.param(
+            ["train", "cnn", "--steps", "0"],
+            "--steps: '0' is not a whole number from 1 to 1000000000",
+            id="no number",
+        ),
+        pytest.param(
+            ["train", "cnn", "--notify-command", "/no x"],
+            "--notify-command: there is no program /no",
+            id="no program",
+        ),
+        pytest.param(
             ["train", "cnn", "--switch", "prefetch=4"],
             "--switch: 'prefetch=4' is not a switch: give STEP:KNOB=VALUE, e.g. 100:prefetch=4",
             id="switch",

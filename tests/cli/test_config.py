@@ -133,24 +133,6 @@ def test_help_works_with_a_bad_config_file(config: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        pytest.param(
-            ["--notify-command", "/no x"], "--notify-command: there is no program /no", id="command"
-        ),
-        pytest.param(
-            ["--steps", "0"], "--steps: '0' is not a whole number from 1 to 1000000000", id="steps"
-        ),
-    ],
-)
-def test_a_bad_value_of_an_option_is_one_sentence(
-    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert exit_code("train", "cnn", *words) == 2
-    assert capsys.readouterr().err == f"tfwatch: {sentence}\n"
-
-
-@pytest.mark.parametrize(
     ("line", "words"),
     [
         pytest.param("tfwatch ser", {"serve"}, id="command"),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cli.commands import exit_code
 from tests.screens.canned import usual
+from tfwatch.report.run_facts import as_json
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,6 +68,12 @@ def test_a_page_goes_to_a_file_or_to_standard_output(
     assert capsys.readouterr().out == (runs.parent / "here" / "page.html").read_text(
         encoding="utf-8"
     )
+
+
+def test_json_is_the_object_of_the_folder(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report(runs, "--json") == 0
+
+    assert json.loads(capsys.readouterr().out) == as_json(open_run(runs / NEW))
 
 
 def test_markdown_goes_to_standard_output(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
-from tests.judge.step_rows import make_steps, plain
+from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, write_run
 from tfwatch.core.events import Event, RunEnded, SensorMissing, StagesFound, StallLocated
 from tfwatch.judge.steps.stalls import Stall, stall_place_text
@@ -56,19 +55,6 @@ def test_the_last_table_has_null_where_there_is_no_figure(
         "reason": "serial",
         "sentence": "map(decode) runs serially on one of 8 cores: 21.0 ms/batch",
     }
-
-
-def test_the_rest_of_the_wait_beside_the_stages_is_in_it_as_on_the_screen(tmp_path: Path) -> None:
-    decode = StagesFound(S, 0, ["map(decode)"], ["Map"])
-    writer = write_run(
-        tmp_path, make_steps(np.full(30, 5.1)), decode, RunEnded(60 * S, "finished", 30)
-    )
-    writer.stage(20 * S, 0, 0, 32, 1.75, 1.0, NAN, NAN, NAN, 1.0)
-    writer.flush()
-
-    found = run_facts.as_json(open_run(tmp_path, FakeClock(60).clock))["pipeline"]
-
-    assert found["total_ms"] == 1.75
 
 
 @pytest.mark.parametrize(

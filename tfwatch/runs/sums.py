@@ -100,11 +100,12 @@ class TimeSums:
         later = slice(at, self._count)
         if at < self._count:
             own = np.diff(self._sums[at - 1 : self._count], axis=0).T
-            bucket = np.concatenate([bucket, self._buckets[later]])
+            bucket = np.concatenate([self._buckets[later], bucket])
+            values = np.concatenate([own, values], axis=1)
+            flags = np.concatenate([self._flags[later], flags])
+        if (bucket[1:] < bucket[:-1]).any():
             order = np.argsort(bucket, kind="stable")
-            bucket = bucket[order]
-            values = np.concatenate([values, own], axis=1)[:, order]
-            flags = np.concatenate([flags, self._flags[later]])[order]
+            bucket, values, flags = bucket[order], values[:, order], flags[order]
         begins = np.flatnonzero(np.diff(bucket, prepend=-1))
         self._count = at + len(begins)
         added = slice(at, self._count)

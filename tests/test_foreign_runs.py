@@ -15,7 +15,7 @@ from hypothesis import strategies as some
 from msgspec.structs import fields
 
 from tests.judge.step_rows import plain
-from tests.runs.folders import FakeClock, make_manifest, write_run
+from tests.runs.folders import FakeClock, write_run
 from tests.screens.showing import header_of, pipeline_of
 from tfwatch.core import events as facts
 from tfwatch.core.knobs import KnobChange
@@ -192,7 +192,6 @@ MANIFEST: dict[str, Any] = {
         "batch_size": 32,
         "epochs": 3,
         "steps_per_epoch": 60,
-        "metric": "accuracy",
     },
 }
 #: Names of the entries that a foreign manifest changes.
@@ -398,17 +397,3 @@ def test_any_manifest_is_shown_or_refused_in_a_sentence(
     (tmp_path / layout.MANIFEST).write_text(text)
 
     assert show(tmp_path).manifest.encode()
-
-
-def test_entries_of_the_manifest_that_are_out_of_bounds_are_counted() -> None:
-    values = {
-        **json.loads(make_manifest(**MANIFEST).encode()),
-        "settings": {"memory_limit_bytes": -1, "x": {}},
-        "knobs": {"fast": "off"},
-        "machine": {"cores": "2"},
-    }
-
-    manifest = Manifest.decode(json.dumps(values))
-
-    assert (manifest.settings, manifest.machine) == ({}, {})
-    assert manifest.skipped == ["cores", "memory_limit_bytes", "x", "fast"]

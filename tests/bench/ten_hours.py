@@ -202,9 +202,7 @@ class LongRun:
         self._flushed_s = self.at_s + _FLUSH_S
         loss = _loss(self.step / self.plan.epoch_steps, self.plan)
         in_epoch = self.step - epoch * self.plan.epoch_steps
-        self.writer.progress.append(
-            (self.step * 64, self.step, epoch, in_epoch, loss, 1 - loss / 3)
-        )
+        self.writer.progress.append((self.step * 64, self.step, epoch, in_epoch, loss))
         self.writer.flush()
 
     def _event(self, kind: type[facts.Event], **values: object) -> None:
@@ -227,7 +225,6 @@ def _manifest(plan: Plan, wall_ns: int) -> Manifest:
         batch_size=64,
         epochs=plan.epochs,
         steps_per_epoch=plan.epoch_steps,
-        metric="accuracy",
         machine={"host": os.uname().nodename, "cores": 16, "memory_bytes": 128 * _GIB},
     )
 

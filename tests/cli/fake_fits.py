@@ -50,7 +50,7 @@ def fit(
             for request in control.take(step):
                 print(f"switch {request.knob} by {request.by}", flush=True)  # noqa: T201  a script's output
             writer.step(max(0, writer.now_ns() - 10**7), step, 0, 0, 4.0, 1.0, 5.0, 1.0)
-            writer.progress.append((step * 32, step, 0, step, loss, None))
+            writer.progress.append((step * 32, step, 0, step, loss))
         writer.status = (Phase.EPOCH_END, writer.now_ns(), steps, 0, "")
         writer.event(EpochEnded(writer.now_ns(), 0, steps, {"loss": loss}))
         writer.end("finished")

@@ -47,7 +47,7 @@ def effect(ratio: float, low: float, high: float, wait: WaitChange = SAME_WAIT) 
 
 
 T = TypeVar("T")
-_OF_MANIFEST = {*Manifest.__struct_fields__} - {"device", "run", "knobs", "metric", "machine"}
+_OF_MANIFEST = {*Manifest.__struct_fields__} - {"device", "run", "knobs", "machine"}
 
 
 def changed(what: T, **changes: Any) -> T:

@@ -180,10 +180,9 @@ SWITCH = Comparison(
                 "ended": RunEnded(11_520_000_000_000, "finished", 5000),
                 "life": "ended",
                 "epoch": 19,
-                "metric": "acc 0.93",
             },
             "FINISHED",
-            "20 epochs, 5 000 steps in 3 h 12 min, acc 0.93",
+            "20 epochs, 5 000 steps in 3 h 12 min",
             id="finished",
         ),
         pytest.param(

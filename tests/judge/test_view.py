@@ -297,11 +297,7 @@ def test_the_header_of_a_rank_names_it(size: int | None, words: str) -> None:
 
 
 def test_a_header_leaves_out_what_is_not_known() -> None:
-    run = (
-        Canned(None, device="", steps_per_epoch=None, epochs=None, metric="")
-        .started()
-        .steps(99, STARVING)
-    )
+    run = Canned(None, device="", steps_per_epoch=None, epochs=None).started().steps(99, STARVING)
 
     assert header_of(look(run)) == "tfwatch cnn epoch 1 step 100 1 368 examples/s ATTACHED"
 

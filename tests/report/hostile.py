@@ -32,7 +32,6 @@ def hostile_run(folder: Path) -> Snapshot:
         run=HOSTILE,
         workload=HOSTILE,
         device=HOSTILE,
-        metric=HOSTILE,
         settings={"data": HOSTILE, HOSTILE: HOSTILE},
         versions={HOSTILE: HOSTILE},
         machine={"host": HOSTILE, "cores": 2, "system": HOSTILE, "memory_bytes": 2**34},

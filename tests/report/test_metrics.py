@@ -130,7 +130,7 @@ def test_a_loss_of_nan_is_no_figure(tmp_path: Path) -> None:
 
 def test_names_from_outside_stay_labels(tmp_path: Path) -> None:
     hostile = 'a"} 1\nevil{x="\\\x1b[2J\udcff'
-    run = running(tmp_path, workload=hostile, device="d" * 1000, metric='"\n')
+    run = running(tmp_path, workload=hostile, device="d" * 1000)
     run.writer.flush()
     found = samples(ServedRuns(tmp_path, run.clock), run.clock)
 

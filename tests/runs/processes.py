@@ -30,7 +30,7 @@ while not Path(sys.argv[2]).exists():
     step += 1
     start_ns = writer.now_ns()
     writer.status = (Phase.COMPUTE, start_ns, step, 0, "")
-    writer.progress.append((step, step, 0, step, 1.0, 0.5))
+    writer.progress.append((step, step, 0, step, 1.0))
     writer.sample(start_ns, {"cpu_cores": 1.0})
     writer.step(start_ns, step, 0, 0, 0.1, 0.2, 0.8, 0.1)
     time.sleep(0.001)

@@ -32,14 +32,14 @@ def events_about(*losses: Any, a_flush: int = 1000, first: int = 1, call: int = 
     """Return the events about these losses: one a call of `call` steps, `a_flush` calls a flush; no
     row is due."""
     progress, events = ProgressLog(), []
-    progress.flush(0, "", last=False)
+    progress.flush(0, last=False)
     progress._due_ns = 10**18
     for n, loss in enumerate(losses):
         step = first + (n + 1) * call - 1
-        progress.reports.append((0, step, 0, step, loss, None))
+        progress.reports.append((0, step, 0, step, loss))
         if (n + 1) % a_flush == 0:
-            events += progress.flush(n, "", last=False)[1]
-    return [*events, *progress.flush(len(losses), "", last=False)[1]]
+            events += progress.flush(n, last=False)[1]
+    return [*events, *progress.flush(len(losses), last=False)[1]]
 
 
 @pytest.mark.parametrize("a_flush", [1, 2, 1000])
@@ -86,7 +86,7 @@ def test_an_event_about_the_loss_precedes_the_end_of_its_run(tmp_path: Path) -> 
     clock = FakeClock(1.0)
     writer = RunWriter(tmp_path, make_manifest(), clock.clock)
     writer.status = (Phase.HOST, 0, 2, 0, "")
-    writer.progress.extend([(8, 1, 0, 1, 0.5, None), (16, 2, 0, 2, NAN, None)])
+    writer.progress.extend([(8, 1, 0, 1, 0.5), (16, 2, 0, 2, NAN)])
     writer.end("finished")
     clock.at_s = 9.0
     writer.close()
@@ -100,42 +100,40 @@ def test_an_event_about_the_loss_precedes_the_end_of_its_run(tmp_path: Path) -> 
 
 def test_a_row_is_due_twice_a_second_and_at_the_end() -> None:
     progress = ProgressLog()
-    progress.reports.append((8, 1, 0, 1, "low", None))
+    progress.reports.append((8, 1, 0, 1, "low"))
 
-    rows = [
-        len(progress.flush(round(at_s * 1e9), "", last=False)[0]) for at_s in (0.0, 0.4, 0.5, 0.9)
-    ]
+    rows = [len(progress.flush(round(at_s * 1e9), last=False)[0]) for at_s in (0.0, 0.4, 0.5, 0.9)]
 
-    assert rows == [40, 0, 40, 0]
-    assert len(progress.flush(910_000_000, "", last=True)[0]) == 40
+    assert rows == [32, 0, 32, 0]
+    assert len(progress.flush(910_000_000, last=True)[0]) == 32
 
 
 def test_a_loss_that_is_not_a_number_is_noted_once() -> None:
     progress = ProgressLog()
     events: list[Event] = []
     for at_ns in (0, 10**9):
-        progress.reports.append((8, 1, 0, 1, "low", "high"))
-        events += progress.flush(at_ns, "accuracy", last=False)[1]
+        progress.reports.append((8, 1, 0, 1, "low"))
+        events += progress.flush(at_ns, last=False)[1]
 
     texts = [event.text for event in events if isinstance(event, Noted)]
-    assert [text.partition(" that")[0] for text in texts] == ["the loss", "the accuracy"]
+    assert [text.partition(" that")[0] for text in texts] == ["the loss"]
 
 
 def test_a_run_that_has_ended_shows_its_last_step_before_its_writer_is_closed() -> None:
     clock = FakeClock(1.0)
-    writer = RunWriter(None, make_manifest(metric="accuracy"), clock.clock)
+    writer = RunWriter(None, make_manifest(), clock.clock)
     reader = reader_of(writer, clock.clock)
-    writer.progress.append((32, 1, 0, 1, 2.0, 0.25))
+    writer.progress.append((32, 1, 0, 1, 2.0))
     writer.flush()
     clock.at_s = 1.1
-    writer.progress.append((64, 2, 0, 2, 1.0, 0.75))
+    writer.progress.append((64, 2, 0, 2, 1.0))
     writer.end("finished")
     writer.flush()
 
     snapshot = reader.read()
 
     assert snapshot.latest
-    assert (snapshot.latest.step, snapshot.latest.metric) == (2, 0.75)
+    assert (snapshot.latest.step, snapshot.latest.loss) == (2, 1.0)
     writer.flush()
     writer.close()
     assert reader.read().progress["step"].tolist() == [1, 2]

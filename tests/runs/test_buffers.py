@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tfwatch.core.events import Event, Noted, Paused, Slept
-from tfwatch.core.rows import PROGRESS, STEP
-from tfwatch.runs.buffers import EventLog, Events, NewestRows, ThinnedRows
+from tfwatch.core.rows import STEP
+from tfwatch.runs.buffers import EventLog, Events, NewestRows
 
 
 def noted(at_ns: int) -> Noted:
@@ -99,14 +99,3 @@ def test_a_view_is_read_only() -> None:
 
     with pytest.raises(ValueError, match="read-only"):
         newest.rows["step"][0] = 1
-
-
-@pytest.mark.parametrize("block", [1, 3, 64, 5000])
-def test_the_kept_rows_are_evenly_spaced_and_do_not_depend_on_the_blocks(block: int) -> None:
-    rows = np.zeros(5000, dtype=PROGRESS)
-    rows["step"] = np.arange(5000)
-    thinned = ThinnedRows(PROGRESS, 100)
-    for first in range(0, 5000, block):
-        thinned.extend(rows[first : first + block])
-    assert thinned.rows["step"].tolist() == list(range(0, 5000, 64))
-    assert not thinned.rows.flags.writeable

@@ -198,11 +198,7 @@ def test_a_damaged_manifest_is_not_a_run_or_is_readable(tmp_path: Path) -> None:
 
 
 def test_invalid_knob_values_are_not_a_run(tmp_path: Path) -> None:
-    write_run(
-        tmp_path,
-        plain(5),
-        knobs={"prefetch": "off", "device_prefetch": "[b]", "of another day": "x"},
-    )
+    write_run(tmp_path, plain(5), knobs={"prefetch": "off", "device_prefetch": "[b]"})
 
     with pytest.raises(NotARunError, match=r"'\[b\]' is not a setting"):
         opened(tmp_path)

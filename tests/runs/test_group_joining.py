@@ -22,7 +22,6 @@ from tfwatch.runs.group_joining import (
 )
 from tfwatch.runs.library import (
     find_run,
-    list_folders,
     list_runs,
     list_single_runs,
     run_name,
@@ -94,7 +93,7 @@ def test_processes_that_race_share_one_folder(tmp_path: Path) -> None:
             "begun\n"
         ] * 3
 
-    (group,) = list_folders(tmp_path)
+    (group,) = list_runs(tmp_path)
     runs = [open_run(one.folder) for one in rank_folders(group)]
     assert [(run.manifest.rank, run.manifest.group_size) for run in runs] == [
         (0, 3),

@@ -6,7 +6,6 @@ import pytest
 
 from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, write_run
-from tfwatch.core.events import RunEnded
 from tfwatch.runs import library
 from tfwatch.runs.library import (
     default_runs_dir,
@@ -143,25 +142,6 @@ def test_the_replay_argument_finds_the_run(tmp_path: Path, monkeypatch: pytest.M
     assert replay_argument(default_runs_dir() / "one_cnn") == "one_cnn"
     assert replay_argument(elsewhere) == "~/'my runs/one_cnn'"
     assert replay_argument(outside) == str(outside)
-
-
-def test_a_start_that_failed_before_its_first_step_is_opened_only_by_its_name(
-    tmp_path: Path,
-) -> None:
-    write_run(tmp_path / "1_trained", plain(3), RunEnded(1, "finished", 3))
-    untimed = write_run(tmp_path / "2_untimed", plain(0))
-    untimed.progress.append((0, 1, 0, 1, 0.5, None))
-    untimed.flush()
-    write_run(tmp_path / "3_starting", plain(0))
-    write_run(tmp_path / "4_failed", plain(0), RunEnded(1, "failed", 0, "no optimizer"))
-    write_run(tmp_path / "5_killed", plain(0), pid=2**22 + 1)
-    assert [run.name for run in list_runs(tmp_path)] == ["3_starting", "2_untimed", "1_trained"]
-    assert find_run(None, tmp_path).name == "3_starting"
-    assert find_run("_", tmp_path).name == "3_starting"
-    assert [find_run(name, tmp_path).name for name in ("4_failed", "kill")] == [
-        "4_failed",
-        "5_killed",
-    ]
 
 
 def test_it_is_in_the_run_and_the_last_text_wins(tmp_path: Path) -> None:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
 from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, add_steps, opened, read, reader_of, write_run
 from tfwatch.core.events import EpochStarted, Noted, RunEnded, Slept
-from tfwatch.core.rows import PROGRESS, Phase
+from tfwatch.core.rows import Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.buffers import HEAD_LINES, LOG_LINES
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import Pulse, decode_pulse
-from tfwatch.runs.run import RECENT, RECENT_PROGRESS, Run
+from tfwatch.runs.run import RECENT, Run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,14 +108,14 @@ def test_images_per_second_cover_the_last_five_seconds(tmp_path: Path) -> None:
     rates = []
     for at_s, images in ((1, 0), (2, 100), (20, 1000), (22, 1400), (25, 1000)):
         clock.at_s = at_s
-        writer.progress.append((images, 1, 0, 1, None, None))
+        writer.progress.append((images, 1, 0, 1, None))
         writer.flush()
         rates.append(reader.read().examples_s)
 
     assert rates == [None, 100.0, None, 200.0, 0.0]
     latest = reader.read().latest
     assert latest is not None
-    assert (latest.loss, latest.metric) == (None, None)
+    assert latest.loss is None
 
 
 def test_without_known_batch_sizes_there_is_no_rate() -> None:
@@ -125,7 +124,7 @@ def test_without_known_batch_sizes_there_is_no_rate() -> None:
     reader = reader_of(writer, clock.clock)
     for step in (1, 2, 3):
         clock.at_s = step
-        writer.progress.append((0, step, 0, step, None, None))
+        writer.progress.append((0, step, 0, step, None))
         writer.flush()
     assert reader.read().examples_s is None
 
@@ -134,21 +133,6 @@ def test_the_last_end_event_counts(tmp_path: Path) -> None:
     write_run(tmp_path, plain(5), RunEnded(1, "stopped", 5), Noted(2, "x"))
 
     assert read(tmp_path).ended == opened(tmp_path).ended == RunEnded(1, "stopped", 5)
-
-
-def test_the_newest_progress_is_kept(tmp_path: Path) -> None:
-    write_run(tmp_path, plain(0))
-    rows = np.zeros(3000, dtype=PROGRESS)
-    rows["at_ns"], rows["step"] = np.arange(3000) * 10**9, np.arange(3000)
-    reader = Run(RunFolder(tmp_path), FakeClock(1).clock)
-    seen = []
-    for count in (5, 1500, 3000):
-        rows[:count].tofile(tmp_path / layout.PROGRESSES)
-        seen.append(reader.read().progress["step"].tolist())
-
-    assert seen == [
-        list(range(max(0, count - RECENT_PROGRESS), count)) for count in (5, 1500, 3000)
-    ]
 
 
 def test_the_log_has_its_last_lines_with_any_bytes(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from tfwatch.core.events import EpochEnded, Noted, Paused
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import Manifest
 from tfwatch.runs.run import Run, open_run
+from tfwatch.runs.snapshot import ProgressNow
 from tfwatch.runs.writer import ProgressLog, RunWriter
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def test_written_data_is_read_back(tmp_path: Path) -> None:
     writer = make_writer(tmp_path)
     add_steps(writer, rows)
     writer.sample(5, {"cpu_cores": 1.5, "process_cores": float("nan")})
-    writer.progress.append((32, 1, 2, 3, 0.5, 0.25))
+    writer.progress.append((32, 1, 2, 3, 0.5))
     writer.note("hello")
     writer.describe(device="GPU:0")
     writer.close()
@@ -68,12 +69,7 @@ def test_written_data_is_read_back(tmp_path: Path) -> None:
     assert snapshot.steps_total == 1000
     assert snapshot.samples["cpu_cores"].tolist() == [1.5]
     assert np.isnan(snapshot.samples["process_cores"]).all()
-    assert snapshot.latest is not None
-    assert (snapshot.latest.examples, snapshot.latest.epoch_step, snapshot.latest.metric) == (
-        32,
-        3,
-        0.25,
-    )
+    assert snapshot.latest == ProgressNow(32, 1, 2, 3, 0.5)
     assert tuple(snapshot.events) == (Noted(1_000_000_000, "hello"),)
     assert snapshot.manifest.device == "GPU:0"
     assert (snapshot.torn, snapshot.unrecorded) == (0, "")
@@ -122,7 +118,7 @@ def test_keras_metrics_are_written_as_numbers(tmp_path: Path) -> None:
 )
 def test_recording_continues_with_any_loss(tmp_path: Path, loss: Any, read: float) -> None:
     writer = make_writer(tmp_path)
-    writer.progress.append((64, 2, 0, 2, loss, None))
+    writer.progress.append((64, 2, 0, 2, loss))
     add_steps(writer, plain(2))
     writer.flush()
     writer.close()

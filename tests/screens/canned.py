@@ -65,7 +65,6 @@ class Canned:
             "batch_size": 32,
             "epochs": 20,
             "steps_per_epoch": 250,
-            "metric": "accuracy",
             "machine": {"host": os.uname().nodename, "cores": 2, "memory_bytes": 16 * 2**30},
         }
         if folder is not None:
@@ -111,10 +110,8 @@ class Canned:
     def _progress(self) -> None:
         if self.step % 25 == 0:
             share = min(1.0, self.step / 2000)
-            figures = (2.3 - 2 * share, 0.1 + 0.8 * share)
-            self.writer.progress.append(
-                (self.step * 32, self.step, self.epoch, self._epoch_step, *figures)
-            )
+            counts = self.step * 32, self.step, self.epoch, self._epoch_step
+            self.writer.progress.append((*counts, 2.3 - 2 * share))
             self.writer.flush()
 
     def begin_epoch(self) -> Canned:

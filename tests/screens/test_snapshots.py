@@ -87,9 +87,9 @@ def _host_bound(folder: Path | None) -> Canned:
 
 def _own_loop(folder: Path | None) -> Canned:
     no_knobs: dict[str, Any] = {"knobs": {}, "switchable": []}
-    run = Canned(folder, **no_knobs, metric="", epochs=None, steps_per_epoch=None)
+    run = Canned(folder, **no_knobs, epochs=None, steps_per_epoch=None)
     run.event(facts.EpochStarted, epoch=0, epochs=0, steps=None).steps(200, (9.6, 13.0, 0.0))
-    run.writer.progress.append((200 * 32, 200, 0, 200, None, None))
+    run.writer.progress.append((200 * 32, 200, 0, 200, None))
     return run.doing(Phase.COMPUTE, 0.0)
 
 

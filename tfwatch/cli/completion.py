@@ -34,9 +34,9 @@ def _add_completers(parser: argparse.ArgumentParser) -> None:
 
 def _runs(parsed_args: argparse.Namespace, **_: object) -> Iterable[str]:
     """Return the names of the newest runs."""
-    from tfwatch.runs.library import default_runs_dir, list_folders
+    from tfwatch.runs.library import default_runs_dir, list_runs
 
-    folders = list_folders(parsed_args.runs_dir or default_runs_dir())
+    folders = list_runs(parsed_args.runs_dir or default_runs_dir())
     return [folder.name for folder in folders[:_MOST]]
 
 

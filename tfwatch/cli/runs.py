@@ -12,7 +12,7 @@ from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
 from tfwatch.judge.past_run import PastRun, past_entry
-from tfwatch.runs.library import list_folders, list_runs
+from tfwatch.runs.library import list_runs
 from tfwatch.runs.removal import (
     RunsToKeep,
     beyond,
@@ -103,7 +103,7 @@ def prune_runs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     if limits == RunsToKeep():
         raise BadInputError("give a limit: --older-than, --keep or --max-size")
     with readable(args.runs_dir):
-        folders = list_folders(args.runs_dir)
+        folders = list_runs(args.runs_dir)
     return _remove(args, [one.folder for one in beyond(candidates(folders, clock), limits)])
 
 

@@ -75,8 +75,7 @@ SAMPLE = np.dtype(
 )
 
 #: The training's progress. `images`: examples of any kind, 0 where the number in a batch is
-#: unknown. `metric` is the metric that `Manifest.metric` names. Missing is NaN; for a loss that is
-#: NaN itself, or infinite, see `LossDiverged`.
+#: unknown. A missing loss is NaN; for one that is NaN itself, or infinite, see `LossDiverged`.
 PROGRESS = np.dtype(
     [
         ("at_ns", "<u8"),
@@ -84,9 +83,7 @@ PROGRESS = np.dtype(
         ("step", "<u4"),
         ("epoch", "<u4"),
         ("epoch_step", "<u4"),
-        ("pad", "<u4"),
         ("loss", "<f4"),
-        ("metric", "<f4"),
     ]
 )
 

@@ -100,7 +100,7 @@ def _ended(now: Situation) -> Finding | None:
             "FAILED", now.ended.detail or "no reason was recorded", _sum_up(now), Tone.BAD
         )
     took = units.seconds(now.ended.at_ns / 1e9)
-    done = f"{units.counted(now.ended.steps, 'step')} in {took}{now.metric and f', {now.metric}'}"
+    done = f"{units.counted(now.ended.steps, 'step')} in {took}"
     if now.ended.cause == "stopped":
         return _with_last(now, _moment("STOPPED", f"after {done}", _sum_up(now), Tone.CALM))
     epochs = f"{now.epoch + 1} epoch{'s' if now.epoch else ''}"

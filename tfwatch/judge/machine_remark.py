@@ -23,14 +23,8 @@ def remark(now: Situation) -> str:
 
 
 def is_gpu_unused(now: Situation, machine: MachineFigures) -> bool:
-    """Return True if there is a GPU that TensorFlow does not use, and the user did not choose the
-    CPU."""
-    return (
-        machine.found is not None
-        and not now.manifest.accelerated
-        and now.manifest.settings.get("device") != "cpu"
-        and bool(now.steps_total)
-    )
+    """Return True if there is a GPU that TensorFlow does not use."""
+    return machine.found is not None and not now.manifest.accelerated and bool(now.steps_total)
 
 
 def _problems(now: Situation, machine: MachineFigures) -> Iterator[str]:

@@ -22,6 +22,8 @@ Floats = NDArray[np.float64]
 STEP_TIME = "step time"
 #: With fewer epochs the curve is that of the progress, twice a second.
 _LEAST_EPOCHS = 4
+#: The most points of the loss between them.
+_POINTS = 2048
 #: Between so many columns and twice as many, the step time is drawn: a column's width is a power of
 #: two.
 _COLUMNS = 128
@@ -108,14 +110,13 @@ class LearningCurves:
 
     def _of_epochs(self, snapshot: Snapshot) -> list[MetricChart]:
         names = [name for name in self._values if not name.startswith(_VALIDATION)]
-        metric = snapshot.manifest.metric
-        metrics = list(dict.fromkeys(["loss", *names, *([metric] if metric else [])]))
+        metrics = list(dict.fromkeys(["loss", *names]))
         return [chart for name in metrics if (chart := self._chart(name, snapshot)) is not None]
 
     def _chart(self, name: str, snapshot: Snapshot) -> MetricChart | None:
         training, validation = self._curve(name), self._curve(_VALIDATION + name)
-        if len(training) < _LEAST_EPOCHS:
-            training = _of_progress(name, snapshot) or training
+        if name == "loss" and len(training) < _LEAST_EPOCHS:
+            training = _reported_loss(snapshot) or training
         if not len(training) and not len(validation):
             return None
         return MetricChart(name, training, validation, self._best(name))
@@ -150,15 +151,13 @@ def better_way(name: str) -> Literal["higher", "lower"] | None:
     return "higher" if any(part in name for part in _HIGHER) else None
 
 
-def _of_progress(name: str, snapshot: Snapshot) -> MetricCurve | None:
-    """Return the curve of the reported progress; None where it does not hold this figure."""
-    column = "loss" if name == "loss" else "metric" if name == snapshot.manifest.metric else None
-    if column is None:
-        return None
-    rows: Rows = snapshot.progress_thinned
-    known = np.isfinite(rows[column])
+def _reported_loss(snapshot: Snapshot) -> MetricCurve:
+    """Return the curve of the loss while the steps ran."""
+    every = len(snapshot.progress) // _POINTS + 1
+    rows: Rows = snapshot.progress[::every]
+    known = np.isfinite(rows["loss"])
     return MetricCurve(
-        rows["step"][known].astype(np.float64), rows[column][known].astype(np.float64)
+        rows["step"][known].astype(np.float64), rows["loss"][known].astype(np.float64)
     )
 
 

@@ -137,6 +137,6 @@ def _settings(judged: JudgedRun) -> Iterator[tuple[str, str]]:
     for knob, value in manifest.knobs.items():
         is_kept = now.get(knob, value) == value
         yield knob_name(knob), value if is_kept else f"{value} → {now[knob]}"
-    for name, value in manifest.settings.items():
-        if value not in (None, "", False):
-            yield str(name).replace("_", " "), str(value)
+    for name, setting in manifest.settings.items():
+        if setting:
+            yield name.replace("_", " "), str(setting)

@@ -62,7 +62,7 @@ def _trace_events(run: Snapshot) -> Iterator[TraceEvent]:
         yield from _of_event(event, number)
     for column, name in _SENSORS.items():
         yield from _counter(name, run.samples, column)
-    yield from _counter("loss", run.progress_thinned, "loss")
+    yield from _counter("loss", run.progress, "loss")
     yield from _stages(run)
 
 

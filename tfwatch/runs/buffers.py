@@ -1,5 +1,5 @@
-"""Buffers of a reader: rows, the newest rows, every n-th row, rows of pipeline stages, lines of a
-log, and events."""
+"""Buffers of a reader: rows, the newest rows, rows of pipeline stages, lines of a log, and
+events."""
 
 from __future__ import annotations
 
@@ -79,33 +79,6 @@ class NewestRows:
             self._rows[: len(before)], self._end = before, len(before)
         self._rows[self._end : self._end + len(rows)] = rows
         self._end += len(rows)
-
-
-class ThinnedRows:
-    """Every n-th row added, at most `count`: n doubles where there would be more."""
-
-    def __init__(self, layout: np.dtype[np.void], count: int) -> None:
-        self._rows: Rows = np.empty(0, dtype=layout)
-        self._limit = count
-        self._every = 1
-        self._added = 0
-
-    @property
-    def rows(self) -> Rows:
-        """The kept rows, read-only; later additions do not change the view."""
-        return self._rows
-
-    def extend(self, rows: np.ndarray[Any, np.dtype[np.void]]) -> None:
-        """Add rows."""
-        kept = rows[-self._added % self._every :: self._every]
-        self._added += len(rows)
-        if not len(kept):
-            return
-        self._rows = np.concatenate([self._rows, kept])
-        while len(self._rows) > self._limit:
-            self._every *= 2
-            self._rows = self._rows[::2].copy()
-        self._rows.flags.writeable = False
 
 
 #: A stage table covers this time: where a batch takes a second, a single reading contains one or

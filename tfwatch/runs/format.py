@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 import numpy as np
@@ -21,6 +21,7 @@ from tfwatch.core.bounds import (
     CoreCount,
     Cores,
     Count,
+    Knob,
     MeanBytes,
     MemoryLimit,
     Milliseconds,
@@ -31,7 +32,6 @@ from tfwatch.core.bounds import (
 )
 from tfwatch.core.errors import printable
 from tfwatch.core.knobs import (
-    KNOBS,
     LACKING,
     MOST_STAGES,
     WORKERS,
@@ -44,7 +44,6 @@ from tfwatch.core.rows import GPU, PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
 from tfwatch.core.script_code import CodeEdit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from tfwatch.core.rows import Rows
@@ -97,19 +96,22 @@ class NotARunError(ValueError):
     user."""
 
 
-#: The bounds of the known entries of `Manifest.settings`.
-_SETTINGS: Mapping[str, Any] = {"arguments": str, "memory_limit_bytes": MeanBytes}
-#: The bounds of the known entries of `Manifest.machine`.
-_MACHINE: Mapping[str, Any] = {
-    "host": str,
-    "system": str,
-    "cores": CoreCount,
-    "cores_allowed": Cores,
-    "memory_bytes": Bytes,
-    "memory_limit_bytes": MemoryLimit,
-}
-#: Any other entry.
-_SCALAR = str | float | bool
+class Settings(TypedDict, total=False):
+    """The arguments of a workload, and what `tfwatch` was asked beside them."""
+
+    arguments: str
+    memory_limit_bytes: MeanBytes
+
+
+class Machine(TypedDict, total=False):
+    """The machine; None: there is no limit."""
+
+    host: str
+    system: str
+    cores: CoreCount
+    memory_bytes: Bytes
+    cores_allowed: Cores | None
+    memory_limit_bytes: MemoryLimit | None
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -127,7 +129,7 @@ class Manifest(msgspec.Struct, frozen=True):
     schema: int = SCHEMA
     device: str = ""
     accelerated: bool = False
-    knobs: dict[str, str] = {}
+    knobs: dict[Knob, str] = {}
     switchable: list[str] = []
     #: Why a knob cannot be switched, by knob.
     fixed: dict[str, str] = {}
@@ -138,8 +140,7 @@ class Manifest(msgspec.Struct, frozen=True):
     #: The names of a script's maps and interleaves whose parallel calls can be set one by one, in
     #: the order of the pipeline; empty where there are fewer than two.
     parallel_stages: list[str] = []
-    #: The arguments of a workload, and what `tfwatch` was asked beside them.
-    settings: dict[str, Any] = {}
+    settings: Settings = {}
     batch_size: Count | None = None
     batch_bytes: Bytes | None = None
     #: The bytes of a batch that a step copies to the device, by element type; empty where none is
@@ -153,7 +154,6 @@ class Manifest(msgspec.Struct, frozen=True):
     copy_not_timed: str = ""
     epochs: Count | None = None
     steps_per_epoch: Count | None = None
-    metric: str = ""
     #: The size of a cache of all examples; None where the pipeline has none.
     cache_bytes: Bytes | None = None
     #: The stage of a script's pipeline whose results a cache keeps; empty where it is not known.
@@ -192,14 +192,11 @@ class Manifest(msgspec.Struct, frozen=True):
     #: The number of ranks, None where it is not known.
     group_size: Count | None = None
     versions: dict[str, str] = {}
-    machine: dict[str, Any] = {}
+    machine: Machine = {}
     #: The numpy layout (`dtype.descr`) of each binary file of this run.
     tables: dict[str, Any] = msgspec.field(
         default_factory=lambda: {name: columns_of(row) for name, row in TABLES.items()}
     )
-    #: The names of unknown knobs, and of entries of `settings` and `machine` that are out of
-    #: bounds.
-    skipped: list[str] = []
 
     @property
     def copy_ahead_ms(self) -> float | None:
@@ -223,14 +220,11 @@ class Manifest(msgspec.Struct, frozen=True):
     @property
     def memory_limit(self) -> float | None:
         """The bytes that buffers may add to those of the start, set by the user; None: no limit."""
-        limit: float | None = self.settings.get("memory_limit_bytes")
-        return limit
+        return self.settings.get("memory_limit_bytes")
 
     def encode(self) -> str:
         """Return the text of run.json."""
-        values = msgspec.structs.asdict(self)
-        del values["skipped"]
-        return msgspec.json.format(encode_json(values), indent=1).decode()
+        return msgspec.json.format(encode_json(self), indent=1).decode()
 
     @staticmethod
     def decode(text: str) -> Manifest:
@@ -244,7 +238,7 @@ class Manifest(msgspec.Struct, frozen=True):
             schema = values["schema"]
             if schema != SCHEMA:
                 raise NotARunError(f"its schema is {_quoted(schema)}, this tfwatch reads {SCHEMA}")
-            manifest = _without_unknown(msgspec.convert(values, Manifest))
+            manifest = msgspec.convert(values, Manifest)
             _check(manifest)
         except NotARunError:
             raise
@@ -256,36 +250,6 @@ class Manifest(msgspec.Struct, frozen=True):
 def _quoted(value: object) -> str:
     """Return a value of the file, or an error about it, for a sentence."""
     return printable(str(value))[:_LONGEST_QUOTE]
-
-
-def _without_unknown(manifest: Manifest) -> Manifest:
-    machine = _in_bounds(manifest.machine, _MACHINE)
-    settings = _in_bounds(manifest.settings, _SETTINGS)
-    knobs = {knob: value for knob, value in manifest.knobs.items() if knob in KNOBS}
-    skipped = [
-        *(name for name in manifest.machine if name not in machine),
-        *(name for name in manifest.settings if name not in settings),
-        *(name for name in manifest.knobs if name not in knobs),
-    ]
-    return msgspec.structs.replace(
-        manifest, settings=settings, machine=machine, knobs=knobs, skipped=skipped
-    )
-
-
-def _in_bounds(values: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: value
-        for name, value in values.items()
-        if value is None or _is_valid(value, types.get(name, _SCALAR))
-    }
-
-
-def _is_valid(value: Any, declared: Any) -> bool:
-    try:
-        msgspec.convert(value, declared)
-    except msgspec.ValidationError:
-        return False
-    return True
 
 
 def _check(manifest: Manifest) -> None:

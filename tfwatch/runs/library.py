@@ -18,15 +18,12 @@ from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import (
     FOLDER_MODE,
     MANIFEST,
-    PROGRESSES,
-    STEPS,
     NotARunError,
     make_folder,
     write_atomically,
 )
 from tfwatch.runs.group import is_group, rank_folders, read_group_file
 from tfwatch.runs.group_joining import WINDOW_S
-from tfwatch.runs.run import RECENT, open_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,19 +76,6 @@ def list_runs(runs_dir: Path) -> list[Path]:
     """Return the runs and groups of a folder, the newest first; none where the folder does not
     exist.
 
-    A run that was over before its first step is a failed start: it is not listed, and opens only by
-    its name.
-
-    Raises:
-        OSError: the folder cannot be read.
-    """
-    return [run for run in list_folders(runs_dir) if not _is_failed_start(run)]
-
-
-def list_folders(runs_dir: Path) -> list[Path]:
-    """Return the runs and groups, failed starts too, the newest first; none where the folder does
-    not exist.
-
     Raises:
         OSError: the folder cannot be read.
     """
@@ -114,13 +98,12 @@ def run_name(run: Path, is_rank: bool | None = None) -> str:
 
 
 def list_single_runs(runs_dir: Path) -> list[Path]:
-    """Return the runs, failed starts too, with those of a group's ranks in its place; the newest
-    first.
+    """Return the runs, with those of a group's ranks in its place; the newest first.
 
     Raises:
         OSError: the folder cannot be read.
     """
-    return [run for entry in list_folders(runs_dir) for run in runs_of(entry)]
+    return [run for entry in list_runs(runs_dir) for run in runs_of(entry)]
 
 
 def runs_of(entry: Path) -> list[Path]:
@@ -149,24 +132,6 @@ def _is_run(folder: Path) -> bool:
         return False
 
 
-def _is_failed_start(run: Path) -> bool:
-    """Return whether a run was over before its first step; steps that are not split are only in the
-    progress.
-
-    A group is a failed start where each of its ranks is one.
-    """
-    try:
-        if is_group(run):
-            return all(map(_is_failed_start, runs_of(run)))
-        if any(
-            (run / name).stat().st_size for name in (STEPS, PROGRESSES) if (run / name).is_file()
-        ):
-            return False
-        return open_run(run, newest=RECENT).life.is_over
-    except (NotARunError, OSError, ValueError):
-        return False
-
-
 def _sort_key(run: Path) -> list[tuple[int, str]]:
     """Return a key that sorts names by their numbers: `_cnn-11` is newer than `_cnn-9`."""
     return [
@@ -189,8 +154,6 @@ def find_run(wanted: str | None, runs_dir: Path) -> Path:
     rank is GROUP/RANK, and GROUP may be a part of the group's name; a group itself is found as a
     run is.
 
-    Failed starts match last, and are never the newest run.
-
     Raises:
         FileNotFoundError: there is no such run; the message is a sentence for the user.
         OSError: the runs' folder cannot be read.
@@ -202,12 +165,7 @@ def find_run(wanted: str | None, runs_dir: Path) -> Path:
     if wanted and (rank := _find_rank(wanted, runs_dir)):
         return rank
     wanted = None if wanted == LATEST else wanted
-    listed = list_runs(runs_dir)
-    runs = (
-        listed
-        if wanted is None
-        else [run for run in (*listed, *list_folders(runs_dir)) if wanted in run.name]
-    )
+    runs = [run for run in list_runs(runs_dir) if wanted is None or wanted in run.name]
     if not runs or wanted == "":
         raise FileNotFoundError(_not_found(wanted, runs_dir))
     return next((run for run in runs if run.name == wanted), runs[0])

@@ -10,14 +10,16 @@ import platform
 import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 
 from tfwatch.core.system_tool import run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
+
+    from tfwatch.runs.format import Machine
 
 
 @functools.cache
@@ -37,7 +39,7 @@ def _boot_session() -> str:
     return "" if result.failure else result.out.strip()
 
 
-def describe_machine() -> dict[str, Any]:
+def describe_machine() -> Machine:
     """Return host name, system, cores and memory, as in run.json.
 
     cores_allowed, memory_limit_bytes: the limits of a container; None: no limit.
@@ -53,10 +55,9 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def memory_total(machine: Mapping[str, Any]) -> float:
-    """Return the memory in bytes that a run can use, from the result of `describe_machine`; NaN
-    where it is unknown."""
-    known = [machine.get(name) for name in ("memory_bytes", "memory_limit_bytes")]
+def memory_total(machine: Machine) -> float:
+    """Return the memory in bytes that a run can use; NaN where it is unknown."""
+    known = machine.get("memory_bytes"), machine.get("memory_limit_bytes")
     return float(min((value for value in known if value), default=math.nan))
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import shutil
-from contextlib import suppress
 from dataclasses import astuple, dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import GROUP_FILE, MANIFEST, NotARunError
 from tfwatch.runs.library import runs_of
 from tfwatch.runs.liveness import Life
@@ -45,17 +45,22 @@ class Candidate:
     size_bytes: int
 
 
-def why_kept(folder: Path, clock: Clock = SYSTEM) -> str:
-    """Return why a run must not be removed; empty where it may be."""
+def why_kept(folder: Path, clock: Clock = SYSTEM, *, by_limit: bool = False) -> str:
+    """Return why a run must not be removed; empty where it may be.
+
+    by_limit: nobody names it, so it is kept where its state is unknown.
+    """
     if folder.is_symlink():
         return "it is a link"
     try:
-        lives = [open_run(run, clock, RECENT).life for run in runs_of(folder)]
+        lives = {open_run(run, clock, RECENT).life for run in runs_of(folder)}
     except (NotARunError, OSError) as error:
         return f"nobody knows whether it still runs: {error}"
-    if Life.KILLED in lives and _written_s_ago(folder, clock) < _SILENT_S:
+    silent_s = _LIMIT_SILENT_S if by_limit else _SILENT_S
+    if Life.KILLED in lives and _written_s_ago(folder, clock) < silent_s:
         return "it still runs, or did a moment ago"
-    return "" if all(life.is_over or life is Life.UNKNOWN for life in lives) else "it still runs"
+    over = {Life.ENDED, Life.KILLED} | (set() if by_limit else {Life.UNKNOWN})
+    return "" if lives and lives <= over else "it still runs"
 
 
 def _written_s_ago(folder: Path, clock: Clock) -> float:
@@ -68,27 +73,13 @@ def _written_s_ago(folder: Path, clock: Clock) -> float:
 
 def candidates(folders: Sequence[Path], clock: Clock = SYSTEM) -> list[Candidate]:
     """Return the runs that a limit may remove, in the order given: over and readable."""
-    removable: list[Candidate] = []
-    for folder in folders:
-        with suppress(NotARunError, OSError):
-            if candidate := _candidate(folder, clock):
-                removable.append(candidate)
-    return removable
+    removable = [folder for folder in folders if not why_kept(folder, clock, by_limit=True)]
+    return [Candidate(folder, _age_s(folder, clock), folder_bytes(folder)) for folder in removable]
 
 
-def _candidate(folder: Path, clock: Clock) -> Candidate | None:
-    if folder.is_symlink():
-        return None
-    runs = [open_run(run, clock, RECENT) for run in runs_of(folder)]
-    if not runs or not all(run.life.is_over for run in runs):
-        return None
-    if (
-        any(run.life is Life.KILLED for run in runs)
-        and _written_s_ago(folder, clock) < _LIMIT_SILENT_S
-    ):
-        return None
-    age_s = (clock.wall_ns() - min(run.manifest.origin_wall_ns for run in runs)) / 1e9
-    return Candidate(folder, age_s, folder_bytes(folder))
+def _age_s(folder: Path, clock: Clock) -> float:
+    begun_ns = min(RunFolder(run).manifest().origin_wall_ns for run in runs_of(folder))
+    return (clock.wall_ns() - begun_ns) / 1e9
 
 
 def beyond(runs: Sequence[Candidate], limits: RunsToKeep) -> list[Candidate]:

@@ -19,7 +19,6 @@ from tfwatch.runs.buffers import (
     LogLines,
     NewestRows,
     StageRows,
-    ThinnedRows,
 )
 from tfwatch.runs.folder import (
     FIRST_S,
@@ -44,10 +43,6 @@ T = TypeVar("T")
 
 #: Steps of a snapshot: those of the verdict and of the single-step zoom.
 RECENT = 4096
-#: Rows of progress, two a second: more than the pace needs.
-RECENT_PROGRESS = 1024
-#: Rows of progress over the whole run, of which it keeps every n-th: a curve has no more points.
-THINNED_PROGRESS = 2048
 _CHUNK = 4 * 2**20
 
 
@@ -84,8 +79,7 @@ class Run:
         self._are_all_plausible = True
         self._samples = GrowingRows(layout.TABLES[layout.SAMPLES])
         self._gpus = GrowingRows(layout.TABLES[layout.GPUS])
-        self._progress = NewestRows(layout.TABLES[layout.PROGRESSES], RECENT_PROGRESS)
-        self._progress_thinned = ThinnedRows(layout.TABLES[layout.PROGRESSES], THINNED_PROGRESS)
+        self._progress = GrowingRows(layout.TABLES[layout.PROGRESSES])
         self._stages = StageRows()
         self._events = EventLog()
         self._pulse: Pulse | None = None
@@ -125,8 +119,7 @@ class Run:
         while len(rows := self._rows(layout.GPUS)):
             self._gpus.extend(clean_rows(rows))
         while len(rows := self._rows(layout.PROGRESSES)):
-            self._progress.extend(rows := clean_rows(rows))
-            self._progress_thinned.extend(rows)
+            self._progress.extend(clean_rows(rows))
         for data in self._new(layout.EVENTS):
             for line in self._splitter.split(data):
                 self._add_event(line)
@@ -177,7 +170,6 @@ class Run:
             samples=self._samples.rows,
             gpus=self._gpus.rows,
             progress=progress,
-            progress_thinned=self._progress_thinned.rows,
             latest=_latest(progress),
             examples_s=_examples_s(progress),
             recent_stages=self._stages.newest(state.now_s * 1e9),
@@ -187,7 +179,7 @@ class Run:
             log_tail=self._log.tail,
             log_total=self._log.total,
             log_unfinished=self._log.unfinished,
-            torn=self._torn + len(self._manifest.skipped),
+            torn=self._torn,
             ranges={name: self._range(name) for name in self._firsts},
         )
 
@@ -270,17 +262,8 @@ def _latest(progress: Rows) -> ProgressNow | None:
     if not len(progress):
         return None
     row = progress[-1]
-    loss, metric = (
-        None if np.isnan(row[name]) else float(row[name]) for name in ("loss", "metric")
-    )
-    return ProgressNow(
-        int(row["images"]),
-        int(row["step"]),
-        int(row["epoch"]),
-        int(row["epoch_step"]),
-        loss,
-        metric,
-    )
+    images, step, epoch, epoch_step, loss = (row[name].item() for name in row.dtype.names[1:])
+    return ProgressNow(images, step, epoch, epoch_step, None if np.isnan(loss) else loss)
 
 
 def _examples_s(progress: Rows, window_s: float = 5.0) -> float | None:

@@ -34,15 +34,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProgressNow:
-    """The training's progress; `metric` is the one that `Manifest.metric` names. None is missing,
-    or NaN."""
+    """The training's progress; a loss that is missing, or NaN, is None."""
 
     examples: int
     step: int
     epoch: int
     epoch_step: int
     loss: float | None
-    metric: float | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,10 +74,8 @@ class Snapshot:
     samples: Rows
     #: All rows of `core.rows.GPU`; none without a strategy over several GPUs.
     gpus: Rows
-    #: The last `run.RECENT_PROGRESS` rows of `core.rows.PROGRESS`.
+    #: All rows of `core.rows.PROGRESS`.
     progress: Rows
-    #: Every n-th row of `PROGRESS` of the whole run, at most `run.THINNED_PROGRESS`.
-    progress_thinned: Rows
     latest: ProgressNow | None
     #: Examples a second over the last 5 s; None before there are any.
     examples_s: float | None

@@ -323,9 +323,7 @@ class RunWriter:
     def _append_progress(self) -> str:
         # The screen of an ended run may stay open for long before the writer is closed.
         is_over = self._closing.is_set() or self._ended_ns is not None
-        row, events = self._progress_log.flush(
-            self._until_ns(), self._manifest.metric, last=is_over
-        )
+        row, events = self._progress_log.flush(self._until_ns(), last=is_over)
         # `RunEnded`, which may already be there, stays the last
         self._events.extendleft(reversed(events))
         if row:
@@ -408,10 +406,10 @@ def _join(queue: deque[bytes]) -> bytes:
     return b"".join(_take_all(queue))
 
 
-#: images, step, epoch, epoch_step, loss, metric; the last two are None where they are missing.
-Progress: TypeAlias = tuple[int, int, int, int, Any, Any]
+#: images, step, epoch, epoch_step, loss; None where there is none.
+Progress: TypeAlias = tuple[int, int, int, int, Any]
 
-_ROW = struct.Struct("<QQIIIIff")
+_ROW = struct.Struct("<QQIIIf")
 _PERIOD_NS = 500_000_000
 #: The largest float32.
 _LARGEST = 3.4028234e38
@@ -436,40 +434,36 @@ class ProgressLog:
         self._finite_step = 0
         self._diverged = False
         self._diverged_times = 0
-        self._not_numbers: set[str] = set()
+        self._has_noted = False
 
     @property
     def has_begun(self) -> bool:
         """True once a step is done."""
         return self._newest is not None or bool(self.reports)
 
-    def flush(self, now_ns: int, metric: str, *, last: bool) -> tuple[bytes, list[Event]]:
+    def flush(self, now_ns: int, *, last: bool) -> tuple[bytes, list[Event]]:
         """Return the row of `core.rows.PROGRESS` that is due, or no bytes, and events about the
-        loss and the metric.
+        loss.
 
-        metric: its name. last: the run is over; a row is due unless one was written since.
+        last: the run is over; a row is due unless one was written since.
         """
         if self.reports:
             self._newest, self._ended = self.reports[-1], False
         events = [
             event
-            for _, step, _, _, loss, _ in [self.reports.popleft() for _ in range(len(self.reports))]
+            for _, step, _, _, loss in _take_all(self.reports)
             if (event := self._loss_event(now_ns, step, loss))
         ]
         if self._newest is None or (now_ns < self._due_ns and (self._ended or not last)):
             return b"", events
-        images, step, epoch, epoch_step, *figures = self._newest
-        singles = []
-        for name, value in zip(("loss", metric or "metric"), figures, strict=True):
-            single, error = _as_float32(value)
-            singles.append(single)
-            if error and name not in self._not_numbers:
-                self._not_numbers.add(name)
-                events.append(
-                    Noted(now_ns, f"the {name} that the model reports is not a number: {error}")
-                )
+        *counts, value = self._newest
+        loss, error = _as_float32(value)
+        if error and not self._has_noted:
+            self._has_noted = True
+            words = f"the loss that the model reports is not a number: {error}"
+            events.append(Noted(now_ns, words))
         self._due_ns, self._ended = now_ns + _PERIOD_NS, last
-        return _ROW.pack(now_ns, images, step, epoch, epoch_step, 0, *singles), events
+        return _ROW.pack(now_ns, *counts, loss), events
 
     def _loss_event(self, at_ns: int, step: int, loss: Any) -> Event | None:
         """Return an event where the loss becomes finite or not. Only floats count: reading from a

@@ -338,7 +338,7 @@ class StepLog:
             self._writer.note("examples are not counted: the size of a batch is unknown")
         self._images = None if examples is None or self._images is None else self._images + examples
         loss = logs.get("loss")
-        self._progress((self._images or 0, self.steps, self._epoch, self._epoch_step, loss, None))
+        self._progress((self._images or 0, self.steps, self._epoch, self._epoch_step, loss))
 
     def _close_row(self, flags: int, end_ns: int) -> None:
         if self._open_row is None:

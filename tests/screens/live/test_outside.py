@@ -40,7 +40,7 @@ def named(folder: Path, name: str) -> Canned:
         "settings": {"arguments": name},
         "accelerated": True,
     }
-    run = Canned(folder, workload=name, device=name, metric=name, **values)
+    run = Canned(folder, workload=name, device=name, **values)
     run.event(facts.GpuFound, source=name, name=name, memory_bytes=None, unified=False).started()
     run.event(facts.SensorMissing, sensor=name, reason=name, fix=name).event(facts.Noted, text=name)
     run.event(facts.Paused, cause="checkpoint", took_ms=1500.0, detail=name).steps(99, STARVING)

@@ -134,7 +134,7 @@ def test_a_step_is_its_fetch_and_its_body() -> None:
         clock.at_s += body_s
     step_log.end_epoch(None)
     assert writer.status[0] == Phase.EPOCH_END
-    assert writer.progress[-1] == (24, 3, 0, 3, None, None)
+    assert writer.progress[-1] == (24, 3, 0, 3, None)
     rows = rows_of(writer)
     assert rows["wait_ms"].tolist() == [500, 250, 125]
     assert rows["compute_ms"].tolist() == [1000, 2000, 4000]

@@ -20,7 +20,6 @@ from tfwatch.core.events import (
     WatchFailed,
 )
 from tfwatch.core.rows import Phase
-from tfwatch.core.units import is_missing
 from tfwatch.judge.loss import current_divergence
 from tfwatch.judge.regime import Regime
 from tfwatch.judge.steps.stalls import merge_locations
@@ -179,8 +178,6 @@ class Situation:
     watch_failed: str = ""
     ended: RunEnded | None = None
     failed: TrainingFailed | None = None
-    #: The newest metric, e.g. `acc 0.71`.
-    metric: str = ""
     #: The argument of `tfwatch replay`.
     run: str = ""
     #: The place of the current data wait; None where it is short, or the place unknown.
@@ -288,7 +285,6 @@ def at_this_moment(setting: Situation, snapshot: Snapshot) -> Situation:
         watch_failed=failed.reason if failed else "",
         ended=snapshot.ended,
         failed=events.newest(TrainingFailed),
-        metric=_metric_text(snapshot),
         run=_run_argument(snapshot.folder, bool(snapshot.manifest.group))
         if snapshot.folder
         else "",
@@ -310,15 +306,6 @@ def _located(snapshot: Snapshot) -> StallLocated | None:
     if pulse is None or pulse.phase is not Phase.WAIT:
         return None
     return merge_locations(snapshot.events.between(StallLocated, pulse.since_ns, LATEST_NS))
-
-
-def _metric_text(snapshot: Snapshot) -> str:
-    """`acc 0.71`; empty before there is one."""
-    latest = snapshot.latest
-    name = metric_name(snapshot.manifest.metric)
-    if latest is None or is_missing(latest.metric) or not name:
-        return ""
-    return f"{name} {latest.metric:.2f}"
 
 
 def metric_name(name: str) -> str:

@@ -125,7 +125,7 @@ def setting_spans(
 
 def cores_of(run: Manifest) -> int:
     """Return the cores that a run may use; 1 where its manifest lacks them."""
-    known = (run.machine.get(name) for name in ("cores", "cores_allowed"))
+    known = run.machine.get("cores"), run.machine.get("cores_allowed")
     return max(1, math.ceil(min(filter(None, known), default=1)))
 
 

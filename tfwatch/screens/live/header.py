@@ -69,7 +69,6 @@ class RunHeader(Pane):
         yield 3, self._bar(view.snapshot)
         yield 2, row(_step(view.snapshot))
         yield 1, row((_speed(view) if runs else "", "bold"))
-        yield 3, row(view.situation.metric)
         yield 1, row(_eta(view) if runs and view.snapshot.latest else "")
 
     def _bar(self, snapshot: Snapshot) -> Content:

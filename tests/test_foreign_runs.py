@@ -163,7 +163,7 @@ EVENTS: tuple[facts.Event, ...] = (
     ),
     facts.MoveJudged(SECOND + 11, 99, "prefetch", "off", "4", 23.4, 9.2, 8, True, "gain", 9.1),
     facts.AutopilotEnded(
-        SECOND + 12, 99, "user", "asked", 9, 23.4, 9.2, 0.4, 0.1, 1e9, {"prefetch": "4"}
+        SECOND + 12, 99, "user", "asked", 9, 23.4, 9.2, 0.4, 0.1, {"prefetch": "4"}
     ),
     facts.SwitchMissed(SECOND + 13, "cache", "off", "on", 99),
     facts.StopRefused(SECOND + 13, "no"),

@@ -98,17 +98,6 @@ def test_no_buffer_is_asked_for_that_the_limit_does_not_bear() -> None:
     assert plant.step_ms(training.settings[-1]) < plant.step_ms(plant.worst)
 
 
-def test_a_process_that_takes_more_than_the_limit_gets_its_buffer_back() -> None:
-    training = PlantTraining(replace(GPU, data_ms=5), Knobs())
-    training.bytes_a_batch = 1e9
-    autopilot.run(training.driver(), Autopilot(2e8))
-    training.train(100)
-    judged = {one.knob: one for one in training.events(MoveJudged)}
-    assert not judged["prefetch"].kept
-    assert judged["prefetch"].reason.startswith("over the memory limit:")
-    assert training.settings[-1]["prefetch"] == "off"
-
-
 def test_without_a_limit_it_takes_a_share_of_what_is_free() -> None:
     training = flown(GPU, Autopilot())
     assert training.events(AutopilotBegan)[0].memory_bytes == autopilot.SHARE * 2**33

@@ -41,7 +41,6 @@ class PlantTraining:
         self.clock = FakeClock()
         self.control = Control(knobs)
         self.settings: list[dict[str, str]] = []
-        self.bytes_a_batch = plant.batch_bytes
         self.build_steps, self.pace, self.epoch_steps = 0, PACE, 0
         self.refuses: frozenset[str] = frozenset()
         self._plant = plant
@@ -90,12 +89,10 @@ class PlantTraining:
             self.clock.at_s += (
                 float(row["wait_ms"][0] + row["compute_ms"][0] + row["host_ms"][0]) / 1e3
             )
-        depth = self.control.knobs.prefetch
-        held = int(depth) * self.bytes_a_batch if depth.isdigit() else 0.0
         at_ns = round(self.clock.at_s * 1e9)
         self.writer.sample(
             at_ns,
-            {"process_bytes": 1e9 + held, "memory_available_bytes": 2.0**33, "cpu_cores": 1.0},
+            {"process_bytes": 1e9, "memory_available_bytes": 2.0**33, "cpu_cores": 1.0},
         )
         self.writer.status = (Phase.COMPUTE, at_ns, len(self.settings), 0, "")
         self.writer.flush()

@@ -127,8 +127,6 @@ class AutopilotEnded(Event, frozen=True):
     #: Data wait as a share of it, 0 to 1.
     before_share: Share | None = None
     after_share: Share | None = None
-    #: The most memory that the process added since the autopilot began.
-    peak_bytes: MeanBytes | None = None
     #: The final settings.
     knobs: dict[str, str] = {}
     #: The typical step before over that after, and its 95 % interval; None where no move was kept.

@@ -10,9 +10,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from tfwatch.core import units
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import (
     AUTOPILOT,
@@ -82,7 +79,7 @@ class _AutopilotJob:
         self._driver = driver
         self._request = request
         self._began = driver.snapshot.steps_total
-        self._memory_bytes = self._had_bytes = self._peak_bytes = math.nan
+        self._memory_bytes = math.nan
         self._search: AutopilotSearch | None = None
         self._open_move: Move | None = None
         self._first_rows: Rows | None = None
@@ -97,7 +94,8 @@ class _AutopilotJob:
         """Wait for a first step and for earlier requests, and publish the memory limit."""
         self._driver.wait(lambda now: now.steps_total > 0 and not self._driver.is_switching)
         self._began = self._seen = self._driver.snapshot.steps_total
-        available = self._sampled("memory_available_bytes")
+        samples = self._driver.snapshot.samples
+        available = float(samples["memory_available_bytes"][-1]) if len(samples) else math.nan
         share = SHARE * available if math.isfinite(available) else _UNKNOWN
         limit = self._request.memory_bytes
         self._memory_bytes = share if limit is None else limit
@@ -123,10 +121,9 @@ class _AutopilotJob:
             few = f"fewer than {LEAST} of {BUDGET} steps were steady"
             return Stop("budget", f"{few}: epochs are short, and buffers fill most of the time")
         self._search = search = AutopilotSearch(self._driver.knobs, first)
-        self._had_bytes = self._sampled("process_bytes")
         try:
             while True:
-                action = search.next(make_forecaster(self._driver), self._limits())
+                action = search.next(make_forecaster(self._driver, search.knobs), self._limits())
                 if isinstance(action, Stop):
                     return action
                 self._try(search, action)
@@ -183,10 +180,6 @@ class _AutopilotJob:
         seen = 0
         while True:
             seen, rows = self._next_total(seen), self._counted(first)
-            if self._is_over_memory():
-                search.exclude(move)
-                more = f"{units.gigabytes(self._peak_bytes)} more than before"
-                return _Verdict(False, f"over the memory limit: {more}", measure(rows))
             kept = search.judge(move, rows, last=len(rows) >= MOST or self._is_spent(move))
             if kept is not None:
                 self._kept_rows = rows if kept else self._kept_rows
@@ -274,16 +267,6 @@ class _AutopilotJob:
             switch_steps=max((one.step - one.asked_step for one in made), default=0),
         )
 
-    def _sampled(self, column: str) -> float:
-        samples = self._driver.snapshot.samples
-        return float(samples[column][-1]) if len(samples) else math.nan
-
-    def _is_over_memory(self) -> bool:
-        """Return whether the process has grown by more than the limit, by its newest sample."""
-        grown = self._sampled("process_bytes") - self._had_bytes
-        self._peak_bytes = float(np.fmax(grown, self._peak_bytes))
-        return grown > self._memory_bytes
-
     # -- the end ---------------------------------------------------------------------------------
 
     def _cancel(self, cause: str) -> str:
@@ -317,7 +300,6 @@ class _AutopilotJob:
                 after_ms=last.step_ms if last else None,
                 before_share=search.first.wait_share if search else None,
                 after_share=last.wait_share if last else None,
-                peak_bytes=self._peak_bytes if math.isfinite(self._peak_bytes) else None,
                 knobs=dict(knobs),
                 **(effect.estimate if effect and is_left else UNKNOWN).event_fields(),
             )

@@ -260,14 +260,16 @@ class Driver:
         return None
 
 
-def make_forecaster(driver: Driver) -> MakeForecast:
-    """Return the function that forecasts a switch from the evidence now; it returns None without a
-    forecast."""
+def make_forecaster(driver: Driver, settings: Mapping[str, str]) -> MakeForecast:
+    """Return the function that forecasts a switch from these settings; it returns None without a
+    forecast. The run may still have those of a move that is being undone."""
     known = evidence_now(driver.snapshot)
 
     def make_forecast(turned: Mapping[str, str]) -> Forecast | None:
-        (knob, value), *together_with = turned.items()
-        forecast_now = forecast(known, knob, value, dict(together_with))
+        (knob, value), *_ = turned.items()
+        wanted = {**settings, **turned}
+        others = {k: v for k, v in wanted.items() if k != knob and known.knobs.get(k) != v}
+        forecast_now = forecast(known, knob, value, others)
         return forecast_now if forecast_now.is_known else None
 
     return make_forecast

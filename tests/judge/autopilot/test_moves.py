@@ -15,7 +15,6 @@ from tfwatch.judge.autopilot.moves import (
     find_crowding_moves,
     find_data_wait_moves,
     fits,
-    move_again,
 )
 from tfwatch.judge.forecasts.forecast import Forecast
 
@@ -133,7 +132,6 @@ def test_where_it_has_been_it_is_not_new() -> None:
     (more, deeper) = find_data_wait_moves(state(ON, now), limits())
 
     assert find_data_wait_moves(state(ON, now, more.settings_after(ON)), limits()) == [deeper]
-    assert changes_of([move_again(state(ON, now), OFF)]) == [OFF]
 
 
 def test_a_knob_that_is_not_open_is_left() -> None:

@@ -20,7 +20,7 @@ from tfwatch.judge.forecasts.batch_supply import needed_bytes
 from tfwatch.judge.steps.steady_steps import COPY_FROM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tfwatch.judge.autopilot.measurement import Measurement
     from tfwatch.judge.forecasts.forecast import Forecast
@@ -168,8 +168,8 @@ def find_data_wait_moves(state: SearchState, limits: SearchLimits) -> list[Move]
     )
     first = _largest_fitting(state, limits, PREFETCH, _first_depth(state))
     depth = first if prefetch in _OFF else _next_larger(state, limits, PREFETCH)
-    moves += [_single_change(state, WORKERS, calls), _single_change(state, PREFETCH, depth)]
-    moves.append(_single_change(state, CACHE, "on" if state.knobs.get(CACHE) == "off" else ""))
+    changes = (WORKERS, calls), (PREFETCH, depth), (CACHE, "on")
+    moves += [_move(state, (knob, value)) for knob, value in changes if value]
     return _new_moves(state, limits, moves)
 
 
@@ -180,9 +180,8 @@ def find_copy_moves(state: SearchState, limits: SearchLimits) -> list[Move]:
         or state.knobs.get(DEVICE_PREFETCH) != "off"
     ):
         return []
-    return _new_moves(
-        state, limits, [_single_change(state, DEVICE_PREFETCH, KNOBS[DEVICE_PREFETCH].first_on)]
-    )
+    move = _move(state, (DEVICE_PREFETCH, KNOBS[DEVICE_PREFETCH].first_on))
+    return _new_moves(state, limits, [move])
 
 
 def find_crowding_moves(state: SearchState, limits: SearchLimits) -> list[Move]:
@@ -195,11 +194,6 @@ def find_crowding_moves(state: SearchState, limits: SearchLimits) -> list[Move]:
     if state.knobs.get(PREFETCH, "off") not in _OFF:
         moves.append(_move(state, many, (PREFETCH, "off")))
     return _new_moves(state, limits, moves)
-
-
-def move_again(state: SearchState, settings: Mapping[str, str]) -> Move:
-    """Return the move to a setting that was measured before."""
-    return Move(_changes(state, settings.items()))
 
 
 def fits(state: SearchState, limits: SearchLimits, move: Move) -> bool:
@@ -241,31 +235,15 @@ def _prefetch_and_workers(state: SearchState, limits: SearchLimits, calls: int) 
     return None
 
 
-def _single_change(state: SearchState, knob: str, new: str) -> Move | None:
-    """Return the move of one knob; None where the run lacks it, or `new` is empty."""
-    if not new or knob not in state.knobs:
-        return None
-    change = KnobChange(knob, state.knobs[knob], new)
-    return Move((change,), state.make_forecast({knob: new}))
-
-
 def _move(state: SearchState, *changes: tuple[str, str]) -> Move | None:
     """Return the move to these values; None where a knob is missing, or nothing changes."""
     if any(knob not in state.knobs for knob, _ in changes):
         return None
-    changed = _changes(state, changes)
-    return Move(changed, _forecast(state, changed)) if changed else None
-
-
-def _changes(state: SearchState, values: Iterable[tuple[str, str]]) -> tuple[KnobChange, ...]:
-    """Return the changes that lead to these values."""
-    return tuple(
-        KnobChange(knob, state.knobs[knob], new) for knob, new in values if state.knobs[knob] != new
-    )
-
-
-def _forecast(state: SearchState, changes: tuple[KnobChange, ...]) -> Forecast | None:
-    return state.make_forecast({change.knob: change.new for change in changes})
+    now = state.knobs
+    changed = tuple(KnobChange(knob, now[knob], new) for knob, new in changes if now[knob] != new)
+    if not changed:
+        return None
+    return Move(changed, state.make_forecast({change.knob: change.new for change in changed}))
 
 
 def _new_moves(state: SearchState, limits: SearchLimits, moves: list[Move | None]) -> list[Move]:

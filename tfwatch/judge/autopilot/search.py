@@ -2,8 +2,9 @@
 stop.
 
 Pure functions of settings, measurements and forecasts. The next move is the switch with the largest
-forecast gain. It is kept where the step is proved shorter by 2 %, by the whole 95 % interval; every
-other move is undone. One that looks faster and is not proved is measured once more.
+forecast gain, and none is made that is surely slower by its forecast. It is kept where the step is
+proved shorter by 2 %, by the whole 95 % interval; every other move is undone. One that looks faster
+and is not proved is measured once more.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.core.knobs import CACHE
+from tfwatch.core.knobs import CACHE, KnobChange
 from tfwatch.judge.autopilot.measurement import Measurement, measure
 from tfwatch.judge.autopilot.moves import (
     BUDGET,
@@ -26,7 +27,6 @@ from tfwatch.judge.autopilot.moves import (
     find_data_wait_moves,
     fits,
     judging_steps,
-    move_again,
 )
 from tfwatch.judge.effects.experiment import Estimate
 
@@ -114,6 +114,8 @@ class AutopilotSearch:
         self._visits.append((there, after))
         self._least_work_ms = min(self._least_work_ms, after.work_ms)
         self.reason = "" if kept else _why_not(known)
+        if not kept and self._is_worth_another_look(there):
+            self.reason += " yet"
         if kept:
             self.knobs = there
         return kept
@@ -158,30 +160,40 @@ class AutopilotSearch:
         gains = [
             (self._expected_gain(move), move)
             for move in (*feed, *find_crowding_moves(state, limits))
-            if fits(state, limits, move)
+            if fits(state, limits, move) and not self._is_slower(move)
         ]
         wanted = [
             (gain, move)
             for gain, move in gains
             if gain >= LEAST_GAIN or (self._starves and move in feed)
         ]
-        ranked = sorted([*wanted, *self._again(state)], key=lambda one: -one[0])
+        ranked = sorted([*wanted, *self._again()], key=lambda one: -one[0])
         return [move for _, move in ranked]
 
-    def _again(self, state: SearchState) -> list[tuple[float, Move]]:
+    def _again(self) -> list[tuple[float, Move]]:
         """Return the moves that looked faster and were not proved, with their gain so far."""
         found = []
         for knobs, _ in self._visits:
-            if (
-                knobs == self.knobs
-                or knobs in self._refused
-                or len(self._measured(knobs)) >= _MOST_VISITS
-            ):
-                continue
-            known = self._ratio(knobs)
-            if known.ratio > 1 + LEAST_GAIN:
-                found.append((1 - 1 / known.ratio, move_again(state, knobs)))
+            if knobs != self.knobs and self._is_worth_another_look(knobs):
+                known = self._ratio(knobs)
+                changes = (KnobChange(k, self.knobs[k], v) for k, v in knobs.items())
+                again = Move(tuple(one for one in changes if one.old != one.new))
+                found.append((1 - 1 / known.ratio, again))
         return found
+
+    def _is_worth_another_look(self, knobs: Mapping[str, str]) -> bool:
+        """Return whether a setting looks faster, and was measured once."""
+        was_measured_often = len(self._measured(knobs)) >= _MOST_VISITS
+        is_left = knobs in self._refused or was_measured_often
+        return not is_left and self._ratio(knobs).ratio > 1 + LEAST_GAIN
+
+    def _is_slower(self, move: Move) -> bool:
+        """Return whether all of a move's prediction interval is slower than the present step, and
+        than that of a move which is being undone while the forecast is made."""
+        known = move.forecast
+        if known is None or not known.is_known:
+            return False
+        return known.low_ms > self.now.step_ms and not known.low_ms <= known.now_ms
 
     def _expected_gain(self, move: Move) -> float:
         """Return the share of a step that a move saves by its forecast; below 0 where it is

@@ -6,9 +6,7 @@ import pytest
 
 from tfwatch.report.redaction import LONGEST, Redaction, shown
 
-REDACTION = Redaction(
-    {"ada": "[user]", "vm": "[host]", "fraud model": "[name]"}, frozenset({"features"})
-)
+REDACTION = Redaction({"ada": "[user]", "vm": "[host]", "fraud model": "[name]"})
 
 
 @pytest.mark.parametrize(
@@ -18,8 +16,8 @@ REDACTION = Redaction(
         ("adam, ada_1, kvm, vm-2", "adam, [user]_1, kvm, [host]-2"),
         ("the fraud models", "the [name]s"),
         (
-            "map(features) and .map(features, 4), features",
-            "map(function) and .map(function, 4), features",
+            "map(features) and .flat_map(features, 4), features, map(lambda x: x)",
+            "map(function) and .flat_map(function, 4), features, map(lambda x: x)",
         ),
         (
             "/srv/data/x.tfrecord, ~/x, ../x, C:\\\\x\\\\y, s3://b/x",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -98,39 +99,27 @@ class Definition:
 Table: TypeAlias = tuple[Definition, ...]
 
 
-def text(key: str, meaning: str, of: Source = "", choices: tuple[str, ...] = ()) -> Definition:
-    """Return a fact in words. of: the attribute `key` where it is left out, as below."""
-    return Definition(key, ValueKind.TEXT, meaning, _source(key, of), choices=choices)
+def _fact(
+    kind: ValueKind, key: str, meaning: str, of: Source = "", choices: tuple[str, ...] = ()
+) -> Definition:
+    return Definition(key, kind, meaning, _source(key, of), choices=choices)
 
 
-def number(key: str, meaning: str, of: Source = "") -> Definition:
-    """Return a figure with decimals."""
-    return Definition(key, ValueKind.NUMBER, meaning, _source(key, of))
-
-
-def whole(key: str, meaning: str, of: Source = "") -> Definition:
-    """Return a number of things, or the number of one."""
-    return Definition(key, ValueKind.WHOLE, meaning, _source(key, of))
-
-
-def flag(key: str, meaning: str, of: Source = "") -> Definition:
-    """Return a fact that is so or not."""
-    return Definition(key, ValueKind.FLAG, meaning, _source(key, of))
-
-
-def texts(key: str, meaning: str, of: Source = "") -> Definition:
-    """Return a list of texts."""
-    return Definition(key, ValueKind.TEXTS, meaning, _source(key, of))
-
-
-def mapping(key: str, meaning: str, of: Source = "") -> Definition:
-    """Return values by names that the run decides."""
-    return Definition(key, ValueKind.MAP, meaning, _source(key, of))
-
-
-def anything(key: str, meaning: str, of: Source = "") -> Definition:
-    """Return a value of any kind."""
-    return Definition(key, ValueKind.ANY, meaning, _source(key, of))
+#: Each returns a fact from its key, its meaning and its source; without one, the attribute `key`.
+#: In words: after the source, the values that it can have.
+text = partial(_fact, ValueKind.TEXT)
+#: A figure with decimals.
+number = partial(_fact, ValueKind.NUMBER)
+#: A number of things, or the number of one.
+whole = partial(_fact, ValueKind.WHOLE)
+#: A fact that is so or not.
+flag = partial(_fact, ValueKind.FLAG)
+#: A list of texts.
+texts = partial(_fact, ValueKind.TEXTS)
+#: Values by names that the run decides.
+mapping = partial(_fact, ValueKind.MAP)
+#: A value of any kind.
+anything = partial(_fact, ValueKind.ANY)
 
 
 def record(key: str, meaning: str, table: Table, of: Source = "") -> Definition:

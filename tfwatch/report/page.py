@@ -33,7 +33,7 @@ def as_html(judged: JudgedRun, redaction: Redaction | None = None) -> str:
     """Return the page of a run. redaction: replaces paths, names and the host."""
     run = judged.run
     page = {
-        "style": page_style(),
+        "style": Markup((_TEMPLATES / "page.css").read_text(encoding="utf-8")),
         "is_redacted": redaction is not None,
         "title": outcome_text(judged),
         "name": run.manifest.run,
@@ -46,15 +46,10 @@ def as_html(judged: JudgedRun, redaction: Redaction | None = None) -> str:
         "sections": make_sections(judged, is_redacted=redaction is not None),
         "messages": [one.text for one in summarise_log(find_meanings(run.log)) if not one.harmless],
     }
-    return environment(redaction).get_template("page.html.j2").render(page)
+    return _environment(redaction).get_template("page.html.j2").render(page)
 
 
-def page_style() -> Markup:
-    """Return the style sheet of the pages."""
-    return Markup((_TEMPLATES / "page.css").read_text(encoding="utf-8"))
-
-
-def environment(redaction: Redaction | None = None) -> jinja2.Environment:
+def _environment(redaction: Redaction | None) -> jinja2.Environment:
     """Return an environment in which every text of a run is made harmless before it is escaped."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),

@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import printable
-from tfwatch.core.events import StagesFound
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -33,34 +32,24 @@ _FILE = re.compile(
     r"(?<![\w.+-])[\w.+-]+\.(?:py|ipynb|pyw|h5|keras|tfrecord|csv|npz|npy)\b(?::\d+)?(?: in \w+)?"
 )
 #: The author's own function in the name of a stage, `map(decode)`.
-_FUNCTION = re.compile(r"\(([^\W\d]\w*)\)")
-
-_ARGUMENT = re.compile(r"\(([^\W\d]\w*)")
+_FUNCTION = re.compile(
+    r"\b((?:flat_)?map|interleave|filter|scan|take_while|group_by_\w+|from_generator|apply)"
+    r"\((?!lambda\b)[^\W\d]\w*"
+)
 
 
 class Redaction:
-    """Replaces the texts in `secrets`, the longest first, and each path, file name and function's
-    name.
+    """Replaces texts, the longest first, and each path, file name and function's name.
 
-    secrets: by text, in lower case, what stands in its place. functions: names of the author's
-    functions, which are replaced behind a parenthesis only: they may be common words.
+    names: by text, what stands in its place.
     """
 
-    def __init__(self, secrets: Mapping[str, str], functions: Collection[str] = ()) -> None:
-        self._secrets = secrets
-        self._functions = functions
-        longest_first = sorted(secrets, key=len, reverse=True)
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._secrets = {
+            name.lower(): instead for name, instead in names.items() if len(name) >= _SHORTEST
+        }
+        longest_first = sorted(self._secrets, key=len, reverse=True)
         self._known = re.compile("|".join(map(_pattern, longest_first)) or "(?!)", re.IGNORECASE)
-
-    @classmethod
-    def joined(cls, secrets: Mapping[str, str], others: Collection[Redaction]) -> Redaction:
-        """Return the redaction of these secrets and of all others'."""
-        replacements: dict[str, str] = {}
-        for one in others:
-            replacements |= one._secrets
-        return cls(
-            {**replacements, **secrets}, frozenset().union(*(one._functions for one in others))
-        )
 
     def text(self, text: str) -> str:
         """Return the text without what identifies its author, cut after `_SEARCHED` characters."""
@@ -68,9 +57,7 @@ class Redaction:
             :_SEARCHED
         ]
         text = _FILE.sub("[file]", _PATH.sub("[path]", text))
-        return _ARGUMENT.sub(
-            lambda found: "(function" if found[1] in self._functions else found[0], text
-        )
+        return _FUNCTION.sub(r"\1(function", text)
 
 
 def _pattern(secret: str) -> str:
@@ -85,43 +72,35 @@ def shown(text: str, redaction: Redaction | None, longest: int = LONGEST) -> str
     return printable(text if len(text) <= longest else f"{text[: longest - 1]}…")
 
 
-def redaction_of_group(group: Group, home: Path, known_workloads: Collection[str]) -> Redaction:
-    """Return the redaction of a group: that of all its ranks, and its own names."""
-    folder = group.folder
-    names = dict.fromkeys((group.file.name, folder.name), "[group]")
-    names |= dict.fromkeys((str(folder), str(folder.absolute())), "[path]")
-    each = [redaction_of(run, home, known_workloads) for run in group.ranks.values()]
-    return Redaction.joined(_secrets(names), each)
-
-
 def redaction_of(run: Snapshot, home: Path, known_workloads: Collection[str]) -> Redaction:
     """Return the redaction of a run: its paths, its names, its host, and the user.
 
     known_workloads: names that are not the user's own.
     """
+    return Redaction(_names(run, home, known_workloads))
+
+
+def redaction_of_group(group: Group, home: Path, known_workloads: Collection[str]) -> Redaction:
+    """Return the redaction of a group: that of all its ranks, and its own names."""
+    folder, names = group.folder, dict[str, str]()
+    for run in group.ranks.values():
+        names |= _names(run, home, known_workloads)
+    names |= dict.fromkeys((group.file.name, folder.name), "[group]")
+    return Redaction(names | dict.fromkeys((str(folder), str(folder.absolute())), "[path]"))
+
+
+def _names(run: Snapshot, home: Path, known_workloads: Collection[str]) -> dict[str, str]:
     manifest = run.manifest
-    names = {
-        manifest.run: "[run]",
-        home.name: "[user]",
-    }
-    names[str(run.manifest.machine.get("host") or "")] = "[host]"
+    names = {manifest.run: "[run]", home.name: "[user]"}
+    names[str(manifest.machine.get("host") or "")] = "[host]"
     names[str(home)] = "[path]"
     if run.folder is not None:
-        names |= {
-            str(run.folder.absolute()): "[path]",
-            str(run.folder): "[path]",
-            run.folder.name: "[run]",
-        }
+        names |= dict.fromkeys((str(run.folder.absolute()), str(run.folder)), "[path]")
+        names[run.folder.name] = "[run]"
     if manifest.workload not in known_workloads:
         names[manifest.workload] = "[script]"
     if arguments := manifest.settings.get("arguments"):
         names[str(arguments)] = "[arguments]"
     if manifest.model and (embedding := manifest.model.largest_embedding):
         names[embedding.name] = "[layer]"
-    stages = (name for event in run.events.of(StagesFound) for name in event.names)
-    functions = frozenset(function for name in stages for function in _FUNCTION.findall(name))
-    return Redaction(_secrets(names), functions)
-
-
-def _secrets(names: Mapping[str, str]) -> dict[str, str]:
-    return {name.lower(): instead for name, instead in names.items() if len(name) >= _SHORTEST}
+    return names

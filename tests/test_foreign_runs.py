@@ -127,7 +127,6 @@ EVENTS: tuple[facts.Event, ...] = (
     facts.LossDiverged(SECOND, 42, "NaN", 41),
     facts.LossRecovered(SECOND, 44),
     facts.ValidationEnded(SECOND, 0, 90.0),
-    facts.OthersTrained(SECOND, 90.0),
     facts.EpochEnded(SECOND + 1, 0, 60, {"loss": 1.31}),
     facts.EpochStarted(SECOND + 2, 1, 3, 60),
     facts.SwitchAsked(SECOND + 3, "prefetch", "off", "4", 60, "key"),

@@ -232,13 +232,6 @@ class ValidationEnded(Event, frozen=True):
     took_ms: Milliseconds
 
 
-class OthersTrained(Event, frozen=True):
-    """Other loops and fits trained for `took_ms` between two epochs, in the thread that trains this
-    run."""
-
-    took_ms: Milliseconds
-
-
 class Traced(Event, frozen=True):
     """A step called a function that was traced or compiled in it: the first, or one more time.
 

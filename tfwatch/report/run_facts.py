@@ -89,7 +89,6 @@ _PART_MEANINGS = {
     "epoch_end_s": "callbacks at the end of an epoch",
     "between_fits_s": "the script's own code between two fits",
     "compile_s": "building the model, and the extra time of traced steps",
-    "others_s": "other loops and fits of the same thread",
     "asleep_s": "the machine slept",
     "unaccounted_s": "time that no row and no event covers",
 }

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import functools
 import math
-import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from tfwatch.core.errors import fails_open, raise_interrupt, reason
 from tfwatch.core.events import (
     EpochEnded,
     EpochStarted,
-    OthersTrained,
     ValidationEnded,
     WatchFailed,
 )
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tfwatch.core.clock import Clock
     from tfwatch.runs.writer import RunWriter
 
 # Plain integers: an IntFlag costs a microsecond an operation.
@@ -121,7 +117,6 @@ class StepLog:
         self._images: int | None = before._images if before else 0
         self._open_row: tuple[int, int, int, float, float, float, float] | None = None
         self._validation_ns = 0
-        self._others: OtherTrainings = before._others if before else OtherTrainings(writer.clock)
         self.traces: TraceLog = before.traces if before else TraceLog(writer)
         self._models: Numbers = before._models if before else Numbers()
         self._functions: Numbers = before._functions if before else Numbers()
@@ -146,7 +141,6 @@ class StepLog:
         """Record the start of an epoch, `at_ns` or now."""
         at_ns = self._writer.now_ns() if at_ns is None else at_ns
         self._close_row(0, at_ns)
-        self._note_others(at_ns)
         self.flags |= _EPOCH_START
         self._writer.is_between_fits = False
         shift = self._shift(epoch)
@@ -156,13 +150,6 @@ class StepLog:
         started = EpochStarted(at_ns, self._epoch, epochs, steps, self.fit, self._model)
         self._writer.event(started)
         self._writer.describe(epochs=epochs or None, steps_per_epoch=steps)
-
-    def _note_others(self, at_ns: int) -> None:
-        """Record what other loops and fits trained before an epoch that begins `at_ns`."""
-        now_ns = self._writer.now_ns()
-        took_ns, ended_ago_ns = self._others.begin_epoch(now_ns - at_ns)
-        if took_ns > 0:
-            self._writer.event(OthersTrained(min(now_ns - ended_ago_ns, at_ns - 1), took_ns / 1e6))
 
     def _shift(self, epoch: int) -> int:
         """Return the difference between an epoch's number in the run and in its `fit`."""
@@ -178,7 +165,6 @@ class StepLog:
         self._writer.event(
             EpochEnded(self._writer.now_ns(), self._epoch, self.steps, metrics, self._by_keras)
         )
-        self._others.end_epoch()
         self.traces.flush()
         self.set_phase(Phase.EPOCH_END)
 
@@ -380,52 +366,3 @@ def count_examples(batch: Any) -> int | None:
     except Exception as error:  # noqa: BLE001  the batch is the user's, and may raise anything; the run notes that its examples are not counted
         raise_interrupt(error)
         return None
-
-
-@dataclass(slots=True)
-class _Trained:
-    """The trainings of a thread: the nanoseconds of all epochs that have ended, and the end of the
-    last one."""
-
-    spent_ns: int = 0
-    until_ns: int = 0
-
-
-class _TrainingsOfThread(threading.local):
-    """The trainings of one thread; another one may end an epoch, so an object holds the figures."""
-
-    def __init__(self) -> None:
-        self.trained = _Trained()
-
-
-_own = _TrainingsOfThread()
-
-
-class OtherTrainings:
-    """The epochs of one training, set apart from those of the others of its thread."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._trained = _Trained()
-        self._begun_ns: int | None = None
-        self._known_ns = 0
-
-    def begin_epoch(self, ago_ns: int) -> tuple[int, int]:
-        """Begin an epoch, which began `ago_ns` ago.
-
-        Return the nanoseconds of the others since the end of the one before, and the nanoseconds
-        since their end.
-        """
-        now_ns, before = self._clock.now_ns(), self._trained
-        self._trained, self._begun_ns = _own.trained, now_ns - ago_ns
-        if before is not self._trained:  # the first epoch, or that of another thread
-            return 0, 0
-        return before.spent_ns - self._known_ns, now_ns - before.until_ns
-
-    def end_epoch(self) -> None:
-        """End the epoch; a second call does nothing."""
-        if self._begun_ns is None:
-            return
-        trained, now_ns = self._trained, self._clock.now_ns()
-        trained.spent_ns += now_ns - self._begun_ns
-        self._begun_ns, self._known_ns, trained.until_ns = None, trained.spent_ns, now_ns

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from tfwatch.core.events import (
     EpochEnded,
     EpochStarted,
-    OthersTrained,
     Slept,
     ValidationEnded,
     WatchFailed,
@@ -79,7 +78,6 @@ def runs(draw: st.DrawFn) -> RecordedRun:
         at_s += draw(st.sampled_from([0.0, 0.1, 3.0]))
         record(ValidationEnded, epoch, draw(st.sampled_from([0.0, 90.0, 9000.0])))
         record(EpochEnded, epoch, len(rows), {"loss": 1.0})
-        record(OthersTrained, draw(st.sampled_from([0.0, 90.0, 9000.0])))
         record(Slept, 7000.0)
     record(WatchFailed, "a mistake of its own")
     return RecordedRun(np.array(rows, dtype=STEP), events, at_s + draw(st.sampled_from([0.0, 1.0])))

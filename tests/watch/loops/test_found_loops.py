@@ -19,10 +19,8 @@ import numpy as np
 import pytest
 
 from tests.watch.tracked import cause, end_all, runs_in
-from tfwatch.core.events import OthersTrained, ValidationEnded
 from tfwatch.core.user_code import is_users
 from tfwatch.judge.script_runs import fits_of
-from tfwatch.judge.steps.time_breakdown import make_time_breakdown
 from tfwatch.runs.library import list_runs
 from tfwatch.watch.loops.found_loops import FoundLoops, TrainingSigns
 from tfwatch.watch.script.patches import find_users_frame
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
-    from tfwatch.judge.steps.time_breakdown import TimeSpent
-    from tfwatch.runs.snapshot import Snapshot
 
 WEIGHT = SimpleNamespace(trainable=True)
 PIXELS = np.zeros(3)
@@ -230,34 +226,6 @@ def test_two_loops_in_turn_have_a_run_each(tf: Hooked, tmp_path: Path) -> None:
             tf.train()
 
     assert sorted(steps_of(tmp_path)) == [[0] * 5 + [1] * 5, [0] * 3 + [1] * 3]
-
-
-def epochs_of(run: Snapshot) -> tuple[TimeSpent, ...]:
-    return make_time_breakdown(run.epochs, run.events, run.length_s).epochs
-
-
-def other_ms(run: Snapshot, kind: type[OthersTrained | ValidationEnded]) -> list[float]:
-    return [event.took_ms for event in run.events if isinstance(event, kind)]
-
-
-def test_the_time_of_another_loop_that_trains_is_no_loss_of_this_one(
-    tf: Hooked, tmp_path: Path
-) -> None:
-    one, other = tf.Dataset(1, 2, 3), tf.Dataset(*(lambda: time.sleep(0.02) for _ in range(5)))
-    for _ in range(3):
-        for _ in one:
-            tf.train()
-        for _ in other:
-            tf.train()
-
-    assert steps_of(tmp_path)
-    (first,) = [run for run in runs_in(tmp_path) if run.manifest.steps_per_epoch == 3]
-    took_ms = other_ms(first, OthersTrained)
-    assert len(took_ms) == 2
-    assert all(one >= 100 for one in took_ms)
-    epochs = epochs_of(first)
-    assert [epoch.others_s * 1e3 for epoch in epochs] == pytest.approx([*took_ms, 0])
-    assert all(epoch.between_s < 0.08 for epoch in epochs)
 
 
 def test_many_loops_in_turn_do_not_begin_a_run_each_time(tf: Hooked, tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from tfwatch.core.events import (
     EpochEnded,
     EpochStarted,
-    OthersTrained,
     Paused,
     Slept,
     ValidationEnded,
@@ -32,11 +31,6 @@ if TYPE_CHECKING:
     _Begun: TypeAlias = list[tuple[int, np.void | None]]
 
 _E = TypeVar("_E")
-#: The parts after an epoch's last step that events report; the rest is its end.
-_AFTER_STEPS: dict[str, type[OthersTrained | ValidationEnded]] = {
-    "others_s": OthersTrained,
-    "validation_s": ValidationEnded,
-}
 _COLUMNS = EPOCH.names or ()
 
 #: The part that the time after the last complete step belongs to, by the phase of the training
@@ -86,8 +80,6 @@ class TimeSpent:
     #: From the end of a `fit` to the first epoch of the next one: the script's own code, the end
     #: and the begin of `fit`.
     between_fits_s: float = 0.0
-    #: Other loops and fits of the same thread trained before the next epoch.
-    others_s: float = 0.0
     #: The machine slept.
     asleep_s: float = 0.0
     #: Time that no row and no event covers, and time for which the process was stopped.
@@ -100,8 +92,8 @@ class TimeSpent:
 
     @property
     def active_s(self) -> float:
-        """The time of this training alone: the machine was awake, and nothing else trained."""
-        return self.wall_s - self.asleep_s - self.others_s
+        """The time for which the machine was awake."""
+        return self.wall_s - self.asleep_s
 
     @property
     def wall_s(self) -> float:
@@ -123,7 +115,6 @@ PART_NAMES = {
     "epoch_end_s": "end of an epoch",
     "between_fits_s": "between fits",
     "compile_s": "compile",
-    "others_s": "other loops and fits",
     "asleep_s": "asleep",
     "unaccounted_s": "unaccounted time",
 }
@@ -284,12 +275,15 @@ def _end(span: _Span, last_s: float, after_s: float, ended: bool) -> dict[str, f
         return {"epoch_end_s": last_s, "unaccounted_s": after_s}
     if not ended:
         return {_tail(span): after_s}
-    parts, left_s = {}, last_s + after_s
-    for part, kind in _AFTER_STEPS.items():
-        parts[part] = min(sum(event.took_ms for event in span.all(kind)) / 1e3, left_s)
-        left_s -= parts[part]
+    left_s = last_s + after_s
+    validation_s = min(sum(event.took_ms for event in span.all(ValidationEnded)) / 1e3, left_s)
+    left_s -= validation_s
     between_s = min(_between_fits_s(span), left_s)
-    return {**parts, "epoch_end_s": left_s - between_s, "between_fits_s": between_s}
+    return {
+        "validation_s": validation_s,
+        "epoch_end_s": left_s - between_s,
+        "between_fits_s": between_s,
+    }
 
 
 def _between_fits_s(span: _Span) -> float:
@@ -298,8 +292,7 @@ def _between_fits_s(span: _Span) -> float:
     ended = span.all(EpochEnded)
     if not span.ends_fit or not ended:
         return 0.0
-    others_ns = sum(event.took_ms for event in span.all(OthersTrained)) * 1e6
-    return max(span.end_ns - ended[-1].at_ns - others_ns, 0.0) / 1e9
+    return max(span.end_ns - ended[-1].at_ns, 0.0) / 1e9
 
 
 def _without_steps(span: _Span) -> TimeSpent:

@@ -219,14 +219,14 @@ def test_everything_rare_is_a_row() -> None:
             "E epoch 1: 33.3 ms/step, data wait 29 %, loss 1.31, acc 0.42, validation 0.3 s, to"
             " step 250"
         ),
-        "p prefetch off → 4 at step 301: 1.69 x faster (1.67 to 1.71)",
+        "p prefetch off → 4 at step 301: 1.69 x faster (1.67 to 1.71) over 150 steps",
         "Z asleep 10:17 - 16:36, not counted",
         "Z asleep for 12.0 s, not counted",
         "! not recorded from step 8 112 on: disk full",
         "! recording again; the rows kept in memory are now on disk",
         "! tfwatch failed and stopped measuring: boom",
         ". a note",
-        "p prefetch off → 4 at step 1 failed: no memory; prefetch off continues",
+        "p prefetch off → 4 at step 1: failed: no memory; prefetch off continues",
         ". paused for 1.5 s by checkpoint ModelCheckpoint",
         ". paused for 7.0 s in compute: the process was stopped",
         ". Apple M2 Pro: figures from ioreg",

@@ -83,7 +83,7 @@ def test_of_many_switches_those_that_prove_a_difference_are_listed_first(tmp_pat
     listed = [line.removeprefix("switched: ") for line in lines if line.startswith("switched: ")]
     assert listed[0].startswith("workers off → 2: 1.90 x slower (1.90 to 1.90)")
     assert listed[1].startswith("workers 2 → off: 1.90 x faster (1.90 to 1.90)")
-    assert listed[2:] == ["and 9 more switches"]
+    assert listed[2:] == ["and 9 more changes"]
 
 
 def test_an_experiments_answer_has_its_line(tmp_path: Path) -> None:

@@ -108,15 +108,15 @@ def _diverged(folder: Path | None) -> Canned:
 def _experimented(folder: Path | None, cause: str) -> Canned:
     """Make a run with an A/B test: `running`, `answered`, or `interrupted` by its end."""
     run = states.starving(folder)
-    test: dict[str, Any] = {"knob": "prefetch", "values": ["off", "4"]}
+    test: dict[str, Any] = {"knob": "prefetch", "values": ("off", "4")}
     run.event(facts.ExperimentBegan, **test, step=150, budget=600, seed=0)
     if cause != "answered":
         run.experimented("off", "4").steps(20, COMPUTE_BOUND)
         return run.ended("stopped") if cause == "interrupted" else run
     for old, new in (("off", "4"), ("4", "off"), ("off", "4")):
         run.experimented(old, new).steps(20, COMPUTE_BOUND)
-    answer: dict[str, Any] = {"answer": "faster", "value": "4", "against": "off", "ratio": 1.68}
-    counts: dict[str, Any] = {"rounds": 6, "steps": 412, "spent": 60, "kept": "4"}
+    answer: dict[str, Any] = {"answer": "faster", "ratio": 1.68}
+    counts: dict[str, Any] = {"rounds": 6, "steps": 412, "kept": "4"}
     steps_ms: dict[str, Any] = {"step_ms": {"off": 23.4, "4": 13.9}, "low": 1.61, "high": 1.74}
     times: dict[str, Any] = {"began": 150, "step": 210, "cause": "clear"}
     run.event(facts.ExperimentEnded, **test, **answer, **counts, **steps_ms, **times)

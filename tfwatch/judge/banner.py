@@ -14,7 +14,7 @@ from tfwatch.judge.effects.comparison import ENOUGH_STEPS
 from tfwatch.judge.effects.wording import (
     autopilot_parts,
     experiment_progress,
-    experiment_subject,
+    subject_text,
 )
 from tfwatch.judge.findings.finding import Finding, Tone
 from tfwatch.judge.findings.situation import data_wait_parts, reading_text
@@ -263,7 +263,8 @@ def _ab_test(now: Situation) -> Finding | None:
     advice = (
         f"{ends}the run keeps the faster setting; it trains on the same batches in the same order"
     )
-    subject, progress = experiment_subject(now.experiment), experiment_progress(now.experiment)
+    began, progress = now.experiment.began, experiment_progress(now.experiment)
+    subject = subject_text(began.knob, began.values)
     brief = f"{subject}: {progress.partition(' (')[0]}"
     return _moment("A/B TEST", f"{subject}: {progress}", advice, Tone.BUSY, brief=brief)
 

@@ -109,6 +109,13 @@ def _describe_compile(what: Compiled) -> RowText:
     return "C", f"{again} in {units.seconds(what.took_ms / 1e3)}, not counted", ""
 
 
+def _describe_switch(
+    event: facts.PipelineSwitched | facts.SwitchFailed | facts.SwitchMissed, text: str, style: str
+) -> RowText:
+    where = f"{event.change.words} at step {units.count(event.step)}"
+    return KNOBS[event.knob].key, f"{where}: {text}" if text else where, style
+
+
 def _describe_request(event: facts.SwitchAsked) -> RowText:
     when = _WHEN[min(event.epochs or epochs_until(event.knob, event.new), len(_WHEN) - 1)]
     return KNOBS[event.knob].key, f"{event.change.words} requested{when}", ""
@@ -169,15 +176,14 @@ def _describe_plain(event: RowSource) -> RowText | None:
             subject = wording.subject_text(event.knob, event.values)
             return _EXPERIMENT, f"A/B test: {subject}", _ACCENT
         case facts.ExperimentEnded():
-            return _EXPERIMENT, wording.experiment_line(event), _ACCENT
+            subject = wording.subject_text(event.knob, event.values)
+            return _EXPERIMENT, f"{subject}: {wording.kept_text(event)}", _ACCENT
         case facts.MoveJudged():
             return _AUTOPILOT, wording.move_line(event), "" if event.kept else "$foreground 65%"
         case facts.TunerLost():
             return ".", wording.TUNER_LOST, _WARNING
-        case facts.SwitchFailed():
-            return KNOBS[event.knob].key, wording.failed_switch_text(event), _WARNING
-        case facts.SwitchMissed():
-            return KNOBS[event.knob].key, wording.missed_switch_text(event), _WARNING
+        case facts.SwitchFailed() | facts.SwitchMissed():
+            return _describe_switch(event, wording.without_effect_text(event), _WARNING)
         case facts.SwitchAsked():
             return _describe_request(event)
         case facts.Paused():
@@ -363,7 +369,8 @@ class EventRows(Sequence[EventRow]):
     def _describe(self, what: RowSource) -> RowText:
         match what:
             case facts.PipelineSwitched():
-                return self._describe_switch(what)
+                known = self._switches.get((what.step, what.knob))
+                return _describe_switch(what, wording.outcome_text(known) if known else "", _ACCENT)
             case facts.EpochEnded():
                 return _describe_epoch(what, self._snapshot)
             case facts.Slept():
@@ -372,14 +379,8 @@ class EventRows(Sequence[EventRow]):
                 runs = autopilot_runs(self._snapshot.events.of(*AUTOPILOT_EVENTS))
                 run = next((one for one in runs if one.ended == what), None)
                 # A damaged run may lack its begin.
-                said = wording.autopilot_text(run) if run else f"autopilot: {what.reason}"
-                return _AUTOPILOT, said, _ACCENT
+                said = wording.autopilot_text(run) if run else what.reason
+                return _AUTOPILOT, f"autopilot: {said}", _ACCENT
         text = _describe_plain(what)
         assert text
         return text
-
-    def _describe_switch(self, event: facts.PipelineSwitched) -> RowText:
-        comparison = self._switches.get((event.step, event.knob))
-        where = f"{event.change.words} at step {units.count(event.step)}"
-        text = wording.comparison_line(comparison) if comparison else where
-        return KNOBS[event.knob].key, text, _ACCENT

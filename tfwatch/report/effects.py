@@ -10,17 +10,16 @@ from tfwatch.core.events import ExperimentEnded, SwitchFailed, SwitchMissed
 from tfwatch.core.knobs import option_name
 from tfwatch.judge.effects.tuner_events import autopilot_runs, estimate_of
 from tfwatch.judge.effects.wording import (
-    answer_text,
     autopilot_text,
-    experiment_line,
+    kept_text,
     outcome_text,
-    setting_text,
     subject_text,
+    without_effect_text,
 )
 from tfwatch.report.facts import if_any, mapping, number, record, text, texts, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.effects.experiment import Answer
@@ -153,102 +152,89 @@ MOST_ROWS = 12
 class Effect:
     """One change and its measured effect, in words."""
 
-    #: `switch`, `autopilot`, `command`, `code` or `A/B test`.
-    kind: str
     change: str
     where: str
     result: str
-    #: Of its mark in the chart; 0 without one.
-    number: int = 0
     #: `23.4 → 13.9 ms`.
     sides: str = ""
     #: The one that the interval proves; None without an interval.
     answer: Answer | None = None
+    #: An A/B test, or a run of the autopilot.
+    is_of_tuner: bool = False
 
     @property
-    def is_proved(self) -> bool:
-        """True for a faster or slower step."""
-        return self.answer in ("faster", "slower")
+    def rank(self) -> tuple[bool, bool, bool]:
+        """The smaller, the more it says."""
+        is_proved = self.answer in ("faster", "slower")
+        return not self.is_of_tuner, not is_proved, self.answer is None
 
 
 def make_effects(judged: JudgedRun) -> list[Effect]:
     """Return the rows of all changes: switches, A/B tests, runs of the autopilot."""
-    tests = map(_experiment, experiments(judged))
-    runs = map(_autopilot, autopilot_runs(judged.run.events))
-    return [*_switches(judged), *tests, *runs]
+    switches = judged.summary.switches
+    without: list[SwitchFailed | SwitchMissed]
+    without = judged.run.events.of(SwitchFailed, SwitchMissed)
+    tests, runs = experiments(judged), autopilot_runs(judged.run.events)
+    return [
+        *map(_switch, switches),
+        *map(_without_effect, without),
+        *map(_experiment, tests),
+        *map(_autopilot, runs),
+    ]
 
 
 def most_informative(rows: list[Effect], most: int = MOST_ROWS) -> list[Effect]:
     """Return at most so many rows, in their order: of more, those that prove most."""
-    ranked = sorted(range(len(rows)), key=lambda n: (not rows[n].is_proved, not rows[n].answer, -n))
+    ranked = sorted(range(len(rows)), key=lambda n: (rows[n].rank, -n))
     return [rows[n] for n in sorted(ranked[:most])]
 
 
 def effect_lines(judged: JudgedRun, most: int) -> list[str]:
-    """Return what the changes did, a line each: those of the tuner, then the switches."""
-    runs = [one for one in autopilot_runs(judged.run.events) if one.ended]
-    lines = [*map(experiment_line, experiments(judged)), *map(autopilot_text, runs)][-most:]
-    switches = list(_switches(judged))
-    shown = most_informative(switches, most - len(lines))
-    lines += [f"{one.change}: {one.result}" for one in shown]
-    more = len(switches) - len(shown)
-    return [*lines, f"and {more} more switch{'es' if more > 1 else ''}"] if more else lines
+    """Return what the changes did, a line each."""
+    effects = make_effects(judged)
+    lines = [f"{one.change}: {one.result}" for one in most_informative(effects, most)]
+    more = len(effects) - len(lines)
+    return [*lines, f"and {units.counted(more, 'more change')}"] if more else lines
 
 
-def _switches(judged: JudgedRun) -> Iterator[Effect]:
-    for number_, switch in enumerate(judged.summary.switches, 1):
-        yield Effect(
-            kind=switch.by if switch.by in ("autopilot", "command", "code") else "switch",
-            change=switch.change.words,
-            where=f"step {units.count(switch.step)}",
-            result=_result(switch),
-            number=number_,
-            sides=_sides(switch),
-            answer=switch.answer if switch.estimate else None,
-        )
-    for event in judged.run.events:
-        if isinstance(event, SwitchFailed | SwitchMissed):
-            where = f"step {units.count(event.step)}"
-            yield Effect("switch", event.change.words, where, _why_without_effect(event))
+def _switch(switch: Comparison) -> Effect:
+    is_short = switch.effect is None and not switch.beside
+    sides = ""
+    if switch.before and switch.after:
+        typical = (switch.typical(side.step) for side in (switch.before, switch.after))
+        sides = " → ".join(units.in_one_unit(*typical))
+    return Effect(
+        switch.change.words,
+        f"step {units.count(switch.step)}",
+        "not enough steps to compare" if is_short else outcome_text(switch),
+        sides,
+        switch.answer if switch.estimate else None,
+    )
 
 
-def _result(switch: Comparison) -> str:
-    if switch.effect is None and not switch.beside:
-        return "not enough steps to compare"
-    return outcome_text(switch)
-
-
-def _sides(switch: Comparison) -> str:
-    if switch.before is None or switch.after is None:
-        return ""
-    sides = (switch.typical(side.step) for side in (switch.before, switch.after))
-    return " → ".join(units.in_one_unit(*sides))
-
-
-def _why_without_effect(event: SwitchFailed | SwitchMissed) -> str:
-    if isinstance(event, SwitchMissed):
-        return "the run ended before it was in effect"
-    return f"failed: {event.reason}; {setting_text(event.knob, event.now)} continues"
+def _without_effect(event: SwitchFailed | SwitchMissed) -> Effect:
+    where = f"step {units.count(event.step)}"
+    return Effect(event.change.words, where, without_effect_text(event))
 
 
 def _experiment(event: ExperimentEnded) -> Effect:
     sides = (event.step_ms.get(value) for value in event.values)
     return Effect(
-        kind="A/B test",
-        change=subject_text(event.knob, event.values),
-        where=f"steps {units.count(event.began + 1)} to {units.count(event.step)}",
-        result=f"{event.values[1]}: {answer_text(event)}",
-        sides=" → ".join(units.milliseconds(side) for side in sides if side is not None),
-        answer=cast("Answer", event.answer) if estimate_of(event) else None,
+        subject_text(event.knob, event.values),
+        f"steps {units.count(event.began + 1)} to {units.count(event.step)}",
+        kept_text(event),
+        " → ".join(units.milliseconds(side) for side in sides if side is not None),
+        cast("Answer", event.answer) if estimate_of(event) else None,
+        is_of_tuner=True,
     )
 
 
-def _autopilot(one: AutopilotRun) -> Effect:
-    ended, where = one.ended, f"from step {units.count(one.began.step + 1)}"
-    if ended is None:
-        return Effect("autopilot", "autopilot", where, "the run ended first")
-    known = ended.before_ms and ended.after_ms
-    sides = " → ".join(units.in_one_unit(ended.before_ms, ended.after_ms)) if known else ""
-    answer = one.estimate.answer if one.estimate else None
-    text_ = autopilot_text(one)
-    return Effect("autopilot", "autopilot", where, text_, sides=sides, answer=answer)
+def _autopilot(run: AutopilotRun) -> Effect:
+    ended = run.ended
+    text_ = autopilot_text(run) if ended else "the run ended first"
+    sides = ""
+    if ended and ended.before_ms and ended.after_ms:
+        sides = " → ".join(units.in_one_unit(ended.before_ms, ended.after_ms))
+    answer = run.estimate.answer if run.estimate else None
+    where = f"from step {units.count(run.began.step + 1)}"
+    return Effect("autopilot", where, text_, sides, answer, is_of_tuner=True)

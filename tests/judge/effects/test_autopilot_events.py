@@ -104,4 +104,4 @@ def test_its_end_says_in_one_sentence_what_it_did(
     moves: list[MoveMade | MoveJudged], ended: AutopilotEnded, text: str
 ) -> None:
     (autopilot_run,) = autopilot_runs([BEGAN, *moves, ended])
-    assert autopilot_text(autopilot_run) == f"autopilot: {text}"
+    assert autopilot_text(autopilot_run) == text

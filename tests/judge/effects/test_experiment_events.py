@@ -17,9 +17,8 @@ from tfwatch.core.events import (
 from tfwatch.judge.effects.tuner_events import running_experiment
 from tfwatch.judge.effects.wording import (
     answer_text,
-    experiment_line,
     experiment_progress,
-    experiment_subject,
+    kept_text,
 )
 from tfwatch.judge.steps.stalls import Stall, without_switches
 
@@ -98,12 +97,9 @@ def test_the_answer(ended: ExperimentEnded, words: str) -> None:
     assert answer_text(ended) == words
 
 
-def test_in_a_line_it_says_what_was_compared_and_what_the_run_goes_on_with() -> None:
-    assert experiment_line(FASTER) == f"prefetch off vs 4: {answer_text(FASTER)}; kept 4"
-    assert (
-        experiment_line(replace(FASTER, cause="ended"))
-        == f"prefetch off vs 4: {answer_text(FASTER)}"
-    )
+def test_the_setting_that_the_run_goes_on_with_follows_the_answer() -> None:
+    assert kept_text(FASTER) == f"{answer_text(FASTER)}; kept 4"
+    assert kept_text(replace(FASTER, cause="ended")) == answer_text(FASTER)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +116,6 @@ def test_the_progress_of_a_test_that_runs(events: list[Event], progress: str) ->
     running = running_experiment([Noted(1, "x"), *events])
     assert running is not None
     assert experiment_progress(running) == progress
-    assert experiment_subject(running).startswith("prefetch off vs ")
     assert running_experiment([*events, FASTER]) is None
 
 

@@ -8,7 +8,6 @@ from tests.judge.situations import changed, effect, split
 from tfwatch.judge.effects.before_after import WaitChange
 from tfwatch.judge.effects.comparison import Comparison
 from tfwatch.judge.effects.wording import (
-    comparison_line,
     outcome_text,
     part_texts,
     speed,
@@ -91,10 +90,7 @@ def test_faster_and_slower_are_said_of_what_was_measured(switch: Comparison, wor
     assert outcome_text(switch) == words
 
 
-def test_a_switch_is_told_in_a_line() -> None:
-    assert (
-        comparison_line(SETTLED) == "prefetch off → 4 at step 3 477: 1.68 x faster (1.61 to 1.74)"
-    )
+def test_a_speed_of_one_is_no_difference() -> None:
     assert speed(1.0) == "no difference"
 
 

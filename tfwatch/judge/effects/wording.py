@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.core.events import WITH_THE_RUN
+from tfwatch.core.events import WITH_THE_RUN, SwitchMissed
 from tfwatch.core.knobs import knob_name
 from tfwatch.judge.effects.comparison import ENOUGH_STEPS
 from tfwatch.judge.effects.experiment import SAME, Estimate
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         MoveJudged,
         MoveMade,
         SwitchFailed,
-        SwitchMissed,
     )
     from tfwatch.core.knobs import KnobChange
     from tfwatch.judge.effects.comparison import Comparison
@@ -95,31 +94,11 @@ def _claim(switch: Comparison) -> str:
     return f"data {part_texts(switch)[0]} ms, step: {step}"
 
 
-def versus_text(switch: Comparison) -> str:
-    """Return `1.68 x faster than off`, `not clear vs off`; the interval has no room beside a
-    knob."""
-    joined = {"unclear": "vs", "same": "from"}.get(switch.answer, "than")
-    return f"{_ratio_text(switch.estimate, switch.answer)} {joined} {switch.old}"
-
-
-def comparison_line(switch: Comparison) -> str:
-    """Return `prefetch off → 4 at step 3 477: 1.68 x faster (1.61 to 1.74)`, or the outcome so
-    far."""
-    result = _claim(switch) if switch.settled and switch.effect else outcome_text(switch)
-    return f"{switch.change.words} at step {units.count(switch.step)}: {result}"
-
-
-def missed_switch_text(switch: SwitchMissed) -> str:
-    """Return the sentence of a switch that the run ended before."""
-    where = f"at step {units.count(switch.step)}"
-    return f"{switch.change.words} {where}: the run ended before it was in effect"
-
-
-def failed_switch_text(switch: SwitchFailed) -> str:
-    """Return the sentence of a switch that failed, with the setting in effect since."""
-    where = f"at step {units.count(switch.step)}"
-    stands = f"; {setting_text(switch.knob, switch.now)} continues"
-    return f"{switch.change.words} {where} failed: {switch.reason}{stands}"
+def without_effect_text(event: SwitchFailed | SwitchMissed) -> str:
+    """Return why a switch has no effect, and the setting in effect since it failed."""
+    if isinstance(event, SwitchMissed):
+        return "the run ended before it was in effect"
+    return f"failed: {event.reason}; {setting_text(event.knob, event.now)} continues"
 
 
 def part_texts(switch: Comparison) -> list[str]:
@@ -153,16 +132,6 @@ _WHY_OPEN = {
 def subject_text(knob: str, values: Sequence[str]) -> str:
     """Return `prefetch off vs 4`."""
     return f"{knob_name(knob)} {' vs '.join(values)}"
-
-
-def experiment_subject(running: RunningExperiment) -> str:
-    """Return `prefetch off vs 4` of a test that runs."""
-    return subject_text(running.began.knob, running.began.values)
-
-
-def experiment_status(running: RunningExperiment) -> str:
-    """Return the end of the test, or that it still runs."""
-    return "no answer: the run ended first" if running.cut_off else "runs until the answer is clear"
 
 
 def block_text(running: RunningExperiment) -> str:
@@ -201,10 +170,11 @@ def answer_text(ended: ExperimentEnded) -> str:
     return f"not clear: {between}, {ended.reason or _WHY_OPEN.get(ended.cause, ended.cause)}"
 
 
-def experiment_line(ended: ExperimentEnded) -> str:
-    """Return `prefetch off vs 4: 1.68 x faster (1.61 to 1.74) over 412 steps; kept 4`."""
+def kept_text(ended: ExperimentEnded) -> str:
+    """Return the answer, and the setting that the run goes on with: `1.68 x faster (1.61 to 1.74)
+    over 412 steps; kept 4`."""
     kept = f"; kept {ended.kept}" if ended.kept and ended.cause not in WITH_THE_RUN else ""
-    return f"{subject_text(ended.knob, ended.values)}: {answer_text(ended)}{kept}"
+    return f"{answer_text(ended)}{kept}"
 
 
 # -- autopilot -------------------------------------------------------------------------------------
@@ -240,24 +210,20 @@ def move_line(judged: MoveJudged) -> str:
 def autopilot_text(run: AutopilotRun) -> str:
     """Return what an autopilot run did, in a sentence.
 
-    `autopilot: 1.68 x faster (1.61 to 1.74), kept prefetch off → 4`; `autopilot: nothing helped
-    (tried prefetch off → 4); the settings are as before: ...`; `autopilot: nothing to gain: ...`.
+    `1.68 x faster (1.61 to 1.74), kept prefetch off → 4`; `nothing helped (tried prefetch off →
+    4); the settings are as before: ...`; `nothing to gain: ...`.
     """
     if run.ended is None:
         if run.is_lost:
-            return f"autopilot: {TUNER_LOST}"
-        return f"autopilot: {'; '.join(autopilot_parts(run))}"
+            return TUNER_LOST
+        return "; ".join(autopilot_parts(run))
     if run.kept:
-        return (
-            f"autopilot: {_gain_claim(run.ended)}kept {changes_text(run.kept)}; {run.ended.reason}"
-        )
+        return f"{_gain_claim(run.ended)}kept {changes_text(run.kept)}; {run.ended.reason}"
     if not run.moves:
         none = "nothing to gain" if run.ended.cause == "not_starving" else "nothing changed"
-        return f"autopilot: {none}: {run.ended.reason}"
+        return f"{none}: {run.ended.reason}"
     tried = ", ".join(dict.fromkeys(changes_text(changes_of(move)) for move in run.moves))
-    return (
-        f"autopilot: nothing helped (tried {tried}); the settings are as before: {run.ended.reason}"
-    )
+    return f"nothing helped (tried {tried}); the settings are as before: {run.ended.reason}"
 
 
 def _gain_claim(ended: AutopilotEnded) -> str:

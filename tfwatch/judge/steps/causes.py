@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tfwatch.core.events import Event, Paused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -81,22 +81,6 @@ def find_limits(events: Iterable[object]) -> list[Paused]:
         if isinstance(event, Paused) and event.cause in LIMITS:
             join_piece(limits, event)
     return limits
-
-
-class RunningLimits:
-    """The limits of a run in progress; reads each event once."""
-
-    def __init__(self) -> None:
-        self._found: list[Paused] = []
-        self._seen = 0
-
-    def take(self, events: Sequence[object]) -> list[Paused]:
-        """Return the limits; every call passes all events of the same run."""
-        for event in events[self._seen :]:
-            if isinstance(event, Paused) and event.cause in LIMITS:
-                join_piece(self._found, event)
-        self._seen = max(self._seen, len(events))
-        return self._found
 
 
 def join_piece(limits: list[Paused], piece: Paused) -> None:

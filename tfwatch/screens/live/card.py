@@ -68,9 +68,9 @@ class CardContent:
 def card_content(view: RunView) -> CardContent:
     """Make the content of the card: of the test that runs, else of what came last."""
     if running := view.situation.experiment:
-        subject = f"A/B test: {wording.experiment_subject(running)}", "bold"
-        lines = subject, (wording.experiment_progress(running), "bold")
-        return CardContent(wording.experiment_status(running), lines=lines)
+        tested = wording.subject_text(running.began.knob, running.began.values)
+        lines = (f"A/B test: {tested}", "bold"), (wording.experiment_progress(running), "bold")
+        return CardContent("runs until the answer is clear", lines=lines)
     if ended := _newest_experiment(view):
         return _of_experiment(ended)
     if run := _newest_autopilot_run(view):
@@ -106,7 +106,8 @@ def _of_experiment(ended: ExperimentEnded) -> CardContent:
         for value, ms in ended.step_ms.items()
     )
     paint = _PAINT if _is_proved(ended.answer) else _FADED
-    lines = ((wording.experiment_line(ended), QUIET_COLOUR),)
+    subject = wording.subject_text(ended.knob, ended.values)
+    lines = ((f"{subject}: {wording.kept_text(ended)}", QUIET_COLOUR),)
     return CardContent(wording.answer_text(ended), tuple(sides), paint, lines)
 
 
@@ -117,7 +118,7 @@ def _of_autopilot(run: AutopilotRun) -> CardContent:
     is_proved = run.estimate is not None and _is_proved(run.estimate.answer)
     lines = tuple((wording.move_line(move), QUIET_COLOUR) for move in reversed(run.moves))
     paint = _PAINT if is_proved else _FADED
-    return CardContent(wording.autopilot_text(run), tuple(sides), paint, lines)
+    return CardContent(f"autopilot: {wording.autopilot_text(run)}", tuple(sides), paint, lines)
 
 
 def _whole_side(label: str, took_ms: float) -> Side:

@@ -8,7 +8,7 @@ from tfwatch.core.events import AutopilotBegan
 from tfwatch.core.knobs import KNOBS, LARGEST, PREFETCH, Refusal, check_value, knob_name
 from tfwatch.judge.effects import knob_state
 from tfwatch.judge.effects.tuner_events import AUTOPILOT_EVENTS, autopilot_runs
-from tfwatch.judge.effects.wording import autopilot_text, experiment_subject, subject_text
+from tfwatch.judge.effects.wording import autopilot_text, subject_text
 from tfwatch.runs.requests import StopRequest, SwitchRequest
 from tfwatch.tuner.jobs import Autopilot, Experiment
 
@@ -70,7 +70,7 @@ class SwitchRequests:
             return []
         run = autopilot_runs(snapshot.events.of(*AUTOPILOT_EVENTS))[-1]
         self._awaits_end = run.ended is None
-        return [autopilot_text(run)] if run.ended else []
+        return [f"autopilot: {autopilot_text(run)}"] if run.ended else []
 
     def _late(self, snapshot: Snapshot) -> list[str]:
         """Return a sentence for each request that has waited long without an event of the
@@ -122,7 +122,9 @@ class SwitchRequests:
         """
         running = view.situation.experiment
         if running and self._tuner is not None:
-            return self._end_job(f"A/B test ended: {experiment_subject(running)}")
+            return self._end_job(
+                f"A/B test ended: {subject_text(running.began.knob, running.began.values)}"
+            )
         refusal, state = self._state(view, knob)
         if state is None or self._tuner is None:
             return refusal

@@ -86,7 +86,7 @@ def switching(watch: Watch) -> Any:
         ("watch.fit.recorder.Recorder.end_epoch", 1),
         ("watch.fit.recorder.Recorder.end", 1),
         ("watch.fit.recorder.Recorder._is_abandoned", 1),
-        ("watch.session.Session.is_over", 1),
+        ("runs.control.Control.is_over", 1),
         ("watch.fit.stepping.step_runners.TrainFunction.uninstall", 1),
         ("watch.step_log.StepLog.begin_phase", 1),
         ("watch.fit.switching.requested_switches.RequestedSwitches.apply", 1),

@@ -54,10 +54,6 @@ class Session:
     on_error: Callable[[BaseException], None] | None = None
     on_abandoned: Callable[[], None] | None = None
 
-    def is_over(self, steps: int) -> bool:
-        """Return whether the training stops after so many steps."""
-        return self.control.is_over(steps)
-
 
 #: The programs that run the cells of a notebook.
 _NOTEBOOKS = ("ipykernel_launcher", "colab_kernel_launcher")

@@ -22,7 +22,7 @@ from tests.watch.tracked import cause, end_all, runs_in
 from tfwatch.core.user_code import is_users
 from tfwatch.judge.script_runs import fits_of
 from tfwatch.runs.library import list_runs
-from tfwatch.watch.loops.found_loops import FoundLoops, TrainingSigns
+from tfwatch.watch.loops.found_loops import FoundLoops
 from tfwatch.watch.script.patches import find_users_frame
 from tfwatch.watch.script.tensorflow_hook import patch_tensorflow
 
@@ -73,8 +73,7 @@ class Hooked:
 
         self.Dataset: Any = Dataset
         self.tape = GradientTape()
-        self.signs = TrainingSigns()
-        self.loops = FoundLoops(runs_dir, self.signs)
+        self.loops = FoundLoops(runs_dir)
         self.is_eager = True
         tensorflow = SimpleNamespace(
             data=SimpleNamespace(Dataset=Dataset),
@@ -157,7 +156,7 @@ def test_a_loop_that_trains_late_is_recorded_from_there(tf: Hooked, tmp_path: Pa
 
 def test_a_validation_from_the_same_line_is_not_recorded(tf: Hooked, tmp_path: Path) -> None:
     optimizer = Optimizer()
-    tf.signs.note_optimizer(optimizer)
+    tf.loops.note_optimizer(optimizer)
     for trains in (True, False, True, False):
         for _ in tf.Dataset(1, 2, 3):
             optimizer.iterations += trains
@@ -299,11 +298,11 @@ def test_an_error_of_the_pipeline_is_the_users_and_the_runs(tf: Hooked, tmp_path
 
 
 def test_what_a_fit_reads_is_not_recorded(tf: Hooked, tmp_path: Path) -> None:
-    with tf.signs.fit():
+    with tf.loops.fit():
         for _ in tf.Dataset(*range(9)):
             tf.train()
     for _ in tf.Dataset(*range(9)):
-        with tf.signs.fit():
+        with tf.loops.fit():
             tf.train()
 
     assert list_runs(tmp_path) == []
@@ -323,7 +322,7 @@ def test_a_thread_that_reads_for_a_training_is_not_recorded(tf: Hooked, tmp_path
 
 def test_a_traced_step_shows_by_its_optimizer(tf: Hooked, tmp_path: Path) -> None:
     optimizer = Optimizer()
-    tf.signs.note_optimizer(optimizer)
+    tf.loops.note_optimizer(optimizer)
     for _ in tf.Dataset(*range(5)):
         optimizer.iterations += 1
     for _ in tf.Dataset(*range(5)):

@@ -360,7 +360,7 @@ def test_a_sign_of_training_that_is_lost_is_reported_once_and_the_step_is_made(
     def fail(*_: Any) -> None:
         raise RuntimeError("no sign")
 
-    monkeypatch.setattr("tfwatch.watch.loops.found_loops.TrainingSigns.note_optimizer", fail)
+    monkeypatch.setattr("tfwatch.watch.loops.found_loops.FoundLoops.note_optimizer", fail)
     monkeypatch.setattr("tfwatch.watch.loops.batch_calls.BatchCalls.begin", fail)
     keras = import_keras()
 

@@ -29,9 +29,8 @@ def fail_in_graph(original: Callable[[Any], Any], iterator: Any) -> None:
         fetches.
     """
     empty: list[Any] = []
-    with fails_open(
-        lambda _: None
-    ):  # without a stand-in the error keeps its own words, and the caller raises it
+    # Without a stand-in the error keeps its own words, and the caller raises it.
+    with fails_open(lambda _: None):
         empty.append(_without_data(iterator))
     try:
         for stand_in in empty:

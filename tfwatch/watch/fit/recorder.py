@@ -140,9 +140,8 @@ class Recorder:
         Raises:
             Exception: the training's own, from the first trace of its step.
         """
-        if self.is_passive or isinstance(
-            iterator, GeneratorType
-        ):  # a `train_on_batch` between two steps
+        # A generator is that of a `train_on_batch` between two steps.
+        if self.is_passive or isinstance(iterator, GeneratorType):
             return None
         with fails_open(self.report_failure):
             if self._is_abandoned():

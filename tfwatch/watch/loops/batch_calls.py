@@ -75,7 +75,7 @@ class BatchCalls:
         trains; else it has a run of its own."""
         end_ns = SYSTEM.now_ns()
         with fails_open(lambda why: warn_user(f"this loop is not recorded: {why}")):
-            self._loops.signs.note()
+            self._loops.note_sign()
             own, fetches = self._own, self._loops.thread.fetches
             has_fetched, own.fetches = fetches != own.fetches, fetches
             if has_fetched or any(run.epoch is not None for run in list(all_runs)):

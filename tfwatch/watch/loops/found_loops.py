@@ -40,52 +40,66 @@ _ASK_BEFORE = (2, 4, 16)
 _MOST_KEPT = 16
 
 
-class _SignsOfThread(threading.local):
-    """The signs of one thread."""
+class _Thread(threading.local):
+    """The loops of one thread.
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.fits = 0
-
-
-class TrainingSigns:
-    """Counts the signs of training in each thread. A `fit` records itself: what happens inside it
-    is no sign.
-
-    fits_begun: by all threads. fits_running: in all threads.
+    signs: of training so far. fits: that run in it. fetches: of all its loops. recorded: its newest
+    loop that was recorded. undecided: loops that may train.
     """
 
     def __init__(self) -> None:
-        self.fits_begun = self.fits_running = 0
-        self._own = _SignsOfThread()
+        self.signs = self.fits = self.fetches = 0
+        self.recorded: Callable[[], FoundLoop | None] = lambda: None
+        self.undecided: weakref.WeakSet[FoundLoop] = weakref.WeakSet()
+
+
+class FoundLoops:
+    """The loops of a process, and the signs of training in each of its threads. A `fit` records
+    itself: what happens inside it is no sign.
+
+    runs_dir: where the runs are recorded. fits_begun: by all threads. is_over: nothing more is
+    recorded.
+    """
+
+    def __init__(self, runs_dir: Path | None) -> None:
+        self.runs_dir = runs_dir
+        self.thread = _Thread()
+        self.is_over = False
+        self.fits_begun = self._fits_running = 0
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._pid = os.getpid()
+        self._traced: Callable[[], int] | None = None
+        self._has_looked = False
 
-    @property
-    def count(self) -> int:
-        """The number of signs in this thread so far."""
-        return self._own.count
+    def begin(self, frame: FrameType, dataset: Any, iterator: Any) -> FoundLoop:
+        """Return a loop that begins in a frame."""
+        return FoundLoop(self, frame, dataset, iterator)
 
-    def note(self) -> None:
-        """Count a sign."""
-        if not self._own.fits:
-            self._own.count += 1
+    def may_record(self) -> bool:
+        """Return whether runs are recorded in this process, and no `fit` records itself."""
+        return not (self.is_over or self._fits_running) and os.getpid() == self._pid
+
+    def note_sign(self) -> None:
+        """Count a sign of training."""
+        if not self.thread.fits:
+            self.thread.signs += 1
 
     def note_optimizer(self, optimizer: Any) -> None:
         """Count the step of an optimizer, or the trace of one."""
         self._optimizers.add(optimizer)
-        self.note()
+        self.note_sign()
 
     @contextlib.contextmanager
     def fit(self) -> Iterator[None]:
         """A running `fit`."""
         self.fits_begun += 1
-        self.fits_running += 1
-        self._own.fits += 1
+        self._fits_running += 1
+        self.thread.fits += 1
         try:
             yield
         finally:
-            self._own.fits -= 1
-            self.fits_running -= 1
+            self.thread.fits -= 1
+            self._fits_running -= 1
 
     def optimizer_steps(self) -> int | None:
         """Return the steps of all optimizers so far; None without one, and in a thread that is not
@@ -104,47 +118,12 @@ class TrainingSigns:
             int(getattr(optimizer, "_iterations", optimizer.iterations)) for optimizer in optimizers
         )
 
-
-class _LoopsOfThread(threading.local):
-    """The loops of one thread.
-
-    fetches: the number of fetches of all its loops. recordings: of loops that were recorded;
-    recorded: the newest one. undecided: loops that may train.
-    """
-
-    def __init__(self) -> None:
-        self.fetches = self.recordings = 0
-        self.recorded: Callable[[], FoundLoop | None] = lambda: None
-        self.undecided: weakref.WeakSet[FoundLoop] = weakref.WeakSet()
-
-
-class FoundLoops:
-    """The loops of a process. runs_dir: where the runs are recorded."""
-
-    def __init__(self, runs_dir: Path | None, signs: TrainingSigns) -> None:
-        self.runs_dir = runs_dir
-        self.signs = signs
-        self.thread = _LoopsOfThread()
-        self.is_over = False
-        self._pid = os.getpid()
-        self._traced: Callable[[], int] | None = None
-        self._has_looked = False
-
-    def begin(self, frame: FrameType, dataset: Any, iterator: Any) -> FoundLoop:
-        """Return a loop that begins in a frame."""
-        return FoundLoop(self, frame, dataset, iterator)
-
-    def may_record(self) -> bool:
-        """Return whether runs are recorded in this process, and no `fit` records itself."""
-        return not (self.is_over or self.signs.fits_running) and os.getpid() == self._pid
-
     def traced(self) -> int:
-        """Return the time spent tracing functions so far."""
+        """Return the time spent tracing functions so far. The run of a loop that trains notes why
+        there is none."""
         if not self._has_looked:
             self._has_looked = True
-            self._traced = find_trace_count(
-                lambda _why: None
-            )  # the run notes the reason, where the loop trains
+            self._traced = find_trace_count(lambda _why: None)
         return self._traced() if self._traced else 0
 
 
@@ -168,8 +147,8 @@ class FoundLoop:
         self._kept: deque[EarlierFetch] = deque(maxlen=_MOST_KEPT)
         self._fetches = 0
         self._begun_at = self._last_at = loops.thread.fetches
-        self._fits_begun = loops.signs.fits_begun
-        self._seen_signs = loops.signs.count
+        self._fits_begun = loops.fits_begun
+        self._seen_signs = loops.thread.signs
         self._seen_steps: int | None = None
         loops.thread.undecided.add(self)
 
@@ -223,9 +202,8 @@ class FoundLoop:
                 run.leave(self._epoch)
 
     def _begin_fetch(self, run: TrackedRun) -> int:
-        if (
-            not self.is_recorded or self._loops.is_over
-        ):  # the run is over, or continues in a later loop
+        # The run is over, or continues in a later loop.
+        if not self.is_recorded or self._loops.is_over:
             self._end()
             return 0
         return run.begin_fetch()
@@ -235,38 +213,35 @@ class FoundLoop:
             return
         got_ns = SYSTEM.now_ns()
         other = self._recorded_other()
-        if (
-            other and other._last_at > self._begun_at and other._run
-        ):  # a part of the other one's step
+        # It is a part of the other one's step.
+        if other and other._last_at > self._begun_at and other._run:
             other._run.add_wait(got_ns - start_ns)
         examples = count_examples(batch)
         self._kept.append(EarlierFetch(start_ns, got_ns, examples, self._loops.traced()))
-        self._seen_signs = self._loops.signs.count
+        self._seen_signs = self._loops.thread.signs
 
     # -- whether it trains -------------------------------------------------------------------------
 
     def _decide(self, now_ns: int) -> None:
-        signs = self._loops.signs
+        loops = self._loops
         if self.is_over:
             return
-        if not self._loops.may_record() or signs.fits_begun != self._fits_begun:
+        if not loops.may_record() or loops.fits_begun != self._fits_begun:
             self._end()
         elif self._fetches == 0:
-            self._seen_steps = signs.optimizer_steps()
+            self._seen_steps = loops.optimizer_steps()
+            # It trained before, and a function that is traced already gives no sign.
             if self._seen_steps is None and find_continued(self._site):
-                self._record(
-                    now_ns
-                )  # it trained before, and a function that is traced already gives no sign
+                self._record(now_ns)
         elif self._trains():
             self._record(now_ns)
 
     def _trains(self) -> bool:
         """Return whether a sign of training fell between the last fetch and this one, and belongs
         to this loop."""
-        if self._loops.signs.count != self._seen_signs:
-            self._kept = deque(
-                [self._kept[-1]], _MOST_KEPT
-            )  # the steps before this one did not train
+        if self._loops.thread.signs != self._seen_signs:
+            # The steps before this one did not train.
+            self._kept = deque([self._kept[-1]], _MOST_KEPT)
         elif not self._have_optimizers_stepped():
             return False
         recorded = self._recorded_other()
@@ -275,7 +250,7 @@ class FoundLoop:
     def _have_optimizers_stepped(self) -> bool:
         if self._seen_steps is None or self._fetches + 1 not in _ASK_BEFORE:
             return False
-        before, self._seen_steps = self._seen_steps, self._loops.signs.optimizer_steps()
+        before, self._seen_steps = self._seen_steps, self._loops.optimizer_steps()
         return self._seen_steps != before
 
     def _recorded_other(self) -> FoundLoop | None:
@@ -292,7 +267,6 @@ class FoundLoop:
             if loop is not self and loop._last_at <= self._begun_at and loop._fetches:
                 loop._end()  # it fetched nothing since: this loop is a part of its body
         thread.undecided.discard(self)
-        thread.recordings += 1
         self._begin_run(self._kept[0].start_ns if self._kept else now_ns, now_ns)
         thread.recorded = weakref.ref(self)
 

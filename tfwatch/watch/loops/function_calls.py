@@ -125,9 +125,8 @@ class FunctionCalls:
             finally:
                 own.is_inside = False
                 own.spent_ns += now_ns() - start_ns
-            with (
-                self._unseen
-            ):  # private names, which may change: then it counts as one that fetches nothing
+            # Private names, which may change: then it counts as one that fetches nothing.
+            with self._unseen:
                 own.fetching += self._does_fetch(function)
                 if traced() != own.traced:
                     own.traced = traced()
@@ -153,9 +152,8 @@ class FunctionCalls:
         """Return whether a function that was called fetches batches, as its first graphs do."""
         does_fetch = self._do_fetch.get(function)
         if does_fetch is None:
-            self._do_fetch[function] = (
-                False  # also where the next line raises: it is not asked again
-            )
+            # Also where the next line raises: it is not asked again.
+            self._do_fetch[function] = False
             self._do_fetch[function] = does_fetch = _fetches(function)
         return does_fetch
 

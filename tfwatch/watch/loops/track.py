@@ -200,9 +200,8 @@ class _TrackedIterator(Generic[T]):
         except BaseException as error:  # the user's iterable: its exception goes on to the user
             with self._fails_open:
                 loop.record_error(error)
-            del (
-                self
-            )  # the traceback references this frame, and `__del__` must run when the loop is left
+            # The traceback references this frame, and `__del__` must run when the loop is left.
+            del self
             raise
         with self._fails_open:
             loop.record_fetch(start_ns, batch)
@@ -218,7 +217,6 @@ class _TrackedIterator(Generic[T]):
 
 def is_in_function() -> bool:
     """Return whether a function is being traced here, so that its loops run later, in a graph."""
-    inside = getattr(
-        sys.modules.get("tensorflow"), "inside_function", None
-    )  # another thread may be importing it
+    # Another thread may be importing it.
+    inside = getattr(sys.modules.get("tensorflow"), "inside_function", None)
     return inside is not None and bool(inside())

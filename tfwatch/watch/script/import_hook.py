@@ -127,16 +127,14 @@ class ImportHook:
             warn_user(f"this script runs unwatched: {refusal}")
             return
         self._patches.append(
-            patch_keras(module, self._runs_dir, self._found_loops().signs, self._batch_calls())
+            patch_keras(module, self._runs_dir, self._found_loops(), self._batch_calls())
         )
 
     def _found_loops(self) -> FoundLoops:
-        from tfwatch.watch.loops.found_loops import FoundLoops, TrainingSigns
+        from tfwatch.watch.loops.found_loops import FoundLoops
 
         if self._loops is None:
-            self._loops = FoundLoops(
-                Path(self._runs_dir) if self._runs_dir else None, TrainingSigns()
-            )
+            self._loops = FoundLoops(Path(self._runs_dir) if self._runs_dir else None)
         return self._loops
 
     def _batch_calls(self) -> BatchCalls:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tfwatch.runs.writer import RunWriter
     from tfwatch.watch.loops.batch_calls import BatchCalls
-    from tfwatch.watch.loops.found_loops import TrainingSigns
+    from tfwatch.watch.loops.found_loops import FoundLoops
 
 #: The variable by which `--feed` passes the HOST:PORT of a tf.data service to the script.
 FEED = "TFWATCH_FEED"
@@ -43,9 +43,7 @@ def _warn(why: str) -> None:
     warn_user(f"a part of this fit is not watched: {why}")
 
 
-def patch_keras(
-    keras: Any, runs_dir: str | None, signs: TrainingSigns, calls: BatchCalls
-) -> Patches:
+def patch_keras(keras: Any, runs_dir: str | None, loops: FoundLoops, calls: BatchCalls) -> Patches:
     """Replace `fit`, `train_on_batch` and the optimizers' `apply`; return the patches, applied.
 
     Raises:
@@ -53,9 +51,9 @@ def patch_keras(
     """
     patches = Patches()
     replaced = (
-        (keras.Model, "fit", _Fits(keras, runs_dir, signs).watched),
+        (keras.Model, "fit", _Fits(keras, runs_dir, loops).watched),
         (keras.Model, "train_on_batch", lambda original: _recorded(original, calls)),
-        (keras.optimizers.Optimizer, "apply", lambda original: _noticed(original, signs)),
+        (keras.optimizers.Optimizer, "apply", lambda original: _noticed(original, loops)),
     )
     for kind, name, wrap in replaced:
         owner = definer(kind, name)
@@ -83,13 +81,13 @@ def _recorded(original: Callable[..., Any], calls: BatchCalls) -> Callable[..., 
     return train_on_batch
 
 
-def _noticed(original: Callable[..., Any], signs: TrainingSigns) -> Callable[..., Any]:
+def _noticed(original: Callable[..., Any], loops: FoundLoops) -> Callable[..., Any]:
     """Return an `apply` that is a sign of training."""
 
     @functools.wraps(original)
     def apply(self: Any, *args: Any, **kwargs: Any) -> Any:
         with _not_recorded:
-            signs.note_optimizer(self)
+            loops.note_optimizer(self)
         return original(self, *args, **kwargs)
 
     return apply
@@ -104,10 +102,10 @@ def _newest_writer() -> RunWriter | None:
 class _Fits:
     """Every `fit` of this process."""
 
-    def __init__(self, keras: Any, runs_dir: str | None, signs: TrainingSigns) -> None:
+    def __init__(self, keras: Any, runs_dir: str | None, loops: FoundLoops) -> None:
         self._keras = keras
         self._runs_dir = runs_dir
-        self._signs = signs
+        self._loops = loops
         self._pid = os.getpid()
         self._feed_notes: list[str] = []
 
@@ -154,7 +152,7 @@ class _Fits:
         with fails_open(lambda why: warn_user(f"this fit is not watched: {why}")):
             args, kwargs = self._with_watch(around, signature, args, kwargs)
         with fails_open(_warn):
-            around.enter_context(self._signs.fit())
+            around.enter_context(self._loops.fit())
         return args, kwargs
 
     def _with_watch(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-    from tfwatch.watch.loops.found_loops import FoundLoop, FoundLoops, TrainingSigns
+    from tfwatch.watch.loops.found_loops import FoundLoop, FoundLoops
 
 
 _not_recorded = fails_open(lambda why: warn_once(f"this loop is not recorded: {why}"))
@@ -141,13 +141,12 @@ def _noticed(
     """Return a `gradient` that is a sign of training where it is one of variables: not one of an
     image's pixels."""
     flatten = tensorflow.nest.flatten
-    signs: TrainingSigns = loops.signs
 
     @functools.wraps(original)
     def gradient(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         with _not_recorded:
             if any(_is_variable(source, tensorflow) for source in flatten(sources)):
-                signs.note()
+                loops.note_sign()
         return original(self, target, sources, *args, **kwargs)
 
     return gradient

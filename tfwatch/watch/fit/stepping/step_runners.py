@@ -540,7 +540,7 @@ class TrainFunction:
 
     def stop_if_asked(self) -> None:
         """End the `fit` after this step if the training is to stop."""
-        if self._session.is_over(self._step_log.steps):
+        if self._session.control.is_over(self._step_log.steps):
             self._model.stop_training = True
 
     @property

@@ -56,6 +56,7 @@ NO_SCRIPT = "run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MO
             "unrecognized arguments: --sises=9: did you mean --sizes?",
             id="option=value",
         ),
+        pytest.param(["export", "--to", "csv"], "unrecognized arguments: --to", id="unlike any"),
         pytest.param(["train", "cnn", "--steps"], "--steps: expected one argument", id="no value"),
         pytest.param(
             ["train", "cnn", "--steps", "0"],

@@ -203,6 +203,6 @@ def _launch(parser: argparse.ArgumentParser) -> int:
 
 def _near_options(option: str, known: Iterable[str]) -> list[str]:
     """Return the options that begin with the word, or else the one that resembles it."""
-    return [name for name in known if name.startswith(option)] or difflib.get_close_matches(
-        option, known, n=1
-    )
+    long = [name for name in known if name.startswith("--")]
+    begin = [name for name in long if name.startswith(option)]
+    return begin or difflib.get_close_matches(option, long, n=1)

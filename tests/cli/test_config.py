@@ -14,7 +14,7 @@ from tests.cli.commands import exit_code, trainings_asked
 from tests.cli.recorded import noisy_rows, record
 from tfwatch.config import VARIABLE
 from tfwatch.notices import NotifyOptions
-from tfwatch.tuner.jobs import Autopilot
+from tfwatch.tuner.driver import Autopilot
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from tfwatch.tuner.thread import Tuner
 
 if TYPE_CHECKING:
     from tfwatch.runs.requests import Request
-    from tfwatch.tuner.jobs import TunerJob
+    from tfwatch.tuner.driver import TunerJob
 
 
 def switch(knob: str, value: str, by: str = "key") -> SwitchRequest:

@@ -20,7 +20,7 @@ from tfwatch.core.knobs import KnobChange, Knobs
 from tfwatch.judge.autopilot.moves import BUDGET, Move, Stop
 from tfwatch.judge.autopilot.search import AutopilotSearch
 from tfwatch.tuner import autopilot
-from tfwatch.tuner.jobs import Autopilot
+from tfwatch.tuner.driver import Autopilot
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,8 +20,7 @@ from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Flag
 from tfwatch.judge.effects.experiment import block_means
 from tfwatch.tuner import experiment
-from tfwatch.tuner.driver import Interrupt, RefusedError
-from tfwatch.tuner.jobs import Experiment
+from tfwatch.tuner.driver import Experiment, Interrupt, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from tfwatch.runs.requests import StopRequest, SwitchRequest, append
 from tfwatch.runs.run import open_run
 from tfwatch.runs.writer import RunWriter
 from tfwatch.tuner import thread as module
-from tfwatch.tuner.jobs import Autopilot, Experiment
+from tfwatch.tuner.driver import Autopilot, Experiment
 from tfwatch.tuner.thread import Tuner
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.runs.requests import Request
-    from tfwatch.tuner.driver import Driver
-    from tfwatch.tuner.jobs import TunerJob
+    from tfwatch.tuner.driver import Driver, TunerJob
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from tfwatch.runs.control import NO_FIT, OWN_LOOP
 from tfwatch.runs.format import REQUESTS
 from tfwatch.runs.requests import StopRequest, append
 from tfwatch.runs.run import open_run
-from tfwatch.tuner.jobs import Experiment
+from tfwatch.tuner.driver import Experiment
 from tfwatch.tuner.thread import Tuner
 
 if TYPE_CHECKING:

@@ -25,9 +25,8 @@ from tfwatch.judge.followed_run import Compiled
 from tfwatch.judge.log_lines import LogSummary, summarise_log
 from tfwatch.judge.loss import divergence_text, recovery_text
 from tfwatch.judge.machine import GPU
-from tfwatch.judge.steps.causes import LIMITS, STOPPED, UNEXPLAINED, join_piece
 from tfwatch.judge.steps.fits import FitFigures
-from tfwatch.judge.steps.stalls import Stall
+from tfwatch.judge.steps.stalls import LIMITS, STOPPED, UNEXPLAINED, Stall, join_piece
 from tfwatch.judge.whole_run import epoch_steps
 
 if TYPE_CHECKING:

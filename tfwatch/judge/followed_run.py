@@ -16,8 +16,7 @@ from tfwatch.core.events import (
 from tfwatch.core.rows import Flag, step_ms
 from tfwatch.judge.machine import MachineFollower
 from tfwatch.judge.regime import RunningRegime
-from tfwatch.judge.steps.causes import Pauses
-from tfwatch.judge.steps.stalls import Stall, StallSearch, without_stops, without_switches
+from tfwatch.judge.steps.stalls import Pauses, Stall, StallSearch, without_stops, without_switches
 from tfwatch.judge.steps.time_breakdown import is_breakdown_event
 from tfwatch.runs.liveness import Life, find_open_phase
 from tfwatch.runs.run import RECENT
@@ -25,7 +24,7 @@ from tfwatch.runs.run import RECENT
 if TYPE_CHECKING:
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
-    from tfwatch.judge.steps.stalls import Stretch
+    from tfwatch.judge.steps.stalls import Stall
     from tfwatch.runs.buffers import Events
     from tfwatch.runs.snapshot import Snapshot
 
@@ -124,7 +123,7 @@ class StepSearch:
         self._named += named[: settled.index(False)] if False in settled else []
 
 
-def _recorded_within(stretch: Stretch) -> tuple[int, int]:
+def _recorded_within(stretch: Stall) -> tuple[int, int]:
     return stretch.start_ns, int(stretch.end_ns) + _PAUSE_NS
 
 

@@ -24,8 +24,7 @@ from tfwatch.core.events import (
     without_experiments,
 )
 from tfwatch.core.rows import SAMPLE
-from tfwatch.judge.steps.causes import limit_time_s
-from tfwatch.judge.steps.quantiles import median
+from tfwatch.judge.steps.stalls import limit_time_s
 from tfwatch.runs.liveness import Life
 
 if TYPE_CHECKING:
@@ -349,7 +348,7 @@ def machine_of_run(run: Snapshot) -> MachineFigures:
     begin_s, end_s = _training_time(run)
     samples, gpus = (_between(rows, begin_s, end_s) for rows in (run.samples, run.gpus))
     return replace(
-        _summarise(samples, samples, gpus, run.events, median),
+        _summarise(samples, samples, gpus, run.events, np.median),
         process_memory=memory_over_run(samples),
         heat_s=limit_time_s(run.events, "thermal limit"),
         swap_s=limit_time_s(run.events, "swap"),

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.effects.before_after import SwitchEffect
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.snapshot import Snapshot
-    from tfwatch.tuner.driver import Driver
-    from tfwatch.tuner.jobs import Autopilot
+    from tfwatch.tuner.driver import Autopilot, Driver
 
 #: The share of the available memory for buffers where the request has no limit.
 SHARE = 0.25

@@ -1,8 +1,9 @@
-"""The tuner's view of a run, and its requests for switches."""
+"""The jobs of a tuner; its view of a run, and its requests for switches."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
@@ -23,6 +24,33 @@ if TYPE_CHECKING:
     from tfwatch.runs.folder import RunFolder
     from tfwatch.runs.requests import Request, RequestFile
     from tfwatch.runs.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """An A/B test: find the faster of two values of a knob."""
+
+    knob: str
+    #: The second is compared with the first.
+    values: tuple[str, str]
+    #: The most steps that it takes; None: no limit.
+    steps: int | None = None
+    #: Of the random order of the blocks.
+    seed: int = 0
+    #: The training ends with the test.
+    ends: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Autopilot:
+    """Find the best values of all knobs."""
+
+    #: The limit for buffers; None: a share of the machine's free memory.
+    memory_bytes: float | None = None
+
+
+TunerJob: TypeAlias = Experiment | Autopilot
+
 
 #: The time between two looks at the run; its writer publishes ten times a second.
 POLL_S = 0.02

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import PipelineSwitched
     from tfwatch.core.rows import Rows
-    from tfwatch.tuner.driver import Driver
-    from tfwatch.tuner.jobs import Experiment
+    from tfwatch.tuner.driver import Driver, Experiment
 
 #: A test ends without an answer after this many steps, and not before this time: rows come ten
 #: times a second.

@@ -18,8 +18,7 @@ from tfwatch.core.events import Noted
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.requests import RequestFile, TunerNote, append
 from tfwatch.tuner import autopilot, experiment
-from tfwatch.tuner.driver import Driver, Interrupt, RefusedError
-from tfwatch.tuner.jobs import Autopilot, Experiment
+from tfwatch.tuner.driver import Autopilot, Driver, Experiment, Interrupt, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import Event
     from tfwatch.runs.requests import Request
-    from tfwatch.tuner.jobs import TunerJob
+    from tfwatch.tuner.driver import TunerJob
 
 #: Seconds that the end of a terminal waits for that of its job, which is a line in the run folder.
 _JOIN_S = 2.0

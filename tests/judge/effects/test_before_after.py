@@ -9,7 +9,12 @@ import pytest
 
 from tests.judge.step_rows import make_steps
 from tests.step_noise import NOISE, ORDINARY, noisy_steps
-from tfwatch.judge.effects.before_after import compare_sides, compare_waits, measure_effect
+from tfwatch.judge.effects.before_after import (
+    compare_sides,
+    compare_waits,
+    measure_effect,
+    t_quantile,
+)
 
 #: Steps before and after each switch.
 BEFORE, AFTER = 600, 300
@@ -145,3 +150,11 @@ def test_a_wait_that_is_gone_is_proved_while_other_programs_hide_the_step() -> N
 def test_a_wait_that_did_not_change_has_an_interval_of_nothing() -> None:
     found = compare_waits(np.full(60, 0.25), np.full(60, 0.25))
     assert (found.ms, found.low_ms, found.high_ms, found.is_proved) == (0.0, 0.0, 0.0, False)
+
+
+@pytest.mark.parametrize(
+    ("share", "freedom", "exact"),
+    [(0.975, 1, 12.706), (0.975, 2, 4.303), (0.975, 4, 2.776), (0.95, 10, 1.812)],
+)
+def test_quantiles_of_students_distribution(share: float, freedom: float, exact: float) -> None:
+    assert t_quantile(share, freedom) == pytest.approx(exact, rel=0.01)

@@ -7,8 +7,7 @@ import pytest
 from tests.judge.step_rows import plain, restart
 from tfwatch.core.events import Noted, Paused
 from tfwatch.core.rows import Flag
-from tfwatch.judge.steps.causes import Pauses, find_limits, limit_time_s
-from tfwatch.judge.steps.stalls import find_stalls
+from tfwatch.judge.steps.stalls import Pauses, find_limits, find_stalls, limit_time_s
 
 AT_S, WAIT_S = 2.0, 4.0
 

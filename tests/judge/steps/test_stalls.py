@@ -8,11 +8,15 @@ import pytest
 from tests.judge.step_rows import make_steps, plain, restart
 from tfwatch.core.events import Paused
 from tfwatch.core.rows import Flag, Rows
-from tfwatch.judge.steps.causes import NO_PAUSES, Pauses
-from tfwatch.judge.steps.stalls import (
-    StallSearch,
-    find_stalls,
-)
+from tfwatch.judge.steps import stalls
+from tfwatch.judge.steps.stalls import Pauses, Stall, StallSearch
+
+NO_PAUSES = Pauses()
+
+
+def find_stalls(rows: Rows, pauses: Pauses = NO_PAUSES) -> list[Stall]:
+    """Find the stalls of these rows."""
+    return stalls.find_stalls(rows, pauses)
 
 
 def test_a_single_long_wait_is_a_stall() -> None:

@@ -16,7 +16,7 @@ from tfwatch.core.errors import BadInputError
 from tfwatch.notices import NO_NOTICES, NotifyOptions
 from tfwatch.runs.group_joining import GROUP
 from tfwatch.runs.script_process import Launch
-from tfwatch.tuner.jobs import Autopilot, Experiment, TunerJob
+from tfwatch.tuner.driver import Autopilot, Experiment, TunerJob
 from tfwatch.watch.script.keras_hook import FEED
 from tfwatch.workloads import list_workloads
 

@@ -24,8 +24,8 @@ from tfwatch.judge.comparing.intervals import (
     measure_runs,
 )
 from tfwatch.judge.comparing.run_to_compare import check_sides, differences
+from tfwatch.judge.effects.before_after import t_quantile
 from tfwatch.judge.effects.experiment import Estimate
-from tfwatch.judge.steps.quantiles import t_quantile
 from tfwatch.judge.steps.time_breakdown import PART_NAMES
 
 if TYPE_CHECKING:

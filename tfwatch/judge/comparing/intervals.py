@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from tfwatch.core.rows import step_ms
-from tfwatch.judge.steps.quantiles import t_quantile
+from tfwatch.judge.effects.before_after import t_quantile
 from tfwatch.judge.steps.steady_steps import BURSTS
 
 if TYPE_CHECKING:

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -39,7 +40,6 @@ from numpy.lib.stride_tricks import sliding_window_view
 from tfwatch.core.knobs import KNOBS
 from tfwatch.core.rows import step_ms
 from tfwatch.judge.effects.experiment import TOP, Estimate
-from tfwatch.judge.steps.quantiles import t_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -220,3 +220,29 @@ def _means(blocks: Times, in_bursts: bool) -> Times:
         blocks = np.minimum(blocks, np.partition(blocks, at, axis=1)[:, at, None])
     means: Times = blocks.mean(axis=1)
     return means
+
+
+def t_quantile(share: float, freedom: float) -> float:
+    """Return a quantile, above one half, of Student's t distribution with at least one degree of
+    freedom.
+
+    The expansion of Cornish and Fisher (Abramowitz & Stegun, 26.7.5) is within 1 % from 4 degrees
+    on; below, the interpolation by 1 / `freedom` between it and the exact quantiles of 1 and 2
+    degrees.
+    """
+    if freedom < 2:
+        weight = (1 / max(freedom, 1.0) - 1 / 2) * 2
+        return weight * math.tan(math.pi * (share - 0.5)) + (1 - weight) * t_quantile(share, 2)
+    if freedom < 4:
+        weight = (1 / freedom - 1 / 4) * 4
+        return weight * (2 * share - 1) / math.sqrt(2 * share * (1 - share)) + (
+            1 - weight
+        ) * t_quantile(share, 4)
+    z = NormalDist().inv_cdf(share)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + sum(term / freedom**power for power, term in enumerate(terms, start=1))

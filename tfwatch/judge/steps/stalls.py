@@ -1,4 +1,5 @@
-"""Stalls: stretches of steps in which the device starves for much longer than usual."""
+"""Stalls: stretches of steps in which the device starves for much longer than usual. Their causes:
+events and rows joined by time; and the limits that heat and memory set."""
 
 from __future__ import annotations
 
@@ -10,9 +11,14 @@ import msgspec
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from tfwatch.core.events import PipelineSwitched, StallLocated, SwitchAsked, is_of_experiment
+from tfwatch.core.events import (
+    Paused,
+    PipelineSwitched,
+    StallLocated,
+    SwitchAsked,
+    is_of_experiment,
+)
 from tfwatch.core.rows import STEP, Flag, step_ms
-from tfwatch.judge.steps.causes import NO_PAUSES, STOPPED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,7 +27,97 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
-    from tfwatch.judge.steps.causes import Pauses
+
+# -- causes ----------------------------------------------------------------------------------------
+
+#: A pause explains a long wait where it covers this share of it.
+_COVERS = 0.5
+#: The process got no CPU time: nothing that it did was slow.
+STOPPED = "process stopped"
+#: Heat lowers clocks for minutes: all steps get slower, not a single one.
+THERMAL = "thermal limit"
+UNEXPLAINED = "unexplained"
+#: The order of the search. Callbacks and checkpoints run between two steps, and delay no wait.
+_RANK = {STOPPED: 0, "garbage collection": 1, "swap": 2, "CPU contention": 3, THERMAL: 4}
+#: Heat explains a single wait only where the limit began with it: sensors read twice a second.
+_ONSET_NS = 1_000_000_000
+
+
+class Pauses:
+    """The pauses among a run's events that may lengthen a wait."""
+
+    def __init__(self, events: Iterable[Event] = ()) -> None:
+        known = [
+            event
+            for event in events
+            if isinstance(event, Paused) and event.cause in _RANK and event.took_ms > 0
+        ]
+        pauses = [*(event for event in known if event.cause != THERMAL)]
+        pauses += [limit for limit in find_limits(known) if limit.cause == THERMAL]
+        self._events = sorted(pauses, key=lambda event: event.at_ns)
+        self._end_ns: NDArray[np.float64] = np.array(
+            [event.at_ns for event in self._events], dtype=np.float64
+        )
+        took_ns = np.array([event.took_ms * 1e6 for event in self._events], dtype=np.float64)
+        self._begin_ns: NDArray[np.float64] = self._end_ns - took_ns
+        self._longest_ns = float(took_ns.max(initial=0.0))
+
+    def cause(self, start_ns: float, end_ns: float) -> str:
+        """Return the cause that covers at least half of a wait; `unexplained` without one."""
+        first = int(np.searchsorted(self._end_ns, start_ns, side="right"))
+        last = int(np.searchsorted(self._end_ns, end_ns + self._longest_ns, side="right"))
+        overlap = np.minimum(self._end_ns[first:last], end_ns) - np.maximum(
+            self._begin_ns[first:last], start_ns
+        )
+        covering = np.flatnonzero(overlap >= _COVERS * (end_ns - start_ns)) + first
+        fitting = [at for at in covering.tolist() if self._is_onset(at, start_ns)]
+        best = min(
+            fitting,
+            key=lambda at: (_RANK[self._events[at].cause], -overlap[at - first]),
+            default=None,
+        )
+        return UNEXPLAINED if best is None else self._events[best].cause
+
+    def _is_onset(self, at: int, start_ns: float) -> bool:
+        is_heat = self._events[at].cause == THERMAL
+        return not is_heat or bool(self._begin_ns[at] >= start_ns - _ONSET_NS)
+
+
+#: The causes of `Paused` that are limits: a letter and a word for each.
+LIMITS = {"thermal limit": ("H", "heat"), "swap": ("M", "swap")}
+#: Sensors report a lasting limit in pieces; pieces nearer than this are one stretch.
+_NEAR_NS = 1_500_000_000
+
+
+def find_limits(events: Iterable[object]) -> list[Paused]:
+    """Return the limits among a run's events, one for each stretch; `detail` is that of the last
+    piece."""
+    limits: list[Paused] = []
+    for event in events:
+        if isinstance(event, Paused) and event.cause in LIMITS:
+            join_piece(limits, event)
+    return limits
+
+
+def join_piece(limits: list[Paused], piece: Paused) -> None:
+    """Add a piece to the limits so far: to the stretch that it continues, or as a new one."""
+    at = next((at for at in reversed(range(len(limits))) if limits[at].cause == piece.cause), None)
+    if at is None or _begin_ns(piece) - limits[at].at_ns > _NEAR_NS:
+        limits.append(piece)
+    else:
+        limits[at] = replace(piece, took_ms=(piece.at_ns - _begin_ns(limits[at])) / 1e6)
+
+
+def _begin_ns(limit: Paused) -> int:
+    return limit.at_ns - round(limit.took_ms * 1e6)
+
+
+def limit_time_s(events: Iterable[object], cause: str) -> float:
+    """Return the seconds of a run for which a limit of this cause held."""
+    return sum(limit.took_ms for limit in find_limits(events) if limit.cause == cause) / 1e3
+
+
+# -- stalls ----------------------------------------------------------------------------------------
 
 #: The least data wait of a stall, in one step or in several that follow one another.
 LEAST_LOST_MS = 1000.0
@@ -51,21 +147,12 @@ class Stall:
     start_ns: int
     steps: int
     lost_ms: float
-    cause: str
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """A stall without its cause yet; the cause is that of its longest wait, from `longest_ns` over
-    `longest_ms`."""
-
-    step: int
-    start_ns: int
-    steps: int
-    lost_ms: float
-    longest_ns: int
-    longest_ms: float
-    flags: int
+    #: Empty until it is looked for. It is that of its longest wait, from `longest_ns` over
+    #: `longest_ms`, of a step with these flags.
+    cause: str = ""
+    longest_ns: int = 0
+    longest_ms: float = 0.0
+    flags: int = 0
 
     @property
     def end_ns(self) -> float:
@@ -73,10 +160,10 @@ class Stretch:
         return self.longest_ns + self.longest_ms * 1e6
 
     def named(self, pauses: Pauses) -> Stall:
-        """Return the stall and its cause: a flag, a pause that covers half of the longest wait, or
+        """Return the stall with its cause: a flag, a pause that covers half of the longest wait, or
         `unexplained`."""
         cause = Flag(self.flags & _CAUSES).cause or pauses.cause(self.longest_ns, self.end_ns)
-        return Stall(self.step, self.start_ns, self.steps, self.lost_ms, cause)
+        return replace(self, cause=cause)
 
 
 class StallSearch:
@@ -90,14 +177,14 @@ class StallSearch:
     """
 
     def __init__(self) -> None:
-        self._closed: list[Stretch] = []
-        self._open: Stretch | None = None
+        self._closed: list[Stall] = []
+        self._open: Stall | None = None
         # Rows of the current setting: those that are too few to judge, and the last that were
         # judged.
         self._held = self._judged = np.empty(0, dtype=STEP)
         self._seen = 0
 
-    def stretches(self, since: int = 0) -> list[Stretch]:
+    def stretches(self, since: int = 0) -> list[Stall]:
         """Return the stalls from number `since` on, oldest first; the newest may still grow."""
         return [*self._closed[since:], *filter(_is_stall, self._newest())]
 
@@ -115,7 +202,7 @@ class StallSearch:
                 held, self._held = self._held, rows[:0]
                 self._judge(held)
 
-    def _newest(self) -> list[Stretch]:
+    def _newest(self) -> list[Stall]:
         """Return the stretches that may still grow."""
         if self._open:
             return [self._open]
@@ -136,7 +223,7 @@ class StallSearch:
         self._closed += filter(_is_stall, stretches)
 
 
-def find_stalls(rows: Rows, pauses: Pauses = NO_PAUSES) -> list[Stall]:
+def find_stalls(rows: Rows, pauses: Pauses) -> list[Stall]:
     """Find the stalls of a whole run (see `StallSearch`)."""
     search = StallSearch()
     for first in range(0, len(rows), _BLOCK):
@@ -193,15 +280,15 @@ def _medians(values: NDArray[np.float32], begins: NDArray[np.intp]) -> NDArray[n
     return medians
 
 
-def _stretches(rows: Rows, starves: NDArray[np.bool_]) -> list[Stretch]:
+def _stretches(rows: Rows, starves: NDArray[np.bool_]) -> list[Stall]:
     """Return each stretch of consecutive steps that starve."""
     edges = np.flatnonzero(np.diff(starves, prepend=False, append=False))
     return [_stretch(rows[first:end]) for first, end in edges.reshape(-1, 2).tolist()]
 
 
-def _stretch(rows: Rows) -> Stretch:
+def _stretch(rows: Rows) -> Stall:
     longest = int(np.argmax(rows["wait_ms"]))
-    return Stretch(
+    return Stall(
         step=int(rows["step"][0]),
         start_ns=int(rows["start_ns"][0]),
         steps=len(rows),
@@ -212,7 +299,7 @@ def _stretch(rows: Rows) -> Stretch:
     )
 
 
-def _joined(before: Stretch, after: Stretch) -> Stretch:
+def _joined(before: Stall, after: Stall) -> Stall:
     longest = max(before, after, key=lambda stretch: stretch.longest_ms)
     steps, lost_ms = before.steps + after.steps, before.lost_ms + after.lost_ms
     return replace(
@@ -220,7 +307,7 @@ def _joined(before: Stretch, after: Stretch) -> Stretch:
     )
 
 
-def _is_stall(stretch: Stretch) -> bool:
+def _is_stall(stretch: Stall) -> bool:
     return stretch.lost_ms >= LEAST_LOST_MS
 
 

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from tfwatch.core.rows import Flag, step_ms
-from tfwatch.judge.steps.quantiles import quantiles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -227,7 +226,7 @@ def _split(parts: dict[str, NDArray[np.float32]]) -> Breakdown | None:
 
 def _stat(values: NDArray[np.float32]) -> Stat:
     """Return the statistics of one part."""
-    median, p95 = quantiles(values, (0.5, 0.95))
+    median, p95 = np.quantile(values, (0.5, 0.95)).tolist()
     return Stat(median, float(values.mean(dtype=np.float64)), p95)
 
 

@@ -11,8 +11,7 @@ import numpy as np
 from tfwatch.core.rows import Flag, plausible_rows
 from tfwatch.judge.effects.comparison import LONGEST, compare
 from tfwatch.judge.effects.tuner_events import blocks_like_the_last
-from tfwatch.judge.steps.causes import Pauses
-from tfwatch.judge.steps.stalls import find_stalls, without_switches
+from tfwatch.judge.steps.stalls import Pauses, find_stalls, without_switches
 from tfwatch.judge.steps.steady_steps import NEEDED, Judgement, SteadySteps
 
 if TYPE_CHECKING:

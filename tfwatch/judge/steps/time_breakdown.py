@@ -18,7 +18,7 @@ from tfwatch.core.events import (
     WatchFailed,
 )
 from tfwatch.core.rows import EPOCH, Phase
-from tfwatch.judge.steps.causes import STOPPED
+from tfwatch.judge.steps.stalls import STOPPED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

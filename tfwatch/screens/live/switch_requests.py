@@ -10,7 +10,7 @@ from tfwatch.judge.effects import knob_state
 from tfwatch.judge.effects.tuner_events import AUTOPILOT_EVENTS, autopilot_runs
 from tfwatch.judge.effects.wording import autopilot_text, subject_text
 from tfwatch.runs.requests import StopRequest, SwitchRequest
-from tfwatch.tuner.jobs import Autopilot, Experiment
+from tfwatch.tuner.driver import Autopilot, Experiment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.view import RunView
     from tfwatch.runs.requests import RequestSender
     from tfwatch.runs.snapshot import Snapshot
-    from tfwatch.tuner.jobs import TunerJob
+    from tfwatch.tuner.driver import TunerJob
     from tfwatch.tuner.thread import Tuner
 
 

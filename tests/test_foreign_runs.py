@@ -52,59 +52,15 @@ GLYPHS = choose_glyphs(colour=True, unicode=True)
 SECOND = 10**9
 CHANGE = {"knob": "prefetch", "old": "off", "new": "4"}
 HOSTILE_TEXT = "[bold]x[/nope] \x1b]0;title\x07\x1b[2J\r\n\x00\u202e " + "long " * 40
-VALUES: list[Any] = [
-    *(
-        10**400,
-        -(10**400),
-        2**64,
-        2**63,
-        2**53,
-        10**18,
-        10**15,
-        10**12,
-        4 * 10**9,
-        65536,
-        1,
-        0,
-        -1,
-        True,
-        False,
-        None,
-    ),
-    *(float("nan"), float("inf"), float("-inf"), 1e308, -1e308, 1e18, 1e9, 1e-300, -0.5, 0.0, 0.5),
-    *(
-        "",
-        "4",
-        "off",
-        "NaN",
-        HOSTILE_TEXT,
-        HOSTILE_TEXT * 100,
-        "half a pair \ud800",
-        [],
-        [[]],
-        ["off"],
-        ["off", "off"],
-        ["4", HOSTILE_TEXT],
-    ),
-    *(
-        [1],
-        [None],
-        [""] * 300,
-        {},
-        {"loss": 10**400},
-        {"off": -1.0},
-        {"off": float("nan")},
-        {"4": 1e308, "": 0.0},
-    ),
-    *(
-        {"": ""},
-        {"prefetch": "[b]"},
-        {"x": {}},
-        [CHANGE],
-        [CHANGE, {"knob": 1}],
-        [{"knob": "", "old": "", "new": ""}],
-    ),
-]
+NUMBERS: list[Any] = [10**400, -(10**400), 2**64, 2**63, 2**53, 10**18, 10**15, 10**12, 4 * 10**9]
+NUMBERS += [65536, 1, 0, -1, 1e308, -1e308, 1e18, 1e9, 1e-300, -0.5, 0.0, 0.5]
+NUMBERS += [float("nan"), float("inf"), float("-inf")]
+TEXTS = ["", "4", "off", "NaN", HOSTILE_TEXT, HOSTILE_TEXT * 100, "half a pair \ud800"]
+LISTS: list[Any] = [[], [[]], ["off"], ["off", "off"], ["4", HOSTILE_TEXT], [1], [None], [""] * 300]
+LISTS += [[CHANGE], [CHANGE, {"knob": 1}], [{"knob": "", "old": "", "new": ""}]]
+TABLES: list[Any] = [{}, {"loss": 10**400}, {"off": -1.0}, {"off": float("nan")}, {"": ""}]
+TABLES += [{"4": 1e308, "": 0.0}, {"prefetch": "[b]"}, {"x": {}}]
+VALUES: list[Any] = [None, True, False, *NUMBERS, *TEXTS, *LISTS, *TABLES]
 
 #: An event of each kind, in the order of a run.
 EVENTS: tuple[facts.Event, ...] = (

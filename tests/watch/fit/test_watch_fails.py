@@ -10,7 +10,7 @@ import pytest
 from tests.keras_fixtures import STEPS, fingerprint
 from tests.runs.hanging import hang
 from tests.runs.processes import wait_until
-from tests.watch.watched import EPOCHS, Make, homeless, is_restored, known, watch_in
+from tests.watch.watched import EPOCHS, Make, is_restored, known, watch_in
 from tests.whole import events_of, only
 from tfwatch.core.events import Noted, PipelineSwitched, RunEnded, TrainingFailed, WatchFailed
 from tfwatch.core.rows import Phase
@@ -214,32 +214,6 @@ def test_an_eager_step_never_compiles_and_does_not_run_again_if_it_raises(
     run = open_run(watch.run_path)
     assert (phases, len(calls), len(run.steps)) == ({Phase.COMPUTE}, 5, 4)
     assert only(run, RunEnded).cause == "failed"
-
-
-def test_a_folder_that_cannot_be_created_affects_the_record_and_not_the_training(
-    arrays: Any, make_model: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").touch()
-    watch = watch_in(tmp_path / "file" / "runs")
-    history = make_model().fit(known(arrays), verbose=0, callbacks=[watch])
-    assert len(history.history["loss"]) == 1
-    assert watch.run_path is None
-    assert "nothing is recorded" in capsys.readouterr().err
-
-
-def test_without_a_home_fit_is_not_recorded(
-    arrays: Any,
-    make_model: Make,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    from tfwatch import Watch
-
-    monkeypatch.setattr("platformdirs.user_state_dir", homeless)
-    watch = Watch()
-    assert len(make_model().fit(known(arrays), verbose=0, callbacks=[watch]).history["loss"]) == 1
-    assert watch.run_path is None
-    assert capsys.readouterr().err == "tfwatch: this fit is not recorded: RuntimeError: no home\n"
 
 
 @pytest.mark.parametrize("raises", [True, False])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -215,22 +214,6 @@ def test_a_loop_that_is_left_with_its_last_batch_is_finished(tmp_path: Path) -> 
     assert cause(run) == "finished"
     (run,) = python(code.format(4), tmp_path / "four")
     assert cause(run) == "stopped"
-
-
-def test_a_full_disk_is_reported_once_and_no_run_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("os.pwrite", full)
-    monkeypatch.setattr("tfwatch.runs.format.write_atomically", full)
-    with tfwatch.track(BATCHES, tmp_path) as tracked:
-        assert len(list(tracked)) == len(BATCHES)
-    assert tracked.run_path is None
-    assert capsys.readouterr().err == (
-        f"tfwatch: nothing is recorded: {tmp_path} cannot be written: No space left on device\n"
-    )
 
 
 @pytest.mark.parametrize("epochs", [0, -1, "a", 2.5])

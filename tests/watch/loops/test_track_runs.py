@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 
 import tfwatch
-from tests.runs.hanging import hang
 from tests.runs.processes import wait_until
 from tests.watch.tracked import BATCHES, cause, opened, runs_in
 from tests.whole import events_of
 from tfwatch.core.events import EpochEnded, EpochStarted
-from tfwatch.runs import create
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.run import open_run
@@ -142,18 +140,3 @@ def test_a_run_is_ended_from_a_thread_that_is_about_to_be_joined(tmp_path: Path)
     wait_until(lambda: loop.is_over)
     assert loop.path
     wait_until(lambda: open_run(loop.path or "").ended is not None)
-
-
-def test_a_loop_does_not_wait_for_its_disk_and_has_its_folder_once_the_disk_responds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(create, "BEGIN_S", 0.05)
-    with (
-        hang(monkeypatch, type(tmp_path), "mkdir") as disk,
-        tfwatch.track(BATCHES, tmp_path) as tracked,
-    ):
-        assert list(tracked) == BATCHES
-        assert tracked.run_path is None
-        disk.answers.set()
-        wait_until(lambda: tracked.run_path is not None)
-    assert len(opened(tracked).steps) == len(BATCHES)

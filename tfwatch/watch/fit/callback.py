@@ -25,9 +25,8 @@ from tfwatch.core.knobs import (
 from tfwatch.runs.control import Control
 from tfwatch.runs.requests import SwitchRequest
 from tfwatch.runs.script_process import launched, take_switches
-from tfwatch.watch.fit.fit_data import describe_data
+from tfwatch.watch.fit.fit_facts import describe_data, read_model
 from tfwatch.watch.fit.fit_runs import FitRun, run_of_next_fit
-from tfwatch.watch.fit.read_model import read_model
 from tfwatch.watch.fit.recorder import Recorder, Split
 from tfwatch.watch.fit.stepping.step_runners import restore
 from tfwatch.watch.session import ErrorText, Session

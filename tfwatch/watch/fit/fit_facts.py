@@ -1,4 +1,4 @@
-"""Read the facts of a model that `fit` begins to train."""
+"""The facts of a `fit` that begins: its model, and the data that it was given."""
 
 from __future__ import annotations
 
@@ -12,6 +12,18 @@ from tfwatch.core.model_facts import LONGEST_NAME, MOST_CLASSES, Embedding, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from types import FrameType
+
+#: Frames between a callback and the `fit` that calls it; Keras and tfwatch have a few each.
+_MOST_FRAMES = 20
+_PY_DATASET = "PyDataset"
+#: The kinds of data by the module of Keras' adapter.
+_KINDS = {
+    "array_data_adapter": "arrays",
+    "generator_data_adapter": "generator",
+    "py_dataset_adapter": _PY_DATASET,
+    "tf_dataset_adapter": "tf.data",
+}
 
 
 def read_model(model: Any) -> ModelFacts:
@@ -58,3 +70,27 @@ def _metrics_of(model: Any) -> list[str]:
     given = keras.tree.flatten(compiled._user_metrics) if compiled else []
     names = (one if isinstance(one, str) else _class_of(one) for one in given if one is not None)
     return [name[:LONGEST_NAME] for name in names][:MOST_CLASSES]
+
+
+def describe_data(frame: FrameType | None) -> dict[str, Any]:
+    """Return the entries of the manifest for the data of the `fit` that calls this frame."""
+    epochs = _find_epochs(frame)
+    adapter = getattr(epochs, "data_adapter", None)
+    kind = _KINDS.get(type(adapter).__module__.rpartition(".")[2], "")
+    entries: dict[str, Any] = {"data": kind, "py_workers": None, "py_processes": False}
+    if adapter is not None and kind == _PY_DATASET:
+        dataset = adapter.py_dataset
+        entries["py_workers"] = int(dataset.workers)
+        entries["py_processes"] = bool(dataset.use_multiprocessing)
+    return entries
+
+
+def _find_epochs(frame: FrameType | None) -> Any | None:
+    """Return Keras' epochs of the `fit` that calls; None where it is another's."""
+    for _ in range(_MOST_FRAMES):
+        if frame is None:
+            return None
+        if frame.f_code.co_name == "fit" and "epoch_iterator" in frame.f_code.co_varnames:
+            return frame.f_locals.get("epoch_iterator")
+        frame = frame.f_back
+    return None

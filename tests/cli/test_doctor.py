@@ -16,7 +16,6 @@ from tests.doctor.machines import linux, mac, stopped
 from tests.pseudo import ROOT, Pseudo
 from tfwatch.cli import doctor as command
 from tfwatch.doctor.checks import Check, CheckUp, Status, judge
-from tfwatch.doctor.facts import Cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +58,7 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "code"), [(linux(), 0), (linux(cores=Cores(2, 2, busy=1.6)), 0), (_BROKEN, 1)]
+    ("facts", "code"), [(linux(), 0), (linux(busy_cores=1.6), 0), (_BROKEN, 1)]
 )
 def test_a_check_that_fails_is_exit_code_1(facts: Facts, code: int) -> None:
     assert doctor(facts) == code
@@ -83,11 +82,10 @@ def test_the_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     assert [set(check) for check in reported["checks"]] == [
         {"id", "status", "found", "todo"}
     ] * len(reported["checks"])
-    assert [(check["id"], check["status"]) for check in reported["checks"][:2]] == [
-        ("versions", "fail"),
-        ("import", "fail"),
-    ]
-    assert "Library not loaded: @rpath/_pywrap.so" in reported["checks"][1]["found"]
+    first, *_ = reported["checks"]
+    assert (first["id"], first["status"]) == ("tensorflow", "fail")
+    assert "does not load with TensorFlow 2.20.0; import tensorflow failed" in first["found"]
+    assert "Library not loaded: @rpath/_pywrap.so" in first["found"]
 
 
 def test_the_table_has_the_worst_first_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,9 +93,9 @@ def test_the_table_has_the_worst_first_and_what_to_do(capsys: pytest.CaptureFixt
     lines = capsys.readouterr().out.splitlines()
 
     assert lines[0].startswith("Apple M2 Pro, 16 GB")
-    assert lines[2].startswith("FAIL  versions")
+    assert lines[2].startswith("FAIL  tensorflow")
     assert any("pip install -U 'tensorflow>=2.18,<2.20'" in line for line in lines[2:6])
-    assert lines[-1].startswith("2 failed, 0 warnings")
+    assert lines[-1].startswith("1 failed, 0 warnings")
 
 
 def test_what_is_piped_has_no_colour_and_fits_80_columns(
@@ -148,8 +146,8 @@ def test_without_unicode_it_is_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_output_that_cannot_write_a_name_escapes_it() -> None:
     script = (
         "import sys; sys.argv = ['x']\n"
-        "from tests.cli.test_doctor import *\nfrom tfwatch.doctor.facts import RunsFolder\n"
-        "facts = linux(runs=RunsFolder('~/l\\u00e4ufe', free_bytes=1e12))\n"
+        "from tests.cli.test_doctor import *\n"
+        "facts = linux(runs_dir='~/l\\u00e4ufe')\n"
         "raise SystemExit(doctor(facts))\n"
     )
     environ = {**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "80"}

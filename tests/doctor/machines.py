@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tfwatch.doctor.checks import judge
-from tfwatch.doctor.facts import Cores, Facts, Memory, Nvidia, RunsFolder
+from tfwatch.doctor.facts import Facts, Nvidia
 from tfwatch.doctor.packages import Installed
 from tfwatch.doctor.trial import Trial
 
@@ -60,9 +60,13 @@ def linux(**changes: Any) -> Facts:
             "linux", "x86_64", (3, 11, 9), {"tensorflow": "2.21.0", "keras": "3.15.1"}
         ),
         trial=trial(CPU, build=CUDA_BUILD),
-        cores=Cores(2, 2, busy=0.1),
-        memory=Memory(22 * GB, 24 * GB),
-        runs=RunsFolder("~/runs", free_bytes=80 * GB),
+        cores=2,
+        usable_cores=2,
+        busy_cores=0.1,
+        free_bytes=22 * GB,
+        total_bytes=24 * GB,
+        runs_dir="~/runs",
+        disk_free_bytes=80 * GB,
     )
     return replace(facts, **changes)
 
@@ -83,7 +87,9 @@ def mac(
         chip="Apple M2 Pro",
         installed=Installed("darwin", arch, (3, 12, 4), versions),
         trial=trial(CPU, METAL) if metal else trial(CPU),
-        memory=Memory(8 * GB, 16 * GB, swapped_bytes=GB),
+        free_bytes=8 * GB,
+        total_bytes=16 * GB,
+        swapped_bytes=GB,
     )
     return replace(facts, **changes)
 

@@ -32,10 +32,10 @@ def test_the_facts_of_this_machine_are_collected(tmp_path: Path) -> None:
 
     assert facts.installed == Installed.here()
     assert facts.trial.outcome == "completed"
-    assert 0 < facts.memory.free_bytes <= facts.memory.total_bytes
-    assert facts.cores.busy is not None
-    assert facts.runs.problem == ""
-    assert facts.runs.free_bytes
+    assert 0 < facts.free_bytes <= facts.total_bytes
+    assert facts.busy_cores is not None
+    assert facts.runs_problem == ""
+    assert facts.disk_free_bytes
     assert " GB, TensorFlow 2." in facts.machine
     assert stages == ["the machine", "TensorFlow"]
     assert list(tmp_path.iterdir()) == [], "a missing runs folder is not created"
@@ -45,7 +45,7 @@ def test_tensorflow_is_not_started_beside_a_training_nor_where_there_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     facts = collect(tmp_path, is_beside_training=True)
-    assert (facts.trial.outcome, facts.cores.busy) == ("skipped", None)
+    assert (facts.trial.outcome, facts.busy_cores) == ("skipped", None)
 
     monkeypatch.setattr(Installed, "here", staticmethod(lambda: Installed("linux", "x86_64")))
     assert collect(tmp_path).trial.outcome == "skipped"
@@ -60,7 +60,7 @@ def test_a_folder_that_hangs_is_reported_and_abandoned(
     facts = collect(tmp_path)
     held.set()
 
-    assert facts.runs.problem == "no answer within 0.05 s"
+    assert facts.runs_problem == "no answer within 0.05 s"
 
 
 # -- the processor and the GPU ---------------------------------------------------------------------

@@ -113,17 +113,25 @@ def python(facts: Facts) -> Check:
     return Check("python", Status.OK, found)
 
 
-def versions(facts: Facts) -> Check:
-    """Check the versions of TensorFlow, Keras and tensorflow-metal."""
+def tensorflow(facts: Facts) -> Check:
+    """Check the versions of TensorFlow, Keras and tensorflow-metal, and `import tensorflow`."""
+    trial, stack = facts.trial, facts.installed.stack
     problems = [one for one in facts.installed.find_problems() if not _is_refuted(one, facts)]
-    if not problems:
-        return Check("versions", Status.OK, facts.installed.stack)
-    status = Status.FAIL if any(one.is_blocking for one in problems) else Status.WARN
-    found = "; ".join(one.found for one in problems)
-    todo = "; ".join(dict.fromkeys(one.todo for one in problems))
-    if not facts.has_tensorflow and facts.nvidia.has_card:
-        todo = AND_CUDA
-    return Check("versions", status, found, todo)
+    has_failed = trial.outcome != "skipped" and "import" not in trial.results
+    if has_failed and not any(one.is_blocking for one in problems):
+        found, todo = explain(trial)
+        return Check("tensorflow", Status.FAIL, found, "see python" if facts.is_rosetta else todo)
+    if problems:
+        status = Status.FAIL if any(one.is_blocking for one in problems) else Status.WARN
+        why = [explain(trial)[0]] if has_failed else []
+        todo = "; ".join(dict.fromkeys(one.todo for one in problems))
+        if not facts.has_tensorflow and facts.nvidia.has_card:
+            todo = AND_CUDA
+        return Check("tensorflow", status, "; ".join([one.found for one in problems] + why), todo)
+    if trial.outcome == "skipped":
+        return Check("tensorflow", Status.NA, f"{stack}: {trial.log_text or 'it was not tried'}")
+    took_s = trial.results["import"]["took_s"]
+    return Check("tensorflow", Status.OK, f"{stack}, imported in {took_s:.1f} s")
 
 
 def _is_refuted(problem: Problem, facts: Facts) -> bool:
@@ -144,22 +152,6 @@ _BROKEN_DEVICE = (
 )
 #: The driver installs these, not pip.
 _DRIVER_LIBRARIES = ("libcuda.so", "libnvidia-")
-
-
-def importing(facts: Facts) -> Check | None:
-    """Check that `import tensorflow` ends, and its time; None without TensorFlow."""
-    trial = facts.trial
-    if not facts.has_tensorflow:
-        return None
-    if trial.outcome == "skipped":
-        return Check("import", Status.NA, trial.log_text or "TensorFlow was not tried")
-    done = trial.results.get("import")
-    if done is None:
-        found, todo = explain(trial)
-        return Check("import", Status.FAIL, found, "see python" if facts.is_rosetta else todo)
-    names = f"TensorFlow {done.get('tensorflow')} with Keras {done.get('keras')}"
-    found = f"{names} is imported in {done['took_s']:.1f} s"
-    return Check("import", Status.OK, found)
 
 
 def devices(facts: Facts) -> Check | None:
@@ -188,7 +180,7 @@ def _no_gpu_on_a_mac(facts: Facts) -> tuple[Status, str, str]:
         return Status.WARN, "TensorFlow has no GPU for Intel Pythons", "see python"
     metal = facts.installed.versions.get("tensorflow-metal")
     if not metal:
-        return Status.WARN, "the GPU needs tensorflow-metal", "see versions"
+        return Status.WARN, "the GPU needs tensorflow-metal", "see tensorflow"
     todo = f"{METAL_PAIR} --force-reinstall; a virtual machine shows no GPU"
     return Status.FAIL, f"although tensorflow-metal {metal} is installed", todo
 
@@ -286,37 +278,32 @@ _BUSY = 0.4
 
 def cores(facts: Facts) -> Check:
     """Check that the cores are free, and no more threads start than may run."""
-    known = facts.cores
-    found = units.counted(known.all, "core")
-    if known.usable < known.all:
-        found = f"{known.usable} of {found}: the process is limited to them"
-    if known.quota is not None and known.quota < known.usable:
-        found += (
-            f"; a container's quota allows {known.quota:g}, for which {known.usable} threads"
-            " compete"
-        )
+    found, usable, quota = units.counted(facts.cores, "core"), facts.usable_cores, facts.core_quota
+    if usable < facts.cores:
+        found = f"{usable} of {found}: the process is limited to them"
+    if quota is not None and quota < usable:
+        found += f"; a container's quota allows {quota:g}, for which {usable} threads compete"
         todo = (
             "limit it to cores instead (docker run --cpuset-cpus), or set tf.config.threading to "
-            f"{max(int(known.quota), 1)} threads"
+            f"{max(int(quota), 1)} threads"
         )
         return Check("cores", Status.WARN, found, todo)
-    if known.busy is not None and known.busy >= _BUSY * known.all:
-        found = f"other programs use {known.busy:.1f} of {found}: a training's times are theirs too"
+    if (busy := facts.busy_cores or 0.0) >= _BUSY * facts.cores:
+        found = f"other programs use {busy:.1f} of {found}: a training's times are theirs too"
         return Check("cores", Status.WARN, found, "end them before you measure")
     return Check("cores", Status.OK, found)
 
 
 def memory(facts: Facts) -> Check:
     """Check the free memory, and the memory that was moved to disk."""
-    known = facts.memory
-    found = f"{units.gigabytes(known.free_bytes)} of {units.gigabytes(known.total_bytes)} available"
-    found += " (a container's limit)" if known.is_container else ""
-    if known.free_bytes < _LITTLE_BYTES:
+    found = f"{units.gigabytes(facts.free_bytes)} of {units.gigabytes(facts.total_bytes)} available"
+    found += " (a container's limit)" if facts.is_container else ""
+    if facts.free_bytes < _LITTLE_BYTES:
         found += ": too little for most trainings"
         todo = "close other programs, or raise the container's limit"
         return Check("memory", Status.WARN, found, todo)
-    if known.swapped_bytes > _SWAPPED * known.total_bytes:
-        found += f", {units.gigabytes(known.swapped_bytes)} are swapped to disk"
+    if facts.swapped_bytes > _SWAPPED * facts.total_bytes:
+        found += f", {units.gigabytes(facts.swapped_bytes)} are swapped to disk"
         todo = "close other programs; a step that touches swapped memory waits for the disk"
         return Check("memory", Status.WARN, found, todo)
     return Check("memory", Status.OK, found)
@@ -324,20 +311,19 @@ def memory(facts: Facts) -> Check:
 
 def disk(facts: Facts) -> Check:
     """Check that runs can be recorded: their folder, and the free space of its disk."""
-    known = facts.runs
-    if known.problem:
-        found = f"{known.path} cannot be written: {known.problem}; nothing is recorded"
+    if facts.runs_problem:
+        found = f"{facts.runs_dir} cannot be written: {facts.runs_problem}; nothing is recorded"
         todo = "free space or change its permissions, or use --runs-dir DIR on a local disk"
         return Check("disk", Status.FAIL, found, todo)
-    found = f"{units.gigabytes(known.free_bytes)} free for runs in {known.path}"
-    if known.free_bytes < _LITTLE_DISK_BYTES:
+    found = f"{units.gigabytes(facts.disk_free_bytes)} free for runs in {facts.runs_dir}"
+    if facts.disk_free_bytes < _LITTLE_DISK_BYTES:
         todo = "free space: 10 hours of training take 45 MB"
         return Check("disk", Status.WARN, found, todo)
     return Check("disk", Status.OK, found)
 
 
 #: Checks of the same status are shown in this order.
-CHECKS = (python, versions, importing, devices, training, cores, memory, disk)
+CHECKS = (python, tensorflow, devices, training, cores, memory, disk)
 
 
 def judge(facts: Facts) -> CheckUp:

@@ -62,46 +62,26 @@ class Nvidia:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
-    """The memory that a training can take, and what was moved to disk."""
+class Facts:
+    """All facts of a machine."""
 
+    #: The cores, and those that this process may run on.
+    cores: int
+    usable_cores: int
+    #: The memory that a training can take; the memory of the machine, or of its container.
     free_bytes: float
-    #: Of the machine, or of its container.
     total_bytes: float
+    #: The folder of the runs; the free space of its disk.
+    runs_dir: str
+    disk_free_bytes: float = 0.0
+    #: The reason why the folder cannot be written, or does not answer; empty where it can.
+    runs_problem: str = ""
+    #: A container's limit on the processor's time, in cores; None without one.
+    core_quota: float | None = None
+    #: The cores that other programs keep busy; None beside a training of this process.
+    busy_cores: float | None = None
     is_container: bool = False
     swapped_bytes: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Cores:
-    """Numbers of cores."""
-
-    all: int
-    #: Those that this process may run on.
-    usable: int
-    #: A container's limit on the processor's time, in cores; None without one.
-    quota: float | None = None
-    #: Those that other programs keep busy; None beside a training of this process.
-    busy: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RunsFolder:
-    """The folder of the runs."""
-
-    path: str
-    #: The reason why it cannot be written, or does not answer; empty where it can.
-    problem: str = ""
-    free_bytes: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """All facts."""
-
-    cores: Cores
-    memory: Memory
-    runs: RunsFolder
     installed: Installed = field(default_factory=Installed)
     #: The processor's name.
     chip: str = ""
@@ -113,7 +93,7 @@ class Facts:
     @property
     def machine(self) -> str:
         """Processor, memory and TensorFlow in one line."""
-        memory = f"{self.memory.total_bytes / 2**30:.0f} GB"
+        memory = f"{self.total_bytes / 2**30:.0f} GB"
         return ", ".join(filter(None, (self.chip, memory, self.installed.stack)))
 
     @property
@@ -132,14 +112,26 @@ def collect_facts(scope: Scope, notify: Callable[[str], None]) -> Facts:
     notify("the machine")
     installed = Installed.here()
     chip, is_rosetta = processor(installed.system)
+    cores, limit, busy = psutil.cpu_count() or 1, limits(), None
+    if not scope.is_beside_training:
+        busy = other_programs()
+    problem, disk_free = _try_folder(scope.runs_dir)
     return Facts(
+        cores=cores,
+        usable_cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores,
+        free_bytes=free_bytes(),
+        total_bytes=limit.memory_bytes or psutil.virtual_memory().total,
+        runs_dir=short_path(scope.runs_dir),
+        disk_free_bytes=disk_free,
+        runs_problem=problem,
+        core_quota=limit.cores,
+        busy_cores=busy,
+        is_container=limit.memory_bytes is not None,
+        swapped_bytes=_swapped_bytes(),
         installed=installed,
         chip=chip,
         is_rosetta=is_rosetta,
         nvidia=nvidia(os.environ),
-        cores=_cores(scope),
-        memory=_memory(),
-        runs=_runs_folder(scope.runs_dir),
         trial=_trial(installed, scope, notify),
     )
 
@@ -153,34 +145,26 @@ def _trial(installed: Installed, scope: Scope, notify: Callable[[str], None]) ->
     return try_tensorflow()
 
 
-def _cores(scope: Scope) -> Cores:
-    installed = psutil.cpu_count() or 1
-    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else installed
-    busy = None if scope.is_beside_training else other_programs()
-    return Cores(installed, bound, limits().cores, busy)
-
-
-def _memory() -> Memory:
-    total, allowed = psutil.virtual_memory().total, limits().memory_bytes
-    swapped = 0
+def _swapped_bytes() -> float:
     with contextlib.suppress(OSError, RuntimeError):
-        swapped = psutil.swap_memory().used
-    return Memory(free_bytes(), allowed or total, allowed is not None, swapped)
+        return float(psutil.swap_memory().used)
+    return 0.0
 
 
-def _runs_folder(folder: Path) -> RunsFolder:
-    """Return the state of the runs folder; one that hangs in the kernel is abandoned."""
-    path, found = short_path(folder), list[RunsFolder]()
+def _try_folder(folder: Path) -> tuple[str, float]:
+    """Return why the runs folder cannot be written, empty where it can, and the free space of its
+    disk; a folder that hangs in the kernel is abandoned."""
+    found: list[tuple[str, float]] = []
 
     def look() -> None:
-        with fails_open(lambda why: found.append(RunsFolder(path, why))):
+        with fails_open(lambda why: found.append((why, 0.0))):
             free = shutil.disk_usage(nearest(folder)).free
-            found.append(RunsFolder(path, find_problem(folder), free))
+            found.append((find_problem(folder), free))
 
     thread = threading.Thread(target=look, daemon=True, name="tfwatch-doctor")
     thread.start()
     thread.join(_PATIENCE_S)
-    return found[0] if found else RunsFolder(path, f"no answer within {_PATIENCE_S:g} s")
+    return found[0] if found else (f"no answer within {_PATIENCE_S:g} s", 0.0)
 
 
 # -- the processor and the GPU, without TensorFlow -------------------------------------------------

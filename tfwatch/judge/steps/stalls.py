@@ -105,7 +105,9 @@ def join_piece(limits: list[Paused], piece: Paused) -> None:
     if at is None or _begin_ns(piece) - limits[at].at_ns > _NEAR_NS:
         limits.append(piece)
     else:
-        limits[at] = replace(piece, took_ms=(piece.at_ns - _begin_ns(limits[at])) / 1e6)
+        limits[at] = msgspec.structs.replace(
+            piece, took_ms=(piece.at_ns - _begin_ns(limits[at])) / 1e6
+        )
 
 
 def _begin_ns(limit: Paused) -> int:

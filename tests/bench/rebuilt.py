@@ -4,14 +4,15 @@
 with 50 switches of prefetch, workers and cache each, and compares every element with those of the
 pipeline as written, in order. It exits with 1 where one differs.
 
-A script's own serial pipeline before and after a switch of workers, against the same pipeline
-written in parallel: `python -m tests.bench.rebuilt [ROUNDS]` prints wall and CPU time of a batch in
-each form, also as a ratio of the hand-written one; the rounds interleave the forms, and each figure
-is a median. It exits with 1 where the untouched pipeline is not the script's own object.
+`python -m tests.bench.rebuilt time [ROUNDS]` prints wall and CPU time of a batch of a script's own
+serial pipeline before and after a switch of workers, also as ratios of the same pipeline written in
+parallel; the rounds interleave the forms, and each figure is a median. It exits with 1 where the
+untouched pipeline is not the script's own object.
 """
 
 from __future__ import annotations
 
+import argparse
 import random
 import statistics
 import sys
@@ -135,6 +136,10 @@ def _is_equal(name: str, make: Callable[[], Any]) -> bool:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["equal"]:
-        sys.exit(equal(int(sys.argv[2]) if len(sys.argv) > 2 else sys.maxsize))
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 7))
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("what", nargs="?", choices=["equal", "time"], default="time")
+    parser.add_argument("count", nargs="?", type=int, help="shapes (all), or rounds (7)")
+    options = parser.parse_args()
+    if options.what == "equal":
+        sys.exit(equal(options.count or sys.maxsize))
+    sys.exit(main(options.count or 7))

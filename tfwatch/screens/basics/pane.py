@@ -12,7 +12,7 @@ A frame of the live screen may cost 6 ms of CPU; most of it is painting. To add 
 * The compositor asks every visible widget for its lines in each frame: make a container a
   `CachedContainer`.
 
-`python -m tests.bench.frame` measures the cost.
+`python -m tests.bench.long_run` measures the cost.
 """
 
 from __future__ import annotations

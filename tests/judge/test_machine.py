@@ -99,7 +99,6 @@ def test_an_unused_gpu_is_reported_once_the_training_runs() -> None:
 
     assert remark_of(idle, accelerated=False) == unused
     assert remark_of(idle, accelerated=False, steps_total=0) == ""
-    assert remark_of(idle, accelerated=False, settings={"device": "cpu"}) == ""
     assert remark_of(idle) == ""
 
 

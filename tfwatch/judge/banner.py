@@ -18,8 +18,8 @@ from tfwatch.judge.effects.wording import (
 )
 from tfwatch.judge.findings.finding import Finding, Tone
 from tfwatch.judge.findings.situation import data_wait_parts, reading_text
-from tfwatch.judge.loss import divergence_text
 from tfwatch.judge.machine_remark import remark
+from tfwatch.judge.troubles import divergence_text
 from tfwatch.runs.machine_info import memory_total
 
 if TYPE_CHECKING:

@@ -14,6 +14,8 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias, overload
 
+import numpy as np
+
 from tfwatch.core import events as facts
 from tfwatch.core import units
 from tfwatch.core.events import is_of_experiment, without_experiments
@@ -22,16 +24,16 @@ from tfwatch.judge.effects import wording
 from tfwatch.judge.effects.tuner_events import AUTOPILOT_EVENTS, autopilot_runs
 from tfwatch.judge.findings.situation import metric_name
 from tfwatch.judge.followed_run import Compiled
-from tfwatch.judge.log_lines import LogSummary, summarise_log
-from tfwatch.judge.loss import divergence_text, recovery_text
-from tfwatch.judge.machine import GPU
+from tfwatch.judge.log_lines import LogFinding
+from tfwatch.judge.machine import GPU, PIPELINE
 from tfwatch.judge.steps.fits import FitFigures
 from tfwatch.judge.steps.stalls import LIMITS, STOPPED, UNEXPLAINED, Stall, join_piece
-from tfwatch.judge.whole_run import epoch_steps
+from tfwatch.judge.troubles import divergence_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tfwatch.core.rows import Rows
     from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.view import RunView
     from tfwatch.runs.snapshot import Snapshot
@@ -80,12 +82,14 @@ _WHEN = ("", ", from the next epoch", ", after an epoch has filled it")
 _PAUSED_MS = 200.0
 #: A shorter sleep shows its length, not its times of day.
 _SLEPT_MS = 60_000.0
+#: Rows of steps hold the lower bits of an epoch's number.
+_EPOCH_BITS = 0xFFFF
 #: The newest fits that have a row.
 _MOST_FITS = 100
 #: Mark, sentence, style.
 RowText: TypeAlias = tuple[str, str, str]
 #: The facts that can become a row.
-RowSource: TypeAlias = facts.Event | Stall | Compiled | LogSummary | FitFigures
+RowSource: TypeAlias = facts.Event | Stall | Compiled | LogFinding | FitFigures
 
 
 #: Seconds since the clock origin, and the fact.
@@ -97,17 +101,6 @@ _ACCENT, _WARNING, _ERROR = "$text-accent", "$text-warning", "$text-error"
 # -- facts in words --------------------------------------------------------------------------------
 
 
-def _describe_stall(what: Stall) -> RowText:
-    lost, step = units.seconds(what.lost_ms / 1e3), units.count(what.step)
-    cause = "" if what.cause == UNEXPLAINED else f", {what.cause}"
-    return "S", f"no batch for {lost} at step {step}{cause}", _ERROR
-
-
-def _describe_compile(what: Compiled) -> RowText:
-    again = f"retraced at step {units.count(what.step)}" if what.again else "compiled"
-    return "C", f"{again} in {units.seconds(what.took_ms / 1e3)}, not counted", ""
-
-
 def _describe_switch(
     event: facts.PipelineSwitched | facts.SwitchFailed | facts.SwitchMissed, text: str, style: str
 ) -> RowText:
@@ -115,16 +108,10 @@ def _describe_switch(
     return KNOBS[event.knob].key, f"{where}: {text}" if text else where, style
 
 
-def _describe_request(event: facts.SwitchAsked) -> RowText:
-    when = _WHEN[min(event.epochs or epochs_until(event.knob, event.new), len(_WHEN) - 1)]
-    return KNOBS[event.knob].key, f"{event.change.words} requested{when}", ""
-
-
 def _describe_epoch(event: facts.EpochEnded, snapshot: Snapshot) -> RowText:
     """Describe an epoch: its steps, then its metrics, validation first: a narrow pane cuts the
     end."""
-    steps = epoch_steps(snapshot.epochs, event)
-    figures = [steps.text] if steps else []
+    figures = _steps_of_epoch(snapshot.epochs, event)
     metrics = sorted(event.metrics.items(), key=lambda item: not item[0].startswith("val_"))
     figures += [f"{metric_name(name)} {value:.3g}" for name, value in metrics[:4]]
     validations = reversed(snapshot.events.of(facts.ValidationEnded))
@@ -133,6 +120,19 @@ def _describe_epoch(event: facts.EpochEnded, snapshot: Snapshot) -> RowText:
         figures.append(f"validation {units.seconds(validation.took_ms / 1e3)}")
     figures.append(f"to step {units.count(event.step)}")
     return "E", f"epoch {event.epoch + 1}: {', '.join(figures)}", ""
+
+
+def _steps_of_epoch(rows: Rows, ended: facts.EpochEnded) -> list[str]:
+    """Return `23.4 ms/step` and `data wait 41 %` of an epoch that ended; none without steps. rows:
+    of `core.rows.EPOCH`."""
+    at = int(np.searchsorted(rows["first_ns"], ended.at_ns, side="right")) - 1
+    if at < 0 or int(rows["epoch"][at]) != ended.epoch & _EPOCH_BITS:
+        return []
+    row = rows[at]
+    # Compute stands there without the copies.
+    total_ms = sum(float(row[name]) for name in ("wait_ms", "compute_ms", "copy_ms", "host_ms"))
+    share = float(row["wait_ms"]) / total_ms if total_ms > 0 else 0.0
+    return [f"{total_ms / int(row['steps']):.1f} ms/step", f"data wait {units.percent(share)}"]
 
 
 def _describe_sleep(event: facts.Slept, snapshot: Snapshot) -> RowText:
@@ -146,30 +146,41 @@ def _describe_sleep(event: facts.Slept, snapshot: Snapshot) -> RowText:
     return "Z", f"asleep {began} - {woke}, not counted", ""
 
 
-def _describe_log_lines(what: LogSummary) -> RowText:
-    if what.harmless:
-        return ".", f"{what.text} (5 log)", ""
-    return ".", f"TensorFlow (5 log): {what.text}", _WARNING
-
-
 def _describe_pause(event: facts.Paused) -> RowText | None:
     """Describe a long pause, or a stretch of heat or swapping; None for one that has no row."""
-    took = units.seconds(event.took_ms / 1e3)
+    took, detail = units.seconds(event.took_ms / 1e3), event.detail
     if event.cause == "swap":
         return LIMITS[event.cause][0], f"swapping for {took}: memory was too small", _WARNING
     if event.cause in LIMITS:
-        why = f" ({event.detail})" if event.detail else ""
+        why = f" ({detail})" if detail else ""
         return LIMITS[event.cause][0], f"slowed by heat for {took}{why}", _WARNING
     if event.took_ms < _PAUSED_MS or event.cause == "CPU contention":
         return None
     if event.cause == STOPPED:
-        where = f" {event.detail}" if event.detail else ""
-        return ".", f"paused for {took}{where}: the process was stopped", ""
-    return ".", f"paused for {took} by {f'{event.cause} {event.detail}'.strip()}", ""
+        where = f" {detail}" if detail else ""
+        return NO_MARK, f"paused for {took}{where}: the process was stopped", ""
+    return NO_MARK, f"paused for {took} by {f'{event.cause} {detail}'.strip()}", ""
 
 
-def _describe_plain(event: RowSource) -> RowText | None:
-    """Describe a fact that needs no other data; None for an event without a row."""
+def _describe_found(what: RowSource) -> RowText | None:
+    """Describe what is found in the steps and in the log."""
+    match what:
+        case Stall():
+            lost, step = units.seconds(what.lost_ms / 1e3), units.count(what.step)
+            cause = "" if what.cause == UNEXPLAINED else f", {what.cause}"
+            return "S", f"no batch for {lost} at step {step}{cause}", _ERROR
+        case Compiled():
+            again = f"retraced at step {units.count(what.step)}" if what.again else "compiled"
+            return "C", f"{again} in {units.seconds(what.took_ms / 1e3)}, not counted", ""
+        case LogFinding():
+            return NO_MARK, f"TensorFlow (5 log): {what.meaning.text}", _WARNING
+        case FitFigures():
+            return "E", what.words, _ACCENT
+    return None
+
+
+def _describe_switching(event: RowSource) -> RowText | None:
+    """Describe requests, tests and what became of them."""
     match event:
         case facts.ExperimentBegan():
             subject = wording.subject_text(event.knob, event.values)
@@ -180,43 +191,37 @@ def _describe_plain(event: RowSource) -> RowText | None:
         case facts.MoveJudged():
             return _AUTOPILOT, wording.move_line(event), "" if event.kept else "$foreground 65%"
         case facts.TunerLost():
-            return ".", wording.TUNER_LOST, _WARNING
+            return NO_MARK, wording.TUNER_LOST, _WARNING
         case facts.SwitchFailed() | facts.SwitchMissed():
             return _describe_switch(event, wording.without_effect_text(event), _WARNING)
         case facts.SwitchAsked():
-            return _describe_request(event)
-        case facts.Paused():
-            return _describe_pause(event)
-        case facts.Noted():
-            return ".", event.text, ""
-        case Stall():
-            return _describe_stall(event)
-        case Compiled():
-            return _describe_compile(event)
-        case LogSummary():
-            return _describe_log_lines(event)
-        case FitFigures():
-            return "E", event.words, _ACCENT
-    return _describe_device(event) or _describe_trouble(event)
+            when = _WHEN[min(event.epochs or epochs_until(event.knob, event.new), len(_WHEN) - 1)]
+            return KNOBS[event.knob].key, f"{event.change.words} requested{when}", ""
+    return None
 
 
 def _describe_device(event: RowSource) -> RowText | None:
     match event:
         case facts.SensorMissing():
             fix = f"; {event.fix}" if event.fix else ""
-            return ".", f"{event.sensor} n/a: {event.reason}{fix}", ""
+            return NO_MARK, f"{event.sensor} n/a: {event.reason}{fix}", ""
         case facts.GpuFound():
             first = f", the first of {event.gpus}" if event.gpus > 1 else ""
-            return ".", f"{event.name}{first}: figures from {event.source}", ""
+            return NO_MARK, f"{event.name}{first}: figures from {event.source}", ""
         case facts.GpusFound():
-            return ".", f"{len(event.names)} GPUs of the strategy: {', '.join(event.names)}", ""
+            names = ", ".join(event.names)
+            return NO_MARK, f"{len(event.names)} GPUs of the strategy: {names}", ""
+        case facts.Paused():
+            return _describe_pause(event)
+        case facts.Noted():
+            return NO_MARK, event.text, ""
     return None
 
 
 def _describe_trouble(event: RowSource) -> RowText | None:
     match event:
         case facts.StopRefused():
-            return ".", f"not stopped: {event.reason}", _WARNING
+            return NO_MARK, f"not stopped: {event.reason}", _WARNING
         case facts.RecordingLost():
             text = f"not recorded from step {units.count(event.step)} on: {event.reason}"
             return "!", text, _ERROR
@@ -227,13 +232,23 @@ def _describe_trouble(event: RowSource) -> RowText | None:
         case facts.LossDiverged():
             return "!", divergence_text(event), _ERROR
         case facts.LossRecovered():
-            return "!", recovery_text(event), ""
+            return "!", f"loss is finite again, from step {units.count(event.step)} on", ""
         case facts.TrainingFailed():
             return "X", f"failed at step {units.count(event.step)}: {event.error}", _ERROR
         case facts.RunEnded():
             detail = f": {event.detail}" if event.detail else ""
             return "X", f"{event.cause} after {units.counted(event.steps, 'step')}{detail}", ""
     return None
+
+
+def _describe_plain(event: RowSource) -> RowText | None:
+    """Describe a fact that needs no other data; None for an event without a row."""
+    return (
+        _describe_found(event)
+        or _describe_switching(event)
+        or _describe_device(event)
+        or _describe_trouble(event)
+    )
 
 
 # -- the rows of a run -----------------------------------------------------------------------------
@@ -293,10 +308,12 @@ class EventCollector:
         if isinstance(event, facts.Paused) and not self._trains:
             return False  # a pause in the import delays no step
         if isinstance(event, facts.SensorMissing) and not self._was_read(event):
-            return False  # a figure that the machine never had is no news; the key n lists it
+            return False  # a figure that the machine never had is no news; its pane says so
         return isinstance(event, _NEEDING_MORE) or _describe_plain(event) is not None
 
     def _was_read(self, missing: facts.SensorMissing) -> bool:
+        if missing.sensor == PIPELINE:  # stages are read in some epochs and not in others
+            return False
         return self._has_gpu if missing.sensor == GPU else self._trains
 
 
@@ -306,7 +323,7 @@ def _find_provisional(view: RunView) -> Iterator[_Timed]:
     yield from ((stall.start_ns / 1e9, stall) for stall in view.stalls)
     for compiled in view.compiles:
         yield compiled.start_ns / 1e9 + compiled.took_ms / 1e3, compiled
-    for line in summarise_log(view.log_findings):
+    for line in view.log_findings:
         yield _moment(view.snapshot, line.wall_s), line
     if view.fit > 1:
         origin_s = view.snapshot.manifest.origin_wall_ns / 1e9

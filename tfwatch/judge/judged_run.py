@@ -116,7 +116,7 @@ class JudgedRun:
             forecasts={(one.knob, one.value): one for one in forecasts(evidence)},
             stages=evidence.stages,
             cores_free=evidence.cores_free,
-            log=frozenset(line.meaning.name for line in find_meanings(run.log)),
+            log=frozenset(one.meaning.name for one in find_meanings(run.log)),
             stalls=tuple(self.summary.stalls),
             stall_place=longest_stall_place(self.summary.stalls, run.events),
             origin=batch_source(run.manifest, stages_found(run.events)),

@@ -12,7 +12,7 @@ import numpy as np
 from tfwatch.core import units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from tfwatch.core.events import StagesFound
     from tfwatch.core.rows import Rows
@@ -241,11 +241,11 @@ def find_bottleneck(
     in_all = sum(stages[n].batch_ms for n in slowest)
     crowded = cores is not None and others > _CROWDED * cores
     reason = _reason(stage, in_all, wait_cores, cores, crowded)
+    used, waits = wait_cores, None
     if reason == "python":
         used = math.nan if crowded else _python_cores(stages, wait_cores)
         waits = None if math.isnan(used) else used < _COMPUTES
-        return Bottleneck(at, reason, _python(stage, in_all, used, waits=waits), waits)
-    return Bottleneck(at, reason, _SENTENCES[reason](stage, in_all, wait_cores, cores))
+    return Bottleneck(at, reason, _sentence(stage, reason, in_all, used, cores, waits), waits)
 
 
 def _python_cores(stages: tuple[Stage, ...], wait_cores: float) -> float:
@@ -290,68 +290,47 @@ def _reason(
     share = stage.batch_ms / in_all
     at_work = min(workers, cores or workers) * share
     least = _WAITS_FILES if reads else _WAITS
-    if (
-        crowded
-    ):  # workers also wait for a core: only a stage that reads files surely waits for storage
+    if crowded:  # workers also wait for a core: only a stage that reads files waits for storage
         least = _WAITS_CROWDED if reads else -math.inf
     if wait_cores < 1 - share + least * at_work or (math.isnan(wait_cores) and reads):
         return "storage"
     return "cpu" if workers > 1 or cores == 1 else "serial"
 
 
+def _sentence(
+    stage: Stage, reason: Reason, in_all: float, used: float, cores: int | None, waits: bool | None
+) -> str:
+    """Return `map(decode) runs serially on one of 8 cores: 21.0 of 23.1 ms/batch`.
+
+    in_all: the time of a batch in the stages that share its thread. used: the cores in use, of
+    Python those that it used.
+    """
+    name, takes = stage.name, _takes(stage, in_all)
+    calls = f", {stage.parallelism:.0f} parallel" if stage.is_parallel else ", serial"
+    in_use = "" if math.isnan(used) else f", with {max(0.0, used):.1f} cores in use"
+    if stage.is_service:
+        return f"{name} waits for workers of the tf.data service: {takes}"
+    if reason == "storage":
+        what = "storage" if stage.reads_files else "something other than the CPU"
+        return f"{name} waits for {what}: {takes}{calls}{in_use}"
+    if reason == "serial":
+        return f"{name} runs serially{f' on one of {cores} cores' if cores else ''}: {takes}"
+    if reason == "python" and waits:
+        return f"{name} waits in Python: {takes}{calls}{in_use}"
+    if reason == "python":
+        holds = "may hold" if waits is None else "holds"
+        return f"{name} runs Python and {holds} the GIL: {takes}{calls}"
+    if not stage.is_parallel:
+        return f"{name} is CPU-bound: {takes}"
+    workers = f"{stage.parallelism:.0f} workers{f' on {cores} cores' if cores else ''}"
+    work = units.milliseconds(stage.busy_ms)
+    return f"{name} is CPU-bound with {workers}: {work} of work per batch, {takes}"
+
+
 def _takes(stage: Stage, in_all: float) -> str:
     """Return `21.0 of 23.1 ms/batch`, of the stages that share its thread."""
     whole, part = units.milliseconds(in_all), units.milliseconds(stage.batch_ms)
     return f"{whole}/batch" if part == whole else f"{part.removesuffix(' ms')} of {whole}/batch"
-
-
-def _storage(stage: Stage, in_all: float, wait_cores: float, cores: int | None) -> str:
-    if stage.is_service:
-        return f"{stage.name} waits for workers of the tf.data service: {_takes(stage, in_all)}"
-    what = "storage" if stage.reads_files else "something other than the CPU"
-    cpu = "" if math.isnan(wait_cores) else f", with {wait_cores:.1f} cores in use"
-    return f"{stage.name} waits for {what}: {_takes(stage, in_all)}{_parallel_words(stage)}{cpu}"
-
-
-def _cpu(stage: Stage, in_all: float, wait_cores: float, cores: int | None) -> str:
-    if not stage.is_parallel:
-        return f"{stage.name} is CPU-bound: {_takes(stage, in_all)}"
-    work = f"{units.milliseconds(stage.busy_ms)} of work per batch"
-    of_cores = f" on {cores} cores" if cores else ""
-    return (
-        f"{stage.name} is CPU-bound with {stage.parallelism:.0f} workers{of_cores}: {work},"
-        f" {_takes(stage, in_all)}"
-    )
-
-
-def _serial(stage: Stage, in_all: float, wait_cores: float, cores: int | None) -> str:
-    of_cores = f" on one of {cores} cores" if cores else ""
-    return f"{stage.name} runs serially{of_cores}: {_takes(stage, in_all)}"
-
-
-def _python(stage: Stage, in_all: float, used: float, *, waits: bool | None) -> str:
-    if waits:
-        cpu = f"{max(0.0, used):.1f} cores in use"
-        return (
-            f"{stage.name} waits in Python: {_takes(stage, in_all)}{_parallel_words(stage)}, with"
-            f" {cpu}"
-        )
-    holds = "may hold" if waits is None else "holds"
-    return (
-        f"{stage.name} runs Python and {holds} the GIL:"
-        f" {_takes(stage, in_all)}{_parallel_words(stage)}"
-    )
-
-
-def _parallel_words(stage: Stage) -> str:
-    return f", {stage.parallelism:.0f} parallel" if stage.is_parallel else ", serial"
-
-
-_SENTENCES: dict[Reason, Callable[[Stage, float, float, int | None], str]] = {
-    "storage": _storage,
-    "cpu": _cpu,
-    "serial": _serial,
-}
 
 
 def _stage(rows: Rows, name: str, kind: str) -> Stage:

@@ -1,18 +1,17 @@
-"""Findings beside the losses of a run: why it failed, a loss that is NaN, the machine,
-and TensorFlow's log."""
+"""Troubles of a run beside its lost time: a failure, a loss that is NaN, the machine, and
+TensorFlow's log."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.core.events import TrainingFailed
+from tfwatch.core.events import LossDiverged, LossRecovered, TrainingFailed
 from tfwatch.judge.findings.finding import Fact, Finding, Tone
-from tfwatch.judge.log_lines import find_meanings, summarise_log
-from tfwatch.judge.loss import divergence_text, divergences
+from tfwatch.judge.log_lines import find_meanings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from tfwatch.judge.machine import MachineFigures
     from tfwatch.runs.snapshot import Snapshot
@@ -43,14 +42,14 @@ def beside(run: Snapshot, machine: MachineFigures) -> Iterator[Finding]:
 
 
 def _losses(run: Snapshot) -> Iterator[Finding]:
-    for divergence in divergences(run.events):
+    for began in run.events.of(LossDiverged):
         yield Finding(
             "loss-diverged",
             "LOSS",
-            divergence_text(divergence.began),
+            divergence_text(began),
             evidence=(
-                Fact("step", divergence.began.step, "step"),
-                Fact("finite_step", divergence.began.finite_step, "step"),
+                Fact("step", began.step, "step"),
+                Fact("finite_step", began.finite_step, "step"),
             ),
             reason="the loss of this step is recorded",
         )
@@ -83,6 +82,42 @@ def _machine(run: Snapshot, machine: MachineFigures) -> Iterator[Finding]:
 
 
 def _log(run: Snapshot) -> Iterator[Finding]:
-    for line in summarise_log(find_meanings(run.log)):
-        if not line.harmless:
-            yield Finding("tensorflow-log", "TENSORFLOW", line.text, reason="TensorFlow logged it")
+    for one in find_meanings(run.log):
+        text = one.meaning.text
+        yield Finding("tensorflow-log", "TENSORFLOW", text, reason="TensorFlow logged it")
+
+
+# -- the loss --------------------------------------------------------------------------------------
+
+
+def current_divergence(events: Iterable[object]) -> LossDiverged | None:
+    """Return the begin of a loss that is NaN or infinite; None where it is finite."""
+    changes = [one for one in events if isinstance(one, LossDiverged | LossRecovered)]
+    last = changes[-1] if changes else None
+    return last if isinstance(last, LossDiverged) else None
+
+
+def divergence_text(began: LossDiverged) -> str:
+    """Return `loss is NaN since step 151`."""
+    return f"loss is {began.loss} since {_which(began)}"
+
+
+def divergences_text(events: Iterable[object]) -> str:
+    """Return in one line when the loss of a run was NaN or infinite; empty where it never was."""
+    changes = [one for one in events if isinstance(one, LossDiverged | LossRecovered)]
+    began = [one for one in changes if isinstance(one, LossDiverged)]
+    if not began:
+        return ""
+    times = f" ({len(began)} times NaN or infinite)" if len(began) > 1 else ""
+    last = changes[-1]
+    if isinstance(last, LossDiverged):
+        return f"{divergence_text(last)}{times}"
+    until = f"finite again from step {units.count(last.step)} on"
+    return f"loss was {began[-1].loss} from {_which(began[-1])} on, {until}{times}"
+
+
+def _which(began: LossDiverged) -> str:
+    first = began.finite_step + 1
+    if first >= began.step:
+        return f"step {units.count(began.step)}"
+    return f"one of the steps {units.count(first)} to {units.count(began.step)}"

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from tfwatch.core import units
 from tfwatch.core.clock import local_time
-from tfwatch.judge.log_lines import find_meanings, summarise_log
+from tfwatch.judge.log_lines import find_meanings
 from tfwatch.report.facts import known
 from tfwatch.report.redaction import shown
 from tfwatch.report.run_facts import FIGURES
@@ -44,7 +44,7 @@ def as_html(judged: JudgedRun, redaction: Redaction | None = None) -> str:
         "timeline": make_timeline(judged),
         "parts": time_parts(judged.time_breakdown.total),
         "sections": make_sections(judged, is_redacted=redaction is not None),
-        "messages": [one.text for one in summarise_log(find_meanings(run.log)) if not one.harmless],
+        "messages": [one.meaning.text for one in find_meanings(run.log)],
     }
     return _environment(redaction).get_template("page.html.j2").render(page)
 

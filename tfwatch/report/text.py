@@ -11,8 +11,8 @@ from tfwatch.core.errors import printable
 from tfwatch.core.events import Noted, RecordingLost, RecordingResumed
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.log_lines import find_meanings
-from tfwatch.judge.loss import divergences, divergences_text
 from tfwatch.judge.steps.time_breakdown import PART_NAMES
+from tfwatch.judge.troubles import divergences_text
 from tfwatch.report.effects import effect_lines
 from tfwatch.report.run_facts import final_loss, finished_epochs, steps_done
 from tfwatch.runs.format import MANIFEST
@@ -68,7 +68,7 @@ def as_text(run: Snapshot, home: Path) -> str:
     lines = [
         outcome_text(judged),
         *failure(run),
-        *filter(None, [divergences_text(divergences(run.events))]),
+        *filter(None, [divergences_text(run.events)]),
         *_not_separated(run),
         *filter(None, [time_bar(judged.time_breakdown.total)]),
         *_losses(judged.losses),
@@ -224,7 +224,7 @@ def _warnings(judged: JudgedRun) -> list[str]:
     """Return what the machine and TensorFlow reported."""
     warnings = [one.sentence for one in judged.findings if one.kind in _WARNINGS]
     lines = (one.meaning for one in find_meanings(judged.run.log))
-    said = [one.text for one in lines if not one.harmless and one.name != _NO_GPU]
+    said = [one.text for one in lines if one.name != _NO_GPU]
     return [one_line(line) for line in (*warnings, *said)]
 
 

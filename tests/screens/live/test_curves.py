@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tfwatch.judge.whole_run import NO_CURVE, STEP_TIME, MetricChart, MetricCurve
+from tfwatch.judge.learning_curves import NO_CURVE, STEP_TIME, MetricChart, MetricCurve
 from tfwatch.screens.live.curves import Frame, PlotLine, _labels, axis_bounds, draw_plot, figure
 
 

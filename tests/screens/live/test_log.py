@@ -37,11 +37,7 @@ async def test_a_line_is_explained_once(tmp_path: Path, size: tuple[int, int]) -
             == text.count("triggered tf.function retracing")
             == 2
         )
-        assert (
-            text.count("= harmless: oneDNN is on")
-            == text.count("= a function is traced repeatedly")
-            == 1
-        )
+        assert text.count("= harmless") == text.count("= a function is traced repeatedly") == 1
         assert "You may see [bold]" in text
         assert "= a function is traced repeatedly" in show.text
 
@@ -69,12 +65,11 @@ async def test_known_log_lines_are_a_row_of_the_events(tmp_path: Path) -> None:
     run.log.write_text(f"{ONEDNN}\n")
     async with shown(run) as show:
         await show.press("3")
-        assert "TensorFlow logged 1 message, harmless (5 log)" in show.text
+        assert "TensorFlow (5 log)" not in show.text, "a harmless line is no event"
 
         with run.log.open("a") as log:
             log.write(f"{RETRACED}\n")
         await show.frame()
-        assert "TensorFlow logged 1 more message, harmless (5 log)" in show.text
         assert "TensorFlow (5 log): a function is traced repeatedly" in show.text
 
 

@@ -20,10 +20,10 @@ from tfwatch.core.events import (
     WatchFailed,
 )
 from tfwatch.core.rows import Phase
-from tfwatch.judge.loss import current_divergence
 from tfwatch.judge.regime import Regime
 from tfwatch.judge.steps.stalls import merge_locations
 from tfwatch.judge.steps.steady_steps import NOT_JUDGED, Judgement
+from tfwatch.judge.troubles import current_divergence
 from tfwatch.runs.library import replay_argument
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import EpochEnded
 from tfwatch.judge.findings.situation import metric_name
-from tfwatch.judge.whole_run import STEP_TIME, LearningCurves, MetricChart
+from tfwatch.judge.learning_curves import STEP_TIME, LearningCurves, MetricChart
 from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR, QUIET_COLOUR, WAIT_COLOUR
 from tfwatch.screens.basics.pane import FramedPane
 from tfwatch.screens.basics.text import fit, row
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from textual.binding import BindingType
 
+    from tfwatch.judge.learning_curves import MetricCurve
     from tfwatch.judge.view import RunView
-    from tfwatch.judge.whole_run import MetricCurve
 
 #: The bits of the dots of a braille character, four rows of two.
 _DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]], dtype=np.int64)
@@ -218,9 +218,6 @@ def _head(chart: MetricChart, fine: bool) -> list[tuple[int, Content]]:
         label = f"val{'' if fine else ' v'} "
         validation = show(chart.validation.last)
         parts.append((1, row((label, f"{WAIT_COLOUR} bold"), (validation, "bold"))))
-    if chart.best:
-        best = f"best {show(chart.best.value)} epoch {chart.best.epoch + 1}"
-        parts.append((2, row((best, "$text-success"))))
     return parts
 
 

@@ -95,9 +95,9 @@ def _folded(lines: Iterable[str], width: int) -> Iterator[Part]:
         if meaning is None or meaning.name in explained:
             continue
         explained.add(meaning.name)
-        text = f"  = {'harmless: ' if meaning.harmless else ''}{meaning.text}"
-        style = "$foreground 65%" if meaning.harmless else "$text-warning"
-        yield from ((part, style) for part in wrap_text(text, width, indent="    "))
+        style = "$foreground 65%" if meaning.is_harmless else "$text-warning"
+        words = wrap_text(f"  = {meaning.text}", width, indent="    ")
+        yield from ((part, style) for part in words)
 
 
 def log_lines(view: RunView) -> tuple[str, ...]:

@@ -7,13 +7,8 @@ import pytest
 from tests.judge.situations import RUNNING, banner, changed, judged
 from tfwatch.core.events import LossDiverged, LossRecovered, Noted, RunEnded
 from tfwatch.judge.findings.finding import Tone
-from tfwatch.judge.loss import (
-    current_divergence,
-    divergence_text,
-    divergences,
-    divergences_text,
-)
 from tfwatch.judge.machine import MachineFigures
+from tfwatch.judge.troubles import current_divergence, divergence_text, divergences_text
 
 AT_151 = LossDiverged(0, 1151, "NaN", 1150)
 AGAIN = LossRecovered(1, 1200)
@@ -54,7 +49,7 @@ def test_since_when(event: LossDiverged, words: str) -> None:
     ],
 )
 def test_all_of_a_run(events: list[object], words: str) -> None:
-    assert divergences_text(divergences(events)) == words
+    assert divergences_text(events) == words
 
 
 def test_what_is_finite_again_does_not_last() -> None:

@@ -1,15 +1,14 @@
-"""A long run as a whole: its learning curves, and the steps of its epochs."""
+"""The learning curves of a run: its loss, its metrics and its step time over its steps."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tfwatch.core import units
 from tfwatch.core.events import EpochEnded
 from tfwatch.runs.sums import BUCKET_S
 
@@ -27,20 +26,6 @@ _POINTS = 2048
 #: Between so many columns and twice as many, the step time is drawn: a column's width is a power of
 #: two.
 _COLUMNS = 128
-#: Parts of a metric's name that say which way it gets better; Keras' own `mode="auto"` has fewer.
-_HIGHER = ("acc", "auc", "precision", "recall", "f1", "fbeta", "iou", "dice", "r2", "bleu")
-_LOWER = (
-    "loss",
-    "error",
-    "mse",
-    "mae",
-    "rmse",
-    "msle",
-    "mape",
-    "perplexity",
-    "divergence",
-    "entropy",
-)
 _VALIDATION = "val_"
 
 
@@ -60,24 +45,13 @@ class MetricCurve:
         return float(self.values[-1]) if len(self) and math.isfinite(self.values[-1]) else None
 
 
-@dataclass(frozen=True, slots=True)
-class BestValue:
-    """The best value so far, the step it was reached at, and its epoch, counted from 0."""
-
-    value: float
-    step: float
-    epoch: int
-
-
 @dataclass(frozen=True, eq=False)
 class MetricChart:
-    """One figure of the training over its steps. best: None where it is unknown which way it gets
-    better."""
+    """One figure of the training over its steps."""
 
     name: str
     training: MetricCurve
     validation: MetricCurve
-    best: BestValue | None = None
 
 
 NO_CURVE = MetricCurve(np.empty(0), np.empty(0))
@@ -88,7 +62,6 @@ class LearningCurves:
 
     def __init__(self) -> None:
         self._steps: list[int] = []
-        self._epochs: list[int] = []
         self._values: dict[str, list[float]] = {}
         self._since_ns = 0
 
@@ -104,7 +77,6 @@ class LearningCurves:
         for name, value in event.metrics.items():
             self._values.setdefault(name, [math.nan] * len(self._steps)).append(value)
         self._steps.append(event.step)
-        self._epochs.append(event.epoch)
         for values in self._values.values():
             values += [math.nan] * (len(self._steps) - len(values))
 
@@ -119,7 +91,7 @@ class LearningCurves:
             training = _reported_loss(snapshot) or training
         if not len(training) and not len(validation):
             return None
-        return MetricChart(name, training, validation, self._best(name))
+        return MetricChart(name, training, validation)
 
     def _curve(self, name: str) -> MetricCurve:
         values = np.array(self._values.get(name, ()), dtype=np.float64)
@@ -127,28 +99,6 @@ class LearningCurves:
         return MetricCurve(
             np.array(self._steps[: len(values)], dtype=np.float64)[known], values[known]
         )
-
-    def _best(self, name: str) -> BestValue | None:
-        better = better_way(name)
-        values = np.array(
-            self._values.get(_VALIDATION + name, self._values.get(name, ())), dtype=np.float64
-        )
-        if better is None or not np.isfinite(values).any():
-            return None
-        at = int(
-            np.nanargmax(values)
-            if better == "higher"
-            else np.nanargmin(np.where(np.isinf(values), np.nan, values))
-        )
-        return BestValue(float(values[at]), self._steps[at], self._epochs[at])
-
-
-def better_way(name: str) -> Literal["higher", "lower"] | None:
-    """Return which way a metric gets better; None where its name does not say."""
-    name = name.lower()
-    if any(part in name for part in _LOWER):
-        return "lower"
-    return "higher" if any(part in name for part in _HIGHER) else None
 
 
 def _reported_loss(snapshot: Snapshot) -> MetricCurve:
@@ -171,34 +121,3 @@ def step_time(snapshot: Snapshot) -> MetricChart:
     ran = columns.steps > 0
     values = columns.wait_ms + columns.compute_ms + columns.host_ms
     return MetricChart(STEP_TIME, MetricCurve(steps[ran].astype(np.float64), values[ran]), NO_CURVE)
-
-
-#: Rows of steps hold the lower bits of an epoch's number.
-_NUMBER = 0xFFFF
-
-
-@dataclass(frozen=True, slots=True)
-class EpochSteps:
-    """The steps of an epoch."""
-
-    #: Their mean, milliseconds.
-    step_ms: float
-    #: Data wait as a share of step time, 0 to 1.
-    wait_share: float
-
-    @property
-    def text(self) -> str:
-        """`23.4 ms/step, data wait 41 %`."""
-        return f"{self.step_ms:.1f} ms/step, data wait {units.percent(self.wait_share)}"
-
-
-def epoch_steps(rows: Rows, ended: EpochEnded) -> EpochSteps | None:
-    """Return the steps of an epoch that ended; None without any. rows: of `core.rows.EPOCH`."""
-    at = int(np.searchsorted(rows["first_ns"], ended.at_ns, side="right")) - 1
-    if at < 0 or int(rows["epoch"][at]) != ended.epoch & _NUMBER:
-        return None
-    row = rows[at]
-    # Compute stands there without the copies.
-    total_ms = sum(float(row[name]) for name in ("wait_ms", "compute_ms", "copy_ms", "host_ms"))
-    share = float(row["wait_ms"]) / total_ms if total_ms > 0 else 0.0
-    return EpochSteps(total_ms / int(row["steps"]), share)

@@ -12,7 +12,7 @@ from tests.judge.situations import RUNNING, banner, changed
 from tests.screens.canned import Canned
 from tfwatch.core.events import RunEnded
 from tfwatch.core.rows import Phase
-from tfwatch.notices import Notifier, NotifyCommand, NotifyOptions, notification
+from tfwatch.notices import Notifier, NotifyOptions, notification
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,18 +84,6 @@ def test_the_bell_rings_with_the_runs_name_and_no_control_characters() -> None:
     assert sentence.isprintable()
 
 
-def test_the_users_command_gets_the_sentence_the_cause_and_the_run(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    write = 'printf %s "$TFWATCH_CAUSE|$TFWATCH_RUN|$TFWATCH_NOTICE" > ' + str(out)
-    notifier = Notifier(NotifyOptions(command=("/bin/sh", "-c", write)), environ={})
-    followed(Canned(tmp_path / "run").started(), notifier)
-    notifier.close()
-
-    cause, folder, sentence = out.read_text().split("|")
-    assert (cause, folder) == ("end", str(tmp_path / "run"))
-    assert "FINISHED" in sentence
-
-
 def test_a_notifier_that_fails_says_so_once_and_raises_nothing() -> None:
     def fail(_sentence: str, _bell: str) -> None:
         raise OSError("the terminal is gone")
@@ -110,7 +98,7 @@ def test_a_notifier_that_fails_says_so_once_and_raises_nothing() -> None:
 @pytest.mark.parametrize(
     ("environ", "has_desktop"),
     [
-        pytest.param({"TERM_PROGRAM": "iTerm.app"}, True, id="iTerm2"),
+        pytest.param({"TERM": "xterm", "TERM_PROGRAM": "iTerm.app"}, True, id="iTerm2"),
         pytest.param({"TERM": "xterm-kitty"}, True, id="kitty"),
         pytest.param({"TERM": "tmux-256color", "TERM_PROGRAM": "WezTerm"}, False, id="tmux"),
         pytest.param({"TERM": "linux", "TERM_PROGRAM": "WezTerm"}, False, id="a console"),
@@ -133,23 +121,24 @@ def test_a_name_cannot_end_the_sequence_or_begin_another() -> None:
     assert len(body) == 300
 
 
-_WRITES = (
-    "import os, sys; open(sys.argv[1], 'w').write('|'.join([*sys.argv[2:],"
-    " os.environ['TFWATCH_CAUSE']]))"
-)
+def ended(*command: str, folder: Path | None = None) -> Notifier:
+    """Return the notifier of a run that ended, after its command."""
+    notifier = Notifier(NotifyOptions(command=command), environ={})
+    followed(Canned(folder, workload="$(touch x); `id`").started(), notifier)
+    notifier.close()
+    return notifier
 
 
-def test_the_notice_is_one_argument_whatever_it_contains(tmp_path: Path) -> None:
-    failures: list[str] = []
-    command = NotifyCommand(
-        [sys.executable, "-c", _WRITES, str(tmp_path / "out"), "a b"], failures.append
-    )
+def test_the_users_command_gets_the_sentence_the_cause_and_the_run(tmp_path: Path) -> None:
+    write = "import os, sys; open(sys.argv[1], 'w').write('|'.join([*sys.argv[2:],"
+    write += " os.environ['TFWATCH_CAUSE'], os.environ['TFWATCH_RUN']]))"
+    out, run = tmp_path / "out", tmp_path / "run"
+    notifier = ended(sys.executable, "-c", write, str(out), "a b", folder=run)
 
-    command.run("$(touch x); `id` 'q' \"", {"TFWATCH_CAUSE": "end"})
-    command.wait(60)
-
-    assert (tmp_path / "out").read_text() == "a b|$(touch x); `id` 'q' \"|end"
-    assert failures == []
+    words, sentence, cause, folder = out.read_text().split("|")
+    assert (words, cause, folder) == ("a b", "end", str(run))
+    assert sentence.startswith("$(touch x); `id`: FINISHED"), "one argument, whatever it contains"
+    assert notifier.take_failures() == []
 
 
 @pytest.mark.parametrize(
@@ -159,27 +148,20 @@ def test_the_notice_is_one_argument_whatever_it_contains(tmp_path: Path) -> None
         pytest.param(["/bin/sh", "-c", "exit 3"], "failed: exit code 3", id="fails"),
     ],
 )
-def test_a_failure_is_a_sentence_once(words: list[str], failure: str) -> None:
-    failures: list[str] = []
-    command = NotifyCommand(words, failures.append)
-    for _ in range(2):
-        command.run("it ended", {})
-        command.wait(60)
-
-    (sentence,) = failures
+def test_a_failure_of_the_command_is_a_sentence(words: list[str], failure: str) -> None:
+    (sentence,) = ended(*words).take_failures()
     assert failure in sentence
 
 
-def test_a_command_that_hangs_runs_alone_and_nobody_waits_for_it(tmp_path: Path) -> None:
-    failures: list[str] = []
+def test_nobody_waits_for_a_command_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfwatch.notices.END_S", 0.01)
     until = f"while [ ! -e {tmp_path}/end ]; do sleep 0.05; done"
-    command = NotifyCommand(["/bin/sh", "-c", until], failures.append)
-    command.run("it ended", {})
-    command.run("it ended", {})
+    notifier = ended("/bin/sh", "-c", until)
 
-    assert failures == ["the notify command still runs: a notice was not passed on"]
+    assert notifier.take_failures() == []
+    assert notifier._process
+    assert notifier._process.poll() is None
     (tmp_path / "end").touch()
-    command.wait(60)
-    command.run("it ended", {})
-    command.wait(60)
-    assert len(failures) == 1
+    assert notifier._process.wait(60) == 0

@@ -111,7 +111,7 @@ def test_an_option_overrides_the_config_file(config: Path, monkeypatch: pytest.M
     found = requested(monkeypatch, *words)
 
     assert (found.theme, found.memory_bytes) == ("dark", 2 * 2**30)
-    assert not found.notify.is_asked
+    assert found.notify == NotifyOptions()
 
 
 @pytest.mark.parametrize("words", [["runs"], ["train", "cnn"], ["doctor"], ["replay"]])

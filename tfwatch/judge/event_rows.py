@@ -347,6 +347,7 @@ class EventRows(Sequence[EventRow]):
         self, rows: list[_Timed], snapshot: Snapshot, comparisons: Sequence[Comparison]
     ) -> None:
         self._rows = rows
+        self._made: dict[int, EventRow] = {}
         self._snapshot = snapshot
         self._switches = {(c.step, c.knob): c for c in comparisons}
 
@@ -375,8 +376,11 @@ class EventRows(Sequence[EventRow]):
     def __getitem__(self, at: slice) -> list[EventRow]: ...
     def __getitem__(self, at: int | slice) -> EventRow | list[EventRow]:
         if isinstance(at, slice):
-            return [self._make_row(*timed) for timed in self._rows[at]]
-        return self._make_row(*self._rows[at])
+            return [self[n] for n in range(len(self._rows))[at]]
+        at = range(len(self._rows))[at]
+        if at not in self._made:
+            self._made[at] = self._make_row(*self._rows[at])
+        return self._made[at]
 
     def _make_row(self, at_s: float, what: RowSource) -> EventRow:
         time = f"{self._snapshot.local_time(at_s):%H:%M:%S}"

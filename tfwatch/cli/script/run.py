@@ -169,7 +169,7 @@ def _outputs(relay: OutputRelay | None) -> tuple[int | None, int | None]:
 
 
 def _make_notices(options: RunOptions, clock: Clock, announced: Path) -> HeadlessRuns | None:
-    if not (options.notify.is_asked or options.job):
+    if not (options.notify.in_terminal or options.notify.command or options.job):
         return None
     from tfwatch.cli.script.headless import HeadlessRuns
 

@@ -13,7 +13,6 @@ from tfwatch.judge.view import Follower
 from tfwatch.notices import NO_NOTICES, Notifier
 from tfwatch.screens.basics.glyphs import choose_glyphs
 from tfwatch.screens.basics.text import plain
-from tfwatch.screens.doctor import DoctorScreen
 from tfwatch.screens.leave import Leave, Question, leave_question, stop_question
 from tfwatch.screens.live.header import terminal_title
 from tfwatch.screens.live.screen import AttachedScreen, LiveScreen
@@ -237,18 +236,13 @@ class TfwatchApp(ThemedApp):
 
     def action_doctor(self) -> None:
         """Show the check-up; skip the checks that would slow a running training down."""
+        from tfwatch.screens.doctor import DoctorScreen
+
         if self._run_checkup is None:
             self.live.notify("the check-up is not available here: run tfwatch doctor")
-        else:
-            colour = self._colour
-            self.push_screen(
-                DoctorScreen(
-                    self._run_checkup,
-                    gently=not self._is_over(),
-                    colour=colour,
-                    unicode=self._unicode,
-                )
-            )
+            return
+        terminal = {"colour": self._colour, "unicode": self._unicode}
+        self.push_screen(DoctorScreen(self._run_checkup, gently=not self._is_over(), **terminal))
 
     def _answered(self, leave: Leave | None) -> None:
         if leave is Leave.DETACH:

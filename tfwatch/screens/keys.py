@@ -53,7 +53,6 @@ LIVE_BINDINGS = [
         LOOK,
         ("left_square_bracket", "step(1)", "[", "jump to the previous event"),
         ("right_square_bracket", "step(-1)", "]", "jump to the next event"),
-        ("n", "explain", "n", "missing sensors, and how to get them"),
         ("1", "pane(1)", "1", "the settings"),
         ("2", "pane(2)", "2", "the input pipeline, stage by stage"),
         ("3", "pane(3)", "3", "the events"),
@@ -67,14 +66,14 @@ LIVE_BINDINGS = [
         ("escape", "back", "escape", "close the filter, or leave the pane"),
         ("y", "copy", "y", "copy the code suggestion (while the training stops: quit now)"),
         ("d,D,upper_d", "app.doctor", "d D", _DOCTOR),
-        ("question_mark", "help", "?", "keys and terms"),
+        ("question_mark", "help", "?", "keys, terms, and what is n/a here"),
         ("colon", "app.command_palette", ":", "search all commands (also ctrl+p)"),
     ),
     *_keys(
         RUN,
         ("s", "app.ask_stop", "s", "stop the training, keep the screen; asks first"),
         ("q", "app.quit", "q", "quit; asks while training runs (also ctrl+q, ctrl+c)"),
-        ("ctrl+z", "no_suspend", "ctrl+z", "disabled: it would suspend the training too"),
+        ("ctrl+z", "app.no_suspend", "ctrl+z", "disabled: it would suspend the training too"),
     ),
 ]
 #: The keys where another process trains: d leaves, and D alone is the doctor's.

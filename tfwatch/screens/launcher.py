@@ -101,13 +101,13 @@ class LauncherScreen(Screen[None]):
     DEFAULT_CSS = f"""
     LauncherScreen OptionList {{
         {FRAME_CSS}
-        width: 100%; background: $background; padding: 0 1;
+        width: 100%; background: $background; background-tint: $background 0%; padding: 0 1;
         scrollbar-size-vertical: 1; text-wrap: nowrap; text-overflow: ellipsis;
         & > .option-list--option-highlighted {{
-            background: $background; color: $foreground; text-style: bold underline;
+            background: $background; color: $foreground; text-style: none;
         }}
         &:focus > .option-list--option-highlighted {{
-            background: $background; color: $foreground; text-style: reverse;
+            background: $panel; color: $foreground; text-style: bold underline;
         }}
     }}
     LauncherScreen OptionList.-plain {{ scrollbar-size-vertical: 0; }}

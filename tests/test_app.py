@@ -102,16 +102,6 @@ async def test_the_bell_rings_once_where_a_run_ends_that_was_seen_running(
         assert len(rung) == 1
 
 
-@pytest.mark.parametrize("theme", ["dark", "light"])
-async def test_a_starving_finding_has_white_text(theme: str) -> None:
-    run = usual(None)
-    run.at_s += 5.0
-    async with shown(run.doing(Phase.WAIT, 5.0), theme=theme) as show:
-        colour, ground = show.live.banner.styles.color, show.live.banner.styles.background
-        assert colour.hex == "#FFFFFF"
-        assert ground.get_contrast_text(1.0).hex == "#FFFFFF"
-
-
 def _shown(theme: Theme, colour: str) -> Color:
     """Return a colour of the charts as it is drawn on the screen's background."""
     name, _, percent = colour.removeprefix("$").partition(" ")

@@ -8,19 +8,19 @@ import threading
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.runs.folders import FakeClock
 from tests.runs.hanging import hang
 from tests.runs.processes import wait_until
 from tests.screens.canned import usual
 from tfwatch.runs import folder as disk_call
 from tfwatch.runs import format as layout
-from tfwatch.runs.folder import DiskCall, RunFolder, call_and_report
+from tfwatch.runs.folder import DiskCall, LateCall, RunFolder, call_and_report
 from tfwatch.runs.script_process import ProcessRuns
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 def test_the_silence_lasts_until_the_answer() -> None:
@@ -71,3 +71,14 @@ def test_a_file_system_that_went_away_before_the_file_is_closed_is_no_error(
     with monkeypatch.context() as patched:
         patched.setattr(os, "close", fail)
         assert RunFolder(tmp_path).read(layout.STEPS, 0, 32)
+
+
+def test_an_error_of_the_disk_is_raised_by_the_call_that_it_belongs_to() -> None:
+    def fail() -> None:
+        raise OSError("stale file handle")
+
+    call: LateCall[None] = LateCall(10.0)
+    for _ in range(2):
+        with pytest.raises(OSError, match="stale"):
+            call.ask(fail)
+    assert call.ask(lambda: None) is None

@@ -132,21 +132,6 @@ async def test_a_failed_check_up_is_a_failed_check_until_it_runs_again() -> None
         await until(pilot, lambda: "0 failed" in text(app) and "check-up" not in text(app))
 
 
-@pytest.mark.parametrize("size", [(40, 10), (20, 5), (5, 2)], ids=str)
-async def test_a_window_too_small_kills_nothing(size: tuple[int, int]) -> None:
-    async with checked(finding(judge(_BROKEN)), size) as (app, pilot):
-        await pilot.press("down", "t")
-        assert app.is_running
-        if size[0] == 40:
-            assert "1 failed" in rows_of(app.screen)[0]
-
-
-async def test_without_unicode_and_colour_it_is_ascii() -> None:
-    async with checked(finding(judge(_BROKEN)), colour=False, unicode=False) as (app, _):
-        assert text(app).isascii()
-        assert "> pip install" in text(app)
-
-
 async def test_text_from_outside_is_never_markup() -> None:
     checks = (
         Check("import", Status.FAIL, "Tensor[float32] [/red] [@click=app.quit]x[/]", "[b]pip[/b]"),

@@ -11,7 +11,7 @@ from tests.screens.canned import STARVING, Canned, usual
 from tests.screens.showing import shown
 from tests.screens.states import starving
 from tfwatch.core import events as facts
-from tfwatch.core.knobs import KNOBS, LARGEST
+from tfwatch.core.knobs import LARGEST
 from tfwatch.screens.keys import LIVE_BINDINGS, PANE_BINDINGS
 from tfwatch.screens.leave import Leave
 
@@ -19,12 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from textual.widget import Widget
-
-
-def test_a_knobs_key_is_defined_once() -> None:
-    bound = {binding.key: binding.action for binding in LIVE_BINDINGS}
-    assert {knob.key: f"switch({name!r})" for name, knob in KNOBS.items()}.items() <= bound.items()
-    assert len({knob.key for knob in KNOBS.values()}) == len(KNOBS)
 
 
 async def test_tab_goes_through_the_panes(tmp_path: Path) -> None:
@@ -129,17 +123,6 @@ async def test_every_key_can_be_pressed(tmp_path: Path, size: tuple[int, int]) -
         assert show.app.is_running
 
 
-async def test_help_lists_every_key_once(tmp_path: Path) -> None:
-    async with shown(usual(tmp_path), (120, 60)) as show:
-        await show.press("question_mark")
-        for words in (
-            "move back by a column",
-            "freeze the charts",
-            "data wait as a share of step time",
-        ):
-            assert show.text.count(words) == 1, words
-
-
 @pytest.mark.parametrize(("live", "over"), [(False, False), (False, True), (True, True)])
 async def test_keys_without_effect_are_not_listed(tmp_path: Path, live: bool, over: bool) -> None:
     expected = ["space", "freeze", "z", "zoom", "y", "copy", "?", "keys", "q", "quit"]
@@ -176,15 +159,6 @@ async def test_a_click_is_as_good_as_a_key(tmp_path: Path) -> None:
         assert show.asked() == [("prefetch", "4")]
         await show.pilot.click("#events", offset=(6, 1))
         await show.until(lambda: show.live.timeline.frozen)
-
-
-async def test_a_clicked_tab_shows_its_pane(tmp_path: Path) -> None:
-    async with shown(usual(tmp_path), (80, 24)) as show:
-        at = next(row for row in show.rows if "1 switch" in row).index("3 events")
-        await show.pilot.click("#tabs", offset=(at + 1, 0))
-        await show.until(lambda: show.live.pane == 3)
-        await show.frame()
-        assert "prefetch off → 4 at step 301" in show.text
 
 
 async def test_the_code_suggestion_is_copied(tmp_path: Path) -> None:
@@ -251,10 +225,3 @@ async def test_enter_shows_the_whole_of_a_line_that_its_row_cuts(tmp_path: Path)
     async with shown(run, (80, 24)) as show:
         await show.press("3", "[", "enter")
         assert any(note.message.startswith("a note a note") for note in show.app._notifications)
-
-
-async def test_enter_on_a_line_that_fits_shows_nothing_more(tmp_path: Path) -> None:
-    run = usual(tmp_path).event(facts.Noted, text="a note")
-    async with shown(run, (80, 24)) as show:
-        await show.press("3", "[", "enter")
-        assert not any("a note" in note.message for note in show.app._notifications)

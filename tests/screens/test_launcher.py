@@ -118,11 +118,6 @@ async def test_it_is_painted_before_anything_is_loaded() -> None:
         await until(pilot, lambda: "finished" in text(app))
 
 
-async def test_an_empty_list_of_runs_has_a_note() -> None:
-    async with launcher(offer(runs=tuple)) as (app, pilot):
-        await until(pilot, lambda: "no runs yet" in text(app))
-
-
 async def test_unreadable_runs_show_the_reason_beside_what_was_read() -> None:
     def some() -> Iterator[PastRun]:
         yield RUNS[0]

@@ -124,13 +124,6 @@ async def test_a_finished_run_quits_without_asking(tmp_path: Path) -> None:
         assert show.app.return_value is Leave.LEFT
 
 
-async def test_a_hangup_quits_without_asking(tmp_path: Path) -> None:
-    async with shown(usual(tmp_path)) as show:
-        show.app.exit_with(Leave.DETACH)
-        await show.pilot.pause()
-        assert show.app.return_value is Leave.DETACH
-
-
 async def test_a_tiny_window_shows_every_answer() -> None:
     async with shown(usual(None), (40, 10)) as show:
         for key, question, answers in (

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from textual.app import App, ComposeResult
-from textual.geometry import Region
 from textual.selection import SELECT_ALL
 
 from tfwatch.screens.basics.pane import FramedPane, Pane
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from rich.segment import Segment
+    from textual.geometry import Region
     from textual.pilot import Pilot
     from textual.strip import Strip
 
@@ -95,15 +95,6 @@ async def knobs() -> AsyncIterator[tuple[PaneApp, KnobsPane, Pilot[None]]]:
 
 def painted(pane: Pane) -> list[list[Segment]]:
     return [strip._segments for strip in pane.render_lines(pane.region.size.region)]
-
-
-async def test_new_rows_are_sent_from_edge_to_edge_for_of_less_textual_cuts_a_strip_from_each() -> (
-    None
-):
-    async with knobs() as (_, pane, _pilot):
-        set_knob(pane, "after")
-        sent = set(pane._repaint_regions)
-    assert sent == {Region(0, 1, 60, 4)}
 
 
 async def test_text_that_is_selected_is_painted_so_and_again_without() -> None:

@@ -76,11 +76,6 @@ FINDINGS: list[Any] = [
         id="not live",
     ),
     pytest.param(
-        {"judgement": judged(), "knobs": ALL_ON, "switchable": KNOBS},
-        "prefetch cannot hide the wait",
-        id="all is on",
-    ),
-    pytest.param(
         {
             "judgement": judged(),
             "knobs": ALL_ON,
@@ -90,15 +85,6 @@ FINDINGS: list[Any] = [
         },
         ".cache() where it fits into memory",
         id="no key helps, CPU",
-    ),
-    pytest.param(
-        {
-            "judgement": judged(),
-            "knobs": {"prefetch": "4", "workers": "off"},
-            **forecast_for("workers", "4", 3.3, "a guess"),
-        },
-        "w workers 4: 23.4 to about 3.3 ms",
-        id="workers",
     ),
     pytest.param(
         {
@@ -120,22 +106,9 @@ FINDINGS: list[Any] = [
         id="ended, with a forecast",
     ),
     pytest.param(
-        last(judgement=judged(), stages=LOCKED, knobs={}),
-        ".prefetch(tf.data.AUTOTUNE)",
-        id="ended, a script's",
-    ),
-    pytest.param(
         last(judgement=judged(), stages=BURNS, knobs=ALL_ON),
         "make batches cheaper",
         id="ended, on",
-    ),
-    pytest.param(
-        last(
-            judgement=judged(),
-            **forecast_for("prefetch", "4", 3.3, needs_bytes=4e9, is_over_memory_limit=True),
-        ),
-        "make batches cheaper",
-        id="ended, beyond the limit",
     ),
     pytest.param(epoch(validation_s=2.0), "validation_freq=5", id="validation"),
     pytest.param(epoch(first_batch_s=2.0), ".repeat() with steps_per_epoch", id="first batch"),
@@ -143,18 +116,6 @@ FINDINGS: list[Any] = [
         epoch(fills_shuffle=True, first_batch_s=2.0),
         "a smaller buffer",
         id="shuffle buffer",
-    ),
-    pytest.param(epoch(epoch_end_s=2.0), "less in on_epoch_end", id="the epoch's end"),
-    pytest.param(
-        last(**epoch(epoch_end_s=2.0)), "less in on_epoch_end", id="ended, the epoch's end"
-    ),
-    pytest.param(
-        {"judgement": judged(0.2)}, "A GPU or a smaller model would shorten it.", id="compute"
-    ),
-    pytest.param(
-        {"judgement": judged(0.2), "accelerated": True},
-        "Mixed precision or jit_compile may shorten it.",
-        id="on a GPU",
     ),
     pytest.param(
         {"judgement": judged(0.0, 1.2, 0.1), "accelerated": True},
@@ -171,9 +132,6 @@ FINDINGS: list[Any] = [
         {"judgement": judged(0.2, 13.6, 7.1)},
         "compile(steps_per_execution=8): about",
         id="host",
-    ),
-    pytest.param(
-        {"phase": Phase.WAIT, "phase_s": 20.3}, "No key helps while a fetch blocks", id="stalled"
     ),
     pytest.param(
         {"phase": Phase.WAIT, "phase_s": 20.3, "asked": {"device_prefetch": "2"}},

@@ -47,12 +47,6 @@ async def test_the_cache_shows_its_size_and_its_first_epoch(tmp_path: Path) -> N
         assert show.asked() == [("cache", "off")]
 
 
-async def test_before_a_forecast_its_size_is_compared_with_the_free_memory(tmp_path: Path) -> None:
-    values = {"knobs": KNOBS, "switchable": [*KNOBS], "cache_bytes": round(1.2 * GB)}
-    async with shown(Canned(tmp_path, **values).started().steps(3, STARVING)) as show:
-        assert "c cache off next: on needs 1.2 GB" in show.words
-
-
 async def test_a_request_for_the_next_epoch_is_not_shown_as_pending(tmp_path: Path) -> None:
     """Neither banner nor card shows the request: they would for minutes."""
     run = cnn(tmp_path)
@@ -83,10 +77,3 @@ async def test_a_workload_without_the_knob_asks_nothing(tmp_path: Path) -> None:
         assert show.asked() == []
         (message,) = [note.message for note in show.app._notifications]
         assert message.startswith("cache: its examples are in memory")
-
-
-async def test_workers_that_wait_for_an_epoch_say_so(tmp_path: Path) -> None:
-    run = cnn(tmp_path)
-    run.event(SwitchAsked, knob="workers", old="default", new="auto", step=450, by="key", epochs=1)
-    async with shown(run, (120, 60)) as show:
-        assert "workers default → auto requested, from the next epoch" in show.text

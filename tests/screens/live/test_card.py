@@ -17,12 +17,10 @@ from tfwatch.core.events import (
 )
 from tfwatch.judge.effects.comparison import Comparison, compare
 from tfwatch.judge.effects.tuner_events import autopilot_runs
-from tfwatch.judge.effects.wording import LABEL
 from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR, WAIT_COLOUR
 from tfwatch.screens.live.card import (
     CardContent,
     CardPane,
-    Side,
     _of_autopilot,
     _of_experiment,
     _of_switch,
@@ -90,19 +88,3 @@ def test_the_parts_of_a_step_keep_their_colours_and_fade_where_no_difference_is_
     assert (clear.answer, open_.answer in ("same", "unclear")) == ("faster", True)
     assert {WAIT_COLOUR, COMPUTE_COLOUR} <= bar_styles(drawn(_of_switch(clear, "")))
     assert COMPUTE_COLOUR not in bar_styles(drawn(_of_switch(open_, "")))
-
-
-@pytest.mark.parametrize(("knob", "old"), [("prefetch", "default"), ("device_prefetch", "off")])
-def test_a_blank_follows_a_long_label_whole(knob: str, old: str) -> None:
-    rows = [row.plain for row in drawn(_of_switch(compared(9.0, knob, old), ""))[:2]]
-
-    assert rows[0].startswith(f"{knob.replace('_', ' ')} {old} ")
-    assert len({len(row) - len(row.lstrip("abcdefghijklmnopqrstuvwxyz 4")) for row in rows}) == 1
-
-
-def test_bars_share_one_scale_and_fill_it() -> None:
-    sides = Side("off", (9.6, 13.0, 0.8), "23.4 ms"), Side("4", (0.2, 12.9, 0.8), "13.9 ms")
-    first, second = (row.plain for row in drawn(CardContent(sides=sides)))
-
-    assert first.count("█") == 60 - LABEL - 9
-    assert second.count("█") == round(first.count("█") * 13.9 / 23.4)

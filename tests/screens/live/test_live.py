@@ -14,7 +14,6 @@ from tests.screens.canned import usual
 from tests.screens.showing import shown
 from tests.screens.states import (
     MARKUP,
-    failed,
     starving,
 )
 from tfwatch.core import events as facts
@@ -23,7 +22,6 @@ from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.run import Run
 from tfwatch.screens.keys import Layout, layout_for
-from tfwatch.screens.leave import Leave
 from tfwatch.screens.live.events import EventsPane
 from tfwatch.screens.live.header import terminal_title
 from tfwatch.screens.live.timeline.widget import Timeline
@@ -101,14 +99,6 @@ async def test_text_from_outside_is_shown_as_it_is(tmp_path: Path) -> None:
         assert "\x1b" not in show.text
 
 
-async def test_a_failure_has_its_traceback_in_the_log(tmp_path: Path) -> None:
-    async with shown(failed(tmp_path), (80, 24)) as show:
-        await show.press("5")
-        assert 'File "a/b.py", line 3' in show.text
-        await show.press("q")
-        assert show.app.return_value is Leave.LEFT
-
-
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
 async def test_a_log_longer_than_its_pane_opens_at_its_end_and_stays_there(
     tmp_path: Path, size: tuple[int, int]
@@ -142,16 +132,6 @@ async def test_a_run_of_another_process_is_followed(tmp_path: Path) -> None:
         run.doing(Phase.COMPUTE, 0.0)
         await show.frame()
         assert "STARVING 17 % of the time" in show.rows[1]
-
-
-async def test_a_run_that_is_over_is_replayed(tmp_path: Path) -> None:
-    run = usual(tmp_path).ended()
-    run.writer.flush()
-    run.reader = lambda: Run(RunFolder(tmp_path), run.clock)  # type: ignore[method-assign]
-    async with shown(run, live=False) as show:
-        assert "REPLAY, ended" in show.rows[0]
-        assert "●" not in show.rows[0]
-        assert "FINISHED" in show.rows[1]
 
 
 async def test_on_a_huge_screen_the_rows_go_to_the_lists_and_not_to_the_chart() -> None:

@@ -9,7 +9,6 @@ import pytest
 from tests.screens.canned import STARVING, usual
 from tests.screens.showing import shown
 from tests.screens.states import starting
-from tfwatch.judge import log_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,21 +70,6 @@ async def test_known_log_lines_are_a_row_of_the_events(tmp_path: Path) -> None:
             log.write(f"{RETRACED}\n")
         await show.frame()
         assert "TensorFlow (5 log): a function is traced repeatedly" in show.text
-
-
-async def test_a_frame_reads_no_line_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[str] = []
-    monkeypatch.setattr(log_lines, "meaning_of", read.append)
-    run = usual(tmp_path)
-    run.log.write_text("a\nb\n")
-    async with shown(run) as show:
-        await show.frame()
-        with run.log.open("a") as log:
-            log.write("c\n")
-        await show.frame()
-        await show.frame()
-
-    assert read == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24)])

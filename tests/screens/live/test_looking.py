@@ -69,14 +69,6 @@ async def test_a_missing_sensor_is_absent_until_it_is_asked_for(tmp_path: Path) 
         assert "pip install nvidia-ml-py" in show.text
 
 
-async def test_a_text_stands_in_the_middle(tmp_path: Path) -> None:
-    async with shown(unseen(tmp_path)) as show:
-        await show.press("question_mark")
-        box = show.app.screen.query_one("#text")
-        assert abs(box.region.x - (120 - box.region.right)) <= 1
-        assert abs(box.region.y - (40 - box.region.bottom)) <= 1
-
-
 async def test_every_overlay_is_ascii_on_an_ascii_terminal() -> None:
     async with shown(compute_bound(None), (80, 24), unicode=False) as show:
         for key in ("q", "s", "colon", "question_mark", "d"):
@@ -137,16 +129,3 @@ async def test_the_list_follows_new_events_again_when_the_charts_do(tmp_path: Pa
         run.event(Noted, text="and one more")
         await show.frame()
         assert "and one more" in show.text
-
-
-async def test_the_list_follows_new_events_again_when_it_loses_the_focus(tmp_path: Path) -> None:
-    run = usual(tmp_path)
-    for n in range(20):
-        run.event(Noted, text=f"the note {n}")
-    async with shown(run) as show:
-        await show.press("3", "pagedown")
-        pane = show.live.events_pane
-        assert pane.scroll_offset.y > 0
-
-        await show.press("escape")
-        assert (pane.cursor, pane.scroll_offset.y) == (-1, 0)

@@ -79,19 +79,6 @@ def test_memory_that_outlasts_the_run_is_no_alert() -> None:
     assert look(long).finding.remark == "memory grows 1.2 GB/h: swaps in 4 h, before the end"
 
 
-def test_a_steady_memory_is_called_steady() -> None:
-    run = (
-        hardware.on_apple(None, hardware.apple())
-        .steps(100, COMPUTE_BOUND)
-        .pass_s(150.0)
-        .doing(Phase.COMPUTE, 0.0)
-    )
-
-    assert texts(run)["memory"] == ("9.8 of 16 GB, steady, process 1.2 GB", False)
-    run.at_s += 60.0  # without a sample it may have changed
-    assert texts(run)["memory"] == ("n/a of 16 GB", False)
-
-
 def test_what_the_machine_does_not_have_is_absent_and_listed_with_its_newest_reason() -> None:
     run = hardware.compute_bound(None)
     run.writer.describe(accelerated=True, copy_not_timed=NotTimed.OWN_LOOP.value)
@@ -136,24 +123,6 @@ def test_the_gpu_is_named_as_its_sensor_knows_it() -> None:
     assert " on CPU Xeon " in header_of(look(hardware.unused(None)))
 
 
-async def test_the_figures_are_of_the_setting_since_the_last_switch() -> None:
-    run = (
-        hardware.on_apple(None, hardware.apple())
-        .steps(400, (9.6, 13.0, 0.8))
-        .switched("prefetch", "off", "4")
-    )
-    run.steps(60, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.0)
-
-    machine = look(run).situation.machine
-    assert machine is not None
-    assert machine.gpu is None, "no sample is wholly of the new setting yet"
-    assert machine.figures["cpu_cores"] == pytest.approx(4.1)
-    newer = look(run.steps(200, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.0)).situation.machine
-    assert newer is not None
-    assert newer.gpu is not None
-    assert newer.gpu.busy == pytest.approx(12.9 / 13.9, abs=0.01)
-
-
 # -- rows and room ---------------------------------------------------------------------------------
 
 
@@ -172,17 +141,6 @@ def test_as_many_parts_as_fit_are_shown() -> None:
         "memory  9.8 of 16 GB, GPU 4.1",
         "memory  9.8 of 16 GB",
     ]
-
-
-def test_a_text_that_never_fits_is_wrapped() -> None:
-    assert rows_of(Reading("GPU", ("n/a: no permission for it at all",)), width=28) == [
-        "GPU     n/a: no permission",
-        "        for it at all",
-    ]
-
-
-def test_what_is_from_outside_is_harmless_and_ascii_where_it_has_to_be() -> None:
-    assert rows_of(Reading("GPU", ("a\x1b[2Jb, 61 °C",)), unicode=False) == ["GPU     ab, 61 C"]
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, 1e38, -1e38, -1.0, 1e-38], ids=str)

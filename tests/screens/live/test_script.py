@@ -167,20 +167,6 @@ async def test_y_leaves_with_the_end_of_the_fit(tmp_path: Path) -> None:
     assert show.app.return_value is Leave.STOP
 
 
-async def test_a_stop_leaves_with_the_script_where_its_folder_is_gone(tmp_path: Path) -> None:
-    script = FakeScript(tmp_path)
-    async with shown(script) as show:
-        script.fit(tmp_path / "first", 1.0)
-        await show.frame()
-        (tmp_path / "first").rename(tmp_path / "gone")
-        await show.pilot.press("q", "y")
-        await show.frame()
-        assert show.app.return_value is None
-        script.has_ended = True
-        await show.frame()
-    assert show.app.return_value is Leave.STOP
-
-
 async def test_the_screen_of_a_script_that_has_ended_stays_and_is_left_without_a_question(
     tmp_path: Path,
 ) -> None:

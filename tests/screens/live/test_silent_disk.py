@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.screens.canned import STARVING, usual
 from tests.screens.showing import Shown, shown
-from tfwatch.runs import format as layout
-from tfwatch.runs.folder import LateCall, RunFolder
+from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.screens.canned import Canned
 
@@ -120,33 +119,3 @@ async def test_the_thread_of_the_screen_never_asks_the_disk(
             show.app.live.frame()
             await show.press(key, "escape")
     assert asked == []
-
-
-def test_a_slow_disk_takes_several_frames_and_loses_nothing(
-    run: Canned, disk: HangingFolder
-) -> None:
-    expected = Run(RunFolder(run.writer.folder or Path()), run.clock).read()
-    reader = Run(disk, run.clock, patience_s=0.0)
-    disk.responds.clear()
-    assert [reader.in_time(reader.read) for _ in range(3)] == [None, None, None]
-    disk.responds.set()
-    reader._frames.patience_s = WAIT_S
-    snapshot = reader.in_time(reader.read)
-    assert snapshot
-    assert disk.reads.count(layout.STEPS) == 2  # the rows, and the end
-    assert (snapshot.steps_total, len(snapshot.events)) == (
-        expected.steps_total,
-        len(expected.events),
-    )
-
-
-def test_an_error_of_the_disk_is_raised_by_the_call_that_it_belongs_to() -> None:
-    call: LateCall[None] = LateCall(WAIT_S)
-    for _ in range(2):
-        with pytest.raises(OSError, match="stale"):
-            call.ask(_fail)
-    assert call.ask(lambda: None) is None
-
-
-def _fail() -> None:
-    raise OSError("stale file handle")

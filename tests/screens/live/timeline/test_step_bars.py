@@ -115,11 +115,6 @@ def test_a_wait_beyond_the_top_is_a_stall_of_full_height() -> None:
     assert coarse(cells) == [" ! ", "...", "==="]
 
 
-def test_what_ran_leaves_a_trace_however_short() -> None:
-    cells = stack(columns((0.0, 0.0, 0.01), GAP), top_ms=30.0, rows=2, fine=True)
-    assert fine(cells, BarPart.COMPUTE) == ["  ", "▁ "]
-
-
 def test_a_compile_is_muted_as_long_as_it_lasts() -> None:
     compiling = (0.0, 0.0, 600.0)
     bars = columns(
@@ -151,17 +146,6 @@ def test_the_open_wait_is_a_wall(since_s: float, expected: str) -> None:
     assert coarse(stack(bars, top_ms=30.0, rows=3, fine=False))[0] == expected
 
 
-def test_an_open_wait_of_a_third_of_a_second_is_visible_where_steps_take_20_ms() -> None:
-    bars = columns(COMPUTE_BOUND, COMPUTE_BOUND, GAP, GAP)
-    walls = stack(with_open_step(bars, 0.45, 0.75, BarPart.WAIT), top_ms=30.0, rows=3, fine=False)
-    assert coarse(walls)[0] == "  !!"
-
-
-def test_an_open_compute_is_drawn_as_compute() -> None:
-    bars = with_open_step(columns(COMPUTE_BOUND, GAP), 0.0, 0.48, BarPart.COMPUTE)
-    assert coarse(stack(bars, top_ms=500.0, rows=2, fine=False)) == [" =", "=="]
-
-
 @pytest.mark.parametrize(
     ("needed", "top"),
     [(0.9, 1.0), (1.2, 1.5), (13.9, 15.0), (23.4, 30.0), (41.0, 50.0), (640.0, 800.0), (0.0, 1.0)],
@@ -185,11 +169,6 @@ def test_the_steps_that_share_a_column_with_a_stall_do_not_stretch_the_axis() ->
     assert next_top(columns((880.0, 0.0, 20.0), (900.0, 0.0, 20.0), steps=1), None) == 1000.0, (
         "all steps are long"
     )
-
-
-def test_without_a_top_every_column_has_full_height() -> None:
-    bars = columns((0.0, 0.0, 900.0), flags=[int(Flag.COMPILE)])
-    assert coarse(stack(bars, None, rows=2, fine=False)) == ["/", "/"]
 
 
 @pytest.mark.parametrize(

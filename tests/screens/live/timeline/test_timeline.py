@@ -58,20 +58,6 @@ async def test_a_switch_is_seen_to_cut_the_wait_off(run: CannedRun) -> None:
         assert title(app.timeline) == "last 28 s ... z zoom  <- -> look back"
 
 
-async def test_a_timed_copy_has_its_figure_and_is_drawn_as_compute(run: CannedRun) -> None:
-    run.many(16.0, 2.0, 1.0, 27.0, copy=20.0)
-    async with shown(run) as (app, _):
-        seen = rows(app.timeline)
-    assert [row[64:].strip() for row in seen[1:6]] == [
-        "step   30.0",
-        "# wait    2.0",
-        "= copy   20.0",
-        "= comp    7.0",
-        ". host    1.0",
-    ]
-    assert "".join(row[GUTTER + 30] for row in seen[:9]) == "  #======"
-
-
 async def test_a_stall_is_a_wall_within_a_third_of_a_second_and_grows(run: CannedRun) -> None:
     run.many(8.0, *COMPUTE_BOUND)
     run.phase(Phase.WAIT)
@@ -101,22 +87,6 @@ async def test_a_process_without_an_answer_waits_no_longer_than_its_last_sign(
     assert row[GUTTER : GUTTER + 57].rstrip().endswith("####")
     assert row[: GUTTER + 57].endswith("# " + " " * 11), "nothing is known of the last six seconds"
     assert {style for _, style in figures} == {QUIET_COLOUR}
-
-
-async def test_before_the_first_step_the_chart_is_empty(run: CannedRun) -> None:
-    run.phase(Phase.STARTING)
-    run.wait(6200)
-    async with shown(run) as (app, _):
-        assert not rows(app.timeline)[4][:60].strip()
-        assert "n/a" in rows(app.timeline)[2]
-
-
-async def test_a_compile_is_marked_and_has_no_colour_of_a_step(run: CannedRun) -> None:
-    run.one(10.0, 1.0, 2400.0, Flag.COMPILE)
-    run.many(8.0, *COMPUTE_BOUND)
-    async with shown(run) as (app, _):
-        assert "////" in rows(app.timeline)[1]
-        assert "C compiled in 2.4 s" in rows(app.timeline)[9]
 
 
 async def test_only_rows_that_changed_are_painted_again(

@@ -21,13 +21,9 @@ if TYPE_CHECKING:
     from tfwatch.judge.comparing.compared_runs import ComparedFigure, ComparedRuns
     from tfwatch.judge.comparing.run_to_compare import RunToCompare
 
-#: The share of the cores that other programs use, for a remark.
-_BUSY = 0.1
 #: The most names of a side in one line.
 _MOST_NAMES = 3
 _LOSS_DIGITS = 4
-#: Fewer runs cannot show how much equal ones differ.
-_ENOUGH_RUNS = 6
 
 
 def side_text(side: Sequence[RunToCompare]) -> str:
@@ -158,43 +154,18 @@ def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def why_lines(compared: ComparedRuns) -> list[str]:
-    """Return the origin of the interval, and the remedies for a wide one."""
+    """Return the steps that count, and the origin of the interval."""
     of = "mean" if compared.in_bursts else "median"
     steps = units.counted(compared.steps, "steady step")
-    return [
-        f"Each run counts with the {of} of the same {steps}.",
-        spread_text(compared),
-        *_remarks(compared),
-    ]
-
-
-def spread_text(compared: ComparedRuns) -> str:
-    """Return the spread between equal runs, and its origin."""
+    counts = f"Each run counts with the {of} of the same {steps}."
     spread = f"Equal runs differ by about {compared.spread.deviation * 100:.1f} %"
     if compared.spread.source == "measured":
-        return f"{spread} (standard deviation), measured by these runs."
-    is_single = len(compared.before) + len(compared.after) < _ENOUGH_RUNS
-    few = compared.alternating or is_single
-    cause = "so few runs cannot show it" if few else "the sides were not run in turn"
-    return f"{spread} (standard deviation): assumed in part, because {cause}."
-
-
-def _remarks(compared: ComparedRuns) -> list[str]:
-    remarks = []
-    if compared.spread.source != "measured":
-        remarks.append(
-            "Three runs of each side, made in turn, measure it: tfwatch compare A1,A2,A3 B1,B2,B3"
-        )
-    if max((share for share in compared.others if share is not None), default=0.0) >= _BUSY:
-        shares = " and ".join(map(units.percent, compared.others))
-        remarks.append(
-            f"Other programs used up to {shares} of the cores, which makes equal runs differ more."
-        )
-    if not compared.same_host:
-        remarks.append(
-            "The hosts differ and have the same hardware, which makes equal runs differ more."
-        )
-    return remarks
+        return [counts, f"{spread} (standard deviation), measured by these runs."]
+    return [
+        counts,
+        f"{spread} (standard deviation): assumed in part.",
+        "Three runs of each side, made in turn, measure it: tfwatch compare A1,A2,A3 B1,B2,B3",
+    ]
 
 
 def change_line(compared: ComparedRuns) -> str:
@@ -259,10 +230,6 @@ COMPARISON = (
     rows("losses", "the metrics of that epoch", _FIGURE),
     rows("changes", "what differs beside the times", _CHANGE),
     record("spread", "between equal runs", _SPREAD),
-    flag("alternating", "the runs were made in turn"),
-    flag("same_host", "both sides ran on one machine"),
-    number("others_share_before", "cores of other programs", lambda one: one.others[0]),
-    number("others_share_after", "cores of other programs", lambda one: one.others[1]),
 )
 
 

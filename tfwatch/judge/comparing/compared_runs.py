@@ -98,11 +98,6 @@ class ComparedRuns:
     #: Of each run that count.
     steps: int
     in_bursts: bool
-    #: The sides alternate in time.
-    alternating: bool
-    same_host: bool
-    #: The share of the cores that other programs used, the largest of the runs of each side.
-    others: tuple[float | None, float | None]
     by_example: bool
     loss_epoch: int | None
 
@@ -154,9 +149,6 @@ def compare_runs(
         spread=spread,
         steps=measured[0].steps,
         in_bursts=measured[0].in_bursts,
-        alternating=alternating,
-        same_host=same_host,
-        others=others,
         by_example=by_example,
         loss_epoch=epoch,
     )

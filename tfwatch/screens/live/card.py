@@ -143,11 +143,10 @@ def _switch_side(switch: Comparison, value: str, side: Breakdown | None) -> Side
     if side is None:
         return Side(label, None, f"no steady steps {'yet' if value == switch.new else 'before it'}")
     step_ms = switch.typical(side.step)
-    scale = step_ms / side.step.mean if side.step.mean > 0 else 0.0
-    wait, compute, host = (part.mean * scale for part in (side.wait, side.compute, side.host))
+    wait, compute, host = map(switch.typical, (side.wait, side.compute, side.host))
     figure = f"{'mean ' if switch.in_bursts else ''}{units.milliseconds(step_ms)}"
-    more = f", starving {units.percent(side.wait_share)}"
-    return Side(label, (wait, compute, host), figure, more)
+    share = wait / step_ms if step_ms > 0 else 0.0
+    return Side(label, (wait, compute, host), figure, f", starving {units.percent(share)}")
 
 
 def _is_proved(answer: str) -> bool:

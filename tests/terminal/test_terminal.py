@@ -16,10 +16,10 @@ import pytest
 from tests.pseudo import Pseudo
 from tfwatch.terminal.capture import (
     Capture,
-    Signals,
     has_colour,
     has_unicode,
     held_signals,
+    passed_signals,
     why_no_screen,
     wrapped,
 )
@@ -117,7 +117,7 @@ def test_a_held_signal_is_delivered_once_a_handler_is_set() -> None:
     with held_signals():
         signal.raise_signal(signal.SIGINT)
         assert received == []
-        with Signals(received.append, lambda: None):
+        with passed_signals(received.append, lambda: None):
             assert received == [signal.SIGINT]
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
@@ -127,7 +127,7 @@ def test_signals_call_the_functions_and_the_old_handlers_are_restored() -> None:
     before = [
         signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTTOU)
     ]
-    with Signals(received.append, lambda: received.append("hangup")):
+    with passed_signals(received.append, lambda: received.append("hangup")):
         for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.raise_signal(signum)
     assert received == [signal.SIGTERM, signal.SIGINT, "hangup"]
@@ -139,7 +139,7 @@ def test_signals_call_the_functions_and_the_old_handlers_are_restored() -> None:
 _HANGUP = """
 import signal, sys, time
 from pathlib import Path
-from tfwatch.terminal.capture import Capture, Signals
+from tfwatch.terminal.capture import Capture, passed_signals
 notes = open(sys.argv[1], "w", buffering=1)
 gone = []
 with Capture(screen=True) as terminal:

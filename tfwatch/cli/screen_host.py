@@ -14,10 +14,10 @@ import platformdirs
 
 from tfwatch.terminal.capture import (
     Capture,
-    Signals,
     has_colour,
     has_unicode,
     held_signals,
+    passed_signals,
     restored_signals,
     set_screen_signals,
 )
@@ -120,7 +120,7 @@ def show_app(make: Callable[..., Screen]) -> int:
     with held_signals(), Capture(screen=True) as terminal:
         host = ScreenHost(terminal, make)
         terminal.on_hangup = lambda: leave(signal.SIGHUP)
-        with Signals(leave, terminal.hang_up):
+        with passed_signals(leave, terminal.hang_up):
             left = host.show()
         if left is None and not received:
             terminal.err.write(f"tfwatch: the screen failed\n{terminal.end_of_log()}")

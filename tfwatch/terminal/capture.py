@@ -19,7 +19,6 @@ from tfwatch.terminal.guard import LEAVE_SCREEN, last_lines, start_guard, termin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from types import FrameType
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 #: The indent of a line of the summary that is code to paste: it is never wrapped.
@@ -135,44 +134,31 @@ class Capture:
                 termios.tcsetattr(0, termios.TCSANOW, self._state)
 
 
-class Signals:
-    """While entered, SIGINT and SIGTERM call `stop(signum)` and SIGHUP calls `hangup()`, all in the
-    main thread.
+@contextlib.contextmanager
+def passed_signals(
+    stop: Callable[[int], None], hangup: Callable[[], None], *, quits: bool = False
+) -> Iterator[None]:
+    """Within, SIGINT and SIGTERM call `stop(signum)` and SIGHUP calls `hangup()`, all in the main
+    thread.
 
     Signals that `held_signals` held are delivered on entry. SIGTTOU is ignored: a run in the
     background continues when it writes. quits: SIGQUIT calls `stop` too.
     """
-
-    def __init__(
-        self, stop: Callable[[int], None], hangup: Callable[[], None], *, quits: bool = False
-    ) -> None:
-        self._stop = stop
-        self._stops = (*_STOPS, signal.SIGQUIT) if quits else _STOPS
-        self._hangup = hangup
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> Signals:
-        for signum in self._stops:
-            self._before[signum] = signal.signal(signum, self._handle)
-        self._before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._handle)
-        self._before[signal.SIGTTOU] = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    stops = (*_STOPS, signal.SIGQUIT) if quits else _STOPS
+    handlers: dict[int, Any] = {signum: lambda signum, _: stop(signum) for signum in stops}
+    handlers |= {signal.SIGHUP: lambda *_: hangup(), signal.SIGTTOU: signal.SIG_IGN}
+    before = {signum: signal.signal(signum, handler) for signum, handler in handlers.items()}
+    try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for signum, handler in self._before.items():
+        yield
+    finally:
+        for signum, handler in before.items():
             signal.signal(signum, handler)
-
-    def _handle(self, signum: int, _frame: FrameType | None) -> None:
-        if signum == signal.SIGHUP:
-            self._hangup()
-        else:
-            self._stop(signum)
 
 
 @contextlib.contextmanager
 def held_signals() -> Iterator[None]:
-    """Hold SIGINT and SIGTERM until `Signals` is entered: a half-begun run cannot record its
+    """Hold SIGINT and SIGTERM until `passed_signals` is entered: a half-begun run cannot record its
     end."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
     try:

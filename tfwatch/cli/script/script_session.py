@@ -18,7 +18,7 @@ from tfwatch.runs.folder import read_file
 from tfwatch.runs.format import LOG
 from tfwatch.runs.run import Run
 from tfwatch.runs.script_process import Announcements, AwaitedRun, record_signal
-from tfwatch.terminal.capture import Capture, Signals, held_signals
+from tfwatch.terminal.capture import Capture, held_signals, passed_signals
 from tfwatch.terminal.child import describe_end, start_child
 from tfwatch.terminal.pseudo_terminal import OutputRelay
 
@@ -172,7 +172,7 @@ class ScriptSession:
         import tfwatch.screens.leave  # noqa: F401  a handler that imports it in its own import fails
 
         self._terminal.on_hangup = self._hang_up
-        with Signals(self._pass_on, self._terminal.hang_up, quits=True):
+        with passed_signals(self._pass_on, self._terminal.hang_up, quits=True):
             self._script.start()
             self._show_screen()
             while not self._script.wait(_LOOK_S):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import weakref
@@ -32,41 +33,7 @@ from tfwatch.watch.fit.stepping.step_runners import restore
 from tfwatch.watch.session import ErrorText, Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
-
-
-class _Boundary:
-    """A block that Keras calls: an error of tfwatch's own ends there, and any other exception is
-    reported and goes on.
-
-    fail: takes an error. stop: takes any other exception, as KeyboardInterrupt.
-    """
-
-    __slots__ = ("_fail", "_stop")
-
-    def __init__(
-        self, fail: Callable[[Exception], None], stop: Callable[[BaseException], None]
-    ) -> None:
-        self._fail = fail
-        self._stop = stop
-
-    def __enter__(self) -> None:
-        """Begin the block."""
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
-        """Take the exception."""
-        if isinstance(error, Exception) and not is_interrupt(error):
-            self._fail(error)
-            return True
-        if error is not None:
-            self._stop(error)
-        return False
+    from collections.abc import Callable, Iterator
 
 
 def _text_of(value: str | int | tuple[str | int, ...]) -> str:
@@ -168,13 +135,13 @@ class Watch(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Begin a run."""
-        with self._boundary:
+        with self._boundary():
             self._end(lambda run: run.stop("another fit began before this one ended"))
             self._begin_script()
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Record the start of an epoch."""
-        with self._boundary:
+        with self._boundary():
             if self._recorder:
                 self._recorder.begin_epoch(
                     epoch, int(self.params.get("epochs") or 0), self.params.get("steps")
@@ -182,40 +149,49 @@ class Watch(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Record the end of an epoch."""
-        with self._boundary:
+        with self._boundary():
             if self._recorder:
                 self._recorder.end_epoch(logs)
 
     def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Record the start of a validation."""
-        with self._boundary:
+        with self._boundary():
             if self._recorder:
                 self._recorder.begin_validation()
 
     def on_test_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """End the validation if the training is to stop."""
-        with self._boundary:
+        with self._boundary():
             if self._recorder:
                 self._recorder.during_validation()
 
     def on_test_end(self, logs: dict[str, Any] | None = None) -> None:
         """Record the end of a validation."""
-        with self._boundary:
+        with self._boundary():
             if self._recorder:
                 self._recorder.end_validation()
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         """End the run: restore the model's train function and complete the folder."""
-        with self._boundary:
-            self._end(lambda run: run.finish(self._script_knobs()))
+        with self._boundary():
+            self._end(lambda run: run.finish(self._control.knobs.values()))
 
     def note_raised(self, error: BaseException) -> None:
         """End the run with the error that ended `fit`, where it has not ended yet."""
         self._stop(error)
 
-    @property
-    def _boundary(self) -> _Boundary:
-        return _Boundary(self._fail, self._stop)
+    @contextlib.contextmanager
+    def _boundary(self) -> Iterator[None]:
+        """Begin a block that Keras calls: an error of tfwatch's own ends there, and any other
+        exception is reported and goes on."""
+        try:
+            yield
+        except BaseException as error:
+            if isinstance(error, Exception) and not is_interrupt(error):
+                self._fail(error)
+            else:
+                self._stop(error)
+                raise
 
     def _fail(self, error: Exception) -> None:
         """Report a failure of tfwatch; the training goes on."""
@@ -247,9 +223,8 @@ class Watch(keras.callbacks.Callback):
             if self._is_watched_already():
                 warn_user("this Watch does nothing: another Watch records this fit already")
                 return
-            self._run = self._newest_run = run = run_of_next_fit(
-                self._runs_dir, self._script_knobs()
-            )
+            run = run_of_next_fit(self._runs_dir, self._control.knobs.values())
+            self._run = self._newest_run = run
             run.script.writer.describe(**describe_data(sys._getframe(1)))
             self._note_model(run)
             run.serve(self._control)
@@ -273,9 +248,6 @@ class Watch(keras.callbacks.Callback):
         with fails_open(lambda why: writer.note(f"facts of the model are unknown: {why}")):
             if run.is_first_fit:
                 writer.describe(model=read_model(self.model))
-
-    def _script_knobs(self) -> dict[str, str]:
-        return self._control.knobs.values()
 
     def _is_watched_already(self) -> bool:
         """Return whether another Watch records this `fit`, whose callbacks share their `params`."""

@@ -53,8 +53,7 @@ class TfwatchApp(ThemedApp):
     Args:
         reader: the run. requests: sends them to the training; None where the run is read only.
             tuner: runs A/B tests and the autopilot; None where it cannot.
-        is_attached: another process trains. goes_back: quitting shows the list that the run was
-        opened from.
+        is_attached: another process trains.
         run_checkup: runs the check-up that `d` shows; None where `d` is unavailable.
         script: the script whose runs are shown; None where the run is not a script's.
         runs: the runs of the process that trains, of which the newest is shown; None: this one
@@ -71,7 +70,6 @@ class TfwatchApp(ThemedApp):
         *,
         tuner: Tuner | None = None,
         is_attached: bool = False,
-        goes_back: bool = False,
         clock: Clock = SYSTEM,
         run_checkup: RunCheckup | None = None,
         script: WatchedScript | None = None,
@@ -85,7 +83,7 @@ class TfwatchApp(ThemedApp):
         self._notifier.show = self._show_notice
         self._script = script
         self._runs = script.runs if script else runs
-        self._is_attached, self._goes_back = is_attached, goes_back
+        self._is_attached = is_attached
         self._clock = clock
         self.live = self._make_live(reader, requests)
         self._run_checkup = run_checkup
@@ -106,7 +104,6 @@ class TfwatchApp(ThemedApp):
         glyphs = choose_glyphs(self._colour, self._unicode)
         make_screen = AttachedScreen if self._is_attached else LiveScreen
         live = make_screen(reader, follower, switches, self._after_frame, glyphs, self._clock)
-        live.goes_back = self._goes_back
         return live
 
     # -- frames ------------------------------------------------------------------------------------

@@ -85,11 +85,10 @@ async def test_the_screen_shows_the_late_rank_at_every_size(
 
 
 @pytest.mark.usefixtures("_at_once")
-@pytest.mark.parametrize("goes_back", [False, True])
-async def test_y_copies_the_summary_and_q_quits(goes_back: bool, group: JudgedGroup) -> None:
-    app = GroupApp(GroupReader(lambda: group), goes_back=goes_back)
+async def test_y_copies_the_summary_and_q_quits(group: JudgedGroup) -> None:
+    app = GroupApp(GroupReader(lambda: group))
     async with app.run_test(size=(100, 30)) as pilot:
-        assert rows_of(app.screen)[-1].rstrip().endswith("q back" if goes_back else "q quit")
+        assert rows_of(app.screen)[-1].rstrip().endswith("q quit")
         await pilot.press("y")
         assert app.clipboard.startswith(
             "### cnn, 12 ranks\n\n**STRAGGLER rank 5, 66 %**: the other"

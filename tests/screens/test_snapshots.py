@@ -196,9 +196,6 @@ SCENARIOS = {
     "diverged": Scenario(_diverged, SIZES[:3]),
     "failed": Scenario(states.failed),
     "finished": Scenario(states.finished, live=False),
-    "finished_from_list": Scenario(
-        states.finished, SIZES[1:2], live=False, options=(("goes_back", True),)
-    ),
     "finished_diverged": Scenario(lambda folder: _diverged(folder).ended(), _WIDE, live=False),
     "finished_missed": Scenario(_missed, _WIDE, live=False),
     "own_loop": Scenario(_own_loop, SIZES[2:]),

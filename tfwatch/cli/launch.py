@@ -58,7 +58,7 @@ def launch(runs_dir: Path, clock: Clock = SYSTEM) -> int:
     _announce(words)
     if words[0] != "replay":
         return _become(words)
-    code = run_command((*words, "--goes-back"))
+    code = run_command(words)
     return code or _become(())
 
 

@@ -161,7 +161,6 @@ def _add_bench(own: Any) -> None:
 
 def _add_replay(own: Any) -> None:
     own.add_argument("which", metavar="RUN", nargs="?", help=_NEWEST_RUN)
-    own.add_argument("--goes-back", action="store_true", help=argparse.SUPPRESS)  # for the launcher
     _add_runs_dir(own)
     _add_screen(own)
 

@@ -35,14 +35,12 @@ if TYPE_CHECKING:
 class Shown:
     """The settings of the screen that shows runs.
 
-    notify: the notices that are asked for. goes_back: the user opened the run from the launcher,
-    and quitting shows that again.
+    notify: the notices that are asked for.
     """
 
     runs_dir: Path
     theme: str | None = None
     notify: NotifyOptions = NO_NOTICES
-    goes_back: bool = False
     clock: Clock = SYSTEM
 
 
@@ -54,8 +52,7 @@ def replay(args: argparse.Namespace) -> int:
     Raises:
         BadInputError: there is no such run, or no screen to show it on.
     """
-    notices = options.notify(args)
-    return show_recorded(args.which, Shown(args.runs_dir, args.theme, notices, args.goes_back))
+    return show_recorded(args.which, Shown(args.runs_dir, args.theme, options.notify(args)))
 
 
 def show_recorded(which: str | None, shown: Shown) -> int:
@@ -118,8 +115,7 @@ def show_group(group: Path, shown: Shown) -> int:
     reader.begin()
     if why_not := reader.wait(SLOW_S):
         raise BadInputError(why_not)
-    given: dict[str, Any] = {"goes_back": shown.goes_back, "theme": shown.theme}
-    return show_app(lambda **terminal: GroupApp(reader, **given, **terminal))
+    return show_app(lambda **terminal: GroupApp(reader, theme=shown.theme, **terminal))
 
 
 def check_screen(instead: str) -> None:
@@ -153,7 +149,6 @@ def show_run(
         "clock": shown.clock,
         "run_checkup": make_checkup(shown.runs_dir),
         "is_attached": requests is not None,
-        "goes_back": shown.goes_back,
         "runs": runs,
         "notifier": notifier,
         "tuner": tuner,

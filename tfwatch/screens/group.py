@@ -89,7 +89,7 @@ class GroupReader:
 
 
 class GroupScreen(Screen[None]):
-    """Shows a group. goes_back: quitting shows the list that the group was opened from."""
+    """Shows a group."""
 
     DEFAULT_CSS = """
     GroupScreen { layout: vertical; background: $background; overflow: hidden; }
@@ -105,11 +105,9 @@ class GroupScreen(Screen[None]):
         ),
     ]
 
-    def __init__(
-        self, reader: GroupReader, *, goes_back: bool, colour: bool, unicode: bool
-    ) -> None:
+    def __init__(self, reader: GroupReader, *, colour: bool, unicode: bool) -> None:
         super().__init__()
-        self._reader, self._goes_back = reader, goes_back
+        self._reader = reader
         self._shown: tuple[object, ...] = ()
         self._glyphs = choose_glyphs(colour, unicode)
 
@@ -123,7 +121,7 @@ class GroupScreen(Screen[None]):
         apply_glyphs(self, self._glyphs)
         self.query_one(KeyLine).keys = (
             Key("y", "y", "copy"),
-            Key("q", "q", "back" if self._goes_back else "quit"),
+            Key("q", "q", "quit"),
         )
         self.query_one("#ranks").focus()
         self.frame()
@@ -182,15 +180,15 @@ def _style(one: RankRow, named: int | None) -> str:
 
 
 class GroupApp(ThemedApp):
-    """Shows a group by itself. goes_back: as in `GroupScreen`; options: passed to `ThemedApp`."""
+    """Shows a group by itself. options: passed to `ThemedApp`."""
 
     TITLE = "tfwatch replay"
 
-    def __init__(self, reader: GroupReader, *, goes_back: bool = False, **options: Any) -> None:
+    def __init__(self, reader: GroupReader, **options: Any) -> None:
         super().__init__(**options)
-        self._reader, self._goes_back = reader, goes_back
+        self._reader = reader
 
     def on_mount(self) -> None:
         glyphs = {"colour": self._colour, "unicode": self._unicode}
-        self.push_screen(GroupScreen(self._reader, goes_back=self._goes_back, **glyphs))
+        self.push_screen(GroupScreen(self._reader, **glyphs))
         self.call_after_refresh(self.notify_painted)

@@ -97,12 +97,10 @@ def footer_keys(
     frozen: bool,
     stopping: bool,
     is_attached: bool = False,
-    goes_back: bool = False,
 ) -> tuple[Key, ...]:
     """The footer's keys that have an effect now, from left to right.
 
     A recorded run and a followed run have no keys that switch. is_attached: another process trains.
-    goes_back: quitting shows the list that the run was opened from.
     """
     switches = live and not view.is_over and not stopping
     space = "freeze" if not frozen else "end" if view.is_over else "live"
@@ -114,7 +112,7 @@ def footer_keys(
         *((copy,) if stopping or view.finding.code else ()),
         *((Key("d", "d", "leave"),) if is_attached and not view.is_over else ()),
         Key("question_mark", "?", "keys"),
-        Key("q", "q", "back" if goes_back else "quit"),
+        Key("q", "q", "quit"),
     )
 
 

@@ -85,8 +85,7 @@ class LiveScreen(Screen[None], CachedLines):
     Attributes:
         pane: the number of the pane that the user chose; 0 before any choice. lower: that of the
         lower pane in a large window. view: that of the newest frame.
-        stopping: the user asked to stop. goes_back: quitting shows the list that the run was opened
-        from.
+        stopping: the user asked to stop.
     """
 
     CSS_PATH = "live.tcss"
@@ -133,7 +132,7 @@ class LiveScreen(Screen[None], CachedLines):
         self.filter_input = Input(compact=True)
         self.filter_line = Horizontal(self.filter_label, self.filter_input, id="filter")
         self.view: RunView | None = None
-        self.stopping = self.goes_back = False
+        self.stopping = False
         self._switch_requests = switch_requests
         self._glyphs = glyphs
         self._has_shown_undo_hint = self._has_steps = False
@@ -249,7 +248,7 @@ class LiveScreen(Screen[None], CachedLines):
         if self.filter_line.display:
             self._show_filter()
         self.keys.keys = footer_keys(
-            view, self.live, self.timeline.frozen, self.stopping, self.IS_ATTACHED, self.goes_back
+            view, self.live, self.timeline.frozen, self.stopping, self.IS_ATTACHED
         )
 
     def _show_too_small(self) -> None:

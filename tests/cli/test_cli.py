@@ -231,18 +231,6 @@ def test_the_help_of_a_workload_ends_with_its_own_arguments(
     assert "arguments of" not in capsys.readouterr().out
 
 
-def test_a_folder_without_a_run_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert exit_code("replay", "--runs-dir", "/nonexistent", ".") == 2
-    assert (
-        capsys.readouterr().err
-        == f"tfwatch: no run '.' in /nonexistent, and the folder {tmp_path} is not a run: it has no"
-        " run.json\n"
-    )
-
-
 @pytest.mark.parametrize(
     "words",
     [["--help"], ["train", "--help"], ["train", "cnn", "--help"], ["train", "cnn", "--steps", "x"]],
@@ -315,7 +303,7 @@ def test_the_themes_are_those_of_the_screens() -> None:
         ),
         (
             "--knob depth=1,2",
-            "'depth' is not a knob: choose prefetch, workers or device-prefetch",
+            "'depth' is not a knob: choose prefetch, workers, cache or device-prefetch",
         ),
         (
             "--knob prefetch",

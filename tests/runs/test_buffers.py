@@ -7,7 +7,7 @@ import pytest
 
 from tfwatch.core.events import Event, Noted, Paused, Slept
 from tfwatch.core.rows import STEP
-from tfwatch.runs.buffers import EventLog, Events, NewestRows
+from tfwatch.runs.buffers import EventLog, NewestRows
 
 
 def noted(at_ns: int) -> Noted:
@@ -47,7 +47,7 @@ def test_a_view_does_not_change_with_new_events() -> None:
     assert tuple(before) == (noted(1), Slept(2, 3.0))
     assert (before.newest(Noted), before.newest(Paused)) == (noted(1), None)
     assert before.of(Noted, Paused) == [noted(1)]
-    assert before.between(Noted, 0, 10) == before.newest_in_each(Noted, [0, 5, 10]) == [noted(1)]
+    assert before.between(Noted, 0, 10) == [noted(1)]
     assert log.view().newest(Noted) == noted(3)
 
 
@@ -56,23 +56,6 @@ def test_a_stretch_of_time_includes_its_beginning_but_not_its_end(times: list[in
     events = log_of(*map(noted, times)).view()
 
     assert sorted(event.at_ns for event in events.between(Noted, 2, 7)) == [2, 2, 3]
-
-
-def test_each_of_many_stretches_has_its_newest_event() -> None:
-    events: Events = log_of(*(noted(at) for at in range(100)), Slept(50, 1.0)).view()
-
-    assert [event.at_ns for event in events.newest_in_each(Noted, [10, 20, 30, 90, 200])] == [
-        19,
-        29,
-        89,
-        99,
-    ]
-    assert [event.at_ns for event in events.newest_in_each(Noted, [97, 98, 99, 200])] == [
-        97,
-        98,
-        99,
-    ]
-    assert events.newest_in_each(Slept, [0, 10, 20]) == []
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.runs.folders import FakeClock
-from tests.runs.hanging import hang
-from tests.runs.processes import wait_until
 from tests.screens.canned import usual
 from tfwatch.runs import folder as disk_call
 from tfwatch.runs import format as layout
 from tfwatch.runs.folder import DiskCall, LateCall, RunFolder, call_and_report
-from tfwatch.runs.script_process import ProcessRuns
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,21 +38,6 @@ def test_a_command_says_that_it_waits_and_goes_on_with_the_answer(
     monkeypatch.setattr(disk_call, "warn_user", said.put)
     sentence = call_and_report(lambda: said.get(timeout=30), tmp_path)
     assert f"waiting for the disk of {tmp_path}, which has not responded for" in sentence
-
-
-def test_a_disk_that_hangs_holds_up_no_look_for_the_next_run_of_a_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    usual(tmp_path / "first").writer.flush()
-    runs = ProcessRuns(tmp_path / "first")
-    assert runs.take() == [tmp_path / "first"]
-    with hang(monkeypatch, ProcessRuns, "_look") as hanging:
-        runs._looks.patience_s = 0.01
-        assert runs.take() == []
-        assert hanging.asked.is_set()
-        usual(tmp_path / "second", pid=os.getpid()).writer.flush()
-        assert runs.take() == []
-    wait_until(lambda: runs.take() == [tmp_path / "second"])
 
 
 def test_a_file_system_that_went_away_before_the_file_is_closed_is_no_error(

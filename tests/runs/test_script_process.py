@@ -10,6 +10,8 @@ import pytest
 from tests.judge.step_rows import plain
 from tests.runs.begun import begin_run
 from tests.runs.folders import FakeClock, make_writer, opened, write_run
+from tests.runs.hanging import hang
+from tests.runs.processes import wait_until
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.liveness import Life
@@ -71,16 +73,35 @@ def run(runs_dir: Path, pid: int | None = None, **described: str) -> Path:
 
 
 def test_the_runs_of_the_process_come_once_and_in_order(tmp_path: Path) -> None:
+    clock = FakeClock()
     first, _, second = run(tmp_path), run(tmp_path, pid=1), run(tmp_path)
-    runs = ProcessRuns(second)
+    runs = ProcessRuns(second, clock.clock)
     assert runs.take() == [first, second]
     (tmp_path / "empty").mkdir()
-    assert runs.take() == []
-
     run(tmp_path, pid=1)
     third, fourth = run(tmp_path), run(tmp_path)
-    assert runs.take() == [third, fourth]
     assert runs.take() == []
+    clock.at_s += 1
+    assert runs.take() == [third, fourth]
+    clock.at_s += 1
+    assert runs.take() == []
+
+
+def test_a_disk_that_hangs_holds_up_no_look_for_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock()
+    first = run(tmp_path)
+    runs = ProcessRuns(first, clock.clock)
+    assert runs.take() == [first]
+    clock.at_s += 1
+    second = run(tmp_path)
+    with hang(monkeypatch, ProcessRuns, "_look") as hanging:
+        runs._looks.patience_s = 0.01
+        assert runs.take() == []
+        assert hanging.asked.wait(10)
+        assert runs.take() == []
+    wait_until(lambda: runs.take() == [second])
 
 
 def test_a_folder_that_is_gone_has_no_more_runs(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
-from itertools import islice, pairwise
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import numpy as np
@@ -278,20 +278,6 @@ class Events(Sequence["Event"]):
                 if begin_ns <= at < end_ns
             )
         return self._at(known.places[_before(known, begin_ns, end) : _before(known, end_ns, end)])
-
-    def newest_in_each(self, kind: type[_E], edges_ns: Sequence[int]) -> list[_E]:
-        """Return the events of a kind between the first and last edge; of too many, the newest
-        before each edge."""
-        known, end = self._index(kind)
-        if not end or (known.is_sorted and known.at_ns[end - 1] < edges_ns[0]):
-            return []
-        first, last = (_before(known, edge, end) for edge in (edges_ns[0], edges_ns[-1]))
-        if not known.is_sorted or last - first <= len(edges_ns):
-            return self.between(kind, edges_ns[0], edges_ns[-1])
-        bounds = [_before(known, edge, end) for edge in edges_ns]
-        return self._at(
-            known.places[after - 1] for before, after in pairwise(bounds) if after > before
-        )
 
     def _index(self, kind: type[_E]) -> tuple[KindIndex, int]:
         """Return the index of a kind, and the number of its events in this view."""

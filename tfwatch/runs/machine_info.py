@@ -162,27 +162,18 @@ def parse_stat(text: str, name: str) -> int | None:
     return None
 
 
-def parse_groups(own: str, mounts: str) -> list[str]:
-    """Return the folders of the groups of a process, its own first, up to the mounted one.
-
-    own: /proc/self/cgroup; mounts: /proc/self/mountinfo. Empty where it is in no group.
-    """
-    path = next((line[3:] for line in own.splitlines() if line.startswith("0::/")), None)
-    for fields in (line.split(" ") for line in mounts.splitlines()):
-        kind = fields[fields.index("-", 6) + 1 :][:1] if "-" in fields[6:] else []
-        if path is None or kind != ["cgroup2"]:
-            continue
-        mounted, point, group = (PurePosixPath(text) for text in (fields[3], fields[4], path))
-        inside = group.relative_to(mounted) if group.is_relative_to(mounted) else PurePosixPath()
-        if ".." not in inside.parts and point.is_absolute():
-            return [str(point / folder) for folder in (inside, *inside.parents)]
-    return []
-
-
 def _groups(root: Path) -> Iterator[Path]:
-    own, mounts = kernel_text(root / "proc/self/cgroup"), kernel_text(root / "proc/self/mountinfo")
-    for folder in parse_groups(own, mounts):
-        yield root / folder.lstrip("/")
+    """Yield the folders of the groups of this process, its own first, up to the mounted one.
+
+    A container may be told the host's name of its group, below which it sees no files.
+    """
+    lines = kernel_text(root / "proc/self/cgroup").splitlines()
+    path = next((line[4:].lstrip("/") for line in lines if line.startswith("0::/")), None)
+    if path is None or ".." in path.split("/"):
+        return
+    own = PurePosixPath(path)
+    for folder in (own, *own.parents):
+        yield root / "sys/fs/cgroup" / folder
 
 
 def _affinity_cores() -> float:

@@ -45,7 +45,7 @@ from tfwatch.core.knobs import KNOBS, WORKERS, check_value, is_by_stage, option_
 from tfwatch.runs.format import FILE_MODE, REQUESTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 #: The longest line with its end, bytes: it is appended with one write.
@@ -351,21 +351,19 @@ LIVE_KNOBS = tuple(name for name, knob in KNOBS.items() if not knob.epochs)
 
 
 def parse_switch(text: str) -> SwitchRequest:
-    """Read `100:prefetch=4`; any knob, by its name on the command line.
+    """Read `100:prefetch=4`: a step, and a change of all stages alike.
 
     Raises:
         ValueError: the text is not a switch; the message is a sentence for the user.
     """
     step, colon, rest = text.partition(":")
-    name, equals, value = rest.partition("=")
-    if not (colon and equals and step.isascii() and step.isdigit()):
+    if not (colon and "=" in rest and step.isascii() and step.isdigit()):
         raise ValueError(f"{text!r} is not a switch: give STEP:KNOB=VALUE, e.g. 100:prefetch=4")
-    name, of_stage, _ = name.partition(":")
-    knob = _knob(name, tuple(KNOBS))
-    setting = check_value(knob, value)
-    if of_stage or is_by_stage(setting):
+    change = parse_change(rest)
+    if change.stage or is_by_stage(change.value):
+        name = option_name(change.knob)
         raise ValueError(f"{text!r}: the maps have one setting together, e.g. {step}:{name}=4")
-    return SwitchRequest(knob, setting, "command", int(step))
+    return SwitchRequest(change.knob, change.value, "command", int(step))
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,8 +377,8 @@ class Change:
 
 
 def parse_change(text: str) -> Change:
-    """Read `prefetch=4`: a knob, named as for `parse_switch`, and its value; or `workers:decode=4`,
-    of one map.
+    """Read `prefetch=4`: a knob by its name on the command line, and its value; or
+    `workers:decode=4`, of one map.
 
     Raises:
         ValueError: the text is not that; the message is a sentence for the user.
@@ -389,18 +387,16 @@ def parse_change(text: str) -> Change:
     if not equals:
         raise ValueError(f"{text!r} is not a setting: give KNOB=VALUE, e.g. prefetch=4")
     name, colon, stage = name.partition(":")
-    knob = _knob(name, tuple(KNOBS))
-    if not colon:
-        return Change(knob, check_value(knob, value))
-    if knob != WORKERS or not stage:
+    knob = _knob(name)
+    if colon and (knob != WORKERS or not stage):
         raise ValueError(
             f"{text!r} is not a setting: a single stage has workers alone, e.g. workers:decode=4"
         )
-    return Change(knob, check_value(WORKERS, value), stage)
+    return Change(knob, check_value(knob, value), stage)
 
 
 def parse_settings(text: str) -> tuple[str, tuple[str, str]]:
-    """Read `prefetch=off,4`: a knob, named as for `parse_switch`, and two different settings of
+    """Read `prefetch=off,4`: a knob, named as for `parse_change`, and two different settings of
     it.
 
     Raises:
@@ -409,7 +405,7 @@ def parse_settings(text: str) -> tuple[str, tuple[str, str]]:
     name, equals, rest = text.partition("=")
     if not equals:
         raise ValueError(f"{text!r} has no settings: give KNOB=VALUE,VALUE, e.g. prefetch=off,4")
-    knob = _knob(name, LIVE_KNOBS)
+    knob = _knob(name)
     if knob not in LIVE_KNOBS:
         raise ValueError(
             f"{name} takes effect with an epoch: an A/B test needs a knob that switches live"
@@ -422,14 +418,14 @@ def parse_settings(text: str) -> tuple[str, tuple[str, str]]:
     return knob, (settings[0], settings[1])
 
 
-def _knob(name: str, choices: Sequence[str]) -> str:
-    """Return the knob of a name on the command line. choices: the knobs that the error lists.
+def _knob(name: str) -> str:
+    """Return the knob of a name on the command line.
 
     Raises:
         ValueError: there is no such knob.
     """
     knob = next((knob for knob in KNOBS if option_name(knob) == name), None)
     if knob is None:
-        *most, last = map(option_name, choices)
+        *most, last = map(option_name, KNOBS)
         raise ValueError(f"{name!r} is not a knob: choose {', '.join(most)} or {last}")
     return knob

@@ -21,7 +21,7 @@ from tfwatch.core.events import RunEnded, encode
 from tfwatch.core.rows import Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.folder import LateCall, RunFolder, read_file
-from tfwatch.runs.format import Manifest, NotARunError, Pulse
+from tfwatch.runs.format import Manifest, Pulse
 from tfwatch.runs.library import runs_since
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.machine_info import boot_id, describe_machine
@@ -177,6 +177,8 @@ def _started_s(pid: int) -> float:
 
 #: Nanoseconds that the start of a process, by the kernel's clock, may lie after its first run.
 _CLOCKS_NS = 2 * 10**9
+#: New runs are looked for so often.
+_LOOK_NS = 10**9
 
 
 class ProcessRuns:
@@ -189,53 +191,29 @@ class ProcessRuns:
     """
 
     def __init__(self, folder: Path, clock: Clock = SYSTEM) -> None:
-        self._runs_dir = folder.absolute().parent
-        self._manifest = RunFolder(folder).manifest()
-        self._changed_ns = 0
-        self._names: set[str] = set(os.listdir(self._runs_dir))
-        self._new: set[str] = set()
-        self._found = [*self._before(folder), folder]
-        self._looks: LateCall[bool] = LateCall(clock=clock)
+        manifest = RunFolder(folder).manifest()
+        began_ns = round(manifest.process_started_s * 1e9) - _CLOCKS_NS
+        self._runs_dir, self._pid, self._began_ns = folder.absolute().parent, manifest.pid, began_ns
+        self._clock = clock
+        self._due_ns = clock.now_ns()
+        self._looks: LateCall[list[Path]] = LateCall(clock=clock)
+        known = self._look()
+        self._found = known[: known.index(folder) + 1] if folder in known else [folder]
+        self._seen = set(self._found)
 
     def take(self) -> list[Path]:
         """Return the folders that were found since the last call, the oldest first; none while the
         disk is silent."""
-        if not self._looks.ask(self._look):
-            return []
+        if self._clock.now_ns() >= self._due_ns and (runs := self._looks.ask(self._look)):
+            self._due_ns = self._clock.now_ns() + _LOOK_NS
+            self._found += [run for run in runs if run not in self._seen]
+            self._seen |= set(runs)
         folders, self._found = self._found, []
         return folders
 
-    def _before(self, folder: Path) -> list[Path]:
-        started_ns = round(self._manifest.process_started_s * 1e9) - _CLOCKS_NS
-        runs = list(runs_since(self._runs_dir, self._manifest.pid, started_ns))
-        own = self._manifest.origin_wall_ns
-        return [run for run in reversed(runs) if run.name != folder.name and _origin_ns(run) < own]
-
-    def _look(self) -> bool:
-        """Find the runs that have begun, and return True."""
-        with suppress(OSError):  # of a folder that is gone
-            changed_ns = os.stat(self._runs_dir).st_mtime_ns
-            if changed_ns != self._changed_ns:
-                names = set(os.listdir(self._runs_dir))
-                self._new |= names - self._names
-                self._changed_ns, self._names = changed_ns, names
-        for name in sorted(self._new):
-            with suppress(NotARunError, OSError):
-                self._take(self._runs_dir / name, RunFolder(self._runs_dir / name).manifest())
-        return True
-
-    def _take(self, folder: Path, manifest: Manifest) -> None:
-        self._new.discard(folder.name)
-        if self._is_own(manifest):
-            self._found.append(folder)
-
-    def _is_own(self, manifest: Manifest) -> bool:
-        own = self._manifest
-        return (manifest.pid, manifest.boot_id) == (own.pid, own.boot_id)
-
-
-def _origin_ns(run: Path) -> int:
-    return RunFolder(run).manifest().origin_wall_ns
+    def _look(self) -> list[Path]:
+        """Return the runs of the process, the oldest first."""
+        return list(runs_since(self._runs_dir, self._pid, self._began_ns))[::-1]
 
 
 #: Signals that people and other programs send to end a process; the others are faults of the

@@ -165,7 +165,7 @@ def parse_stat(text: str, name: str) -> int | None:
 def _groups(root: Path) -> Iterator[Path]:
     """Yield the folders of the groups of this process, its own first, up to the mounted one.
 
-    A container may be told the host's name of its group, below which it sees no files.
+    A container may read the host's name of its group, below which it sees no files.
     """
     lines = kernel_text(root / "proc/self/cgroup").splitlines()
     path = next((line[4:].lstrip("/") for line in lines if line.startswith("0::/")), None)

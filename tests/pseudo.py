@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _SEQUENCE = re.compile(r"\x1b\[[0-9;?<>]*[a-zA-Z]")
 _USUAL = {"TERM": "xterm-256color", "PYTHONPATH": str(Path(__file__).parent.parent)}
 #: Processes that a program leaves behind are found by this variable.
-_MARK = "TFWATCH_TEST_TERMINAL"
+MARK = "TFWATCH_TEST_TERMINAL"
 ROOT = Path(__file__).parent.parent
 
 
@@ -50,7 +50,7 @@ class Pseudo:
                 **os.environ,
                 "TERM": "xterm-256color",
                 "PYTHONPATH": str(ROOT),
-                _MARK: self._mark,
+                MARK: self._mark,
                 **environ,
             },
             start_new_session=True,
@@ -64,10 +64,7 @@ class Pseudo:
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGKILL)
         self.process.wait(timeout=10)
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                if process.environ().get(_MARK) == self._mark:
-                    process.kill()
+        kill_marked(self._mark)
         for fd in (self._master, self.slave):
             with contextlib.suppress(OSError):
                 os.close(fd)
@@ -145,6 +142,14 @@ class Pseudo:
             return False
         self.output += more
         return bool(more)
+
+
+def kill_marked(mark: str) -> None:
+    """Kill the processes that a test has left behind, whoever their parent is by now."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(MARK) == mark:
+                process.kill()
 
 
 def _take_terminal() -> None:

@@ -1,0 +1,22 @@
+"""The fixtures of these tests."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.pseudo import MARK, kill_marked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def _no_process_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Kill what a test has started and not ended, as one that fails by a time limit."""
+    mark = uuid.uuid4().hex
+    monkeypatch.setenv(MARK, mark)
+    yield
+    kill_marked(mark)

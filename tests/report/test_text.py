@@ -162,9 +162,10 @@ def test_the_bar_has_the_three_largest_parts_and_fits_a_terminal() -> None:
     bar = time_bar(spent)
 
     assert bar == (
-        "[=====compute 41 %=====|###data wait 38 %###|.......     ]  between epochs 15 %"
+        "[========########... ]  = compute 41 %, # data wait 38 %, . between epochs 15 %"
     )
     assert len(bar) <= 79
+    assert time_bar(TimeSpent()) == ""
 
 
 def test_a_part_of_next_to_nothing_is_not_in_the_bar() -> None:

@@ -161,34 +161,17 @@ def largest_parts(total: TimeSpent) -> list[Part]:
 
 
 def time_bar(total: TimeSpent) -> str:
-    """Return `[===compute 52 %====|##data wait 40 %##|    ]`; empty without a second. A part that
-    is too short for its name has it behind the bar."""
-    parts, outside = largest_parts(total), list[Part]()
-    room = _WIDTH - 2
-    while long := [one for one in parts if one not in outside and not _has_room(one, room)]:
-        outside = [one for one in parts if one in outside or one in long]
-        room = max(_WIDTH - 4 - len(", ".join(map(_label, outside))), _LEAST_BAR)
-    cells = "|".join(_segment(one, room, is_named=one not in outside) for one in parts)
-    behind = f"  {', '.join(map(_label, outside))}" if outside else ""
-    return f"[{cells[:room].ljust(room)}]{behind}" if parts else ""
+    """Return `[=====###..   ]  = compute 52 %, # data wait 30 %, . between epochs 18 %`; empty
+    without a second."""
+    parts = largest_parts(total)
+    named = ", ".join(f"{_fill(one)} {one.name} {units.percent(one.share)}" for one in parts)
+    room = max(_WIDTH - len(named) - 4, _LEAST_BAR)
+    cells = "".join(_fill(one) * max(round(one.share * room), 1) for one in parts)
+    return f"[{cells[:room].ljust(room)}]  {named}" if parts else ""
 
 
-def _label(part: Part) -> str:
-    return f"{part.name} {units.percent(part.share)}"
-
-
-def _cells(part: Part, room: int) -> int:
-    return max(round(part.share * room) - 1, 1)
-
-
-def _has_room(part: Part, room: int) -> bool:
-    return _cells(part, room) >= len(_label(part)) + 2
-
-
-def _segment(part: Part, room: int, *, is_named: bool) -> str:
-    """Return the cells of a part, with its name where it has room."""
-    label = _label(part) if is_named else ""
-    return label.center(_cells(part, room), _FILL.get(part.name, _OTHER_FILL))
+def _fill(part: Part) -> str:
+    return _FILL.get(part.name, _OTHER_FILL)
 
 
 # -- losses ----------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@ an option."""
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from dataclasses import dataclass, field
@@ -20,19 +19,6 @@ if TYPE_CHECKING:
 #: As in `tfwatch.screens.themes`, which loads Textual.
 THEMES = ("dark", "light")
 MOST_RUNS = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigKey:
-    """A key. is_switch: true or false, an option without a value.
-
-    read: reads the text of a value; a ValueError's message is for the user.
-    """
-
-    name: str
-    read: Callable[[str], Any] = str
-    is_switch: bool = False
-    is_text: bool = False
 
 
 def path(text: str) -> Path:
@@ -82,17 +68,19 @@ def _theme(text: str) -> str:
     return text
 
 
-_KEYS = (
-    ConfigKey("theme", _theme, is_text=True),
-    ConfigKey("runs-dir", path, is_text=True),
-    ConfigKey("notify", is_switch=True),
-    ConfigKey("notify-command", command, is_text=True),
-    ConfigKey("memory-limit", units.parse_gigabytes),
-    ConfigKey("python", path, is_text=True),
-    ConfigKey("quiet", is_switch=True),
-    ConfigKey("redact", is_switch=True),
-)
-KEYS = {key.name: key for key in _KEYS}
+#: The type of each key in TOML, and what reads its value as its option does; a ValueError's message
+#: is for the user.
+KEYS: Mapping[str, tuple[type, Callable[[Any], Any]]] = {
+    "theme": (str, _theme),
+    "runs-dir": (str, path),
+    "notify": (bool, bool),
+    "notify-command": (str, command),
+    "memory-limit": (float, units.parse_gigabytes),
+    "python": (str, path),
+    "quiet": (bool, bool),
+    "redact": (bool, bool),
+}
+_TYPES = {str: "a text in quotes", bool: "true or false", float: "a number"}
 #: Names another config file.
 VARIABLE = "TFWATCH_CONFIG"
 
@@ -165,38 +153,25 @@ def _parse(path: Path) -> dict[str, Any]:
 
 
 def _values(path: Path, table: Mapping[str, Any]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for name, value in table.items():
-        key = KEYS.get(name)
-        if key is None:
-            raise ConfigError(f"{path}: {_unknown(name)}")
-        try:
-            values[name] = _value(key, value)
-        except ValueError as error:
-            raise ConfigError(f"{path}: {name}: {printable(str(error))}") from error
-    return values
+    try:
+        return {name: _value(name, value) for name, value in table.items()}
+    except ValueError as error:
+        raise ConfigError(f"{path}: {printable(str(error))}") from error
 
 
-def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name, KEYS, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(KEYS)}"
-    return f"no key {printable(name)!r}: {hint}"
-
-
-def _value(key: ConfigKey, value: object) -> Any:
-    """Return the value as its option reads it from text.
+def _value(name: str, value: object) -> Any:
+    """Return the value of a key.
 
     Raises:
-        ValueError: it is none; the message is for the user.
+        ValueError: there is no such key, or it is none of its values; the message is for the user.
     """
-    if key.is_switch:
-        if not isinstance(value, bool):
-            raise ValueError(f"{value!r} is neither true nor false")
-        return value
-    if key.is_text and isinstance(value, bool | int | float):
-        raise ValueError(f"{value!r} is not a text: write it in quotes")
-    if isinstance(value, bool):
-        return key.read("on" if value else "off")
-    if isinstance(value, str | int | float):
-        return key.read(str(value))
-    raise ValueError(f"give one value, not a {'list' if isinstance(value, list) else 'table'}")
+    if name not in KEYS:
+        raise ValueError(f"no key {name!r}: there are {', '.join(KEYS)}")
+    kind, read = KEYS[name]
+    kinds = (int, float) if kind is float else (kind,)
+    if type(value) not in kinds:
+        raise ValueError(f"{name}: {value!r} is not {_TYPES[kind]}")
+    try:
+        return read(str(value) if kind is float else value)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error

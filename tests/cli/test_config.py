@@ -121,9 +121,7 @@ def test_a_bad_config_file_is_one_sentence(
     config.write_text("run-dir = 4")
 
     assert exit_code(*words) == 2
-    assert (
-        capsys.readouterr().err == f"tfwatch: {config}: no key 'run-dir': did you mean runs-dir?\n"
-    )
+    assert capsys.readouterr().err.startswith(f"tfwatch: {config}: no key 'run-dir': there are")
 
 
 def test_help_works_with_a_bad_config_file(config: Path) -> None:

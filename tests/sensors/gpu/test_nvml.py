@@ -249,29 +249,13 @@ def test_a_driver_without_the_library_has_an_install_command(
     assert answer == Unavailable("nvidia-ml-py is not installed", "pip install nvidia-ml-py")
 
 
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
-        pytest.param(
-            12, "libnvidia-ml.so.1, a part of the NVIDIA driver, is not found", id="no libnvidia-ml"
-        ),
-        pytest.param(9, "the NVIDIA driver is not loaded", id="not loaded"),
-        pytest.param(4, "this user has no access to the NVIDIA driver", id="no permission"),
-        pytest.param(
-            18, "the NVIDIA driver was updated and the old one is still loaded", id="updated"
-        ),
-        pytest.param(999, "NVML does not start: error 999", id="anything else"),
-    ],
-)
-def test_a_library_that_does_not_start_has_a_reason(
-    code: int, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(nvmlInit=NVMLError(code)))
-    answer = module.NvmlSource().why_unavailable()
+def test_a_library_that_does_not_start_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(nvmlInit=NVMLError(9)))
+    missing = module.NvmlSource().why_unavailable()
 
-    assert isinstance(answer, Unavailable)
-    assert answer.reason == reason
-    assert answer.fix
+    assert missing
+    assert missing.reason == "NVML does not start: error 9"
+    assert "nvidia-smi" in missing.fix
 
 
 @pytest.mark.parametrize(

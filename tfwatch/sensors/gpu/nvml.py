@@ -204,25 +204,6 @@ def own_pids(pid: int) -> set[int]:
 #: Files of the kernel module; /dev/dxg is that of Windows' subsystem for Linux.
 _DRIVER = tuple(map(Path, ("/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/dxg")))
 _CONTAINER = "a container needs --gpus all and NVIDIA_DRIVER_CAPABILITIES=compute,utility"
-#: Why NVML does not start, and what to do, by the name of its error.
-_NOT_READY = {
-    "NVML_ERROR_LIBRARY_NOT_FOUND": (
-        "libnvidia-ml.so.1, a part of the NVIDIA driver, is not found",
-        f"install the driver; {_CONTAINER}",
-    ),
-    "NVML_ERROR_DRIVER_NOT_LOADED": (
-        "the NVIDIA driver is not loaded",
-        "load it, or restart the machine",
-    ),
-    "NVML_ERROR_NO_PERMISSION": (
-        "this user has no access to the NVIDIA driver",
-        "read and write permission on /dev/nvidiactl",
-    ),
-    "NVML_ERROR_LIB_RM_VERSION_MISMATCH": (
-        "the NVIDIA driver was updated and the old one is still loaded",
-        "restart the machine",
-    ),
-}
 
 
 class NvmlSource(GpuSource):
@@ -261,7 +242,9 @@ class NvmlSource(GpuSource):
             return self._choose()
         except pynvml.NVMLError as error:
             self.close()
-            return _not_ready(pynvml, error)
+            return Unavailable(
+                f"NVML does not start: {error}", f"run nvidia-smi to check the driver; {_CONTAINER}"
+            )
 
     def follow(self, gpus: Sequence[str]) -> None:
         """Read these GPUs from the next reading on, given by their UUIDs without prefix; none: the
@@ -325,10 +308,3 @@ class NvmlSource(GpuSource):
             return self._nvml.nvmlDeviceGetHandleByUUID(first)
         number = int(first) if first.isdecimal() else 0
         return self._nvml.nvmlDeviceGetHandleByIndex(min(number, self.gpus - 1))
-
-
-def _not_ready(nvml: Any, error: Any) -> Unavailable:
-    for name, (reason, fix) in _NOT_READY.items():
-        if error.value == getattr(nvml, name):
-            return Unavailable(reason, fix)
-    return Unavailable(f"NVML does not start: {error}", "run nvidia-smi to check the driver")

@@ -46,11 +46,8 @@ _SLOWEST_S = 2.0
 #: The CPU budget of a source and its tools, cores: all sensors together have one hundredth of a
 #: core.
 _BUDGET = 0.004
-#: The wait after a failure; it doubles with each further failure, up to a limit.
-_AGAIN_S = 1.0
-_LAST_AGAIN_S = 300.0
-#: After this time with figures, earlier failures no longer count.
-_STEADY_NS = 60_000_000_000
+#: The wait after a failure.
+_AGAIN_S = 10.0
 #: Readings that are not fetched yet: half a minute of them.
 _MAX_READINGS = 120
 
@@ -83,8 +80,6 @@ class GpuSensor(Sensor):
         self._began_ns: int | None = None
         # The thread alone uses these.
         self._is_ready = self._has_worked = False
-        self._failures = 0
-        self._since_ns: int | None = None
         self._cost_s = 0.0
         # `read` alone uses these.
         self._newest: tuple[int, Sequence[GpuReading]] | None = None
@@ -246,12 +241,7 @@ class GpuSensor(Sensor):
             return None
         self._is_ready = True
         gpus = self._source.read()
-        now_ns = self._clock.now_ns()
-        self._readings.append((now_ns, gpus))
-        if self._since_ns is None:
-            self._since_ns = now_ns
-        elif now_ns - self._since_ns >= _STEADY_NS:
-            self._failures = 0
+        self._readings.append((self._clock.now_ns(), gpus))
         self._gaps = dict(self._source.gaps())
         self._has_worked, self._trouble = True, None
         return self.interval_s
@@ -259,13 +249,11 @@ class GpuSensor(Sensor):
     def _handle_failure(self, why: str) -> float:
         """Close the source and set the reason; return the seconds until the next try."""
         failures = [why]
-        again_s: float = min(_AGAIN_S * 2**self._failures, _LAST_AGAIN_S)
-        self._is_ready, self._since_ns = False, None
+        self._is_ready = False
         with fails_open(failures.append, reason):
             self._source.close()
-        self._trouble = Unavailable("; ".join(failures), f"tfwatch tries again in {again_s:g} s")
-        self._failures = min(self._failures + 1, 20)
-        return again_s
+        self._trouble = Unavailable("; ".join(failures), f"tfwatch tries again in {_AGAIN_S:g} s")
+        return _AGAIN_S
 
     def _adapt_interval(self, cost_s: float) -> None:
         """Set the shortest interval that the budget allows, from the mean cost of the last

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from queue import SimpleQueue
@@ -41,24 +40,14 @@ async def test_training_is_started_after_the_first_paint() -> None:
         assert "STARTING" in show.rows[1]
 
 
-async def test_the_theme_is_remembered(tmp_path: Path) -> None:
-    settings = tmp_path / "config" / "screen.json"
-    async with shown(usual(None), settings=settings) as show:
+async def test_the_palette_changes_the_theme() -> None:
+    async with shown(usual(None)) as show:
         assert show.app.theme == "tfwatch-dark"
-        show.app.choose_theme("light")
-    assert json.loads(settings.read_text()) == {"theme": "light"}
-    async with shown(usual(None), settings=settings) as show:
+        (light,) = (one for one in show.app.theme_commands() if one.title == "Theme: light")
+        light.callback()
         assert show.app.theme == "tfwatch-light"
-    async with shown(usual(None), settings=settings, theme="dark") as show:
-        assert show.app.theme == "tfwatch-dark"
-    assert json.loads(settings.read_text()) == {"theme": "light"}, "of that screen alone"
-
-
-@pytest.mark.parametrize("content", ["", "[]", "{", '{"theme": 7}', '{"theme": "no such"}'])
-async def test_unreadable_settings_are_ignored(tmp_path: Path, content: str) -> None:
-    (tmp_path / "screen.json").write_text(content)
-    async with shown(usual(None), settings=tmp_path / "screen.json") as show:
-        assert show.app.theme == "tfwatch-dark"
+    async with shown(usual(None), theme="light") as show:
+        assert show.app.theme == "tfwatch-light"
 
 
 async def test_the_terminals_title_shows_progress(tmp_path: Path) -> None:

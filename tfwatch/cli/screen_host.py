@@ -7,10 +7,7 @@ import gc
 import os
 import signal
 import traceback
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-
-import platformdirs
 
 from tfwatch.terminal.capture import (
     Capture,
@@ -26,6 +23,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from tfwatch.doctor.checks import CheckUp
     from tfwatch.screens.doctor import RunCheckup
@@ -148,14 +146,8 @@ def make_checkup(runs_dir: Path) -> RunCheckup:
     return run_checkup
 
 
-def settings_path() -> Path:
-    """Return the JSON file in which the screen keeps the chosen theme."""
-    return Path(platformdirs.user_config_dir("tfwatch", appauthor=False)) / "settings.json"
-
-
 def _abilities() -> dict[str, Any]:
     return {
         "colour": has_colour(os.environ),
         "unicode": has_unicode(os.environ),
-        "settings": settings_path(),
     }

@@ -1,12 +1,11 @@
-"""The base class of tfwatch's apps: a dark and a light theme, the saved choice, and quitting.
+"""The base class of tfwatch's apps: a dark and a light theme, the palette, and quitting.
 
 Colour roles: warning is data wait, error a stall, primary compute, accent a key to press.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.segment import Segment
@@ -17,14 +16,12 @@ from textual.command import CommandPalette
 from textual.filter import LineFilter, NoColor
 from textual.theme import Theme
 
-from tfwatch.runs.format import write_atomically
 from tfwatch.screens.basics.keyline import Pressed
 from tfwatch.screens.basics.text import plain
 from tfwatch.screens.leave import Leave
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
 
     from textual.binding import BindingType
     from textual.color import Color
@@ -44,10 +41,8 @@ class ThemedApp(App[Leave]):
     """An app with or without colours; `run()` returns the way the user left, None where it was
     closed from outside.
 
-    painted: called once, after the first paint. theme: `dark` or `light`, of this app alone; None
-    loads the saved choice.
-    settings: the file that saves the choice; None saves nothing. unicode: the terminal shows more
-    than ASCII.
+    painted: called once, after the first paint. theme: `dark`, which it is without one, or `light`.
+    unicode: the terminal shows more than ASCII.
     """
 
     TITLE = "tfwatch"
@@ -77,7 +72,6 @@ class ThemedApp(App[Leave]):
         theme: str | None = None,
         colour: bool = True,
         unicode: bool = True,
-        settings: Path | None = None,
     ) -> None:
         self._colour = colour
         self._unicode = unicode
@@ -85,10 +79,9 @@ class ThemedApp(App[Leave]):
         self.no_color = self.no_color or not colour
         self.set_class(not unicode, "-plain")
         self._painted = painted
-        self._settings = settings
         for known in THEMES.values():
             self.register_theme(known)
-        self.theme = THEMES.get(theme or self._saved_theme(), THEMES["dark"]).name
+        self.theme = THEMES[theme or "dark"].name
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Add filters that remove colours and arrows where the terminal has none."""
@@ -135,29 +128,10 @@ class ThemedApp(App[Leave]):
         yield SystemCommand("Quit", "quit", self.action_quit)
 
     def theme_commands(self) -> Iterable[SystemCommand]:
-        """The palette's commands for themes."""
-        for name in THEMES:
-            yield SystemCommand(
-                f"Theme: {name}",
-                f"use the {name} theme from now on",
-                lambda name=name: self.choose_theme(name),
-            )
-
-    def choose_theme(self, name: str) -> None:
-        """Use the theme `dark` or `light`, and save the choice."""
-        self.theme = THEMES[name].name
-        if self._settings is not None:
-            try:
-                self._settings.parent.mkdir(parents=True, exist_ok=True)
-                write_atomically(self._settings, json.dumps({"theme": name}))
-            except OSError as error:
-                self.notify(f"the theme is not saved: {error.strerror}")
-
-    def _saved_theme(self) -> str:
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            if self._settings is not None:
-                return str(json.loads(self._settings.read_text(encoding="utf-8")).get("theme", ""))
-        return ""
+        """The palette's commands for themes: of this app alone."""
+        for name, theme in THEMES.items():
+            use = partial(setattr, self, "theme", theme.name)
+            yield SystemCommand(f"Theme: {name}", f"use the {name} theme", use)
 
 
 #: On a terminal with 256 colours, the nearest ones to the banner's grounds are red and green too.

@@ -33,7 +33,7 @@ class RunOptions:
 
     script: the script, or `-m` and a module, and its arguments. is_workload: it is one of tfwatch's
     own. python: its interpreter; None is this one.
-    theme: of the screen; None is the remembered one. notify: the notices that are asked for.
+    theme: of the screen; None is the dark one. notify: the notices that are asked for.
     quiet: no summary. as_json: the summary as
     one JSON object on stdout, and the script's output on stderr. steps, switches: as of `Launch`.
     job: an A/B test, or the autopilot, to begin with the first run. memory_bytes: the limit of the

@@ -10,10 +10,9 @@ import math
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
-from textual.binding import Binding
 from textual.content import Content
 from textual.reactive import reactive
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
-    from textual.binding import BindingType
 
     from tfwatch.judge.learning_curves import MetricCurve
     from tfwatch.judge.view import RunView
@@ -114,19 +112,12 @@ _MOST_TIMES_MEDIAN = 3
 _EMPTY = "the curves begin with the first report of the loss"
 
 
-class CurvesPane(FramedPane, can_focus=True):
-    """As many charts as fit; the arrow keys scroll to the others."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "scroll(-1)", "the chart above", show=False),
-        Binding("down", "scroll(1)", "the chart below", show=False),
-    ]
+class CurvesPane(FramedPane):
+    """As many charts as fit, the loss first."""
 
     charts: reactive[tuple[MetricChart, ...]] = reactive((), repaint=False)
-    #: The number of the first chart that shows.
-    first: reactive[int] = reactive(0, repaint=False)
 
-    watch_charts = watch_first = FramedPane.repaint_rows
+    watch_charts = FramedPane.repaint_rows
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -136,10 +127,7 @@ class CurvesPane(FramedPane, can_focus=True):
         self._shown: tuple[object, ...] = ()
 
     def on_mount(self) -> None:
-        self._set_title()
-
-    def on_resize(self) -> None:
-        self._set_title()  # it counts the charts that fit
+        self.set_titles("learning curves")
 
     def show(self, view: RunView) -> None:
         """Show the curves of a view, every few seconds and after each epoch."""
@@ -151,25 +139,11 @@ class CurvesPane(FramedPane, can_focus=True):
         self._end_step = view.snapshot.steps_total
         self._newest_epoch = ended.epoch if ended else None
         self.charts = self._curves.take(view.snapshot)
-        self._set_title()
-
-    def action_scroll(self, charts: int) -> None:
-        """Show other charts."""
-        room = max(len(self.charts) - _charts_in(self.content_size.height), 0)
-        self.first = min(max(self.first + charts, 0), room)
-        self._set_title()
-
-    def _set_title(self) -> None:
-        shown, count = _charts_in(self.content_size.height), len(self.charts)
-        last = min(self.first + shown, count)
-        note = f"{self.first + 1} to {last} of {count}, up down" if count > shown else ""
-        self.set_titles("learning curves", note)
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         if not any(len(chart.training) or len(chart.validation) for chart in self.charts):
             return [row((_EMPTY, QUIET_COLOUR))]
-        count = min(_charts_in(height), len(self.charts))
-        charts = self.charts[self.first : self.first + count] or self.charts[:count]
+        charts = self.charts[: max((height - 1) // _LEAST_ROWS, 1)]
         has_axis = height > _LEAST_ROWS
         each, more = divmod(height - has_axis, len(charts))
         lines: list[Content] = []
@@ -199,10 +173,6 @@ class CurvesPane(FramedPane, can_focus=True):
             texts = [f"step {step}, epoch {epoch + 1}", f"epoch {epoch + 1}", *texts]
         right = next((text for text in texts if len(text) + 2 <= room), "")
         return row((f"{'':{_GUTTER}}{'0':<{room - len(right)}}{right}", QUIET_COLOUR))
-
-
-def _charts_in(height: int) -> int:
-    return max((height - 1) // _LEAST_ROWS, 1)
 
 
 def _head(chart: MetricChart, fine: bool) -> list[tuple[int, Content]]:

@@ -160,13 +160,3 @@ async def test_d_runs_the_gentle_checks_beside_a_run_and_t_runs_all(tmp_path: Pa
         await show.frame()
         assert len(show.app.screen_stack) == 2
         assert show.asked() == []
-
-
-async def test_the_palette_lists_it(tmp_path: Path) -> None:
-    async with shown(usual(tmp_path)) as show:
-        names = [command.title for command in show.app.get_system_commands(show.app.screen)]
-        assert "doctor: is the installation right?" in names
-        await show.press("d")
-        assert [note.message for note in show.app._notifications] == [
-            "the check-up is not available here: run tfwatch doctor"
-        ]

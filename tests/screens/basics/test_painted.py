@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from textual.app import App, ComposeResult
-from textual.selection import SELECT_ALL
 
 from tfwatch.screens.basics.pane import FramedPane, Pane
 from tfwatch.screens.live.knobs import KnobRow, KnobsPane
@@ -95,17 +94,6 @@ async def knobs() -> AsyncIterator[tuple[PaneApp, KnobsPane, Pilot[None]]]:
 
 def painted(pane: Pane) -> list[list[Segment]]:
     return [strip._segments for strip in pane.render_lines(pane.region.size.region)]
-
-
-async def test_text_that_is_selected_is_painted_so_and_again_without() -> None:
-    async with knobs() as (app, pane, pilot):
-        before = painted(pane)
-        app.screen.selections = {pane: SELECT_ALL}
-        await pilot.pause()
-        assert painted(pane) != before
-        app.screen.clear_selection()
-        await pilot.pause()
-        assert painted(pane) == before
 
 
 async def test_a_new_title_and_another_theme_are_painted() -> None:

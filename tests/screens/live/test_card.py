@@ -22,7 +22,6 @@ from tfwatch.screens.live.card import (
     CardContent,
     CardPane,
     _of_autopilot,
-    _of_experiment,
     _of_switch,
 )
 
@@ -56,17 +55,6 @@ def bar_styles(rows: list[Content]) -> set[str]:
         for span in row.spans
         if set(row.plain[span.start : span.end]) & {"█", "#"}
     }
-
-
-@pytest.mark.parametrize(
-    ("ended", "style"),
-    [
-        pytest.param(EXPERIMENT, FADED, id="open"),
-        pytest.param(PROVED, COMPUTE_COLOUR, id="proved"),
-    ],
-)
-def test_the_bars_of_an_open_ab_test_are_grey(ended: ExperimentEnded, style: str) -> None:
-    assert bar_styles(drawn(_of_experiment(ended))) == {style}
 
 
 @pytest.mark.parametrize(("low", "style"), [(0.97, FADED), (1.01, COMPUTE_COLOUR)])

@@ -34,13 +34,6 @@ def test_a_steep_line_has_no_gaps() -> None:
     assert rows[-1].startswith("*")
 
 
-def test_what_is_unknown_or_beyond_the_axis_is_not_drawn() -> None:
-    frame = Frame(4, 2, 3.0, 0.0, 1.0)
-    assert text(frame, float("nan"), float("nan")) == ["    "] * 2
-    assert text(frame, 5.0, 5.0, 5.0, 5.0) == ["    "] * 2
-    assert text(frame, 1.0, 1.0) == ["*   ", "    "], "the curve ends at its last point"
-
-
 def test_braille_has_two_by_four_dots_in_a_cell() -> None:
     frame = Frame(2, 1, 1.0, 0.0, 4.0)
     assert [text(frame, y, y, fine=True) for y in (0, 1.5, 2.5, 4)] == [
@@ -49,12 +42,6 @@ def test_braille_has_two_by_four_dots_in_a_cell() -> None:
         ["⠒⠒"],
         ["⠉⠉"],
     ]
-
-
-def test_a_later_line_is_drawn_over_an_earlier_one() -> None:
-    lines = [PlotLine(curve(0, 0, 0), ".", "faint"), PlotLine(curve(0, 0), "*", "bold")]
-    rows = draw_plot(lines, Frame(4, 1, 2.0, 0.0, 1.0), fine=False)
-    assert rows == [[("**", "bold"), ("..", "faint")]]
 
 
 @pytest.mark.parametrize(

@@ -151,11 +151,12 @@ def _knob_row(view: RunView, live: bool, knob: Knob) -> KnobRow:
 
 def _forecast_text(view: RunView, state: KnobState, forecast: Forecast) -> str:
     """Return the forecast of a switch, and the memory that a cache needs."""
+    text = f"about {forecast_note(forecast)}"
     if state.knob != CACHE:
-        return f"about {forecast_note(forecast)}" if forecast.is_known else forecast_note(forecast)
+        return text if forecast.is_known else forecast_note(forecast)
     needs = view.snapshot.manifest.cache_bytes
     size = f"needs {units.memory(needs)}" if needs is not None and state.coming != "on" else ""
-    return ", ".join(filter(None, (forecast_note(forecast) if forecast.is_known else "", size)))
+    return ", ".join(filter(None, (text if forecast.is_known else "", size)))
 
 
 def _status(view: RunView, state: KnobState) -> str:
@@ -242,7 +243,9 @@ def _row(knob: KnobRow, width: int, cells: tuple[int, int, int]) -> Content:
             (column(_value_text(knob), values), faint or "bold"),
             (column(_next_text(knob), following) if knob.next else " ", faint),
         )
-    note = shorten_clauses(knob.note, width - content.cell_length)
+    room = width - content.cell_length
+    note = knob.note if cell_len(knob.note) <= room else knob.note.removeprefix("about ")
+    note = shorten_clauses(note, room)
     content += row((note, "$text-accent" if knob.busy else QUIET_COLOUR))
     interval = row((f"  ({knob.forecast_range})" if knob.forecast_range else "", QUIET_COLOUR))
     fits = content.cell_length + interval.cell_length <= width

@@ -10,19 +10,20 @@ import pytest
 
 from tfwatch.checks import bench as room
 from tfwatch.checks.bench import (
-    BenchOptions,
     BenchRow,
     as_dict,
     bench,
-    list_specs,
+    make_rows,
     measure,
     render_rows,
 )
-from tfwatch.core.errors import BadInputError
+from tfwatch.cli.dispatch import make_parser
 from tfwatch.doctor.trial import Trial
 from tfwatch.terminal.output import render
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from tfwatch.checks.trial_program import Spec
 
 
@@ -35,15 +36,19 @@ def refused(error: str) -> Trial:
     return Trial("completed", results={"measured": {"error": error}, "all": {}})
 
 
+def asked(*words: str) -> Namespace:
+    return make_parser().parse_args(["bench", *words, "--json"])
+
+
 def measured(
-    options: BenchOptions, answers: dict[str, list[Trial]], monkeypatch: pytest.MonkeyPatch
+    args: Namespace, answers: dict[str, list[Trial]], monkeypatch: pytest.MonkeyPatch
 ) -> list[BenchRow]:
     """Return the rows with the answers for each device and mode, one after another."""
     monkeypatch.setattr(
         room, "run_in_process", lambda spec: answers[f"{spec.device} {spec.mode}"].pop(0)
     )
-    rows = [BenchRow(spec) for spec in list_specs(options)]
-    measure(rows, options.rounds)
+    rows = make_rows(args)
+    measure(rows, args.rounds)
     return rows
 
 
@@ -58,7 +63,9 @@ def test_every_configuration_runs_once_a_round_and_the_rounds_medians_decide(
         "cpu graph": [timed(9, 10, 11), timed(10, 10.4, 30), timed(10, 10, 10)],
         "cpu jit": [timed(5, 5, 5), timed(4, 5, 6), timed(5, 5, 99)],
     }
-    rows = measured(BenchOptions(["matmul"], ["cpu"], ["graph", "jit"]), answers, monkeypatch)
+    rows = measured(
+        asked("matmul", "--devices", "cpu", "--modes", "graph,jit"), answers, monkeypatch
+    )
 
     assert [sorted(row.medians_ms) for row in rows] == [[10, 10, 10.4], [5, 5, 5]]
     steps = [as_dict(row, rows) for row in rows]
@@ -72,7 +79,7 @@ def test_a_row_that_fails_has_its_reason_once_and_is_not_run_again(
 ) -> None:
     no_gpu = "TensorFlow sees no GPU here"
     answers = {"cpu graph": [timed(10)], "gpu graph": [refused(no_gpu)]}
-    rows = measured(BenchOptions(["matmul"], rounds=1), answers, monkeypatch)
+    rows = measured(asked("matmul", "--rounds", "1"), answers, monkeypatch)
 
     assert as_dict(rows[0], rows)["spread"] is None
     assert "10.0 ms ± n/a" in printed(rows)
@@ -80,33 +87,20 @@ def test_a_row_that_fails_has_its_reason_once_and_is_not_run_again(
     assert (as_dict(rows[1], rows)["not_measured"], rows[1].step_ms) == (no_gpu, None)
 
     dead = {"gpu graph": [Trial("died", stage="measured", exit_code=-9)]}
-    rows = measured(BenchOptions(["matmul"], ["gpu"]), dead, monkeypatch)
+    rows = measured(asked("matmul", "--devices", "gpu"), dead, monkeypatch)
     assert printed(rows).startswith("not measured on the gpu: ")
 
 
 def test_both_bodies_are_timed_by_default_in_their_own_sizes_or_in_those_asked_for() -> None:
-    wanted = list_specs(BenchOptions(devices=["cpu"]))
+    wanted = [row.spec for row in make_rows(asked("--devices", "cpu"))]
     assert [(spec.body, spec.size) for spec in wanted] == [("matmul", 2048), ("conv", 1)]
-    sizes = list_specs(BenchOptions(["conv"], ["cpu"], sizes=[8, 16]))
-    assert [spec.size for spec in sizes] == [8, 16]
+    sizes = make_rows(asked("conv", "--devices", "cpu", "--sizes", "8,16"))
+    assert [row.spec.size for row in sizes] == [8, 16]
 
 
 @pytest.fixture(autouse=True)
 def _idle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tfwatch.doctor.facts.other_programs", lambda: 0.0)
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (BenchOptions(["cnn"]), "unknown body 'cnn': use matmul, conv"),
-        (BenchOptions(["matmul"], modes=["fast"]), "unknown mode 'fast': use graph, eager, jit"),
-        (BenchOptions(["matmul"], devices=["tpu"]), "unknown device 'tpu': use cpu, gpu"),
-    ],
-)
-def test_bad_input_is_reported_in_a_sentence(options: BenchOptions, sentence: str) -> None:
-    with pytest.raises(BadInputError, match=sentence):
-        bench(options, as_json=False)
 
 
 def test_measured_rows_are_printed_after_an_interrupt(
@@ -121,7 +115,7 @@ def test_measured_rows_are_printed_after_an_interrupt(
             raise KeyboardInterrupt from None
 
     monkeypatch.setattr("tfwatch.checks.bench.run_in_process", run)
-    assert bench(BenchOptions(["conv"], ["cpu"], ["graph", "jit"]), as_json=True) == 130
+    assert bench(asked("conv", "--devices", "cpu", "--modes", "graph,jit")) == 130
     results = json.loads(capsys.readouterr().out)["results"]
     assert sorted(result["step_ms"] or 0 for result in results) == [0, 3]
 
@@ -132,7 +126,7 @@ def test_a_table_that_cannot_be_written_is_exit_code_1(
 ) -> None:
     monkeypatch.setattr("tfwatch.checks.bench.run_in_process", lambda _: timed(1.0))
     monkeypatch.setattr("tfwatch.checks.bench.write", lambda *_: exit_code)
-    assert bench(BenchOptions(["conv"], ["cpu"]), as_json=True) == exit_code
+    assert bench(asked("conv", "--devices", "cpu")) == exit_code
 
 
 @pytest.mark.parametrize(("used", "warns"), [(0.2, False), (1.5, True)])
@@ -141,5 +135,5 @@ def test_a_busy_machine_is_reported_before(
 ) -> None:
     monkeypatch.setattr("tfwatch.doctor.facts.other_programs", lambda: used)
     monkeypatch.setattr("tfwatch.checks.bench.run_in_process", lambda _: timed(1.0))
-    assert bench(BenchOptions(["conv"], ["cpu"]), as_json=True) == 0
+    assert bench(asked("conv", "--devices", "cpu")) == 0
     assert ("other programs use 1.5 of" in capsys.readouterr().err) is warns

@@ -45,7 +45,7 @@ NO_SCRIPT = "run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MO
             "train takes a workload; run your own script with: tfwatch run 'own folder/own.py'",
             id="train of a script",
         ),
-        pytest.param(["bench", "cnn"], "unknown body 'cnn': use matmul, conv", id="body"),
+        pytest.param(["bench", "cnn"], "BODY: 'cnn' is none of matmul, conv", id="body"),
         pytest.param(
             ["run", "--stps", "9", "own.py"],
             "unrecognized arguments: --stps: did you mean --steps?",

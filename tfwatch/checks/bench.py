@@ -15,21 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from tfwatch.checks.trial_program import BODIES, Spec
+from tfwatch.checks.trial_program import SIZES, Spec
 from tfwatch.core import units
-from tfwatch.core.errors import BadInputError
 from tfwatch.doctor.crash_reasons import explain
 from tfwatch.doctor.facts import describe_load
 from tfwatch.doctor.trial import run_program
 from tfwatch.terminal.output import render, show_progress, write
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
     from tfwatch.doctor.trial import Trial
 
-DEVICES = ("cpu", "gpu")
-MODES = ("graph", "eager", "jit")
 #: Building a large body takes a minute on a slow machine.
 _LIMIT_S = 300.0
 _LEGEND = (
@@ -37,18 +35,6 @@ _LEGEND = (
     "speedup: relative to the first row of the same body and size",
     "first step: with trace and compile",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class BenchOptions:
-    """The options of `tfwatch bench`; without bodies, all of them. sizes: of `conv` images, of
-    `matmul` rows."""
-
-    bodies: Sequence[str] = ()
-    devices: Sequence[str] = DEVICES
-    modes: Sequence[str] = ("graph",)
-    sizes: Sequence[int] = ()
-    rounds: int = 3
 
 
 @dataclass(slots=True)
@@ -99,31 +85,18 @@ class BenchRow:
             self.reason = str(measured.get("error") or explain(trial)[0])
 
 
-def bench(options: BenchOptions, as_json: bool) -> int:
+def bench(args: argparse.Namespace) -> int:
     """Measure and print; return 0, 1 where no row was measured or printing fails, or 130 where
-    interrupted, after the rows so far.
-
-    Raises:
-        BadInputError: a body, device or mode is unknown.
-    """
-    for name, known, given in (
-        ("body", tuple(BODIES), options.bodies),
-        ("device", DEVICES, options.devices),
-        ("mode", MODES, options.modes),
-    ):
-        for word in given:
-            if word not in known:
-                raise BadInputError(f"unknown {name} {word!r}: use {', '.join(known)}")
+    interrupted, after the rows so far."""
     if load := describe_load():
         sys.stderr.write(f"tfwatch: {load}\n")
-    rows = [BenchRow(spec) for spec in list_specs(options)]
-    code = 0
+    rows, code = make_rows(args), 0
     try:
-        measure(rows, options.rounds)
+        measure(rows, args.rounds)
     except KeyboardInterrupt:
         code = 130
     show_progress(sys.stderr, "")
-    if as_json:
+    if args.json:
         text = json.dumps({"results": [as_dict(row, rows) for row in rows]}, indent=1) + "\n"
     else:
         text = render(sys.stdout, *render_rows(rows))
@@ -131,14 +104,14 @@ def bench(options: BenchOptions, as_json: bool) -> int:
     return code or unwritten or (0 if any(row.step_ms for row in rows) else 1)
 
 
-def list_specs(options: BenchOptions) -> list[Spec]:
-    """Return every configuration, in the order of the table."""
+def make_rows(args: argparse.Namespace) -> list[BenchRow]:
+    """Return a row for every configuration, in the order of the table."""
     return [
-        Spec(body, device, mode, size)
-        for body in dict.fromkeys(options.bodies or BODIES)
-        for size in options.sizes or (BODIES[body],)
-        for mode in options.modes
-        for device in options.devices
+        BenchRow(Spec(body, device, mode, size))
+        for body in args.bodies
+        for size in args.sizes or (SIZES[body],)
+        for mode in args.modes
+        for device in args.devices
     ]
 
 

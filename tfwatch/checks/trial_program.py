@@ -211,8 +211,8 @@ _WARM_UP = 3
 _LEAST, _MOST = 5, 2000
 #: Pixels a side, and filters, of `conv`.
 _PIXELS, _FILTERS = 256, 32
-#: The bodies, each with the default of its size.
-BODIES = {"matmul": 2048, "conv": 1}
+#: The default size of each body.
+SIZES = {"matmul": 2048, "conv": 1}
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,12 +77,7 @@ def run_selftest(args: argparse.Namespace) -> int:
 
 
 def run_bench(args: argparse.Namespace) -> int:
-    """Run the benchmark, and return its exit code.
+    """Run the benchmark, and return its exit code."""
+    from tfwatch.checks.bench import bench
 
-    Raises:
-        BadInputError: a body, device or mode is unknown.
-    """
-    from tfwatch.checks.bench import BenchOptions, bench
-
-    chosen = BenchOptions(args.bodies, args.devices, args.modes, args.sizes, args.rounds)
-    return bench(chosen, as_json=args.json)
+    return bench(args)

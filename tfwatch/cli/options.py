@@ -48,6 +48,18 @@ def words(text: str) -> list[str]:
     return list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
 
 
+def some_of(*known: str) -> Callable[[str], list[str]]:
+    """Return a reader of words separated by commas, each one of the known ones."""
+
+    def read(text: str) -> list[str]:
+        for word in words(text):
+            if word not in known:
+                raise ValueError(f"{word!r} is none of {', '.join(known)}")
+        return words(text)
+
+    return typed(read)
+
+
 def wholes(text: str) -> list[int]:
     """Read batch sizes separated by commas."""
     return [whole(1, _LARGEST_BATCH)(word) for word in words(text)]

@@ -147,10 +147,15 @@ def _add_json(own: Any, instead: str = "the table") -> None:
 
 
 def _add_bench(own: Any) -> None:
-    own.add_argument("bodies", metavar="BODY", nargs="*", help="matmul, conv; default: both")
-    for option, default in (("--devices", "cpu,gpu"), ("--modes", "graph")):
-        text = "cpu,gpu" if option == "--devices" else "graph, eager, jit; default: graph"
-        own.add_argument(option, metavar="LIST", type=options.words, default=default, help=text)
+    read: Any = options.some_of("matmul", "conv")
+    text, default = "matmul or conv; default: both", "matmul,conv"
+    own.add_argument("bodies", metavar="BODY", nargs="?", type=read, default=default, help=text)
+    for option, known, default in (
+        ("--devices", ("cpu", "gpu"), "cpu,gpu"),
+        ("--modes", ("graph", "eager", "jit"), "graph"),
+    ):
+        text, read = f"{', '.join(known)}; default: {default}", options.some_of(*known)
+        own.add_argument(option, metavar="LIST", type=read, default=default, help=text)
     text = "rows of the matrices (2048), images of the convolution (1)"
     own.add_argument("--sizes", metavar="LIST", type=options.wholes, default=[], help=text)
     read = options.whole(1, 100)

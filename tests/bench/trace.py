@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import metadata
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +10,7 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -40,7 +39,6 @@ class Busy:
     GPU in the trace."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
         self._spaces = list(_spaces(folder))
         spans = np.array(
             [span for space in self._spaces for span in _spans(space)], np.int64
@@ -61,20 +59,12 @@ class Busy:
         return float((ran[:, 1] - ran[:, 0]).sum())
 
     def print_if_incomplete(self, windows: Iterable[Sequence[int]]) -> None:
-        """Print the contents of a trace without GPU work, or without any in the measured
-        windows."""
-        windows = list(windows)
-        if self.any and self.within_ns(windows) > 0:
+        """Print the planes of a trace without GPU work in the measured windows."""
+        if self.within_ns(windows) > 0:
             return
-        from_ns, to_ns = min(edges[0] for edges in windows), max(edges[1] for edges in windows)
-        print(
-            f"NO WORK OF A GPU WITHIN THE WINDOWS, which last from {from_ns} to {to_ns} ns since"
-            " 1970."
-        )
-        if self.any:
-            print(f"the spans on {PLANE} last from {self.first_ns} to {self.last_ns} ns")
-        for line in _contents(self._folder, self._spaces):
-            print(line)
+        print(f"NO WORK OF A GPU WITHIN THE WINDOWS; spans from {self.first_ns} to {self.last_ns}")
+        for plane in (plane for space in self._spaces for plane in space.planes):
+            print(f"plane {plane.name!r}: {[line.name for line in plane.lines]}")
 
 
 def trace(folder: Path, measure: Callable[[], None]) -> Busy:
@@ -128,52 +118,3 @@ def _started_ns(space: Any) -> int:
             if plane.stat_metadata[stat.metadata_id].name == "profile_start_time":
                 return int(stat.uint64_value or stat.int64_value)
     return 0
-
-
-def _contents(folder: Path, spaces: list[Any]) -> Iterator[str]:
-    """Yield the contents of a trace (files, errors, planes, lines) and the loaded CUPTI, one line
-    each."""
-    written = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    yield "files: " + (
-        ", ".join(f"{path.name} {path.stat().st_size} B" for path in written) or "none"
-    )
-    yield "CUPTI in this process: " + (", ".join(_loaded("cupti")) or "none")
-    yield "CUPTI packages: " + (", ".join(_packages("cupti")) or "none")
-    yield (
-        f"TensorFlow {tf.__version__}, built for CUDA"
-        f" {tf.sysconfig.get_build_info().get('cuda_version', 'none')}"
-    )
-    yield (
-        f"GPUs that TensorFlow sees: {[gpu.name for gpu in tf.config.list_physical_devices('GPU')]}"
-    )
-    for space in spaces:
-        yield f"profile_start_time {_started_ns(space)}"
-        yield from (f"error: {text}" for text in space.errors)
-        yield from (f"warning: {text}" for text in space.warnings)
-        for plane in space.planes:
-            yield f"plane {plane.name!r}: {len(plane.lines)} lines"
-            for line in plane.lines:
-                yield (
-                    f"    line {line.name!r}: {len(line.events)} events from {line.timestamp_ns} ns"
-                )
-
-
-def _packages(word: str) -> list[str]:
-    """Return the installed packages whose name contains a word, with their versions."""
-    return sorted(
-        {
-            f"{found.name} {found.version}"
-            for found in metadata.distributions()
-            if word in found.name
-        }
-    )
-
-
-def _loaded(word: str) -> list[str]:
-    """Return the libraries in this process whose path contains a word; none where the system does
-    not list them."""
-    try:
-        maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
-    return sorted({line.split(maxsplit=5)[-1] for line in maps if word in line})

@@ -222,28 +222,23 @@ class RunFolder:
         return read_file(self._folder / name, offset, limit)
 
     def _read_manifest(self) -> Manifest:
+        path = self._folder / layout.MANIFEST
         try:
-            path = self._folder / layout.MANIFEST
             if (self._folder / layout.GROUP_FILE).is_file():
                 raise NotARunError(
                     f"it is a group of ranks: name one of them, as {self._folder.name}/rank-0"
                 )
             if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block
                 raise NotARunError(f"its {layout.MANIFEST} is not a file")
-            manifest = Manifest.decode(path.read_text(encoding="utf-8"))
+            manifest = Manifest.decode(path.read_text(encoding="utf-8", errors="replace"))
+            paths = [one for name in layout.STREAMS if (one := self._folder / name).exists()]
+            closed = [one.name for one in paths if not os.access(one, os.R_OK)]
+            if closed:
+                raise NotARunError(f"no permission to read its {' and '.join(closed)}")
+            return manifest
         except NotARunError as error:
             raise NotARunError(f"{self._folder}: {error}") from error
-        except UnicodeDecodeError as error:
-            raise NotARunError(
-                f"{self._folder}: its {layout.MANIFEST} is not text: {error}"
-            ) from error
         except OSError as error:
             raise NotARunError(
                 f"{self._folder} is not a run folder: {layout.MANIFEST}: {error.strerror}"
             ) from error
-        paths = (self._folder / name for name in layout.STREAMS)
-        if closed := [
-            path.name for path in paths if path.exists() and not os.access(path, os.R_OK)
-        ]:
-            raise NotARunError(f"{self._folder}: no permission to read its {' and '.join(closed)}")
-        return manifest

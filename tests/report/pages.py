@@ -18,42 +18,9 @@ if TYPE_CHECKING:
 HTML = "{http://www.w3.org/1999/xhtml}"
 SVG = "{http://www.w3.org/2000/svg}"
 #: Elements of the template.
-KNOWN = frozenset(
-    [
-        "html",
-        "head",
-        "meta",
-        "title",
-        "style",
-        "body",
-        "main",
-        "header",
-        "section",
-        "footer",
-        "details",
-        "summary",
-        "h1",
-        "h2",
-        "h3",
-        "p",
-        "div",
-        "span",
-        "b",
-        "i",
-        "pre",
-        "dl",
-        "dt",
-        "dd",
-        "table",
-        "tbody",
-        "tr",
-        "th",
-        "td",
-        "svg",
-        "path",
-        "line",
-    ]
-)
+_ELEMENTS = """html head meta title style body main header section footer h1 h2 p div span b pre dl
+dt dd table tbody tr th td svg path line"""
+KNOWN = frozenset(_ELEMENTS.split())
 
 
 def page_of(run: Snapshot, *, redacted: bool = False) -> str:

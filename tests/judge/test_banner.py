@@ -13,29 +13,15 @@ from tests.judge.situations import (
     finding,
     judged,
     losses,
-    regime_of_split,
-    split,
 )
 from tests.runs.folders import make_manifest
 from tfwatch.core.events import RunEnded, StallLocated, TrainingFailed
 from tfwatch.core.rows import Phase
 from tfwatch.judge.banner import stall_sentence
-from tfwatch.judge.effects.comparison import Comparison
 from tfwatch.judge.findings.finding import Tone
 from tfwatch.judge.machine import MachineFigures
 from tfwatch.judge.steps.stalls import Stall
-from tfwatch.judge.steps.steady_steps import Judgement, Stat
-
-SWITCH = Comparison(
-    "prefetch",
-    "off",
-    "4",
-    "key",
-    300,
-    301,
-    split(9.6, 13, 0.8),
-    split(0.2, 12.9, 0.8, 34),
-)
+from tfwatch.judge.steps.steady_steps import Judgement
 
 
 @pytest.mark.parametrize(
@@ -136,12 +122,6 @@ SWITCH = Comparison(
             id="switching",
         ),
         pytest.param(
-            {"switch": SWITCH, "knobs": {"prefetch": "4"}},
-            "MEASURING",
-            "prefetch 4: 34 of 60 steps, so far 13.9 ms/step",
-            id="settling",
-        ),
-        pytest.param(
             {"life": "not responding", "silent_s": 3.1},
             "NOT RESPONDING for 3.1 s",
             "training is stopped, asleep, or holds the GIL",
@@ -224,20 +204,6 @@ def test_each_state_has_its_word_and_sentence(
     assert finding(**changes)[:2] == (word, sentence)
 
 
-def test_input_bound_appears_only_in_a_verdict() -> None:
-    waiting = finding(phase=Phase.WAIT, phase_s=20.3, judgement=judged())
-    measuring = finding(
-        judgement=Judgement(12, 20, split(9.6, 13, 0.8, 12)),
-        regime=regime_of_split(split(9.6, 13, 0.8), 12),
-    )
-
-    assert "input-bound" not in " ".join((*waiting, *measuring))
-
-
-def test_a_knob_that_changed_again_is_not_measured() -> None:
-    assert finding(switch=SWITCH, knobs={"prefetch": "off"})[0] == "MEASURING"
-
-
 def test_a_short_validation_does_not_flicker() -> None:
     assert finding(phase=Phase.VALIDATION, phase_s=0.2)[0] == "MEASURING"
 
@@ -286,25 +252,6 @@ def test_a_failure_shows_the_message_of_tensorflow_without_its_graph_node() -> N
     assert (
         finding(failed=TrainingFailed(0, 412, error, ""))[1] == "InvalidArgumentError: Illegal seek"
     )
-
-
-def test_a_switch_in_bursts_of_batches_is_measured_by_means() -> None:
-    bursts = changed(split(9.6, 13, 0.8), step=Stat(13.9, 23.4, 60.0))
-    now = changed(RUNNING, switch=changed(SWITCH, before=bursts), knobs={"prefetch": "4"})
-    after = changed(
-        now, switch=changed(SWITCH, after=changed(bursts, steps=34)), knobs={"prefetch": "4"}
-    )
-
-    assert banner(now).advice == "before: 23.4 ms/step"
-    assert banner(after).sentence.endswith("so far 23.4 ms/step")
-
-
-def test_the_end_of_a_run_with_little_data_wait_names_no_gain() -> None:
-    advices = [
-        finding(ended=RunEnded(100 * 10**9, "finished", 412, ""), waited_s=waited)[2]
-        for waited in (0.99, 1.0)
-    ]
-    assert ["at best" in advice for advice in advices] == [False, True]
 
 
 def test_the_end_sums_up_the_data_wait() -> None:
@@ -358,12 +305,6 @@ def test_a_failed_or_killed_run_shows_its_cause_with_the_verdict_as_a_remark(
 
 def test_the_end_of_a_run_without_a_folder_names_none() -> None:
     assert finding(ended=RunEnded(1, "stopped", 5), run="")[2].endswith("- nothing was recorded")
-
-
-def test_a_switch_without_enough_steps_gives_way_to_the_verdict() -> None:
-    found = banner(changed(RUNNING, switch=SWITCH, steps_total=600, judgement=judged()))
-
-    assert (found.word, found.tone) == ("STARVING 41 % of the time", Tone.BAD)
 
 
 def located(stage: str, place: str = "", thread: str = "") -> StallLocated:

@@ -107,11 +107,3 @@ def test_no_line_is_read_twice_however_the_log_grows(
         log.follow(lines[:end][:2], lines[:end][-8:], end)
 
     assert read == lines
-
-
-def test_of_a_long_log_the_start_and_the_end_are_read() -> None:
-    lines = [ONEDNN, NO_CUDA, *LINES["retracing"], ONEDNN, "x"]
-    log = LogFollower()
-    log.follow(lines[:2], lines[-2:], len(lines))
-
-    assert [one.meaning.name for one in log.findings] == ["no gpu"]

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from tests.judge.samples import make_samples
-from tests.judge.situations import RUNNING, banner, changed, judged
+from tests.judge.situations import RUNNING, changed, judged
 from tests.screens.canned import COMPUTE_BOUND, Canned
 from tfwatch.core.events import GpuFound, Noted, RunEnded, SensorMissing
+from tfwatch.judge.banner import remark
 from tfwatch.judge.machine import (
     LEAST_S,
     WINDOW_S,
@@ -24,7 +25,6 @@ from tfwatch.judge.machine import (
     machine_of_run,
     others_share,
 )
-from tfwatch.judge.machine_remark import remark
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
@@ -107,12 +107,6 @@ def test_an_unused_gpu_is_reported_once_the_training_runs() -> None:
 )
 def test_a_run_that_is_not_running_has_no_remark(changes: dict[str, Any]) -> None:
     assert remark_of(of(thermal_level=4), **changes) == ""
-
-
-def test_the_banner_carries_it() -> None:
-    hot = changed(RUNNING, accelerated=True, judgement=judged(), machine=of(thermal_level=2))
-
-    assert banner(hot).remark == "heat is moderate: clocks are lowered"
 
 
 @pytest.mark.parametrize(
@@ -285,12 +279,6 @@ def test_without_enough_samples_there_is_no_growth(available: np.ndarray) -> Non
     assert growth(memory_samples(available)) is None
 
 
-def test_only_the_last_half_hour_counts() -> None:
-    before, after = ramp(2 * WINDOW_S, 3 * GIB, 12 * GIB), np.full(round(2 * WINDOW_S), 6.0 * GIB)
-
-    assert growth(memory_samples(np.concatenate([before, after]))) == Growth()
-
-
 def test_half_an_hour_is_one_also_where_samples_are_rare() -> None:
     steady_then_leaking = np.concatenate(
         [np.full(round(WINDOW_S), 6.0 * GIB), ramp(WINDOW_S / 2, 4 * GIB)]
@@ -310,10 +298,3 @@ def test_a_leak_is_reported_from_64_megabytes_on() -> None:
     assert found[0] == Growth()
     assert found[1] is not None
     assert found[1].bytes_h == pytest.approx(420 * 2**20, rel=0.02)
-
-
-def test_used_up_memory_has_no_time_left() -> None:
-    found = growth(memory_samples(np.maximum(ramp(600, 6 * GIB, GIB), 0)))
-
-    assert found is not None
-    assert found.left_s == pytest.approx(0, abs=1)

@@ -71,16 +71,6 @@ def test_a_reading_in_which_nothing_passed_changes_no_cost() -> None:
     assert table.stages[1].busy_ms == pytest.approx(10.0)
 
 
-def test_a_stage_in_which_nothing_ever_passed_has_no_cost_and_the_sum_leaves_it_out() -> None:
-    rows = np.concatenate([row(1, 0, NAN, elements=0), row(1, 1, 10.0)])
-
-    table = make_stage_table(rows, FOUND)
-
-    assert table is not None
-    assert math.isnan(table.stages[0].busy_ms)
-    assert table.all_ms == pytest.approx(10.0)
-
-
 def test_what_a_prefetch_seems_to_cost_is_no_work() -> None:
     table = make_stage_table(
         np.concatenate([row(1, 0, 0.2), row(1, 1, 0.6), row(1, 2, 1.8)]), FOUND
@@ -111,13 +101,6 @@ def test_the_table_is_of_the_newest_pipeline() -> None:
 )
 def test_without_rows_or_names_there_is_no_table(rows: Rows) -> None:
     assert make_stage_table(rows, FOUND) is None
-
-
-def test_a_table_in_which_nothing_passed_has_no_sum_and_no_bottleneck() -> None:
-    table = StageTable(0, (stage("Map", NAN), stage("Prefetch", NAN)))
-
-    assert math.isnan(table.all_ms)
-    assert find_bottleneck(table.stages) is None
 
 
 def named(*stages: Stage) -> int | None:
@@ -206,13 +189,6 @@ def test_why_a_stage_is_slow(
 
     assert found is not None
     assert found.reason == reason
-
-
-def test_on_one_core_nothing_could_run_in_parallel() -> None:
-    found = find_bottleneck((stage("Map", 40.0),), 1.0, 1)
-
-    assert found is not None
-    assert found.reason == "cpu"
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,9 @@ from tfwatch.core import units
 from tfwatch.core.rows import PROGRESS, Flag, Phase
 from tfwatch.judge.effects.knob_state import KnobRequest
 from tfwatch.judge.event_rows import EventCollector
-from tfwatch.judge.findings.situation import steps_in_all
 from tfwatch.judge.steps.steady_steps import Verdict
 from tfwatch.judge.view import Follower, left_s
 from tfwatch.screens.live.knobs import knob_rows
-from tfwatch.screens.live.machine import readings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -154,19 +152,6 @@ def test_a_pipeline_without_figures_is_said_by_its_pane_and_no_event() -> None:
     assert not [row for row in EventCollector().take(look(run)) if "pipeline n/a" in row.text]
 
 
-@pytest.mark.parametrize(
-    ("machine", "text"),
-    [
-        pytest.param({"cores": 4, "cores_allowed": 2.0}, "ours 1.4 of 2", id="a container"),
-        pytest.param({}, "ours 1.4", id="all of them"),
-    ],
-)
-def test_the_process_has_the_cores_that_it_may_use(machine: dict[str, object], text: str) -> None:
-    rows = readings(look(Canned(None, machine=machine).started()))
-
-    assert [row.parts[1] for row in rows if row.label == "CPU"] == [text]
-
-
 def test_what_is_unrecorded_is_told_with_its_step() -> None:
     run = usual(None)
     run.writer.lost = facts.RecordingLost(0, "disk full", 451)
@@ -271,38 +256,6 @@ def test_rows_that_come_one_by_one_are_those_of_the_whole_run() -> None:
     assert [row.text for row in grown] == [row.text for row in EventCollector().take(look(run))]
 
 
-def test_a_step_that_is_traced_again_is_a_row() -> None:
-    run = starving(None).steps(1, (9.6, 900.0, 0.8), int(Flag.RETRACE)).steps(20, STARVING)
-
-    told = [row.text for row in EventCollector().take(look(run)) if row.mark == "C"]
-    assert told == ["compiled in 2.5 s, not counted", "retraced at step 152 in 0.9 s, not counted"]
-
-
-@pytest.mark.parametrize(
-    ("changes", "steps"),
-    [
-        pytest.param({}, 5000, id="epochs times steps"),
-        pytest.param({"epochs": None}, None, id="unknown"),
-    ],
-)
-def test_the_runs_length_is_known_or_not(changes: dict[str, object], steps: int | None) -> None:
-    assert steps_in_all(usual(None, **changes).snapshot()) == steps
-
-
-@pytest.mark.parametrize(("size", "words"), [(4, "rank 1 of 4"), (None, "rank 1")])
-def test_the_header_of_a_rank_names_it(size: int | None, words: str) -> None:
-    run = Canned(None, group="night", rank=1, group_size=size).started().steps(9, STARVING)
-
-    assert f" {words} ATTACHED" in header_of(look(run))
-    assert "rank" not in header_of(look(Canned(None).started().steps(9, STARVING)))
-
-
-def test_a_header_leaves_out_what_is_not_known() -> None:
-    run = Canned(None, device="", steps_per_epoch=None, epochs=None).started().steps(99, STARVING)
-
-    assert header_of(look(run)) == "tfwatch cnn epoch 1 step 100 1 368 examples/s ATTACHED"
-
-
 def test_no_switch_is_advised_that_is_already_requested() -> None:
     run = starving(None)
     assert ("prefetch", "4") in look(run).situation.forecasts
@@ -335,9 +288,3 @@ def progress(seconds: int, steps_s: int) -> Rows:
 def test_the_remaining_time_is_estimated_at_the_pace_of_the_last_minute() -> None:
     assert left_s(progress(10, 50), 1500) == pytest.approx(20.0)
     assert left_s(progress(10, 50), 100) == 0.0
-
-
-def test_without_progress_there_is_no_estimate() -> None:
-    assert left_s(progress(10, 50), None) is None
-    assert left_s(progress(10, 0), 1500) is None
-    assert left_s(progress(0, 50), 1500) is None

@@ -1,4 +1,5 @@
-"""The banner: the situation of a run as one word, one sentence and one piece of advice."""
+"""The banner: the situation of a run as one word, one sentence and one piece of advice, with a
+remark on the machine."""
 
 from __future__ import annotations
 
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.core.knobs import knob_name
 from tfwatch.core.rows import Phase
-from tfwatch.judge.effects.comparison import ENOUGH_STEPS
 from tfwatch.judge.effects.wording import (
     autopilot_parts,
     experiment_progress,
@@ -18,15 +18,16 @@ from tfwatch.judge.effects.wording import (
 )
 from tfwatch.judge.findings.finding import Finding, Tone
 from tfwatch.judge.findings.situation import data_wait_parts, reading_text
-from tfwatch.judge.machine_remark import remark
+from tfwatch.judge.machine import HEAT, PRESSURE
 from tfwatch.judge.troubles import divergence_text
 from tfwatch.runs.machine_info import memory_total
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tfwatch.core.events import StallLocated
     from tfwatch.judge.findings.situation import Situation
+    from tfwatch.judge.machine import MachineFigures
 
 #: Memory is full where less than this share is available.
 _FULL = 0.05
@@ -34,8 +35,6 @@ _FULL = 0.05
 _WORTH_SHOWING_S = 1.0
 
 
-#: A switch without enough steps after this many is judged like any other stretch.
-_SETTLES_WITHIN = 200
 _FILE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 _UNRECORDED = "nothing was recorded"
 #: TensorFlow puts this between an error's name and its message.
@@ -289,27 +288,6 @@ def _switching(now: Situation) -> Finding | None:
     return _moment("SWITCHING", sentence, "the last key press counts; u undoes it", Tone.BUSY)
 
 
-def _settling(now: Situation) -> Finding | None:
-    switch = now.switch
-    if switch is None or switch.settled or now.steps_total - switch.step > _SETTLES_WITHIN:
-        return None
-    if now.knobs.get(switch.knob, switch.new) != switch.new:
-        return None  # the knob changed again: an A/B test that is ended restores its own setting
-    done = switch.after.steps if switch.after else 0
-    so_far = (
-        f", so far {units.milliseconds(switch.typical(switch.after.step))}/step"
-        if switch.after
-        else ""
-    )
-    before = (
-        f"before: {units.milliseconds(switch.typical(switch.before.step))}/step"
-        if switch.before
-        else ""
-    )
-    sentence = f"{knob_name(switch.knob)} {switch.new}: {done} of {ENOUGH_STEPS} steps{so_far}"
-    return _moment("MEASURING", sentence, before, Tone.BUSY)
-
-
 def _measuring(now: Situation) -> Finding:
     done, needed = now.judgement.steps, now.judgement.needed
     left_s = max(0, needed - done) * (now.median_step_ms or 0.0) / 1e3
@@ -334,7 +312,6 @@ _CHECKS: tuple[Callable[[Situation], Finding | None], ...] = (
     _ab_test,
     _autopilot,
     _switching,
-    _settling,
 )
 
 
@@ -376,3 +353,36 @@ def _last_evidence(now: Situation) -> str:
     have = f"memory {units.number(used / 2**30)} of {units.gigabytes(total)}"
     likely = "out of memory is likely: " if is_full else ""
     return f"{likely}{have}, swap {units.gigabytes(swap)}; {doing}"
+
+
+# -- the machine -----------------------------------------------------------------------------------
+
+
+def remark(now: Situation) -> str:
+    """Return the most urgent problem; empty where there is none, or the run is not running."""
+    machine = now.machine
+    if machine is None or now.life != "running" or now.ended is not None:
+        return ""
+    return next(_problems(now, machine), "")
+
+
+def _problems(now: Situation, machine: MachineFigures) -> Iterator[str]:
+    """Yield the problems, the most urgent first."""
+    smaller = "use smaller batches, buffers or caches"
+    if machine.is_swapping:
+        yield f"swapping {(machine.swap_bytes_s or 0) / 2**20:.0f} MB/s: {smaller}"
+    if machine.pressure == len(PRESSURE) - 1:
+        yield f"memory is nearly full: {smaller}"
+    if machine.is_hot:
+        yield f"heat is {HEAT[machine.heat or 0]}: clocks are lowered"
+    if machine.gpu and machine.gpu.is_shared and now.manifest.accelerated:
+        yield f"other programs use {units.percent(machine.gpu.others)} of the GPU"
+    left_s = now.left_s
+    if machine.growth and machine.growth.is_running_out(left_s):
+        grows = f"memory grows {units.number(machine.growth.bytes_h / 2**30)} GB/h"
+        before = "" if left_s is None else ", before the end"
+        yield f"{grows}: {machine.growth.left_text}{before}"
+    if machine.is_gpu_unused(now.manifest, now.steps_total):
+        yield "TensorFlow does not use the GPU; tfwatch doctor shows why"
+    if machine.on_mains is False:
+        yield "on battery: clocks may be lowered"

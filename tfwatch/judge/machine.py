@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tfwatch.core.rows import Rows
+    from tfwatch.runs.format import Manifest
     from tfwatch.runs.snapshot import Snapshot
 
     _Of: TypeAlias = Callable[[Any], Any]
@@ -331,6 +332,10 @@ class MachineFigures:
     def is_swapping(self) -> bool:
         """True if memory is swapped to and from the disk."""
         return (self.swap_bytes_s or 0.0) >= SWAPPING_BYTES_S
+
+    def is_gpu_unused(self, manifest: Manifest, steps: int) -> bool:
+        """Return True if there is a GPU that TensorFlow does not use, once steps have run."""
+        return self.found is not None and not manifest.accelerated and bool(steps)
 
     @property
     def on_mains(self) -> bool | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from statistics import fmean
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
@@ -72,25 +71,16 @@ def past_entry(folder: Path, words: str, clock: Clock) -> PastRun | None:
 
 
 def _past_group(folder: Path, words: str, clock: Clock) -> PastRun | None:
-    """Return a group in a line: the steps that all ranks have made, and the means over them.
-
-    The state is the worst of its ranks.
-    """
+    """Return a group in a line: its first rank, with the steps that all ranks have made and the
+    worst state."""
     newest = newest_round(rank_folders(folder))
     ranks = [past_run(open_run(one.folder, clock, _MOST_STEPS), words, clock) for one in newest]
     if not ranks:
         return None
-    steps_ms = [rank.step_ms for rank in ranks if rank.step_ms is not None]
-    shares = [rank.wait_share for rank in ranks if rank.wait_share is not None]
-    return PastRun(
-        words=words,
-        workload=ranks[0].workload,
-        age_s=max(rank.age_s for rank in ranks),
+    return replace(
+        ranks[0],
         state=worst_state([rank.state for rank in ranks]),
         steps=min(rank.steps for rank in ranks),
-        length_s=max(rank.length_s for rank in ranks),
-        step_ms=fmean(steps_ms) if steps_ms else None,
-        wait_share=fmean(shares) if shares else None,
         ranks=len(ranks),
     )
 

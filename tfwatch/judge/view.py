@@ -270,7 +270,6 @@ class Follower:
             last_losses=self._judge_ended(snapshot) if snapshot.life.is_over else None,
             shuffle=self._log.shuffle if now.epoch_begins else None,
             asked=_asked(snapshot, knobs),
-            switch=comparisons[-1] if comparisons else None,
             better=find_better_settings(
                 comparisons,
                 snapshot.events.of(ExperimentEnded),

@@ -213,16 +213,6 @@ def test_prefetch_is_advised_only_where_it_is_not_the_last_stage(
     assert bool(one.code) == bool(edit)
 
 
-def test_a_live_screen_shows_the_same_advice_and_the_limits_of_its_keys() -> None:
-    live = changed(SCRIPT, live=True, origin=BatchSource(SourceKind.PY_DATASET))
-    fixed = changed(live, switchable=[])
-
-    assert banner(live).advice.endswith("four batches are prepared in parallel; no key helps")
-    assert banner(fixed).advice.endswith(
-        "four batches are prepared in parallel; this pipeline cannot be switched live"
-    )
-
-
 @pytest.mark.parametrize("now", [SCRIPT, RUNNING], ids=["a script", "a workload of tfwatch's"])
 def test_with_a_full_buffer_and_fast_stages_the_wait_is_the_fetch_itself(now: Situation) -> None:
     full = changed(PREFETCH, buffered=4.0, filled=1.0)
@@ -318,12 +308,6 @@ def test_other_machines_are_advised_where_all_cores_are_busy(
     assert ("tfwatch run --feed HOST:5050" in found.code) is advised
 
 
-def test_a_cache_that_no_line_of_the_script_adds_has_a_general_line() -> None:
-    assert (
-        "# after map(decode), both before shuffle" in busy(DECODE, cache_after="map(decode)").code
-    )
-
-
 @pytest.mark.parametrize(
     "known",
     [
@@ -375,15 +359,6 @@ def test_a_ready_batch_of_arrays_is_fetched_less_often_by_larger_batches() -> No
     assert (
         "batch_size="
         not in banner(changed(SCRIPT, origin=BatchSource(SourceKind.TF_DATA), stages=stages)).code
-    )
-
-
-def test_a_generator_whose_python_is_not_known_may_need_processes() -> None:
-    unknown = table(changed(ROWS, kind="FlatMap python generator"), PREFETCH, wait_cores=math.nan)
-
-    assert (
-        "; use_multiprocessing=True too if it computes in Python"
-        in found(SourceKind.GENERATOR, unknown).advice
     )
 
 
@@ -445,13 +420,6 @@ def test_a_cache_that_is_forecast_to_gain_is_the_advice(
 @pytest.mark.parametrize(("changes", "otherwise"), LIMITS)
 def test_without_a_gain_the_limit_is(changes: dict[str, Any], otherwise: str) -> None:
     assert otherwise in banner(situation(changes, forecasts={("cache", "on"): NO_GAIN})).advice
-
-
-def test_the_summary_names_the_call_in_place_of_the_key() -> None:
-    found = banner(situation(WELL_FED, forecasts={("cache", "on"): CACHE_ON}, live=False))
-    assert (
-        found.advice == ".cache(): 23.4 to about 18.0 ms, 1.3 x (compute and data share the cores)"
-    )
 
 
 def test_a_switch_of_another_knob_than_prefetch_is_named_too() -> None:

@@ -158,18 +158,6 @@ def test_the_edit_of_a_loss_follows_the_lines_of_the_switches_made(
     assert "\n".join(switched[2:]).startswith(edit)
 
 
-def test_the_edit_contains_the_advised_switch_among_those_made() -> None:
-    knobs, started = {"prefetch": "4", "workers": "off"}, {"prefetch": "off", "workers": "off"}
-    proved = {"better": {("prefetch", "off"): "4"}}
-    forecasts = {("workers", "auto"): WORKERS}
-    now = changed(RUNNING, judgement=judged(), knobs=knobs, started=started, forecasts=forecasts)
-    found = banner(changed(now, **proved))
-    assert [line.partition("(")[0] for line in found.code.splitlines()] == [
-        "dataset = dataset.map",
-        "dataset = dataset.prefetch",
-    ]
-
-
 def test_a_switch_that_is_not_proved_is_not_pasted() -> None:
     knobs, started = {"prefetch": "4", "cache": "on"}, {"prefetch": "off", "cache": "off"}
     now = changed(RUNNING, judgement=judged(0.1), knobs=knobs, started=started)
@@ -188,12 +176,6 @@ def test_within_an_ab_test_the_proved_setting_is_pasted_and_not_that_of_the_bloc
 
     running = changed(now, experiment=RunningExperiment(began, None))
     assert proved_knobs(running) == {"prefetch": "4"}
-
-
-def test_the_advice_on_longer_calls_has_a_number() -> None:
-    advice = banner(changed(RUNNING, **CALLBACKS)).advice
-
-    assert advice == "log less often, or compile(steps_per_execution=8): about 14.8 ms/step"
 
 
 def test_a_setting_that_measured_slower_is_not_suggested() -> None:

@@ -29,8 +29,7 @@ def find(now: Situation) -> Finding | None:
         return None
     if now.manifest.fetches_in_calls:
         return _compute_or_data_wait(now)
-    share = part.wait_share if part else spent.data_wait_s / worked_s
-    if share >= MODERATELY_FROM and now.regime.share(spent.data_wait_s) < MODERATELY_FROM:
+    if 2 * worked_s < now.regime.judged_s and spent.data_wait_s >= MODERATELY_FROM * worked_s:
         return _waits_little(now)
     waited = (
         of_step(part.wait, part.step)

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.core.events import RunEnded, StagesFound
-    from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.effects.tuner_events import AutopilotRun, RunningExperiment
     from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.forecasts.forecast import CheckedForecast, Forecast
@@ -190,8 +189,6 @@ class Situation:
     stopping_s: float | None = None
     #: Settings that were requested and are not yet in effect.
     asked: Mapping[str, str] = field(default_factory=dict)
-    #: The newest switch.
-    switch: Comparison | None = None
     #: The faster value of each setting that the run measured as slower, by knob and value.
     better: Mapping[tuple[str, str], str] = field(default_factory=dict)
     experiment: RunningExperiment | None = None

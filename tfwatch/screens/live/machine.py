@@ -13,7 +13,6 @@ from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import GpuFound, SensorMissing
 from tfwatch.judge.findings.situation import data_wait_parts, reading_text
 from tfwatch.judge.machine import HEAT, PRESSURE, extremes_text, missing_sensors
-from tfwatch.judge.machine_remark import is_gpu_unused
 from tfwatch.runs.machine_info import memory_total
 from tfwatch.screens.basics.glyphs import QUIET_COLOUR
 from tfwatch.screens.basics.pane import FramedPane
@@ -100,7 +99,7 @@ def _gpu(view: RunView, machine: MachineFigures) -> Iterator[Reading]:
     gpu = machine.gpu
     if gpu is None:
         return
-    is_unused = is_gpu_unused(view.situation, machine)
+    is_unused = machine.is_gpu_unused(view.snapshot.manifest, view.situation.steps_total)
     shares = ["unused: see tfwatch doctor"] * is_unused
     shares.append(f"{units.percent(gpu.busy)} busy")
     if gpu.ours is not None:

@@ -58,7 +58,8 @@ def table(
 
 
 def _finding(finding: Finding, redaction: Redaction | None) -> Iterator[str]:
-    yield from (f"**{finding.word}**: {plain(loss_text(finding), redaction)}", "")
+    word = plain(finding.word, redaction)
+    yield from (f"**{word}**: {plain(loss_text(finding), redaction)}", "")
     if finding.advice:
         yield from (f"**Next:** {plain(finding.advice, redaction)}", "")
     if finding.code:

@@ -5,7 +5,7 @@
 Each script of `tests/bench/losses` loses time to one cause, in sizes drawn from its seed: its first
 line names the kinds of finding that are right. Each is run under `tfwatch run --headless`, slow and
 remedied, at two cores. A row for each run: the first finding and its claim, and the seconds that
-the remedy gave back. Of `healthy.py`, which is trained 20 times, any loss is wrong.
+the remedy gave back. Of `healthy.py`, which is trained 20 times, a loss of 10 % is wrong.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from tests.pseudo import ROOT
 FOLDER = Path(__file__).parent / "losses"
 #: A claim is right within this share of what the remedy gives back.
 _WITHIN = 0.20
+#: A loss of less does not come first: compute does.
+_HEALTHY = 0.10
 #: A run that lasts longer, seconds, is ended.
 _LONGEST_S = 180
 
@@ -90,7 +92,8 @@ def measure(script: Path, seed: int, out: Path, cores: str) -> Row:
     """Run a script, slow and remedied, and judge the first finding."""
     name = f"{script.stem}-{seed}"
     slow = report_of(script, [str(seed)], out / name, cores)
-    losses = [one for one in slow["findings"] if one["lost_s"] is not None]
+    least = _HEALTHY if script.stem == "healthy" else 0.0
+    losses = [one for one in slow["findings"] if (one["share"] or 0.0) > least]
     nothing: dict[str, Any] = {"kind": "none", "sentence": ""}
     first = losses[0] if losses else nothing
     claimed_s = sum(one["lost_s"] for one in losses if one["kind"] in kinds_of(script))

@@ -46,5 +46,6 @@ model = keras.Sequential(
         keras.layers.Dense(10),
     ]
 )
-model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+model.compile("sgd", loss, jit_compile=False)  # XLA compiles for a minute
 model.fit(data, epochs=1, steps_per_epoch=560, verbose=2)

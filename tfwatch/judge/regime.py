@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 #: So many traces after the first one are a pattern.
 _LEAST_AGAIN = 3
+#: From so many epochs on the median one is usual.
+_MANY = 8
 Cause: TypeAlias = Literal["start", "switch", "cache"]
 
 
@@ -113,12 +115,13 @@ class Regime:
         ones, for all; epochs that took longer, or were cut short, are no property of the training.
 
         The median of two epochs still held the 1.8 s for which one of them waited for tf.data's
-        autotuning thread.
+        autotuning thread; that of many is what recurs.
         """
         most = max((epoch.steps for epoch in self.newest), default=0)
         values = [getattr(epoch, part) for epoch in self.newest if 2 * epoch.steps >= most > 0]
         total: float = getattr(self.spent, part)
-        usual = sorted(values)[(len(values) - 1) // 4] if values else 0.0
+        part_below = 2 if len(values) >= _MANY else 4
+        usual = sorted(values)[(len(values) - 1) // part_below] if values else 0.0
         return min(total, usual * self.epochs) if values else total
 
     def code_in(self, *phases: str) -> list[CodeTime]:

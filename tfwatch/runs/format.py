@@ -140,6 +140,9 @@ class Manifest(msgspec.Struct, frozen=True):
     #: The names of a script's maps and interleaves whose parallel calls can be set one by one, in
     #: the order of the pipeline; empty where there are fewer than two.
     parallel_stages: list[str] = []
+    #: The threads of the pipeline's own pool (`private_threadpool_size`); None where TensorFlow has
+    #: one a core.
+    pipeline_threads: Count | None = None
     settings: Settings = {}
     batch_size: Count | None = None
     batch_bytes: Bytes | None = None

@@ -43,10 +43,12 @@ def find(now: Situation) -> Finding | None:
     top = _most(regime)
     brief = f"{units.seconds(spent.between_fits_s)} between {units.counted(regime.fits, 'fit')}"
     brief = f"{brief} of {units.counted(round(spent.steps / max(regime.fits, 1)), 'step')}"
+    # The rest is what each fit takes to begin and to end, where a line stands out.
+    lost_s = spent.between_fits_s * (_share(regime, top) if top else 1.0)
     advice = _advise(regime, top)
     return Finding(
         "between-fits",
-        now.label("BETWEEN FITS", spent.between_fits_s),
+        now.label("BETWEEN FITS", lost_s),
         f"{brief}, in the script{_where_text(regime, top)}",
         advice.sentence,
         advice.edit,
@@ -59,7 +61,7 @@ def find(now: Situation) -> Finding | None:
         ),
         confidence="high" if top else "medium",
         reason="the time is measured, its line is sampled" if top else "the line is not known",
-        claims={"between_fits_s": spent.between_fits_s},
+        claims={"between_fits_s": lost_s},
     )
 
 
@@ -80,8 +82,12 @@ def _where_text(regime: Regime, top: CodeTime | None) -> str:
     if top is None:
         return ""
     call = f", which calls {top.call}" if top.call else ""
-    all_s = sum(one.seconds for one in regime.code_in("BETWEEN_FITS"))
-    return f": {units.percent(top.seconds / all_s)} at {top.place}{call}"
+    return f": {units.percent(_share(regime, top))} at {top.place}{call}"
+
+
+def _share(regime: Regime, top: CodeTime) -> float:
+    """Return the share of the time between fits that a line takes."""
+    return top.seconds / sum(one.seconds for one in regime.code_in("BETWEEN_FITS"))
 
 
 def _advise(regime: Regime, top: CodeTime | None) -> Advice:

@@ -29,7 +29,9 @@ def find(now: Situation) -> Finding | None:
     place = next((one.place for one in python if one.place and one.call != "fit"), "")
     brief = f"host time takes {' of '.join(units.in_one_unit(host_ms, step_ms))}/step"
     where = f", most of it at {place}" if place else ", in callbacks and Python between the steps"
-    advice = _advise(now, place, step_ms - host_ms * _SAVED)
+    # A line of a loop of the script's own goes as a whole.
+    saved = 1.0 if now.has_own_loop and place else _SAVED
+    advice = _advise(now, place, step_ms - host_ms * saved)
     return Finding(
         "host-bound",
         now.label("HOST-BOUND", host_s),
@@ -39,7 +41,7 @@ def find(now: Situation) -> Finding | None:
         brief=brief,
         where=place,
         evidence=(Fact("host_mean", host_ms, "ms"),),
-        claims={"host_s": host_s * _SAVED},
+        claims={"host_s": host_s * saved},
     )
 
 

@@ -34,8 +34,9 @@ def find(now: Situation) -> Finding | None:
         return None
     if part.step.mean < _HELD_UP * part.step.median:
         return None
-    # Calls of a map need a thread each, and TensorFlow has one for each core.
-    workers = min(slow.parallelism, cores_of(now.manifest))
+    # Calls of a map need a thread each.
+    threads = now.manifest.pipeline_threads or cores_of(now.manifest)
+    workers = min(slow.parallelism, threads)
     supply_ms = max(slow.busy_ms / max(workers, 1.0), part.work_mean_ms)
     if not supply_ms <= _FAST_ENOUGH * part.step.mean:
         return None

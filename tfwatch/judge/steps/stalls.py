@@ -122,7 +122,7 @@ def limit_time_s(events: Iterable[object], cause: str) -> float:
 # -- stalls ----------------------------------------------------------------------------------------
 
 #: The least data wait of a stall, in one step or in several that follow one another.
-LEAST_LOST_MS = 1000.0
+LEAST_LOST_MS = 500.0
 #: A wait belongs to a stall where it exceeds the usual one by `LEAST_LOST_MS`, or by this and this
 #: many median steps.
 _LONGER_MS = 30.0

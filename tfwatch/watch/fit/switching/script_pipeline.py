@@ -350,9 +350,9 @@ class KnobDescriber:
         with fails_open(
             lambda why: self._writer.note(f"the settings of this pipeline are unknown: {why}")
         ):
-            self._write(iterator, used)
+            self._write(dataset, iterator, used)
 
-    def _write(self, iterator: Any, used: ScriptPipeline) -> None:
+    def _write(self, dataset: Any, iterator: Any, used: ScriptPipeline) -> None:
         script, manifest = ScriptPipeline(), self._writer.manifest()
         script.read(iterator)
         script.is_rebuilt = used.is_rebuilt
@@ -373,6 +373,7 @@ class KnobDescriber:
             parallel_stages=_names_of(script.parallel_stages) if WORKERS in switchable else [],
             cache_bytes=script.store.bytes_needed if script.store else None,
             cache_after=script.cache_after,
+            pipeline_threads=dataset.options().threading.private_threadpool_size or None,
             workers_from_epoch=WORKERS in switchable and script.workers_from_epoch,
         )
 

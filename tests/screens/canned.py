@@ -159,7 +159,6 @@ class Canned:
             "memory_used_bytes": 9.8 * 2**30,
             "memory_available_bytes": 6.2 * 2**30,
             "swap_used_bytes": 0.0,
-            "disk_read_bytes_s": 12.0 * 2**20,
             "late_ms": 0.2,
         }
         self.writer.sample(round(self.at_s * 1e9), {**values, **changes})

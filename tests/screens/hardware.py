@@ -60,7 +60,6 @@ def nvidia(**changes: float) -> Callable[[Split], dict[str, float]]:
             "gpu_memory_bytes": 38.2 * GIB,
             "memory_used_bytes": 17.8 * GIB,
             "memory_available_bytes": 110.2 * GIB,
-            "memory_stalled": 0.0,
             "thermal_level": 0.0,
         }
         return {**figures, **changes}

@@ -16,7 +16,6 @@ from tfwatch.runs.machine_info import ProcessLimits
 from tfwatch.sensors import host
 from tfwatch.sensors.host import (
     CpuSensor,
-    DiskSensor,
     MemorySensor,
     PowerSupplySensor,
     SwapSensor,
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECOND_NS = 10**9
-Counters = namedtuple("Counters", "read_bytes")
 Battery = namedtuple("Battery", "power_plugged")
 
 
@@ -37,7 +35,7 @@ def test_every_column_of_a_sample_that_this_host_can_fill_is_filled() -> None:
     sensors = [sensor for sensor in host_sensors() if not sensor.why_unavailable()]
     columns = {column for at in (1, 2) for sensor in sensors for column in sensor.read(at)}
     names = SAMPLE.names or ()
-    always = set(names[1 : names.index("disk_read_bytes_s")]) - {"own_cores"}
+    always = set(names[1 : names.index("late_ms")]) - {"own_cores"}
     assert always <= columns <= set(names)
 
 
@@ -51,9 +49,9 @@ def test_a_machine_without_a_battery_has_no_sensor_for_it(
     plain = names()
     monkeypatch.setattr(psutil, "sensors_battery", lambda: Battery(True))
 
-    assert plain == {"CPU", "process", "memory", "swap", "pressure", "heat", "disk"}
+    assert plain == {"CPU", "process", "memory", "swap", "heat"}
     assert names() - plain == {"mains"}
-    assert {sensor.name for sensor in host_sensors("darwin")} == names()
+    assert {sensor.name for sensor in host_sensors("darwin")} == {*names(), "pressure"}
     monkeypatch.delattr(psutil, "sensors_battery")
     assert not has_battery()
 
@@ -84,23 +82,6 @@ def test_a_rate_is_per_second_and_restarts_with_its_counter() -> None:
     assert rate.of(SECOND_NS // 2, 150) == 100
     assert math.isnan(rate.of(SECOND_NS, 10))
     assert rate.of(2 * SECOND_NS, 30) == 20
-
-
-def test_disk_reads_are_a_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    counters = [Counters(0), Counters(0), Counters(3000), None]
-    monkeypatch.setattr(psutil, "disk_io_counters", one_after_another(counters))
-    sensor = DiskSensor()
-    assert sensor.why_unavailable() is None
-    assert math.isnan(sensor.read(0)["disk_read_bytes_s"])
-    assert sensor.read(3 * SECOND_NS) == {"disk_read_bytes_s": 1000}
-    assert math.isnan(sensor.read(4 * SECOND_NS)["disk_read_bytes_s"])
-
-
-def test_a_machine_without_disks_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(psutil, "disk_io_counters", lambda **_: None)
-    missing = DiskSensor().why_unavailable()
-    assert missing is not None
-    assert missing.reason == "this system shows no disk counters"
 
 
 @pytest.mark.parametrize(

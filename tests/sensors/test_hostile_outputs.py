@@ -29,10 +29,6 @@ PARSERS: dict[str, tuple[Callable[[str], list[float | None]], str]] = {
     "clients": (lambda text: [*ioreg.parse_clients(text).values()], test_ioreg.client(7, 55)),
     "sysctl": (lambda text: _level(kernel.MacPressureSensor, text), SYSCTL),
     "notifyutil": (lambda text: _level(kernel.MacThermalSensor, text), f"{KEY} 3\n"),
-    "pressure": (
-        lambda text: [kernel.parse_pressure(text)],
-        "some avg10=0.00 avg60=0.00 avg300=0.00 total=123\nfull avg10=0.00 total=4\n",
-    ),
 }
 PARSED = pytest.mark.parametrize("name", PARSERS)
 

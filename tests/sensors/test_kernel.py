@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tfwatch.runs.machine_info import ProcessLimits
 from tfwatch.sensors import kernel
 from tfwatch.sensors.kernel import MacPressureSensor, MacThermalSensor, ToolSensor
 from tfwatch.sensors.sensor import SensorError, Unavailable
@@ -21,36 +19,6 @@ if TYPE_CHECKING:
 SECOND_NS = 10**9
 SYSCTL = "kern.memorystatus_vm_pressure_level: 2\n"
 KEY = "com.apple.system.thermalpressurelevel"
-
-
-@pytest.mark.parametrize(
-    ("waited_us", "stalled"),
-    [
-        pytest.param(250_000, 0.25, id="a quarter of the time"),
-        pytest.param(0, 0.0, id="none"),
-        pytest.param(2_000_000, 1.0, id="counted late: never more than all"),
-        pytest.param(-5, math.nan, id="counter reset"),
-    ],
-)
-def test_time_lost_to_waiting_for_memory(tmp_path: Path, waited_us: int, stalled: float) -> None:
-    path = tmp_path / "memory.pressure"
-    path.write_text("some avg10=0.00 avg60=0.00 avg300=0.00 total=100\nfull avg10=0.00 total=7\n")
-    sensor = kernel.PressureSensor(ProcessLimits(8000, tmp_path))
-
-    assert sensor.why_unavailable() is None
-    assert math.isnan(sensor.read(0)["memory_stalled"])
-    path.write_text(f"some avg10=9.00 avg60=0.00 avg300=0.00 total={100 + waited_us}\n")
-    assert sensor.read(SECOND_NS)["memory_stalled"] == pytest.approx(stalled, nan_ok=True)
-
-
-def test_a_kernel_that_counts_no_waits_has_a_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kernel, "_PRESSURE", tmp_path / "none")
-
-    assert kernel.PressureSensor(ProcessLimits(8000, tmp_path)).why_unavailable() == Unavailable(
-        "this kernel does not count waits for memory (PSI)", "start Linux 4.20 or newer with psi=1"
-    )
 
 
 def throttled(cpus: Path, number: int, package: int, milliseconds: str) -> None:

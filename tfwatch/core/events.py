@@ -216,8 +216,6 @@ class EpochEnded(Event, frozen=True):
     epoch: Count
     step: Count
     metrics: Metrics
-    #: It was an epoch of Keras' `fit`.
-    by_keras: bool = True
 
     def __post_init__(self) -> None:
         self.metrics.update(

@@ -42,9 +42,7 @@ STEP = np.dtype(
 #: 0 to 1; `own_cores`: cores used by tfwatch's own writer and sensor threads. Missing is NaN.
 #: `gpu_busy`, `gpu_process_busy`: 0 to 1, of all programs and of the one that trains;
 #: `gpu_late_ms`: how old the GPU's figures are beyond their period. `thermal_level`: 0 nominal to 4
-#: critical. `memory_level`: 0 normal, 1 warning, 2 critical. `memory_stalled`: the share of time, 0
-#: to 1, in which something waited for memory.
-#: `on_mains`: 1, or 0 on battery.
+#: critical. `memory_level`: 0 normal, 1 warning, 2 critical. `on_mains`: 1, or 0 on battery.
 SAMPLE = np.dtype(
     [
         ("at_ns", "<u8"),
@@ -56,7 +54,6 @@ SAMPLE = np.dtype(
         ("memory_used_bytes", "<f8"),
         ("memory_available_bytes", "<f8"),
         ("swap_used_bytes", "<f8"),
-        ("disk_read_bytes_s", "<f4"),
         ("late_ms", "<f4"),
         ("gpu_busy", "<f4"),
         ("gpu_process_busy", "<f4"),
@@ -67,7 +64,6 @@ SAMPLE = np.dtype(
         ("gpu_memory_bytes", "<f8"),
         ("thermal_level", "<f4"),
         ("memory_level", "<f4"),
-        ("memory_stalled", "<f4"),
         ("swap_in_bytes_s", "<f4"),
         ("swap_out_bytes_s", "<f4"),
         ("on_mains", "<f4"),

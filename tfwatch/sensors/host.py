@@ -16,7 +16,7 @@ import psutil
 from tfwatch.core.events import Paused
 from tfwatch.runs.machine_info import ProcessLimits, limits, used_bytes
 from tfwatch.sensors.kernel import kernel_sensors
-from tfwatch.sensors.sensor import Rate, Sensor, Unavailable
+from tfwatch.sensors.sensor import Rate, Sensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +32,6 @@ def host_sensors(system: str = sys.platform) -> list[Sensor]:
         MemorySensor(),
         SwapSensor(system),
         *kernel_sensors(system),
-        DiskSensor(),
         *([PowerSupplySensor()] if has_battery() else []),
     ]
 
@@ -112,29 +111,6 @@ class SwapSensor(Sensor):
             "swap_in_bytes_s": self._in.of(now_ns, swap.sin),
             "swap_out_bytes_s": self._out.of(now_ns, swap.sout),
         }
-
-
-class DiskSensor(Sensor):
-    """Bytes read from all local disks by all programs, without reads from the file cache."""
-
-    name = "disk"
-
-    def __init__(self) -> None:
-        self._rate = Rate()
-
-    def why_unavailable(self) -> Unavailable | None:
-        """Some containers show no disks."""
-        if psutil.disk_io_counters() is not None:
-            return None
-        return Unavailable(
-            "this system shows no disk counters", "run outside the container to see disk reads"
-        )
-
-    def read(self, now_ns: int) -> Mapping[str, float]:
-        """Return `disk_read_bytes_s` since the last call."""
-        counters = psutil.disk_io_counters(nowrap=False)
-        read_bytes = math.nan if counters is None else counters.read_bytes
-        return {"disk_read_bytes_s": self._rate.of(now_ns, read_bytes)}
 
 
 #: Some laptops' controllers take tens of milliseconds to read the battery.

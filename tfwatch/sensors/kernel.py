@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch.core.system_tool import run
-from tfwatch.runs.machine_info import ProcessLimits, kernel_text, limits, parse_limit
+from tfwatch.runs.machine_info import kernel_text, parse_limit
 from tfwatch.sensors.sensor import Rate, Sensor, SensorError, Unavailable
 
 if TYPE_CHECKING:
@@ -24,49 +24,10 @@ def kernel_sensors(system: str) -> list[Sensor]:
     """Return the sensors of memory pressure and heat of a system, as `sys.platform` names it."""
     if system == "darwin":
         return [MacPressureSensor(), MacThermalSensor()]
-    return [PressureSensor(), ThermalSensor()]
+    return [ThermalSensor()]
 
 
 # -- Linux -----------------------------------------------------------------------------------------
-
-#: Pressure stall information, Documentation/accounting/psi.rst: `some avg10=0.00 ...
-#: total=MICROSECONDS`.
-_SOME = re.compile(r"^some (?:\S{1,40} ){0,9}total=(\d{1,19})$", re.MULTILINE | re.ASCII)
-_PRESSURE = Path("/proc/pressure/memory")
-
-
-class PressureSensor(Sensor):
-    """The share of time in which some task waited for memory, in a limited container or on the
-    machine."""
-
-    name = "pressure"
-
-    def __init__(self, allowed: ProcessLimits | None = None) -> None:
-        group = (limits() if allowed is None else allowed).group
-        self._path = own if group and (own := group / "memory.pressure").exists() else _PRESSURE
-        self._rate = Rate()
-
-    def why_unavailable(self) -> Unavailable | None:
-        if parse_pressure(kernel_text(self._path)) is not None:
-            return None
-        return Unavailable(
-            "this kernel does not count waits for memory (PSI)",
-            "start Linux 4.20 or newer with psi=1",
-        )
-
-    def read(self, now_ns: int) -> Mapping[str, float]:
-        """Return `memory_stalled` since the last call."""
-        waited_us = parse_pressure(kernel_text(self._path))
-        waited_s = math.nan if waited_us is None else waited_us / 1e6
-        return {"memory_stalled": min(self._rate.of(now_ns, waited_s), 1.0)}
-
-
-def parse_pressure(text: str) -> int | None:
-    """Return the microseconds since the boot in which some task waited; None where the text has
-    none."""
-    match = _SOME.search(text)
-    return int(match[1]) if match else None
-
 
 #: Counted since Linux 5.6 on Intel's processors (arch/x86/kernel/cpu/mce/therm_throt.c), for each
 #: package.

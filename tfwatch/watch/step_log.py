@@ -87,8 +87,6 @@ class StepLog:
     closed: the `fit` is over, and nothing more is written. lost: recording failed, and nothing more
     is written.
     steps: the number of steps trained. flags: of the next step. fit: its number in the run, from 1.
-    by_keras: Keras' `fit` trains, not
-    a custom loop.
     before: of the `fit` before this one in the same run; steps, images, epochs, fits and traces are
     counted on.
     compiled: the shapes for which XLA has compiled the step; None where a new shape compiles
@@ -99,7 +97,6 @@ class StepLog:
         self,
         writer: RunWriter,
         *,
-        by_keras: bool = True,
         before: StepLog | None = None,
     ) -> None:
         self.closed = self.lost = False
@@ -107,7 +104,6 @@ class StepLog:
         self.flags = 0
         self._writer = writer
         self._progress = writer.progress.append
-        self._by_keras = by_keras
         self.fit: int = before.fit + 1 if before else 1
         self._epochs_before: int | None = before._epochs_begun if before else None
         self._first_epoch: int | None = None
@@ -162,9 +158,7 @@ class StepLog:
         """Record the end of an epoch and its validation."""
         self._close_row(0, self._writer.now_ns())
         metrics = {name: float(value) for name, value in (logs or {}).items() if _is_number(value)}
-        self._writer.event(
-            EpochEnded(self._writer.now_ns(), self._epoch, self.steps, metrics, self._by_keras)
-        )
+        self._writer.event(EpochEnded(self._writer.now_ns(), self._epoch, self.steps, metrics))
         self.traces.flush()
         self.set_phase(Phase.EPOCH_END)
 

@@ -119,7 +119,7 @@ class _CallsRun:
         writer = self._script.writer
         writer.training_thread = threading.get_ident()
         writer.describe(not_split=_NOT_SPLIT, copy_not_timed=why_loop_copies_untimed(device))
-        self._step_log = StepLog(writer, by_keras=False)
+        self._step_log = StepLog(writer)
         self._step_log.begin_epoch(0, 0, None, 0)
         self._forget = call_at_exit(self.end)
 

@@ -96,7 +96,7 @@ class LoopStepLog(StepLog):
         traced: Callable[[], int] | None,
         calls: FunctionCalls | None = None,
     ) -> None:
-        super().__init__(writer, by_keras=False)
+        super().__init__(writer)
         self.gpu_probe: GpuProbe | None = None
         self._traced = traced
         self._traced_before = 0

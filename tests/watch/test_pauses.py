@@ -66,6 +66,7 @@ def test_a_slow_callback_is_named_by_its_class(
     end_ns = int(run.steps["start_ns"][5])
     extra_ms = float(run.steps["host_ms"][4])
     assert extra_ms > 2 * LEAST_MS
-    (pause,) = (one for one in run.events.of(Paused) if one.cause == "checkpoint")
+    # On busy cores the report of step 6 is a pause too.
+    pause, *_ = (one for one in run.events.of(Paused) if one.cause == "checkpoint")
     assert pause.detail == "CustomCheckpoint"
     assert end_ns - extra_ms * 1e6 <= pause.at_ns

@@ -86,7 +86,7 @@ class Checked:
 
 def check_forecasts(judged: JudgedRun) -> Iterator[Checked]:
     """Yield the settled switches that have a forecast."""
-    run, switches = judged.run, judged.summary.switches
+    run, switches = judged.run, judged.switches
     for n, switch in enumerate(switches):
         if not switch.settled or switch.beside or switch.after is None:
             continue

@@ -11,7 +11,7 @@ from tests.screens.canned import usual
 from tfwatch import cli
 from tfwatch.cli import launch as room
 from tfwatch.core.clock import Clock
-from tfwatch.judge.judged_run import JudgedRun
+from tfwatch.judge.steps.steady_steps import breakdown, steady
 from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def test_runs_are_the_newest_first_with_what_became_of_them(tmp_path: Path) -> N
     ]
     assert [(run.workload, run.age_s) for run in runs] == [("cnn", 720.0)] * 2
     assert runs[0].length.startswith("451 steps, ")
-    steady = JudgedRun(open_run(runs[1].words)).summary.steady
-    assert steady
-    assert runs[1].wait_share == pytest.approx(steady.wait_share)
+    split = breakdown(steady(open_run(runs[1].words).plausible_steps))
+    assert split
+    assert runs[1].wait_share == pytest.approx(split.wait_share)
     assert list(room.past_runs(tmp_path / "nowhere")) == []

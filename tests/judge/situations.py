@@ -15,7 +15,7 @@ from tfwatch.judge.effects.experiment import Estimate
 from tfwatch.judge.findings.ranking import find_losses
 from tfwatch.judge.findings.situation import Situation
 from tfwatch.judge.regime import Regime
-from tfwatch.judge.steps.steady_steps import Breakdown, Judgement, Stat
+from tfwatch.judge.steps.steady_steps import Breakdown, Stat
 from tfwatch.judge.steps.time_breakdown import TimeSpent
 from tfwatch.runs.format import Manifest
 
@@ -34,9 +34,9 @@ def split(wait: float, compute: float, host: float, steps: int = 100) -> Breakdo
     )
 
 
-def judged(wait: float = 9.6, compute: float = 13.0, host: float = 0.8) -> Judgement:
+def judged(wait: float = 9.6, compute: float = 13.0, host: float = 0.8) -> Breakdown:
     """Return 100 steady steps of so many milliseconds."""
-    return Judgement(100, 20, split(wait, compute, host))
+    return split(wait, compute, host)
 
 
 SAME_WAIT = WaitChange(0.0, -0.1, 0.1)
@@ -47,7 +47,7 @@ def effect(ratio: float, low: float, high: float, wait: WaitChange = SAME_WAIT) 
 
 
 T = TypeVar("T")
-_OF_MANIFEST = {*Manifest.__struct_fields__} - {"device", "run", "knobs", "machine"}
+_OF_MANIFEST = {*Manifest.__struct_fields__} - {"device", "run", "knobs", "machine", "split"}
 
 
 def changed(what: T, **changes: Any) -> T:
@@ -90,7 +90,7 @@ def regime_of_split(split: Breakdown, steps: int = 1000) -> Regime:
 def with_regime(now: Situation) -> Situation:
     """Return a situation whose regime is of steps like the judged ones, if it has none of its
     own."""
-    split = now.judgement.breakdown
+    split = now.split
     if split is None or now.regime.spent.steps:
         return now
     return changed(now, regime=regime_of_split(split))

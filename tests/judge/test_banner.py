@@ -21,7 +21,6 @@ from tfwatch.judge.banner import stall_sentence
 from tfwatch.judge.findings.finding import Tone
 from tfwatch.judge.machine import MachineFigures
 from tfwatch.judge.steps.stalls import Stall
-from tfwatch.judge.steps.steady_steps import Judgement
 
 
 @pytest.mark.parametrize(
@@ -65,25 +64,28 @@ from tfwatch.judge.steps.steady_steps import Judgement
             id="compiling",
         ),
         pytest.param(
-            {"judgement": Judgement(12, 20, None)},
+            {
+                "split": split(9.6, 13, 0.8, 12),
+                "regime": regime_of_split(split(9.6, 13, 0.8), 12),
+            },
             "MEASURING",
             "12 of 20 steps",
             id="measuring",
         ),
         pytest.param(
-            {"judgement": judged(0.2)},
+            {"split": judged(0.2)},
             "OK, data wait 1 % of the time",
             "compute-bound: only 0.2 of 14.0 ms is data wait",
             id="healthy",
         ),
         pytest.param(
-            {"judgement": judged(1.9)},
+            {"split": judged(1.9)},
             "STARVING 12 % of the time",
             "MODERATELY input-bound: each step waits 1.9 of 15.7 ms for data",
             id="moderate",
         ),
         pytest.param(
-            {"judgement": judged()},
+            {"split": judged()},
             "STARVING 41 % of the time",
             "HIGHLY input-bound: each step waits 9.6 of 23.4 ms for data",
             id="starving",
@@ -216,7 +218,7 @@ def test_a_request_during_a_stall_appears_in_the_advice() -> None:
 
 
 def test_missing_recording_takes_the_place_of_the_advice() -> None:
-    advice = finding(judgement=judged(0.2), unrecorded="disk full", steps_total=8111)[2]
+    advice = finding(split=judged(0.2), unrecorded="disk full", steps_total=8111)[2]
 
     assert advice == "NOT RECORDED since step 8 112: disk full; training goes on"
 
@@ -267,7 +269,7 @@ def test_the_end_sums_up_the_data_wait() -> None:
 
 
 def test_a_finished_run_shows_the_finding_on_its_last_setting() -> None:
-    last = losses(changed(RUNNING, live=False, judgement=judged()))
+    last = losses(changed(RUNNING, live=False, split=judged()))
     ended = RunEnded(100_000_000_000, "finished", 5000)
     found = banner(changed(RUNNING, ended=ended, waited_s=25.0, last_losses=last))
 
@@ -296,7 +298,7 @@ def test_a_finished_run_shows_the_finding_on_its_last_setting() -> None:
 def test_a_failed_or_killed_run_shows_its_cause_with_the_verdict_as_a_remark(
     changes: dict[str, Any], sentence: str
 ) -> None:
-    last = losses(changed(RUNNING, live=False, judgement=judged()))
+    last = losses(changed(RUNNING, live=False, split=judged()))
     found = banner(changed(RUNNING, last_losses=last, **changes))
 
     assert (found.sentence, found.code) == (sentence, last[0].code)

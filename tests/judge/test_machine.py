@@ -44,7 +44,7 @@ def of(**figures: float) -> MachineFigures:
 
 
 def remark_of(machine: MachineFigures, **changes: Any) -> str:
-    now = changed(RUNNING, accelerated=True, judgement=judged(), machine=machine)
+    now = changed(RUNNING, accelerated=True, split=judged(), machine=machine)
     return remark(changed(now, **changes))
 
 

@@ -128,7 +128,9 @@ def test_a_run_that_is_followed_has_the_finding_of_its_summary(make: Callable[[]
     view = followed(run)
 
     assert words(view.finding) == words(judged.losses[0])
-    assert view.situation.judgement.verdict is judged.setting.judgement.verdict
+    assert view.situation.split
+    assert judged.setting.split
+    assert view.situation.split.verdict is judged.setting.split.verdict
 
 
 @pytest.mark.parametrize("make", RUNS)

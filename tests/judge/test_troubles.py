@@ -60,7 +60,7 @@ def test_what_is_finite_again_does_not_last() -> None:
 
 
 def test_a_diverged_loss_makes_an_ok_banner_a_warning() -> None:
-    ok = changed(RUNNING, judgement=judged(0.2), machine=MachineFigures({"thermal_level": 3}))
+    ok = changed(RUNNING, split=judged(0.2), machine=MachineFigures({"thermal_level": 3}))
     assert banner(ok).tone is Tone.GOOD
 
     found = banner(changed(ok, diverged=AT_151))
@@ -79,7 +79,7 @@ def test_the_banner_of_a_finished_run_reports_a_diverged_loss() -> None:
 
 
 def test_a_diverged_loss_does_not_hide_starving() -> None:
-    found = banner(changed(RUNNING, judgement=judged(), diverged=AT_151))
+    found = banner(changed(RUNNING, split=judged(), diverged=AT_151))
 
     assert (found.word, found.tone, found.remark) == (
         "STARVING 41 % of the time",

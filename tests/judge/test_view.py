@@ -47,14 +47,18 @@ def test_a_verdict_does_not_outlive_the_setting_it_was_made_on() -> None:
     run = Canned(None).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.0)
     reader = run.reader()
     follower = Follower(live=True)
-    assert follower.follow(reader.read(), (), None).situation.judgement.verdict is Verdict.HIGHLY
+    split = follower.follow(reader.read(), (), None).situation.split
+    assert split
+    assert split.verdict is Verdict.HIGHLY
 
     run.switched("prefetch", "off", "4").steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(
         120, (0.5, 12.9, 0.8)
     )
     run.doing(Phase.COMPUTE, 0.0).writer.flush()
 
-    assert follower.follow(reader.read(), (), None).situation.judgement.verdict is Verdict.NOT
+    split = follower.follow(reader.read(), (), None).situation.split
+    assert split
+    assert split.verdict is Verdict.NOT
 
 
 def test_stalls_are_found_once_however_the_steps_come(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from tfwatch.judge.effects.wording import (
 from tfwatch.judge.findings.finding import Finding, Tone
 from tfwatch.judge.findings.situation import data_wait_parts, reading_text
 from tfwatch.judge.machine import HEAT, PRESSURE
+from tfwatch.judge.steps.steady_steps import NEEDED
 from tfwatch.judge.troubles import divergence_text
 from tfwatch.runs.machine_info import memory_total
 
@@ -289,7 +290,7 @@ def _switching(now: Situation) -> Finding | None:
 
 
 def _measuring(now: Situation) -> Finding:
-    done, needed = now.judgement.steps, now.judgement.needed
+    done, needed = now.split.steps if now.split else 0, NEEDED
     left_s = max(0, needed - done) * (now.median_step_ms or 0.0) / 1e3
     advice = (
         f"verdict in about {units.seconds(left_s)}" if left_s else "verdict after the next steps"

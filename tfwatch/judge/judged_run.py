@@ -8,10 +8,12 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import ExperimentEnded
 from tfwatch.judge import troubles
-from tfwatch.judge.effects.comparison import find_better_settings
+from tfwatch.judge.effects.comparison import Comparison, compare, find_better_settings
 from tfwatch.judge.effects.tuner_events import autopilot_runs
 from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.findings.ranking import find_losses
@@ -27,9 +29,15 @@ from tfwatch.judge.forecasts.forecast import forecasts
 from tfwatch.judge.log_lines import find_meanings
 from tfwatch.judge.machine import MachineFigures, machine_of_run
 from tfwatch.judge.regime import regime_of
-from tfwatch.judge.steps.stalls import longest_stall_place
+from tfwatch.judge.steps.last_setting import LastSetting, find_last_setting
+from tfwatch.judge.steps.stalls import (
+    Pauses,
+    Stall,
+    find_stalls,
+    longest_stall_place,
+    without_switches,
+)
 from tfwatch.judge.steps.steady_steps import breakdown
-from tfwatch.judge.steps.summary import LastSetting, Summary, summarise
 from tfwatch.judge.steps.time_breakdown import TimeBreakdown, make_time_breakdown
 
 if TYPE_CHECKING:
@@ -42,25 +50,30 @@ class JudgedRun:
     """A run that was read once, and its judgement. Each part is made when it is first asked for.
 
     The verdict, what the steps are bound by and the finding are those of `setting`, the last
-    setting; `summary.steady`, `time_breakdown` and `machine` are figures over the whole run.
+    setting; `time_breakdown` and `machine` are figures over the whole run.
     """
 
     def __init__(self, run: Snapshot) -> None:
         self.run = run
 
     @cached_property
-    def summary(self) -> Summary:
-        """All steps in figures."""
+    def setting(self) -> LastSetting:
+        """The last setting."""
+        return find_last_setting(self.run.plausible_steps, self.run.events, self.regime.begin_ns)
+
+    @cached_property
+    def switches(self) -> list[Comparison]:
+        """Every switch that took effect, with the steps before and after it."""
         run = self.run
-        open_wait = run.open_phase.wait if run.open_phase else None
-        return summarise(
-            run.steps,
-            run.events,
-            run.manifest.accelerated,
-            open_wait,
-            run.plausible_steps,
-            self.regime.begin_ns,
-        )
+        steps, accelerated = len(run.steps), run.manifest.accelerated
+        return compare(run.events, steps, run.steps_between, accelerated=accelerated)
+
+    @cached_property
+    def stalls(self) -> list[Stall]:
+        """The stalls; a wait that has not ended may be one, and is no step."""
+        run, rows = self.run, self.run.plausible_steps
+        waits = np.concatenate([rows, run.open_phase.wait]) if run.open_phase else rows
+        return without_switches(find_stalls(waits, Pauses(run.events)), run.events)
 
     @cached_property
     def time_breakdown(self) -> TimeBreakdown:
@@ -78,12 +91,7 @@ class JudgedRun:
     @cached_property
     def pipeline(self) -> StageTable | None:
         """The stages of the input pipeline as they were read last."""
-        return last_stage_table(self.run, self.setting.judgement.breakdown)
-
-    @property
-    def setting(self) -> LastSetting:
-        """The last setting."""
-        return self.summary.setting
+        return last_stage_table(self.run, self.setting.split)
 
     @cached_property
     def regime(self) -> Regime:
@@ -110,18 +118,18 @@ class JudgedRun:
         evidence, run = self._evidence, self.run
         return Situation(
             run.manifest,
-            judgement=self.setting.judgement,
+            split=self.setting.split,
             knobs=evidence.knobs,
             regime=self.regime,
             forecasts={(one.knob, one.value): one for one in forecasts(evidence)},
             stages=evidence.stages,
             cores_free=evidence.cores_free,
             log=frozenset(one.meaning.name for one in find_meanings(run.log)),
-            stalls=tuple(self.summary.stalls),
-            stall_place=longest_stall_place(self.summary.stalls, run.events),
+            stalls=tuple(self.stalls),
+            stall_place=longest_stall_place(self.stalls, run.events),
             origin=batch_source(run.manifest, stages_found(run.events)),
             better=find_better_settings(
-                self.summary.switches,
+                self.switches,
                 run.events.of(ExperimentEnded),
                 autopilot_runs(run.events),
             ),
@@ -134,7 +142,7 @@ class JudgedRun:
         """The evidence at the end of the last setting's steps."""
         run, setting, at_ns = self.run, self.setting, round(self.run.length_s * 1e9)
         table = stage_table_at(run, at_ns)
-        evidence = build_evidence(run, self.summary.switches, table, len(run.steps), at_ns)
+        evidence = build_evidence(run, self.switches, table, len(run.steps), at_ns)
         if len(setting.stretches) <= 1:
             return evidence
         # One block of an A/B test is too short to forecast from: all those of the setting are.

@@ -228,7 +228,7 @@ class Follower:
         recent = snapshot.recent[-64:]
         return Situation(
             snapshot.manifest,
-            judgement=judge(snapshot.recent),
+            split=judge(snapshot.recent),
             regime=self._step_search.regime.now(snapshot.now_s, last.phase if last else None),
             log=frozenset(one.meaning.name for one in self._log.findings),
             stalls=stalls,

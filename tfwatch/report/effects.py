@@ -134,7 +134,7 @@ def all_switches(judged: JudgedRun) -> list[Comparison | SwitchFailed | SwitchMi
     """Return every switch with its effect, then those that failed or that the run ended before."""
     events = judged.run.events
     without = [one for one in events if isinstance(one, SwitchFailed | SwitchMissed)]
-    return [*judged.summary.switches, *without]
+    return [*judged.switches, *without]
 
 
 def experiments(judged: JudgedRun) -> list[ExperimentEnded]:
@@ -171,7 +171,7 @@ class Effect:
 
 def make_effects(judged: JudgedRun) -> list[Effect]:
     """Return the rows of all changes: switches, A/B tests, runs of the autopilot."""
-    switches = judged.summary.switches
+    switches = judged.switches
     without: list[SwitchFailed | SwitchMissed]
     without = judged.run.events.of(SwitchFailed, SwitchMissed)
     tests, runs = experiments(judged), autopilot_runs(judged.run.events)

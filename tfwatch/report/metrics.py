@@ -121,8 +121,8 @@ def _step_seconds(view: RunView) -> dict[str, float]:
 
 
 def _steady(view: RunView) -> Any:
-    judgement = view.situation.judgement
-    return judgement.breakdown if judgement.steps >= judgement.needed else None
+    split = view.situation.split
+    return split if split and split.is_enough else None
 
 
 def _loss(view: RunView) -> float | None:

@@ -129,7 +129,7 @@ _COST = (
 
 
 def _steady_of_setting(judged: JudgedRun) -> Any:
-    return judged.setting.judgement.breakdown
+    return judged.setting.split
 
 
 _LAST_SETTING = (
@@ -256,7 +256,7 @@ def final_loss(run: Snapshot) -> float | None:
 
 def steps_done(judged: JudgedRun) -> int:
     """Return the number of completed steps."""
-    return judged.run.ended.steps if judged.run.ended else judged.summary.steps
+    return judged.run.ended.steps if judged.run.ended else len(judged.run.steps)
 
 
 def _split_method(manifest: Manifest) -> str:
@@ -305,7 +305,7 @@ RUN = (
         "experiments", "A/B tests; their switches are not among `switches`", EXPERIMENT, experiments
     ),
     rows("autopilot", "runs of the autopilot", AUTOPILOT, lambda j: autopilot_runs(j.run.events)),
-    rows("stalls", "stretches of steps that starved", STALL, "summary.stalls"),
+    rows("stalls", "stretches of steps that starved", STALL, "stalls"),
     record("machine", "medians of the sensors while steps ran", MACHINE, "machine"),
 )
 

@@ -79,13 +79,13 @@ def _pipeline(judged: JudgedRun) -> Section:
 
 def _stalls(judged: JudgedRun) -> Section:
     """Return the costliest stalls."""
-    stretches = sorted(judged.summary.stalls, key=attrgetter("lost_ms"), reverse=True)
+    stretches = sorted(judged.stalls, key=attrgetter("lost_ms"), reverse=True)
     return Section("Stalls", *as_rows(STALL, stretches[:MOST_STALLS]))
 
 
 def _parts(judged: JudgedRun) -> Section:
     """Return the parts of the steady steps of the last setting in milliseconds."""
-    split = judged.setting.judgement.breakdown
+    split = judged.setting.split
     parts = [fact for fact in STEADY if split and fact.table and fact.of(split)]
     head, cells = as_rows(STAT, [fact.of(split) for fact in parts])
     rows = [[fact.name, *row] for fact, row in zip(parts, cells, strict=True)]

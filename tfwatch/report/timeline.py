@@ -155,7 +155,7 @@ def _epochs(run: Snapshot, length_s: float) -> list[Mark]:
 def _switches(judged: JudgedRun, length_s: float) -> list[Mark]:
     """Return the first switches, each with its number."""
     begin_ns = judged.run.steps["start_ns"]
-    switches = [one for one in judged.summary.switches if 0 < (one.step or 0) <= len(begin_ns)]
+    switches = [one for one in judged.switches if 0 < (one.step or 0) <= len(begin_ns)]
     return _marks(
         (
             (

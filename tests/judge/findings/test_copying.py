@@ -10,7 +10,7 @@ import pytest
 from tests.judge.situations import RUNNING, banner, changed, stat
 from tfwatch.judge.findings.copying import UINT8, bandwidth
 from tfwatch.judge.stages import Stage, StageTable
-from tfwatch.judge.steps.steady_steps import Breakdown, Judgement
+from tfwatch.judge.steps.steady_steps import Breakdown
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
@@ -26,8 +26,7 @@ FUSED = StageTable(0, (Stage("map(decode), batch(64)", "MapAndBatch", 2.0),))
 
 
 def copying(**copied_bytes: int) -> Situation:
-    judgement = Judgement(100, 20, SPLIT)
-    now = changed(RUNNING, judgement=judgement, accelerated=True, copied_bytes=copied_bytes)
+    now = changed(RUNNING, split=SPLIT, accelerated=True, copied_bytes=copied_bytes)
     return replace(now, stages=FUSED)
 
 
@@ -89,7 +88,7 @@ def test_a_copy_ahead_is_named_as_the_one_that_launching_waits_for() -> None:
     )
     now = changed(
         copying(float32=60 * 2**20),
-        judgement=Judgement(100, 20, ahead),
+        split=ahead,
         copy_ms=9.0,
         copied_ahead=True,
     )
@@ -107,9 +106,9 @@ def test_a_wait_for_the_copy_ahead_is_named_with_its_time() -> None:
     waits = Breakdown(
         100, stat(12.5), stat(0.2), stat(3.0), stat(4.0), stat(0.5), 0.02, copy=stat(7.8)
     )
-    judgement = Judgement(100, 20, waits)
+    judgement = waits
     found = banner(
-        changed(copying(float32=60 * 2**20), judgement=judgement, copy_ms=10.0, copied_ahead=True)
+        changed(copying(float32=60 * 2**20), split=judgement, copy_ms=10.0, copied_ahead=True)
     )
 
     assert found.word == "COPY-BOUND 80 % of the time"

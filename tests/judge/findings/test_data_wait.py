@@ -29,7 +29,7 @@ ROWS = Stage("from_generator(rows)", "FlatMap python", 21.0)
 SCRIPT = changed(
     RUNNING,
     live=False,
-    judgement=judged(),
+    split=judged(),
     knobs={"prefetch": "default", "workers": "default"},
     started={"prefetch": "default", "workers": "default"},
     switchable=["prefetch"],
@@ -218,7 +218,7 @@ def test_with_a_full_buffer_and_fast_stages_the_wait_is_the_fetch_itself(now: Si
     full = changed(PREFETCH, buffered=4.0, filled=1.0)
     ready = changed(
         now,
-        judgement=judged(0.4, 0.8, 0.1),
+        split=judged(0.4, 0.8, 0.1),
         stages=StageTable(0, (Stage("shuffled, batch(32)", "Map", 0.1), full)).with_bottleneck(
             8, 0.0, 0.4, 0.9
         ),
@@ -383,11 +383,11 @@ READY = StageTable(0, (Stage("map", "Map", 0.1), FULL)).with_bottleneck(8, 0.0, 
 
 
 READY_AND_STARVING = {
-    "judgement": judged(0.4, 0.8, 0.1),
+    "split": judged(0.4, 0.8, 0.1),
     "stages": READY,
     "knobs": {"prefetch": "4", "workers": "auto", "cache": "off"},
 }
-WELL_FED = {"judgement": judged(0.0, 13.0, 0.1), "knobs": {"cache": "off"}}
+WELL_FED = {"split": judged(0.0, 13.0, 0.1), "knobs": {"cache": "off"}}
 
 
 def situation(changes: dict[str, Any], **more: Any) -> Situation:
@@ -448,7 +448,7 @@ def test_a_fit_too_short_for_its_stages_has_the_source_of_its_manifest(
 def test_a_switch_that_gains_nothing_is_no_line_either(live: bool) -> None:
     no_gain = changed(CACHE_ON, knob="prefetch", value="4", step_ms=23.4, mean_ms=23.4)
     found = banner(
-        changed(RUNNING, judgement=judged(), live=live, forecasts={("prefetch", "4"): no_gain})
+        changed(RUNNING, split=judged(), live=live, forecasts={("prefetch", "4"): no_gain})
     )
 
     assert found.code == ""

@@ -18,7 +18,6 @@ from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.regime import CodeTime, Regime
 from tfwatch.judge.stages import Stage, StageTable
 from tfwatch.judge.steps.stalls import Stall
-from tfwatch.judge.steps.steady_steps import Breakdown, Judgement
 from tfwatch.judge.steps.time_breakdown import PARTS, TimeSpent
 
 _OF_SPENT = {field.name for field in fields(TimeSpent)}
@@ -32,10 +31,6 @@ def losing(**changes: Any) -> Situation:
     total = TimeSpent(**{"steps": 1000, "compute_s": 10.0, **spent})
     regime = Regime(spent=total, **{"epochs": 10, **of_regime})
     return changed(RUNNING, **{"live": False, "is_whole": True, "regime": regime, **changes})
-
-
-def steady(part: Breakdown) -> Judgement:
-    return Judgement(part.steps, 20, part)
 
 
 def code(phase: str, seconds: float, callback: str = "", call: str = "") -> CodeTime:
@@ -151,7 +146,7 @@ NO_GPU = "A GPU or a smaller model"
             "kept-order",
             losing(
                 data_wait_s=20.0,
-                judgement=steady(UNEVEN),
+                split=UNEVEN,
                 stages=StageTable(0, (Stage("map(read)", "ParallelMapV2", 8.0, 4.0), BATCH)),
             ),
             "some elements of map(read) take long, and others wait for them",
@@ -197,7 +192,7 @@ NO_GPU = "A GPU or a smaller model"
             "input-bound",
             losing(
                 data_wait_s=7.0,
-                judgement=steady(split(7.0, 10.0, 0.0)),
+                split=split(7.0, 10.0, 0.0),
                 forecasts={("prefetch", "4"): GAINS},
             ),
             "HIGHLY input-bound: each step waits 7.0 of 17.0 ms for data",
@@ -208,7 +203,7 @@ NO_GPU = "A GPU or a smaller model"
         ),
         pytest.param(
             "copy-bound",
-            losing(copy_s=5.0, judgement=steady(COPIES), accelerated=True),
+            losing(copy_s=5.0, split=COPIES, accelerated=True),
             "copying batches to the GPU takes 5.0 of 15.0 ms/step",
             5.0,
             "copy fewer bytes",
@@ -363,7 +358,7 @@ NO_GPU = "A GPU or a smaller model"
         ),
         pytest.param(
             "launch-bound",
-            losing(judgement=steady(LAUNCHES), accelerated=True),
+            losing(split=LAUNCHES, accelerated=True),
             "launching kernels takes 8.0 of 10.0 ms/step, longer than the GPU then computes",
             6.0,
             "compile(steps_per_execution=8)",
@@ -441,7 +436,7 @@ def test_nothing_is_judged_before_there_is_enough() -> None:
 
     assert find_losses(short) == ()
     assert kinds(changed(short, is_whole=True)) == ["input-bound"]
-    assert kinds(changed(short, judgement=Judgement(5, 20, None))) == []
+    assert kinds(changed(short, split=None)) == []
     assert kinds(losing(compute_s=5.0, data_wait_s=5.0, is_whole=False)) == ["input-bound"]
 
 
@@ -507,7 +502,7 @@ TABLES = st.sampled_from(
 
 @given(
     regime=REGIMES,
-    judgement=SPLITS.map(steady),
+    split=SPLITS,
     stages=TABLES,
     accelerated=st.booleans(),
     op_by_op=st.booleans(),
@@ -557,7 +552,7 @@ def test_a_new_regime_holds_no_finding() -> None:
 
 
 def test_the_word_has_the_share_of_the_time_and_the_verdict_is_of_it() -> None:
-    waits = {"data_wait_s": 1.5, "judgement": steady(split(7.0, 10.0, 0.0))}
+    waits = {"data_wait_s": 1.5, "split": split(7.0, 10.0, 0.0)}
     (first, *_) = find_losses(losing(**waits))
     assert first.word == "STARVING 13 % of the time"
     assert first.sentence.startswith("MODERATELY input-bound: each step waits 7.0 of 17.0 ms")

@@ -91,7 +91,7 @@ def test_without_keys_the_sentence_holds_the_stage_the_number_and_the_edit() -> 
     now = changed(
         RUNNING, live=False, knobs=knobs, stages=table, forecasts={("workers", "auto"): WORKERS}
     )
-    found = banner(changed(now, judgement=judged()))
+    found = banner(changed(now, split=judged()))
     assert (
         found.advice
         == "num_parallel_calls=tf.data.AUTOTUNE: 23.4 to about 9.1 ms, 2.6 x (the rest is"
@@ -104,7 +104,7 @@ def test_without_keys_the_sentence_holds_the_stage_the_number_and_the_edit() -> 
 
 
 def test_on_a_live_screen_the_finding_has_the_key_and_the_edit_of_the_same_switch() -> None:
-    now = changed(RUNNING, judgement=judged(), forecasts={("workers", "auto"): WORKERS})
+    now = changed(RUNNING, split=judged(), forecasts={("workers", "auto"): WORKERS})
     found = banner(now)
     assert found.advice == "w workers auto: 23.4 to about 9.1 ms, 2.6 x (the rest is compute)"
     assert found.code.startswith(
@@ -112,19 +112,19 @@ def test_on_a_live_screen_the_finding_has_the_key_and_the_edit_of_the_same_switc
     )
 
 
-LAUNCHES = {"judgement": judged(0.0, 1.2, 0.1), "accelerated": True}
-CALLBACKS = {"judgement": judged(0.2, 13.6, 8.0)}
+LAUNCHES = {"split": judged(0.0, 1.2, 0.1), "accelerated": True}
+CALLBACKS = {"split": judged(0.2, 13.6, 8.0)}
 
 
 @pytest.mark.parametrize(
     ("changes", "edit"),
     [
         pytest.param(
-            {"judgement": judged(0.1), "accelerated": True},
+            {"split": judged(0.1), "accelerated": True},
             "keras.mixed_precision.set_global_policy(",
             id="compute",
         ),
-        pytest.param({"judgement": judged(0.1)}, "", id="a CPU"),
+        pytest.param({"split": judged(0.1)}, "", id="a CPU"),
         pytest.param(
             LAUNCHES,
             "model.compile(..., steps_per_execution=8, jit_compile=True)",
@@ -160,7 +160,7 @@ def test_the_edit_of_a_loss_follows_the_lines_of_the_switches_made(
 
 def test_a_switch_that_is_not_proved_is_not_pasted() -> None:
     knobs, started = {"prefetch": "4", "cache": "on"}, {"prefetch": "off", "cache": "off"}
-    now = changed(RUNNING, judgement=judged(0.1), knobs=knobs, started=started)
+    now = changed(RUNNING, split=judged(0.1), knobs=knobs, started=started)
 
     assert "prefetch" not in banner(now).code
     proved = banner(changed(now, better={("cache", "off"): "on"})).code
@@ -170,7 +170,7 @@ def test_a_switch_that_is_not_proved_is_not_pasted() -> None:
 
 def test_within_an_ab_test_the_proved_setting_is_pasted_and_not_that_of_the_block() -> None:
     started = {"prefetch": "off"}
-    now = changed(RUNNING, judgement=judged(0.1), knobs={"prefetch": "8"}, started=started)
+    now = changed(RUNNING, split=judged(0.1), knobs={"prefetch": "8"}, started=started)
     now = changed(now, better={("prefetch", "off"): "4"})
     began = ExperimentBegan(0, "prefetch", ("4", "8"), 100, 600, 0)
 

@@ -20,8 +20,9 @@ from tfwatch.core.events import (
     WatchFailed,
 )
 from tfwatch.core.rows import STEP, Flag, Phase
+from tfwatch.judge.steps.last_setting import find_last_setting
+from tfwatch.judge.steps.stalls import Pauses, find_stalls
 from tfwatch.judge.steps.steady_steps import judge
-from tfwatch.judge.steps.summary import summarise
 from tfwatch.judge.steps.time_breakdown import PARTS, make_time_breakdown
 from tfwatch.runs.sums import EpochSums
 
@@ -99,16 +100,11 @@ def test_the_time_breakdown_sums_to_the_wall_clock_and_no_part_is_negative(
 
 
 @settings(deadline=None)
-@given(runs(), st.booleans())
-def test_the_parts_of_a_step_sum_to_it_and_their_shares_are_shares(
-    recorded: RecordedRun, accelerated: bool
-) -> None:
-    found = summarise(recorded.rows, recorded.events, accelerated)
-    judgement = judge(recorded.rows)
-
-    assert judgement.is_enough is (judgement.verdict is not None)
-    assert all(0 <= stall.lost_ms < math.inf and stall.steps for stall in found.stalls)
-    for split in (found.steady, judgement.breakdown, found.setting.judgement.breakdown):
+@given(runs())
+def test_the_parts_of_a_step_sum_to_it_and_their_shares_are_shares(recorded: RecordedRun) -> None:
+    stalls = find_stalls(recorded.rows, Pauses(recorded.events))
+    assert all(0 <= stall.lost_ms < math.inf and stall.steps for stall in stalls)
+    for split in (judge(recorded.rows), find_last_setting(recorded.rows, recorded.events).split):
         if split is not None:
             check(split)
 

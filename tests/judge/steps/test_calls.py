@@ -41,7 +41,7 @@ def test_a_call_that_takes_much_more_than_the_others_is_a_spike(part: str, more:
 
 
 def test_the_window_counts_the_host_of_whole_calls() -> None:
-    part = judge(in_calls(60, 10, host=60.0)).breakdown
+    part = judge(in_calls(60, 10, host=60.0))
 
     assert part
     assert part.host.mean == pytest.approx(6.0)

@@ -9,8 +9,8 @@ import pytest
 from tests.judge.grid import RATIOS, label_of, simulated, starving
 from tests.judge.step_rows import restart
 from tfwatch.core.rows import Flag
-from tfwatch.judge.steps.steady_steps import Verdict, judge
-from tfwatch.judge.steps.summary import summarise
+from tfwatch.judge.steps.last_setting import find_last_setting
+from tfwatch.judge.steps.steady_steps import Breakdown, Verdict, judge
 
 COMPUTE_MS, HOST_MS = 18.0, 2.0
 WORK_MS = COMPUTE_MS + HOST_MS
@@ -26,6 +26,10 @@ def labelled(*depths: int) -> list[tuple[float, int]]:
     ]
 
 
+def verdict_of(split: Breakdown | None) -> Verdict | None:
+    return split.verdict if split else None
+
+
 def test_the_label_of_steady_times() -> None:
     for ratio, depth in labelled(0, 1, 2, 4, 16):
         label = label_of(starving(ratio, 1.0, prefetch=depth > 0))
@@ -33,8 +37,8 @@ def test_the_label_of_steady_times() -> None:
             ratio * WORK_MS, COMPUTE_MS, HOST_MS, depth=depth, jitter=0.0, steps=300, seed=0
         )
 
-        assert judge(rows).verdict is label, (ratio, depth)
-        assert summarise(rows, ()).setting.judgement.verdict is label, (ratio, depth)
+        assert verdict_of(judge(rows)) is label, (ratio, depth)
+        assert verdict_of(find_last_setting(rows, ()).split) is label, (ratio, depth)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -48,7 +52,7 @@ def test_the_label_of_times_that_vary(jitter: float, seed: int) -> None:
             ratio * WORK_MS, COMPUTE_MS, HOST_MS, depth=depth, jitter=jitter, steps=600, seed=seed
         )
 
-        assert summarise(rows, ()).setting.judgement.verdict is label, (ratio, depth)
+        assert verdict_of(find_last_setting(rows, ()).split) is label, (ratio, depth)
 
 
 def test_after_a_switch_the_new_setting_is_judged() -> None:
@@ -63,7 +67,7 @@ def test_after_a_switch_the_new_setting_is_judged() -> None:
         new["flags"][0] = Flag.SWITCH
         rows = restart(np.concatenate([old, new]))
 
-        assert judge(rows).verdict is label, (ratio, after)
+        assert verdict_of(judge(rows)) is label, (ratio, after)
 
 
 def test_the_grid_has_cells_of_every_kind_on_both_sides() -> None:

@@ -4,16 +4,24 @@ import numpy as np
 import pytest
 
 from tests.judge.step_rows import make_steps, plain, spike_steps
-from tfwatch.core.rows import Flag
+from tfwatch.core.rows import Flag, Rows
+from tfwatch.judge.steps import steady_steps
 from tfwatch.judge.steps.steady_steps import (
     NEEDED,
+    Breakdown,
     Verdict,
     breakdown,
-    judge,
     steady,
 )
 
 NOT, MODERATELY, HIGHLY = Verdict
+
+
+def judge(rows: Rows) -> Breakdown:
+    """Split the newest steps."""
+    split = steady_steps.judge(rows)
+    assert split
+    return split
 
 
 @pytest.mark.parametrize(
@@ -28,18 +36,18 @@ NOT, MODERATELY, HIGHLY = Verdict
     ],
 )
 def test_the_lines_are_5_and_20_percent(share: float, verdict: Verdict) -> None:
-    judgement = judge(plain(100, share))
+    split = judge(plain(100, share))
 
-    assert judgement.verdict is verdict
-    assert judgement.breakdown is not None
-    assert judgement.breakdown.wait_share == pytest.approx(share)
+    assert split.verdict is verdict
+    assert split.wait_share == pytest.approx(share)
 
 
-@pytest.mark.parametrize("count", [0, 1, NEEDED - 1])
+@pytest.mark.parametrize("count", [1, NEEDED - 1])
 def test_below_20_steady_steps_nothing_is_judged(count: int) -> None:
-    judgement = judge(plain(count, 0.5))
+    split = judge(plain(count, 0.5))
 
-    assert (judgement.verdict, judgement.steps, judgement.needed) == (None, count, 20)
+    assert (split.verdict, split.steps) == (None, count)
+    assert steady_steps.judge(plain(0)) is None
 
 
 def test_20_steady_steps_are_enough() -> None:
@@ -81,11 +89,10 @@ def test_steps_before_a_switch_are_of_another_setting() -> None:
     rows = np.concatenate([plain(50, 0.5), plain(15, 0.0)])
     rows["flags"][50] = Flag.SWITCH
 
-    judgement = judge(rows)
+    split = judge(rows)
 
-    assert (judgement.verdict, judgement.steps) == (None, 14)
-    assert judgement.breakdown is not None
-    assert judgement.breakdown.wait_share == 0
+    assert (split.verdict, split.steps) == (None, 14)
+    assert split.wait_share == 0
 
 
 def test_a_single_long_wait_changes_no_verdict() -> None:

@@ -49,7 +49,7 @@ def forecast_for(
 
 def epoch(fills_shuffle: bool = False, **seconds: float) -> dict[str, Any]:
     return {
-        "judgement": judged(0.2),
+        "split": judged(0.2),
         "regime": Regime(
             spent=replace(TimeSpent(0, 250, compute_s=3.4), **seconds),  # type: ignore[arg-type]
             epochs=1,
@@ -69,15 +69,15 @@ def last(**changes: Any) -> dict[str, Any]:
 
 
 FINDINGS: list[Any] = [
-    pytest.param({"judgement": judged()}, ".prefetch(tf.data.AUTOTUNE)", id="off"),
+    pytest.param({"split": judged()}, ".prefetch(tf.data.AUTOTUNE)", id="off"),
     pytest.param(
-        {"judgement": judged(), "switchable": ()},
+        {"split": judged(), "switchable": ()},
         ".prefetch(tf.data.AUTOTUNE)",
         id="not live",
     ),
     pytest.param(
         {
-            "judgement": judged(),
+            "split": judged(),
             "knobs": ALL_ON,
             "stages": BURNS,
             "origin": BatchSource(SourceKind.TF_DATA),
@@ -88,7 +88,7 @@ FINDINGS: list[Any] = [
     ),
     pytest.param(
         {
-            "judgement": judged(),
+            "split": judged(),
             "knobs": {**ALL_ON, "cache": "off"},
             "machine": MachineFigures({"memory_available_bytes": 6e9}),
             **forecast_for("cache", "on", 3.3, needs_bytes=4e9),
@@ -98,7 +98,7 @@ FINDINGS: list[Any] = [
     ),
     pytest.param(
         last(
-            judgement=judged(),
+            split=judged(),
             stages=LOCKED,
             **forecast_for("prefetch", "4", 11.7, "compute and data share the cores"),
         ),
@@ -106,7 +106,7 @@ FINDINGS: list[Any] = [
         id="ended, with a forecast",
     ),
     pytest.param(
-        last(judgement=judged(), stages=BURNS, knobs=ALL_ON),
+        last(split=judged(), stages=BURNS, knobs=ALL_ON),
         "make batches cheaper",
         id="ended, on",
     ),
@@ -118,18 +118,18 @@ FINDINGS: list[Any] = [
         id="shuffle buffer",
     ),
     pytest.param(
-        {"judgement": judged(0.0, 1.2, 0.1), "accelerated": True},
+        {"split": judged(0.0, 1.2, 0.1), "accelerated": True},
         "compile(steps_per_execution=8)",
         id="launching",
     ),
-    pytest.param({"judgement": judged(0.0, 2.0), "op_by_op": True}, "run_eagerly", id="op by op"),
+    pytest.param({"split": judged(0.0, 2.0), "op_by_op": True}, "run_eagerly", id="op by op"),
     pytest.param(
-        {"judgement": judged(0.0, 2.0), "op_by_op": True, "loop": "train.py:22"},
+        {"split": judged(0.0, 2.0), "op_by_op": True, "loop": "train.py:22"},
         "@tf.function",
         id="op by op in a loop",
     ),
     pytest.param(
-        {"judgement": judged(0.2, 13.6, 7.1)},
+        {"split": judged(0.2, 13.6, 7.1)},
         "compile(steps_per_execution=8): about",
         id="host",
     ),
@@ -187,15 +187,12 @@ def test_advice_for_every_kind_of_data_is_whole_at_80_columns(
             "knobs": knobs,
             "switchable": switchable,
         }
-        for judgement in (judged(), judged(0.2)):
-            assert judgement.breakdown
+        for split in (judged(), judged(0.2)):
             regime = (
                 Regime(spent=TimeSpent(0, 250, compute_s=3.4, first_batch_s=2.0), epochs=1)
-                if judgement.verdict is NOT
-                else regime_of_split(judgement.breakdown)
+                if split.verdict is NOT
+                else regime_of_split(split)
             )
-            pane.banner = banner(
-                changed(RUNNING, live=live, judgement=judgement, regime=regime, **changes)
-            )
+            pane.banner = banner(changed(RUNNING, live=live, split=split, regime=regime, **changes))
             _, _, line = pane.rows(WIDTH, 3)
             assert 0 < line.cell_length <= WIDTH, line.plain

@@ -21,7 +21,7 @@ _LEAST_BATCH = 8
 
 def find(now: Situation) -> Finding | None:
     """Find the data wait for the calls of cheap maps before the batch."""
-    table, part = now.stages, now.judgement.breakdown
+    table, part = now.stages, now.split
     size = batch_size(table, now.manifest.batch_size)
     maps = cheap_maps(table, size)
     if table is None or not maps or size is None:

@@ -47,7 +47,7 @@ _PINNED_CODE = (
 def find(now: Situation) -> Finding | None:
     """Find the copy of the batches to the device, also ahead of the steps where they wait for
     it."""
-    part, spent = now.judgement.breakdown, now.regime.spent
+    part, spent = now.split, now.regime.spent
     if part is None or part.copy is None or not spent.steps:
         return None
     took_ms = part.copying_ms(now.manifest.copy_ahead_ms)

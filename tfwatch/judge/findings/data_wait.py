@@ -67,7 +67,7 @@ def find(now: Situation) -> Finding | None:
 
 def _sentences(now: Situation) -> tuple[str, str]:
     """Return the sentence on the data wait, and a shorter one."""
-    spent, part = now.regime.spent, now.judgement.breakdown
+    spent, part = now.regime.spent, now.split
     verdict = verdict_of(now.regime.share(spent.data_wait_s))
     bound = "input-bound" if verdict is Verdict.NOT else verdict.value
     if part is None:
@@ -85,7 +85,7 @@ def _gain(now: Situation) -> Forecast | None:
     forecast, or any other one.
     """
     gain, limit = best(now.forecasts.values()), now.bottleneck
-    if gain is None or now.judgement.breakdown is None:
+    if gain is None or now.split is None:
         return None
     if now.live:
         return gain
@@ -98,7 +98,7 @@ def _gain(now: Situation) -> Forecast | None:
 def _advise(now: Situation, gain: Forecast | None) -> Advice:
     """Advise the switch, else on the user's code; the advice comes first: a narrow row cuts the
     end."""
-    part, limit = now.judgement.breakdown, now.bottleneck
+    part, limit = now.split, now.bottleneck
     is_fetch = part is not None and is_fetch_bound(now, part)
     found = (gain and advise_gain(now, gain)) or (_fetch(now) if is_fetch else _cause(now))
     if part is None or is_fetch:
@@ -126,7 +126,7 @@ def is_fetch_bound(now: Situation, part: Breakdown) -> bool:
 def _recovered(now: Situation, gain: Forecast | None) -> float:
     """Return the share of the data wait that the remedy gives back; 1 where no forecast says
     less. A stage on one core would share all cores."""
-    part, limit = now.judgement.breakdown, now.bottleneck
+    part, limit = now.split, now.bottleneck
     if part is None or part.wait.mean <= 0:
         return 1.0
     if gain is not None:

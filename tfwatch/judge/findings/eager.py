@@ -26,7 +26,7 @@ def find(now: Situation) -> Finding | None:
     """Find the Python between the operations of a step."""
     if not now.manifest.op_by_op:
         return None
-    spent, part = now.regime.spent, now.judgement.breakdown
+    spent, part = now.regime.spent, now.split
     share = part.launch_share if part and part.dispatch.mean > 0 else _SHARE
     lost_s = spent.compute_s * (1 - (1 - share) * _IN_GRAPH)
     compute_ms = 1e3 * spent.compute_s / spent.steps if spent.steps else None

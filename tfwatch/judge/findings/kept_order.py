@@ -28,7 +28,7 @@ _CODE = (
 
 def find(now: Situation) -> Finding | None:
     """Find the data wait for single slow elements."""
-    part, table = now.judgement.breakdown, now.stages
+    part, table = now.split, now.stages
     slow = _slowest_map(table)
     if part is None or table is None or slow is None:
         return None

@@ -20,7 +20,7 @@ _CODE = "model.compile(..., steps_per_execution=8, jit_compile=True)"
 def find(now: Situation) -> Finding | None:
     """Find the launching of kernels, on an accelerator, as far as it is longer than the rest of
     compute."""
-    part, spent = now.judgement.breakdown, now.regime.spent
+    part, spent = now.split, now.regime.spent
     if part is None or not now.manifest.accelerated or part.launch_share < LAUNCH_FROM:
         return None
     brief = f"launching kernels takes {of_step(part.dispatch, part.step)}/step"

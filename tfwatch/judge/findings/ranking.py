@@ -109,7 +109,7 @@ def _with_switches(now: Situation, kind: ModuleType, finding: Finding) -> Findin
 def _is_judgeable(now: Situation) -> bool:
     """Return True where enough is measured: steady steps, some seconds, or all of the run."""
     is_long = now.regime.judged_s >= _LEAST_S
-    return now.is_whole or is_long or now.judgement.is_enough
+    return now.is_whole or is_long or (now.split is not None and now.split.is_enough)
 
 
 def _left_of(claims: Mapping[str, float], left: Mapping[str, float]) -> dict[str, float]:

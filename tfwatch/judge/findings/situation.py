@@ -22,7 +22,6 @@ from tfwatch.core.events import (
 from tfwatch.core.rows import Phase
 from tfwatch.judge.regime import Regime
 from tfwatch.judge.steps.stalls import merge_locations
-from tfwatch.judge.steps.steady_steps import NOT_JUDGED, Judgement
 from tfwatch.judge.troubles import current_divergence
 from tfwatch.runs.library import replay_argument
 
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.machine import MachineFigures
     from tfwatch.judge.stages import Bottleneck, StageTable
     from tfwatch.judge.steps.stalls import Stall
-    from tfwatch.judge.steps.steady_steps import Stat
+    from tfwatch.judge.steps.steady_steps import Breakdown, Stat
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.snapshot import Snapshot
 
@@ -131,7 +130,8 @@ class Situation:
 
     manifest: Manifest
     #: On the newest steady steps of the present setting.
-    judgement: Judgement = NOT_JUDGED
+    #: Of its newest steady steps; None without any.
+    split: Breakdown | None = None
     #: The settings in effect, in words.
     knobs: Mapping[str, str] = field(default_factory=dict)
     regime: Regime = field(default_factory=Regime)

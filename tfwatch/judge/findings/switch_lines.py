@@ -68,7 +68,7 @@ def advise_gain(now: Situation, gain: Forecast | None = None) -> Advice | None:
     if not now.live:
         words = f"{switch_phrase(gain.knob, gain.value)}: {expected_gain_text(gain)}"
         return Advice(words, line_with_switch(now, gain.knob, gain.value))
-    part = now.judgement.breakdown
+    part = now.split
     text = expected_gain_text(gain, part.step.mean if part else math.nan)
     costs = f"; {_cache_costs(now, gain)}" if gain.knob == CACHE else ""
     key = key_text(gain, now.knobs.get(gain.knob, "off"))

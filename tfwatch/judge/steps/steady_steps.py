@@ -56,6 +56,21 @@ class Stat:
     p95: float
 
 
+class Verdict(Enum):
+    """The TensorFlow profiler's own words; its thresholds are 5 % and 20 % of step time."""
+
+    NOT = "NOT input-bound"
+    MODERATELY = "MODERATELY input-bound"
+    HIGHLY = "HIGHLY input-bound"
+
+
+def verdict_of(wait_share: float) -> Verdict:
+    """Return the verdict on data wait as a share of the time, 0 to 1."""
+    if wait_share >= HIGHLY_FROM:
+        return Verdict.HIGHLY
+    return Verdict.MODERATELY if wait_share >= MODERATELY_FROM else Verdict.NOT
+
+
 @dataclass(frozen=True, slots=True)
 class Breakdown:
     """A stretch of steady steps; wait + copy + compute + host = step, and `dispatch` is in
@@ -71,6 +86,16 @@ class Breakdown:
     wait_share: float
     #: Of the batch to the device; None where it is not timed, and is a part of `compute`.
     copy: Stat | None = None
+
+    @property
+    def is_enough(self) -> bool:
+        """True where there are enough steps for a verdict."""
+        return self.steps >= NEEDED
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict on data wait; None without enough steps."""
+        return verdict_of(self.wait_share) if self.is_enough else None
 
     @property
     def in_bursts(self) -> bool:
@@ -98,50 +123,12 @@ class Breakdown:
         return self.dispatch.mean / self.compute.mean if self.compute.mean > 0 else 0.0
 
 
-class Verdict(Enum):
-    """The TensorFlow profiler's own words; its thresholds are 5 % and 20 % of step time."""
-
-    NOT = "NOT input-bound"
-    MODERATELY = "MODERATELY input-bound"
-    HIGHLY = "HIGHLY input-bound"
-
-
-def verdict_of(wait_share: float) -> Verdict:
-    """Return the verdict on data wait as a share of the time, 0 to 1."""
-    if wait_share >= HIGHLY_FROM:
-        return Verdict.HIGHLY
-    return Verdict.MODERATELY if wait_share >= MODERATELY_FROM else Verdict.NOT
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """A window of `steps` steady steps; `needed` is the least number for a verdict."""
-
-    steps: int
-    needed: int
-    breakdown: Breakdown | None
-
-    @property
-    def is_enough(self) -> bool:
-        """True where there are enough steps for a verdict."""
-        return self.breakdown is not None and self.breakdown.steps >= self.needed
-
-    @property
-    def verdict(self) -> Verdict | None:
-        """The verdict on its data wait; None without enough steps."""
-        return verdict_of(self.breakdown.wait_share) if self.breakdown and self.is_enough else None
-
-
-NOT_JUDGED = Judgement(0, NEEDED, None)
-
-
-def judge(rows: Rows) -> Judgement:
-    """Judge the newest steps of `rows` (the last max(20 steps, 2 s), steady ones).
+def judge(rows: Rows) -> Breakdown | None:
+    """Split the newest steps of `rows`: the last max(20 steps, 2 s), steady ones; None without any.
 
     Steps before the newest switch belong to another setting and are not judged.
     """
-    window = _window(rows)
-    return Judgement(len(window), NEEDED, breakdown(window))
+    return breakdown(_window(rows))
 
 
 def _window(rows: Rows) -> Rows:

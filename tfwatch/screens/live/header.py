@@ -170,7 +170,7 @@ def terminal_title(view: RunView) -> str:
         parts.append(
             f"{latest.epoch + 1}/{manifest.epochs}" if manifest.epochs else f"step {latest.step}"
         )
-    part, life = view.situation.judgement.breakdown, view.snapshot.life
+    part, life = view.situation.split, view.snapshot.life
     if view.snapshot.ended:
         parts.append(view.snapshot.ended.cause)
     elif life is not Life.RUNNING:

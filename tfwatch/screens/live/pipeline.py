@@ -180,7 +180,7 @@ def _total(view: RunView, table: StageTable, width: int) -> Content:
 def _compare(view: RunView, table: StageTable) -> tuple[str, ...]:
     """Return `< 13.8 compute + host: fully overlapped with compute`, longest text first."""
     now = view.situation
-    part = now.judgement.breakdown
+    part = now.split
     if part is None or math.isnan(table.all_ms):
         return ()
     work = units.number(part.work_mean_ms)
@@ -215,7 +215,8 @@ def _stalled(view: RunView) -> bool:
 
 
 def _starves(view: RunView) -> bool:
-    verdict = view.situation.judgement.verdict
+    split = view.situation.split
+    verdict = split.verdict if split else None
     return verdict in (Verdict.MODERATELY, Verdict.HIGHLY) and not view.snapshot.life.is_stale
 
 

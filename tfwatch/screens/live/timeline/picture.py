@@ -96,7 +96,7 @@ def draw(scene: Scene, width: int, height: int, compact: bool) -> list[Line]:
     layout = lay_out(width, height, compact, len(lanes))
     cells = step_bars.stack(bars, scene.top_ms, layout.strip_rows, glyphs.fine)
     charts = strip_lines(cells, glyphs, scene.cursor)
-    parts = scene.run.situation.judgement.breakdown
+    parts = scene.run.situation.split
     is_stale = snapshot.life.is_stale or scene.run.situation.is_stalled
     legend = legend_lines(parts, glyphs, layout.strip_rows, layout.legend >= WIDE, is_stale)
     axis = axis_texts(scene.top_ms, layout.strip_rows)

@@ -17,7 +17,7 @@ from tfwatch.core.events import (
     PipelineSwitched,
 )
 from tfwatch.core.knobs import KnobChange, Knobs
-from tfwatch.judge.autopilot.moves import BUDGET, Move, Stop
+from tfwatch.judge.autopilot.moves import BUDGET
 from tfwatch.judge.autopilot.search import AutopilotSearch
 from tfwatch.tuner import autopilot
 from tfwatch.tuner.driver import Autopilot
@@ -76,11 +76,6 @@ def test_a_gain_within_the_noise_is_not_claimed() -> None:
         AutopilotEnded
     )
     assert ended.ratio is None or ended.low < 1 < ended.high
-
-
-def test_no_move_is_no_gain() -> None:
-    (ended,) = flown(Plant(data_ms=0.05, compute_ms=12)).events(AutopilotEnded)
-    assert (ended.ratio, ended.low, ended.high) == (None, None, None)
 
 
 def test_what_is_fed_already_is_left_as_it_is() -> None:
@@ -170,23 +165,6 @@ def test_where_its_own_judging_breaks_the_open_move_is_taken_back_and_the_end_to
     assert {knob: training.settings[-1][knob] for knob in ended.knobs} == ended.knobs
 
 
-def test_where_it_breaks_between_two_moves_what_was_kept_stays(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    following = AutopilotSearch.next
-
-    def broken(search: AutopilotSearch, *given: Any) -> Move | Stop:
-        if search.knobs["prefetch"] != "off":
-            raise ZeroDivisionError("a mistake of its own")
-        return following(search, *given)
-
-    monkeypatch.setattr(AutopilotSearch, "next", broken)
-    training = flown(GPU)
-    assert [move.kept for move in training.events(MoveJudged)] == [True]
-    assert training.events(AutopilotEnded)[0].cause == "failed"
-    assert training.settings[-1]["prefetch"] == "4"
-
-
 def test_of_two_knobs_one_of_which_cannot_be_had_the_other_is_taken_back() -> None:
     training = PlantTraining(GPU, Knobs())
     training.refuses = frozenset({"workers"})
@@ -267,19 +245,6 @@ def test_all_that_it_does_to_a_run_is_over_within_its_steps(
         training.events(PipelineSwitched)[-1].step
         <= training.events(AutopilotBegan)[0].step + BUDGET + autopilot.PROOF
     )
-
-
-def test_two_knobs_turned_at_once_have_a_forecast_too() -> None:
-    both = flown(GPU, switchable=["prefetch", "workers"]).events(MoveJudged)[0]
-    assert (both.knob, both.new, both.beside, both.kept) == ("prefetch", "4", WORKERS, True)
-    assert both.forecast_ms == pytest.approx(both.after_ms, rel=0.1)
-
-
-def test_a_move_that_is_undone_says_why() -> None:
-    training = flown(Plant(data_ms=20, compute_ms=8, cores=2, crowd_ms=6.0))
-    undone = [one for one in training.events(MoveJudged) if not one.kept]
-    assert undone[0].reason == "slower"
-    assert undone[0].after_ms > undone[0].before_ms
 
 
 def test_a_gain_of_all_moves_that_is_not_proved_is_taken_back_at_the_end(

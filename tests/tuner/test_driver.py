@@ -54,18 +54,6 @@ def test_a_job_cancelled_by_the_end_of_its_run_ended_with_the_run() -> None:
     assert interrupted.value.cause == "ended"
 
 
-def test_a_job_cancelled_in_a_running_run_was_cancelled() -> None:
-    run = Simulated(lambda knobs, step: 20.0)
-    driver = run.driver()
-    run.advance(30)
-    driver.look()
-    run.line.cancelled.set()
-
-    with pytest.raises(Interrupt) as interrupted:
-        driver.ask("prefetch", "4", "autopilot")
-    assert interrupted.value.cause == "cancelled"
-
-
 def test_a_switch_of_the_user_ends_a_job_and_its_knob_is_left_alone() -> None:
     run = Simulated(lambda knobs, step: 20.0)
     driver = run.driver()

@@ -190,12 +190,6 @@ def test_it_can_be_ended(end: str, cause: str) -> None:
         assert ended.kept == evaluate(run.events()) == "off"
 
 
-def test_a_run_that_ends_ends_it() -> None:
-    run = Simulated(noisy({"off": 20.0, "4": 20.0}, spread=0.2), steps=90)
-    experiment.run(run.driver(), OFF_4)
-    assert (end_of(run).cause, end_of(run).step) == ("ended", 90)
-
-
 def test_a_run_that_ends_before_it_begins_has_no_experiment() -> None:
     run = Simulated(noisy({"off": 20.0, "4": 20.0}), steps=5)
     with pytest.raises(Interrupt, match="ended"):
@@ -232,14 +226,6 @@ def test_where_its_own_reckoning_breaks_the_knob_is_put_right_and_the_end_told(
     assert (ended.cause, ended.answer, ended.kept) == ("failed", "unclear", "off")
     assert ended.reason == "ZeroDivisionError: a mistake of its own"
     assert evaluate(run.events()) == "off"
-
-
-def test_it_begins_from_what_was_asked_for_just_before() -> None:
-    run = Simulated(noisy({"off": 20.0, "4": 20.0}))
-    run.advance(20)
-    run.line.press("prefetch", "4")
-    experiment.run(run.driver(), OFF_4)
-    assert (end_of(run).answer, end_of(run).kept) == ("same", "4")
 
 
 def test_where_it_is_the_commands_only_purpose_the_training_ends_with_it() -> None:

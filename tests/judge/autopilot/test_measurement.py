@@ -28,9 +28,3 @@ def test_correlated_steps_have_a_larger_error() -> None:
         for plant in (Plant(10, 10, noise=0.05), Plant(10, 10, noise=0.05, drift=0.6))
     ]
     assert errors[1] > 1.5 * errors[0]
-
-
-def test_one_step_is_no_measurement() -> None:
-    rows = Plant(10, 10).rows(KNOBS, 2, np.random.default_rng(1))
-    assert measure(rows[:1]) is None
-    assert measure(rows) is not None

@@ -204,14 +204,6 @@ def test_from_the_worst_setting_it_ends_near_the_best_of_the_full_grid(
     assert walked.steps <= BUDGET
 
 
-@pytest.mark.parametrize("plant", KINDS)
-def test_what_is_kept_is_faster_also_where_another_program_comes_and_goes(plant: Plant) -> None:
-    for began in (60, 120, 180):
-        walked = walk_over(plant, slowed=range(began, began + 60))
-        assert plant.step_ms(walked.knobs) <= plant.step_ms(plant.worst)
-        assert walked.steps <= BUDGET
-
-
 PLANTS = st.builds(
     Plant,
     data_ms=st.floats(0.05, 200),
@@ -244,19 +236,6 @@ def test_whatever_the_plant_it_ends_keeps_its_limits_and_makes_nothing_worse(
     assert walked.steps <= BUDGET
     assert walked.most_bytes <= memory
     assert plant.step_ms(walked.knobs) <= plant.step_ms(start)
-
-
-@settings(max_examples=150, deadline=None, derandomize=True)
-@given(PLANTS, st.integers(0, 99), st.sampled_from([right, nothing]))
-def test_from_the_worst_setting_any_plant_ends_near_its_best(
-    plant: Plant, seed: int, make_forecast: MakeForecast
-) -> None:
-    # More than 16 calls at a time are not reached within the budget: each doubling takes as many
-    # steps to take effect.
-    storage_ms = min(plant.storage_ms, 16 * (plant.compute_ms + plant.host_ms))
-    plant = replace(plant, noise=min(plant.noise, 0.02), storage_ms=storage_ms)
-    walked = walk_over(plant, seed=seed, make_forecast=make_forecast)
-    assert plant.step_ms(walked.knobs) <= UNPROVED * plant.best_ms(ROOMY)
 
 
 @pytest.mark.parametrize(

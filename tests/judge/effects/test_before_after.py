@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
@@ -67,32 +65,11 @@ def test_the_ratio_is_that_of_the_medians_and_lies_in_its_interval() -> None:
     assert noisy.low < noisy.ratio < noisy.high
 
 
-def test_a_steady_drift_is_not_blamed_on_the_switch_in_its_middle() -> None:
-    drifting = 20 * np.exp(np.linspace(0, 0.2, 600) + 0.03 * rng().standard_normal(600))
-    found = compare_sides(drifting[:300], drifting[300:])
-    assert found.ratio < 0.93
-    assert found.answer == "unclear"
-
-
-def test_a_burst_after_the_switch_is_not_blamed_on_it() -> None:
-    steps = 20 * np.exp(0.03 * rng().standard_normal(600))
-    steps[300:380] *= 1.5
-    assert compare_sides(steps[:300], steps[300:]).answer != "slower"
-
-
 def test_bursts_of_batches_are_compared_by_their_means() -> None:
     before, after = np.tile([10.0, 10.0, 10.0, 50.0], 50), np.full(200, 10.0)
     found = compare_sides(before, after, in_bursts=True)
     assert found.ratio == pytest.approx(2.0)
     assert found.answer == "faster"
-
-
-@pytest.mark.parametrize("count", [20, 21, 59])
-def test_twenty_steps_on_each_side_have_an_interval(count: int) -> None:
-    steps = noisy_steps("white 5 %", 2 * count, rng())
-    found = compare_sides(steps[:count], steps[count:])
-    assert 0 < found.low < found.ratio < found.high < math.inf
-    assert compare_sides(np.zeros(count), np.zeros(count)).ratio == 1.0
 
 
 @pytest.mark.parametrize(
@@ -145,11 +122,6 @@ def test_a_wait_that_is_gone_is_proved_while_other_programs_hide_the_step() -> N
     found = measure_effect(rows[:BEFORE], rows[BEFORE:], ["prefetch"], accelerated=False)
     assert found.wait.ms == pytest.approx(0.5 - np.median(waits[:BEFORE]))
     assert found.wait.low_ms < found.wait.ms < found.wait.high_ms < 0
-
-
-def test_a_wait_that_did_not_change_has_an_interval_of_nothing() -> None:
-    found = compare_waits(np.full(60, 0.25), np.full(60, 0.25))
-    assert (found.ms, found.low_ms, found.high_ms, found.is_proved) == (0.0, 0.0, 0.0, False)
 
 
 @pytest.mark.parametrize(

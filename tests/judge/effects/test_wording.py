@@ -10,7 +10,6 @@ from tfwatch.judge.effects.comparison import Comparison
 from tfwatch.judge.effects.wording import (
     outcome_text,
     part_texts,
-    speed,
 )
 from tfwatch.judge.steps.steady_steps import Stat
 
@@ -88,10 +87,6 @@ LESS_WAIT = WaitChange(-9.4, -9.6, -9.1)
 )
 def test_faster_and_slower_are_said_of_what_was_measured(switch: Comparison, words: str) -> None:
     assert outcome_text(switch) == words
-
-
-def test_a_speed_of_one_is_no_difference() -> None:
-    assert speed(1.0) == "no difference"
 
 
 def test_the_parts_are_told_on_both_sides() -> None:

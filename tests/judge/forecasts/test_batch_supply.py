@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.judge.evidences import stages
@@ -18,7 +14,6 @@ from tfwatch.judge.forecasts.batch_supply import (
     overlapped,
     partly_ahead,
     queued,
-    shared_cores,
 )
 
 TIMES = st.lists(st.floats(0.0, 100.0), min_size=2, max_size=40)
@@ -48,34 +43,6 @@ def test_depth_hides_bursts(depth: int, mean_ms: float) -> None:
     assert steps.mean() == pytest.approx(mean_ms)
 
 
-@settings(deadline=None)
-@given(data=TIMES, work=st.floats(0.1, 50.0), depth=st.integers(1, 16))
-def test_behind_a_buffer_the_mean_step_lies_between_the_slower_side_and_both_in_turn(
-    data: list[float], work: float, depth: int
-) -> None:
-    mean = queued(data, [work] * len(data), depth).mean()
-
-    assert mean >= work - 1e-9
-    assert mean <= np.mean(data) + work + (sum(data) + work) / len(data)
-
-
-@settings(deadline=None)
-@given(data=TIMES, work=st.floats(0.1, 50.0), depth=st.integers(1, 15))
-def test_a_deeper_buffer_is_never_slower(data: list[float], work: float, depth: int) -> None:
-    works = [work] * len(data)
-    # Over both passes: what the first one leaves in the buffer shortens the second.
-    deep = sum(queued(data * 8, works * 8, depth + 1))
-    assert deep <= sum(queued(data * 8, works * 8, depth)) + sum(data) + work
-
-
-@settings(deadline=None)
-@given(data=st.floats(0.1, 100.0), work=st.floats(0.1, 100.0), depth=st.integers(1, 16))
-def test_batches_that_all_take_the_same_follow_the_formula(
-    data: float, work: float, depth: int
-) -> None:
-    assert queued([data] * 50, [work] * 50, depth)[-1] == pytest.approx(max(data, work))
-
-
 def test_what_is_made_ahead_by_itself_is_not_waited_for() -> None:
     assert partly_ahead(40.0, 20.0, 0.0) == 60.0
     assert partly_ahead(40.0, 20.0, 0.25) == 50.0
@@ -86,11 +53,6 @@ def test_workers_share_the_maps_and_no_more_of_them_than_there_are_cores() -> No
     assert by_workers(40.0, 2.0, workers=4, cores=8) == 10.0
     assert by_workers(40.0, 2.0, workers=8, cores=2) == 20.0
     assert by_workers(4.0, 3.0, workers=8, cores=8) == 3.0
-
-
-def test_work_is_conserved_on_the_cores_there_are() -> None:
-    assert shared_cores(60.0, 2.0) == 30.0
-    assert math.isnan(shared_cores(60.0, math.nan))
 
 
 #: 100 ms a batch by each of the three guesses.

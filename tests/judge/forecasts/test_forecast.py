@@ -55,19 +55,6 @@ def test_a_pipeline_that_starves_behind_a_prefetch_shows_what_a_batch_takes() ->
     assert step_ms_of(forecast(known, "prefetch", "8")) == pytest.approx(40.0)
 
 
-def test_the_stages_tell_what_prefetch_hides() -> None:
-    known = evidence(0.1, knobs={"prefetch": "4"}, stages=stages(Range=0.1, Map=8.9, BatchV2=0.6))
-
-    assert step_ms_of(forecast(known, "prefetch", "off")) == pytest.approx(13.9 + 9.6, rel=0.05)
-
-
-def test_without_them_a_hidden_batch_may_take_anything_up_to_the_step() -> None:
-    found = forecast(evidence(0.1, knobs={"prefetch": "4"}), "prefetch", "off")
-
-    assert found.low_ms < 14.0
-    assert found.high_ms > 2 * 13.8
-
-
 def test_bursts_take_depth_and_the_mean_tells_it() -> None:
     every_eighth = np.resize([80.0, *[0.0] * 7], 200)
     known = evidence(every_eighth, compute=11.5, host=0.5)
@@ -113,12 +100,6 @@ def test_workers_share_what_is_a_map_and_the_serial_rest_stays() -> None:
 
     assert step_ms_of(forecast(known, "workers", "2")) == pytest.approx(17.5, rel=0.05)
     assert step_ms_of(forecast(known, "workers", "8")) == pytest.approx(13.8, rel=0.05)
-
-
-def test_no_more_workers_help_than_there_are_cores() -> None:
-    known = evidence(66.2, knobs={"prefetch": "4"}, stages=stages(Map=80.0), cores=2)
-
-    assert step_ms_of(forecast(known, "workers", "16")) == pytest.approx(40.0, rel=0.05)
 
 
 def test_a_cache_takes_memory_and_helps() -> None:
@@ -175,16 +156,6 @@ def test_what_workers_make_at_once_is_held_to_the_limit_as_the_autopilot_holds_i
 
     assert (few.needs_bytes, few.is_over_memory_limit) == (4e6, False)
     assert (many.needs_bytes, many.is_over_memory_limit) == (8e6, True)
-
-
-def test_of_two_knobs_turned_at_once_the_buffers_of_both_count() -> None:
-    known = evidence(20.0, batch_bytes=1e6, memory_limit=5e6)
-    both, back = (
-        forecast(known, "prefetch", "4", {"workers": workers}) for workers in ("8", "off")
-    )
-
-    assert (both.needs_bytes, both.is_over_memory_limit) == (12e6, True)
-    assert (back.needs_bytes, back.is_over_memory_limit) == (4e6, False)
 
 
 def test_a_cache_leaves_the_last_map_which_is_the_random_one() -> None:
@@ -253,18 +224,6 @@ def test_a_setting_that_was_measured_is_its_own_forecast() -> None:
     assert step_ms_of(found) == pytest.approx(23.4)
 
 
-def test_a_measurement_of_other_knobs_is_none() -> None:
-    history = (
-        switched("prefetch", "off", "4", 101, before=9.6, after=0.3),
-        switched("cache", "on", "off", 201, before=0.3, after=16.0),
-    )
-    knobs = {"prefetch": "4", "cache": "off"}
-    found = forecast(evidence(16.0, knobs=knobs, comparisons=history), "prefetch", "off")
-
-    assert not found.measured
-    assert step_ms_of(found) == pytest.approx(29.8 + 13.8)
-
-
 # -- device prefetch -------------------------------------------------------------------------------
 
 
@@ -291,9 +250,3 @@ def test_a_copy_ahead_is_forecast_within_the_share_that_the_race_decides_on(drai
 
 def test_a_step_is_never_forecast_to_be_shorter_than_its_copy() -> None:
     assert step_ms_of(forecast(copied_by_the_step(10.0, 0.2, 0.0), "device_prefetch", "2")) >= 10.0
-
-
-def test_a_short_copy_is_hidden_whole() -> None:
-    assert step_ms_of(
-        forecast(copied_by_the_step(0.3, 1.5, 0.1), "device_prefetch", "2")
-    ) == pytest.approx(1.9)

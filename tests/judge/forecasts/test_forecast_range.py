@@ -111,25 +111,6 @@ def test_every_possible_switch_has_a_forecast_or_a_reason(
             assert one.mean_ms > 0
 
 
-def test_every_possible_switch_has_a_forecast_in_the_order_of_the_keys() -> None:
-    now = evidence(40.0, knobs={"prefetch": "4", "cache": "on"})
-
-    found = forecasts(now)
-
-    assert [(one.knob, one.value) for one in found] == [
-        (knob, value) for knob in now.run.switchable for value in choices(now, knob)
-    ]
-    assert [one.knob for one in found if not one.is_known] == ["cache"]
-
-
-def test_the_choices_of_the_keys_have_forecasts() -> None:
-    at_four = evidence(1.0, knobs={"prefetch": "4"})
-
-    assert choices(at_four, "prefetch") == ("off", "8", "2")
-    assert choices(at_four, "workers") == ("auto",)
-    assert choices(at_four, "nothing") == ()
-
-
 def test_a_knob_that_is_turned_on_again_takes_its_last_value() -> None:
     by_key = PipelineSwitched(0, "prefetch", "16", "off", 100, 101, 1.0, "key")
     by_experiment = PipelineSwitched(0, "workers", "2", "off", 200, 201, 1.0, "experiment")

@@ -27,14 +27,6 @@ def within(found: Prediction) -> tuple[float, float, float]:
     return found.low_ms, found.step_ms, found.high_ms
 
 
-@pytest.mark.parametrize("knobs", [{}, {"prefetch": "4"}, {"workers": "2"}])
-def test_where_nothing_is_turned_the_step_stays(knobs: dict[str, str]) -> None:
-    known = evidence(9.6, knobs=knobs)
-    knob, value = next(iter(knobs.items()), ("workers", "off"))
-
-    assert within(after(known, knob, value)) == pytest.approx((WORK + 9.6,) * 3, rel=0.03)
-
-
 def test_what_a_prefetch_hides_lies_a_tenth_around_what_the_stages_tell() -> None:
     known = evidence(0.1, knobs={"prefetch": "4"}, stages=stages(Map=8.0))
 
@@ -49,12 +41,6 @@ def test_of_maps_that_ran_in_parallel_the_stages_tell_too_much() -> None:
     )
 
     assert within(after(known, "workers", "off")) == pytest.approx((30, 70, 110), rel=0.03)
-
-
-def test_a_cache_is_told_by_what_it_leaves() -> None:
-    found = after(evidence(20.0, knobs={"cache": "off"}), "cache", "on")
-
-    assert within(found) == pytest.approx((WORK + 0.4, WORK + 6, WORK + 18))
 
 
 def test_a_cache_that_was_never_off_has_no_forecast() -> None:
@@ -98,9 +84,3 @@ def test_a_stage_that_is_set_alone_has_no_forecast() -> None:
     assert known.breakdown is not None
     why = predict(known, known.breakdown, "workers", "default/4", {})
     assert why == "a stage that is set alone has none"
-
-
-def test_behind_stages_with_calls_of_their_own_a_prefetch_has_a_forecast() -> None:
-    known = evidence(8.0, knobs={"workers": "4/off"}, parallel_stages=("map(a)", "map(b)"))
-
-    assert WORK < after(known, "prefetch", "4").step_ms < WORK + 8.0

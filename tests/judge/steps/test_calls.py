@@ -27,11 +27,6 @@ def test_a_step_costs_its_share_of_what_follows_its_call() -> None:
     assert split.step.mean == pytest.approx(15)
 
 
-@pytest.mark.parametrize("size", [3, 10, 150, 400])
-def test_what_follows_every_call_is_no_spike(size: int) -> None:
-    assert spike_steps(in_calls(8, size, host=100.0)) == []
-
-
 @pytest.mark.parametrize(("part", "more"), [("host", 200), ("wait", 60)])
 def test_a_call_that_takes_much_more_than_the_others_is_a_spike(part: str, more: float) -> None:
     rows = in_calls(30, 10, host=20.0)

@@ -92,10 +92,6 @@ def test_a_gap_makes_two_stretches_and_causes_are_separate() -> None:
     ]
 
 
-def test_a_cause_within_the_training_is_no_limit() -> None:
-    assert find_limits([piece(5, 5, "callback", "CSVLogger"), piece(6, 1, "CPU contention")]) == []
-
-
 @pytest.mark.parametrize(("cause", "seconds"), [("thermal limit", 10.0), ("swap", 0.0)])
 def test_how_long_a_limit_held(cause: str, seconds: float) -> None:
     assert limit_time_s([piece(5, 5), piece(30, 5)], cause) == seconds

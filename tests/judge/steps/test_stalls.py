@@ -29,15 +29,6 @@ def test_a_single_long_wait_is_a_stall() -> None:
     assert stall.start_ns == rows["start_ns"][99]
 
 
-def test_steps_that_starve_one_after_another_are_one_stall() -> None:
-    rows = plain(200)
-    rows["wait_ms"][150:160] = 150
-
-    (stall,) = find_stalls(rows)
-
-    assert (stall.step, stall.steps, stall.lost_ms) == (151, 10, 1500)
-
-
 def test_where_steps_are_short_a_wait_of_thirty_milliseconds_more_belongs_to_a_stall() -> None:
     rows = make_steps(np.full(200, 1.0), compute=4.0, host=0.0)
     rows["wait_ms"][120:150] = 40
@@ -86,11 +77,6 @@ def test_a_switch_that_was_asked_for_in_a_stall_did_not_cause_it() -> None:
     (stall,) = find_stalls(rows)
 
     assert (stall.step, stall.steps, stall.cause) == (51, 1, "unexplained")
-
-
-def test_no_steps_have_no_stall() -> None:
-    assert find_stalls(np.empty(0, dtype=plain(0).dtype)) == []
-    assert StallSearch().stretches() == []
 
 
 def test_before_the_usual_wait_is_known_only_a_second_is_a_stall() -> None:
@@ -152,17 +138,6 @@ def test_what_is_found_does_not_depend_on_how_the_rows_come(seed: int) -> None:
     assert sum(stretch.lost_ms for stretch in search.stretches()) == pytest.approx(
         sum(stall.lost_ms for stall in find_stalls(rows))
     )
-
-
-def test_stalls_are_returned_from_a_number_on() -> None:
-    rows = plain(400)
-    rows["wait_ms"][[100, 200, 399]] = 1500
-    search = StallSearch()
-    search.take(restart(rows))
-
-    assert [stretch.step for stretch in search.stretches()] == [101, 201, 400]
-    assert [stretch.step for stretch in search.stretches(1)] == [201, 400]
-    assert [stretch.step for stretch in search.stretches(2)] == [400]
 
 
 def test_a_process_that_was_stopped_did_not_starve() -> None:

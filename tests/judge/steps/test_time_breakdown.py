@@ -12,14 +12,13 @@ from tfwatch.core.events import (
     Slept,
     WatchFailed,
 )
-from tfwatch.core.rows import STEP, Phase
+from tfwatch.core.rows import Phase
 from tfwatch.judge.steps.time_breakdown import (
     PARTS,
     RunningTimeBreakdown,
     TimeSpent,
     make_time_breakdown,
 )
-from tfwatch.runs.sums import EpochSums
 
 
 def expect(entry: TimeSpent, **parts: float) -> None:
@@ -139,14 +138,6 @@ def test_lost_rows_are_unaccounted() -> None:
     assert entry.steps == 80
 
 
-def test_rows_without_events_make_epochs_too() -> None:
-    built = RunBuilder().begin(0).end(0).begin(1).end(1)
-    built.events = []
-
-    assert [entry.steps for entry in built.time_breakdown().epochs] == [100, 100]
-    assert built.time_breakdown().total.wall_s == pytest.approx(built.at_s)
-
-
 def test_a_timed_copy_is_no_compute_and_the_parts_still_sum_to_the_wall() -> None:
     built, usual = whole_run(copy_ms=5.0), whole_run().time_breakdown(Phase.ENDED)
     found = built.time_breakdown(Phase.ENDED)
@@ -160,26 +151,6 @@ def test_a_timed_copy_is_no_compute_and_the_parts_still_sum_to_the_wall() -> Non
         assert entry.compile_s == pytest.approx(plain.compile_s)
         assert entry.copies == entry.steps
         assert (plain.copy_s, plain.copies) == (0.0, 0)
-
-
-def test_copies_that_are_not_timed_stay_in_compute() -> None:
-    built = RunBuilder().begin(0)
-    built.copy_ms = 5.0
-    entry = built.end(0).time_breakdown().epochs[0]
-
-    assert (entry.copies, entry.steps) == (STEPS - 1, STEPS)
-    assert entry.copy_s == pytest.approx(0.005 * (STEPS - 1))
-    assert entry.compute_s == pytest.approx(0.017 + 0.012 * (STEPS - 1))
-
-
-def test_a_first_copy_as_long_as_a_compile_makes_no_part_negative() -> None:
-    built = RunBuilder(copy_ms=900.0).begin(0, compile_ms=1000.0)
-    built.copy_ms = 0.5
-    entry = built.end(0).time_breakdown().epochs[0]
-
-    assert entry.compute_s == pytest.approx(0.0165 * STEPS)
-    assert entry.compile_s == pytest.approx(1.017 - 0.9 - 0.0165)
-    assert entry.wall_s == pytest.approx(built.at_s)
 
 
 @pytest.mark.parametrize("copy_ms", [np.nan, 5.0])
@@ -197,18 +168,6 @@ def test_a_running_time_breakdown_equals_the_whole_one_at_every_moment(copy_ms: 
             time_breakdown.total.steps,
             time_breakdown.total.copies,
         )
-
-
-@pytest.mark.parametrize("block", [1, 7, 100, 150, 1000])
-def test_the_sums_are_the_same_however_the_rows_come(block: int) -> None:
-    built = whole_run()
-    rows = np.array(built.rows, dtype=STEP)
-    sums = EpochSums()
-    for at in range(0, len(rows), block):
-        sums.add(rows[at : at + block])
-
-    for name in sums.rows.dtype.names or ():
-        assert sums.rows[name].tolist() == pytest.approx(built.sums()[name].tolist())
 
 
 def test_what_follows_the_last_call_of_an_epoch_is_measured_against_the_other_calls() -> None:

@@ -32,7 +32,6 @@ EXPERIMENT = ExperimentEnded(
     *(5, "prefetch", ("off", "4"), 0, 30, "budget", "unclear", 8, 160, "off"),
     *(1.08, 0.79, 1.53, {"off": 15.1, "4": 13.9}),
 )
-PROVED = replace(EXPERIMENT, cause="clear", answer="faster", ratio=1.68, low=1.61, high=1.74)
 JUDGED = MoveJudged(2, 90, "workers", "off", "8", 15.1, 13.9, 60, True)
 AUTOPILOT = AutopilotEnded(
     6, 170, "not_starving", "", 169, 15.1, 13.9, ratio=1.08, low=0.97, high=1.2

@@ -13,6 +13,8 @@ from tests.judge.situations import (
     finding,
     judged,
     losses,
+    regime_of_split,
+    split,
 )
 from tests.runs.folders import make_manifest
 from tfwatch.core.events import RunEnded, StallLocated, TrainingFailed

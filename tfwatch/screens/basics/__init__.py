@@ -1,1 +1,0 @@
-"""The base classes and helpers of all panes."""

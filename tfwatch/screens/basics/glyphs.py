@@ -35,7 +35,6 @@ class Glyphs:
     right: str
     rule: str
     cursor: str
-    switched: str
     #: A horizontal bar and its rest.
     bar: str
     bar_rest: str
@@ -61,7 +60,6 @@ _BLOCKS = Glyphs(
     right="→",
     rule="─",
     cursor="│",
-    switched="┊",
     bar="█",
     bar_rest="░",
     record="●",
@@ -79,7 +77,6 @@ _ASCII = {
     "right": "->",
     "rule": "-",
     "cursor": "|",
-    "switched": ":",
     "bar": "#",
     "bar_rest": ".",
     "record": "o",

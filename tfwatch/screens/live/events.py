@@ -118,9 +118,10 @@ class EventsPane(CursorList):
         self.action_choose()
 
     def follow(self) -> None:
-        """Clear the selection and follow the newest events."""
-        self.cursor = -1
-        self.scroll_to(y=0, animate=False)
+        """Clear the selection, if there is one, and follow the newest events."""
+        if self.cursor >= 0:
+            self.cursor = -1
+            self.scroll_to(y=0, animate=False)
 
     def step(self, rows: int) -> bool:
         """Move the cursor and jump to its event; return False where the list has no such row."""

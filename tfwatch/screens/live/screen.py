@@ -243,7 +243,7 @@ class LiveScreen(Screen[None], CachedLines):
         for pane in self.panes:
             if pane.display:
                 pane.show(view)
-        if not self.timeline.frozen and self.focused is not self.events_pane:
+        if not (self.timeline.frozen or self.events_pane.has_focus):
             self.events_pane.follow()
         if self.filter_line.display:
             self._show_filter()

@@ -1,1 +1,0 @@
-"""The timeline: step chart, marks, starving, GPU and CPU lanes."""

@@ -9,13 +9,11 @@ import numpy as np
 
 from tfwatch.core.events import GpusFound
 from tfwatch.judge.machine import find_gpus
-from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
     from tfwatch.runs.snapshot import Snapshot
     from tfwatch.screens.basics.glyphs import Glyphs
-    from tfwatch.screens.live.timeline.painting import Line
     from tfwatch.screens.live.timeline.step_bars import Bars, Floats
 
 #: The longest time that one sample covers: samples come twice a second, and a late one covers the
@@ -95,11 +93,11 @@ def sample_columns(at_s: Floats, values: Floats, starts_s: Floats, hold_s: float
     return out
 
 
-def gauge(shares: Floats, glyphs: Glyphs) -> Line:
+def gauge(shares: Floats, glyphs: Glyphs) -> str:
     """Draw shares, 0 to 1, as a row of levels: 0 is a thin line, and only a missing one is
     blank."""
     known = np.isfinite(shares)
     full = len(glyphs.levels) - 1
     levels = np.rint(np.clip(np.where(known, shares, 0.0), 0.0, 1.0) * full)
     levels = np.where(known, np.maximum(levels, 1), 0).astype(np.int64)
-    return (("".join(glyphs.levels[level] for level in levels.tolist()), COMPUTE_COLOUR),)
+    return "".join(glyphs.levels[level] for level in levels.tolist())

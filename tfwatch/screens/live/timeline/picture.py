@@ -4,7 +4,9 @@ beside them."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -21,12 +23,11 @@ from tfwatch.screens.basics.glyphs import (
 from tfwatch.screens.basics.text import clock
 from tfwatch.screens.live.timeline import step_bars
 from tfwatch.screens.live.timeline.gpu_lane import gauge, sample_gpu, sample_gpus
-from tfwatch.screens.live.timeline.painting import LIMIT, NUMBER, joined
 from tfwatch.screens.live.timeline.step_bars import BarPart, Cells
 from tfwatch.screens.live.timeline.window import span_words, tick_times
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from tfwatch.judge.machine import GpuFigures, MachineFigures
     from tfwatch.judge.steps.steady_steps import Breakdown
@@ -34,10 +35,14 @@ if TYPE_CHECKING:
     from tfwatch.runs.snapshot import Snapshot
     from tfwatch.screens.basics.glyphs import Glyphs
     from tfwatch.screens.live.timeline.marks import Label
-    from tfwatch.screens.live.timeline.painting import Line, Piece
     from tfwatch.screens.live.timeline.step_bars import Bars, Floats
     from tfwatch.screens.live.timeline.window import View
 
+#: A piece of text and its style, e.g. `$warning bold`: lines of them are faster than `Content`.
+Piece: TypeAlias = tuple[str, str]
+Line: TypeAlias = tuple[Piece, ...]
+
+NUMBER, LIMIT = "$foreground", "$text-warning bold"
 GUTTER = 7
 WIDE, _NARROW = 20, 14
 #: The smallest width with a wide legend.
@@ -103,7 +108,8 @@ def draw(scene: Scene, width: int, height: int, compact: bool) -> list[Line]:
     lines = [_beside(*parts) for parts in zip(axis, charts, legend, strict=True)]
     lines.append(_beside("why", mark_line(scene.labels, layout.columns), ()))
     for name, shares, figures, style in _shown_lanes(lanes, layout.gpu_rows):
-        lines.append(_beside(name, gauge(shares, glyphs), ((f" {figures}", style),)))
+        chart = ((gauge(shares, glyphs), COMPUTE_COLOUR),)
+        lines.append(_beside(name, chart, ((f" {figures}", style),)))
     if layout.has_axis:
         lines.append(_beside("", axis_line(bars, snapshot), ()))
     return lines[:height]
@@ -112,6 +118,13 @@ def draw(scene: Scene, width: int, height: int, compact: bool) -> list[Line]:
 def _beside(label: str, chart: Line, right: Line) -> Line:
     gutter = f"{label:>{GUTTER - 1}} " if label[:1].isdigit() else f"{label:<{GUTTER}}"
     return ((gutter, QUIET_COLOUR), *chart, *right)
+
+
+def joined(row: Iterable[Piece]) -> Line:
+    """Join neighbours with the same style."""
+    return tuple(
+        ("".join([char for char, _ in run]), style) for style, run in groupby(row, itemgetter(1))
+    )
 
 
 # -- the strip -------------------------------------------------------------------------------------

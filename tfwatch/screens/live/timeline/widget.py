@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
 from textual.binding import Binding
 from textual.content import Content
 from textual.geometry import Region
 from textual.reactive import reactive
+from textual.strip import Strip
 from textual.style import Style as ContentStyle
 
 from tfwatch.screens.basics.glyphs import Glyphs, choose_glyphs
@@ -17,18 +22,19 @@ from tfwatch.screens.basics.text import shorten
 from tfwatch.screens.live.timeline import picture
 from tfwatch.screens.live.timeline import window as views
 from tfwatch.screens.live.timeline.marks import labels_in_view
-from tfwatch.screens.live.timeline.painting import Painter
 from tfwatch.screens.live.timeline.picture import GUTTER, Scene, lay_out
 from tfwatch.screens.live.timeline.step_bars import next_top
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from textual import events
-    from textual.strip import Strip
+    from textual.widget import Widget
 
     from tfwatch.judge.event_rows import EventRows
     from tfwatch.judge.view import RunView
     from tfwatch.screens.live.timeline.marks import Label
-    from tfwatch.screens.live.timeline.painting import Line
+    from tfwatch.screens.live.timeline.picture import Line
     from tfwatch.screens.live.timeline.step_bars import Bars
 
 LOOK = Binding.Group("view")
@@ -51,6 +57,49 @@ KEYS = (
 #: Messages of keys without effect.
 _MOST, _LEAST = "the whole run is shown: Z zooms in", "a column is a quarter second: z zooms out"
 _OLDEST, _NEWEST = "this is the start of the run", "this is the newest step: end follows the run"
+
+
+_FULL = re.compile("(█+)")
+
+
+class Painter:
+    """Paints lines in the colours of a widget's theme.
+
+    Attributes:
+        fine: draw full blocks as background colour, which has no seams in any font.
+    """
+
+    def __init__(self, widget: Widget) -> None:
+        self.fine = True
+        self._widget = widget
+        self._styles: dict[str, Style] = {}
+
+    def forget(self) -> None:
+        """Drop the cached styles after a change of theme."""
+        self._styles.clear()
+
+    def strip(self, line: Line, width: int) -> Strip:
+        """Return a line in its colours, padded or cut to `width` cells."""
+        segments = [segment for piece in line for segment in self._segments(*piece)]
+        room = width - sum([cell_len(segment.text) for segment in segments])
+        if room < 0:
+            return Strip(segments, width - room).crop(0, width)
+        return Strip([*segments, Segment(" " * room, self._style(""))] if room else segments, width)
+
+    def _segments(self, text: str, style: str) -> Iterator[Segment]:
+        if not self.fine or "█" not in text:
+            yield Segment(text, self._style(style))
+            return
+        behind = Style(bgcolor=self._style(style).color)
+        for piece in filter(None, _FULL.split(text)):
+            full = piece[0] == "█"
+            yield Segment(" " * len(piece), behind) if full else Segment(piece, self._style(style))
+
+    def _style(self, text: str) -> Style:
+        if text not in self._styles:
+            parsed = self._widget.app.stylesheet.parse_style(text)
+            self._styles[text] = (self._widget.visual_style + parsed).rich_style
+        return self._styles[text]
 
 
 class Timeline(PaintedRows):

@@ -11,7 +11,7 @@ import pytest
 
 from tests.screens.showing import rows_of
 from tests.screens.timelines import COMPUTE_BOUND, STARVED, rows, show, shown, time_of_day, title
-from tfwatch.core.events import PipelineSwitched, SensorMissing
+from tfwatch.core.events import GpuFound, PipelineSwitched, SensorMissing
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.liveness import Life
 from tfwatch.screens.basics.glyphs import QUIET_COLOUR, choose_glyphs
@@ -160,6 +160,7 @@ def test_ticks_are_round(window_s: float, most: int, step: float) -> None:
 
 def gpu_steps(run: CannedRun, seconds: float, busy: float, **columns: float) -> None:
     """Write steps with these GPU samples."""
+    run.event(GpuFound, source="nvml", name="H100", memory_bytes=None, unified=False)
     run.columns = {"gpu_busy": busy, **columns}
     run.many(seconds, *COMPUTE_BOUND)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from tfwatch.core import units
+from tfwatch.core.events import GpuFound
 from tfwatch.judge.machine import extremes
 from tfwatch.screens.basics.glyphs import (
     COMPUTE_COLOUR,
@@ -239,6 +240,8 @@ def _gpu_lanes(scene: Scene, is_wide: bool) -> list[_Lane]:
         of_each = sample_gpus(snapshot, scene.bars)
         unknown = np.full(len(scene.bars.starts_s), np.nan)
         return [_lane_of(gpu, of_each.get(gpu.device, unknown), machine) for gpu in machine.gpus]
+    if not snapshot.events.newest(GpuFound):
+        return []
     busy = sample_gpu(snapshot, scene.bars)
     if not np.isfinite(busy).any():
         return []

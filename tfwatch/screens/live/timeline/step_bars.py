@@ -227,11 +227,12 @@ def _cut(
     A thin wait that ends within a cell fills it to the top: it is never hidden.
     """
     base = np.arange(rows - 1, -1, -1)[:, None] * units
-    ends = np.clip(bounds[:, None, :] - base, 0, units)
-    lower, upper = (ends == 0).sum(axis=0), (ends < units).sum(axis=0)
-    is_wait_hidden = (upper == 3) & (lower < 2) & (ends[2] > ends[1])
+    first, second, third = np.clip(bounds[:, None, :] - base, 0, units)
+    lower = (first == 0).astype(np.int8) + (second == 0) + (third == 0)
+    upper = (first < units).astype(np.int8) + (second < units) + (third < units)
+    is_wait_hidden = (upper == 3) & (lower < 2) & (third > second)
     upper = np.where(is_wait_hidden, 2, upper)
-    height = np.take_along_axis(ends, np.minimum(lower, 2)[None], axis=0)[0]
+    height = np.where(lower == 0, first, np.where(lower == 1, second, third))
     height = np.where(lower >= upper, units, height) * (EIGHTHS // units)
     column = np.arange(bounds.shape[1])[None, :]
     return kinds[lower, column], kinds[upper, column], height.astype(np.uint8)

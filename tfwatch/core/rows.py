@@ -224,6 +224,11 @@ class Phase(IntEnum):
     EPOCH_END = 6
     ENDED = 7
 
+    @property
+    def is_before_step(self) -> bool:
+        """True where the step of a status, or of a pulse, is the next one."""
+        return self in (Phase.WAIT, Phase.COMPUTE, Phase.COMPILE)
+
 
 def chosen(rows: Rows, mask: NDArray[np.bool_]) -> Rows:
     """Return a copy of the rows of a mask, in a tenth of the time that `rows[mask]` takes for ten

@@ -226,8 +226,6 @@ _ASKED = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
-#: In these phases the step of a pulse is the next one.
-_BEFORE_STEP = (Phase.WAIT, Phase.COMPUTE, Phase.COMPILE)
 
 
 def record_signal(folder: Path, signum: int, clock: Clock = SYSTEM) -> None:
@@ -242,7 +240,7 @@ def record_signal(folder: Path, signum: int, clock: Clock = SYSTEM) -> None:
     if run.life is not Life.KILLED or signum == signal.SIGKILL:
         return
     last = run.open_phase
-    steps = max(run.steps_total, last.step - (last.phase in _BEFORE_STEP) if last else 0)
+    steps = max(run.steps_total, last.step - last.phase.is_before_step if last else 0)
     ended = RunEnded(
         round(run.length_s * 1e9),
         "stopped" if signum in _ASKED else "failed",

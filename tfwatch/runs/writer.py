@@ -7,7 +7,6 @@ import math
 import struct
 import threading
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -52,8 +51,6 @@ _SAMPLE_COLUMNS = SAMPLE.names or ()
 _GPU_COLUMNS = (GPU.names or ())[3:]
 #: The interval at which rows and the pulse are written: a killed run lacks at most its last 0.1 s.
 FLUSH_S = 0.1
-#: In these phases the step of a status is the next one.
-_BEFORE_STEP = (Phase.WAIT, Phase.COMPUTE, Phase.COMPILE)
 #: Seconds that a training waits for a disk as it begins; and as it ends, or its own process opens
 #: the run.
 BEGIN_S = 2.0
@@ -65,15 +62,6 @@ Status = tuple[Phase, int, int, int, str]
 
 def _nothing() -> None:
     pass
-
-
-@dataclass(frozen=True, slots=True)
-class WriterHooks:
-    """The other work of the writer's thread."""
-
-    before_first_flush: Callable[[], None] = _nothing
-    after_each_flush: Callable[[], None] = _nothing
-    after_last_flush: Callable[[], None] = _nothing
 
 
 class RunWriter:
@@ -123,9 +111,12 @@ class RunWriter:
         self._seq = 0
         self._pulse = b""
         self._stale_manifest = True
-        #: Takes the requests of the folder; called ten times a second in the writer's thread.
+        #: The other work of the writer's thread: at its begin, before and after each flush, ten
+        #: times a second, and after the last one.
+        self.at_begin: Callable[[], None] = _nothing
         self.take_requests: Callable[[], None] = _nothing
-        self._hooks = WriterHooks()
+        self.after_flush: Callable[[], None] = _nothing
+        self.after_last_flush: Callable[[], None] = _nothing
         self._closing = threading.Event()
         self._flush_lock = threading.Lock()
         self._has_flushed = threading.Event()
@@ -207,7 +198,7 @@ class RunWriter:
         phase, since_ns, step, *_ = self.status
         self._do(self.before_end)
         self.phase(Phase.ENDED)
-        steps = max(0, step - 1) if phase in _BEFORE_STEP else step
+        steps = max(0, step - 1) if phase.is_before_step else step
         self._ended_ns = at_ns = self.status[1] if at_ns is None else at_ns
         self.event(RunEnded(at_ns, cause, steps, detail, doing=phase.name, since_ns=since_ns))
 
@@ -234,13 +225,12 @@ class RunWriter:
         if self._closing.is_set():
             self.flush()
 
-    def start(self, hooks: WriterHooks | None = None) -> None:
+    def start(self) -> None:
         """Start the writer's thread.
 
         Raises:
             RuntimeError: the system cannot start a thread.
         """
-        self._hooks = hooks or WriterHooks()
         self._thread.start()
 
     def wait_until_begun(self) -> bool:
@@ -288,18 +278,18 @@ class RunWriter:
 
     def _run(self) -> None:
         is_over = False
-        self._do(self._hooks.before_first_flush)
+        self._do(self.at_begin)
         while not is_over:
             self._do(self.take_requests)
             self._do(self.flush)
-            self._do(self._hooks.after_each_flush)
+            self._do(self.after_flush)
             self._has_flushed.set()
             self.cpu_ns = self.clock.thread_ns()
             is_over = self._closing.wait(FLUSH_S)
         self._do(self.take_requests)
         self._do(self.flush)
         self._is_complete.set()
-        self._do(self._hooks.after_last_flush)
+        self._do(self.after_last_flush)
 
     def _do(self, work: Callable[[], None]) -> None:
         with fails_open(lambda why: self.event(WatchFailed(self.now_ns(), why))):
@@ -435,11 +425,6 @@ class ProgressLog:
         self._diverged = False
         self._diverged_times = 0
         self._has_noted = False
-
-    @property
-    def has_begun(self) -> bool:
-        """True once a step is done."""
-        return self._newest is not None or bool(self.reports)
 
     def flush(self, now_ns: int, *, last: bool) -> tuple[bytes, list[Event]]:
         """Return the row of `core.rows.PROGRESS` that is due, or no bytes, and events about the

@@ -23,7 +23,6 @@ from tfwatch.runs.control import NO_FIT, Control, RequestTaker
 from tfwatch.runs.create import make_folder, make_writer
 from tfwatch.runs.library import default_runs_dir, platform_runs_dir
 from tfwatch.runs.script_process import announce, launched
-from tfwatch.runs.writer import WriterHooks
 from tfwatch.sensors.runner import Sensors
 
 if TYPE_CHECKING:
@@ -132,10 +131,11 @@ class ScriptRun:
         self._resting_since_ns: deque[int] = deque()
         self._sensors: Sensors | None = None
         self._requests = RequestTaker(self.writer)
-        self.writer.take_requests = self._requests.look
+        self.writer.at_begin, self.writer.after_last_flush = self._begin, self._finish
+        self.writer.take_requests, self.writer.after_flush = self._requests.look, self._look
         self._forget = call_at_exit(self._end_with_process)
         try:
-            self.writer.start(WriterHooks(self._begin, self._look, self._finish))
+            self.writer.start()
         except RuntimeError:
             self._forget()
             raise

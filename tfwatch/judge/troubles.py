@@ -30,7 +30,6 @@ def failure(run: Snapshot) -> Iterator[Finding]:
             run.failure,
             tone=Tone.BAD,
             evidence=(Fact("step", failed.step, "step"),),
-            reason="the error was recorded",
         )
 
 
@@ -51,7 +50,6 @@ def _losses(run: Snapshot) -> Iterator[Finding]:
                 Fact("step", began.step, "step"),
                 Fact("finite_step", began.finite_step, "step"),
             ),
-            reason="the loss of this step is recorded",
         )
 
 
@@ -64,7 +62,6 @@ def _machine(run: Snapshot, machine: MachineFigures) -> Iterator[Finding]:
                 kind.upper(),
                 f"slowed down by {kind} for {units.seconds(lasted_s)}",
                 evidence=(Fact("lasted", lasted_s, "s"),),
-                reason="the system reported it",
             )
     memory = machine.process_memory
     if memory and memory.grew:
@@ -76,15 +73,12 @@ def _machine(run: Snapshot, machine: MachineFigures) -> Iterator[Finding]:
                 Fact("begin", memory.begin_bytes, "bytes"),
                 Fact("peak", memory.peak_bytes, "bytes"),
             ),
-            confidence="medium",
-            reason="sampled; caches and buffers grow too",
         )
 
 
 def _log(run: Snapshot) -> Iterator[Finding]:
     for one in find_meanings(run.log):
-        text = one.meaning.text
-        yield Finding("tensorflow-log", "TENSORFLOW", text, reason="TensorFlow logged it")
+        yield Finding("tensorflow-log", "TENSORFLOW", one.meaning.text)
 
 
 # -- the loss --------------------------------------------------------------------------------------

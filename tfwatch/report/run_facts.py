@@ -51,10 +51,7 @@ if TYPE_CHECKING:
 _EVIDENCE = (
     text("name", "the figure"),
     anything("value", "a number, or words"),
-    text("unit", "of `value`, `low` and `high`; null for words"),
-    number("low", "lower end of the 95 % interval; null where the figure is exact"),
-    number("high", "its upper end"),
-    text("basis", "the steps that count, where the summary of the run counts others"),
+    text("unit", "of `value`; null for words"),
 )
 _FORECAST = (
     text("knob", "the knob, as `--switch` names it", lambda one: option_name(one.knob)),
@@ -73,8 +70,6 @@ FINDING = (
     text("where", "a line of your file, such as `train.py:24`, a stage or a callback"),
     rows("evidence", "the figures behind it", _EVIDENCE),
     record("forecast", "of the advised switch; null where the advice is none", _FORECAST),
-    text("confidence", "in the cause and its cost", choices=("high", "medium", "low")),
-    text("confidence_reason", "of the confidence", "reason"),
 )
 
 # -- time ------------------------------------------------------------------------------------------

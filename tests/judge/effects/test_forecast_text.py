@@ -50,17 +50,15 @@ def test_a_copy_ahead_is_advised_where_its_interval_excludes_a_longer_step(
 def test_a_deeper_buffer_is_named_by_both_depths() -> None:
     deeper = changed(ON, value="4", step_ms=14.1, mean_ms=14.1, now_ms=15.7, now_mean_ms=15.7)
 
-    advice = advise_gain(now(deeper, prefetch="2"))
-    assert advice
+    advice = advise_gain(now(deeper, prefetch="2"), deeper)
     assert advice.sentence.startswith("+ depth 2 → 4: 15.7 to about 14.1 ms, 1.1 x")
 
 
 def test_a_cache_is_proposed_with_what_it_needs_and_from_when_on() -> None:
     cache = changed(ON, knob="cache", value="on", needs_bytes=4.1 * 2**30)
     room = MachineFigures({"memory_available_bytes": 9.2 * 2**30})
-    advice = advise_gain(changed(now(cache), machine=room, epoch=0))
+    advice = advise_gain(changed(now(cache), machine=room, epoch=0), cache)
 
-    assert advice
     assert advice.sentence.endswith(
         "1.7 x (the rest is compute); from epoch 3, needs 4.1 GB of 9.2 GB free"
     )

@@ -56,71 +56,66 @@ NO_GPU = "A GPU or a smaller model"
 @pytest.mark.parametrize(
     ("kind", "now", "sentence", "lost_s", "advice", "never"),
     [
-        pytest.param(
+        (
             "retracing",
             losing(compile_s=6.0, traces=12, trace_change="input 0: shape (8, 31) -> (8, 47)"),
-            "11 of 1 000 steps traced again, 5.5 s: each new signature of the step is a new trace,"
-            " input 0: shape (8, 31) -> (8, 47)",
+            (
+                "11 of 1 000 steps traced again, 5.5 s: each new signature of the step is a new"
+                " trace, input 0: shape (8, 31) -> (8, 47)"
+            ),
             5.5,
             "pad batches to a few lengths",
             NO_GPU,
-            id="retracing by shapes",
         ),
-        pytest.param(
+        (
             "retracing",
             losing(compile_s=6.0, traces=12, trace_change="argument 1: int 3 -> 4"),
             "11 of 1 000 steps traced again",
             5.5,
             "pass tensors in place of Python numbers",
             "pad batches",
-            id="retracing by numbers",
         ),
-        pytest.param(
+        (
             "retracing",
             losing(compile_s=6.0, traces=12, model=ModelFacts(jit_compile=True)),
             "11 of 1 000 steps traced again",
             5.5,
             "XLA compiles each length",
             "input_signature",
-            id="retracing with XLA",
         ),
-        pytest.param(
+        (
             "new-models",
             losing(compile_s=8.0, traces=5, models=5, fits=5),
             "5 models in 5 fits: each new model is traced and compiled again, 6.4 s in all",
             6.4,
             "make and compile the model once, before the loop",
             "pad batches",
-            id="new models",
         ),
-        pytest.param(
+        (
             "eager",
             losing(op_by_op=True),
             "run_eagerly=True runs operations one by one: Python takes 50 % of 10.0 ms",
             8.75,
             "leave run_eagerly=True out of compile",
             NO_GPU,
-            id="eager fit",
         ),
-        pytest.param(
+        (
             "eager",
             losing(op_by_op=True, loop="train.py:22"),
             "the loop at train.py:22 runs operations one by one",
             8.75,
             "put @tf.function over the function of one step",
             "run_eagerly",
-            id="eager loop",
         ),
-        pytest.param(
+        (
             "take-after-cache",
             losing(data_wait_s=6.0, first_batch_s=2.0, log=frozenset({"cache dropped"})),
             "each epoch fills the cache again, 8.0 s in all",
             8.0,
             ".take() before .cache()",
             "prefetch",
-            id="take after cache",
         ),
-        pytest.param(
+        (
             "take-after-cache",
             losing(
                 data_wait_s=6.0,
@@ -131,18 +126,16 @@ NO_GPU = "A GPU or a smaller model"
             6.0,
             ".take() before .cache()",
             "prefetch",
-            id="take after cache, by the stages",
         ),
-        pytest.param(
+        (
             "stall",
             losing(data_wait_s=6.0, stalls=[Stall(9, 1, 1, 1800.0, "swap")] * 3),
             "3 stalls of 1.8 s cost 5.4 s: swap; between them the pipeline keeps up",
             5.4,
             "hides short stalls only",
             "num_parallel_calls",
-            id="stalls",
         ),
-        pytest.param(
+        (
             "kept-order",
             losing(
                 data_wait_s=20.0,
@@ -153,9 +146,8 @@ NO_GPU = "A GPU or a smaller model"
             20.0,
             "deterministic=False on the map: batches then come in another order",
             "prefetch",
-            id="a slow element",
         ),
-        pytest.param(
+        (
             "generator-rows",
             losing(
                 data_wait_s=8.0,
@@ -165,9 +157,8 @@ NO_GPU = "A GPU or a smaller model"
             7.6,
             "yield batches of 32 from the generator",
             "num_parallel_calls",
-            id="rows of a generator",
         ),
-        pytest.param(
+        (
             "cheap-maps",
             losing(
                 data_wait_s=5.0,
@@ -177,18 +168,16 @@ NO_GPU = "A GPU or a smaller model"
             5.0 * 0.96 / 1.06,
             ".batch(32) before the map",
             NO_GPU,
-            id="cheap maps",
         ),
-        pytest.param(
+        (
             "input-bound",
             losing(data_wait_s=7.0),
             "HIGHLY input-bound: a step waits 7.0 ms for data in the mean",
             7.0,
             ".prefetch(tf.data.AUTOTUNE)",
             NO_GPU,
-            id="input-bound",
         ),
-        pytest.param(
+        (
             "input-bound",
             losing(
                 data_wait_s=7.0,
@@ -199,198 +188,180 @@ NO_GPU = "A GPU or a smaller model"
             5.0,
             ".prefetch(4): 17.0 to about 12.0 ms",
             "p prefetch",
-            id="input-bound, as far as the switch helps",
         ),
-        pytest.param(
+        (
             "copy-bound",
             losing(copy_s=5.0, split=COPIES, accelerated=True),
             "copying batches to the GPU takes 5.0 of 15.0 ms/step",
             5.0,
             "copy fewer bytes",
             "Mixed precision",
-            id="copy",
         ),
-        pytest.param(
+        (
             "callback",
             losing(host_s=5.0, code=PLOTTER),
             "callback Plotter takes 4.0 s, 4.0 ms/step (train.py:41 in load)",
             4.0,
             "do the work of Plotter every 100th step",
             "it grows",
-            id="callback",
         ),
-        pytest.param(
+        (
             "callback",
             losing(host_s=5.0, code=PLOTTER, host_growth_ms=(1.0, 9.0)),
-            "callback Plotter takes 4.0 s, 4.0 ms/step (train.py:41 in load); it grows: 1.0"
-            " at first, 9.0 ms/step now",
+            (
+                "callback Plotter takes 4.0 s, 4.0 ms/step (train.py:41 in load); it grows: 1.0"
+                " at first, 9.0 ms/step now"
+            ),
             4.0,
             "keep a running figure in Plotter",
             "steps_per_execution",
-            id="callback that grows",
         ),
-        pytest.param(
+        (
             "callback",
             losing(host_s=5.0, code=(code("HOST", 4.0, "Saver", "save_weights"),)),
             "callback Saver takes 5.0 s",
             5.0,
             "save less often in Saver",
             "every 100th step",
-            id="callback that saves",
         ),
-        pytest.param(
+        (
             "callback",
             losing(host_s=5.0, code=(code("HOST", 4.0, "Collector", "gc.collect"),)),
             "callback Collector takes 5.0 s",
             5.0,
             "no gc.collect() in Collector",
             "every 100th step",
-            id="callback that collects garbage",
         ),
-        pytest.param(
+        (
             "callback",
             losing(epoch_end_s=5.0, code=(code("EPOCH_END", 4.0, "Report"),)),
             "callback Report takes 5.0 s, 0.5 s an epoch",
             5.0,
             "do less in Report.on_epoch_end",
             "longer epochs",
-            id="callback at the epochs' ends",
         ),
-        pytest.param(
+        (
             "host-bound",
             losing(host_s=8.0),
             "host time takes 8.0 of 18.0 ms/step, in callbacks and Python between the steps",
             7.0,
             "log less often, or compile(steps_per_execution=8): about 11.0 ms/step",
             NO_GPU,
-            id="host",
         ),
-        pytest.param(
+        (
             "host-bound",
             losing(host_s=8.0, loop="train.py:22", code=(code("HOST", 4.0),)),
             "host time takes 8.0 of 18.0 ms/step, most of it at train.py:41 in load",
             8.0,
             "do less at train.py:41 in load after each step",
             "compile(",
-            id="host in a loop",
         ),
-        pytest.param(
+        (
             "validation",
             losing(validation_s=10.0),
             "validation takes 1.0 s after each epoch of 1.0 s",
             8.0,
             "validation_freq=5",
             "steps_per_execution",
-            id="validation",
         ),
-        pytest.param(
+        (
             "first-batch",
             losing(first_batch_s=5.0, origin=BatchSource(SourceKind.TF_DATA)),
             "the first batch takes 0.5 s per epoch of 100 steps: a new iterator",
             5.0,
             "longer epochs (.repeat() with steps_per_epoch)",
             "shuffle",
-            id="first batch",
         ),
-        pytest.param(
+        (
             "shuffle-fill",
             losing(first_batch_s=5.0, fills_shuffle=True, filled_shuffle="shuffle(5000)"),
             "the first batch takes 0.5 s per epoch of 100 steps: filling shuffle(5000)",
             5.0,
             ".repeat() right after .shuffle(5000)",
             "longer epochs",
-            id="shuffle fill",
         ),
-        pytest.param(
+        (
             "epoch-end",
             losing(epoch_end_s=5.0),
             "an epoch's end takes 0.5 s per epoch of 100 steps",
             5.0,
             "do less in on_epoch_end",
             "validation",
-            id="epoch end",
         ),
-        pytest.param(
+        (
             "epoch-end",
             losing(epoch_end_s=5.0, loop="train.py:22"),
             "an epoch's end takes 0.5 s per epoch of 100 steps",
             5.0,
             "do less between two epochs of the loop",
             "on_epoch_end",
-            id="epoch end of a loop",
         ),
-        pytest.param(
+        (
             "between-fits",
             losing(between_fits_s=9.0, fits=10, code=(code("BETWEEN_FITS", 9.0),)),
             "9.0 s between 10 fits of 100 steps, in the script: 100 % at train.py:41 in load",
             9.0,
             "one data set that does it while the model trains",
             "train_on_batch",
-            id="between fits: loading",
         ),
-        pytest.param(
+        (
             "between-fits",
             losing(between_fits_s=9.0, fits=10, code=(code("BETWEEN_FITS", 9.0, "", "predict"),)),
-            "9.0 s between 10 fits of 100 steps, in the script: 100 % at train.py:41 in load, which"
-            " calls predict",
+            (
+                "9.0 s between 10 fits of 100 steps, in the script: 100 % at train.py:41 in load,"
+                " which calls predict"
+            ),
             9.0,
             "model.predict_on_batch(x) in place of model.predict",
             "from_generator",
-            id="between fits: predict",
         ),
-        pytest.param(
+        (
             "between-fits",
             losing(between_fits_s=90.0, fits=500),
             "1:30 between 500 fits of 2 steps, in the script",
             90.0,
             "train_on_batch in place of fit",
             "from_generator",
-            id="between fits: short ones",
         ),
-        pytest.param(
+        (
             "dense-update",
             losing(model=ADAM),
             "Adam updates all rows of items (20 000 x 64), about 61 % of compute",
             1000 * 20_000 * 64 * 24 / 5e9,
             "each changes what is trained",
             NO_GPU,
-            id="dense update",
         ),
-        pytest.param(
+        (
             "launch-bound",
             losing(split=LAUNCHES, accelerated=True),
             "launching kernels takes 8.0 of 10.0 ms/step, longer than the GPU then computes",
             6.0,
             "compile(steps_per_execution=8)",
             "Mixed precision",
-            id="launching",
         ),
-        pytest.param(
+        (
             "compute-bound",
             losing(data_wait_s=0.1),
             "compute-bound: only 0.1 of 10.1 ms is data wait",
             0.0,
             NO_GPU,
             "prefetch",
-            id="compute",
         ),
-        pytest.param(
+        (
             "unknown-wait",
             losing(fetches_in_calls=True),
             "10.0 ms/step is compute or data wait",
             0.0,
             "loop over tfwatch.track(dataset)",
             NO_GPU,
-            id="fetches in calls",
         ),
-        pytest.param(
+        (
             "few-steps",
             losing(compute_s=0.7, data_wait_s=0.3, epoch_end_s=0.0, unaccounted_s=20.0, steps=50),
             "only 0.3 s of 21.0 s is data wait: unaccounted time takes 20.0 s",
             0.0,
             "longer runs of steps",
             NO_GPU,
-            id="hardly any steps",
         ),
     ],
 )

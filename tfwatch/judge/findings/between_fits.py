@@ -59,8 +59,6 @@ def find(now: Situation) -> Finding | None:
             Fact("fits", regime.fits),
             *((Fact("place", top.place),) if top else ()),
         ),
-        confidence="high" if top else "medium",
-        reason="the time is measured, its line is sampled" if top else "the line is not known",
         claims={"between_fits_s": lost_s},
     )
 

@@ -44,8 +44,6 @@ def find(now: Situation) -> Finding | None:
         brief=brief,
         where=f"{name}, {place}" if place else name,
         evidence=(Fact("callback", name), Fact("lost", lost_s, "s")),
-        confidence="medium",
-        reason="its share of the host time is sampled",
         claims=took[name],
     )
 

@@ -47,8 +47,6 @@ def find(now: Situation) -> Finding | None:
         brief=brief,
         where=maps[0].name,
         evidence=(Fact("calls", calls_ms, "ms"), Fact("batch", size)),
-        confidence="medium",
-        reason="of a whole batch each map takes hardly more than of an example",
         claims={"data_wait_s": lost_s},
     )
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.judge.findings.finding import Advice, Fact, Finding, Tone
 from tfwatch.judge.findings.situation import of_step
-from tfwatch.judge.findings.switch_lines import advise_gain, beside_switches
+from tfwatch.judge.findings.switch_lines import advise_gain
+from tfwatch.judge.forecasts.forecast import best
 from tfwatch.judge.steps.steady_steps import MODERATELY_FROM
 from tfwatch.judge.steps.time_breakdown import PART_NAMES, PARTS
 
@@ -38,7 +39,9 @@ def find(now: Situation) -> Finding | None:
             units.in_one_unit(1e3 * spent.data_wait_s / spent.steps, 1e3 * worked_s / spent.steps)
         )
     )
-    next_step = advise_gain(now) or beside_switches(now, _advise(now, spent.compute_s / worked_s))
+    # Data and compute may share the cores: a switch that gains comes before the limit.
+    gain = best(now.forecasts.values())
+    next_step = advise_gain(now, gain) if gain else _advise(now, spent.compute_s / worked_s)
     return Finding(
         "compute-bound",
         now.label("OK, data wait", spent.data_wait_s),
@@ -47,6 +50,7 @@ def find(now: Situation) -> Finding | None:
         next_step.edit,
         Tone.GOOD,
         f"compute-bound: waits {waited}",
+        forecast=gain,
         evidence=(Fact("compute", spent.compute_s, "s"), Fact("steps", spent.steps, "step")),
     )
 

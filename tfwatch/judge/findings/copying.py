@@ -9,7 +9,7 @@ from tfwatch.core import units
 from tfwatch.core.knobs import DEVICE_PREFETCH
 from tfwatch.judge.findings.finding import Advice, Fact, Finding
 from tfwatch.judge.findings.situation import SourceKind
-from tfwatch.judge.findings.switch_lines import advise_gain, beside_switches
+from tfwatch.judge.findings.switch_lines import advise_gain
 from tfwatch.judge.forecasts.forecast import best
 from tfwatch.judge.steps.steady_steps import MODERATELY_FROM
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfwatch.judge.findings.situation import Situation
+    from tfwatch.judge.forecasts.forecast import Forecast
     from tfwatch.judge.steps.steady_steps import Breakdown
 
 #: The bytes of one number, by element types that whole numbers to 255, as in images, can replace.
@@ -53,7 +54,9 @@ def find(now: Situation) -> Finding | None:
     took_ms = part.copying_ms(now.manifest.copy_ahead_ms)
     copied = " of ".join(units.in_one_unit(took_ms, part.step.mean))
     brief = f"copying batches to the GPU takes {copied}/step"
-    remedy, saved_ms = _remedy(now, part)
+    ahead = _device_prefetch(now, part)
+    saved_ms = part.step.median - ahead.step_ms if ahead else _saved_ms(now, part) or took_ms
+    remedy = advise_gain(now, ahead) if ahead else _advise_bytes(now, part)
     return Finding(
         "copy-bound",
         now.label("COPY-BOUND", took_ms * spent.steps / 1e3),
@@ -62,6 +65,7 @@ def find(now: Situation) -> Finding | None:
         remedy.edit,
         brief=brief,
         evidence=(Fact("copy_mean", took_ms, "ms"),),
+        forecast=ahead,
         claims=_claims(now, took_ms, min(1.0, saved_ms / took_ms) if took_ms else 0.0),
     )
 
@@ -84,29 +88,42 @@ def _ahead(now: Situation, part: Breakdown) -> str:
     return ", ahead of the steps, whose launching waits for it"
 
 
-def _remedy(now: Situation, part: Breakdown) -> tuple[Advice, float]:
-    """Advise what saves most of a long copy: device prefetch, batches in memory that the GPU reads
-    directly, which leave each bit as it is, or fewer bytes. Returns the saved time of a step too,
-    milliseconds."""
-    copied = now.manifest.copied_bytes
-    small, all_bytes = _small_bytes(copied), sum(copied.values())
-    took_ms = part.copying_ms(now.manifest.copy_ahead_ms)
-    saved_ms = took_ms * (1 - small / all_bytes) if small else 0.0
-    pinned_ms = _saved_if_pinned_ms(now, took_ms)
+def _device_prefetch(now: Situation, part: Breakdown) -> Forecast | None:
+    """Return the device prefetch where it is forecast to save more than other batches do."""
     ahead = best(one for one in now.forecasts.values() if one.knob == DEVICE_PREFETCH)
-    if ahead is not None and part.step.median - ahead.step_ms > max(saved_ms, pinned_ms):
-        found = advise_gain(now, ahead)
-        assert found
-        return found, part.step.median - ahead.step_ms
-    if pinned_ms and pinned_ms >= (1 - _WORTH_IT) * saved_ms:
-        pinned = _advise_pinned(now, part.step.mean - pinned_ms)
-        return beside_switches(now, pinned), pinned_ms
-    if saved_ms:
-        sizes = f"{units.memory(small)} in place of {units.memory(all_bytes)}"
-        after = f"about {units.milliseconds(part.step.mean - saved_ms)}/step"
-        smaller = Advice(f"images as uint8, cast on the device: {sizes}, {after}", UINT8)
-        return beside_switches(now, smaller), saved_ms
-    return Advice("copy fewer bytes: smaller images, or augmentation on the device"), took_ms
+    helps = ahead is not None and part.step.median - ahead.step_ms > _saved_ms(now, part)
+    return ahead if helps else None
+
+
+def _advise_bytes(now: Situation, part: Breakdown) -> Advice:
+    """Advise batches in memory that the GPU reads directly, which leave each bit as it is, or fewer
+    bytes."""
+    took_ms, copied = part.copying_ms(now.manifest.copy_ahead_ms), now.manifest.copied_bytes
+    saved_ms, pinned_ms = _saved_by_bytes_ms(now, took_ms), _saved_if_pinned_ms(now, took_ms)
+    if _is_pinned_worth_it(saved_ms, pinned_ms):
+        return _advise_pinned(now, part.step.mean - pinned_ms)
+    if not saved_ms:
+        return Advice("copy fewer bytes: smaller images, or augmentation on the device")
+    sizes = f"{units.memory(_small_bytes(copied))} in place of {units.memory(sum(copied.values()))}"
+    after = f"about {units.milliseconds(part.step.mean - saved_ms)}/step"
+    return Advice(f"images as uint8, cast on the device: {sizes}, {after}", UINT8)
+
+
+def _saved_ms(now: Situation, part: Breakdown) -> float:
+    """Return the time of a copy that the advised batches save; 0 where it is unknown."""
+    took_ms = part.copying_ms(now.manifest.copy_ahead_ms)
+    saved_ms, pinned_ms = _saved_by_bytes_ms(now, took_ms), _saved_if_pinned_ms(now, took_ms)
+    return pinned_ms if _is_pinned_worth_it(saved_ms, pinned_ms) else saved_ms
+
+
+def _is_pinned_worth_it(saved_ms: float, pinned_ms: float) -> bool:
+    return pinned_ms > 0 and pinned_ms >= (1 - _WORTH_IT) * saved_ms
+
+
+def _saved_by_bytes_ms(now: Situation, took_ms: float) -> float:
+    copied = now.manifest.copied_bytes
+    small = _small_bytes(copied)
+    return took_ms * (1 - small / sum(copied.values())) if small else 0.0
 
 
 def _saved_if_pinned_ms(now: Situation, took_ms: float) -> float:

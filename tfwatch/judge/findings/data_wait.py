@@ -15,7 +15,6 @@ from tfwatch.judge.findings.finding import Advice, Fact, Finding, Tone
 from tfwatch.judge.findings.situation import SourceKind, of_step
 from tfwatch.judge.findings.switch_lines import (
     advise_gain,
-    beside_switches,
     parallel_map,
     switch_line,
 )
@@ -100,7 +99,8 @@ def _advise(now: Situation, gain: Forecast | None) -> Advice:
     end."""
     part, limit = now.split, now.bottleneck
     is_fetch = part is not None and is_fetch_bound(now, part)
-    found = (gain and advise_gain(now, gain)) or (_fetch(now) if is_fetch else _cause(now))
+    cause = _fetch if is_fetch else _cause
+    found = advise_gain(now, gain) if gain else cause(now)
     if part is None or is_fetch:
         return found
     if not now.live:
@@ -174,10 +174,8 @@ _PROCESSES = (
 def _cause(now: Situation) -> Advice:
     """Advise on the user's code, by the kind of data."""
     if len(now.manifest.replicas) > 1 and not now.origin.has_no_pipeline:
-        advice = _below_strategy(now)
-    else:
-        advice = _FOR[now.origin.kind](now)
-    return beside_switches(now, advice)
+        return _below_strategy(now)
+    return _FOR[now.origin.kind](now)
 
 
 def _fetch(now: Situation) -> Advice:
@@ -191,7 +189,7 @@ def _fetch(now: Situation) -> Advice:
     words = f"larger batches need fewer fetches{calls}; the buffer is full, so the data wait is the"
     is_arrays = now.origin.kind is SourceKind.ARRAYS
     lines = "" if now.has_own_loop else _FEWER_CALLS if is_arrays else _CALLS
-    return beside_switches(now, Advice(f"{words} fetch itself", lines))
+    return Advice(f"{words} fetch itself", lines)
 
 
 def _below_strategy(now: Situation) -> Advice:
@@ -229,13 +227,9 @@ def _py_dataset(now: Situation) -> Advice:
 
 def _generator(now: Situation) -> Advice:
     # Keras prefetches a generator already, and a generator cannot yield batches in parallel.
-    limit = now.bottleneck
     way = "workers=4, use_multiprocessing=True" if _computes(now) else "workers=4"
-    is_unknown = limit is None or (limit.reason == "python" and limit.waits is None)
-    also = "; use_multiprocessing=True too if it computes in Python"
     return Advice(
-        f"a PyDataset({way}) in place of the generator, which cannot run in parallel"
-        f"{also if is_unknown and not _computes(now) else ''}",
+        f"a PyDataset({way}) in place of the generator, which cannot run in parallel",
         _PY_DATASET.format(way=way),
     )
 

@@ -43,7 +43,5 @@ def find(now: Situation) -> Finding | None:
         brief=brief,
         where=name,
         evidence=(Fact("weights", rows * columns), Fact("update", 1e3 * update_s, "ms")),
-        confidence="medium",
-        reason="estimated from the size of the table and the speed of memory",
         claims={"compute_s": lost_s},
     )

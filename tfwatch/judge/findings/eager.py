@@ -44,9 +44,5 @@ def find(now: Situation) -> Finding | None:
         brief=brief,
         where=now.manifest.loop,
         evidence=(Fact("launch_share", share, "share"),),
-        confidence="high" if part and part.dispatch.mean > 0 else "medium",
-        reason="the time between operations is measured"
-        if part and part.dispatch.mean > 0
-        else "the share of Python is that of other eager loops",
         claims={"compute_s": lost_s},
     )

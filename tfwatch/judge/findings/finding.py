@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfwatch.judge.forecasts.forecast import Forecast
 
-Confidence: TypeAlias = Literal["high", "medium", "low"]
 _NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
@@ -37,16 +36,12 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One figure of the evidence; low, high: its interval, None where it is exact."""
+    """One figure of the evidence."""
 
     name: str
     value: float | str
     #: Empty for words.
     unit: str = ""
-    low: float | None = None
-    high: float | None = None
-    #: The steps that count, where the summary of the run counts others.
-    basis: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +66,6 @@ class Finding:
     #: The place of the cause: a line of the user's file, a stage, a callback.
     where: str = ""
     evidence: tuple[Fact, ...] = ()
-    confidence: Confidence = "high"
-    #: Of the confidence.
-    reason: str = "measured"
     #: Of the advised switch; None where the advice is no switch.
     forecast: Forecast | None = None
     #: Seconds that the remedy gives back, by the part of the time breakdown that they come from;

@@ -44,8 +44,6 @@ def find(now: Situation) -> Finding | None:
         brief=brief,
         where=rows.name,
         evidence=(Fact("row", rows.busy_ms / size, "ms"), Fact("batch", size)),
-        confidence="medium",
-        reason="the share of a row's passing is estimated",
         claims={"data_wait_s": lost_s},
     )
 

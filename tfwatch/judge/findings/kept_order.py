@@ -57,8 +57,6 @@ def find(now: Situation) -> Finding | None:
             Fact("step_mean", part.step.mean, "ms"),
             Fact("step_median", part.step.median, "ms"),
         ),
-        confidence="medium",
-        reason="the map's own time is short enough in the mean",
         claims={"data_wait_s": lost_s},
     )
 

@@ -26,13 +26,12 @@ from tfwatch.judge.findings import (
     take_after_cache,
     validation,
 )
-from tfwatch.judge.findings.finding import Advice
-from tfwatch.judge.findings.switch_lines import advise_gain, beside_switches
+from tfwatch.judge.findings.switch_lines import advise_gain, lines_with_switches
+from tfwatch.judge.forecasts.forecast import best
 from tfwatch.judge.steps.time_breakdown import PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import ModuleType
 
     from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.findings.situation import Situation
@@ -65,8 +64,6 @@ _KINDS = (
     dense_updates,
     launching,
 )
-#: Their lines may be those of an advised switch, which hold those of the switches made.
-_SWITCHES = (data_wait, copying)
 #: They have a key where a switch is forecast to gain, beside their own remedy in the script.
 _WITH_KEY = (kept_order, generator_rows, cheap_maps)
 
@@ -88,22 +85,28 @@ def find_losses(now: Situation) -> tuple[Finding, ...]:
         lost_s = sum(claims.values())
         if finding and regime.share(lost_s) >= LEAST_SHARE:
             left = {part: left[part] - claims.get(part, 0.0) for part in PARTS}
-            finding = _with_switches(now, kind, finding)
+            finding = _with_key(now, finding) if kind in _WITH_KEY else finding
             found.append(replace(finding, lost_s=lost_s, share=regime.share(lost_s)))
     found.sort(key=lambda finding: -finding.lost_s)
     limit = compute.find(now) if not found or found[0].share < _LEADS else None
-    return (*((limit,) if limit else ()), *found)
+    ranked = (*((limit,) if limit else ()), *found)
+    return tuple(_with_switches(now, finding) for finding in ranked)
 
 
-def _with_switches(now: Situation, kind: ModuleType, finding: Finding) -> Finding:
-    """Return the finding with the lines of the switches made, and with the key that gains most on a
-    live screen."""
-    if kind in _SWITCHES:
+def _with_key(now: Situation, finding: Finding) -> Finding:
+    """Return the finding of a live screen with the key that gains most."""
+    gain = best(now.forecasts.values()) if now.live else None
+    if gain is None:
         return finding
-    words = finding.advice
-    gain = advise_gain(now) if now.live and kind in _WITH_KEY else None
-    code = beside_switches(now, Advice(words, finding.code)).edit
-    return replace(finding, advice=f"{gain.sentence}; or {words}" if gain else words, code=code)
+    return replace(finding, advice=f"{advise_gain(now, gain).sentence}; or {finding.advice}")
+
+
+def _with_switches(now: Situation, finding: Finding) -> Finding:
+    """Return the finding with the lines of the switches made before its own, which those of an
+    advised switch have already."""
+    if finding.forecast:
+        return finding
+    return replace(finding, code=lines_with_switches(now, finding.code))
 
 
 def _is_judgeable(now: Situation) -> bool:

@@ -39,7 +39,5 @@ def find(now: Situation) -> Finding | None:
             Fact("longest", longest.lost_ms, "ms"),
             Fact("step", longest.step, "step"),
         ),
-        confidence="medium" if located or place else "low",
-        reason="the lost time is measured" + ("" if located or place else ", its cause is unknown"),
         claims={"data_wait_s": lost_s},
     )

@@ -28,7 +28,6 @@ from tfwatch.core.script_code import edited_lines
 from tfwatch.judge.effects.knob_state import deeper
 from tfwatch.judge.effects.wording import expected_gain_text
 from tfwatch.judge.findings.finding import Advice
-from tfwatch.judge.forecasts.forecast import best
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,15 +55,9 @@ _NOT_MEASURED: Mapping[tuple[str, str], str] = MappingProxyType({})
 # -- advice ----------------------------------------------------------------------------------------
 
 
-def advise_gain(now: Situation, gain: Forecast | None = None) -> Advice | None:
-    """Advise the switch with the largest gain; None where no switch is forecast to gain.
-
-    It comes before any advice that calls the input pipeline not the limit: data and compute may
-    share the cores. A live screen names its key, a summary its call.
-    """
-    gain = gain or best(now.forecasts.values())
-    if gain is None:
-        return None
+def advise_gain(now: Situation, gain: Forecast) -> Advice:
+    """Advise a switch that is forecast to gain: by its key on a live screen, by its call in a
+    summary."""
     if not now.live:
         words = f"{switch_phrase(gain.knob, gain.value)}: {expected_gain_text(gain)}"
         return Advice(words, line_with_switch(now, gain.knob, gain.value))
@@ -111,11 +104,10 @@ def _cache_costs(now: Situation, forecast: Forecast) -> str:
 # -- the lines of a run ----------------------------------------------------------------------------
 
 
-def beside_switches(now: Situation, advice: Advice) -> Advice:
-    """Return advice that is no switch, with the lines of the switches already made before its
-    own."""
-    lines = (*lines_of(now, proved_knobs(now)).split("\n"), *advice.edit.split("\n"))
-    return Advice(advice.sentence, "\n".join(dict.fromkeys(filter(None, lines))))
+def lines_with_switches(now: Situation, code: str) -> str:
+    """Return the lines of a remedy that is no switch, after those of the switches already made."""
+    lines = (*lines_of(now, proved_knobs(now)).splitlines(), *code.splitlines())
+    return "\n".join(dict.fromkeys(filter(None, lines)))
 
 
 def line_with_switch(now: Situation, knob: str, value: str) -> str:

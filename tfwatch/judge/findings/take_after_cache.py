@@ -32,8 +32,6 @@ def find(now: Situation) -> Finding | None:
         _CODE,
         brief=brief,
         evidence=(Fact("lost", lost_s, "s"),),
-        confidence="high" if is_logged else "medium",
-        reason="TensorFlow logged it" if is_logged else "the stages stand in this order",
         claims={"data_wait_s": spent.data_wait_s, "first_batch_s": spent.first_batch_s},
     )
 

@@ -5,7 +5,8 @@
 Each script of `tests/bench/losses` loses time to one cause, in sizes drawn from its seed: its first
 line names the kinds of finding that are right. Each is run under `tfwatch run --headless`, slow and
 remedied, at two cores. A row for each run: the first finding and its claim, and the seconds that
-the remedy gave back. Of `healthy.py`, which is trained 20 times, a loss of 10 % is wrong.
+the remedy gave back. Of `healthy.py`, which is trained 20 times, a loss of 10 % is wrong. Scripts `gpu_*` need a GPU, and
+are run where they are named.
 """
 
 from __future__ import annotations
@@ -161,7 +162,8 @@ def main() -> int:
         return row
 
     scripts = sorted(FOLDER.glob("*.py"))
-    chosen = [one for one in scripts if not asked.kinds or one.stem in asked.kinds]
+    chosen = [one for one in scripts if one.stem in asked.kinds]
+    chosen = chosen or [one for one in scripts if not one.stem.startswith("gpu_")]
     with ThreadPoolExecutor(asked.slots) as pool:
         seeds = range(asked.first, asked.first + asked.cases)
         waiting = [

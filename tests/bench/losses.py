@@ -3,10 +3,10 @@
     python -m tests.bench.losses OUT [--cases 10] [--slots 1] [--kinds NAME ...]
 
 Each script of `tests/bench/losses` loses time to one cause, in sizes drawn from its seed: its first
-line names the kinds of finding that are right. Each is run under `tfwatch run --headless`, slow and
-remedied, at two cores. A row for each run: the first finding and its claim, and the seconds that
-the remedy gave back. Of `healthy.py`, which is trained 20 times, a loss of 10 % is wrong. Scripts `gpu_*` need a GPU, and
-are run where they are named.
+line names the kinds of finding that are right, `none` where it loses to nothing. Each is run under
+`tfwatch run --headless`, slow and remedied, at two cores. A row for each pair: the first finding
+and its claim, and the seconds that the remedy gave back. Of `healthy.py`, which is trained 20
+times, a loss of 10 % is wrong. Scripts `gpu_*` need a GPU, and are run where they are named.
 """
 
 from __future__ import annotations

@@ -71,14 +71,3 @@ def test_the_last_seconds_are_kept(tmp_path: Path) -> None:
     _, reader = make(tmp_path, 3600)
 
     assert seconds_of(reader.read()) == list(range(3591, 3601))
-
-
-def test_ten_hours_of_readings_are_small() -> None:
-    """Ten minutes at one a second, then at most 250 bytes a second: see
-    `tfdata.stage_reader`."""
-    from tfwatch.tfdata.stage_reader import _BYTES_PER_S, _EVERY_SECOND_S
-
-    stages = 20
-    closely = _EVERY_SECOND_S * stages * STAGE.itemsize
-
-    assert closely + 10 * 3600 * _BYTES_PER_S < 12e6

@@ -16,10 +16,8 @@ from tfwatch.core.events import Event, Paused, SensorMissing, Slept, decode
 from tfwatch.core.rows import SAMPLE, Rows
 from tfwatch.runs.format import EVENTS, SAMPLES, Manifest
 from tfwatch.runs.writer import RunWriter
-from tfwatch.sensors.gpu.sensor import GpuSensor
-from tfwatch.sensors.pauses import PauseDetector
-from tfwatch.sensors.runner import Sampler, Sensors, sample_on_schedule
-from tfwatch.sensors.sensor import GpuSource, Sensor, Unavailable
+from tfwatch.sensors.runner import Sensors, sample_on_schedule
+from tfwatch.sensors.sensor import Sensor, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,7 +90,7 @@ def test_a_row_has_each_sensors_figures_and_nan_for_missing_ones(
     time: FakeTime, writer: RunWriter
 ) -> None:
     sensors = [FakeSensor(), FakeSensor("swap", {"swap_used_bytes": 9.0})]
-    sampler = Sampler(writer, time.clock(), sensors)
+    sampler = Sensors(writer, time.clock(), sensors)
     sampler.begin()
     time.pass_ms(250)
     sampler.sample(late_ms=1.5)
@@ -109,11 +107,11 @@ def test_a_row_has_each_sensors_figures_and_nan_for_missing_ones(
 def test_own_cores_count_every_thread_and_tool(
     time: FakeTime, writer: RunWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pauses, gpu = PauseDetector(writer, time.clock()), GpuSensor(GpuSource(), writer)
-    sampler = Sampler(writer, time.clock(), [], pauses, gpu)
+    sampler = Sensors(writer, time.clock(), [])
     sampler.sample(0)
     time.pass_ms(500)
-    time.cpu_ns, writer.cpu_ns, pauses.cpu_ns, gpu.cpu_ns = 1 * MS, 2 * MS, 3 * MS, 4 * MS
+    time.cpu_ns, writer.cpu_ns = 1 * MS, 2 * MS
+    sampler._pauses.cpu_ns, sampler._gpu.cpu_ns = 3 * MS, 4 * MS
     spent_ns = system_tool.spent_ns()
     monkeypatch.setattr(system_tool, "spent_ns", lambda: spent_ns + 5 * MS)
     sampler.sample(0)
@@ -126,21 +124,17 @@ def test_the_hotter_of_two_counts(time: FakeTime, writer: RunWriter) -> None:
         FakeSensor("GPU", {"thermal_level": 0.0}),
         FakeSensor(),
     ]
-    Sampler(writer, time.clock(), hot).sample(0)
-    Sampler(writer, time.clock(), hot[::-1]).sample(0)
-    Sampler(writer, time.clock(), hot[2:]).sample(0)
+    Sensors(writer, time.clock(), hot).sample(0)
+    Sensors(writer, time.clock(), hot[::-1]).sample(0)
+    Sensors(writer, time.clock(), hot[2:]).sample(0)
     np.testing.assert_array_equal(rows(writer)["thermal_level"], [2.0, 2.0, np.nan])
 
 
-def test_a_limited_gpu_is_a_pause(
-    time: FakeTime, writer: RunWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gpu = GpuSensor(GpuSource(), writer)
-    monkeypatch.setattr(gpu, "read", lambda _: {})
-    sampler = Sampler(writer, time.clock(), [], gpu=gpu)
+def test_a_limited_gpu_is_a_pause(time: FakeTime, writer: RunWriter) -> None:
+    sampler = Sensors(writer, time.clock(), [])
     for limit in ("", "thermal slowdown by the driver", "thermal slowdown by the driver", ""):
         time.pass_ms(500)
-        gpu.limited_by = limit
+        sampler._gpu.limited_by = limit
         sampler.sample(0)
     assert events(writer) == [
         Paused(1500 * MS, "thermal limit", 1000.0, "thermal slowdown by the driver")
@@ -151,7 +145,7 @@ def test_an_unavailable_sensor_is_reported_once_and_never_read(
     time: FakeTime, writer: RunWriter
 ) -> None:
     gone = FakeSensor("GPU", missing=Unavailable("no permission", "ask root"))
-    sampler = Sampler(writer, time.clock(), [gone])
+    sampler = Sensors(writer, time.clock(), [gone])
     sampler.begin()
     sampler.sample(0)
     assert events(writer) == [SensorMissing(0, "GPU", "no permission", "ask root")]
@@ -163,7 +157,7 @@ def test_a_failed_sensor_stops_no_other_and_is_reported_once(
 ) -> None:
     broken = FakeSensor("swap", {"swap_used_bytes": 9.0}, error=PermissionError("not allowed"))
     unavailable = FakeSensor("CPU", missing=RuntimeError())
-    sampler = Sampler(writer, time.clock(), [broken, unavailable, FakeSensor()])
+    sampler = Sensors(writer, time.clock(), [broken, unavailable, FakeSensor()])
     sampler.begin()
     sampler.sample(0)
     sampler.sample(0)
@@ -191,7 +185,7 @@ def test_a_failed_sensor_stops_no_other_and_is_reported_once(
 def test_sleep_shows_as_wall_time_where_no_clock_counts_it(
     jump_ms: int, slept_ms: list[float], time: FakeTime, writer: RunWriter
 ) -> None:
-    sampler = Sampler(writer, time.clock(), [])
+    sampler = Sensors(writer, time.clock(), [])
     sampler.sample(0)
     time.wall_ns += jump_ms * MS
     time.pass_ms(500)
@@ -212,7 +206,7 @@ def test_a_clock_set_forward_is_no_sleep_where_the_system_counts_it(
     asleep_ms: int, slept_ms: list[float], time: FakeTime, writer: RunWriter
 ) -> None:
     time.asleep_ns = 7 * MS
-    sampler = Sampler(writer, time.clock(), [])
+    sampler = Sensors(writer, time.clock(), [])
     sampler.sample(0)
     time.asleep_ns += asleep_ms * MS
     time.wall_ns += 3_600_000 * MS

@@ -30,6 +30,21 @@ _NEXT_RUN = "the next run tries again"
 _COLUMNS = tuple(SAMPLE.names or ())
 
 
+def sample_on_schedule(
+    sample: Callable[[float], None], clock: Clock, wait: Callable[[float], bool]
+) -> None:
+    """Call `sample(late_ms)` at every multiple of the period from now on, until `wait(seconds)` is
+    true.
+
+    A late sample does not move the next one; missed times are left out.
+    """
+    due_ns = clock.now_ns()
+    while not wait(max(due_ns - clock.now_ns(), 0) / 1e9):
+        sample(max(clock.now_ns() - due_ns, 0) / 1e6)
+        passed = max(clock.now_ns() - due_ns, 0) // PERIOD_NS
+        due_ns += (passed + 1) * PERIOD_NS
+
+
 class Sensors:
     """The thread that samples the machine, from `start` to `stop`. A failed sensor stops no
     other."""
@@ -41,11 +56,15 @@ class Sensors:
         sensors: Sequence[Sensor] | None = None,
     ) -> None:
         """sensors: in place of the machine's, for tests."""
-        self._gpu = GpuSensor(choose_source(clock=clock), writer, clock)
-        self._sensors = sensors
         self._writer = writer
         self._clock = clock
+        self._gpu = GpuSensor(choose_source(clock=clock), writer, clock)
         self._pauses = PauseDetector(writer, clock)
+        self._pressure = Pressure(writer)
+        self._sensors = sensors
+        self._reported: set[str] = set()
+        self._own = Rate()
+        self._ahead_ns = self._clock_ahead_ns()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tfwatch-sensors", daemon=True)
 
@@ -66,55 +85,19 @@ class Sensors:
 
     def _run(self) -> None:
         with fails_open(self._report_end):
-            sensors = [*host_sensors(), self._gpu] if self._sensors is None else self._sensors
-            sampler = Sampler(self._writer, self._clock, sensors, self._pauses, self._gpu)
-            sampler.begin()
-            sample_on_schedule(sampler.sample, self._clock, self._stopping.wait)
+            self.begin()
+            sample_on_schedule(self.sample, self._clock, self._stopping.wait)
         self._gpu.stop()
 
     def _report_end(self, why: str) -> None:
-        self._writer.event(SensorMissing(self._writer.now_ns(), "machine", why, _NEXT_RUN))
+        self._report("machine", Unavailable(why, _NEXT_RUN))
 
-
-def sample_on_schedule(
-    sample: Callable[[float], None], clock: Clock, wait: Callable[[float], bool]
-) -> None:
-    """Call `sample(late_ms)` at every multiple of the period from now on, until `wait(seconds)` is
-    true.
-
-    A late sample does not move the next one; missed times are left out.
-    """
-    due_ns = clock.now_ns()
-    while not wait(max(due_ns - clock.now_ns(), 0) / 1e9):
-        sample(max(clock.now_ns() - due_ns, 0) / 1e6)
-        passed = max(clock.now_ns() - due_ns, 0) // PERIOD_NS
-        due_ns += (passed + 1) * PERIOD_NS
-
-
-class Sampler:
-    """Writes one row for each call of `sample`. One thread makes all calls."""
-
-    def __init__(
-        self,
-        writer: RunWriter,
-        clock: Clock,
-        sensors: Sequence[Sensor],
-        pauses: PauseDetector | None = None,
-        gpu: GpuSensor | None = None,
-    ) -> None:
-        self._writer = writer
-        self._pauses = pauses
-        self._gpu = gpu
-        self._pressure = Pressure(writer)
-        self._clock = clock
-        self._sensors = list(sensors)
-        self._reported: set[str] = set()
-        self._own = Rate()
-        self._ahead_ns = self._clock_ahead_ns()
+    # -- in the thread ----------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Keep the available sensors; the others are reported once and never read."""
-        self._sensors = [sensor for sensor in self._sensors if self._is_available(sensor)]
+        sensors = [*host_sensors(), self._gpu] if self._sensors is None else self._sensors
+        self._sensors = [sensor for sensor in sensors if self._is_available(sensor)]
 
     def sample(self, late_ms: float) -> None:
         """Read every sensor and append a row. late_ms: the delay of this call."""
@@ -123,40 +106,38 @@ class Sampler:
         figures = dict.fromkeys(_COLUMNS, math.nan)
         figures["late_ms"] = late_ms
         figures["own_cores"] = self._own.of(now_ns, self._own_ns() / 1e9)
-        for sensor in self._sensors:
+        for sensor in self._sensors or ():
             for column, value in self._read(sensor, now_ns).items():
                 # The CPU and the GPU have a thermal level of their own: the hotter counts.
                 if not figures[column] > value:
                     figures[column] = value
         self._writer.sample(self._writer.now_ns(), figures)
-        self._pressure.update(figures, self._gpu.limited_by if self._gpu else "")
+        self._pressure.update(figures, self._gpu.limited_by)
 
     def _own_ns(self) -> int:
         """Return the CPU time of the threads of the writer, the stages and the sensors, and of the
         sensors' tools."""
-        others_ns = sum(part.cpu_ns for part in (self._pauses, self._gpu) if part)
-        own_ns = self._writer.cpu_ns + self._writer.stages_cpu_ns
-        return own_ns + others_ns + system_tool.spent_ns() + self._clock.thread_ns()
+        writers_ns = self._writer.cpu_ns + self._writer.stages_cpu_ns
+        sensors_ns = self._clock.thread_ns() + self._pauses.cpu_ns + self._gpu.cpu_ns
+        return writers_ns + sensors_ns + system_tool.spent_ns()
 
     def _is_available(self, sensor: Sensor) -> bool:
-        with fails_open(lambda why: self._report(sensor, Unavailable(why, _NEXT_RUN)), reason):
+        with fails_open(lambda why: self._report(sensor.name, Unavailable(why, _NEXT_RUN)), reason):
             why = sensor.why_unavailable()
             if why:
-                self._report(sensor, why)
+                self._report(sensor.name, why)
             return why is None
         return False
 
     def _read(self, sensor: Sensor, now_ns: int) -> dict[str, float]:
-        with fails_open(lambda why: self._report(sensor, Unavailable(why, _AGAIN)), reason):
+        with fails_open(lambda why: self._report(sensor.name, Unavailable(why, _AGAIN)), reason):
             return dict(sensor.read(now_ns))
         return {}
 
-    def _report(self, sensor: Sensor, why: Unavailable) -> None:
-        if sensor.name not in self._reported:
-            self._reported.add(sensor.name)
-            self._writer.event(
-                SensorMissing(self._writer.now_ns(), sensor.name, why.reason, why.fix)
-            )
+    def _report(self, name: str, why: Unavailable) -> None:
+        if name not in self._reported:
+            self._reported.add(name)
+            self._writer.event(SensorMissing(self._writer.now_ns(), name, why.reason, why.fix))
 
     def _check_sleep(self) -> None:
         """Write an event after a sleep: the monotonic clock stops during it, and another clock does

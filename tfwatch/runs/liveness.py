@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import psutil
 
-from tfwatch.core.rows import STEP, Phase, plausible, step_ms
+from tfwatch.core.rows import STEP, Phase, step_ms
 from tfwatch.runs.machine_info import boot_id
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ SILENT_S = 1.5
 #: A pulse of another machine comes over a network and has that machine's clock: its limit is
 #: longer.
 _FORGOTTEN_S = 60.0
-#: The last plausible step is looked for among so many.
-_NEWEST_STEPS = 4096
 
 
 class Life(Enum):
@@ -66,17 +64,6 @@ def life_of(manifest: Manifest, pulse: Pulse | None, clock: Clock) -> tuple[Life
     return (Life.UNKNOWN, age_s) if age_s > _FORGOTTEN_S else (Life.RUNNING, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class RunState:
-    """The state of a run's process at a moment."""
-
-    life: Life
-    #: The run's time, seconds since its clock origin: now, or its end where it is over.
-    now_s: float
-    #: The age of the pulse, seconds, where the process does not respond; else 0.0.
-    silent_s: float = 0.0
-
-
 def state_now(
     manifest: Manifest,
     ended: RunEnded | None,
@@ -85,31 +72,28 @@ def state_now(
     clock: Clock,
     *,
     is_gone: bool = False,
-) -> RunState:
-    """Return the state of a run now.
+) -> tuple[Life, float, float]:
+    """Return the state of a run now, its time in seconds, and for how long it does not respond.
 
-    steps: the last of which ends a run without an end event, if its pulse is older. is_gone: its
-    folder is.
+    steps: plausible ones; the last ends a run without an end event, if its pulse is older. is_gone:
+    its folder is.
     """
     if ended:
-        return RunState(Life.ENDED, ended.at_ns / 1e9)
+        return Life.ENDED, ended.at_ns / 1e9, 0.0
     life, silent_s = (Life.GONE, 0.0) if is_gone else life_of(manifest, pulse, clock)
     if life in (Life.KILLED, Life.UNKNOWN, Life.GONE):
-        last_s = max(_end_s(steps), pulse.now_ns / 1e9 if pulse else 0.0)
-        return RunState(life, last_s, silent_s)
+        return life, max(_end_s(steps), pulse.now_ns / 1e9 if pulse else 0.0), silent_s
     if manifest.boot_id == boot_id():
-        return RunState(life, (clock.now_ns() - manifest.origin_ns) / 1e9, silent_s)
-    return RunState(life, (clock.wall_ns() - manifest.origin_wall_ns) / 1e9, silent_s)
+        return life, (clock.now_ns() - manifest.origin_ns) / 1e9, silent_s
+    return life, (clock.wall_ns() - manifest.origin_wall_ns) / 1e9, silent_s
 
 
 def _end_s(steps: Rows) -> float:
-    """Return the end of the last plausible one of the newest steps, seconds since the clock origin;
-    else 0.0."""
-    newest = steps[-_NEWEST_STEPS:]
-    good = newest[plausible(newest)]
-    if not len(good):
+    """Return the end of the last step, seconds since the clock origin; 0.0 without any."""
+    if not len(steps):
         return 0.0
-    return float(good["start_ns"][-1] / 1e9 + step_ms(good[-1], np.float64) / 1e3)
+    last = steps[-1]
+    return float(last["start_ns"] / 1e9 + step_ms(last, np.float64) / 1e3)
 
 
 def is_process_alive(manifest: Manifest) -> bool:

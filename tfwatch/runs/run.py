@@ -153,14 +153,16 @@ class Run:
         is_gone = newest is None and self._source.folder is not None and self._source.is_gone()
         events, recent = self._events.view(), self._recent.rows
         ended = events.newest(RunEnded)
-        state = state_now(self._manifest, ended, pulse, recent, self._clock, is_gone=is_gone)
+        life, now_s, silent_s = state_now(
+            self._manifest, ended, pulse, recent, self._clock, is_gone=is_gone
+        )
         progress = self._progress.rows
         return Snapshot(
             manifest=self._manifest,
             source=self._source,
-            life=state.life,
-            now_s=state.now_s,
-            silent_s=state.silent_s,
+            life=life,
+            now_s=now_s,
+            silent_s=silent_s,
             pulse=pulse,
             recent=recent,
             steps_total=self._total,
@@ -172,7 +174,7 @@ class Run:
             progress=progress,
             latest=_latest(progress),
             examples_s=_examples_s(progress),
-            recent_stages=self._stages.newest(state.now_s * 1e9),
+            recent_stages=self._stages.newest(now_s * 1e9),
             stages_found=dict(self._stages.found),
             events=events,
             log_head=self._log.head,

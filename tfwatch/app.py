@@ -96,7 +96,7 @@ class TfwatchApp(ThemedApp):
         follower = Follower(
             requests is not None,
             EndedRunJudge(),
-            self._runs.fits if self._runs else (),
+            self._runs.fits if self._runs else 0,
             (lambda: script.state) if script else str,
         )
         interrupt = script.interrupt if script else None

@@ -26,7 +26,6 @@ from tfwatch.judge.findings.situation import metric_name
 from tfwatch.judge.followed_run import Compiled
 from tfwatch.judge.log_lines import LogFinding
 from tfwatch.judge.machine import GPU, PIPELINE
-from tfwatch.judge.steps.fits import FitFigures
 from tfwatch.judge.steps.stalls import LIMITS, STOPPED, UNEXPLAINED, Stall, join_piece
 from tfwatch.judge.troubles import divergence_text
 
@@ -84,12 +83,10 @@ _PAUSED_MS = 200.0
 _SLEPT_MS = 60_000.0
 #: Rows of steps hold the lower bits of an epoch's number.
 _EPOCH_BITS = 0xFFFF
-#: The newest fits that have a row.
-_MOST_FITS = 100
 #: Mark, sentence, style.
 RowText: TypeAlias = tuple[str, str, str]
 #: The facts that can become a row.
-RowSource: TypeAlias = facts.Event | Stall | Compiled | LogFinding | FitFigures
+RowSource: TypeAlias = facts.Event | Stall | Compiled | LogFinding
 
 
 #: Seconds since the clock origin, and the fact.
@@ -174,8 +171,6 @@ def _describe_found(what: RowSource) -> RowText | None:
             return "C", f"{again} in {units.seconds(what.took_ms / 1e3)}, not counted", ""
         case LogFinding():
             return NO_MARK, f"TensorFlow (5 log): {what.meaning.text}", _WARNING
-        case FitFigures():
-            return "E", what.words, _ACCENT
     return None
 
 
@@ -278,7 +273,7 @@ class EventCollector:
         """Return the rows of a view, oldest first: the same object while they are the same. Every
         call passes the same run."""
         waiting = tuple(state.asked for state in view.knobs.values())
-        found = view.snapshot.events, view.stalls, view.compiles, view.log_findings, view.fits
+        found = view.snapshot.events, view.stalls, view.compiles, view.log_findings
         made_of = tuple(map(len, found)), view.comparisons, waiting
         if self._rows is None or made_of != self._made_of:
             self._made_of, self._rows = made_of, self._collect(view)
@@ -325,9 +320,6 @@ def _find_provisional(view: RunView) -> Iterator[_Timed]:
         yield compiled.start_ns / 1e9 + compiled.took_ms / 1e3, compiled
     for line in view.log_findings:
         yield _moment(view.snapshot, line.wall_s), line
-    if view.fit > 1:
-        origin_s = view.snapshot.manifest.origin_wall_ns / 1e9
-        yield from ((fit.end_s - origin_s, fit) for fit in view.fits[-_MOST_FITS:])
     waiting = {state.asked_s for state in view.knobs.values() if state.asked is not None}
     if waiting:
         asked = without_experiments(view.snapshot.events.of(facts.SwitchAsked))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.events import EpochEnded, EpochStarted
-from tfwatch.judge.steps.fits import FitCounter, FitFigures
+from tfwatch.judge.steps.fits import newest_fit
 from tfwatch.runs.folder import PATIENCE_S, LateCall, RunFolder
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.machine_info import boot_id
@@ -19,8 +18,6 @@ from tfwatch.runs.run import Run, open_run
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    from tfwatch.runs.snapshot import Snapshot
 
 
 class WatchedScript(Protocol):
@@ -52,24 +49,24 @@ class FoundRuns(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """The last one of `count` runs that were opened; None where none can be read. fits: those of
-    the runs before it."""
+    """The last one of `count` runs that were opened; None where none can be read. fits: the
+    number of those of the runs before it."""
 
     count: int
     run: Run | None
-    fits: tuple[FitFigures, ...]
+    fits: int
 
 
 class ScriptRuns:
     """Follows the runs of a script, or of another process.
 
-    folder: of the newest run; None before the first. fits: those of the runs before it.
+    folder: of the newest run; None before the first. fits: the number of those before it.
     at_first_run: called once the first run can be read.
     """
 
     def __init__(self, announced: FoundRuns, clock: Clock = SYSTEM) -> None:
         self.folder: Path | None = None
-        self.fits: tuple[FitFigures, ...] = ()
+        self.fits = 0
         self._opening: list[Path] = []
         self._calls: LateCall[_Opened] = LateCall(clock=clock)
         self._reader: Run | None = None
@@ -98,15 +95,15 @@ class ScriptRuns:
 
     def _open(self, *folders: Path) -> _Opened:
         """Open runs, of which all but the last are over; those that cannot be read are left out."""
-        opened, fits = self._reader, self.fits
+        opened, fits = self._reader, 0
         for folder in folders:
             with suppress(NotARunError):
                 run = Run(RunFolder(folder, self._clock), self._clock, patience_s=PATIENCE_S)
                 before, opened = opened, run
                 if before and before.disk.folder:
-                    fits += _fits_in(before.disk.folder, len(fits) + 1, self._clock)
+                    fits += _fits_in(before.disk.folder, self._clock)
         newest = opened if opened is not self._reader else None
-        return _Opened(len(folders), newest, fits[len(self.fits) :])
+        return _Opened(len(folders), newest, fits)
 
     def requests(self) -> RequestSender | None:
         """Return a sender of requests to the newest run; None where keys do not reach it."""
@@ -117,24 +114,8 @@ class ScriptRuns:
         return RequestSender(lambda: folder)
 
 
-def _fits_in(folder: Path, first: int, clock: Clock) -> tuple[FitFigures, ...]:
-    """Return the fits of a run that another one follows; none where it cannot be read."""
+def _fits_in(folder: Path, clock: Clock) -> int:
+    """Return the number of fits of a run that another one follows; 0 where it cannot be read."""
     with suppress(NotARunError, OSError):
-        return fits_of(open_run(folder, clock), first)
-    return ()
-
-
-def fits_of(run: Snapshot, first: int = 1) -> tuple[FitFigures, ...]:
-    """Return the fits of a run that is over. first: the number of its first fit."""
-    origin_s, loop = run.manifest.origin_wall_ns / 1e9, run.manifest.loop
-    counter = FitCounter(origin_s, lambda first, last: run.steps[first - 1 : last], first, loop)
-    started = run.events.of(EpochStarted)
-    counter.take(started, run.events.of(EpochEnded), is_over=True)
-    *before, last = counter.done or [None]
-    return (*before, replace(last, outcome=_outcome(run))) if last else ()
-
-
-def _outcome(run: Snapshot) -> str:
-    """Return how the last fit ended; empty where it finished, or runs."""
-    cause = run.ended.cause if run.ended else run.life.value
-    return cause if cause in ("stopped", "failed", "killed") else ""
+        return newest_fit(open_run(folder, clock))
+    return 0

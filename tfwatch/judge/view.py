@@ -9,8 +9,6 @@ import numpy as np
 
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import (
-    EpochEnded,
-    EpochStarted,
     ExperimentEnded,
     StallLocated,
 )
@@ -43,7 +41,7 @@ from tfwatch.judge.findings.switch_lines import pasted_lines, proved_knobs
 from tfwatch.judge.followed_run import StepSearch
 from tfwatch.judge.forecasts.forecast import ForecastFollower
 from tfwatch.judge.log_lines import LogFinding, LogFollower
-from tfwatch.judge.steps.fits import FitCounter, FitFigures
+from tfwatch.judge.steps.fits import newest_fit
 from tfwatch.judge.steps.stalls import longest_stall_place
 from tfwatch.judge.steps.steady_steps import NEEDED, judge
 from tfwatch.judge.steps.time_breakdown import RunningTimeBreakdown, is_breakdown_event
@@ -78,8 +76,7 @@ class RunView:
     compiles: tuple[Compiled, ...] = ()
     #: Known lines of TensorFlow's log.
     log_findings: tuple[LogFinding, ...] = ()
-    #: Those that have ended, of the script's earlier runs too; and the number of the present one.
-    fits: tuple[FitFigures, ...] = ()
+    #: The number of the present fit, counted over the script's runs; 0 before the first.
     fit: int = 0
     #: The state of the script that `tfwatch run` shows, e.g. `script runs`; empty where there is
     #: none.
@@ -127,7 +124,8 @@ class Follower:
 
     `live`: keys are obeyed;
     `judge_ended`: returns the losses of a run that is over, None until they are known;
-    `earlier_fits`: of the script's runs before this one; `script`: returns the state of the script,
+    `earlier_fits`: the number of those of the script's runs before this one; `script`: returns the
+    state of the script,
     empty without one.
     """
 
@@ -135,14 +133,11 @@ class Follower:
         self,
         live: bool,
         judge_ended: Callable[[Snapshot], tuple[Finding, ...] | None] = lambda run: None,
-        earlier_fits: tuple[FitFigures, ...] = (),
+        earlier_fits: int = 0,
         script: Callable[[], str] = str,
     ) -> None:
         self._earlier_fits = earlier_fits
         self._script = script
-        self._fits: FitCounter | None = None
-        self._fits_now: tuple[tuple[FitFigures, ...], int] = (earlier_fits, 0)
-        self._fits_counted: tuple[object, ...] = ()
         self._live = live
         self._judge_ended = judge_ended
         self._comparisons: tuple[Comparison, ...] = ()
@@ -180,7 +175,6 @@ class Follower:
             self._comparisons = tuple(
                 compare(switches, total, snapshot.steps_between, self._known, accelerated)
             )
-            self._count_fits(snapshot)
             self._figured = due
             self._losses = None
         knobs = knob_states(snapshot.manifest.knobs, switches, asks)
@@ -201,24 +195,9 @@ class Follower:
             self._step_search.stalls,
             tuple(self._step_search.compiles),
             self._log.findings,
-            *self._fits_now,
+            self._earlier_fits + newest_fit(snapshot),
             self._script(),
         )
-
-    def _count_fits(self, snapshot: Snapshot) -> None:
-        """Find the fits that have ended and the number of the present one, when an epoch began or
-        ended."""
-        events, is_over = snapshot.events, snapshot.life.is_over
-        counted = (events.newest(EpochStarted), events.newest(EpochEnded), is_over)
-        if counted == self._fits_counted:
-            return
-        if self._fits is None:
-            origin_s = snapshot.manifest.origin_wall_ns / 1e9
-            first, loop = len(self._earlier_fits) + 1, snapshot.manifest.loop
-            self._fits = FitCounter(origin_s, snapshot.steps_between, first, loop)
-        number = self._fits.take(events.of(EpochStarted), events.of(EpochEnded), is_over)
-        self._fits_now = ((*self._earlier_fits, *self._fits.done), number)
-        self._fits_counted = counted
 
     def _measure(self, snapshot: Snapshot) -> Situation:
         """The present setting, of the newest steps; its knobs and forecasts are newer, and come

@@ -20,7 +20,7 @@ import pytest
 
 from tests.watch.tracked import cause, end_all, runs_in
 from tfwatch.core.user_code import is_users
-from tfwatch.judge.script_runs import fits_of
+from tfwatch.judge.steps.fits import fits_of
 from tfwatch.runs.library import list_runs
 from tfwatch.watch.loops.found_loops import FoundLoops
 from tfwatch.watch.script.patches import find_users_frame

@@ -257,7 +257,7 @@ def _summary(runs: Sequence[Path]) -> str:
 def _fit_lines(runs: Sequence[Path]) -> list[str]:
     """Return a line for each of the newest fits of runs, which are sorted from the newest to the
     oldest."""
-    from tfwatch.judge.script_runs import fits_of
+    from tfwatch.judge.steps.fits import fits_of
     from tfwatch.runs.run import open_run
 
     fits: list[FitFigures] = []

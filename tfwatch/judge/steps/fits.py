@@ -1,4 +1,4 @@
-"""Each `fit` of a run in figures: short fits in a row share one."""
+"""Each `fit` of a run in figures: short fits in a row share a run."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
+from tfwatch.core.events import EpochEnded, EpochStarted
 from tfwatch.judge.steps.steady_steps import breakdown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tfwatch.core.events import EpochEnded, EpochStarted
-    from tfwatch.core.rows import Rows
+    from tfwatch.runs.snapshot import Snapshot
 
 #: The newest steps of a fit, from which its figures are made.
 _MOST_STEPS = 4096
@@ -25,15 +23,13 @@ class FitFigures:
 
     #: In its script, from 1.
     number: int
-    #: Of its last epoch, seconds since 1970.
-    end_s: float
     #: Those of its whole epochs.
     steps: int
     #: Means of its steady steps, or of all where it has none; None without a split.
-    step_ms: float | None
-    wait_share: float | None
+    step_ms: float | None = None
+    wait_share: float | None = None
     #: That of its last epoch, None where it has none.
-    loss: float | None
+    loss: float | None = None
     #: `stopped`, `failed` or `killed`, empty where it finished or is not the last of its run.
     outcome: str = ""
     #: Where it stands, of a loop of the script's own.
@@ -54,61 +50,44 @@ class FitFigures:
         return f"{name}: {', '.join(filter(None, figures))}"
 
 
-class FitCounter:
-    """Makes the figures of the fits of a run as it goes on.
+def newest_fit(run: Snapshot) -> int:
+    """Return the number of a run's newest fit, from 1; 0 before the first."""
+    newest = run.events.newest(EpochStarted)
+    return newest.fit if newest else 0
 
-    origin_s: the run's clock origin, seconds since 1970. steps_between: reads steps first to last,
-    counted from 1.
-    first: the number of the run's first fit. loop: where it stands, of a run of a loop.
-    """
 
-    def __init__(
-        self,
-        origin_s: float,
-        steps_between: Callable[[int, int], Rows],
-        first: int = 1,
-        loop: str = "",
-    ) -> None:
-        self.done: tuple[FitFigures, ...] = ()
-        self._origin_s = origin_s
-        self._steps_between = steps_between
-        self._first = first
-        self._loop = loop
+def fits_of(run: Snapshot, first: int = 1) -> list[FitFigures]:
+    """Return the fits of a run that is over. first: the number of its first fit."""
+    started, ended = run.events.of(EpochStarted), run.events.of(EpochEnded)
+    begins = [one.epoch for n, one in enumerate(started) if not n or one.fit != started[n - 1].fit]
+    cause = run.ended.cause if run.ended else run.life.value
+    outcome = cause if cause in ("stopped", "failed", "killed") else ""
+    fits = []
+    for n, begin in enumerate(begins):
+        is_last = n + 1 == len(begins)
+        end = 2**32 if is_last else begins[n + 1]
+        at, past = (bisect_left(ended, epoch, key=lambda one: one.epoch) for epoch in (begin, end))
+        fits.append(_figures(run, first + n, ended, at, past, outcome if is_last else ""))
+    return fits
 
-    def take(
-        self, started: Sequence[EpochStarted], ended: Sequence[EpochEnded], is_over: bool
-    ) -> int:
-        """Add the fits that have ended. Return the number of the present fit, 0 before the
-        first."""
-        begins = [
-            at for at, event in enumerate(started) if not at or event.fit != started[at - 1].fit
-        ]
-        known = len(begins) if is_over else len(begins) - 1
-        for at in range(len(self.done), known):
-            epochs = (
-                started[begins[at]].epoch,
-                started[begins[at + 1]].epoch if at + 1 < len(begins) else 2**32,
-            )
-            self.done += (self._figures(self._first + at, ended, epochs),)
-        return self._first + len(begins) - 1 if begins else 0
 
-    def _figures(
-        self, number: int, ended: Sequence[EpochEnded], epochs: tuple[int, int]
-    ) -> FitFigures:
-        first, end = (bisect_left(ended, epoch, key=lambda event: event.epoch) for epoch in epochs)
-        if first == end:
-            return FitFigures(number, self._origin_s, 0, None, None, None, loop=self._loop)
-        last = ended[end - 1]
-        before = ended[first - 1].step if first else 0
-        rows = self._steps_between(max(before + 1, last.step - _MOST_STEPS + 1), last.step)
-        steady = rows[rows["flags"] == 0]
-        parts = breakdown(steady if len(steady) else rows)
-        return FitFigures(
-            number,
-            self._origin_s + last.at_ns / 1e9,
-            last.step - before,
-            parts.step.mean if parts else None,
-            parts.wait_share if parts else None,
-            last.metrics.get("loss"),
-            loop=self._loop,
-        )
+def _figures(
+    run: Snapshot, number: int, ended: list[EpochEnded], first: int, end: int, outcome: str
+) -> FitFigures:
+    """Return the figures of the epochs `first` to `end` of those that ended."""
+    loop = run.manifest.loop
+    if first == end:
+        return FitFigures(number, 0, outcome=outcome, loop=loop)
+    last, before = ended[end - 1], ended[first - 1].step if first else 0
+    rows = run.steps_between(max(before + 1, last.step - _MOST_STEPS + 1), last.step)
+    steady = rows[rows["flags"] == 0]
+    split = breakdown(steady if len(steady) else rows)
+    return FitFigures(
+        number,
+        last.step - before,
+        split.step.mean if split else None,
+        split.wait_share if split else None,
+        last.metrics.get("loss"),
+        outcome,
+        loop,
+    )

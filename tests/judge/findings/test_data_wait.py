@@ -12,10 +12,8 @@ from tests.runs.folders import make_manifest
 from tfwatch.core.events import StagesFound
 from tfwatch.core.script_code import CodeEdit
 from tfwatch.judge.findings.situation import (
-    BatchSource,
     SourceKind,
     batch_source,
-    find_batch_source,
 )
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.stages import Stage, StageTable
@@ -41,7 +39,8 @@ def table(*stages: Stage, wait_cores: float = 0.1) -> StageTable:
 
 
 def found(given: SourceKind, stages: StageTable | None = None, *, workers: bool = False) -> Finding:
-    return banner(changed(SCRIPT, origin=BatchSource(given, workers), stages=stages))
+    py_workers = 4 if workers else None
+    return banner(changed(SCRIPT, origin=given, stages=stages, py_workers=py_workers))
 
 
 def pipeline(number: int, *kinds: str) -> StagesFound:
@@ -53,41 +52,40 @@ def pipeline(number: int, *kinds: str) -> StagesFound:
     [
         pytest.param(
             [["FlatMap python PyDataset", "Prefetch"]],
-            BatchSource(SourceKind.PY_DATASET),
+            SourceKind.PY_DATASET,
             id="PyDataset",
         ),
         pytest.param(
             [["FlatMap python PyDataset"]],
-            BatchSource(SourceKind.PY_DATASET, True),
+            SourceKind.PY_DATASET,
             id="with workers",
         ),
         pytest.param(
             [["FlatMap python generator", "Prefetch"]],
-            BatchSource(SourceKind.GENERATOR),
+            SourceKind.GENERATOR,
             id="generator",
         ),
         pytest.param(
             [["Range", "Map arrays", "ParallelMapV2 arrays", "Prefetch"]],
-            BatchSource(SourceKind.ARRAYS),
+            SourceKind.ARRAYS,
             id="arrays",
         ),
-        pytest.param(
-            [["FlatMap python", "Prefetch"]], BatchSource(SourceKind.TF_DATA), id="tf.data"
-        ),
+        pytest.param([["FlatMap python", "Prefetch"]], SourceKind.TF_DATA, id="tf.data"),
         pytest.param(
             [["Prefetch"], ["FlatMap python generator"]],
-            BatchSource(SourceKind.GENERATOR),
+            SourceKind.GENERATOR,
             id="its end was read first",
         ),
-        pytest.param([["Python iterator"]], BatchSource(SourceKind.ITERATOR), id="Python's own"),
-        pytest.param([["Prefetch"]], BatchSource(), id="only its end was read"),
-        pytest.param([], BatchSource(), id="nothing was read"),
+        pytest.param([["Python iterator"]], SourceKind.ITERATOR, id="Python's own"),
+        pytest.param([["Prefetch"]], SourceKind.UNKNOWN, id="only its end was read"),
+        pytest.param([], SourceKind.UNKNOWN, id="nothing was read"),
     ],
 )
 def test_the_stages_show_the_kind_of_data_passed_to_fit(
-    pipelines: list[list[str]], origin: BatchSource
+    pipelines: list[list[str]], origin: SourceKind
 ) -> None:
-    assert find_batch_source(pipeline(n, *kinds) for n, kinds in enumerate(pipelines)) == origin
+    found = {n: pipeline(n, *kinds) for n, kinds in enumerate(pipelines)}
+    assert batch_source(make_manifest(), found) is origin
 
 
 def test_the_advice_for_a_pydataset_is_workers_and_never_prefetch() -> None:
@@ -224,7 +222,7 @@ def test_with_a_full_buffer_and_fast_stages_the_wait_is_the_fetch_itself(now: Si
         ),
         knobs={**now.knobs, "prefetch": "4"},
         started={**now.manifest.knobs, "prefetch": "4"},
-        origin=BatchSource(SourceKind.TF_DATA),
+        origin=SourceKind.TF_DATA,
     )
     one = banner(ready)
 
@@ -251,9 +249,7 @@ LOOP = changed(RUNNING, live=False, loop="train.py:22", knobs={}, started={}, sw
 @pytest.mark.parametrize("given", [SourceKind.TF_DATA, SourceKind.UNKNOWN])
 def test_a_strategy_prepares_ahead_so_its_maps_come_first(given: SourceKind) -> None:
     said = banner(
-        changed(
-            SCRIPT, origin=BatchSource(given), replicas=["GPU:0", "GPU:1"], switchable=[], live=True
-        )
+        changed(SCRIPT, origin=given, replicas=["GPU:0", "GPU:1"], switchable=[], live=True)
     )
 
     assert said.advice.startswith(
@@ -276,7 +272,7 @@ BUSY = "cheaper operations or a map over whole batches: all workers of map("
 def busy(*stages: Stage, **known: Any) -> Finding:
     now = changed(
         SCRIPT,
-        origin=BatchSource(SourceKind.TF_DATA),
+        origin=SourceKind.TF_DATA,
         stages=table(*stages, PREFETCH, wait_cores=4.0),
     )
     return banner(changed(now, **known))
@@ -337,7 +333,7 @@ def test_no_cache_is_advised_where_it_would_not_save_the_work(known: dict[str, A
 
 def test_arrays_with_large_batches_need_fewer_bytes() -> None:
     gather = table(Stage("map", "ParallelMapV2 arrays", 21.0, 1.0), PREFETCH)
-    now = changed(SCRIPT, origin=BatchSource(SourceKind.ARRAYS), stages=gather)
+    now = changed(SCRIPT, origin=SourceKind.ARRAYS, stages=gather)
     large, small = (
         banner(changed(now, batch_bytes=25 * 2**20)),
         banner(changed(now, batch_bytes=5_000)),
@@ -352,13 +348,9 @@ def test_a_ready_batch_of_arrays_is_fetched_less_often_by_larger_batches() -> No
     ahead = Stage("prefetch", "Prefetch", math.nan, buffered=4.0, buffer_size=4.0, filled=1.0)
     stages = table(Stage("map", "ParallelMapV2 arrays", 0.2, 1.0), ahead)
 
+    assert "batch_size=" in banner(changed(SCRIPT, origin=SourceKind.ARRAYS, stages=stages)).code
     assert (
-        "batch_size="
-        in banner(changed(SCRIPT, origin=BatchSource(SourceKind.ARRAYS), stages=stages)).code
-    )
-    assert (
-        "batch_size="
-        not in banner(changed(SCRIPT, origin=BatchSource(SourceKind.TF_DATA), stages=stages)).code
+        "batch_size=" not in banner(changed(SCRIPT, origin=SourceKind.TF_DATA, stages=stages)).code
     )
 
 
@@ -393,7 +385,7 @@ WELL_FED = {"split": judged(0.0, 13.0, 0.1), "knobs": {"cache": "off"}}
 def situation(changes: dict[str, Any], **more: Any) -> Situation:
     values = {
         "switchable": ("prefetch", "workers", "cache"),
-        "origin": BatchSource(SourceKind.TF_DATA),
+        "origin": SourceKind.TF_DATA,
     }
     return changed(RUNNING, **{**values, **changes, **more})
 
@@ -429,7 +421,7 @@ def test_a_switch_of_another_knob_than_prefetch_is_named_too() -> None:
         switchable=["device_prefetch"],
         forecasts={("device_prefetch", "2"): ahead},
     )
-    found = banner(changed(now, stages=None, origin=BatchSource(SourceKind.ARRAYS)))
+    found = banner(changed(now, stages=None, origin=SourceKind.ARRAYS))
     assert "g device prefetch 2: 23.4 so far to about 18.0 ms" in found.advice
     assert "cannot be switched" not in found.advice
 
@@ -441,7 +433,7 @@ def test_a_switch_of_another_knob_than_prefetch_is_named_too() -> None:
 def test_a_fit_too_short_for_its_stages_has_the_source_of_its_manifest(
     data: str, kind: SourceKind
 ) -> None:
-    assert batch_source(make_manifest(data=data), {}).kind is kind
+    assert batch_source(make_manifest(data=data), {}) is kind
 
 
 @pytest.mark.parametrize("live", [True, False])

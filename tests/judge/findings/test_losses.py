@@ -13,7 +13,7 @@ from tests.judge.situations import RUNNING, changed, split, stat
 from tfwatch.core.model_facts import Embedding, ModelFacts
 from tfwatch.judge.findings.finding import Finding, Tone
 from tfwatch.judge.findings.ranking import LeadHolder, find_losses
-from tfwatch.judge.findings.situation import BatchSource, Situation, SourceKind
+from tfwatch.judge.findings.situation import Situation, SourceKind
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.regime import CodeTime, Regime
 from tfwatch.judge.stages import Stage, StageTable
@@ -266,7 +266,7 @@ NO_GPU = "A GPU or a smaller model"
         ),
         (
             "first-batch",
-            losing(first_batch_s=5.0, origin=BatchSource(SourceKind.TF_DATA)),
+            losing(first_batch_s=5.0, origin=SourceKind.TF_DATA),
             "the first batch takes 0.5 s per epoch of 100 steps: a new iterator",
             5.0,
             "longer epochs (.repeat() with steps_per_epoch)",

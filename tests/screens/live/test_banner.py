@@ -12,7 +12,7 @@ from tests.judge.situations import RUNNING, banner, changed, judged, losses, reg
 from tests.runs.folders import make_manifest
 from tfwatch.core.events import RunEnded, TrainingFailed
 from tfwatch.core.rows import Phase
-from tfwatch.judge.findings.situation import BatchSource, SourceKind
+from tfwatch.judge.findings.situation import SourceKind
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.machine import MachineFigures
 from tfwatch.judge.regime import Regime
@@ -80,7 +80,7 @@ FINDINGS: list[Any] = [
             "split": judged(),
             "knobs": ALL_ON,
             "stages": BURNS,
-            "origin": BatchSource(SourceKind.TF_DATA),
+            "origin": SourceKind.TF_DATA,
             **forecast_for("workers", "off", 23.4),
         },
         ".cache() where it fits into memory",
@@ -183,7 +183,8 @@ def test_advice_for_every_kind_of_data_is_whole_at_80_columns(
     for stages, workers, knobs, switchable in situations:
         changes: dict[str, Any] = {
             "stages": stages,
-            "origin": BatchSource(given, workers),
+            "origin": given,
+            "py_workers": 4 if workers else None,
             "knobs": knobs,
             "switchable": switchable,
         }

@@ -146,7 +146,7 @@ def _advise_pinned(now: Situation, then_ms: float) -> Advice:
         f" {_PINNED / 1e9:.0f} GB/s: about {units.milliseconds(then_ms)}/step, the same elements"
     )
     code = _PINNED_CODE.format(size=now.manifest.batch_size or "batch_size")
-    return Advice(sentence, _ARRAYS + code if now.origin.kind is SourceKind.ARRAYS else code)
+    return Advice(sentence, _ARRAYS + code if now.origin is SourceKind.ARRAYS else code)
 
 
 def bandwidth(copied_bytes: Mapping[str, int], copy_ms: float) -> float | None:

@@ -137,7 +137,7 @@ def _recovered(now: Situation, gain: Forecast | None) -> float:
     if cores > 1 and slow is not None and not slow.is_parallel:
         shared = _SHARED if limit and limit.reason == "serial" else 1.0
         return min(1.0, shared * part.step.mean * (1 - 1 / cores) / part.wait.mean)
-    is_fetch = now.origin.kind is SourceKind.ARRAYS or is_fetch_bound(now, part)
+    is_fetch = now.origin is SourceKind.ARRAYS or is_fetch_bound(now, part)
     return _FEWER_FETCHES if is_fetch else 1.0
 
 
@@ -175,7 +175,7 @@ def _cause(now: Situation) -> Advice:
     """Advise on the user's code, by the kind of data."""
     if len(now.manifest.replicas) > 1 and not now.origin.has_no_pipeline:
         return _below_strategy(now)
-    return _FOR[now.origin.kind](now)
+    return _FOR[now.origin](now)
 
 
 def _fetch(now: Situation) -> Advice:
@@ -187,7 +187,7 @@ def _fetch(now: Situation) -> Advice:
     """
     calls = "" if now.has_own_loop else "; compile(steps_per_execution=8) shortens steps"
     words = f"larger batches need fewer fetches{calls}; the buffer is full, so the data wait is the"
-    is_arrays = now.origin.kind is SourceKind.ARRAYS
+    is_arrays = now.origin is SourceKind.ARRAYS
     lines = "" if now.has_own_loop else _FEWER_CALLS if is_arrays else _CALLS
     return Advice(f"{words} fetch itself", lines)
 
@@ -204,10 +204,11 @@ def _below_strategy(now: Situation) -> Advice:
 
 
 def _py_dataset(now: Situation) -> Advice:
-    if now.origin.has_workers and now.manifest.py_processes:
+    has_workers = (now.manifest.py_workers or 1) > 1 or now.manifest.py_processes
+    if has_workers and now.manifest.py_processes:
         lines = "dataset.workers, dataset.max_queue_size = 8, 16  # before fit"
         return Advice("more workers for the PyDataset", lines)
-    if now.origin.has_workers:
+    if has_workers:
         return Advice(
             "use_multiprocessing=True for the PyDataset: its threads share the GIL where"
             " __getitem__ computes in Python; where it waits, more of them",

@@ -114,7 +114,7 @@ def _call(stage: str) -> str:
 
 def advise_longer_epochs(now: Situation) -> Advice:
     """Advise on longer epochs for this kind of data."""
-    kind, iterator = now.origin.kind, "  # one iterator for all epochs"
+    kind, iterator = now.origin, "  # one iterator for all epochs"
     if kind is SourceKind.PY_DATASET:
         words = "longer epochs: let the PyDataset's __len__ span several passes over the data"
         return Advice(words)

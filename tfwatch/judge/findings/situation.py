@@ -26,7 +26,7 @@ from tfwatch.judge.troubles import current_divergence
 from tfwatch.runs.library import replay_argument
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from tfwatch.core.events import RunEnded, StagesFound
@@ -55,40 +55,32 @@ class SourceKind(Enum):
     TF_DATA = "tf.data"
     UNKNOWN = ""
 
-
-@dataclass(frozen=True, slots=True)
-class BatchSource:
-    """The source of the batches. has_workers: a `PyDataset` with workers, which Keras does not
-    prefetch."""
-
-    kind: SourceKind = SourceKind.UNKNOWN
-    has_workers: bool = False
-
     @property
     def has_no_pipeline(self) -> bool:
         """True where there is no tf.data pipeline in the user's code to add a stage to."""
-        return self.kind in _MARKED
+        return self not in (SourceKind.TF_DATA, SourceKind.UNKNOWN)
 
 
-def find_batch_source(pipelines: Iterable[StagesFound]) -> BatchSource:
-    """Find the source of the batches by the names of all pipelines of a run.
+#: The sources by the word that marks a stage of theirs.
+_MARKED = {kind.value: kind for kind in SourceKind if kind.has_no_pipeline}
+
+
+def batch_source(manifest: Manifest, pipelines: Mapping[int, StagesFound]) -> SourceKind:
+    """Return the source of the batches, by the names of all pipelines of a run.
 
     The first marked pipeline decides: one that is read at the start or end of an epoch may lack its
-    source.
+    source. Before stages are read, as in a `fit` of less than a second, it is that of run.json.
     """
-    whole = False
-    for pipeline in pipelines:
-        for kind in pipeline.kinds:
-            source = next((one for one in _MARKED if one.value in kind.split()[1:]), None)
-            if source is not None:
-                return BatchSource(
-                    source, source is SourceKind.PY_DATASET and "Prefetch" not in pipeline.kinds[-1]
-                )
-        whole = whole or len(pipeline.kinds) > 1
-    return BatchSource(SourceKind.TF_DATA) if whole else BatchSource()
-
-
-_MARKED = (SourceKind.PY_DATASET, SourceKind.GENERATOR, SourceKind.ARRAYS, SourceKind.ITERATOR)
+    if manifest.py_workers is not None:
+        return SourceKind.PY_DATASET
+    for pipeline in pipelines.values():
+        words = (word for kind in pipeline.kinds for word in kind.split()[1:] if word in _MARKED)
+        if marked := next(words, None):
+            return _MARKED[marked]
+    if any(len(pipeline.kinds) > 1 for pipeline in pipelines.values()):
+        return SourceKind.TF_DATA
+    known = [kind for kind in SourceKind if kind.value == manifest.data]
+    return known[0] if known else SourceKind.UNKNOWN
 
 
 #: A wait is a stall, and a step is long, from this many median steps on, and from this many seconds
@@ -155,7 +147,7 @@ class Situation:
     #: Until the run's end, None where unknown.
     left_s: float | None = None
     #: The source of the pipeline's batches.
-    origin: BatchSource = field(default_factory=BatchSource)
+    origin: SourceKind = SourceKind.UNKNOWN
     #: Keys take effect.
     live: bool = True
     #: `running`, `not responding`, `ended`, `killed`, `unknown` or `folder gone`.
@@ -242,24 +234,6 @@ class Situation:
 
     def _long_s(self) -> float:
         return max(LONG_S, LONG_STEPS * (self.median_step_ms or 0.0) / 1e3)
-
-
-def batch_source(manifest: Manifest, pipelines: Mapping[int, StagesFound]) -> BatchSource:
-    """Return the source of the batches.
-
-    Before its stages are read, as in a `fit` of less than a second, it is that of run.json.
-    """
-    if manifest.py_workers is not None:
-        return BatchSource(SourceKind.PY_DATASET, manifest.py_workers > 1 or manifest.py_processes)
-    source = find_batch_source(pipelines.values())
-    return (
-        source
-        if source.kind is not SourceKind.UNKNOWN
-        else BatchSource(_KINDS.get(manifest.data, SourceKind.UNKNOWN))
-    )
-
-
-_KINDS = {kind.value: kind for kind in SourceKind}
 
 
 def at_this_moment(setting: Situation, snapshot: Snapshot) -> Situation:

@@ -4,7 +4,8 @@ over."""
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
+from bisect import bisect_left
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,10 @@ import numpy as np
 
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import ExperimentEnded
+from tfwatch.core.rows import Flag
 from tfwatch.judge import troubles
-from tfwatch.judge.effects.comparison import Comparison, compare, find_better_settings
-from tfwatch.judge.effects.tuner_events import autopilot_runs
+from tfwatch.judge.effects.comparison import LONGEST, Comparison, compare, find_better_settings
+from tfwatch.judge.effects.tuner_events import autopilot_runs, blocks_like_the_last
 from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.findings.ranking import find_losses
 from tfwatch.judge.findings.situation import Situation, batch_source
@@ -29,7 +31,6 @@ from tfwatch.judge.forecasts.forecast import forecasts
 from tfwatch.judge.log_lines import find_meanings
 from tfwatch.judge.machine import MachineFigures, machine_of_run
 from tfwatch.judge.regime import regime_of
-from tfwatch.judge.steps.last_setting import LastSetting, find_last_setting
 from tfwatch.judge.steps.stalls import (
     Pauses,
     Stall,
@@ -37,13 +38,57 @@ from tfwatch.judge.steps.stalls import (
     longest_stall_place,
     without_switches,
 )
-from tfwatch.judge.steps.steady_steps import breakdown
+from tfwatch.judge.steps.steady_steps import Breakdown, SteadySteps, breakdown
 from tfwatch.judge.steps.time_breakdown import TimeBreakdown, make_time_breakdown
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tfwatch.core.rows import Rows
     from tfwatch.judge.regime import Regime
     from tfwatch.judge.stages import StageTable
     from tfwatch.runs.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class LastSetting:
+    """The last setting of a run."""
+
+    #: First and last step of each stretch with that setting, oldest first: several after an A/B
+    #: test.
+    stretches: tuple[tuple[int, int], ...]
+    #: The last of the steady steps, at most 600.
+    newest: Rows
+    #: Of all its steady steps; None without any.
+    split: Breakdown | None
+
+
+def find_last_setting(rows: Rows, events: Iterable[object], since_ns: int = 0) -> LastSetting:
+    """Find the last setting, and split its steps. After an A/B test all blocks with it count.
+
+    rows: all plausible rows of the run. since_ns: the begin of the present regime.
+    """
+    begins = np.flatnonzero(rows["flags"] & Flag.SWITCH).tolist()
+    now = rows[begins[-1] :] if begins else rows
+    now = now[int(np.searchsorted(now["start_ns"], since_ns)) :]
+    earlier = [_since_switch(_within(rows, *block)) for block in blocks_like_the_last(events)]
+    settings = [*earlier, now]
+    # One stretch may be ten million steps: it is not copied.
+    calm = SteadySteps(np.concatenate(settings) if earlier else now)
+    ends = tuple((int(one["step"][0]), int(one["step"][-1])) for one in settings if len(one))
+    return LastSetting(ends, calm.newest(LONGEST), calm.breakdown)
+
+
+def _within(rows: Rows, first: int, last: int) -> Rows:
+    """Return the rows of steps first to last."""
+    begin, end = (bisect_left(rows["step"], step) for step in (first, last + 1))
+    inside: Rows = rows[begin:end]
+    return inside
+
+
+def _since_switch(rows: Rows) -> Rows:
+    """Return the rows from the last switch on."""
+    return rows[np.flatnonzero(rows["flags"] & Flag.SWITCH).max(initial=0) :]
 
 
 class JudgedRun:

@@ -20,7 +20,7 @@ from tfwatch.core.events import (
     WatchFailed,
 )
 from tfwatch.core.rows import STEP, Flag, Phase
-from tfwatch.judge.steps.last_setting import find_last_setting
+from tfwatch.judge.judged_run import find_last_setting
 from tfwatch.judge.steps.stalls import Pauses, find_stalls
 from tfwatch.judge.steps.steady_steps import judge
 from tfwatch.judge.steps.time_breakdown import PARTS, make_time_breakdown

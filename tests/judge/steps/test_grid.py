@@ -9,7 +9,7 @@ import pytest
 from tests.judge.grid import RATIOS, label_of, simulated, starving
 from tests.judge.step_rows import restart
 from tfwatch.core.rows import Flag
-from tfwatch.judge.steps.last_setting import find_last_setting
+from tfwatch.judge.judged_run import find_last_setting
 from tfwatch.judge.steps.steady_steps import Breakdown, Verdict, judge
 
 COMPUTE_MS, HOST_MS = 18.0, 2.0

@@ -9,7 +9,7 @@ from tests.judge.effects.test_comparison import asked, switched
 from tests.judge.step_rows import plain, restart
 from tests.judge.stretches import alternating
 from tfwatch.core.rows import Flag
-from tfwatch.judge.steps.last_setting import find_last_setting
+from tfwatch.judge.judged_run import find_last_setting
 from tfwatch.judge.steps.steady_steps import Verdict
 
 

@@ -110,7 +110,7 @@ def test_a_limit_is_decided_by_the_whole_interval(
     record(folder / "killed_cnn", noisy_rows(4), RunEnded(9, "failed", 300))
 
     assert main(["compare", *words, "--runs-dir", str(folder)]) == code
-    assert capsys.readouterr().out.splitlines()[-1].startswith(f"{outcome}: B takes ")
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"{outcome}: step time of B ")
 
 
 def test_the_text_begins_with_the_sides_and_the_answer(

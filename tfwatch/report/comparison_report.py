@@ -137,7 +137,7 @@ def limit_lines(compared: ComparedRuns, limit: float | None) -> list[str]:
     if limit is None:
         return []
     slower = 1 / compared.estimate.ratio - 1
-    figures = f"B takes {slower * 100:+.1f} % of A's step time, limit +{limit * 100:.1f} %"
+    figures = f"step time of B over that of A {slower * 100:+.1f} %, limit +{limit * 100:.1f} %"
     failed = [run.name for run in compared.after if run.has_failed]
     why = f"; {', '.join(failed)} did not end normally" if failed else ""
     return [printable(f"{compared.outcome(limit)}: {figures}{why}")]

@@ -40,7 +40,8 @@ def rank_cells(row: RankRow) -> tuple[str, ...]:
     parts = (split.step, split.wait, split.compute, split.host) if split else (None,) * 4
     means = [part.mean if part else None for part in parts]
     figures = map(units.milliseconds, (*means, row.late_ms))
-    return str(row.rank), units.count(row.step), *figures, row.why, one_line(row.state)
+    step = units.MISSING if row.step is None else units.count(row.step)
+    return str(row.rank), step, *figures, row.why, one_line(row.state)
 
 
 def _figures_of(judged: JudgedGroup) -> str:

@@ -91,7 +91,9 @@ def test_missing_unreadable_and_lagging_ranks_are_named(tmp_path: Path) -> None:
     assert states(group)[0] == states(group)[4] == "no run"
     assert states(group)[1].startswith("cannot be read: ")
     assert states(group)[2] == f"finished, {STEPS // 2} steps behind"
-    assert group_json(group)["ranks"][0]["run"] is None
+    missing = group_json(group)["ranks"][0]
+    assert (missing["run"], missing["last_step"], missing["state"]) == (None, None, None)
+    assert rank_cells(group.rows[0])[1] == "n/a"
 
 
 def test_a_rank_that_writes_nothing_is_named_with_its_seconds(tmp_path: Path) -> None:

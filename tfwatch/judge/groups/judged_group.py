@@ -60,9 +60,10 @@ class RankRow:
     stopped: str = ""
     #: For so long it does not respond, or holds the others up.
     stopped_s: float | None = None
-    step: int = 0
+    #: The last one; None without a run.
+    step: int | None = None
     #: Steps behind the first rank; 0 where they are not more than those of one collective.
-    behind: int = 0
+    behind: int | None = None
     #: Of its newest steady steps; None without any.
     split: Breakdown | None = None
     #: Mean time by which it comes later to the call than the first rank; None with too few steps.
@@ -112,7 +113,7 @@ class JudgedGroup:
     @property
     def last_step(self) -> int:
         """The last step of the first rank."""
-        return max(row.step for row in self.rows)
+        return max(row.step or 0 for row in self.rows)
 
     @property
     def is_whole(self) -> bool:
@@ -147,7 +148,7 @@ def judge_group(group: Group) -> JudgedGroup:
     elif stopped := _first_stopped(rows):
         held = "" if stopped.stopped_s is None else f" for {units.seconds(stopped.stopped_s)}"
         tone, word = Tone.BAD, f"{stopped.stopped.upper()} rank {stopped.rank}{held}"
-        after = f"rank {stopped.rank}: {stopped.state}, after step {units.count(stopped.step)}"
+        after = f"rank {stopped.rank}: {stopped.state}, after step {units.count(stopped.step or 0)}"
         sentences.insert(0, f"{after}; the other ranks wait for it")
     return JudgedGroup(
         group, tuple(rows), tone, word, tuple(sentences), cycles, late, why_not, in_call_s

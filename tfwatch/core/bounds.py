@@ -67,8 +67,6 @@ Cores: TypeAlias = Annotated[float, _between(0, MOST_CORES)]
 #: A limit of memory; where there is none, some systems report 2**63.
 MemoryLimit: TypeAlias = Annotated[float, _between(0, 2**63)]
 ProcessId: TypeAlias = Annotated[int, _between(1, 2**31 - 1)]
-#: The names of a list that is never empty.
-Names: TypeAlias = Annotated[list[str], Meta(min_length=1)]
 Knob: TypeAlias = Annotated[str, one_of(*KNOBS)]
 
 _ENCODER = msgspec.json.Encoder(enc_hook=float)  # Keras returns metrics as numpy scalars

@@ -1,1 +1,1 @@
-"""Runs that are over, judged for a question: compared, explained, checked against limits."""
+"""Two sides of runs, compared."""

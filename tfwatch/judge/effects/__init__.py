@@ -1,1 +1,1 @@
-"""Switches: comparison, experiment, forecast, and the autopilot's search."""
+"""Switches, A/B tests and runs of the autopilot: their effects, and their words."""

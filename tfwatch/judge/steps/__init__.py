@@ -1,1 +1,1 @@
-"""Steps and their time: breakdown, verdict, spikes, stalls, patterns and the time breakdown."""
+"""Steps and their time: steady steps, stalls, fits, and the time breakdown."""

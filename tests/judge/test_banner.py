@@ -265,7 +265,8 @@ def test_the_end_sums_up_the_data_wait() -> None:
     advice = finding(ended=ended, waited_s=25.0, stalls=stalls)[2]
 
     assert (
-        advice == "data wait 25.0 s (25 %); without it: 1:15 at best; 3 stalls, longest 41.0 s"
+        advice
+        == "data wait 25.0 s (25 % of the run); without it: 1:15 at best; 3 stalls, longest 41.0 s"
         " - tfwatch replay 2026-11-20T10-17-03_cnn"
     )
 
@@ -278,7 +279,8 @@ def test_a_finished_run_shows_the_finding_on_its_last_setting() -> None:
     assert (found.word, found.tone) == ("FINISHED", Tone.GOOD)
     assert (
         found.remark
-        == "1 epoch, 5 000 steps in 1:40; data wait 25.0 s (25 %); without it: 1:15 at best"
+        == "1 epoch, 5 000 steps in 1:40; data wait 25.0 s (25 % of the run); without it: 1:15 at"
+        " best"
     )
     assert (
         found.sentence

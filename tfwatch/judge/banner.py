@@ -330,7 +330,7 @@ def _sum_up(now: Situation) -> str:
 
 
 def _cost(now: Situation) -> str:
-    """Return `data wait 4:12 (2 %); without it: 3 h 8 min at best; 3 stalls, longest 41.0 s`."""
+    """Return `data wait 4:12 (2 % of the run); without it: 1:15 at best; 3 stalls, longest 9 s`."""
     parts = data_wait_parts(now.waited_s, now.now_s)
     if now.stalls:
         longest_s = max(stall.lost_ms for stall in now.stalls) / 1e3

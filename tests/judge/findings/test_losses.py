@@ -299,7 +299,7 @@ NO_GPU = "A GPU or a smaller model"
         (
             "between-fits",
             losing(between_fits_s=9.0, fits=10, code=(code("BETWEEN_FITS", 9.0),)),
-            "9.0 s between 10 fits of 100 steps, in the script: 100 % at train.py:41 in load",
+            "9.0 s between 10 fits of 100 steps, in the script: 100 % of it at train.py:41 in load",
             9.0,
             "one data set that does it while the model trains",
             "train_on_batch",
@@ -308,8 +308,8 @@ NO_GPU = "A GPU or a smaller model"
             "between-fits",
             losing(between_fits_s=9.0, fits=10, code=(code("BETWEEN_FITS", 9.0, "", "predict"),)),
             (
-                "9.0 s between 10 fits of 100 steps, in the script: 100 % at train.py:41 in load,"
-                " which calls predict"
+                "9.0 s between 10 fits of 100 steps, in the script: 100 % of it at train.py:41 in"
+                " load, which calls predict"
             ),
             9.0,
             "model.predict_on_batch(x) in place of model.predict",

@@ -97,7 +97,7 @@ def test_before_the_first_sample_only_the_run_is_shown() -> None:
     run.at_s = 3.0
     assert texts(run.doing(Phase.STARTING, 3.0)) == {
         "sensors": ("no sample yet", False),
-        "cost": ("data wait 0.0 s (0 %)", False),
+        "cost": ("data wait 0.0 s (0 % of the run)", False),
     }
 
 

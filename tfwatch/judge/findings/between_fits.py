@@ -80,7 +80,7 @@ def _where_text(regime: Regime, top: CodeTime | None) -> str:
     if top is None:
         return ""
     call = f", which calls {top.call}" if top.call else ""
-    return f": {units.percent(_share(regime, top))} at {top.place}{call}"
+    return f": {units.percent(_share(regime, top))} of it at {top.place}{call}"
 
 
 def _share(regime: Regime, top: CodeTime) -> float:

@@ -21,7 +21,7 @@ _LEAST_BATCH = 8
 
 def find(now: Situation) -> Finding | None:
     """Find the data wait for the calls of cheap maps before the batch."""
-    table, part = now.stages, now.split
+    table = now.stages
     size = batch_size(table, now.manifest.batch_size)
     maps = cheap_maps(table, size)
     if table is None or not maps or size is None:
@@ -34,17 +34,15 @@ def find(now: Situation) -> Finding | None:
     names = " and ".join(dict.fromkeys(stage.name.partition(",")[0] for stage in maps))
     each_us = 1e3 * sum(stage.busy_ms for stage in maps) / size
     takes = "take" if " and " in names else "takes"
-    brief = f"{names} {takes} {each_us:.0f} us an example, most of it for the call itself"
-    wait = f", with {part.wait_share * 100:.0f} % data wait" if part else ""
+    sentence = f"{names} {takes} {each_us:.0f} us an example, most of it for the call itself"
     return Finding(
         "cheap-maps",
         now.label("STARVING", lost_s),
-        f"{brief}{wait}",
+        sentence,
         f".batch({size}) before the map, with a function of whole batches (vectorized):"
         f" {size} calls a batch become one",
         f"dataset = dataset.batch({size}).map(function)  # in place of .map(function)"
         f".batch({size}); function gets whole batches",
-        brief=brief,
         where=maps[0].name,
         evidence=(Fact("calls", calls_ms, "ms"), Fact("batch", size)),
         claims={"data_wait_s": lost_s},

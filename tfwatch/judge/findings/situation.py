@@ -99,13 +99,13 @@ _NOTABLE = 0.01
 
 
 def data_wait_parts(waited_s: float, run_s: float) -> list[str]:
-    """Return `data wait 4:12 (2 %)` and `without it: 3 h 8 min at best`, of a whole run so far.
+    """Return `data wait 4:12 (2 % of the run)` and `without it: 3 h 8 min at best`.
 
     A run is that short where batches are prepared during steps, on cores that the steps leave
     free.
     """
     share = waited_s / run_s if run_s > 0 else None
-    parts = [f"data wait {units.seconds(waited_s)} ({units.percent(share)})"]
+    parts = [f"data wait {units.seconds(waited_s)} ({units.percent(share)} of the run)"]
     if share is not None and share >= _NOTABLE:
         parts.append(f"without it: {units.seconds(max(run_s - waited_s, 0.0))} at best")
     return parts

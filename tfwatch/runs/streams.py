@@ -37,11 +37,6 @@ class Stream:
         self._waiting = bytearray()
         self._has_dropped = False
 
-    def append(self, data: bytes) -> str:
-        """Append bytes and write; return as `write` does."""
-        self.add(data)
-        return self.write()
-
     def add(self, data: bytes) -> None:
         """Append bytes in memory."""
         self._waiting += data

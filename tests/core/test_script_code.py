@@ -72,23 +72,3 @@ def test_a_damaged_edit_is_no_manifest(damage: dict[str, object]) -> None:
     values["code"][0] |= damage
     with pytest.raises(NotARunError):
         Manifest.decode(json.dumps(values))
-
-
-def test_a_number_is_at_most_the_limit_of_its_call() -> None:
-    edit = CodeEdit(
-        "workers",
-        "train.py",
-        9,
-        LINE,
-        17,
-        17,
-        ", num_parallel_calls={}",
-        "tf.data.AUTOTUNE",
-        most=3,
-    )
-    assert [edit.replacement(value)[-3:] for value in ("2", "3", "8", "auto")] == [
-        "s=2",
-        "s=3",
-        "s=3",
-        "UNE",
-    ]

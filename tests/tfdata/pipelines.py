@@ -227,9 +227,7 @@ WITH_EPOCH: dict[str, Callable[[], Any]] = {
         _data().from_tensor_slices(_texts()).shuffle(9, seed=1)
         .interleave(_lines_of, cycle_length=3, block_length=2, num_parallel_calls=2).map(_to_number).batch(2)  # noqa: E501
     ),
-    "interleave alone": lambda: _uneven().interleave(_numbers, cycle_length=4, block_length=3).batch(2),  # noqa: E501
-    "interleave of any cycle": lambda: _uneven().interleave(_numbers).shuffle(9, seed=1).batch(2).prefetch(2),  # noqa: E501
-    "autotuned interleave": lambda: _uneven().shuffle(9, seed=1).interleave(_numbers, num_parallel_calls=-1).batch(2),  # noqa: E501
+    "autotuned interleave": lambda: _uneven().shuffle(9, seed=1).interleave(_numbers, num_parallel_calls=-1).map(_more).batch(2),  # noqa: E501
     "two interleaves": lambda: (
         _uneven().interleave(_numbers, 5, 2, num_parallel_calls=3).batch(7).interleave(_rows_of, 2).map(_more).batch(2)  # noqa: E501
     ),

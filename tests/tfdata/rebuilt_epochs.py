@@ -40,10 +40,10 @@ def script_of(data: Any) -> Any:
     return script
 
 
-def replayed(iterator: Any, script: Any, got: list[Any], knobs: Knobs) -> Any:
+def replayed(iterator: Any, script: Any, got: list[Any]) -> Any:
     """Return a source that a thread takes to the place of an iterator, which gives batches to `got`
     meanwhile."""
-    replay = script.replay(iterator, len(got), knobs)
+    replay = script.replay(iterator, len(got))
     for batch in itertools.islice(iterator, 2):
         got.append(in_python(batch))
         replay.follow(len(got))
@@ -67,11 +67,7 @@ def rebuilt_epoch(
     new = _stage_by_stage(script, NEW_EACH_TIME, _NEW_OF_STAGES, chooser)
     knobs = replace(chooser.choice((first, *others)), cache="on" if cache else "off")
     is_far = bool(got) and chooser.random() < 0.5
-    source = (
-        replayed(iterator, script, got, knobs)
-        if is_far
-        else script.source(iterator, len(got), knobs)
-    )
+    source = replayed(iterator, script, got) if is_far else script.source(iterator, len(got), knobs)
     pipeline.start(source, first)
     while True:
         if not pipeline.is_switching:
@@ -89,7 +85,7 @@ def rebuilt_epoch(
 def _stage_by_stage(
     script: Any, knobs: Knobs, settings: tuple[str, ...], chooser: random.Random
 ) -> Knobs:
-    """Return the knobs with a setting of its own for each map and interleave, in half of the
+    """Return the knobs with a setting of its own for each map, in half of the
     epochs."""
     stages = len(script.parallel_stages)
     if stages < 2 or chooser.random() < 0.5:

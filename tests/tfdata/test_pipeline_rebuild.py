@@ -83,25 +83,9 @@ def _refused() -> dict[str, tuple[Callable[[Any], Any], str]]:
         "nested": (_map(nested), "map(nested) changes a variable or a table"),
         "side effect": (_map(show), "map(show) has a side effect (PrintV2)"),
         "layer": (_map(augment), "map(augment) changes a variable or a table"),
-        "outside": (
-            lambda data: data.interleave(lambda n: data.take(n)),
-            "interleave uses a data set that is made outside it",
-        ),
-        "shuffled inside": (
-            lambda data: data.interleave(lambda n: tf.data.Dataset.range(n).shuffle(9)),
-            "interleave shuffles, in the order of its calls",
-        ),
-        "random over it": (
-            lambda data: data.interleave(tf.data.Dataset.range).map(crop),
-            "map(crop) draws random numbers, in the order of its calls",
-        ),
-        "generated": (
-            lambda data: data.interleave(lambda n: pipelines.generated()),
-            "interleave calls Python, which runs one call at a time",
-        ),
-        "cached": (
-            lambda data: data.interleave(tf.data.Dataset.range).cache(),
-            "cache stands over an interleave and cannot be built again",
+        "interleaved": (
+            lambda data: data.interleave(tf.data.Dataset.range),
+            "the pipeline has no map: set num_parallel_calls of its interleave in the script",
         ),
         "no map": (lambda data: data, "the pipeline has no map"),
         "repeated": (
@@ -180,42 +164,7 @@ def test_a_draw_that_is_the_same_in_each_iterator_can_be_switched(name: str) -> 
     assert not script.why_not
 
 
-@pytest.mark.parametrize(
-    ("name", "count", "maps"),
-    [
-        ("interleave alone", 1, 0),
-        ("two interleaves", 2, 1),
-        ("interleave below filter", 1, 1),
-        ("interleave of a generator", 0, 1),
-    ],
-)
-def test_workers_set_the_interleaves_that_call_no_python(name: str, count: int, maps: int) -> None:
-    from tfwatch.tfdata.pipeline_rebuild import RebuiltPipeline
-    from tfwatch.tfdata.pipeline_tree import read_tree
-
-    pipeline = RebuiltPipeline.of(read_tree(pipelines.WITH_EPOCH[name]()))
-    assert (len(pipeline.tree.interleaves), len(pipeline.parallel_stages)) == (count, count + maps)
-
-
-@pytest.mark.parametrize("calls", [None, 1, 2, -1])
-def test_an_interleave_keeps_its_cycle_whatever_its_parallel_calls_are(calls: int | None) -> None:
-    import tensorflow as tf
-
-    from tfwatch.tfdata.pipeline_rebuild import RebuiltPipeline
-    from tfwatch.tfdata.pipeline_tree import read_tree
-    from tfwatch.tfdata.work_ahead import ParallelCalls
-
-    lengths = tf.data.Dataset.from_tensor_slices(
-        tf.constant([5, 0, 31, 2, 17, 0, 0, 40, 1], tf.int64)
-    )
-    data = lengths.interleave(tf.data.Dataset.range, num_parallel_calls=calls)
-    pipeline, written = RebuiltPipeline.of(read_tree(data)), in_python(next(iter(data.batch(200))))
-    for workers in ("off", "1", "3", "auto"):
-        rebuilt = pipeline.source({}, 0, ParallelCalls(workers))
-        assert in_python(next(iter(rebuilt.batch(200)))) == written
-
-
-def test_each_map_and_interleave_takes_its_own_parallel_calls() -> None:
+def test_each_map_takes_its_own_parallel_calls() -> None:
     from tfwatch.core.knobs import Knobs
     from tfwatch.tfdata.pipeline_tree import MAPS, kind_of
     from tfwatch.tfdata.stage_names import nodes_of

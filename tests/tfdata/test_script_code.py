@@ -199,23 +199,6 @@ def test_a_cache_that_would_change_elements_or_never_serve_has_no_line(
     assert "cache" not in knobs_of(run(tmp_path / "train.py", HEAD + body))
 
 
-ROWS = "data = data.interleave(lambda n: tf.data.Dataset.range(n){})\n"
-
-
-def test_the_calls_of_an_interleave_are_at_most_its_cycle(tmp_path: Path) -> None:
-    source = HEAD + ROWS.format(", 3")
-    edits = edits_of(run(tmp_path / "train.py", source))
-    text = pasted(source, edited_lines(edits, {"workers": "8"}))
-    assert text == HEAD + ROWS.format(", 3, num_parallel_calls=3")
-    assert [*run(tmp_path / "after.py", text).as_numpy_iterator()] == [
-        *run(tmp_path / "b.py", source).as_numpy_iterator()
-    ]
-
-
-def test_an_interleave_whose_cycle_tensorflow_chooses_has_no_line(tmp_path: Path) -> None:
-    assert knobs_of(run(tmp_path / "train.py", HEAD + ROWS.format(""))) == ["prefetch"]
-
-
 def knobs_of(data: Any) -> list[str]:
     return [edit.knob for edit in edits_of(data)]
 

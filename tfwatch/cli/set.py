@@ -97,7 +97,7 @@ def _with_stage(workers: str, stages: Sequence[str], change: Change) -> str:
     """Return the workers with those of a stage changed; unchanged where the change names none."""
     if not change.stage:
         return workers
-    names = (change.stage, f"map({change.stage})", f"interleave({change.stage})")
+    names = (change.stage, f"map({change.stage})")
     matching = [
         at for at, stage in enumerate(stages) if stage in names or str(at + 1) == change.stage
     ]

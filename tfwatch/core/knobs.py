@@ -145,7 +145,7 @@ class Knobs:
     #: `buffer_size` of the prefetch at the pipeline's end.
     prefetch: str = OFF
     #: `num_parallel_calls` of the pipeline's maps, all alike, or in a script's pipeline one for
-    #: each map and interleave in its order: `default/4`.
+    #: each map in its order: `default/4`.
     workers: str = OFF
     #: Each example is computed once, up to the first random stage, and kept in memory.
     cache: str = OFF

@@ -38,8 +38,6 @@ class CodeEdit:
     new: str
     #: The script's own name of `tf.data.AUTOTUNE`.
     auto: str
-    #: The largest number that the call takes; 0 without a limit.
-    most: Count = 0
     #: Of the parallel calls, the number of the stage from 0 on in the order of the pipeline; None
     #: for all alike.
     stage: Count | None = None
@@ -65,8 +63,7 @@ class CodeEdit:
 
     def replacement(self, value: str) -> str:
         """Return the text between `start` and `end` for a value of the knob."""
-        number = str(min(int(value), self.most)) if self.most and value.isdigit() else value
-        return self.new.replace(VALUE, self.auto if value == _AUTO else number)
+        return self.new.replace(VALUE, self.auto if value == _AUTO else value)
 
     @property
     def is_plain(self) -> bool:

@@ -368,7 +368,7 @@ def parse_switch(text: str) -> SwitchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A knob and its value. stage: the map or interleave that `workers` is for, as the user names
+    """A knob and its value. stage: the map that `workers` is for, as the user names
     it; empty: all."""
 
     knob: str

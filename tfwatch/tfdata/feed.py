@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.script_code import code_kinds, count_moving, why_not_moving
-from tfwatch.tfdata.pipeline_rebuild import AS_WRITTEN, rebuild, with_settings
+from tfwatch.tfdata.pipeline_rebuild import rebuild, with_seeds
 from tfwatch.tfdata.pipeline_tree import MAPS, CannotRebuildError, kind_of, label_of, reshuffles
 from tfwatch.tfdata.stage_names import inputs_of, nodes_of
 
@@ -115,9 +115,7 @@ def _unseeded(dataset: Any, nodes: list[Any]) -> Any:
     A part that cannot be built again stays as it is.
     """
     try:
-        return with_settings(
-            dataset, {id(node): (0, 0) for node in nodes if reshuffles(node)}, (), AS_WRITTEN
-        )
+        return with_seeds(dataset, {id(node): (0, 0) for node in nodes if reshuffles(node)})
     except CannotRebuildError:
         return dataset
 

@@ -30,17 +30,14 @@ from tfwatch.tfdata.pipeline_tree import (
     reshuffles,
 )
 from tfwatch.tfdata.stage_names import HIDDEN, inputs_of
-from tfwatch.tfdata.work_ahead import ParallelCalls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from tfwatch.core.knobs import Knobs
+    from tfwatch.tfdata.work_ahead import ParallelCalls
 
-AS_WRITTEN = ParallelCalls()
 OTHER_SHAPE = "its batches would have another shape or type"
-#: A cycle that TensorFlow chooses has at most one input a core.
-_MOST_CORES = 4096
 #: The two seeds of each stage that reshuffles, by the stage's `id`.
 Seeds = dict[int, tuple[int, int]]
 
@@ -73,24 +70,16 @@ class RebuiltPipeline:
 
     @property
     def parallel_stages(self) -> list[Any]:
-        """The maps and interleaves whose parallel calls the knob `workers` sets, in the order of
-        the pipeline."""
-        return [
-            *self.tree.interleaves[::-1],
-            *(node for node in self.tree.chain if kind_of(node) in MAPS),
-        ]
+        """The maps whose parallel calls the knob `workers` sets, in the order of the pipeline."""
+        return [node for node in self.tree.chain if kind_of(node) in MAPS]
 
-    def source(
-        self, seeds: Seeds, batches: int, calls: ParallelCalls = AS_WRITTEN
-    ) -> tf.data.Dataset:
+    def source(self, seeds: Seeds, batches: int) -> tf.data.Dataset:
         """Return the elements of each batch after so many, in the order that these seeds give.
-
-        calls: those of its interleaves.
 
         Raises:
             CannotRebuildError: a stage over a shuffle is of an unknown kind.
         """
-        data = with_settings(self.tree.base, seeds, self.tree.interleaves, calls)
+        data = with_seeds(self.tree.base, seeds)
         for node in self.tree.chain:
             if kind_of(node) in ORDERS:
                 data = rebuild(node, data, seeds)
@@ -185,21 +174,14 @@ def _with_own_calls(node: Any, data: tf.data.Dataset, calls: ParallelCalls) -> t
     return _map(node, data) if count is None else _parallel_map(node, data, count)
 
 
-def with_settings(
-    dataset: Any, seeds: Seeds, interleaves: Sequence[Any], calls: ParallelCalls
-) -> Any:
-    """Return a data set whose stages that reshuffle use these seeds, and whose interleaves these
-    parallel calls.
-
-    Itself if nothing changes.
+def with_seeds(dataset: Any, seeds: Seeds) -> Any:
+    """Return a data set whose stages that reshuffle use these seeds; itself if nothing changes.
 
     Raises:
         CannotRebuildError: a stage over one of these is of an unknown kind.
     """
     inputs = inputs_of(dataset)
-    replaced = [with_settings(each, seeds, interleaves, calls) for each in inputs]
-    if any(dataset is each for each in interleaves) and calls.of_stage(dataset) != "default":
-        return _with_calls(dataset, replaced[0], calls.of_stage(dataset))
+    replaced = [with_seeds(each, seeds) for each in inputs]
     is_same = all(new is old for new, old in zip(replaced, inputs, strict=True))
     if is_same and id(dataset) not in seeds:
         return dataset
@@ -349,84 +331,34 @@ def _flat_map(node: Any, data: Any) -> Any:
     )
 
 
-def _with_calls(node: Any, data: Any, workers: str) -> Any:
-    """Return an interleave with so many parallel calls. Its cycle decides the order, and stays."""
-    calls, cycle = work_ahead.num_parallel_calls(workers), cycle_length(node)
-    if calls is None:
-        return _interleave(node, data, cycle)
-    return _parallel_interleave(node, data, cycle, min(calls, cycle))
-
-
-def cycle_length(node: Any) -> int:
-    """Return the number of inputs that an interleave reads from in turn, also where TensorFlow
-    chooses it.
-
-    TensorFlow's choice depends on the machine and on the parallel calls, so it is read off a small
-    data set's order.
-    """
-    given = int(node._cycle_length)
-    return (
-        given
-        if given != tf.data.AUTOTUNE
-        else _chosen_cycle(getattr(node, "_num_parallel_calls", None))
-    )
-
-
-def _chosen_cycle(calls: Any) -> int:
-    numbers = tf.data.Dataset.range(_MOST_CORES)
-    twice = numbers.interleave(
-        lambda n: tf.data.Dataset.from_tensors(n).repeat(2), num_parallel_calls=calls
-    )
-    chosen = tf.data.Options()
-    chosen.deterministic = True
-    first = twice.with_options(chosen).enumerate().filter(lambda at, n: at != n)
-    return int(next(iter(first))[0])
-
-
-def _interleave(node: Any, data: Any, cycle: int | None = None) -> Any:
-    from tensorflow.python.data.ops import interleave_op
-
-    length = node._cycle_length if cycle is None else tf.constant(cycle, tf.int64)
-
+def _interleave(node: Any, data: Any) -> Any:
     def make(**common: Any) -> Any:
         return tf.raw_ops.InterleaveDataset(
-            cycle_length=length,
+            cycle_length=node._cycle_length,
             block_length=node._block_length,
             **_function(node._map_func),
             **common,
         )
 
-    return _like(node, data, make, interleave_op._InterleaveDataset, _cycle_length=length)
+    return _like(node, data, make)
 
 
-def _parallel_interleave(
-    node: Any, data: Any, cycle: int | None = None, calls: int | None = None
-) -> Any:
-    from tensorflow.python.data.ops import interleave_op
-
+def _parallel_interleave(node: Any, data: Any) -> Any:
     autotuned = tf.constant(tf.data.AUTOTUNE, tf.int64)
-    changes = {
-        "_cycle_length": node._cycle_length if cycle is None else tf.constant(cycle, tf.int64),
-        "_num_parallel_calls": node._num_parallel_calls
-        if calls is None
-        else tf.constant(calls, tf.int64),
-        "_buffer_output_elements": getattr(node, "_buffer_output_elements", autotuned),
-        "_prefetch_input_elements": getattr(node, "_prefetch_input_elements", autotuned),
-    }
 
     def make(**common: Any) -> Any:
-        arguments = {name.lstrip("_"): value for name, value in changes.items()}
         return tf.raw_ops.ParallelInterleaveDatasetV4(
+            cycle_length=node._cycle_length,
+            num_parallel_calls=node._num_parallel_calls,
+            buffer_output_elements=getattr(node, "_buffer_output_elements", autotuned),
+            prefetch_input_elements=getattr(node, "_prefetch_input_elements", autotuned),
             block_length=node._block_length,
             deterministic="true",
-            **arguments,
             **_function(node._map_func),
             **common,
         )
 
-    return _like(
-        node, data, make, interleave_op._ParallelInterleaveDataset, _deterministic="true", **changes
-    )
+    return _like(node, data, make, _deterministic="true")
 
 
 def _shuffle(node: Any, data: Any, seeds: tuple[int, int] | None) -> Any:

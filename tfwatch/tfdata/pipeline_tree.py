@@ -26,20 +26,8 @@ ORDERS = ("Shuffle", "Take", "Skip", "Shard", "Repeat")
 INTERLEAVES = ("Interleave", "ParallelInterleave")
 #: Stages that change no element and no order.
 NEUTRAL = ("Prefetch", "Options")
+ONLY_INTERLEAVES = "the pipeline has no map: set num_parallel_calls of its interleave in the script"
 REPEATS_SHUFFLE = "it repeats a shuffle, whose next order cannot be known"
-#: Stages that can be built again over an interleave with other settings.
-_OVER_INTERLEAVES = (
-    *MAPS,
-    *BATCHES,
-    *ORDERS,
-    *NEUTRAL,
-    *INTERLEAVES,
-    "Filter",
-    "FlatMap",
-    "Unbatch",
-    "Zip",
-    "Concatenate",
-)
 #: Stages over which a second iterator gives the same elements again, a million a second.
 _REPLAYABLE = (
     *BATCHES,
@@ -91,10 +79,13 @@ _SAME = (
 #: iterator.
 _SAME_AGAIN = {
     *_SAME,
-    *_OVER_INTERLEAVES,
+    *MAPS,
+    *INTERLEAVES,
     "Csv",
     "DenseToRagged",
     "DirectedInterleave",
+    "Filter",
+    "FlatMap",
     "GroupByWindow",
     "Restructured",
     "Scan",
@@ -143,8 +134,7 @@ class Tree:
 
     chain: the stages from the lowest map that can be rebuilt to the top; without one, the
     prefetches at the top.
-    base: the data set below them. interleaves: the stages of `base` whose parallel calls can be
-    set.
+    base: the data set below them.
     shuffles: the stages of `base` and `chain` that reshuffle in each iterator, the last one of the
     pipeline first.
     why_not_now: the reason why another iterator cannot continue in the middle of an epoch, or not
@@ -157,7 +147,6 @@ class Tree:
     shuffles: tuple[Any, ...]
     why_not_now: str
     left_out: tuple[str, ...] = ()
-    interleaves: tuple[Any, ...] = ()
 
     @property
     def top(self) -> Any:
@@ -174,10 +163,10 @@ def read_tree(dataset: Any) -> Tree:
     """Split a pipeline below the lowest map that can be rebuilt.
 
     Raises:
-        CannotRebuildError: it has no such map, and no interleave whose parallel calls can be set.
+        CannotRebuildError: it has no such map.
     """
     tree = split_tree(dataset)
-    if not tree.interleaves and not any(kind_of(node) in MAPS for node in tree.chain):
+    if not any(kind_of(node) in MAPS for node in tree.chain):
         raise CannotRebuildError(_why_no_map(dataset, tree.left_out))
     if any(_repeats_shuffle(node) for node in nodes_of(dataset)):
         raise CannotRebuildError(REPEATS_SHUFFLE)
@@ -193,11 +182,9 @@ def split_tree(dataset: Any, *, with_maps: bool = True) -> Tree:
     chain, left_out = _chain_of(dataset) if with_maps else ([], [])
     chain = chain or _end_of(dataset)
     base = inputs_of(chain[0])[0] if chain else dataset
-    interleaves, others = _interleaves_of(base)
-    left_out += others
     shuffles = tuple(node for node in nodes_of(dataset) if reshuffles(node))
     why_not_now = _why_not_now(dataset, base)
-    return Tree(tuple(chain), base, shuffles, why_not_now, tuple(left_out), tuple(interleaves))
+    return Tree(tuple(chain), base, shuffles, why_not_now, tuple(left_out))
 
 
 def _end_of(dataset: Any) -> list[Any]:
@@ -207,32 +194,6 @@ def _end_of(dataset: Any) -> list[Any]:
         stages.append(dataset)
         dataset = inputs_of(dataset)[0]
     return stages[::-1]
-
-
-def _interleaves_of(base: Any) -> tuple[list[Any], list[str]]:
-    """Return the interleaves whose parallel calls can be set, and the reasons of the others.
-
-    The stages over one are built again too, so each has to give the same in a new data set.
-    """
-    interleaves, left_out = [], []
-    nodes, why = [base], ""
-    while nodes:
-        node = nodes.pop()
-        if kind_of(node) in INTERLEAVES:
-            refused = why_not_parallel(node) or why
-            interleaves += [] if refused else [node]
-            left_out += [refused] if refused else []
-        why = why or _why_not_again(node)
-        nodes += inputs_of(node)
-    return interleaves, left_out
-
-
-def _why_not_again(node: Any) -> str:
-    """Return the reason why a stage over an interleave may differ in a new data set; empty if it
-    does not."""
-    if kind_of(node) not in _OVER_INTERLEAVES:
-        return f"{label_of(node)} stands over an interleave and cannot be built again"
-    return why_not_parallel(node) if any(name in vars(node) for name in _FUNCTIONS) else ""
 
 
 def _chain_of(dataset: Any) -> tuple[list[Any], list[str]]:
@@ -301,11 +262,9 @@ def is_true(flag: Any) -> bool:
 def _why_no_map(dataset: Any, left_out: Sequence[str]) -> str:
     if left_out:
         return left_out[-1]
-    return (
-        "the pipeline has no map"
-        if not any(kind_of(node) in MAPS for node in nodes_of(dataset))
-        else "no map"
-    )
+    if any(kind_of(node) in INTERLEAVES for node in nodes_of(dataset)):
+        return ONLY_INTERLEAVES
+    return "the pipeline has no map"
 
 
 def label_of(node: Any) -> str:

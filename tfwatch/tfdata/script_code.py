@@ -155,7 +155,7 @@ _APPENDED = {PREFETCH: f".prefetch({VALUE})", CACHE: ".cache()"}
 #: The value that a change is tried with.
 _PROBE = 7
 #: The argument of a call that holds the knob's value: its keyword, and its position.
-_ARGUMENTS = {"map": (_CALLS, 1), "interleave": (_CALLS, 3), PREFETCH: ("buffer_size", 0)}
+_ARGUMENTS = {"map": (_CALLS, 1), PREFETCH: ("buffer_size", 0)}
 
 
 def find_edits(
@@ -164,9 +164,8 @@ def find_edits(
     """Return the changes of the script's lines for `workers`, of these stages, for `prefetch`, and
     for `cache`.
 
-    `workers` has none unless each of these stages is made by a call that makes no stage of another
-    kind or setting, and each interleave has a cycle of its own: calls would change the one that
-    TensorFlow chooses. `prefetch` has none unless the call at the end makes the last stage alone.
+    `workers` has none unless each of these maps is made by a call that makes no map with another
+    setting. `prefetch` has none unless the call at the end makes the last stage alone.
     cached: the stage that a cache follows; None where no single line adds one.
     """
     others = {
@@ -177,9 +176,7 @@ def find_edits(
     calls = [call_of(node) for node in stages]
     made = {call: at for at, call in enumerate(calls)}
     workers = [
-        None
-        if call in others
-        else _edit_calls(call, stages[at], at if calls.count(call) == 1 else None)
+        None if call in others else _edit_calls(call, at if calls.count(call) == 1 else None)
         for call, at in made.items()
     ]
     ahead = _edit_after(PREFETCH, _top(dataset), dataset)
@@ -191,14 +188,11 @@ def find_edits(
     )
 
 
-def _edit_calls(site: CallSite | None, stage: Any, number: int | None) -> CodeEdit | None:
-    """Return the change of the parallel calls of a map or an interleave, which takes no more than
-    its cycle.
-
-    number: of the stage; None where the call makes several.
-    """
-    edit, most = _edit(WORKERS, site), 0 if kind_of(stage) in MAPS else int(stage._cycle_length)
-    return replace(edit, most=most, stage=number) if edit and most >= 0 else None
+def _edit_calls(site: CallSite | None, number: int | None) -> CodeEdit | None:
+    """Return the change of the parallel calls of a map. number: of the map; None where the call
+    makes several."""
+    edit = _edit(WORKERS, site)
+    return replace(edit, stage=number) if edit else None
 
 
 def _edit_after(knob: str, stage: Any, dataset: Any) -> CodeEdit | None:

@@ -148,7 +148,7 @@ class ParallelCalls:
     def of(workers: str, stages: Sequence[Any], options: Any) -> ParallelCalls:
         """Return those of a knob's value.
 
-        stages: the maps and interleaves, in the order of the pipeline. options: the script's, of
+        stages: the maps, in the order of the pipeline. options: the script's, of
         its data set.
         """
         if not is_by_stage(workers):
@@ -161,7 +161,7 @@ class ParallelCalls:
         )
 
     def of_stage(self, node: Any) -> str:
-        """Return the setting of a map or interleave.
+        """Return the setting of a map.
 
         Where the stages differ, TensorFlow makes no map parallel by itself: a plain one as the
         script has it is autotuned here, as it would be (`map_parallelization`).

@@ -58,8 +58,6 @@ _UNSEEN = {
 }
 #: The reason for no forecast of a setting of single stages.
 _ONE_STAGE = "a stage that is set alone has none"
-#: The reason for no forecast of the workers of a pipeline whose interleave they set.
-_INTERLEAVE = "tf.data does not show which part of an interleave's work runs in parallel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +84,6 @@ def predict(
     together_with: see `forecast`.
     """
     then = {**evidence.knobs, knob: value, **together_with}
-    if any(_sets_interleave(evidence, changed) for changed in (knob, *together_with)):
-        return _INTERLEAVE
     if knob == DEVICE_PREFETCH:
         return _copied_ahead(split) if value != "off" else "the copy has not been timed in this run"
     new = {
@@ -131,15 +127,6 @@ def _model(evidence: Evidence, split: Breakdown, knob: str, value: str) -> _Mode
     if turned is None:
         return _UNSEEN.get(knob, "this knob has no model")
     return _Model(guesses, turned, _as_it_runs(evidence))
-
-
-def _sets_interleave(evidence: Evidence, knob: str) -> bool:
-    stages = evidence.stages.stages if evidence.stages else ()
-    return (
-        knob == WORKERS
-        and evidence.run.workers_from_epoch
-        and any("Interleave" in stage.kind for stage in stages)
-    )
 
 
 def _copied_ahead(split: Breakdown) -> Prediction | str:

@@ -219,7 +219,7 @@ class RequestedSwitches:
             self._control.knobs = knobs
             self._note_built(start_ns)
         elif self.script.is_far(batches):
-            self._late = _LateSwitch(self.script.replay(self.current.keras, batches, knobs), knobs)
+            self._late = _LateSwitch(self.script.replay(self.current.keras, batches), knobs)
             again = f"{units.count(batches)} batches of this epoch are read again"
             self._writer.note(f"the switch takes effect once {again}")
         else:

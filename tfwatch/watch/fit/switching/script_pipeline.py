@@ -176,18 +176,13 @@ class ScriptPipeline:
 
     @property
     def workers_from_epoch(self) -> bool:
-        """True if a switch of `workers` takes effect with an epoch: each time where it sets calls
-        below the gate.
-
-        There are those of an interleave, whose cycle no gate can drain without a change of its
-        order, and those of the maps below a cache.
-        """
+        """True if a switch of `workers` takes effect with an epoch: the first one over a source
+        that is slow to begin again, and each one while a cache is read."""
         if self.why_not:
             return False
         if self.reads_cache:
             return True
-        interleaves = self._pipeline.tree.interleaves if self._pipeline else ()
-        return bool(self.why_not_now) and (bool(interleaves) or not self.is_rebuilt)
+        return bool(self.why_not_now) and not self.is_rebuilt
 
     @property
     def reads_cache(self) -> bool:
@@ -198,7 +193,7 @@ class ScriptPipeline:
         """Return whether another iterator takes long to give so many batches."""
         return self._pipeline is not None and is_far(self._pipeline.tree.top, batches)
 
-    def replay(self, iterator: Any, batches: int, knobs: Knobs) -> Replay:
+    def replay(self, iterator: Any, batches: int) -> Replay:
         """Return a replay of an iterator that has given so many batches; its elements are those of
         a `source`.
 
@@ -207,7 +202,7 @@ class ScriptPipeline:
         """
         assert self._pipeline
         seeds = _seeds_of(iterator, self._pipeline.tree.shuffles, has_begun=True)
-        replay = Replay(iter(self._pipeline.source(seeds, 0, self._calls(knobs))), batches)
+        replay = Replay(iter(self._pipeline.source(seeds, 0)), batches)
         self._running, self._has_cache = self._pipeline, False
         return replay
 
@@ -226,14 +221,13 @@ class ScriptPipeline:
             assert self._pipeline
             pipeline = self._pipeline
             seeds = _seeds_of(iterator, pipeline.tree.shuffles, has_begun=has_begun)
-        source = iter(pipeline.source(seeds, batches, self._calls(knobs)))
+        source = iter(pipeline.source(seeds, batches))
         self._running, self._has_cache = pipeline, place is not None
         return source
 
     @property
     def parallel_stages(self) -> list[Any]:
-        """The maps and interleaves whose parallel calls `workers` sets, in the order of the
-        pipeline."""
+        """The maps whose parallel calls `workers` sets, in the order of the pipeline."""
         return self._pipeline.parallel_stages if self._pipeline else []
 
     def why_not_workers(self, workers: str) -> str:

@@ -62,7 +62,6 @@ SCRIPTS = {
     "MirroredStrategy": Script(["mirrored.py"], [48]),
     "mixed precision": Script(["mixed_precision.py"], [48]),
     "TextVectorization": Script(["text.py"], [40]),
-    "CallbackList": Script(["callback_list.py"], [32]),
     "argparse": Script(["arguments.py", "4", "-e", "2", "--headless"], [32]),
     "-m package": Script(["-m", "package", "--epochs", "2", "--units", "4", "4"], [32]),
 }

@@ -52,19 +52,19 @@ def test_a_script_gives_the_same_weights_output_exit_code_and_traceback(
     bare: Outcome, under: Outcome, folder: Path
 ) -> None:
     loops, losses, digest = bare.output.splitlines()[-3:]
-    assert loops == "['callback_list', 'gradient_tape', 'train_on_batch']", bare.errors
+    assert loops == "['gradient_tape', 'train_on_batch']", bare.errors
     assert (len(losses.split(", ")), len(digest)) == (2, 64)
     assert (under.output, under.code) == (bare.output, bare.code) == (bare.output, 1)
     assert frames(under.errors) == frames(bare.errors) != []
     assert "guide on CPU" in under.errors
     assert [len(open_run(path).steps) for path in list_runs(folder / "own")] == [8]
-    assert [steps_of(run) for run in under.runs] == [24, 32, 26, 30, 32]
+    assert [steps_of(run) for run in under.runs] == [24, 26, 30, 32, 0]
 
 
 def test_loops_of_a_scripts_own_are_recorded(under: Outcome) -> None:
-    fits, tape, calls, batches = under.runs[1:]
-    assert [len(steps) for steps in fits.fits] == [16, 16, 0]  # the last one raised
-    assert fits.manifest.not_split == ""
+    tape, calls, batches, raised = under.runs[1:]
+    assert raised.ended
+    assert raised.ended.cause == "failed"
     assert np.median(tape.steps["wait_ms"]) > 10.0  # each batch is read for 10 ms
     assert tape.steps["epoch"].tolist() == [0] * 10 + [1] * 10 + [2] * 6
     assert [event.steps for event in tape.events.of(EpochStarted)] == [10] * 3

@@ -14,10 +14,14 @@ from tfwatch.watch.fit.switching.requested_switches import RequestedSwitches
 from tfwatch.watch.fit.switching.script_pipeline import KnobDescriber
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tfwatch.tfdata.copy_stamps import CopyStamps
     from tfwatch.tfdata.live_switch import BatchSpec
     from tfwatch.watch.session import Session
 
+#: What TensorFlow says of an iterator over no data set.
+_NO_DATA = "the iterator has not been initialized"
 _SWITCH, _SHUFFLE_FILL = int(Flag.SWITCH), int(Flag.SHUFFLE_FILL)
 
 
@@ -192,3 +196,38 @@ def _count_tensor_bytes(tensor: Any) -> int | None:
         if count is not None and size and getattr(kind, "name", "") != "string"
         else None
     )
+
+
+def fail_in_graph(original: Callable[[Any], Any], iterator: Any) -> None:
+    """Raise an error of the data as Keras' own train function does, which fetches inside the graph
+    of its step: run it as far as the fetch that raised.
+
+    There an error of the fetch ends a step of which the operations that need no batch may have run:
+    on a CPU, the optimizer has counted it. So Keras' function runs once on an iterator that has
+    nothing to give. The error that is raised is that of the fetch, in its own words.
+
+    Raises:
+        Exception: of the step's Python, if no batch came before: Keras traces the step before it
+        fetches.
+    """
+    empty: list[Any] = []
+    # Without a stand-in the error keeps its own words, and the caller raises it.
+    with fails_open(lambda _: None):
+        empty.append(_without_data(iterator))
+    try:
+        for stand_in in empty:
+            original(stand_in)
+    except tf.errors.FailedPreconditionError as failed:
+        if _NO_DATA not in failed.message:
+            raise
+
+
+def _without_data(iterator: tf.data.Iterator) -> tf.data.Iterator:
+    """Return an iterator of the same elements, so that no function is traced for it, over no data
+    set."""
+    shapes = iterator._flat_output_shapes
+    with tf.device("/CPU:0"):
+        resource = tf.raw_ops.AnonymousIteratorV3(
+            output_types=iterator._flat_output_types, output_shapes=shapes
+        )
+    return type(iterator)(components=[resource], element_spec=iterator.element_spec)

@@ -36,6 +36,10 @@ def find_refusal(keras: Any) -> str:
     )
 
 
+#: Keras takes such a list as it is, and sets neither its model nor its parameters.
+_CALLBACK_LIST = (
+    "this fit is not watched: its callbacks are a CallbackList; pass them to fit in a plain list"
+)
 _not_recorded = fails_open(lambda why: warn_once(f"this loop is not recorded: {why}"))
 
 
@@ -171,8 +175,7 @@ class _Fits:
             args, kwargs = call.args, call.kwargs
         given = call.arguments.get("callbacks")
         if isinstance(given, self._keras.callbacks.CallbackList):
-            self._add_to(given, call.args[0], around)
-            self._end_with_error(given.callbacks, around)
+            warn_user(_CALLBACK_LIST)
             return args, kwargs
         callbacks = self._keras.tree.flatten(given) if given else []
         callbacks = [*callbacks, *self._new_watch(callbacks)]
@@ -193,15 +196,6 @@ class _Fits:
 
         watches = [one for one in callbacks if isinstance(one, Watch)]
         around.push(end)
-
-    def _add_to(self, given: Any, model: Any, around: ExitStack) -> None:
-        """Append `Watch`, for one `fit`, to a list that Keras takes as it is: it sets neither model
-        nor parameters."""
-        for watch in self._new_watch(given.callbacks):
-            watch.set_model(model)
-            watch.set_params(given.params or {})
-            given.callbacks.append(watch)
-            around.callback(_remove, given.callbacks, watch)
 
     def _new_watch(self, callbacks: list[Any]) -> list[Any]:
         """Return a `Watch`, or nothing where there is one."""
@@ -234,8 +228,3 @@ class _Fits:
                     writer.note(sentence)
 
         return [self._keras.callbacks.LambdaCallback(on_train_begin=note_all)] if notes else []
-
-
-def _remove(callbacks: list[Any], callback: Any) -> None:
-    """Remove a callback from a list of the user's own, where it still is."""
-    callbacks[:] = [one for one in callbacks if one is not callback]

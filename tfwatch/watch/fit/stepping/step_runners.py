@@ -17,7 +17,7 @@ from keras.src.utils.python_utils import pythonify_logs
 from tfwatch.core.errors import fails_open, raise_interrupt, reason
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.tfdata.shuffle_fill import LATE_NS
-from tfwatch.watch.fit.data_errors import fail_in_graph
+from tfwatch.watch.fit.fetch import fail_in_graph
 from tfwatch.watch.fit.stepping.fused_steps import (
     FusedSteps,
     clock_offset_ns,

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.app import TfwatchApp
+from tfwatch.cli.script.hosts import ScriptProcess
 from tfwatch.cli.script.request import RunOptions
 from tfwatch.cli.script.run import script_command
-from tfwatch.cli.script.script_session import ScriptProcess
 from tfwatch.core.clock import SYSTEM
 from tfwatch.runs.run import Run
 from tfwatch.runs.script_process import AwaitedRun

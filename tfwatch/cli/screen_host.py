@@ -6,7 +6,6 @@ import contextlib
 import gc
 import os
 import signal
-import traceback
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tfwatch.terminal.capture import (
@@ -44,12 +43,18 @@ class ScreenHost:
     """Shows one app on a captured terminal.
 
     make: makes the app from its `painted` callback, called in its event loop after its first paint,
-    and the abilities of the terminal.
+    and the abilities of the terminal. painted: called then too.
     """
 
-    def __init__(self, terminal: Capture, make: Callable[..., Screen]) -> None:
+    def __init__(
+        self,
+        terminal: Capture,
+        make: Callable[..., Screen],
+        painted: Callable[[], None] = lambda: None,
+    ) -> None:
         self._terminal = terminal
         self._make = make
+        self._when_painted = painted
         self._app: Screen | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leaving: Leave | None = None
@@ -64,7 +69,7 @@ class ScreenHost:
         except Exception:  # noqa: BLE001  the screen's boundary: the training goes on, the traceback is in the log
             self._terminal.restore(leave_screen=True)
             self._terminal.log_prints()
-            traceback.print_exc()
+            self._terminal.log_traceback()
             return None
         finally:
             self._loop = None
@@ -89,6 +94,7 @@ class ScreenHost:
             # The objects of a screen live as long as it: without the freeze a full collection takes
             # 50 ms of a frame.
             gc.freeze()
+            self._when_painted()
 
     def _resume(self, app: Screen) -> None:
         """Set the terminal's mode again after a shell changed it. A hangup also sends SIGCONT, on

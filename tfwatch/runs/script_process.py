@@ -47,14 +47,13 @@ class Launch:
 
     runs_dir: where they are recorded; empty: nobody launched this script.
     steps: a `fit` ends after so many. switches: of the first `fit`.
-    settings: entries of the manifest's. is_workload: the script is one of tfwatch's own.
+    settings: entries of the manifest's.
     """
 
     runs_dir: str = ""
     steps: int | None = None
     switches: tuple[SwitchRequest, ...] = ()
     settings: dict[str, str | float | bool] = field(default_factory=dict)
-    is_workload: bool = False
 
     def to_text(self) -> str:
         """Return it as a word of a command line."""

@@ -86,7 +86,7 @@ def leave_question(*, is_attached: bool) -> Question:
         return Question("Quit?", "", d=on, y="stop it, and quit", n="stay")
     return Question(
         "Quit?",
-        "The shell is back when it ends. y again ends it with SIGTERM.",
+        "The shell is back when it ends. y again ends it at once.",
         y="stop the script, and quit",
         d="quit the screen; the script runs on",
         n="stay",
@@ -95,7 +95,7 @@ def leave_question(*, is_attached: bool) -> Question:
 
 def stop_question(*, is_attached: bool) -> Question:
     """Return the question of s."""
-    what, how = "script", "It gets a SIGINT, as by ctrl+c; this screen stays open."
+    what, how = "script", "It stops as by ctrl+c; this screen stays open."
     if is_attached:
         what, how = "training", "It stops at the next batch; this screen stays open."
     return Question(f"Stop the {what}?", how, y=f"stop the {what}", n="go on")

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import termios
 import textwrap
+import traceback
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tfwatch.terminal.guard import LEAVE_SCREEN, last_lines, start_guard, terminal_state
@@ -40,21 +41,23 @@ class Capture:
     out, err: text streams on the original descriptors 1 and 2. Writing to them never raises.
     on_hangup: called once, from any thread, when the terminal is gone.
     if_killed: the sentence that is printed where this process is killed.
+    apart: descriptors that the guard closes, whose end others wait for.
     """
 
-    def __init__(self, *, screen: bool, if_killed: str = KILLED) -> None:
+    def __init__(self, *, screen: bool, if_killed: str = KILLED, apart: Sequence[int] = ()) -> None:
         self.on_hangup: Callable[[], None] = lambda: None
         self._screen = screen
         self._if_killed = if_killed
+        self._apart = apart
         self._hung_up = False
 
     def __enter__(self) -> Capture:
-        _open_missing()
+        open_missing()
         self._log = _open_log()
-        self._guard = start_guard(self._screen, self._log, self._if_killed)
+        self._guard = start_guard(self._screen, self._log, self._if_killed, self._apart)
         self._saved = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
         self._state = terminal_state(0) if self._screen else None
-        _flush(sys.stdout, sys.stderr)
+        flush(sys.stdout, sys.stderr)
         self._ends = tuple(_SafeWriter(os.dup(fd), on_dead=self.hang_up) for fd in (1, 2))
         self.out, self.err = map(_text, self._ends)
         self._terminals = tuple(
@@ -67,7 +70,7 @@ class Capture:
         os.dup2(self._log, 2)
         self._prints = _text(_SafeWriter(2, closefd=False))
         self.log_prints()
-        faulthandler.enable(2)
+        faulthandler.enable(self._log)
         return self
 
     @property
@@ -83,7 +86,7 @@ class Capture:
             self.err.flush()
 
     def __exit__(self, *_: object) -> None:
-        _flush(sys.stdout, self.out, self.err)
+        flush(sys.stdout, self.out, self.err)
         for stream, fd in ((self.out, 1), (self.err, 2)):
             os.dup2(stream.fileno(), fd)
             stream.close()
@@ -91,6 +94,7 @@ class Capture:
         sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__ = self._saved  # type: ignore[misc]
         if self._guard:
             self._guard.end()
+        faulthandler.enable(2)
         os.close(self._log)
 
     def log_prints(self) -> None:
@@ -98,9 +102,13 @@ class Capture:
         then."""
         sys.stdout = sys.stderr = self._prints
 
+    def log_traceback(self) -> None:
+        """Write the traceback of the present exception to the log."""
+        os.write(self._log, traceback.format_exc().encode(errors="replace"))
+
     def end_of_log(self) -> str:
         """Return the last lines of the log, each with its end; empty where it has none."""
-        _flush(self._prints)
+        flush(self._prints)
         return "".join(f"  {line}\n" for line in last_lines(self._log))
 
     def hang_up(self) -> None:
@@ -296,7 +304,8 @@ def _text(raw: io.FileIO) -> TextIO:
     )
 
 
-def _flush(*streams: TextIO | None) -> None:
+def flush(*streams: TextIO | None) -> None:
+    """Flush streams, of which one may be closed, or none."""
     for stream in streams:
         with contextlib.suppress(OSError, ValueError):
             if stream:
@@ -312,7 +321,7 @@ def _open_log() -> int:
         return os.open(os.devnull, os.O_RDWR)
 
 
-def _open_missing() -> None:
+def open_missing() -> None:
     """Open /dev/null on the standard descriptors that are closed, so that no file of tfwatch takes
     their number."""
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:

@@ -12,9 +12,12 @@ import os
 import select
 import signal
 import termios
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tfwatch.core.errors import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 #: Ends what a Textual app turns on: mouse, focus and paste reports, kitty keys, no wrapping, the
 #: alternate screen.
@@ -47,11 +50,11 @@ class Guard:
             os.waitpid(self._pid, 0)
 
 
-def start_guard(screen: bool, log: int, if_killed: str) -> Guard | None:
+def start_guard(screen: bool, log: int, if_killed: str, apart: Sequence[int] = ()) -> Guard | None:
     """Fork the child; call this before any thread starts. None where no process can be created.
 
     screen: restore the terminal on descriptor 1 too. log: the descriptor of the log whose end it
-    prints, after the sentence `if_killed`.
+    prints, after the sentence `if_killed`. apart: descriptors that the child closes.
     """
     parent, before = os.getpid(), terminal_state(1) if screen else None
     reader, pipe = os.pipe()
@@ -61,7 +64,8 @@ def start_guard(screen: bool, log: int, if_killed: str) -> Guard | None:
     try:
         pid = os.fork()
         if pid == 0:
-            os.close(pipe)
+            for fd in (pipe, *apart):
+                os.close(fd)
             _run_child(reader, parent, before, log, if_killed)
     except OSError:
         os.close(reader)

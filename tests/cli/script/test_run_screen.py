@@ -15,7 +15,7 @@ import pytest
 
 from tests.pseudo import ROOT, Pseudo
 from tests.runs.processes import wait_until
-from tfwatch.cli.script.script_session import ScriptProcess
+from tfwatch.cli.script.hosts import ScriptProcess
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.run import open_run
 from tfwatch.screens.basics.text import plain
@@ -302,9 +302,11 @@ def test_a_signal_that_cannot_be_recorded_is_reported_and_the_script_has_ended(
         SimpleNamespace(returncode=-signal.SIGTERM),
         SimpleNamespace(take=lambda: [tmp_path]),
     )
-    vars(script).update(_process=process, _announced=announced, _has_ended=threading.Event())
+    relay = SimpleNamespace(copy_size=bool)
+    ended = threading.Event()
+    vars(script).update(_process=process, _announced=announced, _relay=relay, _ended=ended)
 
-    script._wait()
+    script._run()
 
     assert script.has_ended
     said = capsys.readouterr().err

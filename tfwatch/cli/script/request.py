@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 class RunOptions:
     """The options of `tfwatch run`, `train` and `ab`.
 
-    script: the script, or `-m` and a module, and its arguments. is_workload: it is one of tfwatch's
-    own. python: its interpreter; None is this one.
+    script: the script, or `-m` and a module, and its arguments. is_workload: it runs in a thread of
+    this process. python: its interpreter; None is this one.
     theme: of the screen; None is the dark one. notify: the notices that are asked for.
     quiet: no summary. as_json: the summary as
     one JSON object on stdout, and the script's output on stderr. steps, switches: as of `Launch`.
@@ -66,7 +66,7 @@ class RunOptions:
         settings = {"arguments": arguments, "memory_limit_bytes": self.memory_bytes or 0}
         known = {name: value for name, value in settings.items() if value}
         runs_dir = str(self.runs_dir.absolute())
-        return Launch(runs_dir, self.steps, self.switches, known, self.is_workload)
+        return Launch(runs_dir, self.steps, self.switches, known)
 
 
 def of_script(args: argparse.Namespace) -> RunOptions:

@@ -1,5 +1,8 @@
-"""`tfwatch run`, `train` and `ab`: a training script, unmodified, in a child process, and a summary
-of its runs on stderr."""
+"""`tfwatch run`, `train` and `ab`: a training script, unmodified, and a summary of its runs on
+stderr.
+
+A script of the user's runs in a child process, a workload in a thread of this one.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,8 @@ training in a process that the script starts:  callbacks=[tfwatch.Watch()] in it
 """
 #: The exit code of a script that argparse ends: its sentence is enough.
 _BAD_ARGUMENTS = 2
+#: Seconds between two looks for the end of a workload.
+_LOOK_S = 0.2
 #: The newest fits of a script have a line each; the others are counted.
 _MOST_LINES = 20
 
@@ -70,7 +75,10 @@ def run(options: RunOptions, clock: Clock = SYSTEM) -> int:
         raise BadInputError(
             f"{_interpreter(options)} cannot be started: {error.strerror or error}"
         ) from error
-    return end_as(_conclude(options, ran, began_ns))
+    code = _conclude(options, ran, began_ns)
+    if ran.is_hung:  # a step that blocks can neither be ended nor joined
+        os._exit(code)
+    return end_as(code)
 
 
 def _conclude(options: RunOptions, ran: Ran, began_ns: int) -> int:
@@ -91,10 +99,14 @@ def _conclude(options: RunOptions, ran: Ran, began_ns: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A script that has run. code: its exit code, or minus the signal that it died of."""
+    """A script that has run. code: its exit code, or minus the signal that it died of.
+
+    is_hung: it was left, and its thread still runs.
+    """
 
     pid: int
     code: int
+    is_hung: bool = False
 
 
 @contextlib.contextmanager
@@ -117,7 +129,41 @@ def _output_on_stderr(is_asked: bool) -> Iterator[None]:
 def _run_bare(options: RunOptions, clock: Clock) -> Ran:
     """Run the script with the standard streams of this process."""
     with _output_on_stderr(options.as_json):
-        return _run_child(options, clock)
+        return _run_thread(options, clock) if options.is_workload else _run_child(options, clock)
+
+
+def _run_thread(options: RunOptions, clock: Clock) -> Ran:
+    """Run a workload in a thread: SIGINT and SIGTERM stop it at the next batch, the second one
+    leaves it. Its messages are copied to the logs of its runs."""
+    from tfwatch.cli.script.hosts import ScriptThread
+    from tfwatch.terminal.capture import flush, held_signals, open_missing, passed_signals
+    from tfwatch.terminal.pseudo_terminal import OutputRelay, is_one_output
+
+    open_missing()
+    flush(sys.stdout, sys.stderr)
+    with held_signals(), contextlib.closing(OutputRelay(copies=True)) as relay:
+        outputs = (1, 2) if is_one_output() else (2,)
+        script = ScriptThread(options.script, options.launch, relay, clock, outputs)
+        notices = _make_notices(options, clock, relay.runs)
+        hangup = _drop_stdout if 1 not in outputs else lambda: None
+        with passed_signals(script.send, hangup), script:
+            script.start()
+            if notices:
+                notices.start()
+            while not script.wait(_LOOK_S):
+                pass
+        relay.finish_reading()
+        if notices:
+            notices.end(describe_end(script.code))
+    return Ran(script.pid, script.code, script.is_hung)
+
+
+def _drop_stdout() -> None:
+    """Have a lost terminal end nothing: what the script writes to it would raise."""
+    if os.isatty(1):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.close(nowhere)
 
 
 def _run_child(options: RunOptions, clock: Clock) -> Ran:
@@ -147,11 +193,10 @@ def _run_child(options: RunOptions, clock: Clock) -> Ran:
 def _make_relay(around: contextlib.ExitStack) -> OutputRelay | None:
     """Return the relay of what the script writes to descriptor 2; None where that is closed, or
     the system gives none. It is closed with `around`."""
+    from tfwatch.terminal.capture import flush
     from tfwatch.terminal.pseudo_terminal import OutputRelay
 
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.flush()
+    flush(sys.stdout, sys.stderr)
     try:
         os.fstat(2)
         return around.enter_context(contextlib.closing(OutputRelay(copies=True)))
@@ -178,9 +223,12 @@ def _make_notices(options: RunOptions, clock: Clock, announced: Path) -> Headles
 
 def _run_on_screen(options: RunOptions, clock: Clock) -> Ran:
     """Run the script under the live screen."""
-    from tfwatch.cli.script.script_session import run_on_screen
+    from tfwatch.cli.script.script_session import run_process, run_thread
 
-    process = run_on_screen(partial(script_command, options), options, clock)
+    if options.is_workload:
+        script = run_thread(options, clock)
+        return Ran(script.pid, script.code, script.is_hung)
+    process = run_process(partial(script_command, options), options, clock)
     return Ran(process.pid, process.code)
 
 

@@ -1,25 +1,21 @@
-"""One script under the live screen: its process, the screen, the signals and the exit code."""
+"""One script under the live screen: its host, the screen, the signals and the exit code."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
-import subprocess
-import threading
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli.screen_host import ScreenHost, make_app, make_checkup
 from tfwatch.cli.script.headless import FollowedScript
-from tfwatch.core.errors import fails_open, warn_user
-from tfwatch.judge.script_runs import ScriptRuns
+from tfwatch.cli.script.hosts import ScriptProcess, ScriptThread
+from tfwatch.core.errors import fails_open
 from tfwatch.runs.buffers import LogLines
 from tfwatch.runs.folder import read_file
 from tfwatch.runs.format import LOG
 from tfwatch.runs.run import Run
-from tfwatch.runs.script_process import Announcements, AwaitedRun, record_signal
+from tfwatch.runs.script_process import AwaitedRun
 from tfwatch.terminal.capture import Capture, held_signals, passed_signals
-from tfwatch.terminal.child import describe_end, start_child
 from tfwatch.terminal.pseudo_terminal import OutputRelay
 
 if TYPE_CHECKING:
@@ -27,15 +23,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.cli.screen_host import Screen
+    from tfwatch.cli.script.hosts import Script
     from tfwatch.cli.script.request import RunOptions
     from tfwatch.core.clock import Clock
     from tfwatch.screens.leave import Leave
 
-_WAITING = "waiting for the end of the script: ctrl+c interrupts it again, ctrl+\\ ends it"
 #: Exit codes of a script that did not fail: ctrl+c and SIGTERM stop it.
 _WELL = (0, -signal.SIGINT, -signal.SIGTERM, 128 + signal.SIGINT, 128 + signal.SIGTERM)
-_IF_KILLED = "the screen was killed or crashed; the script runs on: tfwatch attach shows its runs."
-#: Seconds between two looks at the terminal's size and at the script.
+#: Seconds between two looks at the script.
 _LOOK_S = 0.2
 #: Bytes of the output that are printed where no screen shows them any more, and lines of a failure.
 _PRINTED_BYTES = 64 * 2**10
@@ -45,7 +40,7 @@ _NO_INPUT = "EOF when reading a line"
 _TRACEBACK = "Traceback (most recent call last)"
 
 
-def run_on_screen(
+def run_process(
     make_command: Callable[[Path, Sequence[int]], Sequence[str]], options: RunOptions, clock: Clock
 ) -> ScriptProcess:
     """Run a script in a process of its own under the live screen, to its end.
@@ -60,84 +55,25 @@ def run_on_screen(
     with held_signals(), contextlib.closing(OutputRelay()) as relay:
         command = make_command(relay.runs, relay.for_script)
         script = ScriptProcess(command, relay, mask, clock)
-        with Capture(screen=True, if_killed=_IF_KILLED) as terminal:
-            ScriptSession(script, relay, terminal, options, clock).run()
+        _show(script, relay, options, clock)
     return script
 
 
-class ScriptProcess:
-    """The child process that runs the script; a `WatchedScript` for the screen.
+def run_thread(options: RunOptions, clock: Clock) -> ScriptThread:
+    """Run a workload in a thread of this process under the live screen, to its end.
 
     Raises:
-        OSError: the process cannot be created.
+        OSError: the system gives no pseudo terminal.
     """
+    with held_signals(), contextlib.closing(OutputRelay()) as relay:
+        script = ScriptThread(options.script, options.launch, relay, clock)
+        _show(script, relay, options, clock)
+    return script
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        relay: OutputRelay,
-        mask: set[signal.Signals | int],
-        clock: Clock,
-    ) -> None:
-        self._process = start_child(command, relay.slave, mask, relay.for_script)
-        relay.close_script_ends()
-        self._relay = relay
-        self._has_ended = threading.Event()
-        self._announced = Announcements(relay.runs)
-        self.runs = ScriptRuns(Announcements(relay.runs), clock)
-        self.pid = self._process.pid
-        self.folders: list[Path] = []
 
-    @property
-    def has_ended(self) -> bool:
-        """True once its exit code is known and its last run has its end."""
-        return self._has_ended.is_set()
-
-    @property
-    def code(self) -> int:
-        """The exit code, or minus the signal that ended it; 0 while it runs."""
-        return self._process.returncode or 0
-
-    @property
-    def state(self) -> str:
-        """Its state in words."""
-        if not self.has_ended:
-            return "script runs"
-        return describe_end(self.code)
-
-    def interrupt(self) -> None:
-        """Send it the signal that ctrl+c sends."""
-        self.send(signal.SIGINT)
-
-    def send(self, signum: int) -> None:
-        """Send it a signal. It may run in a signal handler, so it takes no lock."""
-        if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signum)
-
-    def start(self) -> None:
-        """Wait for its end in a thread, and have its pseudo terminal follow the terminal's size
-        until then."""
-        threading.Thread(target=self._wait, name="tfwatch-script", daemon=True).start()
-
-    def wait(self, timeout_s: float) -> bool:
-        """Return whether it ends within this time."""
-        return self._has_ended.wait(timeout_s)
-
-    def _wait(self) -> None:
-        while self._process.returncode is None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_LOOK_S)
-            if self._relay.copy_size() and self._process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(self.pid, signal.SIGWINCH)
-        self.folders = self._announced.take()
-        if self.code < 0 and self.folders:
-            with fails_open(
-                lambda why: warn_user(f"the run does not say which signal ended it: {why}")
-            ):
-                record_signal(self.folders[-1], -self.code)
-        self._has_ended.set()
+def _show(script: Script, relay: OutputRelay, options: RunOptions, clock: Clock) -> None:
+    with Capture(screen=True, if_killed=script.if_killed, apart=script.output) as terminal:
+        ScriptSession(script, relay, terminal, options, clock).run()
 
 
 class ScriptSession:
@@ -148,7 +84,7 @@ class ScriptSession:
 
     def __init__(
         self,
-        script: ScriptProcess,
+        script: Script,
         relay: OutputRelay,
         terminal: Capture,
         options: RunOptions,
@@ -163,7 +99,7 @@ class ScriptSession:
         self._notifier = self._followed.notifier
         awaited = AwaitedRun(options.name, script.pid, relay.early_log, clock)
         self._reader = Run(awaited, clock)
-        self._host = ScreenHost(terminal, self._make_app)
+        self._host = ScreenHost(terminal, self._make_app, script.start)
         self._has_hung_up = False
         self._shows_output = False
 
@@ -173,10 +109,10 @@ class ScriptSession:
 
         self._terminal.on_hangup = self._hang_up
         with passed_signals(self._pass_on, self._terminal.hang_up, quits=True):
-            self._script.start()
-            self._show_screen()
-            while not self._script.wait(_LOOK_S):
-                self._look_for_notices()
+            with self._script:
+                self._show_screen()
+                while not self._script.wait(_LOOK_S):
+                    self._look_for_notices()
             self._followed.end(self._script.state if self._shows_output else "")
             self._relay.finish_reading()
             if not self._shows_output:
@@ -188,6 +124,7 @@ class ScriptSession:
         from tfwatch.screens.leave import Leave
 
         leave = self._host.show()
+        self._script.start()  # where the screen was never painted
         self._notifier.show = self._show_notice
         if leave is Leave.NOW:
             self._script.send(signal.SIGTERM)
@@ -212,7 +149,7 @@ class ScriptSession:
                 "the script runs on without a screen, in the foreground: ctrl+c stops it, tfwatch"
                 " attach shows its runs"
             )
-        return _WAITING
+        return self._script.waiting
 
     def _make_app(self, **terminal: Any) -> Screen:
         return make_app(

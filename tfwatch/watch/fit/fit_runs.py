@@ -156,6 +156,13 @@ def stop_fit() -> bool:
     return any(script.stop() for script in _newest)
 
 
+def leave_runs() -> None:
+    """End the runs of a training that is left before its current batch ends."""
+    for script in _newest:
+        script.end("stopped", "left before the current batch ended")
+    complete_runs()
+
+
 def newest_writer() -> RunWriter | None:
     """Return the writer of the last `fit` of this process, where its run goes on."""
     return next((script.writer for script in _newest if not script.is_over), None)

@@ -16,10 +16,9 @@ from __future__ import annotations
 import builtins
 import os
 import pkgutil
-import signal
 import sys
 from importlib.machinery import SourceFileLoader, SourcelessFileLoader
-from types import FrameType, ModuleType, TracebackType
+from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,12 +38,9 @@ def main(words: Sequence[str]) -> None:
     sys.modules["__main__"] = _new_main()
     try:
         _run_module(script[1:]) if script[0] == "-m" else _run_script(script)
-        _end_if_stopped()
     except SystemExit:
         raise
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            _end_if_stopped()
+    except BaseException:
         sys.excepthook = _without_own_frames(sys.excepthook)
         raise
 
@@ -73,40 +69,11 @@ def _install_hook(launch: str, announcements: str, descriptors: str) -> None:
         at_first_run = reader_after_relay(descriptors) if descriptors else None
         asked = Launch.from_text(launch)
         ImportHook(asked.runs_dir).install()
-        if asked.is_workload:
-            _stop_at_signals()
         announce_in(announcements, at_first_run, asked)
     except Exception as error:  # noqa: BLE001  the script runs, whatever is wrong with tfwatch
         sys.stderr.write(f"tfwatch: this script runs unwatched: {type(error).__name__}: {error}\n")
     finally:
         sys.path.remove(root)
-
-
-#: The signal that stopped a workload.
-_stopped_by: list[int] = []
-
-
-def _stop_at_signals() -> None:
-    """Have SIGINT and SIGTERM stop the `fit` of a workload at its next batch, and another code at
-    once; the second one ends the process. A hangup does nothing: its training goes on."""
-    stops = (signal.SIGINT, signal.SIGTERM)
-
-    def stop(signum: int, _: FrameType | None) -> None:
-        for one in stops:
-            signal.signal(one, signal.SIG_DFL)
-        _stopped_by.append(signum)
-        fits = sys.modules.get("tfwatch.watch.fit.fit_runs")
-        if not (fits and fits.stop_fit()):
-            raise KeyboardInterrupt
-
-    for one in stops:
-        signal.signal(one, stop)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-
-def _end_if_stopped() -> None:
-    if _stopped_by:
-        sys.exit(128 + _stopped_by[0])
 
 
 def _new_main() -> ModuleType:

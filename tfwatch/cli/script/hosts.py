@@ -1,0 +1,280 @@
+"""The hosts of a script: a process of its own for one of the user's, a thread of this process for a
+workload."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import threading
+import traceback
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.core.errors import fails_open, warn_user
+from tfwatch.judge.script_runs import ScriptRuns
+from tfwatch.runs.script_process import Announcements, announce_in, record_signal
+from tfwatch.terminal.capture import KILLED, flush
+from tfwatch.terminal.child import describe_end, start_child
+from tfwatch.watch.script.import_hook import ImportHook
+from tfwatch.watch.script.orphaned_output import reader_after_relay
+from tfwatch.workloads import as_main
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tfwatch.core.clock import Clock
+    from tfwatch.runs.script_process import Launch
+    from tfwatch.terminal.pseudo_terminal import OutputRelay
+
+#: Seconds between two looks at the terminal's size and at the script.
+_LOOK_S = 0.2
+
+
+class Script(ABC):
+    """A script that runs; a `WatchedScript` for the screen. Start it within its context.
+
+    announced: the file in which its runs are announced. thread: the name of the thread that runs
+    `_run`.
+    pid: the process that trains. folders: of its runs, once it has ended.
+    waiting: what a user reads who waits for its end. if_killed, output: as of `Capture`.
+    """
+
+    waiting: str
+    if_killed: str
+    output: Sequence[int] = ()
+
+    def __init__(self, pid: int, announced: Path, clock: Clock, thread: str) -> None:
+        self.pid = pid
+        self.runs = ScriptRuns(Announcements(announced), clock)
+        self.folders: list[Path] = []
+        self._announced = Announcements(announced)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=thread, daemon=True)
+
+    def __enter__(self) -> Script:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.folders += self._announced.take()
+
+    def start(self) -> None:
+        """Start it; a second call does nothing."""
+        if self._thread.ident is None:
+            self._thread.start()
+
+    @property
+    def has_ended(self) -> bool:
+        """True once its exit code is known and its last run has its end."""
+        return self._ended.is_set()
+
+    @property
+    def state(self) -> str:
+        """Its state in words."""
+        return describe_end(self.code) if self.has_ended else "script runs"
+
+    @property
+    @abstractmethod
+    def code(self) -> int:
+        """The exit code, or minus the signal that ended it; 0 while it runs."""
+
+    @abstractmethod
+    def send(self, signum: int) -> None:
+        """Send it a signal. It may run in a signal handler, so it takes no lock."""
+
+    def interrupt(self) -> None:
+        """Send it the signal that ctrl+c sends."""
+        self.send(signal.SIGINT)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Return whether it ends within this time, or was left."""
+        return self._ended.wait(timeout_s)
+
+    @abstractmethod
+    def _run(self) -> None:
+        """See to it until its end, in a thread."""
+
+
+class ScriptProcess(Script):
+    """A script in a child process, in a session of its own.
+
+    Raises:
+        OSError: the process cannot be created.
+    """
+
+    waiting = "waiting for the end of the script: ctrl+c interrupts it again, ctrl+\\ ends it"
+    if_killed = (
+        "the screen was killed or crashed; the script runs on: tfwatch attach shows its runs."
+    )
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        relay: OutputRelay,
+        mask: set[signal.Signals | int],
+        clock: Clock,
+    ) -> None:
+        self._process = start_child(command, relay.slave, mask, relay.for_script)
+        super().__init__(self._process.pid, relay.runs, clock, "tfwatch-script")
+        relay.close_script_ends()
+        self._relay = relay
+
+    @property
+    def code(self) -> int:
+        return self._process.returncode or 0
+
+    def send(self, signum: int) -> None:
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signum)
+
+    def _run(self) -> None:
+        """Wait for its end; until then its pseudo terminal follows the terminal's size."""
+        while self._process.returncode is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_LOOK_S)
+            if self._relay.copy_size() and self._process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.pid, signal.SIGWINCH)
+        self.folders = self._announced.take()
+        if self.code < 0 and self.folders:
+            with fails_open(
+                lambda why: warn_user(f"the run does not say which signal ended it: {why}")
+            ):
+                record_signal(self.folders[-1], -self.code)
+        self._ended.set()
+
+
+class ScriptThread(Script):
+    """A script in a thread of this process.
+
+    A stop ends the `fit` that runs at its next batch. Outside of one it raises KeyboardInterrupt in
+    the thread, as ctrl+c does in a script's own process. The first signal stops; the second leaves
+    the thread as it is, and `is_hung` is True.
+
+    words: the script and its arguments. outputs: the descriptors whose output the relay takes,
+    within the context.
+    """
+
+    waiting = "stopping after the current batch: ctrl+c leaves at once"
+    if_killed = KILLED
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        launch: Launch,
+        relay: OutputRelay,
+        clock: Clock,
+        outputs: Sequence[int] = (1, 2),
+    ) -> None:
+        super().__init__(os.getpid(), relay.runs, clock, "training")
+        self.output = (relay.slave,)
+        self._words, self._launch = list(words), launch
+        self._relay, self._outputs = relay, outputs
+        self._before: list[int] = []
+        self._hook = ImportHook(launch.runs_dir)
+        self._code = 0
+        self._signals: list[int] = []
+        self._is_stopping = self._is_left = False
+
+    @property
+    def code(self) -> int:
+        """The exit code: 128 and the signal that stopped it."""
+        return 128 + self._signals[0] if self._signals else self._code
+
+    @property
+    def is_hung(self) -> bool:
+        """True where it was left, and still runs."""
+        return not self.has_ended
+
+    def send(self, signum: int) -> None:
+        if not self.has_ended:
+            self._is_left = bool(self._signals)
+            self._signals.append(signum)
+
+    def interrupt(self) -> None:
+        self._signals.append(signal.SIGINT)
+        self._stop()
+
+    def wait(self, timeout_s: float) -> bool:
+        if self._signals and not self._is_stopping:
+            self._stop()
+        return super().wait(timeout_s) or self._is_left
+
+    def _stop(self) -> None:
+        self._is_stopping = True
+        stop_fit = getattr(_fits(), "stop_fit", bool)  # its import may have just begun
+        if not stop_fit() and self._thread.ident and not self.has_ended:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(self._thread.ident), ctypes.py_object(KeyboardInterrupt)
+            )
+
+    # -- its surroundings -------------------------------------------------------------------------
+
+    def __enter__(self) -> Script:
+        self._before = [os.dup(fd) for fd in self._outputs]
+        for fd in self._outputs:
+            os.dup2(self._relay.slave, fd)
+        ends = [os.dup(fd) for fd in self._relay.for_script]
+        self._relay.close_script_ends()
+        reader_after_relay(",".join(map(str, ends)))()
+        announce_in(str(self._relay.runs), launch=self._launch)
+        self._hook.install()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.is_hung:
+            self._end_runs(is_left=True)
+        for before, fd in zip(self._before, self._outputs, strict=True):
+            os.dup2(before, fd)
+            os.close(before)
+        super().__exit__()
+
+    # -- in its thread ----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            if not self._signals:
+                self._code = self._execute()
+            self._end_runs(is_left=False)
+            flush(sys.stdout, sys.stderr)
+        finally:
+            self._ended.set()
+
+    def _execute(self) -> int:
+        """Run the script, and return its exit code."""
+        try:
+            with as_main(self._words):
+                runpy.run_path(self._words[0], run_name="__main__")
+        except SystemExit as ended:
+            return _code_of(ended)
+        except BaseException as error:  # noqa: BLE001  the script's own: its end, as of a process
+            sys.last_value = error  # of which the run of a loop takes its reason
+            if not (isinstance(error, KeyboardInterrupt) and self._is_stopping):
+                traceback.print_exception(error)
+            return 1
+        return 0
+
+    def _end_runs(self, *, is_left: bool) -> None:
+        with fails_open(lambda why: warn_user(f"the end of a run is not recorded: {why}")):
+            self._hook.uninstall()
+            if fits := _fits():
+                fits.leave_runs() if is_left else fits.complete_runs()
+
+
+def _fits() -> Any:
+    """Return the module of the runs of `fit`; None where no script has Keras."""
+    return sys.modules.get("tfwatch.watch.fit.fit_runs")
+
+
+def _code_of(ended: SystemExit) -> int:
+    """Return the exit code; a text is printed, as Python does."""
+    if ended.code is None or isinstance(ended.code, int):
+        return ended.code or 0
+    sys.stderr.write(f"{ended.code}\n")
+    return 1

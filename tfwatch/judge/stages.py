@@ -25,9 +25,6 @@ _CROWDED = 0.5
 #: A stage that takes less than this share of the data wait does not explain it: the handover of a
 #: batch takes longer.
 _EXPLAINS = 0.2
-#: A rest of the data wait beside all stages is shown from so many milliseconds, and this share of
-#: the wait, on.
-_LEAST_FETCH_MS, _LEAST_FETCH = 0.2, 0.1
 #: Of shorter waits the sensor samples only uncommonly long ones, for 3 ms each: they say nothing
 #: about the others.
 _TOO_SHORT_MS = 6.0
@@ -152,16 +149,6 @@ class StageTable:
         """Return True if batches wait in a full buffer and take less than `work_ms`, a step's
         compute and host."""
         return self.is_prefetched and self.stages[-1].filled >= _FULL and self.rate_ms < work_ms
-
-    def fetch_ms(self, wait_ms: float) -> float:
-        """Return the rest of the data wait: the fetch, and the change of threads; NaN where it is
-        small or unknown.
-
-        With a prefetch at the end the wait is only a part of a batch's time, so nothing is known of
-        the rest.
-        """
-        rest_ms = math.nan if self.is_prefetched else wait_ms - self.rate_ms
-        return rest_ms if rest_ms >= max(_LEAST_FETCH_MS, _LEAST_FETCH * wait_ms) else math.nan
 
     def with_bottleneck(
         self, cores: int, others: float, wait_ms: float = math.nan, work_ms: float = math.nan

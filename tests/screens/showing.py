@@ -59,6 +59,8 @@ class Shown:
         for pane in (
             live.header,
             live.machine,
+            live.card,
+            live.pipeline,
             live.curves,
         ):
             pane._shown = ()  # else it waits for the next second

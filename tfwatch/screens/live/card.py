@@ -11,6 +11,7 @@ from textual.content import Content
 from textual.reactive import reactive
 
 from tfwatch.core import units
+from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import AUTOPILOT, ExperimentEnded
 from tfwatch.judge.effects import wording
 from tfwatch.judge.effects.tuner_events import AUTOPILOT_EVENTS, autopilot_runs
@@ -162,12 +163,17 @@ class CardPane(FramedPane):
 
     content: reactive[CardContent] = reactive(CardContent(), repaint=False)
 
+    _shown: tuple[object, ...] = ()
+
     def on_mount(self) -> None:
         self.set_titles(_TITLE)
 
     def show(self, view: RunView) -> None:
-        """Show the effect of the newest switch of a view."""
-        self.content = card_content(view)
+        """Show the effect of the newest switch of a view, once a second and with each event."""
+        second = second_of(view.snapshot.now_s, Slot.SEARCH)
+        key = second, view.is_over, len(view.snapshot.events)
+        if key != self._shown:
+            self._shown, self.content = key, card_content(view)
 
     def watch_content(self) -> None:
         self.set_titles(_TITLE, self.content.note)

@@ -9,7 +9,6 @@ from rich.cells import cell_len
 from textual.reactive import reactive
 
 from tfwatch.core import units
-from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import SensorMissing
 from tfwatch.core.knobs import PREFETCH
 from tfwatch.judge.machine import PIPELINE, missing_sensors
@@ -57,10 +56,10 @@ class PipelinePane(FramedPane):
         self.set_titles(_TITLE)
 
     def show(self, view: RunView) -> None:
-        """Show the stages of a view, once a second: faster figures are unreadable."""
+        """Show the stages of a view, where what was measured is new: that is once a second."""
         now = view.situation
-        second, stages = second_of(now.now_s, Slot.SEARCH), now.stages
-        key = second, view.snapshot.life, stages, now.located
+        measured = now.stages, now.split
+        key = measured, view.snapshot.life, now.located, _stalled(view)
         if key != self._shown:
             self._shown, self.view = key, view
 

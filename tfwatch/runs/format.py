@@ -185,6 +185,9 @@ class Manifest(msgspec.Struct, frozen=True):
     #: Calls of a loop of the script's own fetch batches inside their graph: their data wait is part
     #: of compute.
     fetches_in_calls: bool = False
+    #: A loop over `train_on_batch` makes its batches between the calls, in the host time: no data
+    #: wait is seen.
+    makes_batches: bool = False
     #: The devices of the distribution strategy that trains, each with a part of every batch, e.g.
     #: `GPU:0`; empty without one.
     replicas: list[str] = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 import sys
 import textwrap
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tfwatch
+from tfwatch.core.rows import Flag, step_ms
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.run import open_run
 from tfwatch.watch.script.import_hook import ImportHook
@@ -249,7 +249,7 @@ def calls_of(model: Any, batches: Iterable[Any], also: Any = None) -> list[Any]:
     return returned
 
 
-def test_calls_of_train_on_batch_are_counted_and_not_split(
+def test_calls_of_train_on_batch_are_the_compute_of_their_steps(
     import_keras: Import, tmp_path: Path
 ) -> None:
     model, other = (
@@ -262,11 +262,13 @@ def test_calls_of_train_on_batch_are_counted_and_not_split(
 
     (run,) = [open_run(path) for path in list_runs(tmp_path / "runs")]
     assert run.ended
-    assert (run.ended.steps, len(run.steps), run.ended.cause) == (5, 0, "finished")
-    assert re.match(
-        r"train_on_batch takes \d+\.\d of \d+\.\d ms/step; the rest makes batches",
-        run.manifest.not_split,
-    )
+    assert (run.ended.steps, len(run.steps), run.ended.cause) == (5, 5, "finished")
+    assert run.manifest.makes_batches
+    assert [bool(flags & Flag.COMPILE) for flags in run.steps["flags"]] == [True, *[False] * 4]
+    assert (run.steps["wait_ms"] == 0).all()
+    assert (run.steps["compute_ms"] > 0).all()
+    length_ms = run.ended.at_ns / 1e6
+    assert step_ms(run.steps).sum() == pytest.approx(length_ms, rel=0.01)
 
 
 @pytest.mark.parametrize("batches", [[0], []])

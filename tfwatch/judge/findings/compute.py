@@ -30,6 +30,8 @@ def find(now: Situation) -> Finding | None:
         return None
     if now.manifest.fetches_in_calls:
         return _compute_or_data_wait(now)
+    if now.manifest.makes_batches:
+        return _train_on_batch(now, worked_s)
     if 2 * worked_s < now.regime.judged_s and spent.data_wait_s >= MODERATELY_FROM * worked_s:
         return _waits_little(now)
     waited = (
@@ -53,6 +55,16 @@ def find(now: Situation) -> Finding | None:
         forecast=gain,
         evidence=(Fact("compute", spent.compute_s, "s"), Fact("steps", spent.steps, "step")),
     )
+
+
+def _train_on_batch(now: Situation, worked_s: float) -> Finding:
+    """Describe a loop over `train_on_batch`, which shows no data wait."""
+    spent = now.regime.spent
+    takes = units.in_one_unit(1e3 * spent.compute_s / spent.steps, 1e3 * worked_s / spent.steps)
+    brief = f"compute-bound: train_on_batch takes {' of '.join(takes)}/step"
+    advice = _advise(now, spent.compute_s / worked_s)
+    word, lines = "OK, data wait n/a", advice.edit
+    return Finding("compute-bound", word, brief, advice.sentence, lines, Tone.GOOD, brief)
 
 
 def _waits_little(now: Situation) -> Finding:

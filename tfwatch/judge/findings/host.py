@@ -15,6 +15,14 @@ _STEPS = 8
 _CODE = f"model.compile(..., steps_per_execution={_STEPS})  # callbacks run once per call"
 #: The part of the host time that one call for eight steps gives back.
 _SAVED = 1 - 1 / _STEPS
+_BESIDE = (
+    "make batches beside the steps, in a data set with prefetch: the device waits while Python"
+    " makes them between two calls of train_on_batch"
+)
+_BESIDE_CODE = (
+    "dataset = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch(batch_size)\n"
+    "model.fit(dataset.prefetch(tf.data.AUTOTUNE), ...)  # or: for x, y in tfwatch.track(dataset)"
+)
 
 
 def find(now: Situation) -> Finding | None:
@@ -28,7 +36,9 @@ def find(now: Situation) -> Finding | None:
     python = (one for one in now.regime.code_in("HOST") if not one.callback)
     place = next((one.place for one in python if one.place and one.call != "fit"), "")
     brief = f"host time takes {' of '.join(units.in_one_unit(host_ms, step_ms))}/step"
-    where = f", most of it at {place}" if place else ", in callbacks and Python between the steps"
+    in_all = ", between the calls of train_on_batch, its batches included"
+    in_all = in_all if now.manifest.makes_batches else ", in callbacks and Python between the steps"
+    where = f", most of it at {place}" if place else in_all
     # A line of a loop of the script's own goes as a whole.
     saved = 1.0 if now.has_own_loop and place else _SAVED
     advice = _advise(now, place, step_ms - host_ms * saved)
@@ -55,11 +65,11 @@ def _share_without_callbacks(now: Situation) -> float:
 
 def _advise(now: Situation, place: str, then_ms: float) -> Advice:
     """Advise on Python after each step; in a loop of the script's own only its lines can change."""
+    if now.manifest.makes_batches:
+        return Advice(_BESIDE, _BESIDE_CODE)
     if now.has_own_loop:
         less = f"do less at {place} after each step" if place else "do less after each step"
         return Advice(f"{less}, e.g. log every 100th step")
     calls = f"compile(steps_per_execution={_STEPS})"
     sentence = f"log less often, or {calls}: about {units.milliseconds(then_ms)}/step"
-    return Advice(
-        sentence, f"model.compile(..., steps_per_execution={_STEPS})  # callbacks run once per call"
-    )
+    return Advice(sentence, _CODE)

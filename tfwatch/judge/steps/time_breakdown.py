@@ -296,9 +296,10 @@ def _between_fits_s(span: _Span) -> float:
 
 
 def _without_steps(span: _Span) -> TimeSpent:
-    """Return the time of an epoch that waits for its first step, or has none."""
+    """Return the time of an epoch that waits for its first step, or has none: where steps are only
+    counted, their time is in no row."""
     number = next((event.epoch for event in span.all(EpochStarted)), None)
-    part = "unaccounted_s" if span.followed else _tail(span)
+    part = "unaccounted_s" if span.followed or span.all(EpochEnded) else _tail(span)
     part = "first_batch_s" if part == "data_wait_s" else part
     return _more(
         TimeSpent(epoch=number, asleep_s=_asleep_s(span)), part, (span.end_ns - span.begin_ns) / 1e9

@@ -1,35 +1,32 @@
-"""A loop of the user's own over `train_on_batch` whose batches come from no data set: its steps are
-counted.
+"""A loop of the user's own over `train_on_batch` whose batches come from no data set.
 
-Such a loop does not show when it fetches a batch. So the time between two calls, in which batches
-are made and other Python runs, cannot be separated: the steps have no rows, and the run says what
-the calls took.
+Such a loop does not show when it makes a batch: the calls of a step are its compute, and the time
+until the next step, in which batches are made and other Python runs, is host time.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.clock import SYSTEM
 from tfwatch.core.errors import fails_open, warn_user
+from tfwatch.core.rows import Flag, Phase
 from tfwatch.watch.loops.tracked_loop import all_runs, find_uncaught
 from tfwatch.watch.session import ScriptRun, call_at_exit
 from tfwatch.watch.step_log import StepLog
 from tfwatch.watch.tensorflow_info import find_device, why_loop_copies_untimed
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from types import CodeType, FrameType
 
     from tfwatch.watch.loops.found_loops import FoundLoops
 
-_NOT_SPLIT = (
-    "a loop over train_on_batch does not show when it fetches a batch: loop over"
-    " tfwatch.track(batches)"
-)
+_SPLIT = "calls of train_on_batch are compute, and what is between them is host, batches included"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +43,11 @@ class _LoopOfThread(threading.local):
     has several.
 
     sites: those of the current step. fetches: of its loops over data sets, before the last call.
-    begun_ns: when the first step began.
+    begun_ns, ended_ns: of the first step.
     """
 
     def __init__(self) -> None:
-        self.steps = self.fetches = self.begun_ns = 0
+        self.steps = self.fetches = self.begun_ns = self.ended_ns = 0
         self.sites: set[tuple[CodeType, int]] = set()
         self.run: _CallsRun | None = None
 
@@ -68,6 +65,8 @@ class BatchCalls:
         """Return a call that begins in a frame; None where a `fit` records itself."""
         if not self._loops.may_record():
             return None
+        if self._own.run:
+            self._own.run.begin_call()
         return Call((frame.f_code, frame.f_lasti), SYSTEM.now_ns())
 
     def end_call(self, call: Call, logs: Any) -> None:
@@ -98,65 +97,89 @@ class BatchCalls:
             own.steps += 1
         own.sites.add(call.site)
         if own.steps == 1:
-            own.begun_ns = own.begun_ns or call.start_ns
+            own.begun_ns, own.ended_ns = own.begun_ns or call.start_ns, end_ns
         elif own.run is None:
-            own.run = _CallsRun(self._loops.runs_dir, own.begun_ns, call)
+            own.run = _CallsRun(self._loops.runs_dir, (own.begun_ns, own.ended_ns), call)
             self._runs.append(own.run)
-            own.run.record(call, end_ns, own.steps, logs)
+            own.run.record(call, end_ns, logs, is_new=True)
         else:
-            own.run.record(call, end_ns, int(is_new), logs)
+            own.run.record(call, end_ns, logs, is_new=is_new)
 
 
 class _CallsRun:
-    """The run of a loop over `train_on_batch`; it begins with the second step, as the first one
-    compiles, and ends with the process."""
+    """The run of a loop over `train_on_batch`. It begins with the second step, has the first one,
+    which compiles, and ends with the process.
 
-    def __init__(self, runs_dir: Path | None, begun_ns: int, call: Call) -> None:
-        self._timed_ns, self._last_ns, self._calls_ns, self._steps = call.start_ns, 0, 0, 0
+    first: the begin and the end of the first step, by the system's clock.
+    """
+
+    def __init__(self, runs_dir: Path | None, first: tuple[int, int], call: Call) -> None:
         self._codes = {call.site[0]}
         device = find_device()
-        self._script = ScriptRun(runs_dir, device, {}, [], begun_ns)
+        self._script = ScriptRun(runs_dir, device, {}, [], first[0])
         writer = self._script.writer
         writer.training_thread = threading.get_ident()
-        writer.describe(not_split=_NOT_SPLIT, copy_not_timed=why_loop_copies_untimed(device))
+        no_copy = why_loop_copies_untimed(device)
+        place = f"{Path(call.site[0].co_filename).name}:{_line_of(call)}"
+        writer.describe(split=_SPLIT, loop=place, makes_batches=True, copy_not_timed=no_copy)
+        self._origin_ns = writer.manifest().origin_ns
         self._step_log = StepLog(writer)
         self._step_log.begin_epoch(0, 0, None, 0)
+        #: Of the current step: the begin of its first call, the end of its last, and its loss.
+        begun_ns, ended_ns = (at_ns - self._origin_ns for at_ns in first)
+        self._open: tuple[int, int, Any] | None = (begun_ns, ended_ns, None)
         self._forget = call_at_exit(self.end)
 
-    def record(self, call: Call, end_ns: int, steps: int, logs: Any) -> None:
-        """Record a call, and so many new steps."""
+    def begin_call(self) -> None:
+        """Set the phase of the pulse."""
+        self._step_log.set_phase(Phase.COMPUTE)
+
+    def record(self, call: Call, end_ns: int, logs: Any, *, is_new: bool) -> None:
+        """Record a call, of a new step or of the current one."""
         if self._script.is_over:
             return
-        self._last_ns = end_ns
-        self._calls_ns += end_ns - call.start_ns
         self._codes.add(call.site[0])
-        if steps:
-            self._steps += 1
-            self._step_log.count_untimed_steps(steps, {"loss": _loss_of(logs)})
+        start_ns, ended_ns = call.start_ns - self._origin_ns, end_ns - self._origin_ns
+        if is_new or self._open is None:
+            self._close_step(start_ns)
+            self._step_log.begin_fetch(start_ns)
+            self._open = (start_ns, ended_ns, _loss_of(logs))
+        else:
+            self._open = (self._open[0], ended_ns, self._open[2])
+        self._step_log.set_phase(Phase.HOST)
 
     def end(self) -> None:
         """End the run with its last call."""
         self._forget()
         with fails_open(lambda why: warn_user(f"the run did not end properly: {why}")):
-            writer = self._script.writer
-            at_ns = self._last_ns - writer.manifest().origin_ns
-            writer.describe(not_split=self._describe())
+            last_ns = self._open[1] if self._open else 0
+            self._close_step(last_ns)
             self._step_log.end_epoch(None)
             self._step_log.closed = True
             if raised := find_uncaught(self._codes):
-                self._script.end_with_error(raised, at_ns)
+                self._script.end_with_error(raised, last_ns)
             else:
-                self._script.end("finished", "", at_ns)
+                self._script.end("finished", "", last_ns)
             self._script.close()
 
-    def _describe(self) -> str:
-        """Return why the steps are not split, with the time that the calls took."""
-        step_ms = (self._last_ns - self._timed_ns) / 1e6 / self._steps
-        calls_ms = self._calls_ns / 1e6 / self._steps
-        return (
-            f"train_on_batch takes {calls_ms:.1f} of {step_ms:.1f} ms/step; the rest makes batches"
-            " or runs other Python, which cannot be separated: loop over tfwatch.track(batches)"
-        )
+    def _close_step(self, end_ns: int) -> None:
+        """Write the row of the current step, whose host time ends."""
+        if self._open is None:
+            return
+        start_ns, called_ns, loss = self._open
+        log, self._open = self._step_log, None
+        log.steps += 1
+        flags = int(Flag.COMPILE) if log.steps == 1 else 0
+        times = (start_ns, start_ns, math.nan, start_ns, called_ns)
+        log.record_step(*times, flags, None, {"loss": loss})
+        log.end_step(end_ns)
+
+
+def _line_of(call: Call) -> int:
+    """Return the line of a call."""
+    code, at = call.site
+    lines = (line for begin, end, line in code.co_lines() if begin <= at < end and line)
+    return next(lines, code.co_firstlineno)
 
 
 def _loss_of(logs: Any) -> Any:

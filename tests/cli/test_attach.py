@@ -118,25 +118,6 @@ def test_set_reports_a_request_for_a_later_epoch(
     )
 
 
-def test_set_of_one_stage_leaves_the_others(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with training(tmp_path) as one:
-        one.writer.describe(switchable=["workers"], parallel_stages=["map(decode)", "map(augment)"])
-        one.writer.flush()
-        assert main(["set", "workers:augment=4", "--runs-dir", str(tmp_path)]) == 0
-        assert capsys.readouterr().out == "workers off → off/4 from step 9 on\n"
-        one.writer.flush()
-        assert main(["set", "workers:1=4", "--runs-dir", str(tmp_path)]) == 0
-        assert capsys.readouterr().out == "workers off/4 → 4 from step 9 on\n"
-
-        assert main(["set", "workers:resize=4", "--runs-dir", str(tmp_path)]) == 2
-        stages = "no stage 'resize' with parallel calls of its own: 1: map(decode), 2: map(augment)"
-        assert capsys.readouterr().err == f"tfwatch: {stages}\n"
-        assert main(["set", "prefetch:1=4", "--runs-dir", str(tmp_path)]) == 2
-        assert "a single stage has workers alone, e.g. workers:decode=4" in capsys.readouterr().err
-
-
 def test_a_switch_that_fails_is_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with training(tmp_path, fails=True):
         assert main(["set", "prefetch=auto", "--runs-dir", str(tmp_path)]) == 1

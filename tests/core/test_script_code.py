@@ -34,16 +34,6 @@ def test_changes_that_share_a_line_of_several_are_one() -> None:
     assert found == f"# train.py:9-11  in place of: data = data.map( ... ).batch(2)\n{changed}"
 
 
-def test_a_stage_of_its_own_changes_its_own_line() -> None:
-    first, second = replace(MAP, stage=0), replace(MAP, line=10, stage=1)
-    found = edited_lines((first, second), {"workers": "default/8"})
-    assert (
-        found
-        == f"# train.py:10  in place of: {LINE}\ndata = data.map(f, num_parallel_calls=8).batch(2)"
-    )
-    assert not edited_lines((replace(MAP, stage=None),), {"workers": "default/8"})
-
-
 @pytest.mark.parametrize("value", ["off", "default"])
 def test_a_value_that_no_line_sets_changes_none(value: str) -> None:
     assert not edited_lines((MAP,), {"workers": value})

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     "request_",
     [
         pytest.param(SwitchRequest("prefetch", "4", "key"), id="prefetch"),
-        pytest.param(SwitchRequest("workers", "default/4", "command"), id="stages"),
         pytest.param(SwitchRequest("cache", "on", "code"), id="code"),
         pytest.param(SwitchRequest("cache", "on", "command", at_step=100), id="at a step"),
         pytest.param(SwitchRequest("workers", "auto", "autopilot", after=812), id="tuner"),

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 FIRST = (Knobs("default", "default"), Knobs("auto", "auto"))
 RESTARTING = (Knobs("off", "3"), Knobs("1", "2"), Knobs("1", "off"))
 NEW_EACH_TIME = Knobs("off", "default")
-#: Settings of single stages whose pipelines restart, and those that are built each time.
-_OF_STAGES = ("off", "2", "3")
-_NEW_OF_STAGES = ("default", "auto", "off", "4")
 
 
 def in_python(batch: Any) -> Any:
@@ -63,15 +60,13 @@ def rebuilt_epoch(
     got = [in_python(next(iterator)) for _ in range(0 if waits else chooser.randrange(4))]
     pipeline, switches = SwitchablePipeline(script.build), 0
     first, others = chooser.choice(FIRST), chooser.sample(RESTARTING, 2)
-    others = [others[0], _stage_by_stage(script, others[1], _OF_STAGES, chooser)]
-    new = _stage_by_stage(script, NEW_EACH_TIME, _NEW_OF_STAGES, chooser)
     knobs = replace(chooser.choice((first, *others)), cache="on" if cache else "off")
     is_far = bool(got) and chooser.random() < 0.5
     source = replayed(iterator, script, got) if is_far else script.source(iterator, len(got), knobs)
     pipeline.start(source, first)
     while True:
         if not pipeline.is_switching:
-            pipeline.switch(new if switches % 10 == 5 else others[switches % 2])
+            pipeline.switch(NEW_EACH_TIME if switches % 10 == 5 else others[switches % 2])
             switches += 1
         try:
             batch = next_batch(pipeline)
@@ -80,14 +75,3 @@ def rebuilt_epoch(
         got.append(in_python(pipeline.batches.shape.pack(batch)))
     pipeline.close()
     return got, switches
-
-
-def _stage_by_stage(
-    script: Any, knobs: Knobs, settings: tuple[str, ...], chooser: random.Random
-) -> Knobs:
-    """Return the knobs with a setting of its own for each map, in half of the
-    epochs."""
-    stages = len(script.parallel_stages)
-    if stages < 2 or chooser.random() < 0.5:
-        return knobs
-    return knobs.with_value("workers", "/".join(chooser.choice(settings) for _ in range(stages)))

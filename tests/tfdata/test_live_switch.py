@@ -266,10 +266,8 @@ def test_a_setting_is_traced_once_an_epoch_and_again_for_another_state() -> None
     [
         (Knobs("4", "default"), True),
         (Knobs("default", "8"), True),
-        (Knobs("default", "auto/4"), True),
         (Knobs("off", "default"), False),
         (Knobs("4", "off"), False),
-        (Knobs("4", "default/off"), False),
     ],
 )
 def test_a_map_and_its_batch_stay_one_stage_unless_nothing_may_work_ahead(

@@ -164,47 +164,19 @@ def test_a_draw_that_is_the_same_in_each_iterator_can_be_switched(name: str) -> 
     assert not script.why_not
 
 
-def test_each_map_takes_its_own_parallel_calls() -> None:
+def test_workers_set_the_parallel_calls_of_each_map() -> None:
     from tfwatch.core.knobs import Knobs
-    from tfwatch.tfdata.pipeline_tree import MAPS, kind_of
+    from tfwatch.tfdata.pipeline_tree import kind_of
     from tfwatch.tfdata.stage_names import nodes_of
     from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
     script, data = ScriptPipeline(), pipelines.AT_ONCE["two parallel maps"]()
     script.read(iter(data))
-    knobs = Knobs("default", "off/7")
+    knobs = Knobs("default", "7")
     source = script.source(iter(data), 0, knobs)
     built = script.build(source._dataset, knobs)
-    maps = {kind_of(node): node for node in nodes_of(built) if kind_of(node) in MAPS}
-    assert [*maps] == ["ParallelMap", "Map"]
-    assert int(maps["ParallelMap"]._num_parallel_calls) == 7
-    assert script.why_not_workers("1/2/3") == "its pipeline has 2 maps with parallel calls, not 3"
-
-
-@pytest.mark.parametrize(
-    ("option", "kind"), [(None, "ParallelMap"), (True, "ParallelMap"), (False, "Map")]
-)
-def test_a_map_left_as_written_is_parallel_only_where_tensorflow_makes_it_so(
-    option: bool | None, kind: str
-) -> None:
-    import tensorflow as tf
-
-    from tfwatch.core.knobs import Knobs
-    from tfwatch.tfdata.pipeline_tree import MAPS, kind_of
-    from tfwatch.tfdata.stage_names import nodes_of
-    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
-
-    chosen = tf.data.Options()
-    if option is not None:
-        chosen.experimental_optimization.map_parallelization = option
-    data = tf.data.Dataset.range(9).map(abs).map(tf.negative).with_options(chosen)
-    script, knobs = ScriptPipeline(), Knobs("default", "7/default")
-    script.read(iter(data))
-    built = script.build(script.source(iter(data), 0, knobs)._dataset, knobs)
-    assert [kind_of(node) for node in nodes_of(built) if kind_of(node) in MAPS] == [
-        kind,
-        "ParallelMap",
-    ]
+    maps = [node for node in nodes_of(built) if kind_of(node) == "ParallelMap"]
+    assert [int(node._num_parallel_calls) for node in maps] == [7, 7]
 
 
 def test_a_source_that_cannot_be_begun_again_is_refused_where_no_epoch_begins_it() -> None:

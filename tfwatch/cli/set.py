@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.cli.named_runs import find_training
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import PipelineSwitched, SwitchFailed
-from tfwatch.core.knobs import WORKERS, check_value, option_name, with_stage
+from tfwatch.core.knobs import option_name
 from tfwatch.judge.effects.knob_state import knobs_in_effect
 from tfwatch.runs.folder import RunFolder, call_and_report
 from tfwatch.runs.requests import NoRequestsError, SwitchRequest, append, parse_change
@@ -47,7 +46,6 @@ def set_knobs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
         if refused := begin.manifest.why_not_switchable(change.knob):
             name = option_name(change.knob)
             raise BadInputError(f"{folder.name} does not switch {name}: {refused}")
-    changes = _with_whole_stages(changes, begin.manifest, settings)
     for change in changes:
         _request(folder, change)
     until_ns = clock.now_ns() + args.wait * 10**9
@@ -73,42 +71,6 @@ def _changes(words: Sequence[str]) -> tuple[str | None, list[Change]]:
         return run, [parse_change(text) for text in changes]
     except ValueError as error:
         raise BadInputError(str(error)) from error
-
-
-def _with_whole_stages(
-    changes: Sequence[Change], manifest: Manifest, settings: Mapping[str, str]
-) -> list[Change]:
-    """Return the changes with the settings of all stages in place of that of one.
-
-    Raises:
-        BadInputError: the run has no such stage.
-    """
-    workers, found = settings.get(WORKERS, "default"), []
-    for change in changes:
-        if change.knob == WORKERS:
-            of_stage = _with_stage(workers, manifest.parallel_stages, change)
-            workers = of_stage if change.stage else change.value
-            change = replace(change, value=check_value(WORKERS, workers), stage="")
-        found.append(change)
-    return found
-
-
-def _with_stage(workers: str, stages: Sequence[str], change: Change) -> str:
-    """Return the workers with those of a stage changed; unchanged where the change names none."""
-    if not change.stage:
-        return workers
-    names = (change.stage, f"map({change.stage})")
-    matching = [
-        at for at, stage in enumerate(stages) if stage in names or str(at + 1) == change.stage
-    ]
-    if len(matching) == 1:
-        return with_stage(workers, len(stages), matching[0], change.value)
-    named = "several stages" if matching else "no stage"
-    known = ", ".join(f"{at}: {stage}" for at, stage in enumerate(stages, 1))
-    raise BadInputError(
-        f"{named} {change.stage!r} with parallel calls of its own:"
-        f" {known or 'the run has fewer than two'}"
-    )
 
 
 def _request(folder: Path, change: Change) -> None:

@@ -26,8 +26,6 @@ DEVICE_PREFETCH: Final = "device_prefetch"
 LARGEST: Final = 1024
 #: The most stages with a value of their own.
 MOST_STAGES: Final = 64
-#: Stands between the values of the stages.
-BETWEEN_STAGES: Final = "/"
 #: A cache may take this share of the available memory.
 CACHE_SHARE: Final = 0.5
 
@@ -144,8 +142,7 @@ class Knobs:
 
     #: `buffer_size` of the prefetch at the pipeline's end.
     prefetch: str = OFF
-    #: `num_parallel_calls` of the pipeline's maps, all alike, or in a script's pipeline one for
-    #: each map in its order: `default/4`.
+    #: `num_parallel_calls` of the pipeline's maps, all alike.
     workers: str = OFF
     #: Each example is computed once, up to the first random stage, and kept in memory.
     cache: str = OFF
@@ -175,7 +172,7 @@ AS_WRITTEN: Final = Knobs(prefetch=DEFAULT, workers=DEFAULT)
 
 
 def check_value(knob: str, text: str) -> str:
-    """Return a knob's value in its one spelling: `04` is `4`, and `4/4` for the stages too.
+    """Return a knob's value in its one spelling: `04` is `4`.
 
     Raises:
         ValueError: there is no such knob, or the text is not a value of it; the message is a
@@ -183,11 +180,7 @@ def check_value(knob: str, text: str) -> str:
     """
     if knob not in KNOBS:
         raise ValueError(f"{knob!r} is not a knob")
-    parts = text.split(BETWEEN_STAGES) if knob == WORKERS else [text]
-    if len(parts) > MOST_STAGES:
-        raise ValueError(f"{len(parts)} settings for the stages: give 1 to {MOST_STAGES}")
-    values = [KNOBS[knob].check(part) for part in parts]
-    return values[0] if len(set(values)) == 1 else BETWEEN_STAGES.join(values)
+    return KNOBS[knob].check(text)
 
 
 def epochs_until(knob: str, value: str) -> int:
@@ -203,39 +196,6 @@ def epochs_until(knob: str, value: str) -> int:
 def number_of(value: str) -> int | None:
     """Return a value as a number; None where it is a word."""
     return int(value) if value.isdigit() else None
-
-
-def is_by_stage(workers: str) -> bool:
-    """Return whether stages have values of their own."""
-    return BETWEEN_STAGES in workers
-
-
-def values_by_stage(workers: str, stages: int) -> list[str]:
-    """Return the value of each of so many stages; `default` where only others have one of their
-    own."""
-    values = workers.split(BETWEEN_STAGES)
-    if len(values) == 1:
-        return values * stages
-    return [*values, *[DEFAULT] * stages][:stages]
-
-
-def stage_value(workers: str, stage: int | None) -> str:
-    """Return the value of one stage by its number from 0 on; None for a call that makes several
-    stages."""
-    if not is_by_stage(workers):
-        return workers
-    return DEFAULT if stage is None else values_by_stage(workers, stage + 1)[stage]
-
-
-def with_stage(workers: str, stages: int, stage: int, value: str) -> str:
-    """Return `workers` with another value of one of so many stages: `4` becomes `4/off`.
-
-    Raises:
-        ValueError: a text is not a value.
-    """
-    values = values_by_stage(workers, stages)
-    values[stage] = value
-    return check_value(WORKERS, BETWEEN_STAGES.join(values))
 
 
 def option_name(knob: str) -> str:

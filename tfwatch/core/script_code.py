@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core.bounds import Count
-from tfwatch.core.knobs import WORKERS, stage_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,9 +37,6 @@ class CodeEdit:
     new: str
     #: The script's own name of `tf.data.AUTOTUNE`.
     auto: str
-    #: Of the parallel calls, the number of the stage from 0 on in the order of the pipeline; None
-    #: for all alike.
-    stage: Count | None = None
     #: The file is a cell of a notebook.
     is_cell: bool = False
 
@@ -56,10 +52,8 @@ class CodeEdit:
         return self.line + self.text.count("\n")
 
     def value_of(self, values: Mapping[str, str]) -> str:
-        """Return the value of its knob, of `workers` that of its own stage; `off` where there is
-        none."""
-        value = values.get(self.knob, _UNSET[0])
-        return stage_value(value, self.stage) if self.knob == WORKERS else value
+        """Return the value of its knob; `off` where there is none."""
+        return values.get(self.knob, _UNSET[0])
 
     def replacement(self, value: str) -> str:
         """Return the text between `start` and `end` for a value of the knob."""

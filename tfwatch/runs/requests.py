@@ -41,7 +41,7 @@ from tfwatch.core.events import (
     decode,
     encode,
 )
-from tfwatch.core.knobs import KNOBS, WORKERS, check_value, is_by_stage, option_name
+from tfwatch.core.knobs import KNOBS, check_value, option_name
 from tfwatch.runs.format import FILE_MODE, REQUESTS
 
 if TYPE_CHECKING:
@@ -351,7 +351,7 @@ LIVE_KNOBS = tuple(name for name, knob in KNOBS.items() if not knob.epochs)
 
 
 def parse_switch(text: str) -> SwitchRequest:
-    """Read `100:prefetch=4`: a step, and a change of all stages alike.
+    """Read `100:prefetch=4`: a step, and a change.
 
     Raises:
         ValueError: the text is not a switch; the message is a sentence for the user.
@@ -360,25 +360,19 @@ def parse_switch(text: str) -> SwitchRequest:
     if not (colon and "=" in rest and step.isascii() and step.isdigit()):
         raise ValueError(f"{text!r} is not a switch: give STEP:KNOB=VALUE, e.g. 100:prefetch=4")
     change = parse_change(rest)
-    if change.stage or is_by_stage(change.value):
-        name = option_name(change.knob)
-        raise ValueError(f"{text!r}: the maps have one setting together, e.g. {step}:{name}=4")
     return SwitchRequest(change.knob, change.value, "command", int(step))
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A knob and its value. stage: the map that `workers` is for, as the user names
-    it; empty: all."""
+    """A knob and its value."""
 
     knob: str
     value: str
-    stage: str = ""
 
 
 def parse_change(text: str) -> Change:
-    """Read `prefetch=4`: a knob by its name on the command line, and its value; or
-    `workers:decode=4`, of one map.
+    """Read `prefetch=4`: a knob by its name on the command line, and its value.
 
     Raises:
         ValueError: the text is not that; the message is a sentence for the user.
@@ -386,13 +380,8 @@ def parse_change(text: str) -> Change:
     name, equals, value = text.partition("=")
     if not equals:
         raise ValueError(f"{text!r} is not a setting: give KNOB=VALUE, e.g. prefetch=4")
-    name, colon, stage = name.partition(":")
     knob = _knob(name)
-    if colon and (knob != WORKERS or not stage):
-        raise ValueError(
-            f"{text!r} is not a setting: a single stage has workers alone, e.g. workers:decode=4"
-        )
-    return Change(knob, check_value(knob, value), stage)
+    return Change(knob, check_value(knob, value))
 
 
 def parse_settings(text: str) -> tuple[str, tuple[str, str]]:

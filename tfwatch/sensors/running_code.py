@@ -5,7 +5,6 @@ All frames of other threads are read here.
 
 from __future__ import annotations
 
-import dis
 import linecache
 import os
 import re
@@ -20,7 +19,7 @@ from tfwatch.core.threads import thread_frames, variable_of, with_callers
 from tfwatch.core.user_code import is_tfwatchs, is_users
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
     from types import CodeType, FrameType
 
     #: The innermost frame of each thread.
@@ -40,7 +39,7 @@ _AUTOGRAPH = "tensorflow.python.autograph.impl.api"
 _TENSORFLOW = re.compile(r"[/\\](tensorflow|keras)[/\\]")
 #: The file of functions that the standard library makes, as those of a named tuple.
 _MADE = "<string>"
-_DOTTED = re.compile(r"[\w.]+$")
+_CALL = re.compile(r"([\w.]+)\(")
 #: Functions that TensorFlow and Keras wrap around their own, and AutoGraph's around the user's.
 _WRAPPERS = frozenset({"error_handler", "op_dispatch_handler", "wrapper", "wrapped", "inner"})
 _WRAPPER_FILE = os.path.join("autograph", "impl", "api.py")
@@ -177,48 +176,17 @@ def _source_maps() -> list[SourceMap]:
 
 
 def _written_call(frame: FrameType) -> str:
-    """Return the call that a frame waits for, as it is written: a function in C has no frame.
+    """Return the call that a frame waits for, as its line has it: a function in C has no frame.
+    Empty where the line has several calls, or none.
 
-    A function of a module keeps its module, as `gc.collect`; of an object, its name remains. Python
-    3.10 does not know the place within a line.
+    A function of a module keeps its module, as `gc.collect`; of an object, its name remains.
     """
-    if sys.version_info < (3, 11):
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+    calls: list[str] = _CALL.findall(line)
+    if len(calls) != 1:
         return ""
-    dotted = _call_at(frame.f_code, frame.f_lasti)
+    dotted = calls[0]
     root, _, rest = dotted.partition(".")
     if not rest or isinstance(frame.f_globals.get(root), ModuleType):
         return dotted
     return dotted.rpartition(".")[2]
-
-
-@lru_cache(maxsize=256)
-def _call_at(code: CodeType, instruction: int) -> str:
-    """Return the dotted name of the function that an instruction calls; empty if it calls none."""
-    positions: Callable[[], Iterator[tuple[int | None, ...]]] = getattr(code, "co_positions")  # noqa: B009
-    line, end, column, end_column = next(islice(positions(), instruction // 2, None), (None,) * 4)
-    # While a function in Python runs, the caller is at the entry behind its call.
-    operation = dis.opname[code.co_code[instruction]]
-    if (
-        not ("CALL" in operation or operation == "CACHE")
-        or line is None
-        or line != end
-        or column is None
-    ):
-        return ""
-    text = linecache.getline(code.co_filename, line).encode()[column:end_column]
-    return called_name(text.decode("utf-8", "replace"))
-
-
-def called_name(text: str) -> str:
-    """Return `np.sort` of the text of a call `np.sort(a)`; of `a.b().c()`, `c`. Empty where a text
-    in quotes has a bracket too many.
-
-    Python's own parser would print its warnings into the script's output.
-    """
-    depth, begin = 0, 0
-    for begin in range(len(text) - 1, -1, -1):
-        depth += (text[begin] in ")]}") - (text[begin] in "([{")
-        if depth == 0:
-            break
-    match = _DOTTED.search(text[:begin].rstrip()) if depth == 0 else None
-    return match[0].strip(".") if match else ""

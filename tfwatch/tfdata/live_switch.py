@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from tfwatch.core.knobs import AUTO, BETWEEN_STAGES, DEFAULT, Knobs, is_by_stage
+from tfwatch.core.knobs import AUTO, Knobs
 from tfwatch.tfdata.copy_stamps import CopyStamps, make_stamps
 from tfwatch.tfdata.disposal import FreedSignal, dispose, free_with_functions
 from tfwatch.tfdata.stage_names import GATE, OWN
@@ -248,15 +248,8 @@ def _can_restart(dataset: tf.data.Dataset, knobs: Knobs) -> bool:
     return (
         chosen.inject_prefetch is False
         and chosen.map_parallelization is False
-        and not _is_autotuned(knobs)
+        and knobs.workers != AUTO
     )
-
-
-def _is_autotuned(knobs: Knobs) -> bool:
-    """Return whether TensorFlow chooses the parallel calls of a stage."""
-    if not is_by_stage(knobs.workers):
-        return knobs.workers == AUTO
-    return not {AUTO, DEFAULT}.isdisjoint(knobs.workers.split(BETWEEN_STAGES))
 
 
 def _restartable(dataset: tf.data.Dataset) -> tf.data.Dataset:

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from tfwatch.tfdata.cache import CachedExamples
     from tfwatch.tfdata.pipeline_rebuild import Seeds
-    from tfwatch.tfdata.work_ahead import ParallelCalls
 
 #: The kinds of numpy types that the store shares with TensorFlow: truth values, integers, floats.
 _PLAIN_KINDS = "biuf"
@@ -71,17 +70,14 @@ class CachePlace:
         """Return a store for the elements, closed at first."""
         return ExampleStore(self.count, self.specs)
 
-    def build(self, cached: CachedExamples, seeds: Seeds, calls: ParallelCalls) -> tf.data.Dataset:
-        """Return the pipeline with the cache, in the order that these seeds give.
-
-        calls: those of its maps; the maps whose results are kept run as one, with those of the last
-        of them.
-        """
+    def build(self, cached: CachedExamples, seeds: Seeds, workers: str) -> tf.data.Dataset:
+        """Return the pipeline with the cache, in the order that these seeds give; the maps whose
+        results are kept run as one."""
         numbers = hide(tf.data.Dataset.range(self.count))
         data = numbers if cached.is_full else hide(tf.data.Dataset.zip((numbers, self.below)))
         for node in self.kept:
             data = data if kind_of(node) in MAPS else rebuild(node, data, seeds)
-        count = work_ahead.num_parallel_calls_stateful(calls.of_stage(self.kept[-1]))
+        count = work_ahead.num_parallel_calls_stateful(workers)
         data = data.map(self._get(cached) if cached.is_full else self._find(cached), count)
         data = data if cached.is_full else hide(data.map(self._keep(cached)))
         for node in self.above:

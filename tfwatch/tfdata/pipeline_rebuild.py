@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tfwatch.core.knobs import Knobs
-    from tfwatch.tfdata.work_ahead import ParallelCalls
 
 OTHER_SHAPE = "its batches would have another shape or type"
 #: The two seeds of each stage that reshuffles, by the stage's `id`.
@@ -88,14 +87,13 @@ class RebuiltPipeline:
         skipped = _hide_over(data.skip(batches), data) if batches else data
         return skipped.with_options(self._options(None))
 
-    def build(self, blocks: tf.data.Dataset, knobs: Knobs, calls: ParallelCalls) -> tf.data.Dataset:
-        """Return the pipeline under these knobs over the elements of `source`. calls: those of its
-        maps."""
+    def build(self, blocks: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
+        """Return the pipeline under these knobs over the elements of `source`."""
         data = blocks
         for _ in [node for node in self._upper if kind_of(node) in BATCHES]:
             data = _hide_over(data.unbatch(), data)
         for node in self._upper:
-            data = _with_own_calls(node, data, calls)
+            data = _with_workers(node, data, knobs.workers)
         size = (
             self.prefetch if knobs.prefetch == "default" else work_ahead.buffer_size(knobs.prefetch)
         )
@@ -165,12 +163,11 @@ def _check_shapes(base: Any) -> None:
             raise CannotRebuildError(f"the elements after {label_of(base)} have no fixed shape")
 
 
-def _with_own_calls(node: Any, data: tf.data.Dataset, calls: ParallelCalls) -> tf.data.Dataset:
-    """Return a map, batch or prefetch over other data, a map with its parallel calls."""
-    setting = calls.of_stage(node) if kind_of(node) in MAPS else "default"
-    if setting == "default":
+def _with_workers(node: Any, data: tf.data.Dataset, workers: str) -> tf.data.Dataset:
+    """Return a map, batch or prefetch over other data, a map with so many parallel calls."""
+    if workers == "default" or kind_of(node) not in MAPS:
         return rebuild(node, data, {})
-    count = work_ahead.num_parallel_calls(setting)
+    count = work_ahead.num_parallel_calls(workers)
     return _map(node, data) if count is None else _parallel_map(node, data, count)
 
 

@@ -319,12 +319,6 @@ def why_not_parallel(node: Any) -> str:
     return _worst_effect(node, _effect)
 
 
-def is_stateless(node: Any) -> bool:
-    """Return whether TensorFlow may run the calls of a map in parallel by itself: no operation of
-    it keeps a state."""
-    return not set(_stateful_operations(_function_of(node).graph))
-
-
 def why_not_same(node: Any) -> str:
     """Return the reason why a stage may give other elements in another epoch; empty if it gives the
     same."""

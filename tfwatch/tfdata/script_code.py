@@ -173,12 +173,8 @@ def find_edits(
         for node in nodes_of(dataset)
         if kind_of(node) in MAPS and not _is_in(node, stages)
     }
-    calls = [call_of(node) for node in stages]
-    made = {call: at for at, call in enumerate(calls)}
-    workers = [
-        None if call in others else _edit_calls(call, at if calls.count(call) == 1 else None)
-        for call, at in made.items()
-    ]
+    made = dict.fromkeys(call_of(node) for node in stages)
+    workers = [None if call in others else _edit(WORKERS, call) for call in made]
     ahead = _edit_after(PREFETCH, _top(dataset), dataset)
     kept = _edit_after(CACHE, cached, dataset) if cached is not None else None
     known = [edit for edit in workers if edit]
@@ -186,13 +182,6 @@ def find_edits(
         *(known if len(known) == len(workers) else ()),
         *(edit for edit in (ahead, kept) if edit),
     )
-
-
-def _edit_calls(site: CallSite | None, number: int | None) -> CodeEdit | None:
-    """Return the change of the parallel calls of a map. number: of the map; None where the call
-    makes several."""
-    edit = _edit(WORKERS, site)
-    return replace(edit, stage=number) if edit else None
 
 
 def _edit_after(knob: str, stage: Any, dataset: Any) -> CodeEdit | None:

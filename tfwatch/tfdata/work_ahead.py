@@ -19,24 +19,11 @@ may turn on): the next one is built while the current one still takes from the s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tfwatch.core.knobs import (
-    AUTO,
-    BETWEEN_STAGES,
-    DEFAULT,
-    OFF,
-    Knobs,
-    is_by_stage,
-    number_of,
-    stage_value,
-)
-from tfwatch.tfdata.pipeline_tree import is_stateless, kind_of
+from tfwatch.core.knobs import AUTO, DEFAULT, OFF, Knobs, number_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import tensorflow as tf
 
 
@@ -55,7 +42,7 @@ def options(knobs: Knobs) -> tf.data.Options:
     chosen.experimental_warm_start = False
     chosen.experimental_optimization.inject_prefetch = prefetch
     chosen.experimental_optimization.map_parallelization = workers
-    works_ahead = knobs.prefetch != OFF and OFF not in knobs.workers.split(BETWEEN_STAGES)
+    works_ahead = knobs.prefetch != OFF and knobs.workers != OFF
     chosen.experimental_optimization.map_and_batch_fusion = works_ahead
     return chosen
 
@@ -111,8 +98,7 @@ def buffer_size(prefetch: str) -> int | None:
 
 
 def num_parallel_calls(workers: str) -> int | None:
-    """Return the argument of `Dataset.map`; None for a sequential map, and where the stages of a
-    script differ."""
+    """Return the argument of `Dataset.map`; None for a sequential map."""
     return _count(workers)
 
 
@@ -129,49 +115,3 @@ def _count(value: str) -> int | None:
     import tensorflow as tf
 
     return tf.data.AUTOTUNE if value == AUTO else number_of(value)
-
-
-@dataclass(frozen=True, slots=True)
-class ParallelCalls:
-    """The requested parallel calls of a pipeline's stages.
-
-    shared: of all stages alike; `default` where they differ. by_function: of each stage where they
-    differ, by the `id` of its traced function, which a rebuilt stage shares with the script's own.
-    makes_parallel: TensorFlow makes the script's maps parallel by itself.
-    """
-
-    shared: str = DEFAULT
-    by_function: Mapping[int, str] = field(default_factory=dict)
-    makes_parallel: bool = True
-
-    @staticmethod
-    def of(workers: str, stages: Sequence[Any], options: Any) -> ParallelCalls:
-        """Return those of a knob's value.
-
-        stages: the maps, in the order of the pipeline. options: the script's, of
-        its data set.
-        """
-        if not is_by_stage(workers):
-            return ParallelCalls(workers)
-        by_function = {
-            id(node._map_func): stage_value(workers, at) for at, node in enumerate(stages)
-        }
-        return ParallelCalls(
-            DEFAULT, by_function, _makes_parallel(options.experimental_optimization)
-        )
-
-    def of_stage(self, node: Any) -> str:
-        """Return the setting of a map.
-
-        Where the stages differ, TensorFlow makes no map parallel by itself: a plain one as the
-        script has it is autotuned here, as it would be (`map_parallelization`).
-        """
-        setting = self.by_function.get(id(node._map_func), self.shared)
-        is_plain = bool(self.by_function) and setting == DEFAULT and kind_of(node) == "Map"
-        return AUTO if self.makes_parallel and is_plain and is_stateless(node) else setting
-
-
-def _makes_parallel(chosen: Any) -> bool:
-    """Return whether TensorFlow makes maps parallel by itself under these options."""
-    wanted = chosen.map_parallelization
-    return chosen.apply_default_optimizations is not False if wanted is None else bool(wanted)

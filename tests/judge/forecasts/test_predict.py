@@ -76,11 +76,3 @@ def test_more_threads_on_a_cpu_may_make_a_step_longer() -> None:
 
     assert (found.step_ms, found.high_ms) == pytest.approx((WORK, 1.4 * WORK))
     assert after(evidence(0.0), "workers", "2").high_ms == pytest.approx(WORK)
-
-
-def test_a_stage_that_is_set_alone_has_no_forecast() -> None:
-    known = evidence(8.0, knobs={"workers": "default"}, parallel_stages=("map(a)", "map(b)"))
-
-    assert known.breakdown is not None
-    why = predict(known, known.breakdown, "workers", "default/4", {})
-    assert why == "a stage that is set alone has none"

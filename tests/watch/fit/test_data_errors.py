@@ -157,7 +157,9 @@ def assert_as_stock(
     assert outcome(partial(data, at), model, SETTINGS[settings], [watch]) == stock
     run = open_run(watch.run_path)
     assert only(run, RunEnded).cause == "failed"
-    assert stock[0].__name__ in only(run, TrainingFailed).error
+    failure = only(run, TrainingFailed)
+    assert stock[0].__name__ in failure.error
+    assert "Traceback" in failure.traceback
     assert not events_of(run, WatchFailed)
     return stock
 

@@ -13,7 +13,6 @@ from tests.runs.processes import wait_until
 from tests.watch.watched import EPOCHS, Make, is_restored, known, watch_in
 from tests.whole import events_of, only
 from tfwatch.core.events import Noted, PipelineSwitched, RunEnded, TrainingFailed, WatchFailed
-from tfwatch.core.rows import Phase
 from tfwatch.runs import create
 from tfwatch.runs.run import open_run
 
@@ -69,26 +68,6 @@ def test_a_fit_left_before_its_first_step_records_no_later_one(
     run = open_run(watch.run_path)
     assert (len(run.steps), only(run, RunEnded).cause) == (0, "stopped")
     assert is_restored(model)
-
-
-def test_a_step_that_raises_leaves_its_traceback_in_the_folder(
-    make_model: Make, tmp_path: Path
-) -> None:
-    import tensorflow as tf
-
-    def broken(i: Any) -> Any:
-        with tf.control_dependencies([tf.debugging.assert_less(i, tf.constant(3, tf.int64))]):
-            return tf.zeros((4, 6)), tf.zeros((4,), tf.int64)
-
-    watch = watch_in(tmp_path)
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        make_model().fit(tf.data.Dataset.range(10).map(broken), verbose=0, callbacks=[watch])
-    run = open_run(watch.run_path)
-    (failure,) = run.events.of(TrainingFailed)
-    assert "InvalidArgumentError" in failure.error
-    assert "Traceback" in failure.traceback
-    assert only(run, RunEnded).cause == "failed"
-    assert len(run.steps) == 3
 
 
 def fit_that_raises(
@@ -191,29 +170,6 @@ def test_a_fit_does_not_wait_for_its_disk_and_is_recorded_once_the_disk_responds
     (folder,) = tmp_path.iterdir()
     assert len(open_run(folder).steps) == EPOCHS * STEPS
     assert capsys.readouterr().err.count("did not respond") == 1
-
-
-def test_an_eager_step_never_compiles_and_does_not_run_again_if_it_raises(
-    arrays: Any, make_model: Make, tmp_path: Path
-) -> None:
-    import keras
-
-    model, watch, phases, calls = make_model(), watch_in(tmp_path), set(), []
-    loss = keras.losses.MeanSquaredError()
-
-    def loss_fn(y: Any, predicted: Any) -> Any:
-        phases.add(watch._recorder.writer.status[0])
-        calls.append(1)
-        if len(calls) == 5:
-            raise ValueError("in the step")
-        return loss(y, predicted)
-
-    model.compile("sgd", loss_fn, run_eagerly=True)
-    with pytest.raises(ValueError, match="in the step"):
-        model.fit(known(arrays), verbose=0, callbacks=[watch])
-    run = open_run(watch.run_path)
-    assert (phases, len(calls), len(run.steps)) == ({Phase.COMPUTE}, 5, 4)
-    assert only(run, RunEnded).cause == "failed"
 
 
 @pytest.mark.parametrize("raises", [True, False])

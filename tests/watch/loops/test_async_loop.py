@@ -91,14 +91,14 @@ def test_data_wait_is_the_part_of_the_fetch_in_which_the_gpu_is_idle(fetches: li
     assert loop.starved_ms()[1:] == pytest.approx(loop.idle_ms[1:], abs=0.4)
 
 
-def test_a_launch_bound_loop_starves_for_its_whole_fetch() -> None:
-    loop = SimulatedLoop([5.0] * 100, launching=4.0, work=1.0)
-
-    assert loop.starved_ms() == [5.0] * 100
-
-
-def test_a_loop_that_pulls_its_loss_starves_for_its_whole_fetch() -> None:
-    loop = SimulatedLoop([5.0] * 100, launching=20.0, work=13.0)
+@pytest.mark.parametrize(
+    ("launching", "work"),
+    [pytest.param(4.0, 1.0, id="launch-bound"), pytest.param(20.0, 13.0, id="pulls its loss")],
+)
+def test_a_gpu_that_is_done_before_the_fetch_starves_for_all_of_it(
+    launching: float, work: float
+) -> None:
+    loop = SimulatedLoop([5.0] * 100, launching=launching, work=work)
 
     assert loop.starved_ms() == [5.0] * 100
 

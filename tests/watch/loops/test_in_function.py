@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tfwatch
-from tests.watch.tracked import ROOT
 from tfwatch.runs.library import list_runs
 from tfwatch.watch.loops import track
 
@@ -40,24 +38,3 @@ def test_a_loop_continues_while_another_thread_imports_tensorflow(
     monkeypatch.setitem(sys.modules, "tensorflow", ModuleType("tensorflow"))
     assert not track.is_in_function()
     assert list(tfwatch.track([1, 2], tmp_path)) == [1, 2]
-
-
-def test_without_tensorflow_no_function_is_being_traced() -> None:
-    code = (
-        "import sys; from tfwatch.watch.loops.track import is_in_function; print(is_in_function(),"
-        " sys.modules.keys())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
-    assert done.stdout.startswith("False")
-    assert "'tensorflow'" not in done.stdout
-
-
-def test_a_loop_outside_that_calls_a_function_is_recorded(tmp_path: Path) -> None:
-    import tensorflow as tf
-
-    double = tf.function(lambda number: number * 2)
-    with tfwatch.track(tf.data.Dataset.range(10), tmp_path) as tracked:
-        assert sum(int(double(number)) for number in tracked) == 90
-    assert len(list_runs(tmp_path)) == 1

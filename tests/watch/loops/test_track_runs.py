@@ -25,15 +25,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("all_runs_ended")
 
 
-def test_an_object_that_is_looped_over_again_continues_its_run(tmp_path: Path) -> None:
-    tracked = tfwatch.track(BATCHES, tmp_path)
-    for _ in range(3):
-        for _ in tracked:
-            pass
-    run = opened(tracked)
-    assert (run.life, len(events_of(run, EpochEnded))) == (Life.RUNNING, 3)
-
-
 def test_a_call_from_the_same_line_continues_the_run(tmp_path: Path) -> None:
     for n in range(3):
         for _ in tfwatch.track([n] * 5, tmp_path):

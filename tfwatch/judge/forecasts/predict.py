@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.core.knobs import (
-    BETWEEN_STAGES,
     CACHE,
     DEVICE_PREFETCH,
     PREFETCH,
@@ -56,8 +55,6 @@ _OVERLAP = 0.25
 _UNSEEN = {
     CACHE: "the time of a batch without a cache has not been measured in this run",
 }
-#: The reason for no forecast of a setting of single stages.
-_ONE_STAGE = "a stage that is set alone has none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +117,6 @@ class _Model:
 
 
 def _model(evidence: Evidence, split: Breakdown, knob: str, value: str) -> _Model | str:
-    if knob == WORKERS and BETWEEN_STAGES in value:
-        return _ONE_STAGE
     guesses = _guesses(evidence, split)
     turned = _turned(evidence, guesses, knob, value)
     if turned is None:
@@ -236,13 +231,12 @@ def _from_history(evidence: Evidence) -> float | None:
 def _as_it_runs(evidence: Evidence) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
     """Return the knobs by the three assumptions.
 
-    Under `default`, and where single stages have a setting, only the stages show prefetch and
-    parallel calls.
+    Under `default` only the stages show prefetch and parallel calls.
     """
     kinds = [stage.kind for stage in evidence.stages.stages] if evidence.stages else None
     settings: tuple[dict[str, str], ...] = ({}, {}, {})
     for knob, value in evidence.knobs.items():
-        guesses, is_shown = (value, value, value), value == "default" or BETWEEN_STAGES in value
+        guesses, is_shown = (value, value, value), value == "default"
         if is_shown and kinds is None:
             guesses = ("off", "auto", "auto")
         elif is_shown and kinds is not None:

@@ -16,7 +16,6 @@ import keras
 from tfwatch.core.errors import fails_open, is_interrupt, reason, warn_user
 from tfwatch.core.knobs import (
     AS_WRITTEN,
-    BETWEEN_STAGES,
     CACHE,
     DEVICE_PREFETCH,
     OFF,
@@ -50,10 +49,8 @@ _KINDS = {
 }
 
 
-def _text_of(value: str | int | tuple[str | int, ...]) -> str:
+def _text_of(value: str | int) -> str:
     """Return a value as a script gives it as text."""
-    if isinstance(value, tuple):
-        return BETWEEN_STAGES.join(map(str, value))
     return (ON if value else OFF) if isinstance(value, bool) else str(value)
 
 
@@ -108,7 +105,7 @@ class Watch(keras.callbacks.Callback):
         self,
         *,
         prefetch: str | int | None = None,
-        workers: str | int | tuple[str | int, ...] | None = None,
+        workers: str | int | None = None,
         device_prefetch: str | int | None = None,
         cache: bool | None = None,
     ) -> None:
@@ -120,8 +117,7 @@ class Watch(keras.callbacks.Callback):
         Args:
             prefetch: `default` (the script's pipeline as it is), `off`, `auto`, or a `buffer_size`.
             workers: the parallel calls of each map: `default` (as in the script), `off`, `auto`, or
-                a number; a tuple of these, one for each map in the order of the
-                pipeline. Refused for a pipeline that has no map of which parallel calls give the
+                a number. Refused for a pipeline that has no map of which parallel calls give the
                 same elements.
             device_prefetch: `off`, or the `buffer_size` of a prefetch to the GPU's memory.
             cache: keep the results of the last map that gives the same in each epoch. Refused where

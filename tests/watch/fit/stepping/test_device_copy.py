@@ -16,7 +16,7 @@ import pytest
 
 from tests.keras_fixtures import determinism
 from tests.runs.folders import make_writer
-from tfwatch.core.knobs import Knobs, NotTimed
+from tfwatch.core.knobs import NotTimed
 from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
@@ -145,13 +145,6 @@ def test_training_is_the_same_with_copies_and_with_device_prefetch_switched(
     assert [event.new for event in run.events if type(event).__name__ == "PipelineSwitched"][
         :3
     ] == ["2", "off", "1"]
-
-
-def test_a_prefetch_to_the_device_is_off_or_a_number() -> None:
-    assert Knobs().with_value("device_prefetch", "2").device_prefetch == "2"
-    for value in ("auto", "default", "0"):
-        with pytest.raises(ValueError, match="not a setting: give off or a number"):
-            Knobs().with_value("device_prefetch", value)
 
 
 def timed(monkeypatch: pytest.MonkeyPatch, *, is_ahead: bool, copy_ms: float = 8.0) -> Any:

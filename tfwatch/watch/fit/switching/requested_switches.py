@@ -25,7 +25,6 @@ from tfwatch.core.knobs import (
     NotTimed,
     Refusal,
     epochs_until,
-    is_by_stage,
     option_name,
 )
 from tfwatch.tfdata.cache import NoRoomError
@@ -129,8 +128,6 @@ class RequestedSwitches:
             return False
         self.script.read(iterator)
         self.requested += begun
-        if is_by_stage(knobs.workers) and self.script.why_not_workers(knobs.workers):
-            knobs = self._leave(WORKERS, knobs)
         if self.script.needs_rebuild(knobs):
             with fails_open(self._refuse):
                 self._start_rebuilt(knobs, 0)
@@ -371,7 +368,7 @@ class RequestedSwitches:
             return self._writer.manifest().fixed.get(request.knob, refused.words)
         self.script.read(self.current.keras)
         if request.knob == WORKERS:
-            return self.script.why_not_workers(request.value)
+            return self.script.why_not
         if request.knob == CACHE:
             return self.script.why_no_cache or self._open_cache()
         is_known = request.knob in (PREFETCH, DEVICE_PREFETCH)

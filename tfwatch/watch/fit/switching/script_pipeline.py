@@ -12,18 +12,15 @@ import tensorflow as tf
 from tfwatch.core.errors import fails_open, raise_interrupt, reason
 from tfwatch.core.knobs import (
     AS_WRITTEN,
-    BETWEEN_STAGES,
     CACHE,
     DEFAULT,
     DEVICE_PREFETCH,
-    MOST_STAGES,
     OFF,
     ON,
     PREFETCH,
     WORKERS,
     Refusal,
 )
-from tfwatch.core.units import counted
 from tfwatch.tfdata.cache import NoRoomError
 from tfwatch.tfdata.pipeline_cache import find_place, last_lasting_map, stage_to_cache
 from tfwatch.tfdata.pipeline_rebuild import OTHER_SHAPE, RebuiltPipeline, Seeds
@@ -45,7 +42,6 @@ from tfwatch.tfdata.replay import (
 )
 from tfwatch.tfdata.script_code import find_edits
 from tfwatch.tfdata.stage_names import dataset_of, find_code_stages, nodes_of
-from tfwatch.tfdata.work_ahead import ParallelCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -216,7 +212,7 @@ class ScriptPipeline:
         place, has_begun = self._place if knobs.cache == ON else None, batches > 0
         if place is not None:
             seeds = _seeds_of(iterator, place.shuffles, has_begun=has_begun)
-            pipeline, seeds = self._with_cache(place, seeds, self._calls(knobs)), {}
+            pipeline, seeds = self._with_cache(place, seeds, knobs.workers), {}
         else:
             assert self._pipeline
             pipeline = self._pipeline
@@ -230,17 +226,7 @@ class ScriptPipeline:
         """The maps whose parallel calls `workers` sets, in the order of the pipeline."""
         return self._pipeline.parallel_stages if self._pipeline else []
 
-    def why_not_workers(self, workers: str) -> str:
-        """Return the reason why `workers` does not take this value; empty if it does."""
-        stages, values = len(self.parallel_stages), workers.split(BETWEEN_STAGES)
-        if self.why_not or len(values) in (1, stages):
-            return self.why_not
-        return f"its pipeline has {counted(stages, 'map')} with parallel calls, not {len(values)}"
-
-    def _calls(self, knobs: Knobs) -> ParallelCalls:
-        return ParallelCalls.of(knobs.workers, self.parallel_stages, self._dataset.options())
-
-    def _with_cache(self, place: CachePlace, seeds: Seeds, calls: ParallelCalls) -> RebuiltPipeline:
+    def _with_cache(self, place: CachePlace, seeds: Seeds, workers: str) -> RebuiltPipeline:
         """Return the pipeline with the cache.
 
         Raises:
@@ -252,7 +238,7 @@ class ScriptPipeline:
                 self.store.open()
         except NoRoomError as error:
             raise CannotRebuildError(str(error)) from error
-        cached = place.build(self.store.examples(), seeds, calls)
+        cached = place.build(self.store.examples(), seeds, workers)
         if cached.element_spec != self._dataset.element_spec:
             raise CannotRebuildError(OTHER_SHAPE)
         return replace(_rebuilt(cached), options=self._dataset.options())
@@ -265,7 +251,7 @@ class ScriptPipeline:
     def build(self, data: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
         """Return the pipeline under these knobs over a gate on a `source`."""
         assert self._running
-        return self._running.build(data, knobs, self._calls(knobs))
+        return self._running.build(data, knobs)
 
 
 def _given_of(dataset: Any) -> str:
@@ -364,7 +350,6 @@ class KnobDescriber:
             switchable=switchable,
             fixed=fixed,
             code=script.edits,
-            parallel_stages=_names_of(script.parallel_stages) if WORKERS in switchable else [],
             cache_bytes=script.store.bytes_needed if script.store else None,
             cache_after=script.cache_after,
             pipeline_threads=dataset.options().threading.private_threadpool_size or None,
@@ -378,9 +363,3 @@ def fixed_below_strategy(edits: Sequence[CodeEdit]) -> dict[str, str]:
     lines = {edit.knob: edit.place for edit in reversed(edits)}
     knobs, why = (PREFETCH, WORKERS, CACHE, DEVICE_PREFETCH), Refusal.SPREAD.words
     return {knob: f"change {lines[knob]}: {why}" if knob in lines else why for knob in knobs}
-
-
-def _names_of(stages: Sequence[Any]) -> list[str]:
-    """Return the names of stages that can be set one by one; none where there is one, or too
-    many."""
-    return [label_of(node) for node in stages] if 2 <= len(stages) <= MOST_STAGES else []

@@ -75,7 +75,8 @@ NO_SCRIPT = "run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MO
         ),
         pytest.param(
             ["train", "cnn", "--switch", "9:depth=4"],
-            "--switch: 'depth' is not a knob: choose prefetch, workers, cache or device-prefetch",
+            "--switch: 'depth' is not a knob: choose prefetch, workers, cache, device-prefetch or"
+            " multiprocessing",
             id="knob",
         ),
         pytest.param(
@@ -300,10 +301,6 @@ def test_the_themes_are_those_of_the_screens() -> None:
         (
             "--knob prefetch=4,04",
             "'prefetch=4,04': an A/B test compares two different settings, e.g. prefetch=off,4",
-        ),
-        (
-            "--knob depth=1,2",
-            "'depth' is not a knob: choose prefetch, workers, cache or device-prefetch",
         ),
         (
             "--knob prefetch",

@@ -21,6 +21,7 @@ PREFETCH: Final = "prefetch"
 WORKERS: Final = "workers"
 CACHE: Final = "cache"
 DEVICE_PREFETCH: Final = "device_prefetch"
+MULTIPROCESSING: Final = "multiprocessing"
 
 #: The largest buffer or parallelism: a larger one costs memory and gains no speed.
 LARGEST: Final = 1024
@@ -56,6 +57,8 @@ class Knob:
     #: The epochs that begin before a value is in effect; 0: it is with the next batch. `off` waits
     #: for one at most.
     epochs: int = 0
+    #: A `PyDataset` has it, from the next epoch on.
+    of_py_dataset: bool = False
     #: Why it has no A/B test; empty where it has one.
     no_test: str = ""
     #: Where room is short, the footer drops the highest rank first.
@@ -106,6 +109,7 @@ _TABLE = (
         call="num_parallel_calls={}",
         words=(OFF, DEFAULT, AUTO),
         largest=LARGEST,
+        of_py_dataset=True,
         rank=1,
     ),
     Knob(
@@ -132,8 +136,22 @@ _TABLE = (
         moves_compute=True,
         rank=3,
     ),
+    Knob(
+        MULTIPROCESSING,
+        key="m",
+        action="the PyDataset's workers are processes, or threads again, from the next epoch on",
+        purpose="the workers are processes",
+        call="use_multiprocessing={}",
+        words=(OFF, ON),
+        first_on=ON,
+        moves_compute=True,
+        epochs=1,
+        of_py_dataset=True,
+        rank=4,
+    ),
 )
 KNOBS: Final = {knob.name: knob for knob in _TABLE}
+PY_DATASET_KNOBS: Final = tuple(knob.name for knob in _TABLE if knob.of_py_dataset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +160,14 @@ class Knobs:
 
     #: `buffer_size` of the prefetch at the pipeline's end.
     prefetch: str = OFF
-    #: `num_parallel_calls` of the pipeline's maps, all alike.
+    #: `num_parallel_calls` of the pipeline's maps, all alike; of a `PyDataset` its workers.
     workers: str = OFF
     #: Each example is computed once, up to the first random stage, and kept in memory.
     cache: str = OFF
     #: `buffer_size` of a prefetch to the GPU's memory after all other stages.
     device_prefetch: str = OFF
+    #: The workers of a `PyDataset` are processes, not threads.
+    multiprocessing: str = OFF
 
     def with_value(self, knob: str, value: str) -> Knobs:
         """Return these knobs with one of them changed.
@@ -187,7 +207,7 @@ def epochs_until(knob: str, value: str) -> int:
     """Return the number of epochs that must begin before a value is in effect; 0: the next batch.
 
     A cache fills for the rest of one and in the next, and serves after that; one that is off is
-    left with the next epoch.
+    left with the next epoch. A `PyDataset` is read by the same workers for an epoch.
     """
     epochs = KNOBS[knob].epochs
     return min(epochs, 1) if value == OFF else epochs
@@ -263,7 +283,7 @@ class Refusal(Enum):
         "its examples are in memory, or tfwatch cannot see which stages of its pipeline are random"
     )
     NO_DEVICE_MEMORY = "nothing to gain: the device computes in the batches' own memory"
-    NOT_OURS = "the pipeline is the script's own, and has no such knob"
+    NO_PY_DATASET = "its data is not a PyDataset"
     SPREAD = "a strategy's pipeline is never switched"
     NOT_SPLIT = (
         "the steps of this fit are not split: its batches are fetched by the model's own train"
@@ -302,6 +322,7 @@ class NotTimed(Enum):
 LACKING = {
     CACHE: Refusal.NOTHING_TO_CACHE,
     DEVICE_PREFETCH: Refusal.NO_DEVICE_MEMORY,
+    MULTIPROCESSING: Refusal.NO_PY_DATASET,
 }
 
 

@@ -133,7 +133,7 @@ class Manifest(msgspec.Struct, frozen=True):
     switchable: list[str] = []
     #: Why a knob cannot be switched, by knob.
     fixed: dict[str, str] = {}
-    #: Workers take effect with an epoch: of an interleave, of maps below a cache.
+    #: Workers take effect with an epoch: of a `PyDataset`, an interleave, maps below a cache.
     workers_from_epoch: bool = False
     #: The changes of the script's lines that set its knobs; empty where its code is not known.
     code: tuple[CodeEdit, ...] = ()
@@ -171,9 +171,6 @@ class Manifest(msgspec.Struct, frozen=True):
     #: The kind of the data passed to `fit`: arrays, generator, PyDataset, tf.data; empty where it
     #: is not known.
     data: str = ""
-    #: The workers of a `PyDataset`, None for other data; and whether they are processes.
-    py_workers: Count | None = None
-    py_processes: bool = False
     #: The model at the first `fit`; None in a loop of the script's own, or where it is not known.
     model: ModelFacts | None = None
     #: The method that splits a step into its parts; empty before the first step.

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tfwatch.core.events import RecordingLost
     from tfwatch.runs.writer import RunWriter
     from tfwatch.tfdata.stage_reader import StageReader
+    from tfwatch.watch.fit.py_dataset import PyDatasetSettings
     from tfwatch.watch.step_log import StepLog
     from tfwatch.watch.tensorflow_info import Device
 
@@ -40,7 +41,7 @@ class Session:
     """The writer of a run, its requests, and the source of its batches.
 
     step_log: of this `fit`, in a run that several fits may share. stages: reads the stages of its
-    pipeline.
+    pipeline. py_dataset: the settings of the `PyDataset` that is read; None where other data is.
     on_error: called with an error of a step, before Keras gets it. on_abandoned: called when the
         model trains again after a `fit` that ended without a callback, as it does when another
         callback raises.
@@ -50,6 +51,7 @@ class Session:
     step_log: StepLog
     stages: StageReader
     control: Control = field(default_factory=Control)
+    py_dataset: PyDatasetSettings | None = None
     on_error: Callable[[BaseException], None] | None = None
     on_abandoned: Callable[[], None] | None = None
 

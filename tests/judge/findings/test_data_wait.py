@@ -39,8 +39,8 @@ def table(*stages: Stage, wait_cores: float = 0.1) -> StageTable:
 
 
 def found(given: SourceKind, stages: StageTable | None = None, *, workers: bool = False) -> Finding:
-    py_workers = 4 if workers else None
-    return banner(changed(SCRIPT, origin=given, stages=stages, py_workers=py_workers))
+    knobs = {"workers": "4"} if workers else SCRIPT.knobs
+    return banner(changed(SCRIPT, origin=given, stages=stages, knobs=knobs))
 
 
 def pipeline(number: int, *kinds: str) -> StagesFound:
@@ -241,6 +241,31 @@ def test_with_an_empty_buffer_or_slow_stages_the_wait_is_not_the_fetch() -> None
     assert not StageTable(0, (quick, PREFETCH)).is_ahead(0.9)
     assert not StageTable(0, (slow, full)).is_ahead(0.9)
     assert not StageTable(0, (quick,)).is_ahead(0.9)
+
+
+@pytest.mark.parametrize(
+    ("now", "cores", "advice"),
+    [
+        ({}, 0.0, "w, from the next epoch: workers=4, max_queue_size=8 for the PyDataset"),
+        ({}, 1.0, "w and m, from the next epoch: workers=4, use_multiprocessing=True"),
+        ({"workers": "4"}, 0.0, "m, from the next epoch: use_multiprocessing=True"),
+        ({"workers": "4", "multiprocessing": "on"}, 0.0, "more workers for the PyDataset; no key"),
+    ],
+)
+def test_the_keys_of_a_py_dataset_give_it_workers(
+    now: dict[str, str], cores: float, advice: str
+) -> None:
+    started = {"prefetch": "default", "workers": "off", "multiprocessing": "off"}
+    waits = changed(
+        SCRIPT,
+        live=True,
+        knobs={**started, **now},
+        started=started,
+        switchable=["prefetch", "workers", "multiprocessing"],
+        origin=SourceKind.PY_DATASET,
+        stages=table(ROWS, wait_cores=cores),
+    )
+    assert banner(waits).advice.startswith(advice)
 
 
 LOOP = changed(RUNNING, live=False, loop="train.py:22", knobs={}, started={}, switchable=[])

@@ -190,3 +190,14 @@ def test_a_setting_that_measured_slower_is_not_suggested() -> None:
     assert "prefetch(" in switch_lines.pasted_lines(
         {"prefetch": "8"}, started, TABLE, better=circle
     )
+
+
+def test_the_lines_for_a_py_dataset_set_its_workers_before_fit() -> None:
+    started = {"prefetch": "default", "workers": "off", "multiprocessing": "off"}
+    assert switch_lines.pasted_lines({**started, "prefetch": "4"}, started) == ""
+    workers, queue, processes = switch_lines.pasted_lines(
+        {**started, "workers": "auto", "multiprocessing": "on"}, started
+    ).splitlines()
+    assert workers == "dataset.workers = os.cpu_count()  # before fit"
+    assert queue == "dataset.max_queue_size = max(dataset.max_queue_size, 2 * dataset.workers)"
+    assert processes.startswith("dataset.use_multiprocessing = True  # before fit")

@@ -184,8 +184,7 @@ def test_advice_for_every_kind_of_data_is_whole_at_80_columns(
         changes: dict[str, Any] = {
             "stages": stages,
             "origin": given,
-            "py_workers": 4 if workers else None,
-            "knobs": knobs,
+            "knobs": {"workers": "4" if workers else "off", "multiprocessing": "off", **knobs},
             "switchable": switchable,
         }
         for split in (judged(), judged(0.2)):

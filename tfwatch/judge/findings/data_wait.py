@@ -9,7 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.core.knobs import CACHE, PER_REPLICA, PREFETCH, WORKERS
+from tfwatch.core.knobs import (
+    CACHE,
+    DEFAULT,
+    KNOBS,
+    MULTIPROCESSING,
+    OFF,
+    ON,
+    PER_REPLICA,
+    PREFETCH,
+    PY_DATASET_KNOBS,
+    WORKERS,
+    number_of,
+)
 from tfwatch.core.script_code import edited_lines
 from tfwatch.judge.findings.finding import Advice, Fact, Finding, Tone
 from tfwatch.judge.findings.situation import SourceKind, of_step
@@ -109,11 +121,24 @@ def _advise(now: Situation, gain: Forecast | None) -> Advice:
 
 
 def _beside_keys(now: Situation, sentence: str) -> str:
-    """Return the advice on a live screen, and whether a key helps."""
+    """Return the advice on a live screen, and which key helps."""
     if PREFETCH not in now.manifest.switchable:
         return f"{sentence}; this pipeline cannot be switched live"
+    if keys := _keys_of_py_dataset(now):
+        return f"{keys}, from the next epoch: {sentence}"
     is_known = any(one.is_known for one in now.forecasts.values())
     return f"{sentence}; no key helps" if is_known or now.origin.has_no_pipeline else sentence
+
+
+def _keys_of_py_dataset(now: Situation) -> str:
+    """Return the keys that give a `PyDataset` workers, and processes where they help; empty where
+    there are none."""
+    knobs, can_switch = now.knobs, now.manifest.switchable
+    if MULTIPROCESSING not in knobs or WORKERS not in can_switch:
+        return ""
+    helps = {WORKERS: True, MULTIPROCESSING: _computes(now) or knobs[WORKERS] != OFF}
+    off = [knob for knob in PY_DATASET_KNOBS if knob in can_switch and knobs[knob] == OFF]
+    return " and ".join(KNOBS[knob].key for knob in off if helps[knob])
 
 
 def is_fetch_bound(now: Situation, part: Breakdown) -> bool:
@@ -166,7 +191,7 @@ _PY_DATASET = """class Batches(keras.utils.PyDataset):  # in place of the genera
     def __getitem__(self, index): return x, y  # the batch with this number
 model.fit(Batches({way}), ...)"""
 _PROCESSES = (
-    "dataset.workers, dataset.use_multiprocessing = 4, True  # before fit, below if __name__ =="
+    "dataset.workers, dataset.use_multiprocessing = {}, True  # before fit, below if __name__ =="
     " '__main__':"
 )
 
@@ -204,20 +229,20 @@ def _below_strategy(now: Situation) -> Advice:
 
 
 def _py_dataset(now: Situation) -> Advice:
-    has_workers = (now.manifest.py_workers or 1) > 1 or now.manifest.py_processes
-    if has_workers and now.manifest.py_processes:
-        lines = "dataset.workers, dataset.max_queue_size = 8, 16  # before fit"
-        return Advice("more workers for the PyDataset", lines)
-    if has_workers:
+    workers = number_of(now.knobs.get(WORKERS, OFF)) or 4
+    if now.knobs.get(MULTIPROCESSING) == ON:
+        lines = f"dataset.workers, dataset.max_queue_size = {2 * workers}, {4 * workers}"
+        return Advice("more workers for the PyDataset", f"{lines}  # before fit")
+    if now.knobs.get(WORKERS, OFF) not in (OFF, DEFAULT):
         return Advice(
             "use_multiprocessing=True for the PyDataset: its threads share the GIL where"
             " __getitem__ computes in Python; where it waits, more of them",
-            _PROCESSES,
+            _PROCESSES.format(workers),
         )
     if _computes(now):
         return Advice(
             "workers=4, use_multiprocessing=True for the PyDataset: processes do not share the GIL",
-            _PROCESSES,
+            _PROCESSES.format(workers),
         )
     return Advice(
         "workers=4, max_queue_size=8 for the PyDataset: four batches are prepared in parallel",

@@ -19,6 +19,7 @@ from tfwatch.core.events import (
     TrainingFailed,
     WatchFailed,
 )
+from tfwatch.core.knobs import MULTIPROCESSING
 from tfwatch.core.rows import Phase
 from tfwatch.judge.regime import Regime
 from tfwatch.judge.steps.stalls import merge_locations
@@ -71,7 +72,7 @@ def batch_source(manifest: Manifest, pipelines: Mapping[int, StagesFound]) -> So
     The first marked pipeline decides: one that is read at the start or end of an epoch may lack its
     source. Before stages are read, as in a `fit` of less than a second, it is that of run.json.
     """
-    if manifest.py_workers is not None:
+    if MULTIPROCESSING in manifest.knobs:
         return SourceKind.PY_DATASET
     for pipeline in pipelines.values():
         words = (word for kind in pipeline.kinds for word in kind.split()[1:] if word in _MARKED)

@@ -17,9 +17,11 @@ from tfwatch.core.knobs import (
     DEFAULT,
     DEVICE_PREFETCH,
     KNOBS,
+    MULTIPROCESSING,
     OFF,
     ON,
     PREFETCH,
+    PY_DATASET_KNOBS,
     WORKERS,
     epochs_until,
     knob_name,
@@ -48,7 +50,13 @@ _LINES = {
     " runs",
     DEVICE_PREFETCH: "dataset = dataset.apply(tf.data.experimental.prefetch_to_device("
     '"/GPU:0", {}))  # the last stage',
+    MULTIPROCESSING: "dataset.use_multiprocessing = True  # before fit, below if __name__ =="
+    " '__main__':",
 }
+_WORKERS_OF_PY_DATASET = (
+    "dataset.workers = {}  # before fit\n"
+    "dataset.max_queue_size = max(dataset.max_queue_size, 2 * dataset.workers)"
+)
 _NOT_MEASURED: Mapping[tuple[str, str], str] = MappingProxyType({})
 
 
@@ -193,12 +201,20 @@ def pasted_lines(
     of the script's has a line of its own.
     """
     knobs = {knob: best_measured(knob, value, better) for knob, value in knobs.items()}
+    is_py_dataset = MULTIPROCESSING in knobs
+    order = PY_DATASET_KNOBS if is_py_dataset else _ORDER
     changed = [
-        knob for knob in _ORDER if knobs.get(knob, "off") not in ("off", started.get(knob, "off"))
+        knob for knob in order if knobs.get(knob, "off") not in ("off", started.get(knob, "off"))
     ]
     in_script = {edit.knob for edit in code}
     own = edited_lines(code, {knob: knobs[knob] for knob in changed})
-    lines = (switch_line(knob, knobs[knob], table) for knob in changed if knob not in in_script)
+    lines = (
+        _workers_of_py_dataset(knobs[knob])
+        if is_py_dataset and knob == WORKERS
+        else switch_line(knob, knobs[knob], table)
+        for knob in changed
+        if knob not in in_script
+    )
     return "\n".join(filter(None, (own, *lines)))
 
 
@@ -208,6 +224,10 @@ def best_measured(knob: str, value: str, better: Mapping[tuple[str, str], str]) 
     while (value := better.get((knob, value), value)) not in seen:
         seen.add(value)
     return value
+
+
+def _workers_of_py_dataset(value: str) -> str:
+    return _WORKERS_OF_PY_DATASET.format("os.cpu_count()" if value == "auto" else value)
 
 
 def _number(value: str) -> str:

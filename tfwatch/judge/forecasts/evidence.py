@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.core.events import PipelineSwitched, StagesFound
+from tfwatch.core.knobs import MULTIPROCESSING, OFF, PY_DATASET_KNOBS
 from tfwatch.core.rows import STEP, step_ms
 from tfwatch.judge.effects.comparison import LEAST, LONGEST, compare
 from tfwatch.judge.effects.knob_state import knobs_in_effect
@@ -166,11 +167,14 @@ def build_evidence(
     rows = steady(run.steps_between(max(since, step - LONGEST + 1), step))
     samples = _since(run.samples, int(rows["start_ns"][0]) if len(rows) else at_ns, at_ns)
     available = _mean(samples[-1:], "memory_available_bytes")
-    split = breakdown(rows)
+    split, knobs = breakdown(rows), knobs_in_effect(manifest.knobs, made)
+    # tf.data keeps no model of a `PyDataset` with workers: its readings are those before them.
+    if MULTIPROCESSING in knobs and any(knobs[knob] != OFF for knob in PY_DATASET_KNOBS):
+        table = None
     return Evidence(
         manifest,
         split,
-        knobs_in_effect(manifest.knobs, made),
+        knobs,
         stages=_with_bottleneck(manifest, table, samples, split),
         cores_free=max(cores_of(manifest) - _mean(samples, "cpu_cores"), 0.0),
         cores_used=_mean(samples, "process_cores"),

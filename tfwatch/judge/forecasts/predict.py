@@ -12,7 +12,9 @@ import numpy as np
 from tfwatch.core.knobs import (
     CACHE,
     DEVICE_PREFETCH,
+    MULTIPROCESSING,
     PREFETCH,
+    PY_DATASET_KNOBS,
     WORKERS,
 )
 from tfwatch.judge.effects.comparison import LEAST
@@ -55,6 +57,7 @@ _OVERLAP = 0.25
 _UNSEEN = {
     CACHE: "the time of a batch without a cache has not been measured in this run",
 }
+_PY_DATASET = "the part of a PyDataset's __getitem__ that holds the GIL is unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,8 @@ def predict(
     together_with: see `forecast`.
     """
     then = {**evidence.knobs, knob: value, **together_with}
+    if knob in PY_DATASET_KNOBS and MULTIPROCESSING in evidence.knobs:
+        return _PY_DATASET
     if knob == DEVICE_PREFETCH:
         return _copied_ahead(split) if value != "off" else "the copy has not been timed in this run"
     new = {

@@ -54,7 +54,8 @@ def find_open_switch(view: RunView, live: bool) -> Comparison | None:
         or state is None
         or state.coming != newest.new
     )
-    refused = view.refusal(newest.knob, live) or KNOBS[newest.knob].no_test
+    waits = view.snapshot.manifest.epochs_until(newest.knob, newest.new)
+    refused = waits or view.refusal(newest.knob, live) or KNOBS[newest.knob].no_test
     return None if is_busy or refused else newest
 
 

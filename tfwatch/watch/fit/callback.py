@@ -8,6 +8,7 @@ import os
 import sys
 import weakref
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
@@ -18,9 +19,11 @@ from tfwatch.core.knobs import (
     AS_WRITTEN,
     CACHE,
     DEVICE_PREFETCH,
+    MULTIPROCESSING,
     OFF,
     ON,
     PREFETCH,
+    PY_DATASET_KNOBS,
     WORKERS,
     check_value,
 )
@@ -29,6 +32,7 @@ from tfwatch.runs.control import Control
 from tfwatch.runs.requests import SwitchRequest
 from tfwatch.runs.script_process import launched, take_switches
 from tfwatch.watch.fit.fit_runs import FitRun, run_of_next_fit
+from tfwatch.watch.fit.py_dataset import PyDatasetSettings
 from tfwatch.watch.fit.recorder import Recorder, Split
 from tfwatch.watch.fit.stepping.step_runners import restore
 from tfwatch.watch.session import ErrorText, Session
@@ -39,12 +43,11 @@ if TYPE_CHECKING:
 
 #: Frames between a callback and the `fit` that calls it; Keras and tfwatch have a few each.
 _MOST_FRAMES = 20
-_PY_DATASET = "PyDataset"
 #: The kinds of data by the module of Keras' adapter.
 _KINDS = {
     "array_data_adapter": "arrays",
     "generator_data_adapter": "generator",
-    "py_dataset_adapter": _PY_DATASET,
+    "py_dataset_adapter": "PyDataset",
     "tf_dataset_adapter": "tf.data",
 }
 
@@ -93,6 +96,7 @@ class Watch(keras.callbacks.Callback):
         self._run: FitRun | None = None
         self._newest_run: FitRun | None = None
         self._control = Control(AS_WRITTEN)
+        self._py_dataset: PyDatasetSettings | None = None
         self._recorder: Recorder | None = None
 
     @property
@@ -108,20 +112,22 @@ class Watch(keras.callbacks.Callback):
         workers: str | int | None = None,
         device_prefetch: str | int | None = None,
         cache: bool | None = None,
+        multiprocessing: bool | None = None,
     ) -> None:
         """Switch the pipeline while `fit` runs, from any thread. The switch takes effect after the
         buffered batches.
 
-        A cache takes effect with the next epoch.
+        A cache and the settings of a `PyDataset` take effect with the next epoch.
 
         Args:
             prefetch: `default` (the script's pipeline as it is), `off`, `auto`, or a `buffer_size`.
             workers: the parallel calls of each map: `default` (as in the script), `off`, `auto`, or
                 a number. Refused for a pipeline that has no map of which parallel calls give the
-                same elements.
+                same elements. The workers of a `PyDataset`, `off` for one.
             device_prefetch: `off`, or the `buffer_size` of a prefetch to the GPU's memory.
             cache: keep the results of the last map that gives the same in each epoch. Refused where
                 there is none, and where they take more than half of the free memory.
+            multiprocessing: the workers of a `PyDataset` are processes.
 
         Raises:
             ValueError: it is none of these.
@@ -131,6 +137,7 @@ class Watch(keras.callbacks.Callback):
             WORKERS: workers,
             DEVICE_PREFETCH: device_prefetch,
             CACHE: cache,
+            MULTIPROCESSING: multiprocessing,
         }
         for knob, value in values.items():
             if value is not None:
@@ -184,7 +191,7 @@ class Watch(keras.callbacks.Callback):
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         """End the run: restore the model's train function and complete the folder."""
         with self._boundary():
-            self._end(lambda run: run.finish(self._control.knobs.values()))
+            self._end(lambda run: run.finish(self._script_knobs()))
 
     def note_raised(self, error: BaseException) -> None:
         """End the run with the error that ended `fit`, where it has not ended yet."""
@@ -233,9 +240,11 @@ class Watch(keras.callbacks.Callback):
             if self._is_watched_already():
                 warn_user("this Watch does nothing: another Watch records this fit already")
                 return
-            run = run_of_next_fit(self._runs_dir, self._control.knobs.values())
+            epochs = _find_epochs(sys._getframe(1))
+            self._begin_knobs(epochs)
+            run = run_of_next_fit(self._runs_dir, self._script_knobs())
             self._run = self._newest_run = run
-            run.script.writer.describe(**_describe_data(sys._getframe(1)))
+            run.script.writer.describe(data=_kind_of_data(epochs))
             self._note_model(run)
             run.serve(self._control)
             self._control.stop_at = launched().steps
@@ -246,10 +255,33 @@ class Watch(keras.callbacks.Callback):
                 run.step_log,
                 run.stages,
                 self._control,
+                self._py_dataset,
                 on_error=lambda error: run.fail(ErrorText.of(error)),
                 on_abandoned=lambda: run.stop("fit was left by an exception"),
             )
             self._recorder = Recorder(session, self.model, self._split)
+
+    def _begin_knobs(self, epochs: Any | None) -> None:
+        """Begin with the settings of a `PyDataset` as the script has them."""
+        had, self._py_dataset = self._py_dataset, None
+        with fails_open(
+            lambda why: warn_user(f"the workers of this PyDataset cannot be switched: {why}")
+        ):
+            if _kind_of_data(epochs) == "PyDataset":
+                self._py_dataset = PyDatasetSettings(epochs)
+        if not (had or self._py_dataset):
+            return
+        source = self._py_dataset.written if self._py_dataset else AS_WRITTEN
+        begun = {knob: getattr(source, knob) for knob in PY_DATASET_KNOBS}
+        self._control.knobs = replace(self._control.knobs, **begun)
+        self._control.written = replace(self._control.written, **begun)
+
+    def _script_knobs(self) -> dict[str, str]:
+        """Return the knobs that the data has, and their values."""
+        values = self._control.knobs.values()
+        if self._py_dataset is None:
+            del values[MULTIPROCESSING]
+        return values
 
     def _note_model(self, run: FitRun) -> None:
         """Number the model that trains; run.json has the facts of the first one."""
@@ -318,17 +350,10 @@ def _metrics_of(model: Any) -> list[str]:
     return [name[:LONGEST_NAME] for name in names][:MOST_CLASSES]
 
 
-def _describe_data(frame: FrameType | None) -> dict[str, Any]:
-    """Return the entries of the manifest for the data of the `fit` that calls this frame."""
-    epochs = _find_epochs(frame)
-    adapter = getattr(epochs, "data_adapter", None)
-    kind = _KINDS.get(type(adapter).__module__.rpartition(".")[2], "")
-    entries: dict[str, Any] = {"data": kind, "py_workers": None, "py_processes": False}
-    if adapter is not None and kind == _PY_DATASET:
-        dataset = adapter.py_dataset
-        entries["py_workers"] = int(dataset.workers)
-        entries["py_processes"] = bool(dataset.use_multiprocessing)
-    return entries
+def _kind_of_data(epochs: Any | None) -> str:
+    """Return the kind of the data, as `SourceKind` has it; empty where it is not known."""
+    module = type(getattr(epochs, "data_adapter", None)).__module__
+    return _KINDS.get(module.rpartition(".")[2], "")
 
 
 def _find_epochs(frame: FrameType | None) -> Any | None:

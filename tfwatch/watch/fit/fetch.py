@@ -39,7 +39,7 @@ class Fetch:
         self.current = self.switches.current
         self._session, self._writer = session, session.writer
         self._filling = ShuffleFill(None)
-        self._describer = KnobDescriber(session.writer)
+        self._describer = KnobDescriber(session.writer, session.py_dataset)
         self._is_measured = False
         self._stamps: CopyStamps | None = None
         session.stages.use(self.iterators)

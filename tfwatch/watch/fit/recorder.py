@@ -86,6 +86,8 @@ class Recorder:
             self._give_up(error)
             self._fetch.switches.hand_back(self._step_log.steps)
             self._release()
+        if not (self.is_passive or isinstance(self._runner, UntimedRunner)):
+            self._fetch.switches.begin_epoch(self._step_log.steps)
 
     def end_epoch(self, logs: dict[str, Any] | None) -> None:
         """Record the end of an epoch and its validation."""

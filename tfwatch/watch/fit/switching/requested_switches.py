@@ -15,12 +15,13 @@ from tfwatch.core import units
 from tfwatch.core.errors import fails_open, raise_interrupt, reason
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
 from tfwatch.core.knobs import (
-    AS_WRITTEN,
     CACHE,
     DEFAULT,
     DEVICE_PREFETCH,
+    MULTIPROCESSING,
     OFF,
     PREFETCH,
+    PY_DATASET_KNOBS,
     WORKERS,
     NotTimed,
     Refusal,
@@ -78,6 +79,8 @@ class RequestedSwitches:
         self.script = ScriptPipeline()
         self._on_rebuilt, self._note_failure = on_rebuilt, note_failure
         self._writer, self._control = session.writer, session.control
+        self._py_dataset = session.py_dataset
+        self.script.written = session.control.written
         self.current = CurrentPipeline(self.script, note_failure)
         self.requested: list[SwitchAsked] = []
         #: Those that take effect with an epoch, by their knob.
@@ -89,6 +92,22 @@ class RequestedSwitches:
         self._has_noted_off = False
 
     # -- the epochs -------------------------------------------------------------------------------
+
+    def begin_epoch(self, steps: int) -> None:
+        """Begin an epoch after `steps` steps, before Keras makes its iterator: the settings of a
+        `PyDataset` take effect with it."""
+        if self._py_dataset is None or self.current.keras is None:
+            return
+        with fails_open(self._refuse):
+            knobs, begun = self._take_deferred(self._accept(steps))
+            self.requested += begun
+            start_ns = self._writer.now_ns()
+            if any(asked.knob in PY_DATASET_KNOBS for asked in begun):
+                self._py_dataset.apply(knobs)
+                own = {knob: getattr(knobs, knob) for knob in PY_DATASET_KNOBS}
+                self._control.written = replace(self._control.written, **own)
+            self._control.knobs = knobs
+            self._note_built(start_ns)
 
     def begin_iterator(self, iterator: Any, *, is_new: bool) -> None:
         """Begin to fetch from an iterator of Keras', rebuilt or with stages above it if the knobs
@@ -144,8 +163,9 @@ class RequestedSwitches:
     def _leave(self, knob: str, knobs: Knobs) -> Knobs:
         """Record that a knob is as in the script again: its next data set cannot be rebuilt so.
         Return the knobs."""
-        kept = replace(knobs, **{knob: getattr(AS_WRITTEN, knob)})
-        self._control.knobs = replace(self._control.knobs, **{knob: getattr(AS_WRITTEN, knob)})
+        written = {knob: getattr(self.script.written, knob)}
+        kept = replace(knobs, **written)
+        self._control.knobs = replace(self._control.knobs, **written)
         for name, old, new in knobs.differences(kept):
             if why := self.script.why_not_again(name):
                 self._writer.note(f"{option_name(name)} as the script has it in this epoch: {why}")
@@ -336,8 +356,8 @@ class RequestedSwitches:
     def _epochs_until(self, knob: str, value: str) -> int:
         """Return the number of epochs that must begin before a setting is in effect; 0: the next
         batch."""
-        workers_wait = knob == WORKERS and self.script.workers_from_epoch
-        return int(workers_wait) or epochs_until(knob, value)
+        waits = self._py_dataset is not None or self.script.workers_from_epoch
+        return int(knob == WORKERS and waits) or epochs_until(knob, value)
 
     def _defer(self, asked: SwitchAsked) -> None:
         """Defer a switch to an epoch; one back to the setting in effect cancels the one before."""
@@ -366,13 +386,14 @@ class RequestedSwitches:
         refused = why_not_switchable(self.current.keras)
         if refused:  # run.json has the line to change in place of it
             return self._writer.manifest().fixed.get(request.knob, refused.words)
+        if self._py_dataset is not None and request.knob in PY_DATASET_KNOBS:
+            return self._py_dataset.refusal(request)
         self.script.read(self.current.keras)
         if request.knob == WORKERS:
             return self.script.why_not
         if request.knob == CACHE:
             return self.script.why_no_cache or self._open_cache()
-        is_known = request.knob in (PREFETCH, DEVICE_PREFETCH)
-        return "" if is_known else Refusal.NOT_OURS.words
+        return Refusal.NO_PY_DATASET.words if request.knob == MULTIPROCESSING else ""
 
     def _open_cache(self) -> str:
         """Open the cache; return the reason where it cannot be."""

@@ -14,10 +14,9 @@ from tfwatch.core.knobs import (
     AS_WRITTEN,
     CACHE,
     DEFAULT,
-    DEVICE_PREFETCH,
+    KNOBS,
     OFF,
     ON,
-    PREFETCH,
     WORKERS,
     Refusal,
 )
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from tfwatch.runs.writer import RunWriter
     from tfwatch.tfdata.cache import ExampleStore
     from tfwatch.tfdata.pipeline_cache import CachePlace
+    from tfwatch.watch.fit.py_dataset import PyDatasetSettings
 
 #: A shuffle of so many elements has its order noted before it begins: 0.3 ms an epoch.
 _LARGE_SHUFFLE = 5_000
@@ -316,8 +316,8 @@ class KnobDescriber:
     The thread that reads the stages calls it: a `fit` of less than a second is not described.
     """
 
-    def __init__(self, writer: RunWriter) -> None:
-        self._writer = writer
+    def __init__(self, writer: RunWriter, py_dataset: PyDatasetSettings | None = None) -> None:
+        self._writer, self._py_dataset = writer, py_dataset
         self._described: Callable[[], Any] = lambda: None
 
     def describe(self, iterator: Any, used: ScriptPipeline) -> None:
@@ -341,7 +341,8 @@ class KnobDescriber:
             fixed = fixed_below_strategy(script.edits)
             self._writer.describe(switchable=[], fixed=fixed, code=script.edits)
             return
-        reasons = {WORKERS: script.why_not, CACHE: script.why_no_cache}
+        own = self._py_dataset.reasons() if self._py_dataset else {}
+        reasons = {WORKERS: script.why_not, CACHE: script.why_no_cache, **own}
         why_none = refused.words if refused else ""
         fixed = {knob: why_none or why for knob, why in reasons.items() if why_none or why}
         others = [knob for knob in manifest.switchable if knob not in reasons]
@@ -353,7 +354,7 @@ class KnobDescriber:
             cache_bytes=script.store.bytes_needed if script.store else None,
             cache_after=script.cache_after,
             pipeline_threads=dataset.options().threading.private_threadpool_size or None,
-            workers_from_epoch=WORKERS in switchable and script.workers_from_epoch,
+            workers_from_epoch=WORKERS in switchable and (bool(own) or script.workers_from_epoch),
         )
 
 
@@ -361,5 +362,5 @@ def fixed_below_strategy(edits: Sequence[CodeEdit]) -> dict[str, str]:
     """Return the reason why each knob is not live, after the line of the script to change in its
     place."""
     lines = {edit.knob: edit.place for edit in reversed(edits)}
-    knobs, why = (PREFETCH, WORKERS, CACHE, DEVICE_PREFETCH), Refusal.SPREAD.words
-    return {knob: f"change {lines[knob]}: {why}" if knob in lines else why for knob in knobs}
+    why = Refusal.SPREAD.words
+    return {knob: f"change {lines[knob]}: {why}" if knob in lines else why for knob in KNOBS}

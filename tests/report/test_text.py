@@ -29,10 +29,9 @@ from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.steps.time_breakdown import TimeSpent
 from tfwatch.report import text
 from tfwatch.report.run_facts import as_json
-from tfwatch.report.text import loss_text, time_bar
+from tfwatch.report.text import CODE, loss_text, time_bar
 from tfwatch.runs.format import MANIFEST, Pulse
 from tfwatch.runs.run import open_run
-from tfwatch.terminal.capture import CODE
 
 if TYPE_CHECKING:
     from pathlib import Path

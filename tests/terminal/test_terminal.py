@@ -14,16 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.pseudo import Pseudo
-from tfwatch.terminal.capture import (
-    Capture,
-    has_colour,
-    has_unicode,
-    held_signals,
-    passed_signals,
-    why_no_screen,
-    wrapped,
-)
-from tfwatch.terminal.output import write
+from tfwatch.report.text import wrapped
+from tfwatch.terminal.capture import Capture, held_signals, passed_signals
+from tfwatch.terminal.output import has_colour, has_unicode, why_no_screen, write
 
 if TYPE_CHECKING:
     from pathlib import Path

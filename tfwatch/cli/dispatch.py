@@ -189,7 +189,7 @@ def make_parser(chosen: str | None = None) -> _Parser:
 
 def _launch(parser: argparse.ArgumentParser) -> int:
     """Show the launcher, or the help where no screen can be shown."""
-    from tfwatch.terminal.capture import why_no_screen
+    from tfwatch.terminal.output import why_no_screen
 
     if why_no_screen(os.environ):
         parser.print_help()

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from tfwatch.doctor.checks import Status, check_up, counted, worst
 from tfwatch.doctor.facts import Scope
-from tfwatch.terminal.capture import has_unicode
-from tfwatch.terminal.output import render, show_progress, write
+from tfwatch.terminal.output import has_unicode, render, show_progress, write
 
 if TYPE_CHECKING:
     import argparse

@@ -21,7 +21,7 @@ from tfwatch.runs.library import find_run
 from tfwatch.runs.requests import RequestSender
 from tfwatch.runs.run import Run, follow_folder
 from tfwatch.runs.script_process import ProcessRuns
-from tfwatch.terminal.capture import why_no_screen
+from tfwatch.terminal.output import why_no_screen
 
 if TYPE_CHECKING:
     import argparse

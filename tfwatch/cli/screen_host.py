@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tfwatch.terminal.capture import (
     Capture,
-    has_colour,
-    has_unicode,
     held_signals,
     passed_signals,
     restored_signals,
     set_screen_signals,
 )
+from tfwatch.terminal.output import has_colour, has_unicode
 
 if TYPE_CHECKING:
     import asyncio

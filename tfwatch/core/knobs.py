@@ -25,8 +25,6 @@ MULTIPROCESSING: Final = "multiprocessing"
 
 #: The largest buffer or parallelism: a larger one costs memory and gains no speed.
 LARGEST: Final = 1024
-#: The most stages with a value of their own.
-MOST_STAGES: Final = 64
 #: A cache may take this share of the available memory.
 CACHE_SHARE: Final = 0.5
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,6 @@ from tfwatch.report.run_facts import final_loss, finished_epochs, steps_done
 from tfwatch.runs.format import MANIFEST
 from tfwatch.runs.library import default_runs_dir
 from tfwatch.runs.liveness import Life
-from tfwatch.terminal.capture import CODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tfwatch.judge.steps.time_breakdown import TimeSpent
     from tfwatch.runs.snapshot import Snapshot
 
+#: The indent of a line that is code to paste: it is never wrapped.
+CODE = "    "
 #: The most losses, lines of code, and effects of switches.
 _MOST_LOSSES, _MOST_CODE, _MOST_EFFECTS = 3, 4, 2
 #: Findings without a loss that have a line of their own; the others have one above, or are losses.
@@ -248,3 +250,24 @@ def _shown(path: Path, home: Path, quote: bool = False) -> str:
     text = str(path.relative_to(home)) if inside else str(path)
     text = shlex.quote(text) if quote else text
     return f"~/{text}" if inside else text
+
+
+def wrapped(text: str, columns: int | None) -> str:
+    """Return the text with its lines wrapped between words to a terminal's width; code to paste is
+    not wrapped."""
+    if columns is None:
+        return text
+    return "\n".join(
+        (
+            line
+            if len(line) <= columns or line.startswith(CODE)
+            else textwrap.fill(
+                line,
+                columns,
+                subsequent_indent=" " * (len(line) - len(line.lstrip()) + 2),
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        )
+        for line in text.split("\n")
+    )

@@ -33,7 +33,6 @@ from tfwatch.core.bounds import (
 from tfwatch.core.errors import printable
 from tfwatch.core.knobs import (
     LACKING,
-    MOST_STAGES,
     WORKERS,
     Refusal,
     check_value,
@@ -133,13 +132,11 @@ class Manifest(msgspec.Struct, frozen=True):
     switchable: list[str] = []
     #: Why a knob cannot be switched, by knob.
     fixed: dict[str, str] = {}
-    #: Workers take effect with an epoch: of a `PyDataset`, an interleave, maps below a cache.
+    #: Workers take effect with an epoch: of a `PyDataset`, of maps below a cache, or over a source
+    #: that begins again.
     workers_from_epoch: bool = False
     #: The changes of the script's lines that set its knobs; empty where its code is not known.
     code: tuple[CodeEdit, ...] = ()
-    #: The names of a script's maps and interleaves whose parallel calls can be set one by one, in
-    #: the order of the pipeline; empty where there are fewer than two.
-    parallel_stages: list[str] = []
     #: The threads of the pipeline's own pool (`private_threadpool_size`); None where TensorFlow has
     #: one a core.
     pipeline_threads: Count | None = None
@@ -266,10 +263,6 @@ def _check(manifest: Manifest) -> None:
     for name, row in TABLES.items():
         if manifest.tables.get(name) != columns_of(row):
             raise NotARunError(f"its {name} has other columns than those of this tfwatch")
-    if len(manifest.parallel_stages) > MOST_STAGES:
-        raise NotARunError(
-            f"it has {len(manifest.parallel_stages)} stages to set, more than {MOST_STAGES}"
-        )
     for edit in manifest.code:
         if not edit.start <= edit.end <= len(edit.text):
             raise ValueError(f"{edit.place} has no characters {edit.start} to {edit.end}")

@@ -1,33 +1,42 @@
-"""Descriptors 1 and 2, the terminal's state and the signals while a command runs."""
+"""Descriptors 1 and 2, the terminal's state and the signals while a command runs, and the guard
+that restores the terminal of a process that is killed."""
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import errno
 import faulthandler
 import io
 import os
+import select
 import signal
 import sys
 import tempfile
 import termios
-import textwrap
 import traceback
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
-from tfwatch.terminal.guard import LEAVE_SCREEN, last_lines, start_guard, terminal_state
+from tfwatch.core.errors import printable
+from tfwatch.terminal.output import WITHOUT_UNICODE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
-#: The indent of a line of the summary that is code to paste: it is never wrapped.
-CODE = "    "
 KILLED = "killed or crashed."
-#: An error handler of encodings without Unicode: `→` as `>`, other characters as Python escapes
-#: them.
-WITHOUT_UNICODE = "tfwatch.without_unicode"
+#: Ends what a Textual app turns on: mouse, focus and paste reports, kitty keys, no wrapping, the
+#: alternate screen.
+_LEAVE_SCREEN = (
+    b"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1016l\x1b[?1004l\x1b[?2004l\x1b[?2048l\x1b[<u"
+    b"\x1b[?7h\x1b[?1049l\x1b[?25h\x1b[0m"
+)
+#: A forked data worker keeps the pipe open after its parent's death: the child looks for the parent
+#: this often.
+_CHECK_S = 1.0
+_TAIL_BYTES = 64 * 1024
+_BLOCKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+#: The mark of a regular end.
+_END = b"\0"
 
 
 class Capture:
@@ -54,9 +63,9 @@ class Capture:
     def __enter__(self) -> Capture:
         open_missing()
         self._log = _open_log()
-        self._guard = start_guard(self._screen, self._log, self._if_killed, self._apart)
+        self._guard = _start_guard(self._screen, self._log, self._if_killed, self._apart)
         self._saved = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
-        self._state = terminal_state(0) if self._screen else None
+        self._state = _terminal_state(0) if self._screen else None
         flush(sys.stdout, sys.stderr)
         self._ends = tuple(_SafeWriter(os.dup(fd), on_dead=self.hang_up) for fd in (1, 2))
         self.out, self.err = map(_text, self._ends)
@@ -109,7 +118,7 @@ class Capture:
     def end_of_log(self) -> str:
         """Return the last lines of the log, each with its end; empty where it has none."""
         flush(self._prints)
-        return "".join(f"  {line}\n" for line in last_lines(self._log))
+        return "".join(f"  {line}\n" for line in _last_lines(self._log))
 
     def hang_up(self) -> None:
         """Drop all further output, because the terminal is lost. Any thread may call this, more
@@ -128,14 +137,14 @@ class Capture:
         os.close(nowhere)
         if living is not None:
             with contextlib.suppress(OSError):
-                os.write(living, LEAVE_SCREEN)
+                os.write(living, _LEAVE_SCREEN)
             os.close(living)
         self.on_hangup()
 
     def restore(self, *, leave_screen: bool = False) -> None:
         """Restore the terminal's state; `leave_screen` also ends the modes of an app that died."""
         if leave_screen:
-            self.out.write(LEAVE_SCREEN.decode())
+            self.out.write(_LEAVE_SCREEN.decode())
             self.out.flush()
         if self._state:
             with contextlib.suppress(termios.error):
@@ -199,83 +208,6 @@ def set_screen_signals(resumed: Callable[[], None]) -> None:
     signal.signal(signal.SIGCONT, lambda *_: resumed())
 
 
-def terminal_columns(out: TextIO) -> int | None:
-    """Return the width of the terminal behind an output; None where it is not a terminal."""
-    try:
-        return os.get_terminal_size(out.fileno()).columns or None
-    except (OSError, ValueError):
-        return None
-
-
-def wrapped(text: str, columns: int | None) -> str:
-    """Return the text with its lines wrapped between words to a terminal's width; code to paste is
-    not wrapped."""
-    if columns is None:
-        return text
-    return "\n".join(
-        (
-            line
-            if len(line) <= columns or line.startswith(CODE)
-            else textwrap.fill(
-                line,
-                columns,
-                subsequent_indent=" " * (len(line) - len(line.lstrip()) + 2),
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-        )
-        for line in text.split("\n")
-    )
-
-
-def why_no_screen(environ: Mapping[str, str]) -> str:
-    """Return why the live screen cannot be shown here; empty where it can."""
-    if not os.isatty(1):
-        return "stdout is not a terminal: use --headless"
-    if not os.isatty(0):
-        return "stdin is not a terminal, so keys cannot be read: use --headless"
-    if environ.get("TERM", "") in ("", "dumb"):
-        return (
-            f"a terminal of type {environ.get('TERM') or 'unknown'} (TERM) cannot show the screen:"
-            " use --headless"
-        )
-    return ""
-
-
-def has_colour(environ: Mapping[str, str]) -> bool:
-    """Return whether to draw in colour: not with NO_COLOR (https://no-color.org) nor on a
-    monochrome terminal."""
-    return not environ.get("NO_COLOR") and not environ.get("TERM", "").startswith(
-        ("vt1", "vt2", "dumb")
-    )
-
-
-def has_unicode(environ: Mapping[str, str]) -> bool:
-    """Return whether to draw with Unicode blocks, by the user's locale; True where none is set.
-
-    Python itself sets LC_CTYPE=C.UTF-8 where LANG=C (PEP 538), which does not count. The font of
-    the Linux console lacks the partial blocks. PYTHONIOENCODING overrides the locale.
-    """
-    written = environ.get("PYTHONIOENCODING", "").partition(":")[0] or "utf"
-    if environ.get("TERM") == "linux" or "utf" not in written.lower():
-        return False
-    ctype = environ.get("LC_CTYPE", "")
-    coerced = ctype in ("C.UTF-8", "C.utf8", "UTF-8") and environ.get("LANG") in ("C", "POSIX")
-    locale = environ.get("LC_ALL") or ("" if coerced else ctype) or environ.get("LANG") or "UTF-8"
-    return "utf" in locale.lower()
-
-
-def _replace_character(error: UnicodeError) -> tuple[str | bytes, int]:
-    assert isinstance(error, UnicodeEncodeError)
-    if error.object[error.start] == "→":
-        return ">", error.start + 1
-    error.end = error.start + 1
-    return codecs.backslashreplace_errors(error)
-
-
-codecs.register_error(WITHOUT_UNICODE, _replace_character)
-
-
 class _SafeWriter(io.FileIO):
     """A descriptor whose writes never raise; a dead terminal is reported to `on_dead`."""
 
@@ -335,3 +267,109 @@ def _reopen(fds: Sequence[int]) -> int | None:
         with contextlib.suppress(OSError):
             return os.open(os.ttyname(fd), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     return None
+
+
+# -- the guard -------------------------------------------------------------------------------------
+
+
+class _Guard:
+    """A small child process that restores the terminal when this process is killed or crashes; here
+    the parent's end of the pipe, which takes the mark of a regular end.
+
+    An abort inside TensorFlow's C++, or SIGKILL, leaves the alternate screen, the mouse mode and
+    raw mode on and prints nothing. The child sleeps on the pipe; where that closes without an end
+    mark, it restores the terminal and prints the last lines of the log.
+    """
+
+    def __init__(self, pid: int, pipe: int) -> None:
+        self._pid = pid
+        self._pipe = pipe
+
+    def end(self) -> None:
+        """Mark a regular end and wait for the child."""
+        with contextlib.suppress(OSError):
+            os.write(self._pipe, _END)
+        os.close(self._pipe)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._pid, 0)
+
+
+def _start_guard(
+    screen: bool, log: int, if_killed: str, apart: Sequence[int] = ()
+) -> _Guard | None:
+    """Fork the child; call this before any thread starts. None where no process can be created.
+
+    screen: restore the terminal on descriptor 1 too. log: the descriptor of the log whose end it
+    prints, after the sentence `if_killed`. apart: descriptors that the child closes.
+    """
+    parent, before = os.getpid(), _terminal_state(1) if screen else None
+    reader, pipe = os.pipe()
+    # Blocked, not ignored: a signal that kills the parent must not kill the child, not even right
+    # after the fork.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)
+    try:
+        pid = os.fork()
+        if pid == 0:
+            for fd in (pipe, *apart):
+                os.close(fd)
+            _run_child(reader, parent, before, log, if_killed)
+    except OSError:
+        os.close(reader)
+        os.close(pipe)
+        return None
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    os.close(reader)
+    return _Guard(pid, pipe)
+
+
+def _run_child(
+    reader: int, parent: int, before: list[Any] | None, log: int, if_killed: str
+) -> NoReturn:
+    """Run the child. before: the terminal's state to restore, None without a screen."""
+    try:
+        os.setsid()
+        if not _ends_well(reader, parent):
+            if before:
+                _restore(before)
+            lines = [f"tfwatch: {if_killed}", *(f"  {line}" for line in _last_lines(log))]
+            text = "".join(f"\r\n{line}" for line in lines)
+            os.write(2, f"{text}\r\n".encode(errors="replace"))
+    finally:
+        os._exit(0)
+
+
+def _ends_well(reader: int, parent: int) -> bool:
+    """Wait for the parent's end; return whether it was a regular one."""
+    while not select.select([reader], [], [], _CHECK_S)[0]:
+        if os.getppid() != parent:
+            return False
+    return bool(os.read(reader, 1))
+
+
+def _terminal_state(fd: int) -> list[Any] | None:
+    """Return the attributes of the terminal that a descriptor has open; None where it has none."""
+    try:
+        return termios.tcgetattr(fd)
+    except termios.error:
+        return None
+
+
+def _restore(before: list[Any]) -> None:
+    with contextlib.suppress(OSError):
+        os.write(1, _LEAVE_SCREEN)
+    now = _terminal_state(1)
+    # Without ISIG the app's raw mode is still on; with it a shell has already set its own mode,
+    # which is kept.
+    if now and not now[3] & termios.ISIG:
+        with contextlib.suppress(termios.error):
+            termios.tcsetattr(1, termios.TCSANOW, before)
+
+
+def _last_lines(log: int) -> list[str]:
+    """Return the lines around the stack of a fatal signal in a log; without one the last ten."""
+    size = os.fstat(log).st_size
+    text = os.pread(log, _TAIL_BYTES, max(0, size - _TAIL_BYTES)).decode(errors="replace")
+    lines = [printable(line)[:400] for line in text.splitlines()]
+    fatal = next((n for n, line in enumerate(lines) if line.startswith("Fatal Python error")), None)
+    return lines[-10:] if fatal is None else lines[max(0, fatal - 5) : fatal + 25]

@@ -1,8 +1,9 @@
 """Output of a command, also where its reader is gone, its disk is full or its encoding lacks
-characters."""
+characters; and what a terminal can show."""
 
 from __future__ import annotations
 
+import codecs
 import os
 import shutil
 import stat
@@ -13,12 +14,15 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, TextIO
 
 from tfwatch.core.errors import BadInputError
-from tfwatch.terminal.capture import WITHOUT_UNICODE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from rich.console import RenderableType
+
+#: An error handler of encodings without Unicode: `→` as `>`, other characters as Python escapes
+#: them.
+WITHOUT_UNICODE = "tfwatch.without_unicode"
 
 
 def write(out: TextIO, text: str) -> int:
@@ -120,3 +124,62 @@ def written(place: Path) -> Iterator[IO[bytes]]:
                 part.unlink()
     except OSError as error:
         raise BadInputError(f"{place} cannot be written: {error.strerror or error}") from error
+
+
+# -- what a terminal shows -------------------------------------------------------------------------
+
+
+def terminal_columns(out: TextIO) -> int | None:
+    """Return the width of the terminal behind an output; None where it is not a terminal."""
+    try:
+        return os.get_terminal_size(out.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
+
+
+def why_no_screen(environ: Mapping[str, str]) -> str:
+    """Return why the live screen cannot be shown here; empty where it can."""
+    if not os.isatty(1):
+        return "stdout is not a terminal: use --headless"
+    if not os.isatty(0):
+        return "stdin is not a terminal, so keys cannot be read: use --headless"
+    if environ.get("TERM", "") in ("", "dumb"):
+        return (
+            f"a terminal of type {environ.get('TERM') or 'unknown'} (TERM) cannot show the screen:"
+            " use --headless"
+        )
+    return ""
+
+
+def has_colour(environ: Mapping[str, str]) -> bool:
+    """Return whether to draw in colour: not with NO_COLOR (https://no-color.org) nor on a
+    monochrome terminal."""
+    return not environ.get("NO_COLOR") and not environ.get("TERM", "").startswith(
+        ("vt1", "vt2", "dumb")
+    )
+
+
+def has_unicode(environ: Mapping[str, str]) -> bool:
+    """Return whether to draw with Unicode blocks, by the user's locale; True where none is set.
+
+    Python itself sets LC_CTYPE=C.UTF-8 where LANG=C (PEP 538), which does not count. The font of
+    the Linux console lacks the partial blocks. PYTHONIOENCODING overrides the locale.
+    """
+    written = environ.get("PYTHONIOENCODING", "").partition(":")[0] or "utf"
+    if environ.get("TERM") == "linux" or "utf" not in written.lower():
+        return False
+    ctype = environ.get("LC_CTYPE", "")
+    coerced = ctype in ("C.UTF-8", "C.utf8", "UTF-8") and environ.get("LANG") in ("C", "POSIX")
+    locale = environ.get("LC_ALL") or ("" if coerced else ctype) or environ.get("LANG") or "UTF-8"
+    return "utf" in locale.lower()
+
+
+def _replace_character(error: UnicodeError) -> tuple[str | bytes, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    if error.object[error.start] == "→":
+        return ">", error.start + 1
+    error.end = error.start + 1
+    return codecs.backslashreplace_errors(error)
+
+
+codecs.register_error(WITHOUT_UNICODE, _replace_character)

@@ -68,7 +68,7 @@ class RebuiltPipeline:
         return int(last._buffer_size) if last is not None and kind_of(last) == "Prefetch" else None
 
     @property
-    def parallel_stages(self) -> list[Any]:
+    def maps(self) -> list[Any]:
         """The maps whose parallel calls the knob `workers` sets, in the order of the pipeline."""
         return [node for node in self.tree.chain if kind_of(node) in MAPS]
 

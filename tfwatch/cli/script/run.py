@@ -267,7 +267,7 @@ def _check(options: RunOptions, has_screen: bool) -> None:
         BadInputError: the screen, TensorFlow or the script is missing.
     """
     from tfwatch.doctor.packages import Installed
-    from tfwatch.terminal.capture import why_no_screen
+    from tfwatch.terminal.output import why_no_screen
 
     if has_screen and (obstacle := why_no_screen(os.environ)):
         raise BadInputError(obstacle)
@@ -324,8 +324,8 @@ def _print_json(run: Path) -> None:
 
 
 def _print(text: str) -> None:
-    from tfwatch.terminal.capture import terminal_columns, wrapped
-    from tfwatch.terminal.output import write
+    from tfwatch.report.text import wrapped
+    from tfwatch.terminal.output import terminal_columns, write
 
     if sys.stderr is not None:  # closed by the caller
         write(sys.stderr, wrapped(text, terminal_columns(sys.stderr)))

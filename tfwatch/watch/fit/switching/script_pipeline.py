@@ -135,7 +135,8 @@ class ScriptPipeline:
         """The changes of the script's lines that do what its knobs do."""
         if self._dataset is None:
             return ()
-        return tuple(find_edits(self._dataset, self.parallel_stages, self._stage_to_cache()))
+        maps = self._pipeline.maps if self._pipeline else []
+        return tuple(find_edits(self._dataset, maps, self._stage_to_cache()))
 
     def _stage_to_cache(self) -> Any | None:
         """Return the stage that a `.cache()` in the script follows; None where it would fix an
@@ -220,11 +221,6 @@ class ScriptPipeline:
         source = iter(pipeline.source(seeds, batches))
         self._running, self._has_cache = pipeline, place is not None
         return source
-
-    @property
-    def parallel_stages(self) -> list[Any]:
-        """The maps whose parallel calls `workers` sets, in the order of the pipeline."""
-        return self._pipeline.parallel_stages if self._pipeline else []
 
     def _with_cache(self, place: CachePlace, seeds: Seeds, workers: str) -> RebuiltPipeline:
         """Return the pipeline with the cache.

@@ -72,10 +72,13 @@ def run(runs_dir: Path, pid: int | None = None, **described: str) -> Path:
     return writer.folder
 
 
-def test_the_runs_of_the_process_come_once_and_in_order(tmp_path: Path) -> None:
+def test_the_runs_of_the_process_come_once_and_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = FakeClock()
     first, _, second = run(tmp_path), run(tmp_path, pid=1), run(tmp_path)
-    runs = ProcessRuns(second, clock.clock)
+    monkeypatch.chdir(tmp_path)
+    runs = ProcessRuns(second.relative_to(tmp_path), clock.clock)
     assert runs.take() == [first, second]
     (tmp_path / "empty").mkdir()
     run(tmp_path, pid=1)

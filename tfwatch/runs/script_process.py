@@ -190,9 +190,10 @@ class ProcessRuns:
     """
 
     def __init__(self, folder: Path, clock: Clock = SYSTEM) -> None:
+        folder = folder.absolute()
         manifest = RunFolder(folder).manifest()
         began_ns = round(manifest.process_started_s * 1e9) - _CLOCKS_NS
-        self._runs_dir, self._pid, self._began_ns = folder.absolute().parent, manifest.pid, began_ns
+        self._runs_dir, self._pid, self._began_ns = folder.parent, manifest.pid, began_ns
         self._clock = clock
         self._due_ns = clock.now_ns()
         self._looks: LateCall[list[Path]] = LateCall(clock=clock)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import os
 import runpy
 import signal
@@ -242,6 +243,7 @@ class ScriptThread(Script):
             if not self._signals:
                 self._code = self._execute()
             self._end_runs(is_left=False)
+            gc.collect()  # TensorFlow complains of generators that end with the process
             flush(sys.stdout, sys.stderr)
         finally:
             self._ended.set()

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tests.runs.folders import make_writer, written
-from tfwatch.watch import replicas
+from tfwatch.watch.tensorflow_info import note_replicas
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +60,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_gpus_of_a_strategy_have_the_uuids_of_cuda(tmp_path: Path) -> None:
     writer = make_writer(tmp_path)
     writer.describe(device="GPU:0 NVIDIA H200")
-    replicas.note_replicas(writer, iterator_of("GPU:0", "GPU:1", "GPU:2"))
+    note_replicas(writer, iterator_of("GPU:0", "GPU:1", "GPU:2"))
 
     assert writer.manifest().replicas == ["GPU:0", "GPU:1", "GPU:2"]
     assert writer.manifest().device == "3 GPUs NVIDIA H200"
@@ -76,14 +76,14 @@ def test_a_device_that_cuda_does_not_know_has_no_lane(
 ) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: FakeCuda(ONE, TWO))
     writer = make_writer(tmp_path)
-    replicas.note_replicas(writer, iterator_of("CPU:0", "GPU:0", "GPU:2"))
+    note_replicas(writer, iterator_of("CPU:0", "GPU:0", "GPU:2"))
 
     assert writer.strategy_gpus == {"GPU:0": TWO}
 
 
 def test_a_strategy_of_another_kind_is_noted_and_trains_on(tmp_path: Path) -> None:
     writer = make_writer(tmp_path)
-    replicas.note_replicas(writer, object())
+    note_replicas(writer, object())
 
     assert writer.manifest().replicas == []
     assert b"the replicas of the strategy are unknown" in writer_events(writer)

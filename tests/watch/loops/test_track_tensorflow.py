@@ -6,8 +6,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import sys
 import time
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from tests.watch.tracked import opened, runs_in
 from tests.whole import events_of
 from tfwatch.core.events import Noted, WatchFailed
 from tfwatch.core.rows import Flag
+from tfwatch.runs.library import list_runs
+from tfwatch.watch.loops import track
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -365,3 +368,28 @@ def test_a_loop_that_waits_for_a_shuffle_buffer_names_it(tmp_path: Path) -> None
         "shuffle(40)",
         "map(slow)",
     )
+
+
+# -- inside a tf.function it is refused ------------------------------------------------------------
+
+
+def test_a_tracked_loop_in_a_function_raises_a_sentence(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    def loop(data: Any) -> Any:
+        total = tf.constant(0, tf.int64)
+        for number in data:
+            total += number
+        return total
+
+    with pytest.raises(RuntimeError, match="outside it, and call the function"):
+        tf.function(loop)(tfwatch.track(tf.data.Dataset.range(10), tmp_path))
+    assert list_runs(tmp_path) == []
+
+
+def test_a_loop_continues_while_another_thread_imports_tensorflow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tensorflow", ModuleType("tensorflow"))
+    assert not track.is_in_function()
+    assert list(tfwatch.track([1, 2], tmp_path)) == [1, 2]

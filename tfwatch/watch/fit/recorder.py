@@ -29,7 +29,7 @@ from tfwatch.watch.fit.stepping.step_runners import (
     UntimedRunner,
     is_keras_own,
 )
-from tfwatch.watch.replicas import note_replicas
+from tfwatch.watch.tensorflow_info import note_replicas
 from tfwatch.watch.traces import CompiledShapes, is_one_shape
 
 if TYPE_CHECKING:

@@ -28,6 +28,7 @@ from tfwatch.watch.tensorflow_info import (
     find_device,
     find_trace_count,
     host_device,
+    note_replicas,
     why_loop_copies_untimed,
 )
 
@@ -165,8 +166,6 @@ class TrackedRun:
         tensorflow = sys.modules.get("tensorflow")
         kind = getattr(getattr(tensorflow, "distribute", None), "DistributedIterator", ())
         if isinstance(iterator, kind):
-            from tfwatch.watch.replicas import note_replicas
-
             note_replicas(self._writer, iterator)
 
     # -- a step -----------------------------------------------------------------------------------

@@ -110,7 +110,6 @@ def test_the_screen_goes_on_with_each_fit_and_ends_with_a_row_for_each_and_the_e
     )
     with session(tmp_path, script) as terminal:
         terminal.wait_for("fit 2")
-        terminal.wait_for("fit 1: 10.0 ms/step, data wait 40 %, loss 0.25, 60 steps")
         terminal.wait_for("script ended, exit code 1")
         terminal.press("q")
         assert terminal.wait() == 1

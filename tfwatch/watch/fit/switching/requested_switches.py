@@ -279,30 +279,22 @@ class RequestedSwitches:
         return late.knobs
 
     def take_over(self, steps: int) -> None:
-        """Continue after `steps` steps with the pipeline's successor.
+        """Continue after `steps` steps with the pipeline's successor; if that fails, with Keras'
+        iterator.
 
-        If that fails, with the setting before it, and if that fails too, with Keras' iterator. The
-        pipeline that has ended holds nothing, so no batch is lost.
+        The pipeline that has ended holds nothing, so no batch is lost.
         """
         try:
             self.current.pipeline.take_over()
         except Exception as error:  # noqa: BLE001  the training's boundary
             raise_interrupt(error)
             why = reason(error)
-        else:
-            return
-        self._control.knobs = self.current.pipeline.knobs
-        try:
-            self.current.pipeline.resume()
-        except Exception as error:  # noqa: BLE001  the training's boundary
-            raise_interrupt(error)
+            self._control.knobs = self.current.pipeline.knobs
             self.hand_back(steps)
-            self._note_failure(
-                f"the script's own pipeline continues: {why}; the one before: {reason(error)}"
-            )
-        if self.requested:
-            with fails_open(self._note_failure):
-                self._refuse(why)
+            self._note_failure(f"the script's own pipeline continues: {why}")
+            if self.requested:
+                with fails_open(self._note_failure):
+                    self._refuse(why)
 
     def hand_back(self, steps: int) -> None:
         """Continue with Keras' iterator after `steps` steps. A pipeline over that iterator must

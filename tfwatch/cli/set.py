@@ -13,7 +13,7 @@ from tfwatch.core.events import PipelineSwitched, SwitchFailed
 from tfwatch.core.knobs import option_name
 from tfwatch.judge.effects.knob_state import knobs_in_effect
 from tfwatch.runs.folder import RunFolder, call_and_report
-from tfwatch.runs.requests import NoRequestsError, SwitchRequest, append, parse_change
+from tfwatch.runs.requests import NoRequestsError, append, parse_change
 from tfwatch.runs.run import Run
 from tfwatch.terminal.output import write
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.runs.format import Manifest
-    from tfwatch.runs.requests import Change
+    from tfwatch.runs.requests import SwitchRequest
 
 _POLL_S = 0.05
 
@@ -58,7 +58,7 @@ def set_knobs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     return write(sys.stdout, "".join(f"{line}\n" for _, line in results)) or int(failed)
 
 
-def _changes(words: Sequence[str]) -> tuple[str | None, list[Change]]:
+def _changes(words: Sequence[str]) -> tuple[str | None, list[SwitchRequest]]:
     """Return the run, None where none is named, and its changes.
 
     Raises:
@@ -73,15 +73,14 @@ def _changes(words: Sequence[str]) -> tuple[str | None, list[Change]]:
         raise BadInputError(str(error)) from error
 
 
-def _request(folder: Path, change: Change) -> None:
+def _request(folder: Path, change: SwitchRequest) -> None:
     """Append the request.
 
     Raises:
         BadInputError: the run takes none.
     """
-    request = SwitchRequest(change.knob, change.value, "command")
     try:
-        call_and_report(lambda: append(folder, request), folder)
+        call_and_report(lambda: append(folder, change), folder)
     except NoRequestsError as error:
         raise BadInputError(f"{option_name(change.knob)}: {error}") from error
 
@@ -89,7 +88,7 @@ def _request(folder: Path, change: Change) -> None:
 # -- the result ------------------------------------------------------------------------------------
 
 
-def _known_result(change: Change, settings: Mapping[str, str], manifest: Manifest) -> str:
+def _known_result(change: SwitchRequest, settings: Mapping[str, str], manifest: Manifest) -> str:
     """Return the result that needs no wait as a line; empty where one is needed."""
     name, was = option_name(change.knob), settings.get(change.knob, "")
     if was == change.value:
@@ -99,7 +98,9 @@ def _known_result(change: Change, settings: Mapping[str, str], manifest: Manifes
     return ""
 
 
-def _wait(run: Run, change: Change, seen: int, until_ns: int, clock: Clock) -> tuple[bool, str]:
+def _wait(
+    run: Run, change: SwitchRequest, seen: int, until_ns: int, clock: Clock
+) -> tuple[bool, str]:
     """Wait until the value is in effect; return whether it failed, and the result as a line.
 
     seen: the number of events before the request.

@@ -359,19 +359,10 @@ def parse_switch(text: str) -> SwitchRequest:
     step, colon, rest = text.partition(":")
     if not (colon and "=" in rest and step.isascii() and step.isdigit()):
         raise ValueError(f"{text!r} is not a switch: give STEP:KNOB=VALUE, e.g. 100:prefetch=4")
-    change = parse_change(rest)
-    return SwitchRequest(change.knob, change.value, "command", int(step))
+    return parse_change(rest, int(step))
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A knob and its value."""
-
-    knob: str
-    value: str
-
-
-def parse_change(text: str) -> Change:
+def parse_change(text: str, at_step: int = 0) -> SwitchRequest:
     """Read `prefetch=4`: a knob by its name on the command line, and its value.
 
     Raises:
@@ -381,7 +372,7 @@ def parse_change(text: str) -> Change:
     if not equals:
         raise ValueError(f"{text!r} is not a setting: give KNOB=VALUE, e.g. prefetch=4")
     knob = _knob(name)
-    return Change(knob, check_value(knob, value))
+    return SwitchRequest(knob, check_value(knob, value), "command", at_step)
 
 
 def parse_settings(text: str) -> tuple[str, tuple[str, str]]:

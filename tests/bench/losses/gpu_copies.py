@@ -13,9 +13,11 @@ images = np.random.default_rng(int(sys.argv[1])).normal(size=(batch * 8, size, s
 images = images.astype("float32")
 data = tf.data.Dataset.from_tensor_slices((images, np.arange(batch * 8) % 10)).repeat(60)
 if remedied:
+    data = data.map(lambda *parts: parts, num_parallel_calls=tf.data.AUTOTUNE)
+data = data.batch(batch)
+if remedied:  # options between the map and the batch would keep them two stages
     options = tf.data.Options()
     options.experimental_optimization.noop_elimination = False
-    data = data.map(lambda *parts: parts, num_parallel_calls=tf.data.AUTOTUNE)
     data = data.with_options(options)
 model = keras.Sequential(
     [
@@ -27,4 +29,4 @@ model = keras.Sequential(
 )
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 model.compile("sgd", loss, jit_compile=False)
-model.fit(data.batch(batch).prefetch(4), epochs=1, verbose=2)
+model.fit(data.prefetch(4), epochs=1, verbose=2)

@@ -150,7 +150,7 @@ def is_fetch_bound(now: Situation, part: Breakdown) -> bool:
 
 def _recovered(now: Situation, gain: Forecast | None) -> float:
     """Return the share of the data wait that the remedy gives back; 1 where no forecast says
-    less. A stage on one core would share all cores."""
+    less. A serial stage would share all cores."""
     part, limit = now.split, now.bottleneck
     if part is None or part.wait.mean <= 0:
         return 1.0
@@ -159,7 +159,8 @@ def _recovered(now: Situation, gain: Forecast | None) -> float:
         return min(1.0, max(0.0, before_ms - gain.typical_ms) / part.wait.mean)
     cores = cores_of(now.manifest)
     slow = now.stages.stages[limit.stage] if now.stages and limit else None
-    if cores > 1 and slow is not None and not slow.is_parallel:
+    has_threads = now.origin is SourceKind.TF_DATA and cores > 1  # one for each core
+    if has_threads and slow is not None and not slow.is_parallel:
         shared = _SHARED if limit and limit.reason == "serial" else 1.0
         return min(1.0, shared * part.step.mean * (1 - 1 / cores) / part.wait.mean)
     is_fetch = now.origin is SourceKind.ARRAYS or is_fetch_bound(now, part)

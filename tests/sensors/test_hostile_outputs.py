@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from tests.sensors.gpu import test_ioreg
+from tests.sensors.gpu.test_powermetrics import DOCUMENT
 from tests.sensors.test_kernel import KEY, SYSCTL
 from tfwatch.sensors import kernel
 from tfwatch.sensors.gpu import ioreg
+from tfwatch.sensors.gpu.powermetrics import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +27,7 @@ def _level(sensor: type[kernel.ToolSensor], text: str) -> list[float | None]:
 
 #: Each parser with an output that it can read.
 PARSERS: dict[str, tuple[Callable[[str], list[float | None]], str]] = {
+    "powermetrics": (lambda text: [*parse(text.encode("utf-8", "replace")).values()], DOCUMENT),
     "ioreg": (lambda text: [*ioreg.parse(text).values()], test_ioreg.gpu()),
     "clients": (lambda text: [*ioreg.parse_clients(text).values()], test_ioreg.client(7, 55)),
     "sysctl": (lambda text: _level(kernel.MacPressureSensor, text), SYSCTL),
@@ -48,6 +51,7 @@ def figures_of(name: str, text: str) -> list[float]:
         pytest.param("\0" * 10**6, id="NULs"),
         pytest.param("\n" * 10**6, id="lines"),
         pytest.param(" |" * 10**6 + "+-o ", id="strokes of a tree"),
+        pytest.param("<plist><" + "a" * 2**20 + "</plist>", id="one long token"),
         pytest.param('"PerformanceStatistics" = {' * 10**5, id="statistics"),
         pytest.param('"IOUserClientCreator" = "pid ' * 10**5, id="creators"),
     ],

@@ -252,7 +252,10 @@ def _add_removal(own: Any) -> None:
 
 
 def _add_doctor(own: Any) -> None:
-    _add_json(own)
+    form = own.add_mutually_exclusive_group()
+    _add_json(form)
+    text = "print the sudoers line that permits powermetrics (macOS); nothing is changed"
+    form.add_argument("--sudoers", action="store_true", help=text)
     _add_runs_dir(own)
 
 

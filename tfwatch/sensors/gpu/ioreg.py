@@ -124,8 +124,7 @@ class IoregSource(GpuSource):
         figures = parse(text)
         if not figures:
             raise SensorError("ioreg no longer prints the activity of a GPU")
-        nowhere = Unavailable("macOS reports it to root alone")
-        self._gaps = dict.fromkeys(("gpu_power_w", "gpu_freq_mhz", "gpu_temperature_c"), nowhere)
+        self._gaps = {"gpu_temperature_c": Unavailable("no tool of macOS prints it")}
         if "gpu_busy" not in figures:
             why = 'ioreg prints no "Device Utilization %" for this GPU'
             self._gaps["gpu_busy"] = Unavailable(why)

@@ -12,7 +12,7 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import GpuFound, GpusFound, SensorMissing
 from tfwatch.core.system_tool import spent_ns
-from tfwatch.sensors.gpu.ioreg import IoregSource
+from tfwatch.sensors.gpu.apple import AppleSource
 from tfwatch.sensors.gpu.nvml import NvmlSource
 from tfwatch.sensors.sensor import GpuReading, Sensor, Unavailable, combine, known, reason
 
@@ -54,7 +54,7 @@ _MAX_READINGS = 120
 
 def choose_source(system: str = sys.platform, clock: Clock = SYSTEM) -> GpuSource:
     """Return the source of a system."""
-    return IoregSource(clock) if system == "darwin" else NvmlSource(clock)
+    return AppleSource(clock) if system == "darwin" else NvmlSource(clock)
 
 
 class GpuSensor(Sensor):
@@ -181,9 +181,10 @@ class GpuSensor(Sensor):
             self._writer.event(SensorMissing(self._writer.now_ns(), name, why.reason, why.fix))
 
     def _report_found(self, gpu: GpuReading) -> None:
-        if self._found:
+        if self._found and self._found.source == self._source.name:
             return
-        self._reported.clear()
+        if self._found is None:
+            self._reported.clear()
         self._found = GpuFound(
             self._writer.now_ns(),
             self._source.name,

@@ -1,4 +1,4 @@
-"""epoch-end between-fits: a loop of its own works in Python between two epochs."""
+"""host-bound epoch-end between-fits: Python after each step or epoch of a loop of its own."""
 
 import random
 import sys
@@ -8,7 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 rng, remedied = random.Random(sys.argv[1]), "remedied" in sys.argv
-units, size, epochs = rng.choice([64, 256]), rng.choice([400, 500, 600]), rng.choice([8, 12])
+units, in_steps = rng.choice([64, 256]), rng.choice([True, False])
+size = rng.choice([100, 150, 200] if in_steps else [400, 500, 600])
 rows = np.random.default_rng(int(sys.argv[1]))
 matrix = rows.normal(size=(size, size))
 model = keras.Sequential(
@@ -29,8 +30,10 @@ def train_step(x, y):
     return loss
 
 
-for _ in range(epochs):
+for _ in range(3 if in_steps else 10):
     for x, y in data:
-        train_step(x, y)
-    if not remedied:
+        loss = train_step(x, y)
+        if in_steps and not remedied:
+            np.linalg.svd(matrix * float(loss))
+    if not (in_steps or remedied):
         np.linalg.eigvals(matrix)

@@ -43,8 +43,7 @@ def find(now: Situation) -> Finding | None:
     top = _most(regime)
     brief = f"{units.seconds(spent.between_fits_s)} between {units.counted(regime.fits, 'fit')}"
     brief = f"{brief} of {units.counted(round(spent.steps / max(regime.fits, 1)), 'step')}"
-    # The rest is what each fit takes to begin and to end, where a line stands out.
-    lost_s = spent.between_fits_s * (_share(regime, top) if top else 1.0)
+    lost_s = spent.between_fits_s * (_share_of_script(regime) if top else 1.0)
     advice = _advise(regime, top)
     return Finding(
         "between-fits",
@@ -81,6 +80,14 @@ def _where_text(regime: Regime, top: CodeTime | None) -> str:
         return ""
     call = f", which calls {top.call}" if top.call else ""
     return f": {units.percent(_share(regime, top))} of it at {top.place}{call}"
+
+
+def _share_of_script(regime: Regime) -> float:
+    """Return the share of the time between fits in the script's own lines; the rest is what each
+    fit takes to begin and to end."""
+    times = regime.code_in("BETWEEN_FITS")
+    own_s = sum(one.seconds for one in times if one.place and one.call != "fit")
+    return own_s / sum(one.seconds for one in times)
 
 
 def _share(regime: Regime, top: CodeTime) -> float:

@@ -254,7 +254,9 @@ def _py_dataset(now: Situation) -> Advice:
 
 def _generator(now: Situation) -> Advice:
     # Keras prefetches a generator already, and a generator cannot yield batches in parallel.
-    way = "workers=4, use_multiprocessing=True" if _computes(now) else "workers=4"
+    limit = now.bottleneck
+    holds_gil = limit.waits is not True if limit and limit.reason == "python" else _computes(now)
+    way = "workers=4, use_multiprocessing=True" if holds_gil else "workers=4"
     return Advice(
         f"a PyDataset({way}) in place of the generator, which cannot run in parallel",
         _PY_DATASET.format(way=way),

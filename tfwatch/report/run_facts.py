@@ -97,7 +97,7 @@ TIME_SPENT = (
     whole("epoch", "counted from 0; null in a total"),
     whole("steps", "completed steps"),
     number("wall_s", "seconds of wall clock; the parts sum to it"),
-    number("between_s", "part of it between epochs: first batch, validation and the epoch's end"),
+    number("between_s", "first batch, validation, the ends of epochs and fits, together"),
     *(number(name, _PART_MEANINGS[name], _part(name)) for name in PART_NAMES),
 )
 _TIME_BREAKDOWN = (

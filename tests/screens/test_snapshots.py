@@ -2,7 +2,7 @@
 
     TFWATCH_SNAPSHOTS=write pytest tests/screens/test_snapshots.py
 
-writes the files in `snapshots/` anew: read their difference before you commit it.
+rewrites the files in `snapshots/`: read their difference before you commit it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""first-batch epoch-end: epochs of a few steps; each one begins and ends anew."""
+"""first-batch epoch-end: epochs of a few steps, each with its own begin and end."""
 
 import random
 import sys

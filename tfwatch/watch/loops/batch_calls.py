@@ -142,7 +142,6 @@ class _CallsRun:
         start_ns, ended_ns = call.start_ns - self._origin_ns, end_ns - self._origin_ns
         if is_new or self._open is None:
             self._close_step(start_ns)
-            self._step_log.begin_fetch(start_ns)
             self._open = (start_ns, ended_ns, _loss_of(logs))
         else:
             self._open = (self._open[0], ended_ns, self._open[2])

@@ -331,7 +331,8 @@ def _sum_up(now: Situation) -> str:
 
 def _cost(now: Situation) -> str:
     """Return `data wait 4:12 (2 % of the run); without it: 1:15 at best; 3 stalls, longest 9 s`."""
-    parts = data_wait_parts(now.waited_s, now.now_s)
+    sees_wait = now.manifest.sees_data_wait
+    parts = data_wait_parts(now.waited_s, now.now_s) if sees_wait else ["data wait n/a"]
     if now.stalls:
         longest_s = max(stall.lost_ms for stall in now.stalls) / 1e3
         stalls = units.counted(len(now.stalls), "stall")

@@ -108,7 +108,8 @@ def _describe_switch(
 def _describe_epoch(event: facts.EpochEnded, snapshot: Snapshot) -> RowText:
     """Describe an epoch: its steps, then its metrics, validation first: a narrow pane cuts the
     end."""
-    figures = _steps_of_epoch(snapshot.epochs, event)
+    sees_wait = snapshot.manifest.sees_data_wait
+    figures = _steps_of_epoch(snapshot.epochs, event, sees_wait=sees_wait)
     metrics = sorted(event.metrics.items(), key=lambda item: not item[0].startswith("val_"))
     figures += [f"{metric_name(name)} {value:.3g}" for name, value in metrics[:4]]
     validations = reversed(snapshot.events.of(facts.ValidationEnded))
@@ -119,7 +120,7 @@ def _describe_epoch(event: facts.EpochEnded, snapshot: Snapshot) -> RowText:
     return "E", f"epoch {event.epoch + 1}: {', '.join(figures)}", ""
 
 
-def _steps_of_epoch(rows: Rows, ended: facts.EpochEnded) -> list[str]:
+def _steps_of_epoch(rows: Rows, ended: facts.EpochEnded, *, sees_wait: bool) -> list[str]:
     """Return `23.4 ms/step` and `data wait 41 %` of an epoch that ended; none without steps. rows:
     of `core.rows.EPOCH`."""
     at = int(np.searchsorted(rows["first_ns"], ended.at_ns, side="right")) - 1
@@ -128,7 +129,7 @@ def _steps_of_epoch(rows: Rows, ended: facts.EpochEnded) -> list[str]:
     row = rows[at]
     # Compute stands there without the copies.
     total_ms = sum(float(row[name]) for name in ("wait_ms", "compute_ms", "copy_ms", "host_ms"))
-    share = float(row["wait_ms"]) / total_ms if total_ms > 0 else 0.0
+    share = float(row["wait_ms"]) / total_ms if total_ms > 0 and sees_wait else None
     return [f"{total_ms / int(row['steps']):.1f} ms/step", f"data wait {units.percent(share)}"]
 
 

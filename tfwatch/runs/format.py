@@ -204,6 +204,11 @@ class Manifest(msgspec.Struct, frozen=True):
         not."""
         return self.copy_ms if self.copied_ahead else None
 
+    @property
+    def sees_data_wait(self) -> bool:
+        """True where the fetch of a batch is seen: else the data wait is n/a, and no 0."""
+        return not (self.fetches_in_calls or self.makes_batches)
+
     def why_not_switchable(self, knob: str) -> str:
         """Return the reason why the run never switches a knob; empty where it does."""
         if knob in self.knobs and knob in self.switchable:

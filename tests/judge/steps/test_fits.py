@@ -35,13 +35,12 @@ def test_a_fit_has_its_steps_its_time_its_data_wait_and_its_loss(tmp_path: Path)
     ]
 
 
-def test_a_loop_of_the_scripts_own_is_named_by_its_line(tmp_path: Path) -> None:
-    run = open_written(
-        tmp_path / "run",
-        np.zeros(0, dtype=STEP),
-        STARTED[0],
-        RunEnded(9, "finished", 0),
-        loop="a.py:2",
-    )
+def test_a_loop_that_makes_its_batches_has_its_line_and_no_data_wait(tmp_path: Path) -> None:
+    rows = np.zeros(10, dtype=STEP)
+    rows["step"], rows["compute_ms"] = np.arange(1, 11), 5.0
+    events = (STARTED[0], ENDED[0], RunEnded(9, "finished", 10))
+    run = open_written(tmp_path / "run", rows, *events, loop="a.py:2", makes_batches=True)
 
-    assert [one.words for one in fits_of(run, 2)] == ["loop 2, a.py:2: no whole epoch"]
+    assert [one.words for one in fits_of(run, 2)] == [
+        "loop 2, a.py:2: 5.0 ms/step, loss 1, 10 steps"
+    ]

@@ -86,7 +86,7 @@ def _figures(
         number,
         last.step - before,
         split.step.mean if split else None,
-        split.wait_share if split else None,
+        split.wait_share if split and run.manifest.sees_data_wait else None,
         last.metrics.get("loss"),
         outcome,
         loop,

@@ -223,6 +223,8 @@ def explain_unread(view: RunView) -> str:
     """Return why there is no table of stages."""
     if why := _why_missing(view):
         return f"{why}{_code_stages_text(view)}"
+    if view.snapshot.manifest.makes_batches:
+        return "n/a: the script makes its batches itself, between two calls of train_on_batch"
     if view.is_over:
         return "n/a: tf.data's model of the pipeline was not read in this run"
     if view.snapshot.steps_total:

@@ -104,7 +104,9 @@ def draw(scene: Scene, width: int, height: int, compact: bool) -> list[Line]:
     charts = strip_lines(cells, glyphs, scene.cursor)
     parts = scene.run.situation.split
     is_stale = snapshot.life.is_stale or scene.run.situation.is_stalled
-    legend = legend_lines(parts, glyphs, layout.strip_rows, layout.legend >= WIDE, is_stale)
+    sees_wait = snapshot.manifest.sees_data_wait
+    is_wide = layout.legend >= WIDE
+    legend = legend_lines(parts, glyphs, layout.strip_rows, is_wide, is_stale, sees_wait=sees_wait)
     axis = axis_texts(scene.top_ms, layout.strip_rows)
     lines = [_beside(*parts) for parts in zip(axis, charts, legend, strict=True)]
     lines.append(_beside("why", mark_line(scene.labels, layout.columns), ()))
@@ -180,12 +182,18 @@ def axis_texts(top_ms: float | None, rows: int) -> list[str]:
 
 
 def legend_lines(
-    parts: Breakdown | None, glyphs: Glyphs, rows: int, is_wide: bool, is_stale: bool
+    parts: Breakdown | None,
+    glyphs: Glyphs,
+    rows: int,
+    is_wide: bool,
+    is_stale: bool,
+    *,
+    sees_wait: bool,
 ) -> list[Line]:
     """Return the legend with the means of the newest steady steps, in `rows` lines; the step is
     the last to be dropped.
 
-    is_stale: the figures are not current.
+    is_stale: the figures are not current. sees_wait: the data wait is measured.
     """
     wait, host, compute, step = (
         (parts.wait.mean, parts.host.mean, parts.compute.mean, parts.step.mean)
@@ -195,7 +203,7 @@ def legend_lines(
     copy = parts.copy.mean if parts and parts.copy else None
     entries = [
         (" ", "", "step", step),
-        (glyphs.wait, WAIT_COLOUR, "wait", wait),
+        (glyphs.wait, WAIT_COLOUR, "wait", wait if sees_wait else None),
         *([(glyphs.compute, COMPUTE_COLOUR, "copy", copy)] * (copy is not None)),
         (glyphs.compute, COMPUTE_COLOUR, "compute", compute),
         (glyphs.host, HOST_COLOUR, "host", host),

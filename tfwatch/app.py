@@ -13,10 +13,10 @@ from tfwatch.judge.view import Follower
 from tfwatch.notices import NO_NOTICES, Notifier
 from tfwatch.screens.basics.glyphs import choose_glyphs
 from tfwatch.screens.basics.text import plain
-from tfwatch.screens.leave import Leave, Question, leave_question, stop_question
 from tfwatch.screens.live.header import terminal_title
 from tfwatch.screens.live.screen import AttachedScreen, LiveScreen
 from tfwatch.screens.live.switch_requests import SwitchRequests
+from tfwatch.screens.overlays import Leave, Question, leave_question, stop_question
 from tfwatch.screens.themes import ThemedApp
 
 if TYPE_CHECKING:

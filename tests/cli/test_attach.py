@@ -29,8 +29,8 @@ from tfwatch.runs.format import REQUESTS
 from tfwatch.runs.machine_info import boot_id
 from tfwatch.runs.requests import RequestSender, SwitchRequest
 from tfwatch.runs.run import Run
-from tfwatch.screens.leave import Leave, Question
 from tfwatch.screens.live.screen import AttachedScreen
+from tfwatch.screens.overlays import Leave, Question
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

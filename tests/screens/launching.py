@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-    from tfwatch.screens.leave import Leave
+    from tfwatch.screens.overlays import Leave
 
 WORKLOADS = (
     ("cnn", "decode and augment starve it"),

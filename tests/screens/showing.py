@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.screens.canned import Canned
     from tfwatch.judge.view import RunView
     from tfwatch.runs.run import Run
-    from tfwatch.screens.leave import Leave
+    from tfwatch.screens.overlays import Leave
 
 
 class Shown:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from tfwatch.screens.doctor import RunCheckup
-    from tfwatch.screens.leave import Leave
+    from tfwatch.screens.overlays import Leave
 
 _BROKEN = mac(
     "2.20.0",

@@ -17,7 +17,7 @@ from tfwatch.runs.folder import SLOW_S
 from tfwatch.runs.format import EVENTS
 from tfwatch.runs.group import folder_of_rank, open_group
 from tfwatch.screens.group import READ_S, TIMES, GroupApp, GroupReader, GroupScreen
-from tfwatch.screens.leave import Leave
+from tfwatch.screens.overlays import Leave
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from tests.screens.launching import RUNS, launcher, offer, text
 from tests.screens.showing import rows_of
 from tests.screens.test_doctor import until
 from tfwatch.screens.launcher import ScriptPaths
-from tfwatch.screens.leave import Leave
+from tfwatch.screens.overlays import Leave
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

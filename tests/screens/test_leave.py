@@ -9,7 +9,7 @@ from textual.command import CommandPalette
 from tests.screens.canned import usual
 from tests.screens.showing import shown
 from tfwatch.core.rows import Phase
-from tfwatch.screens.leave import Leave, Question
+from tfwatch.screens.overlays import Leave, Question
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,16 +106,6 @@ async def test_a_stopping_run_refuses_switches() -> None:
             assert [note.message for note in show.app._notifications] == [message], key
             assert show.asked() == []
             assert show.tuner.jobs == []
-
-
-async def test_a_question_is_answered_by_mouse(tmp_path: Path) -> None:
-    async with shown(usual(tmp_path)) as show:
-        await show.press("q")
-        row = next(row for row in show.rows if "quit the screen" in row)
-        at = row.index("quit the screen"), show.rows.index(row)
-        await show.pilot.click(offset=at)
-        await show.until(lambda: show.app.return_value)
-        assert show.app.return_value is Leave.DETACH
 
 
 async def test_a_finished_run_quits_without_asking(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from tfwatch.runs.snapshot import Snapshot
-    from tfwatch.screens.leave import Leave
+    from tfwatch.screens.overlays import Leave
 
 ASCII = choose_glyphs(colour=False, unicode=False)
 STARVED, COMPUTE_BOUND = (10.0, 1.0, 13.0), (0.2, 1.0, 13.0)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tfwatch.doctor.checks import CheckUp
     from tfwatch.screens.doctor import RunCheckup
-    from tfwatch.screens.leave import Leave
+    from tfwatch.screens.overlays import Leave
 
 
 class Screen(Protocol):
@@ -112,7 +112,7 @@ class ScreenHost:
 def show_app(make: Callable[..., Screen]) -> int:
     """Show an app in a process that does not train. Returns 0, 1 where it failed, or 128 + the
     signal that ended it."""
-    from tfwatch.screens.leave import Leave
+    from tfwatch.screens.overlays import Leave
 
     received: list[int] = []
 

@@ -38,22 +38,6 @@ if TYPE_CHECKING:
     from tfwatch.runs.snapshot import Snapshot
 
 
-#: The kinds of events in words, by their marks.
-_KINDS = {
-    **{knob.key: f"switch {knob.label}" for knob in KNOBS.values()},
-    **{
-        "S": "stall",
-        "E": "epoch",
-        "C": "compile",
-        "A": "A/B test",
-        "F": "autopilot",
-        "Z": "sleep",
-        "!": "trouble",
-    },
-    **{"H": "heat", "M": "swap", "X": "end"},
-}
-
-
 @dataclass(frozen=True, slots=True)
 class EventRow:
     """One row: seconds since the clock origin, the time of day, a letter, a sentence and its
@@ -64,11 +48,6 @@ class EventRow:
     mark: str
     text: str
     style: str = ""
-
-    @property
-    def searched_text(self) -> str:
-        """The text that a filter looks at: with the kind of the event in words."""
-        return f"{self.time} {_KINDS.get(self.mark, '')} {self.text}".lower()
 
 
 #: The marks of an experiment and of the autopilot; and of what needs none on a time axis.
@@ -346,12 +325,6 @@ class EventRows(Sequence[EventRow]):
 
     def __len__(self) -> int:
         return len(self._rows)
-
-    def with_text(self, wanted: str) -> EventRows:
-        """Return the rows whose time, kind or sentence contains a text, in any case."""
-        wanted = wanted.lower()
-        matching = [timed for timed in self._rows if wanted in self._make_row(*timed).searched_text]
-        return EventRows(matching, self._snapshot, tuple(self._switches.values()))
 
     def newest_in_each(self, edges_s: Sequence[float]) -> list[EventRow]:
         """Return the newest row with a mark in each column of time; the edges rise."""

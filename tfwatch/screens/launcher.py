@@ -23,7 +23,7 @@ from tfwatch.screens.basics.glyphs import QUIET_COLOUR, choose_glyphs
 from tfwatch.screens.basics.keyline import Key, KeyLine
 from tfwatch.screens.basics.pane import FRAME_CSS, apply_glyphs
 from tfwatch.screens.basics.text import column, row
-from tfwatch.screens.leave import Leave
+from tfwatch.screens.overlays import Leave
 from tfwatch.screens.themes import ThemedApp
 
 if TYPE_CHECKING:

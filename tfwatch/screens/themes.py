@@ -18,7 +18,7 @@ from textual.theme import Theme
 
 from tfwatch.screens.basics.keyline import Pressed
 from tfwatch.screens.basics.text import plain
-from tfwatch.screens.leave import Leave
+from tfwatch.screens.overlays import Leave
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from textual.widgets import Input
 
 from tests.screens.canned import STARVING, usual
 from tests.screens.hardware import compute_bound, unseen
@@ -51,16 +50,6 @@ async def test_looking_back_at_a_finished_run_shows_nothing_as_live(tmp_path: Pa
         assert not show.live.timeline.frozen
 
 
-async def test_a_window_too_small_shows_no_filter(tmp_path: Path) -> None:
-    async with shown(usual(tmp_path), (80, 24)) as show:
-        await show.press("slash")
-        assert show.live.filter_line.display
-        await show.pilot.resize_terminal(50, 12)
-        await show.frame()
-        assert not show.live.filter_line.display
-        assert "filter, " not in show.text
-
-
 async def test_a_missing_sensor_is_absent_until_it_is_asked_for(tmp_path: Path) -> None:
     async with shown(unseen(tmp_path), (80, 70)) as show:
         assert "GPU n/a" not in show.text
@@ -95,23 +84,6 @@ async def test_the_selected_event_stays_selected_when_others_arrive(tmp_path: Pa
         show.run.event(Noted, text="one").event(Noted, text="two")
         await show.frame()
         assert (pane.cursor, pane.event_rows[-1 - pane.cursor]) == (3, chosen)
-
-
-async def test_the_log_is_filtered_as_it_is_typed(tmp_path: Path) -> None:
-    run = usual(tmp_path)
-    run.log.write_text("".join(f"line {n} {'cuda' if n % 10 == 0 else ''}\n" for n in range(100)))
-    async with shown(run, (80, 24)) as show:
-        await show.press("5", "slash")
-        assert isinstance(show.app.focused, Input)
-        await show.press(*"CUDA")
-        assert show.live.log_pane.count() == 10
-        await show.press("enter")
-        await show.resize((120, 40))
-        assert show.live.log_pane.count() == 10
-        assert "filter, 10 of 100: CUDA" in show.text
-        await show.resize((80, 24))
-        await show.press("slash", "escape")
-        assert show.live.log_pane.count() == 100
 
 
 async def test_the_list_follows_new_events_again_when_the_charts_do(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tfwatch.core.events import EpochEnded
 from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.runs.run import Run
 from tfwatch.runs.script_process import Announcements, AwaitedRun
-from tfwatch.screens.leave import Leave, Question
+from tfwatch.screens.overlays import Leave, Question
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tfwatch.cli.script.hosts import Script
     from tfwatch.cli.script.request import RunOptions
     from tfwatch.core.clock import Clock
-    from tfwatch.screens.leave import Leave
+    from tfwatch.screens.overlays import Leave
 
 #: Exit codes of a script that did not fail: ctrl+c and SIGTERM stop it.
 _WELL = (0, -signal.SIGINT, -signal.SIGTERM, 128 + signal.SIGINT, 128 + signal.SIGTERM)
@@ -105,7 +105,7 @@ class ScriptSession:
 
     def run(self) -> None:
         """Show the screen, and wait for the script's end."""
-        import tfwatch.screens.leave  # noqa: F401  a handler that imports it in its own import fails
+        import tfwatch.screens.overlays  # noqa: F401  a handler that imports it in its own import fails
 
         self._terminal.on_hangup = self._hang_up
         with passed_signals(self._pass_on, self._terminal.hang_up, quits=True):
@@ -121,7 +121,7 @@ class ScriptSession:
     # -- the screen -------------------------------------------------------------------------------
 
     def _show_screen(self) -> None:
-        from tfwatch.screens.leave import Leave
+        from tfwatch.screens.overlays import Leave
 
         leave = self._host.show()
         self._script.start()  # where the screen was never painted
@@ -135,7 +135,7 @@ class ScriptSession:
 
     def _hang_up(self) -> None:
         """Leave the screen of a terminal that is gone."""
-        from tfwatch.screens.leave import Leave
+        from tfwatch.screens.overlays import Leave
 
         self._has_hung_up = True
         self._host.leave(Leave.DETACH)
@@ -166,7 +166,7 @@ class ScriptSession:
 
     def _pass_on(self, signum: int) -> None:
         """Pass a signal on to the script. It runs in a signal handler."""
-        from tfwatch.screens.leave import Leave
+        from tfwatch.screens.overlays import Leave
 
         self._script.send(signum)
         self._host.leave(Leave.STOP)

@@ -11,30 +11,38 @@ from textual.reactive import reactive
 
 from tfwatch.judge.event_rows import EventCollector, EventRow
 from tfwatch.judge.findings.situation import reading_text
-from tfwatch.screens.basics.row_list import CursorList
+from tfwatch.screens.basics.pane import RowList
 from tfwatch.screens.basics.text import row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from textual import events
     from textual.binding import BindingType
     from textual.content import Content
 
     from tfwatch.judge.event_rows import EventRows
     from tfwatch.judge.view import RunView
 
-_KEYS_HINT = "enter jumps  [ ] previous, next  / filters"
+_KEYS_HINT = "enter jumps  [ ] previous, next"
 
 
-class EventsPane(CursorList):
-    """Rows of `EventRow`; posts `Chosen` with the moment of the selected row."""
+class EventsPane(RowList):
+    """Rows of `EventRow` with a cursor; posts `Chosen` with the moment of the selected row."""
 
+    DEFAULT_CSS = """
+    EventsPane.-plain { scrollbar-size-vertical: 0; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "choose", "jump to this event", show=False)
+        Binding("up", "move(-1)", "row up", show=False),
+        Binding("down", "move(1)", "row down", show=False),
+        Binding("pageup", "move(-10)", "page up", show=False),
+        Binding("pagedown", "move(10)", "page down", show=False),
+        Binding("enter", "choose", "jump to this event", show=False),
     ]
 
-    #: Only rows that contain this text show; all where it is empty.
-    wanted: reactive[str] = reactive("", repaint=False)
+    #: The row under the cursor, from the newest on; -1 without one.
+    cursor: reactive[int] = reactive(-1, repaint=False)
 
     @dataclass
     class Chosen(Message):
@@ -47,23 +55,23 @@ class EventsPane(CursorList):
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.set_reactive(EventsPane.cursor, -1)
-        #: Those that show, oldest first.
+        #: Oldest first.
         self.event_rows: Sequence[EventRow] = ()
-        #: The number of rows that show, of how many.
-        self.matches = ""
         self._collector = EventCollector()
-        self._all: EventRows | None = None
 
     def on_mount(self) -> None:
         self.set_titles("events", _KEYS_HINT)
 
     def take(self, view: RunView) -> EventRows:
-        """Return all events of a view, and show them."""
-        rows = self._collector.take(view)
-        if rows is not self._all:
-            self._all = rows
-            self._filter()
+        """Return all events of a view, and show them; the cursor stays at its event."""
+        rows, before = self._collector.take(view), self.event_rows
+        if rows is not before:
+            chosen = before[-1 - self.cursor] if 0 <= self.cursor < len(before) else None
+            self.event_rows = rows
+            if chosen:
+                at = (at for at in range(len(rows)) if rows[-1 - at] == chosen)
+                self.cursor = next(at, self.cursor)
+            self.rows_changed()
         return rows
 
     def show(self, view: RunView) -> None:
@@ -71,24 +79,6 @@ class EventsPane(CursorList):
         reading = view.situation.searched
         title = "events" if reading is None else f"events, {reading_text(reading)}"
         self.set_titles(title, _KEYS_HINT)
-
-    def watch_wanted(self) -> None:
-        self.follow()
-        self._filter()
-
-    def _filter(self) -> None:
-        """Show the rows with the wanted text; the cursor stays at its event."""
-        if self._all is None:
-            return
-        cursor, before = self.cursor, self.event_rows
-        chosen = before[-1 - cursor] if 0 <= cursor < len(before) else None
-        self.event_rows = self._all.with_text(self.wanted) if self.wanted else self._all
-        self.matches = f"{len(self.event_rows)} of {len(self._all)}"
-        if chosen and len(self.event_rows) != len(before):
-            self.cursor = next(
-                (at for at in range(self.count()) if self.event_rows[-1 - at] == chosen), cursor
-            )
-        self.rows_changed()
 
     def count(self) -> int:
         """Return the number of rows."""
@@ -113,9 +103,22 @@ class EventsPane(CursorList):
             # An earlier fit of the script ended before this run began.
             self.post_message(self.Chosen(max(chosen.at_s, 0.0), chosen.text if is_cut else ""))
 
-    def clicked(self, again: bool) -> None:
+    def on_click(self, event: events.Click) -> None:
         """Jump to the event."""
-        self.action_choose()
+        at = event.get_content_offset(self)
+        if at is not None and at.y + self.scroll_offset.y < self.count():
+            self.cursor = at.y + self.scroll_offset.y
+            self.action_choose()
+
+    def watch_cursor(self) -> None:
+        room = max(self.scrollable_content_region.height, 1)
+        if not self.scroll_offset.y <= max(self.cursor, 0) < self.scroll_offset.y + room:
+            self.scroll_to(y=max(0, self.cursor - room // 2), animate=False)
+        self.repaint_rows()
+
+    def action_move(self, rows: int) -> None:
+        """Move the cursor, down where `rows` is positive."""
+        self.cursor = min(max(self.cursor + rows, 0), max(self.count() - 1, 0))
 
     def follow(self) -> None:
         """Clear the selection, if there is one, and follow the newest events."""

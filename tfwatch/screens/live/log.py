@@ -9,7 +9,7 @@ from textual.binding import Binding
 from textual.reactive import reactive
 
 from tfwatch.judge.log_lines import meaning_of
-from tfwatch.screens.basics.row_list import RowList
+from tfwatch.screens.basics.pane import RowList
 from tfwatch.screens.basics.text import plain, row, wrap_text
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class LogPane(RowList):
-    """The lines that contain `wanted`, each explained where it is known."""
+    """The lines, each explained where it is known."""
 
     #: Reserve the scrollbar's column: when the scrollbar appears, no line wraps differently.
     DEFAULT_CSS = """
@@ -39,17 +39,13 @@ class LogPane(RowList):
 
     #: Oldest first.
     lines: reactive[tuple[str, ...]] = reactive((), repaint=False)
-    #: The number of lines that show, of how many.
-    matches = ""
-    #: Part of a line, in any case; empty shows all lines.
-    wanted: reactive[str] = reactive("", repaint=False)
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)
         self._folded: list[Part] = []
 
     def on_mount(self) -> None:
-        self._fold()
+        self.set_titles("log")
 
     def on_resize(self) -> None:
         self._fold()
@@ -68,17 +64,9 @@ class LogPane(RowList):
     def watch_lines(self) -> None:
         self._fold()
 
-    def watch_wanted(self) -> None:
-        self._fold()
-
     def _fold(self) -> None:
         width = max(self.scrollable_content_region.width, 20)
-        shown = [plain(line) for line in self.lines]
-        if self.wanted:
-            shown = [line for line in shown if self.wanted.lower() in line.lower()]
-        self._folded = list(_folded(shown, width))
-        self.matches = f"{len(shown)} of {len(self.lines)}"
-        self.set_titles("log", "/ filters")
+        self._folded = list(_folded(map(plain, self.lines), width))
         if not self.lines:
             self._folded.append(("no output yet", "$foreground 65%"))
         self.rows_changed()

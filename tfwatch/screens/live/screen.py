@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
-from textual.containers import Horizontal
 from textual.content import Content
 from textual.screen import Screen
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
 from tfwatch.core.events import StopRefused
 from tfwatch.core.knobs import KNOBS, PREFETCH
@@ -24,7 +23,6 @@ from tfwatch.screens.keys import (
     EVENTS,
     HUGE,
     LIVE_BINDINGS,
-    LOG,
     LOW,
     LOWER,
     PANE_BINDINGS,
@@ -128,9 +126,6 @@ class LiveScreen(Screen[None], CachedLines):
             *(self.card, self.curves),
         )
         self.keys, self.tabs = KeyLine(id="keys"), KeyLine(id="tabs")
-        self.filter_label = Static(markup=False)
-        self.filter_input = Input(compact=True)
-        self.filter_line = Horizontal(self.filter_label, self.filter_input, id="filter")
         self.view: RunView | None = None
         self.stopping = False
         self._switch_requests = switch_requests
@@ -154,7 +149,6 @@ class LiveScreen(Screen[None], CachedLines):
                 yield self.log_pane
                 yield self.curves
                 yield self.machine
-        yield self.filter_line
         yield self.keys
         yield Static(id="too-small", markup=False)
 
@@ -245,8 +239,6 @@ class LiveScreen(Screen[None], CachedLines):
                 pane.show(view)
         if not (self.timeline.frozen or self.events_pane.has_focus):
             self.events_pane.follow()
-        if self.filter_line.display:
-            self._show_filter()
         self.keys.keys = footer_keys(
             view, self.live, self.timeline.frozen, self.stopping, self.IS_ATTACHED
         )
@@ -282,7 +274,6 @@ class LiveScreen(Screen[None], CachedLines):
             pane.display = number in shown
         for selector, numbers in _CONTAINERS:
             self.query_one(selector).display = bool(shown & numbers)
-        self._show_filter()
         self.tabs.keys = tuple(
             Key(str(at), str(at), word, chosen=at == min(shown)) for at, word in enumerate(_TABS, 1)
         )
@@ -357,34 +348,9 @@ class LiveScreen(Screen[None], CachedLines):
         else:
             self.focus_previous()
 
-    def action_filter(self) -> None:
-        """Ask for a filter; the events, or the log where it shows, keep only the rows that contain
-        it."""
-        self.action_pane(LOG if self._filtered is self.log_pane else EVENTS)
-        self.filter_line.display = True
-        self.filter_input.focus()
-
-    @property
-    def _filtered(self) -> EventsPane | LogPane:
-        """The pane that a filter is for."""
-        only_log = self.log_pane.display and not self.events_pane.display
-        return self.log_pane if only_log else self.events_pane
-
-    def _show_filter(self) -> None:
-        """Show the filter below its pane while there is one, with the number of rows that it
-        leaves."""
-        pane = self._filtered
-        is_shown = pane.display and bool(pane.wanted or self.filter_input.has_focus)
-        self.filter_line.display = is_shown and not self.has_class(Layout.TOO_SMALL.value)
-        if is_shown:
-            self.filter_input.value = pane.wanted
-            self.filter_label.update(f" filter, {pane.matches}: ")
-
     def action_back(self) -> None:
-        """Close the filter, or leave the focused pane."""
-        self.filter_input.value = self._filtered.wanted = ""
+        """Leave the focused pane."""
         self.set_focus(None)
-        self._show_filter()
 
     async def action_copy(self) -> None:
         """Copy the code suggestion or that of the settings, into a file too; while the training
@@ -421,18 +387,6 @@ class LiveScreen(Screen[None], CachedLines):
         self.timeline.jump_to(message.at_s)
         if message.cut_text:
             self.notify(message.cut_text, timeout=10)
-
-    @on(Input.Changed)
-    def filter_rows(self, message: Input.Changed) -> None:
-        """Filter while the user types."""
-        self._filtered.wanted = message.value
-        self._show_filter()
-
-    @on(Input.Submitted)
-    def keep_filter(self) -> None:
-        """Keep the filter, and focus the filtered pane."""
-        self._filtered.focus()
-        self._show_filter()
 
 
 class AttachedScreen(LiveScreen):

@@ -26,7 +26,6 @@ PARTS = (
     "Timeline",
     "PipelinePane",
     "KnobsPane",
-    "CardPane",
     "EventsPane",
 )
 #: Where a number stands: this share of a part's width from its left edge.

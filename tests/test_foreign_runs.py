@@ -30,9 +30,8 @@ from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import Manifest, NotARunError, Pulse
 from tfwatch.runs.run import Run, open_run
 from tfwatch.screens.basics.glyphs import choose_glyphs
-from tfwatch.screens.live.card import CardPane, card_content
 from tfwatch.screens.live.header import terminal_title
-from tfwatch.screens.live.knobs import knob_rows
+from tfwatch.screens.live.knobs import KnobsPane, effect_lines, knob_rows
 from tfwatch.screens.live.log import log_lines
 from tfwatch.screens.live.machine import readings
 from tfwatch.screens.live.timeline import picture
@@ -197,23 +196,23 @@ def texts_of(view: RunView) -> Iterator[str]:
     """Make the content of each pane."""
     header_of(view)
     terminal_title(view)
-    knob_rows(view, live=True)
     log_lines(view)
     rows = EventCollector().take(view)
     list(rows)
     readings(view)
     pipeline_of(view)
-    yield from (line.plain for line in card_rows(view))
+    yield from (line.plain for line in switch_rows(view))
     for zoom in Zoom:
         draw(view, rows, zoom)
     assert isinstance(view.finding, Finding)
 
 
-def card_rows(view: RunView) -> Iterator[Any]:
-    """Draw the card."""
-    card = CardPane()
-    card.set_reactive(CardPane.content, card_content(view))
-    yield from card.rows(60, 20)
+def switch_rows(view: RunView) -> Iterator[Any]:
+    """Draw the knobs and the effect of the newest switch."""
+    pane = KnobsPane()
+    pane.set_reactive(KnobsPane.knobs, knob_rows(view, live=True))
+    pane.set_reactive(KnobsPane.effect, tuple(effect_lines(view)))
+    yield from pane.rows(60, 20)
 
 
 def draw(view: RunView, rows: EventRows, zoom: Zoom) -> None:

@@ -172,7 +172,7 @@ def test_a_request_of_this_screen_is_shown_at_once() -> None:
     rows = knob_rows(look(run, (KnobRequest("workers", "auto", run.at_s),)), live=True)
 
     assert [row.note for row in rows if row.name == "workers"] == [
-        "requested 10:17:21, waits for the current batch"
+        "requested, waits for the current batch"
     ]
 
 

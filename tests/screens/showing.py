@@ -59,7 +59,7 @@ class Shown:
         for pane in (
             live.header,
             live.machine,
-            live.card,
+            live.knobs,
             live.pipeline,
             live.curves,
         ):

@@ -27,7 +27,7 @@ async def test_tab_goes_through_the_panes(tmp_path: Path) -> None:
         for key in ("tab", "tab", "shift+tab", "shift+tab", "shift+tab", "tab"):
             await show.press(key)
             seen.append(show.live.pane)
-        assert seen == [2, 3, 2, 1, 7, 1]
+        assert seen == [2, 3, 2, 1, 6, 1]
         assert "prefetch 4 next: off" in show.words
         await show.pilot.resize_terminal(120, 40)
         await show.press("3", "escape", "tab")
@@ -41,14 +41,14 @@ async def test_in_a_large_window_a_number_focuses_its_pane_and_the_lower_place_k
         live = show.live
         lower: Widget = live.events_pane
         for key, pane in (
-            *(("6", live.card), ("5", live.log_pane), ("2", live.pipeline), ("4", live.machine)),
-            *(("7", live.curves), ("1", live.knobs), ("3", live.events_pane)),
+            *(("5", live.log_pane), ("2", live.pipeline), ("4", live.machine)),
+            *(("6", live.curves), ("1", live.knobs), ("3", live.events_pane)),
         ):
             await show.press(key)
             assert show.app.focused is (pane if pane.can_focus else None)
-            lower = pane if key in "3457" else lower
+            lower = pane if key in "3456" else lower
             seen = [one for one in live.panes if one.display]
-            assert {live.knobs, live.pipeline, live.card, lower} == {*seen}
+            assert {live.knobs, live.pipeline, lower} == {*seen}
         assert not show.app._notifications
 
 

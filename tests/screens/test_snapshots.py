@@ -201,7 +201,7 @@ SCENARIOS = {
     "own_loop": Scenario(_own_loop, SIZES[2:]),
     **{
         f"pane_{key}": Scenario(_logged, SIZES[:2], keys=(key,))
-        for key in ("1", "2", "3", "4", "6", "7")
+        for key in ("1", "2", "3", "4", "6")
     },
     "pane_5": Scenario(_logged, (*SIZES[:2], SIZES[3]), keys=("5",)),
     "two_gpus": Scenario(hardware.two_gpus, (*SIZES, (179, 60))),

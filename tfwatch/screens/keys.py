@@ -53,13 +53,12 @@ LIVE_BINDINGS = [
         LOOK,
         ("left_square_bracket", "step(1)", "[", "jump to the previous event"),
         ("right_square_bracket", "step(-1)", "]", "jump to the next event"),
-        ("1", "pane(1)", "1", "the settings"),
+        ("1", "pane(1)", "1", "the settings, and the effect of the newest switch"),
         ("2", "pane(2)", "2", "the input pipeline, stage by stage"),
         ("3", "pane(3)", "3", "the events"),
         ("4", "pane(4)", "4", "the machine"),
         ("5", "pane(5)", "5", "the log"),
-        ("6", "pane(6)", "6", "the effect of each switch"),
-        ("7", "pane(7)", "7", "the learning curves"),
+        ("6", "pane(6)", "6", "the learning curves"),
         ("tab", "next_pane(1)", "tab", "the next pane"),
         ("shift+tab", "next_pane(-1)", "shift+tab", "the previous pane"),
         ("escape", "back", "escape", "leave the pane"),
@@ -139,8 +138,8 @@ def too_small_text(view: RunView | None, width: int, height: int) -> str:
 #: side.
 SMALLEST = (60, 18)
 ROOMY = (100, 36)
-#: Below LOW rows the first tab holds the settings alone; from TALL rows on a tab is larger. From
-#: HUGE rows on the chart grows no more, and the lists do.
+#: Below LOW rows a tab is smaller, from TALL rows on larger. From HUGE rows on the chart grows no
+#: more, and the lists do.
 LOW, TALL, HUGE = 24, 32, 80
 
 
@@ -160,7 +159,7 @@ def layout_for(size: Size) -> Layout:
     return Layout.PANES if roomy else Layout.TABS
 
 
-SETTINGS, STAGES, EVENTS, MACHINE, LOG, EFFECT, LOSS = range(1, 8)
+SETTINGS, STAGES, EVENTS, MACHINE, LOG, LOSS = range(1, 7)
 #: Panes that show in turn in a large window.
 LOWER = (EVENTS, MACHINE, LOG, LOSS)
 
@@ -169,12 +168,11 @@ def panes_shown(size: Size, chosen: int, lower: int, has_steps: bool) -> set[int
     """Return the numbers of the panes that a window shows where `chosen` is selected; 0: none was.
 
     Before the first step the log has all the room, unless the user chose another pane. A small
-    screen shows one pane, and the effect below the settings where there is room. A large one shows
-    the settings, the pipeline, the effect, and the lower pane that was chosen last.
+    screen shows one pane, a large one the settings, the pipeline, and the lower pane that was
+    chosen last.
     """
     if not has_steps and not chosen:
         return {LOG}
     if layout_for(size) is Layout.PANES:
-        return {SETTINGS, STAGES, EFFECT, lower}
-    chosen = chosen or SETTINGS
-    return {SETTINGS, EFFECT} if chosen == SETTINGS and size.height >= LOW else {chosen}
+        return {SETTINGS, STAGES, lower}
+    return {chosen or SETTINGS}

@@ -51,7 +51,7 @@ class PaneApp(App[None]):
 
 def set_knob(pane: Pane, text: str) -> None:
     assert isinstance(pane, KnobsPane)
-    pane.knobs = (KnobRow("p", "p", "prefetch", "off", "4", text),)
+    pane.knobs = (KnobRow("p", "prefetch", "off", "4", text),)
 
 
 def set_reading(pane: Pane, text: str) -> None:

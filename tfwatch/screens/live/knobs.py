@@ -1,5 +1,5 @@
-"""The settings: each knob with its key, its value, its next value, and a note: what happens to it,
-or its forecast."""
+"""The switches: each knob with its key, its value, its next value and a note, which is what happens
+to it, or its forecast; below them the effect of the newest switch, A/B test or autopilot."""
 
 from __future__ import annotations
 
@@ -7,30 +7,32 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
+from textual.content import Content
 from textual.reactive import reactive
 
 from tfwatch.core import units
-from tfwatch.core.events import EpochStarted
+from tfwatch.core.clock import Slot, second_of
+from tfwatch.core.events import AUTOPILOT, EpochStarted, ExperimentEnded
 from tfwatch.core.knobs import CACHE, KNOBS, Knob, no_room
 from tfwatch.core.rows import Phase
 from tfwatch.judge.effects import knob_state
+from tfwatch.judge.effects.tuner_events import AUTOPILOT_EVENTS, autopilot_runs
 from tfwatch.judge.effects.wording import (
     autopilot_parts,
+    autopilot_text,
     block_text,
     checked_forecast_text,
     forecast_note,
-    interval_text,
+    kept_text,
+    outcome_text,
     subject_text,
 )
 from tfwatch.screens.basics.glyphs import QUIET_COLOUR
 from tfwatch.screens.basics.pane import FramedPane
-from tfwatch.screens.basics.text import clock, column, row, shorten, shorten_clauses
+from tfwatch.screens.basics.text import column, row, shorten, shorten_clauses, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from textual.content import Content
-    from textual.geometry import Size
 
     from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.effects.knob_state import KnobState
@@ -91,8 +93,6 @@ class KnobRow:
     next: str
     #: The text beside it.
     note: str
-    #: The prediction interval of a forecast, shown where there is room.
-    forecast_range: str = ""
     #: A switch is requested or being measured.
     busy: bool = False
     #: The key has an effect.
@@ -136,7 +136,6 @@ def _knob_row(view: RunView, live: bool, knob: Knob) -> KnobRow:
     forecast = view.situation.forecasts.get((knob.name, following))
     is_forecast = can_switch and not (refused or status or view.situation.is_stalled)
     forecast_text = _forecast_text(view, state, forecast) if forecast and is_forecast else ""
-    is_known = bool(forecast and is_forecast and forecast.is_known)
     shows_next = not refused and (state.asked or following != state.now)
     return KnobRow(
         key=knob.key,
@@ -144,7 +143,6 @@ def _knob_row(view: RunView, live: bool, knob: Knob) -> KnobRow:
         now=state.now,
         next=(state.asked or following) if shows_next else "",
         note=(refused if can_switch else "") or status or forecast_text or knob.purpose,
-        forecast_range=interval_text(forecast) if forecast and is_known else "",
         busy=bool(status) and not refused,
         enabled=not refused,
     )
@@ -180,7 +178,7 @@ def _waiting(view: RunView, state: KnobState) -> str:
         return f"{'too late' if last and first > last else 'requested'}, from epoch {first}"
     if view.situation.phase is Phase.STARTING:
         return "requested, applies at start"
-    return f"requested {clock(view.snapshot, state.asked_s)}, waits for the current batch"
+    return "requested, waits for the current batch"
 
 
 def available_bytes(snapshot: Snapshot) -> float | None:
@@ -188,51 +186,96 @@ def available_bytes(snapshot: Snapshot) -> float | None:
     return float(snapshot.samples[-1]["memory_available_bytes"]) if len(snapshot.samples) else None
 
 
+def effect_lines(view: RunView) -> list[str]:
+    """Return the effect of what came last, a switch, an A/B test or the autopilot's moves, in a
+    sentence and with the steps before and after; empty without one, and while a test runs."""
+    switch = view.comparisons[-1] if view.comparisons else None
+    ended = view.snapshot.events.newest(ExperimentEnded)
+    if view.situation.experiment:
+        return []
+    if ended and (switch is None or ended.step >= switch.asked_step):
+        return [f"{subject_text(ended.knob, ended.values)}: {kept_text(ended)}"]
+    runs = autopilot_runs(view.snapshot.events.of(*AUTOPILOT_EVENTS))
+    if runs and runs[-1].moves and (switch is None or switch.by == AUTOPILOT):
+        return [f"autopilot: {autopilot_text(runs[-1])}"]
+    return [f"{switch.change.words}: {outcome_text(switch)}", _sides(switch)] if switch else []
+
+
+def _sides(switch: Comparison) -> str:
+    """Return `23.4 → 13.9 ms/step, data wait 41 → 1 %`; empty without steady steps on a side."""
+    if switch.before is None or switch.after is None:
+        return ""
+    sides = switch.before, switch.after
+    before_ms, after_ms = (switch.typical(side.step) for side in sides)
+    old, new = units.in_one_unit(before_ms, after_ms)
+    shares = [switch.typical(side.wait) / max(switch.typical(side.step), 1e-9) for side in sides]
+    waits = f"data wait {100 * shares[0]:.0f} → {units.percent(shares[1])}"
+    return f"{'mean ' if switch.in_bursts else ''}{old} → {new} a step, {waits}"
+
+
 #: The widest value, cells: the forecast behind it needs the room.
 _LONGEST_VALUE = 12
 _NONE = "no settings to switch: the loop has its own pipeline"
 _AWAITED = "the settings appear with the first fit"
+_HINT = "no switch yet: p switches prefetch, a A/B-tests it"
 
 
 class KnobsPane(FramedPane):
-    """The knobs in rows: their keys switch them."""
+    """The knobs in rows: their keys switch them. Below: the effect of the newest switch."""
 
     knobs: reactive[tuple[KnobRow, ...]] = reactive((), repaint=False)
+    #: The effect, and the key that says more of it.
+    effect: reactive[tuple[str, ...]] = reactive((), repaint=False)
+
+    watch_knobs = watch_effect = FramedPane.repaint_rows
+
     #: The text without any knob.
     _none: str = _NONE
+    _shown: tuple[object, ...] = ()
 
     def on_mount(self) -> None:
         self.set_titles("live switches")
 
     def show(self, view: RunView) -> None:
-        """Show the settings of a view."""
+        """Show the settings of a view, and once a second and with each event their effect."""
         live = view.situation.live
         self._none = _AWAITED if view.awaits_fit else _NONE
         self.knobs = knob_rows(view, live)
         self.set_titles(title(view, live), checked_forecast_text(view.situation.record))
-
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Return one row per knob."""
-        return max(len(self.knobs), 1)
-
-    def watch_knobs(self, old: tuple[KnobRow, ...], new: tuple[KnobRow, ...]) -> None:
-        if len(new) != len(old):
-            self.refresh(layout=True)
-        self.repaint_rows()
+        second = second_of(view.snapshot.now_s, Slot.SEARCH)
+        key = second, view.is_over, len(view.snapshot.events)
+        if key != self._shown:
+            self._shown = key
+            effect = effect_lines(view)
+            self.effect = (*effect, experiment_offer(view, live)) if effect else ("", _hint(view))
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         if not self.knobs:
             return [row((f" {self._none}", QUIET_COLOUR))]
-        shown = self.knobs[: max(height, 1)]
         names, values, following = (
             max(map(cell_len, texts)) + 1
             for texts in (
-                [knob.name for knob in shown],
-                [_value_text(knob) for knob in shown],
-                [_next_text(knob) for knob in shown],
+                [knob.name for knob in self.knobs],
+                [_value_text(knob) for knob in self.knobs],
+                [_next_text(knob) for knob in self.knobs],
             )
         )
-        return [_row(knob, width, (names, values, following)) for knob in shown]
+        knobs = [_row(knob, width, (names, values, following)) for knob in self.knobs]
+        styles = "bold", *[QUIET_COLOUR] * len(self.effect)
+        effect = [
+            row((line, style))
+            for text, style in zip(self.effect, styles, strict=False)
+            for line in wrap_text(text, width)
+        ]
+        gap = [Content()] * (height > len(knobs) + len(effect))
+        return [*knobs, *gap, *effect][: max(height, 1)]
+
+
+def _hint(view: RunView) -> str:
+    if view.is_over or not view.situation.live:
+        return "no switch in this run" if view.is_over else "no switch in this run yet"
+    is_idle = view.snapshot.manifest.switchable and not view.situation.experiment
+    return _HINT if is_idle else ""
 
 
 def _row(knob: KnobRow, width: int, cells: tuple[int, int, int]) -> Content:
@@ -246,11 +289,8 @@ def _row(knob: KnobRow, width: int, cells: tuple[int, int, int]) -> Content:
         )
     room = width - content.cell_length
     note = knob.note if cell_len(knob.note) <= room else knob.note.removeprefix("about ")
-    note = shorten_clauses(note, room)
-    content += row((note, "$text-accent" if knob.busy else QUIET_COLOUR))
-    interval = row((f"  ({knob.forecast_range})" if knob.forecast_range else "", QUIET_COLOUR))
-    fits = content.cell_length + interval.cell_length <= width
-    return content + interval if fits else content
+    style = "$text-accent" if knob.busy else QUIET_COLOUR
+    return content + row((shorten_clauses(note, room), style))
 
 
 def _value_text(knob: KnobRow) -> str:

@@ -19,7 +19,6 @@ from tfwatch.screens.basics.pane import CachedContainer, CachedHorizontal, Cache
 from tfwatch.screens.basics.text import shorten
 from tfwatch.screens.keys import (
     ATTACHED_BINDINGS,
-    EFFECT,
     EVENTS,
     HUGE,
     LIVE_BINDINGS,
@@ -36,7 +35,6 @@ from tfwatch.screens.keys import (
     too_small_text,
 )
 from tfwatch.screens.live.banner import BannerPane, silent_disk
-from tfwatch.screens.live.card import CardPane
 from tfwatch.screens.live.curves import CurvesPane
 from tfwatch.screens.live.events import EventsPane
 from tfwatch.screens.live.header import RunHeader
@@ -62,11 +60,10 @@ if TYPE_CHECKING:
 
 #: Cells of a copied line in the note about it.
 _COPIED_CELLS = 90
-_TABS = ("switch", "stages", "events", "machine", "log", "effect", "loss")
+_TABS = ("switch", "stages", "events", "machine", "log", "loss")
 #: The containers, with the numbers of their panes.
 _CONTAINERS = (
-    ("#switching", {SETTINGS, EFFECT}),
-    ("#upper", {SETTINGS, STAGES, EFFECT}),
+    ("#upper", {SETTINGS, STAGES}),
     ("#lower", {*LOWER}),
 )
 #: A frame that takes this CPU time takes a tenth of its quarter second: as many of the next frames
@@ -114,7 +111,6 @@ class LiveScreen(Screen[None], CachedLines):
         self.banner = BannerPane()
         self.timeline = Timeline()
         self.knobs = KnobsPane(id="knobs")
-        self.card = CardPane(id="card")
         self.pipeline = PipelinePane(id="pipeline")
         self.events_pane = EventsPane(id="events")
         self.machine = MachinePane(id="machine")
@@ -122,8 +118,8 @@ class LiveScreen(Screen[None], CachedLines):
         self.curves = CurvesPane(id="curves")
         #: In the order of their numbers.
         self.panes = (
-            *(self.knobs, self.pipeline, self.events_pane, self.machine, self.log_pane),
-            *(self.card, self.curves),
+            *(self.knobs, self.pipeline, self.events_pane),
+            *(self.machine, self.log_pane, self.curves),
         )
         self.keys, self.tabs = KeyLine(id="keys"), KeyLine(id="tabs")
         self.view: RunView | None = None
@@ -141,9 +137,7 @@ class LiveScreen(Screen[None], CachedLines):
         with CachedContainer(id="panes"):
             with CachedHorizontal(id="upper"):
                 yield self.pipeline
-                with CachedContainer(id="switching"):
-                    yield self.knobs
-                    yield self.card
+                yield self.knobs
             with CachedContainer(id="lower"):
                 yield self.events_pane
                 yield self.log_pane

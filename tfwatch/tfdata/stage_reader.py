@@ -1,4 +1,5 @@
-"""Read tf.data's model of the input pipeline once a second, on a thread of its own.
+"""Read tf.data's model of the input pipeline once a second, on a thread of its own; sooner at the
+begin: a short `fit` is judged by its stages too.
 
 Two iterators matter, the source below tfwatch's gate and the pipeline above it; together they make
 one table. The reader references them only while it reads, about a millisecond: see `disposal`.
@@ -53,7 +54,7 @@ SOURCE = "Source"
 _COPY = "CopyToDevice"
 _AHEAD = frozenset({_COPY, "Prefetch"})
 PERIOD_S = 1.0
-#: The period at which the CPU of a wait is sampled.
+#: The period at which the CPU of a wait is sampled, and until the first stages are known.
 _SAMPLE_PERIOD_S = 0.2
 #: A table is read every second for so long; then stages.bin grows by at most so many bytes/s: 9 MB
 #: in 10 h.
@@ -127,7 +128,7 @@ class StageReader:
             self._read_on()
 
     def _read_on(self) -> None:
-        wait_s, cost_s = PERIOD_S, 0.0
+        wait_s, cost_s = _SAMPLE_PERIOD_S, 0.0
         spent_ns = self._writer.clock.thread_ns()
         while not self._sleep(wait_s):
             if self._iterators() is None:
@@ -150,6 +151,8 @@ class StageReader:
         return False
 
     def _period_s(self, rows: int) -> float:
+        if not self._numbers:
+            return _SAMPLE_PERIOD_S
         if (self._writer.now_ns() - self._number_since_ns) / 1e9 < _EVERY_SECOND_S:
             return PERIOD_S
         return max(PERIOD_S, rows * STAGE.itemsize / _BYTES_PER_S)

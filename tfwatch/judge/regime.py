@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _LEAST_AGAIN = 3
 #: The call in which an epoch begins, though the pulse still shows the end of the one before.
 _MAKES_ITERATOR = "make_iterator"
-#: From so many epochs on the median one is usual.
+#: From so many epochs on their mean is usual.
 _MANY = 8
 Cause: TypeAlias = Literal["start", "switch", "cache"]
 
@@ -113,22 +113,29 @@ class Regime:
         return min(seconds / self.judged_s, 1.0) if self.judged_s > 0 else 0.0
 
     def typical_s(self, part: str) -> float:
-        """Return the seconds of a part that recur in each epoch: its lower quartile in the newest
-        ones, for all; epochs that took longer, or were cut short, are no property of the training.
+        """Return the seconds of a part that recur in each epoch, for all: the lower quartile of the
+        newest ones, of many the mean, without what is above two medians; epochs that took longer,
+        or were cut short, are no property of the training.
 
         The median of two epochs still held the 1.8 s for which one of them waited for tf.data's
-        autotuning thread; that of many is what recurs.
+        autotuning thread.
         """
         most = max((epoch.steps for epoch in self.newest), default=0)
         values = [getattr(epoch, part) for epoch in self.newest if 2 * epoch.steps >= most > 0]
         total: float = getattr(self.spent, part)
-        part_below = 2 if len(values) >= _MANY else 4
-        usual = sorted(values)[(len(values) - 1) // part_below] if values else 0.0
-        return min(total, usual * self.epochs) if values else total
+        return min(total, _usual(sorted(values)) * self.epochs) if values else total
 
     def code_in(self, *phases: str) -> list[CodeTime]:
         """Return the places of these phases, the most seconds first."""
         return [one for one in self.code if one.phase in phases]
+
+
+def _usual(values: Sequence[float]) -> float:
+    """values: in their order, at least one."""
+    if len(values) < _MANY:
+        return values[(len(values) - 1) // 4]
+    most = 2 * values[(len(values) - 1) // 2]
+    return sum(min(value, most) for value in values) / len(values)
 
 
 class RunningRegime:

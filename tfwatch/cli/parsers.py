@@ -93,6 +93,8 @@ def _add_training(own: Any) -> None:
         " stay the same"
     )
     group.add_argument("--autopilot", action="store_true", help=text)
+    text = "profile three steps: which layer, metric or optimizer takes the step"
+    group.add_argument("--explain", action="store_true", help=text)
     text = "memory for its buffers, in gigabytes; default: a quarter of the free memory"
     _add_gigabytes(group, "--memory-limit", text)
     text = (
@@ -344,8 +346,8 @@ COMMANDS = {
         "replay:attach",
     ),
     "set": Command(
-        "switch the input pipeline of a training that runs in another terminal: tfwatch set cnn"
-        " prefetch=4",
+        "switch the input pipeline of a training that runs in another terminal (tfwatch set cnn"
+        " prefetch=4), or profile its steps (tfwatch set cnn trace)",
         _add_set,
         "set:set_knobs",
         example="prefetch=4",

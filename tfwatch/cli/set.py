@@ -1,4 +1,4 @@
-"""`tfwatch set`: switches a knob of a training of another process."""
+"""`tfwatch set`: switches a knob of a training of another process, or profiles its steps."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from tfwatch.cli.named_runs import find_training
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
-from tfwatch.core.events import PipelineSwitched, SwitchFailed
+from tfwatch.core.events import PipelineSwitched, StepProfiled, SwitchFailed
 from tfwatch.core.knobs import option_name
 from tfwatch.judge.effects.knob_state import knobs_in_effect
+from tfwatch.judge.step_parts import profile_lines
 from tfwatch.runs.folder import RunFolder, call_and_report
-from tfwatch.runs.requests import NoRequestsError, append, parse_change
+from tfwatch.runs.requests import NoRequestsError, ProfileRequest, append, parse_change
 from tfwatch.runs.run import Run
 from tfwatch.terminal.output import write
 
@@ -23,9 +24,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.runs.format import Manifest
-    from tfwatch.runs.requests import SwitchRequest
+    from tfwatch.runs.requests import Request, SwitchRequest
 
 _POLL_S = 0.05
+#: The word for a profile of the next steps.
+_TRACE = "trace"
 
 
 def set_knobs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
@@ -37,52 +40,59 @@ def set_knobs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
         BadInputError: there is no such training or setting, or the run does not have such a knob to
         switch.
     """
-    which, changes = _changes(args.words)
+    words = [word for word in args.words if word != _TRACE]
+    which, changes = _changes(words, needs_change=words == args.words)
     folder = find_training(which, args.runs_dir)
     run = Run(RunFolder(folder), clock)
     begin = run.read()
+    until_ns = clock.now_ns() + args.wait * 10**9
+    if words != args.words:
+        _request(folder, ProfileRequest("command"), "trace")
     settings = knobs_in_effect(begin.manifest.knobs, begin.events.of(PipelineSwitched))
     for change in changes:
         if refused := begin.manifest.why_not_switchable(change.knob):
             name = option_name(change.knob)
             raise BadInputError(f"{folder.name} does not switch {name}: {refused}")
     for change in changes:
-        _request(folder, change)
-    until_ns = clock.now_ns() + args.wait * 10**9
+        _request(folder, change, option_name(change.knob))
     results = []
     for change in changes:
         known = _known_result(change, settings, begin.manifest)
         seen = len(begin.events)
         results.append((False, known) if known else _wait(run, change, seen, until_ns, clock))
+    if words != args.words:
+        results.append(_wait_for_profile(run, len(begin.events), until_ns, clock))
     failed = any(has_failed for has_failed, _ in results)
     return write(sys.stdout, "".join(f"{line}\n" for _, line in results)) or int(failed)
 
 
-def _changes(words: Sequence[str]) -> tuple[str | None, list[SwitchRequest]]:
+def _changes(words: Sequence[str], *, needs_change: bool) -> tuple[str | None, list[SwitchRequest]]:
     """Return the run, None where none is named, and its changes.
 
     Raises:
         BadInputError: there is no change, or it is none of a knob.
     """
-    run, changes = (None, words) if "=" in words[0] else (words[0], words[1:])
-    if not changes:
-        raise BadInputError("set needs a setting: tfwatch set RUN KNOB=VALUE, e.g. prefetch=4")
+    run, changes = (None, words) if not words or "=" in words[0] else (words[0], words[1:])
+    if not changes and needs_change:
+        raise BadInputError(
+            "set needs a setting: tfwatch set RUN KNOB=VALUE, e.g. prefetch=4; or trace"
+        )
     try:
         return run, [parse_change(text) for text in changes]
     except ValueError as error:
         raise BadInputError(str(error)) from error
 
 
-def _request(folder: Path, change: SwitchRequest) -> None:
+def _request(folder: Path, request: Request, name: str) -> None:
     """Append the request.
 
     Raises:
         BadInputError: the run takes none.
     """
     try:
-        call_and_report(lambda: append(folder, change), folder)
+        call_and_report(lambda: append(folder, request), folder)
     except NoRequestsError as error:
-        raise BadInputError(f"{option_name(change.knob)}: {error}") from error
+        raise BadInputError(f"{name}: {error}") from error
 
 
 # -- the result ------------------------------------------------------------------------------------
@@ -120,4 +130,19 @@ def _wait(
             return True, f"{asked} is not in effect: the run is over"
         if clock.now_ns() >= until_ns:
             return True, f"{asked} is requested, and not in effect yet"
+        pause.wait(_POLL_S)
+
+
+def _wait_for_profile(run: Run, seen: int, until_ns: int, clock: Clock) -> tuple[bool, str]:
+    """Wait for the profile; return whether it failed, and its parts as lines."""
+    pause = threading.Event()
+    while True:
+        snapshot = run.read()
+        for event in snapshot.events[seen:]:
+            if isinstance(event, StepProfiled):
+                return bool(event.missing), "\n".join(profile_lines(event))
+        if snapshot.life.is_over:
+            return True, "no profile: the run is over"
+        if clock.now_ns() >= until_ns:
+            return True, "the profile is requested, and not done yet"
         pause.wait(_POLL_S)

@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, TypeVar, Union
 
 import msgspec
+from msgspec import Meta
 
 from tfwatch.core.bounds import (
     Bytes,
@@ -38,6 +39,10 @@ else:
 #: `by` of the switches that the autopilot asks for, and of those of an A/B test.
 AUTOPILOT: Final = "autopilot"
 EXPERIMENT: Final = "experiment"
+#: The parts of a step that operations belong to, and the most operations of one profile.
+ROLES: Final = ("forward", "backward", "loss", "metric", "optimizer", "copy", "other")
+MOST_OPERATIONS: Final = 120
+_Role: TypeAlias = Annotated[str, one_of(*ROLES)]
 #: Causes of an experiment that ended with its run: the final setting is that of its last block, and
 #: no answer.
 WITH_THE_RUN: Final = ("stopped", "ended")
@@ -245,6 +250,48 @@ class Traced(Event, frozen=True):
     #: The steps that traced so far, this one included, and the sum of their `took_ms`.
     traces: Count = 1
     total_ms: Milliseconds = 0.0
+
+
+class OperationTime(msgspec.Struct, frozen=True):
+    """The time of one kind of operation in one part of a step."""
+
+    role: _Role
+    #: The layer as a path, e.g. `encoder/dense_1`; the name of a metric or an optimizer; empty
+    #: where it is not known.
+    name: str
+    #: Its class, e.g. `Conv2D`; empty where it is not known.
+    kind: str
+    #: TensorFlow's name of the operation or of its kernel, e.g. `_MklNativeFusedConv2D`.
+    op: str
+    #: A step, the mean.
+    took_ms: Milliseconds
+    #: The calls in all profiled steps.
+    calls: Count
+    #: The line of the user's that made the operation, e.g. `train.py:41 in call`; empty: none, or
+    #: unknown.
+    place: str = ""
+
+
+class StepProfiled(Event, frozen=True):
+    """A few steps ran under TensorFlow's profiler: the time of each of their operations."""
+
+    #: The last one.
+    step: Count
+    steps: Count
+    #: The mean of these steps, from the begin of the first to the end of the last.
+    step_ms: Milliseconds
+    #: What starting and stopping the profiler took of the training.
+    cost_ms: Milliseconds
+    #: The operations ran on a GPU.
+    on_gpu: bool = False
+    #: The longest first.
+    operations: Annotated[list[OperationTime], Meta(max_length=MOST_OPERATIONS)] = []
+    #: Operations beyond these, a step.
+    others_ms: Milliseconds = 0.0
+    #: Starting operations that are too small to be recorded one by one, and these, a step.
+    small_ms: Milliseconds = 0.0
+    #: Why there is no profile; empty where there is one.
+    missing: str = ""
 
 
 class SwitchAsked(Event, ChangesKnob, frozen=True):

@@ -195,6 +195,7 @@ class Flag(IntFlag):
     SWITCH = 8
     VALIDATION = 16
     SHUFFLE_FILL = 32
+    PROFILED = 64
 
     @property
     def cause(self) -> str:
@@ -209,6 +210,7 @@ _CAUSES = {
     Flag.SHUFFLE_FILL: "shuffle fill",
     Flag.EPOCH_START: "epoch start",
     Flag.VALIDATION: "validation",
+    Flag.PROFILED: "profile of the step",
 }
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.core.errors import fails_open
-from tfwatch.core.events import ExperimentEnded
+from tfwatch.core.events import ExperimentEnded, StepProfiled
 from tfwatch.core.rows import Flag
 from tfwatch.judge import troubles
 from tfwatch.judge.effects.comparison import LONGEST, Comparison, compare, find_better_settings
@@ -31,6 +31,7 @@ from tfwatch.judge.forecasts.forecast import forecasts
 from tfwatch.judge.log_lines import find_meanings
 from tfwatch.judge.machine import MachineFigures, machine_of_run
 from tfwatch.judge.regime import regime_of
+from tfwatch.judge.step_parts import newest_profile
 from tfwatch.judge.steps.stalls import (
     Pauses,
     Stall,
@@ -167,6 +168,7 @@ class JudgedRun:
             knobs=evidence.knobs,
             regime=self.regime,
             forecasts={(one.knob, one.value): one for one in forecasts(evidence)},
+            profile=newest_profile(run.events.of(StepProfiled)),
             stages=evidence.stages,
             cores_free=evidence.cores_free,
             log=frozenset(one.meaning.name for one in find_meanings(run.log)),

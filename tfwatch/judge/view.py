@@ -11,6 +11,7 @@ from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import (
     ExperimentEnded,
     StallLocated,
+    StepProfiled,
 )
 from tfwatch.core.knobs import Refusal
 from tfwatch.core.rows import step_ms
@@ -41,6 +42,7 @@ from tfwatch.judge.findings.switch_lines import pasted_lines, proved_knobs
 from tfwatch.judge.followed_run import StepSearch
 from tfwatch.judge.forecasts.forecast import ForecastFollower
 from tfwatch.judge.log_lines import LogFinding, LogFollower
+from tfwatch.judge.step_parts import newest_profile
 from tfwatch.judge.steps.fits import newest_fit
 from tfwatch.judge.steps.stalls import longest_stall_place
 from tfwatch.judge.steps.steady_steps import NEEDED, judge
@@ -209,6 +211,7 @@ class Follower:
             snapshot.manifest,
             split=judge(snapshot.recent),
             regime=self._step_search.regime.now(snapshot.now_s, last.phase if last else None),
+            profile=newest_profile(snapshot.events.of(StepProfiled)),
             log=frozenset(one.meaning.name for one in self._log.findings),
             stalls=stalls,
             stall_place=longest_stall_place(stalls, snapshot.events.of(StallLocated)),

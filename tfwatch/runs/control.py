@@ -24,6 +24,7 @@ from tfwatch.runs.liveness import is_alive
 from tfwatch.runs.requests import (
     BY_TUNER,
     NoRequestsError,
+    ProfileRequest,
     RequestFile,
     StopRequest,
     SwitchRequest,
@@ -32,6 +33,8 @@ from tfwatch.runs.requests import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tfwatch.core.clock import Clock
     from tfwatch.runs.requests import Line, Request
     from tfwatch.runs.writer import RunWriter
@@ -142,8 +145,15 @@ class RequestTaker:
     What it refuses it records as an event of the run.
     """
 
-    def __init__(self, writer: RunWriter, control: Control | None = None) -> None:
+    def __init__(
+        self,
+        writer: RunWriter,
+        control: Control | None = None,
+        ask_profile: Callable[[], None] = lambda: None,
+    ) -> None:
+        """ask_profile: asks for a profile of the next steps."""
         self._writer = writer
+        self._ask_profile = ask_profile
         self._control = control
         self._no_control = NO_FIT
         self._stop_at: int | None = None
@@ -199,6 +209,8 @@ class RequestTaker:
                 self._record(request)
             case StopRequest():
                 self._stop(request)
+            case ProfileRequest():
+                self._ask_profile()
             case SwitchRequest():
                 self._switch(request, end)
 

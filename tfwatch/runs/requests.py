@@ -5,6 +5,7 @@ user appends.
     {"do": "switch", "knob": "prefetch", "value": "off", "by": "command", "at_step": 100}
     {"do": "switch", "knob": "workers", "value": "8", "by": "autopilot", "after": 812}
     {"do": "stop", "by": "key"}
+    {"do": "profile", "by": "key"}
     {"do": "note", "event": {"event": "AutopilotBegan", ...}, "pid": 4711, "started_s": 1764.2}
 
 The training's writer reads new lines ten times a second, and the training takes them before its
@@ -110,6 +111,12 @@ class StopRequest(_Request, frozen=True, tag="stop"):
     at_step: Count = 0
 
 
+class ProfileRequest(_Request, frozen=True, tag="profile"):
+    """A request to profile the next steps."""
+
+    by: _By
+
+
 class TunerNote(_Request, frozen=True, tag="note"):
     """An event of the tuner, to be recorded as one of the run."""
 
@@ -119,7 +126,7 @@ class TunerNote(_Request, frozen=True, tag="note"):
     started_s: StartTime
 
 
-Request: TypeAlias = Union[SwitchRequest, StopRequest, TunerNote]  # noqa: UP007
+Request: TypeAlias = Union[SwitchRequest, StopRequest, ProfileRequest, TunerNote]  # noqa: UP007
 _DECODER: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 
 

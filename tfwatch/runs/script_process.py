@@ -47,12 +47,13 @@ class Launch:
 
     runs_dir: where they are recorded; empty: nobody launched this script.
     steps: a `fit` ends after so many. switches: of the first `fit`.
-    settings: entries of the manifest's.
+    explain: a few steps of each run are profiled. settings: entries of the manifest's.
     """
 
     runs_dir: str = ""
     steps: int | None = None
     switches: tuple[SwitchRequest, ...] = ()
+    explain: bool = False
     settings: dict[str, str | float | bool] = field(default_factory=dict)
 
     def to_text(self) -> str:

@@ -24,6 +24,7 @@ from tfwatch.runs.create import make_folder, make_writer
 from tfwatch.runs.library import default_runs_dir, platform_runs_dir
 from tfwatch.runs.script_process import announce, launched
 from tfwatch.sensors.runner import Sensors
+from tfwatch.watch.profile.step_profiler import StepProfiler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -132,7 +133,8 @@ class ScriptRun:
         self._lost_reported: RecordingLost | None = None
         self._resting_since_ns: deque[int] = deque()
         self._sensors: Sensors | None = None
-        self._requests = RequestTaker(self.writer)
+        self.profiler = StepProfiler(self.writer, at_begin=launched().explain)
+        self._requests = RequestTaker(self.writer, ask_profile=self.profiler.ask)
         self.writer.at_begin, self.writer.after_last_flush = self._begin, self._finish
         self.writer.take_requests, self.writer.after_flush = self._requests.look, self._look
         self._forget = call_at_exit(self._end_with_process)
@@ -233,6 +235,7 @@ class ScriptRun:
         self._sensors.start()
 
     def _look(self) -> None:
+        self.profiler.write()
         if not self._has_begun:
             self._has_begun = True
             if self.writer.lost:
@@ -256,6 +259,7 @@ class ScriptRun:
     def _finish(self) -> None:
         self._forget()
         self.at_end()
+        self.profiler.write()
         self._requests.finish()
         self.writer.flush()
         if self._sensors:

@@ -18,6 +18,7 @@ from tfwatch.core.events import (
     WatchFailed,
 )
 from tfwatch.core.rows import Flag, Phase
+from tfwatch.watch.profile.step_profiler import StepProfiler
 from tfwatch.watch.traces import CompiledShapes, Numbers, Signature, TraceLog, batch_signature
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class StepLog:
     def __init__(
         self,
         writer: RunWriter,
+        profiler: StepProfiler | None = None,
         *,
         before: StepLog | None = None,
     ) -> None:
@@ -118,6 +120,7 @@ class StepLog:
         self._functions: Numbers = before._functions if before else Numbers()
         self._model, self._trained = 1, ("", "", "")
         self.compiled: CompiledShapes | None = None
+        self.profiler = profiler or StepProfiler(writer)
 
     def use_model(self, model: Any) -> None:
         """Train this model from the next epoch on."""
@@ -217,6 +220,7 @@ class StepLog:
         if flags & _TRACED:
             copied_ns = copy_ns if copy_ns == copy_ns else 0.0
             self._note_trace((done_ns - got_ns - copied_ns) / 1e6, batch_signature(batch))
+        flags |= self.profiler.after_step(self.steps)
         self._open_row = (
             start_ns,
             done_ns,
@@ -260,6 +264,8 @@ class StepLog:
 
         flags[0] |= self.flags
         self.flags = 0
+        if profiled := self.profiler.after_step(self.steps, len(flags)):
+            flags = [flag | profiled for flag in flags]
         parts = split_steps(start_ns, end_ns, timed)
         if flags[0] & _TRACED:
             self._note_trace(float(parts.compute_ms[0]), {})

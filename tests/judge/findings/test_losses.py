@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.judge.profiles import PROFILE, profile_of
 from tests.judge.situations import RUNNING, changed, split, stat
+from tfwatch.core.events import OperationTime
 from tfwatch.core.model_facts import Embedding, ModelFacts
 from tfwatch.judge.findings.finding import Finding, Tone
 from tfwatch.judge.findings.ranking import LeadHolder, find_losses
@@ -50,6 +52,9 @@ UNEVEN = replace(
 )
 GAINS = Forecast("prefetch", "4", 12.0, 11.0, 13.0, "it overlaps", None, 12.0, 17.0, 17.0)
 ADAM = ModelFacts(optimizer="Adam", largest_embedding=Embedding("items", 20_000, 64))
+ROTATES = OperationTime("forward", "rotation", "RandomRotation", "Transform", 6.0, 3)
+MULTIPLIES = OperationTime("forward", "lstm", "LSTM", "MatMul", 4.0, 3)
+UPDATES = OperationTime("optimizer", "adam", "Adam", "Mul", 4.0, 24)
 NO_GPU = "A GPU or a smaller model"
 
 
@@ -322,6 +327,38 @@ NO_GPU = "A GPU or a smaller model"
             90.0,
             "train_on_batch in place of fit",
             "from_generator",
+        ),
+        (
+            "metric",
+            losing(profile=PROFILE),
+            "metric auc takes 20 % of compute: 2.0 ms of each step",
+            2.0,
+            "fewer thresholds, or compute it in validation only",
+            NO_GPU,
+        ),
+        (
+            "augmentation",
+            losing(profile=profile_of(ROTATES, MULTIPLIES)),
+            "rotation augments within the step: 60 % of compute",
+            3.0,
+            "move it into the input pipeline",
+            NO_GPU,
+        ),
+        (
+            "small-operations",
+            losing(profile=profile_of(MULTIPLIES, small_ms=6.0)),
+            "starting small operations takes 60 % of compute: lstm (LSTM) loops over its time",
+            3.0,
+            "unroll=True in the LSTM",
+            NO_GPU,
+        ),
+        (
+            "dense-update",
+            losing(model=ADAM, profile=profile_of(MULTIPLIES, UPDATES)),
+            "Adam updates all rows of items (20 000 x 64), 50 % of compute",
+            5.0,
+            "an optimizer without moments for the embedding",
+            NO_GPU,
         ),
         (
             "dense-update",

@@ -22,6 +22,7 @@ from tfwatch.runs.run import open_run
 from tfwatch.runs.script_process import Launch, announce_in
 from tfwatch.runs.writer import RunWriter
 from tfwatch.watch.loops.loop_step_log import LoopStepLog
+from tfwatch.watch.profile.step_profiler import StepProfiler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -112,7 +113,7 @@ def make_step_log(
     clock: FakeClock, traced: Callable[[], int] | None = None
 ) -> tuple[LoopStepLog, RunWriter]:
     writer = RunWriter(None, make_manifest(), clock.clock)
-    return LoopStepLog(writer, traced), writer
+    return LoopStepLog(writer, StepProfiler(writer), traced), writer
 
 
 def rows_of(writer: RunWriter) -> Any:

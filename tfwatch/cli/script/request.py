@@ -51,6 +51,7 @@ class RunOptions:
     as_json: bool = False
     steps: int | None = None
     switches: tuple[SwitchRequest, ...] = ()
+    explain: bool = False
     job: TunerJob | None = None
     memory_bytes: float | None = None
 
@@ -66,7 +67,7 @@ class RunOptions:
         settings = {"arguments": arguments, "memory_limit_bytes": self.memory_bytes or 0}
         known = {name: value for name, value in settings.items() if value}
         runs_dir = str(self.runs_dir.absolute())
-        return Launch(runs_dir, self.steps, self.switches, known)
+        return Launch(runs_dir, self.steps, self.switches, self.explain, known)
 
 
 def of_script(args: argparse.Namespace) -> RunOptions:
@@ -159,4 +160,5 @@ def _options(args: argparse.Namespace, script: Sequence[str], **more: Any) -> Ru
         steps=args.steps,
         memory_bytes=args.memory_limit,
         switches=tuple(args.switch),
+        explain=args.explain,
     )

@@ -47,7 +47,7 @@ def find(now: Situation) -> Finding | None:
     return Finding(
         "compute-bound",
         now.label("OK, data wait", spent.data_wait_s),
-        f"compute-bound: only {waited} is data wait{_once(now)}",
+        f"compute-bound: only {waited} is data wait{_largest(now)}{_once(now)}",
         next_step.sentence,
         next_step.edit,
         Tone.GOOD,
@@ -82,6 +82,17 @@ def _waits_little(now: Situation) -> Finding:
         brief=brief,
         evidence=(Fact("data_wait", spent.data_wait_s, "s"), Fact("steps", spent.steps, "step")),
     )
+
+
+def _largest(now: Situation) -> str:
+    """Return the parts of the step that take most, e.g. `; conv2d (Conv2D) takes 41 % of compute`;
+    empty without a profile."""
+    named = [part for part in now.parts if part.role != "other"][:2]
+    words = [
+        f"{part.name}{f' ({part.kind})' if part.kind else ''} {units.percent(part.share)}"
+        for part in named
+    ]
+    return f"; of compute, {' and '.join(words)}" if words else ""
 
 
 def _once(now: Situation) -> str:

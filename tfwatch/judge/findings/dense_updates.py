@@ -21,18 +21,20 @@ _MOST = 0.95
 
 
 def find(now: Situation) -> Finding | None:
-    """Find the update of the largest embedding, estimated from its size."""
+    """Find the update of the largest embedding, by a profile of the step; without one it is
+    estimated from its size."""
     spent, model = now.regime.spent, now.manifest.model
     table, optimizer = (model.largest_embedding, model.optimizer) if model else (None, "")
     each = _BYTES.get(optimizer.lower())
     if table is None or each is None or not spent.steps:
         return None
-    name, rows, columns = table.name, table.rows, table.columns
-    update_s = rows * columns * each / (_GPU if now.manifest.accelerated else _CPU)
-    lost_s = min(update_s * spent.steps, _MOST * spent.compute_s)
+    name, weights = table.name, table.rows * table.columns
+    lost_s = _measured_s(now)
+    about = "" if lost_s else "about "
+    lost_s = lost_s or _estimated_s(now, weights * each)
     share = lost_s / spent.compute_s if spent.compute_s else 0.0
-    size = f"{units.count(rows)} x {units.count(columns)}"
-    brief = f"{optimizer} updates all rows of {name} ({size}), about {units.percent(share)}"
+    size = f"{units.count(table.rows)} x {units.count(table.columns)}"
+    brief = f"{optimizer} updates all rows of {name} ({size}), {about}{units.percent(share)}"
     return Finding(
         "dense-update",
         now.label("COMPUTE", lost_s),
@@ -42,6 +44,19 @@ def find(now: Situation) -> Finding | None:
         "model.compile(optimizer=keras.optimizers.SGD(), ...)  # changes the training",
         brief=brief,
         where=name,
-        evidence=(Fact("weights", rows * columns), Fact("update", 1e3 * update_s, "ms")),
+        evidence=(Fact("weights", weights), Fact("update", 1e3 * lost_s / spent.steps, "ms")),
         claims={"compute_s": lost_s},
     )
+
+
+def _measured_s(now: Situation) -> float:
+    """Return the time of the optimizer; 0 without a profile."""
+    share = next((part.share for part in now.parts if part.role == "optimizer"), 0.0)
+    return share * now.regime.spent.compute_s
+
+
+def _estimated_s(now: Situation, step_bytes: int) -> float:
+    """step_bytes: that an update reads and writes."""
+    spent = now.regime.spent
+    update_s = step_bytes / (_GPU if now.manifest.accelerated else _CPU)
+    return min(update_s * spent.steps, _MOST * spent.compute_s)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.judge.findings import (
+    augmentation,
     between_fits,
     callbacks,
     cheap_maps,
@@ -20,8 +21,10 @@ from tfwatch.judge.findings import (
     host,
     kept_order,
     launching,
+    metric_cost,
     new_models,
     retracing,
+    small_operations,
     stalls,
     take_after_cache,
     validation,
@@ -61,7 +64,10 @@ _KINDS = (
     first_batch,
     epoch_end,
     between_fits,
+    metric_cost,
+    augmentation,
     dense_updates,
+    small_operations,
     launching,
 )
 #: They have a key where a switch is forecast to gain, beside their own remedy in the script.

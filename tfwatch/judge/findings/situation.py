@@ -22,6 +22,7 @@ from tfwatch.core.events import (
 from tfwatch.core.knobs import MULTIPROCESSING
 from tfwatch.core.rows import Phase
 from tfwatch.judge.regime import Regime
+from tfwatch.judge.step_parts import step_parts
 from tfwatch.judge.steps.stalls import merge_locations
 from tfwatch.judge.troubles import current_divergence
 from tfwatch.runs.library import replay_argument
@@ -30,12 +31,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from tfwatch.core.events import RunEnded, StagesFound
+    from tfwatch.core.events import RunEnded, StagesFound, StepProfiled
     from tfwatch.judge.effects.tuner_events import AutopilotRun, RunningExperiment
     from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.forecasts.forecast import CheckedForecast, Forecast
     from tfwatch.judge.machine import MachineFigures
     from tfwatch.judge.stages import Bottleneck, StageTable
+    from tfwatch.judge.step_parts import StepPart
     from tfwatch.judge.steps.stalls import Stall
     from tfwatch.judge.steps.steady_steps import Breakdown, Stat
     from tfwatch.runs.format import Manifest
@@ -130,6 +132,8 @@ class Situation:
     regime: Regime = field(default_factory=Regime)
     #: By knob and value, for the settings that the keys request now.
     forecasts: Mapping[tuple[str, str], Forecast] = field(default_factory=dict)
+    #: The newest profile of its steps; None without one.
+    profile: StepProfiled | None = None
     #: Of the pipeline, None where they cannot be read.
     stages: StageTable | None = None
     #: Cores that no program uses; NaN where unknown.
@@ -199,6 +203,11 @@ class Situation:
         """Return `STARVING 41 % of the time`, of the time since the last change that counts: see
         `Regime.judged_s`."""
         return f"{word} {units.percent(self.regime.share(seconds))} of the time"
+
+    @property
+    def parts(self) -> tuple[StepPart, ...]:
+        """The parts of a step by the newest profile, the longest first; none without a profile."""
+        return step_parts(self.profile) if self.profile else ()
 
     @property
     def bottleneck(self) -> Bottleneck | None:

@@ -47,7 +47,7 @@ class FitRun:
         self._is_shared = bool(launched().runs_dir) or _follows_a_short_fit(runs_dir)
         self.script = _begin_run(runs_dir, knobs)
         _newest[:] = [self.script]
-        self.step_log = StepLog(self.script.writer)
+        self.step_log = StepLog(self.script.writer, self.script.profiler)
         self.stages = StageReader(self.script.writer)
         self.stages.start()
         self.script.at_end = self.stages.stop
@@ -58,7 +58,7 @@ class FitRun:
         if (self._runs_dir, self._knobs) != (runs_dir, knobs) or not self.script.resume():
             return False
         self._begun_ns = SYSTEM.now_ns()
-        self.step_log = StepLog(self.script.writer, before=self.step_log)
+        self.step_log = StepLog(self.script.writer, self.script.profiler, before=self.step_log)
         return True
 
     @property

@@ -121,6 +121,7 @@ class Recorder:
     def _close_step_log(self) -> None:
         self._step_log.end_step(self.writer.now_ns())
         self._step_log.traces.flush()
+        self._step_log.profiler.close()
         self._step_log.closed = True
 
     def _install(self) -> None:
@@ -207,6 +208,7 @@ class Recorder:
                 self.writer, self._model, eager=eager, is_flat=is_flat, is_spread=is_spread
             )
             common = (self._fetch, self._step_log, self.writer)
+            self._step_log.profiler.use(self._model, step)
             if steps > 1:
                 self._use(UnfusedRunner(step, *common, steps, copy=copy), shape)
             else:
@@ -259,6 +261,7 @@ class Recorder:
             self._fetch.switches.in_graph = not is_spread
             why = NotTimed.SPREAD if is_spread else NotTimed.IN_GRAPH
             self.writer.describe(copy_not_timed=(why_no_device_prefetch() or why).value)
+            self._step_log.profiler.use(self._model)
             self._use(runner, iterator._type_spec)
         self._fetch.use_iterator(iterator)
         return True

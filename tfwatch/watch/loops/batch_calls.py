@@ -123,7 +123,7 @@ class _CallsRun:
         place = f"{Path(call.site[0].co_filename).name}:{_line_of(call)}"
         writer.describe(split=_SPLIT, loop=place, makes_batches=True, copy_not_timed=no_copy)
         self._origin_ns = writer.manifest().origin_ns
-        self._step_log = StepLog(writer)
+        self._step_log = StepLog(writer, self._script.profiler)
         self._step_log.begin_epoch(0, 0, None, 0)
         #: Of the current step: the begin of its first call, the end of its last, and its loss.
         begun_ns, ended_ns = (at_ns - self._origin_ns for at_ns in first)

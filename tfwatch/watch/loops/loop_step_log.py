@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tfwatch.watch.fit.stepping.eager_operations import Operations
     from tfwatch.watch.loops.async_loop import GpuProbe
     from tfwatch.watch.loops.function_calls import FunctionCalls
+    from tfwatch.watch.profile.step_profiler import StepProfiler
 
 _COMPILE, _RETRACE = int(Flag.COMPILE), int(Flag.RETRACE)
 
@@ -93,10 +94,11 @@ class LoopStepLog(StepLog):
     def __init__(
         self,
         writer: RunWriter,
+        profiler: StepProfiler,
         traced: Callable[[], int] | None,
         calls: FunctionCalls | None = None,
     ) -> None:
-        super().__init__(writer)
+        super().__init__(writer, profiler)
         self.gpu_probe: GpuProbe | None = None
         self._traced = traced
         self._traced_before = 0
@@ -174,7 +176,7 @@ class LoopStepLog(StepLog):
         if traced:
             change = self._calls.take_change() if self._calls else ""
             self.traces.note_change(self.steps, (end_ns - got_ns) / 1e6, change)
-        flags |= self.flags | traced
+        flags |= self.flags | traced | self.profiler.after_step(self.steps)
         self.flags = 0
         if self.gpu_probe:
             self._write(

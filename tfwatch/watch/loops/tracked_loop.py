@@ -94,7 +94,7 @@ class TrackedRun:
         traced = find_trace_count(self._writer.note) if in_tensorflow else None
         self._times_calls = in_tensorflow and function_calls.begin(self._writer.note)
         calls = function_calls if self._times_calls else None
-        self._step_log = LoopStepLog(self._writer, traced, calls)
+        self._step_log = LoopStepLog(self._writer, self._script.profiler, traced, calls)
         self._tries_left = _MAX_TRIES if device.accelerated else 0
         self._epochs = epochs
         self._epochs_begun = 0

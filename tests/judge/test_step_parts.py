@@ -1,0 +1,38 @@
+"""The parts of a profiled step."""
+
+from __future__ import annotations
+
+from tests.judge.profiles import PROFILE
+from tfwatch.core.events import StepProfiled
+from tfwatch.judge.step_parts import newest_profile, profile_lines, step_parts
+
+
+def test_forward_and_backward_of_a_layer_are_one_part_and_all_parts_sum_to_one() -> None:
+    parts = step_parts(PROFILE)
+    assert [(one.role, one.name, one.took_ms, one.backward_ms) for one in parts] == [
+        ("layer", "body/conv2d", 5.0, 4.0),
+        ("metric", "auc", 2.0, 0.0),
+        ("optimizer", "adam", 1.5, 0.0),
+        ("small", "small operations", 1.0, 0.0),
+        ("other", "the shortest operations", 0.5, 0.0),
+    ]
+    assert sum(one.share for one in parts) == 1.0
+
+
+def test_a_profile_is_a_table_with_the_line_of_each_part() -> None:
+    assert profile_lines(PROFILE) == [
+        "the operations of a step on the CPU, mean of 3 steps up to step 1 200:",
+        "  5.0 ms  50 %  body/conv2d (Conv2D), backward 4.0 ms, train.py:41 in call",
+        "  2.0 ms  20 %  metric auc (AUC)",
+        "  1.5 ms  15 %  optimizer adam (Adam)",
+        "  1.0 ms  10 %  small operations",
+        " 0.50 ms   5 %  the shortest operations",
+    ]
+
+
+def test_a_profile_that_failed_says_why_and_does_not_hide_an_earlier_one() -> None:
+    failed = StepProfiled(2, 1300, 0, 0.0, 0.0, missing="another profiler began")
+    assert profile_lines(failed) == ["no profile: another profiler began"]
+    assert step_parts(failed) == ()
+    assert newest_profile([PROFILE, failed]) is PROFILE
+    assert newest_profile([failed]) is None

@@ -1,0 +1,150 @@
+"""A few steps of a real `fit` under TensorFlow's profiler: whose operations they are, and that
+nothing else changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.keras_fixtures import fingerprint
+from tests.runs.processes import wait_until
+from tfwatch.core.events import StepProfiled
+from tfwatch.core.rows import Flag
+from tfwatch.runs.requests import ProfileRequest, append
+from tfwatch.runs.run import open_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfwatch import Watch
+
+pytestmark = pytest.mark.tensorflow
+
+FIRST = 6
+
+
+def train(watch: Watch | None, during: Callable[[int], None] = lambda _: None) -> Any:
+    """Train 24 steps; return the fingerprint of the result. The profile is asked for at step 6."""
+    import keras
+
+    class Summed(keras.layers.Layer):
+        def call(self, inputs: Any) -> Any:
+            return keras.ops.matmul(inputs, keras.ops.ones((32, 32)))
+
+    class Asks(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            if watch and batch == FIRST:
+                append(Path(watch.run_path or ""), ProfileRequest("key"))
+                wait_until(lambda: is_asked(watch))
+            during(batch)
+
+    keras.utils.set_random_seed(5)
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            keras.Input((8, 8, 1)),
+            layers.Conv2D(4, 3, name="first"),
+            layers.Flatten(),
+            layers.Dense(32, name="dense"),
+            layers.Dense(32, name="dense_1"),
+            Summed(name="summed"),
+            layers.Dense(1, activation="sigmoid", name="last"),
+        ]
+    )
+    model.compile("adam", "binary_crossentropy", metrics=[keras.metrics.AUC(name="auc")])
+    x = np.random.default_rng(1).normal(size=(768, 8, 8, 1)).astype("float32")
+    watches = [watch] if watch else []
+    y = (x[:, 0, 0] > 0).astype("float32")
+    history = model.fit(x, y, batch_size=32, verbose=0, callbacks=[*watches, Asks()])
+    return fingerprint(model, history)
+
+
+def is_asked(watch: Watch) -> bool:
+    recorder = watch._recorder
+    return recorder is not None and recorder._step_log.profiler._is_asked
+
+
+def watched(tmp_path: Path, during: Callable[[int], None] = lambda _: None) -> tuple[Any, Any]:
+    """Return the fingerprint of a watched training, and its run."""
+    from tfwatch import Watch
+
+    watch = Watch(runs_dir=tmp_path)
+    result = train(watch, during)
+    # The writer's thread reads what the profiler recorded, and is not waited for by the training.
+    wait_until(lambda: open_run(watch.run_path or "").events.of(StepProfiled))
+    return result, open_run(watch.run_path or "")
+
+
+def test_a_profile_names_each_part_and_the_result_is_the_same_bit_for_bit(tmp_path: Path) -> None:
+    result, run = watched(tmp_path)
+    assert result == train(None)
+    (profile,) = run.events.of(StepProfiled)
+    assert (profile.missing, profile.step, profile.steps) == ("", FIRST + 4, 3)
+    rows = {(one.role, one.name, one.kind) for one in profile.operations}
+    assert {
+        ("forward", "first", "Conv2D"),
+        ("backward", "first", "Conv2D"),
+        ("forward", "dense", "Dense"),
+        ("forward", "dense_1", "Dense"),
+        ("metric", "auc", "AUC"),
+        ("optimizer", "adam", "Adam"),
+    } <= rows
+    known_ms = sum(one.took_ms for one in profile.operations)
+    assert 0 < known_ms + profile.others_ms < 2 * profile.step_ms  # of two threads
+    marked = run.steps["step"][run.steps["flags"] & Flag.PROFILED != 0]
+    assert marked.tolist() == [FIRST + 1, FIRST + 2, FIRST + 3, FIRST + 4]
+
+
+def test_the_line_of_a_layer_of_ones_own_is_known(tmp_path: Path) -> None:
+    (profile,) = watched(tmp_path)[1].events.of(StepProfiled)
+    places = {one.place for one in profile.operations if one.name == "summed"}
+    assert [place.partition(":")[0] for place in places - {""}] == ["test_step_profiler.py"]
+
+
+@pytest.mark.parametrize("begins_at", [3, FIRST + 2])
+def test_a_profiler_of_the_users_has_precedence(tmp_path: Path, begins_at: int) -> None:
+    """It begins before ours or while ours runs, and records what it was asked for."""
+    import tensorflow as tf
+
+    def during(batch: int) -> None:
+        if batch == begins_at:
+            tf.profiler.experimental.start(str(tmp_path / "users"))
+        elif batch == FIRST + 10:
+            tf.profiler.experimental.stop()
+
+    start = tf.profiler.experimental.start
+    _, run = watched(tmp_path / "runs", during)
+    (profile,) = run.events.of(StepProfiled)
+    assert "profiler" in profile.missing
+    assert not profile.operations
+    assert len(run.steps) == 24
+    assert list((tmp_path / "users").rglob("*.xplane.pb"))
+    assert tf.profiler.experimental.start is start
+
+
+def test_the_kernels_of_a_gpu_bear_the_paths_of_their_operations(tmp_path: Path) -> None:
+    """As TensorFlow writes them: an H200's plane, in short."""
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    from tfwatch.watch.profile.operations import Recording, read_profile
+
+    space = xplane_pb2.XSpace()
+    plane = space.planes.add(name="/device:GPU:0")
+    plane.stat_metadata[1].CopyFrom(xplane_pb2.XStatMetadata(id=1, name="tf_op"))
+    line = plane.lines.add()
+    path = "StatefulPartitionedCall/functional_1/body_1/convolution/Conv2D"
+    for key, (kernel, took_ps) in enumerate([("implicit_convolve_sgemm", 6e9), ("MemcpyH2D", 3e9)]):
+        plane.event_metadata[key].CopyFrom(xplane_pb2.XEventMetadata(id=key, name=kernel))
+        event = line.events.add(metadata_id=key, duration_ps=int(took_ps))
+        if key == 0:
+            event.stats.add(metadata_id=1, str_value=f"{path}:Conv2D")
+    (tmp_path / "host.xplane.pb").write_bytes(space.SerializeToString())
+    profile = read_profile(Recording(tmp_path, 9, 3, 5.0, 8.0, None, None), 1)
+    assert profile.on_gpu
+    assert [(one.role, one.name, one.took_ms) for one in profile.operations] == [
+        ("forward", "functional_1/body_1/convolution", 2.0),
+        ("copy", "", 1.0),
+    ]

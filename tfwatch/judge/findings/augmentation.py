@@ -1,0 +1,59 @@
+"""Layers that augment images within the step, in place of the input pipeline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfwatch.core import units
+from tfwatch.judge.findings.finding import Fact, Finding
+
+if TYPE_CHECKING:
+    from tfwatch.judge.findings.situation import Situation
+    from tfwatch.judge.step_parts import StepPart
+
+#: Keras' preprocessing layers: they learn nothing, so a map can run them beside the steps.
+_KINDS = (
+    "Random",
+    "Resizing",
+    "Rescaling",
+    "CenterCrop",
+    "AutoContrast",
+    "AugMix",
+    "CutMix",
+    "MixUp",
+    "Equalization",
+    "Solarization",
+)
+#: The part that is hidden: on a CPU the maps share the cores with the steps.
+_HIDDEN = 0.5
+_CODE = """augment = keras.Sequential([{kinds}])  # these layers, no longer in the model
+dataset = dataset.map(
+    lambda x, y: (augment(x, training=True), y), num_parallel_calls=tf.data.AUTOTUNE
+).prefetch(tf.data.AUTOTUNE)"""
+
+
+def find(now: Situation) -> Finding | None:
+    """Find the preprocessing layers of the model, by a profile of the step."""
+    parts = [part for part in now.parts if _is_preprocessing(part)]
+    if not parts:
+        return None
+    share = sum(part.share for part in parts)
+    lost_s, names = share * now.regime.spent.compute_s, ", ".join(part.name for part in parts)
+    brief = f"{names} augment{'' if len(parts) > 1 else 's'} within the step"
+    kinds = dict.fromkeys(f"keras.layers.{part.kind}(...)" for part in parts)
+    return Finding(
+        "augmentation",
+        now.label("COMPUTE", lost_s),
+        f"{brief}: {units.percent(share)} of compute",
+        "move it into the input pipeline, in parallel: it then runs beside the steps; other random"
+        " draws than in the model",
+        _CODE.format(kinds=", ".join(kinds)),
+        brief=brief,
+        where=names,
+        evidence=(Fact("share", share),),
+        claims={"compute_s": lost_s * _HIDDEN},
+    )
+
+
+def _is_preprocessing(part: StepPart) -> bool:
+    return part.role == "layer" and part.kind.startswith(_KINDS)

@@ -1,0 +1,39 @@
+"""A metric that takes a large part of the step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfwatch.core import units
+from tfwatch.judge.findings.finding import Fact, Finding
+
+if TYPE_CHECKING:
+    from tfwatch.judge.findings.situation import Situation
+
+#: Metrics that count at many thresholds, 200 by default: each takes as long as it has of them.
+_AT_THRESHOLDS = ("AUC", "AtRecall", "AtPrecision", "AtSensitivity", "AtSpecificity")
+_FEWER = "keras.metrics.{kind}(..., num_thresholds=50)  # in place of 200"
+_AT_END = """metrics = [{names}]  # not in compile(metrics=...): computed once an epoch
+predictions = model.predict(validation)  # in on_epoch_end, then metric.update_state(y, ...)"""
+
+
+def find(now: Situation) -> Finding | None:
+    """Find the metric that takes most, by a profile of the step."""
+    part = next((one for one in now.parts if one.role == "metric"), None)
+    if part is None:
+        return None
+    lost_s = part.share * now.regime.spent.compute_s
+    brief = f"metric {part.name} takes {units.percent(part.share)} of compute"
+    counts = any(word in part.kind for word in _AT_THRESHOLDS)
+    fewer = "fewer thresholds, or compute it" if counts else "compute it"
+    return Finding(
+        "metric",
+        now.label("COMPUTE", lost_s),
+        f"{brief}: {units.milliseconds(part.took_ms)} of each step",
+        f"{fewer} in validation only: the weights stay the same",
+        _FEWER.format(kind=part.kind) if counts else _AT_END.format(names=part.name),
+        brief=brief,
+        where=part.name,
+        evidence=(Fact("metric", part.name), Fact("took", part.took_ms, "ms")),
+        claims={"compute_s": lost_s},
+    )

@@ -1,0 +1,58 @@
+"""Operations that are too small: starting them takes longer than they do, as in a recurrent layer
+that runs one time step after another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfwatch.core import units
+from tfwatch.judge.findings.finding import Advice, Fact, Finding
+
+if TYPE_CHECKING:
+    from tfwatch.judge.findings.situation import Situation
+
+#: Layers that loop over the time steps where no fused kernel fits (on a GPU cuDNN's has
+#: `recurrent_dropout=0`, tanh and sigmoid, and no mask with gaps).
+_RECURRENT = ("LSTM", "GRU", "SimpleRNN", "RNN", "ConvLSTM", "Bidirectional")
+#: The share of a step from which on this is its limit, and the part that larger pieces give back:
+#: an LSTM of 50 steps took 0.45 of its time unrolled, on two cores.
+_LEAST, _RECOVERED = 0.3, 0.5
+_UNROLL = "keras.layers.{kind}(..., unroll=True)  # short sequences; the same weights"
+_LARGER = "model.compile(..., steps_per_execution=8, jit_compile=True)"
+
+
+def find(now: Situation) -> Finding | None:
+    """Find the starting of small operations on a CPU, by a profile of the step."""
+    small = next((part for part in now.parts if part.role == "small"), None)
+    if small is None or small.share < _LEAST:
+        return None
+    lost_s = small.share * now.regime.spent.compute_s
+    loops = [one for one in now.parts if one.role == "layer" and one.kind.startswith(_RECURRENT)]
+    advice = _advise(loops[0].kind) if loops else _FEWER
+    brief = f"starting small operations takes {units.percent(small.share)} of compute"
+    why = f": {loops[0].name} ({loops[0].kind}) loops over its time steps" if loops else ""
+    return Finding(
+        "small-operations",
+        now.label("COMPUTE", lost_s),
+        f"{brief}{why}",
+        advice.sentence,
+        advice.edit,
+        brief=brief,
+        where=loops[0].name if loops else "",
+        evidence=(Fact("share", small.share), Fact("took", small.took_ms, "ms")),
+        claims={"compute_s": lost_s * _RECOVERED},
+    )
+
+
+_FEWER = Advice(
+    "larger batches, compile(steps_per_execution=8) or jit_compile=True: fewer, larger operations",
+    _LARGER,
+)
+
+
+def _advise(kind: str) -> Advice:
+    return Advice(
+        f"unroll=True in the {kind} for short sequences, or larger batches: the same number of"
+        " operations does more",
+        _UNROLL.format(kind=kind),
+    )

@@ -1,0 +1,148 @@
+"""The parts of a step by what the user wrote, of a profile: layers, loss, metrics, optimizer."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tfwatch.core import units
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfwatch.core.events import OperationTime, StepProfiled
+
+#: How a part is named where its operations have no name of their own.
+_WORDS = {
+    "loss": "loss",
+    "metric": "metric",
+    "optimizer": "optimizer",
+    "copy": "copy to the device",
+    "other": "other operations",
+}
+_LAYER = ("forward", "backward")
+SMALL = "small operations"
+
+
+@dataclass(frozen=True, slots=True)
+class StepPart:
+    """One part of a step."""
+
+    #: `layer`, `loss`, `metric`, `optimizer`, `copy`, `other` or `small`.
+    role: str
+    name: str
+    #: Its class; empty where it is not known.
+    kind: str
+    #: A step, the mean; of a layer forward and backward.
+    took_ms: float
+    backward_ms: float = 0.0
+    #: Of the time of all operations, 0 to 1.
+    share: float = 0.0
+    #: The operation that takes most of it.
+    operation: str = ""
+    #: The line of the user's that makes most of it; empty: none, or unknown.
+    place: str = ""
+
+
+@dataclass
+class _Sum:
+    took_ms: float = 0.0
+    backward_ms: float = 0.0
+    first: OperationTime | None = None
+    place: str = ""
+    kinds: dict[str, None] = field(default_factory=dict)
+
+    def add(self, one: OperationTime) -> None:
+        self.took_ms += one.took_ms
+        self.backward_ms += one.took_ms if one.role == "backward" else 0.0
+        self.first = self.first or one
+        self.place = self.place or one.place
+        self.kinds[one.kind] = None
+
+
+def newest_profile(profiles: Sequence[StepProfiled]) -> StepProfiled | None:
+    """Return the newest profile that has operations; None without one."""
+    return next((one for one in reversed(profiles) if one.operations), None)
+
+
+def step_parts(profile: StepProfiled) -> tuple[StepPart, ...]:
+    """Return the parts of a profiled step, the longest first; none where there is no profile."""
+    busy_ms = operations_ms(profile)
+    if not busy_ms:
+        return ()
+    sums: dict[tuple[str, str], _Sum] = defaultdict(_Sum)
+    for one in profile.operations:
+        role = "layer" if one.role in _LAYER and (one.name or one.kind) else one.role
+        sums["other" if role in _LAYER else role, one.name].add(one)
+    parts = [_part(role, name, total, busy_ms) for (role, name), total in sums.items()]
+    if profile.small_ms:
+        parts.append(_unnamed("small", SMALL, profile.small_ms, busy_ms))
+    if profile.others_ms:
+        parts.append(_unnamed("other", "the shortest operations", profile.others_ms, busy_ms))
+    return tuple(sorted(parts, key=lambda part: -part.took_ms))
+
+
+def operations_ms(profile: StepProfiled) -> float:
+    """Return the time of all operations of a step: on a CPU those of several threads may be more
+    than the step took."""
+    known_ms = sum(one.took_ms for one in profile.operations)
+    return known_ms + profile.others_ms + profile.small_ms
+
+
+def _part(role: str, name: str, total: _Sum, busy_ms: float) -> StepPart:
+    kinds = ", ".join(filter(None, total.kinds))
+    return StepPart(
+        role,
+        name or kinds or _WORDS.get(role, "the model"),
+        kinds if name else "",
+        total.took_ms,
+        total.backward_ms,
+        total.took_ms / busy_ms,
+        total.first.op if total.first else "",
+        total.place,
+    )
+
+
+def _unnamed(role: str, name: str, took_ms: float, busy_ms: float) -> StepPart:
+    return StepPart(role, name, "", took_ms, share=took_ms / busy_ms)
+
+
+# -- as text ---------------------------------------------------------------------------------------
+
+#: Lines of the longest parts; the others are one.
+_MOST_LINES = 12
+
+
+def profile_lines(profile: StepProfiled) -> list[str]:
+    """Return a profile as lines of a text: each part with its time, its share and its line."""
+    if profile.missing:
+        return [f"no profile: {profile.missing}"]
+    parts = step_parts(profile)
+    shown, rest = parts[:_MOST_LINES], parts[_MOST_LINES:]
+    where = "the GPU" if profile.on_gpu else "the CPU"
+    head = (
+        f"the operations of a step on {where}, mean of {units.counted(profile.steps, 'step')} up to"
+        f" step {units.count(profile.step)}:"
+    )
+    lines = [
+        f"{_time(one.took_ms):>8} {units.percent(one.share):>5}  {part_text(one)}" for one in shown
+    ]
+    if rest:
+        took_ms, share = sum(one.took_ms for one in rest), sum(one.share for one in rest)
+        lines.append(f"{_time(took_ms):>8} {units.percent(share):>5}  {len(rest)} shorter parts")
+    return [head, *lines]
+
+
+def part_text(part: StepPart) -> str:
+    """Return a part in words: `conv2d (Conv2D), backward 6.1 ms, train.py:41 in call`."""
+    role = f"{part.role} " if part.role in ("metric", "optimizer", "loss") else ""
+    name = part.name if part.name.strip() != part.role else ""
+    kind = f" ({part.kind})" if part.kind else ""
+    backward = f", backward {_time(part.backward_ms)}" if part.backward_ms else ""
+    return f"{role}{name}{kind}{backward}{f', {part.place}' if part.place else ''}".strip()
+
+
+def _time(took_ms: float) -> str:
+    """Return milliseconds, with two decimals of a short time: many parts are."""
+    return units.milliseconds(took_ms) if took_ms >= 1 else f"{units.number(took_ms, 2)} ms"

@@ -1,0 +1,1 @@
+"""The profile of a few steps, by TensorFlow's own profiler."""

@@ -1,0 +1,210 @@
+"""Read what TensorFlow's profiler recorded: the time of each operation, by layer and role."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tfwatch.core.events import MOST_OPERATIONS, OperationTime, StepProfiled
+from tfwatch.watch.profile.origins import Origins
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from tfwatch.watch.profile.origins import Origin
+
+#: An event of an operation: its path in the graph and its kernel.
+_OPERATION = re.compile(r"(?P<path>[^:\s]+):(?P<op>[A-Za-z_]\w*)")
+#: A kernel of XLA's on a CPU, e.g. `MatMul.48` or `broadcast_maximum_fusion`, runs in one of these.
+_XLA = ("ThunkExecutor::Execute", "CpuExecutable::Execute")
+_XLA_NUMBER = re.compile(r"\.\d+$")
+#: What runs in these is the input pipeline.
+_OF_DATA = ("Iterator::", "MakeIterator", "PrefetchProduce", "ParallelMapProduce", "Instantiated")
+#: The executor starts operations in these, and runs there those that are too small for an event.
+_EXECUTOR = ("ExecutorState::Process", "ExecutorDoneCallback")
+_HOST, _DEVICE = "/host:CPU", "/device:GPU"
+_COPIES = re.compile(r"Mem[cC]py|_Send$|_Recv$")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A profile as TensorFlow wrote it.
+
+    folder: of its file. model, graph: of the step, for the names of operations; None where they are
+    gone.
+    """
+
+    folder: Path
+    step: int
+    steps: int
+    step_ms: float
+    cost_ms: float
+    model: Any
+    graph: Any
+
+
+class _Time(NamedTuple):
+    """An event's own time. ps: picoseconds, without the events in it."""
+
+    path: str
+    op: str
+    ps: int
+
+
+@dataclass
+class _PathTime:
+    ps: int = 0
+    calls: int = 0
+    path: str = ""
+    longest_ps: int = -1
+
+    def add(self, time: _Time) -> None:
+        self.ps, self.calls = self.ps + time.ps, self.calls + 1
+        if time.ps > self.longest_ps:
+            self.longest_ps, self.path = time.ps, time.path
+
+
+@dataclass
+class _Times:
+    operations: list[_Time] = field(default_factory=list)
+    small_ps: int = 0
+
+
+def read_profile(done: Recording, now_ns: int) -> StepProfiled:
+    """Return the profile of a recording, as an event of this moment.
+
+    Raises:
+        Exception: TensorFlow's file is missing, or not as expected.
+    """
+    space = _read_space(done)
+    devices = [plane for plane in space.planes if plane.name.startswith(_DEVICE)]
+    times = _device_times(devices)
+    on_gpu = bool(times.operations)
+    if not on_gpu:
+        times = _host_times(plane for plane in space.planes if plane.name == _HOST)
+    origins = Origins(done.model, done.graph, {one.path for one in times.operations})
+    rows, others_ms = _rows(times.operations, origins, done.steps)
+    return StepProfiled(
+        now_ns,
+        done.step,
+        done.steps,
+        done.step_ms,
+        done.cost_ms,
+        on_gpu,
+        rows,
+        others_ms,
+        _ms(times.small_ps, done.steps),
+        "" if rows else "TensorFlow's profiler recorded no operations of the step",
+    )
+
+
+def _read_space(done: Recording) -> Any:
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    space = xplane_pb2.XSpace()
+    for file in done.folder.rglob("*.xplane.pb"):
+        space.ParseFromString(file.read_bytes())
+        return space
+    raise FileNotFoundError("TensorFlow's profiler has written no file")
+
+
+# -- events ----------------------------------------------------------------------------------------
+
+
+def _device_times(planes: Iterable[Any]) -> _Times:
+    """Return the kernels of GPUs: each bears the path of its operation."""
+    times = _Times()
+    for plane in planes:
+        known = {
+            key: metadata.id for metadata in plane.stat_metadata.values() for key in [metadata.name]
+        }
+        for line in plane.lines:
+            for event in line.events:
+                path = _statistic(plane, event, known.get("tf_op"))
+                name = plane.event_metadata[event.metadata_id].name
+                if path or _COPIES.search(name):
+                    times.operations.append(_Time(path or name, name, event.duration_ps))
+    return times
+
+
+def _statistic(plane: Any, event: Any, wanted: int | None) -> str:
+    stats = [*event.stats, *plane.event_metadata[event.metadata_id].stats]
+    found = next((stat for stat in stats if wanted and stat.metadata_id == wanted), None)
+    if found is None:
+        return ""
+    referred = plane.stat_metadata[found.ref_value].name if found.ref_value else ""
+    return (found.str_value or referred).rpartition(":")[0] or found.str_value or referred
+
+
+def _host_times(planes: Iterable[Any]) -> _Times:
+    """Return the operations that a CPU's threads ran, each without the events in it."""
+    times = _Times()
+    for plane in planes:
+        for line in plane.lines:
+            for names, ps in _own_times(plane, line):
+                _add_host(times, names, ps)
+    return times
+
+
+def _add_host(times: _Times, names: tuple[str, ...], ps: int) -> None:
+    """names: of an event, the last one, and of those around it."""
+    name = names[-1]
+    if any(around.startswith(_OF_DATA) for around in names):
+        return
+    if match := _OPERATION.fullmatch(name):
+        times.operations.append(_Time(match["path"], match["op"], ps))
+    elif name.startswith(_EXECUTOR):
+        times.small_ps += ps
+    elif len(names) > 1 and names[-2].startswith(_XLA) and not name.startswith(_XLA):
+        times.operations.append(_Time("", _XLA_NUMBER.sub("", name), ps))
+
+
+def _own_times(plane: Any, line: Any) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Yield each event of a thread as its name below those around it, and its own picoseconds."""
+    names = {key: metadata.name for key, metadata in plane.event_metadata.items()}
+    events = sorted((one.offset_ps, -one.duration_ps, one.metadata_id) for one in line.events)
+    #: The end of each event around, its duration, that of the events in it, and the names.
+    around: list[list[Any]] = []
+    for begin, minus, key in events:
+        while around and around[-1][0] <= begin:
+            yield _closed(around)
+        duration = -minus
+        if around:
+            around[-1][2] += duration
+        above = around[-1][3] if around else ()
+        around.append([begin + duration, duration, 0, (*above, names[key])])
+    while around:
+        yield _closed(around)
+
+
+def _closed(around: list[list[Any]]) -> tuple[tuple[str, ...], int]:
+    _, duration, inside, names = around.pop()
+    return names, max(duration - inside, 0)
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+def _rows(times: list[_Time], origins: Origins, steps: int) -> tuple[list[OperationTime], float]:
+    """Return the longest operations, and the time of the others, milliseconds a step."""
+    by_path: dict[tuple[str, str], _PathTime] = defaultdict(_PathTime)
+    for time in filter(lambda one: origins.has(one.path), times):
+        by_path[time.path, time.op].add(time)
+    sums: dict[tuple[Origin, str], _PathTime] = defaultdict(_PathTime)
+    longest = sorted(by_path.items(), key=lambda item: -item[1].ps)
+    for (path, op), one in longest:
+        total = sums[origins.of(path, op), op]
+        total.ps, total.calls = total.ps + one.ps, total.calls + one.calls
+    ranked = sorted(sums.items(), key=lambda item: -item[1].ps)
+    rows = [
+        OperationTime(*origin.named, op, _ms(one.ps, steps), one.calls, origin.place)
+        for (origin, op), one in ranked[:MOST_OPERATIONS]
+    ]
+    return rows, _ms(sum(one.ps for _, one in ranked[MOST_OPERATIONS:]), steps)
+
+
+def _ms(ps: int, steps: int) -> float:
+    return ps / 1e9 / max(steps, 1)

@@ -1,0 +1,240 @@
+"""The origin of an operation: its layer, metric or optimizer, by its path in the graph and by the
+Python that made it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.core.errors import fails_open
+from tfwatch.core.user_code import is_users
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+#: Calls of functions that TensorFlow puts before the path of an operation, and loops around it.
+_CALLS = re.compile(r"(?:(?:Stateful)?PartitionedCall(?:_\d+)?|while(?:_\d+)?/body/_\d+)/")
+_NUMBERED = re.compile(r"_\d+$")
+_BACKWARD = "gradient_tape"
+_LOSS = "compile_loss"
+_COPY = re.compile(r"Mem[cC]py|_Send$|_Recv$|IteratorGetNext")
+_METRICS = os.path.join("keras", "src", "metrics", "")
+#: Keras' own step, which calls the model.
+_STEP = os.path.join("tensorflow", "trainer.py")
+_OPTIMIZERS = os.path.join("keras", "src", "optimizers", "")
+#: Looking up where an operation was made takes 0.3 ms: so many of a profile are.
+_MOST_LOOKED_UP = 40
+_LONGEST = 120
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The part of a step that an operation belongs to, as `core.events.OperationTime` has it."""
+
+    role: str
+    name: str = ""
+    kind: str = ""
+    place: str = ""
+
+    @property
+    def named(self) -> tuple[str, str, str]:
+        """The role, the name and the class."""
+        return self.role, self.name[:_LONGEST], self.kind[:_LONGEST]
+
+
+class Origins:
+    """Finds the origin of operations of one model.
+
+    model: None where it is unknown: then a layer is the path without its last part. graph: of the
+    function that holds the step; None where unknown: then metrics and lines are. paths: of all
+    operations.
+    """
+
+    def __init__(self, model: Any, graph: Any, paths: Iterable[str]) -> None:
+        self._model = model
+        self._optimizer = _optimizer_of(model)
+        self._metrics = _metrics_of(model)
+        self._operations = _operations_of(graph)
+        self._scopes = _scopes_of((*self._operations, *paths))
+        self._left = _MOST_LOOKED_UP
+        self._known: dict[str, Origin] = {}
+
+    def has(self, path: str) -> bool:
+        """Return False for an operation of another function, e.g. of a map of the input pipeline;
+        where no model is known there may be several functions."""
+        return self._model is None or not path or _CALLS.match(path) is not None
+
+    def of(self, path: str, op: str) -> Origin:
+        """Return the origin of an operation."""
+        if path not in self._known:
+            self._known[path] = self._find(path, op)
+        return self._known[path]
+
+    def _find(self, path: str, op: str) -> Origin:
+        parts, is_backward = _parts(path)
+        if _COPY.search(op) or _COPY.search(parts[0]):
+            return Origin("copy")
+        if parts[0].startswith(_LOSS):
+            return Origin("loss", kind=parts[1] if len(parts) > 2 else "")
+        if self._optimizer and _is_scope(parts[0], self._optimizer[0]):
+            return Origin("optimizer", *self._optimizer)
+        if layer := self._layer(parts):
+            return Origin("backward" if is_backward else "forward", *layer, self._place(path))
+        return self._made_by(path, is_backward)
+
+    def _layer(self, parts: Sequence[str]) -> tuple[str, str] | None:
+        """Return the innermost layer of a path and its class; None where it begins with none."""
+        if self._model is None:
+            return ("/".join(parts[:-1]), "") if len(parts) > 2 else None
+        if _is_scope(parts[0], self._model.name):
+            return self._below(parts, 1) or ("", type(self._model).__name__)
+        return self._below(parts, 0)
+
+    def _below(self, parts: Sequence[str], begin: int) -> tuple[str, str] | None:
+        """Return the path and the class of the innermost layer along the parts of a path."""
+        layer, names = self._model, []
+        for at in range(begin, len(parts) - 1):
+            layers = {one.name: one for one in _sublayers(layer)}
+            inner = layers.get(_layer_name(parts[at], layers, self._scopes[tuple(parts[:at])]))
+            if inner is None:
+                break
+            layer = inner
+            names.append(layer.name)
+        return ("/".join(names), type(layer).__name__) if names else None
+
+    # -- by the Python that made it ---------------------------------------------------------------
+
+    def _made_by(self, path: str, is_backward: bool) -> Origin:
+        frames = self._frames(path)
+        files = [file for file, _, _ in frames]
+        if any(_METRICS in file for file in files):
+            return Origin("metric", *self._metric_of(files))
+        if any(_OPTIMIZERS in file for file in files) and self._optimizer:
+            return Origin("optimizer", *self._optimizer)
+        return Origin("backward" if is_backward else "other", place=_users_line(frames))
+
+    def _place(self, path: str) -> str:
+        return _users_line(self._frames(path))
+
+    def _frames(self, path: str) -> list[tuple[str, int, str]]:
+        """Return the file, line and function of each frame that made an operation, outermost
+        first."""
+        made = self._operations.get(_CALLS.sub("", path))
+        if made is None or self._left <= 0:
+            return []
+        self._left -= 1
+        found: list[tuple[str, int, str]] = []
+        with fails_open(lambda _: None):
+            found = [(frame.filename, frame.lineno, frame.name) for frame in made.traceback or ()]
+        return found
+
+    def _metric_of(self, files: Iterable[str]) -> tuple[str, str]:
+        """Return the names of the metrics whose class is of one of these files, and the class."""
+        files = {os.path.normpath(file) for file in files}
+        found = [metric for metric in self._metrics if metric.file in files]
+        # A metric is made of its base classes too, whose files come with it.
+        special = [metric for metric in found if not metric.is_wrapper] or found
+        kinds = dict.fromkeys(metric.kind for metric in special)
+        return ", ".join(metric.name for metric in special), ", ".join(kinds)
+
+
+@dataclass(frozen=True)
+class _Metric:
+    name: str
+    kind: str
+    file: str
+    is_wrapper: bool
+
+
+def _parts(path: str) -> tuple[list[str], bool]:
+    """Return the parts of a path from the model on, and whether it is of the backward pass."""
+    parts = _CALLS.sub("", path).split("/")
+    is_backward = parts[0] == _BACKWARD and len(parts) > 1
+    return parts[is_backward:], is_backward
+
+
+def _scopes_of(paths: Iterable[str]) -> dict[tuple[str, ...], set[str]]:
+    """Return the parts that follow each beginning of a path."""
+    scopes: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for path in paths:
+        parts, _ = _parts(path)
+        for at, part in enumerate(parts):
+            scopes[tuple(parts[:at])].add(part)
+    return scopes
+
+
+def _sublayers(layer: Any) -> Iterable[Any]:
+    return layer._flatten_layers(include_self=False, recursive=False)  # type: ignore[no-any-return]
+
+
+def _layer_name(scope: str, layers: Mapping[str, Any], beside: set[str]) -> str:
+    """Return the name of a scope's layer: TensorFlow puts a number behind a name that it has had.
+
+    `dense_1` is the layer `dense` where the layer `dense_1` has another scope, as `dense_1_2`.
+    """
+    base = _NUMBERED.sub("", scope)
+    if scope not in layers or (base in layers and base != scope and _has_other(scope, beside)):
+        return base
+    return scope
+
+
+def _has_other(scope: str, beside: set[str]) -> bool:
+    return any(one != scope and _NUMBERED.sub("", one) == scope for one in beside)
+
+
+def _is_scope(part: str, name: str) -> bool:
+    return part == name or _NUMBERED.sub("", part) == name
+
+
+def _optimizer_of(model: Any) -> tuple[str, str] | None:
+    optimizer = getattr(model, "optimizer", None)
+    name = getattr(optimizer, "name", "")
+    return (str(name), type(optimizer).__name__) if name else None
+
+
+def _metrics_of(model: Any) -> list[_Metric]:
+    import inspect
+
+    found: list[_Metric] = []
+    with fails_open(lambda _: None):
+        for metric in _flat_metrics(model):
+            function = getattr(metric, "_fn", None)
+            kind = getattr(function, "__name__", "") or type(metric).__name__
+            file = os.path.normpath(inspect.getfile(function or type(metric)))
+            found.append(_Metric(metric.name, kind, file, is_wrapper=function is not None))
+    return found
+
+
+def _flat_metrics(model: Any) -> list[Any]:
+    metrics: list[Any] = []
+    for one in getattr(model, "metrics", ()):
+        metrics += getattr(one, "metrics", None) or [one]
+    return metrics
+
+
+def _operations_of(graph: Any) -> dict[str, Any]:
+    """Return the operations of a graph and of the functions that it calls, by their names."""
+    found: dict[str, Any] = {}
+    with fails_open(lambda _: None):
+        graphs = [graph] if graph is not None else []
+        while graphs:
+            one = graphs.pop()
+            for operation in one.get_operations():
+                found.setdefault(operation.name, operation)
+                if "PartitionedCall" in operation.type:
+                    called = one._get_function(operation.get_attr("f").name)
+                    graphs += [called.graph] if called is not None else []
+    return found
+
+
+def _users_line(frames: Sequence[tuple[str, int, str]]) -> str:
+    """Return the innermost line of the user's below Keras' step: of a layer, a loss, a metric."""
+    keras = [at for at, frame in enumerate(frames) if frame[0].endswith(_STEP)]
+    users = [frame for frame in frames[keras[-1] if keras else 0 :] if is_users(frame[0])]
+    if not users:
+        return ""
+    file, line, name = users[-1]
+    return f"{os.path.basename(file)}:{line} in {name}"

@@ -1,0 +1,196 @@
+"""Profile a few steps of the training with TensorFlow's own profiler, when that is asked for.
+
+The training thread starts and stops the profiler between two steps; the writer's thread reads what
+it recorded. A profiler of the user's has precedence: where one runs there is no profile, and one
+that begins ends ours.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.core.errors import fails_open, raise_interrupt, reason
+from tfwatch.core.events import StepProfiled
+from tfwatch.core.rows import Flag
+from tfwatch.watch.profile.operations import Recording, read_profile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfwatch.runs.writer import RunWriter
+
+#: The steps of one profile: the medians of three are those of fifty within 5 %.
+_STEPS = 3
+#: The first steps of a run trace, fill buffers and warm up.
+_WARM_UP = 20
+#: Of TensorFlow's profiler: operations that take a while, no Python, the device's kernels.
+_HOST_LEVEL, _PYTHON_LEVEL, _DEVICE_LEVEL = 2, 0, 1
+_PROFILED = int(Flag.PROFILED)
+_OTHER_BEGAN = "another profiler began"
+
+
+class StepProfiler:
+    """The profiles of one run.
+
+    Any thread asks; the training thread calls `after_step`, the writer's thread `write`.
+    """
+
+    def __init__(self, writer: RunWriter, *, at_begin: bool = False) -> None:
+        """at_begin: profile once without being asked, after the first steps."""
+        self._writer = writer
+        self._is_asked = at_begin
+        self._not_before = _WARM_UP if at_begin else 0
+        self._left = 0
+        self._begin_ns = self._cost_ns = 0
+        self._folder: Path | None = None
+        self._done: Recording | None = None
+        self._model: Callable[[], Any] = lambda: None
+        self._step: Callable[[], Any] = lambda: None
+        self._end_guard: Callable[[], None] = lambda: None
+
+    def ask(self) -> None:
+        """Ask for a profile of the next steps; a second request before it is done is the same."""
+        self._not_before = 0
+        self._is_asked = True
+
+    def use(self, model: Any, step: Any = None) -> None:
+        """Know the model that trains, for the names of operations. step: it has the `graph` of its
+        trace; None where the step has none."""
+        with fails_open(lambda _: None):
+            self._model = weakref.ref(model)
+            self._step = weakref.ref(step) if step is not None else lambda: None
+
+    # -- in the training thread -------------------------------------------------------------------
+
+    def after_step(self, steps: int, in_call: int = 1) -> int:
+        """Start or stop the profiler after so many steps; return the flag of the last one.
+
+        in_call: the steps of the last call.
+        """
+        if not (self._is_asked or self._left):
+            return 0
+        try:
+            return self._after_step(steps, in_call)
+        except Exception as error:  # noqa: BLE001  the training's boundary
+            raise_interrupt(error)
+            self._abandon(reason(error), steps)
+            return _PROFILED
+
+    def _after_step(self, steps: int, in_call: int) -> int:
+        if self._folder is None:
+            if steps < self._not_before:
+                return 0
+            self._begin()
+            return _PROFILED
+        self._left -= in_call
+        if self._left <= 0:
+            self._end(steps)
+        return _PROFILED
+
+    def _begin(self) -> None:
+        import tensorflow as tf
+
+        self._is_asked, before_ns = False, self._writer.now_ns()
+        folder = Path(tempfile.mkdtemp(prefix="tfwatch-profile-"))
+        options = tf.profiler.experimental.ProfilerOptions(
+            host_tracer_level=_HOST_LEVEL,
+            python_tracer_level=_PYTHON_LEVEL,
+            device_tracer_level=_DEVICE_LEVEL,
+        )
+        self._folder, self._left = folder, _STEPS
+        tf.profiler.experimental.start(str(folder), options)
+        self._end_guard = _give_way(self._stop_for_other)
+        self._begin_ns = self._writer.now_ns()
+        self._cost_ns = self._begin_ns - before_ns
+
+    def _end(self, steps: int) -> None:
+        import tensorflow as tf
+
+        folder, done_ns = self._folder, self._writer.now_ns()
+        self._end_guard()
+        tf.profiler.experimental.stop()
+        self._folder, taken, self._left = None, _STEPS - self._left, 0
+        self._cost_ns += self._writer.now_ns() - done_ns
+        if folder is not None:
+            step_ms = (done_ns - self._begin_ns) / 1e6 / taken
+            cost_ms = self._cost_ns / 1e6
+            graph, model = getattr(self._step(), "graph", None), self._model()
+            self._done = Recording(folder, steps, taken, step_ms, cost_ms, model, graph)
+
+    def _stop_for_other(self) -> None:
+        """Stop without a profile: the user's own profiler begins."""
+        import tensorflow as tf
+
+        with fails_open(lambda _: None):
+            tf.profiler.experimental.stop(save=False)
+        self._abandon(_OTHER_BEGAN, self._writer.status[2])
+
+    def _abandon(self, why: str, steps: int) -> None:
+        with fails_open(lambda _: None):
+            self._end_guard()
+        folder, self._folder = self._folder, None
+        self._is_asked, self._left = False, 0
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        now_ns = self._writer.now_ns()
+        self._writer.event(StepProfiled(now_ns, steps, 0, 0.0, 0.0, missing=why))
+
+    def close(self) -> None:
+        """End with the training: a profile that is not done is given up."""
+        if self._folder is not None:
+            with fails_open(lambda _: None):
+                self._end_guard()
+                _profiler_api().stop(save=False)
+            self._abandon("the training ended", self._writer.status[2])
+
+    # -- in the writer's thread -------------------------------------------------------------------
+
+    def write(self) -> None:
+        """Write the profile that the training thread has ended, if there is one."""
+        done, self._done = self._done, None
+        if done is None:
+            return
+        now_ns = self._writer.now_ns()
+        try:
+            self._writer.event(read_profile(done, now_ns))
+        except Exception as error:  # noqa: BLE001  the file is TensorFlow's: whatever it holds, the run goes on
+            raise_interrupt(error)
+            why = f"the profile cannot be read: {reason(error)}"
+            self._writer.event(
+                StepProfiled(now_ns, done.step, done.steps, done.step_ms, done.cost_ms, missing=why)
+            )
+        finally:
+            shutil.rmtree(done.folder, ignore_errors=True)
+
+
+def _profiler_api() -> Any:
+    import tensorflow as tf
+
+    return tf.profiler.experimental
+
+
+def _give_way(stop_ours: Callable[[], None]) -> Callable[[], None]:
+    """Have the next `start` of a profiler end ours first; return what undoes this."""
+    api = _profiler_api()
+    original = api.start
+
+    def start(*args: Any, **kwargs: Any) -> Any:
+        undo()
+        stop_ours()
+        return original(*args, **kwargs)
+
+    def undo() -> None:
+        for module, before in changed:
+            if module.start is start:
+                module.start = before
+
+    from tensorflow.python.profiler import profiler_v2
+
+    changed = [(module, module.start) for module in (api, profiler_v2)]
+    for module, _ in changed:
+        module.start = start
+    return undo

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -67,9 +66,7 @@ def rows(timeline: Timeline) -> list[str]:
 
 
 def title(timeline: Timeline) -> str:
-    words = timeline._border_title
-    assert words is not None
-    return re.sub("-{3,}", "...", words.plain)
+    return " ... ".join(timeline._titles)
 
 
 def time_of_day(at_s: float) -> str:

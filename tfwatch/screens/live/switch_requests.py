@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from tfwatch.tuner.thread import Tuner
 
 
-#: A training that has not taken a request after so many seconds is reported.
-_LATE_S = 5.0
 _ELSEWHERE = "it runs in another terminal: end it there, or switch a knob"
 #: A terminal repeats a held-down key after up to 0.66 s, then faster: presses closer than this
 #: count as one.
@@ -50,19 +48,17 @@ class SwitchRequests:
         self._tuner = tuner
         self._interrupt = interrupt
         self.asks: list[knob_state.KnobRequest] = []
-        self._checked: set[knob_state.KnobRequest] = set()
         self._clock = clock
         self._pressed: dict[str, int] = {}
         #: The autopilot was begun here, its end was not reported yet; and when it was begun.
         self._awaits_end, self._began_ns = False, 0
 
     def take_messages(self, snapshot: Snapshot) -> list[str]:
-        """Return what is new of requests: why one could not be sent, which the training has not
-        taken in time, and what this terminal's autopilot did."""
+        """Return why a request could not be sent, and what this terminal's autopilot did."""
         failures = self.requests.take_failures() if self.requests else []
         if failures:
             self.asks = []
-        return failures + self._late(snapshot) + self._end_of_autopilot(snapshot)
+        return failures + self._end_of_autopilot(snapshot)
 
     def _end_of_autopilot(self, snapshot: Snapshot) -> list[str]:
         newest = snapshot.events.newest(AutopilotBegan) if self._awaits_end else None
@@ -71,24 +67,6 @@ class SwitchRequests:
         run = autopilot_runs(snapshot.events.of(*AUTOPILOT_EVENTS))[-1]
         self._awaits_end = run.ended is None
         return [f"autopilot: {autopilot_text(run)}"] if run.ended else []
-
-    def _late(self, snapshot: Snapshot) -> list[str]:
-        """Return a sentence for each request that has waited long without an event of the
-        training."""
-        due = [
-            ask
-            for ask in self.asks
-            if ask not in self._checked and snapshot.now_s - ask.at_s > _LATE_S
-        ]
-        if not due:
-            return []
-        self._checked = {ask for ask in self.asks if ask in self._checked or ask in due}
-        taken_s = {event.knob: event.at_ns / 1e9 for event in snapshot.events.switches()}
-        return [
-            f"{knob_name(ask.knob)} {ask.value}: the training has not taken it yet"
-            for ask in due
-            if taken_s.get(ask.knob, -1.0) < ask.at_s and not snapshot.life.is_over
-        ]
 
     def is_held(self, key: str) -> bool:
         """Return True where this press is the repeat of a held-down key."""

@@ -8,7 +8,7 @@ from tests.judge.test_view import look
 from tests.screens.canned import usual
 from tfwatch.core.events import Noted
 from tfwatch.judge.event_rows import EventCollector, EventRow
-from tfwatch.screens.live.timeline.marks import place
+from tfwatch.screens.live.timeline.lanes import place
 
 EDGES_S = [n * 0.25 for n in range(41)]
 SWITCH = EventRow(2.5, "", "p", "prefetch off > 4: 1.7 x faster", "$text-accent")

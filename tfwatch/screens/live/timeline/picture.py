@@ -1,18 +1,13 @@
-"""The picture of a timeline: the strip of steps, the marks, the GPU, the time axis, and the figures
-beside them."""
+"""The picture of a timeline: the strip of steps, the rows below it, and the figures beside them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tfwatch.core import units
-from tfwatch.core.events import GpuFound
-from tfwatch.judge.machine import extremes
 from tfwatch.screens.basics.glyphs import (
     COMPUTE_COLOUR,
     HOST_COLOUR,
@@ -23,33 +18,33 @@ from tfwatch.screens.basics.glyphs import (
 )
 from tfwatch.screens.basics.text import clock
 from tfwatch.screens.live.timeline import step_bars
-from tfwatch.screens.live.timeline.gpu_lane import gauge, sample_gpu, sample_gpus
+from tfwatch.screens.live.timeline.lanes import (
+    NUMBER,
+    axis_line,
+    gauge,
+    gpu_lanes,
+    joined,
+    mark_line,
+)
 from tfwatch.screens.live.timeline.step_bars import BarPart, Cells
-from tfwatch.screens.live.timeline.window import span_words, tick_times
+from tfwatch.screens.live.timeline.window import span_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from tfwatch.judge.machine import GpuFigures, MachineFigures
     from tfwatch.judge.steps.steady_steps import Breakdown
     from tfwatch.judge.view import RunView
-    from tfwatch.runs.snapshot import Snapshot
     from tfwatch.screens.basics.glyphs import Glyphs
-    from tfwatch.screens.live.timeline.marks import Label
-    from tfwatch.screens.live.timeline.step_bars import Bars, Floats
+    from tfwatch.screens.live.timeline.lanes import Label, Line, Piece
+    from tfwatch.screens.live.timeline.step_bars import Bars
     from tfwatch.screens.live.timeline.window import View
 
-#: A piece of text and its style, e.g. `$warning bold`: lines of them are faster than `Content`.
-Piece: TypeAlias = tuple[str, str]
-Line: TypeAlias = tuple[Piece, ...]
-
-NUMBER, LIMIT = "$foreground", "$text-warning bold"
 GUTTER = 7
 WIDE, _NARROW = 20, 14
 #: The smallest width with a wide legend.
 _WIDE_FROM = 90
-#: The smallest height with a row for the GPU, for two of several, and, beside their rows, for all.
-_GPU_FROM, _TWO_GPUS_FROM, _ALL_FROM = 6, 7, 9
+#: The smallest height with a row for the GPU, and for two of several.
+_GPU_FROM, _TWO_GPUS_FROM = 6, 7
 _COLOURS = {
     BarPart.COMPUTE: COMPUTE_COLOUR,
     BarPart.MUTED: MUTED_COLOUR,
@@ -57,8 +52,6 @@ _COLOURS = {
     BarPart.WAIT: WAIT_COLOUR,
     BarPart.STALL: STALL_COLOUR,
 }
-#: A lane: the GPU's name, its use in each column, the figures beside it and their style.
-_Lane = tuple[str, "Floats", str, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +82,7 @@ def lay_out(width: int, height: int, compact: bool, gpus: int = 0) -> TimelineLa
     """Return the layout for `width` x `height` cells and a number of GPUs."""
     legend = WIDE if width >= _WIDE_FROM else _NARROW
     has_axis = not compact and height >= 8
-    fits = gpus if height >= _ALL_FROM + gpus else 2 if height >= _TWO_GPUS_FROM else 1
-    gpu_rows = min(gpus, fits) if height >= _GPU_FROM else 0
+    gpu_rows = min(gpus, 1 + (height >= _TWO_GPUS_FROM)) if height >= _GPU_FROM else 0
     rows = max(height - 1 - has_axis - gpu_rows, 1)
     return TimelineLayout(max(width - GUTTER - legend, 1), legend, rows, has_axis, gpu_rows)
 
@@ -98,7 +90,7 @@ def lay_out(width: int, height: int, compact: bool, gpus: int = 0) -> TimelineLa
 def draw(scene: Scene, width: int, height: int, compact: bool) -> list[Line]:
     """Draw all rows, from the top: the strip, why, the GPU, the time axis."""
     snapshot, bars, glyphs = scene.run.snapshot, scene.bars, scene.glyphs
-    lanes = _gpu_lanes(scene, width >= _WIDE_FROM)
+    lanes = gpu_lanes(snapshot, scene.run.situation.machine, bars, width >= _WIDE_FROM)
     layout = lay_out(width, height, compact, len(lanes))
     cells = step_bars.stack(bars, scene.top_ms, layout.strip_rows, glyphs.fine)
     charts = strip_lines(cells, glyphs, scene.cursor)
@@ -110,7 +102,7 @@ def draw(scene: Scene, width: int, height: int, compact: bool) -> list[Line]:
     axis = axis_texts(scene.top_ms, layout.strip_rows)
     lines = [_beside(*parts) for parts in zip(axis, charts, legend, strict=True)]
     lines.append(_beside("why", mark_line(scene.labels, layout.columns), ()))
-    for name, shares, figures, style in _shown_lanes(lanes, layout.gpu_rows):
+    for name, shares, figures, style in lanes[: layout.gpu_rows]:
         chart = ((gauge(shares, glyphs), COMPUTE_COLOUR),)
         lines.append(_beside(name, chart, ((f" {figures}", style),)))
     if layout.has_axis:
@@ -121,13 +113,6 @@ def draw(scene: Scene, width: int, height: int, compact: bool) -> list[Line]:
 def _beside(label: str, chart: Line, right: Line) -> Line:
     gutter = f"{label:>{GUTTER - 1}} " if label[:1].isdigit() else f"{label:<{GUTTER}}"
     return ((gutter, QUIET_COLOUR), *chart, *right)
-
-
-def joined(row: Iterable[Piece]) -> Line:
-    """Join neighbours with the same style."""
-    return tuple(
-        ("".join([char for char, _ in run]), style) for style, run in groupby(row, itemgetter(1))
-    )
 
 
 # -- the strip -------------------------------------------------------------------------------------
@@ -227,71 +212,6 @@ def _figure(value: float | None) -> str:
     if value is None:
         return f"{units.MISSING:>6}"
     return f"{value:6.1f}" if value < 10_000 else f"{value / 1e3:5.1f}s"
-
-
-# -- the rows below --------------------------------------------------------------------------------
-
-
-def mark_line(labels: Sequence[Label], columns: int) -> Line:
-    """Draw the labels of the marks, each at its column."""
-    row: list[Piece] = [(" ", "")] * columns
-    for label in labels:
-        style = label.style or QUIET_COLOUR
-        row[label.column : label.column + len(label.text)] = [(char, style) for char in label.text]
-    return joined(row)
-
-
-def _gpu_lanes(scene: Scene, is_wide: bool) -> list[_Lane]:
-    """Return a lane for each GPU; none where none has figures in view."""
-    snapshot, machine = scene.run.snapshot, scene.run.situation.machine
-    if machine and len(machine.gpus) > 1:
-        of_each = sample_gpus(snapshot, scene.bars)
-        unknown = np.full(len(scene.bars.starts_s), np.nan)
-        return [_lane_of(gpu, of_each.get(gpu.device, unknown), machine) for gpu in machine.gpus]
-    if not snapshot.events.newest(GpuFound):
-        return []
-    busy = sample_gpu(snapshot, scene.bars)
-    if not np.isfinite(busy).any():
-        return []
-    return [("GPU", busy, *_gpu_figures(machine, is_wide))]
-
-
-def _lane_of(gpu: GpuFigures, shares: Floats, machine: MachineFigures) -> _Lane:
-    """Return the lane of one of several GPUs, which says whether it is an extreme."""
-    named = zip(("busiest", "idlest"), extremes(machine.gpus) or (), strict=False)
-    word = next((word for word, one in named if one is gpu), "")
-    return gpu.device, shares, f"{units.percent(gpu.busy):>5} {word}", NUMBER
-
-
-def _gpu_figures(machine: MachineFigures | None, is_wide: bool) -> tuple[str, str]:
-    """Return `56 %, 6.5 W`: the GPU's use and power, and their style."""
-    gpu = machine.gpu if machine else None
-    if gpu is None or gpu.busy is None:
-        return units.MISSING, QUIET_COLOUR
-    power = "" if gpu.power_w is None or not is_wide else f", {units.watts(gpu.power_w)}"
-    return f"{units.percent(gpu.busy)}{power}", LIMIT if gpu.is_shared else NUMBER
-
-
-def _shown_lanes(lanes: Sequence[_Lane], rows: int) -> list[_Lane]:
-    """Return the lanes that have a row: all where there is room, else the idlest, and the
-    busiest."""
-    if len(lanes) <= rows:
-        return [*lanes]
-    named = [lane for word in ("idlest", "busiest") for lane in lanes if lane[2].endswith(word)]
-    return (named or [*lanes])[:rows]
-
-
-def axis_line(bars: Bars, snapshot: Snapshot) -> Line:
-    """Draw the times of day below their columns."""
-    columns = len(bars.starts_s)
-    row = [" "] * columns
-    for at_s in tick_times(bars, snapshot):
-        text = clock(snapshot, at_s)
-        column = int(np.searchsorted(bars.starts_s, at_s, side="right")) - 1
-        first = min(max(column - len(text) // 2, 0), columns - len(text))
-        if first >= 0 and not "".join(row[max(first - 1, 0) : first + len(text) + 1]).strip():
-            row[first : first + len(text)] = text
-    return (("".join(row), QUIET_COLOUR),)
 
 
 # -- the frame's titles ----------------------------------------------------------------------------

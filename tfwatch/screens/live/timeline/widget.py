@@ -10,18 +10,15 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.binding import Binding
-from textual.content import Content
 from textual.geometry import Region
 from textual.reactive import reactive
 from textual.strip import Strip
-from textual.style import Style as ContentStyle
 
 from tfwatch.screens.basics.glyphs import Glyphs, choose_glyphs
-from tfwatch.screens.basics.pane import PaintedRows
-from tfwatch.screens.basics.text import shorten
+from tfwatch.screens.basics.pane import FRAME_CSS, PaintedRows, Titled
 from tfwatch.screens.live.timeline import picture
 from tfwatch.screens.live.timeline import window as views
-from tfwatch.screens.live.timeline.marks import labels_in_view
+from tfwatch.screens.live.timeline.lanes import labels_in_view
 from tfwatch.screens.live.timeline.picture import GUTTER, Scene, lay_out
 from tfwatch.screens.live.timeline.step_bars import next_top
 
@@ -33,8 +30,7 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.event_rows import EventRows
     from tfwatch.judge.view import RunView
-    from tfwatch.screens.live.timeline.marks import Label
-    from tfwatch.screens.live.timeline.picture import Line
+    from tfwatch.screens.live.timeline.lanes import Label, Line
     from tfwatch.screens.live.timeline.step_bars import Bars
 
 LOOK = Binding.Group("view")
@@ -102,17 +98,11 @@ class Painter:
         return self._styles[text]
 
 
-class Timeline(PaintedRows):
+class Timeline(PaintedRows, Titled):
     """The last seconds of a run, or any part of it, in columns of time."""
 
-    DEFAULT_CSS = """
-    Timeline {
-        height: 15;
-        border: round $foreground 30%;
-        border-title-color: $foreground 80%;
-        border-title-style: bold;
-        &.-plain { border: ascii $foreground 30%; }
-    }
+    DEFAULT_CSS = f"""
+    Timeline {{ height: 15; {FRAME_CSS} &.-frozen {{ border-title-style: reverse; }} }}
     """
     #: The characters to draw with.
     glyphs: reactive[Glyphs] = reactive(choose_glyphs(colour=True, unicode=True), repaint=False)
@@ -131,7 +121,6 @@ class Timeline(PaintedRows):
         self._labels_of: tuple[object, ...] = ()
         self._lines: list[Line] = []
         self._painter = Painter(self)
-        self._titles: tuple[str, str, bool, int] | None = None
 
     def show(self, view: RunView, rows: EventRows) -> None:
         """Draw a frame; a run that is over already opens whole. rows: its events."""
@@ -237,7 +226,6 @@ class Timeline(PaintedRows):
         """Drop the colours of the old theme."""
         super().notify_style_update()
         self._painter.forget()
-        self._titles = None
 
     def _redraw(self, fresh: bool = False) -> None:
         """Draw the rows and repaint those that changed. `fresh`: choose the axis' top without the
@@ -246,7 +234,9 @@ class Timeline(PaintedRows):
         if shown is None or not size:
             return
         scene = self._scene(*shown, fresh)
-        self._set_titles(scene)
+        live = self._newest[0] if self._held and self._newest else None
+        self.set_titles(*picture.title_words(scene, live, len(scene.bars.starts_s)))
+        self.set_class(self.frozen, "-frozen")
         before, self._lines = self._lines, picture.draw(scene, *size, self.compact)
         if len(before) != len(self._lines):
             self.refresh()
@@ -277,19 +267,3 @@ class Timeline(PaintedRows):
     def render_line(self, y: int) -> Strip:
         """Draw row `y`, cut to the widget's width."""
         return self._painter.strip(self.row_key(y) or (), self.size.width)
-
-    def _set_titles(self, scene: Scene) -> None:
-        """Set the texts of the frame: the part of the run, and the keys or the cursor's figures."""
-        width = self.outer_size.width - 6
-        live = self._newest[0] if self._held and self._newest else None
-        left, right = picture.title_words(scene, live, len(scene.bars.starts_s))
-        if (key := (left, right, self.frozen, width)) == self._titles:
-            return
-        self._titles = key
-        left = shorten(left, width)
-        room = width - len(left) - len(right) - 2
-        edge = ContentStyle(foreground=self.styles.border_top[1])
-        words = Content.styled(left, "reverse" if self.frozen else "")
-        between = Content.styled(f" {self.glyphs.rule * room} ", edge)
-        beside = (between, Content.styled(right, "not bold")) if room > 0 else ()
-        self.border_title = Content.assemble(words, *beside)

@@ -1,4 +1,4 @@
-"""The view of a timeline: its zoom and place on the time axis, the axis, and the bars in view."""
+"""The view of a timeline: its zoom and place on the time axis, and the bars in view."""
 
 from __future__ import annotations
 
@@ -41,11 +41,6 @@ _OPEN_PARTS = {
     Phase.HOST: BarPart.HOST,
     Phase.COMPILE: BarPart.MUTED,
 }
-#: The seconds between two ticks of the axis.
-_TICKS_S = (
-    *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400),
-    86400 * 7,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,24 +134,6 @@ def zoomed(snapshot: Snapshot, view: View, columns: int, direction: int) -> View
         return replace(view, zoom=zoom)
     at_s = view.end_s if view.cursor_s is None else view.cursor_s
     return around(snapshot, replace(view, zoom=zoom), columns, at_s)
-
-
-def tick_times(bars: Bars, snapshot: Snapshot) -> list[float]:
-    """Return ticks at round times of day, seconds since the clock origin."""
-    first_s, end_s = float(bars.starts_s[0]), min(bars.end_s, snapshot.now_s)
-    first = snapshot.local_time(first_s)
-    of_day_s = first.hour * 3600 + first.minute * 60 + first.second + first.microsecond / 1e6
-    step = tick_step(bars.end_s - first_s, max(len(bars.starts_s) // 18, 2))
-    origin_s = of_day_s - first_s
-    round_s = np.ceil((max(first_s, 0.0) + origin_s) / step) * step - origin_s
-    ticks: list[float] = np.arange(round_s, end_s, step).tolist()
-    return ticks
-
-
-def tick_step(window_s: float, most: int) -> float:
-    """Return the seconds between the labels of a time axis of `window_s` seconds with at most
-    `most` labels."""
-    return next((step for step in map(float, _TICKS_S) if window_s / step <= most), _TICKS_S[-1])
 
 
 def span_words(snapshot: Snapshot, view: View, columns: int) -> str:

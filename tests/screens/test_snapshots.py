@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.judge.profiles import PROFILE
 from tests.screens import hardware, states
 from tests.screens.canned import (
     COMPUTE_BOUND,
@@ -55,6 +56,11 @@ class Scenario:
 
 def _staged(folder: Path | None) -> Canned:
     return usual(folder).staged(*STAGES, PREFETCHED)
+
+
+def _profiled(folder: Path | None) -> Canned:
+    known = {name: getattr(PROFILE, name) for name in PROFILE.__struct_fields__ if name != "at_ns"}
+    return _staged(folder).event(facts.StepProfiled, **known)
 
 
 def _behind(folder: Path | None) -> Canned:
@@ -185,6 +191,7 @@ SCENARIOS = {
     "autopilot_interrupted": Scenario(partial(_autopilot, is_over=False), _WIDE, live=False),
     "settling": Scenario(states.settling, _WIDE),
     "compute_bound": Scenario(_staged),
+    "profiled": Scenario(_profiled, keys=("e",)),
     "compute_bound_ascii": Scenario(_staged, options=_ASCII),
     "behind": Scenario(_behind, _WIDE),
     "behind_ascii": Scenario(_behind, _WIDE, options=_ASCII),

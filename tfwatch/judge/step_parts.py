@@ -125,24 +125,31 @@ def profile_lines(profile: StepProfiled) -> list[str]:
         f"the operations of a step on {where}, mean of {units.counted(profile.steps, 'step')} up to"
         f" step {units.count(profile.step)}:"
     )
-    lines = [
-        f"{_time(one.took_ms):>8} {units.percent(one.share):>5}  {part_text(one)}" for one in shown
-    ]
+    lines = [_line(one.took_ms, one.share, part_text(one)) for one in shown]
     if rest:
         took_ms, share = sum(one.took_ms for one in rest), sum(one.share for one in rest)
-        lines.append(f"{_time(took_ms):>8} {units.percent(share):>5}  {len(rest)} shorter parts")
+        lines.append(_line(took_ms, share, f"{len(rest)} shorter parts"))
     return [head, *lines]
+
+
+def _line(took_ms: float, share: float, text: str) -> str:
+    return f"{time_text(took_ms):>8} {units.percent(share):>5}  {text}"
+
+
+def name_text(part: StepPart) -> str:
+    """Return the name of a part: `conv2d (Conv2D)`, `metric auc (AUC)`."""
+    role = f"{part.role} " if part.role in ("metric", "optimizer", "loss") else ""
+    name = part.name if part.name.strip() != part.role else ""
+    kind = f" ({part.kind})" if part.kind else ""
+    return f"{role}{name}{kind}".strip()
 
 
 def part_text(part: StepPart) -> str:
     """Return a part in words: `conv2d (Conv2D), backward 6.1 ms, train.py:41 in call`."""
-    role = f"{part.role} " if part.role in ("metric", "optimizer", "loss") else ""
-    name = part.name if part.name.strip() != part.role else ""
-    kind = f" ({part.kind})" if part.kind else ""
-    backward = f", backward {_time(part.backward_ms)}" if part.backward_ms else ""
-    return f"{role}{name}{kind}{backward}{f', {part.place}' if part.place else ''}".strip()
+    backward = f"backward {time_text(part.backward_ms)}" if part.backward_ms else ""
+    return ", ".join(filter(None, (name_text(part), backward, part.place)))
 
 
-def _time(took_ms: float) -> str:
+def time_text(took_ms: float) -> str:
     """Return milliseconds, with two decimals of a short time: many parts are."""
     return units.milliseconds(took_ms) if took_ms >= 1 else f"{units.number(took_ms, 2)} ms"

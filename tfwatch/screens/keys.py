@@ -37,6 +37,8 @@ def _keys(group: Binding.Group, *rows: tuple[str, str, str, str]) -> list[Bindin
     ]
 
 
+#: The findings that a profile of the step explains.
+_IN_COMPUTE = ("compute-bound", "launch-bound", "dense-update")
 _DOCTOR = "doctor: is the installation right?"
 LIVE_BINDINGS = [
     *_keys(
@@ -47,6 +49,7 @@ LIVE_BINDINGS = [
         ("a", "experiment", "a", "A/B test: is the newest switch, else prefetch, faster?"),
         ("f", "autopilot", "f", "autopilot: find the fastest settings by itself"),
         ("u", "undo", "u", "undo the last switch"),
+        ("e", "explain", "e", "profile three steps: which layer, metric or optimizer takes them?"),
     ),
     *(replace(binding, action=f"timeline({binding.action!r})") for binding in KEYS),
     *_keys(
@@ -107,11 +110,18 @@ def footer_keys(
         *(_switch_keys(view) if switches else ()),
         Key("space", "space", space, 0 if frozen else 5, chosen=frozen),
         Key("z", "z", "zoom", 8),
+        *((Key("e", "e", "layers", 5),) if _is_for_layers(view, switches) else ()),
         *((copy,) if stopping or view.finding.code else ()),
         *((Key("d", "d", "leave"),) if is_attached and not view.is_over else ()),
         Key("question_mark", "?", "keys"),
         Key("q", "q", "quit"),
     )
+
+
+def _is_for_layers(view: RunView, switches: bool) -> bool:
+    """Return whether a profile is worth a key: it is there, or compute is the limit."""
+    limit = view.losses[0].kind if view.losses else ""
+    return view.situation.profile is not None or (switches and limit in _IN_COMPUTE)
 
 
 def _switch_keys(view: RunView) -> Iterator[Key]:

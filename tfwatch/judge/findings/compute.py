@@ -113,7 +113,8 @@ def _advise(now: Situation, share: float) -> Advice:
         return Advice(f"{limit} {larger}: each has {each}")
     if now.manifest.accelerated:
         return Advice(f"{limit} Mixed precision or jit_compile may shorten it.", _PRECISION)
-    return Advice(f"{limit} A GPU or a smaller model would shorten it.")
+    layers = " e shows which layer takes it." if now.live and not now.parts else ""
+    return Advice(f"{limit} A GPU or a smaller model would shorten it.{layers}")
 
 
 def _compute_or_data_wait(now: Situation) -> Finding:

@@ -42,6 +42,7 @@ from tfwatch.screens.live.knobs import KnobsPane, find_open_switch
 from tfwatch.screens.live.log import LogPane
 from tfwatch.screens.live.machine import MachinePane, missing
 from tfwatch.screens.live.pipeline import PipelinePane
+from tfwatch.screens.live.step import StepPane
 from tfwatch.screens.live.timeline.widget import Timeline
 from tfwatch.screens.overlays import help_screen
 
@@ -100,6 +101,7 @@ class LiveScreen(Screen[None], CachedLines):
     ) -> None:
         super().__init__()
         self.pane, self.lower = 0, EVENTS
+        self._shows_step = False
         self.follower = follower
         self._reader, self._clock = reader, clock
         self._framed = framed
@@ -112,6 +114,7 @@ class LiveScreen(Screen[None], CachedLines):
         self.timeline = Timeline()
         self.knobs = KnobsPane(id="knobs")
         self.pipeline = PipelinePane(id="pipeline")
+        self.step_pane = StepPane(id="step")
         self.events_pane = EventsPane(id="events")
         self.machine = MachinePane(id="machine")
         self.log_pane = LogPane(id="log")
@@ -137,6 +140,7 @@ class LiveScreen(Screen[None], CachedLines):
         with CachedContainer(id="panes"):
             with CachedHorizontal(id="upper"):
                 yield self.pipeline
+                yield self.step_pane
                 yield self.knobs
             with CachedContainer(id="lower"):
                 yield self.events_pane
@@ -231,6 +235,8 @@ class LiveScreen(Screen[None], CachedLines):
         for pane in self.panes:
             if pane.display:
                 pane.show(view)
+        if self.step_pane.display:
+            self.step_pane.show(view)
         if not (self.timeline.frozen or self.events_pane.has_focus):
             self.events_pane.follow()
         self.keys.keys = footer_keys(
@@ -252,7 +258,7 @@ class LiveScreen(Screen[None], CachedLines):
         """Set the classes of the window's size, at once: each change restyles the screen and all of
         its panes."""
         size, layout = self.app.size, layout_for(self.app.size)
-        for pane in self.panes:
+        for pane in (*self.panes, self.step_pane):
             pane.set_class(layout is Layout.TABS, "-bare", update=False)
         sized = {
             "-low": size.height < LOW,
@@ -266,6 +272,8 @@ class LiveScreen(Screen[None], CachedLines):
         shown = panes_shown(self.app.size, self.pane, self.lower, self._has_steps)
         for number, pane in enumerate(self.panes, 1):
             pane.display = number in shown
+        self.step_pane.display = self._shows_step and STAGES in shown
+        self.pipeline.display = not self._shows_step and STAGES in shown
         for selector, numbers in _CONTAINERS:
             self.query_one(selector).display = bool(shown & numbers)
         self.tabs.keys = tuple(
@@ -301,6 +309,17 @@ class LiveScreen(Screen[None], CachedLines):
         if self.view and not self._switch_requests.is_held("autopilot"):
             self.notify(self._switch_requests.toggle_autopilot(self.view))
 
+    def action_explain(self) -> None:
+        """Show the step by layer in the place of the pipeline; ask for a profile where there is
+        none yet, and for another one where it is shown."""
+        if self.view is None or self._switch_requests.is_held("explain"):
+            return
+        if self._shows_step or self.view.situation.profile is None:
+            self.notify(self._switch_requests.ask_profile(self.view))
+        self._shows_step = True
+        self.pane = STAGES if self.pane or self.has_class(Layout.TABS.value) else 0
+        self._arrange()
+
     def action_undo(self) -> None:
         """Undo the last switch."""
         if self.view and not self._switch_requests.is_held("undo"):
@@ -326,7 +345,7 @@ class LiveScreen(Screen[None], CachedLines):
 
     def action_pane(self, number: int) -> None:
         """Show a pane and focus it."""
-        self.pane = number
+        self.pane, self._shows_step = number, False
         self.lower = number if number in LOWER else self.lower
         self._arrange()
         pane = self.panes[number - 1]

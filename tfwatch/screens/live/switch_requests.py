@@ -9,7 +9,7 @@ from tfwatch.core.knobs import KNOBS, LARGEST, PREFETCH, Refusal, check_value, k
 from tfwatch.judge.effects import knob_state
 from tfwatch.judge.effects.tuner_events import AUTOPILOT_EVENTS, autopilot_runs
 from tfwatch.judge.effects.wording import autopilot_text, subject_text
-from tfwatch.runs.requests import StopRequest, SwitchRequest
+from tfwatch.runs.requests import ProfileRequest, StopRequest, SwitchRequest
 from tfwatch.tuner.driver import Autopilot, Experiment
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ _ELSEWHERE = "it runs in another terminal: end it there, or switch a knob"
 #: A terminal repeats a held-down key after up to 0.66 s, then faster: presses closer than this
 #: count as one.
 HELD_S = 0.7
+_PROFILES = "the next three steps are profiled"
+_NO_PROFILE = "no step of this run was profiled"
 _DEEPEST = f"prefetch {LARGEST} is the maximum"
 
 
@@ -80,6 +82,13 @@ class SwitchRequests:
         was sent."""
         refusal, state = self._state(view, knob)
         return self._ask(view, knob, knob_state.toggled(state)) if state else refusal
+
+    def ask_profile(self, view: RunView) -> str:
+        """Ask for a profile of the next steps; return a message for the user."""
+        if self.requests is None or view.is_over:
+            return _NO_PROFILE
+        self.requests.send(ProfileRequest("key"))
+        return _PROFILES
 
     def deepen(self, view: RunView, direction: int) -> str:
         """Request twice the prefetch depth, or half where `direction` is negative. Return the

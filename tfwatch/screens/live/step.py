@@ -1,0 +1,92 @@
+"""The step by what the user wrote, one row per layer, loss, metric and optimizer: which takes
+most?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from textual.reactive import reactive
+
+from tfwatch.core import units
+from tfwatch.core.events import StepProfiled
+from tfwatch.judge.step_parts import name_text, part_text, step_parts, time_text
+from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR, QUIET_COLOUR
+from tfwatch.screens.basics.pane import FramedPane
+from tfwatch.screens.basics.text import column, row, wrap_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.content import Content
+
+    from tfwatch.judge.step_parts import StepPart
+    from tfwatch.judge.view import RunView
+
+_TITLE = "step by layer"
+_NO_PROFILE = "e profiles three steps: which layer, metric or optimizer takes them"
+_READ_ONLY = "n/a: no step of this run was profiled"
+#: Cells of the time, of the share, and the least and the most of the bar.
+_TIME, _SHARE, _BAR, _WIDEST_BAR = 8, 5, 4, 24
+#: Below this many rows the head has none.
+_LOW = 8
+
+
+class StepPane(FramedPane):
+    """The parts of the newest profile, the longest first; where rows are few, the shortest have
+    none."""
+
+    view: reactive[RunView | None] = reactive(None, repaint=False)
+
+    watch_view = FramedPane.repaint_rows
+
+    _shown: tuple[object, ...] = ()
+
+    def on_mount(self) -> None:
+        self.set_titles(_TITLE)
+
+    def show(self, view: RunView) -> None:
+        """Show the newest profile of a view, where it is new."""
+        key = self._newest(view), view.situation.profile, view.is_over
+        if key != self._shown:
+            self._shown, self.view = key, view
+
+    @staticmethod
+    def _newest(view: RunView) -> StepProfiled | None:
+        return view.snapshot.events.newest(StepProfiled)
+
+    def rows(self, width: int, height: int) -> Sequence[Content]:
+        view = self.view
+        if view is None:
+            return []
+        profile, newest = view.situation.profile, self._newest(view)
+        missing = f"no profile: {newest.missing}" if newest and newest.missing else ""
+        if profile is None:
+            text = missing or (_READ_ONLY if view.is_over else _NO_PROFILE)
+            return [row((line, QUIET_COLOUR)) for line in wrap_text(text, width)]
+        parts = step_parts(profile)[: max(height - (height >= _LOW) - bool(missing), 1)]
+        rows = [self._row(part, parts[0], width) for part in parts]
+        if height >= _LOW:
+            rows.insert(0, row((_head(profile), QUIET_COLOUR)))
+        return [*rows, row((missing, QUIET_COLOUR))] if missing else rows
+
+    def _row(self, part: StepPart, longest: StepPart, width: int) -> Content:
+        bar = max(_BAR, min(_WIDEST_BAR, width // 6))
+        filled = self.glyphs.bar * round(part.share / longest.share * bar)
+        room = max(width - _TIME - _SHARE - bar - 3, 1)
+        words = part_text(part)
+        words = words if cell_len(words) <= room else name_text(part)
+        text = column(words, room, "…" if self.glyphs.unicode else ".")
+        is_first = part is longest
+        return row(
+            (f"{time_text(part.took_ms):>{_TIME}} ", "bold" if is_first else ""),
+            (f"{units.percent(part.share):>{_SHARE}} ", "bold" if is_first else ""),
+            (f"{filled:<{bar}} ", COMPUTE_COLOUR),
+            (text, "bold" if is_first else QUIET_COLOUR),
+        )
+
+
+def _head(profile: StepProfiled) -> str:
+    where = "GPU" if profile.on_gpu else "CPU"
+    cost = time_text(profile.cost_ms)
+    return f"operations of a step on the {where}, step {units.count(profile.step)}; cost {cost}"

@@ -31,7 +31,7 @@ SCRIPT_OPS = f"{SITE}/tensorflow/python/ops/script_ops.py"
 PY_DATASET = f"{SITE}/keras/src/trainers/data_adapters/py_dataset_adapter.py"
 AUTOGRAPH = f"{SITE}/tensorflow/python/autograph/impl/api.py"
 TRAIN, FEED = "/home/me/train.py", "/home/me/feed.py"
-WATCHED = str(running_code.__file__).replace("sensors/running_code", "watch/script/keras_hook")
+WATCHED = str(running_code.__file__).replace("sensors/running_code", "watch/script/patches")
 
 
 class SaveOften: ...

@@ -41,7 +41,7 @@ def run_cells(shell: Any) -> Iterator[Callable[..., str]]:
     import tensorflow
 
     from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
-    from tfwatch.watch.script.tensorflow_hook import patch_stages
+    from tfwatch.watch.script.patches import patch_stages
 
     def run(*cells: str) -> str:
         for cell in cells:
@@ -52,7 +52,7 @@ def run_cells(shell: Any) -> Iterator[Callable[..., str]]:
 
     patches = patch_stages(tensorflow)
     yield run
-    patches.restore()
+    patches.close()
 
 
 def test_a_line_is_named_by_its_cell_and_its_number_in_it(run_cells: Callable[..., str]) -> None:

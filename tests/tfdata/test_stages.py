@@ -127,7 +127,7 @@ def copied_ahead(
     """The batches of a source with a prefetch to the device, for which the CPU stands."""
     import tensorflow as tf
 
-    from tfwatch.tfdata.copy_stamps import CopyStamps
+    from tfwatch.tfdata.work_ahead import CopyStamps
 
     monkeypatch.setattr(work_ahead, "DEVICE", "/CPU:0")
     gate = live_switch._gated(source, tf.Variable(True))

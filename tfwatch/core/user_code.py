@@ -6,6 +6,10 @@ import os
 import re
 import sys
 from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 _TFWATCH = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _WORKLOADS = os.path.join(_TFWATCH, "workloads", "")
@@ -13,6 +17,10 @@ _STANDARD_LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 #: Libraries that run everywhere, also from a folder on PYTHONPATH.
 _FRAMEWORKS = ("tensorflow", "keras", "tf_keras", "numpy")
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
+#: Libraries that loop over a data set for the loop of their caller: progress bars, and conversions
+#: to numpy.
+_LOOPS_FOR_CALLER = frozenset({"tqdm", "rich", "tensorflow_datasets"})
+_NUMPY_ITERATOR = frozenset({"as_numpy_iterator", "__init__"})
 
 
 @cache
@@ -45,3 +53,18 @@ def _running_package() -> str | tuple[str, ...]:
     name = getattr(sys.modules["__main__"], "__package__", None)
     package = sys.modules.get(name.partition(".")[0]) if name else None
     return tuple(f"{folder}{os.sep}" for folder in getattr(package, "__path__", ()))
+
+
+def find_users_frame(frame: FrameType | None) -> FrameType | None:
+    """Return the frame of the user's code that loops over a data set; None where a library loops
+    for itself."""
+    while frame is not None and _loops_for_caller(frame):
+        frame = frame.f_back
+    return frame if frame is not None and is_users(frame.f_code.co_filename) else None
+
+
+def _loops_for_caller(frame: FrameType) -> bool:
+    module = str(frame.f_globals.get("__name__"))
+    if module == "tensorflow.python.data.ops.dataset_ops":
+        return frame.f_code.co_name in _NUMPY_ITERATOR
+    return module.partition(".")[0] in _LOOPS_FOR_CALLER

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+#: The variable by which `--feed` passes the HOST:PORT of a tf.data service to the script.
+FEED = "TFWATCH_FEED"
+
 # -- in the process --------------------------------------------------------------------------------
 
 _END = b"\0"

@@ -2,7 +2,7 @@
 
 The process keeps the other end of the pseudo terminal open when tfwatch is closed or killed: a
 write to a pseudo terminal that nobody holds would raise in the script. Where it is killed too, the
-script drops its own output (`watch/script/orphaned_output.py`).
+script drops its own output (`watch/script/bootstrap.py`).
 
 Under the live screen that is all output. Without it, it is what the script writes to descriptor 2,
 and to 1 where both are the same file, so that their order stays; it is copied to where it went. A

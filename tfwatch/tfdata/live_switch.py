@@ -22,10 +22,9 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from tfwatch.core.knobs import AUTO, Knobs
-from tfwatch.tfdata.copy_stamps import CopyStamps, make_stamps
 from tfwatch.tfdata.disposal import FreedSignal, dispose, free_with_functions
 from tfwatch.tfdata.stage_names import GATE, OWN
-from tfwatch.tfdata.work_ahead import buffer_size, on_device
+from tfwatch.tfdata.work_ahead import CopyStamps, buffer_size, make_stamps, on_device
 
 
 class SwitchablePipeline:

@@ -36,7 +36,6 @@ from tfwatch.tfdata.stage_names import (
     label_of_all,
     label_of_kind,
 )
-from tfwatch.tfdata.wait_cpu import WaitCpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,6 +64,8 @@ _SHARE = 0.002
 #: A wait of this length is a stall, whose stage and line are located.
 STALL_NS = 3 * 10**9
 _JOIN_S = 1.0
+#: The duration of a sample of the CPU during data wait, and the waits that are needed for a figure.
+_SAMPLE_S, _MIN_WAIT_NS = 0.003, 6_000_000
 #: For `PyDataset(workers=...)` Keras turns autotuning off, and with it tf.data's model.
 _WORKERS = "a PyDataset with workers makes its batches outside tf.data, which keeps no model of it"
 #: Reported after so many readings in a row of an iterator that had just begun.
@@ -325,6 +326,37 @@ class StageReader:
         if at is not None:
             moved_ns = min(self._moved_ns.get(at, since_ns), now_ns)
             self._writer.event(StallLocated(now_ns, step, lines[at].name, moved_ns))
+
+
+class WaitCpu:
+    """The CPU that the process uses while its training waits for a batch: then only the pipeline
+    works.
+
+    wait: sleeps for seconds. One thread calls `sample` and `cores`.
+    """
+
+    def __init__(self, writer: RunWriter, wait: Callable[[float], Any]) -> None:
+        self._writer = writer
+        self._wait = wait
+        self._cpu_ns = 0
+        self._wall_ns = 0
+
+    def sample(self) -> None:
+        """Measure the CPU that the process uses in a few milliseconds, if the training waits."""
+        clock, status = self._writer.clock, self._writer.status
+        if status[0] is not Phase.WAIT:
+            return
+        wall_ns, cpu_ns = clock.now_ns(), clock.process_ns()
+        self._wait(_SAMPLE_S)
+        if self._writer.status[:2] == status[:2]:
+            self._wall_ns += clock.now_ns() - wall_ns
+            self._cpu_ns += clock.process_ns() - cpu_ns
+
+    def cores(self) -> float:
+        """Return the cores in use since the last call; NaN if the training hardly waited."""
+        cpu_ns, wall_ns = self._cpu_ns, self._wall_ns
+        self._cpu_ns = self._wall_ns = 0
+        return cpu_ns / wall_ns if wall_ns >= _MIN_WAIT_NS else math.nan
 
 
 def _nothing_yet() -> Iterators:

@@ -235,6 +235,15 @@ class StepLog:
         self._report_progress(1, count_examples(batch), logs)
 
     @failure_ends_recording
+    def extend_step(self, done_ns: int) -> None:
+        """Have the compute of the last step end later, with another call of the same step."""
+        if self._open_row is not None:
+            start_ns, _, flags, wait_ms, dispatch_ms, _, copy_ms = self._open_row
+            compute_ms = (done_ns - start_ns) / 1e6 - wait_ms
+            row = (start_ns, done_ns, flags, wait_ms, dispatch_ms, compute_ms, copy_ms)
+            self._open_row = row
+
+    @failure_ends_recording
     def record_fused_steps(
         self,
         start_ns: int,

@@ -7,13 +7,14 @@ import itertools
 import subprocess
 import sys
 import threading
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.runs.processes import wait_until
-from tfwatch.watch.loops.async_loop import Completion, GpuProbe, StarvationSplit, TrackedStep
+from tfwatch.watch.loops.async_loop import GpuProbe, LoopStep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,53 +26,55 @@ MS = 1_000_000
 IDLE_NS = round(IDLE * MS)
 
 
+def probe_of_idle_gpu() -> GpuProbe:
+    """Return a probe whose thread does not run."""
+    probe = GpuProbe(lambda: lambda: 0, lambda: 0, lambda _: None)
+    probe.idle_ns = IDLE_NS
+    return probe
+
+
 @dataclass
 class SimulatedLoop:
     """A loop whose fetches take `fetches` milliseconds, whose body launches for `launching` and
     computes for `work`.
 
-    idle_ms: by step, the GPU's idle time while the step's batch was fetched.
+    completions: the step, and the begin and the end of its probe. idle_ms: by step, the GPU's idle
+    time while the step's batch was fetched.
     """
 
     fetches: list[float]
     launching: float
     work: float
-    steps: list[TrackedStep] = field(default_factory=list)
-    completions: list[Completion] = field(default_factory=list)
+    steps: list[LoopStep] = field(default_factory=list)
+    completions: list[tuple[LoopStep, int, int]] = field(default_factory=list)
     idle_ms: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         now = free = asking = 0.0
-        for step, fetch in enumerate(self.fetches, 1):
+        for number, fetch in enumerate(self.fetches, 1):
             start, got = now, now + fetch
+            now = got + self.launching
+            step = LoopStep(number, *(round(at * MS) for at in (start, got, now)))
             asked = max(start + WAKE, asking)
             if asked <= got:
                 asking = max(asked + IDLE, free + LATE)
-                self.completions.append(
-                    Completion(step, *(round(at * MS) for at in (start, asked, asking)))
-                )
+                self.completions.append((step, round(asked * MS), round(asking * MS)))
             self.idle_ms.append(max(0.0, got - max(start, free)))
             free = max(free, got + LAUNCH) + self.work
-            now = got + self.launching
-            self.steps.append(
-                TrackedStep(step, 0, 0, *(round(at * MS) for at in (start, got, now)))
-            )
+            self.steps.append(step)
 
     def starved_ms(self) -> list[float]:
         """Return the measured data wait, step by step."""
-        split, completions = StarvationSplit(IDLE_NS), iter(self.completions)
-        following = next(completions, None)
-        waits: list[tuple[TrackedStep, int]] = []
+        probe, completions = probe_of_idle_gpu(), deque(self.completions)
+        waits: list[tuple[LoopStep, int]] = []
         for step in self.steps:
-            split.add(step)
-            while following and following.completed_ns <= step.end_ns:
-                waits += split.take(following)
-                following = next(completions, None)
-        while following:
-            waits += split.take(following)
-            following = next(completions, None)
-        waits += split.rest()
-        assert [step.step for step, _ in waits] == list(range(1, len(self.steps) + 1))
+            while completions and completions[0][2] <= step.end_ns:
+                probe.complete(*completions.popleft())
+            waits += probe.finish_step(step)
+        for completion in completions:
+            probe.complete(*completion)
+        waits += probe.rest()
+        assert [step for step, _ in waits] == self.steps
         return [ns / MS for _, ns in waits]
 
 
@@ -110,40 +113,26 @@ def test_a_stall_after_a_backlog_starves_once_the_backlog_is_done() -> None:
     assert loop.starved_ms()[10] == pytest.approx(500.0 - (10 * 13.0 - 10 * 4.2), abs=1.5)
 
 
+def fetched(step: int) -> LoopStep:
+    return LoopStep(step, step * MS, step * MS + 1000, step * MS + 5000)
+
+
 def test_short_fetches_without_a_probe_count_as_the_last_probe_found_the_gpu() -> None:
-    split = StarvationSplit(IDLE_NS)
-    dry = [
-        TrackedStep(step, 0, 0, step * MS, step * MS + 100, step * MS + 200) for step in (1, 2, 3)
-    ]
-    for step in dry:
-        split.add(step)
-
-    waits = [
-        *split.take(Completion(1, MS, MS + 10, MS + 10 + round(IDLE * MS))),
-        *split.take(completion_of(3, late_ms=50)),
-    ]
-
-    assert waits == [(dry[0], 100), (dry[1], 100), (dry[2], 0)]
-    busy = [TrackedStep(step, 0, 0, step * MS, step * MS + 100, step * MS + 200) for step in (4, 5)]
-    for step in busy:
-        split.add(step)
-    assert list(split.rest(keep=1)) == [(busy[0], 0)]
-    assert list(split.rest()) == [(busy[1], 0)]
+    probe, (one, two, three, four) = probe_of_idle_gpu(), map(fetched, (1, 2, 3, 4))
+    probe.complete(one, one.start_ns + 10, one.start_ns + 10 + IDLE_NS)
+    assert list(probe.finish_step(one)) == [(one, 1000)]
+    assert list(probe.finish_step(two)) == []
+    probe.complete(three, three.start_ns + 10, three.start_ns + 50 * MS)
+    assert list(probe.finish_step(three)) == [(two, 1000), (three, 0)]
+    assert list(probe.finish_step(four)) == []
+    assert list(probe.rest()) == [(four, 0)]
 
 
-def test_a_completion_of_a_fetch_without_a_batch_belongs_to_no_step() -> None:
+def test_a_probe_of_a_fetch_without_a_batch_belongs_to_no_step() -> None:
     """As at the end of an epoch: the next one's first step has the same number."""
-    split, step = StarvationSplit(IDLE_NS), TrackedStep(1, 0, 0, 50 * MS, 90 * MS, 95 * MS)
-    split.add(step)
-
-    assert list(split.take(completion_of(1, late_ms=20))) == []
-    assert list(split.take(Completion(1, 50 * MS, 50 * MS, 60 * MS))) == [
-        (step, 30 * MS + split.read_delay_ns)
-    ]
-
-
-def completion_of(step: int, late_ms: float) -> Completion:
-    return Completion(step, step * MS, step * MS + 10, step * MS + round(late_ms * MS))
+    probe, step = probe_of_idle_gpu(), LoopStep(1, 50 * MS, 90 * MS, 95 * MS)
+    probe.complete(fetched(1), 1 * MS, 20 * MS)
+    assert list(probe.finish_step(step)) == []
 
 
 class Gpu:
@@ -178,30 +167,26 @@ def probe_while_busy(gpu: Gpu, notes: list[str]) -> GpuProbe:
     """Return a thread whose probe at the fetch of the first step has not returned."""
     thread = make_probe_thread(gpu, notes)
     gpu.free.clear()
-    thread.begin_fetch(1, 1 * MS)
+    thread.begin_fetch(fetched(1))
     wait_until(lambda: gpu.probes == 13)
     return thread
 
 
-def fetched(step: int) -> TrackedStep:
-    return TrackedStep(step, 0, 0, step * MS, step * MS + 1000, step * MS + 5000)
-
-
-def steps_of(waits: Iterable[tuple[TrackedStep, int]]) -> list[int]:
+def steps_of(waits: Iterable[tuple[LoopStep, int]]) -> list[int]:
     return [step.step for step, _ in waits]
 
 
 def test_the_thread_probes_at_a_fetch_and_the_step_waits_for_the_probe() -> None:
     gpu = Gpu()
     notes: list[str] = []
-    thread = probe_while_busy(gpu, notes)
-    thread.record_fetch(1 * MS + 400_000)
+    thread, two = probe_while_busy(gpu, notes), fetched(2)
+    thread.end_fetch(fetched(1))
     assert steps_of(thread.finish_step(fetched(1))) == []
     gpu.free.set()
-    thread.begin_fetch(2, 2 * MS)
+    thread.begin_fetch(two)
     wait_until(lambda: gpu.probes == 14)
-    thread.record_fetch(2 * MS + 400_000)
-    waits = steps_of(thread.finish_step(fetched(2)))
+    thread.end_fetch(two)
+    waits = steps_of(thread.finish_step(two))
     waits += steps_of(thread.stop())
     assert waits == [1, 2]
     assert len(notes) == 1
@@ -233,7 +218,7 @@ def probe():
 busy = threading.Event()
 thread = async_loop.GpuProbe(lambda: probe, lambda: 0, lambda _: None)
 thread.start()
-thread.begin_fetch(1, 0)
+thread.begin_fetch(async_loop.LoopStep(1, 0))
 busy.wait()
 list(thread.stop())
 """
@@ -251,16 +236,17 @@ def test_without_a_probe_the_whole_fetch_is_data_wait(monkeypatch: pytest.Monkey
     gpu = Gpu()
     notes: list[str] = []
     thread = make_probe_thread(gpu, notes)
-    thread.begin_fetch(1, 1 * MS)
+    one, two, three = map(fetched, (1, 2, 3))
     gpu.at_ns = itertools.count(100 * MS, 10 * MS)  # busy
-    wait_until(lambda: bool(thread._completed))
-    assert list(thread.finish_step(fetched(1))) == [(fetched(1), 0)]
+    thread.begin_fetch(one)
+    wait_until(lambda: one.completed_ns is not None)
+    assert list(thread.finish_step(one)) == [(one, 0)]
     gpu.fails = True
-    thread.begin_fetch(2, 2 * MS)
+    thread.begin_fetch(two)
     wait_until(lambda: thread.failed)
 
-    assert list(thread.finish_step(fetched(2))) == [(fetched(2), 1000)]
-    assert list(thread.finish_step(fetched(3))) == [(fetched(3), 1000)]
+    assert list(thread.finish_step(two)) == [(two, 1000)]
+    assert list(thread.finish_step(three)) == [(three, 1000)]
     assert notes[1:] == [
         (
             "the GPU cannot be probed (RuntimeError: out of memory): every fetch that blocks counts as"  # noqa: E501

@@ -19,12 +19,11 @@ import numpy as np
 import pytest
 
 from tests.watch.tracked import cause, end_all, runs_in
-from tfwatch.core.user_code import is_users
+from tfwatch.core.user_code import find_users_frame, is_users
 from tfwatch.judge.steps.fits import fits_of
 from tfwatch.runs.library import list_runs
 from tfwatch.watch.loops.found_loops import FoundLoops
-from tfwatch.watch.script.patches import find_users_frame
-from tfwatch.watch.script.tensorflow_hook import patch_tensorflow
+from tfwatch.watch.script.patches import patch_tensorflow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -364,7 +363,7 @@ def test_what_fails_in_tfwatch_is_one_sentence_and_the_loop_goes_on(
 
 
 def test_patches_are_taken_back(tf: Hooked) -> None:
-    tf.patches.restore()
+    tf.patches.close()
 
     assert type(iter(tf.Dataset(1))) is Batches
     assert not hasattr(type(tf.tape).gradient, "__wrapped__")

@@ -130,7 +130,7 @@ def test_a_step_is_its_fetch_and_its_body() -> None:
         step_log.begin_fetch(start_ns)
         assert writer.status[:3] == (Phase.WAIT, start_ns, step)
         clock.at_s += fetch_s
-        step_log.record_fetch(start_ns, writer.now_ns(), np.zeros((8, 2)))
+        step_log.record_fetch(writer.now_ns(), np.zeros((8, 2)))
         assert writer.status[:3] == (Phase.COMPUTE, writer.now_ns(), step)
         clock.at_s += body_s
     step_log.end_epoch(None)
@@ -163,7 +163,7 @@ def test_unknown_examples_are_noted_once_and_not_counted(batch: Any) -> None:
     for one in (np.zeros((8, 2)), batch, batch, np.zeros((8, 2))):
         clock.at_s += 1.0
         step_log.begin_fetch(writer.now_ns())
-        step_log.record_fetch(writer.now_ns(), writer.now_ns(), one)
+        step_log.record_fetch(writer.now_ns(), one)
         writer.flush()
     run = read_back(writer)
     snapshot = reader_of(writer, clock.clock).read()
@@ -188,7 +188,7 @@ def test_a_step_that_traces_is_flagged() -> None:
     step_log, writer = make_step_log(FakeClock(), lambda: next(counts))
     for _ in range(3):
         step_log.begin_fetch(0)
-        step_log.record_fetch(0, 0, None)
+        step_log.record_fetch(0, None)
     step_log.end_step(0)
     assert rows_of(writer)["flags"].tolist() == [Flag.COMPILE, 0, Flag.RETRACE]
 

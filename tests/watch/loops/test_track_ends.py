@@ -214,13 +214,3 @@ def test_a_loop_that_is_left_with_its_last_batch_is_finished(tmp_path: Path) -> 
     assert cause(run) == "finished"
     (run,) = python(code.format(4), tmp_path / "four")
     assert cause(run) == "stopped"
-
-
-@pytest.mark.parametrize("epochs", [0, -1, "a", 2.5])
-def test_an_invalid_number_of_epochs_is_refused_before_the_loop(
-    tmp_path: Path, epochs: Any
-) -> None:
-    with pytest.raises(
-        ValueError, match=f"^epochs must be a positive integer or None, not {epochs!r}$"
-    ):
-        tfwatch.track(BATCHES, tmp_path, epochs=epochs)

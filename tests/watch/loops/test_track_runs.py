@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 import tfwatch
@@ -48,21 +47,6 @@ def test_objects_that_exist_at_the_same_time_have_their_own_runs(tmp_path: Path)
         ]
         tracked.close()
     assert len(list_runs(tmp_path)) == 2
-
-
-@pytest.mark.parametrize("epochs", [2, np.int64(2)])
-def test_a_run_ends_with_the_epochs_that_were_announced(tmp_path: Path, epochs: int) -> None:
-    tracked = tfwatch.track(BATCHES, tmp_path, epochs=epochs)
-    for epoch in range(3):
-        for _ in tracked:
-            pass
-        if epoch == 1:
-            first = opened(tracked)
-    assert (cause(first), len(first.steps), first.manifest.epochs) == ("finished", 10, 2)
-    assert [epoch.epochs for epoch in events_of(first, EpochStarted)] == [2, 2]
-    assert tracked.run_path != first.folder
-    tracked.close()
-    assert (cause(opened(tracked)), len(opened(tracked).steps)) == ("finished", 5)
 
 
 def test_a_with_block_is_one_run(tmp_path: Path) -> None:
@@ -124,7 +108,7 @@ def test_no_more_than_a_few_runs_wait_for_another_call(tmp_path: Path) -> None:
 
 def test_a_run_is_ended_from_a_thread_that_is_about_to_be_joined(tmp_path: Path) -> None:
     """The garbage collector may run in the writer's own thread."""
-    loop = TrackedRun(tmp_path, None, compile("0", "", "eval"), 1)
+    loop = TrackedRun(tmp_path, compile("0", "", "eval"), 1)
     thread = threading.Thread(target=loop.end, name="tfwatch-writer")
     thread.start()
     thread.join()

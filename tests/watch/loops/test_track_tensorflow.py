@@ -296,7 +296,7 @@ def test_a_gpu_is_probed_and_every_step_has_its_row_in_order(
     def is_probed() -> bool:
         """Return whether the thread has timed probes of an idle GPU."""
         probe = tracked._loop._step_log.gpu_probe if tracked._loop else None
-        return probe is not None and probe._split is not None
+        return probe is not None and probe.idle_ns is not None
 
     with tfwatch.track(dataset(arrays), tmp_path) as tracked:
         for _ in range(5):
@@ -357,9 +357,9 @@ def test_a_loop_that_waits_for_a_shuffle_buffer_names_it(tmp_path: Path) -> None
             return tf.identity(number)
 
     data = tf.data.Dataset.range(40).map(slow).shuffle(40, seed=1).batch(10)
-    tracked = tfwatch.track(data, tmp_path, epochs=2)
-    for _ in range(2):
-        assert len(list(tracked)) == 4
+    with tfwatch.track(data, tmp_path) as tracked:
+        for _ in range(2):
+            assert len(list(tracked)) == 4
 
     run = opened(tracked)
     flagged = run.steps["step"][(run.steps["flags"] & int(Flag.SHUFFLE_FILL)) != 0].tolist()

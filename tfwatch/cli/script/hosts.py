@@ -21,8 +21,8 @@ from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.runs.script_process import Announcements, announce_in, record_signal
 from tfwatch.terminal.capture import KILLED, flush
 from tfwatch.terminal.child import describe_end, start_child
+from tfwatch.watch.script.bootstrap import reader_after_relay
 from tfwatch.watch.script.import_hook import ImportHook
-from tfwatch.watch.script.orphaned_output import reader_after_relay
 from tfwatch.workloads import as_main
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from tfwatch.cli.workloads import workload_script
 from tfwatch.core.errors import BadInputError
 from tfwatch.notices import NO_NOTICES, NotifyOptions
 from tfwatch.runs.group_joining import GROUP
-from tfwatch.runs.script_process import Launch
+from tfwatch.runs.script_process import FEED, Launch
 from tfwatch.tuner.driver import Autopilot, Experiment, TunerJob
-from tfwatch.watch.script.keras_hook import FEED
 from tfwatch.workloads import list_workloads
 
 if TYPE_CHECKING:

@@ -45,85 +45,35 @@ _JOIN_S = 1.0
 _LEAVE_S = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class TrackedStep:
-    """A step: its fetch from `start_ns` to `got_ns`, and its body until `end_ns`."""
+@dataclass(slots=True, eq=False)
+class LoopStep:
+    """A step: its fetch from `start_ns` to `got_ns`, and its body until `end_ns`.
 
-    step: int
-    epoch: int
-    flags: int
-    start_ns: int
-    got_ns: int
-    end_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """A probe of the fetch of `step` that began at `start_ns`.
-
-    probed_ns: the start of the probe. completed_ns: the end of the work launched before, as the
-    probe reports it.
+    probed_ns: the start of the probe of its fetch. completed_ns: the end of the work launched
+    before, as the probe reports it; None where it was not probed.
     """
 
     step: int
     start_ns: int
-    probed_ns: int
-    completed_ns: int
+    got_ns: int = 0
+    end_ns: int = 0
+    epoch: int = 0
+    flags: int = 0
+    probed_ns: int = 0
+    completed_ns: int | None = None
 
 
-class StarvationSplit:
-    """Matches steps and probes; returns the steps in order, each with its data wait in nanoseconds.
+class GpuProbe:
+    """The thread that probes the GPU, and the steps that wait for its probes. It gives them back in
+    order, each with its data wait in nanoseconds.
 
     The GPU starves while a fetch blocks and no launched work is left. The idle time after the batch
     is there, until it is launched, is not data wait.
 
-    Args:
-        idle_ns: the duration of a probe of an idle GPU.
-    """
-
-    def __init__(self, idle_ns: int) -> None:
-        self.read_delay_ns = idle_ns + _READ_DELAY_NS
-        self._idle_ns = idle_ns
-        self._steps: deque[TrackedStep] = deque()
-        self._is_idle = True
-
-    def add(self, step: TrackedStep) -> None:
-        """Add a finished step."""
-        self._steps.append(step)
-
-    def take(self, completion: Completion) -> Iterator[tuple[TrackedStep, int]]:
-        """Return the steps up to that of a completion."""
-        while self._steps and self._steps[0].step < completion.step:
-            yield self._unprobed()
-        if not self._steps or self._steps[0].start_ns != completion.start_ns:
-            return  # a fetch that gave no batch
-        step = self._steps.popleft()
-        self._is_idle = (
-            completion.completed_ns - completion.probed_ns <= 2 * self._idle_ns + _SLACK_NS
-        )
-        idle_from_ns = (
-            step.start_ns if self._is_idle else completion.completed_ns - self.read_delay_ns
-        )
-        yield step, max(0, step.got_ns - max(step.start_ns, idle_from_ns))
-
-    def rest(self, keep: int = 0) -> Iterator[tuple[TrackedStep, int]]:
-        """Return the steps without a completion, except the newest `keep`."""
-        while len(self._steps) > keep:
-            yield self._unprobed()
-
-    def _unprobed(self) -> tuple[TrackedStep, int]:
-        """Return a step that was not probed: its fetch was short, or ended before the GPU finished
-        earlier work."""
-        step = self._steps.popleft()
-        return step, step.got_ns - step.start_ns if self._is_idle else 0
-
-
-class GpuProbe:
-    """The thread that probes the GPU, and the steps that wait for its probes.
-
     make_probe: called on the thread, returns a function that waits for the GPU and returns when its
     work was done, on the clock of `now_ns`. note: receives one sentence. failed: the GPU cannot be
-    probed, and a fetch that blocks counts as data wait.
+    probed, and a fetch that blocks counts as data wait. idle_ns: the duration of a probe of an idle
+    GPU; None until it is known.
     """
 
     def __init__(
@@ -133,14 +83,15 @@ class GpuProbe:
         note: Callable[[str], None],
     ) -> None:
         self.failed = False
+        self.idle_ns: int | None = None
         self._make_probe = make_probe
         self._now_ns = now_ns
         self._note = note
-        self._fetching: tuple[int, int] | None = None
+        self._fetching: LoopStep | None = None
         self._was_last_fetch_short = False
-        self._split: StarvationSplit | None = None
-        self._new: deque[TrackedStep] = deque()
-        self._completed: deque[Completion] = deque()
+        self._is_idle = True
+        self._waiting: deque[LoopStep] = deque()
+        self._probed_ns = -1
         self._requests: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tfwatch-gpu-probe", daemon=True)
@@ -153,29 +104,29 @@ class GpuProbe:
         self._thread.start()
         self._forget = call_at_exit(lambda: self._leave(_LEAVE_S))
 
-    def begin_fetch(self, step: int, start_ns: int) -> None:
+    def begin_fetch(self, step: LoopStep) -> None:
         """Record that the fetch of a step's batch begins."""
-        self._fetching = step, start_ns
+        self._fetching = step
         if not self.failed:
             self._requests.put(True)
 
-    def record_fetch(self, got_ns: int) -> None:
+    def end_fetch(self, step: LoopStep) -> None:
         """Record that the batch is there."""
-        fetching, self._fetching = self._fetching, None
-        self._was_last_fetch_short = fetching is not None and got_ns - fetching[1] < SHORT_NS
+        self._fetching = None
+        self._was_last_fetch_short = step.got_ns - step.start_ns < SHORT_NS
 
-    def finish_step(self, step: TrackedStep) -> Iterator[tuple[TrackedStep, int]]:
-        """Add a finished step; return the steps whose data wait is known by now."""
-        self._new.append(step)
-        if self._split or self.failed or len(self._new) > _MAX_WAITING:
-            yield from self._steps_ready(_MAX_WAITING)
+    def finish_step(self, step: LoopStep) -> Iterator[tuple[LoopStep, int]]:
+        """Add a finished step; return the steps whose data wait is known by now: those up to the
+        newest probe."""
+        self._waiting.append(step)
+        return self._steps_ready(_MAX_WAITING)
 
-    def rest(self) -> Iterator[tuple[TrackedStep, int]]:
+    def rest(self) -> Iterator[tuple[LoopStep, int]]:
         """Return the remaining steps by the probes so far, at the end of a loop."""
         self._fetching = None
         return self._steps_ready(0)
 
-    def stop(self) -> Iterator[tuple[TrackedStep, int]]:
+    def stop(self) -> Iterator[tuple[LoopStep, int]]:
         """End the thread; return the remaining steps. Only the end of the process waits for a busy
         GPU."""
         self._leave(_JOIN_S)
@@ -189,17 +140,24 @@ class GpuProbe:
         if not self._thread.is_alive():
             self._forget()
 
-    def _steps_ready(self, keep: int) -> Iterator[tuple[TrackedStep, int]]:
-        split, failed = self._split, self.failed
-        while split and self._new and not failed:
-            split.add(self._new.popleft())
-        while split and self._completed:
-            yield from split.take(self._completed.popleft())
-        if split:
-            yield from split.rest(0 if failed else keep)
-        while self._new:
-            step = self._new.popleft()
-            yield step, step.got_ns - step.start_ns
+    def _steps_ready(self, keep: int) -> Iterator[tuple[LoopStep, int]]:
+        waiting, until_ns = self._waiting, self._probed_ns
+        while waiting and (waiting[0].start_ns <= until_ns or len(waiting) > keep or self.failed):
+            step = waiting.popleft()
+            yield step, self._wait_ns(step)
+
+    def _wait_ns(self, step: LoopStep) -> int:
+        """Return the data wait. A step that was not probed had a short fetch, or its fetch ended
+        before the GPU finished earlier work: it is as the last probe found the GPU."""
+        if self.failed or self.idle_ns is None:
+            return step.got_ns - step.start_ns
+        if step.completed_ns is not None:
+            took_ns = step.completed_ns - step.probed_ns
+            self._is_idle = took_ns <= 2 * self.idle_ns + _SLACK_NS
+            if not self._is_idle:
+                idle_from_ns = step.completed_ns - self.idle_ns - _READ_DELAY_NS
+                return max(0, step.got_ns - max(step.start_ns, idle_from_ns))
+        return step.got_ns - step.start_ns if self._is_idle else 0
 
     # -- the probing thread -----------------------------------------------------------------------
 
@@ -207,9 +165,8 @@ class GpuProbe:
         with fails_open(self._without_gpu):
             probe = self._make_probe()
             readings = sorted(self._measure(probe) for _ in range(_IDLE_PROBES))
-            idle_ns = readings[_IDLE_INDEX]
-            self._note(f"a probe of an idle GPU takes {idle_ns / 1e6:.2f} ms")
-            self._split = StarvationSplit(idle_ns)
+            self.idle_ns = readings[_IDLE_INDEX]
+            self._note(f"a probe of an idle GPU takes {self.idle_ns / 1e6:.2f} ms")
             while self._requests.get():
                 while not self._requests.empty():
                     self._requests.get()
@@ -225,13 +182,17 @@ class GpuProbe:
         return probe() - probed_ns
 
     def _probe(self, probe: Callable[[], int]) -> None:
-        fetching = self._fetching
-        if self._was_last_fetch_short and fetching and fetching[0] % _EVERY:
+        step = self._fetching
+        if self._was_last_fetch_short and step and step.step % _EVERY:
             self._stopping.wait(SHORT_NS / 1e9)
-        if fetching is None or self._fetching is not fetching:
-            return
-        probed_ns = self._now_ns()
-        self._completed.append(Completion(*fetching, probed_ns, probe()))
+        if step is not None and self._fetching is step:
+            probed_ns = self._now_ns()
+            self.complete(step, probed_ns, probe())
+
+    def complete(self, step: LoopStep, probed_ns: int, completed_ns: int) -> None:
+        """Record a probe of the fetch of a step."""
+        step.probed_ns, step.completed_ns = probed_ns, completed_ns
+        self._probed_ns = step.start_ns
 
 
 def can_probe_gpu() -> bool:

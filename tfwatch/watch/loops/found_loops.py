@@ -1,10 +1,13 @@
-"""The loops over data sets in a script's own code: those that train are recorded as by `track`, the
-others are not.
+"""The loops in a script's own code: those over data sets that train are recorded as by `track`, and
+those over `train_on_batch` whose batches come from no data set by their calls.
 
 A loop trains once a sign of training falls between two of its fetches: a gradient of variables, an
 optimizer's step, a `train_on_batch`. Of nested loops the inner one trains; a data set that is read
 beside another one, as in `zip`, is a part of that one's step. Until a loop is known to train, its
 fetches are kept in memory: a loop that only counts, plots or validates leaves no run.
+
+A loop over `train_on_batch` does not show when it makes a batch: the calls of a step are its
+compute, and the time until the next step, in which batches are made and other Python runs, is host.
 """
 
 from __future__ import annotations
@@ -14,13 +17,16 @@ import os
 import threading
 import weakref
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.clock import SYSTEM
 from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.watch.loops.loop_step_log import EarlierFetch
 from tfwatch.watch.loops.tracked_loop import (
+    CallsRun,
     TrackedRun,
+    all_runs,
     find_continued,
     is_endless,
     length_of,
@@ -32,7 +38,9 @@ from tfwatch.watch.tensorflow_info import find_trace_count
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-    from types import FrameType
+    from types import CodeType, FrameType
+
+    from tfwatch.watch.loops.tracked_loop import LoopRun
 
 #: Fetches before which the optimizers are asked for their steps.
 _ASK_BEFORE = (2, 4, 16)
@@ -273,7 +281,7 @@ class FoundLoop:
     def _begin_run(self, begun_ns: int, now_ns: int) -> None:
         run = find_continued(self._site)
         if run is None:
-            run = TrackedRun(self._loops.runs_dir, None, self._code, self._line, begun_ns)
+            run = TrackedRun(self._loops.runs_dir, self._code, self._line, begun_ns)
             remember(self._site, run)
         self._epoch = run.begin_epoch(
             length_of(self._dataset), begun_ns, endless=is_endless(self._dataset)
@@ -302,3 +310,98 @@ class FoundLoop:
     def _give_up(self, why: str) -> None:
         self._end()
         warn_user(f"this loop is not recorded: {why}")
+
+
+# -- loops over train_on_batch ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of `train_on_batch`. site: its code, which is referenced, and the instruction in
+    it."""
+
+    site: tuple[CodeType, int]
+    line: int
+    start_ns: int
+
+
+class _CallsOfThread(threading.local):
+    """The calls of one thread. A step is the calls until one of its lines is reached again: a GAN
+    has several.
+
+    sites: those of the current step. fetches: of its loops over data sets, before the last call.
+    first: the begin and the end of the first step.
+    """
+
+    def __init__(self) -> None:
+        self.steps = self.fetches = 0
+        self.sites: set[tuple[CodeType, int]] = set()
+        self.first = (0, 0)
+        self.run: CallsRun | None = None
+
+    def restart(self) -> None:
+        """Begin another loop."""
+        self.steps, self.run = 0, None
+        self.sites.clear()
+
+
+class BatchCalls:
+    """The calls of `train_on_batch` from the user's own code, in one process. A run begins with the
+    second step, and has the first one, which compiles."""
+
+    def __init__(self, loops: FoundLoops) -> None:
+        self._loops = loops
+        self._own = _CallsOfThread()
+
+    def begin(self, frame: FrameType) -> Call | None:
+        """Return a call that begins in a frame; None where a `fit` records itself."""
+        if not self._loops.may_record():
+            return None
+        if self._own.run:
+            self._own.run.begin_call(frame.f_code)
+        return Call((frame.f_code, frame.f_lasti), frame.f_lineno, SYSTEM.now_ns())
+
+    def end_call(self, call: Call, logs: Any) -> None:
+        """Record a call that is over. After a fetch it is a sign that a loop over a data set
+        trains; else it has a run of its own."""
+        end_ns = SYSTEM.now_ns()
+        with fails_open(lambda why: warn_user(f"this loop is not recorded: {why}")):
+            self._loops.note_sign()
+            own, fetches = self._own, self._loops.thread.fetches
+            has_fetched, own.fetches = fetches != own.fetches, fetches
+            if has_fetched or any(_is_tracked(run) for run in list(all_runs)):
+                own.sites.clear()
+            else:
+                self._count(call, end_ns, _loss_of(logs))
+
+    def end(self) -> None:
+        """Forget the loop of this thread, whose run has ended."""
+        self._own.restart()
+
+    def _count(self, call: Call, end_ns: int, loss: Any) -> None:
+        own = self._own
+        is_new = not own.sites or call.site in own.sites
+        if is_new:
+            own.sites.clear()
+            own.steps += 1
+        own.sites.add(call.site)
+        if own.steps == 1:
+            own.first = call.start_ns if is_new else own.first[0], end_ns
+            return
+        if own.run is None:
+            own.run = CallsRun(self._loops.runs_dir, call.site[0], call.line, own.first[0])
+            own.run.record(*own.first, None, is_new=True)
+        if not own.run.is_over:
+            own.run.record(call.start_ns, end_ns, loss, is_new=is_new)
+
+
+def _is_tracked(run: LoopRun) -> bool:
+    """Return whether a loop runs whose fetches are timed."""
+    return run.epoch is not None and isinstance(run, TrackedRun)
+
+
+def _loss_of(logs: Any) -> Any:
+    """Return the loss: the first value of what `train_on_batch` returned."""
+    if isinstance(logs, dict):
+        return logs.get("loss")
+    return logs[0] if isinstance(logs, (list, tuple)) and logs else logs

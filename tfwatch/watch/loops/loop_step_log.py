@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.watch.loops.async_loop import TrackedStep
+from tfwatch.watch.loops.async_loop import LoopStep
 from tfwatch.watch.step_log import StepLog, count_examples, failure_ends_recording
 
 if TYPE_CHECKING:
@@ -107,30 +107,35 @@ class LoopStepLog(StepLog):
         self._eager = _EagerBodies(writer) if calls else None
         self._is_asynchronous = writer.manifest().accelerated
         self._ever_traced = False
-        self._open_step: tuple[int, int] | None = None
+        self._fetching: LoopStep | None = None
+        self._open_step: LoopStep | None = None
         self._beside_ns = 0
 
     @failure_ends_recording
     def begin_fetch(self, start_ns: int) -> None:
         """Record that the fetch of a batch begins, and with it the next step."""
         super().begin_fetch(start_ns)
+        self._fetching = LoopStep(self.steps + 1, start_ns)
         if self.gpu_probe:
-            self.gpu_probe.begin_fetch(self.steps + 1, start_ns)
+            self.gpu_probe.begin_fetch(self._fetching)
 
     @failure_ends_recording
-    def record_fetch(self, start_ns: int, got_ns: int, batch: Any) -> None:
+    def record_fetch(self, got_ns: int, batch: Any) -> None:
         """Record that the batch is there, and that the body of its step begins."""
+        if self._fetching is None:
+            return
+        step, self._fetching = self._fetching, None
+        step.got_ns = got_ns
         if self.gpu_probe:
-            self.gpu_probe.record_fetch(got_ns)
-        self._begin_body(
-            start_ns, got_ns, count_examples(batch), self._traced() if self._traced else 0
-        )
+            self.gpu_probe.end_fetch(step)
+        self._begin_body(step, count_examples(batch), self._traced() if self._traced else 0)
 
     @failure_ends_recording
     def record_earlier(self, start_ns: int, got_ns: int, fetch: EarlierFetch) -> None:
         """Record a fetch before the run began, at its times on the run's clock."""
         super().begin_fetch(start_ns)
-        self._begin_body(start_ns, got_ns, fetch.examples, fetch.traced)
+        step = LoopStep(self.steps + 1, start_ns, got_ns)
+        self._begin_body(step, fetch.examples, fetch.traced)
 
     @failure_ends_recording
     def add_wait(self, wait_ns: int) -> None:
@@ -155,11 +160,12 @@ class LoopStepLog(StepLog):
         if self.gpu_probe:
             self._write(self.gpu_probe.stop())
 
-    def _begin_body(self, start_ns: int, got_ns: int, examples: int | None, traced: int) -> None:
+    def _begin_body(self, step: LoopStep, examples: int | None, traced: int) -> None:
         self.steps += 1
-        self._writer.status = (Phase.COMPUTE, got_ns, self.steps, self._epoch, "")
+        step.epoch = self._epoch
+        self._writer.status = (Phase.COMPUTE, step.got_ns, self.steps, self._epoch, "")
         self._report_progress(1, examples, {})
-        self._open_step, self._beside_ns = (start_ns, got_ns), 0
+        self._open_step, self._beside_ns = step, 0
         self._traced_before = traced
         if self._calls and self._eager:
             self._in_calls_before_ns = self._calls.spent_ns()
@@ -167,31 +173,25 @@ class LoopStepLog(StepLog):
             self._eager.begin()
 
     def _close_row(self, flags: int, end_ns: int) -> None:
-        if self._open_step is None:
+        step, self._open_step = self._open_step, None
+        if step is None:
             return
-        start_ns, got_ns = self._open_step
-        self._open_step = None
+        step.end_ns = end_ns
         in_calls_ns, operations_ns = self._end_body()
         traced = self._trace_flag()
         if traced:
             change = self._calls.take_change() if self._calls else ""
-            self.traces.note_change(self.steps, (end_ns - got_ns) / 1e6, change)
-        flags |= self.flags | traced | self.profiler.after_step(self.steps)
+            self.traces.note_change(self.steps, (end_ns - step.got_ns) / 1e6, change)
+        step.flags = flags | self.flags | traced | self.profiler.after_step(self.steps)
         self.flags = 0
         if self.gpu_probe:
-            self._write(
-                self.gpu_probe.finish_step(
-                    TrackedStep(self.steps, self._epoch, flags, start_ns, got_ns, end_ns)
-                )
-            )
+            self._write(self.gpu_probe.finish_step(step))
             return
-        body_ns = max(end_ns - got_ns - self._beside_ns, 0)
-        host_ms = self._host_ns(body_ns, in_calls_ns) / 1e6
-        dispatch_ms = max(body_ns - operations_ns, 0) / 1e6 if operations_ns else 0.0
-        wait_ms, compute_ms = (end_ns - start_ns - body_ns) / 1e6, body_ns / 1e6 - host_ms
-        self._writer.step(
-            start_ns, self.steps, self._epoch, flags, wait_ms, dispatch_ms, compute_ms, host_ms
-        )
+        body_ns = max(end_ns - step.got_ns - self._beside_ns, 0)
+        host_ns = self._host_ns(body_ns, in_calls_ns)
+        dispatch_ns = max(body_ns - operations_ns, 0) if operations_ns else 0
+        wait_ns = end_ns - step.start_ns - body_ns
+        self._write_row(step, wait_ns, dispatch_ns, body_ns - host_ns, host_ns)
 
     def _end_body(self) -> tuple[int, int]:
         """Return the time of the body in calls of `tf.function`, and in operations outside."""
@@ -221,16 +221,11 @@ class LoopStepLog(StepLog):
         self._ever_traced = True
         return flag
 
-    def _write(self, steps: Iterable[tuple[TrackedStep, int]]) -> None:
-        for step, waited_ns in steps:
-            compute_ns = step.end_ns - step.start_ns - waited_ns
-            self._writer.step(
-                step.start_ns,
-                step.step,
-                step.epoch,
-                step.flags,
-                waited_ns / 1e6,
-                0.0,
-                compute_ns / 1e6,
-                0.0,
-            )
+    def _write(self, steps: Iterable[tuple[LoopStep, int]]) -> None:
+        for step, wait_ns in steps:
+            self._write_row(step, wait_ns, 0, step.end_ns - step.start_ns - wait_ns, 0)
+
+    def _write_row(self, step: LoopStep, *parts_ns: int) -> None:
+        """Write the row of a step. parts_ns: data wait, dispatch, compute, host."""
+        parts_ms = (part_ns / 1e6 for part_ns in parts_ns)
+        self._writer.step(step.start_ns, step.step, step.epoch, step.flags, *parts_ms)

@@ -10,7 +10,6 @@ import os
 import sys
 import threading
 import weakref
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -36,9 +35,7 @@ _IN_FUNCTION = (
 )
 
 
-def track(
-    iterable: Iterable[T], runs_dir: str | Path | None = None, *, epochs: int | None = None
-) -> Track[T]:
+def track(iterable: Iterable[T], runs_dir: str | Path | None = None) -> Track[T]:
     """Record a loop of your own, e.g. over `train_on_batch` or a `GradientTape`: iterates as
     `iterable` does.
 
@@ -48,37 +45,25 @@ def track(
     launches cannot be separated.
 
     Each loop over the object is an epoch of one run, and a call from the same line continues that
-    run. It ends after `epochs` loops, with a `with` block, with `close()`, or with the process. Its
-    end time is the end of its last loop.
+    run. It ends with a `with` block, with `close()`, or with the process. Its end time is the end
+    of its last loop.
 
     Args:
         iterable: the data to loop over.
         runs_dir: where the run folder is created; None is the default folder (see `tfwatch
         replay`).
-        epochs: the number of loops after which the run ends; None if it is not known.
-
-    Raises:
-        ValueError: `epochs` is not a positive integer.
     """
-    if epochs is not None and not (isinstance(epochs, Integral) and epochs >= 1):
-        raise ValueError(f"epochs must be a positive integer or None, not {epochs!r}")
-    frame = sys._getframe(1)
-    return Track(iterable, runs_dir, epochs and int(epochs), frame)
+    return Track(iterable, runs_dir, sys._getframe(1))
 
 
 class Track(Generic[T]):
     """The iterable that `track` returns."""
 
     def __init__(
-        self,
-        iterable: Iterable[T],
-        runs_dir: str | Path | None,
-        epochs: int | None,
-        frame: FrameType,
+        self, iterable: Iterable[T], runs_dir: str | Path | None, frame: FrameType
     ) -> None:
         self._iterable = iterable
         self._runs_dir = Path(os.path.expanduser(runs_dir)) if runs_dir else None
-        self._epochs = epochs
         self._code, self._line = frame.f_code, frame.f_lineno
         self._site: CallSite = (
             id(frame.f_code),
@@ -158,7 +143,7 @@ class Track(Generic[T]):
             if loop and loop.epoch is not None:
                 loop.leave(loop.epoch)
             if loop is None or loop.is_over:
-                loop = TrackedRun(self._runs_dir, self._epochs, self._code, self._line)
+                loop = TrackedRun(self._runs_dir, self._code, self._line)
                 remember(self._site, loop)
             self._loop, loop.owner = loop, weakref.ref(self)
             return loop, loop.begin_epoch(

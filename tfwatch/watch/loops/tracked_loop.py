@@ -1,5 +1,5 @@
-"""The run of a custom loop: every fetch is timed, and the step's body lasts until the next fetch.
-A later loop from the same line continues its run.
+"""The run of a loop of the user's own: each fetch of a tracked loop, or each call of
+`train_on_batch`. A later tracked loop from the same line continues its run.
 
 Runs in the thread that loops. A failure here ends the recording, never the loop.
 """
@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core.errors import fails_open, raise_interrupt, warn_user
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.control import OWN_LOOP
-from tfwatch.tfdata.script_code import place_of
+from tfwatch.tfdata.code_edits import place_of
 from tfwatch.tfdata.shuffle_fill import LATE_NS, ShuffleFill
 from tfwatch.tfdata.stage_reader import StageReader
 from tfwatch.watch.loops.async_loop import GpuProbe
 from tfwatch.watch.loops.function_calls import function_calls
 from tfwatch.watch.loops.loop_step_log import LoopStepLog
 from tfwatch.watch.session import ErrorText, ScriptRun, call_at_exit
+from tfwatch.watch.step_log import StepLog
 from tfwatch.watch.tensorflow_info import (
     find_device,
     find_trace_count,
@@ -47,7 +48,7 @@ _MAX_WAITING = 8
 #: The value of `tf.data.INFINITE_CARDINALITY`.
 _INFINITE = -1
 
-_SHUFFLE_FILL = int(Flag.SHUFFLE_FILL)
+_COMPILE, _SHUFFLE_FILL = int(Flag.COMPILE), int(Flag.SHUFFLE_FILL)
 #: The number of fetches after which a GPU that cannot be probed yet is given up.
 _MAX_TRIES = 3
 #: The way in which the parts of a step are separated.
@@ -59,65 +60,181 @@ _SPLIT_GPU = (
     "the loop's fetches and the GPU: a fetch is data wait once the GPU is out of work, all else is"
     " compute"
 )
+_SPLIT_CALLS = (
+    "calls of train_on_batch are compute, and what is between them is host, batches included"
+)
+
+#: All runs that still exist.
+all_runs: weakref.WeakSet[LoopRun] = weakref.WeakSet()
 
 
-class TrackedRun:
-    """A run; each loop over the tracked iterable is one of its epochs.
+class LoopRun:
+    """The run of a loop.
 
-    epoch: the current one; None between two. is_over: nothing more is recorded. owner: returns the
-    object that is looped over, None once it is deleted. code: the caller's; referenced, so that no
-    other code gets its identity. line: of the loop in it.
-
-    begun_ns: when the first fetch began, by the system's clock; None is now.
+    epoch: the current one; None between two. is_over: nothing more is recorded. code: that of the
+    loop; referenced, so that no other code gets its identity. line: of the loop in it. split: the
+    way in which the parts of a step are separated. begun_ns: when the first step began, by the
+    system's clock; None is now.
     """
 
     def __init__(
-        self,
-        runs_dir: Path | None,
-        epochs: int | None,
-        code: CodeType,
-        line: int,
-        begun_ns: int | None = None,
+        self, runs_dir: Path | None, code: CodeType, line: int, begun_ns: int | None, split: str
     ) -> None:
-        in_tensorflow = "tensorflow" in sys.modules
-        device = find_device() if in_tensorflow else host_device()
+        self._device = find_device() if "tensorflow" in sys.modules else host_device()
         self.epoch: int | None = None
         self.is_over = False
-        self.owner: Callable[[], object] = lambda: None
-        self.code = code
-        self._script = ScriptRun(runs_dir, device, {}, [], begun_ns)
+        self._codes = {code}
+        self._script = ScriptRun(runs_dir, self._device, {}, [], begun_ns)
         self._script.serve(None, OWN_LOOP)
         self._writer = self._script.writer
-        if begun_ns is None:  # a loop that began already waits for nothing
-            self._writer.wait_until_begun()
         self._now_ns = self._writer.now_ns
-        traced = find_trace_count(self._writer.note) if in_tensorflow else None
-        self._times_calls = in_tensorflow and function_calls.begin(self._writer.note)
-        calls = function_calls if self._times_calls else None
-        self._step_log = LoopStepLog(self._writer, self._script.profiler, traced, calls)
-        self._tries_left = _MAX_TRIES if device.accelerated else 0
-        self._epochs = epochs
-        self._epochs_begun = 0
+        self._step_log = StepLog(self._writer, self._script.profiler)
+        #: The end of the last step, where none runs.
         self._idle_ns = 0
-        self._is_left = False
-        self._ends_at: float = math.inf
         self._raised: ErrorText | None = None
-        self._is_endless = False
-        self._writer.describe(
-            loop=place_of(code.co_filename, line),
-            split=_SPLIT,
-            copy_not_timed=why_loop_copies_untimed(device),
-        )
-        self._iterator: Callable[[], Any] = lambda: None
-        self._filling = ShuffleFill(None)
-        self._stages = StageReader(self._writer, self.iterators)
-        self._stages.start()
+        place, no_copy = place_of(code.co_filename, line), why_loop_copies_untimed(self._device)
+        self._writer.describe(loop=place, split=split, copy_not_timed=no_copy)
         self._forget = call_at_exit(self.end)
+        all_runs.add(self)
 
     @property
     def path(self) -> Path | None:
         """The run folder; None if it could not be created."""
         return self._script.path
+
+    def _on_run_clock(self, at_ns: int) -> int:
+        return at_ns - self._writer.manifest().origin_ns
+
+    def lose(self, why: str) -> None:
+        """End the recording, of which a part has failed."""
+        self._step_log.lost = True
+        self._step_log.report_failure(why)
+
+    def disown(self) -> None:
+        """Stop recording in a forked process: the run belongs to its parent."""
+        self.is_over, self.epoch = True, None
+
+    def end(self, raised: ErrorText | None = None, *, meant: bool = False) -> None:
+        """End the run. meant: the user ended it, so a loop that was left before its data ended
+        finished the run."""
+        if self.is_over:
+            return
+        if threading.current_thread().name.startswith("tfwatch-"):
+            # The garbage collector runs in any thread, also in those that are about to be joined.
+            threading.Thread(
+                target=self.end, args=(raised,), kwargs={"meant": meant}, name="end-of-run"
+            ).start()
+            return
+        with fails_open(lambda why: warn_user(f"the run did not end properly: {why}")):
+            is_left = self._is_left
+            if self.epoch is not None or is_left:
+                raised = raised or self._raised or self._find_uncaught()
+            self._end(raised or self._raised, is_stopped=is_left and not meant)
+
+    @property
+    def _is_left(self) -> bool:
+        """True if the last loop was left before its data ended."""
+        return False
+
+    def _find_uncaught(self) -> ErrorText | None:
+        """Return the uncaught exception of the process that left the loop's code; None without."""
+        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        if error is None:
+            return None
+        left = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
+        return ErrorText.of(error) if self._codes & left else None
+
+    def _end(self, raised: ErrorText | None, *, is_stopped: bool) -> None:
+        at_ns = self._idle_ns if self._is_idle and raised is None else self._now_ns()
+        self.is_over, self.epoch = True, None
+        for part in (self._forget, self._close, self._step_log.profiler.close):
+            with fails_open(self._step_log.report_failure):
+                part()
+        self._step_log.closed = True
+        if raised:
+            self._script.end_with_error(raised, at_ns)
+        elif is_stopped:
+            self._script.end("stopped", "the loop was left before its data ended", at_ns)
+        else:
+            self._script.end("finished", "", at_ns)
+        self._script.close()
+
+    @property
+    def _is_idle(self) -> bool:
+        """True while no step runs."""
+        return self.epoch is None
+
+    def _close(self) -> None:
+        """Write what is not written yet."""
+
+
+class CallsRun(LoopRun):
+    """The run of a loop over `train_on_batch`, whose steps are calls. It ends with the process."""
+
+    _is_idle = True
+
+    def __init__(self, runs_dir: Path | None, code: CodeType, line: int, begun_ns: int) -> None:
+        super().__init__(runs_dir, code, line, begun_ns, _SPLIT_CALLS)
+        self._writer.training_thread = threading.get_ident()
+        self._writer.describe(makes_batches=True)
+        self.epoch = 0
+        self._step_log.begin_epoch(0, 0, None, 0)
+        #: The begin of the current step.
+        self._step_ns = 0
+
+    def begin_call(self, code: CodeType) -> None:
+        """Record that a call begins, in this code."""
+        self._codes.add(code)
+        self._step_log.set_phase(Phase.COMPUTE)
+
+    def record(self, start_ns: int, end_ns: int, loss: Any, *, is_new: bool) -> None:
+        """Record a call, of a new step or of the current one, by the system's clock."""
+        start_ns, self._idle_ns = self._on_run_clock(start_ns), self._on_run_clock(end_ns)
+        log = self._step_log
+        if is_new:
+            log.end_step(start_ns)
+            log.steps += 1
+            self._step_ns = start_ns
+            times = (start_ns, start_ns, math.nan, start_ns, self._idle_ns)
+            log.record_step(*times, _COMPILE if log.steps == 1 else 0, None, {"loss": loss})
+        else:
+            log.extend_step(self._idle_ns)
+        log.set_phase(Phase.HOST)
+
+    def _close(self) -> None:
+        self._step_log.end_step(self._idle_ns)
+        self._step_log.end_epoch(None)
+
+
+class TrackedRun(LoopRun):
+    """A run that times each fetch of a loop: the step's body lasts until the next fetch. Each loop
+    over the tracked iterable is one of its epochs.
+
+    owner: returns the object that is looped over, None once it is deleted.
+    """
+
+    _step_log: LoopStepLog
+
+    def __init__(
+        self, runs_dir: Path | None, code: CodeType, line: int, begun_ns: int | None = None
+    ) -> None:
+        super().__init__(runs_dir, code, line, begun_ns, _SPLIT)
+        self.owner: Callable[[], object] = lambda: None
+        if begun_ns is None:  # a loop that began already waits for nothing
+            self._writer.wait_until_begun()
+        in_tensorflow, note = "tensorflow" in sys.modules, self._writer.note
+        self._times_calls = in_tensorflow and function_calls.begin(note)
+        calls = function_calls if self._times_calls else None
+        traced = find_trace_count(note) if in_tensorflow else None
+        self._step_log = LoopStepLog(self._writer, self._script.profiler, traced, calls)
+        self._tries_left = _MAX_TRIES if self._device.accelerated else 0
+        self._epochs_begun = 0
+        self._was_left = self._is_endless = False
+        self._ends_at: float = math.inf
+        self._iterator: Callable[[], Any] = lambda: None
+        self._filling = ShuffleFill(None)
+        self._stages = StageReader(self._writer, self.iterators)
+        self._stages.start()
 
     def begin_epoch(
         self, steps: int | None, begun_ns: int | None = None, *, endless: bool = False
@@ -128,11 +245,11 @@ class TrackedRun:
         """
         self._is_endless = endless
         self.epoch, self._epochs_begun = self._epochs_begun, self._epochs_begun + 1
-        self._is_left, self._raised = False, None
+        self._was_left, self._raised = False, None
         self._ends_at = math.inf if steps is None else self._step_log.steps + steps
         self._writer.training_thread = threading.get_ident()
         at_ns = self._now_ns() if begun_ns is None else self._on_run_clock(begun_ns)
-        self._step_log.begin_epoch(self.epoch, self._epochs or 0, steps, at_ns)
+        self._step_log.begin_epoch(self.epoch, 0, steps, at_ns)
         self._step_log.begin_phase(Phase.WAIT, self._now_ns())
         return self.epoch
 
@@ -145,9 +262,6 @@ class TrackedRun:
             )
             self._explain_wait(fetch.got_ns - fetch.start_ns)
         self._step_log.end_step(self._on_run_clock(until_ns))
-
-    def _on_run_clock(self, at_ns: int) -> int:
-        return at_ns - self._writer.manifest().origin_ns
 
     def iterators(self) -> tuple[Any, Any]:
         """Return the iterators for `StageReader`: no source, as there is no gate, and the current
@@ -181,7 +295,7 @@ class TrackedRun:
     def record_fetch(self, start_ns: int, batch: Any) -> None:
         """Record that the batch is there."""
         got_ns = self._now_ns()
-        self._step_log.record_fetch(start_ns, got_ns, batch)
+        self._step_log.record_fetch(got_ns, batch)
         self._explain_wait(got_ns - start_ns)
         self._raised = None
 
@@ -204,8 +318,6 @@ class TrackedRun:
     def exhausted(self) -> None:
         """End the epoch with its data."""
         self._end_epoch()
-        if self._epochs_begun == self._epochs:
-            self.end()
 
     def leave(self, epoch: int) -> None:
         """End an epoch whose loop was left before the data ended."""
@@ -215,32 +327,7 @@ class TrackedRun:
             self.end()
             return
         self._end_epoch()
-        self._is_left = self._has_data_left
-
-    def end(self, raised: ErrorText | None = None, *, meant: bool = False) -> None:
-        """End the run. meant: the user ended it, so a loop that was left before its data ended
-        finished the run."""
-        if self.is_over:
-            return
-        if threading.current_thread().name.startswith("tfwatch-"):
-            # The garbage collector runs in any thread, also in those that are about to be joined.
-            threading.Thread(
-                target=self.end, args=(raised,), kwargs={"meant": meant}, name="end-of-run"
-            ).start()
-            return
-        with fails_open(lambda why: warn_user(f"the run did not end properly: {why}")):
-            is_left = self._is_left if self.epoch is None else self._has_data_left
-            left_by = find_uncaught({self.code}) if is_left else None
-            self._end(raised or self._raised or left_by, meant, is_left)
-
-    def lose(self, why: str) -> None:
-        """End the recording, of which a part has failed."""
-        self._step_log.lost = True
-        self._step_log.report_failure(why)
-
-    def disown(self) -> None:
-        """Stop recording in a forked process: the run belongs to its parent."""
-        self.is_over, self.epoch = True, None
+        self._was_left = self._has_data_left
 
     def _end_epoch(self) -> None:
         self._step_log.end_epoch(None)
@@ -251,22 +338,15 @@ class TrackedRun:
     def _has_data_left(self) -> bool:
         return not self._is_endless and self._step_log.steps < self._ends_at
 
-    def _end(self, raised: ErrorText | None, meant: bool, is_left: bool) -> None:
-        at_ns = self._idle_ns if self.epoch is None and raised is None else self._now_ns()
-        stopped = "the loop was left before its data ended" if is_left else ""
-        self.is_over, self.epoch = True, None
+    @property
+    def _is_left(self) -> bool:
+        return self._was_left if self.epoch is None else self._has_data_left
+
+    def _close(self) -> None:
         calls_end = [function_calls.end] if self._times_calls else []
-        for part in (*calls_end, self._forget, self._stages.stop, self._step_log.close):
+        for part in (*calls_end, self._stages.stop, self._step_log.close):
             with fails_open(self._step_log.report_failure):
                 part()
-        self._step_log.closed = True
-        if raised:
-            self._script.end_with_error(raised, at_ns)
-        elif stopped and not meant:
-            self._script.end("stopped", stopped, at_ns)
-        else:
-            self._script.end("finished", "", at_ns)
-        self._script.close()
 
     def _start_gpu_probe(self) -> None:
         with fails_open(self._without_gpu):
@@ -291,18 +371,8 @@ class TrackedRun:
         self._step_log.report_failure(why)
 
 
-def find_uncaught(codes: set[CodeType]) -> ErrorText | None:
-    """Return the uncaught exception of the process that left one of these codes; None without."""
-    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-    if error is None:
-        return None
-    left = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
-    return ErrorText.of(error) if codes & left else None
-
-
-#: The newest run of each call site, and all runs that still exist.
+#: The newest run of each call site.
 _newest: dict[CallSite, TrackedRun] = {}
-all_runs: weakref.WeakSet[TrackedRun] = weakref.WeakSet()
 
 
 def find_continued(site: CallSite) -> TrackedRun | None:
@@ -324,7 +394,6 @@ def remember(site: CallSite, run: TrackedRun) -> None:
     for known in waiting[:-_MAX_WAITING]:
         _newest.pop(known).end()
     _newest[site] = run
-    all_runs.add(run)
 
 
 def length_of(iterable: object) -> int | None:

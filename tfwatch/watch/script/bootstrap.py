@@ -13,10 +13,12 @@ script runs unwatched.
 
 from __future__ import annotations
 
+import _thread
 import builtins
 import os
 import pkgutil
 import sys
+from contextlib import suppress
 from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING
@@ -64,7 +66,6 @@ def _install_hook(launch: str, announcements: str, descriptors: str) -> None:
     try:
         from tfwatch.runs.script_process import Launch, announce_in
         from tfwatch.watch.script.import_hook import ImportHook
-        from tfwatch.watch.script.orphaned_output import reader_after_relay
 
         at_first_run = reader_after_relay(descriptors) if descriptors else None
         asked = Launch.from_text(launch)
@@ -166,6 +167,58 @@ def _cut(trace: TracebackType | None) -> TracebackType | None:
     for one in reversed(kept):
         rest = TracebackType(rest, one.tb_frame, one.tb_lasti, one.tb_lineno)
     return rest
+
+
+# -- the output of a script whose relay was killed -------------------------------------------------
+
+#: The bytes that are dropped at once.
+_CHUNK = 64 * 2**10
+
+
+def reader_after_relay(descriptors: str) -> Callable[[], None]:
+    """Return a function that starts a thread which drops the output once the relay was killed: the
+    script's next print would raise, or wait for ever.
+
+    No program that this process starts inherits the descriptors.
+
+    descriptors: `master,pipe`, the other end of its pseudo terminal, and a pipe that ends with the
+    relay.
+    """
+    master, relay = (int(number) for number in descriptors.split(","))
+    for fd in (master, relay):
+        os.set_inheritable(fd, False)
+    files = _OpenFile(master), _OpenFile(relay)
+
+    def start() -> None:
+        _thread.start_new_thread(_read_after_relay, files)
+
+    return start
+
+
+class _OpenFile:
+    """A descriptor and the file it was opened for: a program may close it, and reuse its number."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._identity = _identity(fd)
+
+    def is_ours(self) -> bool:
+        with suppress(OSError):
+            return _identity(self.fd) == self._identity
+        return False
+
+
+def _identity(fd: int) -> tuple[int, int]:
+    status = os.fstat(fd)
+    return status.st_dev, status.st_ino
+
+
+def _read_after_relay(master: _OpenFile, relay: _OpenFile) -> None:
+    with suppress(OSError):
+        if relay.is_ours():
+            os.read(relay.fd, 1)  # returns nothing, once the relay has ended
+            while master.is_ours() and os.read(master.fd, _CHUNK):
+                pass
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,7 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-    from tfwatch.watch.loops.batch_calls import BatchCalls
-    from tfwatch.watch.loops.found_loops import FoundLoops
-    from tfwatch.watch.script.patches import Patches
+    from tfwatch.watch.loops.found_loops import BatchCalls, FoundLoops
 
 _LEGACY = "tf_keras"
 _NO_LEGACY = "a fit of tf_keras, the legacy Keras, is not watched: tfwatch watches Keras 3"
@@ -33,7 +32,7 @@ class ImportHook:
     def __init__(self, runs_dir: str | None) -> None:
         self._runs_dir = runs_dir
         self._pid = os.getpid()
-        self._patches: list[Patches] = []
+        self._patches = ExitStack()
         self._loops: FoundLoops | None = None
         self._calls: BatchCalls | None = None
 
@@ -48,9 +47,7 @@ class ImportHook:
         """Put everything back, and end the runs of loops."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
-        for patches in reversed(self._patches):
-            patches.restore()
-        self._patches.clear()
+        self._patches.close()
         self.end_loops()
         if self._loops:
             self._loops.is_over = True
@@ -112,21 +109,21 @@ class ImportHook:
                 self._use_keras(module)
 
     def _use_tensorflow(self, module: Any) -> None:
-        from tfwatch.watch.script.tensorflow_hook import patch_stages, patch_tensorflow
+        from tfwatch.watch.script.patches import patch_stages, patch_tensorflow
 
-        self._patches.append(patch_tensorflow(module, self._found_loops()))
+        self._patches.enter_context(patch_tensorflow(module, self._found_loops()))
         with fails_open(
             lambda why: warn_user(f"the lines of this script's pipelines are unknown: {why}")
         ):
-            self._patches.append(patch_stages(module))
+            self._patches.enter_context(patch_stages(module))
 
     def _use_keras(self, module: Any) -> None:
-        from tfwatch.watch.script.keras_hook import find_refusal, patch_keras
+        from tfwatch.watch.script.patches import find_refusal, patch_keras
 
         if refusal := find_refusal(module):
             warn_user(f"this script runs unwatched: {refusal}")
             return
-        self._patches.append(
+        self._patches.enter_context(
             patch_keras(module, self._runs_dir, self._found_loops(), self._batch_calls())
         )
 
@@ -138,7 +135,7 @@ class ImportHook:
         return self._loops
 
     def _batch_calls(self) -> BatchCalls:
-        from tfwatch.watch.loops.batch_calls import BatchCalls
+        from tfwatch.watch.loops.found_loops import BatchCalls
 
         if self._calls is None:
             self._calls = BatchCalls(self._found_loops())

@@ -21,6 +21,7 @@ from tfwatch.core.knobs import (
     Refusal,
 )
 from tfwatch.tfdata.cache import NoRoomError
+from tfwatch.tfdata.code_edits import find_edits
 from tfwatch.tfdata.pipeline_cache import find_place, last_lasting_map, stage_to_cache
 from tfwatch.tfdata.pipeline_rebuild import OTHER_SHAPE, RebuiltPipeline, Seeds
 from tfwatch.tfdata.pipeline_tree import (
@@ -39,7 +40,6 @@ from tfwatch.tfdata.replay import (
     noted_seeds,
     read_seeds,
 )
-from tfwatch.tfdata.script_code import find_edits
 from tfwatch.tfdata.stage_names import dataset_of, find_code_stages, nodes_of
 
 if TYPE_CHECKING:

@@ -101,7 +101,7 @@ def import_keras(
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("keras", "tf_keras", "tensorflow"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.setattr("tfwatch.watch.loops.batch_calls.find_device", host_device)
+    monkeypatch.setattr("tfwatch.watch.loops.tracked_loop.find_device", host_device)
     hooks: list[ImportHook] = []
 
     def imported(
@@ -312,7 +312,7 @@ def test_a_fit_is_as_keras_made_it_wherever_its_hook_breaks(import_keras: Import
     """Raise in each call of a function of tfwatch's but those that nothing can be around."""
     keras = import_keras()
     around = {
-        ("keras_hook.py", "fit"),
+        ("patches.py", "fit"),
         *(("errors.py", f"__{name}__") for name in ("init", "enter", "exit")),
     }
     calls = 0
@@ -345,7 +345,7 @@ def test_a_sign_of_training_that_is_lost_is_reported_once_and_the_step_is_made(
         raise RuntimeError("no sign")
 
     monkeypatch.setattr("tfwatch.watch.loops.found_loops.FoundLoops.note_optimizer", fail)
-    monkeypatch.setattr("tfwatch.watch.loops.batch_calls.BatchCalls.begin", fail)
+    monkeypatch.setattr("tfwatch.watch.loops.found_loops.BatchCalls.begin", fail)
     keras = import_keras()
 
     assert [keras.optimizers.Optimizer().apply("gradients") for _ in range(2)] == ["gradients"] * 2

@@ -28,11 +28,11 @@ def _noted() -> Iterator[None]:
     """Note the calls as under `tfwatch run`."""
     import tensorflow
 
-    from tfwatch.watch.script.tensorflow_hook import patch_stages
+    from tfwatch.watch.script.patches import patch_stages
 
     patches = patch_stages(tensorflow)
     yield
-    patches.restore()
+    patches.close()
 
 
 def run(path: Path, source: str) -> Any:

@@ -9,23 +9,19 @@ import numpy as np
 
 from tests.judge.step_rows import make_steps
 from tests.step_noise import noisy_steps
-from tfwatch.judge.comparing import intervals
-from tfwatch.judge.comparing.intervals import (
+from tfwatch.judge.comparing.compared_runs import (
+    LEAST_CLAIM,
     STEP,
-    Measured,
-    RunSteps,
-    assumed_share,
+    difference,
     estimate_spread,
-    measure_runs,
+    measure_steps,
+    steps_in_common,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfwatch.core.rows import Rows
-
-#: The smallest claim of `judge.comparing.compared_runs`.
-LEAST_CLAIM = 0.01
 
 
 @dataclass(frozen=True)
@@ -55,15 +51,11 @@ def simulate_run(noise: Noise, source: np.random.Generator, slower: float = 0.0)
 def claims(sides: Sequence[Sequence[Rows]]) -> bool:
     """Return whether two sides, whose runs alternate, are claimed to differ in step time."""
     before, after = sides
-    measured = measure_runs([*before, *after])
-    logs = [_logs(side) for side in (measured[: len(before)], measured[len(before) :])]
-    found = intervals.difference(logs[0], logs[1], estimate_spread(logs, assumed_share([])))
-    return (found.low > 0 or found.high < 0) and abs(found.value) >= LEAST_CLAIM
-
-
-def _logs(side: Sequence[RunSteps]) -> list[Measured]:
-    steps = [run.figures[STEP] for run in side]
-    return [Measured(float(np.log(one.value)), tuple(np.log(one.quarters))) for one in steps]
+    steps = steps_in_common([*before, *after])
+    logs = np.log(measure_steps(steps, [1] * len(steps))[STEP])
+    both = logs[: len(before)], logs[len(before) :]
+    value, low, high = difference(*both, estimate_spread(*both, assumed=0.03))
+    return (low > 0 or high < 0) and abs(value) >= LEAST_CLAIM
 
 
 def claimed(noise: Noise, runs: int, pairs: int, slower: float = 0.0, seed: int = 0) -> int:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.core.knobs import KNOBS, option_name
-from tfwatch.judge.comparing.intervals import PARTS
+from tfwatch.judge.comparing.compared_runs import PARTS
 from tfwatch.judge.effects.experiment import SAME
-from tfwatch.judge.effects.wording import speed
+from tfwatch.judge.effects.wording import interval_of_claim, speed
 from tfwatch.judge.past_run import state_of
 from tfwatch.report.facts import as_object, flag, number, record, rows, text, whole
 from tfwatch.report.markdown import plain, table
@@ -26,32 +26,48 @@ _MOST_NAMES = 3
 _LOSS_DIGITS = 4
 
 
-def side_text(side: Sequence[RunToCompare]) -> str:
-    """Return the names of a side's runs, its workload and their number."""
-    shown = ", ".join(printable(one.name) for one in side[:_MOST_NAMES])
-    more = f" and {len(side) - _MOST_NAMES} more" if len(side) > _MOST_NAMES else ""
-    workload = printable(side[0].run.manifest.workload)
-    return f"{shown}{more} ({workload}, {units.counted(len(side), 'run')})"
-
-
 def comparison_lines(compared: ComparedRuns, limit: float | None = None) -> list[str]:
     """Return a comparison as text. limit: the most that B may be slower, a share."""
-    sides = [f"{side}  {side_text(runs)}" for side, runs in _sides(compared)]
-    why = [*why_lines(compared), change_line(compared), *limit_lines(compared, limit)]
-    return [*sides, "", answer_text(compared), "", *_table(_rows(compared)), "", *why]
+    sides = [f"{name}  {side_text(runs)}" for name, runs in _sides(compared)]
+    notes = _notes(compared, limit)
+    return [*sides, "", answer_text(compared), "", *_table(_rows(compared)), "", *notes]
 
 
 def comparison_markdown(compared: ComparedRuns, limit: float | None = None) -> str:
     """Return a comparison in Markdown, for a pull request. limit: as in `comparison_lines`."""
-    sides = [f"* {side}: {plain(side_text(runs))}" for side, runs in _sides(compared)]
-    head, *rows = _rows(compared)
-    why = [*why_lines(compared), change_line(compared), *limit_lines(compared, limit)]
+    sides = [f"* {name}: {plain(side_text(runs))}" for name, runs in _sides(compared)]
     answer = ["", f"**{plain(answer_text(compared))}**", ""]
-    return "\n".join([*sides, *answer, *table(head, rows), *map(plain, why)]) + "\n"
+    head, *rows = _rows(compared)
+    notes = map(plain, _notes(compared, limit))
+    return "\n".join([*sides, *answer, *table(head, rows), *notes]) + "\n"
 
 
-def _sides(compared: ComparedRuns) -> tuple[tuple[str, tuple[RunToCompare, ...]], ...]:
-    return ("A", compared.before), ("B", compared.after)
+def side_text(side: Sequence[RunToCompare]) -> str:
+    """Return the names of a side's runs, its workload and their number."""
+    shown = ", ".join(one.name for one in side[:_MOST_NAMES])
+    more = f" and {len(side) - _MOST_NAMES} more" if len(side) > _MOST_NAMES else ""
+    workload = side[0].run.manifest.workload
+    return printable(f"{shown}{more} ({workload}, {units.counted(len(side), 'run')})")
+
+
+def answer_text(compared: ComparedRuns) -> str:
+    """Return the answer in a sentence: `B is 1.25 x faster than A (1.10 to 1.40): step time 25.0 →
+    20.0 ms`."""
+    of, step = "time per example" if compared.by_example else "step time", compared.figures[0]
+    times = " → ".join(units.in_one_unit(step.before, step.after))
+    return f"{_claim(compared)} ({interval_of_claim(compared.estimate)}): {of} {times}"
+
+
+def _claim(compared: ComparedRuns) -> str:
+    if compared.answer in ("faster", "slower"):
+        return f"B is {speed(compared.estimate.ratio)} than A"
+    if compared.answer == "same":
+        return f"B is as fast as A, within {units.percent(SAME)}"
+    return "no clear difference between A and B"
+
+
+def _sides(compared: ComparedRuns) -> list[tuple[str, Sequence[RunToCompare]]]:
+    return list(zip("AB", compared.sides, strict=True))
 
 
 def _rows(compared: ComparedRuns) -> list[tuple[str, ...]]:
@@ -65,38 +81,17 @@ def _rows(compared: ComparedRuns) -> list[tuple[str, ...]]:
     return rows
 
 
-def answer_text(compared: ComparedRuns) -> str:
-    """Return the answer in a sentence: `B is 1.25 x faster than A (1.10 to 1.40): step time 25.0 →
-    20.0 ms`."""
-    of, step = "time per example" if compared.by_example else "step time", compared.figures[0]
-    times = " → ".join(units.in_one_unit(step.before, step.after))
-    within = " to ".join(map(units.times, _interval_of_claim(compared)))
-    return f"{_claim(compared)} ({within}): {of} {times}"
-
-
-def _claim(compared: ComparedRuns) -> str:
-    if compared.answer in ("faster", "slower"):
-        return f"B is {speed(compared.estimate.ratio)} than A"
-    if compared.answer == "same":
-        return f"B is as fast as A, within {units.percent(SAME)}"
-    return "no clear difference between A and B"
-
-
-def _interval_of_claim(compared: ComparedRuns) -> tuple[float, float]:
-    """Return the interval of the factor that is claimed: that of a slower side is above 1."""
-    low, high = compared.estimate.low, compared.estimate.high
-    return (1 / high, 1 / low) if compared.answer == "slower" else (low, high)
-
-
 def _row(figure: ComparedFigure) -> tuple[str, str, str, str, str]:
     indent = "  " if figure.name in PARTS or figure.unit in ("s", "ms/step", "") else ""
     name = indent + printable(figure.name)
     values = (value_text(figure.before, figure.unit), value_text(figure.after, figure.unit))
     if figure.difference is None:
-        return name, *values, units.MISSING, printable(figure.missing)
-    clear = "  clear" if figure.is_clear else ""
+        return name, *values, units.MISSING, figure.missing
     difference = _signed(figure.difference, figure.unit)
-    return name, *values, difference, _interval_text(figure) + clear
+    if figure.low is None or figure.high is None:
+        return name, *values, difference, units.MISSING
+    within = f"{_signed(figure.low, figure.unit)} to {_signed(figure.high, figure.unit)}"
+    return name, *values, difference, within + ("  clear" if figure.is_clear else "")
 
 
 def value_text(value: float | None, unit: str) -> str:
@@ -121,54 +116,38 @@ _TEXTS: dict[str, Callable[[float], str]] = {
 }
 
 
-def _interval_text(figure: ComparedFigure) -> str:
-    """Return `-0.1 ms to +0.4 ms`."""
-    if figure.low is None or figure.high is None:
-        return units.MISSING
-    return f"{_signed(figure.low, figure.unit)} to {_signed(figure.high, figure.unit)}"
-
-
 def _signed(value: float, unit: str) -> str:
     return f"{'-' if value < 0 else '+'}{value_text(abs(value), unit)}"
 
 
-def limit_lines(compared: ComparedRuns, limit: float | None) -> list[str]:
-    """Return the outcome of a limit on the slowdown, a share; nothing without one."""
-    if limit is None:
-        return []
-    slower = 1 / compared.estimate.ratio - 1
-    figures = f"step time of B over that of A {slower * 100:+.1f} %, limit +{limit * 100:.1f} %"
-    failed = [run.name for run in compared.after if run.has_failed]
-    why = f"; {', '.join(failed)} did not end normally" if failed else ""
-    return [printable(f"{compared.outcome(limit)}: {figures}{why}")]
-
-
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[n]) for row in rows) for n in range(4)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
-        "  ".join(
-            [row[0].ljust(widths[0]), *(row[n].rjust(widths[n]) for n in (1, 2, 3)), row[4]]
-        ).rstrip()
-        for row in rows
+        "  ".join([name.ljust(widths[0]), *map(str.rjust, figures, widths[1:]), within]).rstrip()
+        for name, *figures, within in rows
     ]
 
 
-def why_lines(compared: ComparedRuns) -> list[str]:
-    """Return the steps that count, and the origin of the interval."""
+def _notes(compared: ComparedRuns, limit: float | None) -> list[str]:
+    """Return the steps that count, the origin of the interval, what differs beside the times, and
+    the outcome of a limit on the slowdown."""
     of = "mean" if compared.in_bursts else "median"
     steps = units.counted(compared.steps, "steady step")
-    counts = f"Each run counts with the {of} of the same {steps}."
-    spread = f"Equal runs differ by about {compared.spread.deviation * 100:.1f} %"
-    if compared.spread.source == "measured":
-        return [counts, f"{spread} (standard deviation), measured by these runs."]
-    return [
-        counts,
-        f"{spread} (standard deviation): assumed in part.",
-        "Three runs of each side, made in turn, measure it: tfwatch compare A1,A2,A3 B1,B2,B3",
+    is_measured = compared.spread.source == "measured"
+    origin = "measured by these runs" if is_measured else "assumed in part"
+    deviation = f"{compared.spread.deviation * 100:.1f} % (standard deviation)"
+    notes = [
+        f"Each run counts with the {of} of the same {steps}.",
+        f"Equal runs differ by about {deviation}, {origin}.",
     ]
+    if not is_measured:
+        how = "tfwatch compare A1,A2,A3 B1,B2,B3"
+        notes.append(f"Three runs of each side, made in turn, measure it: {how}")
+    notes.append(_change_line(compared))
+    return notes if limit is None else [*notes, _limit_line(compared, limit)]
 
 
-def change_line(compared: ComparedRuns) -> str:
+def _change_line(compared: ComparedRuns) -> str:
     """Return the names of scripts, settings, stages, versions and machines that differ."""
     if not compared.changes:
         return "Settings, stages of the pipeline, versions and machine are the same."
@@ -182,6 +161,14 @@ def change_line(compared: ComparedRuns) -> str:
 def change_name(name: str) -> str:
     """Return a knob by the name that `--switch` takes, and any other name as it is."""
     return option_name(name) if name in KNOBS else name
+
+
+def _limit_line(compared: ComparedRuns, limit: float) -> str:
+    slower = 1 / compared.estimate.ratio - 1
+    figures = f"step time of B over that of A {slower * 100:+.1f} %, limit +{limit * 100:.1f} %"
+    failed = [run.name for run in compared.sides[1] if run.has_failed]
+    why = f"; {', '.join(failed)} did not end normally" if failed else ""
+    return printable(f"{compared.outcome(limit)}: {figures}{why}")
 
 
 # -- JSON ------------------------------------------------------------------------------------------

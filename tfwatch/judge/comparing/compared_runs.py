@@ -1,60 +1,96 @@
-"""Runs side by side: every figure of two sides of runs with its difference, and the spread between
-equal runs."""
+"""Two sides of runs, compared: every figure with its difference, and the interval of it.
+
+Runs differ in length, and slow down or speed up on their way: they begin cold, caches fill, the
+machine grows hot. So each run counts with the same steps of its last setting: the first ones, up to
+the length of the shortest run, without the first tenth.
+
+A run is one observation, however many steps it has: two runs of the same program differ in memory
+layout, in the work of other programs, in the frequency of the processor (Kalibera & Jones,
+"Rigorous benchmarking in reasonable time", ISMM 2013). So the interval is Student's over the values
+of runs, and its standard deviation is that between runs:
+
+* `measured` by the runs themselves where there are enough of both sides and they alternate in time.
+  Where all runs of a side were made before those of the other, anything that changed in between
+  looks like their difference.
+* else `assumed`: one run of each side cannot show it. To the assumption comes the change within the
+  runs: the quarters of a run, less what all runs do at the same steps. What runs of the same side
+  show is joined in, weighted by degrees of freedom (Smyth, "Linear models and empirical Bayes
+  methods", Statistical Applications in Genetics and Molecular Biology 3, 2004).
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import fmean
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from tfwatch.judge.comparing import intervals
-from tfwatch.judge.comparing.intervals import (
-    ALPHA,
-    PARTS,
-    STEP,
-    Interval,
-    Measured,
-    RunSteps,
-    Spread,
-    assumed_share,
-    estimate_spread,
-    measure_runs,
-)
+from tfwatch.core.rows import step_ms
 from tfwatch.judge.comparing.run_to_compare import check_sides, differences
 from tfwatch.judge.effects.before_after import t_quantile
 from tfwatch.judge.effects.experiment import Estimate
+from tfwatch.judge.steps.steady_steps import BURSTS
 from tfwatch.judge.steps.time_breakdown import PART_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from tfwatch.core.events import EpochEnded
-    from tfwatch.judge.comparing.run_to_compare import RunToCompare, SideDifference
+    from numpy.typing import NDArray
+
+    from tfwatch.core.rows import Rows
+    from tfwatch.judge.comparing.run_to_compare import RunToCompare, SideDifference, Sides
     from tfwatch.judge.effects.experiment import Answer
+
+    #: A row a run: the value of a figure over its steps, and that of each quarter of them.
+    Values: TypeAlias = NDArray[np.float64]
 
 Unit: TypeAlias = Literal["ms", "s", "ms/step", "bytes", ""]
 Outcome: TypeAlias = Literal["passed", "failed", "inconclusive"]
 
-#: The spread of a part between runs over that of a step, as a share of each; and the least one, as
-#: a share of a step.
-_PART_SPREAD, _LEAST_PART = 1.3, 0.001
-#: The parts of a step have intervals that hold together.
+STEP = "step time"
+WAIT, COPY, COMPUTE, HOST = "data wait", "copy", "compute", "host"
+PARTS = (WAIT, COPY, COMPUTE, HOST)
+#: The probability that an interval misses the truth; those of the parts hold together.
+ALPHA = 0.05
 _PART_ALPHA = ALPHA / len(PARTS)
 #: The smallest difference of step times that is claimed, as a share: a smaller one is too small to
 #: act on.
 LEAST_CLAIM = 0.01
-#: The fewest runs of both sides together, beyond one a side, that give a figure without quarters an
+
+#: The share of the first steps that is left out.
+_WARM_UP = 0.1
+_QUARTERS = 4
+#: Degrees of freedom from which the spread counts as measured, three runs of each side; those of
+#: the assumed spread.
+_ENOUGH, _FREEDOM = 4, 4.0
+#: The assumed standard deviation between runs, as a share of a step: on a machine that does nothing
+#: else, for each share of its cores that other programs use, for the difference of these shares
+#: between the sides, and on another machine of the same kind.
+_QUIET, _OTHERS, _APART, _OTHER_HOST = 0.03, 0.15, 0.5, 0.05
+#: The spread of a part between runs over that of a step, as a share of each; and the least one, as
+#: a share of a step.
+_PART_SPREAD, _LEAST_PART = 1.3, 0.001
+#: The fewest runs of both sides together, beyond one a side, that give a figure without steps an
 #: interval.
 _LEAST_FREEDOM = 2
+
 #: Parts of the time breakdown that are parts of a step: these have intervals of their own.
 _OF_STEPS = frozenset({"compute_s", "data_wait_s", "copy_s", "host_s"})
 #: Parts that a run pays once.
 _ONCE = frozenset({"compile_s"})
 #: Seconds of a run that go to a part at least, for a row.
 _LEAST_SHARE = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The standard deviation of one run's value around that of its settings, with degrees of
+    freedom."""
+
+    deviation: float
+    freedom: float
+    source: Literal["measured", "assumed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +120,7 @@ class ComparedFigure:
 class ComparedRuns:
     """Two sides of runs."""
 
-    before: tuple[RunToCompare, ...]
-    after: tuple[RunToCompare, ...]
+    sides: Sides
     #: Step time before over after.
     estimate: Estimate
     figures: tuple[ComparedFigure, ...]
@@ -115,7 +150,8 @@ class ComparedRuns:
         All of the interval decides: a limit within it is inconclusive. A run after that failed or
         was killed fails.
         """
-        if any(run.has_failed for run in self.after) or 1 / self.estimate.high - 1 > slower_share:
+        has_failed = any(run.has_failed for run in self.sides[1])
+        if has_failed or 1 / self.estimate.high - 1 > slower_share:
             return "failed"
         return "passed" if 1 / self.estimate.low - 1 <= slower_share else "inconclusive"
 
@@ -128,118 +164,206 @@ def compare_runs(
     Raises:
         NotComparableError: the runs cannot be compared.
     """
-    check_sides((before, after), by_example)
+    sides = before, after
+    check_sides(sides, by_example)
     runs = [*before, *after]
-    alternating = intervals.alternate([[run.start_s for run in side] for side in (before, after)])
-    same_host = len({run.host for run in runs}) == 1
-    others = _others_share(before), _others_share(after)
-    measured = _measure(runs, by_example)
-    both = measured[: len(before)], measured[len(before) :]
-    figures = _Figures(both, assumed_share(others, same_host), alternating)
-    step, spread = figures.step()
+    sizes = [run.run.manifest.batch_size or 1 for run in runs] if by_example else [1] * len(runs)
+    steps = steps_in_common([run.rows for run in runs])
+    of_steps = measure_steps(steps, sizes)
+    figures = _Figures(of_steps, len(before), assumed_share(sides), alternate(sides))
     epoch = _last_common_epoch(runs, by_example)
+    memory = _plain("peak memory", "bytes", sides, lambda run: run.peak_bytes)
     return ComparedRuns(
-        before=tuple(before),
-        after=tuple(after),
-        estimate=Estimate(math.exp(-step.value), math.exp(-step.high), math.exp(-step.low)),
-        figures=(*figures.all(step), _memory(before, after)),
-        time_spent=_time_spent(before, after),
-        losses=_losses(before, after, epoch),
+        sides=sides,
+        estimate=figures.estimate,
+        figures=(*figures.all(), memory),
+        time_spent=_time_spent(sides),
+        losses=_losses(sides, epoch),
         changes=tuple(differences(before, after)),
-        spread=spread,
-        steps=measured[0].steps,
-        in_bursts=measured[0].in_bursts,
+        spread=figures.spread,
+        steps=len(steps[0]),
+        in_bursts=is_in_bursts(steps),
         by_example=by_example,
         loss_epoch=epoch,
     )
 
 
-def _others_share(runs: Sequence[RunToCompare]) -> float | None:
-    """Return the largest share of the cores that other programs used during any of the runs."""
-    return max((share for one in runs if (share := one.others_share) is not None), default=None)
+# -- steps -----------------------------------------------------------------------------------------
 
 
-def _measure(runs: Sequence[RunToCompare], by_example: bool) -> list[RunSteps]:
-    examples = [run.run.manifest.batch_size or 1 for run in runs] if by_example else None
-    return measure_runs([run.rows for run in runs], examples)
+def steps_in_common(runs: Sequence[Rows]) -> list[Rows]:
+    """Return the steady steps that count of each run, as many of all."""
+    count = min(map(len, runs))
+    return [rows[int(_WARM_UP * count) : count] for rows in runs]
+
+
+def is_in_bursts(runs: Sequence[Rows]) -> bool:
+    """Return whether batches come in bursts in some run: means count then, and no medians."""
+    times = [step_ms(rows, np.float64) for rows in runs]
+    return any(bool(one.mean() > BURSTS * np.median(one)) for one in times)
+
+
+def measure_steps(steps: Sequence[Rows], sizes: Sequence[int]) -> dict[str, Values]:
+    """Measure step time and its parts, milliseconds, over the size of each run; a copy that is not
+    timed is a part of compute."""
+    figures = {
+        name: [rows[f"{column}_ms"].astype(np.float64) for rows in steps]
+        for name, column in ((WAIT, "wait"), (COPY, "copy"), (COMPUTE, "compute"), (HOST, "host"))
+    }
+    if any(np.isnan(one).any() for one in figures[COPY]):
+        del figures[COPY]
+    else:
+        both = zip(figures[COMPUTE], figures[COPY], strict=True)
+        figures[COMPUTE] = [compute - copy for compute, copy in both]
+    figures[STEP] = [step_ms(rows, np.float64) for rows in steps]
+    typical = np.mean if is_in_bursts(steps) else np.median
+    return {
+        name: np.array(
+            [
+                [typical(part) / size for part in (run, *np.array_split(run, _QUARTERS))]
+                for run, size in zip(runs, sizes, strict=True)
+            ]
+        )
+        for name, runs in figures.items()
+    }
 
 
 class _Figures:
-    """The figures of the steps of both sides, with the spread of each."""
+    """The figures of the steps of both sides. count: runs of the first side. share: the assumed
+    spread of step times."""
 
     def __init__(
-        self,
-        sides: tuple[Sequence[RunSteps], Sequence[RunSteps]],
-        share: float,
-        alternating: bool,
+        self, of_steps: dict[str, Values], count: int, share: float, alternating: bool
     ) -> None:
-        self._sides = sides
-        self._share = share
-        self._alternating = alternating
+        self._of_steps, self._count = of_steps, count
+        self._share, self._alternating = share, alternating
+        logs = self._sides(np.log(np.maximum(of_steps[STEP], 1e-6)))
+        self.spread = estimate_spread(*logs, share, alternating)
+        self._log = difference(*logs, self.spread)
+        self.estimate = Estimate(*(math.exp(-self._log[n]) for n in (0, 2, 1)))
 
-    def step(self) -> tuple[Interval, Spread]:
-        """Return the difference of the logarithms of step times, and their spread."""
-        sides = [[_log_of(run.figures[STEP]) for run in side] for side in self._sides]
-        spread = estimate_spread(sides, self._share, self._alternating)
-        return intervals.difference(sides[0], sides[1], spread), spread
+    def _sides(self, values: Values) -> tuple[Values, Values]:
+        return values[: self._count], values[self._count :]
 
-    def all(self, step: Interval) -> list[ComparedFigure]:
-        """Return the step time, and its parts. step: the difference of the logarithms of step
-        times."""
-        before, after = (fmean([run.figures[STEP].value for run in side]) for side in self._sides)
-        low, high = (before * math.expm1(end) for end in (step.low, step.high))
-        figures = [ComparedFigure(STEP, "ms", before, after, after - before, low, high)]
-        return figures + [self._part(name, (before + after) / 2) for name in PARTS]
+    def all(self) -> list[ComparedFigure]:
+        """Return the step time, and its parts."""
+        before, after = (float(side[:, 0].mean()) for side in self._sides(self._of_steps[STEP]))
+        low, high = (before * math.expm1(end) for end in self._log[1:])
+        step = ComparedFigure(STEP, "ms", before, after, after - before, low, high)
+        return [step, *(self._part(name, (before + after) / 2) for name in PARTS)]
 
     def _part(self, name: str, step_ms: float) -> ComparedFigure:
-        if name not in self._sides[0][0].figures:
-            return ComparedFigure(
-                name, "ms", None, None, missing="not timed in every run: a part of compute"
-            )
-        sides = [[run.figures[name] for run in side] for side in self._sides]
-        means = [fmean([run.value for run in side]) for side in sides]
-        assumed = _part_spread(self._share, max(means), step_ms)
-        spread = estimate_spread(sides, assumed, self._alternating)
-        estimate = intervals.difference(sides[0], sides[1], spread, _PART_ALPHA)
-        return ComparedFigure(
-            name, "ms", means[0], means[1], estimate.value, estimate.low, estimate.high
-        )
+        if name not in self._of_steps:
+            missing = "not timed in every run: a part of compute"
+            return ComparedFigure(name, "ms", None, None, missing=missing)
+        before, after = self._sides(self._of_steps[name])
+        part_ms = max(before[:, 0].mean(), after[:, 0].mean())
+        assumed = max(_PART_SPREAD * self._share * part_ms, _LEAST_PART * step_ms)
+        return _figure(name, "ms", before, after, assumed, self._alternating)
 
 
-def _part_spread(share: float, part_ms: float, step_ms: float) -> float:
-    """Return the assumed spread of a part between runs, milliseconds, from that of step times, a
-    share."""
-    return max(_PART_SPREAD * share * part_ms, _LEAST_PART * step_ms)
+# -- the interval ----------------------------------------------------------------------------------
 
 
-def _log_of(measured: Measured) -> Measured:
-    """Return the logarithm of a time and of its quarters; 1 ns for a time of 0."""
-    return Measured(*(_log(measured.value), tuple(_log(one) for one in measured.quarters)))
+def assumed_share(sides: Sides) -> float:
+    """Return the assumed spread of step times between equal runs, as a share."""
+    known = [max(used) for side in sides if (used := _others_shares(side))]
+    apart = max(known) - min(known) if len(known) > 1 else 0.0
+    hosts = {run.host for side in sides for run in side}
+    return math.hypot(
+        _QUIET,
+        _OTHERS * max(known, default=0.0),
+        _APART * apart,
+        _OTHER_HOST if len(hosts) > 1 else 0.0,
+    )
 
 
-def _log(value: float) -> float:
-    return math.log(max(value, 1e-6))
+def _others_shares(side: Sequence[RunToCompare]) -> list[float]:
+    return [share for run in side if (share := run.others_share) is not None]
 
 
-def _memory(before: Sequence[RunToCompare], after: Sequence[RunToCompare]) -> ComparedFigure:
-    missing = "no sample of the process"
-    return _plain("peak memory", "bytes", before, after, lambda run: run.peak_bytes, missing)
+def alternate(sides: Sides) -> bool:
+    """Return whether the runs of two sides alternate in time: neither side ends before the other
+    begins."""
+    first, second = ([run.start_s for run in side] for side in sides)
+    return max(first) > min(second) and max(second) > min(first)
 
 
-def _time_spent(
-    before: Sequence[RunToCompare], after: Sequence[RunToCompare]
-) -> tuple[ComparedFigure, ...]:
+def estimate_spread(
+    before: Values, after: Values, assumed: float, alternating: bool = True
+) -> Spread:
+    """Estimate the spread between runs."""
+    squares = sum(float(side[:, 0].var() * len(side)) for side in (before, after))
+    freedom = len(before) + len(after) - 2
+    if freedom >= _ENOUGH and alternating:
+        return Spread(math.sqrt(squares / freedom), freedom, "measured")
+    prior = assumed**2 + _within(np.concatenate([before, after]))
+    weight = _FREEDOM + freedom
+    return Spread(math.sqrt((_FREEDOM * prior + squares) / weight), weight, "assumed")
+
+
+def _within(runs: Values) -> float:
+    """Return the variance of a quarter of a run, less what all runs do at the same steps."""
+    quarters = runs[:, 1:]
+    apart = quarters - quarters.mean(axis=1, keepdims=True)
+    apart = apart - apart.mean(axis=0)
+    return float((apart**2).sum()) / ((len(runs) - 1) * (_QUARTERS - 1))
+
+
+def difference(
+    before: Values, after: Values, spread: Spread, alpha: float = ALPHA
+) -> tuple[float, float, float]:
+    """Return the mean of the runs after less that of those before, with the ends of its
+    interval."""
+    value = float(after[:, 0].mean() - before[:, 0].mean())
+    half = t_quantile(1 - alpha / 2, spread.freedom) * spread.deviation
+    half *= math.sqrt(1 / len(before) + 1 / len(after))
+    return value, value - half, value + half
+
+
+def _figure(
+    name: str, unit: Unit, before: Values, after: Values, assumed: float, alternating: bool
+) -> ComparedFigure:
+    spread = estimate_spread(before, after, assumed, alternating)
+    means = float(before[:, 0].mean()), float(after[:, 0].mean())
+    return ComparedFigure(name, unit, *means, *difference(before, after, spread, _PART_ALPHA))
+
+
+# -- figures with one value a run ------------------------------------------------------------------
+
+
+def _plain(
+    name: str, unit: Unit, sides: Sides, figure: Callable[[RunToCompare], float | None]
+) -> ComparedFigure:
+    """Return a figure that has one value a run; its interval needs several runs of both sides."""
+    found = [[math.nan if (one := figure(run)) is None else one for run in side] for side in sides]
+    before, after = (np.array(side, dtype=np.float64)[:, None] for side in found)
+    first, second = (
+        float(side.mean()) if np.isfinite(side).all() else None for side in (before, after)
+    )
+    if first is None or second is None:
+        return ComparedFigure(name, unit, first, second, missing="not in every run")
+    freedom = len(before) + len(after) - 2
+    if freedom < _LEAST_FREEDOM or min(len(before), len(after)) < 2:
+        why = "one value a run: two runs of each side give an interval"
+        return ComparedFigure(name, unit, first, second, second - first, missing=why)
+    squares = sum(float(side.var() * len(side)) for side in (before, after))
+    spread = Spread(math.sqrt(squares / freedom), freedom, "measured")
+    return ComparedFigure(name, unit, first, second, *difference(before, after, spread))
+
+
+def _time_spent(sides: Sides) -> tuple[ComparedFigure, ...]:
     """Return the parts of the time outside the steps: seconds of those that a run pays once,
     milliseconds a step of others. With the length of the runs, where they have as many steps."""
-    runs = [*before, *after]
+    runs = [run for side in sides for run in side]
     figures = [
-        _time_row(name, before, after)
+        _time_row(name, sides)
         for name in PART_NAMES
         if name not in _OF_STEPS
         and any(_seconds(run, name) >= _LEAST_SHARE * run.run.length_s for run in runs)
     ]
     if len({len(run.run.steps) for run in runs}) == 1:
-        figures.append(_plain("whole run", "s", before, after, lambda run: run.run.length_s, ""))
+        figures.append(_plain("whole run", "s", sides, lambda run: run.run.length_s))
     return tuple(figures)
 
 
@@ -247,77 +371,33 @@ def _seconds(run: RunToCompare, part: str) -> float:
     return float(getattr(run.judged.time_breakdown.total, part))
 
 
-def _time_row(
-    name: str, before: Sequence[RunToCompare], after: Sequence[RunToCompare]
-) -> ComparedFigure:
+def _time_row(name: str, sides: Sides) -> ComparedFigure:
     def spent(run: RunToCompare) -> float:
         steps = run.judged.time_breakdown.total.steps
         return _seconds(run, name) * (1.0 if name in _ONCE else 1e3 / max(steps, 1))
 
-    unit: Unit = "s" if name in _ONCE else "ms/step"
-    return _plain(PART_NAMES[name], unit, before, after, spent, "")
+    return _plain(PART_NAMES[name], "s" if name in _ONCE else "ms/step", sides, spent)
 
 
 def _last_common_epoch(runs: Sequence[RunToCompare], by_example: bool) -> int | None:
     """Return the last epoch that every run ended, after the same number of steps; None without
     one."""
-    epochs: list[Mapping[int, EpochEnded]] = [run.epochs for run in runs]
+    ended = [run.epochs for run in runs]
     common = [
         epoch
-        for epoch in epochs[0]
-        if all(epoch in other for other in epochs)
-        and (by_example or len({other[epoch].step for other in epochs}) == 1)
+        for epoch in set[int](ended[0]).intersection(*ended)
+        if by_example or len({one[epoch].step for one in ended}) == 1
     ]
     return max(common, default=None)
 
 
-def _losses(
-    before: Sequence[RunToCompare], after: Sequence[RunToCompare], epoch: int | None
-) -> tuple[ComparedFigure, ...]:
+def _losses(sides: Sides, epoch: int | None) -> tuple[ComparedFigure, ...]:
     if epoch is None:
         return ()
-    names = dict.fromkeys(name for run in (*before, *after) for name in run.epochs[epoch].metrics)
+    runs = [run for side in sides for run in side]
+    names = dict.fromkeys(name for run in runs for name in run.epochs[epoch].metrics)
 
     def metric(name: str) -> Callable[[RunToCompare], float | None]:
         return lambda run: run.epochs[epoch].metrics.get(name)
 
-    return tuple(
-        _plain(name, "", before, after, metric(name), "not in every run") for name in names
-    )
-
-
-def _plain(
-    name: str,
-    unit: Unit,
-    before: Sequence[RunToCompare],
-    after: Sequence[RunToCompare],
-    figure: Callable[[RunToCompare], float | None],
-    missing: str,
-) -> ComparedFigure:
-    """Return a figure that has one value a run; its interval needs several runs of both sides."""
-    sides = [[figure(run) for run in side] for side in (before, after)]
-    known = [
-        [value for value in side if value is not None and math.isfinite(value)] for side in sides
-    ]
-    if any(len(some) != len(every) for some, every in zip(known, sides, strict=True)):
-        means = [
-            fmean(side) if len(side) == len(every) else None
-            for side, every in zip(known, sides, strict=True)
-        ]
-        return ComparedFigure(name, unit, means[0], means[1], missing=missing)
-    low, high = _plain_interval(known)
-    first, second = fmean(known[0]), fmean(known[1])
-    why = "" if low is not None else "one value a run: two runs of each side give an interval"
-    return ComparedFigure(name, unit, first, second, second - first, low, high, why)
-
-
-def _plain_interval(sides: Sequence[Sequence[float]]) -> tuple[float | None, float | None]:
-    freedom = sum(len(side) - 1 for side in sides)
-    if freedom < _LEAST_FREEDOM or min(map(len, sides)) < 2:
-        return None, None
-    squares = sum(float(((np.array(side) - np.mean(side)) ** 2).sum()) for side in sides)
-    half = math.sqrt(squares / freedom * sum(1 / len(side) for side in sides)) * t_quantile(
-        1 - ALPHA / 2, freedom
-    )
-    value = fmean(sides[1]) - fmean(sides[0])
-    return value - half, value + half
+    return tuple(_plain(name, "", sides, metric(name)) for name in names)

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -16,21 +16,23 @@ from tfwatch.core import units
 from tfwatch.core.events import EpochEnded, StagesFound
 from tfwatch.core.knobs import ON
 from tfwatch.core.rows import plausible_rows
-from tfwatch.judge.comparing.intervals import LEAST_STEPS
 from tfwatch.judge.steps.steady_steps import steady
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tfwatch.core.rows import Rows
     from tfwatch.judge.judged_run import JudgedRun
 
+    #: The runs of both sides.
+    Sides: TypeAlias = "tuple[Sequence[RunToCompare], Sequence[RunToCompare]]"
+
+#: The fewest steady steps of a run that can be compared: ten in a quarter.
+LEAST_STEPS = 45
 #: Steps that are read of a longer run.
 _MOST_STEPS = 500_000
 #: Arguments of a workload in which runs of one side may differ.
 _FREE = frozenset({"seed", "epochs"})
-#: Machines of one kind may differ in memory by this share.
-_SAME_MEMORY = 0.05
 
 
 class NotComparableError(ValueError):
@@ -93,10 +95,12 @@ class RunToCompare:
         return str(self.run.manifest.machine.get("host") or "")
 
     @property
-    def hardware(self) -> tuple[float | None, float | None, float | None]:
-        """Cores, allowed cores and memory in bytes of its machine; None where unknown."""
-        machine = self.run.manifest.machine
-        return machine.get("cores"), machine.get("cores_allowed"), machine.get("memory_bytes")
+    def hardware(self) -> str:
+        """The hardware that decides its step times: `4 cores, 16 GB, CPU`."""
+        machine, device = self.run.manifest.machine, self.run.manifest.device
+        cores, memory = machine.get("cores"), machine.get("memory_bytes")
+        known = (f"{cores:g} cores" if cores else "", f"{memory / 2**30:.0f} GB" if memory else "")
+        return ", ".join(filter(None, (*known, device)))
 
     @property
     def peak_bytes(self) -> float | None:
@@ -119,10 +123,6 @@ class RunToCompare:
         """The epochs that ended, by number."""
         return {event.epoch: event for event in self.run.events if isinstance(event, EpochEnded)}
 
-    def named(self, fact: str) -> str:
-        """Return its name, and a fact in brackets."""
-        return f"{self.name} ({fact})"
-
 
 def arguments_by_name(text: str) -> dict[str, str]:
     """Return the values of a workload's arguments by name: of `--seed 1 --eager` `seed` and
@@ -140,7 +140,7 @@ def arguments_by_name(text: str) -> dict[str, str]:
 # -- why runs cannot be compared -------------------------------------------------------------------
 
 
-def check_sides(sides: Sequence[Sequence[RunToCompare]], by_example: bool) -> None:
+def check_sides(sides: Sides, by_example: bool) -> None:
     """Check that the runs can be compared.
 
     Raises:
@@ -160,22 +160,18 @@ def check_sides(sides: Sequence[Sequence[RunToCompare]], by_example: bool) -> No
 
 def _twice(runs: Sequence[RunToCompare]) -> str:
     seen = Counter(run.path for run in runs)
-    again = next((run for run in runs if seen[run.path] > 1), None)
-    return f"{again.name} is given twice: give two runs" if again else ""
+    again = next((run.name for run in runs if seen[run.path] > 1), "")
+    return f"{again} is given twice: give two runs" if again else ""
 
 
 def _other_batch_size(runs: Sequence[RunToCompare], by_example: bool) -> str:
+    sizes = {run.run.manifest.batch_size: run for run in runs}
     if by_example:
-        unknown = next((run for run in runs if not run.run.manifest.batch_size), None)
-        return (
-            f"the batch size of {unknown.name} is unknown: no time per example" if unknown else ""
-        )
-    other = _first_other(runs, lambda run: run.run.manifest.batch_size)
-    if other is None:
+        unknown = next((run.name for size, run in sizes.items() if not size), "")
+        return f"the batch size of {unknown} is unknown: no time per example" if unknown else ""
+    if len(sizes) == 1:
         return ""
-    words = " and ".join(
-        run.named(f"batch size {run.run.manifest.batch_size}") for run in (runs[0], other)
-    )
+    words = " and ".join(f"{run.name} (batch size {size})" for size, run in sizes.items())
     return (
         f"{words}: their steps are not the same work; compare the time of an example with"
         " --by-example"
@@ -183,11 +179,11 @@ def _other_batch_size(runs: Sequence[RunToCompare], by_example: bool) -> str:
 
 
 def _other_machine(runs: Sequence[RunToCompare]) -> str:
-    other = next((run for run in runs if not _is_same_kind(runs[0], run)), None)
-    if other is None:
+    kinds = {run.hardware: run for run in runs}
+    if len({run.host for run in runs}) == 1 or len(kinds) == 1:
         return ""
-    pair = " and ".join(run.named(_machine_words(run)) for run in (runs[0], other))
-    return f"{pair} are different machines: their step times cannot be compared"
+    words = " and ".join(f"{run.name} ({run.host}, {kind})" for kind, run in kinds.items())
+    return f"{words} are different machines: their step times cannot be compared"
 
 
 def _too_short(runs: Sequence[RunToCompare]) -> str:
@@ -202,41 +198,10 @@ def _mixed_side(side: Sequence[RunToCompare]) -> str:
     for other in side[1:]:
         for change in differences(side[:1], [other]):
             if change.kind == "setting" and change.name not in _FREE:
+                names = f"{side[0].name} and {other.name}"
                 values = f"{change.before or 'not set'} and {change.after or 'not set'}"
-                return (
-                    f"{side[0].name} and {other.name} are on one side, but {change.name} is"
-                    f" {values}"
-                )
+                return f"{names} are on one side, but {change.name} is {values}"
     return ""
-
-
-def _is_same_kind(one: RunToCompare, other: RunToCompare) -> bool:
-    """Return whether two runs were made on one machine, or on machines with the same hardware."""
-    if one.host == other.host:
-        return True
-    if one.run.manifest.device != other.run.manifest.device:
-        return False
-    if one.hardware[:2] != other.hardware[:2] or one.hardware[0] is None:
-        return False
-    memory = [run.hardware[2] or 0.0 for run in (one, other)]
-    return abs(memory[0] - memory[1]) <= _SAME_MEMORY * max(memory)
-
-
-def _machine_words(run: RunToCompare) -> str:
-    cores, memory = run.hardware[0], run.hardware[2]
-    parts = (
-        run.host or "unknown host",
-        f"{cores:g} cores" if cores else "",
-        f"{memory / 2**30:.0f} GB" if memory else "",
-        run.run.manifest.device,
-    )
-    return ", ".join(filter(None, parts))
-
-
-def _first_other(
-    runs: Sequence[RunToCompare], fact: Callable[[RunToCompare], object]
-) -> RunToCompare | None:
-    return next((run for run in runs if fact(run) != fact(runs[0])), None)
 
 
 # -- what differs ----------------------------------------------------------------------------------

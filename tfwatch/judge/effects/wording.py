@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     )
     from tfwatch.core.knobs import KnobChange
     from tfwatch.judge.effects.comparison import Comparison
-    from tfwatch.judge.effects.experiment import Answer
     from tfwatch.judge.effects.tuner_events import AutopilotRun, RunningExperiment
     from tfwatch.judge.forecasts.forecast import CheckedForecast, Forecast
 
@@ -48,15 +47,16 @@ def estimate_text(known: Estimate | None) -> str:
     interval, turned over where it is below 1."""
     if known is None:
         return "not clear"
+    answers = {"unclear": "not clear", "same": "no difference"}
+    return f"{answers.get(known.answer) or speed(known.ratio)} ({interval_of_claim(known)})"
+
+
+def interval_of_claim(known: Estimate) -> str:
+    """Return `1.61 to 1.74`: the interval of the factor that is claimed, above 1 also where it is
+    slower."""
     is_slower = known.answer == "slower"
     low, high = (1 / known.high, 1 / known.low) if is_slower else (known.low, known.high)
-    return f"{_ratio_text(known, known.answer)} ({units.times(low)} to {units.times(high)})"
-
-
-def _ratio_text(known: Estimate | None, answer: Answer) -> str:
-    if known is None or answer == "unclear":
-        return "not clear"
-    return "no difference" if answer == "same" else speed(known.ratio)
+    return f"{units.times(low)} to {units.times(high)}"
 
 
 def setting_text(knob: str, value: str) -> str:

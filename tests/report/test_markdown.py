@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.judge.profiles import PROFILE
 from tests.report.hostile import MARKDOWN, hostile_run
 from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.report.markdown import as_markdown
 from tfwatch.report.redaction import redaction_of
+from tfwatch.report.run_facts import as_json
 
 
 def test_the_summary_begins_with_the_verdict(tmp_path: Path) -> None:
@@ -29,6 +31,15 @@ def test_the_summary_begins_with_the_verdict(tmp_path: Path) -> None:
     assert any(
         line.startswith("| prefetch off → 4 | step 101 |") and "x faster" in line for line in lines
     )
+
+
+def test_a_profile_is_a_table_of_the_layers_here_and_in_json(tmp_path: Path) -> None:
+    run = open_written(tmp_path / "run", switched_run(), PROFILE, FINISHED)
+    row = "| layer | body/conv2d | Conv2D | 5.0 ms | 4.0 ms | 50 % | Conv2DBackpropFilter |"
+    assert row in as_markdown(JudgedRun(run)).replace("\\", "")
+    parts = as_json(run)["profile"]["parts"]
+    assert [one["name"] for one in parts[:2]] == ["body/conv2d", "auc"]
+    assert parts[0]["place"] == "train.py:41 in call"
 
 
 def test_each_row_of_a_table_has_its_cells(tmp_path: Path) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.events import EpochEnded, SensorMissing
+from tfwatch.core.events import ROLES, EpochEnded, SensorMissing
 from tfwatch.core.knobs import option_name
 from tfwatch.judge.effects.tuner_events import autopilot_runs
 from tfwatch.judge.findings.copying import bandwidth
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.machine import PIPELINE
 from tfwatch.judge.past_run import state_of
+from tfwatch.judge.step_parts import step_parts
 from tfwatch.judge.steps.time_breakdown import PART_NAMES
 from tfwatch.report.effects import (
     AUTOPILOT,
@@ -192,6 +193,27 @@ _PIPELINE_FACTS = (
     text("missing", "why there are no figures", missing_stages),
 )
 
+# -- the step by layer -----------------------------------------------------------------------------
+
+STEP_PART = (
+    text("role", "the part of the step", choices=("layer", *ROLES[2:], "small")),
+    text("name", "of the layer, the metric or the optimizer"),
+    text("kind", "its class"),
+    number("took_ms", "a step, the mean; of a layer forward and backward"),
+    number("backward_ms", "of it, the backward pass", lambda one: one.backward_ms or None),
+    number("share", "of the time of all operations, 0 to 1"),
+    text("operation", "TensorFlow's name of the operation that takes most of it"),
+    text("place", "the line of yours that makes it, such as `train.py:24 in call`"),
+)
+_PROFILE = (
+    whole("step", "the last profiled step"),
+    whole("steps", "the number of profiled steps"),
+    number("step_ms", "the mean of these steps"),
+    number("cost_ms", "what starting and stopping the profiler took of the training"),
+    flag("on_gpu", "the operations ran on a GPU"),
+    rows("parts", "the longest first", STEP_PART, step_parts),
+)
+
 # -- machine ---------------------------------------------------------------------------------------
 
 _GPU = (
@@ -295,6 +317,7 @@ RUN = (
     text("split", "how the parts are separated", lambda j: _split_method(j.run.manifest)),
     record("copy", "the copy of a batch to the device", _COPY, lambda judged: judged),
     record("pipeline", "the stages by tf.data's own model", _PIPELINE_FACTS, lambda j: j),
+    record("profile", "the step by layer, as profiled last", _PROFILE, "situation.profile"),
     rows("switches", "live switches of knobs", SWITCH, all_switches),
     rows(
         "experiments", "A/B tests; their switches are not among `switches`", EXPERIMENT, experiments

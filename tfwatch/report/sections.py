@@ -10,10 +10,11 @@ from tfwatch.core import units
 from tfwatch.core.events import EpochEnded
 from tfwatch.core.knobs import knob_name
 from tfwatch.judge.machine import PIPELINE
+from tfwatch.judge.step_parts import step_parts
 from tfwatch.judge.steps.time_breakdown import PART_NAMES, PARTS
 from tfwatch.report.effects import STAT, STEADY, make_effects, most_informative
 from tfwatch.report.facts import as_rows, if_any, known
-from tfwatch.report.run_facts import MACHINE, STAGE, STALL, missing_stages
+from tfwatch.report.run_facts import MACHINE, STAGE, STALL, STEP_PART, missing_stages
 from tfwatch.report.text import time_parts
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def make_sections(judged: JudgedRun, *, is_redacted: bool) -> list[Section]:
         _time(judged),
         _effects(judged),
         _pipeline(judged),
+        _step(judged),
         _stalls(judged),
         _parts(judged),
         _epochs(judged),
@@ -75,6 +77,16 @@ def _pipeline(judged: JudgedRun) -> Section:
     note = f"Bottleneck: {bottleneck}" if bottleneck else "No stage is found to limit the pipeline"
     missing = f"{units.MISSING}: {missing_stages(judged) or 'no stage of it was read'}"
     return Section("Input pipeline", head, rows, note if rows else missing)
+
+
+def _step(judged: JudgedRun) -> Section:
+    """Return the step by layer; without a profile it has no table."""
+    profile = judged.situation.profile
+    if profile is None:
+        return Section("Step by layer", (), ())
+    of_steps = f"{units.counted(profile.steps, 'step')} up to step {units.count(profile.step)}"
+    note = f"The operations of {of_steps}; they took {units.milliseconds(profile.step_ms)} each"
+    return Section("Step by layer", *as_rows(STEP_PART, step_parts(profile)), note)
 
 
 def _stalls(judged: JudgedRun) -> Section:

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 #: tests with a real one.
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
-#: An empty config file: the user's own one is not that of the tests.
-os.environ["TFWATCH_CONFIG"] = os.devnull
+#: The user's own preferences are not those of the tests.
+for name in ("TFWATCH_RUNS_DIR", "TFWATCH_THEME", "TFWATCH_NOTIFY_COMMAND"):
+    os.environ.pop(name, None)
 
 #: Programs that tests start keep their bytecode: to compile tfwatch takes each of them 0.2 s. So do
 #: the tests: their assertions are rewritten, which takes each worker 4 s.

@@ -127,7 +127,7 @@ EVENTS: tuple[facts.Event, ...] = (
     facts.RunEnded(2 * SECOND, "failed", 100, "ValueError: no", "WAIT", SECOND),
 )
 FIELDS = [(number, field.name) for number, event in enumerate(EVENTS) for field in fields(event)]
-SETTINGS = {"arguments": "--seed 1", "memory_limit_bytes": 1e9}
+SETTINGS = {"arguments": "--seed 1"}
 MACHINE = {
     "host": "here",
     "cores": 2,

@@ -76,6 +76,7 @@ def _played(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
         pytest.param(
             0, ("run", "/a b.py"), True, "tfwatch run '/a b.py'\n", id="as a shell takes it"
         ),
+        pytest.param(0, ("replay", "cnn"), True, "tfwatch replay cnn\n", id="replay"),
         pytest.param(0, (), False, "", id="left"),
         pytest.param(143, ("train", "cnn"), False, "", id="ended by a signal"),
     ],
@@ -103,32 +104,8 @@ def test_what_is_chosen_is_printed_and_run(
     assert capsys.readouterr() == ("", printed)
 
 
-@pytest.mark.parametrize(("code", "then"), [(0, [()]), (1, [])], ids=["left", "failed"])
-def test_after_a_replay_the_launcher_shows_again(
-    code: int, then: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    _played(monkeypatch, 0)
-    words = ("replay", "2026-11-20T10-17-03_cnn")
-    ran: list[Sequence[str]] = []
-    became: list[Sequence[str]] = []
-
-    def run_command(words: Sequence[str]) -> int:
-        ran.append(words)
-        return code
-
-    def make(offer: object, **options: object) -> Any:
-        return _Chooses(*words)
-
-    monkeypatch.setattr("tfwatch.screens.launcher.LauncherApp", make)
-    monkeypatch.setattr(room, "exec_command", became.append)
-    monkeypatch.setattr(room, "run_command", run_command)
-
-    assert room.launch(tmp_path) == code
-    assert (ran, became) == ([words], then)
-
-
 @pytest.mark.terminal
-def test_in_a_terminal_a_run_is_chosen_and_seen_again(tmp_path: Path) -> None:
+def test_in_a_terminal_a_run_is_chosen_and_replayed(tmp_path: Path) -> None:
     usual(tmp_path / "tfwatch" / "runs" / "2026-11-20T10-17-03_cnn").ended().writer.close()
     home = str(tmp_path)
     with Pseudo("-m", "tfwatch", XDG_STATE_HOME=home, XDG_CONFIG_HOME=home) as terminal:
@@ -138,10 +115,7 @@ def test_in_a_terminal_a_run_is_chosen_and_seen_again(tmp_path: Path) -> None:
         terminal.press("\r")
         terminal.wait_for("tfwatch replay 2026-11-20T10-17-03_cnn\r\n")
         terminal.wait_for("z zoom")
-        terminal.output = b""
         terminal.press("q")
-        terminal.wait_for("recent runs")
-        terminal.press("\x11")
         assert terminal.wait() == 0
         assert terminal.state == terminal.before
 

@@ -35,7 +35,7 @@ def output(request: pytest.FixtureRequest) -> Iterator[tuple[int, str, int]]:
     os.close(fd)
 
 
-COMMANDS = ["workloads", "workloads", "report run --runs-dir . --json"]
+COMMANDS = ["workloads", "report run --runs-dir . --json"]
 
 
 @pytest.mark.parametrize("words", COMMANDS)

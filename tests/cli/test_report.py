@@ -89,7 +89,7 @@ def test_markdown_goes_to_standard_output(runs: Path, capsys: pytest.CaptureFixt
         (["nothing"], "no run 'nothing' in {runs}: tfwatch runs lists them"),
         (["-o", "none/page.html"], "none/page.html cannot be written: No such file or directory"),
         (["-o", "."], ". cannot be written: Is a directory"),
-        (["--markdwn"], "unrecognized arguments: --markdwn: did you mean --markdown?"),
+        (["--markdwn"], "unrecognized arguments: --markdwn"),
     ],
     ids=["run", "folder", "a folder", "option"],
 )

@@ -26,14 +26,13 @@ def evidence(wait: Any, compute: float = 13.0, host: float = 0.8, **known: Any) 
     knobs = {**KNOBS, **known.pop("knobs", {})}
     given = {"switchable": [*knobs], "machine": {"cores": known.pop("cores", 16)}, **known}
     of_run = {key: given.pop(key) for key in {*Manifest.__struct_fields__} & given.keys()}
-    settings = {"memory_limit_bytes": given.pop("memory_limit", None)}
     if comparisons := given.get("comparisons"):
         given["switches"] = tuple(
             PipelineSwitched(0, one.knob, one.old, one.new, one.step, one.step, 1.0, one.by)
             for one in comparisons
         )
     start = knobs | {one.knob: one.old for one in reversed(given.get("switches", ()))}
-    run = make_manifest(**{"accelerated": True, "settings": settings, "knobs": start, **of_run})
+    run = make_manifest(**{"accelerated": True, "knobs": start, **of_run})
     return Evidence(run, breakdown(rows), knobs, rows=rows, **given)
 
 

@@ -6,8 +6,6 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from tests.cli.recorded import add_memory
 from tests.groups import write_group
 from tests.report.hostile import HOSTILE, MARKDOWN, hostile_run
@@ -16,6 +14,8 @@ from tfwatch.runs.group import GroupFile, folder_of_rank, write_group_file
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 
 def report_of(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -101,20 +101,10 @@ def test_a_damaged_group_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "its group.json cannot be read" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["compare", "one", "one"],
-        ["export", "one"],
-    ],
-    ids=["compare", "export"],
-)
-def test_other_commands_take_one_rank(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_comparison_takes_one_rank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_group(tmp_path / "one", [1, 1])
 
-    assert main([*words, "--runs-dir", str(tmp_path)]) == 2
+    assert main(["compare", "one", "one", "--runs-dir", str(tmp_path)]) == 2
 
     sentence = "it is a group of ranks: name one of them, as one/rank-0"
     assert capsys.readouterr().err.endswith(f"{sentence}\n")

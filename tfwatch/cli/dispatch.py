@@ -10,11 +10,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
 from tfwatch import __version__
+from tfwatch.cli import options
 from tfwatch.cli.parsers import COMMANDS, add_command
 from tfwatch.core.errors import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
 _DESCRIPTION = (
     "See live how much of every training step the device starves for data, and change that while it"
@@ -26,8 +28,6 @@ _EXIT_CODES = (
     "exit codes: 0 done; 1 training, a check or the output failed; 2 bad input; of compare"
     " --max-slower 3 inconclusive, 4 slower; 128 + N ended by signal N; of run, those of the script"
 )
-#: Set by a shell while it completes.
-COMPLETES = "_ARGCOMPLETE"
 #: Options that replace a command.
 _OPTIONS = ("-h", "--help", "-V", "--version", "--")
 
@@ -35,13 +35,7 @@ _OPTIONS = ("-h", "--help", "-V", "--version", "--")
 def run(argv: Sequence[str] | None) -> int:
     """Run a command and return its exit code: 2 and one sentence on stderr for bad input."""
     words = list(sys.argv[1:] if argv is None else argv)
-    if COMPLETES in os.environ:
-        words = os.environ.get("COMP_LINE", "").split()[1:]
     parser = make_parser((words or [""])[0])
-    if COMPLETES in os.environ:
-        from tfwatch.cli.completion import complete
-
-        complete(parser)
     args = None
     if words:
         parser.check_command(words[0])
@@ -56,10 +50,8 @@ def run(argv: Sequence[str] | None) -> int:
 
 
 def _run_command(args: argparse.Namespace) -> int:
-    from tfwatch.cli.options import fill_in
-
-    _check_home()
-    fill_in(args)
+    if "runs_dir" in args:
+        args.runs_dir = args.runs_dir or _usual_runs_dir()
     module, _, name = args.run.partition(":")
     command: Callable[[argparse.Namespace], int] = getattr(
         import_module(f"tfwatch.cli.{module}"), name
@@ -67,28 +59,18 @@ def _run_command(args: argparse.Namespace) -> int:
     return command(args)
 
 
-def _check_home() -> None:
-    """Check that runs, settings and data sets have a folder: in the user's home, or where the
-    environment names one.
+def _usual_runs_dir() -> Path:
+    """Return the folder of the runs where none is named.
 
     Raises:
-        BadInputError: there is none; the sentence of platformdirs names the fix. Or the config file
-        cannot be used.
+        BadInputError: the user has no home; the sentence of platformdirs names the fix.
     """
-    import platformdirs
-
-    from tfwatch.config import ConfigError, read_config
     from tfwatch.core.errors import BadInputError
+    from tfwatch.runs.library import default_runs_dir
 
     try:
-        for place in (
-            platformdirs.user_state_dir,
-            platformdirs.user_config_dir,
-            platformdirs.user_cache_dir,
-        ):
-            place("tfwatch", appauthor=False)
-        read_config()
-    except (RuntimeError, ConfigError) as error:
+        return default_runs_dir()
+    except RuntimeError as error:
         raise BadInputError(str(error)) from error
 
 
@@ -111,7 +93,7 @@ class _Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse as argparse does, and report a mistyped option before a missing one."""
+        """Parse what is tfwatch's as argparse does."""
         words = list(sys.argv[1:] if args is None else args)
         if self.has_script:
             own = self._count_own_words(words)
@@ -123,8 +105,6 @@ class _Parser(argparse.ArgumentParser):
             own_words, unknown = super().parse_known_args(words, namespace or argparse.Namespace())
             own_words.words = unknown
             return own_words, []
-        if not self.commands:
-            self._check_options(words)
         return super().parse_known_args(words, namespace)
 
     def _count_own_words(self, words: Sequence[str]) -> int:
@@ -139,14 +119,6 @@ class _Parser(argparse.ArgumentParser):
             option = self._option_string_actions.get(words[at])
             at += 2 if option and option.nargs is None else 1
         return min(at, len(words))
-
-    def _check_options(self, words: list[str]) -> None:
-        known = self._option_string_actions
-        for word in words[: words.index("--") if "--" in words else None]:
-            option = word.partition("=")[0]
-            near = _near_options(option, known) if option.startswith("--") else []
-            if near and option not in known:
-                self.error(f"unrecognized arguments: {word}: did you mean {near[0]}?")
 
     def error(self, message: str) -> NoReturn:
         missing = message.partition("the following arguments are required: ")[2]
@@ -194,15 +166,11 @@ def _launch(parser: argparse.ArgumentParser) -> int:
     if why_no_screen(os.environ):
         parser.print_help()
         return 0
-    _check_home()
     from tfwatch.cli.launch import launch
-    from tfwatch.runs.library import default_runs_dir
+    from tfwatch.core.errors import BadInputError
 
-    return launch(default_runs_dir())
-
-
-def _near_options(option: str, known: Iterable[str]) -> list[str]:
-    """Return the options that begin with the word, or else the one that resembles it."""
-    long = [name for name in known if name.startswith("--")]
-    begin = [name for name in long if name.startswith(option)]
-    return begin or difflib.get_close_matches(option, long, n=1)
+    try:
+        theme = options.theme(os.environ.get("TFWATCH_THEME") or options.THEMES[0])
+    except ValueError as error:
+        raise BadInputError(f"TFWATCH_THEME: {error}") from error
+    return launch(_usual_runs_dir(), theme)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import subprocess
 import sys
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli.screen_host import show_app
 from tfwatch.cli.script.request import check_script
-from tfwatch.config import read_config
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
 from tfwatch.judge.past_run import PastRun, past_entry
@@ -31,12 +29,12 @@ _LISTED = 50
 _STANDARD = 2
 
 
-def launch(runs_dir: Path, clock: Clock = SYSTEM) -> int:
-    """Show the launcher until the user leaves or chooses a training, which then replaces this
+def launch(runs_dir: Path, theme: str | None = None, clock: Clock = SYSTEM) -> int:
+    """Show the launcher until the user leaves or chooses a command, which then replaces this
     process.
 
     A new program is started instead of a call: the launcher has threads, and a run must start
-    without any. After a replay the launcher shows again.
+    without any.
     """
     from tfwatch.screens.launcher import LauncherApp, LauncherContent
 
@@ -48,28 +46,15 @@ def launch(runs_dir: Path, clock: Clock = SYSTEM) -> int:
     apps: list[LauncherApp] = []
 
     def make(**terminal: Any) -> LauncherApp:
-        apps.append(LauncherApp(offer, theme=read_config().values.get("theme"), **terminal))
+        apps.append(LauncherApp(offer, theme=theme, **terminal))
         return apps[0]
 
     code = show_app(make)
     words = apps[0].words if apps and not code else ()
     if not words:
         return code
-    _announce(words)
-    if words[0] != "replay":
-        return _become(words)
-    code = run_command(words)
-    return code or _become(())
-
-
-def _announce(words: Sequence[str]) -> None:
-    """Print the command that starts now."""
     sys.stderr.write(f"{shlex.join(('tfwatch', *words))}\n")
     sys.stderr.flush()
-
-
-def _become(words: Sequence[str]) -> int:
-    """Replace this process by a command. Returns 1, after a sentence, only where that fails."""
     try:
         exec_command(words)
     except OSError as error:
@@ -84,17 +69,8 @@ def exec_command(words: Sequence[str]) -> None:
     for name in os.listdir("/dev/fd"):
         with contextlib.suppress(OSError):
             os.set_inheritable(int(name), int(name) <= _STANDARD)
-    os.execv(sys.executable, _command_line(words))
-
-
-def run_command(words: Sequence[str]) -> int:
-    """Run `tfwatch` with these words in a child process, and return its exit code."""
-    return subprocess.run(_command_line(words), check=False).returncode
-
-
-def _command_line(words: Sequence[str]) -> list[str]:
     own = len(sys.orig_argv) - len(sys.argv[1:])
-    return [sys.executable, *sys.orig_argv[1:own], *words]
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:own], *words])
 
 
 def run_script(line: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Readers of the values of options, and options whose default is the config file's.
+"""Readers of the values of options.
 
 A ValueError's message is for the user.
 """
@@ -6,6 +6,8 @@ A ValueError's message is for the user.
 from __future__ import annotations
 
 import argparse
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core import units
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
 
 #: A limit against typing errors. A size that does not fit into memory is reported and may be tried.
 _LARGEST_BATCH = 10_000_000
-#: The options that a key of the config file sets where they are not given.
-_OF_CONFIG = ("theme", "memory-limit", "python", "quiet")
+#: As in `tfwatch.screens.themes`, which loads Textual.
+THEMES = ("dark", "light")
 
 
 def typed(read: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -102,35 +104,52 @@ def settings(text: str) -> Any:
     return parse_settings(text)
 
 
-# -- the config file -------------------------------------------------------------------------------
+def path(text: str) -> Path:
+    """Read a path and resolve `~`.
+
+    Raises:
+        ValueError: it is empty, which would be the current folder.
+    """
+    if not text:
+        raise ValueError("give a path")
+    # Path.expanduser raises where there is no such user.
+    return Path(os.path.expanduser(text))
 
 
-def fill_in(args: argparse.Namespace) -> None:
-    """Give each option that is not given its value of the config file, and the folder of the runs
-    its place."""
-    from tfwatch.runs.library import default_runs_dir
+def command(text: str) -> tuple[str, ...]:
+    """Read a command and its arguments, split as a shell splits them; no shell runs it.
 
-    if "runs_dir" in args:
-        args.runs_dir = args.runs_dir or default_runs_dir()
-    for name in _OF_CONFIG:
-        attribute = name.replace("-", "_")
-        if attribute in args:
-            setattr(args, attribute, of_config(name, getattr(args, attribute)))
+    Raises:
+        ValueError: it cannot be split, or there is no such program.
+    """
+    import shlex
+    import shutil
+
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a command: {error}") from error
+    if not words:
+        raise ValueError("give a command")
+    program = os.path.expanduser(words[0])
+    if shutil.which(program) is None:
+        raise ValueError(f"there is no program {words[0]}")
+    return (program, *words[1:])
 
 
-def of_config(name: str, given: Any) -> Any:
-    """Return the value of an option, else that of the config file; None without either."""
-    from tfwatch.config import read_config
+def theme(text: str) -> str:
+    """Read a theme.
 
-    return read_config().values.get(name) if given is None else given
+    Raises:
+        ValueError: there is none of this name.
+    """
+    if text not in THEMES:
+        raise ValueError(f"{text!r} is not a theme: there are {', '.join(THEMES)}")
+    return text
 
 
 def notify(args: argparse.Namespace) -> NotifyOptions:
-    """Return the notices that the user asks for. `--no-notify` turns the command of the config file
-    off too."""
+    """Return the notices that the user asks for."""
     from tfwatch.notices import NotifyOptions
 
-    command = args.notify_command
-    if args.notify is not False:
-        command = of_config("notify-command", command)
-    return NotifyOptions(bool(of_config("notify", args.notify)), command or ())
+    return NotifyOptions(args.notify, args.notify_command or ())

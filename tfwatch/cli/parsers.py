@@ -6,13 +6,13 @@ Nothing of a command is imported before its arguments are read, so help and bad 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli import options
-from tfwatch.config import MOST_RUNS, THEMES, command, path
 from tfwatch.core import units
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ _TRAINING = (
 #: As OpenTelemetry's exporter for Prometheus.
 _PROMETHEUS_PORT = 9464
 _SET_WAIT_S, _LONGEST_WAIT_S = 30, 86_400
+_MOST_RUNS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ def _add_python(own: Any) -> None:
         "the interpreter of the script, which needs keras, msgspec, numpy and psutil; default: the"
         " one that runs tfwatch"
     )
-    own.add_argument("--python", metavar="PATH", type=options.typed(path), help=text)
+    own.add_argument("--python", metavar="PATH", type=options.typed(options.path), help=text)
 
 
 def _add_training(own: Any) -> None:
@@ -95,8 +96,6 @@ def _add_training(own: Any) -> None:
     group.add_argument("--autopilot", action="store_true", help=text)
     text = "profile three steps: which layer, metric or optimizer takes the step"
     group.add_argument("--explain", action="store_true", help=text)
-    text = "memory for its buffers, in gigabytes; default: a quarter of the free memory"
-    _add_gigabytes(group, "--memory-limit", text)
     text = (
         "this process is one of several that train together: record below the folder of this group"
     )
@@ -115,32 +114,32 @@ def _add_output(group: Any) -> None:
     text = "print the summary as one JSON object on stdout; implies --headless"
     group.add_argument("--json", action="store_true", help=text)
     text = "no summary on stderr"
-    group.add_argument("-q", "--quiet", action=argparse.BooleanOptionalAction, help=text)
+    group.add_argument("-q", "--quiet", action="store_true", help=text)
 
 
 def _add_screen(group: Any) -> None:
     """Add the options of the live screen."""
-    text = f"colours of the screen: {' or '.join(THEMES)}"
-    group.add_argument("--theme", choices=THEMES, help=text)
+    text = f"colours of the screen: {' or '.join(options.THEMES)}; default: $TFWATCH_THEME"
+    read: Any = options.typed(options.theme)
+    default = os.environ.get("TFWATCH_THEME") or None
+    group.add_argument("--theme", metavar="THEME", type=read, default=default, help=text)
     text = (
         "ring the bell, and notify the desktop where the terminal can: the end, a failure, no batch"
         " for 30 s"
     )
-    group.add_argument("--notify", action=argparse.BooleanOptionalAction, help=text)
-    text = "run this command for each notice, its last argument; no shell runs it"
-    read: Any = options.typed(command)
-    group.add_argument("--notify-command", metavar="COMMAND", type=read, help=text)
+    group.add_argument("--notify", action="store_true", help=text)
+    text = (
+        "run this command for each notice, its last argument; no shell runs it; default:"
+        " $TFWATCH_NOTIFY_COMMAND"
+    )
+    read, default = options.typed(options.command), os.environ.get("TFWATCH_NOTIFY_COMMAND") or None
+    group.add_argument("--notify-command", metavar="COMMAND", type=read, default=default, help=text)
 
 
 def _add_runs_dir(own: Any, default: str | None = None) -> None:
-    read = options.typed(path)
-    text = "folder of the runs"
+    read = options.typed(options.path)
+    text = "folder of the runs; default: $TFWATCH_RUNS_DIR, or one in your home"
     own.add_argument("--runs-dir", metavar="DIR", type=read, default=default, help=text)
-
-
-def _add_gigabytes(own: Any, option: str, text: str) -> None:
-    read = options.typed(units.parse_gigabytes)
-    own.add_argument(option, metavar="GB", type=read, help=text)
 
 
 def _add_json(own: Any, instead: str = "the table") -> None:
@@ -181,21 +180,14 @@ def _add_attach(own: Any) -> None:
 def _add_report(own: Any) -> None:
     own.add_argument("which", metavar="RUN", nargs="?", help=_NEWEST_RUN)
     text = "where to write it; - is standard output, the default but for the page: tfwatch-RUN.html"
-    own.add_argument("-o", "--output", metavar="FILE", type=options.typed(path), help=text)
+    own.add_argument("-o", "--output", metavar="FILE", type=options.typed(options.path), help=text)
     form = own.add_mutually_exclusive_group()
     text = "a short summary in Markdown instead of the page"
     form.add_argument("--markdown", action="store_true", help=text)
     text = "all figures and findings as one JSON object instead of the page"
     form.add_argument("--json", action="store_true", help=text)
     text = "leave out paths, names and the host"
-    own.add_argument("--redact", action=argparse.BooleanOptionalAction, help=text)
-    _add_runs_dir(own)
-
-
-def _add_export(own: Any) -> None:
-    own.add_argument("which", metavar="RUN", nargs="?", help=_NEWEST_RUN)
-    text = "where to write it, compressed where it ends with .gz; default: tfwatch-RUN.json.gz"
-    own.add_argument("-o", "--output", metavar="FILE", type=options.typed(path), help=text)
+    own.add_argument("--redact", action="store_true", help=text)
     _add_runs_dir(own)
 
 
@@ -243,8 +235,9 @@ def _add_prune(own: Any) -> None:
     read = options.typed(units.parse_age)
     own.add_argument("--older-than", metavar="AGE", type=read, help="as 12h, 30d, 8w")
     text = "all but the newest N"
-    own.add_argument("--keep", metavar="N", type=options.whole(0, MOST_RUNS), help=text)
-    _add_gigabytes(own, "--max-size", "all but the newest GB")
+    own.add_argument("--keep", metavar="N", type=options.whole(0, _MOST_RUNS), help=text)
+    read, text = options.typed(units.parse_gigabytes), "all but the newest GB"
+    own.add_argument("--max-size", metavar="GB", type=read, help=text)
     _add_removal(own)
 
 
@@ -333,11 +326,6 @@ COMMANDS = {
         example="A B",
         more="One run of each side cannot show how much equal runs differ: three of each, made in"
         " turn, measure it.",
-    ),
-    "export": Command(
-        "a recorded run as a trace for ui.perfetto.dev: steps, their parts, stages, events",
-        _add_export,
-        "report:export",
     ),
     "attach": Command(
         "the live screen, with its keys, on a training that runs in another terminal; d leaves it"

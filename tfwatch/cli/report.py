@@ -1,19 +1,17 @@
-"""`tfwatch report` and `export`: a recorded run as a page, as Markdown or JSON, and as a trace."""
+"""`tfwatch report`: a recorded run as a page, as Markdown or JSON."""
 
 from __future__ import annotations
 
-import gzip
 import json
 import sys
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli.named_runs import find, opened, readable
-from tfwatch.cli.options import of_config
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
 from tfwatch.runs.group import is_group, open_group
-from tfwatch.terminal.output import STANDARD_OUTPUT, write, write_text, written
+from tfwatch.terminal.output import STANDARD_OUTPUT, write, write_text
 from tfwatch.workloads import list_workloads
 
 if TYPE_CHECKING:
@@ -30,7 +28,6 @@ def report(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     """
     if args.json and args.redact:
         raise BadInputError("--redact is for the page and Markdown: JSON holds all figures")
-    args.redact = of_config("redact", args.redact) and not args.json
     folder = find(args.which, args.runs_dir)
     if is_group(folder):
         return write_text(args.output or STANDARD_OUTPUT, _group_text(folder, args, clock))
@@ -80,23 +77,3 @@ def _group_text(folder: Path, args: argparse.Namespace, clock: Clock) -> str:
 
 def _json_text(document: dict[str, Any]) -> str:
     return json.dumps(document, indent=1) + "\n"
-
-
-def export(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
-    """Write a run as a trace for Perfetto and return the exit code.
-
-    Raises:
-        BadInputError: there is no such run, or the place cannot be written.
-    """
-    from tfwatch.report.trace import write_trace
-
-    folder = find(args.which, args.runs_dir)
-    run = opened(folder, clock)
-    place = args.output or Path(f"tfwatch-{folder.absolute().name}.json.gz")
-    with written(place) as file:
-        if place.suffix == ".gz":
-            with gzip.open(file, "wb", compresslevel=1) as packed:
-                write_trace(run, cast("IO[bytes]", packed))
-        else:
-            write_trace(run, file)
-    return 0 if place == STANDARD_OUTPUT else write(sys.stdout, f"{printable(str(place))}\n")

@@ -8,9 +8,9 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.config import short_path
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, fails_open, printable
+from tfwatch.runs.library import short_path
 
 if TYPE_CHECKING:
     import argparse

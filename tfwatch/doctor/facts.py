@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from tfwatch.config import short_path
 from tfwatch.core.errors import fails_open
 from tfwatch.core.system_tool import run
 from tfwatch.doctor.packages import Installed
 from tfwatch.doctor.trial import SKIPPED, Trial, try_tensorflow
-from tfwatch.runs.library import find_problem, nearest
+from tfwatch.runs.library import find_problem, nearest, short_path
 from tfwatch.runs.machine_info import free_bytes, kernel_text, limits
 
 if TYPE_CHECKING:

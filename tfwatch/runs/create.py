@@ -21,7 +21,6 @@ from tfwatch.runs.machine_info import boot_id, describe_machine, limits
 from tfwatch.runs.writer import BEGIN_S, RunWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 _PACKAGES = ("tfwatch", "tensorflow", "keras", "tensorflow-metal", "numpy")
@@ -49,24 +48,18 @@ def make_writer(
     return RunWriter(None, manifest, clock)
 
 
-def make_folder(
-    writer: RunWriter, runs_dir: Path, find_runs_dir: Callable[[], Path] | None = None
-) -> str:
-    """Complete the manifest and create the run's folder; return why there is none, or none yet.
-
-    find_runs_dir: finds the runs' folder, where that takes a disk, which may hang; `runs_dir` is
-    then its usual place.
-    """
+def make_folder(writer: RunWriter, runs_dir: Path) -> str:
+    """Complete the manifest and create the run's folder; return why there is none, or none yet."""
     machine = describe_machine()
     writer.describe(
         machine=machine, process_started_s=psutil.Process().create_time(), boot_id=boot_id()
     )
     if allowed := limits().words(machine["cores"], machine["memory_bytes"]):
         writer.note(f"this process may use {allowed}")
-    return _create_folder(writer, runs_dir, find_runs_dir or (lambda: runs_dir))
+    return _create_folder(writer, runs_dir)
 
 
-def _create_folder(writer: RunWriter, runs_dir: Path, find_runs_dir: Callable[[], Path]) -> str:
+def _create_folder(writer: RunWriter, runs_dir: Path) -> str:
     """Create a folder for the writer, now or when the disk responds; return why there is none
     yet."""
     failures: list[str] = []
@@ -78,7 +71,7 @@ def _create_folder(writer: RunWriter, runs_dir: Path, find_runs_dir: Callable[[]
     def make() -> None:
         with fails_open(fail, lambda error: _refusal(error, runs_dir)):
             writer.describe(versions=_versions())  # reads the folders of sys.path, the script's too
-            writer.adopt(_make_run_dir(writer, find_runs_dir()))
+            writer.adopt(_make_run_dir(writer, runs_dir))
 
     maker = threading.Thread(target=make, name="tfwatch-folder", daemon=True)
     try:

@@ -22,7 +22,6 @@ from tfwatch.core.bounds import (
     Cores,
     Count,
     Knob,
-    MeanBytes,
     MemoryLimit,
     Milliseconds,
     ProcessId,
@@ -96,10 +95,9 @@ class NotARunError(ValueError):
 
 
 class Settings(TypedDict, total=False):
-    """The arguments of a workload, and what `tfwatch` was asked beside them."""
+    """The arguments of a workload."""
 
     arguments: str
-    memory_limit_bytes: MeanBytes
 
 
 class Machine(TypedDict, total=False):
@@ -221,11 +219,6 @@ class Manifest(msgspec.Struct, frozen=True):
         batch."""
         waits = knob == WORKERS and self.workers_from_epoch
         return int(waits) or epochs_until(knob, value)
-
-    @property
-    def memory_limit(self) -> float | None:
-        """The bytes that buffers may add to those of the start, set by the user; None: no limit."""
-        return self.settings.get("memory_limit_bytes")
 
     def encode(self) -> str:
         """Return the text of run.json."""

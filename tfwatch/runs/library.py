@@ -11,9 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfwatch.config import ConfigError, read_config
 from tfwatch.core.clock import Clock, stamp_of
-from tfwatch.core.errors import warn_once
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import (
     FOLDER_MODE,
@@ -34,24 +32,26 @@ LATEST = "latest"
 
 
 def default_runs_dir() -> Path:
-    """Return the folder of the config file, else `$XDG_STATE_HOME/tfwatch/runs`.
+    """Return `$TFWATCH_RUNS_DIR`, else `$XDG_STATE_HOME/tfwatch/runs`.
 
-    On macOS `~/Library/Application Support/tfwatch/runs`. A config file that cannot be used is
-    reported once.
+    On macOS `~/Library/Application Support/tfwatch/runs`.
+
+    Raises:
+        RuntimeError: the user has no home.
     """
-    try:
-        named: Path | None = read_config().values.get("runs-dir")
-    except ConfigError as error:
-        warn_once(f"{error}; its runs folder is not used")
-        named = None
-    return named or platform_runs_dir()
-
-
-def platform_runs_dir() -> Path:
-    """Return the folder of the runs where the config file names none."""
+    if named := os.environ.get("TFWATCH_RUNS_DIR"):
+        return Path(os.path.expanduser(named))
     import platformdirs  # the environment of a script that tfwatch runs may lack it
 
     return Path(platformdirs.user_state_dir("tfwatch", appauthor=False)) / "runs"
+
+
+def short_path(path: Path) -> str:
+    """Return the path with the user's home as `~`."""
+    try:
+        return f"~/{path.relative_to(Path.home())}"
+    except (ValueError, RuntimeError):
+        return str(path)
 
 
 def make_run_dir(runs_dir: Path, workload: str, clock: Clock) -> Path:

@@ -6,17 +6,15 @@ from __future__ import annotations
 import codecs
 import os
 import shutil
-import stat
 import sys
-from contextlib import contextmanager, suppress
 from io import StringIO, UnsupportedOperation
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from tfwatch.core.errors import BadInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from rich.console import RenderableType
 
@@ -82,48 +80,27 @@ STANDARD_OUTPUT = Path("-")
 def write_text(place: Path, text: str) -> int:
     """Write a text to a file, or to standard output, and return the exit code.
 
+    A file takes its place once it is complete; a device or a pipe is written to at once.
+
     Raises:
         BadInputError: the place cannot be written.
     """
     if place == STANDARD_OUTPUT:
         return write(sys.stdout, text)
-    with written(place) as file:
-        file.write(text.encode("utf-8", "replace"))
-    return 0
-
-
-@contextmanager
-def written(place: Path) -> Iterator[IO[bytes]]:
-    """Open a file that takes its place once it is complete; a device or a pipe is written to at
-    once.
-
-    place: `-` is standard output, whose reader may leave at any time.
-
-    Raises:
-        BadInputError: it cannot be written.
-    """
-    if place == STANDARD_OUTPUT:
-        try:
-            yield sys.stdout.buffer
-            sys.stdout.flush()
-        except BrokenPipeError:
-            leave_output(sys.stdout)
-        return
+    data = text.encode("utf-8", "replace")
     try:
-        if place.exists() and not stat.S_ISREG(place.stat().st_mode):
-            with open(place, "wb") as file:
-                yield file
-            return
+        if place.exists() and not place.is_file():
+            place.write_bytes(data)
+            return 0
         part = place.with_name(f".{place.name[:200]}.{os.getpid()}")
         try:
-            with open(part, "wb") as file:
-                yield file
+            part.write_bytes(data)
             part.replace(place)
         finally:
-            with suppress(OSError):
-                part.unlink()
+            part.unlink(missing_ok=True)
     except OSError as error:
         raise BadInputError(f"{place} cannot be written: {error.strerror or error}") from error
+    return 0
 
 
 # -- what a terminal shows -------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from tfwatch.core.events import TrainingFailed
 from tfwatch.core.rows import Phase
 from tfwatch.runs.control import NO_FIT, Control, RequestTaker
 from tfwatch.runs.create import make_folder, make_writer
-from tfwatch.runs.library import default_runs_dir, platform_runs_dir
+from tfwatch.runs.library import default_runs_dir
 from tfwatch.runs.script_process import announce, launched
 from tfwatch.sensors.runner import Sensors
 from tfwatch.watch.profile.step_profiler import StepProfiler
@@ -117,7 +117,7 @@ class ScriptRun:
         )
         name = "notebook" if name in _NOTEBOOKS else name
         named = runs_dir or (Path(asked) if (asked := launched().runs_dir) else None)
-        self._runs_dir, self._is_default = named or platform_runs_dir(), named is None
+        self._runs_dir = named or default_runs_dir()
         self.writer = make_writer(
             "".join(c if c.isalnum() or c in "-_." else "_" for c in name)[:40] or "python",
             begun_ns=begun_ns,
@@ -225,12 +225,7 @@ class ScriptRun:
     # -- in the writer's thread -----------------------------------------------------------------
 
     def _begin(self) -> None:
-        # The config file may lie on a disk that hangs: it is read where the folder is made.
-        self._report_lost(
-            make_folder(self.writer, self._runs_dir, default_runs_dir if self._is_default else None)
-        )
-        if folder := self.writer.folder:
-            self._runs_dir = folder.parent  # that of the config file, where it names one
+        self._report_lost(make_folder(self.writer, self._runs_dir))
         self._sensors = Sensors(self.writer)
         self._sensors.start()
 

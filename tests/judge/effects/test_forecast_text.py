@@ -122,7 +122,7 @@ def test_of_equals_the_one_that_costs_least_is_proposed() -> None:
     assert best([workers, ON, NONE]) is ON
     assert best([ON, much_better]) is much_better
     assert best([NONE]) is None
-    assert not NONE.has_usable_gain
+    assert not NONE.has_gain
 
 
 def test_keys_are_named_as_they_are_pressed() -> None:

@@ -133,29 +133,11 @@ def test_a_cache_that_would_be_refused_promises_nothing() -> None:
     assert found.why == "no forecast: a cache needs 4.1 GB, 6.2 GB are free"
 
 
-@pytest.mark.parametrize(
-    ("limit", "beyond"),
-    [
-        pytest.param(None, False, id="no limit"),
-        pytest.param(4e6, False, id="enough"),
-        pytest.param(1e5, True, id="not"),
-    ],
-)
-def test_a_buffer_beyond_the_memory_limit_is_foretold_as_such(
-    limit: float | None, beyond: bool
-) -> None:
-    found = forecast(evidence(20.0, batch_bytes=1e6, memory_limit=limit), "prefetch", "4")
+def test_a_forecast_names_the_bytes_that_its_batches_take() -> None:
+    known = evidence(20.0, knobs={"prefetch": "4"}, batch_bytes=1e6)
 
-    assert found.is_known
-    assert (found.needs_bytes, found.is_over_memory_limit) == (4e6, beyond)
-
-
-def test_what_workers_make_at_once_is_held_to_the_limit_as_the_autopilot_holds_it() -> None:
-    known = evidence(20.0, knobs={"prefetch": "4"}, batch_bytes=1e6, memory_limit=5e6)
-    few, many = (forecast(known, "workers", calls) for calls in ("4", "8"))
-
-    assert (few.needs_bytes, few.is_over_memory_limit) == (4e6, False)
-    assert (many.needs_bytes, many.is_over_memory_limit) == (8e6, True)
+    assert forecast(evidence(20.0, batch_bytes=1e6), "prefetch", "4").needs_bytes == 4e6
+    assert [forecast(known, "workers", calls).needs_bytes for calls in ("4", "8")] == [4e6, 8e6]
 
 
 def test_a_cache_leaves_the_last_map_which_is_the_random_one() -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 async def test_f_starts_the_autopilot_and_f_again_ends_it(tmp_path: Path) -> None:
     async with shown(starving(tmp_path)) as show:
         await show.press("f")
-        assert show.tuner.jobs == [Autopilot(None)]
+        assert show.tuner.jobs == [Autopilot()]
         show.tuner.busy = True
         run = show.run.event(AutopilotBegan, step=show.run.step, memory_bytes=2e9).doing(
             Phase.COMPUTE, 0.001
@@ -39,7 +39,7 @@ async def test_f_starts_the_autopilot_and_f_again_ends_it(tmp_path: Path) -> Non
         await show.frame()
         assert "move 1: prefetch off → 4, forecast 13.8 ms" in show.text
         await show.press("f")
-        assert show.tuner.jobs == [Autopilot(None), None]
+        assert show.tuner.jobs == [Autopilot(), None]
 
 
 async def test_its_end_is_one_sentence(tmp_path: Path) -> None:

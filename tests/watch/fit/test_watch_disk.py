@@ -4,13 +4,11 @@ sentence."""
 from __future__ import annotations
 
 import errno
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.keras_fixtures import STEPS, fingerprint
-from tests.runs.hanging import hang
 from tests.watch.watched import EPOCHS, Make, known, watch_in
 from tfwatch.runs.run import open_run
 
@@ -73,22 +71,3 @@ def test_a_disk_that_fills_in_mid_run_is_reported_with_the_step(
         f"tfwatch: the run is not recorded since step {STEPS}: No space left on device\n"
     )
     assert len(open_run(watch.run_path).steps) in (STEPS - 1, STEPS)
-
-
-def test_a_config_file_that_hangs_does_not_hold_the_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tfwatch import config
-    from tfwatch.watch.session import ScriptRun
-    from tfwatch.watch.tensorflow_info import Device
-
-    monkeypatch.setattr("platformdirs.user_state_dir", lambda *_, **__: str(tmp_path))
-    monkeypatch.setenv("TFWATCH_CONFIG", os.devnull)
-    with hang(monkeypatch, config, "config_path") as disk:
-        run = ScriptRun(None, Device("CPU", accelerated=False), {}, [])
-        assert disk.asked.wait(10)
-        assert run.writer.folder is None
-    assert run.path
-    assert run.path.parent == tmp_path / "runs"
-    run.end("finished")
-    run.close()

@@ -35,8 +35,7 @@ class RunOptions:
     theme: of the screen; None is the dark one. notify: the notices that are asked for.
     quiet: no summary. as_json: the summary as
     one JSON object on stdout, and the script's output on stderr. steps, switches: as of `Launch`.
-    job: an A/B test, or the autopilot, to begin with the first run. memory_bytes: the limit of the
-    autopilot's buffers, also when a key starts it.
+    job: an A/B test, or the autopilot, to begin with the first run.
     """
 
     script: Sequence[str]
@@ -52,7 +51,6 @@ class RunOptions:
     switches: tuple[SwitchRequest, ...] = ()
     explain: bool = False
     job: TunerJob | None = None
-    memory_bytes: float | None = None
 
     @property
     def name(self) -> str:
@@ -63,8 +61,7 @@ class RunOptions:
     def launch(self) -> Launch:
         """The requests for the runs."""
         arguments = shlex.join(self.script[1:]) if self.is_workload else ""
-        settings = {"arguments": arguments, "memory_limit_bytes": self.memory_bytes or 0}
-        known = {name: value for name, value in settings.items() if value}
+        known: dict[str, str | float | bool] = {"arguments": arguments} if arguments else {}
         runs_dir = str(self.runs_dir.absolute())
         return Launch(runs_dir, self.steps, self.switches, self.explain, known)
 
@@ -146,7 +143,7 @@ def _options(args: argparse.Namespace, script: Sequence[str], **more: Any) -> Ru
     for variable, value in ((GROUP, args.group), (FEED, args.feed)):
         if value:
             os.environ[variable] = value
-    job = Autopilot(args.memory_limit) if args.autopilot else None
+    job = Autopilot() if args.autopilot else None
     chosen = {"job": job, "headless": args.headless or args.json, **more}
     return RunOptions(
         script,
@@ -154,10 +151,9 @@ def _options(args: argparse.Namespace, script: Sequence[str], **more: Any) -> Ru
         **chosen,
         theme=args.theme,
         notify=options.notify(args),
-        quiet=bool(args.quiet),
+        quiet=args.quiet,
         as_json=args.json,
         steps=args.steps,
-        memory_bytes=args.memory_limit,
         switches=tuple(args.switch),
         explain=args.explain,
     )

@@ -64,8 +64,6 @@ class Forecast:
     now_mean_ms: float = math.nan
     #: The run has measured that setting before, and its steps are the forecast.
     measured: bool = False
-    #: That is more than the user allows.
-    is_over_memory_limit: bool = False
 
     @property
     def is_known(self) -> bool:
@@ -99,11 +97,6 @@ class Forecast:
         return self.is_known and self.ratio >= 1 + _WORTH
 
     @property
-    def has_usable_gain(self) -> bool:
-        """True where a gain is expected within the memory limit."""
-        return self.has_gain and not self.is_over_memory_limit
-
-    @property
     def is_sure(self) -> bool:
         """True where the interval does not hold the present step; of bursts only the mean is
         known."""
@@ -121,7 +114,7 @@ def best(forecasts: Iterable[Forecast]) -> Forecast | None:
 
     Among nearly equal gains, the cheapest knob wins.
     """
-    worthwhile = [one for one in forecasts if one.has_usable_gain and not one.may_be_slower]
+    worthwhile = [one for one in forecasts if one.has_gain and not one.may_be_slower]
     most = max((one.ratio for one in worthwhile), default=0.0)
     near = [one for one in worthwhile if one.ratio >= most * (1 - _WORTH)]
     order = {knob: n for n, knob in enumerate(_CHEAPEST_FIRST)}
@@ -218,7 +211,6 @@ def _make_forecast(
     is_measured: bool,
 ) -> Forecast:
     usual = _OFF if evidence.run.accelerated else _OFF_SHARED
-    needs, limit = _needs_bytes(evidence, {knob: value, **together_with}), evidence.run.memory_limit
     off = math.hypot(
         usual, NINE_OF_TEN * evidence.step_variation, _OTHERS * _taken_by_others(evidence)
     )
@@ -231,8 +223,7 @@ def _make_forecast(
         ),
         high_ms=prediction.high_ms * (1 + off) + _OFF_MS,
         why=prediction.why or _why(evidence, split, prediction.step_ms),
-        needs_bytes=needs,
-        is_over_memory_limit=needs is not None and limit is not None and needs > limit,
+        needs_bytes=_needs_bytes(evidence, {knob: value, **together_with}),
         mean_ms=prediction.mean_ms,
         now_ms=split.step.median,
         now_mean_ms=split.step.mean,

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from textual.reactive import reactive
 
-from tfwatch.config import short_path
 from tfwatch.core import units
 from tfwatch.judge.findings.finding import Finding, Tone
 from tfwatch.runs.folder import SLOW_S
+from tfwatch.runs.library import short_path
 from tfwatch.screens.basics.pane import Pane
 from tfwatch.screens.basics.text import row, shorten_clauses
 

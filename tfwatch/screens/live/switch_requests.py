@@ -131,7 +131,7 @@ class SwitchRequests:
         if refused or self._tuner is None:
             return f"autopilot: {refused or Refusal.READ_ONLY.words}"
         self._awaits_end, self._began_ns = True, round(view.snapshot.now_s * 1e9)
-        job = Autopilot(view.snapshot.manifest.memory_limit)
+        job = Autopilot()
         return self._begin_job(view, job, "autopilot: looks for faster settings; f ends it")
 
     def _begin_job(self, view: RunView, job: TunerJob, message: str) -> str:

@@ -68,9 +68,9 @@ def test_while_a_long_run_is_read_its_counts_are_marked_as_not_final() -> None:
         )
         == 1
     )
-    assert "still reading, 99 %" in " ".join(", ".join(row.parts) for row in readings(reading))
+    assert "still reading, 99 %" in " ".join(row.text for row in readings(reading))
     assert whole.situation.searched is None
-    assert "still reading" not in " ".join(", ".join(row.parts) for row in readings(whole))
+    assert "still reading" not in " ".join(row.text for row in readings(whole))
 
 
 def test_the_memory_of_a_run_that_is_over_is_that_since_its_first_step() -> None:

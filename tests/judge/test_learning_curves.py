@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pytest
 
-from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned
+from tests.screens.canned import COMPUTE_BOUND, Canned
 from tfwatch.core import events as facts
-from tfwatch.judge.learning_curves import STEP_TIME, LearningCurves
+from tfwatch.judge.learning_curves import LearningCurves
 
 
 def _trained(losses: list[float], **metrics: list[float]) -> Canned:
@@ -25,8 +24,8 @@ def _trained(losses: list[float], **metrics: list[float]) -> Canned:
 
 def test_each_metric_is_a_chart_with_its_validation() -> None:
     run = _trained([2.0, 1.0, 0.5, 0.4], val_loss=[2.1, 1.2, 0.9, 1.1], recall=[0.1, 0.4, 0.3, 0.2])
-    loss, recall, step_time = LearningCurves().take(run.snapshot())
-    assert [chart.name for chart in (loss, recall, step_time)] == ["loss", "recall", STEP_TIME]
+    loss, recall = LearningCurves().take(run.snapshot())
+    assert [chart.name for chart in (loss, recall)] == ["loss", "recall"]
     assert loss.training.steps.tolist() == [51, 101, 151, 201]
     assert loss.validation.values.tolist() == [2.1, 1.2, 0.9, 1.1]
 
@@ -42,7 +41,7 @@ def test_epochs_are_collected_once_however_often_a_frame_asks() -> None:
 def test_a_metric_that_comes_later_or_is_not_finite_leaves_gaps() -> None:
     run = _trained([2.0, math.nan, math.inf, 0.4, 0.5])
     run.event(facts.EpochEnded, epoch=5, step=run.step + 1, metrics={"loss": 0.3, "auc": 0.7})
-    loss, auc, *_ = LearningCurves().take(run.snapshot())
+    loss, auc = LearningCurves().take(run.snapshot())
     assert loss.training.values.tolist() == [2.0, 0.4, 0.5, 0.3]
     assert (auc.name, auc.validation.steps.tolist()) == ("auc", [])
 
@@ -53,12 +52,3 @@ def test_a_run_without_epochs_has_the_curve_of_its_progress() -> None:
     assert loss.name == "loss"
     assert len(loss.training) > 20
     assert (np.diff(loss.training.values) < 0).all()
-
-
-def test_the_step_time_follows_the_steps_and_not_the_clock() -> None:
-    run = Canned(None).started().steps(1000, STARVING)
-    run.at_s += 100.0
-    chart = LearningCurves().take(run.steps(1000, COMPUTE_BOUND).snapshot())[-1]
-    half = chart.training.steps > 1000
-    assert np.median(chart.training.values[~half]) == pytest.approx(sum(STARVING), rel=0.05)
-    assert np.median(chart.training.values[half]) == pytest.approx(sum(COMPUTE_BOUND), rel=0.05)

@@ -1,4 +1,4 @@
-"""The learning curves of a run: its loss, its metrics and its step time over its steps."""
+"""The learning curves of a run: its loss and its metrics over its steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfwatch.core.events import EpochEnded
-from tfwatch.runs.sums import BUCKET_S
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
@@ -18,14 +17,10 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-STEP_TIME = "step time"
 #: With fewer epochs the curve is that of the progress, twice a second.
 _LEAST_EPOCHS = 4
 #: The most points of the loss between them.
 _POINTS = 2048
-#: Between so many columns and twice as many, the step time is drawn: a column's width is a power of
-#: two.
-_COLUMNS = 128
 _VALIDATION = "val_"
 
 
@@ -66,11 +61,10 @@ class LearningCurves:
         self._since_ns = 0
 
     def take(self, snapshot: Snapshot) -> tuple[MetricChart, ...]:
-        """Return the charts: the loss, each metric, the step time. Every call passes the same
-        run."""
+        """Return the charts: the loss and each metric. Every call passes the same run."""
         for event in snapshot.events.between(EpochEnded, self._since_ns, 2**63):
             self._add(event)
-        return (*self._of_epochs(snapshot), step_time(snapshot))
+        return tuple(self._of_epochs(snapshot))
 
     def _add(self, event: EpochEnded) -> None:
         self._since_ns = event.at_ns + 1
@@ -109,15 +103,3 @@ def _reported_loss(snapshot: Snapshot) -> MetricCurve:
     return MetricCurve(
         rows["step"][known].astype(np.float64), rows["loss"][known].astype(np.float64)
     )
-
-
-def step_time(snapshot: Snapshot) -> MetricChart:
-    """Return the mean step time over the run's steps, milliseconds."""
-    width_s = BUCKET_S
-    while width_s * _COLUMNS * 2 < snapshot.now_s:
-        width_s *= 2
-    columns = snapshot.time_sums.columns(snapshot.now_s, width_s, int(snapshot.now_s / width_s) + 1)
-    steps = np.cumsum(columns.steps) - columns.steps / 2
-    ran = columns.steps > 0
-    values = columns.wait_ms + columns.compute_ms + columns.host_ms
-    return MetricChart(STEP_TIME, MetricCurve(steps[ran].astype(np.float64), values[ran]), NO_CURVE)

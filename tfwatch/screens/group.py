@@ -19,7 +19,7 @@ from tfwatch.screens.basics.glyphs import QUIET_COLOUR, choose_glyphs
 from tfwatch.screens.basics.keyline import Key, KeyLine
 from tfwatch.screens.basics.pane import apply_glyphs
 from tfwatch.screens.basics.text import row, spread, wrap_text
-from tfwatch.screens.live.banner import silence_of
+from tfwatch.screens.live.header import silence_of
 from tfwatch.screens.themes import ThemedApp
 
 if TYPE_CHECKING:

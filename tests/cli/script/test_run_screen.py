@@ -325,7 +325,7 @@ sys.meta_path.insert(0, Finder())
 
 
 @pytest.mark.parametrize(
-    "module", ["tfwatch.screens.basics.keyline", "tfwatch.screens.live.banner"]
+    "module", ["tfwatch.screens.basics.keyline", "tfwatch.screens.live.header"]
 )
 def test_sigterm_reaches_the_script_while_the_screen_is_loaded(module: str, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(SIGTERM_AT_IMPORT.format(module=module))

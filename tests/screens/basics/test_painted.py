@@ -56,7 +56,7 @@ def set_knob(pane: Pane, text: str) -> None:
 
 def set_reading(pane: Pane, text: str) -> None:
     assert isinstance(pane, MachinePane)
-    pane.readings = (Reading("CPU", (text,)),)
+    pane.readings = (Reading("CPU", text),)
 
 
 @pytest.mark.parametrize(

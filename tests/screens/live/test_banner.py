@@ -19,7 +19,7 @@ from tfwatch.judge.regime import Regime
 from tfwatch.judge.stages import Stage, StageTable, find_bottleneck
 from tfwatch.judge.steps.steady_steps import Verdict
 from tfwatch.judge.steps.time_breakdown import TimeSpent
-from tfwatch.screens.live.banner import BannerPane
+from tfwatch.screens.live.header import BannerPane
 
 #: Cells of a row of the banner in a window of 80 columns.
 WIDTH = 78

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tfwatch.judge.learning_curves import NO_CURVE, STEP_TIME, MetricChart, MetricCurve
-from tfwatch.screens.live.curves import Frame, PlotLine, _labels, axis_bounds, draw_plot, figure
+from tfwatch.judge.learning_curves import NO_CURVE, MetricChart, MetricCurve
+from tfwatch.screens.live.curves import Frame, _labels, axis_bounds, draw_plot, figure
 
 
 def curve(*values: float) -> MetricCurve:
@@ -18,7 +18,7 @@ def chart(name: str, *values: float) -> MetricChart:
 
 
 def text(frame: Frame, *values: float, fine: bool = False) -> list[str]:
-    rows = draw_plot([PlotLine(curve(*values), "*", "")], frame, fine)
+    rows = draw_plot([curve(*values)], frame, fine)
     return ["".join(piece for piece, _ in row) for row in rows]
 
 
@@ -73,11 +73,6 @@ def test_the_room_of_an_axis_crosses_no_limit_that_the_values_keep(
     values: tuple[float, ...], bounds: tuple[float, float]
 ) -> None:
     assert axis_bounds(chart("loss", *values)) == pytest.approx(bounds, abs=0.05)
-
-
-def test_the_compile_step_does_not_flatten_the_curve_of_step_times() -> None:
-    assert axis_bounds(chart(STEP_TIME, 538.0, 48.0, 47.0, 49.0, 48.0)) == (0.0, 144.0)
-    assert axis_bounds(chart(STEP_TIME)) == (0.0, 1.0)
 
 
 def test_the_ends_of_an_axis_are_told_apart() -> None:

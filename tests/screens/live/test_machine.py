@@ -20,16 +20,15 @@ from tfwatch.core.rows import SAMPLE, Phase
 from tfwatch.report.run_facts import as_json
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.run import Run
-from tfwatch.screens.basics.glyphs import choose_glyphs
-from tfwatch.screens.live.machine import MachinePane, Reading, missing, readings
+from tfwatch.screens.live.machine import missing, readings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def texts(run: Canned) -> dict[str, tuple[str, bool]]:
-    """Return the longest text of each row of the machine pane, and its alert."""
-    return {row.label: (", ".join(row.parts), row.alert) for row in readings(look(run))}
+    """Return the text of each row of the machine pane, and its alert."""
+    return {row.label: (row.text, row.alert) for row in readings(look(run))}
 
 
 # -- states ----------------------------------------------------------------------------------------
@@ -115,32 +114,12 @@ def test_a_finished_run_shows_medians_and_no_alert() -> None:
     rows = readings(look(hardware.throttled(None).ended()))
 
     assert not [row for row in rows if row.alert]
-    assert {row.label: row.parts for row in rows}["GPU"][:2] == ("95 % busy", "ours 92 %")
+    assert {row.label: row.text for row in rows}["GPU"].startswith("95 % busy, ours 92 %")
 
 
 def test_the_gpu_is_named_as_its_sensor_knows_it() -> None:
     assert " on GPU:0 Apple M2 Pro " in header_of(look(hardware.compute_bound(None)))
     assert " on CPU Xeon " in header_of(look(hardware.unused(None)))
-
-
-# -- rows and room ---------------------------------------------------------------------------------
-
-
-def rows_of(*given: Reading, width: int = 40, height: int = 9, unicode: bool = True) -> list[str]:
-    made = MachinePane()
-    made.readings = given
-    made.glyphs = choose_glyphs(colour=True, unicode=unicode)
-    return [line.plain.rstrip() for line in made.rows(width, height)]
-
-
-def test_as_many_parts_as_fit_are_shown() -> None:
-    row = Reading("memory", ("9.8 of 16 GB", "GPU 4.1", "+1.2 GB/h"))
-
-    assert [rows_of(row, width=width)[0] for width in (40, 39, 28)] == [
-        "memory  9.8 of 16 GB, GPU 4.1, +1.2 GB/h",
-        "memory  9.8 of 16 GB, GPU 4.1",
-        "memory  9.8 of 16 GB",
-    ]
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, 1e38, -1e38, -1.0, 1e-38], ids=str)

@@ -42,7 +42,7 @@ def test_behind_a_full_buffer_a_pipeline_that_is_quicker_than_the_step_has_no_sl
 
 def test_without_prefetch_the_pipeline_and_the_step_add_up() -> None:
     rows = alone(starving(None).staged(*STAGES), 56)
-    assert row_of(rows, "total") == "total 9.6 + 13.8: no batch is prepared ahead"
+    assert row_of(rows, "total") == "total 9.6 + 13.8 compute + host: no batch is prepared ahead"
 
 
 def test_with_prefetch_the_data_wait_is_shown_beside_the_bottleneck() -> None:

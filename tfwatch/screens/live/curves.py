@@ -20,10 +20,10 @@ from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import EpochEnded
 from tfwatch.judge.findings.situation import metric_name
-from tfwatch.judge.learning_curves import STEP_TIME, LearningCurves, MetricChart
+from tfwatch.judge.learning_curves import LearningCurves, MetricChart
 from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR, QUIET_COLOUR, WAIT_COLOUR
 from tfwatch.screens.basics.pane import FramedPane
-from tfwatch.screens.basics.text import fit, row
+from tfwatch.screens.basics.text import row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,15 +38,6 @@ _DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]], dtype
 _BRAILLE = 0x2800
 
 
-@dataclass(frozen=True, eq=False)
-class PlotLine:
-    """A line. mark: its character without braille. style: of its cells."""
-
-    curve: MetricCurve
-    mark: str
-    style: str
-
-
 @dataclass(frozen=True, slots=True)
 class Frame:
     """The cells of a plot, and the bounds of its axes: steps from 0, and values."""
@@ -58,20 +49,25 @@ class Frame:
     high: float
 
 
-def draw_plot(lines: Sequence[PlotLine], frame: Frame, fine: bool) -> list[list[tuple[str, str]]]:
-    """Draw lines, a later one over an earlier one, as rows of (text, style), the top row first.
+#: The mark without braille and the style of the lines: training, validation.
+_LOOKS = (("*", COMPUTE_COLOUR), ("v", WAIT_COLOUR))
+
+
+def draw_plot(
+    curves: Sequence[MetricCurve], frame: Frame, fine: bool
+) -> list[list[tuple[str, str]]]:
+    """Draw curves, a later one over an earlier one, as rows of (text, style), the top row first.
 
     fine: draw with the dots of braille, else with a character a cell.
     """
     across, down = (2, 4) if fine else (1, 1)
     cells: list[list[tuple[str, str]]] = [[(" ", "")] * frame.width for _ in range(frame.height)]
-    for line in lines:
-        dots = _dots(line.curve, frame, across, down)
+    for curve, (mark, style) in zip(curves, _LOOKS, strict=False):
+        dots = _dots(curve, frame, across, down)
         blocks = dots.reshape(frame.height, down, frame.width, across)
         bits = np.einsum("iajb,ab->ij", blocks, _DOTS[:down, :across])
         for y, x in np.argwhere(bits).tolist():
-            text = chr(_BRAILLE | int(bits[y, x])) if fine else line.mark
-            cells[y][x] = text, line.style
+            cells[y][x] = chr(_BRAILLE | int(bits[y, x])) if fine else mark, style
     return [
         [("".join([text for text, _ in run]), style) for style, run in groupby(row, itemgetter(1))]
         for row in cells
@@ -100,15 +96,11 @@ def _dots(curve: MetricCurve, frame: Frame, across: int, down: int) -> NDArray[n
 #: Rows of a chart: its figures, at least four of its plot. The axis below all charts has one.
 _LEAST_ROWS = 5
 _GUTTER = 7
-#: Columns from which two blanks stand between figures.
-_WIDE = 50
 #: Seconds from one drawing to the next: it takes 3 ms, and a curve of minutes and hours changes
 #: slowly.
 _EVERY_S = 5
 #: The parts of the points that the axis shows: a first loss of 10 000 hides all others.
 _PERCENTILES = (0.5, 99.5)
-#: The highest step time that the axis shows, in medians.
-_MOST_TIMES_MEDIAN = 3
 _EMPTY = "the curves begin with the first report of the loss"
 
 
@@ -123,7 +115,6 @@ class CurvesPane(FramedPane):
         super().__init__(id=id)
         self._curves = LearningCurves()
         self._end_step = 0
-        self._newest_epoch: int | None = None
         self._shown: tuple[object, ...] = ()
 
     def on_mount(self) -> None:
@@ -137,73 +128,48 @@ class CurvesPane(FramedPane):
             return
         self._shown = due, ended, view.is_over
         self._end_step = view.snapshot.steps_total
-        self._newest_epoch = ended.epoch if ended else None
         self.charts = self._curves.take(view.snapshot)
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
-        if not any(len(chart.training) or len(chart.validation) for chart in self.charts):
+        if not self.charts:
             return [row((_EMPTY, QUIET_COLOUR))]
         charts = self.charts[: max((height - 1) // _LEAST_ROWS, 1)]
-        has_axis = height > _LEAST_ROWS
-        each, more = divmod(height - has_axis, len(charts))
-        lines: list[Content] = []
-        for n, chart in enumerate(charts):
-            lines += self._chart(chart, width, each + (n < more))
-        return [*lines, self._axis(width)] if has_axis else lines
+        each = max((height - 1) // len(charts), 2)
+        lines = [line for chart in charts for line in self._chart(chart, width, each)]
+        step = f"step {units.count(self._end_step)}"
+        room = max(width - _GUTTER - len(step), 1)
+        return [*lines, row((f"{'':{_GUTTER}}{'0':<{room}}{step}", QUIET_COLOUR))]
 
     def _chart(self, chart: MetricChart, width: int, height: int) -> list[Content]:
-        low, high = axis_bounds(chart)
-        size = max(width - _GUTTER, 1), max(height - 1, 1)
-        frame = Frame(*size, float(max(self._end_step, 1)), low, high)
-        head = fit(_head(chart, self.glyphs.fine), width, "  " if width >= _WIDE else " ")
-        lines = (
-            PlotLine(chart.training, "*", COMPUTE_COLOUR),
-            PlotLine(chart.validation, "v", WAIT_COLOUR),
+        frame = Frame(
+            max(width - _GUTTER, 1), height - 1, float(max(self._end_step, 1)), *axis_bounds(chart)
         )
-        cells = draw_plot(lines, frame, self.glyphs.fine)
+        cells = draw_plot((chart.training, chart.validation), frame, self.glyphs.fine)
         beside = zip(_labels(frame), cells, strict=True)
-        return [head, *(Content.assemble((label, QUIET_COLOUR), *line) for label, line in beside)]
-
-    def _axis(self, width: int) -> Content:
-        """Return the axis of steps, with the epoch at its end where epochs are known."""
-        room = max(width - _GUTTER, 1)
-        step, epoch = units.count(self._end_step), self._newest_epoch
-        texts = [f"step {step}", step]
-        if epoch is not None:
-            texts = [f"step {step}, epoch {epoch + 1}", f"epoch {epoch + 1}", *texts]
-        right = next((text for text in texts if len(text) + 2 <= room), "")
-        return row((f"{'':{_GUTTER}}{'0':<{room - len(right)}}{right}", QUIET_COLOUR))
+        plot = [Content.assemble((label, QUIET_COLOUR), *line) for label, line in beside]
+        return [_head(chart, self.glyphs.fine), *plot]
 
 
-def _head(chart: MetricChart, fine: bool) -> list[tuple[int, Content]]:
-    """Return the figures of a chart with their ranks; each line's in its colour."""
-    show = units.milliseconds if chart.name == STEP_TIME else figure
-    name = f"{metric_name(chart.name)}{'' if fine else ' *'}"
-    has_more = len(chart.validation) > 0
-    parts = [
-        (0, row((name, f"{COMPUTE_COLOUR} bold"))),
-        (3 if has_more else 0, row((show(chart.training.last), "bold"))),
-    ]
-    if has_more:
-        label = f"val{'' if fine else ' v'} "
-        validation = show(chart.validation.last)
-        parts.append((1, row((label, f"{WAIT_COLOUR} bold"), (validation, "bold"))))
-    return parts
+def _head(chart: MetricChart, fine: bool) -> Content:
+    """Return the newest figures of a chart, with the names of its lines in their colours."""
+    names = metric_name(chart.name), "val"
+    head = Content()
+    for name, curve, (mark, style) in zip(
+        names, (chart.training, chart.validation), _LOOKS, strict=True
+    ):
+        if len(curve):
+            key = name if fine else f"{name} {mark}"
+            head += row((key, f"{style} bold"), (f" {figure(curve.last)}  ", "bold"))
+    return head
 
 
 def axis_bounds(chart: MetricChart) -> tuple[float, float]:
-    """Return the lowest and the highest value to show, with room above and below.
-
-    The axis of step times begins at 0 and ends where the point with the compile step would flatten
-    all the others.
-    """
+    """Return the lowest and the highest value to show, with room above and below."""
     values = np.concatenate([chart.training.values, chart.validation.values])
     values = values[np.isfinite(values)]
     if not len(values):
         return 0.0, 1.0
     low, high = (float(value) for value in np.percentile(values, _PERCENTILES))
-    if chart.name == STEP_TIME:
-        return 0.0, min(1.05 * high, _MOST_TIMES_MEDIAN * float(np.median(values)))
     room = 0.05 * (high - low) or abs(high) * 0.05 or 1.0
     # A loss is never shown below 0, nor an accuracy above 1, by the room alone.
     floor, ceiling = (0.0 if low >= 0 else -math.inf), (1.0 if low >= 0 and high <= 1 else math.inf)

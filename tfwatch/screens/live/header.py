@@ -1,5 +1,5 @@
-"""The first line: workload, device, progress, speed and the state of the recording; and the
-terminal's title."""
+"""The top of the screen: a line with workload, device, progress, speed and the state of the
+recording; below it the banner. And the terminal's title."""
 
 from __future__ import annotations
 
@@ -10,14 +10,19 @@ from textual.reactive import reactive
 
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
+from tfwatch.judge.findings.finding import Finding, Tone
+from tfwatch.runs.folder import SLOW_S
+from tfwatch.runs.library import short_path
 from tfwatch.runs.liveness import Life
 from tfwatch.screens.basics.pane import Pane
-from tfwatch.screens.basics.text import fit, row, shorten, spread
+from tfwatch.screens.basics.text import fit, row, shorten, shorten_clauses, spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from tfwatch.judge.view import RunView
+    from tfwatch.runs.folder import RunFolder
     from tfwatch.runs.snapshot import Snapshot
 
 _RECORDING = "recording"
@@ -180,3 +185,64 @@ def terminal_title(view: RunView) -> str:
     elif part:
         parts.append(units.percent(part.wait_share))
     return " ".join(parts)
+
+
+# -- the banner ------------------------------------------------------------------------------------
+
+EMPTY = Finding("moment", "STARTING", "", tone=Tone.BUSY)
+
+
+class BannerPane(Pane):
+    """Shows a `Finding`; the tone sets the colour."""
+
+    DEFAULT_CSS = """
+    BannerPane {
+        height: 3; padding: 0 1; color: $foreground;
+        &.-calm, &.-busy { background: $primary-muted; }
+        &.-good { background: $success-muted; }
+        &.-warn { background: $warning-muted; }
+        &.-bad { background: $error-darken-1; color: #ffffff; }
+    }
+    """
+
+    banner: reactive[Finding] = reactive(EMPTY, repaint=False)
+
+    def watch_banner(self, banner: Finding) -> None:
+        self.update_classes({f"-{tone.value}": tone is banner.tone for tone in Tone})
+        self.repaint_rows()
+
+    def rows(self, width: int, height: int) -> Sequence[Content]:
+        banner = self.banner
+        word = row((f" {banner.word} ", "bold reverse"))
+        remark = shorten_clauses(banner.remark, width - word.cell_length - 2)
+        sentence = row((banner.sentence, "bold"))
+        if banner.brief and sentence.cell_length > width:
+            sentence = row((banner.brief, "bold"))
+        advice = row(shorten_clauses(banner.advice, width))
+        return [word + row((f"  {remark}", "bold")), sentence, advice]
+
+
+def silence_of(folder: Path | None, silent_s: float) -> str:
+    """Return for how long a disk has not responded; empty where it responds in time.
+
+    Its folder comes last: its end is what a narrow window cuts.
+    """
+    if silent_s < SLOW_S:
+        return ""
+    place = f": {short_path(folder)}" if folder else ""
+    return f"the disk has not responded for {units.seconds(silent_s)}{place}"
+
+
+def silent_disk(disk: RunFolder) -> Finding | None:
+    """Return the finding about the disk of a run that cannot be read now; None where the disk
+    responds in time."""
+    silence = silence_of(disk.folder, disk.silent_s) if disk.folder else ""
+    advice = (
+        "the figures are those of the last answer; the training goes on by itself, and the keys of"
+        " this screen work"
+    )
+    return (
+        Finding("moment", "DISK NOT RESPONDING", silence, advice, tone=Tone.WARN)
+        if silence
+        else None
+    )

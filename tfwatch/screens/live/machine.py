@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
 from textual.reactive import reactive
 
 from tfwatch.core import units
@@ -16,7 +16,7 @@ from tfwatch.judge.machine import HEAT, PRESSURE, extremes_text, missing_sensors
 from tfwatch.runs.machine_info import memory_total
 from tfwatch.screens.basics.glyphs import QUIET_COLOUR
 from tfwatch.screens.basics.pane import FramedPane
-from tfwatch.screens.basics.text import column, plain, row, wrap_text
+from tfwatch.screens.basics.text import column, row, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from tfwatch.judge.view import RunView
 
 _LABEL = 8
-_NARROWEST = 20
 _GIBI = 2**30
 _COPY = "copy to the GPU"
 _NOTE = "? lists what is n/a, and why"
@@ -35,12 +34,10 @@ _NOTE = "? lists what is n/a, and why"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A labelled row."""
+    """A labelled row. alert: it needs attention."""
 
     label: str
-    #: The most important first: as many as fit in a row are shown; the first is wrapped.
-    parts: tuple[str, ...]
-    #: The row needs attention.
+    text: str
     alert: bool = False
 
 
@@ -68,30 +65,27 @@ class MachinePane(FramedPane):
             self.readings = readings(view)
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
-        room = max(_NARROWEST, width - _LABEL)
-        degree = "°" if self.glyphs.unicode else ""
-        return [line for one in self.readings for line in _lines(one, room, degree)][:height]
+        return [line for one in self.readings for line in _lines(one, width)][:height]
 
 
-def _lines(reading: Reading, room: int, degree: str) -> list[Content]:
-    parts = [plain(part).replace("°", degree) for part in reading.parts]
-    while len(parts) > 1 and cell_len(", ".join(parts)) > room:
-        parts.pop()
+def _lines(reading: Reading, width: int) -> list[Content]:
     style = "$text-warning bold" if reading.alert else ""
-    first, *more = wrap_text(", ".join(parts), room) or [""]
-    head = row((column(reading.label, _LABEL), QUIET_COLOUR), (first, style))
-    return [head, *(row(" " * _LABEL, (words, style)) for words in more)]
+    labels = chain([reading.label], repeat(""))
+    return [
+        row((column(label, _LABEL), QUIET_COLOUR), (words, style))
+        for label, words in zip(labels, wrap_text(reading.text, width - _LABEL), strict=False)
+    ]
 
 
 def readings(view: RunView) -> tuple[Reading, ...]:
     """Make the pane's rows: those that need attention first; none does in a run that is over."""
     machine = view.situation.machine
     if machine is None:
-        return Reading("sensors", ("no sample yet",)), _cost(view)
+        return Reading("sensors", "no sample yet"), _cost(view)
     rows = [*_gpu(view, machine), _memory(view, machine), _cpu(view, machine), *_limits(machine)]
     rows += [_cost(view), *_torn(view), *_own(machine)]
     if view.situation.ended:
-        return tuple(Reading(one.label, one.parts) for one in rows)
+        return tuple(Reading(one.label, one.text) for one in rows)
     return tuple(sorted(rows, key=lambda one: not one.alert))
 
 
@@ -100,20 +94,19 @@ def _gpu(view: RunView, machine: MachineFigures) -> Iterator[Reading]:
     if gpu is None:
         return
     is_unused = machine.is_gpu_unused(view.snapshot.manifest, view.situation.steps_total)
-    shares = ["unused: see tfwatch doctor"] * is_unused
-    shares.append(f"{units.percent(gpu.busy)} busy")
-    if gpu.ours is not None:
-        shares.append(f"ours {units.percent(gpu.ours)}")
-    if gpu.others is not None:
-        shares.append(f"others {units.percent(gpu.others)}")
-    if gpu.power_w is not None:
-        shares.append(units.watts(gpu.power_w))
+    parts = [
+        extremes_text(machine.gpus),
+        "unused: see tfwatch doctor" if is_unused else "",
+        f"{units.percent(gpu.busy)} busy",
+        "" if gpu.ours is None else f"ours {units.percent(gpu.ours)}",
+        "" if gpu.others is None else f"others {units.percent(gpu.others)}",
+        "" if gpu.power_w is None else units.watts(gpu.power_w),
+    ]
     label = f"{len(machine.gpus)} GPUs" if len(machine.gpus) > 1 else "GPU"
-    extremes = filter(None, [extremes_text(machine.gpus)])
     is_shared = view.situation.manifest.accelerated and gpu.is_shared
-    yield Reading(label, (*extremes, *shares), is_shared or is_unused)
+    yield Reading(label, ", ".join(filter(None, parts)), is_shared or is_unused)
     if text := _gpu_memory(gpu, machine):
-        yield Reading("GPU mem", (text,))
+        yield Reading("GPU mem", text)
 
 
 def _gpu_memory(gpu: GpuFigures, machine: MachineFigures) -> str:
@@ -150,7 +143,7 @@ def _memory(view: RunView, machine: MachineFigures) -> Reading:
     tight = available is not None and available < 0.1 * total
     growth, left_s = machine.growth, view.situation.left_s
     is_growing = growth is not None and growth.is_running_out(left_s)
-    return Reading("memory", tuple(parts), tight or is_growing)
+    return Reading("memory", ", ".join(parts), tight or is_growing)
 
 
 def _cpu(view: RunView, machine: MachineFigures) -> Reading:
@@ -159,7 +152,8 @@ def _cpu(view: RunView, machine: MachineFigures) -> Reading:
     cores, allowed = facts.get("cores"), facts.get("cores_allowed")
     in_use = f"{units.number(now.get('cpu_cores'))}{f' of {cores}' if cores else ''} cores"
     ours = f"ours {units.number(now.get('process_cores'))}{f' of {allowed:g}' if allowed else ''}"
-    return Reading("CPU", (in_use, ours, f"busiest {units.percent(now.get('core_max'))}"))
+    busiest = f"busiest {units.percent(now.get('core_max'))}"
+    return Reading("CPU", f"{in_use}, {ours}, {busiest}")
 
 
 def _limits(machine: MachineFigures) -> Iterator[Reading]:
@@ -170,38 +164,36 @@ def _limits(machine: MachineFigures) -> Iterator[Reading]:
             parts.append(f"{machine.swap_bytes_s / 2**20:.0f} MB/s")
         if machine.pressure is not None:
             parts.append(f"pressure {PRESSURE[machine.pressure]}")
-        yield Reading("swap", tuple(parts), alert=True)
+        yield Reading("swap", ", ".join(parts), alert=True)
     if machine.is_hot or machine.on_mains is False:
         heat = units.MISSING if machine.heat is None else HEAT[machine.heat]
         hot = ["clocks reduced"] * machine.is_hot
         battery = ["on battery"] * (machine.on_mains is False)
-        yield Reading("heat", (heat, *hot, *battery), alert=True)
+        yield Reading("heat", ", ".join((heat, *hot, *battery)), alert=True)
 
 
 def _own(machine: MachineFigures) -> Iterator[Reading]:
     """Make the row with the cost of the recording."""
     if (own := machine.figures.get("own_cores")) is not None:
-        yield Reading("tfwatch", (f"{own * 100:.1f} % of a core",))
+        yield Reading("tfwatch", f"{own * 100:.1f} % of a core")
 
 
 def _torn(view: RunView) -> list[Reading]:
     torn = view.snapshot.torn
     what = "row or line" if torn == 1 else "rows or lines"
     text = f"{units.count(torn)} {what} of this run cannot be read"
-    return [Reading("record", (text,), alert=True)] if torn else []
+    return [Reading("record", text, alert=True)] if torn else []
 
 
 def _cost(view: RunView) -> Reading:
     now, stalls = view.situation, len(view.stalls)
-    between_s = now.between_s
-    wait, *without = data_wait_parts(now.waited_s, now.now_s)
-    parts = [wait]
-    if between_s >= 0.01 * now.now_s > 0:
-        share = units.percent(between_s / now.now_s)
-        parts.append(f"between epochs {units.seconds(between_s)} ({share})")
+    parts = data_wait_parts(now.waited_s, now.now_s)
+    if now.between_s >= 0.01 * now.now_s > 0:
+        share = units.percent(now.between_s / now.now_s)
+        parts.append(f"between epochs {units.seconds(now.between_s)} ({share})")
     parts += [units.counted(stalls, "stall")] * bool(stalls)
     parts += [] if now.searched is None else [reading_text(now.searched)]
-    return Reading("cost", (*parts, *without))
+    return Reading("cost", ", ".join(parts))
 
 
 def missing(view: RunView) -> list[SensorMissing]:

@@ -21,7 +21,7 @@ from tfwatch.screens.basics.glyphs import (
     WAIT_COLOUR,
 )
 from tfwatch.screens.basics.pane import FramedPane
-from tfwatch.screens.basics.text import clock, column, plain, row, wrap_text
+from tfwatch.screens.basics.text import column, plain, row, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +74,7 @@ class PipelinePane(FramedPane):
         limit = _limiting_stage(view, table)
         shown = _most_important(table, limit, height - heads - 1 - len(sentence))
         stages = self._stage_rows(view, shown, limit, width, heads)
-        return [*stages, _total(view, table, width), *sentence]
+        return [*stages, _total(view, table), *sentence]
 
     def _stage_rows(
         self, view: RunView, stages: Sequence[Stage], limit: Stage | None, width: int, heads: bool
@@ -158,55 +158,36 @@ def _bar_colour(view: RunView) -> str:
 
 
 def _sentence_rows(view: RunView, table: StageTable, width: int, height: int) -> list[Content]:
-    text, style = _describe(view, table), QUIET_COLOUR
-    if _stalled(view):
-        style = _limit_style(view)
-    elif _starves(view):
-        style = "$text-warning"
+    """Return why the limiting stage limits, or why there are no figures; the banner has a stall."""
+    text = table.bottleneck.sentence if table.bottleneck else ""
+    if math.isnan(table.all_ms):
+        text = _why_missing(view) or "no batch passed in the last seconds"
+    style = "$text-warning" if _starves(view) else QUIET_COLOUR
     lines = [text] if height < _LOW else wrap_text(text, width)
     return [row((line, style)) for line in lines if line]
 
 
-def _total(view: RunView, table: StageTable, width: int) -> Content:
+def _total(view: RunView, table: StageTable) -> Content:
     """Return the row that compares a batch in all stages, one after another, with the step."""
-    start = f"  total {units.number(_known(table.all_ms))} "
-    texts = (*_compare(view, table), "")
-    fitting = next(text for text in texts if len(start) + len(text) <= width or not text)
+    total = f"  total {units.number(_known(table.all_ms))} "
     style = "$text-warning" if _starves(view) else QUIET_COLOUR
-    return row((start, "bold"), (fitting, style))
+    return row((total, "bold"), (_compare(view, table), style))
 
 
-def _compare(view: RunView, table: StageTable) -> tuple[str, ...]:
-    """Return `< 13.8 compute + host: fully overlapped with compute`, longest text first."""
+def _compare(view: RunView, table: StageTable) -> str:
+    """Return `< 13.8 compute + host: fully overlapped`."""
     now = view.situation
     part = now.split
     if part is None or math.isnan(table.all_ms):
-        return ()
+        return ""
     work = units.number(part.work_mean_ms)
     if now.knobs.get(PREFETCH) == "off" and len(now.manifest.replicas) < 2:
-        alone = "no batch is prepared ahead"
-        return f"+ {work} compute + host: {alone}", f"+ {work}: {alone}"
+        return f"+ {work} compute + host: no batch is prepared ahead"
     is_quicker = table.rate_ms < part.work_mean_ms
-    outcome = f"{units.number(part.wait.mean)} data wait"
-    if is_quicker and not _starves(view):
-        outcome = "fully overlapped with compute"
+    is_hidden = is_quicker and not _starves(view)
+    outcome = "fully overlapped" if is_hidden else f"{units.number(part.wait.mean)} data wait"
     wall = f"wall {units.number(table.rate_ms)} " if table.rate_ms < 0.9 * table.all_ms else ""
-    compared = f"{wall}{'<' if is_quicker else '>'} {work}"
-    return f"{compared} compute + host: {outcome}", f"{compared}: {outcome}", outcome
-
-
-def _describe(view: RunView, table: StageTable) -> str:
-    now = view.situation
-    if not _stalled(view):
-        if math.isnan(table.all_ms):
-            return _why_missing(view) or "no batch passed in the last seconds"
-        return table.bottleneck.sentence if table.bottleneck else ""
-    located = now.located
-    since_s, what = now.now_s - now.phase_s, "batch"
-    if located and located.stage:
-        since_s, what = located.since_ns / 1e9, f"element from {located.stage}"
-    place = f"; the {located.thread} is at {located.place}" if located and located.place else ""
-    return f"no {what} since {clock(view.snapshot, since_s)}{place}"
+    return f"{wall}{'<' if is_quicker else '>'} {work} compute + host: {outcome}"
 
 
 def _stalled(view: RunView) -> bool:

@@ -34,10 +34,9 @@ from tfwatch.screens.keys import (
     panes_shown,
     too_small_text,
 )
-from tfwatch.screens.live.banner import BannerPane, silent_disk
 from tfwatch.screens.live.curves import CurvesPane
 from tfwatch.screens.live.events import EventsPane
-from tfwatch.screens.live.header import RunHeader
+from tfwatch.screens.live.header import BannerPane, RunHeader, silent_disk
 from tfwatch.screens.live.knobs import KnobsPane, find_open_switch
 from tfwatch.screens.live.log import LogPane
 from tfwatch.screens.live.machine import MachinePane, missing

@@ -47,7 +47,7 @@ def test_a_redacted_report_has_no_names(tmp_path: Path, capsys: pytest.CaptureFi
 
     plain, redacted = report_of(folder, capsys), report_of(folder, capsys, "--redact")
 
-    assert all(one in plain for one in secrets[:2])
+    assert secrets[0] in plain
     assert not [one for one in secrets if one in redacted]
     assert "STRAGGLER rank 2" in redacted
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tfwatch.runs.group_joining import MOST_RANKS, Membership, find_membership
+from tfwatch.runs.group import MOST_RANKS, Membership, find_membership
 
 HOST = "node1"
 SLURM = {
@@ -59,7 +59,6 @@ WORKERS = ["a:1", "b:1", "c:1"]
         pytest.param(SLURM, (2, 4, "SLURM"), id="srun"),
         pytest.param({**SLURM, "SLURM_STEP_ID": ""}, None, id="a batch script without srun"),
         pytest.param({"RANK": "3", "WORLD_SIZE": "8"}, None, id="somebody's RANK"),
-        pytest.param({"HOROVOD_RANK": "0", "HOROVOD_SIZE": "2"}, (0, 2, "Horovod"), id="Horovod"),
         pytest.param(
             {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"},
             (1, 2, "Open MPI"),
@@ -104,17 +103,8 @@ WORKERS = ["a:1", "b:1", "c:1"]
             (None, None, "TFWATCH_GROUP"),
             id="too many ranks",
         ),
-        *(
-            pytest.param({rank: "2", size: "2", **more}, None, id=f"a rank beyond the size: {rank}")
-            for rank, size, more in (
-                ("HOROVOD_RANK", "HOROVOD_SIZE", {}),
-                ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", {}),
-                (
-                    "SLURM_PROCID",
-                    "SLURM_STEP_NUM_TASKS",
-                    {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"},
-                ),
-            )
+        pytest.param(
+            {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "2"}, None, id="beyond the size"
         ),
     ],
 )
@@ -157,7 +147,7 @@ def test_a_cluster_of_this_machine_only_is_another_one_on_each_machine() -> None
 
 _VARIABLES = (
     "TF_CONFIG", "RANK", "WORLD_SIZE", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS",  # noqa: E501
-    "HOROVOD_RANK", "HOROVOD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
     "TFWATCH_GROUP", "TFWATCH_RANK", "TFWATCH_SIZE",
 )  # fmt: skip
 _KEYS = st.sampled_from(["cluster", "task", "type", "index", "worker", "chief", "x"])

@@ -11,14 +11,16 @@ import pytest
 from tests.judge.step_rows import plain
 from tests.runs.folders import ORIGIN_WALL_NS, FakeClock, write_run
 from tfwatch.core.events import RunEnded
-from tfwatch.runs import group_joining as joining
+from tfwatch.runs import group as groups
 from tfwatch.runs.format import GROUP_FILE, NotARunError
-from tfwatch.runs.group import newest_round, rank_folders, read_group_file
-from tfwatch.runs.group_joining import (
+from tfwatch.runs.group import (
     WINDOW_S,
-    Joined,
     Membership,
+    RankFolder,
     join,
+    newest_round,
+    rank_folders,
+    read_group_file,
 )
 from tfwatch.runs.library import (
     find_run,
@@ -40,18 +42,18 @@ ELSEWHERE: dict[str, Any] = {"boot_id": "another", "machine": {"host": "elsewher
 
 @pytest.fixture(autouse=True)
 def _alone() -> Iterator[None]:
-    joining._joined.clear()
+    groups._joined.clear()
     yield
-    joining._joined.clear()
+    groups._joined.clear()
 
 
 def member(rank: int | None, size: int | None = 2) -> Membership:
     return Membership(rank, size, "TF_CONFIG", "one launch", "tf_config")
 
 
-def join_as(rank: int | None, runs_dir: Path, started_s: float = START_S) -> Joined:
+def join_as(rank: int | None, runs_dir: Path, started_s: float = START_S) -> RankFolder:
     """Join as a process of its own."""
-    joining._joined.clear()
+    groups._joined.clear()
     return join(runs_dir, member(rank), started_s, FakeClock().clock)
 
 

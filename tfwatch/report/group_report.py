@@ -24,7 +24,6 @@ from tfwatch.report.facts import (
 )
 from tfwatch.report.markdown import plain, table
 from tfwatch.report.text import one_line
-from tfwatch.runs.library import replay_argument
 
 if TYPE_CHECKING:
     from tfwatch.judge.groups.judged_group import JudgedGroup, RankRow
@@ -44,30 +43,20 @@ def rank_cells(row: RankRow) -> tuple[str, ...]:
     return str(row.rank), step, *figures, row.why, one_line(row.state)
 
 
-def _figures_of(judged: JudgedGroup) -> str:
-    """Return which steps the figures are of, and the command for one rank."""
-    first, last = units.count(judged.first_step), units.count(judged.last_step)
-    steps = "all steps" if judged.is_whole else f"the newest steps, {first} to {last}"
-    folder = next((run.folder for run in judged.group.ranks.values() if run.folder), None)
-    rank = f"; one rank: tfwatch report {replay_argument(folder)}" if folder else ""
-    return f"Figures of {steps}{rank}"
-
-
 def group_markdown(judged: JudgedGroup, redaction: Redaction | None = None) -> str:
     """Return the finding and the table in Markdown. redaction: replaces paths, names and the
     hosts."""
     first, *more = (plain(one, redaction) for one in judged.sentences)
     head = [f"### {plain(judged.title, redaction)}", "", f"**{plain(judged.word)}**: {first}", ""]
     cells = table(COLUMNS, map(rank_cells, judged.rows), redaction)
-    ends = ["", *cells, plain(_figures_of(judged), redaction)]
-    return "\n".join([*head, *(f"* {one}" for one in more), *ends]) + "\n"
+    return "\n".join([*head, *(f"* {one}" for one in more), "", *cells]) + "\n"
 
 
 # -- JSON ------------------------------------------------------------------------------------------
 
 _STRAGGLER = (
     whole("rank", "the late rank"),
-    text("cause", "why it is late", "cause.value"),
+    text("cause", "why it is late", "cause.label"),
     number("share", "of the group's step, 0 to 1"),
     number("group_step_ms", "the group's step", "group_ms"),
     number("gain_ms", "shorter without it"),
@@ -89,18 +78,12 @@ RANK = (
     number("gpu_clock_mhz", "clock of its GPU", lambda row: row.run and machine_of(row.run)[1]),
     *within(STEADY[1:], "split"),
 )
-_FIGURES_OF = (
-    whole("first_step", "the first step that counts"),
-    whole("last_step", "the last one"),
-    flag("whole", "all steps count", "is_whole"),
-)
 GROUP = (
     text("group", "its name", "group.folder.name"),
     text("launcher", "what started the ranks", "group.file.launcher"),
     whole("size", "the number of ranks", "group.file.size"),
     anything("missing_ranks", "ranks without a run", "group.missing"),
     whole("aligned_steps", "steps that all ranks have", lambda judged: len(judged.cycles.steps)),
-    record("figures_of", "the steps that count", _FIGURES_OF, lambda judged: judged),
     number("waiting_share", "the time that ranks wait for one another, 0 to 1"),
     number("in_call_s", "all ranks are in the same call for so long"),
     record("straggler", "the late rank; null where none is", _STRAGGLER),

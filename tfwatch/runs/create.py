@@ -15,7 +15,7 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.core.errors import reason as error_text
 from tfwatch.runs.format import Manifest
-from tfwatch.runs.group_joining import find_membership, join
+from tfwatch.runs.group import find_membership, join
 from tfwatch.runs.library import make_run_dir
 from tfwatch.runs.machine_info import boot_id, describe_machine, limits
 from tfwatch.runs.writer import BEGIN_S, RunWriter

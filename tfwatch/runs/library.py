@@ -20,8 +20,7 @@ from tfwatch.runs.format import (
     make_folder,
     write_atomically,
 )
-from tfwatch.runs.group import is_group, rank_folders, read_group_file
-from tfwatch.runs.group_joining import WINDOW_S
+from tfwatch.runs.group import WINDOW_S, is_group, rank_folders, read_group_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

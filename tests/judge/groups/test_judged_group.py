@@ -11,9 +11,8 @@ from tests.groups import STEPS, meeting_rows, write_group
 from tests.runs.folders import FakeClock, write_run
 from tfwatch.core.events import RunEnded, TrainingFailed
 from tfwatch.core.rows import STEP, Phase
-from tfwatch.judge.groups import judged_group
 from tfwatch.judge.groups.judged_group import JudgedGroup, judge_group
-from tfwatch.report.group_report import group_json, group_markdown, rank_cells
+from tfwatch.report.group_report import group_json, rank_cells
 from tfwatch.runs.format import EVENTS, MANIFEST, PULSES, Pulse
 from tfwatch.runs.format import STEPS as STEPS_FILE
 from tfwatch.runs.group import folder_of_rank, open_group
@@ -181,22 +180,6 @@ def test_a_group_that_hangs_in_a_call_says_so_where_no_rank_is_seen_to_hold_it_u
     assert found.sentences[0].startswith(f"no step since step {STEPS}: all ranks are in the call")
     assert found.word == "NO STEP for 41.0 s"
     assert group_json(found)["in_call_s"] == 41.0
-
-
-def test_the_figures_of_a_long_run_name_their_steps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = write_group(tmp_path / "one", [1, 21])
-    assert judged(folder).is_whole
-    monkeypatch.setattr("tfwatch.runs.group.NEWEST_ROWS", 40)
-    monkeypatch.setattr(judged_group, "NEWEST_ROWS", 40)
-
-    found = judged(folder)
-
-    assert group_json(found)["figures_of"] == {"first_step": 21, "last_step": 60, "whole": False}
-    assert "Figures of the newest steps, 21 to 60; one rank: tfwatch report" in group_markdown(
-        found
-    )
 
 
 def test_of_ranks_that_are_gone_the_one_with_the_oldest_sign_of_life_is_named(

@@ -14,7 +14,7 @@ from tfwatch.cli import options
 from tfwatch.cli.workloads import workload_script
 from tfwatch.core.errors import BadInputError
 from tfwatch.notices import NO_NOTICES, NotifyOptions
-from tfwatch.runs.group_joining import GROUP
+from tfwatch.runs.group import GROUP
 from tfwatch.runs.script_process import FEED, Launch
 from tfwatch.tuner.driver import Autopilot, Experiment, TunerJob
 from tfwatch.workloads import list_workloads

@@ -25,7 +25,6 @@ from tfwatch.judge.groups.late_rank import (
 )
 from tfwatch.judge.past_run import state_of
 from tfwatch.judge.steps.steady_steps import Breakdown, breakdown, steady
-from tfwatch.runs.group import NEWEST_ROWS
 from tfwatch.runs.liveness import Life
 
 if TYPE_CHECKING:
@@ -34,10 +33,9 @@ if TYPE_CHECKING:
 
 #: Samples for a figure of a machine: three seconds of them.
 _FEWEST_SAMPLES = 6
-#: A rank that has made so many steps less than the first one lags: those of a collective are within
-#: one step. Ranks write ten times a second, at different moments, so while they train the steps of
-#: this time are not behind.
-_LAGS_FROM, _WRITES_MS = 2, 1000.0
+#: A rank that is over, or holds the others up, lags by so many steps: those of a collective are
+#: within one step. Ranks that train write at different moments, and are not behind.
+_LAGS_FROM = 2
 #: The states of a rank that trains, or has trained to the end.
 _WELL = frozenset({"finished", "stopped", "running"})
 #: A rank that has not come to the next call for so many seconds, or hangs in it, and for this many
@@ -62,7 +60,7 @@ class RankRow:
     stopped_s: float | None = None
     #: The last one; None without a run.
     step: int | None = None
-    #: Steps behind the first rank; 0 where they are not more than those of one collective.
+    #: Steps behind the first rank, of one that is over or holds the others up; else 0.
     behind: int | None = None
     #: Of its newest steady steps; None without any.
     split: Breakdown | None = None
@@ -103,22 +101,6 @@ class JudgedGroup:
         """The share of their time that ranks wait for one another, 0 to 1; None with too few
         steps."""
         return None if self.why_not else waiting_share(self.cycles)
-
-    @property
-    def first_step(self) -> int:
-        """The first step that all ranks have among their newest ones; 0 without any."""
-        runs = self.group.ranks.values()
-        return max((int(run.steps["step"][0]) for run in runs if len(run.steps)), default=0)
-
-    @property
-    def last_step(self) -> int:
-        """The last step of the first rank."""
-        return max(row.step or 0 for row in self.rows)
-
-    @property
-    def is_whole(self) -> bool:
-        """True where the judgement is of all steps: no rank has more than are read."""
-        return all(len(run.steps) < NEWEST_ROWS for run in self.group.ranks.values())
 
     @property
     def named_rank(self) -> int | None:
@@ -247,9 +229,8 @@ def _row(
     split = breakdown(steady(newest)) if len(newest) else None
     step_ms = split.step.mean if split else 0.0
     head, seconds = _stopped(run, step_ms)
-    behind = first - step
-    is_writing = run.life is not Life.ENDED and behind * step_ms < _WRITES_MS
-    behind = 0 if behind < _LAGS_FROM or is_writing else behind
+    behind = first - step if head or run.life.is_over else 0
+    behind = behind if behind >= _LAGS_FROM else 0
     return RankRow(
         rank,
         _state_text(run, head, seconds, behind),
@@ -260,7 +241,7 @@ def _row(
         behind,
         split,
         late_ms.get(rank),
-        late.cause.value if late and late.rank == rank else "",
+        late.cause.label if late and late.rank == rank else "",
     )
 
 

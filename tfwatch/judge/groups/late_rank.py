@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -106,14 +106,14 @@ class Cycles:
 
 
 def align(ranks: Sequence[RankSteps]) -> Cycles:
-    """Align the steps that all ranks have; steps with a flag at some rank (compile, switch), and
-    those that take long, are left out."""
+    """Align the steps that all ranks have, one rank at least; steps with a flag at some rank
+    (compile, switch), and those that take long, are left out."""
     rows = [plausible_rows(rank.rows) for rank in ranks]
     plain = [of_rank["step"][_is_plain(of_rank)] for of_rank in rows]
-    steps = reduce(_common, plain) if plain else np.empty(0, dtype=np.uint32)
+    steps = reduce(_common, plain)
     at = [np.searchsorted(of_rank["step"], steps) for of_rank in rows]
     wait, host, call = (
-        _times([of[name][places - before] for of, places in zip(rows, at, strict=True)], len(steps))
+        np.array([of[name][places - before] for of, places in zip(rows, at, strict=True)], float)
         for name, before in (("wait_ms", 0), ("host_ms", 1), ("compute_ms", 0))
     )
     cycles = wait + host + call
@@ -123,12 +123,6 @@ def align(ranks: Sequence[RankSteps]) -> Cycles:
         usual = np.logical_and.reduce(cycles <= longest_ms)
     numbers = steps.astype(np.int64)[usual]
     return Cycles(tuple(ranks), numbers, wait[:, usual], host[:, usual], call[:, usual])
-
-
-def _times(of_ranks: list[NDArray[Any]], count: int) -> Times:
-    """Return a row a rank, also of no rank."""
-    times: Times = np.array(of_ranks, dtype=np.float64).reshape(len(of_ranks), count)
-    return times
 
 
 def _common(one: NDArray[np.uint32], other: NDArray[np.uint32]) -> NDArray[np.uint32]:
@@ -151,12 +145,34 @@ def _is_plain(rows: Rows) -> NDArray[np.bool_]:
 
 
 class Cause(Enum):
-    """The part of a late rank's time that is longer than that of the others."""
+    """The part of a late rank's time that is longer than that of the others; in words, with what
+    shows it, and the next thing to look at."""
 
-    DATA_WAIT = "data wait"
-    HOST = "host time"
-    COMPUTE = "compute"
-    SLOW_GPU = "a slower GPU"
+    DATA_WAIT = (
+        "data wait",
+        "it waits {own} ms for data, the others {others}",
+        "give it what the others have: as much data, as fast a disk, as many free cores",
+    )
+    HOST = (
+        "host time",
+        "its Python between two steps takes {own} ms, that of the others {others}",
+        "take work out of its callbacks: only one rank may write and log, or all take turns",
+    )
+    COMPUTE = (
+        "compute",
+        "it computes longer, with {own} ms of CPU time a step; the others use {others}",
+        "look for work that only this rank has: metrics, summaries, another program on its cores",
+    )
+    SLOW_GPU = (
+        "a slower GPU",
+        "its GPU runs at {own_mhz:.0f} MHz, those of the others at {others_mhz:.0f} MHz",
+        "look at the temperature and the power limit of its GPU: nvidia-smi -q -d PERFORMANCE",
+    )
+
+    @property
+    def label(self) -> str:
+        """The part in words."""
+        return self.value[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,24 +284,6 @@ def _beside(values: Times, place: int) -> tuple[float, float]:
 
 # -- in words --------------------------------------------------------------------------------------
 
-#: The next thing to look at, by cause.
-_ADVICE = {
-    Cause.DATA_WAIT: (
-        "give it what the others have: the same share of the data, as fast a disk, as many free"
-        " cores"
-    ),
-    Cause.HOST: (
-        "take work out of its callbacks, or share it between the ranks: only one of them may write"
-        " and log"
-    ),
-    Cause.COMPUTE: (
-        "look for work that only this rank has: metrics, summaries, another program on its cores"
-    ),
-    Cause.SLOW_GPU: (
-        "look at the temperature and the power limit of its GPU: nvidia-smi -q -d PERFORMANCE"
-    ),
-}
-
 
 def straggler_word(late: Straggler) -> str:
     """Return the banner's word: `STRAGGLER rank 2, 32 %`."""
@@ -297,27 +295,11 @@ def straggler_word(late: Straggler) -> str:
 def straggler_sentences(late: Straggler) -> list[str]:
     """Return who is late, by how much and why; what the group would take without it; the advice."""
     waited, step = units.in_one_unit(late.gain_ms, late.group_ms)
+    own, others = units.in_one_unit(late.own, late.others)
     least, most = ("at least ", "at most ") if late.is_least else ("", "")
     without, _ = units.in_one_unit(late.group_ms - late.gain_ms, late.group_ms)
     waits = f"the other ranks wait {least}{waited} of {step}/step for rank {late.rank}"
     shorter = f"without it a step takes {most}about {without} of {step}"
-    return [
-        f"{waits}: {_cause_text(late)}",
-        f"{shorter}: {least}{units.percent(late.share)} less",
-        _ADVICE[late.cause],
-    ]
-
-
-def _cause_text(late: Straggler) -> str:
-    """Return the part of the late rank's time that is longer, beside that of the others."""
-    own, others = units.in_one_unit(late.own, late.others)
-    return {
-        Cause.DATA_WAIT: f"it waits {own} ms for data, the others {others}",
-        Cause.HOST: f"its Python between two steps takes {own} ms, that of the others {others}",
-        Cause.COMPUTE: (
-            f"it computes longer, with {own} ms of CPU time a step; the others use {others}"
-        ),
-        Cause.SLOW_GPU: (
-            f"its GPU runs at {late.own:.0f} MHz, those of the others at {late.others:.0f} MHz"
-        ),
-    }[late.cause]
+    _, shown_by, advice = late.cause.value
+    cause = shown_by.format(own=own, others=others, own_mhz=late.own, others_mhz=late.others)
+    return [f"{waits}: {cause}", f"{shorter}: {least}{units.percent(late.share)} less", advice]

@@ -83,10 +83,3 @@ def test_a_tool_that_does_not_end_is_killed(make_tool: Callable[[str], str], lin
     assert result.failure == "did not respond within 0.5 s"
     assert not [child for child in psutil.Process().children() if child.name() == "tool"]
     assert len(os.listdir("/dev/fd")) <= before
-
-
-def test_the_cpu_time_of_a_tool_is_counted(make_tool: Callable[[str], str]) -> None:
-    before_ns = system_tool.spent_ns()
-    system_tool.run([make_tool("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done")], 20)
-
-    assert 1_000_000 < system_tool.spent_ns() - before_ns < 20_000_000_000

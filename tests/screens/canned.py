@@ -154,12 +154,10 @@ class Canned:
             "cpu_cores": 1.6,
             "core_max": 0.96,
             "process_cores": 1.4,
-            "own_cores": 0.01,
             "process_bytes": 1.2 * 2**30,
             "memory_used_bytes": 9.8 * 2**30,
             "memory_available_bytes": 6.2 * 2**30,
             "swap_used_bytes": 0.0,
-            "late_ms": 0.2,
         }
         self.writer.sample(round(self.at_s * 1e9), {**values, **changes})
         return self

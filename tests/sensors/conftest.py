@@ -11,7 +11,7 @@ import pytest
 from tests.runs.folders import FakeClock, make_manifest
 from tests.sensors.nvml import OTHER, OWN
 from tfwatch.runs.writer import RunWriter
-from tfwatch.sensors import kernel
+from tfwatch.sensors import host
 from tfwatch.sensors.gpu import nvml
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Tools:
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
     """Return tools in a folder of the test, with longer time limits: a test machine is busy."""
-    monkeypatch.setattr(kernel, "PATIENCE_S", 20.0)
+    monkeypatch.setattr(host, "PATIENCE_S", 20.0)
     return Tools(tmp_path)
 
 

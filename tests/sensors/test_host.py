@@ -16,18 +16,26 @@ from tfwatch.runs.machine_info import ProcessLimits
 from tfwatch.sensors import host
 from tfwatch.sensors.host import (
     CpuSensor,
+    MacPressureSensor,
+    MacThermalSensor,
     MemorySensor,
     PowerSupplySensor,
     SwapSensor,
+    ToolSensor,
     has_battery,
     host_sensors,
 )
-from tfwatch.sensors.sensor import Rate
+from tfwatch.sensors.sensor import Rate, SensorError, Unavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from tests.sensors.conftest import Tools
+
 SECOND_NS = 10**9
+SYSCTL = "kern.memorystatus_vm_pressure_level: 2\n"
+KEY = "com.apple.system.thermalpressurelevel"
 Battery = namedtuple("Battery", "power_plugged")
 
 
@@ -35,7 +43,7 @@ def test_every_column_of_a_sample_that_this_host_can_fill_is_filled() -> None:
     sensors = [sensor for sensor in host_sensors() if not sensor.why_unavailable()]
     columns = {column for at in (1, 2) for sensor in sensors for column in sensor.read(at)}
     names = SAMPLE.names or ()
-    always = set(names[1 : names.index("late_ms")]) - {"own_cores"}
+    always = set(names[1 : names.index("gpu_busy")])
     assert always <= columns <= set(names)
 
 
@@ -49,9 +57,9 @@ def test_a_machine_without_a_battery_has_no_sensor_for_it(
     plain = names()
     monkeypatch.setattr(psutil, "sensors_battery", lambda: Battery(True))
 
-    assert plain == {"CPU", "process", "memory", "swap", "heat"}
+    assert plain == {"CPU", "process", "memory", "swap"}
     assert names() - plain == {"mains"}
-    assert {sensor.name for sensor in host_sensors("darwin")} == {*names(), "pressure"}
+    assert {sensor.name for sensor in host_sensors("darwin")} == {*names(), "pressure", "heat"}
     monkeypatch.delattr(psutil, "sensors_battery")
     assert not has_battery()
 
@@ -123,3 +131,79 @@ def test_swap_traffic_is_a_rate_where_the_system_counts_it(
     traffic = {"swap_in_bytes_s": 10.0, "swap_out_bytes_s": 0.0} if system == "linux" else {}
     assert then == {"swap_used_bytes": 77, **traffic}
     assert math.isnan(first.get("swap_in_bytes_s", math.nan))
+
+
+# -- macOS -----------------------------------------------------------------------------------------
+
+
+def read(tools: Tools, kind: type[ToolSensor], text: str) -> Mapping[str, float] | Unavailable:
+    """Return the figures of a sensor whose tool prints a text, or why there are none."""
+    sensor = kind()
+    sensor.command = (tools.print("tool", text),)
+    return sensor.why_unavailable() or sensor.read(0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "figures"),
+    [
+        pytest.param(MacPressureSensor, SYSCTL, {"memory_level": 1}, id="warning"),
+        pytest.param(
+            MacPressureSensor, SYSCTL.replace(": 2", " = 4"), {"memory_level": 2}, id="older form"
+        ),
+        pytest.param(MacThermalSensor, f"{KEY} 1\n", {"thermal_level": 2.0}, id="moderate"),
+        pytest.param(MacThermalSensor, f"x 1\n{KEY} 3\r\n", {"thermal_level": 4.0}, id="trapping"),
+    ],
+)
+def test_levels(
+    tools: Tools, kind: type[ToolSensor], text: str, figures: Mapping[str, float]
+) -> None:
+    assert read(tools, kind, text) == figures
+
+
+@pytest.mark.parametrize(
+    ("kind", "file", "match"),
+    [
+        (MacPressureSensor, "sysctl-all-keys.txt", "1"),
+        (MacPressureSensor, "sysctl-pressure-4.txt", "4"),
+        (MacThermalSensor, "notifyutil-level-0.txt", "0"),
+        (MacThermalSensor, "notifyutil-failed.txt", None),
+    ],
+)
+def test_recordings(
+    recording: Callable[[str], str], kind: type[ToolSensor], file: str, match: str | None
+) -> None:
+    found = kind.pattern.search(recording(file))
+    assert (found and found[1]) == match
+
+
+def test_an_output_without_a_level_has_a_reason(tools: Tools) -> None:
+    text = f"{KEY}: Failed with code 9"
+
+    assert read(tools, MacThermalSensor, text) == Unavailable(
+        f"tool prints '{text}', which tfwatch cannot parse"
+    )
+
+
+def test_a_level_is_current_for_a_period_and_a_failure_too(tools: Tools) -> None:
+    sensor = MacPressureSensor()
+    sensor.command = (tools.print("tool", SYSCTL),)
+    assert sensor.read(0) == {"memory_level": 1}
+    tools.does("tool", "exit 1")
+    assert sensor.read(2 * SECOND_NS - 1) == {"memory_level": 1}
+    for now_ns in (2 * SECOND_NS, 3 * SECOND_NS):
+        with pytest.raises(SensorError, match="tool"):
+            sensor.read(now_ns)
+    tools.print("tool", SYSCTL)
+    assert sensor.read(4 * SECOND_NS) == {"memory_level": 1}
+
+
+def test_a_heat_of_0_is_unknown_until_macos_reports_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    levels = iter([0, 2, 0])
+    monkeypatch.setattr(ToolSensor, "level", lambda *_: next(levels))
+    sensor = MacThermalSensor()
+    with pytest.raises(SensorError, match="as it does for a level that nothing reports"):
+        sensor.read(0)
+
+    assert [sensor.read(0), sensor.read(0)] == [{"thermal_level": 3.0}, {"thermal_level": 0.0}]

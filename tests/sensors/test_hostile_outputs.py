@@ -11,8 +11,8 @@ from hypothesis import strategies as some
 
 from tests.sensors.gpu import test_ioreg
 from tests.sensors.gpu.test_powermetrics import DOCUMENT
-from tests.sensors.test_kernel import KEY, SYSCTL
-from tfwatch.sensors import kernel
+from tests.sensors.test_host import KEY, SYSCTL
+from tfwatch.sensors import host
 from tfwatch.sensors.gpu import ioreg
 from tfwatch.sensors.gpu.powermetrics import parse
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def _level(sensor: type[kernel.ToolSensor], text: str) -> list[float | None]:
+def _level(sensor: type[host.ToolSensor], text: str) -> list[float | None]:
     match = sensor.pattern.search(text)
     return [int(match[1]) if match else None]
 
@@ -30,8 +30,8 @@ PARSERS: dict[str, tuple[Callable[[str], list[float | None]], str]] = {
     "powermetrics": (lambda text: [*parse(text.encode("utf-8", "replace")).values()], DOCUMENT),
     "ioreg": (lambda text: [*ioreg.parse(text).values()], test_ioreg.gpu()),
     "clients": (lambda text: [*ioreg.parse_clients(text).values()], test_ioreg.client(7, 55)),
-    "sysctl": (lambda text: _level(kernel.MacPressureSensor, text), SYSCTL),
-    "notifyutil": (lambda text: _level(kernel.MacThermalSensor, text), f"{KEY} 3\n"),
+    "sysctl": (lambda text: _level(host.MacPressureSensor, text), SYSCTL),
+    "notifyutil": (lambda text: _level(host.MacThermalSensor, text), f"{KEY} 3\n"),
 }
 PARSED = pytest.mark.parametrize("name", PARSERS)
 

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from tests.runs.folders import written
-from tfwatch.core import system_tool
 from tfwatch.core.clock import Clock
-from tfwatch.core.events import Event, Paused, SensorMissing, Slept, decode
+from tfwatch.core.events import Event, SensorMissing, Slept, decode
 from tfwatch.core.rows import SAMPLE, Rows
 from tfwatch.runs.format import EVENTS, SAMPLES, Manifest
 from tfwatch.runs.writer import RunWriter
@@ -93,29 +92,13 @@ def test_a_row_has_each_sensors_figures_and_nan_for_missing_ones(
     sampler = Sensors(writer, time.clock(), sensors)
     sampler.begin()
     time.pass_ms(250)
-    sampler.sample(late_ms=1.5)
+    sampler.sample()
     (row,) = rows(writer)
-    assert (row["at_ns"], row["late_ms"]) == (250 * MS, 1.5)
+    assert row["at_ns"] == 250 * MS
     assert (row["memory_used_bytes"], row["swap_used_bytes"]) == (7.0, 9.0)
-    assert np.isnan(
-        [row["cpu_cores"], row["core_max"], row["process_cores"], row["own_cores"]]
-    ).all()
+    assert np.isnan([row["cpu_cores"], row["core_max"], row["process_cores"]]).all()
     assert np.isnan([row["process_bytes"], row["memory_available_bytes"]]).all()
     assert not events(writer)
-
-
-def test_own_cores_count_every_thread_and_tool(
-    time: FakeTime, writer: RunWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sampler = Sensors(writer, time.clock(), [])
-    sampler.sample(0)
-    time.pass_ms(500)
-    time.cpu_ns, writer.cpu_ns = 1 * MS, 2 * MS
-    sampler._pauses.cpu_ns, sampler._gpu.cpu_ns = 3 * MS, 4 * MS
-    spent_ns = system_tool.spent_ns()
-    monkeypatch.setattr(system_tool, "spent_ns", lambda: spent_ns + 5 * MS)
-    sampler.sample(0)
-    assert rows(writer)["own_cores"][1] == pytest.approx(0.03)
 
 
 def test_the_hotter_of_two_counts(time: FakeTime, writer: RunWriter) -> None:
@@ -124,52 +107,33 @@ def test_the_hotter_of_two_counts(time: FakeTime, writer: RunWriter) -> None:
         FakeSensor("GPU", {"thermal_level": 0.0}),
         FakeSensor(),
     ]
-    Sensors(writer, time.clock(), hot).sample(0)
-    Sensors(writer, time.clock(), hot[::-1]).sample(0)
-    Sensors(writer, time.clock(), hot[2:]).sample(0)
+    Sensors(writer, time.clock(), hot).sample()
+    Sensors(writer, time.clock(), hot[::-1]).sample()
+    Sensors(writer, time.clock(), hot[2:]).sample()
     np.testing.assert_array_equal(rows(writer)["thermal_level"], [2.0, 2.0, np.nan])
 
 
-def test_a_limited_gpu_is_a_pause(time: FakeTime, writer: RunWriter) -> None:
-    sampler = Sensors(writer, time.clock(), [])
-    for limit in ("", "thermal slowdown by the driver", "thermal slowdown by the driver", ""):
-        time.pass_ms(500)
-        sampler._gpu.limited_by = limit
-        sampler.sample(0)
-    assert events(writer) == [
-        Paused(1500 * MS, "thermal limit", 1000.0, "thermal slowdown by the driver")
-    ]
-
-
-def test_an_unavailable_sensor_is_reported_once_and_never_read(
-    time: FakeTime, writer: RunWriter
-) -> None:
-    gone = FakeSensor("GPU", missing=Unavailable("no permission", "ask root"))
-    sampler = Sensors(writer, time.clock(), [gone])
-    sampler.begin()
-    sampler.sample(0)
-    assert events(writer) == [SensorMissing(0, "GPU", "no permission", "ask root")]
-    assert gone.reads == 0
-
-
-def test_a_failed_sensor_stops_no_other_and_is_reported_once(
+def test_a_failed_sensor_stops_no_other_and_is_reported_once_until_it_works(
     time: FakeTime, writer: RunWriter
 ) -> None:
     broken = FakeSensor("swap", {"swap_used_bytes": 9.0}, error=PermissionError("not allowed"))
     unavailable = FakeSensor("CPU", missing=RuntimeError())
     sampler = Sensors(writer, time.clock(), [broken, unavailable, FakeSensor()])
     sampler.begin()
-    sampler.sample(0)
-    sampler.sample(0)
+    sampler.sample()
+    sampler.sample()
     broken.error = None
-    sampler.sample(0)
-    assert rows(writer)["memory_used_bytes"].tolist() == [7.0] * 3
-    np.testing.assert_array_equal(rows(writer)["swap_used_bytes"], [np.nan, np.nan, 9.0])
+    time.pass_ms(10_000)
+    sampler.sample()
+    sampler.sample()
+    assert rows(writer)["memory_used_bytes"].tolist() == [7.0] * 4
+    np.testing.assert_array_equal(rows(writer)["swap_used_bytes"], [np.nan, np.nan, 9.0, 9.0])
     assert events(writer) == [
         SensorMissing(0, "CPU", "RuntimeError", "the next run tries again"),
         SensorMissing(
             0, "swap", "PermissionError: not allowed", "tfwatch tries again twice a second"
         ),
+        SensorMissing(10_000 * MS, "swap"),
     ]
 
 
@@ -186,11 +150,11 @@ def test_sleep_shows_as_wall_time_where_no_clock_counts_it(
     jump_ms: int, slept_ms: list[float], time: FakeTime, writer: RunWriter
 ) -> None:
     sampler = Sensors(writer, time.clock(), [])
-    sampler.sample(0)
+    sampler.sample()
     time.wall_ns += jump_ms * MS
     time.pass_ms(500)
-    sampler.sample(0)
-    sampler.sample(0)
+    sampler.sample()
+    sampler.sample()
     assert events(writer) == [Slept(500 * MS, ms) for ms in slept_ms]
 
 
@@ -207,12 +171,12 @@ def test_a_clock_set_forward_is_no_sleep_where_the_system_counts_it(
 ) -> None:
     time.asleep_ns = 7 * MS
     sampler = Sensors(writer, time.clock(), [])
-    sampler.sample(0)
+    sampler.sample()
     time.asleep_ns += asleep_ms * MS
     time.wall_ns += 3_600_000 * MS
     time.pass_ms(500)
-    sampler.sample(0)
-    sampler.sample(0)
+    sampler.sample()
+    sampler.sample()
     assert events(writer) == [Slept(500 * MS, ms) for ms in slept_ms]
 
 
@@ -228,11 +192,11 @@ def test_a_clock_set_forward_is_no_sleep_where_the_system_counts_it(
 def test_the_schedule_is_absolute(
     takes_ms: list[int], overslept_ms: int, began_ms: list[float], time: FakeTime
 ) -> None:
-    calls = list[tuple[float, float]]()
+    calls = list[float]()
     oversleeps = iter([0, overslept_ms, 0, 0])
 
-    def sample(late: float) -> None:
-        calls.append(((time.now_ns - ORIGIN_NS) / MS, late))
+    def sample() -> None:
+        calls.append((time.now_ns - ORIGIN_NS) / MS)
         time.pass_ms(takes_ms[len(calls) - 1])
 
     def wait(seconds: float) -> bool:
@@ -240,7 +204,7 @@ def test_the_schedule_is_absolute(
         return len(calls) == len(takes_ms)
 
     sample_on_schedule(sample, time.clock(), wait)
-    assert calls == list(zip(began_ms, [0, overslept_ms, 0], strict=True))
+    assert calls == began_ms
 
 
 class SignallingWriter(RunWriter):

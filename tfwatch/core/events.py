@@ -345,13 +345,13 @@ class SwitchMissed(Event, ChangesKnob, frozen=True):
 
 
 class SensorMissing(Event, frozen=True):
-    """A sensor has no figures."""
+    """A sensor has no figures, or has them again."""
 
     sensor: str
-    #: Why.
-    reason: str
+    #: Why; empty where it has them again.
+    reason: str = ""
     #: How to get them.
-    fix: str
+    fix: str = ""
 
 
 class GpusFound(Event, frozen=True):

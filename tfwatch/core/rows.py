@@ -39,22 +39,20 @@ STEP = np.dtype(
 )
 
 #: One machine sample. `cpu_cores` and `process_cores`: cores in use; `core_max`: the busiest core,
-#: 0 to 1; `own_cores`: cores used by tfwatch's own writer and sensor threads. Missing is NaN.
-#: `gpu_busy`, `gpu_process_busy`: 0 to 1, of all programs and of the one that trains;
-#: `gpu_late_ms`: how old the GPU's figures are beyond their period. `thermal_level`: 0 nominal to 4
-#: critical. `memory_level`: 0 normal, 1 warning, 2 critical. `on_mains`: 1, or 0 on battery.
+#: 0 to 1. Missing is NaN. `gpu_busy`, `gpu_process_busy`: 0 to 1, of all programs and of the one
+#: that trains; `gpu_late_ms`: how old the GPU's figures are beyond their period. `thermal_level`: 0
+#: nominal to 4 critical. `memory_level`: 0 normal, 1 warning, 2 critical. `on_mains`: 1, or 0 on
+#: battery.
 SAMPLE = np.dtype(
     [
         ("at_ns", "<u8"),
         ("cpu_cores", "<f4"),
         ("core_max", "<f4"),
         ("process_cores", "<f4"),
-        ("own_cores", "<f4"),
         ("process_bytes", "<f8"),
         ("memory_used_bytes", "<f8"),
         ("memory_available_bytes", "<f8"),
         ("swap_used_bytes", "<f8"),
-        ("late_ms", "<f4"),
         ("gpu_busy", "<f4"),
         ("gpu_process_busy", "<f4"),
         ("gpu_freq_mhz", "<f4"),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import resource
 import subprocess
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,7 +30,6 @@ def run(argv: Sequence[str], timeout_s: float) -> Result:
 
     The tool has no terminal and no stdin, so it cannot prompt. One that takes longer is killed.
     """
-    before_ns = _children_ns()
     try:
         # Without close_fds Python uses posix_spawn; with it, macOS copies the page tables of a
         # whole training.
@@ -51,8 +48,6 @@ def run(argv: Sequence[str], timeout_s: float) -> Result:
     except subprocess.TimeoutExpired:
         _kill(process)
         return Result(failure=f"did not respond within {timeout_s:g} s")
-    finally:
-        _SPENT.add(_children_ns() - before_ns)
     return _result(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
 
 
@@ -89,28 +84,3 @@ def start(argv: Sequence[str]) -> subprocess.Popen[bytes]:
         env=ENVIRONMENT,
         start_new_session=True,
     )
-
-
-class _Spent:
-    """A sum that several threads add to."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.ns = 0
-
-    def add(self, ns: int) -> None:
-        with self._lock:
-            self.ns += ns
-
-
-_SPENT = _Spent()
-
-
-def spent_ns() -> int:
-    """Return the CPU time of all tools that this process has run and that have ended."""
-    return _SPENT.ns
-
-
-def _children_ns() -> int:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return round((usage.ru_utime + usage.ru_stime) * 1e9)

@@ -177,6 +177,8 @@ def _describe_switching(event: RowSource) -> RowText | None:
 
 def _describe_device(event: RowSource) -> RowText | None:
     match event:
+        case facts.SensorMissing(reason=""):
+            return NO_MARK, f"{event.sensor} has figures again", ""
         case facts.SensorMissing():
             fix = f"; {event.fix}" if event.fix else ""
             return NO_MARK, f"{event.sensor} n/a: {event.reason}{fix}", ""

@@ -264,7 +264,7 @@ def gpu_status(events: Iterable[object]) -> GpuFound | SensorMissing | None:
     newest: GpuFound | SensorMissing | None = None
     for event in events:
         if isinstance(event, GpuFound) or (
-            isinstance(event, SensorMissing) and event.sensor == GPU
+            isinstance(event, SensorMissing) and event.sensor == GPU and event.reason
         ):
             newest = event
     return newest
@@ -413,13 +413,13 @@ def find_gpus(events: Iterable[object]) -> GpusFound | None:
 
 
 def missing_sensors(events: Iterable[object]) -> list[SensorMissing]:
-    """Return the newest event of each sensor without figures; of the GPU none where one was found
-    later."""
+    """Return the newest event of each sensor without figures, of none that has them again."""
     newest: dict[str, SensorMissing] = {}
     for event in events:
         if isinstance(event, SensorMissing):
             newest.pop(event.sensor, None)
-            newest[event.sensor] = event
+            if event.reason:
+                newest[event.sensor] = event
         elif isinstance(event, GpuFound):
             newest.pop(GPU, None)
     return list(newest.values())

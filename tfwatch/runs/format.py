@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from tfwatch.core.bounds import (
     LATEST_NS,
@@ -27,6 +28,7 @@ from tfwatch.core.bounds import (
     ProcessId,
     StartTime,
     WallTime,
+    Whole,
     encode_json,
 )
 from tfwatch.core.errors import printable
@@ -37,7 +39,6 @@ from tfwatch.core.knobs import (
     check_value,
     epochs_until,
 )
-from tfwatch.core.model_facts import ModelFacts
 from tfwatch.core.rows import GPU, PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
 from tfwatch.core.script_code import CodeEdit
 
@@ -109,6 +110,41 @@ class Machine(TypedDict, total=False):
     memory_bytes: Bytes
     cores_allowed: Cores | None
     memory_limit_bytes: MemoryLimit | None
+
+
+#: Layer and metric classes that are kept, and characters of a name.
+MOST_CLASSES, LONGEST_NAME = 40, 80
+
+_Name = Annotated[str, Meta(max_length=LONGEST_NAME)]
+
+
+class Embedding(msgspec.Struct, frozen=True):
+    """The table of an embedding layer."""
+
+    name: _Name
+    rows: Whole
+    columns: Whole
+
+
+class ModelFacts(msgspec.Struct, frozen=True):
+    """A model as it was when the first `fit` of a run began."""
+
+    #: The class of the optimizer; empty without one.
+    optimizer: _Name = ""
+    #: XLA compiles the step.
+    jit_compile: bool = False
+    run_eagerly: bool = False
+    steps_per_execution: Count = 1
+    #: The name of the dtype policy, e.g. `mixed_float16`.
+    dtype_policy: _Name = ""
+    #: The parameters of all its variables; None where the model is not built.
+    parameters: Whole | None = None
+    #: The embedding layer with the most parameters; None without one.
+    largest_embedding: Embedding | None = None
+    #: The number of layers of each class, sublayers included, the most frequent first.
+    layers: Annotated[dict[_Name, Count], Meta(max_length=MOST_CLASSES)] = {}
+    #: The classes of the metrics of `compile`, or their names where it was given these.
+    metrics: Annotated[list[_Name], Meta(max_length=MOST_CLASSES)] = []
 
 
 class Manifest(msgspec.Struct, frozen=True):

@@ -80,8 +80,6 @@ class RunWriter:
         current_code: `since_ns` of a status, and the callback, or other Python, that runs since
         then.
         folder: the run folder; None where there is none, or none yet.
-        cpu_ns, stages_cpu_ns: CPU time of the writer's own thread, and of the one that reads the
-        pipeline's stages.
         lost: why rows do not get to disk, and since when; None where they do, or there is no
         folder.
         can_open: the folder has a manifest: a reader can open it.
@@ -96,8 +94,6 @@ class RunWriter:
         self.is_between_fits = False
         self.before_end: Callable[[], None] = _nothing
         self.current_code = (0, "")
-        self.cpu_ns = 0
-        self.stages_cpu_ns = 0
         self.lost: RecordingLost | None = None
         self.can_open = False
         self._progress_log = ProgressLog()
@@ -284,7 +280,6 @@ class RunWriter:
             self._do(self.flush)
             self._do(self.after_flush)
             self._has_flushed.set()
-            self.cpu_ns = self.clock.thread_ns()
             is_over = self._closing.wait(FLUSH_S)
         self._do(self.take_requests)
         self._do(self.flush)

@@ -7,6 +7,8 @@ The counters update about 100 times a second. On battery, systems lower clocks.
 from __future__ import annotations
 
 import math
+import os
+import re
 import resource
 import sys
 from typing import TYPE_CHECKING
@@ -14,9 +16,9 @@ from typing import TYPE_CHECKING
 import psutil
 
 from tfwatch.core.events import Paused
+from tfwatch.core.system_tool import run
 from tfwatch.runs.machine_info import ProcessLimits, limits, used_bytes
-from tfwatch.sensors.kernel import kernel_sensors
-from tfwatch.sensors.sensor import Rate, Sensor
+from tfwatch.sensors.sensor import Rate, Sensor, SensorError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +33,7 @@ def host_sensors(system: str = sys.platform) -> list[Sensor]:
         ProcessSensor(),
         MemorySensor(),
         SwapSensor(system),
-        *kernel_sensors(system),
+        *([MacPressureSensor(), MacThermalSensor()] if system == "darwin" else []),
         *([PowerSupplySensor()] if has_battery() else []),
     ]
 
@@ -145,6 +147,118 @@ def has_battery() -> bool:
         return False
 
 
+# -- memory pressure and heat, as the kernel of macOS counts them ---------------------------------
+#
+# A temperature does not show heat's effect: 95 degrees are usual for one processor and too much for
+# another.
+
+#: The time limit of a tool, seconds: a call takes some milliseconds.
+PATIENCE_S = 1.0
+
+
+class ToolSensor(Sensor):
+    """A level that a tool of macOS prints, which any program may run."""
+
+    command: tuple[str, ...] = ()
+    pattern = re.compile("")
+    period_s = 0.0
+
+    def __init__(self) -> None:
+        self._due_ns = -math.inf
+        self._newest = 0
+
+    def why_unavailable(self) -> Unavailable | None:
+        try:
+            self.level(0)
+        except SensorError as error:
+            return Unavailable(str(error))
+        self._due_ns = -math.inf
+        return None
+
+    def level(self, now_ns: int) -> int:
+        """Return the level that the tool printed last, at most a period ago.
+
+        Raises:
+            SensorError: it printed none; it runs again in the next period.
+        """
+        if now_ns >= self._due_ns:
+            self._due_ns = now_ns + self.period_s * 1e9
+            self._newest = -1
+            self._newest = self._run()
+        if self._newest < 0:
+            raise SensorError(f"{os.path.basename(self.command[0])} printed no level")
+        return self._newest
+
+    def _run(self) -> int:
+        tool = os.path.basename(self.command[0])
+        result = run(self.command, PATIENCE_S)
+        if result.failure:
+            raise SensorError(f"{tool}: {result.failure}")
+        if match := self.pattern.search(result.out):
+            return int(match[1])
+        words = " ".join(result.out.split())[:100]
+        raise SensorError(f"{tool} prints {words!r}, which tfwatch cannot parse")
+
+
+#: `memory_level` in `core.rows.SAMPLE` for the kernel's levels normal, warning and critical.
+_LEVELS = {1: 0, 2: 1, 4: 2}
+
+
+class MacPressureSensor(ToolSensor):
+    """The kernel's memory pressure level."""
+
+    name = "pressure"
+    command: tuple[str, ...] = ("/usr/sbin/sysctl", "-i", "kern.memorystatus_vm_pressure_level")
+    pattern = re.compile(
+        r"^kern\.memorystatus_vm_pressure_level(?:: | = )([124])\s*$", re.MULTILINE | re.ASCII
+    )
+    #: A call takes some 3 ms of a core.
+    period_s = 2.0
+
+    def read(self, now_ns: int) -> Mapping[str, float]:
+        """Return `memory_level`."""
+        return {"memory_level": _LEVELS[self.level(now_ns)]}
+
+
+#: nominal, moderate, heavy, trapping and sleeping (libkern/OSThermalNotification.h) as
+#: `thermal_level` of `core.rows.SAMPLE`: this system has no light, and the levels after heavy are
+#: critical.
+HEAT = (0.0, 2.0, 3.0, 4.0, 4.0)
+
+
+class MacThermalSensor(ToolSensor):
+    """The slowdown of the machine by heat."""
+
+    name = "heat"
+    command: tuple[str, ...] = (
+        "/usr/bin/notifyutil",
+        "-g",
+        "com.apple.system.thermalpressurelevel",
+    )
+    pattern = re.compile(
+        r"^com\.apple\.system\.thermalpressurelevel ([0-4])[ \t\r]*$", re.MULTILINE | re.ASCII
+    )
+    #: A call takes some 8 ms of a core, and heat changes slowly.
+    period_s = 4.0
+
+    _is_reported = False
+
+    def read(self, now_ns: int) -> Mapping[str, float]:
+        """Return `thermal_level`.
+
+        Raises:
+            SensorError: the level is 0 and has never been another one, so nothing may report it on
+            this machine.
+        """
+        level = self.level(now_ns)
+        self._is_reported |= level > 0
+        if not self._is_reported:
+            raise SensorError("notifyutil prints 0, as it does for a level that nothing reports")
+        return {"thermal_level": HEAT[level]}
+
+
+# -- pressure --------------------------------------------------------------------------------------
+
 #: Contention: a CPU that is this full, cores that others use, and preemptions of this process a
 #: second.
 _FULL = 0.9
@@ -172,8 +286,8 @@ class Pressure:
         self._at_ns = writer.now_ns()
         self._open: dict[str, tuple[int, str]] = {}
 
-    def update(self, figures: Mapping[str, float], gpu_limit: str = "") -> None:
-        """Add a sample's figures, and the reason for a limited GPU clock since the last call."""
+    def update(self, figures: Mapping[str, float]) -> None:
+        """Add a sample's figures."""
         now_ns = self._writer.now_ns()
         preempted = _preemptions()
         seconds = max((now_ns - self._at_ns) / 1e9, 1e-3)
@@ -183,7 +297,7 @@ class Pressure:
             self._contention(figures, (preempted - self._preempted) / seconds),
         )
         self._follow("swap", now_ns, self._swapping(figures, seconds))
-        self._follow("thermal limit", now_ns, gpu_limit or _limited(figures["thermal_level"]))
+        self._follow("thermal limit", now_ns, _limited(figures["thermal_level"]))
         self._preempted, self._at_ns = preempted, now_ns
 
     def _contention(self, figures: Mapping[str, float], preemptions_s: float) -> str:

@@ -36,7 +36,6 @@ class PauseDetector:
     """The thread that samples the training's Python and detects pauses, from `start` to `stop`."""
 
     def __init__(self, writer: RunWriter, clock: Clock = SYSTEM) -> None:
-        self.cpu_ns = 0
         self._writer = writer
         self._clock = clock
         self._code = CodeSampler(writer)
@@ -71,7 +70,6 @@ class PauseDetector:
                 self._code.poll()
                 self._callbacks.poll()
                 self._collections.pass_on()
-                self.cpu_ns = self._clock.thread_ns()
 
     def _report(self, why: str) -> None:
         self._writer.event(

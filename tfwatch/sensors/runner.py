@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import math
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
-from tfwatch.core import system_tool
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
-from tfwatch.core.events import SensorMissing, Slept
+from tfwatch.core.events import Slept
 from tfwatch.core.rows import SAMPLE
 from tfwatch.sensors.gpu.sensor import GpuSensor, choose_source
 from tfwatch.sensors.host import Pressure, host_sensors
 from tfwatch.sensors.pauses import PauseDetector
-from tfwatch.sensors.sensor import Rate, Sensor, Unavailable, reason
+from tfwatch.sensors.sensor import MissingFigures, Sensor, Unavailable, reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,16 +31,15 @@ _COLUMNS = tuple(SAMPLE.names or ())
 
 
 def sample_on_schedule(
-    sample: Callable[[float], None], clock: Clock, wait: Callable[[float], bool]
+    sample: Callable[[], None], clock: Clock, wait: Callable[[float], bool]
 ) -> None:
-    """Call `sample(late_ms)` at every multiple of the period from now on, until `wait(seconds)` is
-    true.
+    """Call `sample` at every multiple of the period from now on, until `wait(seconds)` is true.
 
     A late sample does not move the next one; missed times are left out.
     """
     due_ns = clock.now_ns()
     while not wait(max(due_ns - clock.now_ns(), 0) / 1e9):
-        sample(max(clock.now_ns() - due_ns, 0) / 1e6)
+        sample()
         passed = max(clock.now_ns() - due_ns, 0) // PERIOD_NS
         due_ns += (passed + 1) * PERIOD_NS
 
@@ -62,8 +61,7 @@ class Sensors:
         self._pauses = PauseDetector(writer, clock)
         self._pressure = Pressure(writer)
         self._sensors = sensors
-        self._reported: set[str] = set()
-        self._own = Rate()
+        self._missing = MissingFigures(writer)
         self._ahead_ns = self._clock_ahead_ns()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tfwatch-sensors", daemon=True)
@@ -90,7 +88,7 @@ class Sensors:
         self._gpu.stop()
 
     def _report_end(self, why: str) -> None:
-        self._report("machine", Unavailable(why, _NEXT_RUN))
+        self._missing.report("machine", Unavailable(why, _NEXT_RUN))
 
     # -- in the thread ----------------------------------------------------------------------------
 
@@ -99,45 +97,36 @@ class Sensors:
         sensors = [*host_sensors(), self._gpu] if self._sensors is None else self._sensors
         self._sensors = [sensor for sensor in sensors if self._is_available(sensor)]
 
-    def sample(self, late_ms: float) -> None:
-        """Read every sensor and append a row. late_ms: the delay of this call."""
+    def sample(self) -> None:
+        """Read every sensor and append a row."""
         now_ns = self._clock.now_ns()
         self._check_sleep()
         figures = dict.fromkeys(_COLUMNS, math.nan)
-        figures["late_ms"] = late_ms
-        figures["own_cores"] = self._own.of(now_ns, self._own_ns() / 1e9)
         for sensor in self._sensors or ():
             for column, value in self._read(sensor, now_ns).items():
                 # The CPU and the GPU have a thermal level of their own: the hotter counts.
                 if not figures[column] > value:
                     figures[column] = value
         self._writer.sample(self._writer.now_ns(), figures)
-        self._pressure.update(figures, self._gpu.limited_by)
-
-    def _own_ns(self) -> int:
-        """Return the CPU time of the threads of the writer, the stages and the sensors, and of the
-        sensors' tools."""
-        writers_ns = self._writer.cpu_ns + self._writer.stages_cpu_ns
-        sensors_ns = self._clock.thread_ns() + self._pauses.cpu_ns + self._gpu.cpu_ns
-        return writers_ns + sensors_ns + system_tool.spent_ns()
+        self._pressure.update(figures)
 
     def _is_available(self, sensor: Sensor) -> bool:
-        with fails_open(lambda why: self._report(sensor.name, Unavailable(why, _NEXT_RUN)), reason):
+        with fails_open(partial(self._report_failure, sensor, _NEXT_RUN), reason):
             why = sensor.why_unavailable()
             if why:
-                self._report(sensor.name, why)
+                self._missing.report(sensor.name, why)
             return why is None
         return False
 
     def _read(self, sensor: Sensor, now_ns: int) -> dict[str, float]:
-        with fails_open(lambda why: self._report(sensor.name, Unavailable(why, _AGAIN)), reason):
-            return dict(sensor.read(now_ns))
+        with fails_open(partial(self._report_failure, sensor, _AGAIN), reason):
+            figures = dict(sensor.read(now_ns))
+            self._missing.withdraw(sensor.name)
+            return figures
         return {}
 
-    def _report(self, name: str, why: Unavailable) -> None:
-        if name not in self._reported:
-            self._reported.add(name)
-            self._writer.event(SensorMissing(self._writer.now_ns(), name, why.reason, why.fix))
+    def _report_failure(self, sensor: Sensor, fix: str, why: str) -> None:
+        self._missing.report(sensor.name, Unavailable(why, fix))
 
     def _check_sleep(self) -> None:
         """Write an event after a sleep: the monotonic clock stops during it, and another clock does

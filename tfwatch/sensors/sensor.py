@@ -8,9 +8,12 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from tfwatch.core import errors
+from tfwatch.core.events import SensorMissing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from tfwatch.runs.writer import RunWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,43 @@ class Rate:
         return (value - before[1]) / (now_ns - before[0]) * 1e9
 
 
+#: A figure that comes and goes has at most one report in so many nanoseconds.
+_REPORT_NS = 10 * 10**9
+
+
+class MissingFigures:
+    """Reports the sensors without figures, and those that have them again."""
+
+    def __init__(self, writer: RunWriter) -> None:
+        self._writer = writer
+        self._reported: dict[str, SensorMissing] = {}
+
+    def report(self, name: str, why: Unavailable) -> None:
+        """Report why a sensor has no figures, once for each reason."""
+        before = self._reported.get(name)
+        if before is None or before.reason != why.reason:
+            self._write(SensorMissing(self._writer.now_ns(), name, why.reason, why.fix))
+
+    def withdraw(self, name: str) -> None:
+        """Report that a sensor has figures again, if it was reported."""
+        before, now_ns = self._reported.get(name), self._writer.now_ns()
+        if before is not None and before.reason and now_ns - before.at_ns >= _REPORT_NS:
+            self._write(SensorMissing(now_ns, name))
+
+    def forget(self, name: str) -> None:
+        """Take it that the sensor works: another event says so."""
+        self._reported.pop(name, None)
+
+    def withdraw_others(self, names: Collection[str]) -> None:
+        """Report that all sensors but these have figures again."""
+        for name in self._reported.keys() - set(names):
+            self.withdraw(name)
+
+    def _write(self, event: SensorMissing) -> None:
+        self._reported[event.sensor] = event
+        self._writer.event(event)
+
+
 # -- GPUs ------------------------------------------------------------------------------------------
 
 
@@ -74,8 +114,6 @@ class GpuReading:
 
     #: Columns of `core.rows.SAMPLE`; None is n/a.
     figures: Mapping[str, float | None] = field(default_factory=dict)
-    #: Why its clock is limited; empty where it is not.
-    limited_by: str = ""
     #: Empty where the source does not list the GPU.
     name: str = ""
     #: The GPU's own memory, or with `unified` the machine's, which the GPU shares.
@@ -111,8 +149,7 @@ def combine(readings: Sequence[GpuReading]) -> GpuReading:
         for column, of in _COMBINED.items()
         if (values := known(readings, column)) and (of is not sum or len(values) == len(readings))
     }
-    limits = {reading.figures.get("thermal_level"): reading.limited_by for reading in readings}
-    return GpuReading(figures, limits.get(figures.get("thermal_level"), ""))
+    return GpuReading(figures)
 
 
 class GpuSource:
@@ -121,7 +158,7 @@ class GpuSource:
 
     #: As in `core.events.GpuFound.source`.
     name = ""
-    #: The interval of new readings, seconds.
+    #: The shortest interval of its readings, seconds.
     period_s = 0.25
     #: The GPUs of the machine.
     gpus = 1

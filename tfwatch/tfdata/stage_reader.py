@@ -136,7 +136,6 @@ class StageReader:
                 return
             rows = self.read()
             now_ns = self._writer.clock.thread_ns()
-            self._writer.stages_cpu_ns += now_ns - spent_ns
             before_s, cost_s = cost_s, (now_ns - spent_ns) / 1e9
             # A single expensive reading, as a pipeline's first, does not delay the next ones.
             wait_s = max(self._period_s(rows), min(before_s, cost_s) / _SHARE)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tests.judge.profiles import PROFILE, profile_of
 from tests.judge.situations import RUNNING, changed, split, stat
 from tfwatch.core.events import OperationTime
-from tfwatch.core.model_facts import Embedding, ModelFacts
 from tfwatch.judge.findings.finding import Finding, Tone
 from tfwatch.judge.findings.ranking import LeadHolder, find_losses
 from tfwatch.judge.findings.situation import Situation, SourceKind
@@ -21,6 +20,7 @@ from tfwatch.judge.regime import CodeTime, Regime
 from tfwatch.judge.stages import Stage, StageTable
 from tfwatch.judge.steps.stalls import Stall
 from tfwatch.judge.steps.time_breakdown import PARTS, TimeSpent
+from tfwatch.runs.format import Embedding, ModelFacts
 
 _OF_SPENT = {field.name for field in fields(TimeSpent)}
 _OF_REGIME = {field.name for field in fields(Regime)}

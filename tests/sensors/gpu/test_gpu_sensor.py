@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 REFUSED = Unavailable("no NVIDIA driver", "install it")
 
 
-def card(name: str = "A100", limited_by: str = "", **figures: float) -> GpuReading:
+def card(name: str = "A100", **figures: float) -> GpuReading:
     named = {f"gpu_{column}": value for column, value in figures.items()}
-    return GpuReading(named, limited_by, name, 2**34)
+    return GpuReading(named, name, 2**34)
 
 
 @dataclass
@@ -114,10 +114,11 @@ def test_a_sample_is_the_mean_of_the_readings_since_the_last(
 
 
 def test_a_late_reading_is_shown_until_it_is_stale(writer: RunWriter, clock: FakeClock) -> None:
-    source = FakeSource()
-    source.period_s = 1.0
-    machine = Machine(writer, clock, source)
-    machine.sample()
+    machine = Machine(writer, clock, FakeSource())
+    machine.sensor.interval_s = 1.0
+    machine.sensor.read_once()
+    machine.sensor.interval_s = 1.0
+    machine.read()
     seen = []
     for _ in range(5):
         clock.at_s += 0.5
@@ -125,19 +126,6 @@ def test_a_late_reading_is_shown_until_it_is_stale(writer: RunWriter, clock: Fak
         seen.append((figures.get("gpu_busy"), figures.get("gpu_late_ms")))
 
     assert seen == [(0.5, 0.0), (0.5, 0.0), (0.5, 500.0), (0.5, 1000.0), (None, None)]
-
-
-def test_the_limit_of_the_clock_belongs_to_its_sample(writer: RunWriter, clock: FakeClock) -> None:
-    source = FakeSource()
-    machine = Machine(writer, clock, source)
-    limits = []
-    for limit in ("power brake", "", "heat"):
-        source.reading = [card(limited_by=limit, busy=1)]
-        machine.sample()
-        limits.append(machine.sensor.limited_by)
-        clock.at_s += 0.5
-
-    assert limits == ["power brake", "", "heat"]
 
 
 def test_each_gpu_of_a_strategy_has_a_row_a_second_and_a_name(
@@ -189,16 +177,23 @@ def test_an_unavailable_source_is_tried_and_reported_once(
     assert machine.new_events() == [SensorMissing(10**9, "GPU", REFUSED.reason, REFUSED.fix)]
 
 
-def test_missing_figures_are_reported_by_reason(writer: RunWriter, clock: FakeClock) -> None:
+def test_missing_figures_are_reported_by_reason_until_they_come_back(
+    writer: RunWriter, clock: FakeClock
+) -> None:
     old = Unavailable("the driver refuses it", "a newer driver")
     gaps = {"gpu_power_w": old, "gpu_freq_mhz": old, "gpu_temperature_c": REFUSED}
-    machine = Machine(writer, clock, FakeSource(no_figures=gaps))
+    source = FakeSource(no_figures=gaps)
+    machine = Machine(writer, clock, source)
     for _ in range(3):
+        machine.sample()
+    source.no_figures = {"gpu_temperature_c": REFUSED}
+    for clock.at_s in (2.0, 11.0, 12.0):
         machine.sample()
 
     assert machine.new_events()[1:] == [
         SensorMissing(10**9, "GPU power, frequency", old.reason, old.fix),
         SensorMissing(10**9, "GPU temperature", REFUSED.reason, REFUSED.fix),
+        SensorMissing(11 * 10**9, "GPU power, frequency"),
     ]
 
 
@@ -237,38 +232,22 @@ def test_a_source_that_worked_once_is_tried_again(writer: RunWriter, clock: Fake
     )
 
 
-@pytest.mark.parametrize(
-    ("error", "reason"),
-    [
-        pytest.param(SensorError("it ended"), "it ended", id="its own"),
-        pytest.param(ValueError("no"), "ValueError: no", id="any other"),
-        pytest.param(OSError(), "OSError", id="without a message"),
-    ],
-)
-def test_any_exception_of_a_source_is_a_reason(
-    error: Exception, reason: str, writer: RunWriter, clock: FakeClock
-) -> None:
-    machine = Machine(writer, clock, FakeSource(missing=error))
+def test_a_costly_source_is_read_less_often(writer: RunWriter, clock: FakeClock) -> None:
+    cpu_ns, cost_ns = 0, 4_000_000
 
-    assert machine.sample() == {}
-    (event,) = machine.new_events()
-    assert isinstance(event, SensorMissing)
-    assert event.reason == reason
+    def thread_ns() -> int:
+        nonlocal cpu_ns
+        cpu_ns += cost_ns
+        return cpu_ns
 
-
-def test_a_costly_source_is_read_less_often(
-    writer: RunWriter, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spent = iter(range(0, 10**12, 4_000_000))  # 4 ms of tools a call
-    monkeypatch.setattr(module, "spent_ns", lambda: next(spent))
-    sensor = GpuSensor(FakeSource(), writer, clock.clock)
+    sensor = GpuSensor(FakeSource(), writer, replace(clock.clock, thread_ns=thread_ns))
     paces = []
     for _ in range(30):
         sensor.read_once()
         paces.append(sensor.interval_s)
 
     assert paces[0] < paces[5] < paces[-1] == pytest.approx(1.0, rel=0.01)
-    monkeypatch.setattr(module, "spent_ns", lambda: 0)
+    cost_ns = 0
     for _ in range(30):
         sensor.read_once()
     assert sensor.interval_s == 0.25

@@ -11,7 +11,7 @@ from tests.runs.processes import wait_until
 from tests.sensors.gpu import test_ioreg
 from tests.sensors.gpu.test_ioreg import make_source
 from tfwatch.sensors.gpu import powermetrics
-from tfwatch.sensors.gpu.apple import AppleSource
+from tfwatch.sensors.gpu.ioreg import AppleSource
 from tfwatch.sensors.gpu.powermetrics import COMMAND, Powermetrics, parse, sudoers
 
 if TYPE_CHECKING:

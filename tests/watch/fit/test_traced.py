@@ -13,8 +13,8 @@ from tests.watch.watched import watch_in
 from tests.whole import events_of
 from tfwatch import track
 from tfwatch.core.events import Traced
-from tfwatch.core.model_facts import Embedding
 from tfwatch.core.rows import Flag
+from tfwatch.runs.format import Embedding
 from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:

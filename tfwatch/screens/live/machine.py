@@ -83,7 +83,7 @@ def readings(view: RunView) -> tuple[Reading, ...]:
     if machine is None:
         return Reading("sensors", "no sample yet"), _cost(view)
     rows = [*_gpu(view, machine), _memory(view, machine), _cpu(view, machine), *_limits(machine)]
-    rows += [_cost(view), *_torn(view), *_own(machine)]
+    rows += [_cost(view), *_torn(view)]
     if view.situation.ended:
         return tuple(Reading(one.label, one.text) for one in rows)
     return tuple(sorted(rows, key=lambda one: not one.alert))
@@ -170,12 +170,6 @@ def _limits(machine: MachineFigures) -> Iterator[Reading]:
         hot = ["clocks reduced"] * machine.is_hot
         battery = ["on battery"] * (machine.on_mains is False)
         yield Reading("heat", ", ".join((heat, *hot, *battery)), alert=True)
-
-
-def _own(machine: MachineFigures) -> Iterator[Reading]:
-    """Make the row with the cost of the recording."""
-    if (own := machine.figures.get("own_cores")) is not None:
-        yield Reading("tfwatch", f"{own * 100:.1f} % of a core")
 
 
 def _torn(view: RunView) -> list[Reading]:

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs, or a MIG slice of one, through an open NVML."""
+"""NVIDIA GPUs through an open NVML."""
 
 from __future__ import annotations
 
@@ -18,14 +18,10 @@ if TYPE_CHECKING:
 #: The driver samples processes about 6 times a second (NVML reference,
 #: nvmlDeviceGetProcessUtilization).
 _PROCESSES_NS = 500_000_000
-#: Bits of nvmlDeviceGetCurrentClocksEventReasons that a user can change, the worst first, with
-#: their text and thermal level. A power cap alone is normal at full load.
-LIMITS = (
-    (0x40, "thermal slowdown by the hardware", 4.0),
-    (0x20, "thermal slowdown by the driver", 3.0),
-    (0x80, "power brake", 3.0),
-    (0x08, "hardware slowdown", 3.0),
-)
+#: Bits of nvmlDeviceGetCurrentClocksEventReasons that a user can change: a thermal slowdown by the
+#: hardware; one by the driver, a power brake, and any other slowdown by the hardware. A power cap
+#: alone is normal at full load.
+_CRITICAL, _HEAVY = 0x40, 0x20 | 0x80 | 0x08
 INSTALL = "pip install nvidia-ml-py"
 _SHARE = "gpu_process_busy"
 _UNLISTED = Unavailable(
@@ -33,45 +29,36 @@ _UNLISTED = Unavailable(
     " processes",
     "docker run --pid=host",
 )
-_SLICE = Unavailable(
-    "the driver reports only a MIG slice's memory", "dcgmi dmon -e 1002, as administrator"
-)
 
 
 class Card:
-    """A GPU. chosen: the handle of it, or of the slice that computes.
+    """A GPU, or a MIG slice of one, by its handle.
 
     gaps: the columns that the driver refuses.
     """
 
-    def __init__(self, nvml: Any, chosen: Any, clock: Clock, pid: int) -> None:
+    def __init__(self, nvml: Any, handle: Any, clock: Clock, pid: int) -> None:
         self.gaps: dict[str, Unavailable] = {}
         self._nvml = nvml
         self._clock = clock
         self._pid = pid
         self._is_unlisted = False
-        self._chosen = self._card = chosen
+        self._handle = handle
         self._share: float | None = None
         self._share_due_ns = 0
         self._newest_us = 0
-        if self._call("", "nvmlDeviceIsMigDeviceHandle", chosen):
-            self._card = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(chosen)
-            self.gaps.update(dict.fromkeys(("gpu_busy", "gpu_power_w", _SHARE), _SLICE))
-        name = self._call("", "nvmlDeviceGetName", self._chosen)
-        self._name = str(name or self._call("", "nvmlDeviceGetName", self._card) or "NVIDIA GPU")
+        self._name = str(self._call("", "nvmlDeviceGetName", handle) or "NVIDIA GPU")
 
     def read(self) -> GpuReading:
-        """Return the figures that nvidia-smi prints for this GPU; for a MIG slice, the slice's
-        own."""
-        nvml, card = self._nvml, self._card
-        busy = self._call("gpu_busy", "nvmlDeviceGetUtilizationRates", self._chosen)
+        """Return the figures that nvidia-smi prints for this GPU."""
+        nvml, card = self._nvml, self._handle
+        busy = self._call("gpu_busy", "nvmlDeviceGetUtilizationRates", card)
         power = self._call("gpu_power_w", "nvmlDeviceGetPowerUsage", card)
         memory = self._memory()
         clock = self._call("gpu_freq_mhz", "nvmlDeviceGetClockInfo", card, nvml.NVML_CLOCK_SM)
         heat = self._call(
             "gpu_temperature_c", "nvmlDeviceGetTemperature", card, nvml.NVML_TEMPERATURE_GPU
         )
-        level, limited_by = self._limit()
         figures = {
             "gpu_busy": None if busy is None else min(busy.gpu / 100, 1.0),
             _SHARE: self._process_share(0 if busy is None else busy.gpu),
@@ -79,10 +66,10 @@ class Card:
             "gpu_power_w": None if power is None else power / 1e3,
             "gpu_memory_bytes": None if memory is None else memory.used,
             "gpu_temperature_c": heat,
-            "thermal_level": level,
+            "thermal_level": self._thermal_level(),
         }
         total_bytes = None if memory is None else memory.total
-        return GpuReading(figures, limited_by, self._name, total_bytes)
+        return GpuReading(figures, self._name, total_bytes)
 
     # -- calls of the driver -----------------------------------------------------------------------
 
@@ -122,21 +109,19 @@ class Card:
         the sum."""
         version = getattr(self._nvml, "nvmlMemory_v2", None)
         return (
-            version and self._call("", "nvmlDeviceGetMemoryInfo", self._chosen, version)
-        ) or self._call("gpu_memory_bytes", "nvmlDeviceGetMemoryInfo", self._chosen)
+            version and self._call("", "nvmlDeviceGetMemoryInfo", self._handle, version)
+        ) or self._call("gpu_memory_bytes", "nvmlDeviceGetMemoryInfo", self._handle)
 
-    def _limit(self) -> tuple[float | None, str]:
-        """Return the level and the reason of a limited clock. The call has another name before
-        driver 535."""
-        reasons = self._call("events", "nvmlDeviceGetCurrentClocksEventReasons", self._card)
+    def _thermal_level(self) -> float | None:
+        """Return the level of a limited clock. The call has another name before driver 535."""
+        reasons = self._call("events", "nvmlDeviceGetCurrentClocksEventReasons", self._handle)
         if reasons is None:
             reasons = self._call(
-                "throttle", "nvmlDeviceGetCurrentClocksThrottleReasons", self._card
+                "throttle", "nvmlDeviceGetCurrentClocksThrottleReasons", self._handle
             )
         if reasons is None:
-            return None, ""
-        limits = ((level, words) for bit, words, level in LIMITS if int(reasons) & bit)
-        return next(limits, (0.0, ""))
+            return None
+        return 4.0 if int(reasons) & _CRITICAL else 3.0 if int(reasons) & _HEAVY else 0.0
 
     def _process_share(self, gpu_percent: int) -> float | None:
         """Return this process' share, at most half a second old."""
@@ -144,7 +129,7 @@ class Card:
         if now_ns >= self._share_due_ns and (_SHARE not in self.gaps or self._is_unlisted):
             self._share_due_ns = now_ns + _PROCESSES_NS
             samples = self._samples()
-            running = self._call("", "nvmlDeviceGetComputeRunningProcesses", self._card)
+            running = self._call("", "nvmlDeviceGetComputeRunningProcesses", self._handle)
             pids = [process.pid for process in running or ()]
             self._share = self._share_of(samples, pids, gpu_percent)
         return None if _SHARE in self.gaps else self._share
@@ -152,7 +137,9 @@ class Card:
     def _samples(self) -> list[Any]:
         """Return samples (pid, timeStamp, smUtil) since the last call; empty where nothing ran."""
         try:
-            samples = list(self._nvml.nvmlDeviceGetProcessUtilization(self._card, self._newest_us))
+            samples = list(
+                self._nvml.nvmlDeviceGetProcessUtilization(self._handle, self._newest_us)
+            )
         except self._nvml.NVMLError as error:
             if error.value not in (self._nvml.NVML_SUCCESS, self._nvml.NVML_ERROR_NOT_FOUND):
                 self.gaps[_SHARE] = _refused(error)
@@ -252,7 +239,7 @@ class NvmlSource(GpuSource):
         self._wanted = tuple(gpus)
 
     def read(self) -> Sequence[GpuReading]:
-        """Return the figures that nvidia-smi prints for each GPU; for a MIG slice, the slice's own.
+        """Return the figures that nvidia-smi prints for each GPU.
 
         Raises:
             SensorError: the driver has lost a GPU, or fails otherwise.

@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import GpuFound, GpusFound, SensorMissing
-from tfwatch.core.system_tool import spent_ns
-from tfwatch.sensors.gpu.apple import AppleSource
+from tfwatch.sensors.gpu.ioreg import AppleSource
 from tfwatch.sensors.gpu.nvml import NvmlSource
-from tfwatch.sensors.sensor import GpuReading, Sensor, Unavailable, combine, known, reason
+from tfwatch.sensors.sensor import (
+    GpuReading,
+    MissingFigures,
+    Sensor,
+    Unavailable,
+    combine,
+    known,
+    reason,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,11 +47,9 @@ _STALE_NS = 1_000_000_000
 _STOP_S = 0.5
 #: A call that takes this long counts as hung; the next sample, half a second later, reports it.
 PATIENCE_NS = 1_500_000_000
-#: The interval of a source, seconds: the shortest, and the longest, for costly calls.
-INTERVAL_S = 0.25
+#: The longest interval of a source, seconds, and its CPU budget, cores: all sensors together have
+#: one hundredth of a core.
 _SLOWEST_S = 2.0
-#: The CPU budget of a source and its tools, cores: all sensors together have one hundredth of a
-#: core.
 _BUDGET = 0.004
 #: The wait after a failure.
 _AGAIN_S = 10.0
@@ -60,16 +65,13 @@ def choose_source(system: str = sys.platform, clock: Clock = SYSTEM) -> GpuSourc
 class GpuSensor(Sensor):
     """Reads the source on a thread.
 
-    limited_by: the reason for a limited GPU clock since the last `read`; empty where it was not
-    limited. cpu_ns: CPU time of the thread. interval_s: of its readings.
+    interval_s: of its readings.
     """
 
     name = "GPU"
 
     def __init__(self, source: GpuSource, writer: RunWriter, clock: Clock = SYSTEM) -> None:
-        self.limited_by = ""
-        self.cpu_ns = 0
-        self.interval_s = INTERVAL_S
+        self.interval_s = source.period_s
         self._source = source
         self._writer = writer
         self._clock = clock
@@ -84,7 +86,7 @@ class GpuSensor(Sensor):
         # `read` alone uses these.
         self._newest: tuple[int, Sequence[GpuReading]] | None = None
         self._found: GpuFound | None = None
-        self._reported: set[tuple[str, str]] = set()
+        self._missing = MissingFigures(writer)
         self._cards: list[Sequence[GpuReading]] = []
         self._cards_due_ns = 0
         self._reported_cards: dict[str, str] = {}
@@ -107,7 +109,6 @@ class GpuSensor(Sensor):
     def read(self, now_ns: int) -> Mapping[str, float]:
         """Return the means since the last call, and `gpu_late_ms`: the age of the newest reading
         beyond its period."""
-        self.limited_by = ""
         self._source.follow(tuple(self._writer.strategy_gpus.values()))
         trouble = self._trouble_now(now_ns)
         readings = [] if trouble else self._take(now_ns)
@@ -116,7 +117,6 @@ class GpuSensor(Sensor):
             return {}
         self._add_cards(readings, now_ns)
         means = [combine(gpus) for gpus in readings]
-        self.limited_by = next((mean.limited_by for mean in means if mean.limited_by), "")
         figures = {column: fmean(values) for column in _COLUMNS if (values := known(means, column))}
         return {**figures, "gpu_late_ms": self._late_ns(self._newest[0], now_ns) / 1e6}
 
@@ -131,8 +131,7 @@ class GpuSensor(Sensor):
         return [gpus for _, gpus in new or ([self._newest] if self._newest else [])]
 
     def _late_ns(self, at_ns: int, now_ns: int) -> int:
-        period_s = max(self._source.period_s, self.interval_s)
-        return max(now_ns - at_ns - round(period_s * 1e9), 0)
+        return max(now_ns - at_ns - round(self.interval_s * 1e9), 0)
 
     def _add_cards(self, readings: Sequence[Sequence[GpuReading]], now_ns: int) -> None:
         """Write the mean of the readings of each of several GPUs, once a second."""
@@ -165,26 +164,21 @@ class GpuSensor(Sensor):
     def _report(
         self, trouble: Unavailable | None, readings: Sequence[Sequence[GpuReading]]
     ) -> None:
-        """Report the GPU, and why figures are missing: each reason once, until the source works
-        again."""
+        """Report the GPU, and why figures are missing."""
         if trouble:
             self._found = None
-            self._report_missing(self.name, trouble)
+            self._missing.report(self.name, trouble)
         elif readings:
             self._report_found(readings[-1][0])
-            for name, why in _missing_figures(self._gaps).items():
-                self._report_missing(name, why)
-
-    def _report_missing(self, name: str, why: Unavailable) -> None:
-        if (name, why.reason) not in self._reported:
-            self._reported.add((name, why.reason))
-            self._writer.event(SensorMissing(self._writer.now_ns(), name, why.reason, why.fix))
+            missing = _missing_figures(self._gaps)
+            self._missing.withdraw_others(missing)
+            for name, why in missing.items():
+                self._missing.report(name, why)
 
     def _report_found(self, gpu: GpuReading) -> None:
         if self._found and self._found.source == self._source.name:
             return
-        if self._found is None:
-            self._reported.clear()
+        self._missing.forget(self.name)
         self._found = GpuFound(
             self._writer.now_ns(),
             self._source.name,
@@ -223,7 +217,7 @@ class GpuSensor(Sensor):
         """Read once; return the seconds until the next time, None where the source is unavailable
         in this run."""
         self._began_ns = self._clock.now_ns()
-        spent_before_ns = self._clock.thread_ns() + spent_ns()
+        before_ns = self._clock.thread_ns()
         failures: list[str] = []
         try:
             with fails_open(failures.append, reason):
@@ -231,8 +225,7 @@ class GpuSensor(Sensor):
             return self._handle_failure(failures[0])
         finally:
             self._began_ns = None
-            self.cpu_ns = self._clock.thread_ns()
-            self._adapt_interval(max(self.cpu_ns + spent_ns() - spent_before_ns, 0) / 1e9)
+            self._adapt_interval((self._clock.thread_ns() - before_ns) / 1e9)
 
     def _read(self) -> float | None:
         if not self._is_ready and (why := self._source.why_unavailable()):
@@ -260,7 +253,7 @@ class GpuSensor(Sensor):
         """Set the shortest interval that the budget allows, from the mean cost of the last
         calls."""
         self._cost_s += 0.2 * (cost_s - self._cost_s)
-        self.interval_s = min(max(self._cost_s / _BUDGET, INTERVAL_S), _SLOWEST_S)
+        self.interval_s = min(max(self._cost_s / _BUDGET, self._source.period_s), _SLOWEST_S)
 
 
 def _missing_figures(gaps: Mapping[str, Unavailable]) -> dict[str, Unavailable]:

@@ -27,8 +27,8 @@ from tfwatch.core.knobs import (
     WORKERS,
     check_value,
 )
-from tfwatch.core.model_facts import LONGEST_NAME, MOST_CLASSES, Embedding, ModelFacts
 from tfwatch.runs.control import Control
+from tfwatch.runs.format import LONGEST_NAME, MOST_CLASSES, Embedding, ModelFacts
 from tfwatch.runs.requests import SwitchRequest
 from tfwatch.runs.script_process import launched, take_switches
 from tfwatch.watch.fit.fit_runs import FitRun, run_of_next_fit

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tfwatch.core import threads
+from tfwatch.sensors import running_code as threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: fault, three times of four.
 CROWDED = """
 import gc, os, sys, threading, time
-from tfwatch.core import threads
+from tfwatch.sensors import running_code as threads
 
 reads = sys.argv[1] == "reads variables"
 
@@ -115,6 +115,7 @@ def test_no_collection_starts_inside_where_that_deadlocks(
     assert gc.isenabled() is collects
 
 
+@only_deadlocking
 @pytest.mark.parametrize("reads", ["reads frames", "reads variables"])
 def test_threads_that_go_on_and_end_do_not_stop_the_process(reads: str) -> None:
     command = [sys.executable, "-c", CROWDED, reads]

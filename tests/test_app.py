@@ -40,16 +40,6 @@ async def test_training_is_started_after_the_first_paint() -> None:
         assert "STARTING" in show.rows[1]
 
 
-async def test_the_palette_changes_the_theme() -> None:
-    async with shown(usual(None)) as show:
-        assert show.app.theme == "tfwatch-dark"
-        (light,) = (one for one in show.app.theme_commands() if one.title == "Theme: light")
-        light.callback()
-        assert show.app.theme == "tfwatch-light"
-    async with shown(usual(None), theme="light") as show:
-        assert show.app.theme == "tfwatch-light"
-
-
 async def test_the_terminals_title_shows_progress(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
         assert show.app.title == "cnn 2/20 1 %"

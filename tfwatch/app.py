@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from textual.app import App, SystemCommand
+from textual.app import App
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.judge.judged_run import EndedRunJudge
@@ -14,16 +13,12 @@ from tfwatch.notices import NO_NOTICES, Notifier
 from tfwatch.screens.basics.glyphs import choose_glyphs
 from tfwatch.screens.basics.text import plain
 from tfwatch.screens.live.header import terminal_title
-from tfwatch.screens.live.screen import AttachedScreen, LiveScreen
+from tfwatch.screens.live.screen import LiveScreen
 from tfwatch.screens.live.switch_requests import SwitchRequests
 from tfwatch.screens.overlays import Leave, Question, leave_question, stop_question
 from tfwatch.screens.themes import ThemedApp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from textual.screen import Screen
-
     from tfwatch.judge.script_runs import ScriptRuns, WatchedScript
     from tfwatch.judge.view import RunView
     from tfwatch.runs.requests import RequestSender
@@ -35,9 +30,6 @@ __all__ = ["FRAME_S", "Leave", "TfwatchApp"]
 
 FRAME_S = 0.25
 _ENDING = "the run is already stopping; y quits without waiting for the current batch"
-#: Keys that the palette leaves out: the ones that only make sense as keys, and quitting, which has
-#: its own entry.
-_NOT_BY_NAME = ("colon", "escape", "enter", "ctrl+z", "q")
 #: The escape sequences that push the terminal's title on its stack, and pop it.
 _KEEP_TITLE = "\x1b[22;0t"
 _TITLE_BACK = "\x1b[23;0t"
@@ -102,9 +94,7 @@ class TfwatchApp(ThemedApp):
         interrupt = script.interrupt if script else None
         switches = SwitchRequests(requests, self._tuner, self._clock, interrupt)
         glyphs = choose_glyphs(self._colour, self._unicode)
-        make_screen = AttachedScreen if self._is_attached else LiveScreen
-        live = make_screen(reader, follower, switches, self._after_frame, glyphs, self._clock)
-        return live
+        return LiveScreen(reader, follower, switches, self._after_frame, glyphs, self._clock)
 
     # -- frames ------------------------------------------------------------------------------------
 
@@ -223,10 +213,6 @@ class TfwatchApp(ThemedApp):
         else:
             self.push_screen(stop_question(is_attached=self._is_attached), self._stop)
 
-    def action_detach(self) -> None:
-        """Leave the screen of another process' training, which goes on."""
-        self.exit_with(Leave.DETACH)
-
     def action_leave_now(self) -> None:
         """Quit without waiting for the current batch."""
         self.exit_with(Leave.NOW)
@@ -256,16 +242,3 @@ class TfwatchApp(ThemedApp):
         if self._script:
             return self._script.has_ended
         return self.live.view is not None and self.live.view.is_over
-
-    # -- palette and theme -------------------------------------------------------------------------
-
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The palette's commands: one for each key, and the themes."""
-        for binding in self.live.KEYS:
-            key = binding.key.partition(",")[0]
-            if key not in _NOT_BY_NAME:
-                yield SystemCommand(
-                    binding.tooltip, f"key {binding.key_display}", partial(self.simulate_key, key)
-                )
-        yield from self.theme_commands()
-        yield SystemCommand("Quit", "quit; asks while training runs", self.action_quit)

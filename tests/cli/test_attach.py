@@ -24,12 +24,9 @@ from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import PipelineSwitched, StopRefused, SwitchFailed
 from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.runs.control import Control, RequestTaker
-from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import REQUESTS
 from tfwatch.runs.machine_info import boot_id
 from tfwatch.runs.requests import RequestSender, SwitchRequest
-from tfwatch.runs.run import Run
-from tfwatch.screens.live.screen import AttachedScreen
 from tfwatch.screens.overlays import Leave, Question
 
 if TYPE_CHECKING:
@@ -259,46 +256,17 @@ def test_the_screen_gets_the_trainings_control(
 # -- the screen ------------------------------------------------------------------------------------
 
 
-async def test_d_leaves_and_touches_nothing(tmp_path: Path) -> None:
-    run = usual(tmp_path)
-    run.writer.flush()
-    run.reader = lambda: Run(RunFolder(tmp_path), run.clock)  # type: ignore[method-assign]
-    async with shown(run, is_attached=True) as show:
-        assert "ATTACHED" in show.rows[0]
-        assert "d leave" in show.rows[-1]
-        assert "restart" not in show.rows[-1]
-        await show.press("d")
-        assert show.app.return_value is Leave.DETACH
-        assert show.control is not None
-        assert not show.control.stop.is_set()
-
-
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_q_asks_with_leaving_first(tmp_path: Path, size: tuple[int, int]) -> None:
     async with shown(usual(tmp_path), size, is_attached=True) as show:
+        assert "ATTACHED" in show.rows[0]
         await show.press("q")
         assert isinstance(show.app.screen, Question)
         assert "the training goes on where it runs" in show.text
         await show.press("d")
         assert show.app.return_value is Leave.DETACH
-
-
-async def test_the_help_and_the_palette_have_leaving_and_the_check_up(tmp_path: Path) -> None:
-    async with shown(usual(tmp_path), is_attached=True) as show:
-        titles = [command.title for command in show.app.get_system_commands(show.app.screen)]
-        assert "leave the screen; the training goes on" in titles
-        assert "doctor: is the installation right?" in titles
-        await show.press("question_mark", "pagedown")
-        assert "leave the screen; the training goes on" in show.text
-
-
-async def test_shift_d_shows_the_doctor_which_d_leaves_to_the_screen(tmp_path: Path) -> None:
-    async with shown(usual(tmp_path), is_attached=True) as show:
-        await show.press("D")
-        assert [note.message for note in show.app._notifications] == [
-            "the check-up is not available here: run tfwatch doctor"
-        ]
-        assert show.app.return_value is None
+        assert show.control is not None
+        assert not show.control.stop.is_set()
 
 
 class FoundRuns:
@@ -344,8 +312,7 @@ async def test_it_goes_on_with_the_next_fit_of_the_process(tmp_path: Path) -> No
         assert app.live.view.snapshot.folder == tmp_path / "second"
         assert not app.live.view.is_over
         assert app.live.view.fit == 2
-        assert isinstance(app.live, AttachedScreen)
-        await pilot.press("d")
+        await pilot.press("q", "d")
         assert app.return_value is Leave.DETACH
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from textual.command import CommandPalette
-
 from tests.screens.canned import usual
 from tests.screens.showing import shown
 from tfwatch.core.rows import Phase
@@ -28,23 +26,6 @@ async def test_quitting_asks_and_n_keeps_the_screen(tmp_path: Path) -> None:
             await show.press(back)
             assert show.app.screen_stack[-1] is show.live
             assert not show.control.stop.is_set()
-
-
-async def test_the_palette_does_what_keys_do_and_its_quit_asks_too(tmp_path: Path) -> None:
-    async with shown(usual(tmp_path)) as show:
-        commands = {
-            command.title: command for command in show.app.get_system_commands(show.app.screen)
-        }
-        commands["prefetch off, or back on"].callback()
-        await show.until(lambda: show.control and show.control.has_requests)
-        assert show.asked() == [("prefetch", "off")]
-        await show.press("ctrl+p", "ctrl+p")
-        assert [type(screen) for screen in show.app.screen_stack[2:]] == [CommandPalette]
-        await show.press("escape")
-        assert commands["Quit"].callback == show.app.action_quit
-        await show.app.action_quit()
-        await show.pilot.pause()
-        assert isinstance(show.app.screen, Question)
 
 
 async def test_d_continues_training_without_a_screen(tmp_path: Path) -> None:

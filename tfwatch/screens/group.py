@@ -100,9 +100,6 @@ class GroupScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "copy", "copy the finding and the table", id="group.copy"),
         Binding("escape,q", "app.quit", "quit", id="group.quit"),
-        Binding(
-            "colon", "app.command_palette", "search all commands", show=False, id="group.palette"
-        ),
     ]
 
     def __init__(self, reader: GroupReader, *, colour: bool, unicode: bool) -> None:

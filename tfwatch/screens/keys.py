@@ -39,7 +39,6 @@ def _keys(group: Binding.Group, *rows: tuple[str, str, str, str]) -> list[Bindin
 
 #: The findings that a profile of the step explains.
 _IN_COMPUTE = ("compute-bound", "launch-bound", "dense-update")
-_DOCTOR = "doctor: is the installation right?"
 LIVE_BINDINGS = [
     *_keys(
         SWITCH,
@@ -54,21 +53,16 @@ LIVE_BINDINGS = [
     *(replace(binding, action=f"timeline({binding.action!r})") for binding in KEYS),
     *_keys(
         LOOK,
-        ("left_square_bracket", "step(1)", "[", "jump to the previous event"),
-        ("right_square_bracket", "step(-1)", "]", "jump to the next event"),
         ("1", "pane(1)", "1", "the settings, and the effect of the newest switch"),
         ("2", "pane(2)", "2", "the input pipeline, stage by stage"),
         ("3", "pane(3)", "3", "the events"),
         ("4", "pane(4)", "4", "the machine"),
         ("5", "pane(5)", "5", "the log"),
         ("6", "pane(6)", "6", "the learning curves"),
-        ("tab", "next_pane(1)", "tab", "the next pane"),
-        ("shift+tab", "next_pane(-1)", "shift+tab", "the previous pane"),
         ("escape", "back", "escape", "leave the pane"),
         ("y", "copy", "y", "copy the code suggestion (while the training stops: quit now)"),
-        ("d,D,upper_d", "app.doctor", "d D", _DOCTOR),
+        ("d", "app.doctor", "d", "doctor: is the installation right?"),
         ("question_mark", "help", "?", "keys, terms, and what is n/a here"),
-        ("colon", "app.command_palette", ":", "search all commands (also ctrl+p)"),
     ),
     *_keys(
         RUN,
@@ -77,18 +71,12 @@ LIVE_BINDINGS = [
         ("ctrl+z", "app.no_suspend", "ctrl+z", "disabled: it would suspend the training too"),
     ),
 ]
-#: The keys where another process trains: d leaves, and D alone is the doctor's.
-ATTACHED_BINDINGS = [
-    *(binding for binding in LIVE_BINDINGS if binding.action != "app.doctor"),
-    *_keys(LOOK, ("D,upper_d", "app.doctor", "D", _DOCTOR)),
-    *_keys(RUN, ("d", "app.detach", "d", "leave the screen; the training goes on")),
-]
 #: The panes' own keys, which the help lists too.
 PANE_BINDINGS = _keys(
     ROWS,
-    ("up,down", "", "up down", "move up or down a row"),
+    ("up,down", "", "up down", "move up or down a row; the charts show its event"),
     ("pageup,pagedown", "", "pageup", "move up many rows (pagedown: down), in events and log"),
-    ("enter", "", "enter", "jump to the selected event"),
+    ("enter", "", "enter", "the whole sentence of an event"),
 )
 
 
@@ -97,11 +85,10 @@ def footer_keys(
     live: bool,
     frozen: bool,
     stopping: bool,
-    is_attached: bool = False,
 ) -> tuple[Key, ...]:
     """The footer's keys that have an effect now, from left to right.
 
-    A recorded run and a followed run have no keys that switch. is_attached: another process trains.
+    A recorded run and a followed run have no keys that switch.
     """
     switches = live and not view.is_over and not stopping
     space = "freeze" if not frozen else "end" if view.is_over else "live"
@@ -112,7 +99,6 @@ def footer_keys(
         Key("z", "z", "zoom", 8),
         *((Key("e", "e", "layers", 5),) if _is_for_layers(view, switches) else ()),
         *((copy,) if stopping or view.finding.code else ()),
-        *((Key("d", "d", "leave"),) if is_attached and not view.is_over else ()),
         Key("question_mark", "?", "keys"),
         Key("q", "q", "quit"),
     )

@@ -155,7 +155,7 @@ class Question(ModalScreen["Leave | None"]):
 
 
 def leave_question(*, is_attached: bool) -> Question:
-    """Return the question of q, ctrl+q, ctrl+c and the palette's Quit while the training runs.
+    """Return the question of q, ctrl+q and ctrl+c while the training runs.
 
     is_attached: the training was begun elsewhere, not by this screen.
     """

@@ -1,18 +1,16 @@
-"""The base class of tfwatch's apps: a dark and a light theme, the palette, and quitting.
+"""The base class of tfwatch's apps: a dark and a light theme, and quitting.
 
 Colour roles: warning is data wait, error a stall, primary compute, accent a key to press.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.segment import Segment
 from textual import on
-from textual.app import App, SystemCommand
+from textual.app import App
 from textual.binding import Binding
-from textual.command import CommandPalette
 from textual.filter import LineFilter, NoColor
 from textual.theme import Theme
 
@@ -21,11 +19,10 @@ from tfwatch.screens.basics.text import plain
 from tfwatch.screens.overlays import Leave
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from textual.binding import BindingType
     from textual.color import Color
-    from textual.screen import Screen
 
 
 class _NoArrow(LineFilter):
@@ -46,19 +43,14 @@ class ThemedApp(App[Leave]):
     """
 
     TITLE = "tfwatch"
-    #: A message stands over the keys of the last row, where it covers no pane. Then: Textual's own
-    #: widgets, on a terminal that shows only ASCII.
+    ENABLE_COMMAND_PALETTE = False
+    #: A message stands over the keys of the last row, where it covers no pane.
     CSS = """
     ToastRack { margin-bottom: 0; overflow: hidden; }
     Toast, Toast.-information {
         width: 100%; max-width: 100%; margin: 0; padding: 0 1; border: none;
     }
     Toast { background: $accent; color: $background; text-style: bold; }
-    .-plain CommandPalette SearchIcon { display: none; }
-    .-plain CommandPalette #--input { border: ascii $foreground 30%; }
-    .-plain CommandPalette #--input.--list-visible { border-bottom: none; }
-    .-plain CommandPalette CommandList { border: none; scrollbar-size-vertical: 0; }
-    .-plain CommandPalette LoadingIndicator { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q,ctrl+c", "quit", "quit", show=False, priority=True, id="app.leave"),
@@ -104,13 +96,6 @@ class ThemedApp(App[Leave]):
         """Explain why ctrl+z does nothing."""
         self.notify("ctrl+z is disabled: q quits")
 
-    def action_command_palette(self) -> None:
-        """Show the palette."""
-        if not isinstance(self.screen, CommandPalette):
-            self.push_screen(
-                CommandPalette(placeholder="search for a command", id="--command-palette")
-            )
-
     def notify(self, message: str, **options: Any) -> None:
         """Show a message in the last row in place of the one before; text from outside is never
         markup."""
@@ -121,17 +106,6 @@ class ThemedApp(App[Leave]):
     def press(self, message: Pressed) -> None:
         """Press the key that was clicked."""
         self.call_next(self.simulate_key, message.key)
-
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The palette's commands."""
-        yield from self.theme_commands()
-        yield SystemCommand("Quit", "quit", self.action_quit)
-
-    def theme_commands(self) -> Iterable[SystemCommand]:
-        """The palette's commands for themes: of this app alone."""
-        for name, theme in THEMES.items():
-            use = partial(setattr, self, "theme", theme.name)
-            yield SystemCommand(f"Theme: {name}", f"use the {name} theme", use)
 
 
 #: On a terminal with 256 colours, the nearest ones to the banner's grounds are red and green too.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.screens.canned import COMPUTE_BOUND, STARVING, usual
 from tests.screens.showing import shown
 from tests.screens.states import starting, starving
@@ -66,21 +64,6 @@ async def test_a_request_shows_until_the_training_answers(tmp_path: Path) -> Non
         assert "taken up" not in show.text
         assert "requested" not in show.text
         assert "p prefetch 4 next: off" in show.words
-
-
-@pytest.mark.parametrize(
-    ("keys", "undoes"),
-    [
-        pytest.param(["p", "w"], "p", id="a knob's own key"),
-        pytest.param(["plus", "p"], "u", id="a depth has none"),
-    ],
-)
-async def test_the_first_switch_shows_its_undo_key(keys: list[str], undoes: str) -> None:
-    async with shown(starving(None)) as show:
-        await show.press(*keys)
-        assert [note.message for note in show.app._notifications] == [
-            f"{undoes} undoes the switch, space freezes the charts"
-        ]
 
 
 async def test_a_fixed_pipeline_explains_why_it_cannot_switch() -> None:

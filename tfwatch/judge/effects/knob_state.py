@@ -124,11 +124,6 @@ def toggled(state: KnobState) -> str:
     return state.last_on if state.coming == "off" else "off"
 
 
-def undo_key(knob: str) -> str:
-    """Return the key that undoes a knob's switch: its own, where it turns the knob off and on."""
-    return KNOBS[knob].key
-
-
 def test_order(*values: str) -> list[str]:
     """Return the values of an A/B test, off first: the result describes the second one."""
     return sorted(values, key=lambda value: value != "off")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.event_rows import EventRows
     from tfwatch.judge.view import RunView
 
-_KEYS_HINT = "enter jumps  [ ] previous, next"
+_KEYS_HINT = "3, then up and down: its moment in the charts"
 
 
 class EventsPane(RowList):
@@ -38,7 +38,7 @@ class EventsPane(RowList):
         Binding("down", "move(1)", "row down", show=False),
         Binding("pageup", "move(-10)", "page up", show=False),
         Binding("pagedown", "move(10)", "page down", show=False),
-        Binding("enter", "choose", "jump to this event", show=False),
+        Binding("enter", "choose", "the whole sentence", show=False),
     ]
 
     #: The row under the cursor, from the newest on; -1 without one.
@@ -95,13 +95,17 @@ class EventsPane(RowList):
         )
 
     def action_choose(self) -> None:
-        """Jump to the event under the cursor."""
+        """Jump to the event under the cursor, and show the whole of a sentence that is cut."""
+        self._jump(shows_text=True)
+
+    def _jump(self, *, shows_text: bool) -> None:
         if 0 <= self.cursor < self.count():
             chosen = self.event_rows[-1 - self.cursor]
             width = self.scrollable_content_region.width
             is_cut = self.row_at(self.cursor, width).cell_length > width
             # An earlier fit of the script ended before this run began.
-            self.post_message(self.Chosen(max(chosen.at_s, 0.0), chosen.text if is_cut else ""))
+            at_s = max(chosen.at_s, 0.0)
+            self.post_message(self.Chosen(at_s, chosen.text if is_cut and shows_text else ""))
 
     def on_click(self, event: events.Click) -> None:
         """Jump to the event."""
@@ -117,18 +121,12 @@ class EventsPane(RowList):
         self.repaint_rows()
 
     def action_move(self, rows: int) -> None:
-        """Move the cursor, down where `rows` is positive."""
+        """Move the cursor, down where `rows` is positive, and jump to its event."""
         self.cursor = min(max(self.cursor + rows, 0), max(self.count() - 1, 0))
+        self._jump(shows_text=False)
 
     def follow(self) -> None:
         """Clear the selection, if there is one, and follow the newest events."""
         if self.cursor >= 0:
             self.cursor = -1
             self.scroll_to(y=0, animate=False)
-
-    def step(self, rows: int) -> bool:
-        """Move the cursor and jump to its event; return False where the list has no such row."""
-        before = self.cursor
-        self.action_move(rows)
-        self.action_choose()
-        return self.cursor != before

@@ -11,14 +11,12 @@ from textual.widgets import Static
 
 from tfwatch.core.events import StopRefused
 from tfwatch.core.knobs import KNOBS, PREFETCH
-from tfwatch.judge.effects import knob_state
 from tfwatch.runs.folder import LateCall
 from tfwatch.runs.library import save_copy
 from tfwatch.screens.basics.keyline import Key, KeyLine
 from tfwatch.screens.basics.pane import CachedContainer, CachedHorizontal, CachedLines, apply_glyphs
 from tfwatch.screens.basics.text import shorten
 from tfwatch.screens.keys import (
-    ATTACHED_BINDINGS,
     EVENTS,
     HUGE,
     LIVE_BINDINGS,
@@ -50,7 +48,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from textual.app import ComposeResult
-    from textual.binding import Binding, BindingType
+    from textual.binding import BindingType
 
     from tfwatch.core.clock import Clock
     from tfwatch.judge.view import Follower, RunView
@@ -86,8 +84,6 @@ class LiveScreen(Screen[None], CachedLines):
     CSS_PATH = "live.tcss"
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [*LIVE_BINDINGS]
-    KEYS: ClassVar[list[Binding]] = LIVE_BINDINGS
-    IS_ATTACHED: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -128,7 +124,7 @@ class LiveScreen(Screen[None], CachedLines):
         self.stopping = False
         self._switch_requests = switch_requests
         self._glyphs = glyphs
-        self._has_shown_undo_hint = self._has_steps = False
+        self._has_steps = False
 
     def compose(self) -> ComposeResult:
         self._set_size_classes()
@@ -238,9 +234,7 @@ class LiveScreen(Screen[None], CachedLines):
             self.step_pane.show(view)
         if not (self.timeline.frozen or self.events_pane.has_focus):
             self.events_pane.follow()
-        self.keys.keys = footer_keys(
-            view, self.live, self.timeline.frozen, self.stopping, self.IS_ATTACHED
-        )
+        self.keys.keys = footer_keys(view, self.live, self.timeline.frozen, self.stopping)
 
     def _show_too_small(self) -> None:
         text = too_small_text(self.view, *self.size)
@@ -284,14 +278,12 @@ class LiveScreen(Screen[None], CachedLines):
     def action_switch(self, knob: str) -> None:
         """Switch a knob off, or back on."""
         if self.view and not self._switch_requests.is_held(knob):
-            self._notify_result(
-                self._switch_requests.toggle(self.view, knob), knob_state.undo_key(knob)
-            )
+            self._report(self._switch_requests.toggle(self.view, knob))
 
     def action_deepen(self, direction: int) -> None:
         """Double the prefetch depth, or halve it where `direction` is negative."""
         if self.view and not self._switch_requests.is_held(f"depth {direction}"):
-            self._notify_result(self._switch_requests.deepen(self.view, direction), "u")
+            self._report(self._switch_requests.deepen(self.view, direction))
 
     def action_experiment(self) -> None:
         """Start an A/B test, or end the one that runs.
@@ -322,25 +314,17 @@ class LiveScreen(Screen[None], CachedLines):
     def action_undo(self) -> None:
         """Undo the last switch."""
         if self.view and not self._switch_requests.is_held("undo"):
-            self._notify_result(self._switch_requests.undo(self.view), "u")
+            self._report(self._switch_requests.undo(self.view))
 
-    def _notify_result(self, refusal: str, key: str) -> None:
+    def _report(self, refusal: str) -> None:
         if refusal:
             self.notify(refusal)
-        elif not self._has_shown_undo_hint:
-            self._has_shown_undo_hint = True
-            self.notify(f"{key} undoes the switch, space freezes the charts")
 
     # -- viewing -----------------------------------------------------------------------------------
 
     async def action_timeline(self, action: str) -> None:
         """Run one of the timeline's actions, wherever the focus is."""
         await self.timeline.run_action(action)
-
-    def action_step(self, rows: int) -> None:
-        """Jump to the event before the selected one, or after it where `rows` is negative."""
-        if not self.events_pane.step(rows):
-            self.notify("this is the oldest event" if rows > 0 else "this is the newest event")
 
     def action_pane(self, number: int) -> None:
         """Show a pane and focus it."""
@@ -350,15 +334,6 @@ class LiveScreen(Screen[None], CachedLines):
         pane = self.panes[number - 1]
         # Now: the next key may already be in the queue.
         self.set_focus(pane if pane.can_focus else None)
-
-    def action_next_pane(self, places: int) -> None:
-        """Show the next pane, or the previous one; where all panes show, focus it."""
-        if self.has_class(Layout.TABS.value):
-            self.action_pane((max(self.pane, 1) - 1 + places) % len(self.panes) + 1)
-        elif places > 0:
-            self.focus_next()
-        else:
-            self.focus_previous()
 
     def action_back(self) -> None:
         """Leave the focused pane."""
@@ -388,7 +363,7 @@ class LiveScreen(Screen[None], CachedLines):
         """Show every key of this run, and the figures that it lacks."""
         knobs = self.view.snapshot.manifest.knobs if self.view else {}
         absent = {f"switch({name!r})" for name in KNOBS if name not in knobs}
-        keys = [key for key in (*self.KEYS, *PANE_BINDINGS) if key.action not in absent]
+        keys = [key for key in (*LIVE_BINDINGS, *PANE_BINDINGS) if key.action not in absent]
         lacks = missing(self.view) if self.view else []
         self.app.push_screen(help_screen(keys, lacks, self._glyphs.unicode))
 
@@ -399,14 +374,6 @@ class LiveScreen(Screen[None], CachedLines):
         self.timeline.jump_to(message.at_s)
         if message.cut_text:
             self.notify(message.cut_text, timeout=10)
-
-
-class AttachedScreen(LiveScreen):
-    """The live screen on a training of another process; d leaves it."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [*ATTACHED_BINDINGS]
-    KEYS: ClassVar[list[Binding]] = ATTACHED_BINDINGS
-    IS_ATTACHED: ClassVar[bool] = True
 
 
 def _last_line(code: str) -> str:

@@ -47,14 +47,8 @@ KEYS = (
     _key("left", "look(-1)", "move back by a column; zoom out first to move far"),
     _key("right", "look(1)", "move forward by a column"),
     _key("end", "live", "follow the run again"),
-    _key("z", "zoom(1)", "zoom out, up to the whole run"),
-    _key("Z,upper_z", "zoom(-1)", "zoom in"),
+    _key("z", "zoom", "zoom out, up to the whole run; then to the seconds again"),
 )
-#: Messages of keys without effect.
-_MOST, _LEAST = "the whole run is shown: Z zooms in", "a column is a quarter second: z zooms out"
-_OLDEST, _NEWEST = "this is the start of the run", "this is the newest step: end follows the run"
-
-
 _FULL = re.compile("(█+)")
 
 
@@ -156,25 +150,17 @@ class Timeline(PaintedRows, Titled):
         """Freeze, and move the cursor by `columns`, to the past where negative."""
         if self._shown and self._bars:
             view = views.moved(self._shown.snapshot, self._view, self._bars, columns)
-            if self.frozen and view == self._view:
-                self.notify(_OLDEST if columns < 0 else _NEWEST)
             self._freeze(view)
 
     def action_live(self) -> None:
         """Follow the run."""
-        if not self.frozen:
-            self.notify("the charts follow the run")
         self._held, self._view = None, views.View(self._view.zoom)
         self._redraw(fresh=True)
 
-    def action_zoom(self, direction: int) -> None:
-        """Zoom out, or in where `direction` is negative."""
+    def action_zoom(self) -> None:
+        """Zoom out; from the whole run to its seconds."""
         if self._shown:
-            before = self._view.zoom
-            snapshot = self._shown.snapshot
-            self._view = views.zoomed(snapshot, self._view, self._columns, direction)
-            if self._view.zoom is before:
-                self.notify(_MOST if direction > 0 else _LEAST)
+            self._view = views.zoomed(self._shown.snapshot, self._view, self._columns)
             self._redraw(fresh=True)
 
     def jump_to(self, at_s: float) -> None:
@@ -195,16 +181,6 @@ class Timeline(PaintedRows, Titled):
         if self._shown and self._bars and 0 <= column < len(self._bars.starts_s):
             at_s = float(self._bars.starts_s[column])
             self._freeze(replace(views.frozen(self._shown.snapshot, self._view), cursor_s=at_s))
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Zoom in."""
-        event.stop()
-        self.action_zoom(-1)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Zoom out."""
-        event.stop()
-        self.action_zoom(1)
 
     # -- drawing --------------------------------------------------------------------------------
 

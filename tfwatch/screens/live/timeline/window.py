@@ -123,14 +123,13 @@ def around(snapshot: Snapshot, view: View, columns: int, at_s: float) -> View:
     return View(view.zoom, _clamped(snapshot, view, columns, end_s), at_s)
 
 
-def zoomed(snapshot: Snapshot, view: View, columns: int, direction: int) -> View:
-    """Change the zoom, skipping spans longer than the run; keep the moment under the cursor in
-    view."""
+def zoomed(snapshot: Snapshot, view: View, columns: int) -> View:
+    """Return the view at the next zoom, without spans longer than the run; the moment under the
+    cursor stays in view."""
     longest_s = max(snapshot.now_s, _SPAN_S[Zoom.SECONDS] + 1)
     levels = [zoom for zoom in Zoom if _SPAN_S.get(zoom, 0.0) < longest_s]
-    at = levels.index(view.zoom) if view.zoom in levels else len(levels) - 1
-    zoom = levels[min(max(at + (1 if direction > 0 else -1), 0), len(levels) - 1)]
-    if view.end_s is None or zoom is view.zoom:
+    zoom = next((level for level in levels if level > view.zoom), Zoom.SECONDS)
+    if view.end_s is None:
         return replace(view, zoom=zoom)
     at_s = view.end_s if view.cursor_s is None else view.cursor_s
     return around(snapshot, replace(view, zoom=zoom), columns, at_s)

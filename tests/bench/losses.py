@@ -30,6 +30,8 @@ FOLDER = Path(__file__).parent / "losses"
 _WITHIN = 0.20
 #: A loss of less does not come first: compute does.
 _HEALTHY = 0.10
+#: These kinds are found by a profile of the step.
+_OF_PROFILE = {"metric", "augmentation", "small-operations"}
 #: A run that lasts longer, seconds, is ended.
 _LONGEST_S = 180
 
@@ -64,8 +66,9 @@ def report_of(script: Path, words: list[str], runs_dir: Path, cores: str) -> dic
     pinned = ["taskset", "-c", cores] if cores else []
     own = [sys.executable, "-m", "tfwatch"]
     shared = ["--runs-dir", str(runs_dir)]
+    explain = ["--explain"] if kinds_of(script) & _OF_PROFILE else []
     subprocess.run(
-        [*pinned, *own, "run", "--headless", *shared, str(script), *words],
+        [*pinned, *own, "run", "--headless", *explain, *shared, str(script), *words],
         env=environ,
         stdout=subprocess.DEVNULL,
         stderr=(runs_dir.with_suffix(".log")).open("w"),

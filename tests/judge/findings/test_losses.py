@@ -338,7 +338,7 @@ NO_GPU = "A GPU or a smaller model"
         ),
         (
             "augmentation",
-            losing(profile=profile_of(ROTATES, MULTIPLIES)),
+            losing(profile=profile_of(ROTATES, MULTIPLIES), cores_free=0.5),
             "rotation augments within the step: 60 % of compute",
             3.0,
             "move it into the input pipeline",
@@ -348,7 +348,7 @@ NO_GPU = "A GPU or a smaller model"
             "small-operations",
             losing(profile=profile_of(MULTIPLIES, small_ms=6.0)),
             "starting small operations takes 60 % of compute: lstm (LSTM) loops over its time",
-            3.0,
+            3.6,
             "unroll=True in the LSTM",
             NO_GPU,
         ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -69,23 +68,6 @@ def test_a_check_up_that_could_not_be_written_is_exit_code_1(
 ) -> None:
     monkeypatch.setattr(command, "write", lambda *_: 1)
     assert doctor(linux()) == 1
-
-
-def test_the_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
-    assert doctor(_BROKEN, "--json") == 1
-    out, err = capsys.readouterr()
-    reported = json.loads(out)
-
-    assert err == ""
-    assert reported["worst"] == "fail"
-    assert reported["machine"].startswith("Apple M2 Pro, 16 GB")
-    assert [set(check) for check in reported["checks"]] == [
-        {"id", "status", "found", "todo"}
-    ] * len(reported["checks"])
-    first, *_ = reported["checks"]
-    assert (first["id"], first["status"]) == ("tensorflow", "fail")
-    assert "does not load with TensorFlow 2.20.0; import tensorflow failed" in first["found"]
-    assert "Library not loaded: @rpath/_pywrap.so" in first["found"]
 
 
 def test_the_table_has_the_worst_first_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,9 +13,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.docs.pages import ROOT
-from tests.doctor.machines import linux
-from tfwatch.cli.doctor import to_json as doctor_json
-from tfwatch.doctor.checks import judge
 from tfwatch.report.facts import describe
 from tfwatch.report.metrics import METRICS, describe_metrics
 from tfwatch.report.run_facts import RUN, schema
@@ -58,11 +55,3 @@ def test_the_dashboard_queries_metrics_that_are_served() -> None:
 
     assert len(queries) > 10
     assert named <= {one.name for one in METRICS}
-
-
-def test_the_check_up_has_its_keys() -> None:
-    section = PAGE.read_text(encoding="utf-8").partition("## A check-up\n")[2].partition("<!--")[0]
-
-    assert re.findall(r"^\| `(\w+)`", section, re.MULTILINE) == list(
-        json.loads(doctor_json(judge(linux())))
-    )

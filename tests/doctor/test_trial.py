@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from tfwatch.doctor.crash_reasons import explain
-from tfwatch.doctor.trial import Trial, run_trial
+from tfwatch.doctor.trial import Trial, explain, run_trial
 
 _IMPORTED = (
     'print(\'{"begin": "import"}\\n{"end": "import", "took_s": 2.0, "tensorflow": "2.19.1"}\','

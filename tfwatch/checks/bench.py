@@ -1,25 +1,22 @@
 """`tfwatch bench`: is the GPU worth it for this much compute, on this machine?
 
-Each configuration is timed in separate processes, one a round, and shown as a row of a table or of
-JSON.
+Each configuration is timed in separate processes, one a round, and shown as a row of a table.
 """
 
 from __future__ import annotations
 
-import json
 import random
 import statistics
 import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
 from tfwatch.checks.trial_program import SIZES, Spec
 from tfwatch.core import units
-from tfwatch.doctor.crash_reasons import explain
 from tfwatch.doctor.facts import describe_load
-from tfwatch.doctor.trial import run_program
+from tfwatch.doctor.trial import explain, run_program
 from tfwatch.terminal.output import render, show_progress, write
 
 if TYPE_CHECKING:
@@ -30,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Building a large body takes a minute on a slow machine.
 _LIMIT_S = 300.0
+#: Processes for each configuration.
+_ROUNDS = 3
 _LEGEND = (
     "step: median of the rounds, a process each, ± half of their range",
     "speedup: relative to the first row of the same body and size",
@@ -92,15 +91,11 @@ def bench(args: argparse.Namespace) -> int:
         sys.stderr.write(f"tfwatch: {load}\n")
     rows, code = make_rows(args), 0
     try:
-        measure(rows, args.rounds)
+        measure(rows)
     except KeyboardInterrupt:
         code = 130
     show_progress(sys.stderr, "")
-    if args.json:
-        text = json.dumps({"results": [as_dict(row, rows) for row in rows]}, indent=1) + "\n"
-    else:
-        text = render(sys.stdout, *render_rows(rows))
-    unwritten = write(sys.stdout, text)
+    unwritten = write(sys.stdout, render(sys.stdout, *render_rows(rows)))
     return code or unwritten or (0 if any(row.step_ms for row in rows) else 1)
 
 
@@ -115,11 +110,11 @@ def make_rows(args: argparse.Namespace) -> list[BenchRow]:
     ]
 
 
-def measure(rows: Sequence[BenchRow], rounds: int) -> None:
+def measure(rows: Sequence[BenchRow]) -> None:
     """Run every configuration once a round, in a new random order each round; one that failed runs
     no more."""
     rng = random.Random(0)
-    order = [one for _ in range(rounds) for one in rng.sample(rows, len(rows))]
+    order = [one for _ in range(_ROUNDS) for one in rng.sample(rows, len(rows))]
     for done, row in enumerate(order):
         show_progress(sys.stderr, f"{done} of {len(order)}: {row.name} on {row.spec.device}")
         if not row.reason:
@@ -154,20 +149,3 @@ def _figures(row: BenchRow, rows: Sequence[BenchRow]) -> tuple[str, ...]:
         "" if speedup is None else f"{speedup:.2f} x",
         units.milliseconds(max(row.first_ms)),
     )
-
-
-def as_dict(row: BenchRow, rows: Sequence[BenchRow]) -> dict[str, Any]:
-    """Return one result for `--json`; figures of a row that was not measured are null."""
-    spec = row.spec
-    return {
-        "body": spec.body,
-        "size": spec.size,
-        "mode": spec.mode,
-        "device": spec.device,
-        "step_ms": row.step_ms,
-        "rounds_ms": row.medians_ms,
-        "spread": row.spread,
-        "speedup": row.speedup(rows),
-        "first_step_ms": max(row.first_ms, default=None),
-        "not_measured": row.reason or None,
-    }

@@ -12,7 +12,6 @@ import gc
 import tempfile
 import time
 import warnings
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +19,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfwatch.checks.selftest_cases import (
-    AHEAD,
+from tfwatch.checks.selftest import (
     LOOP,
     PARTS,
     PartComparison,
@@ -33,7 +31,6 @@ from tfwatch.runs.run import open_run
 from tfwatch.tfdata.work_ahead import options, without_autotune
 from tfwatch.watch.fit.callback import Watch
 from tfwatch.watch.fit.fit_runs import complete_runs
-from tfwatch.watch.fit.stepping.device_copy import why_no_device_prefetch
 from tfwatch.watch.loops.track import track
 
 if TYPE_CHECKING:
@@ -45,14 +42,11 @@ if TYPE_CHECKING:
     from tfwatch.runs.snapshot import Snapshot
 
 
-_DEPTH = 2
 _BATCH = 8
 #: Off, because by default tf.data works ahead of the step, which hides a delay in the fetch.
 _OFF = Knobs()
 #: Steps at a training's start that are not compared: trace, first batch.
 _WARM_UP = 4
-#: In shorter waits the rest of a delay cannot be separated from the time to hand over a batch.
-_LEFT_MS = 0.5
 #: The fewest steps of a median.
 _LEAST = 5
 
@@ -131,8 +125,6 @@ def make_model() -> tuple[Any, Sleeping]:
 def make_data(schedule: Schedule, sleeps: Sleeps) -> tf.data.Dataset:
     """Return the batches of a training, each of which sleeps once."""
     batches = _constant(schedule.steps).map(lambda x, y: (sleeps.delay(x), y))
-    if schedule.kind == AHEAD:
-        batches = batches.prefetch(_DEPTH)
     # An autotuned pipeline takes up to 4 s to be deleted after the last step.
     return batches.with_options(options(_OFF)).with_options(without_autotune())
 
@@ -157,10 +149,9 @@ class InjectedTrainings:
         with _quiet():
             train = self._loop if schedule.kind == LOOP else self._fit
             run, ends_ns = train(schedule, sleeps)
-        end_ns = np.array(ends_ns)
         return TrainingResult(
-            comparisons=list(compare_parts(run.steps, schedule, sleeps, end_ns)),
-            wall_error=_wall_error(run.steps, end_ns),
+            comparisons=list(compare_parts(run.steps, schedule, sleeps)),
+            sum_share=_sum_share(run.steps, np.array(ends_ns)),
             run=run,
         )
 
@@ -179,16 +170,6 @@ class InjectedTrainings:
                 self._model.train_on_batch(x, y)
                 end_ns.append(time.perf_counter_ns())
         return open_run(batches.run_path or ""), end_ns
-
-    def copy(self, kind: str, megabytes: int) -> tuple[float, float] | str:
-        """Return the milliseconds of copies of batches of an element type to a GPU, direct and in a
-        training; or why nothing is copied here."""
-        if missing := why_no_device_prefetch():
-            return missing.value
-        shape = (_ROWS, megabytes * 10**6 // _ROWS // np.dtype(kind).itemsize)
-        batches = [np.full(shape, n, kind) for n in range(_BATCHES)]
-        with _quiet():
-            return _compare_copies(batches, Watch(self._own_folder()))
 
     def _own_folder(self) -> Path:
         """Return a runs folder of its own for a training: short fits in a row share a run of the
@@ -214,10 +195,6 @@ class _Host(keras.callbacks.Callback):
         self._switches = dict(schedule.switches)
         self._sleeps = sleeps
 
-    def on_train_begin(self, logs: Any = None) -> None:
-        if 0 in self._switches:
-            self._watch.set(prefetch=self._switches[0])
-
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self._sleeps.sleep_and_end()
         if len(self.end_ns) + 1 in self._switches:
@@ -240,12 +217,9 @@ def _quiet() -> Iterator[None]:
 
 
 def compare_parts(
-    rows: Rows, schedule: Schedule, sleeps: dict[str, Sleeps], end_ns: NDArray[np.int64]
+    rows: Rows, schedule: Schedule, sleeps: dict[str, Sleeps]
 ) -> Iterator[PartComparison]:
-    """Compare each injected delay of a part with the measured time of that part.
-
-    end_ns: the time at which each step's callbacks ended.
-    """
+    """Compare each injected delay of a part with the measured time of that part."""
     steady = rows["flags"] == 0
     steady[:_WARM_UP] = False
     for part in PARTS:
@@ -254,13 +228,10 @@ def compare_parts(
             continue
         planned = _of_steps(sleeps[part].drawn_ms, rows)
         injected = _took_ms(sleeps[part], rows)
-        if part == "wait" and schedule.kind == AHEAD:
-            injected = _left_ms(_of_steps(sleeps[part].end_ns, rows), end_ns)
         error = rows[f"{part}_ms"].astype(np.float64) - injected
-        undelayed = steady & (planned == 0) & ((injected < _LEFT_MS) | (part != "wait"))
-        error -= float(np.median(error[undelayed]))
+        error -= float(np.median(error[steady & (planned == 0)]))
         for level in levels[1:]:
-            at_level = steady & (planned == level) & (injected >= _LEFT_MS)
+            at_level = steady & (planned == level)
             yield _make_comparison(part, float(level), injected[at_level], error[at_level])
 
 
@@ -286,76 +257,12 @@ def _took_ms(sleeps: Sleeps, rows: Rows) -> NDArray[np.float64]:
     return took_ms
 
 
-def _left_ms(handed_ns: NDArray[np.int64], asked_ns: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the rest of each batch's delay at its request, which is at the end of the step
-    before."""
-    left_ms = np.zeros(len(handed_ns))
-    left_ms[1:] = np.maximum(handed_ns[1:] - asked_ns[:-1], 0) / 1e6
-    return left_ms
-
-
-def _wall_error(rows: Rows, end_ns: NDArray[np.int64]) -> float:
-    """Return the error of the parts' sum between the ends of the first and the last but one
-    step."""
+def _sum_share(rows: Rows, end_ns: NDArray[np.int64]) -> float:
+    """Return the parts' sum between the ends of the first and the last but one step, as a share of
+    the wall clock."""
     sums = (float(rows[f"{part}_ms"][1:-1].sum(dtype=np.float64)) for part in PARTS)
     wall_ms = float(end_ns[-2] - end_ns[0]) / 1e6
-    return abs(sum(sums) - wall_ms) / wall_ms
-
-
-# -- the copy to a GPU -----------------------------------------------------------------------------
-
-#: Batches in turn: one alone would stay in the caches of the CPU.
-_BATCHES = 4
-_ROWS, _COPY_STEPS = 64, 40
-
-
-def _compare_copies(batches: list[Any], watch: Watch) -> tuple[float, float]:
-    """Return the median of the copies, direct and as Watch reports them, of one training."""
-    direct = DirectCopies(batches)
-    x = keras.Input(batches[0].shape[1:], dtype=batches[0].dtype.name)
-    narrow = keras.layers.Lambda(
-        lambda values: tf.cast(values[:, :16], tf.float32), output_shape=(16,)
-    )(x)
-    model = keras.Model(x, keras.layers.Dense(1)(narrow))
-    model.compile("sgd", "mse", jit_compile=False)
-    labels = np.zeros((_ROWS, 1), np.float32)
-    each = [tf.data.Dataset.from_tensors((batch, labels)) for batch in batches]
-    data = reduce(lambda some, one: some.concatenate(one), each).repeat()
-    data, callbacks = data.with_options(without_autotune()), [direct, watch]
-    model.fit(data, steps_per_epoch=_COPY_STEPS, shuffle=False, verbose=0, callbacks=callbacks)
-    copies = open_run(watch.run_path or "").steps["copy_ms"]
-    return float(np.median(direct.took_ms[_WARM_UP:])), float(np.median(copies[_WARM_UP:]))
-
-
-class DirectCopies(keras.callbacks.Callback):
-    """Copies a batch after each step: the bandwidth of a machine that others use changes within a
-    second.
-
-    took_ms: of each copy, without the time of an empty one before it.
-    """
-
-    def __init__(self, batches: list[Any]) -> None:
-        super().__init__()
-        self.took_ms: list[float] = []
-        with tf.device("/CPU:0"):
-            self._parts, self._empty = [tf.constant(batch) for batch in batches], tf.zeros((1, 1))
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Copy a batch other than the one that the next step copies."""
-        none_ms = min(_copy_ms(self._empty) for _ in range(2))
-        part = self._parts[(batch + 3) % len(self._parts)]
-        self.took_ms.append(max(_copy_ms(part) - none_ms, 0.0))
-
-
-def _copy_ms(part: Any) -> float:
-    """Return the time of a copy to the GPU; one number read back ends it."""
-    with tf.device("/CPU:0"):
-        # A new tensor: of one that was copied before, TensorFlow keeps the copy on the device.
-        part = tf.identity(part)
-    start_ns = time.perf_counter_ns()
-    with tf.device("/GPU:0"):
-        tf.identity(part)[0, 0].numpy()
-    return (time.perf_counter_ns() - start_ns) / 1e6
+    return sum(sums) / wall_ms
 
 
 # -- the cost of Watch -----------------------------------------------------------------------------

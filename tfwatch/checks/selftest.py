@@ -1,160 +1,190 @@
-"""`tfwatch selftest`: are the numbers right on this machine?
+"""The cases of `tfwatch selftest`: are the numbers right on this machine?
 
-Trainings with injected delays are compared with Watch's figures for them. The table has a line for
-each case, injected and measured, and the cost of tfwatch.
+Trainings with known delays are compared with Watch's figures for them: a `fit`, a loop, and the
+switches of a `fit`. The table has a line for each case, and the cost of Watch.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from tfwatch.checks.selftest_cases import experiments
-from tfwatch.doctor.facts import describe_load
-from tfwatch.report.facts import finite
-from tfwatch.terminal.capture import Capture
-from tfwatch.terminal.output import show_progress
+from tfwatch.judge.effects.comparison import compare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from tfwatch.checks.selftest_cases import Case, Experiment, Trainings
+    from tfwatch.judge.effects.comparison import Comparison
+    from tfwatch.runs.snapshot import Snapshot
 
-
-_SEED = 20_11
-
-
-def selftest(as_json: bool) -> int:
-    """Run all cases and print them with the cost of tfwatch; return 0 where all cases pass, else
-    1."""
-    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    with tempfile.TemporaryDirectory() as folder, Capture(screen=False) as terminal:
-        show_progress(terminal.err, "measuring the load of other programs")
-        if load := describe_load():
-            show_progress(terminal.err, "")
-            terminal.err.write(f"tfwatch: {load}; repeat a FAIL on an idle machine\n")
-        show_progress(terminal.err, "importing TensorFlow")
-        from tfwatch.checks.injected_trainings import InjectedTrainings, rounds_ms
-
-        runs_dir = Path(folder) / "runs"
-        cases = run_all(
-            list(experiments()),
-            InjectedTrainings(runs_dir, _SEED),
-            lambda done, of: show_progress(terminal.err, f"{done} of {of} trainings"),
-        )
-        show_progress(terminal.err, "measuring the cost of tfwatch")
-        cost = cost_of(rounds_ms(runs_dir))
-        show_progress(terminal.err, "")
-        if as_json:
-            terminal.out.write(json.dumps(cases_json(cases, cost)) + "\n")
-        else:
-            terminal.out.writelines(f"{line}\n" for line in table(cases, cost))
-        terminal.out.flush()
-        if terminal.write_error:
-            terminal.err.write(f"tfwatch: the output cannot be written: {terminal.write_error}\n")
-            return 1
-    return 0 if all(case.passed for case in cases) else 1
-
-
-def run_all(
-    experiments: Iterable[Experiment],
-    trainings: Trainings,
-    progress: Callable[[int, int], None] = lambda *_: None,
-) -> list[Case]:
-    """Run all experiments, and one with a failure twice: noise does not fail twice, an error
-    does."""
-    experiments = list(experiments)
-    cases: list[Case] = []
-    for done, experiment in enumerate(experiments):
-        progress(done, len(experiments))
-        cases += _run_until_passed(experiment, trainings)
-    return cases
+PARTS = ("wait", "compute", "host")
+#: `fit` over batches that are made on request, so that each delay is data wait in full; and a loop
+#: without callbacks.
+FIT, LOOP = "fit", "tfwatch.track"
+#: The tolerance of each part: milliseconds, or this share of the injected figure where that is
+#: more. Compute and callbacks have varying costs of their own.
+_TOLERANCES = {"wait": (0.3, 0.02), "compute": (1.5, 0.05), "host": (1.0, 0.05)}
+#: Percent of the wall clock.
+_WALL_TOLERANCE = 0.1
+_RATIO_TOLERANCE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class WatchCost:
-    """The cost of Watch, as medians over the rounds.
+class Schedule:
+    """One training of `steps` steps. `*_ms`: the sleeps in that part, of which each step draws one.
 
-    ratio: step time with Watch over that without. added_us: the difference. step_ms: the step time
-    without Watch. noise: the difference of two runs without Watch, as a share.
+    kind: the way in which the training gets its batches. switches: (step, value): prefetch is
+    switched to the value after that step.
     """
 
-    ratio: float
-    added_us: float
-    step_ms: float
-    noise: float
+    wait_ms: tuple[float, ...] = (0.0,)
+    compute_ms: tuple[float, ...] = (0.0,)
+    host_ms: tuple[float, ...] = (0.0,)
+    kind: str = FIT
+    steps: int = 160
+    switches: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartComparison:
+    """Injected and measured time of sleeps of `slept_ms` in one part of the steps: medians, NaN
+    with too few steps."""
+
+    part: str
+    slept_ms: float
+    injected_ms: float
+    measured_ms: float
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingResult:
+    """The figures of one training.
+
+    comparisons: one for each sleep above 0 in a part that also has steps without. sum_share: the
+    parts' sum as a share of the time between two callbacks.
+    """
+
+    comparisons: list[PartComparison]
+    sum_share: float
+    run: Snapshot
+
+
+class Trainings(Protocol):
+    """Trains what a case injects."""
+
+    def train(self, schedule: Schedule) -> TrainingResult:
+        """Train one schedule and compare its delays with Watch's figures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One comparison: what is injected, and what is measured, as figures in `unit`, or texts."""
+
+    name: str
+    injected: float | str
+    measured: float | str
+    unit: str
+    #: The error of a figure that passes. NaN, of too few steps, does not.
+    tolerance: float = 0.0
 
     @property
-    def sentence(self) -> str:
-        """The cost in a sentence."""
-        added = f"{self.added_us:+.0f} us of {self.step_ms:.2f} ms"
-        noise = f"two runs without it differ by {self.noise:.3f}"
-        return f"Watch: a step takes {self.ratio:.3f} of its time without Watch ({added}; {noise})"
+    def passed(self) -> bool:
+        """True for equal texts, and for figures within the tolerance."""
+        if isinstance(self.injected, str) or isinstance(self.measured, str):
+            return self.injected == self.measured
+        return abs(self.measured - self.injected) <= self.tolerance
 
 
-def cost_of(rounds_ms: Sequence[Mapping[str, float]]) -> WatchCost:
-    """Return the cost of Watch from the times of interleaved trainings, see
-    `injected_trainings.rounds_ms`."""
-    return WatchCost(
-        ratio=median(row["watched"] / row["bare"] for row in rounds_ms),
-        added_us=median((row["watched"] - row["bare"]) * 1e3 for row in rounds_ms),
-        step_ms=median(row["bare"] for row in rounds_ms),
-        noise=median(abs(row["bare again"] / row["bare"] - 1) for row in rounds_ms),
-    )
+#: A training and the cases that it gives.
+Experiment: TypeAlias = Callable[[Trainings], Iterator[Case]]
 
 
-def _run_until_passed(experiment: Experiment, trainings: Trainings) -> list[Case]:
+def _split(schedule: Schedule) -> Experiment:
+    """Return the comparison of each part's delays with the time that is reported of it."""
+
+    def run(trainings: Trainings) -> Iterator[Case]:
+        trained = trainings.train(schedule)
+        for one in trained.comparisons:
+            name = f"{one.part}, {schedule.kind}, {one.slept_ms:g} ms"
+            least_ms, share = _TOLERANCES[one.part]
+            tolerance_ms = max(least_ms, share * one.injected_ms)
+            yield Case(name, one.injected_ms, one.measured_ms, "ms", tolerance_ms)
+        name = f"parts sum to the wall clock, {schedule.kind}"
+        yield Case(name, 100.0, 100 * trained.sum_share, "%", _WALL_TOLERANCE)
+
+    return run
+
+
+def _switch(trainings: Trainings) -> Iterator[Case]:
+    """Prefetch hides a delay shorter than the step's compute until it is switched off; a deeper one
+    changes nothing."""
+    schedule = Schedule((8.0,), (20.0,), steps=220, switches=((45, "4"), (90, "8"), (180, "off")))
+    comparisons = _comparisons(trainings.train(schedule).run)
+    for at, (value, ratio, answer) in enumerate(
+        (("4", 28 / 20, "faster"), ("8", 1.0, "no difference"), ("off", 20 / 28, "slower"))
+    ):
+        name = f"prefetch {value}, data 8, compute 20 ms"
+        found = comparisons[at] if len(comparisons) > at else None
+        measured = found.estimate.ratio if found and found.estimate else float("nan")
+        yield Case(f"{name}: speedup", ratio, measured, "x", _RATIO_TOLERANCE * ratio)
+        # A test that claims nothing would pass the case of equal settings.
+        yield Case(f"{name}: answer", answer, _answer(found), "")
+
+
+def _comparisons(run: Snapshot) -> Sequence[Comparison]:
+    """Return the comparisons of the steps before and after each switch."""
+    rows = run.steps
+    return compare(run.events, len(rows), lambda first, last: rows[max(first, 1) - 1 : last])
+
+
+def _answer(found: Comparison | None) -> str:
+    if found is None or not found.effect:
+        return "no comparison"
+    return found.answer if found.is_proved or found.has_other_wait else "no difference"
+
+
+_DELAYS_MS = (0, 0, 1, 2, 5, 10, 20, 40)
+#: In the order of the table.
+EXPERIMENTS: tuple[Experiment, ...] = (
+    _split(Schedule(_DELAYS_MS, (0, 0, 4, 12), (0, 0, 2, 6))),
+    _split(Schedule(_DELAYS_MS, (0, 0, 4, 12), kind=LOOP)),
+    _switch,
+)
+
+
+def run_until_passed(experiment: Experiment, trainings: Trainings) -> list[Case]:
+    """Run an experiment, and one with a failure twice: noise does not fail twice, an error does."""
     first = list(experiment(trainings))
     if all(case.passed for case in first):
         return first
-    again = {case.name: replace(case, tries=2) for case in experiment(trainings)}
-    return [case if case.passed else again.get(case.name, replace(case, tries=2)) for case in first]
+    again = {case.name: case for case in experiment(trainings)}
+    return [case if case.passed else again.get(case.name, case) for case in first]
 
 
-def cases_json(cases: Sequence[Case], cost: WatchCost) -> dict[str, Any]:
-    """Return the selftest as `--json` prints it.
-
-    passed, failed: numbers of cases, without those that are skipped. cases: figures in `unit`, or
-    texts, whose error is None (null), as is a figure without enough steps. cost: of Watch, which
-    has no tolerance.
-    """
-    compared = [case for case in cases if not case.skipped]
-    passed = sum(case.passed for case in compared)
-    return {
-        "passed": passed,
-        "failed": len(compared) - passed,
-        "cases": [_as_json(case) for case in cases],
-        "cost": asdict(cost),
-    }
+def describe_cost(rounds_ms: Sequence[Mapping[str, float]]) -> str:
+    """Return the cost of Watch in a sentence, from the times of interleaved trainings, see
+    `injected_trainings.rounds_ms`."""
+    ratio = median(row["watched"] / row["bare"] for row in rounds_ms)
+    added_us = median((row["watched"] - row["bare"]) * 1e3 for row in rounds_ms)
+    step_ms = median(row["bare"] for row in rounds_ms)
+    noise = median(abs(row["bare again"] / row["bare"] - 1) for row in rounds_ms)
+    return (
+        f"Watch: a step takes {ratio:.3f} of its time without Watch ({added_us:+.0f} us of"
+        f" {step_ms:.2f} ms; two runs without it differ by {noise:.3f})"
+    )
 
 
-def _as_json(case: Case) -> dict[str, Any]:
-    values = {**asdict(case), "error": case.error, "passed": case.passed}
-    del values["error_share"]
-    return {name: finite(value) for name, value in values.items()}
-
-
-def table(cases: Sequence[Case], cost: WatchCost) -> list[str]:
+def table(cases: Sequence[Case], cost: str) -> list[str]:
     """Return a line for each case, the cost of tfwatch, and the number of cases that pass."""
-    compared = [case for case in cases if not case.skipped]
-    passed = [case for case in compared if case.passed]
-    retried = sum(case.tries > 1 for case in passed)
-    tries = f", {retried} of them at the second try" if retried else ""
-    total = f"{len(passed)} of {len(compared)} cases pass{tries}"
-    return [*map(_line, cases), "", cost.sentence, total]
+    passed = sum(case.passed for case in cases)
+    return [*map(_line, cases), "", cost, f"{passed} of {len(cases)} cases pass"]
 
 
 def _line(case: Case) -> str:
-    if case.skipped:
-        return f"skip  {case.name}: {case.skipped}"
-    error = "" if case.error is None else f"{case.error:+.2f} {case.unit}"
     figures = f"{_format(case.injected, case.unit):>13} {_format(case.measured, case.unit):>13}"
-    return f"{'pass' if case.passed else 'FAIL'}  {case.name:<44}{figures}  {error}".rstrip()
+    return f"{'pass' if case.passed else 'FAIL'}  {case.name:<49}{figures}"
 
 
 def _format(value: float | str, unit: str) -> str:

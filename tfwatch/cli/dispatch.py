@@ -53,9 +53,7 @@ def _run_command(args: argparse.Namespace) -> int:
     if "runs_dir" in args:
         args.runs_dir = args.runs_dir or _usual_runs_dir()
     module, _, name = args.run.partition(":")
-    command: Callable[[argparse.Namespace], int] = getattr(
-        import_module(f"tfwatch.cli.{module}"), name
-    )
+    command: Callable[[argparse.Namespace], int] = getattr(import_module(f"tfwatch.{module}"), name)
     return command(args)
 
 

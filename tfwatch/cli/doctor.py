@@ -1,15 +1,16 @@
-"""`tfwatch doctor`, `selftest` and `bench`: is the installation right, are the figures, and is the
-GPU worth it?"""
+"""`tfwatch doctor` and `selftest`: is the installation right, and are the figures?"""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from tfwatch.doctor.checks import Status, check_up, counted, worst
-from tfwatch.doctor.facts import Scope
+from tfwatch.doctor.facts import Scope, describe_load
+from tfwatch.terminal.capture import Capture
 from tfwatch.terminal.output import has_unicode, render, show_progress, write
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ _STYLES = {
     Status.OK: "green",
     Status.NA: "dim",
 }
+#: Of the delays of the selftest.
+_SEED = 20_11
 
 
 def doctor(args: argparse.Namespace) -> int:
@@ -38,7 +41,7 @@ def doctor(args: argparse.Namespace) -> int:
         return 130
     finally:
         show_progress(sys.stderr, "")
-    unwritten = write(sys.stdout, to_json(found) if args.json else as_text(found, sys.stdout))
+    unwritten = write(sys.stdout, as_text(found, sys.stdout))
     return 1 if worst(found.checks) is Status.FAIL else unwritten
 
 
@@ -49,16 +52,6 @@ def print_sudoers() -> int:
     if sys.platform != "darwin":
         sys.stderr.write("tfwatch: powermetrics is a tool of macOS: no other system needs this\n")
     return write(sys.stdout, sudoers(os.getuid()))
-
-
-def to_json(found: CheckUp) -> str:
-    """Return one JSON object. `id` and `status` are stable; the sentences may change."""
-    checks = [
-        {"id": check.id, "status": check.status.value, "found": check.found, "todo": check.todo}
-        for check in found.checks
-    ]
-    values = {"worst": worst(found.checks).value, "machine": found.machine, "checks": checks}
-    return json.dumps(values, indent=1) + "\n"
 
 
 def as_text(found: CheckUp, out: TextIO) -> str:
@@ -79,15 +72,30 @@ def as_text(found: CheckUp, out: TextIO) -> str:
     return render(out, Text(found.machine, "bold"), "", table, "", counted(found.checks))
 
 
-def run_selftest(args: argparse.Namespace) -> int:
-    """Run the selftest, and return its exit code."""
-    from tfwatch.checks.selftest import selftest
-
-    return selftest(args.json)
+# -- the figures -----------------------------------------------------------------------------------
 
 
-def run_bench(args: argparse.Namespace) -> int:
-    """Run the benchmark, and return its exit code."""
-    from tfwatch.checks.bench import bench
+def selftest(_args: argparse.Namespace) -> int:
+    """Train with known delays and print each case, and the cost of tfwatch; return 0 where all
+    cases pass, else 1."""
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    with tempfile.TemporaryDirectory() as folder, Capture(screen=False) as terminal:
+        if load := describe_load():
+            terminal.err.write(f"tfwatch: {load}; repeat a FAIL on an idle machine\n")
+        show_progress(terminal.err, "importing TensorFlow")
+        from tfwatch.checks.injected_trainings import InjectedTrainings, rounds_ms
+        from tfwatch.checks.selftest import EXPERIMENTS, describe_cost, run_until_passed, table
 
-    return bench(args)
+        trainings, cases = InjectedTrainings(Path(folder) / "runs", _SEED), []
+        for done, experiment in enumerate(EXPERIMENTS):
+            show_progress(terminal.err, f"{done} of {len(EXPERIMENTS)} trainings")
+            cases += run_until_passed(experiment, trainings)
+        show_progress(terminal.err, "measuring the cost of tfwatch")
+        cost = describe_cost(rounds_ms(Path(folder) / "runs"))
+        show_progress(terminal.err, "")
+        terminal.out.writelines(f"{line}\n" for line in table(cases, cost))
+        terminal.out.flush()
+        if terminal.write_error:
+            terminal.err.write(f"tfwatch: the output cannot be written: {terminal.write_error}\n")
+            return 1
+    return 0 if all(case.passed for case in cases) else 1

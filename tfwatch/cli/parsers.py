@@ -33,7 +33,7 @@ _MOST_RUNS = 1_000_000
 class Command:
     """A command. text: its help, in lower case. add: adds its arguments to its parser.
 
-    run: the module of `tfwatch.cli` and the function in it that take the arguments. example: the
+    run: the module of tfwatch and the function in it that take the arguments. example: the
     words that follow a command which needs some. more, usage: of its help.
     """
 
@@ -159,10 +159,6 @@ def _add_bench(own: Any) -> None:
         own.add_argument(option, metavar="LIST", type=read, default=default, help=text)
     text = "rows of the matrices (2048), images of the convolution (1)"
     own.add_argument("--sizes", metavar="LIST", type=options.wholes, default=[], help=text)
-    read = options.whole(1, 100)
-    text = "processes for each configuration (3)"
-    own.add_argument("--rounds", metavar="N", type=read, default=3, help=text)
-    _add_json(own)
 
 
 def _add_replay(own: Any) -> None:
@@ -247,10 +243,8 @@ def _add_removal(own: Any) -> None:
 
 
 def _add_doctor(own: Any) -> None:
-    form = own.add_mutually_exclusive_group()
-    _add_json(form)
     text = "print the sudoers line that permits powermetrics (macOS); nothing is changed"
-    form.add_argument("--sudoers", action="store_true", help=text)
+    own.add_argument("--sudoers", action="store_true", help=text)
     _add_runs_dir(own)
 
 
@@ -268,10 +262,10 @@ def _add_nothing(own: Any) -> None:
 
 RUNS_ACTIONS = {
     "remove": Command(
-        "remove runs with all their files", _add_remove, "runs:remove_runs", example="latest"
+        "remove runs with all their files", _add_remove, "cli.runs:remove_runs", example="latest"
     ),
     "prune": Command(
-        "remove runs beyond a limit; never one that still runs", _add_prune, "runs:prune_runs"
+        "remove runs beyond a limit; never one that still runs", _add_prune, "cli.runs:prune_runs"
     ),
 }
 #: In the order of the help.
@@ -280,14 +274,14 @@ COMMANDS = {
         "run a training script of yours, unmodified, on the live screen: every fit of Keras is"
         " watched",
         _add_run,
-        "script.run:run_script",
+        "cli.script.run:run_script",
         more="What follows SCRIPT is the script's, as is the exit code.",
         usage="tfwatch run [OPTIONS] (SCRIPT | -m MODULE) [ARGS]",
     ),
     "train": Command(
         "train a workload and watch it live",
         _add_train,
-        "script.run:run_train",
+        "cli.script.run:run_train",
         example="cnn",
         more="A workload is a plain script: what is no option of tfwatch is an argument of its own,"
         " and `tfwatch train WORKLOAD --help` shows these too.",
@@ -296,33 +290,33 @@ COMMANDS = {
     "ab": Command(
         "A/B test: alternate between settings of a knob while a script trains; which is faster?",
         _add_ab,
-        "script.run:run_ab",
+        "cli.script.run:run_ab",
         example="--knob prefetch=off,4 cnn",
         more="It alternates in short blocks of random order and ends when it is clear which one is"
         " faster, or that none is. The training result is the same either way.",
         usage="tfwatch ab --knob KNOB=A,B [OPTIONS] (WORKLOAD | SCRIPT | -m MODULE) [ARGS]",
     ),
-    "workloads": Command("list the workloads", _add_nothing, "workloads:print_workloads"),
+    "workloads": Command("list the workloads", _add_nothing, "cli.workloads:print_workloads"),
     "bench": Command(
         "time a matrix product and a convolution on CPU and GPU: is the GPU worth it?",
         _add_bench,
-        "doctor:run_bench",
+        "checks.bench:bench",
     ),
     "replay": Command(
         "open a recorded run in the same screen; a run that still trains is followed, read only",
         _add_replay,
-        "replay:replay",
+        "cli.replay:replay",
     ),
     "report": Command(
         "a recorded run as one HTML page, as Markdown for a pull request, or as JSON",
         _add_report,
-        "report:report",
+        "cli.report:report",
     ),
     "compare": Command(
         "compare two runs: every figure with the interval of its difference, and the settings"
         " that differ",
         _add_compare,
-        "compare:compare",
+        "cli.compare:compare",
         example="A B",
         more="One run of each side cannot show how much equal runs differ: three of each, made in"
         " turn, measure it.",
@@ -331,30 +325,32 @@ COMMANDS = {
         "the live screen, with its keys, on a training that runs in another terminal; d leaves it"
         " again",
         _add_attach,
-        "replay:attach",
+        "cli.replay:attach",
     ),
     "set": Command(
         "switch the input pipeline of a training that runs in another terminal (tfwatch set cnn"
         " prefetch=4), or profile its steps (tfwatch set cnn trace)",
         _add_set,
-        "set:set_knobs",
+        "cli.set:set_knobs",
         example="prefetch=4",
     ),
-    "runs": Command("list the recorded runs, and remove them", _add_runs, "runs:list_past_runs"),
+    "runs": Command(
+        "list the recorded runs, and remove them", _add_runs, "cli.runs:list_past_runs"
+    ),
     "doctor": Command(
         "check the installation and the machine: is TensorFlow slow because of them?",
         _add_doctor,
-        "doctor:doctor",
+        "cli.doctor:doctor",
     ),
     "selftest": Command(
         "check the numbers on this machine: train with known delays and compare; about a minute",
-        _add_json,
-        "doctor:run_selftest",
+        _add_nothing,
+        "cli.doctor:selftest",
     ),
     "serve": Command(
         "metrics of the runs for Prometheus, from a process beside the training",
         _add_serve,
-        "serve:serve",
+        "cli.serve:serve",
     ),
 }
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.core.errors import printable
-from tfwatch.doctor.crash_reasons import explain, explain_cuda
 from tfwatch.doctor.facts import Facts, Scope, collect_facts
 from tfwatch.doctor.packages import AND_CUDA, METAL_PAIR
+from tfwatch.doctor.trial import explain, explain_cuda
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -252,26 +252,3 @@ def fit_slowly(folder: Path, late: Any) -> Any:
     watch.set(device_prefetch=2)
     model.fit(data.map(late) if late else data, verbose=0, callbacks=[watch])
     return open_run(watch.run_path or "")
-
-
-@pytest.mark.parametrize(
-    ("reported", "passes"), [(1.0, True), (0.5, False), (0.0, False), (np.nan, False)]
-)
-def test_the_selftest_fails_where_a_copy_is_reported_wrongly(
-    reported: float, passes: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """A copy of 6 ms, of which Watch reports a part."""
-    from tfwatch.checks import injected_trainings
-    from tfwatch.checks.selftest_cases import _copy
-    from tfwatch.watch.fit.stepping import device_copy
-
-    monkeypatch.setattr(injected_trainings, "why_no_device_prefetch", lambda: None)
-    monkeypatch.setattr(injected_trainings, "_COPY_STEPS", 12)
-    monkeypatch.setattr(
-        injected_trainings, "_copy_ms", lambda part: 6.5 if part.shape[0] > 1 else 0.5
-    )
-    monkeypatch.setattr(device_copy, "find_device", lambda *_, **__: HOST)
-    monkeypatch.setattr(device_copy.DeviceCopy, "__call__", lambda *_: reported * 6e6)
-
-    (case,) = _copy("uint8", 1)(injected_trainings.InjectedTrainings(tmp_path, seed=1))
-    assert case.passed is passes

@@ -94,7 +94,7 @@ def _add_training(own: Any) -> None:
         " stay the same"
     )
     group.add_argument("--autopilot", action="store_true", help=text)
-    text = "profile three steps: which layer, metric or optimizer takes the step"
+    text = "profile a few steps: which layer, metric or optimizer takes the step"
     group.add_argument("--explain", action="store_true", help=text)
     text = (
         "this process is one of several that train together: record below the folder of this group"

@@ -48,7 +48,7 @@ LIVE_BINDINGS = [
         ("a", "experiment", "a", "A/B test: is the newest switch, else prefetch, faster?"),
         ("f", "autopilot", "f", "autopilot: find the fastest settings by itself"),
         ("u", "undo", "u", "undo the last switch"),
-        ("e", "explain", "e", "profile three steps: which layer, metric or optimizer takes them?"),
+        ("e", "explain", "e", "profile a few steps: which layer, metric or optimizer takes them?"),
     ),
     *(replace(binding, action=f"timeline({binding.action!r})") for binding in KEYS),
     *_keys(

@@ -82,7 +82,8 @@ def test_a_profile_names_each_part_and_the_result_is_the_same_bit_for_bit(tmp_pa
     result, run = watched(tmp_path)
     assert result == train(None)
     (profile,) = run.events.of(StepProfiled)
-    assert (profile.missing, profile.step, profile.steps) == ("", FIRST + 4, 3)
+    assert (profile.missing, profile.step) == ("", FIRST + 1 + profile.steps)
+    assert 3 <= profile.steps <= 10
     rows = {(one.role, one.name, one.kind) for one in profile.operations}
     assert {
         ("forward", "first", "Conv2D"),
@@ -95,7 +96,7 @@ def test_a_profile_names_each_part_and_the_result_is_the_same_bit_for_bit(tmp_pa
     known_ms = sum(one.took_ms for one in profile.operations)
     assert 0 < known_ms + profile.others_ms < 2 * profile.step_ms  # of two threads
     marked = run.steps["step"][run.steps["flags"] & Flag.PROFILED != 0]
-    assert marked.tolist() == [FIRST + 1, FIRST + 2, FIRST + 3, FIRST + 4]
+    assert marked.tolist() == [*range(FIRST + 1, profile.step + 1)]
 
 
 def test_the_line_of_a_layer_of_ones_own_is_known(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.view import RunView
 
 _TITLE = "step by layer"
-_NO_PROFILE = "e profiles three steps: which layer, metric or optimizer takes them"
+_NO_PROFILE = "e profiles a few steps: which layer, metric or optimizer takes them"
 _READ_ONLY = "n/a: no step of this run was profiled"
 #: Cells of the time, of the share, and the least and the most of the bar.
 _TIME, _SHARE, _BAR, _WIDEST_BAR = 8, 5, 4, 24

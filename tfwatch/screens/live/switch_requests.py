@@ -27,7 +27,7 @@ _ELSEWHERE = "it runs in another terminal: end it there, or switch a knob"
 #: A terminal repeats a held-down key after up to 0.66 s, then faster: presses closer than this
 #: count as one.
 HELD_S = 0.7
-_PROFILES = "the next three steps are profiled"
+_PROFILES = "the next steps are profiled"
 _NO_PROFILE = "no step of this run was profiled"
 _DEEPEST = f"prefetch {LARGEST} is the maximum"
 

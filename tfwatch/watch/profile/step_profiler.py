@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     from tfwatch.runs.writer import RunWriter
 
-#: The steps of one profile: the medians of three are those of fifty within 5 %.
-_STEPS = 3
+#: The steps of one profile: three, and more where they are short, for so long. Of steps of a
+#: millisecond on a busy machine three gave shares 18 points off those of fifty.
+_STEPS, _MOST_STEPS, _LEAST_NS = 3, 10, 60_000_000
 #: The first steps of a run trace, fill buffers and warm up.
 _WARM_UP = 20
 #: Of TensorFlow's profiler: operations that take a while, no Python, the device's kernels.
@@ -44,7 +45,7 @@ class StepProfiler:
         self._writer = writer
         self._is_asked = at_begin
         self._not_before = _WARM_UP if at_begin else 0
-        self._left = 0
+        self._taken = 0
         self._begin_ns = self._cost_ns = 0
         self._folder: Path | None = None
         self._done: Recording | None = None
@@ -71,7 +72,7 @@ class StepProfiler:
 
         in_call: the steps of the last call.
         """
-        if not (self._is_asked or self._left):
+        if not (self._is_asked or self._folder):
             return 0
         try:
             return self._after_step(steps, in_call)
@@ -86,8 +87,9 @@ class StepProfiler:
                 return 0
             self._begin()
             return _PROFILED
-        self._left -= in_call
-        if self._left <= 0:
+        self._taken += in_call
+        is_long = self._writer.now_ns() - self._begin_ns >= _LEAST_NS
+        if self._taken >= _MOST_STEPS or (is_long and self._taken >= _STEPS):
             self._end(steps)
         return _PROFILED
 
@@ -101,7 +103,7 @@ class StepProfiler:
             python_tracer_level=_PYTHON_LEVEL,
             device_tracer_level=_DEVICE_LEVEL,
         )
-        self._folder, self._left = folder, _STEPS
+        self._folder, self._taken = folder, 0
         tf.profiler.experimental.start(str(folder), options)
         self._end_guard = _give_way(self._stop_for_other)
         self._begin_ns = self._writer.now_ns()
@@ -113,7 +115,7 @@ class StepProfiler:
         folder, done_ns = self._folder, self._writer.now_ns()
         self._end_guard()
         tf.profiler.experimental.stop()
-        self._folder, taken, self._left = None, _STEPS - self._left, 0
+        self._folder, taken = None, self._taken
         self._cost_ns += self._writer.now_ns() - done_ns
         if folder is not None:
             step_ms = (done_ns - self._begin_ns) / 1e6 / taken
@@ -133,7 +135,7 @@ class StepProfiler:
         with fails_open(lambda _: None):
             self._end_guard()
         folder, self._folder = self._folder, None
-        self._is_asked, self._left = False, 0
+        self._is_asked = False
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
         now_ns = self._writer.now_ns()

@@ -3,7 +3,6 @@ shell."""
 
 from __future__ import annotations
 
-import os
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +18,6 @@ from tfwatch.app import TfwatchApp
 from tfwatch.cli import main
 from tfwatch.cli import replay as module
 from tfwatch.cli.named_runs import find_training
-from tfwatch.cli.replay import Shown
 from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import PipelineSwitched, StopRefused, SwitchFailed
 from tfwatch.judge.script_runs import ScriptRuns
@@ -104,10 +102,7 @@ def test_set_reports_a_request_for_a_later_epoch(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with training(tmp_path):
-        assert (
-            main(["set", str(os.getpid()), "prefetch=2", "cache=on", "--runs-dir", str(tmp_path)])
-            == 0
-        )
+        assert main(["set", "cnn", "prefetch=2", "cache=on", "--runs-dir", str(tmp_path)]) == 0
     assert (
         capsys.readouterr().out
         == "prefetch off → 2 from step 9 on\nrequested: cache off → on, in effect with a later"
@@ -170,11 +165,11 @@ def test_a_setting_that_the_script_fixes_is_refused_with_the_scripts_reason(
 # -- the training that is meant --------------------------------------------------------------------
 
 
-def test_the_newest_running_one_is_found_and_by_its_process(tmp_path: Path) -> None:
+def test_the_newest_running_one_is_found(tmp_path: Path) -> None:
     usual(tmp_path / "2026-01-01T00-00-00_old").ended().writer.close()
     with training(tmp_path) as one:
         usual(tmp_path / "2099-01-01T00-00-00_over").ended().writer.close()
-        for wanted in (None, str(os.getpid()), "cnn"):
+        for wanted in (None, "cnn"):
             assert find_training(wanted, tmp_path) == one.writer.folder
 
 
@@ -182,14 +177,6 @@ def test_the_newest_running_one_is_found_and_by_its_process(tmp_path: Path) -> N
     ("wanted", "sentence"),
     [
         (None, "no training runs on this machine now, among the runs in "),
-        (
-            "1",
-            (
-                "process 1 is not watched: start it with tfwatch run, or add"
-                " callbacks=[tfwatch.Watch()] to its fit"
-            ),
-        ),
-        ("99999999", "there is no process 99999999, and no run '99999999' in "),
         ("over", "over is over: tfwatch replay "),
         ("cnn", "no run 'cnn' in "),
     ],
@@ -240,16 +227,16 @@ def test_the_screen_gets_the_trainings_control(
 ) -> None:
     shown_with: list[tuple[Any, ...]] = []
 
-    def show(*found: Any) -> int:
-        shown_with.append(found)
+    def show(*found: Any, **attached: Any) -> int:
+        shown_with.append((*found, attached["runs"]))
         return 0
 
     monkeypatch.setattr(module, "show_run", show)
     monkeypatch.setattr(module, "why_no_screen", lambda _: "")
     with training(tmp_path) as one:
-        assert module.show_training(None, Shown(tmp_path)) == 0
-        folder, *_, control, runs = shown_with[0]
-        assert folder == runs.folder == one.writer.folder
+        assert main(["attach", "--runs-dir", str(tmp_path)]) == 0
+        *_, control, runs = shown_with[0]
+        assert runs.folder == one.writer.folder
         assert isinstance(control, RequestSender)
 
 

@@ -62,7 +62,7 @@ def test_it_follows_the_fits_sends_keys_and_leaves_the_training_alone(tmp_path: 
         assert process.stdout
         terminal.press("p")
         assert process.stdout.readline() == "switch prefetch by key\n"
-        terminal.press("d")
+        terminal.answer("d")
         assert terminal.wait() == 0
         assert terminal.state == terminal.before
         assert process.poll() is None

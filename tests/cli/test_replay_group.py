@@ -10,7 +10,7 @@ from tests.groups import write_group
 from tests.runs.folders import FakeClock
 from tfwatch.cli import main
 from tfwatch.cli import replay as command
-from tfwatch.cli.replay import Shown, show_group
+from tfwatch.cli.replay import show_group
 from tfwatch.core.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -33,4 +33,4 @@ def test_a_damaged_group_is_bad_input(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(command, "why_no_screen", lambda _: "")
 
     with pytest.raises(BadInputError, match=r"its group\.json cannot be read"):
-        show_group(folder, Shown(folder, clock=FakeClock(2).clock))
+        show_group(folder, None, FakeClock(2).clock)

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import sys
 import urllib.request
 from typing import TYPE_CHECKING
 
 import pytest
-from prometheus_client.core import GaugeMetricFamily
 
 from tests.screens.canned import usual
-from tfwatch.cli.serve import FRESH_S, Published, start_server
-from tfwatch.core.clock import Clock
+from tfwatch.cli.serve import start_server
 from tfwatch.core.errors import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from prometheus_client.core import Metric
 
 
 @pytest.fixture
@@ -57,22 +54,6 @@ def test_garbage_ends_its_own_connection_alone(port: int, sent: bytes) -> None:
     assert "tfwatch_steps_total" in scrape(port)
 
 
-def test_many_scrapes_read_the_runs_once_a_second() -> None:
-    now_ns, reads = [0], [0]
-
-    def count() -> list[Metric]:
-        reads[0] += 1
-        return [GaugeMetricFamily("tfwatch_answer", "The answer.", value=42)]
-
-    published = Published(count, Clock(lambda: now_ns[0], lambda: 0, lambda: 0))
-    for _ in range(100):
-        list(published.collect())
-    assert reads == [1]
-    now_ns[0] += int(FRESH_S * 1e9)
-    list(published.restricted_registry(["tfwatch_answer"]).collect())
-    assert reads == [2]
-
-
 def test_an_address_that_cannot_be_used_is_a_sentence(port: int, tmp_path: Path) -> None:
     with pytest.raises(
         BadInputError, match=f"127.0.0.1, port {port}, cannot be used: Address already in use"
@@ -85,7 +66,7 @@ def test_an_address_that_cannot_be_used_is_a_sentence(port: int, tmp_path: Path)
 def test_without_the_library_there_is_a_sentence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
 
     with pytest.raises(BadInputError, match="pip install 'prometheus-client"):
         start_server(tmp_path, "127.0.0.1", 0)

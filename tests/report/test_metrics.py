@@ -9,15 +9,14 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.screens.canned import STARVING, Canned
-from tfwatch.cli.serve import Published, read_metrics
+from tfwatch.cli.serve import RunMetrics
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
-from tfwatch.report.metrics import LINGER_S, STATES, ServedRuns, metrics_of
+from tfwatch.report.metrics import LINGER_S, STATES, ServedRuns
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfwatch.core.clock import Clock
 
 NAME = "2026-11-20T10-17-03_cnn"
 
@@ -33,9 +32,9 @@ def running(runs_dir: Path, name: str = NAME, **changes: Any) -> Canned:
     )
 
 
-def samples(runs: ServedRuns, clock: Clock) -> dict[str, list[tuple[dict[str, str], float]]]:
+def samples(runs: ServedRuns) -> dict[str, list[tuple[dict[str, str], float]]]:
     """The samples that a scrape reads, by metric: their labels and values."""
-    text = generate_latest(Published(lambda: metrics_of(runs.look()), clock)).decode()
+    text = generate_latest(RunMetrics(runs)).decode()
     found: dict[str, list[tuple[dict[str, str], float]]] = {}
     for family in text_string_to_metric_families(text):
         for one in family.samples:
@@ -50,7 +49,7 @@ def state(found: dict[str, list[tuple[dict[str, str], float]]]) -> list[str]:
 def test_a_run_has_its_sums_and_its_present_figures(tmp_path: Path) -> None:
     run = running(tmp_path)
     run.writer.flush()
-    found = samples(ServedRuns(tmp_path, run.clock), run.clock)
+    found = samples(ServedRuns(tmp_path, run.clock))
 
     assert state(found) == ["running"]
     assert len(found["tfwatch_run_state"]) == len(STATES)
@@ -70,7 +69,7 @@ def test_a_run_has_its_sums_and_its_present_figures(tmp_path: Path) -> None:
 def test_what_is_missing_has_no_sample(tmp_path: Path) -> None:
     run = Canned(tmp_path / NAME).doing(Phase.STARTING, 0.0)
     run.writer.flush()
-    found = samples(ServedRuns(tmp_path, run.clock), run.clock)
+    found = samples(ServedRuns(tmp_path, run.clock))
 
     assert set(found) == {
         "tfwatch_up",
@@ -85,7 +84,7 @@ def test_the_gpu_is_that_of_the_newest_sample(tmp_path: Path) -> None:
     run.sample(gpu_busy=0.4, gpu_power_w=310.0, gpu_memory_bytes=2.0**30)
     run.writer.flush()
     runs = ServedRuns(tmp_path, run.clock)
-    found = samples(runs, run.clock)
+    found = samples(runs)
 
     assert found["tfwatch_gpu_busy_ratio"][0][1] == pytest.approx(0.4)
     assert found["tfwatch_gpu_memory_bytes"][0][1] == 2.0**30
@@ -96,24 +95,24 @@ def test_a_run_that_ends_says_so_and_then_disappears(tmp_path: Path) -> None:
     run = running(tmp_path)
     run.writer.flush()
     runs = ServedRuns(tmp_path, run.clock)
-    assert state(samples(runs, run.clock)) == ["running"]
+    assert state(samples(runs)) == ["running"]
 
     run.ended().writer.flush()
-    found = samples(runs, run.clock)
+    found = samples(runs)
     assert state(found) == ["finished"]
     assert not {"tfwatch_data_wait_ratio", "tfwatch_loss", "tfwatch_process_memory_bytes"} & set(
         found
     )
     assert "tfwatch_steps_total" in found
     run.at_s += LINGER_S + 1
-    assert samples(runs, run.clock) == {"tfwatch_up": [({}, 1.0)]}
-    assert samples(ServedRuns(tmp_path, run.clock), run.clock) == {"tfwatch_up": [({}, 1.0)]}
+    assert samples(runs) == {"tfwatch_up": [({}, 1.0)]}
+    assert samples(ServedRuns(tmp_path, run.clock)) == {"tfwatch_up": [({}, 1.0)]}
 
 
 def test_a_killed_run_says_so(tmp_path: Path) -> None:
     run = running(tmp_path, process_started_s=1.0)
     run.writer.flush()
-    found = samples(ServedRuns(tmp_path, run.clock), run.clock)
+    found = samples(ServedRuns(tmp_path, run.clock))
 
     assert state(found) == ["killed"]
     assert "tfwatch_data_wait_ratio" not in found
@@ -122,7 +121,7 @@ def test_a_killed_run_says_so(tmp_path: Path) -> None:
 def test_a_loss_of_nan_is_no_figure(tmp_path: Path) -> None:
     run = running(tmp_path)
     run.event(facts.LossDiverged, step=140, finite_step=139, loss="NaN").writer.flush()
-    found = samples(ServedRuns(tmp_path, run.clock), run.clock)
+    found = samples(ServedRuns(tmp_path, run.clock))
 
     assert "tfwatch_steps_total" in found
     assert "tfwatch_loss" not in found
@@ -132,7 +131,7 @@ def test_names_from_outside_stay_labels(tmp_path: Path) -> None:
     hostile = 'a"} 1\nevil{x="\\\x1b[2J\udcff'
     run = running(tmp_path, workload=hostile, device="d" * 1000)
     run.writer.flush()
-    found = samples(ServedRuns(tmp_path, run.clock), run.clock)
+    found = samples(ServedRuns(tmp_path, run.clock))
 
     ((about, _),) = found["tfwatch_run_info"]
     assert about["trains"].startswith('a"} 1 evil{x="\\ [2J')
@@ -146,9 +145,7 @@ def test_folders_that_are_no_runs_are_left_out(tmp_path: Path) -> None:
     run.writer.flush()
 
     assert list(ServedRuns(tmp_path, run.clock).look()) == [NAME]
-    assert samples(ServedRuns(tmp_path / "none", run.clock), run.clock) == {
-        "tfwatch_up": [({}, 1.0)]
-    }
+    assert samples(ServedRuns(tmp_path / "none", run.clock)) == {"tfwatch_up": [({}, 1.0)]}
 
 
 def test_an_exporter_that_cannot_read_its_folder_is_not_up(
@@ -159,7 +156,7 @@ def test_an_exporter_that_cannot_read_its_folder_is_not_up(
 
     runs = ServedRuns(tmp_path)
     monkeypatch.setattr(runs, "look", refuse)
-    up, *others = read_metrics(runs)
+    up, *others = RunMetrics(runs).collect()
     assert (up.name, up.samples[0].value) == ("tfwatch_up", 0.0)
     assert not any(one.samples for one in others)
 
@@ -169,7 +166,7 @@ def test_names_that_are_no_labels_stay_distinct(tmp_path: Path) -> None:
     runs = [running(tmp_path, name) for name in names]
     for run in runs:
         run.writer.flush()
-    found = samples(ServedRuns(tmp_path, runs[0].clock), runs[0].clock)
+    found = samples(ServedRuns(tmp_path, runs[0].clock))
 
     labels = [labels["run"] for labels, _ in found["tfwatch_steps_total"]]
     assert len(set(labels)) == len(names)

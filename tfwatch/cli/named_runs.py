@@ -6,8 +6,6 @@ import sys
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-import psutil
-
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
 from tfwatch.runs.folder import RunFolder
@@ -113,40 +111,23 @@ def open_named(wanted: str | None, runs_dir: Path, clock: Clock = SYSTEM) -> Run
     return RunToCompare(JudgedRun(opened(folder, clock)), run_name(folder))
 
 
-_UNWATCHED = "start it with tfwatch run, or add callbacks=[tfwatch.Watch()] to its fit"
-_START = "start one with tfwatch run or tfwatch train; tfwatch replay shows those that are over"
-
-
 def find_training(wanted: str | None, runs_dir: Path) -> Path:
-    """Return the folder of a training that takes requests: the one that a user names, or the
-    newest.
-
-    wanted: a run, as for `find_run`, or the number of its process.
+    """Return the folder of a training that takes requests: the one that a user names, as for
+    `find_run`, or the newest.
 
     Raises:
         BadInputError: there is none; the message is a sentence for the user.
     """
     with readable(runs_dir):
-        folder = _find_running(wanted, runs_dir)
+        folder = find_run(wanted, runs_dir) if wanted else next(_running(runs_dir), None)
+        if folder is None:
+            raise BadInputError(
+                f"no training runs on this machine now, among the runs in {runs_dir}: start one"
+                " with tfwatch run or tfwatch train; tfwatch replay shows those that are over"
+            )
         if why := _why_not_attached(folder):
             raise BadInputError(why)
     return folder
-
-
-def _find_running(wanted: str | None, runs_dir: Path) -> Path:
-    if wanted is None:
-        none = f"no training runs on this machine now, among the runs in {runs_dir}: {_START}"
-        return _first(_running(runs_dir), none)
-    is_number = wanted.isascii() and wanted.isdigit() and len(wanted) < 10
-    if is_number and psutil.pid_exists(int(wanted)):
-        of_process = (run for run in _running(runs_dir) if _is_of(int(wanted), _manifest(run)))
-        return _first(of_process, f"process {wanted} is not watched: {_UNWATCHED}")
-    try:
-        return find_run(wanted, runs_dir)
-    except FileNotFoundError as error:
-        if not wanted.isdigit():
-            raise
-        raise BadInputError(f"there is no process {wanted}, and {error}") from error
 
 
 def _why_not_attached(folder: Path) -> str:
@@ -161,12 +142,6 @@ def _why_not_attached(folder: Path) -> str:
     return f"{folder.name}: {why}; {replay} follows it" if why else ""
 
 
-def _first(runs: Iterator[Path], why_none: str) -> Path:
-    for run in runs:
-        return run
-    raise BadInputError(why_none)
-
-
 def _running(runs_dir: Path) -> Iterator[Path]:
     """Yield the runs whose training goes on, the newest first."""
     for folder in list_single_runs(runs_dir):
@@ -179,12 +154,3 @@ def _running(runs_dir: Path) -> Iterator[Path]:
 
 def _manifest(folder: Path) -> Manifest:
     return RunFolder(folder).manifest()
-
-
-def _is_of(pid: int, manifest: Manifest) -> bool:
-    """Return whether a process, or its child, as that of `tfwatch run`, writes a run."""
-    if manifest.pid == pid:
-        return True
-    with suppress(psutil.Error):
-        return bool(psutil.Process(manifest.pid).ppid() == pid)
-    return False

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 _RUN = "a run folder, part of a run's name, or latest"
 _NEWEST_RUN = f"{_RUN} (the default)"
-_TRAINING = (
-    "a run folder, part of a run's name, or a process id; default: the newest training that runs"
-)
+_TRAINING = f"{_RUN}; default: the newest training that runs"
 #: As OpenTelemetry's exporter for Prometheus.
 _PROMETHEUS_PORT = 9464
 _SET_WAIT_S, _LONGEST_WAIT_S = 30, 86_400
@@ -168,7 +166,7 @@ def _add_replay(own: Any) -> None:
 
 
 def _add_attach(own: Any) -> None:
-    own.add_argument("which", metavar="RUN|PID", nargs="?", help=_TRAINING)
+    own.add_argument("which", metavar="RUN", nargs="?", help=_TRAINING)
     _add_runs_dir(own)
     _add_screen(own)
 
@@ -206,7 +204,7 @@ def _add_compare(own: Any) -> None:
 
 def _add_set(own: Any) -> None:
     text = f"{_TRAINING}. The knobs: --switch"
-    own.add_argument("words", metavar="[RUN|PID] KNOB=VALUE", nargs="+", help=text)
+    own.add_argument("words", metavar="[RUN] KNOB=VALUE", nargs="+", help=text)
     read, default = options.whole(1, _LONGEST_WAIT_S), _SET_WAIT_S
     text = f"the longest wait for the switch; default: {default}"
     own.add_argument("--wait", metavar="SECONDS", type=read, default=default, help=text)
@@ -274,14 +272,14 @@ COMMANDS = {
         "run a training script of yours, unmodified, on the live screen: every fit of Keras is"
         " watched",
         _add_run,
-        "cli.script.run:run_script",
+        "cli.script.run:run_training",
         more="What follows SCRIPT is the script's, as is the exit code.",
         usage="tfwatch run [OPTIONS] (SCRIPT | -m MODULE) [ARGS]",
     ),
     "train": Command(
         "train a workload and watch it live",
         _add_train,
-        "cli.script.run:run_train",
+        "cli.script.run:run_training",
         example="cnn",
         more="A workload is a plain script: what is no option of tfwatch is an argument of its own,"
         " and `tfwatch train WORKLOAD --help` shows these too.",
@@ -290,7 +288,7 @@ COMMANDS = {
     "ab": Command(
         "A/B test: alternate between settings of a knob while a script trains; which is faster?",
         _add_ab,
-        "cli.script.run:run_ab",
+        "cli.script.run:run_training",
         example="--knob prefetch=off,4 cnn",
         more="It alternates in short blocks of random order and ends when it is clear which one is"
         " faster, or that none is. The training result is the same either way.",

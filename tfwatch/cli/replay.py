@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli import options
@@ -13,13 +12,13 @@ from tfwatch.cli.named_runs import find_training, readable
 from tfwatch.cli.screen_host import make_app, make_checkup, show_app
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
-from tfwatch.notices import NO_NOTICES, Notifier
+from tfwatch.notices import Notifier
 from tfwatch.runs.folder import SLOW_S, call_and_report
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.group import is_group, open_group
 from tfwatch.runs.library import find_run
 from tfwatch.runs.requests import RequestSender
-from tfwatch.runs.run import Run, follow_folder
+from tfwatch.runs.run import follow_folder
 from tfwatch.runs.script_process import ProcessRuns
 from tfwatch.terminal.output import why_no_screen
 
@@ -27,24 +26,10 @@ if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
-    from tfwatch.judge.script_runs import ScriptRuns
-    from tfwatch.notices import NotifyOptions
+    from tfwatch.runs.run import Run
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """The settings of the screen that shows runs.
-
-    notify: the notices that are asked for.
-    """
-
-    runs_dir: Path
-    theme: str | None = None
-    notify: NotifyOptions = NO_NOTICES
-    clock: Clock = SYSTEM
-
-
-def replay(args: argparse.Namespace) -> int:
+def replay(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     """Show a run until the user leaves.
 
     Returns 0; 1 where the screen fails; 128 + the signal that ends it.
@@ -52,22 +37,16 @@ def replay(args: argparse.Namespace) -> int:
     Raises:
         BadInputError: there is no such run, or no screen to show it on.
     """
-    return show_recorded(args.which, Shown(args.runs_dir, args.theme, options.notify(args)))
-
-
-def show_recorded(which: str | None, shown: Shown) -> int:
-    """As `replay`. which: None is the newest run."""
-
-    with readable(shown.runs_dir):
-        folder = call_and_report(lambda: find_run(which, shown.runs_dir), shown.runs_dir)
+    with readable(args.runs_dir):
+        folder = call_and_report(lambda: find_run(args.which, args.runs_dir), args.runs_dir)
         if is_group(folder):
-            return show_group(folder, shown)
-        reader = follow_folder(folder, shown.clock)
-    check_screen("tfwatch report")
-    return show_run(folder, reader, shown)
+            return show_group(folder, args.theme, clock)
+        reader = follow_folder(folder, clock)
+    _check_screen("tfwatch report")
+    return show_run(args, reader, clock)
 
 
-def attach(args: argparse.Namespace) -> int:
+def attach(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     """Show a training, and those that its process begins afterwards, until the user leaves.
 
     Returns 0; 1 where the screen fails; 128 + the signal that ends it. The training goes on in each
@@ -76,49 +55,42 @@ def attach(args: argparse.Namespace) -> int:
     Raises:
         BadInputError: there is no such training, or no screen to show it on.
     """
-    return show_training(args.which, Shown(args.runs_dir, args.theme, options.notify(args)))
-
-
-def show_training(which: str | None, shown: Shown) -> int:
-    """As `attach`. which: None is the newest run that trains."""
-    folder = call_and_report(lambda: find_training(which, shown.runs_dir), shown.runs_dir)
-    check_screen("tfwatch set, or tfwatch report --json")
-    return _show_with_keys(folder, shown)
-
-
-def _show_with_keys(folder: Path, shown: Shown) -> int:
     from tfwatch.judge.script_runs import ScriptRuns
+    from tfwatch.tuner.thread import Tuner
 
+    folder = call_and_report(lambda: find_training(args.which, args.runs_dir), args.runs_dir)
+    _check_screen("tfwatch set, or tfwatch report --json")
     runs = None
     with suppress(NotARunError, OSError):
-        runs = ScriptRuns(ProcessRuns(folder, shown.clock), shown.clock)
-    reader = (runs and runs.next_reader()) or follow_folder(folder, shown.clock)
-    return show_run(folder, reader, shown, RequestSender(lambda: folder), runs)
+        runs = ScriptRuns(ProcessRuns(folder, clock), clock)
+    reader = (runs and runs.next_reader()) or follow_folder(folder, clock)
+    tuner = Tuner(lambda: runs.folder if runs else folder, clock)
+    try:
+        requests = RequestSender(lambda: folder)
+        return show_run(args, reader, clock, requests, runs=runs, tuner=tuner, is_attached=True)
+    finally:
+        tuner.close()
 
 
-def show_group(group: Path, shown: Shown) -> int:
+def show_group(group: Path, theme: str | None, clock: Clock) -> int:
     """Show a group until the user leaves. Returns as `replay`.
 
     Raises:
         BadInputError: the folder is not a group that can be read, or there is no screen to show it
         on.
     """
-    from tfwatch.judge.groups.judged_group import JudgedGroup, judge_group
+    from tfwatch.judge.groups.judged_group import judge_group
     from tfwatch.screens.group import GroupApp, GroupReader
 
-    check_screen("tfwatch report")
-
-    def read() -> JudgedGroup:
-        return judge_group(open_group(group, shown.clock))
-
-    reader = GroupReader(read, group, shown.clock)
+    _check_screen("tfwatch report")
+    reader = GroupReader(lambda: judge_group(open_group(group, clock)), group, clock)
     reader.begin()
     if why_not := reader.wait(SLOW_S):
         raise BadInputError(why_not)
-    return show_app(lambda **terminal: GroupApp(reader, theme=shown.theme, **terminal))
+    return show_app(lambda **terminal: GroupApp(reader, theme=theme, **terminal))
 
 
-def check_screen(instead: str) -> None:
+def _check_screen(instead: str) -> None:
     """Check that there is a screen to show a run on. instead: the command for where there is none.
 
     Raises:
@@ -129,32 +101,23 @@ def check_screen(instead: str) -> None:
 
 
 def show_run(
-    folder: Path,
+    args: argparse.Namespace,
     reader: Run,
-    shown: Shown,
+    clock: Clock,
     requests: RequestSender | None = None,
-    runs: ScriptRuns | None = None,
+    **attached: Any,
 ) -> int:
     """Show the screen of a run. requests: to the training, where it goes on in another process;
-    None: read only.
-
-    runs: of the process that trains, where the screen goes on with its next run.
-    """
-    from tfwatch.tuner.thread import Tuner
-
-    notifier = Notifier(shown.notify)
-    tuner = Tuner(lambda: runs.folder if runs else folder, shown.clock) if requests else None
+    None: read only. attached: what else the screen has of that process."""
+    notifier = Notifier(options.notify(args))
     given: dict[str, Any] = {
-        "theme": shown.theme,
-        "clock": shown.clock,
-        "run_checkup": make_checkup(shown.runs_dir),
-        "is_attached": requests is not None,
-        "runs": runs,
+        "theme": args.theme,
+        "clock": clock,
+        "run_checkup": make_checkup(args.runs_dir),
         "notifier": notifier,
-        "tuner": tuner,
+        **attached,
     }
-    code = show_app(lambda **terminal: make_app(reader, requests, **given, **terminal))
-    if tuner:
-        tuner.close()
-    notifier.close()
-    return code
+    try:
+        return show_app(lambda **terminal: make_app(reader, requests, **given, **terminal))
+    finally:
+        notifier.close()

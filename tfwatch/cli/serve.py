@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 import threading
@@ -14,41 +13,39 @@ from tfwatch.runs.library import short_path
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from pathlib import Path
 
     from prometheus_client.core import Metric
 
     from tfwatch.report.metrics import ServedRuns
 
-#: Scrapes within this time get the same figures: more of them cost no more reading.
-FRESH_S = 1.0
 #: A training beside it comes first.
 _NICE = 10
 
 
-class Published:
-    """The metrics, made when they are asked for and at most once in `FRESH_S`; a registry for
-    prometheus-client."""
+class RunMetrics:
+    """The metrics of the runs of a folder; a registry for prometheus-client."""
 
-    def __init__(self, make: Callable[[], list[Metric]], clock: Clock = SYSTEM) -> None:
-        self._make = make
-        self._clock = clock
+    def __init__(self, runs: ServedRuns) -> None:
+        self._runs = runs
         self._lock = threading.Lock()
-        self._due_ns = 0
-        self._metrics: list[Metric] = []
 
     def collect(self) -> Iterable[Metric]:
-        """Return the metrics."""
-        with self._lock:
-            if self._clock.now_ns() >= self._due_ns:
-                self._metrics = self._make()
-                self._due_ns = self._clock.now_ns() + round(FRESH_S * 1e9)
-            return self._metrics
+        """Return the metrics now; of no run where the folder cannot be read."""
+        from tfwatch.report.metrics import metrics_of
 
-    def restricted_registry(self, _names: Iterable[str]) -> Published:
+        with self._lock, fails_open(_report):
+            return metrics_of(self._runs.look())
+        return metrics_of(None)
+
+    def restricted_registry(self, _names: Iterable[str]) -> RunMetrics:
         """Return all metrics: a client does not choose."""
         return self
+
+
+def _report(why: str) -> None:
+    sys.stderr.write(f"tfwatch: the runs cannot be read: {printable(why)}\n")
 
 
 def serve(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
@@ -80,9 +77,11 @@ def start_server(
     Raises:
         BadInputError: as `serve`.
     """
-    if importlib.util.find_spec("prometheus_client") is None:
-        raise BadInputError("serve needs prometheus-client: pip install 'prometheus-client>=0.22'")
-    from prometheus_client import start_wsgi_server
+    try:
+        from prometheus_client import start_wsgi_server
+    except ImportError as error:
+        needed = "serve needs prometheus-client: pip install 'prometheus-client>=0.22'"
+        raise BadInputError(needed) from error
 
     from tfwatch.report.metrics import ServedRuns
 
@@ -91,20 +90,9 @@ def start_server(
         runs.look()
     except OSError as error:
         raise BadInputError(f"{runs_dir} cannot be read: {error.strerror or error}") from error
-    published: Any = Published(lambda: read_metrics(runs), clock)
+    metrics: Any = RunMetrics(runs)
     try:
-        return start_wsgi_server(port, host, published)
+        return start_wsgi_server(port, host, metrics)
     except (OSError, UnicodeError, OverflowError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or error
         raise BadInputError(f"{printable(host)}, port {port}, cannot be used: {why}") from error
-
-
-def read_metrics(runs: ServedRuns) -> list[Metric]:
-    """Return the metrics now; of no run where the folder cannot be read."""
-    from tfwatch.report.metrics import metrics_of
-
-    with fails_open(
-        lambda why: sys.stderr.write(f"tfwatch: the runs cannot be read: {printable(why)}\n")
-    ):
-        return metrics_of(runs.look())
-    return metrics_of(None)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.runs.begun import begin_run
-from tfwatch.cli.script.headless import HeadlessRuns
 from tfwatch.cli.script.request import RunOptions
+from tfwatch.cli.script.session import HeadlessRuns
 from tfwatch.core.clock import SYSTEM
 from tfwatch.notices import NotifyOptions
 from tfwatch.runs.script_process import announce, announce_in

@@ -8,7 +8,7 @@ import shlex
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfwatch.cli import options
 from tfwatch.cli.workloads import workload_script
@@ -32,9 +32,9 @@ class RunOptions:
 
     script: the script, or `-m` and a module, and its arguments. is_workload: it runs in a thread of
     this process. python: its interpreter; None is this one.
-    theme: of the screen; None is the dark one. notify: the notices that are asked for.
-    quiet: no summary. as_json: the summary as
-    one JSON object on stdout, and the script's output on stderr. steps, switches: as of `Launch`.
+    theme: of the screen; None is the dark one. notify: the notices that are asked for. quiet: no
+    summary. as_json: the summary as one JSON object on stdout, and the script's output on stderr.
+    steps, switches, explain: as of `Launch`.
     job: an A/B test, or the autopilot, to begin with the first run.
     """
 
@@ -66,38 +66,40 @@ class RunOptions:
         return Launch(runs_dir, self.steps, self.switches, self.explain, known)
 
 
-def of_script(args: argparse.Namespace) -> RunOptions:
-    """Return the options of `tfwatch run`.
+def request_of(args: argparse.Namespace) -> RunOptions:
+    """Return the options of a command line, and set the variables by which the runs find their
+    group, and the script's process its feed.
 
     Raises:
-        BadInputError: there is no script.
+        BadInputError: there is no script, or no such workload.
     """
-    return _options(args, _script(args.words), python=args.python)
-
-
-def of_workload(args: argparse.Namespace) -> RunOptions:
-    """Return the options of `tfwatch train`.
-
-    Raises:
-        BadInputError: there is no such workload.
-    """
-    script = [str(workload_script(args.workload)), *args.words]
-    return _options(args, script, is_workload=True)
-
-
-def of_test(args: argparse.Namespace) -> RunOptions:
-    """Return the options of `tfwatch ab`.
-
-    Raises:
-        BadInputError: there is no script.
-    """
-    knob, values = args.knob
-    test = {"job": Experiment(knob, values, args.budget, ends=True), "headless": True}
-    script = _script(args.words)
-    if script[0] not in list_workloads():
-        return _options(args, script, python=args.python, **test)
-    script = [str(workload_script(script[0])), *script[1:]]
-    return _options(args, script, is_workload=True, **test)
+    is_train, is_test = "workload" in args, "knob" in args
+    script = [args.workload, *args.words] if is_train else _script(args.words)
+    is_workload = is_train or (is_test and script[0] in list_workloads())
+    if is_workload:
+        script[0] = str(workload_script(script[0]))
+    job: TunerJob | None = Autopilot() if args.autopilot else None
+    if is_test:
+        knob, values = args.knob
+        job = Experiment(knob, values, args.budget, ends=True)
+    for variable, value in ((GROUP, args.group), (FEED, args.feed)):
+        if value:
+            os.environ[variable] = value
+    return RunOptions(
+        script,
+        args.runs_dir,
+        headless=args.headless or args.json or is_test,
+        is_workload=is_workload,
+        python=None if is_train else args.python,
+        theme=args.theme,
+        notify=options.notify(args),
+        quiet=args.quiet,
+        as_json=args.json,
+        steps=args.steps,
+        switches=tuple(args.switch),
+        explain=args.explain,
+        job=job,
+    )
 
 
 def _script(words: Sequence[str]) -> list[str]:
@@ -135,25 +137,3 @@ def check_script(script: str) -> None:
         raise BadInputError(
             f"{script} cannot be run: it is neither a file nor a folder with a __main__.py"
         )
-
-
-def _options(args: argparse.Namespace, script: Sequence[str], **more: Any) -> RunOptions:
-    """Return the options that the commands share, and set the variables by which the runs find
-    their group, and the script's process its feed."""
-    for variable, value in ((GROUP, args.group), (FEED, args.feed)):
-        if value:
-            os.environ[variable] = value
-    job = Autopilot() if args.autopilot else None
-    chosen = {"job": job, "headless": args.headless or args.json, **more}
-    return RunOptions(
-        script,
-        args.runs_dir,
-        **chosen,
-        theme=args.theme,
-        notify=options.notify(args),
-        quiet=args.quiet,
-        as_json=args.json,
-        steps=args.steps,
-        switches=tuple(args.switch),
-        explain=args.explain,
-    )

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfwatch.cli.script.request import check_script, of_script, of_test, of_workload
+from tfwatch.cli.script.request import check_script, request_of
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, fails_open
 from tfwatch.terminal.child import describe_end, end_as, run_child
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-    from tfwatch.cli.script.headless import HeadlessRuns
     from tfwatch.cli.script.request import RunOptions
+    from tfwatch.cli.script.session import HeadlessRuns
     from tfwatch.judge.steps.fits import FitFigures
     from tfwatch.terminal.pseudo_terminal import OutputRelay
 
@@ -45,19 +45,9 @@ _LOOK_S = 0.2
 _MOST_LINES = 20
 
 
-def run_script(args: argparse.Namespace) -> int:
-    """`tfwatch run`."""
-    return run(of_script(args))
-
-
-def run_train(args: argparse.Namespace) -> int:
-    """`tfwatch train`."""
-    return run(of_workload(args))
-
-
-def run_ab(args: argparse.Namespace) -> int:
-    """`tfwatch ab`."""
-    return run(of_test(args))
+def run_training(args: argparse.Namespace) -> int:
+    """`tfwatch run`, `train` and `ab`."""
+    return run(request_of(args))
 
 
 def run(options: RunOptions, clock: Clock = SYSTEM) -> int:
@@ -216,14 +206,14 @@ def _outputs(relay: OutputRelay | None) -> tuple[int | None, int | None]:
 def _make_notices(options: RunOptions, clock: Clock, announced: Path) -> HeadlessRuns | None:
     if not (options.notify.in_terminal or options.notify.command or options.job):
         return None
-    from tfwatch.cli.script.headless import HeadlessRuns
+    from tfwatch.cli.script.session import HeadlessRuns
 
     return HeadlessRuns(options, clock, announced)
 
 
 def _run_on_screen(options: RunOptions, clock: Clock) -> Ran:
     """Run the script under the live screen."""
-    from tfwatch.cli.script.script_session import run_process, run_thread
+    from tfwatch.cli.script.session import run_process, run_thread
 
     if options.is_workload:
         script = run_thread(options, clock)

@@ -145,10 +145,6 @@ def two_gpus(folder: Path | None) -> Canned:
     return on_several(folder, 2, 1).steps(900, STARVING).doing(Phase.COMPUTE, 0.004)
 
 
-def eight_gpus(folder: Path | None) -> Canned:
-    return on_several(folder, 8, 5).steps(900, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.004)
-
-
 def switched(run: Canned) -> Canned:
     """Let a run starve until prefetch is switched on."""
     run.steps(400, STARVING).switched("prefetch", "off", "4")
@@ -169,11 +165,6 @@ def compute_bound_nvidia(folder: Path | None) -> Canned:
 
 def starving(folder: Path | None) -> Canned:
     return on_apple(folder, apple()).steps(900, STARVING).doing(Phase.COMPUTE, 0.004)
-
-
-def stalled(folder: Path | None) -> Canned:
-    run = on_apple(folder, apple()).steps(900, COMPUTE_BOUND)
-    return run.pass_s(12.0).doing(Phase.WAIT, 12.0)
 
 
 def unseen(folder: Path | None) -> Canned:
@@ -223,7 +214,7 @@ def swapping(folder: Path | None) -> Canned:
     return run.doing(Phase.COMPUTE, 0.004)
 
 
-def on_battery(folder: Path | None) -> Canned:
+def battery(folder: Path | None) -> Canned:
     return (
         on_apple(folder, apple(on_mains=0.0)).steps(900, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.004)
     )
@@ -249,18 +240,7 @@ def unused(folder: Path | None) -> Canned:
     return run.steps(900, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.004)
 
 
-ALL = {
-    "compute_bound": compute_bound,
-    "compute_bound_nvidia": compute_bound_nvidia,
-    "starving": starving,
-    "stalled": stalled,
-    "unseen": unseen,
-    "eaten": eaten,
-    "throttled": throttled,
-    "swapping": swapping,
-    "battery": on_battery,
-    "leaking": leaking,
-    "unused": unused,
-    "two_gpus": two_gpus,
-    "eight_gpus": eight_gpus,
-}
+ALL = (
+    *(compute_bound, compute_bound_nvidia, starving, unseen, eaten, throttled),
+    *(swapping, battery, leaking, unused),
+)

@@ -111,14 +111,13 @@ def _diverged(folder: Path | None) -> Canned:
     return run.event(facts.LossDiverged, step=451, loss="NaN", finite_step=450).steps(50, STARVING)
 
 
-def _experimented(folder: Path | None, cause: str) -> Canned:
-    """Make a run with an A/B test: `running`, `answered`, or `interrupted` by its end."""
+def _experimented(folder: Path | None, *, is_answered: bool) -> Canned:
+    """Make a run with an A/B test."""
     run = states.starving(folder)
     test: dict[str, Any] = {"knob": "prefetch", "values": ("off", "4")}
     run.event(facts.ExperimentBegan, **test, step=150, budget=600, seed=0)
-    if cause != "answered":
-        run.experimented("off", "4").steps(20, COMPUTE_BOUND)
-        return run.ended("stopped") if cause == "interrupted" else run
+    if not is_answered:
+        return run.experimented("off", "4").steps(20, COMPUTE_BOUND)
     for old, new in (("off", "4"), ("4", "off"), ("off", "4")):
         run.experimented(old, new).steps(20, COMPUTE_BOUND)
     answer: dict[str, Any] = {"answer": "faster", "ratio": 1.68}
@@ -129,20 +128,13 @@ def _experimented(folder: Path | None, cause: str) -> Canned:
     return run.steps(30, COMPUTE_BOUND)
 
 
-def _switched_after_test(folder: Path | None) -> Canned:
-    run = _experimented(folder, "answered").switched("prefetch", "4", "off")
-    return run.steps(80, STARVING)
-
-
-def _autopilot(folder: Path | None, *, is_over: bool) -> Canned:
-    """Make a run with one move of the autopilot: kept, or interrupted by the run's end."""
+def _autopilot(folder: Path | None) -> Canned:
+    """Make a run with one move of the autopilot, which is kept."""
     run = states.starving(folder).event(facts.AutopilotBegan, step=1, memory_bytes=2e9)
     move: dict[str, Any] = {"knob": "prefetch", "old": "off", "new": "4"}
     times: dict[str, Any] = {"before_ms": 23.4, "after_ms": 13.9}
     run.event(facts.MoveMade, step=run.step, **move, forecast_ms=13.8)
     run.switched(**move, by="autopilot").steps(80, COMPUTE_BOUND)
-    if not is_over:
-        return run.ended("stopped")
     judged = {"steps": 40, "kept": True, "forecast_ms": 13.8}
     run.event(facts.MoveJudged, step=run.step, **move, **times, **judged)
     gain: dict[str, Any] = {"steps": 80, "ratio": 1.68, "low": 1.61, "high": 1.74}
@@ -183,12 +175,9 @@ SCENARIOS = {
     "starving": Scenario(states.starving),
     "requested": Scenario(_requested, SIZES[1:3]),
     "switched_thrice": Scenario(_switched_thrice, _WIDE),
-    "ab_test_running": Scenario(partial(_experimented, cause="running"), _WIDE),
-    "ab_test_answered": Scenario(partial(_experimented, cause="answered"), _WIDE),
-    "ab_test_then_switched": Scenario(_switched_after_test, _WIDE),
-    "ab_test_interrupted": Scenario(partial(_experimented, cause="interrupted"), _WIDE, live=False),
-    "autopilot_ended": Scenario(partial(_autopilot, is_over=True), SIZES[1:3]),
-    "autopilot_interrupted": Scenario(partial(_autopilot, is_over=False), _WIDE, live=False),
+    "ab_test_running": Scenario(partial(_experimented, is_answered=False), _WIDE),
+    "ab_test_answered": Scenario(partial(_experimented, is_answered=True), _WIDE),
+    "autopilot_ended": Scenario(_autopilot, SIZES[1:3]),
     "settling": Scenario(states.settling, _WIDE),
     "compute_bound": Scenario(_staged),
     "profiled": Scenario(_profiled, keys=("e",)),
@@ -203,7 +192,6 @@ SCENARIOS = {
     "diverged": Scenario(_diverged, SIZES[:3]),
     "failed": Scenario(states.failed),
     "finished": Scenario(states.finished, live=False),
-    "finished_diverged": Scenario(lambda folder: _diverged(folder).ended(), _WIDE, live=False),
     "finished_missed": Scenario(_missed, _WIDE, live=False),
     "own_loop": Scenario(_own_loop, SIZES[2:]),
     **{
@@ -212,12 +200,7 @@ SCENARIOS = {
     },
     "pane_5": Scenario(_logged, (*SIZES[:2], SIZES[3]), keys=("5",)),
     "two_gpus": Scenario(hardware.two_gpus, (*SIZES, (179, 60))),
-    "eight_gpus": Scenario(hardware.eight_gpus),
-    **{
-        f"on_{name}": Scenario(hardware.ALL[name], SIZES[1:3])
-        for name in hardware.ALL
-        if not name.endswith("_gpus")
-    },
+    **{f"on_{make.__name__}": Scenario(make, SIZES[1:3]) for make in hardware.ALL},
 }
 
 

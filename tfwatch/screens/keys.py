@@ -37,17 +37,22 @@ def _keys(group: Binding.Group, *rows: tuple[str, str, str, str]) -> list[Bindin
     ]
 
 
+def toggle_action(knob: str) -> str:
+    """Return the action that switches a knob off, or back on."""
+    return f"ask('toggle', {knob!r})"
+
+
 #: The findings that a profile of the step explains.
 _IN_COMPUTE = ("compute-bound", "launch-bound", "dense-update")
 LIVE_BINDINGS = [
     *_keys(
         SWITCH,
-        *((knob.key, f"switch({name!r})", knob.key, knob.action) for name, knob in KNOBS.items()),
-        ("plus,equals_sign", "deepen(1)", "+ =", "double the prefetch depth"),
-        ("minus,underscore", "deepen(-1)", "- _", "halve the prefetch depth"),
-        ("a", "experiment", "a", "A/B test: is the newest switch, else prefetch, faster?"),
-        ("f", "autopilot", "f", "autopilot: find the fastest settings by itself"),
-        ("u", "undo", "u", "undo the last switch"),
+        *((knob.key, toggle_action(name), knob.key, knob.action) for name, knob in KNOBS.items()),
+        ("plus,equals_sign", "ask('deepen', 1)", "+ =", "double the prefetch depth"),
+        ("minus,underscore", "ask('deepen', -1)", "- _", "halve the prefetch depth"),
+        ("a", "ask('toggle_experiment')", "a", "A/B test of the newest switch, else prefetch"),
+        ("f", "ask('toggle_autopilot')", "f", "autopilot: find the fastest settings by itself"),
+        ("u", "ask('undo')", "u", "undo the last switch"),
         ("e", "explain", "e", "profile a few steps: which layer, metric or optimizer takes them?"),
     ),
     *(replace(binding, action=f"timeline({binding.action!r})") for binding in KEYS),

@@ -9,10 +9,8 @@ from tfwatch.screens.basics.text import (
     column,
     fit,
     plain,
-    row,
     shorten_clauses,
     single_width,
-    spread,
     wrap_text,
 )
 
@@ -37,11 +35,6 @@ from tfwatch.screens.basics.text import (
 )
 def test_nothing_that_a_terminal_obeys_gets_through(text: str, shown: str) -> None:
     assert plain(text) == shown
-
-
-def test_both_ends_of_a_row_or_the_left_one() -> None:
-    assert spread(row("ab"), row("cd"), 6).plain == "ab  cd"
-    assert spread(row("ab"), row("cd"), 4).plain == "ab"
 
 
 @pytest.mark.parametrize(
@@ -94,13 +87,6 @@ def test_the_highest_rank_goes_first() -> None:
     assert fit(parts, 1).plain == "aa"
 
 
-def test_a_row_is_sanitized_in_all_its_parts() -> None:
-    made = row("a\x1b[2Jb", ("one\ntwo", "bold"))
-
-    assert made.plain == "abone two"
-    assert [(span.start, span.end) for span in made.spans] == [(2, 9)]
-
-
 @pytest.mark.parametrize(
     ("text", "width", "shown"),
     [
@@ -124,18 +110,3 @@ def test_a_text_is_folded_between_words_and_within_those_that_are_too_long() -> 
     assert wrap_text("one two", 5) == ["one", "two"]
     assert wrap_text("図書館 ab", 4) == ["図書", "館", "ab"]
     assert wrap_text("one two", 5, "  ") == ["one", "  two"]
-
-
-@pytest.mark.parametrize(
-    ("width", "shortened"),
-    [
-        (99, "w workers auto: about 14.9 ms (6.4 to 21.0), 1.6 x (a guess)"),
-        (59, "w workers auto: about 14.9 ms (6.4 to 21.0), 1.6 x"),
-        (49, "w workers auto: about 14.9 ms, 1.6 x"),
-    ],
-)
-def test_the_last_aside_goes_first_and_one_before_a_figure_too(width: int, shortened: str) -> None:
-    assert (
-        shorten_clauses("w workers auto: about 14.9 ms (6.4 to 21.0), 1.6 x (a guess)", width)
-        == shortened
-    )

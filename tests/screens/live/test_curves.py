@@ -22,11 +22,6 @@ def text(frame: Frame, *values: float, fine: bool = False) -> list[str]:
     return ["".join(piece for piece, _ in row) for row in rows]
 
 
-def test_a_rising_line_goes_from_the_lower_left_to_the_upper_right() -> None:
-    frame = Frame(5, 5, 4.0, 0.0, 4.0)
-    assert text(frame, 0, 1, 2, 3, 4) == ["    *", "   * ", "  *  ", " *   ", "*    "]
-
-
 def test_a_steep_line_has_no_gaps() -> None:
     rows = text(Frame(4, 6, 3.0, 0.0, 10.0), 0, 0, 10, 10)
     assert all("*" in row for row in rows)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.geometry import Size
 
-from tests.judge.test_view import look
 from tests.screens.canned import usual
 from tests.screens.showing import shown
 from tests.screens.states import (
@@ -23,7 +22,6 @@ from tfwatch.runs.liveness import Life
 from tfwatch.runs.run import Run
 from tfwatch.screens.keys import Layout, layout_for
 from tfwatch.screens.live.events import EventsPane
-from tfwatch.screens.live.header import terminal_title
 from tfwatch.screens.live.timeline.widget import Timeline
 
 if TYPE_CHECKING:
@@ -43,16 +41,6 @@ async def test_a_run_without_a_sign_of_life_has_no_speed_and_no_eta(
             await show.frame()
             assert "examples/s" not in show.rows[0], life
             assert "ETA" not in show.rows[0], life
-
-
-@pytest.mark.parametrize(
-    ("life", "words"), [(Life.KILLED, "killed"), (Life.NOT_RESPONDING, "not responding")]
-)
-def test_the_title_of_a_run_that_does_not_run_has_no_share(life: Life, words: str) -> None:
-    view = look(usual(None))
-    changed = replace(view, snapshot=replace(view.snapshot, life=life))
-
-    assert (terminal_title(view), terminal_title(changed)) == ("cnn 2/20 1 %", f"cnn 2/20 {words}")
 
 
 async def test_a_window_too_small_shows_the_needed_size_and_recovers(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -34,16 +34,6 @@ def texts(run: Canned) -> dict[str, tuple[str, bool]]:
 # -- states ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "options", [{"theme": "light"}, {"colour": False}, {"unicode": False, "colour": False}]
-)
-async def test_the_lane_is_there_in_every_kind_of_screen(options: dict[str, Any]) -> None:
-    async with shown(hardware.compute_bound(None), (80, 24), **options) as show:
-        (lane,) = [row for row in show.rows if row[1:].startswith("GPU ")]
-        assert re.search(r"[▇█#=]{10}", lane)
-        assert "93 %" in lane
-
-
 # -- the pane --------------------------------------------------------------------------------------
 
 
@@ -60,7 +50,7 @@ def test_only_readings_that_need_attention_alert() -> None:
             ),
             ["swap"],
         ),
-        (hardware.on_battery, ["heat"]),
+        (hardware.battery, ["heat"]),
         (hardware.unused, ["GPU"]),
     ):
         assert [label for label, (_, alert) in texts(make(None)).items() if alert] == alerts, make
@@ -89,15 +79,6 @@ def test_what_the_machine_does_not_have_is_absent_and_listed_with_its_newest_rea
         "copy to the GPU": NotTimed.OWN_LOOP.value,
     }
     assert not {"n/a", "GPU", "power", "energy"} & set(texts(usual(None)))
-
-
-def test_before_the_first_sample_only_the_run_is_shown() -> None:
-    run = Canned(None)
-    run.at_s = 3.0
-    assert texts(run.doing(Phase.STARTING, 3.0)) == {
-        "sensors": ("no sample yet", False),
-        "cost": ("data wait 0.0 s (0 % of the run)", False),
-    }
 
 
 def test_unreadable_rows_are_counted(tmp_path: Path) -> None:

@@ -130,4 +130,4 @@ async def test_a_notification_is_never_markup(tmp_path: Path) -> None:
 
 async def test_the_terminals_title_is_one_short_line(tmp_path: Path) -> None:
     async with shown(named(tmp_path, f"{NAMES['escapes']}\n{'x' * 50}")) as show:
-        assert show.app.title == f"aredb?2J {'x' * 28}... 1/20 1 %"
+        assert show.app.title == f"aredb?2J {'x' * 28}... epoch 1/20 STARTING"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from tests.judge.test_view import look
-from tests.screens.canned import N_A, PREFETCHED, STAGES, STARVING, Canned, usual
+from tests.screens.canned import N_A, STAGES, STARVING, Canned, usual
 from tests.screens.showing import pipeline_of
-from tests.screens.states import starting, starving
+from tests.screens.states import starting
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
 
@@ -29,20 +27,6 @@ def row_of(screen: list[str], name: str) -> str:
 def alone(run: Canned, width: int) -> list[str]:
     """Return the rows of the pane by itself."""
     return pipeline_of(look(run), width)
-
-
-def test_behind_a_full_buffer_a_pipeline_that_is_quicker_than_the_step_has_no_slowest_stage() -> (
-    None
-):
-    rows = alone(usual(None, **GPU).staged(*STAGES, PREFETCHED), 66)
-    assert re.fullmatch("map\\(decode\\) 7.7 █+ 1 of 2", row_of(rows, "map(decode)"))
-    assert row_of(rows, "prefetch") == "prefetch 4 of 4"
-    assert "runs serially" not in "".join(rows)
-
-
-def test_without_prefetch_the_pipeline_and_the_step_add_up() -> None:
-    rows = alone(starving(None).staged(*STAGES), 56)
-    assert row_of(rows, "total") == "total 9.6 + 13.8 compute + host: no batch is prepared ahead"
 
 
 def test_with_prefetch_the_data_wait_is_shown_beside_the_bottleneck() -> None:
@@ -78,13 +62,3 @@ def test_a_pipeline_without_a_reading_shows_the_reason() -> None:
     )
     assert "n/a: a DistributedIterator has no model; one device" in " ".join(alone(run, 60))
     assert "the stages appear with the first batches" in " ".join(alone(starting(None), 60))
-
-
-def test_without_batches_the_reason_is_shown() -> None:
-    run = usual(None).staged(("range", "Range", N_A, 1.0, N_A, N_A))
-
-    assert "no batch passed in the last seconds" in alone(run, 60)
-    run.event(
-        facts.SensorMissing, sensor="pipeline", reason="epochs are too short", fix="longer epochs"
-    )
-    assert "n/a: epochs are too short; longer epochs" in alone(run, 60)

@@ -168,23 +168,11 @@ def _script_state(view: RunView) -> tuple[str, bool]:
 
 
 def terminal_title(view: RunView) -> str:
-    """Return the terminal's title, e.g. `cnn 2/20 41 %`; the share is data wait."""
-    manifest, latest = view.snapshot.manifest, view.snapshot.latest
-    parts = [shorten(manifest.workload, _LONGEST_IN_TITLE)]
-    if latest:
-        parts.append(
-            f"{latest.epoch + 1}/{manifest.epochs}" if manifest.epochs else f"step {latest.step}"
-        )
-    part, life = view.situation.split, view.snapshot.life
-    if view.snapshot.ended:
-        parts.append(view.snapshot.ended.cause)
-    elif life is not Life.RUNNING:
-        parts.append(life.value)
-    elif view.situation.is_stalled:
-        parts.append("stalled")
-    elif part:
-        parts.append(units.percent(part.wait_share))
-    return " ".join(parts)
+    """Return the terminal's title, e.g. `cnn epoch 2/20 STARVING 41 %`; without a length that
+    grows with each frame."""
+    name = shorten(view.snapshot.manifest.workload, _LONGEST_IN_TITLE)
+    word = view.finding.word.partition(" FOR ")[0].removesuffix(" of the time")
+    return " ".join(filter(None, (name, epoch_text(view), word)))
 
 
 # -- the banner ------------------------------------------------------------------------------------

@@ -50,14 +50,9 @@ def find_open_switch(view: RunView, live: bool) -> Comparison | None:
     newest = view.comparisons[-1] if view.comparisons else None
     if newest is None or newest.answer != "unclear" or newest.effect is None or not newest.settled:
         return None
-    situation, state = view.situation, view.knobs.get(newest.knob)
-    is_busy = (
-        bool(situation.experiment or situation.autopilot_run)
-        or state is None
-        or state.coming != newest.new
-    )
     waits = view.snapshot.manifest.epochs_until(newest.knob, newest.new)
     refused = waits or view.refusal(newest.knob, live) or KNOBS[newest.knob].no_test
+    is_busy = view.situation.experiment or view.situation.autopilot_run
     return None if is_busy or refused else newest
 
 
@@ -67,10 +62,8 @@ def experiment_offer(view: RunView, live: bool) -> str:
     switch = find_open_switch(view, live)
     if switch is None:
         return ""
-    return (
-        "a runs an A/B test of"
-        f" {subject_text(switch.knob, knob_state.test_order(switch.old, switch.new))}"
-    )
+    values = knob_state.test_order(switch.old, switch.new)
+    return f"a runs an A/B test of {subject_text(switch.knob, values)}"
 
 
 def cache_refusal(snapshot: Snapshot, state: KnobState) -> str:

@@ -10,7 +10,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from tfwatch.core.events import StopRefused
-from tfwatch.core.knobs import KNOBS, PREFETCH
+from tfwatch.core.knobs import KNOBS
 from tfwatch.runs.folder import LateCall
 from tfwatch.runs.library import save_copy
 from tfwatch.screens.basics.keyline import Key, KeyLine
@@ -30,12 +30,13 @@ from tfwatch.screens.keys import (
     footer_keys,
     layout_for,
     panes_shown,
+    toggle_action,
     too_small_text,
 )
 from tfwatch.screens.live.curves import CurvesPane
 from tfwatch.screens.live.events import EventsPane
 from tfwatch.screens.live.header import BannerPane, RunHeader, silent_disk
-from tfwatch.screens.live.knobs import KnobsPane, find_open_switch
+from tfwatch.screens.live.knobs import KnobsPane
 from tfwatch.screens.live.log import LogPane
 from tfwatch.screens.live.machine import MachinePane, missing
 from tfwatch.screens.live.pipeline import PipelinePane
@@ -275,30 +276,13 @@ class LiveScreen(Screen[None], CachedLines):
 
     # -- switching ---------------------------------------------------------------------------------
 
-    def action_switch(self, knob: str) -> None:
-        """Switch a knob off, or back on."""
-        if self.view and not self._switch_requests.is_held(knob):
-            self._report(self._switch_requests.toggle(self.view, knob))
-
-    def action_deepen(self, direction: int) -> None:
-        """Double the prefetch depth, or halve it where `direction` is negative."""
-        if self.view and not self._switch_requests.is_held(f"depth {direction}"):
-            self._report(self._switch_requests.deepen(self.view, direction))
-
-    def action_experiment(self) -> None:
-        """Start an A/B test, or end the one that runs.
-
-        It tests the newest switch where its answer is open, else prefetch.
-        """
-        if self.view and not self._switch_requests.is_held("experiment"):
-            switch = find_open_switch(self.view, self.live)
-            knob, against = (switch.knob, switch.old) if switch else (PREFETCH, "")
-            self.notify(self._switch_requests.toggle_experiment(self.view, knob, against=against))
-
-    def action_autopilot(self) -> None:
-        """Start the autopilot, or end it."""
-        if self.view and not self._switch_requests.is_held("autopilot"):
-            self.notify(self._switch_requests.toggle_autopilot(self.view))
+    def action_ask(self, request: str, *given: str | int) -> None:
+        """Send a request, a method of `SwitchRequests`, once for a held-down key; show its
+        message."""
+        if self.view and not self._switch_requests.is_held(f"{request} {given}"):
+            ask: Callable[..., str] = getattr(self._switch_requests, request)
+            if message := ask(self.view, *given):
+                self.notify(message)
 
     def action_explain(self) -> None:
         """Show the step by layer in the place of the pipeline; ask for a profile where there is
@@ -310,15 +294,6 @@ class LiveScreen(Screen[None], CachedLines):
         self._shows_step = True
         self.pane = STAGES if self.pane or self.has_class(Layout.TABS.value) else 0
         self._arrange()
-
-    def action_undo(self) -> None:
-        """Undo the last switch."""
-        if self.view and not self._switch_requests.is_held("undo"):
-            self._report(self._switch_requests.undo(self.view))
-
-    def _report(self, refusal: str) -> None:
-        if refusal:
-            self.notify(refusal)
 
     # -- viewing -----------------------------------------------------------------------------------
 
@@ -362,7 +337,7 @@ class LiveScreen(Screen[None], CachedLines):
     def action_help(self) -> None:
         """Show every key of this run, and the figures that it lacks."""
         knobs = self.view.snapshot.manifest.knobs if self.view else {}
-        absent = {f"switch({name!r})" for name in KNOBS if name not in knobs}
+        absent = {toggle_action(name) for name in KNOBS if name not in knobs}
         keys = [key for key in (*LIVE_BINDINGS, *PANE_BINDINGS) if key.action not in absent]
         lacks = missing(self.view) if self.view else []
         self.app.push_screen(help_screen(keys, lacks, self._glyphs.unicode))

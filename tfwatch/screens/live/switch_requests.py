@@ -10,6 +10,7 @@ from tfwatch.judge.effects import knob_state
 from tfwatch.judge.effects.tuner_events import AUTOPILOT_EVENTS, autopilot_runs
 from tfwatch.judge.effects.wording import autopilot_text, subject_text
 from tfwatch.runs.requests import ProfileRequest, StopRequest, SwitchRequest
+from tfwatch.screens.live.knobs import find_open_switch
 from tfwatch.tuner.driver import Autopilot, Experiment
 
 if TYPE_CHECKING:
@@ -101,23 +102,24 @@ class SwitchRequests:
             return _DEEPEST if direction > 0 else "prefetch is already off"
         return self._ask(view, PREFETCH, value)
 
-    def toggle_experiment(self, view: RunView, knob: str, against: str = "") -> str:
-        """Start an A/B test of a knob's current value and its next one, or end the one that runs.
-        Return a message.
-
-        against: the other value, where it is not the next one.
-        """
+    def toggle_experiment(self, view: RunView) -> str:
+        """Start an A/B test of the newest switch where its answer is open, else of prefetch and
+        its next value; or end the one that runs. Return a message."""
         running = view.situation.experiment
         if running and self._tuner is not None:
             return self._end_job(
                 f"A/B test ended: {subject_text(running.began.knob, running.began.values)}"
             )
+        switch = find_open_switch(view, self.requests is not None)
+        knob = switch.knob if switch else PREFETCH
         refusal, state = self._state(view, knob)
         if state is None or self._tuner is None:
             return refusal
         if why := KNOBS[knob].no_test:
             return why
-        values = knob_state.test_order(state.coming, against or knob_state.toggled(state))
+        values = knob_state.test_order(
+            state.coming, switch.old if switch else knob_state.toggled(state)
+        )
         first, second = (check_value(knob, value) for value in values)
         job = Experiment(knob, (first, second), seed=view.snapshot.steps_total)
         return self._begin_job(view, job, f"A/B test: {subject_text(knob, values)}; a cancels it")

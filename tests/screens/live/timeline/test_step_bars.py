@@ -179,9 +179,3 @@ def test_columns_are_as_narrow_as_the_span_allows(
     target_s: float, count: int, width: float
 ) -> None:
     assert column_width(target_s, count) == width
-
-
-def test_columns_that_are_hardly_higher_than_the_others_are_not_cut() -> None:
-    bars = columns(*[(0.2, 1.0, 34.0)] * 97, *[(5.5, 1.0, 34.0)] * 3)
-
-    assert next_top(bars, None) == 50.0

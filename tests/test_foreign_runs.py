@@ -79,8 +79,8 @@ EVENTS: tuple[facts.Event, ...] = (
     facts.CodeSampled(
         SECOND, 40.0, [facts.CodeSample("HOST", "Save", "save", "train.py:4 in f", 9)]
     ),
+    facts.StepProfiled(SECOND, 42, 3, 30.0, 90.0),
     facts.LossDiverged(SECOND, 42, "NaN", 41),
-    facts.LossRecovered(SECOND, 44),
     facts.ValidationEnded(SECOND, 0, 90.0),
     facts.EpochEnded(SECOND + 1, 0, 60, {"loss": 1.31}),
     facts.EpochStarted(SECOND + 2, 1, 3, 60),

@@ -13,7 +13,7 @@ import pytest
 from tests.cli.commands import exit_code
 from tests.screens.canned import usual
 from tfwatch.cli import main
-from tfwatch.runs.removal import Candidate, RunsToKeep, beyond
+from tfwatch.cli.runs import Candidate, RunsToKeep, beyond
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.judge.situations import RUNNING, banner, changed, judged
-from tfwatch.core.events import LossDiverged, LossRecovered, Noted, RunEnded
+from tests.judge.step_rows import plain
+from tests.runs.folders import read_back, write_run
+from tfwatch.core.events import LossDiverged, RunEnded
 from tfwatch.judge.findings.finding import Tone
 from tfwatch.judge.machine import MachineFigures
 from tfwatch.judge.troubles import current_divergence, divergence_text, divergences_text
 
 AT_151 = LossDiverged(0, 1151, "NaN", 1150)
-AGAIN = LossRecovered(1, 1200)
 THIRD = LossDiverged(2, 1310, "infinite", 1300)
 
 
@@ -32,31 +33,32 @@ def test_since_when(event: LossDiverged, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("events", "words"),
+    ("events", "loss", "words"),
     [
-        pytest.param([Noted(0, "a")], "", id="never"),
-        pytest.param([AT_151], "loss is NaN since step 1 151", id="to the end"),
+        pytest.param([], None, "", id="never"),
+        pytest.param([AT_151], None, "loss is NaN since step 1 151", id="to the end"),
         pytest.param(
-            [AT_151, AGAIN],
-            "loss was NaN from step 1 151 on, finite again from step 1 200 on",
+            [AT_151],
+            0.5,
+            "loss was NaN from step 1 151 on, finite again at the end",
             id="for a time",
         ),
         pytest.param(
-            [AT_151, AGAIN, THIRD],
+            [AT_151, THIRD],
+            None,
             "loss is infinite since one of the steps 1 301 to 1 310 (2 times NaN or infinite)",
             id="twice",
         ),
     ],
 )
-def test_all_of_a_run(events: list[object], words: str) -> None:
-    assert divergences_text(events) == words
+def test_all_of_a_run(events: list[LossDiverged], loss: float | None, words: str) -> None:
+    writer = write_run(None, plain(1), *events)
+    writer.progress.append((8, 1, 0, 1, loss))
+    writer.flush()
+    run = read_back(writer)
 
-
-def test_what_is_finite_again_does_not_last() -> None:
-    assert current_divergence([AT_151]) is AT_151
-    assert current_divergence([AT_151, AGAIN]) is None
-    assert current_divergence([AT_151, AGAIN, THIRD]) is THIRD
-    assert current_divergence([]) is None
+    assert divergences_text(run) == words
+    assert (current_divergence(run) is not None) == words.startswith("loss is")
 
 
 def test_a_diverged_loss_makes_an_ok_banner_a_warning() -> None:

@@ -120,7 +120,7 @@ def test_a_killed_run_says_so(tmp_path: Path) -> None:
 
 def test_a_loss_of_nan_is_no_figure(tmp_path: Path) -> None:
     run = running(tmp_path)
-    run.event(facts.LossDiverged, step=140, finite_step=139, loss="NaN").writer.flush()
+    run.event(facts.LossDiverged, step=140, finite_step=139, loss="NaN").steps(25, STARVING)
     found = samples(ServedRuns(tmp_path, run.clock))
 
     assert "tfwatch_steps_total" in found

@@ -1,13 +1,11 @@
-"""Buffers of a reader: rows that grow, every n-th row, and the events."""
+"""The events of a reader."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from tfwatch.core.events import Event, Noted, Paused, Slept
-from tfwatch.core.rows import STEP
-from tfwatch.runs.buffers import EventLog, NewestRows
+from tfwatch.runs.buffers import EventLog
 
 
 def noted(at_ns: int) -> Noted:
@@ -56,29 +54,3 @@ def test_a_stretch_of_time_includes_its_beginning_but_not_its_end(times: list[in
     events = log_of(*map(noted, times)).view()
 
     assert sorted(event.at_ns for event in events.between(Noted, 2, 7)) == [2, 2, 3]
-
-
-@pytest.mark.parametrize(
-    "sizes", [[1] * 30, [3, 5, 2, 9, 1, 4, 4], [10], [25], [9, 25, 1], [0, 4, 0]], ids=str
-)
-def test_the_last_rows_are_kept_for_any_size_of_addition(sizes: list[int]) -> None:
-    newest, every = NewestRows(STEP, 10), np.zeros(sum(sizes), dtype=STEP)
-    every["step"] = np.arange(len(every))
-    views = []
-
-    came = 0
-    for size in sizes:
-        newest.extend(every[came : came + size])
-        came += size
-        views.append((newest.rows, every[max(came - 10, 0) : came]))
-
-    for view, expected in views:
-        assert view["step"].tolist() == expected["step"].tolist()
-
-
-def test_a_view_is_read_only() -> None:
-    newest = NewestRows(STEP, 10)
-    newest.extend(np.zeros(3, dtype=STEP))
-
-    with pytest.raises(ValueError, match="read-only"):
-        newest.rows["step"][0] = 1

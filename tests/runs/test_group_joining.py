@@ -10,6 +10,7 @@ import pytest
 
 from tests.judge.step_rows import plain
 from tests.runs.folders import ORIGIN_WALL_NS, FakeClock, write_run
+from tfwatch.cli.runs import RunsToKeep, beyond, candidates, remove, why_kept
 from tfwatch.core.events import RunEnded
 from tfwatch.runs import group as groups
 from tfwatch.runs.format import GROUP_FILE, NotARunError
@@ -29,7 +30,6 @@ from tfwatch.runs.library import (
     run_name,
     runs_since,
 )
-from tfwatch.runs.removal import RunsToKeep, beyond, candidates, remove, why_kept
 from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:

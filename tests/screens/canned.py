@@ -73,6 +73,7 @@ class Canned:
         self.step = 0
         self.epoch = 0
         self._epoch_step = 0
+        self._is_diverged = False
         self._pipelines: list[tuple[list[str], list[str]]] = []
         #: Makes the columns of a sample from the split of its step; where set, steps are sampled
         #: twice a second.
@@ -80,6 +81,7 @@ class Canned:
 
     def event(self, kind: type[facts.Event], **values: Any) -> Canned:
         """Write an event now."""
+        self._is_diverged = self._is_diverged or kind is facts.LossDiverged
         self.writer.event(kind(at_ns=round(self.at_s * 1e9), **values))
         return self
 
@@ -111,7 +113,8 @@ class Canned:
         if self.step % 25 == 0:
             share = min(1.0, self.step / 2000)
             counts = self.step * 32, self.step, self.epoch, self._epoch_step
-            self.writer.progress.append((*counts, 2.3 - 2 * share))
+            loss = None if self._is_diverged else 2.3 - 2 * share
+            self.writer.progress.append((*counts, loss))
             self.writer.flush()
 
     def begin_epoch(self) -> Canned:

@@ -64,12 +64,6 @@ class LossDiverged(Event, frozen=True):
     finite_step: Count
 
 
-class LossRecovered(Event, frozen=True):
-    """The loss of `step` is finite again."""
-
-    step: Count
-
-
 class AutopilotBegan(Event, frozen=True):
     """The autopilot began."""
 

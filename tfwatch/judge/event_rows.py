@@ -208,8 +208,6 @@ def _describe_trouble(event: RowSource) -> RowText | None:
             return "!", f"tfwatch failed and stopped measuring: {event.reason}", _ERROR
         case facts.LossDiverged():
             return "!", divergence_text(event), _ERROR
-        case facts.LossRecovered():
-            return "!", f"loss is finite again, from step {units.count(event.step)} on", ""
         case facts.TrainingFailed():
             return "X", f"failed at step {units.count(event.step)}: {event.error}", _ERROR
         case facts.RunEnded():

@@ -3,15 +3,16 @@ TensorFlow's log."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.core.events import LossDiverged, LossRecovered, TrainingFailed
+from tfwatch.core.events import LossDiverged, TrainingFailed
 from tfwatch.judge.findings.finding import Fact, Finding, Tone
 from tfwatch.judge.log_lines import find_meanings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from tfwatch.judge.machine import MachineFigures
     from tfwatch.runs.snapshot import Snapshot
@@ -84,11 +85,11 @@ def _log(run: Snapshot) -> Iterator[Finding]:
 # -- the loss --------------------------------------------------------------------------------------
 
 
-def current_divergence(events: Iterable[object]) -> LossDiverged | None:
+def current_divergence(run: Snapshot) -> LossDiverged | None:
     """Return the begin of a loss that is NaN or infinite; None where it is finite."""
-    changes = [one for one in events if isinstance(one, LossDiverged | LossRecovered)]
-    last = changes[-1] if changes else None
-    return last if isinstance(last, LossDiverged) else None
+    loss = run.latest.loss if run.latest else None
+    is_finite = loss is not None and math.isfinite(loss)
+    return None if is_finite else run.events.newest(LossDiverged)
 
 
 def divergence_text(began: LossDiverged) -> str:
@@ -96,18 +97,15 @@ def divergence_text(began: LossDiverged) -> str:
     return f"loss is {began.loss} since {_which(began)}"
 
 
-def divergences_text(events: Iterable[object]) -> str:
+def divergences_text(run: Snapshot) -> str:
     """Return in one line when the loss of a run was NaN or infinite; empty where it never was."""
-    changes = [one for one in events if isinstance(one, LossDiverged | LossRecovered)]
-    began = [one for one in changes if isinstance(one, LossDiverged)]
+    began = run.events.of(LossDiverged)
     if not began:
         return ""
     times = f" ({len(began)} times NaN or infinite)" if len(began) > 1 else ""
-    last = changes[-1]
-    if isinstance(last, LossDiverged):
-        return f"{divergence_text(last)}{times}"
-    until = f"finite again from step {units.count(last.step)} on"
-    return f"loss was {began[-1].loss} from {_which(began[-1])} on, {until}{times}"
+    if current_divergence(run):
+        return f"{divergence_text(began[-1])}{times}"
+    return f"loss was {began[-1].loss} from {_which(began[-1])} on, finite again at the end{times}"
 
 
 def _which(began: LossDiverged) -> str:

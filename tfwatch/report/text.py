@@ -70,7 +70,7 @@ def as_text(run: Snapshot, home: Path) -> str:
     lines = [
         outcome_text(judged),
         *failure(run),
-        *filter(None, [divergences_text(run.events)]),
+        *filter(None, [divergences_text(run)]),
         *_not_separated(run),
         *filter(None, [time_bar(judged.time_breakdown.total)]),
         *_losses(judged.losses),

@@ -51,34 +51,11 @@ class GrowingRows:
             self._rows = bigger
 
 
-class NewestRows:
-    """The last `count` rows added, in an array of twice that size, so that rows are seldom
-    copied."""
-
-    def __init__(self, layout: np.dtype[np.void], count: int) -> None:
-        self._rows: Rows = np.empty(2 * count, dtype=layout)
-        self._limit = count
-        self._end = 0
-
-    @property
-    def rows(self) -> Rows:
-        """The newest rows, read-only; later additions do not change the view."""
-        view = self._rows[max(self._end - self._limit, 0) : self._end]
-        view.flags.writeable = False
-        return view
-
-    def extend(self, rows: np.ndarray[Any, np.dtype[np.void]]) -> None:
-        """Add rows."""
-        rows = rows[-self._limit :]
-        if self._end + len(rows) > len(self._rows):
-            before, self._rows = (
-                self.rows,
-                np.empty_like(self._rows),
-            )  # views of the old array do not change
-            before = before[max(len(before) + len(rows) - self._limit, 0) :]
-            self._rows[: len(before)], self._end = before, len(before)
-        self._rows[self._end : self._end + len(rows)] = rows
-        self._end += len(rows)
+def newest_rows(before: Rows, rows: Rows, count: int) -> Rows:
+    """Return the last `count` rows of both, read-only, in an array of their own."""
+    newest: Rows = np.concatenate([before, rows])[-count:].copy()
+    newest.flags.writeable = False
+    return newest
 
 
 #: A stage table covers this time: where a batch takes a second, a single reading contains one or
@@ -107,7 +84,7 @@ class StageRows:
     def add(self, rows: Rows) -> None:
         """Add rows in the order of the file."""
         written = rows[rows["at_ns"] > 0]  # a dropped stretch reads as zeros
-        self._rows = np.concatenate([self._rows, written])[-_MAX_STAGE_ROWS:].copy()
+        self._rows = newest_rows(self._rows, written, _MAX_STAGE_ROWS)
 
     def newest(self, now_ns: float) -> Rows:
         """Return the rows of the `WINDOW_NS` up to the last reading; none where that is older than

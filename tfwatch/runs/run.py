@@ -17,8 +17,8 @@ from tfwatch.runs.buffers import (
     GrowingRows,
     LineSplitter,
     LogLines,
-    NewestRows,
     StageRows,
+    newest_rows,
 )
 from tfwatch.runs.folder import (
     FIRST_S,
@@ -74,7 +74,7 @@ class Run:
         }
         self._time_sums = TimeSums()
         self._epochs = EpochSums()
-        self._recent = NewestRows(layout.TABLES[layout.STEPS], RECENT)
+        self._recent: Rows = np.empty(0, dtype=layout.TABLES[layout.STEPS])
         self._total = self._firsts[layout.STEPS]
         self._are_all_plausible = True
         self._samples = GrowingRows(layout.TABLES[layout.SAMPLES])
@@ -136,7 +136,7 @@ class Run:
         All but the newest are read from the source: they cost a disk read.
         """
         itemsize = layout.TABLES[layout.STEPS].itemsize
-        first, newest = max(first, 1), self._recent.rows
+        first, newest = max(first, 1), self._recent
         if (
             self._are_all_plausible
             and last <= self._total
@@ -151,7 +151,7 @@ class Run:
         newest = decode_pulse(self._source.read(layout.PULSES, 0, 4096))
         self._pulse = pulse = newest or self._pulse
         is_gone = newest is None and self._source.folder is not None and self._source.is_gone()
-        events, recent = self._events.view(), self._recent.rows
+        events, recent = self._events.view(), self._recent
         ended = events.newest(RunEnded)
         life, now_s, silent_s = state_now(
             self._manifest, ended, pulse, recent, self._clock, is_gone=is_gone
@@ -198,7 +198,7 @@ class Run:
         self._are_all_plausible = self._are_all_plausible and len(good) == len(rows)
         self._time_sums.add(good)
         self._epochs.add(good)
-        self._recent.extend(good)
+        self._recent = newest_rows(self._recent, good, RECENT)
 
     def _add_event(self, line: bytes) -> None:
         event = decode(line)

@@ -16,7 +16,6 @@ from tfwatch.core.errors import fails_open, raise_interrupt, reason
 from tfwatch.core.events import (
     Event,
     LossDiverged,
-    LossRecovered,
     Noted,
     Paused,
     RecordingLost,
@@ -400,8 +399,7 @@ _PERIOD_NS = 500_000_000
 _LARGEST = 3.4028234e38
 #: Reports between two flushes: 0.1 s of ten thousand calls a second.
 _MAX_REPORTS = 1024
-#: A loss that diverges with every other batch would fill the events: after this many times it
-#: counts as diverged.
+#: A loss that diverges with every other batch would fill the events.
 _MAX_DIVERGED = 50
 
 
@@ -417,8 +415,8 @@ class ProgressLog:
         self._due_ns = 0
         self._ended = False
         self._finite_step = 0
-        self._diverged = False
-        self._diverged_times = 0
+        self._is_diverged = False
+        self._diverged_count = 0
         self._has_noted = False
 
     def flush(self, now_ns: int, *, last: bool) -> tuple[bytes, list[Event]]:
@@ -446,24 +444,18 @@ class ProgressLog:
         return _ROW.pack(now_ns, *counts, loss), events
 
     def _loss_event(self, at_ns: int, step: int, loss: Any) -> Event | None:
-        """Return an event where the loss becomes finite or not. Only floats count: reading from a
+        """Return an event where the loss becomes NaN or infinite. Only floats count: reading from a
         device would wait."""
         if not isinstance(loss, float):
             return None
-        was_diverged = self._diverged
-        if not math.isfinite(loss):
-            self._diverged = True
-            if was_diverged:
-                return None
-            self._diverged_times += 1
-            return LossDiverged(
-                at_ns, step, "NaN" if math.isnan(loss) else "infinite", self._finite_step
-            )
-        self._finite_step = step
-        if not was_diverged or self._diverged_times >= _MAX_DIVERGED:
-            return None
-        self._diverged = False
-        return LossRecovered(at_ns, step)
+        was_diverged, self._is_diverged = self._is_diverged, not math.isfinite(loss)
+        if not self._is_diverged:
+            self._finite_step = step
+        elif not was_diverged and self._diverged_count < _MAX_DIVERGED:
+            self._diverged_count += 1
+            kind = "NaN" if math.isnan(loss) else "infinite"
+            return LossDiverged(at_ns, step, kind, self._finite_step)
+        return None
 
 
 def _as_float32(value: Any) -> tuple[float, str]:

@@ -14,7 +14,6 @@ from tfwatch.core.errors import printable
 from tfwatch.core.events import (
     EpochStarted,
     LossDiverged,
-    LossRecovered,
     StallLocated,
     TrainingFailed,
     WatchFailed,
@@ -270,7 +269,7 @@ def at_this_moment(setting: Situation, snapshot: Snapshot) -> Situation:
         if snapshot.folder
         else "",
         located=_located(snapshot),
-        diverged=current_divergence(events.of(LossDiverged, LossRecovered)),
+        diverged=current_divergence(snapshot),
     )
 
 

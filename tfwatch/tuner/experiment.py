@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,19 +22,17 @@ from tfwatch.core.events import (
     ExperimentBlock,
     ExperimentEnded,
 )
-from tfwatch.core.knobs import PREFETCH, knob_name
+from tfwatch.core.knobs import knob_name
 from tfwatch.core.rows import step_ms
-from tfwatch.judge.autopilot.measurement import settling_steps
 from tfwatch.judge.effects.experiment import Estimate, block_means, counted_steps, evaluate
 from tfwatch.runs.requests import StopRequest
-from tfwatch.tuner.driver import Interrupt, RefusedError
+from tfwatch.tuner.client import Interrupt, RefusedError, settling_steps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tfwatch.core.events import PipelineSwitched
     from tfwatch.core.rows import Rows
-    from tfwatch.tuner.driver import Driver, Experiment
+    from tfwatch.tuner.client import Driver
 
 #: A test ends without an answer after this many steps, and not before this time: rows come ten
 #: times a second.
@@ -53,40 +52,49 @@ _WARM = 10
 _DONE = ("clear", "budget")
 
 
-def run(driver: Driver, request: Experiment) -> None:
-    """Run an A/B test and publish its answer. The run keeps the better setting.
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """An A/B test: find the faster of two values of a knob."""
 
-    Raises:
-        RefusedError: it cannot begin, for the reason in the message. Interrupt: the request is over
-        before the start.
-    """
-    cause = ""
-    try:
-        cause = _carry_out(driver, request)
-    finally:
-        # With any answer: nothing else ends a training that runs only for its test.
-        if request.ends and cause in _DONE:
-            driver.send(StopRequest(EXPERIMENT))
-        elif request.ends:
-            driver.send(StopRequest("command"))
+    knob: str
+    #: The second is compared with the first.
+    values: tuple[str, str]
+    #: The most steps that it takes; None: no limit.
+    steps: int | None = None
+    #: Of the random order of the blocks.
+    seed: int = 0
+    #: The training ends with the test.
+    ends: bool = False
 
+    def run(self, driver: Driver) -> None:
+        """Run the test and publish its answer. The run keeps the better setting.
 
-def _carry_out(driver: Driver, request: Experiment) -> str:
-    knob = request.knob
-    first, second = request.values
-    if first == second:
-        raise RefusedError(f"an A/B test compares two settings: {knob_name(knob)} is {first} now")
-    # An earlier request takes effect first. Only a run that trains knows its device, and so a
-    # prefetch to it.
-    driver.wait(lambda snapshot: snapshot.steps_total >= _WARM and not driver.is_switching)
-    manifest = driver.snapshot.manifest
-    if knob not in manifest.switchable:
-        raise RefusedError(f"{knob_name(knob)} cannot be switched in this run")
-    if any(manifest.epochs_until(knob, value) for value in request.values):
-        raise RefusedError(
-            f"{knob_name(knob)} has no A/B test in this run: it takes effect with an epoch"
-        )
-    return _ExperimentJob(driver, request).run()
+        Raises:
+            RefusedError: it cannot begin, for the reason in the message. Interrupt: the request is
+            over before the start.
+        """
+        cause = ""
+        try:
+            self._prepare(driver)
+            cause = _ExperimentJob(driver, self).run()
+        finally:
+            # With any answer: nothing else ends a training that runs only for its test.
+            if self.ends:
+                driver.send(StopRequest(EXPERIMENT if cause in _DONE else "command"))
+
+    def _prepare(self, driver: Driver) -> None:
+        """Wait until earlier requests are in effect, and check that both values can be."""
+        first, second = self.values
+        name = knob_name(self.knob)
+        if first == second:
+            raise RefusedError(f"an A/B test compares two settings: {name} is {first} now")
+        # Only a run that trains knows its device, and so a prefetch to it.
+        driver.wait(lambda snapshot: snapshot.steps_total >= _WARM and not driver.is_switching)
+        manifest = driver.snapshot.manifest
+        if self.knob not in manifest.switchable:
+            raise RefusedError(f"{name} cannot be switched in this run")
+        if any(manifest.epochs_until(self.knob, value) for value in self.values):
+            raise RefusedError(f"{name} has no A/B test in this run: it takes effect with an epoch")
 
 
 class _SpentError(Exception):
@@ -99,11 +107,11 @@ class _ExperimentJob:
         self._random = random.Random(request.seed)
         self._began = driver.snapshot.steps_total
         self._began_ns = driver.now_ns()
-        self._first_setting = self._now = driver.setting_of(request.knob)
+        self._first_setting = self._now = driver.knobs.get(request.knob)
         self._coming: str | None = None
         self._next = 0
         self._blocks: tuple[list[Rows], list[Rows]] = [], []
-        rows = driver.rows(max(1, self._began - _RECENT))
+        rows = driver.settled_rows(max(1, self._began - _RECENT))
         self._step_ms = float(np.median(step_ms(rows, np.float64))) if len(rows) else _BLOCK_MS
         self._block_steps = self._steps_of_block()
 
@@ -150,52 +158,30 @@ class _ExperimentJob:
     def _block(self, value: str) -> Rows:
         """Run a block of a setting. Returns its rows after the settling steps."""
         if self._now != value:
-            switched = self._switched(value)
+            self._coming = value
+            self._next = self._driver.switch({self._request.knob: value}, EXPERIMENT)
             self._now, self._coming = value, None
-            self._next = switched.step + self._settle()
         self._next = self._next or self._driver.snapshot.steps_total + 1
-        rows = self._rows()
-        while missing := max(
-            0, self._block_steps - (len(counted_steps([rows])[0]) if len(rows) else 0)
-        ):
+        rows = self._driver.settled_rows(self._next)
+        while missing := self._missing(rows):
             self._check_budget()
             enough = max(self._next - 1, self._driver.snapshot.steps_total) + missing
-            left_s = (enough - self._driver.snapshot.steps_total) * self._step_ms / 1e3
-            self._driver.wait(
-                lambda snapshot, enough=enough: snapshot.steps_total >= enough,  # type: ignore[misc]
-                left_s,
-            )
-            rows = self._rows()
+            self._driver.wait(lambda snapshot, enough=enough: snapshot.steps_total >= enough)  # type: ignore[misc]
+            rows = self._driver.settled_rows(self._next)
         self._next = int(rows["step"][-1]) + 1
         return rows
+
+    def _missing(self, rows: Rows) -> int:
+        """Return the number of steps that a block lacks."""
+        counted = len(counted_steps([rows])[0]) if len(rows) else 0
+        return max(0, self._block_steps - counted)
 
     def _steps_of_block(self) -> int:
         """Return the steps of a block: as many as last `_BLOCK_MS`, within the budget."""
         steps = math.ceil(_BLOCK_MS / max(self._step_ms, 1e-3))
         if self._request.steps:
-            steps = min(steps, self._request.steps // (2 * _ROUNDS) - self._settle())
+            steps = min(steps, self._request.steps // (2 * _ROUNDS) - settling_steps(self._driver.knobs))
         return max(BLOCK, steps)
-
-    def _rows(self) -> Rows:
-        """Return the block's rows so far, without those in which an epoch's new pipeline
-        settles."""
-        return self._driver.settled_rows(self._next, self._settle())
-
-    def _switched(self, value: str) -> PipelineSwitched:
-        """Switch to a setting and wait for it."""
-        self._driver.ask(self._request.knob, value, EXPERIMENT)
-        self._coming = value
-        try:
-            return self._driver.wait_switched(self._request.knob, value)
-        except RefusedError:
-            self._coming = None
-            raise
-
-    def _settle(self) -> int:
-        prefetch = (
-            self._now if self._request.knob == PREFETCH else self._driver.setting_of(PREFETCH)
-        )
-        return settling_steps({PREFETCH: prefetch or "off"})
 
     def _check_budget(self) -> None:
         spent = self._driver.snapshot.steps_total - self._began
@@ -263,7 +249,7 @@ class _ExperimentJob:
         is_proved = found.low > 1 or found.high < 1
         if cause == "failed" or (self._first_setting in (first, second) and not is_proved):
             best = self._first_setting or first
-        if {driver.setting_of(self._request.knob), self._coming or best} != {best}:
+        if {driver.knobs.get(self._request.knob), self._coming or best} != {best}:
             driver.ask_final(self._request.knob, best, EXPERIMENT)
         return (self._now or "") if cause in WITH_THE_RUN else best
 

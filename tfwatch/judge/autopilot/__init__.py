@@ -1,2 +1,0 @@
-"""The search of the autopilot: the measurement of a setting, the moves, and the choice of the next
-one."""

@@ -1,0 +1,274 @@
+"""The choice of the autopilot: the next setting to try, the judgement of the last one, and the
+reason to stop.
+
+Pure functions of settings, steps and forecasts. The next move is the switch with the largest
+forecast gain, and none is made that is slower by its forecast. A move is judged as a switch by key
+is, against the steps of the setting before it: it is kept where the step is proved shorter, and
+undone at the first look at which no gain worth having is left.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from tfwatch.core import units
+from tfwatch.core.knobs import DEVICE_PREFETCH, KNOBS, PREFETCH, WORKERS, KnobChange
+from tfwatch.judge.effects.comparison import LEAST, effect_between
+from tfwatch.judge.forecasts.batch_supply import needed_bytes
+from tfwatch.judge.steps.steady_steps import COPY_FROM, breakdown, steady
+from tfwatch.tuner.client import settling_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tfwatch.core.rows import Rows
+    from tfwatch.judge.effects.experiment import Estimate
+    from tfwatch.judge.forecasts.forecast import Forecast
+    from tfwatch.judge.steps.steady_steps import Breakdown
+
+    MakeForecast: TypeAlias = Callable[[Mapping[str, str]], "Forecast | None"]
+
+Cause: TypeAlias = Literal["not_starving", "nothing_left", "budget"]
+
+#: Steps of the run that a whole search may take, and those of them in settings that are slower than
+#: the first.
+BUDGET, SLOW_BUDGET = 400, 40
+#: The most steps that a move is judged by; from `_HALF` of them on, one without a gain so far is
+#: undone.
+MOST, _HALF = 80, 40
+#: A step with a smaller share of data wait does not starve: without any it is 4 % shorter at most.
+NOT_STARVING_BELOW = 0.04
+#: The share of a step that a move has to save to be worth having.
+LEAST_GAIN = 0.02
+#: Without a forecast, a switch is expected to save this share of the data wait.
+_EXPECTED = 0.5
+#: The first prefetch depth, and the deepest: more only helps with bursts. Where compute and host
+#: take less than this, a search begins with the deepest.
+_FIRST_DEPTH, _MOST_DEPTH, _SHORT_MS = 4, 16, 3.0
+#: The most workers: they overlap 100 ms of a slow disk with steps of 2 ms.
+_MOST_WORKERS = 64
+#: The first workers: this many times the number that overlaps all data work at full speedup, and at
+#: most this many or the number of cores.
+_SPARE, _MOST_FIRST = 1.25, 8
+#: Workers double, and grow fourfold above this share of data wait, as a buffer does.
+_HIGH_WAIT_SHARE = 0.75
+_OFF = ("off", "default")
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Switches to make together."""
+
+    changes: tuple[KnobChange, ...]
+    #: None where there is none.
+    forecast: Forecast | None = None
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The new settings."""
+        return {change.knob: change.new for change in self.changes}
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The end of a search. reason: one sentence."""
+
+    cause: Cause
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SearchLimits:
+    """The resources of a search."""
+
+    #: For buffers, beyond those of the start.
+    memory_bytes: float
+    #: Of one batch; None where it is unknown, and then no buffer grows beyond the first.
+    batch_bytes: float | None
+    #: Of the run.
+    cores: int
+    #: The knobs that can be switched.
+    switchable: frozenset[str]
+    #: The steps run on a device beside the CPU.
+    accelerated: bool
+
+
+class AutopilotSearch:
+    """One search, from the settings at its start and at least 20 steady steps with them.
+
+    Attributes:
+        knobs: the current settings. start: the first ones. rows, now: the steps of the current
+        settings, and their parts. first: the parts at the start.
+        reason: why the newest move was not kept, in words; empty where it was.
+    """
+
+    def __init__(self, knobs: Mapping[str, str], rows: Rows, limits: SearchLimits) -> None:
+        self.knobs = dict(knobs)
+        self.start = dict(knobs)
+        self.rows = rows
+        self.first = self.now = _parts(rows)
+        self.reason = ""
+        self._limits = limits
+        self._tried = [dict(knobs)]
+        self._slow_steps = 0
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """The knobs that differ from their settings at the start."""
+        return frozenset(knob for knob, value in self.knobs.items() if value != self.start[knob])
+
+    def next(self, make_forecast: MakeForecast, steps_left: int) -> Move | Stop:
+        """Return the next move, or the reason to stop. make_forecast: of a switch from the current
+        settings."""
+        if self.now.wait_share < NOT_STARVING_BELOW and not self._is_copy_bound:
+            share = units.percent(self.now.wait_share)
+            return Stop("not_starving", f"data wait is only {share} of a step")
+        moves = self._ranked(make_forecast)
+        if not moves:
+            return Stop("nothing_left", "no other switch is left to try")
+        needed = settling_steps({**self.knobs, **moves[0].settings}) + LEAST
+        if steps_left < 2 * needed:
+            left = f"{max(steps_left, 0)} of {BUDGET} steps are left"
+            return Stop("budget", f"{left}, not enough to judge another switch")
+        if self._slow_steps and self._slow_steps + needed > SLOW_BUDGET:
+            return Stop("budget", f"it took {self._slow_steps} steps to try a slower setting")
+        return moves[0]
+
+    def judge(self, move: Move, rows: Rows, *, last: bool) -> bool | None:
+        """Judge a move by its settled steps. Returns whether it is kept; None where it needs more
+        steps."""
+        effect = effect_between(self.rows, rows, move.settings, self._limits.accelerated)
+        if effect is None:
+            return self._refuse(move, "not enough steps to judge it") if last else None
+        gain = effect.estimate
+        kept = gain.low > 1 and gain.ratio > 1 + LEAST_GAIN
+        if not (kept or last) and _is_open(gain, len(rows)):
+            return None
+        if not kept:
+            slow_from = (1 + LEAST_GAIN) * self.first.step.median
+            if _parts(rows).step.median > slow_from:
+                self._slow_steps += len(rows) + settling_steps(move.settings)
+            return self._refuse(move, _why_not(gain))
+        self.knobs |= move.settings
+        self._tried.append(dict(self.knobs))
+        self.rows, self.now, self.reason = rows, _parts(rows), ""
+        return True
+
+    def exclude(self, move: Move) -> None:
+        """Exclude the setting of a move that was refused."""
+        self._tried.append({**self.knobs, **move.settings})
+
+    def _refuse(self, move: Move, reason: str) -> bool:
+        self.exclude(move)
+        self.reason = reason
+        return False
+
+    # -- moves ------------------------------------------------------------------------------------
+
+    @property
+    def _is_copy_bound(self) -> bool:
+        """True where batches can be copied to the device ahead, and their copy takes long."""
+        copy = self.now.copy
+        can_copy = self.knobs.get(DEVICE_PREFETCH) == "off" and self._is_new(_COPY_AHEAD)
+        return can_copy and copy is not None and copy.mean >= COPY_FROM * self.now.step.mean
+
+    def _ranked(self, make_forecast: MakeForecast) -> list[Move]:
+        """Return the moves that are not slower by their forecasts, the largest expected gain
+        first."""
+        candidates = [_COPY_AHEAD] if self._is_copy_bound else self._candidates()
+        moves = [self._move(settings, make_forecast) for settings in candidates]
+        ranked = [(self._expected_gain(move), move) for move in moves]
+        ranked.sort(key=lambda one: -one[0])
+        return [move for gain, move in ranked if gain >= -LEAST_GAIN]
+
+    def _candidates(self) -> list[dict[str, str]]:
+        """Return the settings that may shorten data wait and fit the memory limit."""
+        is_far = self.now.wait_share >= _HIGH_WAIT_SHARE
+        depth = self._larger(PREFETCH, self._first_depth, 4, _MOST_DEPTH)
+        workers = self._larger(WORKERS, self._first_workers, 4 if is_far else 2, _MOST_WORKERS)
+        wanted = [workers, depth]
+        if self._is_first(PREFETCH) and self._is_first(WORKERS) and self.now.wait_share > 0.5:
+            wanted = [{**depth, **workers}, *wanted]
+        fitting = [self._fitting(settings) for settings in wanted if settings]
+        return [settings for settings in fitting if self._is_new(settings)]
+
+    def _larger(self, knob: str, first: int, times: int, most: int) -> dict[str, str]:
+        """Return the next larger setting of a knob; empty where there is none."""
+        value = self.knobs.get(knob, "auto")
+        if value in _OFF:
+            return {knob: str(first)}
+        return {knob: str(min(times * int(value), most))} if value.isdigit() else {}
+
+    def _is_first(self, knob: str) -> bool:
+        return self.knobs.get(knob) in _OFF
+
+    def _is_new(self, settings: Mapping[str, str]) -> bool:
+        """Return whether settings can be switched, and were not tried yet."""
+        can_switch = bool(settings) and settings.keys() <= self._limits.switchable
+        return can_switch and {**self.knobs, **settings} not in self._tried
+
+    def _fitting(self, settings: dict[str, str]) -> dict[str, str]:
+        """Return settings, halved until their buffers fit the memory limit; empty where none
+        does."""
+        while not self._fits(settings):
+            settings = {knob: str(int(value) // 2) for knob, value in settings.items()}
+            if "0" in settings.values():
+                return {}
+        return settings
+
+    def _fits(self, settings: Mapping[str, str]) -> bool:
+        """Return whether buffers stay within the memory limit. Without a batch size, only first
+        buffers do."""
+        each = self._limits.batch_bytes
+        if each is None:
+            return all(self._is_first(knob) for knob in settings)
+        more = needed_bytes({**self.knobs, **settings}, each) - needed_bytes(self.start, each)
+        return more <= self._limits.memory_bytes
+
+    @property
+    def _first_workers(self) -> int:
+        """The workers that overlap all data work if each gives its full speedup: a power of two."""
+        times = _SPARE * self.now.wait.mean / max(self.now.work_mean_ms, 1e-3)
+        most = max(_MOST_FIRST, self._limits.cores)
+        return min(1 << math.ceil(math.log2(max(times, 2.0))), most)
+
+    @property
+    def _first_depth(self) -> int:
+        return _MOST_DEPTH if self.now.work_mean_ms < _SHORT_MS else _FIRST_DEPTH
+
+    def _move(self, settings: Mapping[str, str], make_forecast: MakeForecast) -> Move:
+        changes = (KnobChange(knob, self.knobs[knob], new) for knob, new in settings.items())
+        return Move(tuple(changes), make_forecast(settings))
+
+    def _expected_gain(self, move: Move) -> float:
+        """Return the share of a step that a move saves by its forecast; below 0 where it is
+        slower."""
+        forecast = move.forecast
+        if forecast is None or not forecast.is_known:
+            return _EXPECTED * self.now.wait_share
+        return 1 - 1 / forecast.ratio
+
+
+_COPY_AHEAD = {DEVICE_PREFETCH: KNOBS[DEVICE_PREFETCH].first_on}
+
+
+def _parts(rows: Rows) -> Breakdown:
+    split = breakdown(steady(rows))
+    assert split is not None
+    return split
+
+
+def _is_open(gain: Estimate, steps: int) -> bool:
+    """Return whether more steps may prove a gain worth having."""
+    looks_faster = gain.ratio > 1 + LEAST_GAIN
+    return gain.high > 1 + LEAST_GAIN and (looks_faster or steps < _HALF)
+
+
+def _why_not(gain: Estimate) -> str:
+    if gain.high < 1:
+        return "slower"
+    if gain.high <= 1 + LEAST_GAIN or gain.ratio <= 1:
+        return f"no gain of {units.percent(LEAST_GAIN)}"
+    return f"a gain of {units.percent(LEAST_GAIN)} is not proved"

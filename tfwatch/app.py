@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfwatch.runs.requests import RequestSender
     from tfwatch.runs.run import Run
     from tfwatch.screens.doctor import RunCheckup
-    from tfwatch.tuner.thread import Tuner
+    from tfwatch.tuner.client import Tuner
 
 __all__ = ["FRAME_S", "Leave", "TfwatchApp"]
 

@@ -16,7 +16,8 @@ from tests.runs.requested import planned
 from tfwatch import __version__, cli
 from tfwatch.cli.dispatch import make_parser
 from tfwatch.cli.parsers import COMMANDS, RUNS_ACTIONS
-from tfwatch.tuner.driver import Autopilot, Experiment
+from tfwatch.tuner.autopilot import Autopilot
+from tfwatch.tuner.experiment import Experiment
 from tfwatch.workloads import script_of
 
 NO_SCRIPT = "run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MODULE [ARGS]"

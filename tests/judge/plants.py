@@ -4,20 +4,31 @@ that say so."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tfwatch.core.rows import STEP
-from tfwatch.judge.forecasts.batch_supply import needed_bytes
+from tfwatch.judge.forecasts.batch_supply import depth, needed_bytes
+from tfwatch.tuner.client import settling_steps
+from tfwatch.tuner.search import BASE, BUDGET, MOST, AutopilotSearch, Move, SearchLimits, Stop
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from tfwatch.core.rows import Rows
+    from tfwatch.judge.forecasts.forecast import Forecast
+
+    #: The forecast of a switch from the first settings by the second.
+    MakeForecast = Callable[[Mapping[str, str], Mapping[str, str]], Forecast | None]
+    #: So many steps of a setting.
+    MakeRows = Callable[[Mapping[str, str], int], Rows]
 
 DEPTHS = ("off", "1", "2", "4", "8", "16", "32", "64")
+#: Steps between two looks at a run.
+LOOK_EVERY = 5
 CALLS = ("off", "1", "2", "4", "8", "16", "32", "64")
 
 
@@ -95,3 +106,56 @@ class Plant:
 
 def _number(value: str) -> int:
     return int(value) if value.isdigit() else 0
+
+
+@dataclass
+class Walk:
+    """A search over a plant.
+
+    moves: each with whether it is kept. most_bytes: of buffers beyond the first ones. slow_steps:
+    of settings slower than the first.
+    """
+
+    stop: Stop
+    knobs: dict[str, str]
+    moves: list[tuple[Move, bool]]
+    most_bytes: float
+    steps: int
+    slow_steps: int
+
+
+def search_over(
+    plant: Plant,
+    start: Mapping[str, str],
+    memory_bytes: float,
+    make_forecast: MakeForecast,
+    make_rows: MakeRows,
+) -> Walk:
+    """Search as the autopilot does, over formulas in place of a training."""
+    limits = SearchLimits(
+        memory_bytes, plant.batch_bytes, plant.cores, frozenset(start), plant.accelerated
+    )
+    search = AutopilotSearch(start, make_rows(start, BASE), limits)
+    walk = Walk(Stop("budget", ""), search.knobs, [], 0.0, BASE, 0)
+    while len(walk.moves) < 100:
+        action = search.next(partial(make_forecast, dict(search.knobs)), BUDGET - walk.steps)
+        if isinstance(action, Stop):
+            walk.stop, walk.knobs = action, search.knobs
+            return walk
+        before, after = dict(search.knobs), {**search.knobs, **action.settings}
+        more = needed_bytes(after, plant.batch_bytes) - needed_bytes(start, plant.batch_bytes)
+        walk.most_bytes = max(walk.most_bytes, more)
+        buffered = depth(before["prefetch"]) + settling_steps(after)
+        most = max(min(MOST, BUDGET - walk.steps - buffered), 0)
+        kept, count, rows = None, 0, make_rows(after, most)
+        while kept is None:
+            count = min(count + LOOK_EVERY, most)
+            kept = search.judge(action, rows[:count], last=count == most)
+        walk.moves.append((action, kept))
+        if kept:
+            walk.steps += max(min(BASE, most) - count, 0)
+            search.measure(rows[: max(count, BASE)])
+        walk.steps += buffered + count
+        if plant.step_ms(after) > plant.step_ms(start):
+            walk.slow_steps += settling_steps(after) + count
+    raise AssertionError("it does not end")

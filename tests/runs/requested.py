@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from tfwatch.runs.control import Control
 from tfwatch.runs.requests import RequestSender, StopRequest, SwitchRequest
-from tfwatch.tuner.thread import Tuner
+from tfwatch.tuner.client import Tuner
 
 if TYPE_CHECKING:
     from tfwatch.runs.requests import Request
-    from tfwatch.tuner.driver import TunerJob
+    from tfwatch.tuner.client import TunerJob
 
 
 def switch(knob: str, value: str, by: str = "key") -> SwitchRequest:

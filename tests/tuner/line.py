@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tests.runs.folders import folder_of
 from tfwatch.runs.control import Control, RequestTaker
 from tfwatch.runs.requests import RequestFile, StopRequest, SwitchRequest, TunerNote, encode_request
-from tfwatch.tuner.driver import Driver
+from tfwatch.tuner.client import Driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable

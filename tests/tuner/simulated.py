@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import Event
     from tfwatch.runs.requests import SwitchRequest
-    from tfwatch.tuner.driver import Driver
+    from tfwatch.tuner.client import Driver
 
 #: Batches that a pipeline still hands out after a switch was asked, and how slow these odd steps
 #: are made.

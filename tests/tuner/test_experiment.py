@@ -20,7 +20,8 @@ from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Flag
 from tfwatch.judge.effects.experiment import block_means
 from tfwatch.tuner import experiment
-from tfwatch.tuner.driver import Experiment, Interrupt, RefusedError
+from tfwatch.tuner.client import Interrupt, RefusedError
+from tfwatch.tuner.experiment import Experiment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +53,7 @@ def evaluate(events: list[Event]) -> str:
 
 def test_the_faster_setting_is_found_and_left() -> None:
     run = Simulated(noisy({"off": 23.4, "4": 13.9}))
-    experiment.run(run.driver(), OFF_4)
+    OFF_4.run(run.driver())
     run.advance(20)
     ended, events = end_of(run), run.events()
     assert (ended.cause, ended.answer, ended.kept) == ("clear", "faster", "4")
@@ -69,7 +70,7 @@ def test_the_faster_setting_is_found_and_left() -> None:
 
 def test_steps_that_are_buffered_or_settle_count_on_neither_side() -> None:
     run = Simulated(lambda knobs, step: {"off": 23.0, "4": 14.0}[knobs.prefetch])
-    experiment.run(run.driver(), OFF_4)
+    OFF_4.run(run.driver())
     blocks = [event for event in run.events() if isinstance(event, ExperimentBlock)]
     assert ODD_MS > 23
     assert {(block.value, round(block.step_ms, 6)) for block in blocks} == {
@@ -81,7 +82,7 @@ def test_steps_that_are_buffered_or_settle_count_on_neither_side() -> None:
 
 def test_where_nothing_differs_it_says_so_and_the_knob_stays() -> None:
     run = Simulated(noisy({"off": 20.0, "4": 20.0}), knobs=Knobs(prefetch="4"))
-    experiment.run(run.driver(), OFF_4)
+    OFF_4.run(run.driver())
     run.advance(20)
     ended = end_of(run)
     assert (ended.cause, ended.answer, ended.kept) == ("clear", "same", "4")
@@ -90,7 +91,7 @@ def test_where_nothing_differs_it_says_so_and_the_knob_stays() -> None:
 
 def test_noise_spends_the_budget_and_is_no_answer() -> None:
     run = Simulated(noisy({"off": 20.0, "4": 20.2}, spread=0.6))
-    experiment.run(run.driver(), OFF_4)
+    OFF_4.run(run.driver())
     ended = end_of(run)
     assert (ended.cause, ended.answer, ended.kept) == ("budget", "unclear", "off")
     assert 600 <= ended.step - ended.began < 650
@@ -102,7 +103,7 @@ def test_the_order_of_blocks_is_drawn_from_the_seed() -> None:
     def order_of(seed: int) -> list[str]:
         order = Experiment("prefetch", ("off", "4"), 600, seed)
         run = Simulated(noisy({"off": 20.0, "4": 20.0}))
-        experiment.run(run.driver(), order)
+        order.run(run.driver())
         return [event.value for event in run.events() if isinstance(event, ExperimentBlock)]
 
     first = order_of(1)
@@ -120,7 +121,7 @@ def test_epochs_stalls_and_validations_within_blocks_spoil_nothing() -> None:
     usual = noisy({"off": 21.0, "4": 20.0}, spread=0.01)
     run = Simulated(step_ms)
     run.flags = flagged
-    experiment.run(run.driver(), OFF_4)
+    OFF_4.run(run.driver())
     ended = end_of(run)
     assert ended.answer == "faster"
     assert ended.ratio == pytest.approx(1.05, abs=0.01)
@@ -131,7 +132,7 @@ def test_a_key_pressed_meanwhile_ends_it_and_stands() -> None:
         noisy({"off": 20.0, "4": 19.0, "8": 15.0}),
         before_step=lambda step: run.line.press("prefetch", "8") if step == 60 else None,
     )
-    experiment.run(run.driver(), OFF_4)
+    OFF_4.run(run.driver())
     run.advance(40)
     ended, events = end_of(run), run.events()
     assert (ended.cause, ended.kept) == ("key", "")
@@ -149,7 +150,7 @@ def test_a_key_of_another_knob_ends_it_and_what_stood_before_comes_back() -> Non
             run.line.press("workers", "2")
 
     run = Simulated(noisy({"off": 20.0, "4": 20.0}, spread=0.2), before_step=press)
-    experiment.run(run.driver(), OFF_4)
+    OFF_4.run(run.driver())
     run.advance(40)
     assert (end_of(run).cause, end_of(run).kept) == ("key", "off")
     assert (run.control.knobs.prefetch, run.control.knobs.workers) == ("off", "2")
@@ -168,7 +169,7 @@ def test_a_setting_that_is_on_its_way_when_it_is_ended_is_taken_back() -> None:
 
     run = Simulated(noisy({"off": 20.0, "4": 20.0}, spread=0.2), before_step=press)
     step = functools.partial(run.advance, 1)
-    experiment.run(run.line.driver(run.clock.clock, step), OFF_4)
+    OFF_4.run(run.line.driver(run.clock.clock, step))
     run.advance(40)
     assert turned
     assert (end_of(run).cause, end_of(run).kept) == ("cancelled", "off")
@@ -182,7 +183,7 @@ def test_it_can_be_ended(end: str, cause: str) -> None:
             run.line.stop() if end == "stop" else run.line.cancelled.set()
 
     run = Simulated(noisy({"off": 20.0, "4": 20.0}, spread=0.2), before_step=meddle)
-    experiment.run(run.driver(), OFF_4)
+    OFF_4.run(run.driver())
     run.advance(20)
     ended = end_of(run)
     assert (ended.cause, ended.answer) == (cause, "unclear")
@@ -193,7 +194,7 @@ def test_it_can_be_ended(end: str, cause: str) -> None:
 def test_a_run_that_ends_before_it_begins_has_no_experiment() -> None:
     run = Simulated(noisy({"off": 20.0, "4": 20.0}), steps=5)
     with pytest.raises(Interrupt, match="ended"):
-        experiment.run(run.driver(), OFF_4)
+        OFF_4.run(run.driver())
     assert not [
         event for event in run.events() if isinstance(event, ExperimentBegan | ExperimentEnded)
     ]
@@ -201,7 +202,7 @@ def test_a_run_that_ends_before_it_begins_has_no_experiment() -> None:
 
 def test_a_setting_that_cannot_be_had_ends_it() -> None:
     run = Simulated(noisy({"off": 20.0, "4": 20.0}), refuses="ResourceExhaustedError: no memory")
-    experiment.run(run.driver(), OFF_4)
+    OFF_4.run(run.driver())
     ended = end_of(run)
     assert (ended.cause, ended.reason, ended.kept) == (
         "failed",
@@ -220,7 +221,7 @@ def test_where_its_own_reckoning_breaks_the_knob_is_put_right_and_the_end_told(
 
     run = Simulated(noisy({"off": 20.0, "4": 20.0}, spread=0.2))
     monkeypatch.setattr(experiment, "block_means", broken)
-    experiment.run(run.driver(), OFF_4)
+    OFF_4.run(run.driver())
     run.advance(40)
     ended = end_of(run)
     assert (ended.cause, ended.answer, ended.kept) == ("failed", "unclear", "off")
@@ -231,7 +232,7 @@ def test_where_its_own_reckoning_breaks_the_knob_is_put_right_and_the_end_told(
 def test_where_it_is_the_commands_only_purpose_the_training_ends_with_it() -> None:
     order = Experiment("prefetch", ("off", "4"), 600, ends=True)
     run = Simulated(noisy({"off": 20.0, "4": 10.0}))
-    experiment.run(run.driver(), order)
+    order.run(run.driver())
     assert run.control.stop.is_set()
     assert not run.control.was_stopped
 
@@ -241,7 +242,7 @@ def test_it_ends_too_where_the_experiment_cannot_begin() -> None:
     order = Experiment("prefetch", ("4", "4"), 600, ends=True)
     run = Simulated(noisy({"off": 20.0, "4": 10.0}))
     with pytest.raises(RefusedError):
-        experiment.run(run.driver(), order)
+        order.run(run.driver())
     assert run.control.was_stopped
 
 
@@ -254,7 +255,7 @@ def test_a_knob_that_the_device_brings_is_awaited() -> None:
     knobs = {**run.writer.manifest().knobs, "device_prefetch": "off"}
     run.writer.describe(knobs=knobs, switchable=["prefetch", "device_prefetch"])
     run.advance(60)  # a reader looks at the manifest once a second
-    experiment.run(driver, order)
+    order.run(driver)
     (ended,) = (event for event in run.events() if isinstance(event, ExperimentEnded))
     assert ended.knob == "device_prefetch"
     assert ended.rounds > 0
@@ -273,7 +274,7 @@ def test_a_knob_that_the_device_brings_is_awaited() -> None:
 def test_what_cannot_be_tried_is_refused(order: Experiment, reason: str) -> None:
     run = Simulated(noisy({"off": 20.0, "4": 10.0}))
     with pytest.raises(RefusedError, match=reason):
-        experiment.run(run.driver(), order)
+        order.run(run.driver())
 
 
 @pytest.mark.parametrize(("steps", "count"), [(None, 167), (600, experiment.BLOCK)])
@@ -283,6 +284,6 @@ def test_of_fast_steps_a_block_has_so_many_that_switching_is_a_small_part_of_it(
     """A budget that is too short for that is shared out among rounds enough for an answer."""
     order = Experiment("prefetch", ("off", "16"), steps)
     run = Simulated(noisy({"off": 2.4, "16": 3.4}))
-    experiment.run(run.driver(), order)
+    order.run(run.driver())
     blocks = [event.steps for event in run.events() if isinstance(event, ExperimentBlock)]
     assert count - 8 <= min(blocks) < count + 12

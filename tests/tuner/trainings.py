@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.judge.plants import Plant
     from tfwatch.core.knobs import Knobs
-    from tfwatch.tuner.driver import Driver
+    from tfwatch.tuner.client import Driver
 
 #: Steps that are done between two looks of a pilot.
 PACE = 5

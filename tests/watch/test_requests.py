@@ -26,8 +26,8 @@ from tfwatch.runs.control import NO_FIT, OWN_LOOP
 from tfwatch.runs.format import REQUESTS
 from tfwatch.runs.requests import StopRequest, append
 from tfwatch.runs.run import open_run
-from tfwatch.tuner.driver import Experiment
-from tfwatch.tuner.thread import Tuner
+from tfwatch.tuner.client import Tuner
+from tfwatch.tuner.experiment import Experiment
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -56,7 +56,7 @@ def attach(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
         BadInputError: there is no such training, or no screen to show it on.
     """
     from tfwatch.judge.script_runs import ScriptRuns
-    from tfwatch.tuner.thread import Tuner
+    from tfwatch.tuner.client import Tuner
 
     folder = call_and_report(lambda: find_training(args.which, args.runs_dir), args.runs_dir)
     _check_screen("tfwatch set, or tfwatch report --json")

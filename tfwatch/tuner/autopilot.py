@@ -7,7 +7,6 @@ is left.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import fails_open
@@ -20,14 +19,14 @@ from tfwatch.core.events import (
     PipelineSwitched,
 )
 from tfwatch.core.knobs import DEVICE_PREFETCH, PREFETCH, WORKERS
-from tfwatch.judge.effects.comparison import ENOUGH_STEPS, LEAST, effect_between
+from tfwatch.judge.effects.comparison import LEAST, effect_between
 from tfwatch.judge.effects.experiment import UNKNOWN
 from tfwatch.judge.forecasts.evidence import cores_of, evidence_now
 from tfwatch.judge.forecasts.forecast import Forecast, forecast
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.steps.steady_steps import breakdown, steady
 from tfwatch.tuner.client import Interrupt, RefusedError, settling_steps
-from tfwatch.tuner.search import BUDGET, MOST, AutopilotSearch, Move, SearchLimits, Stop
+from tfwatch.tuner.search import BASE, BUDGET, MOST, AutopilotSearch, Move, SearchLimits, Stop
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,24 +36,16 @@ if TYPE_CHECKING:
     from tfwatch.tuner.client import Driver
     from tfwatch.tuner.search import MakeForecast
 
-#: The share of the available memory for buffers where the request has no limit.
+#: The share of the available memory for buffers.
 SHARE = 0.25
 #: Bytes where the available memory is unknown.
 _UNKNOWN = 256 * 2**20
 #: The knobs that it switches.
 _KNOBS = frozenset({PREFETCH, WORKERS, DEVICE_PREFETCH})
-#: The most steps of the first setting that moves are compared with.
-_FIRST = 200
-#: The most steps that the final setting is measured by, in epochs so short that few are steady.
-PROOF = 200
 
 
-@dataclass(frozen=True, slots=True)
 class Autopilot:
-    """Find the best values of all knobs."""
-
-    #: The limit for buffers; None: a share of the machine's free memory.
-    memory_bytes: float | None = None
+    """Finds the best values of the knobs, with buffers of a quarter of the free memory at most."""
 
     def run(self, driver: Driver) -> None:
         """Run the autopilot. The run continues with the settings that are proved to help.
@@ -62,13 +53,12 @@ class Autopilot:
         Raises:
             Interrupt: the request is over before the start.
         """
-        _AutopilotJob(driver, self).run()
+        _AutopilotJob(driver).run()
 
 
 class _AutopilotJob:
-    def __init__(self, driver: Driver, request: Autopilot) -> None:
+    def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self._request = request
         self._began = 0
         self._memory_bytes = math.nan
         self._search: AutopilotSearch | None = None
@@ -76,7 +66,6 @@ class _AutopilotJob:
         #: The knobs of moves that were not kept, and may still be in effect.
         self._tried_knobs: set[str] = set()
         self._first_rows: Rows | None = None
-        self._last_rows: Rows | None = None
 
     def run(self) -> None:
         self._begin()
@@ -88,9 +77,7 @@ class _AutopilotJob:
         self._began = self._driver.snapshot.steps_total
         samples = self._driver.snapshot.samples
         available = float(samples["memory_available_bytes"][-1]) if len(samples) else math.nan
-        share = SHARE * available if math.isfinite(available) else _UNKNOWN
-        limit = self._request.memory_bytes
-        self._memory_bytes = share if limit is None else limit
+        self._memory_bytes = SHARE * available if math.isfinite(available) else _UNKNOWN
         self._driver.publish(AutopilotBegan(self._driver.now_ns(), self._began, self._memory_bytes))
 
     def _outcome(self) -> tuple[str, str]:
@@ -100,7 +87,6 @@ class _AutopilotJob:
             try:
                 stop = self._search_all()
                 self._restore()
-                self._measure_on()
             except Interrupt as over:
                 self._restore()
                 return "user" if over.cause in ("key", "cancelled") else "over", over.reason
@@ -109,12 +95,14 @@ class _AutopilotJob:
         return "failed", failures[0]
 
     def _search_all(self) -> Stop:
-        self._first_rows = self._first()
-        if self._first_rows is None:
+        switches = self._driver.snapshot.events.of(PipelineSwitched)
+        settled = switches[-1].step + settling_steps(self._driver.knobs) if switches else 1
+        rows = self._current_rows(max(settled, self._began - BUDGET))
+        if len(rows) < LEAST:
             few = f"fewer than {LEAST} of {BUDGET} steps were steady"
             return Stop("budget", f"{few}: epochs are short, and buffers fill most of the time")
-        search = AutopilotSearch(self._driver.knobs, self._first_rows, self._limits())
-        self._search, make_forecast = search, self._forecaster()
+        search = AutopilotSearch(self._driver.knobs, rows, self._limits())
+        self._search, self._first_rows, make_forecast = search, rows, self._forecaster()
         while isinstance(action := search.next(make_forecast, self._steps_left()), Move):
             if self._try(search, action):
                 make_forecast = self._forecaster()
@@ -150,6 +138,7 @@ class _AutopilotJob:
         self._publish_judged(move, before, after, is_kept, reason)
         if is_kept:
             self._open_move, self._tried_knobs = None, set()
+            search.measure(self._current_rows(first))
         elif after is not None or len(move.changes) > 1:
             self._publish_undone()
         self._open_move = None
@@ -186,19 +175,14 @@ class _AutopilotJob:
 
     # -- measuring --------------------------------------------------------------------------------
 
-    def _first(self) -> Rows | None:
-        """Return the newest steps of the current setting; wait for enough of them. None where too
-        few of the budget are steady: in short epochs, buffers fill most of the time."""
-        switches = self._driver.snapshot.events.of(PipelineSwitched)
-        since = switches[-1].step + settling_steps(self._driver.knobs) if switches else 1
+    def _current_rows(self, first: int) -> Rows:
+        """Return the steady steps of the current setting from a step on; wait until they are
+        enough, as long as the budget lasts: in short epochs, buffers fill most of the time."""
         while True:
-            total = self._driver.snapshot.steps_total
-            rows = steady(self._driver.settled_rows(max(since, total - BUDGET)))[-_FIRST:]
-            if len(rows) >= LEAST:
+            rows = steady(self._driver.settled_rows(first))
+            if len(rows) >= BASE or self._steps_left() <= 0:
                 return rows
-            if self._steps_left() <= 0:
-                return None
-            self._next_total(total)
+            self._next_total(self._driver.snapshot.steps_total)
 
     def _limits(self) -> SearchLimits:
         manifest = self._driver.snapshot.manifest
@@ -210,20 +194,6 @@ class _AutopilotJob:
             switchable=(_KNOBS & frozenset(manifest.switchable)) - waits,
             accelerated=manifest.accelerated,
         )
-
-    def _measure_on(self) -> None:
-        """Measure the final settings, for the interval of their gain."""
-        search = self._search
-        if search is None or not search.changed:
-            return
-        self._last_rows = search.rows
-        self._driver.wait(lambda _: self._driver.knobs == search.knobs)
-        total = self._driver.snapshot.steps_total
-        first, last = total + settling_steps(search.knobs), total + PROOF
-        while total < last and len(self._last_rows) < ENOUGH_STEPS:
-            total = self._next_total(total)
-            rows = self._driver.settled_rows(first)
-            self._last_rows = max(search.rows, rows, key=len)
 
     # -- the end ----------------------------------------------------------------------------------
 
@@ -237,9 +207,9 @@ class _AutopilotJob:
     def _end(self, cause: str, reason: str) -> None:
         search, step = self._search, self._driver.snapshot.steps_total
         estimate = UNKNOWN
-        if search and self._first_rows is not None and self._last_rows is not None:
+        if search and search.changed and self._first_rows is not None:
             accelerated = self._driver.snapshot.manifest.accelerated
-            effect = effect_between(self._first_rows, self._last_rows, search.changed, accelerated)
+            effect = effect_between(self._first_rows, search.rows, search.changed, accelerated)
             estimate = effect.estimate if effect else UNKNOWN
         self._driver.publish(
             AutopilotEnded(

@@ -180,7 +180,9 @@ class _ExperimentJob:
         """Return the steps of a block: as many as last `_BLOCK_MS`, within the budget."""
         steps = math.ceil(_BLOCK_MS / max(self._step_ms, 1e-3))
         if self._request.steps:
-            steps = min(steps, self._request.steps // (2 * _ROUNDS) - settling_steps(self._driver.knobs))
+            steps = min(
+                steps, self._request.steps // (2 * _ROUNDS) - settling_steps(self._driver.knobs)
+            )
         return max(BLOCK, steps)
 
     def _check_budget(self) -> None:

@@ -35,9 +35,9 @@ Cause: TypeAlias = Literal["not_starving", "nothing_left", "budget"]
 #: Steps of the run that a whole search may take, and those of them in settings that are slower than
 #: the first.
 BUDGET, SLOW_BUDGET = 400, 40
-#: The most steps that a move is judged by; from `_HALF` of them on, one without a gain so far is
-#: undone.
-MOST, _HALF = 80, 40
+#: The steps of the current setting that a move is compared with; the most steps that it is judged
+#: by, and those from which on one without a gain so far is undone.
+BASE, MOST, _HALF = 60, 120, 40
 #: A step with a smaller share of data wait does not starve: without any it is 4 % shorter at most.
 NOT_STARVING_BELOW = 0.04
 #: The share of a step that a move has to save to be worth having.
@@ -54,6 +54,9 @@ _MOST_WORKERS = 64
 _SPARE, _MOST_FIRST = 1.25, 8
 #: Workers double, and grow fourfold above this share of data wait, as a buffer does.
 _HIGH_WAIT_SHARE = 0.75
+#: On a CPU that also trains, this many workers a core were the best of the grid where few were no
+#: better than none.
+_CROWD = 4
 _OFF = ("off", "default")
 
 
@@ -113,6 +116,7 @@ class AutopilotSearch:
         self._limits = limits
         self._tried = [dict(knobs)]
         self._slow_steps = 0
+        self._least_work_ms = self.now.work_mean_ms
 
     @property
     def changed(self) -> frozenset[str]:
@@ -122,7 +126,7 @@ class AutopilotSearch:
     def next(self, make_forecast: MakeForecast, steps_left: int) -> Move | Stop:
         """Return the next move, or the reason to stop. make_forecast: of a switch from the current
         settings."""
-        if self.now.wait_share < NOT_STARVING_BELOW and not self._is_copy_bound:
+        if not (self._starves or self._is_copy_bound or self._is_crowded):
             share = units.percent(self.now.wait_share)
             return Stop("not_starving", f"data wait is only {share} of a step")
         moves = self._ranked(make_forecast)
@@ -142,19 +146,24 @@ class AutopilotSearch:
         effect = effect_between(self.rows, rows, move.settings, self._limits.accelerated)
         if effect is None:
             return self._refuse(move, "not enough steps to judge it") if last else None
-        gain = effect.estimate
+        gain, after = effect.estimate, _parts(rows)
         kept = gain.low > 1 and gain.ratio > 1 + LEAST_GAIN
         if not (kept or last) and _is_open(gain, len(rows)):
             return None
+        self._least_work_ms = min(self._least_work_ms, after.work_mean_ms)
         if not kept:
-            slow_from = (1 + LEAST_GAIN) * self.first.step.median
-            if _parts(rows).step.median > slow_from:
+            if after.step.median > (1 + LEAST_GAIN) * self.first.step.median:
                 self._slow_steps += len(rows) + settling_steps(move.settings)
             return self._refuse(move, _why_not(gain))
         self.knobs |= move.settings
         self._tried.append(dict(self.knobs))
-        self.rows, self.now, self.reason = rows, _parts(rows), ""
+        self.reason = ""
+        self.measure(rows)
         return True
+
+    def measure(self, rows: Rows) -> None:
+        """Take the steps of the current settings; the next move is compared with them."""
+        self.rows, self.now = rows, _parts(rows)
 
     def exclude(self, move: Move) -> None:
         """Exclude the setting of a move that was refused."""
@@ -166,6 +175,16 @@ class AutopilotSearch:
         return False
 
     # -- moves ------------------------------------------------------------------------------------
+
+    @property
+    def _starves(self) -> bool:
+        return self.now.wait_share >= NOT_STARVING_BELOW
+
+    @property
+    def _is_crowded(self) -> bool:
+        """True on a CPU whose compute and host were shorter under another setting."""
+        longest_ms = (1 + LEAST_GAIN) * self._least_work_ms
+        return not self._limits.accelerated and self.now.work_mean_ms > longest_ms
 
     @property
     def _is_copy_bound(self) -> bool:
@@ -181,18 +200,26 @@ class AutopilotSearch:
         moves = [self._move(settings, make_forecast) for settings in candidates]
         ranked = [(self._expected_gain(move), move) for move in moves]
         ranked.sort(key=lambda one: -one[0])
-        return [move for gain, move in ranked if gain >= -LEAST_GAIN]
+        least = -LEAST_GAIN if self._starves or self._is_copy_bound else LEAST_GAIN
+        return [move for gain, move in ranked if gain >= least]
 
     def _candidates(self) -> list[dict[str, str]]:
         """Return the settings that may shorten data wait and fit the memory limit."""
         is_far = self.now.wait_share >= _HIGH_WAIT_SHARE
         depth = self._larger(PREFETCH, self._first_depth, 4, _MOST_DEPTH)
         workers = self._larger(WORKERS, self._first_workers, 4 if is_far else 2, _MOST_WORKERS)
-        wanted = [workers, depth]
+        wanted = [workers, depth, *self._crowding()]
         if self._is_first(PREFETCH) and self._is_first(WORKERS) and self.now.wait_share > 0.5:
             wanted = [{**depth, **workers}, *wanted]
         fitting = [self._fitting(settings) for settings in wanted if settings]
         return [settings for settings in fitting if self._is_new(settings)]
+
+    def _crowding(self) -> list[dict[str, str]]:
+        """Return many workers, which may get more of the cores of a CPU that also trains."""
+        if self._limits.accelerated or self._limits.batch_bytes is None:
+            return []
+        many = {WORKERS: str(min(_CROWD * max(self._limits.cores, 2), _MOST_WORKERS))}
+        return [many] if self._is_first(PREFETCH) else [many, {**many, PREFETCH: "off"}]
 
     def _larger(self, knob: str, first: int, times: int, most: int) -> dict[str, str]:
         """Return the next larger setting of a knob; empty where there is none."""
@@ -213,9 +240,9 @@ class AutopilotSearch:
         """Return settings, halved until their buffers fit the memory limit; empty where none
         does."""
         while not self._fits(settings):
-            settings = {knob: str(int(value) // 2) for knob, value in settings.items()}
-            if "0" in settings.values():
+            if not all(value.isdigit() and int(value) > 1 for value in settings.values()):
                 return {}
+            settings = {knob: str(int(value) // 2) for knob, value in settings.items()}
         return settings
 
     def _fits(self, settings: Mapping[str, str]) -> bool:

@@ -9,7 +9,7 @@ from tests.screens.showing import shown
 from tests.screens.states import starving
 from tfwatch.core.events import AutopilotBegan, AutopilotEnded, MoveMade
 from tfwatch.core.rows import Phase
-from tfwatch.tuner.driver import Autopilot
+from tfwatch.tuner.autopilot import Autopilot
 
 if TYPE_CHECKING:
     from pathlib import Path

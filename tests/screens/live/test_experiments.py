@@ -11,7 +11,7 @@ from tests.screens.showing import shown
 from tests.screens.states import starving
 from tfwatch.core.events import ExperimentBegan, ExperimentBlock, TunerLost
 from tfwatch.core.rows import Flag
-from tfwatch.tuner.driver import Experiment
+from tfwatch.tuner.experiment import Experiment
 
 if TYPE_CHECKING:
     from pathlib import Path

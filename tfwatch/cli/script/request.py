@@ -16,7 +16,8 @@ from tfwatch.core.errors import BadInputError
 from tfwatch.notices import NO_NOTICES, NotifyOptions
 from tfwatch.runs.group import GROUP
 from tfwatch.runs.script_process import FEED, Launch
-from tfwatch.tuner.driver import Autopilot, Experiment, TunerJob
+from tfwatch.tuner.autopilot import Autopilot
+from tfwatch.tuner.experiment import Experiment
 from tfwatch.workloads import list_workloads
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfwatch.runs.requests import SwitchRequest
+    from tfwatch.tuner.client import TunerJob
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from tfwatch.runs.run import Run, follow_folder
 from tfwatch.runs.script_process import Announcements, AwaitedRun
 from tfwatch.terminal.capture import Capture, held_signals, passed_signals
 from tfwatch.terminal.pseudo_terminal import OutputRelay
-from tfwatch.tuner.thread import Tuner
+from tfwatch.tuner.client import Tuner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,7 +11,8 @@ from tfwatch.judge.effects.tuner_events import AUTOPILOT_EVENTS, autopilot_runs
 from tfwatch.judge.effects.wording import autopilot_text, subject_text
 from tfwatch.runs.requests import ProfileRequest, StopRequest, SwitchRequest
 from tfwatch.screens.live.knobs import find_open_switch
-from tfwatch.tuner.driver import Autopilot, Experiment
+from tfwatch.tuner.autopilot import Autopilot
+from tfwatch.tuner.experiment import Experiment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.view import RunView
     from tfwatch.runs.requests import RequestSender
     from tfwatch.runs.snapshot import Snapshot
-    from tfwatch.tuner.driver import TunerJob
-    from tfwatch.tuner.thread import Tuner
+    from tfwatch.tuner.client import Tuner, TunerJob
 
 
 _ELSEWHERE = "it runs in another terminal: end it there, or switch a knob"

@@ -9,21 +9,23 @@ import pytest
 
 from tests.runs.folders import make_manifest
 from tests.runs.processes import wait_until
-from tfwatch.core.events import Noted
+from tests.tuner.simulated import Simulated
+from tfwatch.core.events import Noted, RunEnded
+from tfwatch.core.rows import Flag
 from tfwatch.runs.control import Control, RequestTaker
 from tfwatch.runs.requests import StopRequest, SwitchRequest, append
 from tfwatch.runs.run import open_run
 from tfwatch.runs.writer import RunWriter
-from tfwatch.tuner import thread as module
-from tfwatch.tuner.driver import Autopilot, Experiment
-from tfwatch.tuner.thread import Tuner
+from tfwatch.tuner.autopilot import Autopilot
+from tfwatch.tuner.client import Interrupt, Tuner
+from tfwatch.tuner.experiment import Experiment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tfwatch.runs.requests import Request
-    from tfwatch.tuner.driver import Driver, TunerJob
+    from tfwatch.tuner.client import Driver, TunerJob
 
 
 @pytest.fixture
@@ -59,10 +61,10 @@ def test_what_is_refused_is_a_sentence_of_the_run(writer: RunWriter) -> None:
 def test_a_job_that_breaks_is_a_sentence_of_the_run(
     writer: RunWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(driver: Driver, job: Experiment) -> None:
+    def broken(job: Experiment, driver: Driver) -> None:
         raise ZeroDivisionError("a mistake of its own")
 
-    monkeypatch.setitem(module._JOBS, Experiment, broken)
+    monkeypatch.setattr(Experiment, "run", broken)
     failed = notes_of(writer, Experiment("prefetch", ("off", "4")), lambda _: None)
     assert failed == ["experiment failed: ZeroDivisionError: a mistake of its own"]
 
@@ -79,13 +81,13 @@ def test_what_is_over_before_its_first_step_has_no_end_of_its_own(
     job: TunerJob, request_: Request, why: str, writer: RunWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drivers: list[Driver] = []
-    run = module._JOBS[type(job)]
+    run = type(job).run
 
-    def begun(driver: Driver, job: TunerJob) -> None:
+    def begun(job: TunerJob, driver: Driver) -> None:
         drivers.append(driver)
-        run(driver, job)
+        run(job, driver)
 
-    monkeypatch.setitem(module._JOBS, type(job), begun)
+    monkeypatch.setattr(type(job), "run", begun)
 
     def ask_once_seen(folder: Path) -> None:
         wait_until(lambda: drivers)
@@ -123,3 +125,81 @@ def test_without_a_folder_there_is_no_job() -> None:
     assert "nothing is recorded" in tuner.begin(Autopilot())
     assert not tuner.is_busy
     tuner.close()
+
+
+# -- its view of a run ----------------------------------------------------------------------------
+
+
+def test_the_steps_after_an_epochs_start_are_left_out_also_where_it_lies_before_the_first_one_asked_for() -> (  # noqa: E501
+    None
+):
+    run = Simulated(lambda knobs, step: 20.0)
+    run.flags = {8: Flag.EPOCH_START, 20: Flag.EPOCH_START}
+    driver = run.driver()
+    run.advance(30)
+    driver.look()
+    assert driver.settled_rows(10)["step"].tolist() == [*range(13, 20), *range(25, 31)]
+
+
+def test_a_job_cancelled_by_the_end_of_its_run_ended_with_the_run() -> None:
+    run = Simulated(lambda knobs, step: 20.0)
+    driver = run.driver()
+    run.advance(30)
+    driver.look()
+    run.writer.event(RunEnded(driver.now_ns(), "finished", 30, ""))
+    run.writer.flush()
+    run.line.cancelled.set()
+
+    with pytest.raises(Interrupt) as interrupted:
+        driver.switch({"prefetch": "4"}, "autopilot")
+    assert interrupted.value.cause == "ended"
+
+
+def test_a_switch_of_the_user_ends_a_job_and_its_knob_is_left_alone() -> None:
+    run = Simulated(lambda knobs, step: 20.0)
+    driver = run.driver()
+    run.advance(30)
+    run.line.press("prefetch", "8")
+
+    with pytest.raises(Interrupt) as interrupted:
+        driver.switch({"workers": "4"}, "autopilot")
+    driver.ask_final("prefetch", "2", "autopilot")
+    driver.ask_final("workers", "2", "autopilot")
+
+    assert interrupted.value.cause == "key"
+    assert [(one.knob, one.value) for one in run.control.take(30)] == [
+        ("prefetch", "8"),
+        ("workers", "2"),
+    ]
+
+
+def test_a_switch_of_the_user_between_the_tuners_look_and_its_line_has_precedence() -> None:
+    run = Simulated(lambda knobs, step: 20.0)
+    driver = run.driver()
+    run.advance(30)
+    driver.look()
+    after = len(run.line.data)
+
+    run.line.press("prefetch", "8")
+    run.line.send(SwitchRequest("prefetch", "2", "autopilot", after=after))
+    run.line.send(SwitchRequest("workers", "2", "autopilot", after=after))
+
+    assert [(one.knob, one.value) for one in run.control.take(30)] == [
+        ("prefetch", "8"),
+        ("workers", "2"),
+    ]
+    notes = [event.text for event in run.events() if isinstance(event, Noted)]
+    assert notes == ["prefetch 2 of the autopilot is not taken: the user switched it"]
+
+
+def test_a_job_begins_once_the_training_has_taken_earlier_requests() -> None:
+    run = Simulated(lambda knobs, step: 200.0)
+    run.advance(10)
+    run.line.press("prefetch", "8")
+    driver = run.driver()
+    run.control.take(10)
+
+    assert driver.is_switching
+    run.advance(4)
+    driver.look()
+    assert not driver.is_switching

@@ -7,6 +7,7 @@ is left.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import fails_open
@@ -44,6 +45,7 @@ _UNKNOWN = 256 * 2**20
 _KNOBS = frozenset({PREFETCH, WORKERS, DEVICE_PREFETCH})
 
 
+@dataclass(frozen=True, slots=True)
 class Autopilot:
     """Finds the best values of the knobs, with buffers of a quarter of the free memory at most."""
 

@@ -32,7 +32,7 @@ from tfwatch.runs.run import Run, open_run
 from tfwatch.screens.basics.glyphs import choose_glyphs
 from tfwatch.screens.live.header import terminal_title
 from tfwatch.screens.live.knobs import KnobsPane, effect_lines, knob_rows
-from tfwatch.screens.live.log import log_lines
+from tfwatch.screens.live.lists import log_lines
 from tfwatch.screens.live.machine import readings
 from tfwatch.screens.live.timeline import picture
 from tfwatch.screens.live.timeline.lanes import labels_in_view

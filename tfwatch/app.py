@@ -224,8 +224,8 @@ class TfwatchApp(ThemedApp):
         if self._run_checkup is None:
             self.live.notify("the check-up is not available here: run tfwatch doctor")
             return
-        terminal = {"colour": self._colour, "unicode": self._unicode}
-        self.push_screen(DoctorScreen(self._run_checkup, gently=not self._is_over(), **terminal))
+        gently = not self._is_over()
+        self.push_screen(DoctorScreen(self._run_checkup, gently=gently, unicode=self._unicode))
 
     def _answered(self, leave: Leave | None) -> None:
         if leave is Leave.DETACH:

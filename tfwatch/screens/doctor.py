@@ -1,30 +1,25 @@
-"""The check-up screen: a thread runs the checks, and the screen lists the rows of `tfwatch
-doctor`."""
+"""The check-up over the live screen: a thread runs the checks, and a text lists the rows of
+`tfwatch doctor`."""
 
 from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from textual import getters, on
+from textual import on
 from textual.binding import Binding
-from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.message import Message
-from textual.screen import Screen
 from textual.widgets import Static
 
 from tfwatch.core.errors import fails_open
 from tfwatch.doctor.checks import Check, CheckUp, Status, counted, worst
-from tfwatch.screens.basics.glyphs import choose_glyphs
-from tfwatch.screens.basics.keyline import Key, KeyLine
-from tfwatch.screens.basics.pane import apply_glyphs
 from tfwatch.screens.basics.text import row
+from tfwatch.screens.overlays import TextScreen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from textual.app import ComposeResult
     from textual.binding import BindingType
 
 STYLES = {
@@ -38,49 +33,17 @@ STYLES = {
 RunCheckup: TypeAlias = "Callable[[bool, Callable[[str], None]], CheckUp]"
 
 
-class CheckRow(Horizontal):
-    """One check: its status and name, and beside them the result and the remedy."""
-
-    DEFAULT_CSS = """
-    CheckRow { height: auto; padding: 0 1; }
-    CheckRow .name { width: 20; height: auto; }
-    CheckRow .result { width: 1fr; height: auto; }
-    """
-
-    def __init__(self, check: Check, to: str) -> None:
-        super().__init__()
-        self._check = check
-        self._to = to
-
-    def compose(self) -> ComposeResult:
-        status = row((f"{self._check.status.word:<6}", STYLES[self._check.status]), self._check.id)
-        result = [row(self._check.found)]
-        if self._check.todo:
-            result.append(row((f"{self._to} ", "$accent bold"), (self._check.todo, "bold")))
-        yield Static(status, classes="name")
-        yield Static(Content("\n").join(result), classes="result")
-
-
-class DoctorScreen(Screen[None]):
+class DoctorScreen(TextScreen):
     """Run the checks when the screen opens, and again on a key.
 
     gently: the first check-up skips checks that would slow a running training down.
     found: the newest result; None before the first.
     """
 
-    DEFAULT_CSS = """
-    DoctorScreen { layout: vertical; background: $background; }
-    DoctorScreen #machine { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; }
-    """
-    AUTO_FOCUS = "VerticalScroll"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("t", "again", "run all checks again"),
-        Binding("escape,q", "dismiss", "back"),
+        Binding("t", "again", "run all checks again", show=False)
     ]
-
-    machine = getters.query_one("#machine", Static)
-    rows = getters.query_one(VerticalScroll)
-    keys = getters.query_one(KeyLine)
+    HINT = "t runs all checks again  up down scroll  escape closes"
 
     class Found(Message):
         """A check started, or the check-up is done."""
@@ -90,22 +53,14 @@ class DoctorScreen(Screen[None]):
             self.found = found
             self.doing = doing
 
-    def __init__(self, look: RunCheckup, *, gently: bool, colour: bool, unicode: bool) -> None:
-        super().__init__()
+    def __init__(self, look: RunCheckup, *, gently: bool, unicode: bool) -> None:
+        super().__init__([], "tfwatch doctor", unicode)
         self.found: CheckUp | None = None
         self._run_checkup = look
         self._gently = gently
-        self._glyphs = choose_glyphs(colour, unicode)
         self._thread: threading.Thread | None = None
 
-    def compose(self) -> ComposeResult:
-        yield Static(id="machine")
-        yield VerticalScroll()
-        yield KeyLine()
-
     def on_mount(self) -> None:
-        apply_glyphs(self, self._glyphs)
-        self.keys.keys = (Key("t", "t", "run again"), Key("escape", "escape", "back"))
         self._begin(self._gently)
 
     def _begin(self, gently: bool) -> None:
@@ -127,15 +82,12 @@ class DoctorScreen(Screen[None]):
 
     @on(Found)
     def _show(self, message: Found) -> None:
-        checkup = message.found or self.found
         state = (message.doing, "$accent")
         if message.found:
             self.found = message.found
             state = (counted(message.found.checks), STYLES[worst(message.found.checks)])
-            self.rows.remove_children()
-            self.rows.mount_all(CheckRow(check, self._glyphs.to) for check in message.found.checks)
-        machine = f"  {checkup.machine}" if checkup else ""
-        self.machine.update(row(("tfwatch doctor", "$accent bold"), "  ", state, machine))
+            self.query_one("#lines", Static).update(Content("\n").join(_lines(message.found)))
+        self.query_one("#text").border_title = row("tfwatch doctor: ", state)
 
     def action_again(self) -> None:
         """Run all checks, also those that slow a running training down."""
@@ -143,3 +95,14 @@ class DoctorScreen(Screen[None]):
             self.notify("the check-up is still running: press t after it")
         else:
             self._begin(gently=False)
+
+
+def _lines(checkup: CheckUp) -> Iterator[Content]:
+    """Yield the machine, and each check with its result and its remedy."""
+    yield row((checkup.machine, "bold"))
+    for check in checkup.checks:
+        yield Content()
+        yield row((f"{check.status.word:<6}", STYLES[check.status]), (check.id, "bold"))
+        yield row(check.found)
+        if check.todo:
+            yield row(("→ ", "$accent bold"), (check.todo, "bold"))

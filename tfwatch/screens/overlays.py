@@ -18,7 +18,6 @@ from tfwatch.screens.basics.text import row
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from textual import events
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
@@ -42,10 +41,8 @@ class TextScreen(ModalScreen[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,enter", "dismiss", "close", show=False),
-        Binding("up", "scroll(-1)", "up", show=False),
-        Binding("down", "scroll(1)", "down", show=False),
     ]
-    HINT = "up down scroll  escape closes"
+    HINT: ClassVar[str] = "up down scroll  escape closes"
 
     def __init__(self, lines: Iterable[Content], title: str, unicode: bool) -> None:
         super().__init__(classes="" if unicode else "-plain")
@@ -56,12 +53,6 @@ class TextScreen(ModalScreen[None]):
             box.border_title = row(self._title)
             box.border_subtitle = Content(self.HINT)
             yield Static(self.text, id="lines")
-
-    def on_click(self, _event: events.Click) -> None:
-        self.dismiss()
-
-    def action_scroll(self, rows: int) -> None:
-        self.query_one("#text", VerticalScroll).scroll_relative(y=rows, animate=False)
 
 
 _TERMS = [

@@ -21,7 +21,7 @@ from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.run import Run
 from tfwatch.screens.keys import Layout, layout_for
-from tfwatch.screens.live.events import EventsPane
+from tfwatch.screens.live.lists import EventsPane
 from tfwatch.screens.live.timeline.widget import Timeline
 
 if TYPE_CHECKING:

@@ -2,9 +2,9 @@
 
 A frame of the live screen may cost 6 ms of CPU; most of it is painting. To add a pane:
 
-* Make it a `Pane` (rows of `Content`), or a `RowList` if it scrolls, and set its value only where
-  it differs. Update figures that change with every step once a second, in a frame of their own
-  (`core.clock.Slot`).
+* Make it a `Pane` (rows of `Content`), or a `RowList` (`live/lists.py`) if it scrolls, and set its
+  value only where it differs. Update figures that change with every step once a second, in a frame
+  of their own (`core.clock.Slot`).
 * An unchanged row reuses its `Strip` and costs almost nothing: round figures, and keep changing
   ones in few rows.
 * Where the rows change and the frame around them does not, use `repaint_rows` and `reactive(...,
@@ -17,15 +17,13 @@ A frame of the live screen may cost 6 ms of CPU; most of it is painting. To add 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from textual.containers import Container, Horizontal
 from textual.content import Content
 from textual.filter import ANSIToTruecolor
-from textual.geometry import Region, Size
+from textual.geometry import Region
 from textual.reactive import Reactive, reactive
-from textual.scroll_view import ScrollView
-from textual.scrollbar import ScrollBarRender
 from textual.strip import Strip
 from textual.style import Style
 from textual.visual import Visual
@@ -271,90 +269,3 @@ class FramedPane(Pane, Titled):
     """A pane with a titled frame."""
 
     DEFAULT_CSS = f"FramedPane {{ {FRAME_CSS} }}"
-
-
-class _PlainBar(ScrollBarRender):
-    """A scrollbar of spaces: its ends fall on whole cells."""
-
-    VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8
-
-
-class RowList(ScrollView, PaintedRows, Titled, can_focus=True, inherit_bindings=False):
-    """A scrolling list; a subclass returns the number of rows and each row."""
-
-    DEFAULT_CSS = f"""
-    RowList {{
-        {FRAME_CSS}
-        background: $background;
-        padding: 0 1;
-        overflow-x: hidden;
-        scrollbar-size-vertical: 1;
-        scrollbar-background: $background;
-        scrollbar-color: $foreground 30%;
-    }}
-    """
-
-    #: True for a list that follows new rows while it is scrolled to its end.
-    FOLLOWS_END: ClassVar[bool] = False
-
-    #: The end when the rows last changed: a pane that was resized or hidden since is still at its
-    #: end.
-    _end = 0
-    #: The visible rows.
-    _seen: tuple[Content, ...] = ()
-
-    def count(self) -> int:
-        """Return the number of rows."""
-        raise NotImplementedError
-
-    def row_at(self, index: int, width: int) -> Content:
-        """Return one row."""
-        raise NotImplementedError
-
-    def rows_changed(self) -> None:
-        """Draw the rows again."""
-        at_end = self.FOLLOWS_END and self.scroll_offset.y >= self._end - 1
-        self._resize(Size(self.scrollable_content_region.width, self.count()))
-        self._end = self.max_scroll_y
-        if at_end:
-            # By force: the scrollbar, which scrolling needs, appears only with the next layout.
-            self.scroll_end(animate=False, immediate=True, force=True)
-        self.repaint_rows()
-
-    def _resize(self, size: Size) -> None:
-        """Set the number of rows; lay the screen out again, which costs three frames, only if the
-        scrollbar changes."""
-        bar = size.height > self.container_size.height
-        if bar != self.show_vertical_scrollbar or size.width != self.virtual_size.width:
-            self.virtual_size = size
-            return
-        self.set_reactive(RowList.virtual_size, size)
-        if bar:
-            self.vertical_scrollbar.window_virtual_size = size.height
-        self.scroll_y = self.validate_scroll_y(self.scroll_y)
-
-    def on_resize(self) -> None:
-        if self.has_class("-plain"):
-            self.vertical_scrollbar.renderer = _PlainBar  # type: ignore[misc]  # as Textual documents it
-        self.rows_changed()
-
-    def paint_lines(self, crop: Region) -> list[Strip]:
-        """Make the visible rows, then paint the lines within `crop`."""
-        size, first = self.scrollable_content_region.size, self.scroll_offset.y
-        last = min(first + size.height, self.count())
-        self._seen = tuple(self.row_at(index, size.width) for index in range(max(first, 0), last))
-        return super().paint_lines(crop)
-
-    def row_key(self, y: int) -> Hashable:
-        """Return the text, the styles and the width of visible row `y`: a scrollbar takes a
-        cell."""
-        width = self.scrollable_content_region.width
-        return (width, self._seen[y].plain, *self._seen[y].spans) if y < len(self._seen) else None
-
-    def render_line(self, y: int) -> Strip:
-        """Draw visible row `y`."""
-        width = self.scrollable_content_region.width
-        if y >= len(self._seen):
-            return Strip.blank(width, self.rich_style)
-        line = self._seen[y].truncate(width, ellipsis=not self.has_class("-plain"))
-        return strip_of(self, line, width).adjust_cell_length(width, self.rich_style)

@@ -34,10 +34,9 @@ from tfwatch.screens.keys import (
     too_small_text,
 )
 from tfwatch.screens.live.curves import CurvesPane
-from tfwatch.screens.live.events import EventsPane
 from tfwatch.screens.live.header import BannerPane, RunHeader, silent_disk
 from tfwatch.screens.live.knobs import KnobsPane
-from tfwatch.screens.live.log import LogPane
+from tfwatch.screens.live.lists import EventsPane, LogPane
 from tfwatch.screens.live.machine import MachinePane, missing
 from tfwatch.screens.live.pipeline import PipelinePane
 from tfwatch.screens.live.step import StepPane

@@ -135,7 +135,7 @@ class Notifier:
     def _pass_on(self, cause: str, sentence: str, folder: str) -> None:
         sentence = printable(sentence)
         if self._options.command:
-            self._run(sentence, TFWATCH_NOTICE=sentence, TFWATCH_CAUSE=cause, TFWATCH_RUN=folder)
+            self._run(sentence, TFWATCH_CAUSE=cause, TFWATCH_RUN=folder)
         in_terminal = self._options.in_terminal
         self.show(sentence, notification(sentence, self._environ) if in_terminal else "")
 

@@ -117,11 +117,12 @@ def test_a_switch_that_fails_is_code_1(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_a_switch_that_is_not_in_effect_in_time_is_code_1(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("tfwatch.cli.set._LONGEST_S", 0)
     with training(tmp_path) as one:
         one.control.take = lambda steps: []  # type: ignore[method-assign]
-        assert main(["set", "prefetch=4", "--wait", "1", "--runs-dir", str(tmp_path)]) == 1
+        assert main(["set", "prefetch=4", "--runs-dir", str(tmp_path)]) == 1
         assert capsys.readouterr().out == "prefetch 4 is requested, and not in effect yet\n"
 
 

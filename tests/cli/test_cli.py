@@ -29,7 +29,7 @@ NO_SCRIPT = "run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MO
         pytest.param(["trian"], "no command 'trian': did you mean train?", id="command"),
         pytest.param(
             ["zzz"],
-            "no command 'zzz': there are run, train, ab, workloads, bench, replay, report, compare,"
+            "no command 'zzz': there are run, train, ab, bench, replay, report, compare,"
             " attach, set, runs, doctor, selftest, serve",
             id="unlike any command",
         ),
@@ -38,7 +38,7 @@ NO_SCRIPT = "run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MO
         pytest.param(["train", "cmn"], "no workload 'cmn': did you mean cnn?", id="workload"),
         pytest.param(
             ["train", "lstm"],
-            "no workload 'lstm': `tfwatch workloads` lists them",
+            "no workload 'lstm': `tfwatch train --help` lists them",
             id="unlike any workload",
         ),
         pytest.param(
@@ -202,7 +202,7 @@ def test_version(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"tfwatch {__version__}\n"
 
 
-DESCRIBED = ("train", "ab", "workloads", "bench", "replay", "doctor", "selftest")
+DESCRIBED = ("train", "ab", "bench", "replay", "doctor", "selftest")
 
 
 @pytest.mark.parametrize("command", DESCRIBED)

@@ -35,7 +35,7 @@ def output(request: pytest.FixtureRequest) -> Iterator[tuple[int, str, int]]:
     os.close(fd)
 
 
-COMMANDS = ["workloads", "report run --runs-dir . --json"]
+COMMANDS = ["runs --runs-dir .", "report run --runs-dir . --json"]
 
 
 @pytest.mark.parametrize("words", COMMANDS)
@@ -59,9 +59,7 @@ def test_an_output_that_is_gone_or_full_is_no_traceback(
     assert (done.stderr, done.returncode) == (says, code)
 
 
-@pytest.mark.parametrize(
-    "words", ["runs --runs-dir .", "report run --runs-dir . -o -", "workloads"]
-)
+@pytest.mark.parametrize("words", ["runs --runs-dir .", "report run --runs-dir . -o -"])
 def test_a_closed_output_is_no_traceback(tmp_path: Path, words: str) -> None:
     write_run(tmp_path / "run", plain(30))
     command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "tfwatch", *words.split()]

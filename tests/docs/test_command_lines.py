@@ -16,7 +16,7 @@ import pytest
 
 from tests.docs.pages import PAGES, ROOT, code_lines, commands, inline_codes
 from tfwatch.cli.dispatch import make_parser
-from tfwatch.cli.workloads import workload_script
+from tfwatch.cli.script.request import workload_script
 from tfwatch.runs.requests import parse_change
 
 if TYPE_CHECKING:
@@ -69,9 +69,7 @@ def test_command_lines_are_found() -> None:
         words for page in PAGES for line in code_lines(page.read_text()) for words in commands(line)
     ]
 
-    assert {words[1] for words in lines if len(words) > 1} >= set(_commands(make_parser())) - {
-        "workloads"
-    }
+    assert {words[1] for words in lines if len(words) > 1} >= set(_commands(make_parser()))
 
 
 @pytest.mark.parametrize(

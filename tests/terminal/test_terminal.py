@@ -70,7 +70,7 @@ from tfwatch.terminal.capture import Capture
 with Capture(screen=False) as terminal:
     for n in range(100_000):
         terminal.out.write(f"{n}\\n")
-    terminal.err.write(f"still here{terminal.write_error}\\n")
+    terminal.err.write(f"still here\\n")
 """
     head = subprocess.Popen(["head", "-1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     result = subprocess.run(

@@ -6,7 +6,10 @@ Nothing of a command is imported before its arguments are read, so help and bad 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import os
+import runpy
 import shutil
 import textwrap
 from dataclasses import dataclass
@@ -16,14 +19,13 @@ from tfwatch.cli import options
 from tfwatch.core import units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _RUN = "a run folder, part of a run's name, or latest"
 _NEWEST_RUN = f"{_RUN} (the default)"
 _TRAINING = f"{_RUN}; default: the newest training that runs"
 #: As OpenTelemetry's exporter for Prometheus.
 _PROMETHEUS_PORT = 9464
-_SET_WAIT_S, _LONGEST_WAIT_S = 30, 86_400
 _MOST_RUNS = 1_000_000
 
 
@@ -50,12 +52,26 @@ def _add_run(own: Any) -> None:
 
 
 def _add_train(own: Any) -> None:
-    from tfwatch.cli.workloads import help_of_workload
-
-    own.keeps_unknown, own.more_help = True, help_of_workload
-    text = "a workload (`tfwatch workloads` lists them); `tfwatch run` takes a script of your own"
+    own.keeps_unknown, own.more_help = True, _help_of_workloads
+    text = "one of those below; `tfwatch run` takes a script of your own"
     own.add_argument("workload", metavar="WORKLOAD", help=text)
     _add_training(own)
+
+
+def _help_of_workloads(words: Sequence[str]) -> str:
+    """Return the help of the script of the workload among these words; without one, the list of
+    all."""
+    from tfwatch.workloads import as_main, list_workloads, script_of
+
+    known = list_workloads()
+    name = next((word for word in words if word in known), None)
+    if name is None:
+        return "\nworkloads:\n" + "".join(f"\n  {one:<12} {line}" for one, line in known.items())
+    text, script = io.StringIO(), str(script_of(name))
+    ended = contextlib.suppress(SystemExit)
+    with contextlib.redirect_stdout(text), ended, as_main([script, "--help"]):
+        runpy.run_path(script)
+    return f"\narguments of {name}:\n\n{text.getvalue()}"
 
 
 def _add_ab(own: Any) -> None:
@@ -205,9 +221,6 @@ def _add_compare(own: Any) -> None:
 def _add_set(own: Any) -> None:
     text = f"{_TRAINING}. The knobs: --switch"
     own.add_argument("words", metavar="[RUN] KNOB=VALUE", nargs="+", help=text)
-    read, default = options.whole(1, _LONGEST_WAIT_S), _SET_WAIT_S
-    text = f"the longest wait for the switch; default: {default}"
-    own.add_argument("--wait", metavar="SECONDS", type=read, default=default, help=text)
     _add_runs_dir(own)
 
 
@@ -282,7 +295,7 @@ COMMANDS = {
         "cli.script.run:run_training",
         example="cnn",
         more="A workload is a plain script: what is no option of tfwatch is an argument of its own,"
-        " and `tfwatch train WORKLOAD --help` shows these too.",
+        " and `tfwatch train WORKLOAD --help` shows these.",
         usage="tfwatch train [OPTIONS] WORKLOAD [ARGS]",
     ),
     "ab": Command(
@@ -294,7 +307,6 @@ COMMANDS = {
         " faster, or that none is. The training result is the same either way.",
         usage="tfwatch ab --knob KNOB=A,B [OPTIONS] (WORKLOAD | SCRIPT | -m MODULE) [ARGS]",
     ),
-    "workloads": Command("list the workloads", _add_nothing, "cli.workloads:print_workloads"),
     "bench": Command(
         "time a matrix product and a convolution on CPU and GPU: is the GPU worth it?",
         _add_bench,
@@ -314,7 +326,7 @@ COMMANDS = {
         "compare two runs: every figure with the interval of its difference, and the settings"
         " that differ",
         _add_compare,
-        "cli.compare:compare",
+        "cli.report:compare",
         example="A B",
         more="One run of each side cannot show how much equal runs differ: three of each, made in"
         " turn, measure it.",

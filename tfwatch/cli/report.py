@@ -1,4 +1,5 @@
-"""`tfwatch report`: a recorded run as a page, as Markdown or JSON."""
+"""`tfwatch report` and `compare`: a recorded run as a page, as Markdown or JSON, and two runs
+side by side, with a limit on the slowdown for CI."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.cli.named_runs import find, opened, readable
+from tfwatch.cli.named_runs import find, find_side, opened, readable
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
 from tfwatch.runs.group import is_group, open_group
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     import argparse
 
     from tfwatch.report.redaction import Redaction
+
+#: The exit codes of the outcomes of `--max-slower`.
+EXIT_CODES = {"passed": 0, "failed": 4, "inconclusive": 3}
 
 
 def report(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
@@ -77,3 +81,32 @@ def _group_text(folder: Path, args: argparse.Namespace, clock: Clock) -> str:
 
 def _json_text(document: dict[str, Any]) -> str:
     return json.dumps(document, indent=1) + "\n"
+
+
+def compare(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
+    """Print the comparison of two sides of runs, and return the exit code.
+
+    Raises:
+        BadInputError: there is no such run, or the runs cannot be compared.
+    """
+    from tfwatch.judge.comparing.compared_runs import compare_runs
+    from tfwatch.judge.comparing.run_to_compare import NotComparableError
+    from tfwatch.report.comparison_report import (
+        comparison_json,
+        comparison_lines,
+        comparison_markdown,
+    )
+
+    before, after = (find_side(words, args.runs_dir, clock) for words in (args.before, args.after))
+    try:
+        compared = compare_runs(before, after, args.by_example)
+    except NotComparableError as error:
+        raise BadInputError(str(error)) from error
+    limit = None if args.max_slower is None else args.max_slower / 100
+    if args.json:
+        text = _json_text(comparison_json(compared, limit))
+    elif args.markdown:
+        text = comparison_markdown(compared, limit)
+    else:
+        text = "\n".join(comparison_lines(compared, limit)) + "\n"
+    return write(sys.stdout, text) or (0 if limit is None else EXIT_CODES[compared.outcome(limit)])

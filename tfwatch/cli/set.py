@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tfwatch.runs.requests import Request, SwitchRequest
 
 _POLL_S = 0.05
+#: The longest wait for a switch.
+_LONGEST_S = 30
 #: The word for a profile of the next steps.
 _TRACE = "trace"
 
@@ -45,7 +47,7 @@ def set_knobs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     folder = find_training(which, args.runs_dir)
     run = Run(RunFolder(folder), clock)
     begin = run.read()
-    until_ns = clock.now_ns() + args.wait * 10**9
+    until_ns = clock.now_ns() + _LONGEST_S * 10**9
     if words != args.words:
         _request(folder, ProfileRequest("command"), "trace")
     settings = knobs_in_effect(begin.manifest.knobs, begin.events.of(PipelineSwitched))

@@ -67,8 +67,7 @@ class Capture:
         self._saved = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
         self._state = _terminal_state(0) if self._screen else None
         flush(sys.stdout, sys.stderr)
-        self._ends = tuple(_SafeWriter(os.dup(fd), on_dead=self.hang_up) for fd in (1, 2))
-        self.out, self.err = map(_text, self._ends)
+        self.out, self.err = (_text(_SafeWriter(os.dup(fd), on_dead=self.hang_up)) for fd in (1, 2))
         self._terminals = tuple(
             stream.fileno() for stream in (self.out, self.err) if stream.isatty()
         )
@@ -81,12 +80,6 @@ class Capture:
         self.log_prints()
         faulthandler.enable(self._log)
         return self
-
-    @property
-    def write_error(self) -> str:
-        """The reason why text written to `out` is lost; empty where it is not, or where the reader
-        closed the pipe."""
-        return self._ends[0].write_error
 
     def ring(self, bell: str) -> None:
         """Write what rings the bell, where descriptor 2 is a terminal."""
@@ -216,7 +209,6 @@ class _SafeWriter(io.FileIO):
     ) -> None:
         super().__init__(fd, "wb", closefd=closefd)
         self._on_dead = on_dead if os.isatty(fd) else None
-        self.write_error = ""
 
     def write(self, data: Any) -> int:
         try:
@@ -224,8 +216,6 @@ class _SafeWriter(io.FileIO):
         except OSError as error:
             if error.errno == errno.EIO and self._on_dead:
                 self._on_dead()
-            elif error.errno not in (errno.EIO, errno.EPIPE):
-                self.write_error = error.strerror or str(error)
             return memoryview(data).nbytes
 
 

@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+import difflib
 import os
 import shlex
 import stat
@@ -11,14 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch.cli import options
-from tfwatch.cli.workloads import workload_script
 from tfwatch.core.errors import BadInputError
 from tfwatch.notices import NO_NOTICES, NotifyOptions
 from tfwatch.runs.group import GROUP
 from tfwatch.runs.script_process import FEED, Launch
 from tfwatch.tuner.autopilot import Autopilot
 from tfwatch.tuner.experiment import Experiment
-from tfwatch.workloads import list_workloads
+from tfwatch.workloads import list_workloads, script_of
 
 if TYPE_CHECKING:
     import argparse
@@ -102,6 +102,23 @@ def request_of(args: argparse.Namespace) -> RunOptions:
         explain=args.explain,
         job=job,
     )
+
+
+def workload_script(name: str) -> Path:
+    """Return the script of a workload.
+
+    Raises:
+        BadInputError: there is none of this name; the sentence names the nearest one.
+    """
+    known = list_workloads()
+    if name in known:
+        return script_of(name)
+    if name.endswith(".py") or os.path.isfile(name):
+        run = f"tfwatch run {shlex.quote(name)}"
+        raise BadInputError(f"train takes a workload; run your own script with: {run}")
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else "`tfwatch train --help` lists them"
+    raise BadInputError(f"no workload {name!r}: {hint}")
 
 
 def _script(words: Sequence[str]) -> list[str]:

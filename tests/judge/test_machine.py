@@ -52,7 +52,7 @@ def remark_of(machine: MachineFigures, **changes: Any) -> str:
     ("machine", "words"),
     [
         pytest.param(MachineFigures(), "", id="nothing is known"),
-        pytest.param(of(thermal_level=0, memory_level=0, on_mains=1), "", id="all is well"),
+        pytest.param(of(thermal_level=0, memory_level=0), "", id="all is well"),
         pytest.param(
             of(swap_in_bytes_s=38 * 2**20, thermal_level=3),
             "swapping 38 MB/s: use smaller batches, buffers or caches",
@@ -79,7 +79,6 @@ def remark_of(machine: MachineFigures, **changes: Any) -> str:
         pytest.param(
             MachineFigures(growth=LEAK), "memory grows 1.2 GB/h: swaps in 4 h", id="a leak"
         ),
-        pytest.param(of(on_mains=0), "on battery: clocks may be lowered", id="battery"),
     ],
 )
 def test_the_remark_is_the_most_urgent_problem(machine: MachineFigures, words: str) -> None:
@@ -136,17 +135,16 @@ def sampled(*samples: dict[str, float]) -> Canned:
 
 def test_the_machine_is_the_mean_of_its_samples_and_the_newest_of_its_levels() -> None:
     shares = [(0.8, 0.5), (NAN, 0.8), (1.0, 0.7)]
-    levels = [(0, 1), (2, 1), (NAN, 0)]
+    levels = [0, 2, NAN]
     run = sampled(
         *(
             {
                 "gpu_busy": busy,
                 "gpu_process_busy": ours,
                 "thermal_level": heat,
-                "on_mains": mains,
                 "swap_in_bytes_s": 10.0 * at,
             }
-            for at, ((busy, ours), (heat, mains)) in enumerate(zip(shares, levels, strict=True))
+            for at, ((busy, ours), heat) in enumerate(zip(shares, levels, strict=True))
         )
     )
     found = machine_now(run.snapshot())
@@ -154,7 +152,7 @@ def test_the_machine_is_the_mean_of_its_samples_and_the_newest_of_its_levels() -
     assert found.gpu is not None
     assert [found.gpu.busy, found.gpu.ours, found.gpu.others] == pytest.approx([0.9, 2 / 3, 0.3])
     assert found.gpu.freq_mhz is None
-    assert (found.heat, found.on_mains, found.swap_bytes_s) == (2, False, 10.0)
+    assert (found.heat, found.swap_bytes_s) == (2, 10.0)
     assert found.pressure is None
 
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as some
 
 from tests.runs.begun import begin_run
 from tests.runs.folders import FakeClock, read_back
-from tfwatch.core.events import Noted
 from tfwatch.runs import machine_info
 from tfwatch.runs.machine_info import (
     ProcessLimits,
@@ -127,20 +126,8 @@ def test_affinity_limits_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert limits(make_root(tmp_path, "/", {"cpu.max": "200000 100000"})).cores == 2
 
 
-def test_limits_as_text() -> None:
-    assert ProcessLimits().words(4, 64 * GB) == ""
-    assert (
-        ProcessLimits(8 * GB, None, 2.0).words(4, 64 * GB)
-        == "2 of 4 cores and 8.0 of 64.0 GB of memory"
-    )
-    assert ProcessLimits(cores=1.5).words(4, 64 * GB) == "1.5 of 4 cores"
-
-
 def test_a_run_records_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("machine_info", "create"):
-        monkeypatch.setattr(
-            f"tfwatch.runs.{module}.limits", lambda: ProcessLimits(8 * GB, None, 2.0)
-        )
+    monkeypatch.setattr(machine_info, "limits", lambda: ProcessLimits(8 * GB, None, 2.0))
     writer, _ = begin_run(tmp_path, "cnn", FakeClock(1).clock)
     writer.close()
 
@@ -151,8 +138,6 @@ def test_a_run_records_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         8 * GB,
     )
     assert memory_total(run.manifest.machine) == 8 * GB
-    (note,) = run.events.of(Noted)
-    assert note.text == "this process may use 2 of 4 cores and 8.0 of 64.0 GB of memory"
 
 
 @pytest.mark.parametrize(

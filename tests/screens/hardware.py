@@ -38,7 +38,6 @@ def apple(**changes: float) -> Callable[[Split], dict[str, float]]:
             "memory_level": 0.0,
             "swap_in_bytes_s": 0.0,
             "swap_out_bytes_s": 0.0,
-            "on_mains": 1.0,
         }
         return {**figures, **changes}
 
@@ -214,12 +213,6 @@ def swapping(folder: Path | None) -> Canned:
     return run.doing(Phase.COMPUTE, 0.004)
 
 
-def battery(folder: Path | None) -> Canned:
-    return (
-        on_apple(folder, apple(on_mains=0.0)).steps(900, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.004)
-    )
-
-
 def leaking(folder: Path | None) -> Canned:
     """Make a run that leaks 1.2 GB per hour."""
     run = on_apple(folder, apple()).steps(100, COMPUTE_BOUND)
@@ -242,5 +235,5 @@ def unused(folder: Path | None) -> Canned:
 
 ALL = (
     *(compute_bound, compute_bound_nvidia, starving, unseen, eaten, throttled),
-    *(swapping, battery, leaking, unused),
+    *(swapping, leaking, unused),
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import namedtuple
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -13,16 +12,13 @@ import pytest
 from tests.sensors.conftest import one_after_another
 from tfwatch.core.rows import SAMPLE
 from tfwatch.runs.machine_info import ProcessLimits
-from tfwatch.sensors import host
 from tfwatch.sensors.host import (
     CpuSensor,
     MacPressureSensor,
     MacThermalSensor,
     MemorySensor,
-    PowerSupplySensor,
     SwapSensor,
     ToolSensor,
-    has_battery,
     host_sensors,
 )
 from tfwatch.sensors.sensor import Rate, SensorError, Unavailable
@@ -36,7 +32,6 @@ if TYPE_CHECKING:
 SECOND_NS = 10**9
 SYSCTL = "kern.memorystatus_vm_pressure_level: 2\n"
 KEY = "com.apple.system.thermalpressurelevel"
-Battery = namedtuple("Battery", "power_plugged")
 
 
 def test_every_column_of_a_sample_that_this_host_can_fill_is_filled() -> None:
@@ -47,23 +42,6 @@ def test_every_column_of_a_sample_that_this_host_can_fill_is_filled() -> None:
     assert always <= columns <= set(names)
 
 
-def test_a_machine_without_a_battery_has_no_sensor_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def names() -> set[str]:
-        return {sensor.name for sensor in host_sensors("linux")}
-
-    monkeypatch.setattr(psutil, "sensors_battery", lambda: None)
-    plain = names()
-    monkeypatch.setattr(psutil, "sensors_battery", lambda: Battery(True))
-
-    assert plain == {"CPU", "process", "memory", "swap"}
-    assert names() - plain == {"mains"}
-    assert {sensor.name for sensor in host_sensors("darwin")} == {*names(), "pressure", "heat"}
-    monkeypatch.delattr(psutil, "sensors_battery")
-    assert not has_battery()
-
-
 def test_the_cores_in_use_and_the_busiest(monkeypatch: pytest.MonkeyPatch) -> None:
     readings = one_after_another([[0.0, 0.0], [50.0, 100.0]])
     monkeypatch.setattr(psutil, "cpu_percent", readings)
@@ -71,17 +49,6 @@ def test_the_cores_in_use_and_the_busiest(monkeypatch: pytest.MonkeyPatch) -> No
 
     assert sensor.read(0) == {}
     assert sensor.read(1) == {"cpu_cores": 1.5, "core_max": 1.0}
-
-
-def test_the_power_source_is_asked_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = [Battery(True), Battery(False), Battery(None), None]
-    monkeypatch.setattr(psutil, "sensors_battery", one_after_another(answers))
-    sensor = PowerSupplySensor()
-    moments = [0, host.PERIOD_NS - 1, *(n * host.PERIOD_NS for n in (1, 2, 3))]
-
-    assert [sensor.read(at)["on_mains"] for at in moments] == pytest.approx(
-        [1.0, 1.0, 0.0, math.nan, math.nan], nan_ok=True
-    )
 
 
 def test_a_rate_is_per_second_and_restarts_with_its_counter() -> None:

@@ -57,8 +57,6 @@ MeanBytes: TypeAlias = Annotated[float, _between(0, LARGEST_FIGURE)]
 Share: TypeAlias = Annotated[float, _between(0, 1.001)]
 #: A ratio of two step times.
 Ratio: TypeAlias = Annotated[float, _between(SMALLEST_RATIO, LARGEST_RATIO)]
-#: A change of a step time, as a share of it.
-Change: TypeAlias = Annotated[float, _between(-1, LARGEST_RATIO)]
 #: Seconds since 1970 at which a process started.
 StartTime: TypeAlias = Annotated[float, _between(0, LATEST_WALL_NS / 1e9)]
 CoreCount: TypeAlias = Annotated[int, _between(0, MOST_CORES)]

@@ -41,8 +41,7 @@ STEP = np.dtype(
 #: One machine sample. `cpu_cores` and `process_cores`: cores in use; `core_max`: the busiest core,
 #: 0 to 1. Missing is NaN. `gpu_busy`, `gpu_process_busy`: 0 to 1, of all programs and of the one
 #: that trains; `gpu_late_ms`: how old the GPU's figures are beyond their period. `thermal_level`: 0
-#: nominal to 4 critical. `memory_level`: 0 normal, 1 warning, 2 critical. `on_mains`: 1, or 0 on
-#: battery.
+#: nominal to 4 critical. `memory_level`: 0 normal, 1 warning, 2 critical.
 SAMPLE = np.dtype(
     [
         ("at_ns", "<u8"),
@@ -64,7 +63,6 @@ SAMPLE = np.dtype(
         ("memory_level", "<f4"),
         ("swap_in_bytes_s", "<f4"),
         ("swap_out_bytes_s", "<f4"),
-        ("on_mains", "<f4"),
     ]
 )
 

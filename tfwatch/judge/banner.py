@@ -386,5 +386,3 @@ def _problems(now: Situation, machine: MachineFigures) -> Iterator[str]:
         yield f"{grows}: {machine.growth.left_text}{before}"
     if machine.is_gpu_unused(now.manifest, now.steps_total):
         yield "TensorFlow does not use the GPU; tfwatch doctor shows why"
-    if machine.on_mains is False:
-        yield "on battery: clocks may be lowered"

@@ -277,7 +277,7 @@ def gpu_status(events: Iterable[object]) -> GpuFound | SensorMissing | None:
 NOW_S = 5.0
 _MOST_ROWS = 512
 #: Of these columns the newest value counts.
-_NEWEST = ("thermal_level", "memory_level", "on_mains")
+_NEWEST = ("thermal_level", "memory_level")
 #: A slope over minutes does not change faster.
 _GROWTH_EVERY_S = 10.0
 #: Counters of a GPU average over up to a second, and so lag behind a switch.
@@ -336,12 +336,6 @@ class MachineFigures:
     def is_gpu_unused(self, manifest: Manifest, steps: int) -> bool:
         """Return True if there is a GPU that TensorFlow does not use, once steps have run."""
         return self.found is not None and not manifest.accelerated and bool(steps)
-
-    @property
-    def on_mains(self) -> bool | None:
-        """True on mains power, False on battery."""
-        mains = self.figures.get("on_mains")
-        return None if mains is None else mains > 0
 
     def _level(self, column: str, words: Sequence[str]) -> int | None:
         level = self.figures.get(column)

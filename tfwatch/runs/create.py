@@ -17,7 +17,7 @@ from tfwatch.core.errors import reason as error_text
 from tfwatch.runs.format import Manifest
 from tfwatch.runs.group import find_membership, join
 from tfwatch.runs.library import make_run_dir
-from tfwatch.runs.machine_info import boot_id, describe_machine, limits
+from tfwatch.runs.machine_info import boot_id, describe_machine
 from tfwatch.runs.writer import BEGIN_S, RunWriter
 
 if TYPE_CHECKING:
@@ -50,12 +50,11 @@ def make_writer(
 
 def make_folder(writer: RunWriter, runs_dir: Path) -> str:
     """Complete the manifest and create the run's folder; return why there is none, or none yet."""
-    machine = describe_machine()
     writer.describe(
-        machine=machine, process_started_s=psutil.Process().create_time(), boot_id=boot_id()
+        machine=describe_machine(),
+        process_started_s=psutil.Process().create_time(),
+        boot_id=boot_id(),
     )
-    if allowed := limits().words(machine["cores"], machine["memory_bytes"]):
-        writer.note(f"this process may use {allowed}")
     return _create_folder(writer, runs_dir)
 
 

@@ -112,8 +112,8 @@ class Machine(TypedDict, total=False):
     memory_limit_bytes: MemoryLimit | None
 
 
-#: Layer and metric classes that are kept, and characters of a name.
-MOST_CLASSES, LONGEST_NAME = 40, 80
+#: Characters of a name of the model's.
+LONGEST_NAME = 80
 
 _Name = Annotated[str, Meta(max_length=LONGEST_NAME)]
 
@@ -133,18 +133,8 @@ class ModelFacts(msgspec.Struct, frozen=True):
     optimizer: _Name = ""
     #: XLA compiles the step.
     jit_compile: bool = False
-    run_eagerly: bool = False
-    steps_per_execution: Count = 1
-    #: The name of the dtype policy, e.g. `mixed_float16`.
-    dtype_policy: _Name = ""
-    #: The parameters of all its variables; None where the model is not built.
-    parameters: Whole | None = None
     #: The embedding layer with the most parameters; None without one.
     largest_embedding: Embedding | None = None
-    #: The number of layers of each class, sublayers included, the most frequent first.
-    layers: Annotated[dict[_Name, Count], Meta(max_length=MOST_CLASSES)] = {}
-    #: The classes of the metrics of `compile`, or their names where it was given these.
-    metrics: Annotated[list[_Name], Meta(max_length=MOST_CLASSES)] = []
 
 
 class Manifest(msgspec.Struct, frozen=True):

@@ -77,18 +77,6 @@ class ProcessLimits:
     group: Path | None = None
     cores: float | None = None
 
-    def words(self, cores: int, memory_bytes: int) -> str:
-        """Return `2 of 4 cores and 8.0 of 64.0 GB of memory`, given the machine's totals; empty
-        without a limit."""
-        parts = []
-        if self.cores is not None:
-            parts.append(f"{self.cores:g} of {cores} cores")
-        if self.memory_bytes is not None:
-            parts.append(
-                f"{self.memory_bytes / 2**30:.1f} of {memory_bytes / 2**30:.1f} GB of memory"
-            )
-        return " and ".join(parts)
-
 
 def limits(root: Path = Path("/")) -> ProcessLimits:
     """Return the limits of this process; none where the system has no control groups.

@@ -1,7 +1,7 @@
-"""The machine and this process, from the operating system's own counters: load, a laptop's power,
-and pressure.
+"""The machine and this process, from the operating system's own counters: load, and
+pressure.
 
-The counters update about 100 times a second. On battery, systems lower clocks.
+The counters update about 100 times a second.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ def host_sensors(system: str = sys.platform) -> list[Sensor]:
         MemorySensor(),
         SwapSensor(system),
         *([MacPressureSensor(), MacThermalSensor()] if system == "darwin" else []),
-        *([PowerSupplySensor()] if has_battery() else []),
     ]
 
 
@@ -113,38 +112,6 @@ class SwapSensor(Sensor):
             "swap_in_bytes_s": self._in.of(now_ns, swap.sin),
             "swap_out_bytes_s": self._out.of(now_ns, swap.sout),
         }
-
-
-#: Some laptops' controllers take tens of milliseconds to read the battery.
-PERIOD_NS = 10 * 10**9
-
-
-class PowerSupplySensor(Sensor):
-    """The power supply: mains or battery."""
-
-    name = "mains"
-
-    def __init__(self) -> None:
-        self._due_ns = -math.inf
-        self._on_mains = math.nan
-
-    def read(self, now_ns: int) -> Mapping[str, float]:
-        """Return `on_mains`, at most ten seconds old."""
-        if now_ns >= self._due_ns:
-            self._due_ns = now_ns + PERIOD_NS
-            battery = psutil.sensors_battery()
-            plugged = battery.power_plugged if battery else None
-            self._on_mains = math.nan if plugged is None else float(plugged)
-        return {"on_mains": self._on_mains}
-
-
-def has_battery() -> bool:
-    """Return whether the system reports a battery; psutil supports batteries on some systems
-    only."""
-    try:
-        return psutil.sensors_battery() is not None
-    except (AttributeError, OSError, NotImplementedError, ValueError):
-        return False
 
 
 # -- memory pressure and heat, as the kernel of macOS counts them ---------------------------------

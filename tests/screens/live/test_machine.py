@@ -50,7 +50,6 @@ def test_only_readings_that_need_attention_alert() -> None:
             ),
             ["swap"],
         ),
-        (hardware.battery, ["heat"]),
         (hardware.unused, ["GPU"]),
     ):
         assert [label for label, (_, alert) in texts(make(None)).items() if alert] == alerts, make

@@ -157,7 +157,7 @@ def _cpu(view: RunView, machine: MachineFigures) -> Reading:
 
 
 def _limits(machine: MachineFigures) -> Iterator[Reading]:
-    """Make the rows of what slows the machine down: swapping, heat, and a battery."""
+    """Make the rows of what slows the machine down: swapping and heat."""
     if machine.pressure or machine.is_swapping:
         parts = [f"swap {units.gigabytes(machine.figures.get('swap_used_bytes'))}"]
         if machine.swap_bytes_s is not None:
@@ -165,11 +165,8 @@ def _limits(machine: MachineFigures) -> Iterator[Reading]:
         if machine.pressure is not None:
             parts.append(f"pressure {PRESSURE[machine.pressure]}")
         yield Reading("swap", ", ".join(parts), alert=True)
-    if machine.is_hot or machine.on_mains is False:
-        heat = units.MISSING if machine.heat is None else HEAT[machine.heat]
-        hot = ["clocks reduced"] * machine.is_hot
-        battery = ["on battery"] * (machine.on_mains is False)
-        yield Reading("heat", ", ".join((heat, *hot, *battery)), alert=True)
+    if machine.is_hot:
+        yield Reading("heat", f"{HEAT[machine.heat or 0]}, clocks reduced", alert=True)
 
 
 def _torn(view: RunView) -> list[Reading]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import sys
 import weakref
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
@@ -28,7 +26,7 @@ from tfwatch.core.knobs import (
     check_value,
 )
 from tfwatch.runs.control import Control
-from tfwatch.runs.format import LONGEST_NAME, MOST_CLASSES, Embedding, ModelFacts
+from tfwatch.runs.format import LONGEST_NAME, Embedding, ModelFacts
 from tfwatch.runs.requests import SwitchRequest
 from tfwatch.runs.script_process import launched, take_switches
 from tfwatch.watch.fit.fit_runs import FitRun, run_of_next_fit
@@ -310,27 +308,12 @@ def _read_model(model: Any) -> ModelFacts:
     Raises:
         Exception: an attribute of the model is missing, or its own code raises.
     """
-    layers = list(model._flatten_layers(include_self=False))
     optimizer = getattr(model, "optimizer", None)
     return ModelFacts(
-        optimizer=_class_of(optimizer) if optimizer is not None else "",
+        optimizer="" if optimizer is None else type(optimizer).__name__[:LONGEST_NAME],
         jit_compile=bool(model.jit_compile),
-        run_eagerly=bool(model.run_eagerly),
-        steps_per_execution=int(model.steps_per_execution or 1),
-        dtype_policy=str(model.dtype_policy.name)[:LONGEST_NAME],
-        parameters=_count_parameters(model) if model.built else None,
-        largest_embedding=_largest_embedding(layers),
-        layers=dict(Counter(map(_class_of, layers)).most_common(MOST_CLASSES)),
-        metrics=_metrics_of(model),
+        largest_embedding=_largest_embedding(model._flatten_layers(include_self=False)),
     )
-
-
-def _class_of(value: object) -> str:
-    return type(value).__name__[:LONGEST_NAME]
-
-
-def _count_parameters(model: Any) -> int:
-    return sum(math.prod(variable.shape) for variable in model.variables)
 
 
 def _largest_embedding(layers: Iterable[Any]) -> Embedding | None:
@@ -340,14 +323,6 @@ def _largest_embedding(layers: Iterable[Any]) -> Embedding | None:
     largest = max(found, key=lambda layer: layer.input_dim * layer.output_dim)
     name = str(largest.name)[:LONGEST_NAME]
     return Embedding(name, int(largest.input_dim), int(largest.output_dim))
-
-
-def _metrics_of(model: Any) -> list[str]:
-    """Return the metrics that `compile` was given: classes, or names as they were given."""
-    compiled = getattr(model, "_compile_metrics", None)
-    given = keras.tree.flatten(compiled._user_metrics) if compiled else []
-    names = (one if isinstance(one, str) else _class_of(one) for one in given if one is not None)
-    return [name[:LONGEST_NAME] for name in names][:MOST_CLASSES]
 
 
 def _kind_of_data(epochs: Any | None) -> str:

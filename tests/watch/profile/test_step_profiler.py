@@ -149,3 +149,36 @@ def test_the_kernels_of_a_gpu_bear_the_paths_of_their_operations(tmp_path: Path)
         ("forward", "functional_1/body_1/convolution", 2.0),
         ("copy", "", 1.0),
     ]
+
+
+_LOOP = "while/body/_1/while/cond/then/_17/while/cond/StatefulPartitionedCall"
+
+
+@pytest.mark.parametrize(
+    ("path", "origin"),
+    [
+        ("StatefulPartitionedCall/net_1/block_1/dense_1/Relu", ("forward", "block/dense")),
+        ("StatefulPartitionedCall/net_1/block_1/dense_1_2/Relu", ("forward", "block/dense_1")),
+        (f"{_LOOP}/gradient_tape/net_1/head_1/MatMul", ("backward", "head")),
+        ("StatefulPartitionedCall/replica_1/net_1/head_1/MatMul", ("forward", "head")),
+        ("StatefulPartitionedCall/net_1/Cast", ("forward", "")),
+        ("StatefulPartitionedCall/compile_loss/mse/Mean", ("loss", "")),
+        ("StatefulPartitionedCall/adam/Mul_3", ("optimizer", "adam")),
+        ("StatefulPartitionedCall/IteratorGetNext/_1", ("copy", "")),
+        ("StatefulPartitionedCall/AddN_1", ("other", "")),
+    ],
+)
+def test_an_operation_belongs_to_the_layer_of_its_path(path: str, origin: tuple[str, str]) -> None:
+    """In `fit`, in several steps per call, and on the replicas of a strategy; two scopes of one
+    name have a number."""
+    import keras
+
+    from tfwatch.watch.profile.origins import Origins
+
+    dense = keras.layers.Dense
+    block = keras.Sequential([dense(2, name="dense"), dense(2, name="dense_1")], name="block")
+    model = keras.Sequential([keras.Input((2,)), block, dense(1, name="head")], name="net")
+    model.compile(keras.optimizers.Adam(name="adam"), "mse")
+    beside = "StatefulPartitionedCall/net_1/block_1/dense_1_2/BiasAdd"
+    found = Origins(model, None, [path, beside]).of(path, "")
+    assert (found.role, found.name) == origin

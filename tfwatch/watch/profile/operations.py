@@ -7,20 +7,23 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tfwatch.core.errors import fails_open
 from tfwatch.core.events import MOST_OPERATIONS, OperationTime, StepProfiled
-from tfwatch.watch.profile.origins import Origins
+from tfwatch.watch.profile.origins import CALL, Origins
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from tfwatch.watch.profile.origins import Origin
 
 #: An event of an operation: its path in the graph and its kernel.
 _OPERATION = re.compile(r"(?P<path>[^:\s]+):(?P<op>[A-Za-z_]\w*)")
-#: A kernel of XLA's on a CPU, e.g. `MatMul.48` or `broadcast_maximum_fusion`, runs in one of these.
-_XLA = ("ThunkExecutor::Execute", "CpuExecutable::Execute")
+#: The statistic of a kernel that XLA compiled, e.g. `MatMul.48`, and the plane and the statistic
+#: that hold the modules of such kernels.
+_XLA = "hlo_op"
 _XLA_NUMBER = re.compile(r"\.\d+$")
+_XLA_PLANE = "/host:metadata"
 #: What runs in these is the input pipeline.
 _OF_DATA = ("Iterator::", "MakeIterator", "PrefetchProduce", "ParallelMapProduce", "Instantiated")
 #: The executor starts operations in these, and runs there those that are too small for an event.
@@ -80,11 +83,11 @@ def read_profile(done: Recording, now_ns: int) -> StepProfiled:
         Exception: TensorFlow's file is missing, or not as expected.
     """
     space = _read_space(done)
-    devices = [plane for plane in space.planes if plane.name.startswith(_DEVICE)]
-    times = _device_times(devices)
+    compiled = _compiled_paths(space)
+    times = _device_times(_planes(space, _DEVICE), compiled)
     on_gpu = bool(times.operations)
     if not on_gpu:
-        times = _host_times(plane for plane in space.planes if plane.name == _HOST)
+        times = _host_times(_planes(space, _HOST), compiled)
     origins = Origins(done.model, done.graph, {one.path for one in times.operations})
     rows, others_ms = _rows(times.operations, origins, done.steps)
     return StepProfiled(
@@ -111,23 +114,46 @@ def _read_space(done: Recording) -> Any:
     raise FileNotFoundError("TensorFlow's profiler has written no file")
 
 
+def _planes(space: Any, name: str) -> list[Any]:
+    return [plane for plane in space.planes if plane.name.startswith(name)]
+
+
+def _compiled_paths(space: Any) -> dict[str, str]:
+    """Return the paths of the operations that XLA compiled, by the names of its own."""
+    paths: dict[str, str] = {}
+    with fails_open(lambda _: None):
+        from tensorflow.compiler.xla.service import hlo_pb2
+
+        for plane in _planes(space, _XLA_PLANE):
+            for module in plane.event_metadata.values():
+                proto = hlo_pb2.HloProto.FromString(module.stats[0].bytes_value)
+                for computation in proto.hlo_module.computations:
+                    made = computation.instructions
+                    paths |= {one.name: f"{CALL}/{one.metadata.op_name}" for one in made}
+    return paths
+
+
 # -- events ----------------------------------------------------------------------------------------
 
 
-def _device_times(planes: Iterable[Any]) -> _Times:
+def _device_times(planes: Iterable[Any], compiled: Mapping[str, str]) -> _Times:
     """Return the kernels of GPUs: each bears the path of its operation."""
     times = _Times()
     for plane in planes:
-        known = {
-            key: metadata.id for metadata in plane.stat_metadata.values() for key in [metadata.name]
-        }
+        known = _statistics(plane)
         for line in plane.lines:
             for event in line.events:
-                path = _statistic(plane, event, known.get("tf_op"))
+                path = compiled.get(_statistic(plane, event, known.get(_XLA)), "")
+                path = path or _statistic(plane, event, known.get("tf_op"))
                 name = plane.event_metadata[event.metadata_id].name
                 if path or _COPIES.search(name):
                     times.operations.append(_Time(path or name, name, event.duration_ps))
     return times
+
+
+def _statistics(plane: Any) -> dict[str, int]:
+    """Return the numbers of the statistics of a plane by their names."""
+    return {metadata.name: metadata.id for metadata in plane.stat_metadata.values()}
 
 
 def _statistic(plane: Any, event: Any, wanted: int | None) -> str:
@@ -139,13 +165,22 @@ def _statistic(plane: Any, event: Any, wanted: int | None) -> str:
     return (found.str_value or referred).rpartition(":")[0] or found.str_value or referred
 
 
-def _host_times(planes: Iterable[Any]) -> _Times:
+def _host_times(planes: Iterable[Any], compiled: Mapping[str, str]) -> _Times:
     """Return the operations that a CPU's threads ran, each without the events in it."""
     times = _Times()
     for plane in planes:
+        of_xla = _statistics(plane).get(_XLA)
         for line in plane.lines:
+            kernels = {
+                one.metadata_id for one in line.events if _statistic(plane, one, of_xla) != ""
+            }
+            kernel_names = {plane.event_metadata[key].name for key in kernels}
             for names, ps in _own_times(plane, line):
-                _add_host(times, names, ps)
+                if (name := names[-1]) in kernel_names:
+                    op = _XLA_NUMBER.sub("", name)
+                    times.operations.append(_Time(compiled.get(name, ""), op, ps))
+                else:
+                    _add_host(times, names, ps)
     return times
 
 
@@ -158,8 +193,6 @@ def _add_host(times: _Times, names: tuple[str, ...], ps: int) -> None:
         times.operations.append(_Time(match["path"], match["op"], ps))
     elif name.startswith(_EXECUTOR):
         times.small_ps += ps
-    elif len(names) > 1 and names[-2].startswith(_XLA) and not name.startswith(_XLA):
-        times.operations.append(_Time("", _XLA_NUMBER.sub("", name), ps))
 
 
 def _own_times(plane: Any, line: Any) -> Iterator[tuple[tuple[str, ...], int]]:

@@ -3,8 +3,10 @@ Python that made it."""
 
 from __future__ import annotations
 
+import gc
 import os
 import re
+import sys
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,8 +17,11 @@ from tfwatch.core.user_code import is_users
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-#: Calls of functions that TensorFlow puts before the path of an operation, and loops around it.
-_CALLS = re.compile(r"(?:(?:Stateful)?PartitionedCall(?:_\d+)?|while(?:_\d+)?/body/_\d+)/")
+#: What TensorFlow puts before the path of an operation: calls of functions with the loops around
+#: them, and the replica of a strategy.
+CALL = "StatefulPartitionedCall"
+_CALLS = re.compile(r".*\b(?:Stateful)?PartitionedCall(?:_\d+)?/")
+_REPLICA = re.compile(r"(?:^|(?<=gradient_tape/))replica_\d+/")
 _NUMBERED = re.compile(r"_\d+$")
 _BACKWARD = "gradient_tape"
 _LOSS = "compile_loss"
@@ -48,13 +53,14 @@ class Origin:
 class Origins:
     """Finds the origin of operations of one model.
 
-    model: None where it is unknown: then a layer is the path without its last part. graph: of the
-    function that holds the step; None where unknown: then metrics and lines are. paths: of all
-    operations.
+    model: None where it is unknown, as in a loop of the script's own: then each model of the
+    process may be it. graph: of the function that holds the step; None where unknown: then metrics
+    and lines are. paths: of all operations.
     """
 
     def __init__(self, model: Any, graph: Any, paths: Iterable[str]) -> None:
         self._model = model
+        self._models = [model] if model is not None else _all_models()
         self._optimizer = _optimizer_of(model)
         self._metrics = _metrics_of(model)
         self._operations = _operations_of(graph)
@@ -87,15 +93,17 @@ class Origins:
 
     def _layer(self, parts: Sequence[str]) -> tuple[str, str] | None:
         """Return the innermost layer of a path and its class; None where it begins with none."""
-        if self._model is None:
-            return ("/".join(parts[:-1]), "") if len(parts) > 2 else None
-        if _is_scope(parts[0], self._model.name):
-            return self._below(parts, 1) or ("", type(self._model).__name__)
-        return self._below(parts, 0)
+        for model in self._models:
+            if _is_scope(parts[0], model.name):
+                return self._below(model, parts, 1) or ("", type(model).__name__)
+        if self._model is not None:
+            return self._below(self._model, parts, 0)
+        # Without Keras a scope is what the script has named.
+        return ("/".join(parts[:-1]), "") if len(parts) > 2 else None
 
-    def _below(self, parts: Sequence[str], begin: int) -> tuple[str, str] | None:
+    def _below(self, model: Any, parts: Sequence[str], begin: int) -> tuple[str, str] | None:
         """Return the path and the class of the innermost layer along the parts of a path."""
-        layer, names = self._model, []
+        layer, names = model, []
         for at in range(begin, len(parts) - 1):
             layers = {one.name: one for one in _sublayers(layer)}
             inner = layers.get(_layer_name(parts[at], layers, self._scopes[tuple(parts[:at])]))
@@ -151,7 +159,7 @@ class _Metric:
 
 def _parts(path: str) -> tuple[list[str], bool]:
     """Return the parts of a path from the model on, and whether it is of the backward pass."""
-    parts = _CALLS.sub("", path).split("/")
+    parts = _REPLICA.sub("", _CALLS.sub("", path)).split("/")
     is_backward = parts[0] == _BACKWARD and len(parts) > 1
     return parts[is_backward:], is_backward
 
@@ -187,6 +195,14 @@ def _has_other(scope: str, beside: set[str]) -> bool:
 
 def _is_scope(part: str, name: str) -> bool:
     return part == name or _NUMBERED.sub("", part) == name
+
+
+def _all_models() -> list[Any]:
+    """Return the Keras models of the process, which takes about 30 ms."""
+    keras = sys.modules.get("keras")
+    if keras is None:
+        return []
+    return [one for one in gc.get_objects() if isinstance(one, keras.Model)]
 
 
 def _optimizer_of(model: Any) -> tuple[str, str] | None:

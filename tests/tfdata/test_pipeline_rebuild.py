@@ -166,8 +166,7 @@ def test_a_draw_that_is_the_same_in_each_iterator_can_be_switched(name: str) -> 
 
 def test_workers_set_the_parallel_calls_of_each_map() -> None:
     from tfwatch.core.knobs import Knobs
-    from tfwatch.tfdata.pipeline_tree import kind_of
-    from tfwatch.tfdata.stage_names import nodes_of
+    from tfwatch.tfdata.stage_names import kind_of, nodes_of
     from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
     script, data = ScriptPipeline(), pipelines.AT_ONCE["two parallel maps"]()
@@ -193,7 +192,7 @@ def test_a_tensorflow_without_a_private_name_leaves_the_pipeline(
     from tfwatch.tfdata import pipeline_tree
     from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
-    monkeypatch.setattr(pipeline_tree, "_FUNCTIONS", ())
+    monkeypatch.setattr(pipeline_tree, "function_of", lambda _: None)
     script = ScriptPipeline()
     script.read(iter(pipelines.AT_ONCE["map"]()))
     assert script.why_not.startswith("map(triple) cannot be read with this TensorFlow")

@@ -19,7 +19,7 @@ from tfwatch.tfdata.stage_model import (
     without_gate,
     work_since,
 )
-from tfwatch.tfdata.stage_names import CodeStage, align, label_of_all, label_of_kind
+from tfwatch.tfdata.stage_names import CodeStage, align, label_of_kind
 
 MS = 10**6
 
@@ -153,22 +153,16 @@ def of_kinds(kinds: list[str]) -> list[Node]:
 
 
 @pytest.mark.parametrize("last", [(), (RESTART_KIND,)], ids=["ends once", "lasts"])
-def test_the_gate_is_left_out_and_the_stage_that_takes_from_the_source_is_found(
-    last: tuple[str, ...],
-) -> None:
-    taking, stages = without_gate(of_kinds(gate("BatchV2", "Prefetch", *last)))
+def test_the_gate_is_left_out(last: tuple[str, ...]) -> None:
+    stages = without_gate(of_kinds(gate("BatchV2", "Prefetch", *last)))
 
     assert [node.kind for node in stages] == ["BatchV2", "Prefetch"]
-    assert taking is not None
-    assert taking.number == 5 + len(
-        last
-    )  # 9 stages and the one that restarts them; the source is the last
 
 
 def test_a_generator_over_the_gate_hides_it() -> None:
     nodes = of_kinds(["FromTensor", "Map", "BatchV2"])
 
-    assert without_gate(nodes) == (None, nodes)
+    assert without_gate(nodes) == nodes
 
 
 #: Stages, the last of the code first, and the one that stands.
@@ -256,16 +250,3 @@ def test_a_stage_added_by_tensorflow_has_no_name_and_a_removed_one_has_no_node()
     skip = CodeStage("Skip", "skip")
 
     assert labels(["Range", "Map", "Prefetch"], RANGE, skip, DECODE) == ["range", "map(decode)", ""]
-
-
-def test_the_label_of_a_whole_source_leaves_out_uninformative_stages() -> None:
-    stages = [
-        CodeStage("Random", "random"),
-        CodeStage("Zip", "zip"),
-        RANGE,
-        BATCH,
-        CodeStage("Tensor", "", hidden=True),
-    ]
-
-    assert label_of_all(stages) == "range, batch(4)"
-    assert label_of_all([]) == "source"

@@ -167,27 +167,6 @@ def test_a_map_between_the_source_and_a_prefetch_to_the_device_has_no_model(
     assert "prefetch_to_device" in only(recorded(writer), SensorMissing).reason
 
 
-def test_a_source_without_autotuning_is_one_row_and_a_generator_has_its_name() -> None:
-    import tensorflow as tf
-
-    from tfwatch.tfdata.work_ahead import prefetch_only, without_autotune
-
-    numbers = tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec((), tf.int64))
-    source = iter(numbers.batch(4).with_options(without_autotune()))
-    feed = SwitchablePipeline(prefetch_only)
-    feed.start(source, Knobs(prefetch="2"))
-    held, writer, reader, _ = begin(feed.iterator, feed.source)
-    read_after(held, reader, 30)
-    made = table(writer)
-    feed.close()
-
-    assert [(stage.name, stage.kind) for stage in made.stages] == [
-        ("from_generator(rows), batch(4)", "Source python"),
-        ("prefetch", "Prefetch"),
-    ]
-    assert made.stages[0].busy_ms > 0
-
-
 def test_a_stage_is_charged_with_its_own_work() -> None:
     import tensorflow as tf
 

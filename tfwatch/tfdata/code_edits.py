@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.knobs import CACHE, PREFETCH, WORKERS
 from tfwatch.core.script_code import VALUE, CodeEdit
-from tfwatch.tfdata.pipeline_tree import MAPS, kind_of
-from tfwatch.tfdata.stage_names import inputs_of, nodes_of
+from tfwatch.tfdata.pipeline_tree import MAPS
+from tfwatch.tfdata.stage_names import inputs_of, kind_of, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,23 +10,26 @@ from __future__ import annotations
 
 import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfwatch.core.script_code import code_kinds, count_moving, why_not_moving
 from tfwatch.tfdata.pipeline_rebuild import rebuild, with_seeds
-from tfwatch.tfdata.pipeline_tree import MAPS, CannotRebuildError, kind_of, label_of, reshuffles
-from tfwatch.tfdata.stage_names import inputs_of, nodes_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tfwatch.tfdata.pipeline_tree import MAPS, CannotRebuildError, reshuffles
+from tfwatch.tfdata.stage_names import (
+    PYTHON,
+    function_of,
+    inputs_of,
+    kind_of,
+    label_of,
+    nodes_of,
+    operations_of,
+)
 
 #: The sentence on what changes in what is trained.
 CHANGES = (
     "each element comes once an epoch, in another order than without workers and from run to run; "
     "elements that a lost worker held are missing from that epoch"
 )
-_FUNCTIONS = ("_map_func", "_predicate")
-_PYTHON = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
 #: A graph, with the arrays of `from_tensor_slices` in it, is one message of protobuf.
 MOST_BYTES = 2**31
 _CONNECT_S = 2.0
@@ -148,12 +151,9 @@ def _why_not(node: Any) -> str:
     kind = kind_of(node)
     if kind in ("TensorSlice", "Tensor") and _bytes_of(node) >= MOST_BYTES:
         return f"{label_of(node)} holds 2 GiB or more, which the service cannot send"
-    for name in _FUNCTIONS:
-        if (wrapper := getattr(node, name, None)) is not None and (
-            why := _why_function_stays(wrapper.function)
-        ):
-            return f"{label_of(node)} {why}"
-    why = next(filter(None, map(why_not_moving, _kinds(node))), "")
+    wrapper = function_of(node)
+    why = _why_function_stays(wrapper.function) if wrapper is not None else ""
+    why = why or next(filter(None, map(why_not_moving, _kinds(node))), "")
     return f"{label_of(node)} {why}" if why else ""
 
 
@@ -173,14 +173,6 @@ def _why_function_stays(function: Any) -> str:
         return (
             "uses a variable, a table or a data set of this process, which the workers do not have"
         )
-    if any(kind in _PYTHON for kind in _operations(function.graph)):
+    if any(operation.type in PYTHON for operation in operations_of(function.graph)):
         return "calls Python of this process, which the workers cannot"
     return ""
-
-
-def _operations(graph: Any) -> Iterator[str]:
-    for definition in (graph.as_graph_def(),):
-        yield from (node.op for node in definition.node)
-        yield from (
-            node.op for function in definition.library.function for node in function.node_def
-        )

@@ -25,13 +25,11 @@ from tfwatch.tfdata.pipeline_tree import (
     ORDERS,
     REPEATS_SHUFFLE,
     CannotRebuildError,
-    kind_of,
-    label_of,
     reshuffles,
     why_in_any_order,
     why_not_same,
 )
-from tfwatch.tfdata.stage_names import inputs_of, nodes_of
+from tfwatch.tfdata.stage_names import inputs_of, kind_of, label_of, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

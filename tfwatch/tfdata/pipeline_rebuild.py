@@ -25,11 +25,9 @@ from tfwatch.tfdata.pipeline_tree import (
     CannotRebuildError,
     Tree,
     is_true,
-    kind_of,
-    label_of,
     reshuffles,
 )
-from tfwatch.tfdata.stage_names import HIDDEN, inputs_of
+from tfwatch.tfdata.stage_names import HIDDEN, inputs_of, kind_of, label_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

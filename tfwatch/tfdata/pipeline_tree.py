@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import reason
-from tfwatch.tfdata.stage_names import find_code_stages, inputs_of, nodes_of
+from tfwatch.tfdata.stage_names import (
+    PYTHON,
+    function_of,
+    inputs_of,
+    kind_of,
+    label_of,
+    nodes_of,
+    operations_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,17 +38,9 @@ ONLY_INTERLEAVES = "the pipeline has no map: set num_parallel_calls of its inter
 REPEATS_SHUFFLE = "it repeats a shuffle, whose next order cannot be known"
 #: Stages over which a second iterator gives the same elements again, a million a second.
 _REPLAYABLE = (
-    *BATCHES,
-    *ORDERS,
-    *NEUTRAL,
-    "TensorSlice",
-    "Tensor",
-    "Range",
-    "Zip",
-    "Concatenate",
-    "Unbatch",
+    *(*BATCHES, *ORDERS, *NEUTRAL),
+    *("TensorSlice", "Tensor", "Range", "Zip", "Concatenate", "Unbatch"),
 )
-_FUNCTIONS = ("_map_func", "_predicate")
 
 #: Stateful operations that only read, and calls of functions, which are read too.
 _READING = {
@@ -59,67 +59,32 @@ _UNCHANGING = {"Assert", "ReadFile"}
 #: Stages without a function that give the same elements in each iterator; a shuffle if it does not
 #: reshuffle.
 _SAME = (
-    *BATCHES,
-    *ORDERS,
-    *NEUTRAL,
-    "AssertCardinality",
-    "Cache",
-    "Concatenate",
-    "FixedLengthRecord",
-    "Range",
-    "TFRecord",
-    "Tensor",
-    "TensorSlice",
-    "TextLine",
-    "Unbatch",
-    "Zip",
+    *(*_REPLAYABLE, "AssertCardinality", "Cache", "FixedLengthRecord"),
+    *("TFRecord", "TextLine"),
 )
 #: Stages that are known to give the same elements in each iterator of their data set that has not
 #: begun, a shuffle with the seeds of another one. What is not named here may draw again for each
 #: iterator.
-_SAME_AGAIN = {
-    *_SAME,
-    *MAPS,
-    *INTERLEAVES,
-    "Csv",
-    "DenseToRagged",
-    "DirectedInterleave",
-    "Filter",
-    "FlatMap",
-    "GroupByWindow",
-    "Restructured",
-    "Scan",
-    "TakeWhile",
-    "Unique",
-    "Window",
-}
+_SAME_AGAIN = (
+    *(
+        *_SAME,
+        *MAPS,
+        *INTERLEAVES,
+        "Csv",
+        "DenseToRagged",
+        "DirectedInterleave",
+        "Filter",
+        "FlatMap",
+    ),
+    *("FlatMap", "GroupByWindow", "Restructured", "Scan", "TakeWhile", "Unique", "Window"),
+)
 #: Stages of the data sets that an interleave makes: they have no order or state beside that of
 #: their elements.
-_NESTED = {
-    "BatchDatasetV2",
-    "ConcatenateDataset",
-    "FilterDataset",
-    "FixedLengthRecordDatasetV2",
-    "FlatMapDataset",
-    "InterleaveDataset",
-    "MapDataset",
-    "PaddedBatchDatasetV2",
-    "ParallelMapDatasetV2",
-    "PrefetchDataset",
-    "RangeDataset",
-    "RepeatDataset",
-    "ShardDataset",
-    "SkipDataset",
-    "TFRecordDataset",
-    "TFRecordDatasetV2",
-    "TakeDataset",
-    "TensorDataset",
-    "TensorSliceDataset",
-    "TextLineDataset",
-    "UnbatchDataset",
-    "ZipDataset",
+_NESTED = {*_SAME, *MAPS, "Filter", "FlatMap", "Interleave"} - {
+    *("Cache", "Options", "ParallelBatch", "Shuffle")
 }
-_PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
+#: The end of the name of a kind of data set.
+_DATASET = re.compile(r"Dataset(V\d+)?$")
 _RANDOM = re.compile(r"Random|Multinomial|Rng|TruncatedNormal|SampleDistortedBoundingBox")
 _WRITES = re.compile(r"Assign|LookupTable(Insert|Import|Remove)|Scatter|Initialize")
 
@@ -152,11 +117,6 @@ class Tree:
     def top(self) -> Any:
         """The whole pipeline."""
         return self.chain[-1] if self.chain else self.base
-
-
-def kind_of(dataset: Any) -> str:
-    """Return the kind of a stage: `ParallelMap` of a `_ParallelMapDataset`."""
-    return re.sub(r"Dataset(V\d+)?$", "", type(dataset).__name__.lstrip("_"))
 
 
 def read_tree(dataset: Any) -> Tree:
@@ -267,12 +227,6 @@ def _why_no_map(dataset: Any, left_out: Sequence[str]) -> str:
     return "the pipeline has no map"
 
 
-def label_of(node: Any) -> str:
-    """Return a stage as the code has it: `map(decode)`."""
-    stages = find_code_stages(node)
-    return stages[-1].label if stages else kind_of(node)
-
-
 def reshuffles(node: Any) -> bool:
     """Return whether a stage gives another order in each iterator."""
     return kind_of(node) == "Shuffle" and bool(getattr(node, "_reshuffle_each_iteration", True))
@@ -322,7 +276,7 @@ def why_not_parallel(node: Any) -> str:
 def why_not_same(node: Any) -> str:
     """Return the reason why a stage may give other elements in another epoch; empty if it gives the
     same."""
-    if any(name in vars(node) for name in _FUNCTIONS):
+    if {"_map_func", "_predicate"} & vars(node).keys():
         return _worst_effect(node, _lasting_effect)
     return (
         ""
@@ -334,21 +288,16 @@ def why_not_same(node: Any) -> str:
 def _worst_effect(node: Any, effect: Callable[[str], str]) -> str:
     makes_data = kind_of(node) in (*INTERLEAVES, "FlatMap")
     try:
-        function = _function_of(node)
-        types = set(_stateful_operations(function.graph)) - (_NESTED if makes_data else set())
+        function = function_of(node).function
+        types = set(_stateful_operations(function.graph))
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
         return f"{label_of(node)} cannot be read with this TensorFlow ({reason(error)})"
-    if makes_data and any(
-        captured.dtype.name == "variant" for captured in function.captured_inputs
-    ):
-        return f"{label_of(node)} uses a data set that is made outside it"
+    if makes_data:
+        types = {kind for kind in types if _DATASET.sub("", kind) not in _NESTED}
+        if any(captured.dtype.name == "variant" for captured in function.captured_inputs):
+            return f"{label_of(node)} uses a data set that is made outside it"
     effects = {effect(kind) for kind in types} - {""}
     return f"{label_of(node)} {sorted(effects)[0]}" if effects else ""
-
-
-def _function_of(node: Any) -> Any:
-    name = next((name for name in _FUNCTIONS if name in vars(node)), "")
-    return vars(node)[name].function
 
 
 def _effect(operation: str) -> str:
@@ -356,7 +305,7 @@ def _effect(operation: str) -> str:
     reads."""
     if operation in _READING:
         return ""
-    if operation in _PYTHON:
+    if operation in PYTHON:
         return "calls Python, which runs one call at a time"
     if _RANDOM.search(operation):
         return "draws random numbers, in the order of its calls"
@@ -370,7 +319,7 @@ def _effect(operation: str) -> str:
 def _lasting_effect(operation: str) -> str:
     """Return the effect of a stateful operation for which a result of this epoch may not serve the
     next one."""
-    if operation in _PYTHON:
+    if operation in PYTHON:
         return "calls Python, which may give something else each time"
     if _RANDOM.search(operation):
         return "draws random numbers: a cache would give those of one epoch in all others"
@@ -382,24 +331,14 @@ def _lasting_effect(operation: str) -> str:
 
 
 def _stateful_operations(graph: Any) -> Iterator[str]:
-    """Yield the stateful operations of a function, and of the functions that it calls."""
-    for operation in graph.get_operations():
+    """Yield the stateful operations of a function, and of the functions that it calls: a call is as
+    stateful as what it calls."""
+    for operation in operations_of(graph):
         definition = operation.op_def
-        called = [
-            attribute.name
-            for attribute in definition.attr
-            if attribute.type in ("func", "list(func)")
-        ]
-        if (
-            operation.type in _PYTHON
-            or (definition.is_stateful and not called)
-            or "Dataset" in operation.type
-        ):
+        is_call = any(one.type in ("func", "list(func)") for one in definition.attr)
+        is_stateful = definition.is_stateful and not is_call
+        if operation.type in PYTHON or is_stateful or "Dataset" in operation.type:
             yield operation.type
-        for name in called:
-            functions = operation.get_attr(name)
-            for function in functions if isinstance(functions, list) else [functions]:
-                yield from _stateful_operations(graph._get_function(function.name).graph)
 
 
 # -- replays ---------------------------------------------------------------------------------------

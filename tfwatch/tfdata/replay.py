@@ -17,8 +17,8 @@ import tensorflow as tf
 
 from tfwatch.core.errors import reason
 from tfwatch.tfdata.disposal import dispose
-from tfwatch.tfdata.pipeline_tree import BATCHES, CannotRebuildError, kind_of
-from tfwatch.tfdata.stage_names import inputs_of, nodes_of
+from tfwatch.tfdata.pipeline_tree import BATCHES, CannotRebuildError
+from tfwatch.tfdata.stage_names import inputs_of, kind_of, nodes_of
 
 #: Rows are read by so many; a shuffle's row comes before those of its buffer.
 _ROWS = 32

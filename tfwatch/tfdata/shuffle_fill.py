@@ -11,9 +11,9 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.tfdata.pipeline_tree import BATCHES, MAPS, NEUTRAL, ORDERS, kind_of, label_of
+from tfwatch.tfdata.pipeline_tree import BATCHES, MAPS, NEUTRAL, ORDERS
 from tfwatch.tfdata.stage_model import NoModelError, read_model, subtree
-from tfwatch.tfdata.stage_names import dataset_of, inputs_of, nodes_of
+from tfwatch.tfdata.stage_names import dataset_of, inputs_of, kind_of, label_of, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,15 +37,8 @@ _SHUFFLE = "Shuffle"
 #: Stages that hand on what is there already, and sources in memory: a buffer over them is filled at
 #: once.
 _CHEAP = (
-    *BATCHES,
-    *ORDERS,
-    *NEUTRAL,
-    "AssertCardinality",
-    "Concatenate",
-    "Range",
-    "Tensor",
-    "TensorSlice",
-    "Zip",
+    *(*BATCHES, *ORDERS, *NEUTRAL, "AssertCardinality", "Concatenate"),
+    *("Range", "Tensor", "TensorSlice", "Zip"),
 )
 _CACHE = "Cache"
 

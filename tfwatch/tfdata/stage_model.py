@@ -229,9 +229,8 @@ def work_since(before: Node | None, now: Node) -> tuple[float, int]:
     return time_ns + inner_ns * share, elements
 
 
-def without_gate(nodes: Sequence[Node]) -> tuple[Node | None, list[Node]]:
-    """Split a pipeline over tfwatch's gate into the node that takes from the source, whose work is
-    the source's, and the stages above the gate.
+def without_gate(nodes: Sequence[Node]) -> list[Node]:
+    """Return the stages above tfwatch's gate; all where there is none.
 
     See `live_switch`: the gate is a range, take_while, map (it takes), take_while, map; a repeat at
     the end restarts.
@@ -239,9 +238,9 @@ def without_gate(nodes: Sequence[Node]) -> tuple[Node | None, list[Node]]:
     if nodes and nodes[-1].kind == RESTART_KIND:
         nodes = nodes[:-1]
     whiles = [n for n, node in enumerate(nodes) if node.kind == "TakeWhile"]
-    if len(whiles) < 2 or whiles[1] - whiles[0] != 2:
-        return None, list(nodes)  # a Python generator is on it: the gate is not part of this model
-    return nodes[whiles[0] + 1], list(nodes[whiles[1] + 2 :])
+    is_gated = len(whiles) > 1 and whiles[1] - whiles[0] == 2
+    # A Python generator on the gate hides it from this model.
+    return list(nodes[whiles[1] + 2 :] if is_gated else nodes)
 
 
 def find_stuck_stage(nodes: Sequence[Node]) -> int | None:

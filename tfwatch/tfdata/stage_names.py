@@ -13,14 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 #: Operations with which a function calls Python, and those with which it reads files.
-_PYTHON = {"PyFunc", "PyFuncStateless", "EagerPyFunc", "GeneratorDataset"}
+PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 _FILES = {"ReadFile", "WholeFileReaderV2", "SleepDataset"}
 #: Stages that read files themselves.
 READERS = ("TFRecord", "TextLine", "FixedLengthRecord", "CSV", "LMDB", "Load", "Snapshot")
 #: Data sets in Python that are no stages.
 _NO_STAGES = {"Options", "Restructured", "Variant", "DenseToRagged"}
-#: Stages left out of a label for all stages together.
-_UNINFORMATIVE = {"Tensor", "Random", "Take", "Zip", "AssertCardinality"}
 _PLAIN = {
     "Tensor": "from_tensors",
     "TensorSlice": "from_tensor_slices",
@@ -72,22 +70,15 @@ def label_of_kind(kind: str) -> str:
     return ", ".join(_PLAIN.get(part, _snake(part)) for part in code_kinds(kind))
 
 
-def label_of_all(stages: Sequence[CodeStage]) -> str:
-    """Return one label for all stages: `range, shuffle(1000), batch(32)`."""
-    labels = [
-        stage.label for stage in stages if not stage.hidden and stage.kind not in _UNINFORMATIVE
-    ]
-    return ", ".join(labels) or "source"
-
-
 def find_code_stages(dataset: Any) -> list[CodeStage]:
     """Return the stages of a data set in the order of the code, without tfwatch's gate and what is
     below it."""
-    stages = list(_stages_of(dataset))
+    stages = [
+        replace(_describe(node), hidden=getattr(node, HIDDEN, False)) for node in _own(dataset)
+    ]
     for n, stage in enumerate(stages[1:]):
-        if (
-            stage.python and stage.kind == "FlatMap"
-        ):  # one element, from which the generator's data set is made
+        # One element, from which the generator's data set is made.
+        if stage.python and stage.kind == "FlatMap":
             stages[n] = replace(stages[n], hidden=True)
     return stages
 
@@ -134,43 +125,48 @@ def nodes_of(dataset: Any) -> Iterator[Any]:
         yield from nodes_of(source)
 
 
-def _stages_of(dataset: Any) -> Iterator[CodeStage]:
+def kind_of(dataset: Any) -> str:
+    """Return the kind of a stage: `ParallelMap` of a `_ParallelMapDataset`."""
+    return re.sub(r"Dataset(V\d+)?$", "", type(dataset).__name__.lstrip("_"))
+
+
+def label_of(dataset: Any) -> str:
+    """Return a stage as the code has it: `map(decode)`."""
+    return next((_describe(node).label for node in reversed(list(_own(dataset)))), kind_of(dataset))
+
+
+def _own(dataset: Any) -> Iterator[Any]:
+    """Yield the stages over tfwatch's gate, the source first."""
     if getattr(dataset, GATE, False):
         return
     for source in inputs_of(dataset):
-        yield from _stages_of(source)
-    name = type(dataset).__name__.lstrip("_")
-    (kind, *_) = code_kinds(re.sub(r"Dataset(V\d+)?$", "", name))
-    if kind not in _NO_STAGES and not getattr(dataset, OWN, False):
-        yield replace(_describe(kind, dataset), hidden=getattr(dataset, HIDDEN, False))
+        yield from _own(source)
+    if code_kinds(kind_of(dataset))[0] not in _NO_STAGES and not getattr(dataset, OWN, False):
+        yield dataset
 
 
-def _describe(kind: str, dataset: Any) -> CodeStage:
-    wrapper = next((vars(dataset).get(name) for name in _FUNCTIONS if name in vars(dataset)), None)
+def _describe(dataset: Any) -> CodeStage:
+    kind, wrapper = code_kinds(kind_of(dataset))[0], function_of(dataset)
     function = getattr(wrapper, "_func", None)
     if _GENERATOR in getattr(function, "__qualname__", ""):
         label, given = _generator(function)
         return CodeStage(kind, label, python=True, given=given)
-    name = function_name(function)
-    label = _PLAIN.get(kind, _snake(kind))
+    name, label = function_name(function), _PLAIN.get(kind, _snake(kind))
     argument = name or _number(dataset, _ARGUMENTS.get(kind, ""))
     operations = _operations(wrapper)
     module = getattr(function, "__module__", "") or ""
-    ours = kind == "FlatMap" and module.startswith(
-        "tfwatch."
-    )  # tfwatch's shuffle has a name of its own
+    # tfwatch's shuffle has a name of its own.
+    ours = kind == "FlatMap" and module.startswith("tfwatch.")
     return CodeStage(
         kind,
         name if ours else f"{label}({argument})" if argument else label,
         _size(dataset) if kind in ("Shuffle", "Prefetch") else math.nan,
-        python=bool(operations & _PYTHON),
+        python=bool(operations & {*PYTHON, "GeneratorDataset"}),
         files=bool(operations & _FILES) or kind in READERS,
         given=_given(function),
     )
 
 
-#: The depth to which calls of functions within functions are followed.
-_MAX_DEPTH = 4
 _FUNCTIONS = ("_map_func", "_predicate", "_scan_func", "_reduce_func")
 _ARGUMENTS = {
     "Batch": "_batch_size",
@@ -233,26 +229,33 @@ def _is_filled(cell: Any) -> bool:
 
 
 def _operations(wrapper: Any) -> set[str]:
-    """Return the kinds of operations in a stage's function and in the functions that it calls.
+    """Return the kinds of operations in a stage's function and in the functions that it calls."""
+    try:
+        return {operation.type for operation in operations_of(wrapper.function.graph)}
+    except (AttributeError, RuntimeError):  # no function, or another thread adds some to its graph
+        return set()
+
+
+def function_of(dataset: Any) -> Any:
+    """Return TensorFlow's wrapper of a stage's function; None where it has none."""
+    return next((vars(dataset)[name] for name in _FUNCTIONS if name in vars(dataset)), None)
+
+
+def operations_of(graph: Any) -> Iterator[Any]:
+    """Yield the operations of a function, and of the functions that it calls.
 
     They are read one by one: a `GraphDef` holds the constants too, and making one of 40 MB took 0.5
     s.
     """
-    try:
-        return set(_kinds(wrapper.function.graph, _MAX_DEPTH))
-    except (
-        AttributeError,
-        RuntimeError,
-    ):  # no function, or another thread adds functions to its graph
-        return set()
-
-
-def _kinds(graph: Any, depth: int) -> Iterator[str]:
-    for operation in graph.get_operations():
-        yield operation.type
-    for function in list(getattr(graph, "_functions", {}).values()) if depth else []:
-        if hasattr(function, "graph"):
-            yield from _kinds(function.graph, depth - 1)
+    graphs, seen = [graph], {""}
+    while graphs:
+        graph = graphs.pop()
+        yield from graph.get_operations()
+        inner = {name: called for name, called in graph._functions.items() if name not in seen}
+        seen.update(inner)
+        graphs += [
+            called.graph for called in inner.values() if getattr(called, "graph", None) is not None
+        ]
 
 
 def _size(dataset: Any) -> float:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 import threading
 import weakref
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import SensorMissing, StagesFound, StallLocated
-from tfwatch.core.rows import STAGE, Phase
+from tfwatch.core.rows import Phase
 from tfwatch.tfdata.stage_model import (
     AUTOTUNE_FIX,
     NOT_TFDATA,
@@ -33,7 +33,6 @@ from tfwatch.tfdata.stage_names import (
     align,
     dataset_of,
     find_code_stages,
-    label_of_all,
     label_of_kind,
 )
 
@@ -47,18 +46,12 @@ if TYPE_CHECKING:
 Iterators: TypeAlias = "Callable[[], tuple[Any, Any]]"
 
 SENSOR = "pipeline"
-#: The kind of a row that stands for a source without a model.
-SOURCE = "Source"
 #: The stage that copies to a device, and the kinds of a prefetch to it.
 _COPY = "CopyToDevice"
 _AHEAD = frozenset({_COPY, "Prefetch"})
 PERIOD_S = 1.0
 #: The period at which the CPU of a wait is sampled, and until the first stages are known.
 _SAMPLE_PERIOD_S = 0.2
-#: A table is read every second for so long; then stages.bin grows by at most so many bytes/s: 9 MB
-#: in 10 h.
-_EVERY_SECOND_S = 600.0
-_BYTES_PER_S = 250
 #: Readings take at most this share of a core.
 _SHARE = 0.002
 #: A wait of this length is a stall, whose stage and line are located.
@@ -87,13 +80,8 @@ class StageReader:
         self._writer = writer
         self._iterators: Callable[[], Iterators | None] = _nothing_yet
         self.use(iterators)
-        self._source, self._top, self._gate = (
-            FollowedIterator(),
-            FollowedIterator(),
-            FollowedIterator(),
-        )
+        self._source, self._top = FollowedIterator(), FollowedIterator()
         self._numbers: dict[tuple[tuple[str, ...], tuple[str, ...]], int] = {}
-        self._number_since_ns = 0
         self._number = -1
         self._reported = ""
         self._moved_ns: dict[int, int] = {}
@@ -134,11 +122,12 @@ class StageReader:
         while not self._sleep(wait_s):
             if self._iterators() is None:
                 return
-            rows = self.read()
+            self.read()
             now_ns = self._writer.clock.thread_ns()
             before_s, cost_s = cost_s, (now_ns - spent_ns) / 1e9
             # A single expensive reading, as a pipeline's first, does not delay the next ones.
-            wait_s = max(self._period_s(rows), min(before_s, cost_s) / _SHARE)
+            period_s = PERIOD_S if self._numbers else _SAMPLE_PERIOD_S
+            wait_s = max(period_s, min(before_s, cost_s) / _SHARE)
             spent_ns = now_ns
 
     def _sleep(self, wait_s: float) -> bool:
@@ -149,13 +138,6 @@ class StageReader:
                 return True
             self._waits.sample()
         return False
-
-    def _period_s(self, rows: int) -> float:
-        if not self._numbers:
-            return _SAMPLE_PERIOD_S
-        if (self._writer.now_ns() - self._number_since_ns) / 1e9 < _EVERY_SECOND_S:
-            return PERIOD_S
-        return max(PERIOD_S, rows * STAGE.itemsize / _BYTES_PER_S)
 
     def read(self) -> int:
         """Read once, write the rows, and return their number."""
@@ -198,16 +180,21 @@ class StageReader:
             self._cut_off += 1
             return [], batches
         self._cut_off = 0
-        if seen is not self._top:
-            self._top, self._gate = seen, FollowedIterator()
+        self._top = seen
         if source is None:
             return changes_since(seen, nodes, batches), batches
-        gate, nodes = without_gate(nodes)
+        above = changes_since(seen, without_gate(nodes), batches)
+        return [*self._changes_of(source)[0], *above], batches
+
+    def _changes_of(self, source: Any) -> tuple[list[StageChange], int]:
+        """Return the stages of the source below the gate, and the number of its batches so far.
+
+        Raises:
+            NoModelError: it has no model.
+        """
         below = self._source = follow(self._source, source)
-        return [
-            *self._below(below, source, gate, batches),
-            *changes_since(seen, nodes, batches),
-        ], batches
+        nodes, batches = read_nodes(read_model(source))
+        return changes_since(below, nodes, batches), batches
 
     def _lines_of_source(
         self, source: Any, above: Sequence[CodeStage]
@@ -222,35 +209,14 @@ class StageReader:
         """
         if any(stage.kind not in _AHEAD for stage in above):
             raise NoModelError(ON_DEVICE)
-        below = self._source = follow(self._source, source)
         try:
-            nodes, batches = read_nodes(read_model(source))
+            return self._changes_of(source)
         except NoModelError:
             raise NoModelError(ON_DEVICE) from None
-        return changes_since(below, nodes, batches), batches
-
-    def _below(
-        self, followed: FollowedIterator, source: Any, gate: Node | None, batches: int
-    ) -> list[StageChange]:
-        """Return the source's stages, or without a model one row for all of it, from the time to
-        take from it."""
-        try:
-            return changes_since(followed, *read_nodes(read_model(source)))
-        except NoModelError:
-            if gate is None:
-                return []
-        python, files = (
-            any(getattr(stage, mark) for stage in followed.stages) for mark in ("python", "files")
-        )
-        given = next((stage.given for stage in followed.stages if stage.given), "")
-        whole = CodeStage(
-            "Map", label_of_all(followed.stages), python=python, files=files, given=given
-        )
-        return changes_since(self._gate, [replace(gate, kind=SOURCE)], batches, [(whole,)])
 
     def _write(self, lines: list[StageChange]) -> None:
         now_ns = self._writer.now_ns()
-        number = self._number_of(lines, now_ns)
+        number = self._number_of(lines)
         wait_cores = self._waits.cores()
         for n, line in enumerate(lines):
             node = line.node
@@ -269,13 +235,13 @@ class StageReader:
             )
             self._writer.stage(now_ns, number, n, line.elements, *figures)
 
-    def _number_of(self, lines: list[StageChange], now_ns: int) -> int:
+    def _number_of(self, lines: list[StageChange]) -> int:
         names, kinds = tuple(line.name for line in lines), tuple(line.kind for line in lines)
         number = self._numbers.get((names, kinds))
         if number is None:
             number = self._name(names, kinds)
         if number != self._number:
-            self._number, self._number_since_ns, self._moved_ns = number, now_ns, {}
+            self._number, self._moved_ns = number, {}
         return number
 
     def _name(self, names: Sequence[str], kinds: Sequence[str]) -> int:
@@ -409,15 +375,10 @@ def code_stages_of(iterator: Any) -> list[CodeStage]:
     return [] if dataset is None else find_code_stages(dataset)
 
 
-def changes_since(
-    followed: FollowedIterator,
-    nodes: list[Node],
-    batches: int,
-    names: list[tuple[CodeStage, ...]] | None = None,
-) -> list[StageChange]:
+def changes_since(followed: FollowedIterator, nodes: list[Node], batches: int) -> list[StageChange]:
     """Return the work of each stage since the last reading; 0 at an iterator's first, which
     includes its start-up."""
-    names = align([node.kind for node in nodes], followed.stages) if names is None else names
+    names = align([node.kind for node in nodes], followed.stages)
     first = not followed.before and batches < _STARTUP_BATCHES
     lines = []
     for n, (node, stages) in enumerate(zip(nodes, names, strict=True)):

@@ -17,6 +17,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open, warn_once
+from tfwatch.tfdata.stage_names import operations_of
 from tfwatch.watch.tensorflow_info import find_trace_count
 from tfwatch.watch.traces import Numbers, Signature, change_between, signature_of
 
@@ -161,17 +162,7 @@ class FunctionCalls:
 def _fetches(function: Any) -> bool:
     """Return whether a graph of a function, or one that it calls, takes elements of a data set."""
     graphs = [concrete.graph for concrete in function._function_cache.values()]  # traces nothing
-    seen: set[str] = set()
-    while graphs:
-        graph = graphs.pop()
-        if any(operation.type in _FETCHES for operation in graph.get_operations()):
-            return True
-        inner = {name: called for name, called in graph._functions.items() if name not in seen}
-        seen.update(inner)
-        graphs += [
-            called.graph for called in inner.values() if getattr(called, "graph", None) is not None
-        ]
-    return False
+    return any(one.type in _FETCHES for graph in graphs for one in operations_of(graph))
 
 
 def _function_class() -> Any:

@@ -24,14 +24,7 @@ from tfwatch.tfdata.cache import NoRoomError
 from tfwatch.tfdata.code_edits import find_edits
 from tfwatch.tfdata.pipeline_cache import find_place, last_lasting_map, stage_to_cache
 from tfwatch.tfdata.pipeline_rebuild import OTHER_SHAPE, RebuiltPipeline, Seeds
-from tfwatch.tfdata.pipeline_tree import (
-    CannotRebuildError,
-    kind_of,
-    label_of,
-    read_tree,
-    reshuffles,
-    split_tree,
-)
+from tfwatch.tfdata.pipeline_tree import CannotRebuildError, read_tree, reshuffles, split_tree
 from tfwatch.tfdata.replay import (
     Replay,
     elements_ahead,
@@ -40,7 +33,7 @@ from tfwatch.tfdata.replay import (
     noted_seeds,
     read_seeds,
 )
-from tfwatch.tfdata.stage_names import dataset_of, find_code_stages, nodes_of
+from tfwatch.tfdata.stage_names import dataset_of, find_code_stages, kind_of, label_of, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -47,19 +47,15 @@ DATA: dict[str, tuple[Any, dict[str, Any]]] = {
     "generator": (kinds.python_generator, kinds.BY_STEPS),
     "data set from a generator": (kinds.from_generator, {}),
 }
-#: Ways of stepping: what `compile` gets too, and Watch's split.
-WAYS: dict[str, tuple[dict[str, Any], str]] = {
-    "1": ({}, "fused"),
-    "3": ({"steps_per_execution": 3}, "fused"),
-    "3 exact": ({"steps_per_execution": 3}, "exact"),
-}
+#: Steps of a call.
+WAYS: dict[str, dict[str, Any]] = {"1": {}, "3": {"steps_per_execution": 3}}
 
 
 def matrix() -> Iterator[Kind]:
     """Yield all combinations."""
     for model, (make, inputs, compiled) in MODELS.items():
         for data, (read, options) in DATA.items():
-            for way, (steps, split) in WAYS.items():
+            for way, steps in WAYS.items():
                 given: dict[str, Any] = {
                     "options": options,
                     "compile": {**compiled, **steps},
@@ -69,7 +65,6 @@ def matrix() -> Iterator[Kind]:
                     f"{model}, {data}, {way}",
                     partial(read, inputs),
                     model=make,
-                    split=split,
                     **given,
                 )
 

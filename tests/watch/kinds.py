@@ -270,7 +270,6 @@ class Kind:
     compile: dict[str, Any] = field(default_factory=dict)
     fit: Callable[..., Any] = once
     callbacks: Callable[[], list[Any]] = list
-    split: Any = "fused"
     steps: int = EPOCHS * STEPS
     rows: str = "exact"
     switched: bool = True
@@ -284,12 +283,11 @@ def in_graph(steps: int, **options: Any) -> dict[str, Any]:
     return {"compile": compiled, "rows": f"in-graph timestamps, steps_per_execution={steps}"}
 
 
-def one_by_one(steps: int, split: str = "fused", **options: Any) -> dict[str, Any]:
+def one_by_one(steps: int, **options: Any) -> dict[str, Any]:
     compiled = {"steps_per_execution": steps, **options}
     return {
         "compile": compiled,
         "rows": f"exact, steps_per_execution={steps} one by one",
-        "split": split,
     }
 
 
@@ -407,12 +405,6 @@ KINDS = [
         steps=EPOCHS * (STEPS - 1),
         deterministic=False,
         **in_graph(10, jit_compile=True),
-    ),
-    Kind("steps_per_execution 3, exact", **one_by_one(3, split="exact"), **UNBUILT),
-    Kind(
-        "steps_per_execution 10, exact, unknown cardinality",
-        unknown,
-        **one_by_one(10, split="exact"),
     ),
     Kind("steps_per_execution 3, run_eagerly", **one_by_one(3, run_eagerly=True)),
 ]

@@ -114,9 +114,9 @@ def train_all(folder: str) -> dict[str, Any]:
     watch.set(prefetch=4)
     stock, watched = train(1, []), train(1, [watch, Paced(watch)], built=False)
     runs = [str(watch.run_path)]
-    for_exact, for_fused = Watch(f"{folder}/exact", split="exact"), Watch(f"{folder}/fused")
-    exact, fused = train(1, [for_exact]), train(3, [for_fused])
-    runs += [str(for_exact.run_path), str(for_fused.run_path), loop(folder)]
-    results = {"stock": stock, "watched": watched, "exact": exact, "fused": fused, "runs": runs}
+    for_fused = Watch(f"{folder}/fused")
+    fused = train(3, [for_fused])
+    runs += [str(for_fused.run_path), loop(folder)]
+    results = {"stock": stock, "watched": watched, "fused": fused, "runs": runs}
     results["unknown"], results["unknown_runs"] = train_unknown(folder)
     return results

@@ -2,8 +2,7 @@
 `num_parallel_calls`, `prefetch` and `cache`.
 
 The call that made a stage is noted on its data set while the script builds it. It is found in the
-source by its end, which Python keeps for each instruction from 3.11 on. The changed source is
-parsed again: where it is not the intended call, there is no change to offer.
+source by its end, which Python keeps for each instruction from 3.11 on.
 """
 
 from __future__ import annotations
@@ -152,8 +151,6 @@ _AUTOTUNE_VALUE = "-1"
 _CALLS = "num_parallel_calls"
 #: The call that a knob appends to another.
 _APPENDED = {PREFETCH: f".prefetch({VALUE})", CACHE: ".cache()"}
-#: The value that a change is tried with.
-_PROBE = 7
 #: The argument of a call that holds the knob's value: its keyword, and its position.
 _ARGUMENTS = {"map": (_CALLS, 1), PREFETCH: ("buffer_size", 0)}
 
@@ -207,25 +204,15 @@ def _edit(knob: str, site: CallSite | None) -> CodeEdit | None:
     call = find_call(source.tree, site) if source and site else None
     if source is None or call is None or site is None:
         return None
-    if _is_appended(knob, site.method):
-        change: _Change | None = _Change(source.end_of(call), source.end_of(call), _APPENDED[knob])
+    if knob in _APPENDED and knob != site.method:
+        change: _Change | None = (source.end_of(call), source.end_of(call), _APPENDED[knob])
     else:
         change = source.argument(call, site.method)
-    return source.checked(knob, site, change) if change else None
+    return _named(source.edit(knob, *change)) if change else None
 
 
-def _is_appended(knob: str, method: str) -> bool:
-    """Return whether a knob appends a call to this one, and does not set its argument."""
-    return knob in _APPENDED and knob != method
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """Characters of a source, counted from its begin, and their replacement."""
-
-    start: int
-    end: int
-    new: str
+#: The begin and the end of characters of a source, and their replacement.
+_Change = tuple[int, int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +247,7 @@ class SourceFile:
         if given is None and len(call.args) > position:
             given = call.args[position]
         if given is not None:
-            return _Change(self.start_of(given), self.end_of(given), VALUE)
+            return self.start_of(given), self.end_of(given), VALUE
         unpacked = any(isinstance(one, ast.Starred) for one in call.args) or any(
             not one.arg for one in call.keywords
         )
@@ -272,40 +259,17 @@ class SourceFile:
         if token is None:
             return None
         end = self._offset(*token.end)
-        space = " " if token.string == "," else "" if token.string == "(" else ", "
-        return _Change(end, end, f"{space}{keyword}={VALUE}")
+        return end, end, f"{' ' if token.string == ',' else ', '}{keyword}={VALUE}"
 
     def _before_end(self, call: Any) -> tokenize.TokenInfo | None:
         """Return the token before the closing parenthesis of a call."""
         last: tokenize.TokenInfo | None = None
-        skipped = (
-            tokenize.NL,
-            tokenize.NEWLINE,
-            tokenize.COMMENT,
-            tokenize.INDENT,
-            tokenize.DEDENT,
-        )
+        skipped = (tokenize.NL, tokenize.COMMENT)
         for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
             if token.end == (call.end_lineno, self._column(call.end_lineno, call.end_col_offset)):
                 return last
             last = last if token.type in skipped else token
         return None
-
-    def checked(self, knob: str, site: CallSite, change: _Change) -> CodeEdit | None:
-        """Return a change as an edit; None where the changed source is not the intended call."""
-        edit = self.edit(knob, change.start, change.end, change.new)
-        try:
-            changed = ast.parse(
-                self.text[: change.start] + edit.replacement(str(_PROBE)) + self.text[change.end :]
-            )
-            wanted = ast.parse(self.text)
-        except (SyntaxError, ValueError):
-            return None
-        call = find_call(wanted, site)
-        if call is None:
-            return None
-        _set(call, site.method, knob)
-        return _named(edit) if ast.dump(changed) == ast.dump(wanted) else None
 
     def edit(self, knob: str, start: int, end: int, new: str) -> CodeEdit:
         """Return the change of these characters as that of their lines."""
@@ -363,24 +327,6 @@ def _calls(node: ast.AST, method: str) -> bool:
 
 def _is_at(call: Any, site: CallSite) -> bool:
     return site.end is not None and (call.end_lineno, call.end_col_offset) == site.end
-
-
-def _set(call: ast.Call, method: str, knob: str) -> None:
-    """Change a call as its edit should: the argument of the knob, or a prefetch after the call."""
-    seven = ast.Constant(_PROBE)
-    if _is_appended(knob, method):
-        inner = ast.Call(call.func, call.args, call.keywords)
-        given: list[ast.expr] = [] if knob == CACHE else [seven]
-        call.func, call.args, call.keywords = ast.Attribute(inner, knob, ast.Load()), given, []
-        return
-    keyword, position = _ARGUMENTS[method]
-    argument = next((one for one in call.keywords if one.arg == keyword), None)
-    if argument is not None:
-        argument.value = seven
-    elif len(call.args) > position:
-        call.args[position] = seven
-    else:
-        call.keywords.append(ast.keyword(keyword, seven))
 
 
 def _autotune(tree: ast.AST, file: str) -> str:

@@ -11,7 +11,6 @@ import pytest
 
 from tests.watch.watched import watch_in
 from tests.whole import events_of, only
-from tfwatch import Watch
 from tfwatch.core.events import RunEnded, TrainingFailed, WatchFailed
 from tfwatch.runs.run import open_run
 
@@ -191,13 +190,6 @@ def test_data_that_raises_behind_a_requested_prefetch_does_too(
     stock = stock_outcome(data, 2, dense, settings)
     watched = outcome(partial(data, 2), dense, SETTINGS[settings], [watch])
     assert watched == stock
-
-
-@pytest.mark.parametrize("data", [an_operation, a_generator], ids=lambda make: make.__name__)
-def test_data_that_raises_in_steps_that_are_taken_one_by_one_does_too(
-    data: Any, tmp_path: Path
-) -> None:
-    assert_as_stock(data, 2, dense, "two steps per call", Watch(tmp_path, split="exact"))
 
 
 @pytest.mark.parametrize("settings", SETTINGS)

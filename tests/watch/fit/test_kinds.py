@@ -90,7 +90,7 @@ def train(kind: Kind, runs_dir: Path | None = None) -> tuple[Any, Any]:
     from tfwatch import Watch
 
     keras.utils.set_random_seed(3)
-    watch = Watch(runs_dir, kind.split) if runs_dir else None
+    watch = Watch(runs_dir) if runs_dir else None
     seen = Seen(watch)
     callbacks = [*kind.callbacks(), *([watch] if watch else []), seen.callback]
     with determinism(kind.deterministic):

@@ -8,7 +8,7 @@ import sys
 import weakref
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
 
@@ -31,7 +31,7 @@ from tfwatch.runs.requests import SwitchRequest
 from tfwatch.runs.script_process import launched, take_switches
 from tfwatch.watch.fit.fit_runs import FitRun, run_of_next_fit
 from tfwatch.watch.fit.py_dataset import PyDatasetSettings
-from tfwatch.watch.fit.recorder import Recorder, Split
+from tfwatch.watch.fit.recorder import Recorder
 from tfwatch.watch.fit.stepping.step_runners import restore
 from tfwatch.watch.session import ErrorText, Session
 
@@ -63,17 +63,10 @@ class Watch(keras.callbacks.Callback):
 
     Args:
         runs_dir: where run folders are created; None is the default folder (see `tfwatch replay`).
-        split: how steps are separated if `steps_per_execution` runs several in one call. `fused`
-            leaves them fused and reads the clock inside the graph. `exact` runs and times them one
-            by one, which gives up the time that `steps_per_execution` saves. The training's result
-            is the same.
 
     Attributes:
         run_path: the folder of the last `fit`; None before the first, and if it could not be
         created.
-
-    Raises:
-        ValueError: `split` is neither of these.
     """
 
     #: The Watch that began last with a model.
@@ -81,15 +74,8 @@ class Watch(keras.callbacks.Callback):
         weakref.WeakKeyDictionary()
     )
 
-    def __init__(
-        self,
-        runs_dir: str | Path | None = None,
-        split: Split = "fused",
-    ) -> None:
+    def __init__(self, runs_dir: str | Path | None = None) -> None:
         super().__init__()
-        if split not in get_args(Split):
-            raise ValueError(f"split must be {' or '.join(get_args(Split))}, not {split!r}")
-        self._split = split
         self._runs_dir = Path(os.path.expanduser(runs_dir)) if runs_dir else None
         self._run: FitRun | None = None
         self._newest_run: FitRun | None = None
@@ -144,7 +130,7 @@ class Watch(keras.callbacks.Callback):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy as a new Watch without a `fit`: tuners copy callbacks."""
-        return type(self), (self._runs_dir, self._split)
+        return type(self), (self._runs_dir,)
 
     # -- Keras calls these ----------------------------------------------------------------------
 
@@ -257,7 +243,7 @@ class Watch(keras.callbacks.Callback):
                 on_error=lambda error: run.fail(ErrorText.of(error)),
                 on_abandoned=lambda: run.stop("fit was left by an exception"),
             )
-            self._recorder = Recorder(session, self.model, self._split)
+            self._recorder = Recorder(session, self.model)
 
     def _begin_knobs(self, epochs: Any | None) -> None:
         """Begin with the settings of a `PyDataset` as the script has them."""

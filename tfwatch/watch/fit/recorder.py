@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from functools import cached_property, partial
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from tfwatch.watch.fit.stepping.step_runners import Runner
     from tfwatch.watch.session import Session
 
-#: The way to separate the steps of a call with several: see `Watch`.
-Split = Literal["fused", "exact"]
 _NOT_KERAS = (
     "the model's train function is not Keras' own (make_train_function, or train_function itself,"
     " is replaced)"
@@ -55,13 +53,12 @@ class Recorder:
     function.
     """
 
-    def __init__(self, session: Session, model: Any, split: Split = "fused") -> None:
+    def __init__(self, session: Session, model: Any) -> None:
         self.writer = session.writer
         self.writer.training_thread = threading.get_ident()
         self.is_passive = False
         self._session = session
         self._model = model
-        self._split = split
         self._step_log = session.step_log
         self._fetch = Fetch(session)
         self._train_function = TrainFunction(
@@ -191,12 +188,8 @@ class Recorder:
         eager = self._model.run_eagerly or tf.config.functions_run_eagerly()
         # In Python the fetch for two GPUs made a step of 21 ms 1.12 times as long, and looked like
         # data wait.
-        is_in_graph = (steps > 1 or is_spread) and self._split == "fused" and not eager
-        if (
-            is_in_graph
-            and not self._why_exact
-            and self._prepare_in_graph(original, iterator, steps)
-        ):
+        is_in_graph = (steps > 1 or is_spread) and not eager and not self._why_exact
+        if is_in_graph and self._prepare_in_graph(original, iterator, steps):
             return
         shape = self._fetch.use_iterator(iterator)
         if self._runner is None or shape != self._spec:

@@ -57,10 +57,10 @@ def test_a_clock_that_op_determinism_forbids_is_not_used(
     assert not asked
 
 
-def watched(model: Any, arrays: Any, folder: Path, **options: Any) -> Snapshot:
+def watched(model: Any, arrays: Any, folder: Path) -> Snapshot:
     from tfwatch import Watch
 
-    watch = Watch(folder, **options)
+    watch = Watch(folder)
     model.fit(batches(arrays), verbose=0, callbacks=[watch])
     return open_run(watch.run_path or "")
 
@@ -69,11 +69,10 @@ def notes(run: Snapshot) -> list[str]:
     return [event.text for event in run.events.of(Noted)]
 
 
-@pytest.mark.parametrize("split", ["fused", "exact"])
 def test_the_steps_of_a_call_are_contiguous_and_the_last_one_has_the_host_part(
-    split: str, model: Any, arrays: Any, tmp_path: Path
+    model: Any, arrays: Any, tmp_path: Path
 ) -> None:
-    run = watched(model, arrays, tmp_path, split=split)
+    run = watched(model, arrays, tmp_path)
     rows = run.steps
     last = [GROUP - 1, 2 * GROUP - 1, STEPS - 1]
     assert np.flatnonzero(rows["host_ms"]).tolist() == last
@@ -84,8 +83,7 @@ def test_the_steps_of_a_call_are_contiguous_and_the_last_one_has_the_host_part(
     )
     assert f"steps_per_execution={GROUP}" in run.manifest.split
     assert notes(run) == [f"step timing: {run.manifest.split}"]
-    if split == "fused":
-        assert np.flatnonzero(rows["dispatch_ms"]).tolist() == [0, GROUP, 2 * GROUP]
+    assert np.flatnonzero(rows["dispatch_ms"]).tolist() == [0, GROUP, 2 * GROUP]
 
 
 def test_a_step_that_cannot_be_traced_is_left_to_keras_and_the_run_notes_it(
@@ -154,13 +152,6 @@ def test_a_switch_in_mid_call_is_flagged_at_the_first_step_of_the_new_pipeline(
     assert GROUP < switched.step <= GROUP + 4 + 2
     flags = run.steps["flags"]
     assert {GROUP, switched.step - 1} == set(np.flatnonzero(flags[1:] & Flag.SWITCH) + 1)
-
-
-def test_an_unknown_split_is_refused() -> None:
-    from tfwatch import Watch
-
-    with pytest.raises(ValueError, match="split must be fused or exact, not 'both'"):
-        Watch(split="both")  # type: ignore[arg-type]
 
 
 def test_the_loop_does_not_wait_for_the_end_time_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,14 +160,6 @@ async def test_a_finding_without_code_copies_the_lines_of_the_settings(tmp_path:
         assert show.app.clipboard.startswith("dataset = dataset.prefetch(4)")
 
 
-async def test_without_code_and_with_all_settings_off_nothing_is_copied(tmp_path: Path) -> None:
-    async with shown(Canned(tmp_path).started().steps(5, STARVING)) as show:
-        await show.press("y")
-        assert [note.message for note in show.app._notifications][-1].startswith("nothing to copy")
-        assert not show.app.clipboard
-        assert not (tmp_path / "copied.py").exists()
-
-
 _USUAL = ("prefetch", "workers", "cache")
 
 

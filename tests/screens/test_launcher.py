@@ -89,16 +89,6 @@ async def test_a_path_is_completed_with_the_right_arrow(
     assert app.words == ("run", "scripts/train.py")
 
 
-async def test_clicks_choose() -> None:
-    async with launcher() as (app, pilot):
-        await pilot.click("#demos", offset=(5, 3))
-        await pilot.pause()
-        assert "tfwatch train large-images" in text(app)
-        await pilot.click("#demos", offset=(5, 3))
-        await pilot.pause()
-    assert app.words == ("train", "large-images")
-
-
 async def test_it_is_painted_before_anything_is_loaded() -> None:
     goes_on = threading.Event()
     painted: list[bool] = []
@@ -129,14 +119,6 @@ async def test_unreadable_runs_show_the_reason_beside_what_was_read() -> None:
         )
         await pilot.press("tab", "enter")
     assert app.words == ("replay", RUNS[0].words)
-
-
-async def test_a_small_window_kills_nothing() -> None:
-    async with launcher(size=(52, 14)) as (app, pilot):
-        for size in ((52, 14), (20, 5), (3, 1)):
-            await pilot.resize_terminal(*size)
-            await pilot.press("tab", "down")
-            assert app.is_running
 
 
 async def test_without_unicode_and_colour_it_is_ascii() -> None:

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from tfwatch.judge.past_run import PastRun
 
 _NAME_CELLS = 14
-#: Columns and rows below which there is no room for a list.
-_LEAST = (20, 10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +115,6 @@ class LauncherScreen(Screen[None]):
     LauncherScreen #script Static {{ width: auto; }}
     LauncherScreen Input {{ width: 1fr; height: 1; border: none; padding: 0; }}
     LauncherScreen Input > .input--placeholder {{ color: $foreground 75%; }}
-    LauncherScreen.-least OptionList {{ display: none; }}
     LauncherScreen #command {{ height: 1; padding: 0 1; text-wrap: nowrap; }}
     LauncherScreen #runs {{ height: 1fr; min-height: 3; }}
     LauncherScreen #demos {{ height: auto; max-height: 50%; }}
@@ -169,10 +166,6 @@ class LauncherScreen(Screen[None]):
         apply_glyphs(self, self._glyphs)
         self.runs.border_title, self.demos.border_title = "recent runs", "demos"
         self.runs.border_subtitle = "loading"
-
-    def on_resize(self) -> None:
-        size = self.app.size
-        self.set_class(size.width < _LEAST[0] or size.height < _LEAST[1], "-least")
 
     def start_loading(self) -> None:
         """Read the runs in a thread."""

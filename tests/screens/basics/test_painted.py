@@ -5,15 +5,13 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-import pytest
 from textual.app import App, ComposeResult
 
 from tfwatch.screens.basics.pane import FramedPane, Pane
 from tfwatch.screens.live.knobs import KnobRow, KnobsPane
-from tfwatch.screens.live.machine import MachinePane, Reading
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
     from rich.segment import Segment
     from textual.geometry import Region
@@ -54,27 +52,15 @@ def set_knob(pane: Pane, text: str) -> None:
     pane.knobs = (KnobRow("p", "prefetch", "off", "4", text),)
 
 
-def set_reading(pane: Pane, text: str) -> None:
-    assert isinstance(pane, MachinePane)
-    pane.readings = (Reading("CPU", text),)
-
-
-@pytest.mark.parametrize(
-    ("pane", "set_text"),
-    [(KnobsPane, set_knob), (MachinePane, set_reading)],
-    ids=lambda value: value.__name__,
-)
-async def test_new_text_is_painted_without_the_frame_around_it(
-    pane: type[Pane], set_text: Callable[[Pane, str], None]
-) -> None:
-    app = PaneApp(pane())
+async def test_new_text_is_painted_without_the_frame_around_it() -> None:
+    app = PaneApp(KnobsPane())
     async with app.run_test(size=(60, 8)) as pilot:
-        set_text(app.pane, "before")
+        set_knob(app.pane, "before")
         await pilot.pause()
         assert "before" in app.text
         app.by_textual.clear()
 
-        set_text(app.pane, "after")
+        set_knob(app.pane, "after")
         await pilot.pause()
 
         assert "after" in app.text

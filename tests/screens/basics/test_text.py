@@ -24,8 +24,6 @@ from tfwatch.screens.basics.text import (
         pytest.param("\x1b[31mred\x1b[0m", "red", id="colours go"),
         pytest.param("\x1b]2;title\x07after", "after", id="titles go"),
         pytest.param("a\x1b[2Jb\x9bc", "ab?c", id="screens are not cleared"),
-        pytest.param("10%\r20%\r30%", "30%", id="the last state of a progress bar"),
-        pytest.param("\u202eevil", "?evil", id="no turning of the writing direction"),
         pytest.param(
             "in user code:\r\n\n    File\n", "in user code: File", id="several lines are one"
         ),
@@ -46,20 +44,10 @@ def test_nothing_that_a_terminal_obeys_gets_through(text: str, shown: str) -> No
             id="total",
         ),
         pytest.param(
-            73, "It is on. w workers: about 19.5 ms, 1.4 x; map(read) waits - q", id="no aside"
-        ),
-        pytest.param(
             61, "It is on. w workers: about 19.5 ms, 1.4 x; map(read) waits", id="two parts"
         ),
-        pytest.param(57, "It is on. w workers: about 19.5 ms, 1.4 x", id="one part"),
         pytest.param(40, "w workers: about 19.5 ms, 1.4 x", id="its last sentence"),
         pytest.param(30, "w workers: about 19.5 ms", id="its first figure"),
-        pytest.param(20, "w workers", id="no figure"),
-        pytest.param(
-            8,
-            "It is on. w workers: about 19.5 ms, 1.4 x (the cores); map(read) waits - q",
-            id="not even that",
-        ),
     ],
 )
 def test_shortened_advice_keeps_its_number(width: int, shortened: str) -> None:
@@ -90,10 +78,8 @@ def test_the_highest_rank_goes_first() -> None:
 @pytest.mark.parametrize(
     ("text", "width", "shown"),
     [
-        pytest.param("ab", 4, "ab  ", id="filled up"),
         pytest.param("abcdef", 4, "abc.", id="cut"),
         pytest.param("図書館", 4, "図 .", id="a wide one that does not fit whole"),
-        pytest.param("図書", 4, "図書", id="wide ones that fit"),
         pytest.param("e\u0301e\u0301", 4, "e\u0301e\u0301  ", id="marks take no cell"),
     ],
 )

@@ -69,33 +69,6 @@ def last(**changes: Any) -> dict[str, Any]:
 
 
 FINDINGS: list[Any] = [
-    pytest.param({"split": judged()}, ".prefetch(tf.data.AUTOTUNE)", id="off"),
-    pytest.param(
-        {"split": judged(), "switchable": ()},
-        ".prefetch(tf.data.AUTOTUNE)",
-        id="not live",
-    ),
-    pytest.param(
-        {
-            "split": judged(),
-            "knobs": ALL_ON,
-            "stages": BURNS,
-            "origin": SourceKind.TF_DATA,
-            **forecast_for("workers", "off", 23.4),
-        },
-        ".cache() where it fits into memory",
-        id="no key helps, CPU",
-    ),
-    pytest.param(
-        {
-            "split": judged(),
-            "knobs": {**ALL_ON, "cache": "off"},
-            "machine": MachineFigures({"memory_available_bytes": 6e9}),
-            **forecast_for("cache", "on", 3.3, needs_bytes=4e9),
-        },
-        "c cache on: 23.4 to about 3.3 ms, 7.1 x",
-        id="cache",
-    ),
     pytest.param(
         last(
             split=judged(),
@@ -104,11 +77,6 @@ FINDINGS: list[Any] = [
         ),
         ".prefetch(4): 23.4 to about 11.7 ms, 2.0 x",
         id="ended, with a forecast",
-    ),
-    pytest.param(
-        last(split=judged(), stages=BURNS, knobs=ALL_ON),
-        "make batches cheaper",
-        id="ended, on",
     ),
     pytest.param(epoch(validation_s=2.0), "validation_freq=5", id="validation"),
     pytest.param(epoch(first_batch_s=2.0), ".repeat() with steps_per_epoch", id="first batch"),

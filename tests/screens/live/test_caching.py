@@ -47,16 +47,6 @@ async def test_the_cache_shows_its_size_and_its_first_epoch(tmp_path: Path) -> N
         assert show.asked() == [("cache", "off")]
 
 
-async def test_a_request_for_the_next_epoch_is_not_shown_as_pending(tmp_path: Path) -> None:
-    """Neither banner nor card shows the request: they would for minutes."""
-    run = cnn(tmp_path)
-    async with shown(run) as show:
-        asked(run, "cache", "off", "on").steps(30, STARVING)
-        await show.frame()
-        assert "ASKED" not in show.text
-        assert "waits for the" not in show.text
-
-
 @pytest.mark.parametrize(
     ("epochs", "words"), [(2, "too late, from epoch 3"), (3, "requested, from epoch 3")], ids=str
 )

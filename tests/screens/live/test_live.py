@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from textual.geometry import Size
 
 from tests.screens.canned import usual
 from tests.screens.showing import shown
@@ -20,7 +19,6 @@ from tfwatch.core.rows import Phase
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.run import Run
-from tfwatch.screens.keys import Layout, layout_for
 from tfwatch.screens.live.lists import EventsPane
 from tfwatch.screens.live.timeline.widget import Timeline
 
@@ -55,21 +53,6 @@ async def test_a_window_too_small_shows_the_needed_size_and_recovers(tmp_path: P
         await show.pilot.resize_terminal(80, 24)
         await show.frame()
         assert "p prefetch" in show.rows[-1]
-
-
-@pytest.mark.parametrize(
-    ("width", "height", "layout"),
-    [
-        (59, 40, Layout.TOO_SMALL),
-        (60, 17, Layout.TOO_SMALL),
-        (60, 18, Layout.TABS),
-        (99, 60, Layout.TABS),
-        (100, 35, Layout.TABS),
-        (100, 36, Layout.PANES),
-    ],
-)
-def test_the_layout_follows_the_window(width: int, height: int, layout: Layout) -> None:
-    assert layout_for(Size(width, height)) is layout
 
 
 async def test_text_from_outside_is_shown_as_it_is(tmp_path: Path) -> None:

@@ -42,36 +42,6 @@ async def test_a_line_is_explained_once(tmp_path: Path, size: tuple[int, int]) -
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24)])
-async def test_no_word_is_lost_or_cut_as_the_scrollbar_comes_back(
-    size: tuple[int, int], tmp_path: Path
-) -> None:
-    run = usual(tmp_path)
-    line = "".join(f"{n:4}" for n in range(200))
-    run.log.write_text(f"{line}\n")
-    async with shown(run, size) as show:
-        await show.press("5", "4")
-        await show.press("5")
-        pane = show.live.log_pane
-        at = pane.scrollable_content_region
-        seen = " ".join(row[at.x : at.right] for row in show.rows[at.y : at.bottom]).split()
-        assert seen
-        assert seen == line.split()[-len(seen) :], "no number is cut in two"
-
-
-async def test_known_log_lines_are_a_row_of_the_events(tmp_path: Path) -> None:
-    run = usual(tmp_path)
-    run.log.write_text(f"{ONEDNN}\n")
-    async with shown(run) as show:
-        await show.press("3")
-        assert "TensorFlow (5 log)" not in show.text, "a harmless line is no event"
-
-        with run.log.open("a") as log:
-            log.write(f"{RETRACED}\n")
-        await show.frame()
-        assert "TensorFlow (5 log): a function is traced repeatedly" in show.text
-
-
-@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
 async def test_before_the_first_step_the_log_has_the_room_unless_another_pane_is_chosen(
     size: tuple[int, int], tmp_path: Path
 ) -> None:

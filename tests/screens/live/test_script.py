@@ -154,18 +154,6 @@ async def test_s_interrupts_the_script_and_y_then_ends_it(tmp_path: Path) -> Non
     assert show.app.return_value is Leave.NOW
 
 
-async def test_y_leaves_with_the_end_of_the_fit(tmp_path: Path) -> None:
-    script = FakeScript(tmp_path)
-    async with shown(script) as show:
-        run = script.fit(tmp_path / "first", 0.5)
-        await show.frame()
-        await show.pilot.press("q", "y")
-        assert script.interrupts == 1
-        run.ended().writer.close()
-        await show.frame()
-    assert show.app.return_value is Leave.STOP
-
-
 async def test_the_screen_of_a_script_that_has_ended_stays_and_is_left_without_a_question(
     tmp_path: Path,
 ) -> None:

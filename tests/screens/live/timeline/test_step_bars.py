@@ -12,9 +12,7 @@ from tfwatch.screens.live.timeline.step_bars import (
     Bars,
     Cells,
     bars_of_time,
-    column_width,
     next_top,
-    nice_top,
     stack,
     with_open_step,
 )
@@ -146,14 +144,6 @@ def test_the_open_wait_is_a_wall(since_s: float, expected: str) -> None:
     assert coarse(stack(bars, top_ms=30.0, rows=3, fine=False))[0] == expected
 
 
-@pytest.mark.parametrize(
-    ("needed", "top"),
-    [(0.9, 1.0), (1.2, 1.5), (13.9, 15.0), (23.4, 30.0), (41.0, 50.0), (640.0, 800.0), (0.0, 1.0)],
-)
-def test_tops_are_round_numbers(needed: float, top: float) -> None:
-    assert nice_top(needed) == pytest.approx(top)
-
-
 def test_the_top_ignores_stalls_and_keeps_still() -> None:
     stalled = columns(STARVED, *[(9000.0, 5.0, 15.0)] * 40, steps=[10] + [0] * 40)
     assert next_top(stalled, None) == 40.0
@@ -169,13 +159,3 @@ def test_the_steps_that_share_a_column_with_a_stall_do_not_stretch_the_axis() ->
     assert next_top(columns((880.0, 0.0, 20.0), (900.0, 0.0, 20.0), steps=1), None) == 1000.0, (
         "all steps are long"
     )
-
-
-@pytest.mark.parametrize(
-    ("target_s", "count", "width"),
-    [(18.0, 91, 0.25), (18.0, 59, 0.5), (300.0, 91, 4.0), (3600.0, 91, 40.0), (1e12, 91, 86400.0)],
-)
-def test_columns_are_as_narrow_as_the_span_allows(
-    target_s: float, count: int, width: float
-) -> None:
-    assert column_width(target_s, count) == width

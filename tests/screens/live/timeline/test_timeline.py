@@ -6,7 +6,6 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
 from tests.screens.showing import rows_of
@@ -15,8 +14,7 @@ from tfwatch.core.events import GpuFound, PipelineSwitched, SensorMissing
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.liveness import Life
 from tfwatch.screens.basics.glyphs import QUIET_COLOUR, choose_glyphs
-from tfwatch.screens.live.timeline.lanes import sample_columns
-from tfwatch.screens.live.timeline.picture import GUTTER, WIDE, lay_out
+from tfwatch.screens.live.timeline.picture import GUTTER, WIDE
 from tfwatch.screens.live.timeline.widget import Timeline
 
 if TYPE_CHECKING:
@@ -118,34 +116,6 @@ async def test_it_draws_at_any_size(run: CannedRun, width: int, height: int, uni
             assert unicode or "".join(rows_of(app.screen)).isascii()
 
 
-async def test_a_theme_changes_the_colours_of_rows_already_drawn(run: CannedRun) -> None:
-    run.many(8.0, *COMPUTE_BOUND)
-    async with shown(run) as (app, pilot):
-        app.timeline.glyphs = choose_glyphs(colour=True, unicode=True)
-        dark = [segment.style for segment in app.timeline.render_line(6)]
-        app.theme = "textual-light"
-        await pilot.pause()
-        assert [segment.style for segment in app.timeline.render_line(6)] != dark
-
-
-@pytest.mark.parametrize(
-    ("height", "compact", "gpus", "strip_rows", "gpu_rows", "has_axis"),
-    [
-        (13, False, 0, 11, 0, True),
-        (5, True, 1, 4, 0, False),
-        (14, False, 1, 11, 1, True),
-        (7, True, 1, 5, 1, False),
-        (8, True, 2, 5, 2, False),
-    ],
-)
-def test_the_strip_gets_what_the_rows_below_leave(
-    height: int, compact: bool, gpus: int, strip_rows: int, gpu_rows: int, has_axis: bool
-) -> None:
-    layout = lay_out(118, height, compact, gpus)
-    seen = layout.strip_rows, layout.gpu_rows, layout.has_axis
-    assert seen == (strip_rows, gpu_rows, has_axis)
-
-
 # -- the GPU ---------------------------------------------------------------------------------------
 
 
@@ -163,14 +133,6 @@ async def test_what_is_not_known_of_the_gpu_is_a_gap_and_an_idle_one_a_line(run:
         assert re.fullmatch(r"GPU +\.{8} {8}#{8}  100 %", rows(app.timeline)[-1])
 
 
-async def test_the_figures_of_a_late_sensor_stand_where_they_were_true(run: CannedRun) -> None:
-    for busy in (0.0, 1.0):
-        gpu_steps(run, 4.0, busy, gpu_late_ms=2000.0)
-    async with shown(run) as (app, _):
-        texts = rows(app.timeline)
-    assert texts[-1].index("#") == texts[-3].index("=") + 4
-
-
 async def test_a_gpu_whose_sensor_died_is_seen_where_it_was(run: CannedRun) -> None:
     gpu_steps(run, 10.0, 0.9)
     run.writer.event(SensorMissing(run.now_ns, "GPU", "powermetrics ended", "tfwatch tries again"))
@@ -179,34 +141,6 @@ async def test_a_gpu_whose_sensor_died_is_seen_where_it_was(run: CannedRun) -> N
         assert not [text for text in rows(app.timeline) if text.startswith("GPU")]
         app.timeline.jump_to(8.0)
         assert [text for text in rows(app.timeline) if re.match(r"GPU +=+ +n/a", text)]
-
-
-@pytest.mark.parametrize(
-    ("at_s", "values", "hold_s", "expected"),
-    [
-        pytest.param(
-            [0.3, 0.4, 1.3, 1.6],
-            [2.0, 4.0, 8.0, NAN],
-            0.6,
-            [2, 3, -1, 8, 8, 8, -1, -1],
-            id="a sample covers the time before it up to the limit",
-        ),
-        pytest.param(
-            [0.5, 1.0, 1.5],
-            [2.0, NAN, 4.0],
-            9.0,
-            [2, 2, -1, -1, 4, 4, -1, -1],
-            id="and nothing before a missing one",
-        ),
-        pytest.param([], [], 1.0, [-1] * 8, id="no samples are no figures"),
-    ],
-)
-def test_samples_fill_their_columns(
-    at_s: list[float], values: list[float], hold_s: float, expected: list[float]
-) -> None:
-    starts = np.arange(8, dtype=np.float64) * 0.25
-    means = sample_columns(np.array(at_s), np.array(values), starts, hold_s)
-    assert np.nan_to_num(means, nan=-1).tolist() == expected
 
 
 # -- keys and mouse --------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ _BURST_LOGS = (0.14, 0.59)
 
 def noisy_steps(kind: str, count: int, source: np.random.Generator) -> Times:
     """Step times, milliseconds, with the noise of a kind of `NOISE`."""
-    steps: Times = TYPICAL_MS * np.exp(NOISE[kind](count, source))
+    steps: Times = TYPICAL_MS * np.exp({**NOISE, **QUIET}[kind](count, source))
     return steps
 
 
@@ -79,6 +79,13 @@ ORDINARY: dict[str, Callable[[int, np.random.Generator], Times]] = {
     "correlated 0.5": lambda count, source: _correlated(count, source, 0.05, 0.5),
     "correlated 0.7": lambda count, source: _correlated(count, source, 0.05, 0.7),
     "long-tailed": _long_tailed,
+}
+#: Noise of a machine that does nothing else. A difference of 20 % is to be found within 100 steps,
+#: one of 5 % within 400.
+QUIET: dict[str, Callable[[int, np.random.Generator], Times]] = {
+    "quiet, 2 %": lambda count, source: _correlated(count, source, 0.02, 0.3),
+    "quiet, 3 %": lambda count, source: _correlated(count, source, 0.03, 0.3),
+    "quiet, correlated": lambda count, source: _correlated(count, source, 0.02, 0.5),
 }
 #: The standard deviation is 5 % where the name has no other, and that of drifting noise 3 %.
 NOISE: dict[str, Callable[[int, np.random.Generator], Times]] = {

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from tests.runs.folders import make_manifest
+from tfwatch.core.knobs import PARTS, WAIT
 from tfwatch.core.rows import Phase
 from tfwatch.judge.banner import banner as make_banner
-from tfwatch.judge.effects.before_after import SwitchEffect, WaitChange
-from tfwatch.judge.effects.experiment import Estimate
+from tfwatch.judge.effects.comparison import SwitchEffect
+from tfwatch.judge.effects.interval import Change, Estimate
 from tfwatch.judge.findings.ranking import find_losses
 from tfwatch.judge.findings.situation import Situation
 from tfwatch.judge.regime import Regime
@@ -39,11 +40,11 @@ def judged(wait: float = 9.6, compute: float = 13.0, host: float = 0.8) -> Break
     return split(wait, compute, host)
 
 
-SAME_WAIT = WaitChange(0.0, -0.1, 0.1)
+SAME_WAIT = Change(0.0, -0.1, 0.1)
 
 
-def effect(ratio: float, low: float, high: float, wait: WaitChange = SAME_WAIT) -> SwitchEffect:
-    return SwitchEffect(Estimate(ratio, low, high), wait)
+def effect(ratio: float, low: float, high: float, wait: Change = SAME_WAIT) -> SwitchEffect:
+    return SwitchEffect(Estimate(ratio, low, high), {WAIT: wait}, frozenset(PARTS))
 
 
 T = TypeVar("T")

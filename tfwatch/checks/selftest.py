@@ -142,7 +142,7 @@ def _comparisons(run: Snapshot) -> Sequence[Comparison]:
 def _answer(found: Comparison | None) -> str:
     if found is None or not found.effect:
         return "no comparison"
-    return found.answer if found.is_proved or found.has_other_wait else "no difference"
+    return found.answer if found.is_proved or found.changed_parts else "no difference"
 
 
 _DELAYS_MS = (0, 0, 1, 2, 5, 10, 20, 40)

@@ -23,6 +23,10 @@ CACHE: Final = "cache"
 DEVICE_PREFETCH: Final = "device_prefetch"
 MULTIPROCESSING: Final = "multiprocessing"
 
+#: The parts of a step, in its order.
+WAIT, COPY, COMPUTE, HOST = "data wait", "copy", "compute", "host"
+PARTS: Final = (WAIT, COPY, COMPUTE, HOST)
+
 #: The largest buffer or parallelism: a larger one costs memory and gains no speed.
 LARGEST: Final = 1024
 #: A cache may take this share of the available memory.
@@ -49,9 +53,9 @@ class Knob:
     largest: int = 0
     #: The value that its key turns on first.
     first_on: str = AUTO
-    #: It can move all parts of a step, not the data wait alone. On a CPU that trains, whose cores
-    #: loaders and training share, every knob can.
-    moves_compute: bool = False
+    #: The parts of a step that it can move beside an accelerator. On a CPU that trains, whose cores
+    #: loaders and training share, every knob can move all of them.
+    moves: tuple[str, ...] = (WAIT, COPY, HOST)
     #: The epochs that begin before a value is in effect; 0: it is with the next batch. `off` waits
     #: for one at most.
     epochs: int = 0
@@ -131,7 +135,7 @@ _TABLE = (
         words=(OFF,),
         largest=LARGEST,
         first_on="2",
-        moves_compute=True,
+        moves=PARTS,
         rank=3,
     ),
     Knob(
@@ -142,7 +146,7 @@ _TABLE = (
         call="use_multiprocessing={}",
         words=(OFF, ON),
         first_on=ON,
-        moves_compute=True,
+        moves=PARTS,
         epochs=1,
         of_py_dataset=True,
         rank=4,

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core import units
 from tfwatch.core.errors import printable
-from tfwatch.core.knobs import KNOBS, option_name
-from tfwatch.judge.comparing.compared_runs import PARTS
-from tfwatch.judge.effects.experiment import SAME
+from tfwatch.core.knobs import KNOBS, PARTS, option_name
+from tfwatch.judge.effects.interval import SAME
 from tfwatch.judge.effects.wording import interval_of_claim, speed
 from tfwatch.judge.past_run import state_of
 from tfwatch.report.facts import as_object, flag, number, record, rows, text, whole

@@ -21,7 +21,7 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.knobs import DEVICE_PREFETCH, PREFETCH, WORKERS
 from tfwatch.judge.effects.comparison import LEAST, effect_between
-from tfwatch.judge.effects.experiment import UNKNOWN
+from tfwatch.judge.effects.interval import UNKNOWN
 from tfwatch.judge.forecasts.evidence import cores_of, evidence_now
 from tfwatch.judge.forecasts.forecast import Forecast, forecast
 from tfwatch.judge.judged_run import JudgedRun

@@ -24,7 +24,7 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.knobs import knob_name
 from tfwatch.core.rows import step_ms
-from tfwatch.judge.effects.experiment import Estimate, block_means, counted_steps, evaluate
+from tfwatch.judge.effects.experiment import block_means, counted_steps, evaluate
 from tfwatch.runs.requests import StopRequest
 from tfwatch.tuner.client import Interrupt, RefusedError, settling_steps
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tfwatch.core.rows import Rows
+    from tfwatch.judge.effects.interval import Estimate
     from tfwatch.tuner.client import Driver
 
 #: A test ends without an answer after this many steps, and not before this time: rows come ten

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tfwatch.core.rows import Rows
-    from tfwatch.judge.effects.experiment import Estimate
+    from tfwatch.judge.effects.interval import Estimate
     from tfwatch.judge.forecasts.forecast import Forecast
     from tfwatch.judge.steps.steady_steps import Breakdown
 

@@ -14,13 +14,13 @@ from tests.judge.step_rows import make_steps
 from tfwatch.core.rows import Flag
 from tfwatch.judge.effects.experiment import (
     ALPHA,
-    Estimate,
     block_means,
     counted_steps,
     estimate,
     evaluate,
     half_width,
 )
+from tfwatch.judge.effects.interval import Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -26,10 +26,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
+from tfwatch.core.knobs import PARTS
 from tfwatch.core.rows import step_ms
 from tfwatch.judge.comparing.run_to_compare import check_sides, differences
-from tfwatch.judge.effects.before_after import t_quantile
-from tfwatch.judge.effects.experiment import Estimate
+from tfwatch.judge.effects.comparison import parts_of_stretches
+from tfwatch.judge.effects.interval import Estimate, t_quantile
 from tfwatch.judge.steps.steady_steps import BURSTS
 from tfwatch.judge.steps.time_breakdown import PART_NAMES
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     from tfwatch.core.rows import Rows
     from tfwatch.judge.comparing.run_to_compare import RunToCompare, SideDifference, Sides
-    from tfwatch.judge.effects.experiment import Answer
+    from tfwatch.judge.effects.interval import Answer
 
     #: A row a run: the value of a figure over its steps, and that of each quarter of them.
     Values: TypeAlias = NDArray[np.float64]
@@ -49,8 +50,6 @@ Unit: TypeAlias = Literal["ms", "s", "ms/step", "bytes", ""]
 Outcome: TypeAlias = Literal["passed", "failed", "inconclusive"]
 
 STEP = "step time"
-WAIT, COPY, COMPUTE, HOST = "data wait", "copy", "compute", "host"
-PARTS = (WAIT, COPY, COMPUTE, HOST)
 #: The probability that an interval misses the truth; those of the parts hold together.
 ALPHA = 0.05
 _PART_ALPHA = ALPHA / len(PARTS)
@@ -206,15 +205,8 @@ def is_in_bursts(runs: Sequence[Rows]) -> bool:
 def measure_steps(steps: Sequence[Rows], sizes: Sequence[int]) -> dict[str, Values]:
     """Measure step time and its parts, milliseconds, over the size of each run; a copy that is not
     timed is a part of compute."""
-    figures = {
-        name: [rows[f"{column}_ms"].astype(np.float64) for rows in steps]
-        for name, column in ((WAIT, "wait"), (COPY, "copy"), (COMPUTE, "compute"), (HOST, "host"))
-    }
-    if any(np.isnan(one).any() for one in figures[COPY]):
-        del figures[COPY]
-    else:
-        both = zip(figures[COMPUTE], figures[COPY], strict=True)
-        figures[COMPUTE] = [compute - copy for compute, copy in both]
+    parts = parts_of_stretches(steps)
+    figures = {name: [of_run[name] for of_run in parts] for name in parts[0]}
     figures[STEP] = [step_ms(rows, np.float64) for rows in steps]
     typical = np.mean if is_in_bursts(steps) else np.median
     return {

@@ -1,40 +1,156 @@
-"""Comparison of the steps before and after each switch."""
+"""Comparison of the steps before and after each switch, by the parts of a step.
+
+The parts that the knob can move decide; the others stay at their typical time, and are shown as
+drift where they changed. Switches back and forth of one knob are compared together.
+"""
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from tfwatch.core.events import EXPERIMENT, PipelineSwitched
-from tfwatch.core.knobs import ChangesKnob, epochs_until
+from tfwatch.core.knobs import (
+    COMPUTE,
+    COPY,
+    HOST,
+    KNOBS,
+    PARTS,
+    WAIT,
+    ChangesKnob,
+    epochs_until,
+)
 from tfwatch.core.rows import STEP
-from tfwatch.judge.effects.before_after import measure_effect
+from tfwatch.judge.effects.interval import estimate_change, estimate_ratio
 from tfwatch.judge.steps.steady_steps import Breakdown, Stat, breakdown, steady
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from tfwatch.core.events import Event, ExperimentEnded
     from tfwatch.core.rows import Rows
-    from tfwatch.judge.effects.before_after import SwitchEffect
-    from tfwatch.judge.effects.experiment import Answer, Estimate
+    from tfwatch.judge.effects.interval import Answer, Change, Estimate
     from tfwatch.judge.effects.tuner_events import AutopilotRun
+
+    Times: TypeAlias = NDArray[np.float64]
 
 #: Steps after a switch that are enough for a comparison.
 ENOUGH_STEPS = 60
-#: The most steps on each side.
+#: The most steps on each side of a switch.
 LONGEST = 600
 #: The fewest steady steps on each side of a ratio.
 LEAST = 20
-#: A change of the data wait below this share of a step is not reported beside an open ratio: the
-#: verdict's hysteresis.
-_WAIT_SHARE = 0.02
+#: A change of a part below this share of a step is not reported: the verdict's hysteresis.
+_PART_SHARE = 0.02
+#: The most switches back and forth that are compared together.
+_MOST_TOGETHER = 8
+#: Launching that grows by this share of what compute grows by, and more, is the work of a knob:
+#: loaders take the cores that launch.
+_LAUNCH_SHARE = 0.5
 
-#: The first and the last step of one side.
+#: The first and the last step of a setting between two switches.
 Stretch: TypeAlias = tuple[int, int]
+
+
+# -- by the parts of a step ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchEffect:
+    """The steps before a switch against those after it."""
+
+    #: Of the step, in which the parts that the knob cannot move stay as they are.
+    estimate: Estimate
+    #: The change of each part that is timed.
+    parts: Mapping[str, Change]
+    #: The parts that the knob can move.
+    moved: frozenset[str]
+
+
+def parts_of_stretches(stretches: Sequence[Rows]) -> list[dict[str, Times]]:
+    """Return the times of each part of a step of each stretch of `core.rows.STEP`, milliseconds; a
+    copy that is not timed in all of them is a part of compute, and missing."""
+    columns = {WAIT: "wait_ms", COPY: "copy_ms", COMPUTE: "compute_ms", HOST: "host_ms"}
+    is_timed = not any(np.isnan(rows["copy_ms"]).any() for rows in stretches)
+    found = []
+    for rows in stretches:
+        parts = {name: rows[column].astype(np.float64) for name, column in columns.items()}
+        if is_timed:
+            parts[COMPUTE] -= parts[COPY]
+        else:
+            del parts[COPY]
+        found.append(parts)
+    return found
+
+
+def measure_effect(
+    stretches: Sequence[Rows], knobs: Collection[str], accelerated: bool, in_bursts: bool = False
+) -> SwitchEffect:
+    """Measure switches of knobs from the steady rows of `core.rows.STEP` of each stretch, at least
+    20 each.
+
+    stretches: their settings alternate, and the last one is that after. accelerated: the steps run
+    on a device beside the CPU. in_bursts: batches come in bursts.
+    """
+    times = parts_of_stretches(stretches)
+    timed = [*times[0]]
+    changes = {part: estimate_change([one[part] for one in times], in_bursts) for part in timed}
+    moved = frozenset(PARTS)
+    if accelerated:
+        moved = frozenset(part for knob in knobs for part in KNOBS[knob].moves)
+        if _hides_loading(changes, moved) or _grew_by_launching(stretches, changes, in_bursts):
+            moved |= {COMPUTE}
+    typical = np.mean if in_bursts else np.median
+    fixed = [part for part in timed if part not in moved]
+    fixed_ms = sum(float(typical(np.concatenate([one[part] for one in times]))) for part in fixed)
+    steps = [
+        fixed_ms + np.sum([one[part] for part in timed if part in moved], axis=0) for one in times
+    ]
+    return SwitchEffect(estimate_ratio(steps, in_bursts), changes, moved)
+
+
+def _hides_loading(changes: Mapping[str, Change], moved: frozenset[str]) -> bool:
+    """Return whether compute changed in the opposite direction of the parts that the knob moves:
+    the loaders work during compute, and longer compute leaves less data wait."""
+    others_ms = sum(changes[part].ms for part in changes if part in moved)
+    return changes[COMPUTE].is_proved and changes[COMPUTE].ms * others_ms < 0
+
+
+def _grew_by_launching(
+    stretches: Sequence[Rows], changes: Mapping[str, Change], in_bursts: bool
+) -> bool:
+    """Return whether compute grew, and at least half of that in the time until the step's call
+    returned."""
+    if changes[COMPUTE].low_ms <= 0:
+        return False
+    launch = estimate_change([rows["dispatch_ms"] for rows in stretches], in_bursts)
+    return launch.low_ms > 0 and launch.ms >= _LAUNCH_SHARE * changes[COMPUTE].ms
+
+
+def effect_between(
+    before: Rows, after: Rows, knobs: Collection[str], accelerated: bool
+) -> SwitchEffect | None:
+    """Measure switches of knobs from the rows on both sides of them; None below 20 steady steps on
+    either."""
+    return _effect([steady(before), steady(after)], knobs, accelerated)
+
+
+def _effect(
+    stretches: Sequence[Rows], knobs: Collection[str], accelerated: bool
+) -> SwitchEffect | None:
+    """Measure switches from the steady rows of each stretch."""
+    splits = [breakdown(rows) for rows in stretches]
+    if any(split is None or split.steps < LEAST for split in splits):
+        return None
+    in_bursts = any(split.in_bursts for split in splits if split)
+    return measure_effect(stretches, knobs, accelerated, in_bursts)
+
+
+# -- the switches of a run -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +164,7 @@ class Comparison(ChangesKnob):
     asked_step: int
     #: The first step of the new setting.
     step: int
-    #: The steady steps on both sides, up to the neighboring switch and at most 600 each.
+    #: The steady steps of both settings, next to the switches and at most 600 a side of each.
     before: Breakdown | None
     after: Breakdown | None
     #: None until there are 20 steps on both sides.
@@ -57,6 +173,8 @@ class Comparison(ChangesKnob):
     settled: bool = False
     #: Another knob switched at the same step; their effects cannot be separated, so there is none.
     beside: str = ""
+    #: The number of switches back and forth that are compared together.
+    switches: int = 1
 
     @property
     def estimate(self) -> Estimate | None:
@@ -75,11 +193,13 @@ class Comparison(ChangesKnob):
         return self.answer in ("faster", "slower")
 
     @property
-    def has_other_wait(self) -> bool:
-        """True where the data wait is proved to have changed, by 2 % of a step or more."""
-        if self.effect is None or self.before is None or not self.effect.wait.is_proved:
-            return False
-        return abs(self.effect.wait.ms) >= _WAIT_SHARE * self.typical(self.before.step)
+    def changed_parts(self) -> list[str]:
+        """The parts that are proved to have changed, by 2 % of a step or more."""
+        if self.effect is None or self.before is None:
+            return []
+        least_ms = _PART_SHARE * self.typical(self.before.step)
+        changes = self.effect.parts.items()
+        return [part for part, one in changes if one.is_proved and abs(one.ms) >= least_ms]
 
     @property
     def in_bursts(self) -> bool:
@@ -117,42 +237,23 @@ def compare(
         accelerated: the steps run on a device beside the CPU.
     """
     made = [event for event in events if isinstance(event, PipelineSwitched)]
-    bounds, known = sorted({switch.step for switch in made}), {} if known is None else known
+    known = {} if known is None else known
     comparisons = []
-    for switch in made:
+    for at, switch in enumerate(made):
         if switch.by == EXPERIMENT:
             continue
         key = switch.step, switch.knob
-        before, after = _stretches(switch, bounds)
         compared = known.get(key)
         if compared is None:
+            stretches = _stretches(made, at)
+            rows = [_rows(rows_between, one, steps_total) for one in stretches]
             others = (one.knob for one in made if one.step == switch.step)
             beside = next((knob for knob in others if knob != switch.knob), "")
-            first, second = (_rows(rows_between, side, steps_total) for side in (before, after))
-            compared = _comparison(switch, beside, first, second, accelerated)
-        if after[1] <= steps_total:
-            known[key] = compared
+            compared = _comparison(switch, beside, rows, accelerated)
+            if stretches[-1][1] <= steps_total:
+                known[key] = compared
         comparisons.append(compared)
     return comparisons
-
-
-def effect_between(
-    before: Rows, after: Rows, knobs: Collection[str], accelerated: bool
-) -> SwitchEffect | None:
-    """Measure switches of knobs from the rows on both sides of them; None below 20 steady steps on
-    either."""
-    return _effect(steady(before), steady(after), knobs, accelerated)
-
-
-def _effect(
-    before: Rows, after: Rows, knobs: Collection[str], accelerated: bool
-) -> SwitchEffect | None:
-    """Measure switches from the steady rows on both sides."""
-    splits = [breakdown(side) for side in (before, after)]
-    if any(split is None or split.steps < LEAST for split in splits):
-        return None
-    in_bursts = any(split.in_bursts for split in splits if split)
-    return measure_effect(before, after, knobs, accelerated, in_bursts)
 
 
 def find_better_settings(
@@ -180,15 +281,39 @@ def find_better_settings(
     return better
 
 
-def _stretches(switch: PipelineSwitched, bounds: list[int]) -> tuple[Stretch, Stretch]:
-    """Return the first and last step on both sides of a switch; the run may not have reached them
-    yet."""
-    step, at = switch.step, bisect_left(bounds, switch.step)
-    earliest = bounds[at - 1] if at else 1
-    latest = bounds[at + 1] - 1 if at + 1 < len(bounds) else step + LONGEST
+def _stretches(made: Sequence[PipelineSwitched], at: int) -> list[Stretch]:
+    """Return the stretches that a switch is compared by: on both sides of it, and of the switches
+    back and forth just before it; the run may not have reached the last one yet."""
+    first = at
+    while first > 0 and at - first + 1 < _MOST_TOGETHER and _is_back(made, first):
+        first -= 1
+    return [_before(made, first), *(_after(made, n) for n in range(first, at + 1))]
+
+
+def _is_back(made: Sequence[PipelineSwitched], at: int) -> bool:
+    """Return whether a switch takes the one before it back, soon and alone."""
+    last, switch = made[at - 1], made[at]
+    steps = [one.step for one in made]
+    is_alone = steps.count(last.step) == steps.count(switch.step) == 1
+    is_soon = LEAST <= switch.step - last.step <= LONGEST
+    waits = epochs_until(switch.knob, switch.new) or epochs_until(last.knob, last.new)
+    is_same = last.change.back == switch.change and EXPERIMENT not in (last.by, switch.by)
+    return is_alone and is_soon and is_same and not waits
+
+
+def _before(made: Sequence[PipelineSwitched], at: int) -> Stretch:
+    switch = made[at]
+    earliest = max((one.step for one in made if one.step < switch.step), default=1)
     # From the request for a cache on, the steps fill it.
-    last = switch.asked_step if epochs_until(switch.knob, switch.new) > 1 else step - 1
-    return (max(earliest, step - LONGEST), last), (step, min(latest, step + LONGEST - 1))
+    is_filling = epochs_until(switch.knob, switch.new) > 1
+    last = switch.asked_step if is_filling else switch.step - 1
+    return max(earliest, switch.step - LONGEST), last
+
+
+def _after(made: Sequence[PipelineSwitched], at: int) -> Stretch:
+    step = made[at].step
+    following = min((one.step for one in made if one.step > step), default=step + LONGEST)
+    return step, min(following, step + LONGEST) - 1
 
 
 def _rows(rows_between: Callable[[int, int], Rows], stretch: Stretch, steps_total: int) -> Rows:
@@ -198,9 +323,14 @@ def _rows(rows_between: Callable[[int, int], Rows], stretch: Stretch, steps_tota
 
 
 def _comparison(
-    switch: PipelineSwitched, beside: str, before: Rows, after: Rows, accelerated: bool
+    switch: PipelineSwitched, beside: str, stretches: list[Rows], accelerated: bool
 ) -> Comparison:
-    splits = breakdown(before), breakdown(after)
+    few = max((n for n, rows in enumerate(stretches) if len(rows) < LEAST), default=-1)
+    # Stretches with few steps end what is compared together.
+    stretches = stretches[min(few + 1, len(stretches) - 2) :]
+    before, after = (
+        breakdown(np.concatenate(side)) for side in (stretches[-2::-2], stretches[::-2])
+    )
     return Comparison(
         knob=switch.knob,
         old=switch.old,
@@ -208,9 +338,10 @@ def _comparison(
         by=switch.by,
         asked_step=switch.asked_step,
         step=switch.step,
-        before=splits[0],
-        after=splits[1],
-        effect=None if beside else _effect(before, after, [switch.knob], accelerated),
-        settled=splits[1] is not None and splits[1].steps >= ENOUGH_STEPS,
+        before=before,
+        after=after,
+        effect=None if beside else _effect(stretches, [switch.knob], accelerated),
+        settled=after is not None and after.steps >= ENOUGH_STEPS,
         beside=beside,
+        switches=len(stretches) - 1,
     )

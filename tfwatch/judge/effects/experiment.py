@@ -30,13 +30,12 @@ less that of the other's.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.core.bounds import LARGEST_RATIO, SMALLEST_RATIO
 from tfwatch.core.rows import step_ms
+from tfwatch.judge.effects.interval import SAME, TOP, UNKNOWN, Estimate
 from tfwatch.judge.steps.steady_steps import steady
 
 if TYPE_CHECKING:
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tfwatch.core.rows import Rows
-
-Answer: TypeAlias = Literal["faster", "slower", "same", "unclear"]
 
 #: The probability that the interval misses the truth at any look.
 ALPHA = 0.05
@@ -58,57 +55,10 @@ _MIXTURE = 0.1
 LEAST_ROUNDS = 4
 #: The rounds before the answer `same`: rare slow steps have to occur.
 _ROUNDS_OF_SAME = 8
-#: An interval within this distance of 1 is no difference: it is too small to act on, and of 40
-#: tests without a difference four gave 0.9 to 1.5 % on a machine that ran five of them together.
-SAME = 0.03
-#: A difference is clear once the log of its ratio is known to within this, or to within this share
-#: of itself.
-_PRECISE = 0.03
-_PRECISE_SHARE = 0.125
-#: The quantile at which the slowest quarter begins.
-TOP = 0.75
 #: The tails differ from this many standard errors, not below this share of a step, and always above
 #: `SAME`.
 _TAIL_ERRORS = 2.0
 _TAIL_LEAST = 0.01
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A speedup with its interval; 0 to infinity where nothing is known yet."""
-
-    ratio: float
-    low: float
-    high: float
-
-    @property
-    def answer(self) -> Answer:
-        """The answer that the interval proves."""
-        if self.low >= 1 - SAME and self.high <= 1 + SAME:
-            return "same"
-        if self.low > 1:
-            return "faster"
-        return "slower" if self.high < 1 else "unclear"
-
-    @property
-    def is_clear(self) -> bool:
-        """True where more rounds would not change the answer."""
-        if self.answer == "same":
-            return True
-        wide = math.log(self.high / self.low) / 2 if self.low > 0 else math.inf
-        return self.answer != "unclear" and wide <= max(
-            _PRECISE, _PRECISE_SHARE * abs(math.log(self.ratio))
-        )
-
-    def event_fields(self) -> dict[str, float | None]:
-        """Return the fields of an event; None for all where the interval is out of an event's
-        bounds."""
-        if self.low < SMALLEST_RATIO or self.high > LARGEST_RATIO:
-            return {"ratio": None, "low": None, "high": None}
-        return {"ratio": self.ratio, "low": self.low, "high": self.high}
-
-
-UNKNOWN = Estimate(1.0, 0.0, math.inf)
 
 
 def half_width(differences: NDArray[np.float64], alpha: float = ALPHA) -> float:

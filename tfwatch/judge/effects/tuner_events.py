@@ -18,7 +18,7 @@ from tfwatch.core.events import (
     TunerLost,
 )
 from tfwatch.core.knobs import KnobChange
-from tfwatch.judge.effects.experiment import Estimate
+from tfwatch.judge.effects.interval import Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

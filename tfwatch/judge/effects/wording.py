@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.core.events import WITH_THE_RUN, SwitchMissed
-from tfwatch.core.knobs import knob_name
+from tfwatch.core.knobs import COMPUTE, COPY, HOST, KNOBS, WAIT, knob_name
 from tfwatch.judge.effects.comparison import ENOUGH_STEPS
-from tfwatch.judge.effects.experiment import SAME, Estimate
+from tfwatch.judge.effects.interval import SAME, Estimate
 from tfwatch.judge.effects.tuner_events import changes_of, estimate_of
 
 if TYPE_CHECKING:
@@ -24,14 +24,16 @@ if TYPE_CHECKING:
         SwitchFailed,
     )
     from tfwatch.core.knobs import KnobChange
-    from tfwatch.judge.effects.comparison import Comparison
+    from tfwatch.judge.effects.comparison import Comparison, SwitchEffect
     from tfwatch.judge.effects.tuner_events import AutopilotRun, RunningExperiment
     from tfwatch.judge.forecasts.forecast import CheckedForecast, Forecast
 
 #: Steps that differ by less than this share show no difference.
 _SAME = 0.02
-#: Cells of the words before a bar.
-LABEL = 16
+#: From this half width of its interval on, as a logarithm, an open ratio is too noisy to show.
+_NOISY = 0.1
+#: The fields of a `Breakdown`.
+_FIELDS = {WAIT: "wait", COPY: "copy", COMPUTE: "compute", HOST: "host"}
 TUNER_LOST = "the terminal of the A/B test or autopilot is gone; its settings stay"
 
 
@@ -73,7 +75,8 @@ def changes_text(changes: Iterable[KnobChange]) -> str:
 
 
 def outcome_text(switch: Comparison) -> str:
-    """Return `1.68 x faster (1.61 to 1.74) over 600 steps`, or the reason for no ratio."""
+    """Return `1.68 x faster (1.61 to 1.74) over 600 steps`, or the reason for no ratio; with the
+    parts that changed and do not show in the ratio."""
     done = switch.after.steps if switch.after else 0
     if switch.beside:
         return f"switched together with {knob_name(switch.beside)}: no ratio of its own"
@@ -81,17 +84,45 @@ def outcome_text(switch: Comparison) -> str:
         return "not enough steps before it to compare"
     if switch.effect is None:
         return f"{done} of {ENOUGH_STEPS} steps"
-    of = f"over {units.count(done)}" if switch.settled else f"so far, {done} of {ENOUGH_STEPS}"
-    return f"{_claim(switch)} {of} steps"
+    of = f"over {units.count(done)} steps"
+    if not switch.settled:
+        of = f"so far, {done} of {ENOUGH_STEPS} steps"
+    if switch.switches > 1:
+        of += f", {switch.switches} switches together"
+    clauses = [f"{_claim(switch.effect, switch)} {of}", *_drifts(switch.effect, switch)]
+    if _is_noisy(switch.effect.estimate) and not KNOBS[switch.knob].no_test:
+        clauses.append("`a` tests it in turns")
+    return "; ".join(clauses)
 
 
-def _claim(switch: Comparison) -> str:
-    """Return `1.68 x faster (1.61 to 1.74)`; where only another data wait is proved, `data wait 9.3
-    → 0.6 ms, step: not clear (0.94 to 1.38)`."""
-    step = estimate_text(switch.estimate)
-    if switch.is_proved or not switch.has_other_wait:
+def _claim(effect: SwitchEffect, switch: Comparison) -> str:
+    """Return `1.68 x faster (1.61 to 1.74)`; where only parts are proved to have changed, `data
+    wait 9.3 → 0.6 ms, step: not clear (0.94 to 1.08)`."""
+    step, known = estimate_text(effect.estimate), effect.estimate
+    if _is_noisy(known):
+        shows = units.percent(math.expm1(min(known.half_log, math.log(2))))
+        step = f"too noisy to show less than {shows}"
+    if known.answer != "unclear":
         return step
-    return f"data {part_texts(switch)[0]} ms, step: {step}"
+    parts = [part_text(switch, part) for part in switch.changed_parts if part in effect.moved]
+    return f"{', '.join(parts)}, step: {step}" if parts else step
+
+
+def _is_noisy(known: Estimate) -> bool:
+    return known.answer == "unclear" and known.half_log > _NOISY
+
+
+def _drifts(effect: SwitchEffect, switch: Comparison) -> list[str]:
+    """Return `compute drifted: 13.0 → 15.1 ms` of each part that changed and that the knob cannot
+    move."""
+    drifted = [part for part in switch.changed_parts if part not in effect.moved]
+    return [part_text(switch, part).replace(part, f"{part} drifted:", 1) for part in drifted]
+
+
+def part_text(switch: Comparison, part: str) -> str:
+    """Return `data wait 9.6 → 0.2 ms`: a part that is timed on both sides."""
+    sides = [getattr(side, _FIELDS[part]) for side in (switch.before, switch.after)]
+    return f"{part} {' → '.join(units.in_one_unit(*map(switch.typical, sides)))}"
 
 
 def without_effect_text(event: SwitchFailed | SwitchMissed) -> str:
@@ -99,23 +130,6 @@ def without_effect_text(event: SwitchFailed | SwitchMissed) -> str:
     if isinstance(event, SwitchMissed):
         return "the run ended before it was in effect"
     return f"failed: {event.reason}; {setting_text(event.knob, event.now)} continues"
-
-
-def part_texts(switch: Comparison) -> list[str]:
-    """Return `wait 9.6 → 0.2`, and the same of compute and host, ms; without figures where a side
-    is missing."""
-    before, after = switch.before, switch.after
-    if before is None or after is None:
-        return ["wait", "compute", "host"]
-    pairs = {
-        "wait": (before.wait, after.wait),
-        "compute": (before.compute, after.compute),
-        "host": (before.host, after.host),
-    }
-    return [
-        f"{name} {units.number(switch.typical(old))} → {units.number(switch.typical(new))}"
-        for name, (old, new) in pairs.items()
-    ]
 
 
 # -- A/B tests -------------------------------------------------------------------------------------

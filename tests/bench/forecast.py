@@ -94,7 +94,7 @@ def check_forecasts(judged: JudgedRun) -> Iterator[Checked]:
         at_ns = int(rows["start_ns"][-1] + 1e6 * step_ms(rows)[-1]) if len(rows) else 0
         table = stage_table_at(run, at_ns)
         known = build_evidence(run, switches[:n], table, switch.asked_step, at_ns)
-        made = forecast(known, switch.knob, switch.new)
+        made = forecast(known, {switch.knob: switch.new})
         if made.is_known:
             yield Checked(switch, made, switch.after.step.median)
 

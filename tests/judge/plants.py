@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.core.rows import STEP
-from tfwatch.judge.forecasts.batch_supply import depth, needed_bytes
+from tfwatch.judge.forecasts.predict import depth, needed_bytes
 from tfwatch.tuner.client import settling_steps
 from tfwatch.tuner.search import BASE, BUDGET, MOST, AutopilotSearch, Move, SearchLimits, Stop
 

@@ -277,7 +277,7 @@ def test_the_advice_has_the_forecast_of_the_knobs_row_in_each_frame() -> None:
         run.steps(10, slower).doing(Phase.COMPUTE, 0.001).writer.flush()
         view = follower.follow(reader.read(), (), None)
         forecast = view.situation.forecasts["prefetch", "4"]
-        seen.add(text := units.milliseconds(forecast.typical_ms))
+        seen.add(text := units.milliseconds(forecast.step_ms))
         assert text in view.finding.advice
     assert len(seen) > 1
 

@@ -115,8 +115,7 @@ class _AutopilotJob:
         known = evidence_now(self._driver.snapshot)
 
         def make_forecast(settings: Mapping[str, str]) -> Forecast | None:
-            (knob, value), *others = settings.items()
-            return forecast(known, knob, value, dict(others))
+            return forecast(known, settings)
 
         return make_forecast
 

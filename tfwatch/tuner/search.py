@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from tfwatch.core import units
 from tfwatch.core.knobs import DEVICE_PREFETCH, KNOBS, PREFETCH, WORKERS, KnobChange
 from tfwatch.judge.effects.comparison import LEAST, effect_between
-from tfwatch.judge.forecasts.batch_supply import needed_bytes
+from tfwatch.judge.forecasts.predict import needed_bytes
 from tfwatch.judge.steps.steady_steps import COPY_FROM, breakdown, steady
 from tfwatch.tuner.client import settling_steps
 

@@ -16,10 +16,8 @@ from tfwatch.judge.machine import MachineFigures
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
 
-ON = Forecast("prefetch", "4", 13.8, 13.2, 14.4, "the rest is compute", None, 13.8, 23.4, 23.4)
-WORKERS = Forecast(
-    "workers", "auto", 13.9, 13.0, 15.0, "the rest is compute", None, 13.9, 22.3, 22.3
-)
+ON = Forecast("prefetch", "4", 13.8, 13.2, 14.4, "the rest is compute", None, 23.4)
+WORKERS = Forecast("workers", "auto", 13.9, 13.0, 15.0, "the rest is compute", None, 22.3)
 NONE = Forecast(
     "cache",
     "off",
@@ -42,13 +40,13 @@ def now(*forecasts: Forecast, **knobs: str) -> Situation:
 def test_a_copy_ahead_is_advised_where_its_interval_excludes_a_longer_step(
     high_ms: float, measured: bool, is_advised: bool
 ) -> None:
-    ahead = Forecast("device_prefetch", "2", 1.9, 1.5, high_ms, "", None, 1.9, 2.3, 2.3, measured)
+    ahead = Forecast("device_prefetch", "2", 1.9, 1.5, high_ms, "", None, 2.3, measured)
 
     assert best([ahead]) is (ahead if is_advised else None)
 
 
 def test_a_deeper_buffer_is_named_by_both_depths() -> None:
-    deeper = changed(ON, value="4", step_ms=14.1, mean_ms=14.1, now_ms=15.7, now_mean_ms=15.7)
+    deeper = changed(ON, value="4", step_ms=14.1, now_ms=15.7)
 
     advice = advise_gain(now(deeper, prefetch="2"), deeper)
     assert advice.sentence.startswith("+ depth 2 → 4: 15.7 to about 14.1 ms, 1.1 x")
@@ -84,31 +82,20 @@ def test_a_wide_range_is_told_beside_the_number() -> None:
     [
         pytest.param(ON, "13.8 ms  1.7 x", id="a gain"),
         pytest.param(
-            changed(
-                changed(ON, value="off", now_ms=13.9, now_mean_ms=13.9, low_ms=21.0, high_ms=26.0),
-                step_ms=23.4,
-                mean_ms=23.4,
-            ),
+            changed(changed(ON, value="off", now_ms=13.9, low_ms=21.0, high_ms=26.0), step_ms=23.4),
             "23.4 ms  0.6 x",
             id="a loss",
         ),
         pytest.param(
             changed(ON, high_ms=30.0), "13.8 ms  gain not sure", id="an interval that holds 1"
         ),
+        pytest.param(changed(WORKERS, now_ms=14.1), "13.9 ms  no gain", id="no gain"),
         pytest.param(
-            changed(WORKERS, now_ms=14.1, now_mean_ms=14.1), "13.9 ms  no gain", id="no gain"
-        ),
-        pytest.param(
-            changed(ON, step_ms=5.5, mean_ms=5.5, now_ms=5.9, now_mean_ms=6.6),
+            changed(ON, step_ms=5.5, now_ms=5.9),
             "5.5 ms  1.1 x",
             id="the gain is of what is told: of medians",
         ),
         pytest.param(NONE, "no forecast: not seen without a cache", id="unknown"),
-        pytest.param(
-            changed(ON, step_ms=12.0, now_ms=12.0, mean_ms=12.2, now_mean_ms=22.0),
-            "12.2 ms  1.8 x",
-            id="bursts",
-        ),
     ],
 )
 def test_beside_a_knob_stands_the_step_and_what_it_gains(known: Forecast, words: str) -> None:
@@ -116,8 +103,8 @@ def test_beside_a_knob_stands_the_step_and_what_it_gains(known: Forecast, words:
 
 
 def test_of_equals_the_one_that_costs_least_is_proposed() -> None:
-    workers = changed(WORKERS, step_ms=13.7, mean_ms=13.7, now_ms=23.4, now_mean_ms=23.4)
-    much_better = changed(workers, step_ms=9.0, mean_ms=9.0)
+    workers = changed(WORKERS, step_ms=13.7, now_ms=23.4)
+    much_better = changed(workers, step_ms=9.0)
 
     assert best([workers, ON, NONE]) is ON
     assert best([ON, much_better]) is much_better
@@ -137,9 +124,6 @@ def test_keys_are_named_as_they_are_pressed() -> None:
     assert key_text(device, "off") == "g device prefetch 2"
 
 
-def test_of_bursts_the_mean_is_told_without_the_range_of_the_median() -> None:
-    wide = changed(ON, low_ms=10.0, high_ms=20.0)
-    assert interval_text(wide) == "10.0 to 20.0"
-    bursts = changed(wide, mean_ms=42.0, now_mean_ms=60.0)
-    assert interval_text(bursts) == ""
-    assert expected_gain_text(bursts) == "60.0 to about 42.0 ms, 1.4 x (the rest is compute)"
+def test_a_narrow_interval_is_not_shown() -> None:
+    assert interval_text(changed(ON, low_ms=10.0, high_ms=20.0)) == "10.0 to 20.0"
+    assert interval_text(ON) == ""

@@ -389,11 +389,9 @@ CACHE_ON = Forecast(
     19.5,
     "compute and data share the cores",
     None,
-    18.0,
-    23.4,
     23.4,
 )
-NO_GAIN = changed(CACHE_ON, step_ms=23.0, mean_ms=23.0)
+NO_GAIN = changed(CACHE_ON, step_ms=23.0)
 FULL = Stage("prefetch", "Prefetch", math.nan, buffered=4.0, buffer_size=4.0, filled=1.0)
 #: Batches wait in a full buffer: the data wait is the fetch itself.
 READY = StageTable(0, (Stage("map", "Map", 0.1), FULL)).with_bottleneck(8, 0.0, 0.1, 0.9)
@@ -463,7 +461,7 @@ def test_a_fit_too_short_for_its_stages_has_the_source_of_its_manifest(
 
 @pytest.mark.parametrize("live", [True, False])
 def test_a_switch_that_gains_nothing_is_no_line_either(live: bool) -> None:
-    no_gain = changed(CACHE_ON, knob="prefetch", value="4", step_ms=23.4, mean_ms=23.4)
+    no_gain = changed(CACHE_ON, knob="prefetch", value="4", step_ms=23.4)
     found = banner(
         changed(RUNNING, split=judged(), live=live, forecasts={("prefetch", "4"): no_gain})
     )

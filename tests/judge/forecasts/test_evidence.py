@@ -105,4 +105,4 @@ def test_switches_that_are_not_compared_count_too() -> None:
 
     assert known.knobs["prefetch"] == "8"
     assert known.rows["step"][0] == 202
-    assert [interval.knobs["prefetch"] for interval in known.history] == ["off", "4"]
+    assert [knobs["prefetch"] for knobs, _ in known.history] == ["off", "4"]

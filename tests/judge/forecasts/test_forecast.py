@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.judge.evidences import evidence, stages, step_ms_of
+from tests.judge.evidences import KNOBS, evidence, stages, step_ms_of
 from tests.judge.step_rows import make_steps
+from tfwatch.core.events import ExperimentEnded, PipelineSwitched
 from tfwatch.judge.effects.comparison import Comparison
-from tfwatch.judge.forecasts.forecast import forecast
+from tfwatch.judge.forecasts.forecast import choices, forecast, forecasts
 from tfwatch.judge.stages import Stage, StageTable
 from tfwatch.judge.steps.steady_steps import breakdown
 
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 def test_prefetch_hides_what_a_batch_takes_behind_compute_and_host(
     data_ms: float, step_ms: float
 ) -> None:
-    assert step_ms_of(forecast(evidence(data_ms), "prefetch", "4")) == pytest.approx(
+    assert step_ms_of(forecast(evidence(data_ms), {"prefetch": "4"})) == pytest.approx(
         step_ms, rel=0.03
     )
 
@@ -42,7 +45,7 @@ def test_it_foretells_what_an_h200_did(delay_ms: float) -> None:
     came = {5.0: 13.3, 10.0: 13.5, 20.0: 20.2, 40.0: 40.2}[delay_ms]  # docs/results.md, prefetch 4
     off = {5.0: 18.4, 10.0: 23.8, 20.0: 33.9, 40.0: 54.2}[delay_ms]
 
-    found = forecast(evidence(off - 13.3, compute=13.2, host=0.1), "prefetch", "4")
+    found = forecast(evidence(off - 13.3, compute=13.2, host=0.1), {"prefetch": "4"})
 
     assert step_ms_of(found) == pytest.approx(came, rel=0.05)
     assert found.low_ms <= came <= found.high_ms
@@ -51,27 +54,16 @@ def test_it_foretells_what_an_h200_did(delay_ms: float) -> None:
 def test_a_pipeline_that_starves_behind_a_prefetch_shows_what_a_batch_takes() -> None:
     known = evidence(26.2, knobs={"prefetch": "4"})
 
-    assert step_ms_of(forecast(known, "prefetch", "off")) == pytest.approx(40.0 + 13.8)
-    assert step_ms_of(forecast(known, "prefetch", "8")) == pytest.approx(40.0)
+    assert step_ms_of(forecast(known, {"prefetch": "off"})) == pytest.approx(40.0 + 13.8)
+    assert step_ms_of(forecast(known, {"prefetch": "8"})) == pytest.approx(40.0)
 
 
-def test_bursts_take_depth_and_the_mean_tells_it() -> None:
+def test_of_bursts_the_mean_is_forecast_and_no_gain_is_sure() -> None:
     every_eighth = np.resize([80.0, *[0.0] * 7], 200)
-    known = evidence(every_eighth, compute=11.5, host=0.5)
-    shallow, deep = (forecast(known, "prefetch", depth) for depth in ("1", "8"))
+    found = forecast(evidence(every_eighth, compute=11.5, host=0.5), {"prefetch": "4"})
 
-    assert step_ms_of(shallow) == pytest.approx(12.0, rel=0.03)
-    assert shallow.mean_ms == pytest.approx(12 + 68 / 8, rel=0.03)
-    assert deep.mean_ms == pytest.approx(12.0, rel=0.05)
-    assert deep.ratio == pytest.approx(22 / 12, rel=0.05)
-
-
-def test_a_deeper_buffer_hides_the_rest_of_a_burst() -> None:
-    behind_four = np.resize([32.0, *[0.0] * 7], 200)
-    known = evidence(behind_four, compute=11.5, host=0.5, knobs={"prefetch": "4"})
-
-    assert forecast(known, "prefetch", "8").mean_ms == pytest.approx(12.0, rel=0.05)
-    assert forecast(known, "prefetch", "2").mean_ms == pytest.approx(12 + 56 / 8, rel=0.05)
+    assert (found.now_ms, step_ms_of(found)) == pytest.approx((22.0, 12.0), rel=0.01)
+    assert found.high_ms > 12 + (80 - 4 * 12) / 8
 
 
 def test_to_a_scripts_own_pipeline_prefetch_is_only_added() -> None:
@@ -83,12 +75,12 @@ def test_to_a_scripts_own_pipeline_prefetch_is_only_added() -> None:
     alone = evidence(9.6, stages=stages(Map=9.5), **own)
 
     assert (
-        step_ms_of(forecast(alone, "prefetch", "off"))
-        == step_ms_of(forecast(alone, "prefetch", "default"))
+        step_ms_of(forecast(alone, {"prefetch": "off"}))
+        == step_ms_of(forecast(alone, {"prefetch": "default"}))
         == pytest.approx(23.4)
     )
-    assert step_ms_of(forecast(alone, "prefetch", "8")) == pytest.approx(13.8, rel=0.03)
-    assert step_ms_of(forecast(ahead, "prefetch", "8")) == pytest.approx(23.4, rel=0.03)
+    assert step_ms_of(forecast(alone, {"prefetch": "8"})) == pytest.approx(13.8, rel=0.03)
+    assert step_ms_of(forecast(ahead, {"prefetch": "8"})) == pytest.approx(23.4, rel=0.03)
 
 
 # -- the other knobs -------------------------------------------------------------------------------
@@ -98,12 +90,12 @@ def test_workers_share_what_is_a_map_and_the_serial_rest_stays() -> None:
     table = stages(Range=0.5, Map=35.0, BatchV2=4.5)
     known = evidence(26.2, knobs={"prefetch": "4"}, stages=table, batch_size=32)
 
-    assert step_ms_of(forecast(known, "workers", "2")) == pytest.approx(17.5, rel=0.05)
-    assert step_ms_of(forecast(known, "workers", "8")) == pytest.approx(13.8, rel=0.05)
+    assert step_ms_of(forecast(known, {"workers": "2"})) == pytest.approx(17.5, rel=0.05)
+    assert step_ms_of(forecast(known, {"workers": "8"})) == pytest.approx(13.8, rel=0.05)
 
 
 def test_a_cache_takes_memory_and_helps() -> None:
-    found = forecast(evidence(20.0, knobs={"cache": "off"}, cache_bytes=2e9), "cache", "on")
+    found = forecast(evidence(20.0, knobs={"cache": "off"}, cache_bytes=2e9), {"cache": "on"})
 
     assert step_ms_of(found) < 33.8
     assert found.needs_bytes == 2e9
@@ -114,7 +106,7 @@ def test_a_cache_after_a_known_stage_leaves_the_work_above_it() -> None:
     table, off = StageTable(0, tuple(Stage(*one) for one in costs)), {"cache": "off"}
     first, both = (
         step_ms_of(
-            forecast(evidence(20.0, knobs=off, stages=table, cache_after=after), "cache", "on")
+            forecast(evidence(20.0, knobs=off, stages=table, cache_after=after), {"cache": "on"})
         )
         for after in ("map(decode)", "map(flip)")
     )
@@ -125,8 +117,7 @@ def test_a_cache_after_a_known_stage_leaves_the_work_above_it() -> None:
 def test_a_cache_that_would_be_refused_promises_nothing() -> None:
     found = forecast(
         evidence(20.0, knobs={"cache": "off"}, cache_bytes=4.1 * 2**30, memory_free=6.2 * 2**30),
-        "cache",
-        "on",
+        {"cache": "on"},
     )
 
     assert not found.is_known
@@ -136,53 +127,8 @@ def test_a_cache_that_would_be_refused_promises_nothing() -> None:
 def test_a_forecast_names_the_bytes_that_its_batches_take() -> None:
     known = evidence(20.0, knobs={"prefetch": "4"}, batch_bytes=1e6)
 
-    assert forecast(evidence(20.0, batch_bytes=1e6), "prefetch", "4").needs_bytes == 4e6
-    assert [forecast(known, "workers", calls).needs_bytes for calls in ("4", "8")] == [4e6, 8e6]
-
-
-def test_a_cache_leaves_the_last_map_which_is_the_random_one() -> None:
-    table = StageTable(
-        0,
-        tuple(
-            Stage(kind, kind, ms) for kind, ms in (("Map", 14.0), ("Map", 4.0), ("BatchV2", 2.0))
-        ),
-    )
-    known = evidence(20.0, knobs={"cache": "off"}, stages=table)
-
-    assert step_ms_of(forecast(known, "cache", "on")) == pytest.approx(13.8 + 6.0, rel=0.05)
-
-
-@pytest.mark.parametrize(
-    "table",
-    [
-        pytest.param(stages(Map=math.nan, BatchV2=4.5), id="the maps are not told of"),
-        pytest.param(stages(Map=1.5, BatchV2=11.0), id="another stage has their time"),
-    ],
-)
-def test_where_stages_mislead_the_range_still_holds_what_an_h200s_host_did(
-    table: StageTable,
-) -> None:
-    """Steps of 12.5 ms became 7.7 with workers, where a batch stage seemed to be the limit."""
-    known = evidence(
-        5.3, compute=7.0, host=0.2, knobs={"prefetch": "4"}, stages=table, batch_size=32
-    )
-
-    found = forecast(known, "workers", "auto")
-
-    assert step_ms_of(found) <= 12.5
-    assert found.low_ms <= 7.7 <= found.high_ms
-
-
-def test_short_waits_behind_a_prefetch_may_be_those_of_fetching_alone() -> None:
-    """Steps of 2.3 ms became 3.0 without it on an H200's host."""
-    known = evidence(
-        0.9, compute=1.3, host=0.1, knobs={"prefetch": "4"}, stages=stages(Map=0.6, Prefetch=0.05)
-    )
-
-    found = forecast(known, "prefetch", "off")
-
-    assert step_ms_of(found) == pytest.approx(3.0, rel=0.15)
-    assert found.low_ms <= 3.0 <= found.high_ms
+    assert forecast(evidence(20.0, batch_bytes=1e6), {"prefetch": "4"}).needs_bytes == 4e6
+    assert [forecast(known, {"workers": calls}).needs_bytes for calls in ("4", "8")] == [4e6, 8e6]
 
 
 # -- what was measured -----------------------------------------------------------------------------
@@ -199,7 +145,7 @@ def switched(knob: str, old: str, new: str, step: int, before: float, after: flo
 def test_a_setting_that_was_measured_is_its_own_forecast() -> None:
     there = switched("prefetch", "off", "4", 101, before=9.6, after=0.3)
     found = forecast(
-        evidence(0.3, knobs={"prefetch": "4"}, comparisons=(there,)), "prefetch", "off"
+        evidence(0.3, knobs={"prefetch": "4"}, comparisons=(there,)), {"prefetch": "off"}
     )
 
     assert found.measured
@@ -224,11 +170,162 @@ def copied_by_the_step(copy: float, dispatch: float, drain: float, host: float =
 
 @pytest.mark.parametrize("drain", [0.1, 0.59, 0.61, 3.0])
 def test_a_copy_ahead_is_forecast_within_the_share_that_the_race_decides_on(drain: float) -> None:
-    found = forecast(copied_by_the_step(2.8, 1.5, drain), "device_prefetch", "2")
+    found = forecast(copied_by_the_step(2.8, 1.5, drain), {"device_prefetch": "2"})
 
     assert step_ms_of(found) == pytest.approx(2.8 + 1.5 + drain + 0.3 - 0.45)
     assert found.low_ms <= 2.8 + drain <= 2.8 + 1.8 + drain <= found.high_ms
 
 
 def test_a_step_is_never_forecast_to_be_shorter_than_its_copy() -> None:
-    assert step_ms_of(forecast(copied_by_the_step(10.0, 0.2, 0.0), "device_prefetch", "2")) >= 10.0
+    assert (
+        step_ms_of(forecast(copied_by_the_step(10.0, 0.2, 0.0), {"device_prefetch": "2"})) >= 10.0
+    )
+
+
+def test_a_setting_that_an_ab_test_measured_is_its_own_forecast() -> None:
+    """Else the banner would advise what the test has just refuted."""
+    test = ExperimentEnded(
+        0, "prefetch", ("off", "4"), 100, 400, "clear", "slower", 8, 160, "off", step_ms=TESTED
+    )
+    found = forecast(evidence(9.6, test=test), {"prefetch": "4"})
+
+    assert (found.measured, step_ms_of(found)) == (True, 24.9)
+
+
+TESTED = {"off": 23.4, "4": 24.9}
+
+
+def test_no_step_is_forecast_below_its_copy_compute_and_host() -> None:
+    rows = make_steps(np.full(100, 0.25), compute=16.0, host=0.5, copy=5.0)
+    known = replace(evidence(0.0), rows=rows, breakdown=breakdown(rows))
+
+    assert step_ms_of(forecast(known, {"prefetch": "4"})) >= 16.5
+    assert not forecast(known, {"prefetch": "4"}).differs
+
+
+# -- cores, and the interval -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cores", "used", "free", "step_ms", "high_ms"),
+    [
+        pytest.param(2, 1.5, 0.5, 1.5 * 23.8 / 2, 1.5 * 23.8 / 2, id="all of two cores"),
+        pytest.param(6, 3, 1, 3 * 23.8 / 5, 3 * 23.8 / 4, id="others yield half of what they use"),
+        pytest.param(8, 1.0, 7.0, 13.8, 13.8, id="cores enough"),
+    ],
+)
+def test_compute_and_data_share_the_cores_of_a_cpu(
+    cores: int, used: float, free: float, step_ms: float, high_ms: float
+) -> None:
+    known = evidence(10.0, accelerated=False, cores=cores, cores_used=used, cores_free=free)
+    found = forecast(known, {"prefetch": "4"})
+
+    assert step_ms_of(found) == pytest.approx(step_ms, rel=0.01)
+    assert high_ms <= found.high_ms < 1.25 * high_ms
+    assert ("share the cores" in found.why) is (high_ms > 14)
+
+
+def test_more_threads_on_a_cpu_may_make_a_step_longer() -> None:
+    found = forecast(evidence(0.0, accelerated=False, cores=2), {"workers": "2"})
+
+    assert step_ms_of(found) == pytest.approx(13.8)
+    assert found.high_ms > 1.4 * 13.8
+
+
+def test_on_shared_cores_the_range_reaches_to_no_gain() -> None:
+    shared = {"cores": 2, "accelerated": False}
+    busy = forecast(evidence(20.0, cores_used=1.9, cores_free=0.1, **shared), {"prefetch": "4"})
+    idle = forecast(evidence(20.0, cores_used=0.5, cores_free=1.5, **shared), {"prefetch": "4"})
+    unknown = forecast(evidence(20.0, **shared), {"prefetch": "4"})
+
+    assert busy.high_ms >= 1.9 * 33.8 / 2
+    assert busy.why == "compute and data share the cores"
+    assert idle.high_ms < 26.0
+    assert unknown.high_ms >= 33.8
+
+
+def test_beside_other_programs_the_range_is_wider() -> None:
+    alone = forecast(evidence(9.6, cores=16, cores_used=2.0, cores_free=14.0), {"prefetch": "4"})
+    beside = forecast(evidence(9.6, cores=16, cores_used=2.0, cores_free=4.0), {"prefetch": "4"})
+
+    assert beside.step_ms == alone.step_ms
+    assert beside.low_ms < alone.low_ms
+    assert beside.high_ms > alone.high_ms
+
+
+def test_there_is_no_forecast_while_stalled_or_before_twenty_steps() -> None:
+    stalled = forecast(evidence(20.0, no_forecast_reason="stalled"), {"prefetch": "4"})
+    few = make_steps(np.full(12, 9.6))
+    early = forecast(replace(evidence(20.0), breakdown=breakdown(few), rows=few), {"prefetch": "4"})
+
+    assert math.isnan(stalled.step_ms)
+    assert stalled.why == "no forecast while stalled"
+    assert early.why == "no forecast yet: 12 of 20 steps"
+
+
+#: Of a step, and where the knobs stand that any pipeline has.
+AS_IT_STANDS: dict[str, Any] = {
+    "wait": st.floats(0.0, 60.0),
+    "compute": st.floats(0.5, 60.0),
+    "prefetch": st.sampled_from(["off", "default", "auto", "1", "8"]),
+    "workers": st.sampled_from(["off", "auto", "4"]),
+}
+
+
+@settings(deadline=None)
+@given(**AS_IT_STANDS)
+def test_the_forecast_of_the_present_setting_is_the_present_step(
+    wait: float, compute: float, prefetch: str, workers: str
+) -> None:
+    knobs = {"prefetch": prefetch, "workers": workers}
+    known = evidence(wait, compute=compute, knobs=knobs)
+    assert known.breakdown
+
+    for knob, value in knobs.items():
+        found = forecast(known, {knob: value})
+        assert found.step_ms == known.breakdown.typical_ms(known.breakdown.step)
+        assert found.low_ms <= found.step_ms <= found.high_ms
+
+
+@settings(deadline=None)
+@given(
+    **AS_IT_STANDS,
+    accelerated=st.booleans(),
+    used=st.sampled_from([math.nan, 0.5, 2.0]),
+    table=st.sampled_from([None, stages(Map=20.0, BatchV2=1.0), stages(Map=math.nan)]),
+)
+def test_every_possible_switch_has_a_forecast_or_a_reason(
+    wait: float,
+    compute: float,
+    prefetch: str,
+    workers: str,
+    accelerated: bool,
+    used: float,
+    table: StageTable | None,
+) -> None:
+    known = evidence(
+        wait,
+        compute=compute,
+        knobs={"prefetch": prefetch, "workers": workers},
+        accelerated=accelerated,
+        cores=2,
+        cores_used=used,
+        cores_free=2 - used,
+        stages=table,
+    )
+    found = forecasts(known)
+
+    assert {one.knob for one in found} == set(KNOBS)
+    for one in found:
+        assert one.why
+        if one.is_known:
+            assert 0 < one.low_ms <= one.step_ms <= one.high_ms < math.inf
+
+
+def test_a_knob_that_is_turned_on_again_takes_its_last_value() -> None:
+    by_key = PipelineSwitched(0, "prefetch", "16", "off", 100, 101, 1.0, "key")
+    by_experiment = PipelineSwitched(0, "workers", "2", "off", 200, 201, 1.0, "experiment")
+    at_off = evidence(20.0, switches=(by_key, by_experiment))
+
+    assert choices(at_off, "prefetch")[0] == "16"
+    assert choices(at_off, "workers") == ("2",)

@@ -263,7 +263,7 @@ def forecast_note(known: Forecast) -> str:
     """Return what stands beside a knob: `13.9 ms  no gain`, or the reason for no forecast."""
     if not known.is_known:
         return known.why
-    return f"{units.milliseconds(known.typical_ms)}  {_gain(known)}"
+    return f"{units.milliseconds(known.step_ms)}  {_gain(known)}"
 
 
 def expected_gain_text(known: Forecast, shown_ms: float = math.nan) -> str:
@@ -272,16 +272,15 @@ def expected_gain_text(known: Forecast, shown_ms: float = math.nan) -> str:
     The ratio is that of these two. shown_ms: the mean of fewer steps in the finding beside it;
     where it differs, the text says that the first figure is that of all steps so far.
     """
-    so_far = " so far" if abs(shown_ms / (known.ratio * known.typical_ms) - 1) > _DIFFERS else ""
+    so_far = " so far" if abs(shown_ms / known.now_ms - 1) > _DIFFERS else ""
     within = f" ({interval_text(known)})" if interval_text(known) else ""
-    now, then = units.in_one_unit(known.ratio * known.typical_ms, known.typical_ms)
+    now, then = units.in_one_unit(known.now_ms, known.step_ms)
     return f"{now}{so_far} to about {then}{within}, {_gain(known)} ({known.why})"
 
 
 def interval_text(known: Forecast) -> str:
-    """Return `13.2 to 78.4`, a wide prediction interval in milliseconds; empty for a narrow one and
-    in bursts."""
-    if not known.is_known or known.high_ms <= _WIDE * known.low_ms or known.in_bursts:
+    """Return `13.2 to 78.4`, a wide prediction interval in milliseconds; empty for a narrow one."""
+    if not known.is_known or known.high_ms <= _WIDE * known.low_ms:
         return ""
     return " to ".join(units.in_one_unit(known.low_ms, known.high_ms)).removesuffix(" ms")
 

@@ -155,8 +155,7 @@ def _recovered(now: Situation, gain: Forecast | None) -> float:
     if part is None or part.wait.mean <= 0:
         return 1.0
     if gain is not None:
-        before_ms = gain.now_mean_ms if gain.in_bursts else gain.now_ms
-        return min(1.0, max(0.0, before_ms - gain.typical_ms) / part.wait.mean)
+        return min(1.0, max(0.0, gain.now_ms - gain.step_ms) / part.wait.mean)
     cores = cores_of(now.manifest)
     slow = now.stages.stages[limit.stage] if now.stages and limit else None
     has_threads = now.origin is SourceKind.TF_DATA and cores > 1  # one for each core

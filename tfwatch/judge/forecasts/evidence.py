@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.core.events import PipelineSwitched, StagesFound
+from tfwatch.core.events import EXPERIMENT, ExperimentEnded, PipelineSwitched, StagesFound
 from tfwatch.core.knobs import MULTIPROCESSING, OFF, PY_DATASET_KNOBS
 from tfwatch.core.rows import STEP, step_ms
 from tfwatch.judge.effects.comparison import LEAST, LONGEST, compare
@@ -38,20 +38,6 @@ _READINGS_NS = 10 * 10**9
 _BLOCK = 20
 
 
-@dataclass(frozen=True, slots=True)
-class SettingSpan:
-    """A stretch of steps with one setting of all knobs. split: of its steady steps, if there are
-    any."""
-
-    knobs: Mapping[str, str]
-    split: Breakdown | None
-
-    @property
-    def is_measured(self) -> bool:
-        """True where it has enough steady steps."""
-        return self.split is not None and self.split.steps >= LEAST
-
-
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """The measurements of a run at one moment, of its current setting except `comparisons`."""
@@ -71,6 +57,8 @@ class Evidence:
     #: Of the switches so far, oldest first; and all that took effect, where not all are compared.
     comparisons: tuple[Comparison, ...] = ()
     switches: tuple[PipelineSwitched, ...] = ()
+    #: The newest A/B test, where no other knob was switched since.
+    test: ExperimentEnded | None = None
     #: The steady steps since the last switch, the newest last.
     rows: Rows = field(default_factory=lambda: np.empty(0, dtype=STEP))
     #: E.g. `stalled`; empty where a forecast can be made.
@@ -82,46 +70,34 @@ class Evidence:
         return cores_of(self.run)
 
     @cached_property
-    def history(self) -> list[SettingSpan]:
-        """The measured settings of the run, oldest first."""
-        return setting_spans(self.run.knobs, self.comparisons, self.switches)
+    def history(self) -> list[tuple[Mapping[str, str], Breakdown]]:
+        """The settings of the run with their steady steps, oldest first: on both sides of each
+        comparison. Switches at one step begin one stretch."""
+        spans: list[tuple[Mapping[str, str], Breakdown | None]] = []
+        for one in self.comparisons:
+            sides = ((one.step - 1, one.before),) if not spans else ()
+            for step, split in (*sides, (one.step, one.after)):
+                made = [switch for switch in self.switches if switch.step <= step]
+                spans.append((knobs_in_effect(self.run.knobs, made), split))
+        return [(knobs, split) for knobs, split in spans if split is not None]
 
-    def measured(self, knobs: Mapping[str, str]) -> Breakdown | None:
-        """Return the newest steps with these settings that this run has measured; None without
-        any."""
-        spans = (span for span in reversed(self.history) if span.is_measured)
-        return next((span.split for span in spans if span.knobs == knobs), None)
+    def measured_ms(self, knobs: Mapping[str, str]) -> float | None:
+        """Return the typical step with these settings as this run has measured it last, in an A/B
+        test or beside a switch; None without any."""
+        tested = self.test
+        others = {knob: value for knob, value in knobs.items() if tested and knob != tested.knob}
+        if tested and others.items() <= self.knobs.items():
+            known = tested.step_ms.get(knobs[tested.knob])
+            if known is not None:
+                return known
+        spans = (split for had, split in reversed(self.history) if had == knobs)
+        enough = next((split for split in spans if split.steps >= LEAST), None)
+        return enough.typical_ms(enough.step) if enough else None
 
     @cached_property
     def step_variation(self) -> float:
         """`block_variation` of the rows."""
         return block_variation(self.rows)
-
-
-def setting_spans(
-    start: Mapping[str, str],
-    comparisons: Iterable[Comparison],
-    switches: Sequence[PipelineSwitched],
-) -> list[SettingSpan]:
-    """Return the stretches on both sides of each comparison, oldest first, of a run that began with
-    `start`.
-
-    switches: all of the run in order; those of A/B tests are not compared. Switches at one step
-    begin one stretch.
-    """
-    knobs, spans, taken, last = dict(start), list[SettingSpan](), 0, None
-    for comparison in comparisons:
-        if comparison.step == last:
-            continue
-        last = comparison.step
-        if not spans:
-            before = [one for one in switches if one.step < last]
-            spans.append(SettingSpan(knobs_in_effect(start, before), comparison.before))
-        while taken < len(switches) and switches[taken].step <= last:
-            knobs[switches[taken].knob] = switches[taken].new
-            taken += 1
-        spans.append(SettingSpan(dict(knobs), comparison.after))
-    return spans
 
 
 def cores_of(run: Manifest) -> int:
@@ -181,6 +157,7 @@ def build_evidence(
         memory_free=None if math.isnan(available) else available,
         comparisons=tuple(comparisons),
         switches=tuple(made),
+        test=_newest_test(run, made, step),
         rows=rows,
         no_forecast_reason=no_forecast_reason,
     )
@@ -201,6 +178,14 @@ def evidence_now(
     table = make_stage_table(run.recent_stages, run.stages_found)
     at_ns = round(run.now_s * 1e9)
     return build_evidence(run, comparisons, table, total, at_ns, no_forecast_reason)
+
+
+def _newest_test(
+    run: Snapshot, made: Sequence[PipelineSwitched], step: int
+) -> ExperimentEnded | None:
+    tests = [one for one in run.events.of(ExperimentEnded) if one.step <= step]
+    since = max((one.step for one in made if one.by != EXPERIMENT), default=0)
+    return tests[-1] if tests and tests[-1].step >= since else None
 
 
 def _with_bottleneck(

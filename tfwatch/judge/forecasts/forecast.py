@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 from tfwatch.core.clock import Slot, second_of
@@ -12,10 +11,8 @@ from tfwatch.core.knobs import CACHE, DEVICE_PREFETCH, PREFETCH, WORKERS, no_roo
 from tfwatch.judge.effects import knob_state
 from tfwatch.judge.effects.comparison import LEAST
 from tfwatch.judge.effects.tuner_events import EXPERIMENT_EVENTS, running_experiment
-from tfwatch.judge.forecasts import batch_supply
 from tfwatch.judge.forecasts.evidence import evidence_now
-from tfwatch.judge.forecasts.predict import Prediction, predict
-from tfwatch.judge.steps.steady_steps import BURSTS
+from tfwatch.judge.forecasts.predict import Prediction, needed_bytes, predict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -40,12 +37,12 @@ NINE_OF_TEN = 1.64
 #: A forecast change below this share of a step reads as no gain.
 _WORTH = 0.05
 _CHEAPEST_FIRST = (PREFETCH, WORKERS, CACHE)
-_NO_OTHER: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The forecast of the median step after a switch of `knob` to `value`, milliseconds."""
+    """The forecast of the typical step after a switch of `knob` to `value`, milliseconds: of the
+    median, and where batches come in bursts, of the mean."""
 
     knob: str
     value: str
@@ -57,11 +54,8 @@ class Forecast:
     why: str
     #: The memory that the switch takes; None where it is next to nothing or unknown.
     needs_bytes: float | None = None
-    #: The mean step, which differs from the median where batches come in bursts.
-    mean_ms: float = math.nan
-    #: The median and the mean of the current setting.
+    #: The typical step of the current setting.
     now_ms: float = math.nan
-    now_mean_ms: float = math.nan
     #: The run has measured that setting before, and its steps are the forecast.
     measured: bool = False
 
@@ -71,20 +65,9 @@ class Forecast:
         return not math.isnan(self.step_ms)
 
     @property
-    def in_bursts(self) -> bool:
-        """True where batches come in bursts, before or after the switch: only means show them."""
-        return max(self.mean_ms, self.now_mean_ms) > BURSTS * max(self.step_ms, self.now_ms)
-
-    @property
-    def typical_ms(self) -> float:
-        """The median step, as for a measured step; the mean where batches come in bursts."""
-        return self.mean_ms if self.in_bursts else self.step_ms
-
-    @property
     def ratio(self) -> float:
-        """The current step over `typical_ms`: above 1 is a gain. NaN without a forecast."""
-        now_ms = self.now_mean_ms if self.in_bursts else self.now_ms
-        return now_ms / self.typical_ms if self.typical_ms > 0 else math.nan
+        """The current step over this one: above 1 is a gain. NaN without a forecast."""
+        return self.now_ms / self.step_ms if self.step_ms > 0 else math.nan
 
     @property
     def differs(self) -> bool:
@@ -98,9 +81,8 @@ class Forecast:
 
     @property
     def is_sure(self) -> bool:
-        """True where the interval does not hold the present step; of bursts only the mean is
-        known."""
-        return self.is_known and (self.in_bursts or not self.low_ms < self.now_ms < self.high_ms)
+        """True where the interval does not hold the present step."""
+        return self.is_known and not self.low_ms < self.now_ms < self.high_ms
 
     @property
     def may_be_slower(self) -> bool:
@@ -124,7 +106,7 @@ def best(forecasts: Iterable[Forecast]) -> Forecast | None:
 def forecasts(evidence: Evidence) -> tuple[Forecast, ...]:
     """Return the forecast of every switch that the keys offer, in their order."""
     return tuple(
-        forecast(evidence, knob, value)
+        forecast(evidence, {knob: value})
         for knob in evidence.run.switchable
         for value in choices(evidence, knob)
     )
@@ -141,43 +123,43 @@ def choices(evidence: Evidence, knob: str) -> tuple[str, ...]:
     return knob_state.choices(state)
 
 
-def forecast(
-    evidence: Evidence, knob: str, value: str, together_with: Mapping[str, str] = _NO_OTHER
-) -> Forecast:
-    """Return the forecast of one switch. together_with: prefetch or workers switched at the same
-    step."""
+def forecast(evidence: Evidence, settings: Mapping[str, str]) -> Forecast:
+    """Return the forecast of a switch to these settings, by the name of the first one: as measured,
+    where the run has had them."""
+    (knob, value), *_ = settings.items()
     split, why_not = evidence.breakdown, no_forecast_reason(evidence)
     if why_not or split is None:
         return _none(knob, value, why_not)
-    wanted = {**evidence.knobs, knob: value, **together_with}
-    measured_before = evidence.measured(wanted)
-    is_measured = True
-    if wanted == evidence.knobs or _is_as_written(evidence, knob, value):
-        prediction: Prediction | str = _as_seen(split)
-    elif measured_before:
-        prediction = _as_seen(measured_before)
-    else:
-        prediction, is_measured = (
-            predict(evidence, split, knob, value, together_with),
-            False,
-        )
     if full := _no_room(evidence, knob, value):
-        prediction = f"a cache {full}"
+        return _none(knob, value, f"no forecast: a cache {full}")
+    measured_ms = _measured_ms(evidence, split, settings)
+    if measured_ms is not None:
+        seen = Prediction(measured_ms, measured_ms, measured_ms, "measured in this run")
+        return _make_forecast(evidence, split, settings, seen, is_measured=True)
+    prediction = predict(evidence, split, settings)
     if isinstance(prediction, str):
         return _none(knob, value, f"no forecast: {prediction}")
-    return _make_forecast(evidence, split, knob, value, together_with, prediction, is_measured)
+    return _make_forecast(evidence, split, settings, prediction, is_measured=False)
+
+
+def _measured_ms(evidence: Evidence, split: Breakdown, settings: Mapping[str, str]) -> float | None:
+    """Return the typical step of settings that this run has measured, or has now."""
+    wanted = {**evidence.knobs, **settings}
+    if wanted == evidence.knobs or _is_as_written(evidence, settings):
+        return split.typical_ms(split.step)
+    return evidence.measured_ms(wanted)
 
 
 def _none(knob: str, value: str, why: str) -> Forecast:
     return Forecast(knob, value, math.nan, math.nan, math.nan, why)
 
 
-def _is_as_written(evidence: Evidence, knob: str, value: str) -> bool:
+def _is_as_written(evidence: Evidence, settings: Mapping[str, str]) -> bool:
     """Return whether a script's pipeline stays as written: there, off and default are the same (see
     `Watch.set`)."""
     as_written = ("off", "default")
-    own = knob == PREFETCH and WORKERS not in evidence.run.switchable
-    return own and value in as_written and evidence.knobs.get(knob) in as_written
+    own = settings.keys() == {PREFETCH} and WORKERS not in evidence.run.switchable
+    return own and settings[PREFETCH] in as_written and evidence.knobs.get(PREFETCH) in as_written
 
 
 def _no_room(evidence: Evidence, knob: str, value: str) -> str:
@@ -195,38 +177,29 @@ def no_forecast_reason(evidence: Evidence) -> str:
     return f"no forecast yet: {steps} of {LEAST} steps" if steps < LEAST else ""
 
 
-def _as_seen(then: Breakdown) -> Prediction:
-    """Return the measured step of a stretch."""
-    step_ms = then.step.median
-    return Prediction(step_ms, then.step.mean, step_ms, step_ms, "measured in this run")
-
-
 def _make_forecast(
     evidence: Evidence,
     split: Breakdown,
-    knob: str,
-    value: str,
-    together_with: Mapping[str, str],
+    settings: Mapping[str, str],
     prediction: Prediction,
+    *,
     is_measured: bool,
 ) -> Forecast:
+    (knob, value), *_ = settings.items()
     usual = _OFF if evidence.run.accelerated else _OFF_SHARED
     off = math.hypot(
         usual, NINE_OF_TEN * evidence.step_variation, _OTHERS * _taken_by_others(evidence)
     )
+    low_ms = prediction.low_ms
     return Forecast(
         knob=knob,
         value=value,
         step_ms=prediction.step_ms,
-        low_ms=max(
-            prediction.low_ms * (1 - min(off, _MOST_OFF)) - _OFF_MS, prediction.low_ms * _MOST_OFF
-        ),
+        low_ms=max(low_ms * (1 - min(off, _MOST_OFF)) - _OFF_MS, low_ms * _MOST_OFF),
         high_ms=prediction.high_ms * (1 + off) + _OFF_MS,
         why=prediction.why or _why(evidence, split, prediction.step_ms),
-        needs_bytes=_needs_bytes(evidence, {knob: value, **together_with}),
-        mean_ms=prediction.mean_ms,
-        now_ms=split.step.median,
-        now_mean_ms=split.step.mean,
+        needs_bytes=_needs_bytes(evidence, settings),
+        now_ms=split.typical_ms(split.step),
         measured=is_measured,
     )
 
@@ -249,11 +222,9 @@ def _needs_bytes(evidence: Evidence, turned: Mapping[str, str]) -> float | None:
         return evidence.run.cache_bytes
     if not turned.keys() & {PREFETCH, WORKERS} or evidence.run.batch_bytes is None:
         return None
-    then, now = {**evidence.knobs, **turned}, evidence.knobs
-    more = batch_supply.needed_bytes(then, evidence.run.batch_bytes) - batch_supply.needed_bytes(
-        now, evidence.run.batch_bytes
-    )
-    return max(more, 0.0)
+    each = evidence.run.batch_bytes
+    then_bytes = needed_bytes({**evidence.knobs, **turned}, each)
+    return max(then_bytes - needed_bytes(evidence.knobs, each), 0.0)
 
 
 def _taken_by_others(evidence: Evidence) -> float:

@@ -1,13 +1,18 @@
-"""The predicted step after a switch to an unmeasured setting, from the cost of a batch and its
-overlap."""
+"""The step after a switch to a setting that the run has not measured, by a model of the batch
+supply.
+
+A batch takes D ms to prepare, of which maps may share a part among workers; a step takes W ms of
+copy, compute and host. Without a prefetch a step takes D + W, with one the longer of the two, since
+a batch is prepared while the step before it runs. That held within 5 % on an H200 with loaders of 5
+to 40 ms and steps of 13.4 ms (docs/results.md). The model is applied before and after the switch,
+and its difference added to the measured step. The interval grows with the doubt about D.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from tfwatch.core.knobs import (
     CACHE,
@@ -18,35 +23,41 @@ from tfwatch.core.knobs import (
     WORKERS,
 )
 from tfwatch.judge.effects.comparison import LEAST
-from tfwatch.judge.forecasts import batch_supply
-from tfwatch.judge.forecasts.batch_supply import (
-    ALONE,
-    BESIDE_EACH_OTHER,
-    Range,
-    queued,
-    shared_cores,
-)
 from tfwatch.judge.stages import FETCH_MS
 from tfwatch.judge.steps.steady_steps import MODERATELY_FROM
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
-    from tfwatch.judge.forecasts.batch_supply import Supply
     from tfwatch.judge.forecasts.evidence import Evidence
-    from tfwatch.judge.steps.steady_steps import Breakdown, Stat
+    from tfwatch.judge.stages import Stage
+    from tfwatch.judge.steps.steady_steps import Breakdown
 
+#: A buffer size that TensorFlow chooses counts as this many batches.
+_AUTO_DEPTH = 8
+_MAPS = ("Map", "ParallelMap")
+#: The examples of a batch of unknown size.
+_BATCH = 32
+#: The share of maps in the work of a pipeline without stage figures: decoding is most of a JPEG
+#: pipeline. Of the work that no stage shows, this share is in maps.
+_IN_MAPS, _HIDDEN_IN_MAPS = 0.9, 0.5
+#: Parallel maps take more work in total: 1.0 where they sleep, 1.3 for JPEGs decoded on both of two
+#: cores.
+_PARALLEL_LOSS = 1.05
+#: The work of a batch over its busy time in tf.data's model. Busy time is wall clock: of parallel
+#: maps it includes the waits for each other.
+_BUSY_BESIDE_EACH_OTHER = 0.7
+#: The share of the work that remains with a cache: random augmentation runs each epoch.
+_CACHED = 0.3
+#: The doubt about the change of a step, as a share of it: by measured waits, by the figures of the
+#: stages, where those are of parallel maps, unknown, or hidden in bursts, and of an unseen cache.
+_MEASURED, _BY_STAGES, _GUESSED, _UNSEEN = 0.05, 0.1, 0.5, 0.85
+#: A prefetch buffer that is fuller than this share is not the limit.
+_FULL = 0.5
 #: The share that a training gets of the cores in use by other programs, as threads of one priority
 #: share them.
 _YIELDED = 0.5
-#: Shorter waits behind a prefetch may be those of fetching alone, where the stages show less work.
-_SHORT_MS = 2.0
-#: A prefetch buffer that is fuller than this share is not the limit.
-_FULL = 0.5
-#: The most that more workers lengthen a step on a CPU with no free core: parallel decoding beside
-#: compute.
+#: The most that more workers lengthen a step on a CPU with no free core.
 _CROWDED = 1.4
 #: Stages that show TensorFlow's choice for a knob left at its default.
 _WORKS_AHEAD = {PREFETCH: ("Prefetch",), WORKERS: ("Parallel", "MapAndBatch")}
@@ -54,79 +65,70 @@ _WORKS_AHEAD = {PREFETCH: ("Prefetch",), WORKERS: ("Parallel", "MapAndBatch")}
 #: three H100s are within 10 %. It is -0.3 to 1.0, and differs between runs of one model: whether a
 #: copy or launching comes first is a race.
 _OVERLAP = 0.25
-_UNSEEN = {
-    CACHE: "the time of a batch without a cache has not been measured in this run",
-}
-_PY_DATASET = "the part of a PyDataset's __getitem__ that holds the GIL is unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """A predicted step, milliseconds: its median and mean, and the bounds of the median."""
+    """A predicted typical step with its bounds, milliseconds. why: its limit; empty where it is the
+    usual one."""
 
     step_ms: float
-    mean_ms: float
     low_ms: float
     high_ms: float
-    why: str
+    why: str = ""
 
 
-def predict(
-    evidence: Evidence,
-    split: Breakdown,
-    knob: str,
-    value: str,
-    together_with: Mapping[str, str],
+def depth(value: str) -> int:
+    """Return the number of batches that a prefetch or a parallel map may hold; 0 where it is
+    off."""
+    if value == "off":
+        return 0
+    return int(value) if value.isdigit() else _AUTO_DEPTH
+
+
+def needed_bytes(knobs: Mapping[str, str], batch_bytes: float) -> float:
+    """Return the most bytes in the buffers of a setting: those of the prefetch and of the parallel
+    calls."""
+    return batch_bytes * (depth(knobs.get(PREFETCH, "off")) + depth(knobs.get(WORKERS, "off")))
+
+
+def predict(evidence: Evidence, split: Breakdown, settings: Mapping[str, str]) -> Prediction | str:
+    """Predict the step after a switch to these settings; a sentence where that is not possible."""
+    if settings.keys() & set(PY_DATASET_KNOBS) and MULTIPROCESSING in evidence.knobs:
+        return "the part of a PyDataset's __getitem__ that holds the GIL is unknown"
+    if DEVICE_PREFETCH in settings:
+        is_on = settings[DEVICE_PREFETCH] != "off"
+        return _copied_ahead(split) if is_on else "the copy has not been timed in this run"
+    if settings.get(CACHE) == "off":
+        return "the time of a batch without a cache has not been measured in this run"
+    now = _as_it_runs(evidence)
+    then = {**now, **{k: "auto" if v == "default" else v for k, v in settings.items()}}
+    found = _by_supply(evidence, split, now, then)
+    return found if isinstance(found, str) else _on_shared_cores(evidence, split, found, settings)
+
+
+def _by_supply(
+    evidence: Evidence, split: Breakdown, now: Mapping[str, str], then: Mapping[str, str]
 ) -> Prediction | str:
-    """Predict the step after a switch of `knob` to `value`; a sentence where that is not possible.
-
-    The difference of the formulas before and after the switch is added to the measured step.
-    together_with: see `forecast`.
-    """
-    then = {**evidence.knobs, knob: value, **together_with}
-    if knob in PY_DATASET_KNOBS and MULTIPROCESSING in evidence.knobs:
-        return _PY_DATASET
-    if knob == DEVICE_PREFETCH:
-        return _copied_ahead(split) if value != "off" else "the copy has not been timed in this run"
-    new = {
-        name: "auto" if turned == "default" else turned
-        for name, turned in ((knob, value), *together_with.items())
-    }
-    model = _model(evidence, split, knob, value)
-    if isinstance(model, str):
-        return model
-    work_ms = _typical(split.compute) + _typical(split.host)
-    changes = [
-        _step_ms(after, {**runs, **new}, work_ms, evidence.cores)
-        - _step_ms(before, runs, work_ms, evidence.cores)
-        for before, after, runs in zip(model.before, model.after, model.runs, strict=True)
-    ]
-    steps = [max(split.step.median + change, min(work_ms, split.step.median)) for change in changes]
-    means = [max(split.step.mean + change, work_ms) for change in changes]
-    prediction = Prediction(steps[1], means[1], min(steps), max(steps), "")
-    if knob == PREFETCH and not together_with:
-        queue = _through_a_queue(evidence, value)
-        if queue is not None:
-            likely = float(np.median(queue))
-            prediction = Prediction(likely, float(queue.mean()), likely, likely, "")
-    return _on_shared_cores(evidence, split, prediction, then)
-
-
-@dataclass(frozen=True, slots=True)
-class _Model:
-    """The pipeline before and after a switch, and the knobs before it, by each assumption."""
-
-    before: Sequence[Supply]
-    after: Sequence[Supply]
-    runs: Sequence[Mapping[str, str]]
-
-
-def _model(evidence: Evidence, split: Breakdown, knob: str, value: str) -> _Model | str:
-    guesses = _guesses(evidence, split)
-    turned = _turned(evidence, guesses, knob, value)
-    if turned is None:
-        return _UNSEEN.get(knob, "this knob has no model")
-    return _Model(guesses, turned, _as_it_runs(evidence))
+    parts = (split.copy, split.compute, split.host)
+    work_ms = sum(split.typical_ms(part) for part in parts if part)
+    now_ms = split.typical_ms(split.step)
+    before = _supply(evidence, split, now)
+    if before is None:
+        is_more = all(then.get(knob) != "off" for knob in (PREFETCH, WORKERS) if knob in now)
+        if is_more and not _starves(evidence, split):
+            return Prediction(now_ms, now_ms, now_ms)
+        return "the time of a batch behind its prefetch or workers is not visible"
+    is_cached = then.get(CACHE) == "on" != now.get(CACHE)
+    after = _cached(before, evidence) if is_cached else before
+    cores = evidence.cores
+    change = after.step_ms(then, work_ms, cores) - before.step_ms(now, work_ms, cores)
+    # Without stages, the share of maps is a guess, which only workers depend on.
+    is_guess = evidence.stages is None and now.get(WORKERS) != then.get(WORKERS)
+    doubt = max(after.doubt, _GUESSED if is_guess or split.in_bursts else 0.0)
+    steps = (now_ms + change * times for times in (1.0, 1 - doubt, 1 + doubt))
+    step_ms, *bounds = (max(step, min(work_ms, now_ms)) for step in steps)
+    return Prediction(step_ms, min(bounds), max(bounds))
 
 
 def _copied_ahead(split: Breakdown) -> Prediction | str:
@@ -139,214 +141,182 @@ def _copied_ahead(split: Breakdown) -> Prediction | str:
     """
     if split.copy is None:
         return "the copy of batches is not timed"
-    copy, host_side = (
-        split.copy.median,
-        split.dispatch.median + split.host.median + split.wait.median,
+    copy, now_ms = split.typical_ms(split.copy), split.typical_ms(split.step)
+    beside = sum(split.typical_ms(part) for part in (split.dispatch, split.host, split.wait))
+    least_ms = max(copy, now_ms - copy)
+    low_ms, step_ms = (
+        max(now_ms - min(share * beside, copy), least_ms) for share in (1.0, _OVERLAP)
     )
-    now_ms, least_ms = split.step.median, max(copy, split.step.median - copy)
-    steps_ms = [
-        max(now_ms - min(share * host_side, copy), least_ms) for share in (1.0, _OVERLAP, 0.0)
-    ]
-    saved = now_ms - steps_ms[1]
-    why = (
-        "the copy is the limit" if steps_ms[1] < 1.5 * copy else "kernels and copies hardly overlap"
-    )
-    return Prediction(steps_ms[1], split.step.mean - saved, steps_ms[0], steps_ms[2], why)
+    why = "the copy is the limit" if step_ms < 1.5 * copy else "kernels and copies hardly overlap"
+    return Prediction(step_ms, low_ms, now_ms, why)
 
 
-def _step_ms(made: Supply, knobs: Mapping[str, str], work_ms: float, cores: int) -> float:
-    return made.step_ms(knobs.get(PREFETCH, "off"), knobs.get(WORKERS, "off"), work_ms, cores)
+# -- the work of a batch ---------------------------------------------------------------------------
 
 
-# -- the cost of a batch ------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class _Supply:
+    """The work of a pipeline, milliseconds a batch."""
+
+    #: In serial stages, and in maps, which workers share.
+    serial_ms: float
+    parallel_ms: float
+    #: Of a map's output per batch, 1 where it makes whole batches; a map works ahead by elements.
+    elements: float
+    #: About a change that is computed from it, as a share.
+    doubt: float
+
+    def step_ms(self, knobs: Mapping[str, str], work_ms: float, cores: int) -> float:
+        """Return the step time with `work_ms` of copy, compute and host."""
+        calls = _parallel_calls(knobs, cores)
+        data_ms = self.serial_ms + self.parallel_ms
+        if calls:
+            # The maps of one batch overlap with the serial stages of another.
+            shared_ms = self.parallel_ms * _PARALLEL_LOSS / min(calls, cores)
+            data_ms = max(shared_ms, self.serial_ms)
+        if depth(knobs.get(PREFETCH, "off")):
+            return max(data_ms, work_ms)
+        # Parallel maps prepare a part of the next batch ahead.
+        ahead = min(calls / self.elements, 1.0)
+        return data_ms + work_ms - min(ahead * data_ms, work_ms)
 
 
-def _guesses(evidence: Evidence, split: Breakdown) -> tuple[Supply, ...]:
-    return batch_supply.supplies(_work(evidence, split), evidence.stages, evidence.run.batch_size)
+def _parallel_calls(knobs: Mapping[str, str], cores: int) -> int:
+    """Return the number of parallel calls of a map; 0 where it is serial. tf.data uses one thread
+    per core."""
+    workers = knobs.get(WORKERS, "off")
+    if workers == "off":
+        return 0
+    return int(workers) if workers.isdigit() else max(cores, 1)
 
 
-def _work(evidence: Evidence, split: Breakdown) -> Range:
-    """Return the total work of a batch, as without parallel calls."""
-    short, runs, _ = _as_it_runs(evidence)
-    at_once = batch_supply.parallelism(runs.get(WORKERS, "off"), evidence.cores)
-    starves = _starves(evidence, split)
-    ahead = batch_supply.depth(runs.get(PREFETCH, "off")) > 0
-    if not at_once and not ahead:
-        return _exactly(_typical(split.wait))
-    in_all = evidence.stages.all_ms if evidence.stages else math.nan
-    if not at_once and starves and split.wait.mean < _SHORT_MS and in_all < split.step.mean / 2:
-        return Range(in_all, in_all + (split.step.mean - in_all) / 4, split.step.mean)
-    if not at_once and starves and short == runs:
-        return _exactly(_typical(split.step))
+def _supply(evidence: Evidence, split: Breakdown, now: Mapping[str, str]) -> _Supply | None:
+    """Return the work of a batch; None where nothing shows it."""
+    work = _work(evidence, split, now)
+    if work is None:
+        return None
+    table, (work_ms, doubt) = evidence.stages, work
+    elements, in_maps = float(evidence.run.batch_size or _BATCH), _IN_MAPS
+    if table is not None:
+        maps = [stage for stage in table.stages if _is_map(stage)]
+        costliest = max(maps, key=lambda one: one.busy_ms, default=table.stages[0])
+        after = table.stages[table.stages.index(costliest) :]
+        elements = elements if any("Batch" in stage.kind for stage in after) else 1.0
+        if table.all_ms > 0:
+            shown = min(table.all_ms / work_ms, 1.0) if work_ms > 0 else 1.0
+            share = sum(stage.busy_ms for stage in maps) / table.all_ms
+            in_maps = share * shown + _HIDDEN_IN_MAPS * (1 - shown)
+    return _Supply(work_ms * (1 - in_maps), work_ms * in_maps, elements, doubt)
+
+
+def _is_map(stage: Stage) -> bool:
+    return stage.kind.startswith(_MAPS) and stage.busy_ms > 0
+
+
+def _work(
+    evidence: Evidence, split: Breakdown, now: Mapping[str, str]
+) -> tuple[float, float] | None:
+    """Return the total work of a batch, as without parallel calls, and the doubt about it."""
+    calls = _parallel_calls(now, evidence.cores)
+    if not calls and not depth(now.get(PREFETCH, "off")):
+        return split.typical_ms(split.wait), _MEASURED
+    if not calls and _starves(evidence, split):
+        return split.typical_ms(split.step), _MEASURED
     known = _from_history(evidence)
     if known is not None:
-        return _exactly(known)
+        return known, _MEASURED
+    in_all = evidence.stages.all_ms if evidence.stages else math.nan
     if in_all > 0:
-        return Range(*(in_all * part for part in (BESIDE_EACH_OTHER if at_once else ALONE)))
-    return _unseen_work(split, max(min(at_once, evidence.cores), 1), ahead, starves)
+        return (in_all * _BUSY_BESIDE_EACH_OTHER, _GUESSED) if calls else (in_all, _BY_STAGES)
+    return None
 
 
 def _starves(evidence: Evidence, split: Breakdown) -> bool:
     """Return whether steps wait for batch preparation; behind a full prefetch buffer they do
     not."""
-    held = [
-        stage.buffered / stage.buffer_size
-        for stage in (evidence.stages.stages if evidence.stages else ())
-        if stage.is_buffer and stage.buffer_size > 0 and stage.buffered >= 0
-    ]
+    table = evidence.stages
     if split.wait_share < MODERATELY_FROM or split.wait.mean < FETCH_MS:
         return False
+    held = [
+        stage.buffered / stage.buffer_size
+        for stage in (table.stages if table else ())
+        if stage.is_buffer and stage.buffer_size > 0 and stage.buffered >= 0
+    ]
     return not held or held[-1] < _FULL
-
-
-def _unseen_work(split: Breakdown, at_once: int, ahead: bool, starves: bool) -> Range:
-    """Return the work hidden by a prefetch or a parallel map: at most as much as fits into the
-    step."""
-    work_ms = split.work_mean_ms
-    if ahead and starves:
-        return Range(
-            split.wait.mean, split.step.mean * (1 + at_once) / 2, split.step.mean * at_once
-        )
-    if ahead:
-        return Range(0.0, work_ms * at_once / 2, work_ms * at_once)
-    return Range(split.wait.mean, split.wait.mean * (1 + at_once) / 2, split.step.mean * at_once)
 
 
 def _from_history(evidence: Evidence) -> float | None:
     """Return the work from a stretch without workers but with the current cache."""
-    now = evidence.knobs
-    for interval in reversed(evidence.history):
-        if (
-            interval.knobs.get(CACHE) != now.get(CACHE)
-            or interval.knobs.get(WORKERS, "off") != "off"
-            or interval.split is None
-            or interval.split.steps < LEAST
-        ):
+    for knobs, split in reversed(evidence.history):
+        alike = knobs.get(CACHE) == evidence.knobs.get(CACHE)
+        if not alike or knobs.get(WORKERS, "off") != "off" or split.steps < LEAST:
             continue
-        if interval.knobs.get(PREFETCH, "off") == "off":
-            return _typical(interval.split.wait)
-        if (
-            interval.split.wait_share >= MODERATELY_FROM
-            and interval.knobs.get(PREFETCH) != "default"
-        ):
-            return _typical(interval.split.step)
+        prefetch = knobs.get(PREFETCH, "off")
+        if prefetch == "off":
+            return split.typical_ms(split.wait)
+        if split.wait_share >= MODERATELY_FROM and prefetch != "default":
+            return split.typical_ms(split.step)
     return None
 
 
-def _as_it_runs(evidence: Evidence) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-    """Return the knobs by the three assumptions.
-
-    Under `default` only the stages show prefetch and parallel calls.
-    """
-    kinds = [stage.kind for stage in evidence.stages.stages] if evidence.stages else None
-    settings: tuple[dict[str, str], ...] = ({}, {}, {})
-    for knob, value in evidence.knobs.items():
-        guesses, is_shown = (value, value, value), value == "default"
-        if is_shown and kinds is None:
-            guesses = ("off", "auto", "auto")
-        elif is_shown and kinds is not None:
-            works = any(kind.startswith(_WORKS_AHEAD.get(knob, ())) for kind in kinds)
-            guesses = ("auto", "auto", "auto") if works else ("off", "off", "off")
-        for knobs, guess in zip(settings, guesses, strict=True):
-            knobs[knob] = "auto" if guess == "default" else guess
-    return settings[0], settings[1], settings[2]
+def _as_it_runs(evidence: Evidence) -> dict[str, str]:
+    """Return the knobs; under `default` only the stages show prefetch and parallel calls."""
+    stages = evidence.stages.stages if evidence.stages else ()
+    knobs = dict(evidence.knobs)
+    for knob, kinds in _WORKS_AHEAD.items():
+        if knobs.get(knob) == "default":
+            works = not stages or any(stage.kind.startswith(kinds) for stage in stages)
+            knobs[knob] = "auto" if works else "off"
+    return knobs
 
 
-def _turned(
-    evidence: Evidence, guesses: tuple[Supply, ...], knob: str, new: str
-) -> tuple[Supply, ...] | None:
-    if knob == CACHE:
-        return (
-            batch_supply.cached(guesses, evidence.stages, evidence.run.cache_after)
-            if new == "on"
-            else None
-        )
-    return guesses
+def _cached(supply: _Supply, evidence: Evidence) -> _Supply:
+    """Return the supply with a full cache: the stages up to the one after which it lies do no
+    work."""
+    table, after = evidence.stages, evidence.run.cache_after
+    names = [stage.name for stage in table.stages] if table else []
+    left, doubt = _CACHED, _UNSEEN
+    if table is not None and table.all_ms > 0 and names.count(after) == 1:
+        above = table.stages[names.index(after) + 1 :]
+        left = sum(stage.busy_ms for stage in above if stage.busy_ms > 0) / table.all_ms
+        doubt = max(supply.doubt, _BY_STAGES)
+    return replace(
+        supply,
+        serial_ms=supply.serial_ms * left,
+        parallel_ms=supply.parallel_ms * left,
+        doubt=doubt,
+    )
 
 
-def _typical(part: Stat) -> float:
-    """Return the median, which a busy second of the machine does not move; in bursts the mean."""
-    return part.median if part.mean < 2 * part.median else part.mean
-
-
-def _exactly(ms: float) -> Range:
-    return Range(ms, ms, ms)
-
-
-# -- bursts -------------------------------------------------------------------------------------
-
-
-def _through_a_queue(evidence: Evidence, value: str) -> NDArray[np.float64] | None:
-    """Return the steps behind a prefetch of this depth, from the measured series; None where it
-    lacks them."""
-    rows, depth = evidence.rows, batch_supply.depth(value)
-    short, runs, _ = _as_it_runs(evidence)
-    if not depth or short != runs or runs.get(WORKERS, "off") != "off" or not len(rows):
-        return None
-    now = batch_supply.depth(runs.get(PREFETCH, "off"))
-    work = rows["compute_ms"].astype(np.float64) + rows["host_ms"]
-    waits = rows["wait_ms"].astype(np.float64)
-    if not now:
-        return queued(waits.tolist(), work.tolist(), depth)
-    hidden = _before_the_buffer(waits, work, now)
-    return None if hidden is None else queued(hidden.tolist(), work.tolist(), depth)
-
-
-def _before_the_buffer(
-    waits: NDArray[np.float64], work: NDArray[np.float64], depth: int
-) -> NDArray[np.float64] | None:
-    """Return the times of batches that came in bursts behind a buffer of `depth`; None where they
-    did not.
-
-    A wait behind a full buffer is the part of a burst that `depth` steps did not overlap.
-    """
-    late = waits > max(float(np.median(waits)) * 4, 0.1 * float(np.median(work)))
-    if not late.any() or late.mean() > 0.5 or waits[late].sum() < 0.5 * waits.sum():
-        return None
-    took = np.where(late, waits + depth * float(np.median(work)), 0.0)
-    # Between bursts the buffer fills again: the other batches fit into the steps.
-    return took
-
-
-# -- cores --------------------------------------------------------------------------------------
+# -- cores -----------------------------------------------------------------------------------------
 
 
 def _on_shared_cores(
-    evidence: Evidence, split: Breakdown, prediction: Prediction, then: Mapping[str, str]
+    evidence: Evidence, split: Breakdown, found: Prediction, settings: Mapping[str, str]
 ) -> Prediction:
     """Correct a prediction for the cores: more overlap may need more of them than there are, as
     work is conserved."""
-    turned = [
-        knob
-        for knob in (PREFETCH, WORKERS)
-        if then.get(knob, "off") != evidence.knobs.get(knob, "off")
-    ]
-    if not turned:
-        return prediction
-    now_ms, more = split.step.median, then[turned[0]] != "off"
-    if not more or prediction.step_ms >= now_ms:
-        if evidence.run.accelerated:
-            return prediction
-        most_ms = now_ms * _CROWDED if more and turned == [WORKERS] else now_ms
-        return replace(
-            prediction,
-            low_ms=min(prediction.low_ms, now_ms),
-            high_ms=max(prediction.high_ms, most_ms),
+    turned_on = {knob for knob in (PREFETCH, WORKERS) if settings.get(knob, "off") != "off"}
+    now_ms, accelerated = split.typical_ms(split.step), evidence.run.accelerated
+    if not turned_on:
+        return found
+    if found.step_ms >= now_ms:
+        most_ms = now_ms * (_CROWDED if turned_on == {WORKERS} else 1.0)
+        wider = replace(
+            found, low_ms=min(found.low_ms, now_ms), high_ms=max(found.high_ms, most_ms)
         )
+        return found if accelerated else wider
     used, free = evidence.cores_used, evidence.cores_free
     if math.isnan(used) or math.isnan(free):
-        return (
-            prediction
-            if evidence.run.accelerated
-            else replace(prediction, high_ms=max(prediction.high_ms, now_ms))
-        )
+        return found if accelerated else replace(found, high_ms=max(found.high_ms, now_ms))
     others = max(evidence.cores - used - free, 0.0)
-    likely = min(shared_cores(used * now_ms, used + free + _YIELDED * others), now_ms)
-    worst = min(shared_cores(used * now_ms, used + free), now_ms)
+    likely_ms, worst_ms = (
+        min(used * now_ms / max(used + more, 1e-3), now_ms)
+        for more in (free + _YIELDED * others, free)
+    )
     return Prediction(
-        step_ms=max(prediction.step_ms, likely),
-        mean_ms=max(prediction.mean_ms, likely),
-        low_ms=prediction.low_ms,
-        high_ms=max(prediction.high_ms, worst),
-        why="compute and data share the cores" if worst > prediction.step_ms else prediction.why,
+        step_ms=max(found.step_ms, likely_ms),
+        low_ms=found.low_ms,
+        high_ms=max(found.high_ms, worst_ms),
+        why="compute and data share the cores" if worst_ms > found.step_ms else found.why,
     )

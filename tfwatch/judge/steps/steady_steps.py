@@ -102,6 +102,11 @@ class Breakdown:
         """True where batches come in bursts: the median step shows no data wait then."""
         return self.step.mean > BURSTS * self.step.median
 
+    def typical_ms(self, part: Stat) -> float:
+        """Return the median of a part, which a busy second of the machine does not move; in bursts
+        the mean, which alone contains their data wait."""
+        return part.mean if self.in_bursts else part.median
+
     @property
     def work_mean_ms(self) -> float:
         """The mean of copy, compute and host together."""

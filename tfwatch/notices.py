@@ -68,15 +68,12 @@ class Notifier:
     ) -> None:
         self.show = show
         self.is_on = options.in_terminal or bool(options.command)
+        #: Notices ring the terminal's bell.
+        self.rings = options.in_terminal
         self._options, self._environ = options, environ
         self._failures: list[str] = []
         self._was_running = self._was_stalled = False
         self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def rings(self) -> bool:
-        """True where notices ring the terminal's bell."""
-        return self.is_on and self._options.in_terminal
 
     def stop(self, why: str) -> None:
         """Stop for good, for this reason: a defect would be reported with every frame."""
@@ -135,11 +132,10 @@ class Notifier:
     def _pass_on(self, cause: str, sentence: str, folder: str) -> None:
         sentence = printable(sentence)
         if self._options.command:
-            self._run(sentence, TFWATCH_CAUSE=cause, TFWATCH_RUN=folder)
-        in_terminal = self._options.in_terminal
-        self.show(sentence, notification(sentence, self._environ) if in_terminal else "")
+            self._run(sentence, {"TFWATCH_CAUSE": cause, "TFWATCH_RUN": folder})
+        self.show(sentence, notification(sentence, self._environ) if self.rings else "")
 
-    def _run(self, sentence: str, **variables: str) -> None:
+    def _run(self, sentence: str, variables: Mapping[str, str]) -> None:
         """Start the user's command with the sentence as its last argument, in a session of its
         own, without streams and without blocked signals."""
         blocked, nowhere = signal.pthread_sigmask(signal.SIG_BLOCK, ()), subprocess.DEVNULL
@@ -157,5 +153,5 @@ class Notifier:
                 preexec_fn=unblock,
             )
         except (OSError, ValueError, subprocess.SubprocessError) as error:
-            why = error.strerror if isinstance(error, OSError) else error
-            self._failures.append(f"the notify command cannot start: {why or error}")
+            why = (isinstance(error, OSError) and error.strerror) or error
+            self._failures.append(f"the notify command cannot start: {why}")

@@ -86,8 +86,7 @@ class OutputRelay:
         if self._pid == 0:
             for fd in (self.slave, self._here, self._ended, alive):
                 os.close(fd)
-            shown = _Terminal(self, self._shows, here, copies=copies)
-            _run(lambda: _Reader(self._master, shown, ended, self._folder))
+            _run(lambda: _Reader(self, self._master, self._shows, here, ended, copies=copies))
         os.close(here)
         os.close(ended)
         os.close(self._alive)
@@ -157,17 +156,27 @@ def _run(make_reader: Callable[[], _Reader]) -> NoReturn:
 
 
 class _Reader:
-    """Takes the output to the log and the terminal.
+    """Takes the output to the log, and on to the terminal.
 
-    ended: the pipe that the end is written to.
+    shows: a byte that the screen's process shares: whether output is written to the terminal too.
+    here: a pipe that ends with the screen's process and its guard: from then on the terminal is a
+    shell's. ended: the pipe that the end is written to. copies: without a screen the output goes
+    on, to the terminal of its size.
     """
 
-    def __init__(self, master: int, terminal: _Terminal, ended: int, folder: Path) -> None:
-        self._master = master
-        self._terminal = terminal
-        self._ended = ended
-        self._folder = folder
-        self._log = ScriptLog(folder)
+    def __init__(
+        self,
+        relay: OutputRelay,
+        master: int,
+        shows: mmap.mmap,
+        here: int,
+        ended: int,
+        *,
+        copies: bool,
+    ) -> None:
+        self._relay, self._master, self._shows = relay, master, shows
+        self._here, self._ended, self._copies = here, ended, copies
+        self._log = ScriptLog(relay.early_log.parent)
         self._survives = fails_open(lambda _: None)
 
     def read_until_end(self) -> None:
@@ -178,8 +187,9 @@ class _Reader:
         log.end()
         with contextlib.suppress(OSError):
             os.write(self._ended, _END)
-        self._terminal.wait_for_screen()
-        shutil.rmtree(self._folder, ignore_errors=True)  # a killed screen leaves it
+        select.select([self._here], [], [])
+        # A killed screen leaves it.
+        shutil.rmtree(self._relay.early_log.parent, ignore_errors=True)
 
     def _take(self, data: bytes, log: LogThread) -> None:
         runs: list[Path] = []
@@ -187,9 +197,20 @@ class _Reader:
             runs = self._log.announced()
         # What the script wrote before it announced a run belongs to the log before it.
         data += self._waiting() if runs else b""
-        self._terminal.write(data)
+        self._show(data)
         log.write(data)
         log.begin(runs)
+
+    def _show(self, data: bytes) -> None:
+        """Write output to the terminal; a terminal or a reader that is gone gets none, and the
+        script goes on."""
+        if not data or self._shows[0] == _NO:
+            return
+        if self._copies:
+            self._relay.copy_size()
+        is_shells = not self._copies and bool(select.select([self._here], [], [], 0)[0])
+        if is_shells or not write_all(_COPIED if self._copies else 1, data):
+            self._shows[0] = _NO
 
     def _next(self) -> bytes | None:
         """Return the next output, no bytes where there was none for a while; None at its end."""
@@ -212,35 +233,6 @@ class _Reader:
                 return data
             data += more
         return data
-
-
-class _Terminal:
-    """The descriptor that the output goes on to.
-
-    shows: a byte that the screen's process shares: whether output is written to the terminal too.
-    here: a pipe that ends with the screen's process and its guard: from then on the terminal is a
-    shell's. Without a screen (`copies`) the output goes on, to the terminal of its size.
-    """
-
-    def __init__(self, relay: OutputRelay, shows: mmap.mmap, here: int, *, copies: bool) -> None:
-        self._relay = relay
-        self._shows = shows
-        self._here = here
-        self._copies = copies
-
-    def write(self, data: bytes) -> None:
-        """Write output; a terminal or a reader that is gone gets none, and the script goes on."""
-        if not data or self._shows[0] == _NO:
-            return
-        if self._copies:
-            self._relay.copy_size()
-        is_shells = not self._copies and bool(select.select([self._here], [], [], 0)[0])
-        if is_shells or not write_all(_COPIED if self._copies else 1, data):
-            self._shows[0] = _NO
-
-    def wait_for_screen(self) -> None:
-        """Wait for the end of tfwatch's process."""
-        select.select([self._here], [], [])
 
 
 def is_one_output() -> bool:

@@ -61,9 +61,8 @@ def test_every_configuration_runs_once_a_round_and_the_rounds_medians_decide(
         "cpu graph": [timed(9, 10, 11), timed(10, 10.4, 30), timed(10, 10, 10)],
         "cpu jit": [timed(5, 5, 5), timed(4, 5, 6), timed(5, 5, 99)],
     }
-    rows = measured(
-        asked("matmul", "--devices", "cpu", "--modes", "graph,jit"), answers, monkeypatch
-    )
+    monkeypatch.setattr(room, "_DEVICES", ("cpu",))
+    rows = measured(asked("matmul", "--modes", "graph", "jit"), answers, monkeypatch)
 
     assert [sorted(row.medians_ms) for row in rows] == [[10, 10, 10.4], [5, 5, 5]]
     assert [(row.step_ms, row.speedup(rows)) for row in rows] == [(10, None), (5, 2.0)]
@@ -83,16 +82,22 @@ def test_a_row_that_fails_has_its_reason_once_and_is_not_run_again(
     assert printed(rows).count(f"not measured on the gpu: {no_gpu}") == 1
     assert rows[1].step_ms is None
 
+    monkeypatch.setattr(room, "_DEVICES", ("gpu",))
     dead = {"gpu graph": [Trial("died", stage="measured", exit_code=-9)]}
-    rows = measured(asked("matmul", "--devices", "gpu"), dead, monkeypatch)
+    rows = measured(asked("matmul"), dead, monkeypatch)
     assert printed(rows).startswith("not measured on the gpu: ")
 
 
 def test_both_bodies_are_timed_by_default_in_their_own_sizes_or_in_those_asked_for() -> None:
-    wanted = [row.spec for row in make_rows(asked("--devices", "cpu"))]
-    assert [(spec.body, spec.size) for spec in wanted] == [("matmul", 2048), ("conv", 1)]
-    sizes = make_rows(asked("conv", "--devices", "cpu", "--sizes", "8,16"))
-    assert [row.spec.size for row in sizes] == [8, 16]
+    wanted = [row.spec for row in make_rows(asked())]
+    assert [(spec.body, spec.size, spec.device) for spec in wanted] == [
+        ("matmul", 2048, "cpu"),
+        ("matmul", 2048, "gpu"),
+        ("conv", 1, "cpu"),
+        ("conv", 1, "gpu"),
+    ]
+    sizes = make_rows(asked("conv", "--sizes", "8", "16"))
+    assert [row.spec.size for row in sizes] == [8, 8, 16, 16]
 
 
 @pytest.fixture(autouse=True)
@@ -112,7 +117,7 @@ def test_measured_rows_are_printed_after_an_interrupt(
             raise KeyboardInterrupt from None
 
     monkeypatch.setattr("tfwatch.checks.bench.run_in_process", run)
-    assert bench(asked("conv", "--devices", "cpu", "--modes", "graph,jit")) == 130
+    assert bench(asked("conv", "--modes", "graph", "jit")) == 130
     assert "3.0 ms ± n/a" in capsys.readouterr().out
 
 
@@ -122,7 +127,7 @@ def test_a_table_that_cannot_be_written_is_exit_code_1(
 ) -> None:
     monkeypatch.setattr("tfwatch.checks.bench.run_in_process", lambda _: timed(1.0))
     monkeypatch.setattr("tfwatch.checks.bench.write", lambda *_: exit_code)
-    assert bench(asked("conv", "--devices", "cpu")) == exit_code
+    assert bench(asked("conv")) == exit_code
 
 
 @pytest.mark.parametrize(("used", "warns"), [(0.2, False), (1.5, True)])
@@ -131,5 +136,5 @@ def test_a_busy_machine_is_reported_before(
 ) -> None:
     monkeypatch.setattr("tfwatch.doctor.facts.other_programs", lambda: used)
     monkeypatch.setattr("tfwatch.checks.bench.run_in_process", lambda _: timed(1.0))
-    assert bench(asked("conv", "--devices", "cpu")) == 0
+    assert bench(asked("conv")) == 0
     assert ("other programs use 1.5 of" in capsys.readouterr().err) is warns

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _LIMIT_S = 300.0
 #: Processes for each configuration.
 _ROUNDS = 3
+_DEVICES = ("cpu", "gpu")
 _LEGEND = (
     "step: median of the rounds, a process each, ± half of their range",
     "speedup: relative to the first row of the same body and size",
@@ -103,10 +104,10 @@ def make_rows(args: argparse.Namespace) -> list[BenchRow]:
     """Return a row for every configuration, in the order of the table."""
     return [
         BenchRow(Spec(body, device, mode, size))
-        for body in args.bodies
+        for body in ([args.body] if args.body else SIZES)
         for size in args.sizes or (SIZES[body],)
         for mode in args.modes
-        for device in args.devices
+        for device in _DEVICES
     ]
 
 

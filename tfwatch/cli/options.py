@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from tfwatch.notices import NotifyOptions
 
-#: A limit against typing errors. A size that does not fit into memory is reported and may be tried.
-_LARGEST_BATCH = 10_000_000
 #: As in `tfwatch.screens.themes`, which loads Textual.
 THEMES = ("dark", "light")
 
@@ -43,28 +41,6 @@ def whole(least: int, most: int) -> Callable[[str], int]:
 def number(most: float) -> Callable[[str], float]:
     """Return a reader of numbers from 0 to a limit."""
     return typed(lambda text: units.parse_number(text, most))
-
-
-def words(text: str) -> list[str]:
-    """Read words separated by commas, each once."""
-    return list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
-
-
-def some_of(*known: str) -> Callable[[str], list[str]]:
-    """Return a reader of words separated by commas, each one of the known ones."""
-
-    def read(text: str) -> list[str]:
-        for word in words(text):
-            if word not in known:
-                raise ValueError(f"{word!r} is none of {', '.join(known)}")
-        return words(text)
-
-    return typed(read)
-
-
-def wholes(text: str) -> list[int]:
-    """Read batch sizes separated by commas."""
-    return [whole(1, _LARGEST_BATCH)(word) for word in words(text)]
 
 
 def group(text: str) -> str:

@@ -27,6 +27,8 @@ _TRAINING = f"{_RUN}; default: the newest training that runs"
 #: As OpenTelemetry's exporter for Prometheus.
 _PROMETHEUS_PORT = 9464
 _MOST_RUNS = 1_000_000
+#: A limit against typing errors. A size that does not fit into memory is reported and may be tried.
+_LARGEST_BATCH = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,17 +164,15 @@ def _add_json(own: Any, instead: str = "the table") -> None:
 
 
 def _add_bench(own: Any) -> None:
-    read: Any = options.some_of("matmul", "conv")
-    text, default = "matmul or conv; default: both", "matmul,conv"
-    own.add_argument("bodies", metavar="BODY", nargs="?", type=read, default=default, help=text)
-    for option, known, default in (
-        ("--devices", ("cpu", "gpu"), "cpu,gpu"),
-        ("--modes", ("graph", "eager", "jit"), "graph"),
-    ):
-        text, read = f"{', '.join(known)}; default: {default}", options.some_of(*known)
-        own.add_argument(option, metavar="LIST", type=read, default=default, help=text)
+    text = "matmul or conv; default: both"
+    own.add_argument("body", metavar="BODY", nargs="?", choices=("matmul", "conv"), help=text)
+    known, text = ("graph", "eager", "jit"), "graph, eager, jit; default: graph"
+    own.add_argument(
+        "--modes", metavar="MODE", nargs="+", choices=known, default=["graph"], help=text
+    )
     text = "rows of the matrices (2048), images of the convolution (1)"
-    own.add_argument("--sizes", metavar="LIST", type=options.wholes, default=[], help=text)
+    read = options.whole(1, _LARGEST_BATCH)
+    own.add_argument("--sizes", metavar="N", nargs="+", type=read, default=[], help=text)
 
 
 def _add_replay(own: Any) -> None:

@@ -317,5 +317,4 @@ def _print(text: str) -> None:
     from tfwatch.report.text import wrapped
     from tfwatch.terminal.output import terminal_columns, write
 
-    if sys.stderr is not None:  # closed by the caller
-        write(sys.stderr, wrapped(text, terminal_columns(sys.stderr)))
+    write(sys.stderr, wrapped(text, terminal_columns(sys.stderr)))

@@ -315,7 +315,6 @@ def _show_notice(sentence: str, bell: str) -> None:
 
 
 def _report(sentence: str) -> None:
-    if sys.stderr is not None:  # closed by the caller
-        with fails_open(lambda _: None):
-            sys.stderr.write(f"tfwatch: {printable(sentence)}\n")
-            sys.stderr.flush()
+    with fails_open(lambda _: None):
+        sys.stderr.write(f"tfwatch: {printable(sentence)}\n")
+        sys.stderr.flush()

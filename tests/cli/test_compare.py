@@ -175,7 +175,7 @@ def test_batch_sizes_are_compared_by_example(
 ) -> None:
     record(folder / "large_cnn", noisy_rows(8, 40.0), batch_size=64)
 
-    found = compared(folder, capsys, "a0_cnn", "large_cnn", "--by-example")
+    found = compared(folder, capsys, "a0_cnn", "large_cnn")
 
     assert (found["per"], found["answer"]) == ("example", "unclear")
     assert found["figures"][0]["before"] == pytest.approx(20 / 32, rel=0.02)
@@ -195,14 +195,8 @@ def test_batch_sizes_are_compared_by_example(
         ),
         pytest.param(["a0_cnn", ","], "',' names no run", id="a comma"),
         pytest.param(
-            ["a0_cnn", "large_cnn"],
-            "a0_cnn (batch size 32) and large_cnn (batch size 64): their steps are not the same"
-            " work; compare the time of an example with --by-example",
-            id="another batch size",
-        ),
-        pytest.param(
-            ["a0_cnn", "unknown_cnn", "--by-example"],
-            "the batch size of unknown_cnn is unknown: no time per example",
+            ["a0_cnn", "unknown_cnn"],
+            "the batch size of unknown_cnn is unknown: its steps may be other work",
             id="no batch size",
         ),
         pytest.param(
@@ -221,7 +215,6 @@ def test_batch_sizes_are_compared_by_example(
 def test_bad_input_is_one_sentence(
     words: list[str], sentence: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    record(folder / "large_cnn", noisy_rows(1), batch_size=64)
     record(folder / "unknown_cnn", noisy_rows(1), batch_size=None)
     record(folder / "far_cnn", noisy_rows(1), machine={"host": "eve", "cores": 2})
     record(folder / "short_cnn", noisy_rows(1, steps=40))

@@ -207,8 +207,6 @@ def _add_compare(own: Any) -> None:
     own.add_argument(
         "after", metavar="RUN_B[,RUN_B2,...]", help="the same, compared with the first side"
     )
-    text = "compare the time per example: batch sizes may differ"
-    own.add_argument("--by-example", action="store_true", help=text)
     text = "for CI: fail where a step of B takes longer than one of A by more than this"
     own.add_argument("--max-slower", metavar="PERCENT", type=options.number(1e4), help=text)
     form = own.add_mutually_exclusive_group()

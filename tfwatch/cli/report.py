@@ -99,7 +99,7 @@ def compare(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
 
     before, after = (find_side(words, args.runs_dir, clock) for words in (args.before, args.after))
     try:
-        compared = compare_runs(before, after, args.by_example)
+        compared = compare_runs(before, after)
     except NotComparableError as error:
         raise BadInputError(str(error)) from error
     limit = None if args.max_slower is None else args.max_slower / 100

@@ -52,9 +52,14 @@ def side_text(side: Sequence[RunToCompare]) -> str:
 def answer_text(compared: ComparedRuns) -> str:
     """Return the answer in a sentence: `B is 1.25 x faster than A (1.10 to 1.40): step time 25.0 →
     20.0 ms`."""
-    of, step = "time per example" if compared.by_example else "step time", compared.figures[0]
+    step = compared.figures[0]
     times = " → ".join(units.in_one_unit(step.before, step.after))
-    return f"{_claim(compared)} ({interval_of_claim(compared.estimate)}): {of} {times}"
+    within = interval_of_claim(compared.estimate)
+    return f"{_claim(compared)} ({within}): {_compared_time(compared)} {times}"
+
+
+def _compared_time(compared: ComparedRuns) -> str:
+    return "time per example" if compared.by_example else "step time"
 
 
 def _claim(compared: ComparedRuns) -> str:
@@ -164,7 +169,8 @@ def change_name(name: str) -> str:
 
 def _limit_line(compared: ComparedRuns, limit: float) -> str:
     slower = 1 / compared.estimate.ratio - 1
-    figures = f"step time of B over that of A {slower * 100:+.1f} %, limit +{limit * 100:.1f} %"
+    of = _compared_time(compared)
+    figures = f"{of} of B over that of A {slower * 100:+.1f} %, limit +{limit * 100:.1f} %"
     failed = [run.name for run in compared.sides[1] if run.has_failed]
     why = f"; {', '.join(failed)} did not end normally" if failed else ""
     return printable(f"{compared.outcome(limit)}: {figures}{why}")

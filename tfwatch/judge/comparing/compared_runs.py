@@ -155,18 +155,18 @@ class ComparedRuns:
         return "passed" if 1 / self.estimate.low - 1 <= slower_share else "inconclusive"
 
 
-def compare_runs(
-    before: Sequence[RunToCompare], after: Sequence[RunToCompare], by_example: bool = False
-) -> ComparedRuns:
-    """Compare two sides of runs.
+def compare_runs(before: Sequence[RunToCompare], after: Sequence[RunToCompare]) -> ComparedRuns:
+    """Compare two sides of runs: by the example where their batch sizes differ, else by the step.
 
     Raises:
         NotComparableError: the runs cannot be compared.
     """
     sides = before, after
-    check_sides(sides, by_example)
+    check_sides(sides)
     runs = [*before, *after]
-    sizes = [run.run.manifest.batch_size or 1 for run in runs] if by_example else [1] * len(runs)
+    sizes = [run.run.manifest.batch_size or 1 for run in runs]
+    by_example = len(set(sizes)) > 1
+    sizes = sizes if by_example else [1] * len(runs)
     steps = steps_in_common([run.rows for run in runs])
     of_steps = measure_steps(steps, sizes)
     figures = _Figures(of_steps, len(before), assumed_share(sides), alternate(sides))

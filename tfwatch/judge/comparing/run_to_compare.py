@@ -140,7 +140,7 @@ def arguments_by_name(text: str) -> dict[str, str]:
 # -- why runs cannot be compared -------------------------------------------------------------------
 
 
-def check_sides(sides: Sides, by_example: bool) -> None:
+def check_sides(sides: Sides) -> None:
     """Check that the runs can be compared.
 
     Raises:
@@ -149,7 +149,7 @@ def check_sides(sides: Sides, by_example: bool) -> None:
     runs = [run for side in sides for run in side]
     reasons = (
         _twice(runs),
-        _other_batch_size(runs, by_example),
+        _unknown_batch_size(runs),
         _other_machine(runs),
         _too_short(runs),
         *(_mixed_side(side) for side in sides),
@@ -164,18 +164,12 @@ def _twice(runs: Sequence[RunToCompare]) -> str:
     return f"{again} is given twice: give two runs" if again else ""
 
 
-def _other_batch_size(runs: Sequence[RunToCompare], by_example: bool) -> str:
-    sizes = {run.run.manifest.batch_size: run for run in runs}
-    if by_example:
-        unknown = next((run.name for size, run in sizes.items() if not size), "")
-        return f"the batch size of {unknown} is unknown: no time per example" if unknown else ""
-    if len(sizes) == 1:
+def _unknown_batch_size(runs: Sequence[RunToCompare]) -> str:
+    known = {run.run.manifest.batch_size for run in runs}
+    unknown = next((run.name for run in runs if not run.run.manifest.batch_size), "")
+    if len(known) == 1 or not unknown:
         return ""
-    words = " and ".join(f"{run.name} (batch size {size})" for size, run in sizes.items())
-    return (
-        f"{words}: their steps are not the same work; compare the time of an example with"
-        " --by-example"
-    )
+    return f"the batch size of {unknown} is unknown: its steps may be other work"
 
 
 def _other_machine(runs: Sequence[RunToCompare]) -> str:

@@ -220,7 +220,7 @@ def draw(view: RunView, rows: EventRows, zoom: Zoom) -> None:
     bars = bars_in_view(view.snapshot, seen, columns)
     labels = labels_in_view(rows, bars)
     scene = Scene(view, seen, bars, labels, next_top(bars, None), GLYPHS, 5)
-    picture.draw(scene, 107, 16, compact=False)
+    picture.draw(scene, 107, 16)
     picture.title_words(scene, None, columns)
     picture.read_out(scene, 5)
 

@@ -49,7 +49,6 @@ async def shown(
     app = TimelineApp(unicode=False)
     async with app.run_test(size=(width, height)) as pilot:
         app.timeline.glyphs = ASCII
-        app.timeline.compact = height <= 12
         show(app.timeline, run.snapshot())
         await pilot.pause()
         yield app, pilot

@@ -139,9 +139,8 @@ def too_small_text(view: RunView | None, width: int, height: int) -> str:
 #: side.
 SMALLEST = (60, 18)
 ROOMY = (100, 36)
-#: Below LOW rows a tab is smaller, from TALL rows on larger. From HUGE rows on the chart grows no
-#: more, and the lists do.
-LOW, TALL, HUGE = 24, 32, 80
+#: Below LOW rows a tab is smaller, from TALL rows on larger.
+LOW, TALL = 24, 32
 
 
 class Layout(Enum):

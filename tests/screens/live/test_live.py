@@ -19,8 +19,6 @@ from tfwatch.core.rows import Phase
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.run import Run
-from tfwatch.screens.live.lists import EventsPane
-from tfwatch.screens.live.timeline.widget import Timeline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,16 +101,3 @@ async def test_a_run_of_another_process_is_followed(tmp_path: Path) -> None:
         run.doing(Phase.COMPUTE, 0.0)
         await show.frame()
         assert "STARVING 17 % of the time" in show.rows[1]
-
-
-async def test_on_a_huge_screen_the_rows_go_to_the_lists_and_not_to_the_chart() -> None:
-    async with shown(usual(None), (200, 50)) as show:
-        chart, events = (show.live.query_one(kind) for kind in (Timeline, EventsPane))
-        assert (chart.region.height, events.region.height) == (18, 10), (
-            "the chart takes what the panes leave"
-        )
-        for size in ((200, 90), (400, 120)):
-            await show.resize(size)
-            assert chart.region.height <= 48
-            assert events.region.height >= 16
-            assert events.region.bottom == size[1] - 1, "no row stays empty"

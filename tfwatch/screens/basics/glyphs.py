@@ -29,11 +29,8 @@ class Glyphs:
     levels: str
     #: Between an old and a new value.
     to: str
-    #: Between two facts.
-    dot: str
     left: str
     right: str
-    rule: str
     cursor: str
     #: A horizontal bar and its rest.
     bar: str
@@ -55,10 +52,8 @@ _BLOCKS = Glyphs(
     muted="█",
     levels=" ▁▂▃▄▅▆▇█",
     to="→",
-    dot="·",
     left="←",
     right="→",
-    rule="─",
     cursor="│",
     bar="█",
     bar_rest="░",
@@ -72,10 +67,8 @@ _ASCII = {
     "muted": "/",
     "levels": " ...--==#",
     "to": ">",
-    "dot": "-",
     "left": "<-",
     "right": "->",
-    "rule": "-",
     "cursor": "|",
     "bar": "#",
     "bar_rest": ".",

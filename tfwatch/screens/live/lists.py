@@ -12,7 +12,6 @@ from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
-from textual.scrollbar import ScrollBarRender
 from textual.strip import Strip
 
 from tfwatch.judge.event_rows import EventCollector, EventRow
@@ -33,12 +32,6 @@ if TYPE_CHECKING:
     from tfwatch.screens.basics.text import Part
 
 
-class _PlainBar(ScrollBarRender):
-    """A scrollbar of spaces: its ends fall on whole cells."""
-
-    VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8
-
-
 class RowList(ScrollView, PaintedRows, Titled, can_focus=True, inherit_bindings=False):
     """A scrolling list; a subclass returns the number of rows and each row."""
 
@@ -51,6 +44,7 @@ class RowList(ScrollView, PaintedRows, Titled, can_focus=True, inherit_bindings=
         scrollbar-size-vertical: 1;
         scrollbar-background: $background;
         scrollbar-color: $foreground 30%;
+        &.-plain {{ scrollbar-size-vertical: 0; }}
     }}
     """
 
@@ -94,8 +88,6 @@ class RowList(ScrollView, PaintedRows, Titled, can_focus=True, inherit_bindings=
         self.scroll_y = self.validate_scroll_y(self.scroll_y)
 
     def on_resize(self) -> None:
-        if self.has_class("-plain"):
-            self.vertical_scrollbar.renderer = _PlainBar  # type: ignore[misc]  # as Textual documents it
         self.rows_changed()
 
     def paint_lines(self, crop: Region) -> list[Strip]:
@@ -128,9 +120,6 @@ _KEYS_HINT = "3, then up and down: its moment in the charts"
 class EventsPane(RowList):
     """Rows of `EventRow` with a cursor; posts `Chosen` with the moment of the selected row."""
 
-    DEFAULT_CSS = """
-    EventsPane.-plain { scrollbar-size-vertical: 0; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", "row up", show=False),
         Binding("down", "move(1)", "row down", show=False),

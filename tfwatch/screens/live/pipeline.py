@@ -92,10 +92,12 @@ class PipelinePane(FramedPane):
         if heads:
             words = f"  {head[0]:<{name}} {head[1]:<{_FIGURE + 1 + bar}} {head[2]:<{parallel}} "
             rows.append(row((words + head[3] * (buffer > 0), QUIET_COLOUR)))
+        limit_style = f"{STALL_COLOUR} bold" if _stalled(view) else "bold"
+        limit_colour = WAIT_COLOUR if _starves(view) else COMPUTE_COLOUR
         for stage, figure, workers, filled in cells:
-            style = "" if stage is not limit else _limit_style(view)
+            style = limit_style if stage is limit else ""
             cost = self.glyphs.bar * round(_cost_ms(stage) / most_ms * bar)
-            colour = HOST_COLOUR if stage is not limit else _bar_colour(view)
+            colour = limit_colour if stage is limit else HOST_COLOUR
             end = "…" if self.glyphs.unicode else "."
             rows.append(
                 row(
@@ -111,7 +113,7 @@ class PipelinePane(FramedPane):
 def _figures(view: RunView, stage: Stage) -> tuple[str, str, str]:
     """Return `7.7`, `1 of 10` cores, `4 of 4` elements of a stage; empty where it has none."""
     cores = view.snapshot.manifest.machine.get("cores")
-    cost = "" if stage.is_buffer else units.number(_known(stage.busy_ms))
+    cost = "" if stage.is_buffer else units.number(stage.busy_ms)
     workers = buffer = ""
     if not math.isnan(stage.parallelism) and not stage.is_buffer:
         of_cores = f" of {cores}" if cores and stage.kind.startswith(_PARALLEL_KINDS) else ""
@@ -122,12 +124,8 @@ def _figures(view: RunView, stage: Stage) -> tuple[str, str, str]:
     return cost, workers, buffer
 
 
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
 def _cost_ms(stage: Stage) -> float:
-    return _known(stage.busy_ms) or 0.0
+    return 0.0 if math.isnan(stage.busy_ms) else stage.busy_ms
 
 
 def _limiting_stage(view: RunView, table: StageTable) -> Stage | None:
@@ -149,14 +147,6 @@ def _most_important(table: StageTable, limit: Stage | None, room: int) -> list[S
     return [stage for stage in table.stages if any(stage is one for one in kept)]
 
 
-def _limit_style(view: RunView) -> str:
-    return f"{STALL_COLOUR} bold" if _stalled(view) else "bold"
-
-
-def _bar_colour(view: RunView) -> str:
-    return WAIT_COLOUR if _starves(view) else COMPUTE_COLOUR
-
-
 def _sentence_rows(view: RunView, table: StageTable, width: int, height: int) -> list[Content]:
     """Return why the limiting stage limits, or why there are no figures; the banner has a stall."""
     text = table.bottleneck.sentence if table.bottleneck else ""
@@ -169,7 +159,7 @@ def _sentence_rows(view: RunView, table: StageTable, width: int, height: int) ->
 
 def _total(view: RunView, table: StageTable) -> Content:
     """Return the row that compares a batch in all stages, one after another, with the step."""
-    total = f"  total {units.number(_known(table.all_ms))} "
+    total = f"  total {units.number(table.all_ms)} "
     style = "$text-warning" if _starves(view) else QUIET_COLOUR
     return row((total, "bold"), (_compare(view, table), style))
 

@@ -18,7 +18,6 @@ from tfwatch.screens.basics.pane import CachedContainer, CachedHorizontal, Cache
 from tfwatch.screens.basics.text import shorten
 from tfwatch.screens.keys import (
     EVENTS,
-    HUGE,
     LIVE_BINDINGS,
     LOW,
     LOWER,
@@ -242,7 +241,7 @@ class LiveScreen(Screen[None], CachedLines):
 
     def _arrange(self) -> None:
         self._set_size_classes()
-        self.timeline.compact = self.tabs.display = layout_for(self.app.size) is Layout.TABS
+        self.tabs.display = layout_for(self.app.size) is Layout.TABS
         self._choose_panes()
         if self.view:
             self.show(self.view)
@@ -256,7 +255,6 @@ class LiveScreen(Screen[None], CachedLines):
         sized = {
             "-low": size.height < LOW,
             "-tall": size.height >= TALL,
-            "-huge": size.height >= HUGE,
         }
         self.update_classes({known.value: known is layout for known in Layout} | sized)
 

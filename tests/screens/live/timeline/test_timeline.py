@@ -154,9 +154,7 @@ async def test_space_freezes_and_follows_again(run: CannedRun) -> None:
         run.many(3.0, *STARVED)
         show(app.timeline, run.snapshot())
         assert rows(app.timeline) == before
-        assert title(app.timeline).startswith(
-            f"FROZEN at {time_of_day(7.99)} - 125 steps since - space: live"
-        )
+        assert title(app.timeline).startswith(f"FROZEN at {time_of_day(7.99)}, space: live")
         await pilot.press("space")
         assert not app.timeline.frozen
         assert rows(app.timeline) != before
@@ -201,7 +199,7 @@ async def test_a_run_that_is_over_opens_whole_and_names_the_moment_in_view(run: 
         )
         app.timeline.jump_to(100.0)
         await pilot.pause()
-        assert title(app.timeline).startswith(f"VIEWING {time_of_day(100.0)[:5]}")
+        assert title(app.timeline).startswith(f"FROZEN at {time_of_day(100.0)[:5]}")
 
 
 async def test_a_click_freezes_and_reads_the_column_out(run: CannedRun) -> None:

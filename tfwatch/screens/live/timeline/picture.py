@@ -43,8 +43,8 @@ GUTTER = 7
 WIDE, _NARROW = 20, 14
 #: The smallest width with a wide legend.
 _WIDE_FROM = 90
-#: The smallest height with a row for the GPU, and for two of several.
-_GPU_FROM, _TWO_GPUS_FROM = 6, 7
+#: The smallest height with a row for the GPU, for two of several, and for the time axis.
+_GPU_FROM, _TWO_GPUS_FROM, _AXIS_FROM = 6, 7, 11
 _COLOURS = {
     BarPart.COMPUTE: COMPUTE_COLOUR,
     BarPart.MUTED: MUTED_COLOUR,
@@ -78,20 +78,20 @@ class TimelineLayout:
     gpu_rows: int
 
 
-def lay_out(width: int, height: int, compact: bool, gpus: int = 0) -> TimelineLayout:
+def lay_out(width: int, height: int, gpus: int = 0) -> TimelineLayout:
     """Return the layout for `width` x `height` cells and a number of GPUs."""
     legend = WIDE if width >= _WIDE_FROM else _NARROW
-    has_axis = not compact and height >= 8
+    has_axis = height >= _AXIS_FROM
     gpu_rows = min(gpus, 1 + (height >= _TWO_GPUS_FROM)) if height >= _GPU_FROM else 0
     rows = max(height - 1 - has_axis - gpu_rows, 1)
     return TimelineLayout(max(width - GUTTER - legend, 1), legend, rows, has_axis, gpu_rows)
 
 
-def draw(scene: Scene, width: int, height: int, compact: bool) -> list[Line]:
+def draw(scene: Scene, width: int, height: int) -> list[Line]:
     """Draw all rows, from the top: the strip, why, the GPU, the time axis."""
     snapshot, bars, glyphs = scene.run.snapshot, scene.bars, scene.glyphs
     lanes = gpu_lanes(snapshot, scene.run.situation.machine, bars, width >= _WIDE_FROM)
-    layout = lay_out(width, height, compact, len(lanes))
+    layout = lay_out(width, height, len(lanes))
     cells = step_bars.stack(bars, scene.top_ms, layout.strip_rows, glyphs.fine)
     charts = strip_lines(cells, glyphs, scene.cursor)
     parts = scene.run.situation.split
@@ -220,24 +220,14 @@ def _figure(value: float | None) -> str:
 def title_words(scene: Scene, live: RunView | None, columns: int) -> tuple[str, str]:
     """Return the texts at both ends of the frame. live: the newest view where the picture is
     frozen, else None."""
-    glyphs = scene.glyphs
-    left = _frozen(scene, live) if live else span_words(scene.run.snapshot, scene.view, columns)
-    if scene.cursor is not None:
-        return left, read_out(scene, scene.cursor)
-    return left, f"z zoom  {glyphs.left} {glyphs.right} look back"
-
-
-def _frozen(scene: Scene, live: RunView) -> str:
-    """Return `FROZEN at 10:18:31 · 1 204 steps since · space: live`; of a run that was over before,
-    the moment in view."""
-    held, dot = scene.run.snapshot, f" {scene.glyphs.dot} "
-    if held.life.is_over:
-        end_s, cursor_s = scene.bars.end_s, scene.view.cursor_s
-        at_s = min(held.now_s, end_s if cursor_s is None else cursor_s)
-        return f"VIEWING {clock(held, at_s)}{dot}space: end"
-    since = f"{units.counted(live.snapshot.steps_total - held.steps_total, 'step')} since"
-    back = "space: end" if live.is_over else "space: live"
-    return dot.join((f"FROZEN at {clock(held, held.now_s)}", since, back))
+    glyphs, run = scene.glyphs, scene.run.snapshot
+    left = span_words(run, scene.view, columns)
+    right = f"z zoom  {glyphs.left} {glyphs.right} look back"
+    if live:
+        cursor_s = scene.view.cursor_s
+        at_s = min(run.now_s, scene.bars.end_s if cursor_s is None else cursor_s)
+        left = f"FROZEN at {clock(run, at_s)}, space: {'end' if live.is_over else 'live'}"
+    return left, right if scene.cursor is None else read_out(scene, scene.cursor)
 
 
 def read_out(scene: Scene, column: int) -> str:

@@ -100,8 +100,6 @@ class Timeline(PaintedRows, Titled):
     """
     #: The characters to draw with.
     glyphs: reactive[Glyphs] = reactive(choose_glyphs(colour=True, unicode=True), repaint=False)
-    #: Draw fewer rows, for small screens.
-    compact: reactive[bool] = reactive(False, repaint=False)
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,7 +133,7 @@ class Timeline(PaintedRows, Titled):
 
     @property
     def _columns(self) -> int:
-        return lay_out(*self.size, self.compact).columns
+        return lay_out(*self.size).columns
 
     # -- keys -----------------------------------------------------------------------------------
 
@@ -190,10 +188,6 @@ class Timeline(PaintedRows, Titled):
         self._painter.fine = glyphs.fine
         self._redraw(fresh=True)
 
-    def watch_compact(self) -> None:
-        """Draw the rows of a small or a large screen."""
-        self._redraw(fresh=True)
-
     def on_resize(self) -> None:
         """Draw in the new size."""
         self._redraw(fresh=True)
@@ -213,7 +207,7 @@ class Timeline(PaintedRows, Titled):
         live = self._newest[0] if self._held and self._newest else None
         self.set_titles(*picture.title_words(scene, live, len(scene.bars.starts_s)))
         self.set_class(self.frozen, "-frozen")
-        before, self._lines = self._lines, picture.draw(scene, *size, self.compact)
+        before, self._lines = self._lines, picture.draw(scene, *size)
         if len(before) != len(self._lines):
             self.refresh()
             return

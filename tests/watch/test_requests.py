@@ -122,7 +122,7 @@ def test_an_experiment_of_another_terminal_runs_on_a_script(
 
     watch, model = watch_in(tmp_path), make_model()
     tuner = Tuner(lambda: watch.run_path)
-    job = Experiment("prefetch", ("default", "2"), 60)
+    job = Experiment("prefetch", ("default", "2"), 600)
 
     def stop_once_it_ended(epoch: int, logs: Any) -> None:
         model.stop_training = bool(events_of(open_run(watch.run_path), ExperimentEnded))

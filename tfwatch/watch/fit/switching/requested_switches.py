@@ -8,7 +8,7 @@ iterator has caught up with the training.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core import units
@@ -16,7 +16,6 @@ from tfwatch.core.errors import fails_open, raise_interrupt, reason
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
 from tfwatch.core.knobs import (
     CACHE,
-    DEFAULT,
     DEVICE_PREFETCH,
     MULTIPROCESSING,
     OFF,
@@ -38,25 +37,12 @@ from tfwatch.watch.fit.switching.script_pipeline import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from tfwatch.core.knobs import Knobs
     from tfwatch.runs.requests import SwitchRequest
     from tfwatch.tfdata.replay import Replay
     from tfwatch.watch.session import Session
-
-_STAYS = (
-    "prefetch off adds none: what the script prefetches itself stays, as its pipeline is not"
-    " rebuilt now"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _LateSwitch:
-    """A switch to `knobs` once a replay of the epoch's batches has caught up with the training."""
-
-    replay: Replay
-    knobs: Knobs
 
 
 class RequestedSwitches:
@@ -87,9 +73,10 @@ class RequestedSwitches:
         self._deferred: dict[str, SwitchAsked] = {}
         #: The epochs of a cache that fills.
         self._cache_epochs = 0
-        self._late: _LateSwitch | None = None
+        #: A replay of the epoch's batches that has to catch up with the training before the switch
+        #: to these knobs.
+        self._late: tuple[Replay, Knobs] | None = None
         self._build_ms = 0.0
-        self._has_noted_off = False
 
     # -- the epochs -------------------------------------------------------------------------------
 
@@ -155,22 +142,21 @@ class RequestedSwitches:
             self._refuse(self.script.why_not)
         elif begun:
             self._control.knobs = knobs
-        knobs = self._control.knobs
-        for knob in (WORKERS, CACHE):
-            knobs = self._leave(knob, knobs)
+        for knob in self._return_to_written((WORKERS, CACHE), self._writer.status[2]):
+            if why := self.script.why_not_again(knob):
+                self._writer.note(f"{option_name(knob)} as the script has it in this epoch: {why}")
         return False
 
-    def _leave(self, knob: str, knobs: Knobs) -> Knobs:
-        """Record that a knob is as in the script again: its next data set cannot be rebuilt so.
-        Return the knobs."""
-        written = {knob: getattr(self.script.written, knob)}
-        kept = replace(knobs, **written)
-        self._control.knobs = replace(self._control.knobs, **written)
-        for name, old, new in knobs.differences(kept):
-            if why := self.script.why_not_again(name):
-                self._writer.note(f"{option_name(name)} as the script has it in this epoch: {why}")
-            self._note_by_data(name, old, new, self._writer.status[2])
-        return kept
+    def _return_to_written(self, names: Iterable[str], step: int) -> list[str]:
+        """Record that these knobs are as in the script after so many steps; return those that were
+        not."""
+        written = {name: getattr(self.script.written, name) for name in names}
+        kept = replace(self._control.knobs, **written)
+        changes = list(self._control.knobs.differences(kept))
+        for name, old, new in changes:
+            self._note_by_data(name, old, new, step)
+        self._control.knobs = kept
+        return [name for name, _, _ in changes]
 
     def _note_by_data(self, knob: str, old: str, new: str, step: int) -> None:
         """Record a switch that the script's data set makes, after so many steps."""
@@ -179,16 +165,11 @@ class RequestedSwitches:
 
     def _take_deferred(self, knobs: Knobs) -> tuple[Knobs, list[SwitchAsked]]:
         """Begin an epoch: return its knobs, and the deferred switches that take effect with it."""
-        knobs = self._with_deferred(knobs)
+        for asked in self._deferred.values():
+            knobs = knobs.with_value(asked.knob, asked.new)
         self._close_cache_without(knobs)
         begun = [knob for knob in self._deferred if knob != CACHE or self._has_filled(knobs)]
         return knobs, [self._deferred.pop(knob) for knob in begun]
-
-    def _with_deferred(self, knobs: Knobs) -> Knobs:
-        """Return the knobs with those of the next epoch."""
-        for asked in self._deferred.values():
-            knobs = knobs.with_value(asked.knob, asked.new)
-        return knobs
 
     def _has_filled(self, knobs: Knobs) -> bool:
         """Return whether a switch of the cache takes effect with the epoch that begins: on, it
@@ -215,7 +196,7 @@ class RequestedSwitches:
         if self._control.planned:
             self._control.release(steps)
         if self._late is not None:
-            return self._follow(self._late, self.current.batches_given(steps))
+            return self._follow(*self._late, self.current.batches_given(steps))
         if not self._control.has_requests or self.current.pipeline.is_switching:
             return False
         with fails_open(self._refuse):
@@ -236,7 +217,7 @@ class RequestedSwitches:
             self._control.knobs = knobs
             self._note_built(start_ns)
         elif self.script.is_far(batches):
-            self._late = _LateSwitch(self.script.replay(self.current.keras, batches), knobs)
+            self._late = self.script.replay(self.current.keras, batches), knobs
             again = f"{units.count(batches)} batches of this epoch are read again"
             self._writer.note(f"the switch takes effect once {again}")
         else:
@@ -248,14 +229,14 @@ class RequestedSwitches:
         self._use_source(self.script.source(self.current.keras, batches, knobs), knobs, batches)
         self._note_built(start_ns)
 
-    def _follow(self, late: _LateSwitch, batches: int) -> bool:
+    def _follow(self, replay: Replay, knobs: Knobs, batches: int) -> bool:
         """Switch to the pipeline whose source has caught up with the training, if it has; return
         whether it had."""
-        if not late.replay.follow(batches):
+        if not replay.follow(batches):
             return False
         self._late, start_ns = None, self._writer.now_ns()
         with fails_open(self._refuse):
-            self._use_source(late.replay.finish(), late.knobs, batches)
+            self._use_source(replay.finish(), knobs, batches)
             self._note_built(start_ns)
         return True
 
@@ -275,8 +256,9 @@ class RequestedSwitches:
         late, self._late = self._late, None
         if late is None:
             return self._control.knobs
-        late.replay.leave()
-        return late.knobs
+        replay, knobs = late
+        replay.leave()
+        return knobs
 
     def take_over(self, steps: int) -> None:
         """Continue after `steps` steps with the pipeline's successor; if that fails, with Keras'
@@ -304,16 +286,8 @@ class RequestedSwitches:
             self._refuse(Refusal.NOT_SPLIT.words)
         if self.current.is_switchable:
             with fails_open(self._note_failure):
-                self._leave_all(steps)
+                self._return_to_written(self._control.knobs.values(), steps)
         self.current.hand_back(steps)
-
-    def _leave_all(self, steps: int) -> None:
-        """Record that Keras' iterator gives the batches after `steps` steps: all its stages are as
-        in the script."""
-        kept = self.script.written
-        for name, old, new in self._control.knobs.differences(kept):
-            self._note_by_data(name, old, new, steps)
-        self._control.knobs = kept
 
     # -- requests ---------------------------------------------------------------------------------
 
@@ -334,7 +308,6 @@ class RequestedSwitches:
                 else:
                     self._deferred.pop(name, None)
                     self.requested.append(asked)
-                    self._note_off(asked, turned)
             # What is deferred is not in effect yet: the order of the epoch never changes.
             knobs = replace(turned, **{knob: getattr(knobs, knob) for knob in self._deferred})
         return knobs
@@ -358,23 +331,12 @@ class RequestedSwitches:
             self._deferred[asked.knob] = asked
             self._cache_epochs = 0 if asked.knob == CACHE else self._cache_epochs
 
-    def _note_off(self, asked: SwitchAsked, turned: Knobs) -> None:
-        """Note once that a script's own prefetch stays where only a pipeline above it is
-        switched."""
-        is_rebuilt = self.script.is_rebuilt or self.script.needs_rebuild(turned)
-        is_above = not is_rebuilt and self.script.written.prefetch == DEFAULT
-        if (asked.knob, asked.new) == (PREFETCH, "off") and is_above and not self._has_noted_off:
-            self._has_noted_off = True
-            self._writer.note(_STAYS)
-
     def _refusal(self, request: SwitchRequest) -> str:
-        if request.knob == DEVICE_PREFETCH and request.value != "off":
+        """Return the reason to refuse a request; empty if there is none."""
+        if request.knob == DEVICE_PREFETCH and request.value != OFF:
             no_copy = NotTimed.IN_GRAPH if self.in_graph else why_no_device_prefetch()
             if no_copy:
                 return no_copy.value
-        return self._refusal_of_script(request)
-
-    def _refusal_of_script(self, request: SwitchRequest) -> str:
         refused = why_not_switchable(self.current.keras)
         if refused:  # run.json has the line to change in place of it
             return self._writer.manifest().fixed.get(request.knob, refused.words)
@@ -452,18 +414,8 @@ class RequestedSwitches:
         requested, self.requested = self.requested, []
         for asked in requested:
             if asked.new != asked.old:  # a cache turned off while it fills was never in effect
-                self._writer.event(
-                    PipelineSwitched(
-                        now,
-                        asked.knob,
-                        asked.old,
-                        asked.new,
-                        asked.step,
-                        step,
-                        self._build_ms,
-                        asked.by,
-                    )
-                )
+                change = (asked.knob, asked.old, asked.new, asked.step)
+                self._writer.event(PipelineSwitched(now, *change, step, self._build_ms, asked.by))
         self._close_unused_cache()
         self.current.leave_gate(self._control.knobs)
         return True

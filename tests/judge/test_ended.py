@@ -87,4 +87,4 @@ async def test_a_run_that_cannot_be_read_any_more_has_no_verdict_and_says_why(
     monkeypatch.setattr(RunFolder, "rows", gone)
     async with shown(usual(tmp_path).ended(), live=False) as show:
         await told(show)
-        assert "VERDICT n/a, NotARunError: its steps.bin is gone" in show.rows[2]
+        assert "VERDICT n/a, NotARunError: its stages.bin is gone" in show.rows[2]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.judge.samples import make_samples
@@ -13,27 +12,18 @@ from tests.screens.canned import COMPUTE_BOUND, Canned
 from tfwatch.core.events import GpuFound, Noted, RunEnded, SensorMissing
 from tfwatch.judge.banner import remark
 from tfwatch.judge.machine import (
-    LEAST_S,
-    WINDOW_S,
     GpuFigures,
-    Growth,
     MachineFigures,
     gpu_figures,
     gpu_status,
-    growth,
     machine_now,
     machine_of_run,
     others_share,
 )
 
-if TYPE_CHECKING:
-    from tfwatch.core.rows import Rows
-
 GIB = 2**30
-HOUR = 3600.0
 NAN = float("nan")
 FOUND = GpuFound(0, "ioreg", "Apple M2 Pro", 16 * GIB, True)
-LEAK = Growth(1.2 * GIB / HOUR, 4 * HOUR)
 
 
 # -- the remark ------------------------------------------------------------------------------------
@@ -76,20 +66,10 @@ def remark_of(machine: MachineFigures, **changes: Any) -> str:
             "",
             id="an idle desktop is no browser",
         ),
-        pytest.param(
-            MachineFigures(growth=LEAK), "memory grows 1.2 GB/h: swaps in 4 h", id="a leak"
-        ),
     ],
 )
 def test_the_remark_is_the_most_urgent_problem(machine: MachineFigures, words: str) -> None:
     assert remark_of(machine) == words
-
-
-def test_a_leak_is_reported_only_if_memory_runs_out_before_the_end() -> None:
-    leak = MachineFigures(growth=LEAK)
-    assert remark_of(leak, left_s=2 * HOUR) == ""
-    assert remark_of(leak, left_s=9 * HOUR).endswith("swaps in 4 h, before the end")
-    assert remark_of(MachineFigures(growth=changed(LEAK, left_s=13 * HOUR))) == ""
 
 
 def test_an_unused_gpu_is_reported_once_the_training_runs() -> None:
@@ -106,20 +86,6 @@ def test_an_unused_gpu_is_reported_once_the_training_runs() -> None:
 )
 def test_a_run_that_is_not_running_has_no_remark(changes: dict[str, Any]) -> None:
     assert remark_of(of(thermal_level=4), **changes) == ""
-
-
-@pytest.mark.parametrize(
-    ("left_s", "words"),
-    [
-        (None, ""),
-        (20.0, "swaps in 1 min"),
-        (4000.0, "swaps in 67 min"),
-        (4 * HOUR, "swaps in 4 h"),
-        (90 * HOUR, ""),
-    ],
-)
-def test_the_time_to_swapping_in_words(left_s: float | None, words: str) -> None:
-    assert Growth(1.0, left_s).left_text == words
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -218,81 +184,3 @@ def test_of_a_whole_run_the_machine_is_its_medians_while_steps_ran() -> None:
     assert found.gpu is not None
     assert found.gpu.busy == pytest.approx(0.9)
     assert found.figures["cpu_cores"] == 8.0
-
-
-# -- growth ----------------------------------------------------------------------------------------
-
-
-def memory_samples(available: np.ndarray) -> Rows:
-    return make_samples(np.arange(len(available)) * 0.5, memory_available_bytes=available)
-
-
-def ramp(seconds: float, bytes_h: float, start: float = 6 * GIB) -> np.ndarray:
-    return start - np.arange(0, seconds, 0.5) * bytes_h / HOUR
-
-
-def test_a_leak_has_a_slope_and_an_end() -> None:
-    found = growth(memory_samples(ramp(600, 1.2 * GIB)))
-
-    assert found is not None
-    assert found.bytes_h == pytest.approx(1.2 * GIB, rel=0.02)
-    assert found.left_s == pytest.approx((6 - 0.2) / 1.2 * HOUR, rel=0.02)
-
-
-def test_noise_and_single_jumps_do_not_move_it() -> None:
-    noise = np.random.default_rng(1).normal(0, 30 * 2**20, 1200)
-    noise[100:110] += 2 * GIB
-    found = growth(memory_samples(ramp(600, 2 * GIB) + noise))
-
-    assert found is not None
-    assert found.bytes_h == pytest.approx(2 * GIB, rel=0.1)
-
-
-@pytest.mark.parametrize(
-    "available",
-    [
-        pytest.param(np.full(1200, 6.0 * GIB), id="steady"),
-        pytest.param(
-            6 * GIB + np.random.default_rng(2).normal(0, 200 * 2**20, 3600),
-            id="other programs come and go",
-        ),
-        pytest.param(ramp(600, -2 * GIB), id="memory is given back"),
-        pytest.param(np.maximum(ramp(1200, 12 * GIB), 5 * GIB), id="a buffer that has filled up"),
-        pytest.param(ramp(150, 0.1 * GIB), id="not enough growth"),
-    ],
-)
-def test_what_is_no_leak_is_steady(available: np.ndarray) -> None:
-    assert growth(memory_samples(available)) == Growth()
-
-
-@pytest.mark.parametrize(
-    "available",
-    [
-        pytest.param(np.array([]), id="no sample"),
-        pytest.param(np.full(600, np.nan), id="never read"),
-        pytest.param(ramp(LEAST_S - 1, 2 * GIB), id="too short"),
-    ],
-)
-def test_without_enough_samples_there_is_no_growth(available: np.ndarray) -> None:
-    assert growth(memory_samples(available)) is None
-
-
-def test_half_an_hour_is_one_also_where_samples_are_rare() -> None:
-    steady_then_leaking = np.concatenate(
-        [np.full(round(WINDOW_S), 6.0 * GIB), ramp(WINDOW_S / 2, 4 * GIB)]
-    )
-    rare = make_samples(
-        np.arange(len(steady_then_leaking)) * 1.0, memory_available_bytes=steady_then_leaking
-    )
-    found = growth(rare)
-
-    assert found is not None
-    assert found.bytes_h == pytest.approx(2 * GIB, rel=0.02)
-
-
-def test_a_leak_is_reported_from_64_megabytes_on() -> None:
-    found = [growth(memory_samples(ramp(600, mb * 6 * 2**20))) for mb in (60, 70)]
-
-    assert found[0] == Growth()
-    assert found[1] is not None
-    assert found[1].bytes_h == pytest.approx(420 * 2**20, rel=0.02)

@@ -129,8 +129,8 @@ def test_a_run_that_is_followed_has_the_finding_of_its_summary(make: Callable[[]
 
     assert words(view.finding) == words(judged.losses[0])
     assert view.situation.split
-    assert judged.setting.split
-    assert view.situation.split.verdict is judged.setting.split.verdict
+    assert judged.split
+    assert view.situation.split.verdict is judged.split.verdict
 
 
 @pytest.mark.parametrize("make", RUNS)

@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from tfwatch.runs.snapshot import Snapshot
 
 HTML = "{http://www.w3.org/1999/xhtml}"
-SVG = "{http://www.w3.org/2000/svg}"
 #: Elements of the template.
 _ELEMENTS = """html head meta title style body main header section footer h1 h2 p div span b pre dl
-dt dd table tbody tr th td svg path line"""
+dt dd table tbody tr th td"""
 KNOWN = frozenset(_ELEMENTS.split())
 
 
@@ -45,13 +44,10 @@ def rows_of(page: str) -> list[list[str]]:
     return [["".join(cell.itertext()) for cell in row] for row in parsed(page).iter(f"{HTML}tr")]
 
 
-def paths(page: str, kind: str) -> list[str]:
-    """Return the paths of a CSS class."""
-    return [
-        one.get("d")
-        for one in parsed(page).iter(f"{SVG}path")
-        if kind in (one.get("class") or "").split()
-    ]
+def columns_of(page: str) -> list[str]:
+    """Return the HTML of the columns of its chart."""
+    (plot,) = re.findall(r'<div class="plot">\n(.*?)\n</div>\n', page, re.DOTALL)
+    return str(plot).split("\n")
 
 
 def assert_harmless(page: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.judge.step_rows import make_steps, plain, restart
-from tests.judge.stretches import COMPUTE_BOUND, STARVING, alternating, starving_then
+from tests.judge.stretches import COMPUTE_BOUND, STARVING, starving_then
 from tests.report.hostile import hostile_run
 from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run
 from tests.runs.folders import read_back
@@ -150,20 +150,9 @@ def test_the_figures_of_a_setting_are_of_its_steps(tmp_path: Path) -> None:
     found = as_json(open_written(tmp_path / "run", rows, *SWITCH, FINISHED, **KNOBS))
 
     last = found["last_setting"]
-    assert (last["knobs"], last["step_ranges"]) == ({"prefetch": "4"}, [[101, 200]])
+    assert last["knobs"] == {"prefetch": "4"}
     assert last["steps"] == 99
     assert last["data_wait_ms"]["mean"] == pytest.approx(COMPUTE_BOUND[0])
-
-
-def test_after_an_ab_test_all_blocks_of_the_kept_setting_count(tmp_path: Path) -> None:
-    rows, events = alternating(["off", "4", "4", "off"] * 3, "4")
-
-    last = as_json(open_written(tmp_path / "run", rows, *events, FINISHED, **KNOBS))["last_setting"]
-
-    assert last["knobs"] == {"prefetch": "4"}
-    assert last["step_ranges"][0] == [54, 64]
-    assert last["step_ranges"][-1] == [185, 189]
-    assert last["steps"] == 6 * 11 + 4
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,9 @@ def test_a_switch_has_its_effect(tmp_path: Path) -> None:
 
     (line,) = (line for line in text_of(run) if line.startswith("switched: "))
 
-    assert line == "switched: prefetch off → 4: 1.77 x faster (1.77 to 1.77) over 99 steps"
+    assert (
+        line == "switched: prefetch off → 4 at step 101: 1.77 x faster (1.77 to 1.77) over 99 steps"
+    )
 
 
 def test_a_refused_experiment_is_explained(tmp_path: Path) -> None:

@@ -379,10 +379,5 @@ def _problems(now: Situation, machine: MachineFigures) -> Iterator[str]:
         yield f"heat is {HEAT[machine.heat or 0]}: clocks are lowered"
     if machine.gpu and machine.gpu.is_shared and now.manifest.accelerated:
         yield f"other programs use {units.percent(machine.gpu.others)} of the GPU"
-    left_s = now.left_s
-    if machine.growth and machine.growth.is_running_out(left_s):
-        grows = f"memory grows {units.number(machine.growth.bytes_h / 2**30)} GB/h"
-        before = "" if left_s is None else ", before the end"
-        yield f"{grows}: {machine.growth.left_text}{before}"
     if machine.is_gpu_unused(now.manifest, now.steps_total):
         yield "TensorFlow does not use the GPU; tfwatch doctor shows why"

@@ -370,3 +370,19 @@ class EventRows(Sequence[EventRow]):
         text = _describe_plain(what)
         assert text
         return text
+
+
+#: Changes of settings.
+_CHANGES = (
+    facts.PipelineSwitched,
+    facts.SwitchFailed,
+    facts.SwitchMissed,
+    facts.ExperimentEnded,
+    facts.AutopilotEnded,
+)
+
+
+def changes_of_run(run: Snapshot, comparisons: Sequence[Comparison]) -> EventRows:
+    """Return the rows of the changes of a run's settings: switches, A/B tests, the autopilot."""
+    events = without_experiments(run.events.of(*_CHANGES))
+    return EventRows([(one.at_ns / 1e9, one) for one in events], run, comparisons)

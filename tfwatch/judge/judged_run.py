@@ -4,8 +4,6 @@ over."""
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -13,10 +11,9 @@ import numpy as np
 
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import ExperimentEnded, StepProfiled
-from tfwatch.core.rows import Flag
 from tfwatch.judge import troubles
-from tfwatch.judge.effects.comparison import LONGEST, Comparison, compare, find_better_settings
-from tfwatch.judge.effects.tuner_events import autopilot_runs, blocks_like_the_last
+from tfwatch.judge.effects.comparison import Comparison, compare, find_better_settings
+from tfwatch.judge.effects.tuner_events import autopilot_runs
 from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.findings.ranking import find_losses
 from tfwatch.judge.findings.situation import Situation, batch_source
@@ -39,73 +36,37 @@ from tfwatch.judge.steps.stalls import (
     longest_stall_place,
     without_switches,
 )
-from tfwatch.judge.steps.steady_steps import Breakdown, SteadySteps, breakdown
+from tfwatch.judge.steps.steady_steps import Breakdown, SteadySteps
 from tfwatch.judge.steps.time_breakdown import TimeBreakdown, make_time_breakdown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from tfwatch.core.rows import Rows
     from tfwatch.judge.regime import Regime
     from tfwatch.judge.stages import StageTable
     from tfwatch.runs.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class LastSetting:
-    """The last setting of a run."""
-
-    #: First and last step of each stretch with that setting, oldest first: several after an A/B
-    #: test.
-    stretches: tuple[tuple[int, int], ...]
-    #: The last of the steady steps, at most 600.
-    newest: Rows
-    #: Of all its steady steps; None without any.
-    split: Breakdown | None
-
-
-def find_last_setting(rows: Rows, events: Iterable[object], since_ns: int = 0) -> LastSetting:
-    """Find the last setting, and split its steps. After an A/B test all blocks with it count.
-
-    rows: all plausible rows of the run. since_ns: the begin of the present regime.
-    """
-    begins = np.flatnonzero(rows["flags"] & Flag.SWITCH).tolist()
-    now = rows[begins[-1] :] if begins else rows
-    now = now[int(np.searchsorted(now["start_ns"], since_ns)) :]
-    earlier = [_since_switch(_within(rows, *block)) for block in blocks_like_the_last(events)]
-    settings = [*earlier, now]
-    # One stretch may be ten million steps: it is not copied.
-    calm = SteadySteps(np.concatenate(settings) if earlier else now)
-    ends = tuple((int(one["step"][0]), int(one["step"][-1])) for one in settings if len(one))
-    return LastSetting(ends, calm.newest(LONGEST), calm.breakdown)
-
-
-def _within(rows: Rows, first: int, last: int) -> Rows:
-    """Return the rows of steps first to last."""
-    begin, end = (bisect_left(rows["step"], step) for step in (first, last + 1))
-    inside: Rows = rows[begin:end]
-    return inside
-
-
-def _since_switch(rows: Rows) -> Rows:
-    """Return the rows from the last switch on."""
-    return rows[np.flatnonzero(rows["flags"] & Flag.SWITCH).max(initial=0) :]
-
-
 class JudgedRun:
     """A run that was read once, and its judgement. Each part is made when it is first asked for.
 
-    The verdict, what the steps are bound by and the finding are those of `setting`, the last
-    setting; `time_breakdown` and `machine` are figures over the whole run.
+    `split` and the losses are those of the last setting; `time_breakdown` and `machine` are figures
+    over the whole run.
     """
 
     def __init__(self, run: Snapshot) -> None:
         self.run = run
 
     @cached_property
-    def setting(self) -> LastSetting:
-        """The last setting."""
-        return find_last_setting(self.run.plausible_steps, self.run.events, self.regime.begin_ns)
+    def setting_steps(self) -> Rows:
+        """The steps of the last setting: those of the present regime."""
+        rows = self.run.plausible_steps
+        return rows[int(np.searchsorted(rows["start_ns"], self.regime.begin_ns)) :]
+
+    @cached_property
+    def split(self) -> Breakdown | None:
+        """The parts of the steady steps of the last setting; None without any."""
+        # They may be ten million: they are not copied.
+        return SteadySteps(self.setting_steps).breakdown
 
     @cached_property
     def switches(self) -> list[Comparison]:
@@ -137,7 +98,7 @@ class JudgedRun:
     @cached_property
     def pipeline(self) -> StageTable | None:
         """The stages of the input pipeline as they were read last."""
-        return last_stage_table(self.run, self.setting.split)
+        return last_stage_table(self.run, self.split)
 
     @cached_property
     def regime(self) -> Regime:
@@ -164,7 +125,7 @@ class JudgedRun:
         evidence, run = self._evidence, self.run
         return Situation(
             run.manifest,
-            split=self.setting.split,
+            split=self.split,
             knobs=evidence.knobs,
             regime=self.regime,
             forecasts={(one.knob, one.value): one for one in forecasts(evidence)},
@@ -187,13 +148,9 @@ class JudgedRun:
     @property
     def _evidence(self) -> Evidence:
         """The evidence at the end of the last setting's steps."""
-        run, setting, at_ns = self.run, self.setting, round(self.run.length_s * 1e9)
+        run, at_ns = self.run, round(self.run.length_s * 1e9)
         table = stage_table_at(run, at_ns)
-        evidence = build_evidence(run, self.switches, table, len(run.steps), at_ns)
-        if len(setting.stretches) <= 1:
-            return evidence
-        # One block of an A/B test is too short to forecast from: all those of the setting are.
-        return replace(evidence, rows=setting.newest, breakdown=breakdown(setting.newest))
+        return build_evidence(run, self.switches, table, len(run.steps), at_ns)
 
 
 class EndedRunJudge:

@@ -61,7 +61,7 @@ _GREW_BYTES, _GREW = 0.2 * 2**30, 0.1
 
 @dataclass(frozen=True, slots=True)
 class MemoryOverRun:
-    """Bytes of the training process in the first and the last sample, and the largest."""
+    """Bytes of the training process in the first and in the last sample, and the most."""
 
     begin_bytes: float
     end_bytes: float
@@ -74,13 +74,17 @@ class MemoryOverRun:
 
     @property
     def text(self) -> str:
-        """The figures, e.g. `8.0 GB at the start, 28.0 at the end, peak 28.5`."""
-        begin, end, peak = (
-            size / 2**30 for size in (self.begin_bytes, self.end_bytes, self.peak_bytes)
-        )
+        """The figures, e.g. `8.0 → 28.0 GB, peak 28.5`."""
         if not self.grew:
-            return units.gigabytes(self.peak_bytes)
-        return f"{begin:.1f} GB at the start, {end:.1f} at the end, peak {peak:.1f}"
+            return units.gigabytes(self.end_bytes)
+        sizes = (self.begin_bytes, self.end_bytes, self.peak_bytes)
+        begin, end, peak = (size / 2**30 for size in sizes)
+        return f"{begin:.1f} → {end:.1f} GB, peak {peak:.1f}"
+
+    def then(self, later: MemoryOverRun) -> MemoryOverRun:
+        """Return the memory over both times."""
+        peak_bytes = max(self.peak_bytes, later.peak_bytes)
+        return MemoryOverRun(self.begin_bytes, later.end_bytes, peak_bytes)
 
 
 def memory_over_run(samples: Rows) -> MemoryOverRun | None:
@@ -90,72 +94,6 @@ def memory_over_run(samples: Rows) -> MemoryOverRun | None:
     return (
         MemoryOverRun(float(known[0]), float(known[-1]), float(known.max())) if len(known) else None
     )
-
-
-#: The window, seconds: half an hour separates a leak of 0.1 GB/h from the changes that other
-#: programs cause.
-WINDOW_S = 1800.0
-#: A shorter time is not enough: a start fills caches and buffers.
-LEAST_S = 120.0
-#: Memory that grew by less, bytes, is steady.
-_LEAST_BYTES = 64 * 2**20
-#: Both halves of the window rise by this share of an even rise at least: a buffer that has filled
-#: up, or a program that was started, is no leak.
-_EVEN = 0.5
-#: Memory that lasts longer than this is no problem.
-_SOON_S = 12 * 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """The growth of the memory in use. bytes_s: 0 where it is steady. left_s: until none is
-    available; None: never."""
-
-    bytes_s: float = 0.0
-    left_s: float | None = None
-
-    @property
-    def bytes_h(self) -> float:
-        """The growth in bytes per hour."""
-        return self.bytes_s * 3600
-
-    @property
-    def left_text(self) -> str:
-        """`swaps in 4 h`; empty where memory does not run out within two days."""
-        if self.left_s is None or self.left_s >= 47.5 * 3600:
-            return ""
-        if self.left_s < 90 * 60:
-            return f"swaps in {max(1, round(self.left_s / 60))} min"
-        return f"swaps in {round(self.left_s / 3600)} h"
-
-    def is_running_out(self, run_left_s: float | None) -> bool:
-        """Return True if memory runs out soon, and before the end of a run with `run_left_s` to
-        go."""
-        until_s = _SOON_S if run_left_s is None else min(_SOON_S, run_left_s)
-        return self.left_s is not None and self.left_s < until_s
-
-
-def growth(samples: Rows) -> Growth | None:
-    """Return the growth of the memory in use over the last half hour; None where it is unknown for
-    too long.
-
-    It is that between the medians of the first and of the last third, which single jumps do not
-    move. In a container `memory_available_bytes` counts to its limit.
-    """
-    recent = samples[-round(2 * WINDOW_S) :]  # at two samples a second, this is the window
-    recent = recent[np.isfinite(recent["memory_available_bytes"])]
-    recent = recent[recent["at_ns"] >= recent["at_ns"].max(initial=0) - WINDOW_S * 1e9]
-    if not len(recent) or float(recent["at_ns"][-1] - recent["at_ns"][0]) < LEAST_S * 1e9:
-        return None
-    first, middle, last = (
-        float(np.median(third["memory_available_bytes"])) for third in np.array_split(recent, 3)
-    )
-    grew = 1.5 * (first - last)
-    is_even = min(first - middle, middle - last) >= _EVEN * (first - last) / 2
-    if grew < _LEAST_BYTES or not is_even:
-        return Growth()
-    bytes_s = grew / (float(recent["at_ns"][-1] - recent["at_ns"][0]) / 1e9)
-    return Growth(bytes_s, max(0.0, float(recent["memory_available_bytes"][-1])) / bytes_s)
 
 
 # -- GPUs ------------------------------------------------------------------------------------------
@@ -278,8 +216,6 @@ NOW_S = 5.0
 _MOST_ROWS = 512
 #: Of these columns the newest value counts.
 _NEWEST = ("thermal_level", "memory_level")
-#: A slope over minutes does not change faster.
-_GROWTH_EVERY_S = 10.0
 #: Counters of a GPU average over up to a second, and so lag behind a switch.
 _LAG_S = 1.0
 
@@ -299,10 +235,9 @@ class MachineFigures:
     found: GpuFound | None = None
     #: The sensors without figures.
     missing: tuple[SensorMissing, ...] = ()
-    #: Of the memory in use, now.
-    growth: Growth | None = None
-    #: Of a whole run: the process' memory, and the seconds for which heat and swapping slowed it.
+    #: Of the training so far.
     process_memory: MemoryOverRun | None = None
+    #: Of a whole run: the seconds for which heat and swapping slowed it.
     heat_s: float = 0.0
     swap_s: float = 0.0
 
@@ -354,8 +289,8 @@ def machine_of_run(run: Snapshot) -> MachineFigures:
     )
 
 
-def machine_now(snapshot: Snapshot, growth: Growth | None = None) -> MachineFigures:
-    """Return the machine over the last seconds."""
+def machine_now(snapshot: Snapshot, memory: MemoryOverRun | None = None) -> MachineFigures:
+    """Return the machine over the last seconds. memory: of the process so far."""
     events = snapshot.events
     changes_ns = [switch.at_ns for switch in without_experiments(events.of(PipelineSwitched))]
     changes_ns += [ended.at_ns for ended in events.of(ExperimentEnded)]
@@ -363,7 +298,7 @@ def machine_now(snapshot: Snapshot, growth: Growth | None = None) -> MachineFigu
     since_s = max(changes_ns) / 1e9 + _LAG_S if changes_ns else 0.0
     of_setting = _between(samples, since_s, math.inf)
     found = events.of(GpuFound, GpusFound, SensorMissing)
-    return replace(_summarise(samples, of_setting, gpus, found, np.mean), growth=growth)
+    return replace(_summarise(samples, of_setting, gpus, found, np.mean), process_memory=memory)
 
 
 def recent(rows: Rows, now_s: float) -> Rows:
@@ -439,8 +374,8 @@ class MachineFollower:
     """Follows the machine of a run."""
 
     def __init__(self) -> None:
-        self._growth: Growth | None = None
-        self._due_s = -math.inf
+        self._memory: MemoryOverRun | None = None
+        self._seen = 0
         self._whole: tuple[int, MachineFigures] | None = None
 
     def machine(self, snapshot: Snapshot) -> MachineFigures | None:
@@ -450,10 +385,10 @@ class MachineFollower:
         if not count:
             return None
         if snapshot.life is not Life.ENDED:
-            if snapshot.now_s >= self._due_s:
-                self._due_s = snapshot.now_s + _GROWTH_EVERY_S
-                self._growth = growth(snapshot.samples)
-            return machine_now(snapshot, self._growth)
+            if newer := memory_over_run(snapshot.samples[self._seen :]):
+                self._memory = self._memory.then(newer) if self._memory else newer
+            self._seen = count
+            return machine_now(snapshot, self._memory)
         if self._whole is None or self._whole[0] != count:
             self._whole = count, machine_of_run(snapshot)
         return self._whole[1]

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.judge.steps.fits import newest_fit
+from tfwatch.core.events import EpochStarted
 from tfwatch.runs.folder import PATIENCE_S, LateCall, RunFolder
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.machine_info import boot_id
@@ -18,6 +18,8 @@ from tfwatch.runs.run import Run, open_run
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from tfwatch.runs.snapshot import Snapshot
 
 
 class WatchedScript(Protocol):
@@ -112,6 +114,12 @@ class ScriptRuns:
         if folder is None or not is_here or why_no_requests(folder):
             return None
         return RequestSender(lambda: folder)
+
+
+def newest_fit(run: Snapshot) -> int:
+    """Return the number of a run's newest fit, from 1; 0 before the first."""
+    newest = run.events.newest(EpochStarted)
+    return newest.fit if newest else 0
 
 
 def _fits_in(folder: Path, clock: Clock) -> int:

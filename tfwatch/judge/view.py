@@ -42,8 +42,8 @@ from tfwatch.judge.findings.switch_lines import pasted_lines, proved_knobs
 from tfwatch.judge.followed_run import StepSearch
 from tfwatch.judge.forecasts.forecast import ForecastFollower
 from tfwatch.judge.log_lines import LogFinding, LogFollower
+from tfwatch.judge.script_runs import newest_fit
 from tfwatch.judge.step_parts import newest_profile
-from tfwatch.judge.steps.fits import newest_fit
 from tfwatch.judge.steps.stalls import longest_stall_place
 from tfwatch.judge.steps.steady_steps import NEEDED, judge
 from tfwatch.judge.steps.time_breakdown import RunningTimeBreakdown, is_breakdown_event

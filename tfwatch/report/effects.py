@@ -1,29 +1,18 @@
-"""The changes of a run and their effects, as facts and as rows: switches, A/B tests, autopilot."""
+"""The facts of the changes of a run and of their effects: switches, A/B tests, autopilot."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from tfwatch.core import units
 from tfwatch.core.events import ExperimentEnded, SwitchFailed, SwitchMissed
 from tfwatch.core.knobs import option_name
-from tfwatch.judge.effects.tuner_events import autopilot_runs, estimate_of
-from tfwatch.judge.effects.wording import (
-    autopilot_text,
-    kept_text,
-    outcome_text,
-    subject_text,
-    without_effect_text,
-)
 from tfwatch.report.facts import flag, if_any, mapping, number, record, rows, text, texts, whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfwatch.judge.effects.comparison import Comparison
-    from tfwatch.judge.effects.interval import Answer, Change
-    from tfwatch.judge.effects.tuner_events import AutopilotRun
+    from tfwatch.judge.effects.interval import Change
     from tfwatch.judge.judged_run import JudgedRun
 
 _ANSWERS = ("faster", "slower", "same", "unclear")
@@ -153,101 +142,3 @@ def all_switches(judged: JudgedRun) -> list[Comparison | SwitchFailed | SwitchMi
 def experiments(judged: JudgedRun) -> list[ExperimentEnded]:
     """Return every A/B test that ended."""
     return judged.run.events.of(ExperimentEnded)
-
-
-# -- rows ------------------------------------------------------------------------------------------
-
-#: Rows that are read without effort.
-MOST_ROWS = 12
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """One change and its measured effect, in words."""
-
-    change: str
-    where: str
-    result: str
-    #: `23.4 → 13.9 ms`.
-    sides: str = ""
-    #: The one that the interval proves; None without an interval.
-    answer: Answer | None = None
-    #: An A/B test, or a run of the autopilot.
-    is_of_tuner: bool = False
-
-    @property
-    def rank(self) -> tuple[bool, bool, bool]:
-        """The smaller, the more it says."""
-        is_proved = self.answer in ("faster", "slower")
-        return not self.is_of_tuner, not is_proved, self.answer is None
-
-
-def make_effects(judged: JudgedRun) -> list[Effect]:
-    """Return the rows of all changes: switches, A/B tests, runs of the autopilot."""
-    switches = judged.switches
-    without: list[SwitchFailed | SwitchMissed]
-    without = judged.run.events.of(SwitchFailed, SwitchMissed)
-    tests, runs = experiments(judged), autopilot_runs(judged.run.events)
-    return [
-        *map(_switch, switches),
-        *map(_without_effect, without),
-        *map(_experiment, tests),
-        *map(_autopilot, runs),
-    ]
-
-
-def most_informative(rows: list[Effect], most: int = MOST_ROWS) -> list[Effect]:
-    """Return at most so many rows, in their order: of more, those that prove most."""
-    ranked = sorted(range(len(rows)), key=lambda n: (rows[n].rank, -n))
-    return [rows[n] for n in sorted(ranked[:most])]
-
-
-def effect_lines(judged: JudgedRun, most: int) -> list[str]:
-    """Return what the changes did, a line each."""
-    effects = make_effects(judged)
-    lines = [f"{one.change}: {one.result}" for one in most_informative(effects, most)]
-    more = len(effects) - len(lines)
-    return [*lines, f"and {units.counted(more, 'more change')}"] if more else lines
-
-
-def _switch(switch: Comparison) -> Effect:
-    is_short = switch.effect is None and not switch.beside
-    sides = ""
-    if switch.before and switch.after:
-        typical = (switch.typical(side.step) for side in (switch.before, switch.after))
-        sides = " → ".join(units.in_one_unit(*typical))
-    return Effect(
-        switch.change.words,
-        f"step {units.count(switch.step)}",
-        "not enough steps to compare" if is_short else outcome_text(switch),
-        sides,
-        switch.answer if switch.estimate else None,
-    )
-
-
-def _without_effect(event: SwitchFailed | SwitchMissed) -> Effect:
-    where = f"step {units.count(event.step)}"
-    return Effect(event.change.words, where, without_effect_text(event))
-
-
-def _experiment(event: ExperimentEnded) -> Effect:
-    sides = (event.step_ms.get(value) for value in event.values)
-    return Effect(
-        subject_text(event.knob, event.values),
-        f"steps {units.count(event.began + 1)} to {units.count(event.step)}",
-        kept_text(event),
-        " → ".join(units.milliseconds(side) for side in sides if side is not None),
-        cast("Answer", event.answer) if estimate_of(event) else None,
-        is_of_tuner=True,
-    )
-
-
-def _autopilot(run: AutopilotRun) -> Effect:
-    ended = run.ended
-    text_ = autopilot_text(run) if ended else "the run ended first"
-    sides = ""
-    if ended and ended.before_ms and ended.after_ms:
-        sides = " → ".join(units.in_one_unit(ended.before_ms, ended.after_ms))
-    answer = run.estimate.answer if run.estimate else None
-    where = f"from step {units.count(run.began.step + 1)}"
-    return Effect("autopilot", where, text_, sides, answer, is_of_tuner=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import jinja2
+import numpy as np
 from markupsafe import Markup
 
 from tfwatch.core import units
@@ -16,17 +19,22 @@ from tfwatch.report.redaction import shown
 from tfwatch.report.run_facts import FIGURES
 from tfwatch.report.sections import make_sections
 from tfwatch.report.text import failure, loss_text, outcome_text, time_parts
-from tfwatch.report.timeline import make_timeline
+from tfwatch.runs.sums import BUCKET_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.judge.judged_run import JudgedRun
     from tfwatch.report.redaction import Redaction
+    from tfwatch.runs.snapshot import Snapshot
 
 _TEMPLATES = Path(__file__).parent / "templates"
 #: A line of code may be longer than a name.
 _LONGEST_CODE = 2000
+#: The most columns of the chart.
+_COLUMNS = 240
+#: Its top, in 90th percentiles of the columns: a stall would flatten all the others.
+_TOP = 1.6
 
 
 def as_html(judged: JudgedRun, redaction: Redaction | None = None) -> str:
@@ -41,7 +49,7 @@ def as_html(judged: JudgedRun, redaction: Redaction | None = None) -> str:
         "date": local_time(run.manifest.origin_wall_ns).strftime("%d %b %Y, %H:%M"),
         "findings": [(one, loss_text(one)) for one in judged.findings],
         "figures": known(FIGURES, judged),
-        "timeline": make_timeline(judged),
+        "chart": make_chart(run),
         "parts": time_parts(judged.time_breakdown.total),
         "sections": make_sections(judged, is_redacted=redaction is not None),
         "messages": [one.meaning.text for one in find_meanings(run.log)],
@@ -72,3 +80,44 @@ def _finalizer(redaction: Redaction | None) -> Callable[[object], object]:
         return shown(str(value), redaction) if is_text else value
 
     return finalize
+
+
+# -- the chart -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StepChart:
+    """The mean step time of each column of time. columns: percent of the height of each part, from
+    the bottom up; empty where there are no steps."""
+
+    columns: list[dict[str, float]]
+    #: In words: the time of a column, the height of the chart, the length of the run.
+    column: str
+    top: str
+    length: str
+
+
+def make_chart(run: Snapshot) -> StepChart | None:
+    """Return the step time over a run; None where it has no step."""
+    length_s = max(run.length_s, run.time_sums.end_s)
+    width_s = BUCKET_S * max(1, math.ceil(length_s / _COLUMNS / BUCKET_S))
+    columns = run.time_sums.columns(length_s, width_s, int(length_s / width_s) + 1)
+    copy_ms = np.nan_to_num(columns.copy_ms)
+    parts = np.array([columns.compute_ms - copy_ms, copy_ms, columns.host_ms, columns.wait_ms])
+    known = parts.sum(axis=0)[np.isfinite(parts).all(axis=0)]
+    if not len(known):
+        return None
+    top_ms = max(min(known.max(), _TOP * np.percentile(known, 90)), 1e-3)
+    heights = np.round(100 * parts / top_ms, 1).T.tolist()
+    names = ("compute", "copy", "host", "wait")
+    return StepChart(
+        [_drawn(dict(zip(names, column, strict=True))) for column in heights],
+        units.seconds(width_s),
+        units.milliseconds(float(top_ms)),
+        units.seconds(length_s),
+    )
+
+
+def _drawn(column: dict[str, float]) -> dict[str, float]:
+    """Return the parts of a column that have a height."""
+    return {part: height for part, height in column.items() if height > 0}

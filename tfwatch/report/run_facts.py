@@ -124,14 +124,9 @@ _COST = (
 # -- steps -----------------------------------------------------------------------------------------
 
 
-def _steady_of_setting(judged: JudgedRun) -> Any:
-    return judged.setting.split
-
-
 _LAST_SETTING = (
     mapping("knobs", "its settings", lambda judged: by_name(judged.situation.knobs)),
-    anything("step_ranges", "first and last step of each stretch", lambda j: j.setting.stretches),
-    *within(STEADY, _steady_of_setting),
+    *within(STEADY, "split"),
 )
 STALL = (
     whole("step", "the first step"),
@@ -143,7 +138,7 @@ STALL = (
 
 
 def _copy_rate(judged: JudgedRun) -> float | None:
-    split, manifest = _steady_of_setting(judged), judged.run.manifest
+    split, manifest = judged.split, judged.run.manifest
     if split is None:
         return None
     rate = bandwidth(manifest.copied_bytes, split.copying_ms(manifest.copy_ahead_ms))
@@ -329,7 +324,7 @@ RUN = (
 
 
 def _mean_step_ms(judged: JudgedRun) -> float | None:
-    split = _steady_of_setting(judged)
+    split = judged.split
     return split.step.mean if split else None
 
 
@@ -341,7 +336,7 @@ def _examples_per_s(judged: JudgedRun) -> float | None:
 #: The key figures of a page for people; those that are missing are left out.
 FIGURES = (
     number("step_time_ms", "mean of the steady steps of the last setting", _mean_step_ms),
-    *pick(within(STEADY, _steady_of_setting), "data_wait_share"),
+    *pick(within(STEADY, "split"), "data_wait_share"),
     whole("examples_per_second", "in steady steps", _examples_per_s),
     *pick(_COST, "data_wait_s", "run_without_data_wait_s"),
     *pick(within(MACHINE, "machine"), "gpu_busy", "cpu_cores", "process_peak_bytes"),

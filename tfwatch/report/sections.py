@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.core.events import EpochEnded
 from tfwatch.core.knobs import knob_name
+from tfwatch.judge.event_rows import changes_of_run
 from tfwatch.judge.machine import PIPELINE
 from tfwatch.judge.step_parts import step_parts
 from tfwatch.judge.steps.time_breakdown import PART_NAMES, PARTS
-from tfwatch.report.effects import STAT, STEADY, make_effects, most_informative
+from tfwatch.report.effects import STAT, STEADY
 from tfwatch.report.facts import as_rows, if_any, known
 from tfwatch.report.run_facts import MACHINE, STAGE, STALL, STEP_PART, missing_stages
 from tfwatch.report.text import time_parts
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 MOST_STALLS, MOST_EPOCHS = 10, 500
 #: Metrics beside the time of an epoch.
 _MOST_METRICS = 6
+_MOST_CHANGES = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +65,11 @@ def _time(judged: JudgedRun) -> Section:
 
 
 def _effects(judged: JudgedRun) -> Section:
-    effects = make_effects(judged)
-    chosen = most_informative(effects)
-    rows = [(one.change, one.where, one.sides, one.result) for one in chosen]
-    more = len(effects) - len(rows)
-    note = f"{more} more are left out: none of them proves more" if more else ""
-    return Section("Switches and A/B tests", ("change", "at", "step time", "result"), rows, note)
+    changes = changes_of_run(judged.run, judged.switches)
+    rows = [(one.time, one.text) for one in changes[-_MOST_CHANGES:]]
+    more = len(changes) - len(rows)
+    note = f"{units.counted(more, 'earlier one')} left out" if more else ""
+    return Section("Switches and A/B tests", ("at", "change and effect"), rows, note)
 
 
 def _pipeline(judged: JudgedRun) -> Section:
@@ -97,7 +98,7 @@ def _stalls(judged: JudgedRun) -> Section:
 
 def _parts(judged: JudgedRun) -> Section:
     """Return the parts of the steady steps of the last setting in milliseconds."""
-    split = judged.setting.split
+    split = judged.split
     parts = [fact for fact in STEADY if split and fact.table and fact.of(split)]
     head, cells = as_rows(STAT, [fact.of(split) for fact in parts])
     rows = [[fact.name, *row] for fact, row in zip(parts, cells, strict=True)]

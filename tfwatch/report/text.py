@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.core.events import Noted, RecordingLost, RecordingResumed
+from tfwatch.judge.event_rows import changes_of_run
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.log_lines import find_meanings
 from tfwatch.judge.steps.time_breakdown import PART_NAMES
 from tfwatch.judge.troubles import divergences_text
-from tfwatch.report.effects import effect_lines
 from tfwatch.report.run_facts import final_loss, finished_epochs, steps_done
 from tfwatch.runs.format import MANIFEST
 from tfwatch.runs.library import default_runs_dir
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 #: The indent of a line that is code to paste: it is never wrapped.
 CODE = "    "
-#: The most losses, lines of code, and effects of switches.
-_MOST_LOSSES, _MOST_CODE, _MOST_EFFECTS = 3, 4, 2
+#: The most losses, lines of code, and changes of settings.
+_MOST_LOSSES, _MOST_CODE, _MOST_CHANGES = 3, 4, 2
 #: Findings without a loss that have a line of their own; the others have one above, or are losses.
 _WARNINGS = ("heat", "swapping", "memory-growth")
 #: The line of TensorFlow's log on a machine without a GPU; the summary names the device.
@@ -216,8 +216,11 @@ def _warnings(judged: JudgedRun) -> list[str]:
 def _changes(judged: JudgedRun) -> list[str]:
     """Return what the switches, the A/B tests and the autopilot did, and the last refusal."""
     noted = [one.text for one in judged.run.events.of(Noted) if one.is_refusal]
-    effects = [f"switched: {line}" for line in effect_lines(judged, _MOST_EFFECTS)]
-    return [one_line(line) for line in (*effects, *noted[-1:])]
+    changes = changes_of_run(judged.run, judged.switches)
+    newest = [f"switched: {one.text}" for one in changes[-_MOST_CHANGES:]]
+    more = len(changes) - len(newest)
+    earlier = [f"switched: {units.counted(more, 'earlier change')}"] if more else []
+    return [one_line(line) for line in (*earlier, *newest, *noted[-1:])]
 
 
 # -- the record ------------------------------------------------------------------------------------

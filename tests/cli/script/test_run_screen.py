@@ -101,7 +101,7 @@ def test_a_script_that_reads_its_input_is_told_so_also_where_python_colours_its_
         )
 
 
-def test_the_screen_goes_on_with_each_fit_and_ends_with_a_row_for_each_and_the_error_of_the_script(
+def test_the_screen_goes_on_with_each_fit_and_ends_with_the_last_and_the_error_of_the_script(
     tmp_path: Path,
 ) -> None:
     script = (
@@ -115,8 +115,8 @@ def test_the_screen_goes_on_with_each_fit_and_ends_with_a_row_for_each_and_the_e
         assert terminal.wait() == 1
         reported = terminal.output.decode()
     after = reported[reported.rindex(LEFT_SCREEN) :]
-    assert "fit 1: 10.0 ms/step, data wait 40 %, loss 0.25, 60 steps" in after
-    assert "fit 2: 10.0 ms/step, data wait 40 %, loss 0.125, 60 steps" in after
+    assert "1 earlier run of this script: tfwatch runs" in after
+    assert "loss 0.125" in after
     assert "Traceback (most recent call last)" in after
     assert "No such file or directory: '/no/such/file'" in after
     first, second = runs(tmp_path)

@@ -20,9 +20,8 @@ from tfwatch.core.events import (
     WatchFailed,
 )
 from tfwatch.core.rows import STEP, Flag, Phase
-from tfwatch.judge.judged_run import find_last_setting
 from tfwatch.judge.steps.stalls import Pauses, find_stalls
-from tfwatch.judge.steps.steady_steps import judge
+from tfwatch.judge.steps.steady_steps import SteadySteps, judge
 from tfwatch.judge.steps.time_breakdown import PARTS, make_time_breakdown
 from tfwatch.runs.sums import EpochSums
 
@@ -104,7 +103,7 @@ def test_the_time_breakdown_sums_to_the_wall_clock_and_no_part_is_negative(
 def test_the_parts_of_a_step_sum_to_it_and_their_shares_are_shares(recorded: RecordedRun) -> None:
     stalls = find_stalls(recorded.rows, Pauses(recorded.events))
     assert all(0 <= stall.lost_ms < math.inf and stall.steps for stall in stalls)
-    for split in (judge(recorded.rows), find_last_setting(recorded.rows, recorded.events).split):
+    for split in (judge(recorded.rows), SteadySteps(recorded.rows).breakdown):
         if split is not None:
             check(split)
 

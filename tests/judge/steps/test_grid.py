@@ -9,8 +9,7 @@ import pytest
 from tests.judge.grid import RATIOS, label_of, simulated, starving
 from tests.judge.step_rows import restart
 from tfwatch.core.rows import Flag
-from tfwatch.judge.judged_run import find_last_setting
-from tfwatch.judge.steps.steady_steps import Breakdown, Verdict, judge
+from tfwatch.judge.steps.steady_steps import Breakdown, SteadySteps, Verdict, judge
 
 COMPUTE_MS, HOST_MS = 18.0, 2.0
 WORK_MS = COMPUTE_MS + HOST_MS
@@ -38,7 +37,7 @@ def test_the_label_of_steady_times() -> None:
         )
 
         assert verdict_of(judge(rows)) is label, (ratio, depth)
-        assert verdict_of(find_last_setting(rows, ()).split) is label, (ratio, depth)
+        assert verdict_of(SteadySteps(rows).breakdown) is label, (ratio, depth)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -52,7 +51,7 @@ def test_the_label_of_times_that_vary(jitter: float, seed: int) -> None:
             ratio * WORK_MS, COMPUTE_MS, HOST_MS, depth=depth, jitter=jitter, steps=600, seed=seed
         )
 
-        assert verdict_of(find_last_setting(rows, ()).split) is label, (ratio, depth)
+        assert verdict_of(SteadySteps(rows).breakdown) is label, (ratio, depth)
 
 
 def test_after_a_switch_the_new_setting_is_judged() -> None:

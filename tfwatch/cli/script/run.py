@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from tfwatch.cli.script.request import RunOptions
     from tfwatch.cli.script.session import HeadlessRuns
-    from tfwatch.judge.steps.fits import FitFigures
     from tfwatch.terminal.pseudo_terminal import OutputRelay
 
 _BOOTSTRAP = Path(__file__).parents[2] / "watch" / "script" / "bootstrap.py"
@@ -41,8 +40,6 @@ training in a process that the script starts:  callbacks=[tfwatch.Watch()] in it
 _BAD_ARGUMENTS = 2
 #: Seconds between two looks for the end of a workload.
 _LOOK_S = 0.2
-#: The newest fits of a script have a line each; the others are counted.
-_MOST_LINES = 20
 
 
 def run_training(args: argparse.Namespace) -> int:
@@ -281,28 +278,14 @@ def _nothing_recorded(runs_dir: Path, code: int) -> str:
 
 
 def _summary(runs: Sequence[Path]) -> str:
-    """Return a line for each fit where there were several, and the whole summary of the last
-    run."""
+    """Return the summary of the last run, and the number of those before it."""
+    from tfwatch.core import units
     from tfwatch.report.text import as_text
     from tfwatch.runs.run import open_run
 
-    lines = _fit_lines(runs) if len(runs) > 1 else []
-    return "".join(
-        f"{line}\n" for line in (*lines, as_text(open_run(runs[0]), Path.home()).rstrip("\n"))
-    )
-
-
-def _fit_lines(runs: Sequence[Path]) -> list[str]:
-    """Return a line for each of the newest fits of runs, which are sorted from the newest to the
-    oldest."""
-    from tfwatch.judge.steps.fits import fits_of
-    from tfwatch.runs.run import open_run
-
-    fits: list[FitFigures] = []
-    for run in reversed(runs):
-        fits += fits_of(open_run(run), len(fits) + 1)
-    earlier = [f"{len(fits) - _MOST_LINES} earlier fits"] if len(fits) > _MOST_LINES else []
-    return [*earlier, *(fit.words for fit in fits[-_MOST_LINES:])]
+    last = as_text(open_run(runs[0]), Path.home()).rstrip("\n")
+    earlier = units.counted(len(runs) - 1, "earlier run")
+    return f"{earlier} of this script: tfwatch runs\n{last}\n" if runs[1:] else f"{last}\n"
 
 
 def _print_json(run: Path) -> None:

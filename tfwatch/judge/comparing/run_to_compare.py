@@ -3,19 +3,15 @@ sides differ."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
 from tfwatch.core import units
 from tfwatch.core.events import EpochEnded, StagesFound
 from tfwatch.core.knobs import ON
-from tfwatch.core.rows import plausible_rows
 from tfwatch.judge.steps.steady_steps import steady
 
 if TYPE_CHECKING:
@@ -60,12 +56,7 @@ class RunToCompare:
     @cached_property
     def rows(self) -> Rows:
         """The steady steps of its last setting, at most 500 000."""
-        rows = plausible_rows(self.run.steps)
-        parts = []
-        for first, last in self.judged.setting.stretches:
-            begin, end = (bisect_left(rows["step"], step) for step in (first, last + 1))
-            parts.append(rows[begin : min(end, begin + _MOST_STEPS)])
-        return steady(np.concatenate(parts) if parts else rows[:0])
+        return steady(self.judged.setting_steps[:_MOST_STEPS])
 
     @cached_property
     def settings(self) -> dict[str, str]:

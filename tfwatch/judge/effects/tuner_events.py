@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core.events import (
-    EXPERIMENT,
     AutopilotBegan,
     AutopilotEnded,
     ExperimentBegan,
@@ -14,7 +13,6 @@ from tfwatch.core.events import (
     ExperimentEnded,
     MoveJudged,
     MoveMade,
-    PipelineSwitched,
     TunerLost,
 )
 from tfwatch.core.knobs import KnobChange
@@ -143,22 +141,3 @@ def running_autopilot(events: Iterable[object]) -> AutopilotRun | None:
     """Return the autopilot run that has not ended; None where there is none."""
     newest = next(iter(reversed(autopilot_runs(events))), None)
     return newest if newest and newest.ended is None and not newest.is_lost else None
-
-
-def blocks_like_the_last(events: Iterable[object]) -> tuple[tuple[int, int], ...]:
-    """Return first and last step of the newest A/B test's stretches with the setting that it left
-    in effect, also of that before it; empty where no A/B test made the last switch."""
-    began, switches, blocks = None, list[PipelineSwitched](), list[ExperimentBlock]()
-    for event in events:
-        if isinstance(event, ExperimentBegan):
-            began, switches, blocks = event, [], []
-        elif isinstance(event, PipelineSwitched):
-            switches.append(event)
-        elif isinstance(event, ExperimentBlock):
-            blocks.append(event)
-    if began is None or not switches or any(one.by != EXPERIMENT for one in switches):
-        return ()
-    last = switches[-1]
-    before = [(1, began.step)] if switches[0].old == last.new else []
-    like_it = [one for one in blocks if one.value == last.new and one.last < last.step]
-    return (*before, *((one.first, one.last) for one in like_it))

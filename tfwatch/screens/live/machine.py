@@ -133,17 +133,10 @@ def _memory(view: RunView, machine: MachineFigures) -> Reading:
     available = machine.figures.get("memory_available_bytes")
     total = memory_total(view.snapshot.manifest.machine)
     parts = [_of(used, total)]
-    if used is not None and machine.growth is not None:
-        grows = f"{machine.growth.bytes_h / _GIBI:+.1f} GB/h"
-        words = (grows, machine.growth.left_text) if machine.growth.bytes_s else ()
-        parts += filter(None, words or ("steady",))
-    if memory := machine.process_memory or machine.figures.get("process_bytes"):
-        text = units.gigabytes(memory) if isinstance(memory, float) else memory.text
-        parts.append(f"process {text}")
+    if machine.process_memory:
+        parts.append(f"process {machine.process_memory.text}")
     tight = available is not None and available < 0.1 * total
-    growth, left_s = machine.growth, view.situation.left_s
-    is_growing = growth is not None and growth.is_running_out(left_s)
-    return Reading("memory", ", ".join(parts), tight or is_growing)
+    return Reading("memory", ", ".join(parts), tight)
 
 
 def _cpu(view: RunView, machine: MachineFigures) -> Reading:

@@ -87,28 +87,14 @@ def find_side(words: str, runs_dir: Path, clock: Clock = SYSTEM) -> list[RunToCo
     Raises:
         BadInputError: there is no such run, or it cannot be read.
     """
-    try:
-        return [open_named(words, runs_dir, clock)]
-    except BadInputError:
-        if "," not in words:
-            raise
-    names = [word.strip() for word in words.split(",") if word.strip()]
-    if not names:
-        raise BadInputError(f"{words!r} names no run")
-    return [open_named(name, runs_dir, clock) for name in names]
-
-
-def open_named(wanted: str | None, runs_dir: Path, clock: Clock = SYSTEM) -> RunToCompare:
-    """Open a run by its folder, its name or a part of it, or `latest`.
-
-    Raises:
-        BadInputError: there is no such run, or it cannot be read.
-    """
     from tfwatch.judge.comparing.run_to_compare import RunToCompare
     from tfwatch.judge.judged_run import JudgedRun
 
-    folder = find(wanted, runs_dir)
-    return RunToCompare(JudgedRun(opened(folder, clock)), run_name(folder))
+    names = [word.strip() for word in words.split(",") if word.strip()]
+    if not names:
+        raise BadInputError(f"{words!r} names no run")
+    folders = [find(name, runs_dir) for name in names]
+    return [RunToCompare(JudgedRun(opened(one, clock)), run_name(one)) for one in folders]
 
 
 def find_training(wanted: str | None, runs_dir: Path) -> Path:

@@ -61,40 +61,9 @@ def run_child(
         _restore(before, default)
 
 
-def start_child(
-    command: Sequence[str],
-    output: int,
-    mask: set[signal.Signals | int],
-    descriptors: Sequence[int] = (),
-) -> subprocess.Popen[bytes]:
-    """Start a command in a session of its own, which no signal of this terminal reaches, and return
-    it.
-
-    It reads nothing. output: the descriptor of its standard output and error. mask: the signals
-    that it blocks.
-    descriptors: further ones that it inherits.
-
-    Raises:
-        OSError: the process cannot be created.
-    """
-    return subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        start_new_session=True,
-        pass_fds=descriptors,
-        preexec_fn=lambda: _set_mask(mask),
-    )
-
-
-def _set_mask(mask: set[signal.Signals | int]) -> None:
-    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-
 def _restore(mask: set[signal.Signals | int], sigchld: object) -> None:
     signal.signal(signal.SIGCHLD, sigchld)  # type: ignore[arg-type]
-    _set_mask(mask)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _pass_on(pid: int) -> None:

@@ -20,7 +20,7 @@ from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.runs.script_process import Announcements, announce_in, record_signal
 from tfwatch.terminal.capture import KILLED, flush
-from tfwatch.terminal.child import describe_end, start_child
+from tfwatch.terminal.child import describe_end
 from tfwatch.watch.script.bootstrap import reader_after_relay
 from tfwatch.watch.script.import_hook import ImportHook
 from tfwatch.workloads import as_main
@@ -102,7 +102,8 @@ class Script(ABC):
 
 
 class ScriptProcess(Script):
-    """A script in a child process, in a session of its own.
+    """A script in a child process, in a session of its own, which no signal of this terminal
+    reaches. It reads nothing. mask: the signals that it blocks.
 
     Raises:
         OSError: the process cannot be created.
@@ -120,7 +121,15 @@ class ScriptProcess(Script):
         mask: set[signal.Signals | int],
         clock: Clock,
     ) -> None:
-        self._process = start_child(command, relay.slave, mask, relay.for_script)
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=relay.slave,
+            stderr=relay.slave,
+            start_new_session=True,
+            pass_fds=relay.for_script,
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask),
+        )
         super().__init__(self._process.pid, relay.runs, clock, "tfwatch-script")
         relay.close_script_ends()
         self._relay = relay

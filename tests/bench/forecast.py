@@ -1,6 +1,6 @@
 """The errors of forecasts of switches, and the share of measured steps within their range.
 
-    python -m tests.bench.forecast [--switches 12] [--json] [--keep DIR]
+    python -m tests.bench.forecast [--switches 12] [--keep DIR]
 
 Trains with knobs that are switched: loaders that sleep before convolutions (without a GPU, half of
 them before a step that sleeps too, because there data and compute share the cores). Each forecast
@@ -13,7 +13,6 @@ Exits with 1 where too few switches have a forecast.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -136,46 +135,17 @@ def print_rows(trained: TrainingResult) -> None:
         )
 
 
-def as_row(case: Case, one: Checked) -> dict[str, Any]:
-    """Return a switch for `--json`."""
-    forecast, switch = one.forecast, one.switch
-    return {
-        "case": case.name,
-        "knob": switch.knob,
-        "from": switch.old,
-        "to": switch.new,
-        "before_ms": switch.before.step.median if switch.before else None,
-        "step_ms": forecast.step_ms,
-        "low_ms": forecast.low_ms,
-        "high_ms": forecast.high_ms,
-        "measured_ms": one.measured_ms,
-        "off": one.off,
-        "inside": one.inside,
-        "measured": forecast.measured,
-    }
-
-
 def median_error(checked: list[Checked]) -> float:
     """Return the median absolute error, as a share of the measured step; NaN without forecasts."""
     return median(abs(one.off) for one in checked) if checked else float("nan")
 
 
-def conclude(trained: list[TrainingResult], as_json: bool, device: str) -> int:
+def conclude(trained: list[TrainingResult], device: str) -> int:
     """Print the errors; return the number of switches with a forecast."""
     found = [one for each in trained for one in each.checked]
     count, inside = len(found), sum(one.inside for one in found)
     fresh = [one for one in found if not one.forecast.measured]
     variation = median([each.variation for each in trained] or [float("nan")])
-    if as_json:
-        rows = [as_row(each.case, one) for each in trained for one in each.checked]
-        summary = {
-            "device": device,
-            "median_error": median_error(found),
-            "inside": inside,
-            "of": count,
-        }
-        print(json.dumps({**summary, "variation": variation, "switches": rows}, indent=1))
-        return count
     print(
         f"\n{device}: {count} switches, median {median_error(found):.1%} off, {inside} of {count}"
         " in range"
@@ -196,16 +166,14 @@ def main() -> int:
     parser.add_argument(
         "--switches", type=int, default=12, help="the least number of switches with a forecast"
     )
-    parser.add_argument("--json", action="store_true")
     parser.add_argument("--keep", type=Path, help="a folder to keep the run folders in")
     parser.add_argument("--only", default="", help="cases whose names contain this")
     options = parser.parse_args()
     device = find_device()
     models = {False: make_model(), True: make_sleeper(_STEP_MS)}
     batch = find_batch(models[False], _STEP_MS)
-    if not options.json:
-        print("| training | switch | before, ms | forecast, ms | measured, ms | off | in range | |")
-        print("| --- | --- | ---: | ---: | ---: | ---: | --- | --- |", flush=True)
+    print("| training | switch | before, ms | forecast, ms | measured, ms | off | in range | |")
+    print("| --- | --- | ---: | ---: | ---: | ---: | --- | --- |", flush=True)
     trained: list[TrainingResult] = []
     start_s = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
@@ -217,9 +185,8 @@ def main() -> int:
                 trained.append(
                     train(case, device.accelerated, options.keep or Path(folder), models, batch)
                 )
-                if not options.json:
-                    print_rows(trained[-1])
-    return 0 if conclude(trained, options.json, device.name) >= options.switches else 1
+                print_rows(trained[-1])
+    return 0 if conclude(trained, device.name) >= options.switches else 1
 
 
 if __name__ == "__main__":

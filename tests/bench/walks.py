@@ -151,7 +151,7 @@ def run_search(plant: Table, machine: Machine, seed: int) -> tuple[float, int, i
         now_ms, then = plant.step_ms(knobs), {**knobs, **switched}
         ms = now_ms / math.exp(gain_of((*then.items(),), now_ms / plant.step_ms(then)))
         (knob, value), *_ = switched.items()
-        return Forecast(knob, value, ms, 0.9 * ms, 1.1 * ms, "", None, now_ms)
+        return Forecast(knob, value, ms, 0.9 * ms, 1.1 * ms, "", now_ms)
 
     def make_rows(knobs: Mapping[str, str], count: int) -> Rows:
         return visit(plant, machine, knobs, count, rng)

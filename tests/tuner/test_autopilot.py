@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.judge.plants import Plant
-from tests.tuner.trainings import PlantTraining
+from tests.tuner.trainings import Training, of_plant
 from tfwatch.core.events import (
     AutopilotBegan,
     AutopilotEnded,
@@ -32,12 +33,12 @@ GENERATOR = Plant(data_ms=13, compute_ms=1.5, serial=True)
 def flown(
     plant: Plant,
     knobs: Knobs | None = None,
-    each: Callable[[PlantTraining], None] | None = None,
+    each: Callable[[Training], None] | None = None,
     **manifest: Any,
-) -> PlantTraining:
+) -> Training:
     """A training after the autopilot has ended, and so many steps more that all is in effect."""
-    training = PlantTraining(plant, knobs or Knobs(), **manifest)
-    Autopilot().run(training.driver(each=each))
+    training = of_plant(plant, knobs, **manifest)
+    Autopilot().run(training.driver(each and partial(each, training)))
     training.train(100)
     return training
 
@@ -91,7 +92,7 @@ def test_no_buffer_is_asked_for_that_the_limit_does_not_bear() -> None:
 
 
 def test_a_key_ends_it_and_what_the_key_asked_stays() -> None:
-    def press(training: PlantTraining) -> None:
+    def press(training: Training) -> None:
         if len(training.settings) == 91:
             training.line.press("prefetch", "7")
 
@@ -102,7 +103,7 @@ def test_a_key_ends_it_and_what_the_key_asked_stays() -> None:
 
 
 def test_told_to_stop_it_takes_back_what_it_has_not_judged() -> None:
-    def cancel(training: PlantTraining) -> None:
+    def cancel(training: Training) -> None:
         if len(training.settings) == 91:
             training.line.cancelled.set()
 
@@ -128,13 +129,13 @@ def test_a_stop_of_the_training_ends_it() -> None:
 def test_in_epochs_about_as_short_as_what_settles_it_ends_too(
     epoch_steps: int, measures: bool
 ) -> None:
-    training = PlantTraining(GPU, Knobs(prefetch="16"))
+    training = of_plant(GPU, Knobs(prefetch="16"))
     training.epoch_steps = epoch_steps
 
-    def not_for_ever(training: PlantTraining) -> None:
+    def not_for_ever(training: Training) -> None:
         assert len(training.settings) < 1000
 
-    Autopilot().run(training.driver(each=not_for_ever))
+    Autopilot().run(training.driver(partial(not_for_ever, training)))
     training.train(100)
     (ended,) = training.events(AutopilotEnded)
     assert ended.steps <= BUDGET
@@ -158,8 +159,8 @@ def test_where_its_own_judging_breaks_the_open_move_is_taken_back_and_the_end_to
 
 
 def test_of_two_knobs_one_of_which_cannot_be_had_the_other_is_taken_back() -> None:
-    training = PlantTraining(GPU, Knobs())
-    training.refuses = frozenset({"workers"})
+    training = of_plant(GPU)
+    training.refuses = {"workers": "no memory"}
     Autopilot().run(training.driver())
     training.train(100)
     first = training.events(MoveJudged)[0]
@@ -185,12 +186,12 @@ def test_what_cannot_be_switched_is_not_asked_for() -> None:
 def test_what_a_key_asked_for_just_before_it_is_waited_for() -> None:
     """Else it takes the knob for what it was, asks for what it is already, and waits for ever."""
 
-    def not_for_ever(training: PlantTraining) -> None:
+    def not_for_ever(training: Training) -> None:
         assert len(training.settings) < 1000
 
-    training = PlantTraining(GPU, Knobs())
+    training = of_plant(GPU)
     training.line.press("prefetch", "4")
-    Autopilot().run(training.driver(each=not_for_ever))
+    Autopilot().run(training.driver(partial(not_for_ever, training)))
     training.train(100)
     asked = [(one.knob, one.new) for one in training.events(MoveMade)]
     assert ("prefetch", "4") not in asked
@@ -202,7 +203,7 @@ def test_a_move_may_want_what_the_one_before_it_is_to_give_back() -> None:
     """Prefetch is taken back with workers and asked for alone: it never changes, and no switch of
     it is told."""
 
-    def not_for_ever(training: PlantTraining) -> None:
+    def not_for_ever(training: Training) -> None:
         assert len(training.settings) < 1000
 
     plant = Plant(data_ms=20, compute_ms=8, cores=2, crowd_ms=5.0)
@@ -227,7 +228,7 @@ def test_all_that_it_does_to_a_run_is_over_within_its_steps(
         bursts_ms=0.1 * step_ms,
         noise=0.1,
     )
-    training = PlantTraining(plant, Knobs())
+    training = of_plant(plant)
     training.build_steps, training.pace = build_steps, pace
     Autopilot().run(training.driver())
     training.train(200)

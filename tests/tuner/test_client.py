@@ -9,7 +9,7 @@ import pytest
 
 from tests.runs.folders import make_manifest
 from tests.runs.processes import wait_until
-from tests.tuner.simulated import Simulated
+from tests.tuner.trainings import timed
 from tfwatch.core.events import Noted, RunEnded
 from tfwatch.core.rows import Flag
 from tfwatch.runs.control import Control, RequestTaker
@@ -133,18 +133,18 @@ def test_without_a_folder_there_is_no_job() -> None:
 def test_the_steps_after_an_epochs_start_are_left_out_also_where_it_lies_before_the_first_one_asked_for() -> (  # noqa: E501
     None
 ):
-    run = Simulated(lambda knobs, step: 20.0)
+    run = timed(lambda knobs, step: 20.0)
     run.flags = {8: Flag.EPOCH_START, 20: Flag.EPOCH_START}
     driver = run.driver()
-    run.advance(30)
+    run.train(30)
     driver.look()
     assert driver.settled_rows(10)["step"].tolist() == [*range(13, 20), *range(25, 31)]
 
 
 def test_a_job_cancelled_by_the_end_of_its_run_ended_with_the_run() -> None:
-    run = Simulated(lambda knobs, step: 20.0)
+    run = timed(lambda knobs, step: 20.0)
     driver = run.driver()
-    run.advance(30)
+    run.train(30)
     driver.look()
     run.writer.event(RunEnded(driver.now_ns(), "finished", 30, ""))
     run.writer.flush()
@@ -156,9 +156,9 @@ def test_a_job_cancelled_by_the_end_of_its_run_ended_with_the_run() -> None:
 
 
 def test_a_switch_of_the_user_ends_a_job_and_its_knob_is_left_alone() -> None:
-    run = Simulated(lambda knobs, step: 20.0)
+    run = timed(lambda knobs, step: 20.0)
     driver = run.driver()
-    run.advance(30)
+    run.train(30)
     run.line.press("prefetch", "8")
 
     with pytest.raises(Interrupt) as interrupted:
@@ -174,9 +174,9 @@ def test_a_switch_of_the_user_ends_a_job_and_its_knob_is_left_alone() -> None:
 
 
 def test_a_switch_of_the_user_between_the_tuners_look_and_its_line_has_precedence() -> None:
-    run = Simulated(lambda knobs, step: 20.0)
+    run = timed(lambda knobs, step: 20.0)
     driver = run.driver()
-    run.advance(30)
+    run.train(30)
     driver.look()
     after = len(run.line.data)
 
@@ -188,18 +188,18 @@ def test_a_switch_of_the_user_between_the_tuners_look_and_its_line_has_precedenc
         ("prefetch", "8"),
         ("workers", "2"),
     ]
-    notes = [event.text for event in run.events() if isinstance(event, Noted)]
+    notes = [event.text for event in run.events(Noted)]
     assert notes == ["prefetch 2 of the autopilot is not taken: the user switched it"]
 
 
 def test_a_job_begins_once_the_training_has_taken_earlier_requests() -> None:
-    run = Simulated(lambda knobs, step: 200.0)
-    run.advance(10)
+    run = timed(lambda knobs, step: 200.0)
+    run.train(10)
     run.line.press("prefetch", "8")
     driver = run.driver()
     run.control.take(10)
 
     assert driver.is_switching
-    run.advance(4)
+    run.train(4)
     driver.look()
     assert not driver.is_switching

@@ -34,7 +34,7 @@ ROOMY = 1e12
 def forecast(settings: Mapping[str, str], step_ms: float, now_ms: float) -> Forecast:
     (knob, value), *_ = settings.items()
     low_ms, high_ms = step_ms * 0.9, step_ms * 1.1
-    return Forecast(knob, value, step_ms, low_ms, high_ms, "", None, now_ms)
+    return Forecast(knob, value, step_ms, low_ms, high_ms, "", now_ms)
 
 
 def nothing(plant: Plant, knobs: Mapping[str, str], settings: Mapping[str, str]) -> None:

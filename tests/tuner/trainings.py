@@ -1,5 +1,5 @@
-"""A training that is a formula: it obeys a `Control` as Watch does, and writes a run that a pilot
-follows."""
+"""Trainings that are formulas: they obey a `Control` as Watch does, without threads, and write runs
+that a tuner follows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tests.judge.step_rows import make_steps
 from tests.runs.folders import FakeClock, add_steps, make_manifest
 from tests.tuner.line import Line
 from tfwatch.core.events import Event, PipelineSwitched, SwitchAsked, SwitchFailed
+from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.control import Control
 from tfwatch.runs.writer import RunWriter
@@ -18,124 +20,155 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.judge.plants import Plant
-    from tfwatch.core.knobs import Knobs
+    from tfwatch.core.rows import Rows
     from tfwatch.tuner.client import Driver
 
-#: Steps that are done between two looks of a pilot.
+#: Steps that are done between two looks of a tuner.
 PACE = 5
+#: How slow the steps are in which batches of the old pipeline are handed out, and a new one
+#: settles, where `has_odd_steps`.
+ODD_MS = 900.0
 
 
-class PlantTraining:
-    """Trains a plant.
+class Training:
+    """Trains by a function of the knobs and the step that returns its row.
 
     Attributes:
-        control: what it obeys. settings: the knobs of every step that was done. bytes_a_batch: what
-        the process takes for each batch in the prefetch buffer. build_steps: that are done while a
-        new pipeline is built;
-        pace: between two looks of a pilot. epoch_steps: after so many each an epoch begins; 0 is
-        never.
-        refuses: knobs that cannot be had.
+        control: what it obeys. settings: the knobs of every step that was done. build_steps: that
+        are done while a new pipeline is built; pace: between two looks of a tuner. epoch_steps:
+        after so many each an epoch begins; 0 is never.
+        flags: of steps, by their number. refuses: why knobs cannot be had. before_step: called with
+        each step's number. last: the step at which it ends.
     """
 
-    def __init__(self, plant: Plant, knobs: Knobs, seed: int = 0, **manifest: Any) -> None:
+    def __init__(
+        self, row_of: Callable[[Knobs, int], Rows], knobs: Knobs | None = None, **manifest: Any
+    ) -> None:
         self.clock = FakeClock()
-        self.control = Control(knobs)
+        self.control = Control(knobs or Knobs())
         self.settings: list[dict[str, str]] = []
-        self.build_steps, self.pace, self.epoch_steps = 0, PACE, 0
-        self.refuses: frozenset[str] = frozenset()
-        self._plant = plant
-        self._rng = np.random.default_rng(seed)
+        self.build_steps, self.pace, self.epoch_steps, self.last = 0, PACE, 0, 100_000
+        self.flags: dict[int, Flag] = {}
+        self.refuses: dict[str, str] = {}
+        self.before_step: Callable[[int], None] = lambda step: None
+        self.has_odd_steps = False
+        self._odd: set[int] = set()
+        self._row_of = row_of
         self._in_flight = 0
         self._next: tuple[Knobs, list[SwitchAsked]] | None = None
-        values = {
-            "knobs": knobs.values(),
-            "switchable": ["prefetch", "workers"],
-            "accelerated": plant.accelerated,
-            "machine": {"cores": plant.cores, "memory_bytes": 2**34},
-            "batch_bytes": round(plant.batch_bytes),
-            "batch_size": 32,
-        }
+        values = {"knobs": self.control.knobs.values(), "switchable": ["prefetch", "workers"]}
         self.writer = RunWriter(None, make_manifest(**{**values, **manifest}), self.clock.clock)
         self.line = Line(self.writer, self.control)
-        self.train(1)
 
-    def driver(self, each: Callable[[PlantTraining], None] | None = None) -> Driver:
+    def driver(self, each: Callable[[], None] | None = None) -> Driver:
         """A tuner's view of it, in whose pauses it trains; `each` is called after each of them."""
 
         def pause() -> None:
             self.train(self.pace)
             if each:
-                each(self)
+                each()
 
         return self.line.driver(self.clock.clock, pause)
 
     def events(self, kind: type[Event]) -> list[Any]:
         """The events of one kind so far."""
+        self.writer.flush()
         return list(self.line.driver(self.clock.clock, None).snapshot.events.of(kind))
 
     def train(self, steps: int) -> None:
         """Train so many steps."""
         for _ in range(steps):
-            flags = self._obey() | self._begin_epoch()
-            knobs = self.control.knobs.values()
-            row = self._plant.rows(knobs, 1, self._rng)
-            row["step"], row["start_ns"], row["flags"] = (
-                len(self.settings) + 1,
-                round(self.clock.at_s * 1e9),
-                flags,
-            )
-            add_steps(self.writer, row)
-            self.settings.append(knobs)
-            self.clock.at_s += (
-                float(row["wait_ms"][0] + row["compute_ms"][0] + row["host_ms"][0]) / 1e3
-            )
+            if len(self.settings) == self.last or self.control.stop.is_set():
+                self.writer.end("finished")
+                break
+            self._train()
         at_ns = round(self.clock.at_s * 1e9)
         self.writer.sample(
-            at_ns,
-            {"process_bytes": 1e9, "memory_available_bytes": 2.0**33, "cpu_cores": 1.0},
+            at_ns, {"process_bytes": 1e9, "memory_available_bytes": 2.0**33, "cpu_cores": 1.0}
         )
         self.writer.status = (Phase.COMPUTE, at_ns, len(self.settings), 0, "")
         self.writer.flush()
 
-    def _begin_epoch(self) -> int:
-        begins = self.epoch_steps and len(self.settings) % self.epoch_steps == 0
-        return int(Flag.EPOCH_START) if begins else 0
+    def _train(self) -> None:
+        step = len(self.settings) + 1
+        self.before_step(step)
+        flags = self._obey(step) | self.flags.get(step, Flag(0))
+        if self.epoch_steps and (step - 1) % self.epoch_steps == 0:
+            flags |= Flag.EPOCH_START
+        row = self._row_of(self.control.knobs, step)
+        if step in self._odd:
+            row["wait_ms"] = ODD_MS
+        row["step"], row["start_ns"], row["flags"] = step, round(self.clock.at_s * 1e9), int(flags)
+        add_steps(self.writer, row)
+        self.settings.append(self.control.knobs.values())
+        parts = (float(row[f"{part}_ms"][0]) for part in ("wait", "compute", "host"))
+        self.clock.at_s += sum(parts) / 1e3
 
-    def _obey(self) -> int:
+    def _obey(self, step: int) -> Flag:
         """Take what is asked for; it comes when what is buffered is used up. Returns the step's
         flags."""
-        step, now = len(self.settings) + 1, round(self.clock.at_s * 1e9)
+        now = round(self.clock.at_s * 1e9)
         if self._next is None and self.control.has_requests:
-            knobs, asked = self.control.knobs, []
-            for request in self.control.take(step - 1):
-                if request.knob in self.refuses:
-                    was = getattr(knobs, request.knob)
-                    self.writer.event(
-                        SwitchFailed(
-                            now, request.knob, "no memory", was, request.value, step - 1, was
-                        )
-                    )
-                    continue
-                turned = knobs.with_value(request.knob, request.value)
-                asked += [
-                    SwitchAsked(now, *found, step - 1, request.by)
-                    for found in knobs.differences(turned)
-                ]
-                knobs = turned
-            for event in asked:
-                self.writer.event(event)
-            depth = self.control.knobs.prefetch
-            self._in_flight = self.build_steps + (int(depth) if depth.isdigit() else 0)
-            self._next = (knobs, asked) if asked else None
+            self._take_requests(step, now)
         if self._next is None:
-            return 0
+            return Flag(0)
         if self._in_flight:
             self._in_flight -= 1
-            return 0
-        knobs, asked = self._next
-        self._next, self.control.knobs = None, knobs
+            return Flag(0)
+        (knobs, asked), self._next = self._next, None
+        self.control.knobs = knobs
+        self._odd = {step + 1, step + 2} if self.has_odd_steps else set()
         for one in asked:
             self.writer.event(
                 PipelineSwitched(now, one.knob, one.old, one.new, one.step, step, 1.0, one.by)
             )
-        return int(Flag.SWITCH)
+        return Flag.SWITCH
+
+    def _take_requests(self, step: int, now: int) -> None:
+        knobs, asked = self.control.knobs, []
+        for one in self.control.take(step - 1):
+            old = getattr(knobs, one.knob)
+            if why := self.refuses.get(one.knob):
+                failed = SwitchFailed(now, one.knob, why, old, one.value, step - 1, old)
+                self.writer.event(failed)
+                continue
+            turned = knobs.with_value(one.knob, one.value)
+            asked += [
+                SwitchAsked(now, *found, step - 1, one.by) for found in knobs.differences(turned)
+            ]
+            knobs = turned
+        for event in asked:
+            self.writer.event(event)
+        depth = self.control.knobs.prefetch
+        self._in_flight = self.build_steps + (int(depth) if depth.isdigit() else 0)
+        self._odd = set(range(step, step + self._in_flight)) if self.has_odd_steps else set()
+        self._next = (knobs, asked) if asked else None
+
+
+def timed(
+    step_ms: Callable[[Knobs, int], float], knobs: Knobs | None = None, **manifest: Any
+) -> Training:
+    """A training whose steps take `step_ms(knobs, step)`, and longer around a switch."""
+
+    def row_of(knobs: Knobs, step: int) -> Rows:
+        return make_steps(step_ms(knobs, step) - 2.0, 1.5, 0.5, 0.5)
+
+    training = Training(row_of, knobs, **manifest)
+    training.has_odd_steps = True
+    return training
+
+
+def of_plant(plant: Plant, knobs: Knobs | None = None, **manifest: Any) -> Training:
+    """A training of a plant, after its first step."""
+    rng = np.random.default_rng(0)
+    values = {
+        "accelerated": plant.accelerated,
+        "machine": {"cores": plant.cores, "memory_bytes": 2**34},
+        "batch_bytes": round(plant.batch_bytes),
+        "batch_size": 32,
+    }
+    training = Training(
+        lambda knobs, _: plant.rows(knobs.values(), 1, rng), knobs, **{**values, **manifest}
+    )
+    training.train(1)
+    return training

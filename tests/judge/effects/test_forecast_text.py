@@ -16,8 +16,8 @@ from tfwatch.judge.machine import MachineFigures
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
 
-ON = Forecast("prefetch", "4", 13.8, 13.2, 14.4, "the rest is compute", None, 23.4)
-WORKERS = Forecast("workers", "auto", 13.9, 13.0, 15.0, "the rest is compute", None, 22.3)
+ON = Forecast("prefetch", "4", 13.8, 13.2, 14.4, "the rest is compute", 23.4)
+WORKERS = Forecast("workers", "auto", 13.9, 13.0, 15.0, "the rest is compute", 22.3)
 NONE = Forecast(
     "cache",
     "off",
@@ -40,7 +40,7 @@ def now(*forecasts: Forecast, **knobs: str) -> Situation:
 def test_a_copy_ahead_is_advised_where_its_interval_excludes_a_longer_step(
     high_ms: float, measured: bool, is_advised: bool
 ) -> None:
-    ahead = Forecast("device_prefetch", "2", 1.9, 1.5, high_ms, "", None, 2.3, measured)
+    ahead = Forecast("device_prefetch", "2", 1.9, 1.5, high_ms, "", 2.3, measured)
 
     assert best([ahead]) is (ahead if is_advised else None)
 
@@ -53,9 +53,11 @@ def test_a_deeper_buffer_is_named_by_both_depths() -> None:
 
 
 def test_a_cache_is_proposed_with_what_it_needs_and_from_when_on() -> None:
-    cache = changed(ON, knob="cache", value="on", needs_bytes=4.1 * 2**30)
+    cache = changed(ON, knob="cache", value="on")
     room = MachineFigures({"memory_available_bytes": 9.2 * 2**30})
-    advice = advise_gain(changed(now(cache), machine=room, epoch=0), cache)
+    advice = advise_gain(
+        changed(now(cache), machine=room, epoch=0, cache_bytes=round(4.1 * 2**30)), cache
+    )
 
     assert advice.sentence.endswith(
         "1.7 x (the rest is compute); from epoch 3, needs 4.1 GB of 9.2 GB free"

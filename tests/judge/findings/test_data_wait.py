@@ -388,7 +388,6 @@ CACHE_ON = Forecast(
     16.5,
     19.5,
     "compute and data share the cores",
-    None,
     23.4,
 )
 NO_GAIN = changed(CACHE_ON, step_ms=23.0)

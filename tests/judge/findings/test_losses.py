@@ -50,7 +50,7 @@ UNEVEN = replace(
     step=replace(stat(30.0), median=10.1),
     wait=replace(stat(20.0), median=0),
 )
-GAINS = Forecast("prefetch", "4", 12.0, 11.0, 13.0, "it overlaps", None, 17.0)
+GAINS = Forecast("prefetch", "4", 12.0, 11.0, 13.0, "it overlaps", 17.0)
 ADAM = ModelFacts(optimizer="Adam", largest_embedding=Embedding("items", 20_000, 64))
 ROTATES = OperationTime("forward", "rotation", "RandomRotation", "Transform", 6.0, 3)
 MULTIPLIES = OperationTime("forward", "lstm", "LSTM", "MatMul", 4.0, 3)

@@ -24,7 +24,7 @@ STAGES = (
     Stage("batch(32)", "Batch", 0.6),
 )
 TABLE = StageTable(0, STAGES)
-WORKERS = Forecast("workers", "auto", 9.1, 8.6, 9.9, "the rest is compute", None, 23.4)
+WORKERS = Forecast("workers", "auto", 9.1, 8.6, 9.9, "the rest is compute", 23.4)
 
 
 @pytest.mark.parametrize(

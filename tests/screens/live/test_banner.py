@@ -43,7 +43,7 @@ def forecast_for(
     knob: str, value: str, ms: float, why: str = "the rest is compute", **changes: Any
 ) -> dict[str, Any]:
     """Make a forecast for a step of 23.4 ms, with a wide interval."""
-    known = Forecast(knob, value, ms, ms * 0.5, ms * 1.4, why, None, 23.4)
+    known = Forecast(knob, value, ms, ms * 0.5, ms * 1.4, why, 23.4)
     return {"forecasts": {(knob, value): changed(known, **changes)}}
 
 

@@ -71,7 +71,7 @@ def advise_gain(now: Situation, gain: Forecast) -> Advice:
         return Advice(words, line_with_switch(now, gain.knob, gain.value))
     part = now.split
     text = expected_gain_text(gain, part.step.mean if part else math.nan)
-    costs = f"; {_cache_costs(now, gain)}" if gain.knob == CACHE else ""
+    costs = f"; {_cache_costs(now)}" if gain.knob == CACHE else ""
     key = key_text(gain, now.knobs.get(gain.knob, "off"))
     return Advice(f"{key}: {text}{costs}", line_with_switch(now, gain.knob, gain.value))
 
@@ -100,13 +100,14 @@ def switch_phrase(knob: str, value: str) -> str:
     return call.format(_number(value)) if call else f"{knob} {value}"
 
 
-def _cache_costs(now: Situation, forecast: Forecast) -> str:
+def _cache_costs(now: Situation) -> str:
     """Return `from epoch 3, needs 4.1 of 6.2 GB free`."""
     begins = f"from epoch {now.epoch + 1 + epochs_until(CACHE, ON)}"
     free = now.machine.figures.get("memory_available_bytes") if now.machine else None
-    if forecast.needs_bytes is None or free is None:
+    needed = now.manifest.cache_bytes
+    if needed is None or free is None:
         return begins
-    return f"{begins}, needs {units.memory(forecast.needs_bytes)} of {units.memory(free)} free"
+    return f"{begins}, needs {units.memory(needed)} of {units.memory(free)} free"
 
 
 # -- the lines of a run ----------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from tfwatch.judge.effects import knob_state
 from tfwatch.judge.effects.comparison import LEAST
 from tfwatch.judge.effects.tuner_events import EXPERIMENT_EVENTS, running_experiment
 from tfwatch.judge.forecasts.evidence import evidence_now
-from tfwatch.judge.forecasts.predict import Prediction, needed_bytes, predict
+from tfwatch.judge.forecasts.predict import Prediction, predict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,8 +30,6 @@ _OFF, _OFF_SHARED = 0.06, 0.10
 #: The error of the hand-over, which counts for short steps; the most that is cut off an interval's
 #: low end.
 _OFF_MS, _MOST_OFF = 0.3, 0.5
-#: The change of a step by other programs where they use all cores.
-_OTHERS = 0.25
 #: The standard deviations of a normal distribution that hold 90 %.
 NINE_OF_TEN = 1.64
 #: A forecast change below this share of a step reads as no gain.
@@ -52,8 +50,6 @@ class Forecast:
     high_ms: float
     #: The limit of the step, or the reason for no forecast.
     why: str
-    #: The memory that the switch takes; None where it is next to nothing or unknown.
-    needs_bytes: float | None = None
     #: The typical step of the current setting.
     now_ms: float = math.nan
     #: The run has measured that setting before, and its steps are the forecast.
@@ -187,9 +183,7 @@ def _make_forecast(
 ) -> Forecast:
     (knob, value), *_ = settings.items()
     usual = _OFF if evidence.run.accelerated else _OFF_SHARED
-    off = math.hypot(
-        usual, NINE_OF_TEN * evidence.step_variation, _OTHERS * _taken_by_others(evidence)
-    )
+    off = math.hypot(usual, NINE_OF_TEN * evidence.step_variation)
     low_ms = prediction.low_ms
     return Forecast(
         knob=knob,
@@ -198,7 +192,6 @@ def _make_forecast(
         low_ms=max(low_ms * (1 - min(off, _MOST_OFF)) - _OFF_MS, low_ms * _MOST_OFF),
         high_ms=prediction.high_ms * (1 + off) + _OFF_MS,
         why=prediction.why or _why(evidence, split, prediction.step_ms),
-        needs_bytes=_needs_bytes(evidence, settings),
         now_ms=split.typical_ms(split.step),
         measured=is_measured,
     )
@@ -215,22 +208,6 @@ def _why(evidence: Evidence, split: Breakdown, step_ms: float) -> str:
         if table and place
         else "preparing batches is the limit"
     )
-
-
-def _needs_bytes(evidence: Evidence, turned: Mapping[str, str]) -> float | None:
-    if turned.get(CACHE) == "on":
-        return evidence.run.cache_bytes
-    if not turned.keys() & {PREFETCH, WORKERS} or evidence.run.batch_bytes is None:
-        return None
-    each = evidence.run.batch_bytes
-    then_bytes = needed_bytes({**evidence.knobs, **turned}, each)
-    return max(then_bytes - needed_bytes(evidence.knobs, each), 0.0)
-
-
-def _taken_by_others(evidence: Evidence) -> float:
-    """Return the share of the cores that other programs use, 0 to 1; 0 where it is unknown."""
-    others = evidence.cores - evidence.cores_used - evidence.cores_free
-    return 0.0 if math.isnan(others) else min(max(others / evidence.cores, 0.0), 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,7 @@ from tfwatch.judge.findings.situation import Situation, batch_source
 from tfwatch.judge.forecasts.evidence import (
     Evidence,
     build_evidence,
-    last_stage_table,
     stage_table_at,
-    stages_found,
 )
 from tfwatch.judge.forecasts.forecast import forecasts
 from tfwatch.judge.log_lines import find_meanings
@@ -98,7 +96,7 @@ class JudgedRun:
     @cached_property
     def pipeline(self) -> StageTable | None:
         """The stages of the input pipeline as they were read last."""
-        return last_stage_table(self.run, self.split)
+        return self._evidence.stages
 
     @cached_property
     def regime(self) -> Regime:
@@ -135,7 +133,7 @@ class JudgedRun:
             log=frozenset(one.meaning.name for one in find_meanings(run.log)),
             stalls=tuple(self.stalls),
             stall_place=longest_stall_place(self.stalls, run.events),
-            origin=batch_source(run.manifest, stages_found(run.events)),
+            origin=batch_source(run.manifest, run.stages_found),
             better=find_better_settings(
                 self.switches,
                 run.events.of(ExperimentEnded),
@@ -145,7 +143,7 @@ class JudgedRun:
             is_whole=True,
         )
 
-    @property
+    @cached_property
     def _evidence(self) -> Evidence:
         """The evidence at the end of the last setting's steps."""
         run, at_ns = self.run, round(self.run.length_s * 1e9)

@@ -109,7 +109,6 @@ class _ExperimentJob:
         self._began = driver.snapshot.steps_total
         self._began_ns = driver.now_ns()
         self._first_setting = self._now = driver.knobs.get(request.knob)
-        self._coming: str | None = None
         self._next = 0
         self._blocks: tuple[list[Rows], list[Rows]] = [], []
         rows = driver.settled_rows(max(1, self._began - _RECENT))
@@ -159,9 +158,8 @@ class _ExperimentJob:
     def _block(self, value: str) -> Rows:
         """Run a block of a setting. Returns its rows after the settling steps."""
         if self._now != value:
-            self._coming = value
             self._next = self._driver.switch({self._request.knob: value}, EXPERIMENT)
-            self._now, self._coming = value, None
+            self._now = value
         self._next = self._next or self._driver.snapshot.steps_total + 1
         rows = self._driver.settled_rows(self._next)
         while missing := self._missing(rows):
@@ -252,7 +250,8 @@ class _ExperimentJob:
         is_proved = found.low > 1 or found.high < 1
         if cause == "failed" or (self._first_setting in (first, second) and not is_proved):
             best = self._first_setting or first
-        if {driver.knobs.get(self._request.knob), self._coming or best} != {best}:
+        # A value that it asked for last may still be on its way.
+        if driver.knobs.get(self._request.knob) != best or cause not in _DONE:
             driver.ask_final(self._request.knob, best, EXPERIMENT)
         return (self._now or "") if cause in WITH_THE_RUN else best
 

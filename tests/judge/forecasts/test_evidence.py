@@ -19,7 +19,6 @@ from tfwatch.judge.effects.comparison import compare
 from tfwatch.judge.forecasts.evidence import (
     build_evidence,
     cores_of,
-    last_stage_table,
     stage_table_at,
 )
 from tfwatch.runs.buffers import EventLog
@@ -34,7 +33,7 @@ def run_of(stages: Rows | None = None, *events: Event) -> Any:
     rows = make_steps(np.repeat([20.0, 10.0, 20.0], 100))
     rows["flags"][::100] = Flag.SWITCH
     log = EventLog()
-    for event in (*FOUND.values(), *events):
+    for event in events:
         log.add(event)
     return SimpleNamespace(
         manifest=make_manifest(
@@ -42,6 +41,7 @@ def run_of(stages: Rows | None = None, *events: Event) -> Any:
             machine={"cores": 16, "cores_allowed": 3.5},
         ),
         events=log.view(),
+        stages_found=FOUND,
         stages=row(0, 1, 1.0)[:0] if stages is None else stages,
         samples=make_samples(
             [0.4, 0.6, 1.1, 9.0],
@@ -62,16 +62,6 @@ def test_a_table_is_made_of_the_readings_of_ten_seconds_and_of_none_of_a_dropped
     assert table
     assert table.stages[1].busy_ms == pytest.approx(15.0)
     assert stage_table_at(run, 4 * 10**9) is None
-
-
-def test_the_end_of_a_run_has_the_table_of_its_last_step() -> None:
-    run = run_of(np.concatenate([row(6, 1, 10.0), row(15, 1, 20.0)]))
-
-    at_end = stage_table_at(run, 34 * 10**9)
-    assert at_end
-    assert at_end.stages[1].busy_ms == pytest.approx(15.0)
-    assert stage_table_at(run, 36 * 10**9) is None
-    assert last_stage_table(run_of(), None) is None
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.core.events import EXPERIMENT, ExperimentEnded, PipelineSwitched, StagesFound
+from tfwatch.core.events import EXPERIMENT, ExperimentEnded, PipelineSwitched
 from tfwatch.core.knobs import MULTIPROCESSING, OFF, PY_DATASET_KNOBS
 from tfwatch.core.rows import STEP, step_ms
 from tfwatch.judge.effects.comparison import LEAST, LONGEST, compare
@@ -19,7 +19,7 @@ from tfwatch.judge.stages import make_stage_table
 from tfwatch.judge.steps.steady_steps import breakdown, steady
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from tfwatch.core.rows import Rows
     from tfwatch.judge.effects.comparison import Comparison
@@ -34,8 +34,8 @@ _PERIOD_NS = 500_000_000
 #: The readings of a table span this time: where a batch takes a second, a single reading may hold
 #: none.
 _READINGS_NS = 10 * 10**9
-#: The steps of a block, for the variation of the median step.
-_BLOCK = 20
+#: The steps of a block, for the variation of the median step, and a least median, milliseconds.
+_BLOCK, _LEAST_MS = 20, 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +96,14 @@ class Evidence:
 
     @cached_property
     def step_variation(self) -> float:
-        """`block_variation` of the rows."""
-        return block_variation(self.rows)
+        """The variation of the median step between blocks of 20: standard deviation over median; 0
+        below three blocks."""
+        count = len(self.rows) // _BLOCK
+        if count < 3:
+            return 0.0
+        steps = step_ms(self.rows, np.float64)
+        medians = np.median(steps[-count * _BLOCK :].reshape(count, _BLOCK), axis=1)
+        return float(medians.std(ddof=1) / max(np.median(medians), _LEAST_MS))
 
 
 def cores_of(run: Manifest) -> int:
@@ -107,24 +113,12 @@ def cores_of(run: Manifest) -> int:
 
 
 def stage_table_at(run: Snapshot, at_ns: int) -> StageTable | None:
-    """Return the stages of a run from the readings of the 10 s up to the last one before a moment.
-
-    None where that is 20 s before the moment: the same readings as a live screen has.
-    """
+    """Return the stages of a run from the readings of 10 s up to the last one before a moment."""
     rows = run.stages[run.stages["at_ns"] > 0]  # a dropped stretch reads as zeros
     last = bisect_right(rows["at_ns"], at_ns)
     end_ns = int(rows["at_ns"][last - 1]) if last else 0
-    if end_ns < at_ns - 2 * _READINGS_NS:
-        return None
     first = bisect_right(rows["at_ns"], max(end_ns - _READINGS_NS, 0))
-    return make_stage_table(rows[first:last], stages_found(run.events))
-
-
-def last_stage_table(run: Snapshot, split: Breakdown | None) -> StageTable | None:
-    """Return the stages of a run as they were read last. split: of its last steps."""
-    at_ns = int(run.stages["at_ns"].max(initial=0))
-    samples = _since(run.samples, max(at_ns - _READINGS_NS - _PERIOD_NS, 0), at_ns)
-    return _with_bottleneck(run.manifest, stage_table_at(run, at_ns), samples, split)
+    return make_stage_table(rows[first:last], run.stages_found)
 
 
 def build_evidence(
@@ -208,21 +202,3 @@ def _since(samples: Rows, begun_ns: int, at_ns: int) -> Rows:
 def _mean(samples: Rows, column: str) -> float:
     known = samples[column][np.isfinite(samples[column])]
     return float(known.mean()) if len(known) else math.nan
-
-
-def block_variation(rows: Rows) -> float:
-    """Return the variation of the median step between blocks of 20: standard deviation over median.
-
-    0 below three blocks.
-    """
-    count = len(rows) // _BLOCK
-    if count < 3:
-        return 0.0
-    steps = step_ms(rows, np.float64)
-    medians = np.median(steps[-count * _BLOCK :].reshape(count, _BLOCK), axis=1)
-    return float(medians.std(ddof=1) / np.median(medians)) if np.median(medians) > 0 else 0.0
-
-
-def stages_found(events: Iterable[object]) -> dict[int, StagesFound]:
-    """Return the stages of each pipeline of a run, by its number."""
-    return {event.pipeline: event for event in events if isinstance(event, StagesFound)}

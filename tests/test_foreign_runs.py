@@ -119,7 +119,6 @@ EVENTS: tuple[facts.Event, ...] = (
     facts.AutopilotEnded(
         SECOND + 12, 99, "user", "asked", 9, 23.4, 9.2, 0.4, 0.1, {"prefetch": "4"}
     ),
-    facts.SwitchMissed(SECOND + 13, "cache", "off", "on", 99),
     facts.StopRefused(SECOND + 13, "no"),
     facts.TunerLost(SECOND + 13, 99),
     facts.WatchFailed(SECOND + 14, "ValueError: no"),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfwatch.core.rows import PROGRESS, SAMPLE, STAGE, STEP, clean_rows, plausible_rows
+from tfwatch.core.rows import PROGRESS, SAMPLE, STEP, clean_rows, plausible_rows
 
 #: Signalling NaNs of four and eight bytes: arithmetic on them warns.
 SIGNALLING_4, SIGNALLING_8 = 0x7FA0_0001, 0xFFF4_0000_0000_0001
@@ -39,13 +39,6 @@ def test_rows_of_a_file_are_cleaned_with_an_old_numpy() -> None:
     rows["cpu_cores"] = [1.5, 1e30]
 
     assert clean_rows(rows.view(OldMemmap))["cpu_cores"].tolist()[0] == 1.5
-
-
-def test_a_row_with_an_implausible_time_is_dropped() -> None:
-    rows = np.zeros(3, STAGE)
-    rows["at_ns"] = [5, 101 * DAY_NS, 99 * DAY_NS]
-
-    assert clean_rows(rows)["at_ns"].tolist() == [5, 99 * DAY_NS]
 
 
 @pytest.mark.parametrize("late", [True, False])

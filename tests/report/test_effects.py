@@ -12,7 +12,6 @@ from tfwatch.core.events import (
     ExperimentEnded,
     PipelineSwitched,
     SwitchFailed,
-    SwitchMissed,
 )
 from tfwatch.report.run_facts import as_json
 from tfwatch.runs.requests import parse_switch
@@ -51,22 +50,6 @@ def test_a_switch_that_failed_is_listed_with_the_setting_since(tmp_path: Path) -
     }
     failed_text = "failed: RuntimeError: no room; prefetch default continues"
     assert f"switched: prefetch 2 → 4 at step 100: {failed_text}" in text_of(run)
-
-
-def test_a_switch_for_which_the_run_was_too_short_is_listed(tmp_path: Path) -> None:
-    missed = (
-        SwitchMissed(3, "prefetch", "off", "4", 100),
-        SwitchMissed(3, "device_prefetch", "off", "2", 200),
-    )
-    run = open_written(tmp_path / "run", plain(30), *missed, FINISHED)
-
-    first, second = as_json(run)["switches"]
-
-    known = {name: value for name, value in first.items() if value not in (None, [])}
-    assert known == {"step_asked": 100, "knob": "prefetch", "from": "off", "to": "4"}
-    assert (second["step_asked"], second["knob"], second["to"]) == (200, "device-prefetch", "2")
-    missed_text = "the run ended before it was in effect"
-    assert f"switched: prefetch off → 4 at step 100: {missed_text}" in text_of(run)
 
 
 def test_of_many_switches_the_newest_are_listed(tmp_path: Path) -> None:

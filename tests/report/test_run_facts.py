@@ -30,7 +30,6 @@ from tfwatch.core.events import (
     RunEnded,
     SwitchAsked,
     SwitchFailed,
-    SwitchMissed,
     TrainingFailed,
 )
 from tfwatch.core.knobs import NotTimed
@@ -113,9 +112,6 @@ def test_a_run_of_each_kind_is_as_the_schema_says(
             plain(30), (SwitchAsked(0, "prefetch", "off", "4", 2, "key"),), "steps", id="a request"
         ),
         pytest.param(plain(30), (NOT_SWITCHED,), "switches", id="failed"),
-        pytest.param(
-            plain(30), (SwitchMissed(3, "prefetch", "off", "4", 100),), "switches", id="too short"
-        ),
         pytest.param(plain(200), AUTOPILOT, "autopilot", id="the autopilot"),
         pytest.param(plain(200), EXPERIMENTS, "experiments", id="A/B tests"),
     ],

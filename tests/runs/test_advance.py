@@ -72,13 +72,6 @@ def test_a_loss_that_is_missing_is_not_nan(loss: Any) -> None:
     assert [type(event) for event in events_about(0.5, NAN, loss, 0.5)] == [LossDiverged]
 
 
-def test_too_many_calls_in_one_flush_lose_the_first_step() -> None:
-    (event,) = events_about(0.5, *[NAN] * 2999, a_flush=3000)
-
-    assert isinstance(event, LossDiverged)
-    assert (event.step, event.finite_step) == (3000 - 1023, 0)
-
-
 def test_an_event_about_the_loss_precedes_the_end_of_its_run(tmp_path: Path) -> None:
     clock = FakeClock(1.0)
     writer = RunWriter(tmp_path, make_manifest(), clock.clock)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from hypothesis import given
-from hypothesis import strategies as some
 
 from tests.runs.begun import begin_run
 from tests.runs.folders import FakeClock, read_back
@@ -16,11 +14,11 @@ from tfwatch.runs.machine_info import (
     ProcessLimits,
     limits,
     memory_total,
-    parse_cpu_max,
-    parse_limit,
-    parse_stat,
     used_bytes,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 GB = 2**30
 
@@ -115,10 +113,6 @@ def test_the_limits_of_this_process(
     assert limits(make_root(tmp_path, own, files)) == ProcessLimits(memory, folder, cores)
 
 
-def test_a_system_without_groups_limits_nothing(tmp_path: Path) -> None:
-    assert limits(tmp_path) == ProcessLimits()
-
-
 def test_affinity_limits_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_info, "_affinity_cores", lambda: 3.0)
 
@@ -164,20 +158,3 @@ def test_the_memory_used_by_a_group(
         write(tmp_path / name, text)
 
     assert used_bytes(tmp_path) == used
-
-
-@given(some.text() | some.from_regex(r"\A(max|\d{0,30})[ \n]{0,2}(max|\d{0,30})\Z"))
-def test_any_text_is_a_number_or_none(text: str) -> None:
-    assert parse_limit(text) is None or isinstance(parse_limit(text), int)
-    quota = parse_cpu_max(text)
-    assert quota is None or 0 < quota < 1e21
-    assert parse_stat(text, "a") is None or "a" in text
-
-
-@given(some.text() | some.from_regex(r"\A0::(/[a-c.]{0,3}){0,3}\Z"))
-def test_no_group_lies_outside_of_the_mounted_ones(own: str) -> None:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(machine_info, "kernel_text", lambda _: own)
-        folders = list(machine_info._groups(Path("/")))
-    assert all(folder.is_relative_to("/sys/fs/cgroup") for folder in folders)
-    assert all(".." not in folder.parts for folder in folders)

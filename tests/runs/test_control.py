@@ -206,11 +206,6 @@ def test_a_strangers_file_is_noted_once_and_gives_nothing(run: Taken) -> None:
     assert note.text == "the run takes no requests: others may write to its requests.jsonl"
 
 
-def test_a_folder_that_is_gone_stops_nothing(run: Taken, tmp_path: Path) -> None:
-    tmp_path.rename(tmp_path.with_name("moved"))
-    assert run.taken() == []
-
-
 def test_a_note_of_the_tuner_becomes_an_event_of_the_run(run: Taken) -> None:
     own = psutil.Process()
     append(run.folder, TunerNote(AutopilotBegan(5, 6, 7.0), own.pid, own.create_time()))

@@ -10,7 +10,6 @@ import subprocess
 import threading
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
 from tests.judge.step_rows import plain
@@ -183,14 +182,6 @@ def test_without_a_writable_folder_rows_are_kept_in_memory(tmp_path: Path) -> No
     run = read_back(writer, FakeClock(1).clock)
     assert len(run.steps) == 10
     assert f"nothing is recorded: {reason}" in [event.text for event in run.events.of(Noted)]
-
-
-def test_a_run_is_not_copied(tmp_path: Path) -> None:
-    writer = make_writer(tmp_path)
-    add_steps(writer, plain(10))
-    writer.flush()
-
-    assert isinstance(open_run(tmp_path, FakeClock(1).clock).steps, np.memmap)
 
 
 def test_a_run_that_begins_on_a_full_disk_cannot_be_opened(

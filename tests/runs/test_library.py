@@ -29,14 +29,6 @@ def runs(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_new_run_is_named_by_its_time_and_workload(tmp_path: Path) -> None:
-    clock = FakeClock().clock
-    first = make_run_dir(tmp_path / "deep" / "runs", "cnn", clock)
-
-    assert first == tmp_path / "deep" / "runs" / f"{clock.stamp()}_cnn"
-    assert first.is_dir()
-
-
 def test_a_taken_name_gets_a_number(tmp_path: Path) -> None:
     clock = FakeClock().clock
     names = [make_run_dir(tmp_path, "cnn", clock).name for _ in range(3)]
@@ -75,12 +67,6 @@ def test_runs_of_one_second_are_sorted_by_number(tmp_path: Path, count: int) -> 
 )
 def test_part_of_a_name_finds_the_newest(runs: Path, wanted: str | None, found: str) -> None:
     assert find_run(wanted, runs).name == found
-
-
-def test_a_folder_is_found_by_its_path(runs: Path, tmp_path: Path) -> None:
-    wanted = runs / "2026-11-20T10-17-03_cnn"
-
-    assert find_run(str(wanted), tmp_path / "elsewhere") == wanted
 
 
 def test_a_missing_run_is_reported_in_a_sentence(runs: Path) -> None:
@@ -135,12 +121,6 @@ def test_the_replay_argument_finds_the_run(tmp_path: Path, monkeypatch: pytest.M
     assert replay_argument(default_runs_dir() / "one_cnn") == "one_cnn"
     assert replay_argument(elsewhere) == "~/'my runs/one_cnn'"
     assert replay_argument(outside) == str(outside)
-
-
-def test_it_is_in_the_run_and_the_last_text_wins(tmp_path: Path) -> None:
-    path = library.save_copy(tmp_path / "run", "one")
-    assert path == library.save_copy(tmp_path / "run", "two") == tmp_path / "run" / "copied.py"
-    assert path.read_text() == "two\n"
 
 
 def test_without_a_run_folder_it_is_next_to_the_runs(

@@ -4,19 +4,18 @@ import errno
 import os
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import psutil
 import pytest
 
 from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, make_manifest, write_run
 from tfwatch.core.events import RunEnded
-from tfwatch.core.rows import Phase, step_ms
+from tfwatch.core.rows import Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import Pulse
 from tfwatch.runs.liveness import Life, life_of
-from tfwatch.runs.run import Run, open_run
+from tfwatch.runs.run import Run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,13 +73,6 @@ def test_the_process_of_a_run_without_an_end_is_looked_up(
     assert life_of(make_manifest(**changes), pulse_at(10.0), FakeClock(at_s).clock)[0] is life
 
 
-def test_silence_counts_from_the_last_pulse() -> None:
-    assert life_of(make_manifest(), pulse_at(10.0), FakeClock(13.0).clock) == (
-        Life.NOT_RESPONDING,
-        3.0,
-    )
-
-
 def test_a_zombie_is_dead() -> None:
     pid = os.fork()
     if pid == 0:
@@ -105,16 +97,6 @@ def test_time_stops_at_the_last_pulse_of_a_killed_run(tmp_path: Path) -> None:
     snapshot = Run(RunFolder(tmp_path), FakeClock(50).clock).read()
 
     assert (snapshot.life, snapshot.now_s) == (Life.KILLED, 9.0)
-
-
-def test_a_killed_run_is_as_long_for_who_opens_it_as_for_who_follows_it(tmp_path: Path) -> None:
-    rows = plain(3)
-    write_run(tmp_path, rows, pid=NOBODY)  # its pulse is older than its last step's end
-    clock = FakeClock(50).clock
-    end_s = float(rows["start_ns"][-1]) / 1e9 + float(step_ms(rows[-1], np.float64)) / 1e3
-
-    assert Run(RunFolder(tmp_path), clock).read().now_s == pytest.approx(end_s)
-    assert open_run(tmp_path, clock).length_s == pytest.approx(end_s)
 
 
 @pytest.mark.parametrize("pid", [os.getpid(), NOBODY], ids=["it trains", "it is over"])

@@ -50,20 +50,6 @@ def test_a_reader_follows_new_data(tmp_path: Path) -> None:
     assert (tuple(first.events), tuple(then.events)) == ((), (EpochStarted(0, 0, 1, None),))
 
 
-def test_a_snapshot_does_not_change_with_new_samples(tmp_path: Path) -> None:
-    writer = write_run(tmp_path, plain(0))
-    reader = reader_of(writer, FakeClock(1).clock)
-    seen = []
-    for number in range(300):
-        writer.sample(number, {"cpu_cores": float(number)})
-        writer.flush()
-        seen.append(reader.read().samples)
-
-    assert [len(samples) for samples in seen] == list(range(1, 301))
-    assert seen[99]["at_ns"].tolist() == list(range(100))
-    assert not seen[-1].flags.writeable
-
-
 @pytest.mark.parametrize(
     ("first", "last", "expected"),
     [
@@ -116,17 +102,6 @@ def test_images_per_second_cover_the_last_five_seconds(tmp_path: Path) -> None:
     latest = reader.read().latest
     assert latest is not None
     assert latest.loss is None
-
-
-def test_without_known_batch_sizes_there_is_no_rate() -> None:
-    clock = FakeClock()
-    writer = write_run(None, plain(0), clock=clock)
-    reader = reader_of(writer, clock.clock)
-    for step in (1, 2, 3):
-        clock.at_s = step
-        writer.progress.append((0, step, 0, step, None))
-        writer.flush()
-    assert reader.read().examples_s is None
 
 
 def test_the_last_end_event_counts(tmp_path: Path) -> None:

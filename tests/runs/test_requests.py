@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tfwatch.core.events import AutopilotBegan, ExperimentBegan, Noted, RunEnded, encode
+from tfwatch.core.events import AutopilotBegan, ExperimentBegan, Noted
 from tfwatch.runs import requests
 from tfwatch.runs.format import REQUESTS
 from tfwatch.runs.requests import (
@@ -84,13 +83,6 @@ def test_a_request_is_read_as_it_was_written(request_: Request) -> None:
 def test_what_is_no_request_is_named(line: bytes) -> None:
     with pytest.raises(BadRequestError, match="this is no request"):
         decode_request(line)
-
-
-def test_a_note_is_of_the_tuner_alone() -> None:
-    note = b'{"do": "note", "event": %s, "pid": 1, "started_s": 1.0}'
-
-    with pytest.raises(BadRequestError, match="RunEnded"):
-        decode_request(note % encode(RunEnded(1, "finished", 1)))
 
 
 def test_lines_are_read_in_order_and_once(tmp_path: Path) -> None:
@@ -264,21 +256,3 @@ def test_a_folder_that_is_gone_takes_none(tmp_path: Path) -> None:
     with pytest.raises(NoRequestsError, match="folder is gone"):
         append(tmp_path / "run", StopRequest("key"))
     assert RequestFile(tmp_path / "run").read() == []
-
-
-def test_a_killed_writer_leaves_whole_lines(tmp_path: Path) -> None:
-    endless = _WRITER.replace("range(1, 201)", "iter(lambda: 4, 0)")
-    writer = subprocess.Popen([sys.executable, "-c", endless, str(tmp_path), "0"])
-    file = RequestFile(tmp_path)
-    seen, done = list[requests.Line](), threading.Event()
-    while len(seen) < 50 and writer.poll() is None:
-        seen += file.read()
-        done.wait(0.01)
-
-    writer.kill()
-    writer.wait()
-    append(tmp_path, StopRequest("key"))
-
-    *lines, last = seen + file.read()
-    assert last.request == StopRequest("key")
-    assert all(line.request is not None for line in lines)

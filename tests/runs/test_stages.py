@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, reader_of, write_run
-from tfwatch.core.events import RunEnded
 from tfwatch.core.rows import STAGE
 from tfwatch.runs import format as layout
-from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.run import Run, open_run
 
 if TYPE_CHECKING:
@@ -54,17 +52,6 @@ def test_a_row_is_read_back(tmp_path: Path) -> None:
 
     assert row.tolist() == (7 * S, 3, 2, 64, 1.5, 4.0, 12.0, 16.0, 4096.0, 1.25)
     assert (tmp_path / layout.STAGES).stat().st_size == STAGE.itemsize
-
-
-def test_a_run_without_stages_opens(tmp_path: Path) -> None:
-    write_run(tmp_path, plain(3), RunEnded(S, "finished", 3))
-    (tmp_path / layout.STAGES).unlink(missing_ok=True)
-
-    snapshot = Run(RunFolder(tmp_path), FakeClock(1).clock).read()
-
-    assert (len(snapshot.recent_stages), snapshot.stages_found) == (0, {})
-    assert len(open_run(tmp_path, FakeClock(1).clock).stages) == 0
-    assert snapshot.steps_total == 3
 
 
 def test_the_last_seconds_are_kept(tmp_path: Path) -> None:

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from tests.judge.step_rows import make_steps, plain, restart
+from tests.judge.step_rows import make_steps, restart
 from tfwatch.core.rows import Flag
 from tfwatch.runs.sums import BUCKET_S, TimeColumns, TimeSums
 
@@ -119,38 +118,6 @@ def test_a_long_step_covers_all_its_columns() -> None:
     assert columns.wait_ms[1:8].tolist() == [2000] * 7
     assert columns.share[1:8] == pytest.approx(2000 / 2090)
     assert np.isnan(columns.wait_ms[9])
-
-
-def test_time_without_steps_is_missing_and_not_zero() -> None:
-    rows = plain(10)
-    rows["start_ns"][5:] += 10 * 10**9
-
-    columns = built(rows).columns(10.3, 0.25, 42)
-
-    assert np.isnan(columns.share[1:40]).all()
-    assert np.isnan(columns.wait_ms[1:40]).all()
-    assert columns.steps.sum() == 10
-
-
-def test_rows_out_of_order_are_sorted() -> None:
-    rows = mixed(500)
-    shuffled = rows[np.random.default_rng(1).permutation(500)]
-
-    straight, mixed_up = (built(r).columns(built(rows).end_s, 1.0, 100) for r in (rows, shuffled))
-
-    assert straight.steps.tolist() == mixed_up.steps.tolist()
-    np.testing.assert_allclose(straight.wait_ms, mixed_up.wait_ms)
-
-
-def test_a_million_steps_are_added_in_less_than_a_second() -> None:
-    rows = plain(1_000_000)
-
-    began = time.thread_time()
-    sums = built(rows, 131_072)
-    columns = sums.columns(sums.end_s, 4.0, 120)
-
-    assert time.thread_time() - began < 1.0
-    assert columns.share == pytest.approx(np.full(120, 0.1))
 
 
 @pytest.mark.parametrize("width_s", [0.3, 1.7, 9.1, 130.0])

@@ -157,7 +157,15 @@ def _switched_thrice(folder: Path | None) -> Canned:
 def _missed(folder: Path | None) -> Canned:
     """Make a finished run with a switch that is too young to judge, and one that came too late."""
     run = _behind(folder).switched("workers", "off", "4").steps(30, STARVING)
-    return run.event(facts.SwitchMissed, knob="prefetch", old="4", new="8", step=900).ended()
+    return run.event(
+        facts.SwitchFailed,
+        knob="prefetch",
+        reason="the run ended before it was in effect",
+        old="4",
+        new="8",
+        step=900,
+        now="4",
+    ).ended()
 
 
 def _logged(folder: Path | None) -> Canned:

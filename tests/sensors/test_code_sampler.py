@@ -344,16 +344,6 @@ def test_sums_are_written_every_few_seconds_at_ends_of_epochs_and_at_the_end(
     assert isinstance(read_back(training.writer).events[-1], RunEnded)
 
 
-def test_an_event_has_the_most_frequent_places(training: Training) -> None:
-    for line in range(14):
-        code = RunningCode(place=f"a.py:{line} in f")
-        training.runs(Phase.HOST, 0.04 * (line + 1), code, polls=line + 1)
-
-    (event,) = training.events()
-    assert [sample.samples for sample in event.samples] == list(range(14, 2, -1))
-    assert event.every_ms == pytest.approx(40.0)
-
-
 def test_a_stall_keeps_the_line_that_it_waits_for(training: Training) -> None:
     training.runs(Phase.WAIT, 0.9, polls=9)
     training.data = [READ]
@@ -368,15 +358,6 @@ def test_a_stall_keeps_the_line_that_it_waits_for(training: Training) -> None:
     ]
     assert stalls[1].since_ns == training.writer.status[1]
     assert stalls[1].at_ns - stalls[1].since_ns == 500_000_000
-
-
-def test_a_training_that_stalls_in_each_step_does_not_fill_the_disk(training: Training) -> None:
-    for _ in range(100):
-        training.runs(Phase.WAIT, 1.0, polls=2)
-    training.writer.flush()
-
-    kinds = [type(event).__name__ for event in read_back(training.writer).events]
-    assert kinds.count("StallLocated") == pytest.approx(40, abs=1)
 
 
 @pytest.mark.parametrize(

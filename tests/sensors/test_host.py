@@ -24,7 +24,7 @@ from tfwatch.sensors.host import (
 from tfwatch.sensors.sensor import Rate, SensorError, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from tests.sensors.conftest import Tools
@@ -125,22 +125,6 @@ def test_levels(
     tools: Tools, kind: type[ToolSensor], text: str, figures: Mapping[str, float]
 ) -> None:
     assert read(tools, kind, text) == figures
-
-
-@pytest.mark.parametrize(
-    ("kind", "file", "match"),
-    [
-        (MacPressureSensor, "sysctl-all-keys.txt", "1"),
-        (MacPressureSensor, "sysctl-pressure-4.txt", "4"),
-        (MacThermalSensor, "notifyutil-level-0.txt", "0"),
-        (MacThermalSensor, "notifyutil-failed.txt", None),
-    ],
-)
-def test_recordings(
-    recording: Callable[[str], str], kind: type[ToolSensor], file: str, match: str | None
-) -> None:
-    found = kind.pattern.search(recording(file))
-    assert (found and found[1]) == match
 
 
 def test_an_output_without_a_level_has_a_reason(tools: Tools) -> None:

@@ -101,18 +101,6 @@ def test_a_row_has_each_sensors_figures_and_nan_for_missing_ones(
     assert not events(writer)
 
 
-def test_the_hotter_of_two_counts(time: FakeTime, writer: RunWriter) -> None:
-    hot = [
-        FakeSensor("heat", {"thermal_level": 2.0}),
-        FakeSensor("GPU", {"thermal_level": 0.0}),
-        FakeSensor(),
-    ]
-    Sensors(writer, time.clock(), hot).sample()
-    Sensors(writer, time.clock(), hot[::-1]).sample()
-    Sensors(writer, time.clock(), hot[2:]).sample()
-    np.testing.assert_array_equal(rows(writer)["thermal_level"], [2.0, 2.0, np.nan])
-
-
 def test_a_failed_sensor_stops_no_other_and_is_reported_once_until_it_works(
     time: FakeTime, writer: RunWriter
 ) -> None:

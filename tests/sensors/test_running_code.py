@@ -166,11 +166,6 @@ def test_threads_that_wait_leave_the_training_alone_in_python(file: str, is_alon
     assert is_alone_in_python(TRAINS, frames) is is_alone
 
 
-def test_an_unknown_thread_runs_nothing() -> None:
-    assert code_of_training(0) == RunningCode()
-    assert codes_of_data() == []
-
-
 def test_a_running_thread_is_read() -> None:
     here = threading.get_ident()
     with ThreadPoolExecutor(1) as other:

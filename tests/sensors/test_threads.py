@@ -44,7 +44,7 @@ gc.set_threshold(2)
 gc.callbacks.append(lambda phase, info: time.sleep(0))
 for target in [work] * 20 if reads else (*[work] * 20, spawn, spawn):
     threading.Thread(target=target, daemon=True).start()
-until = time.monotonic() + (6 if reads else 3)
+until = time.monotonic() + 3
 while time.monotonic() < until:
     for frame in threads.thread_frames().values():
         for caller in threads.with_callers(frame) if reads else ():

@@ -316,7 +316,7 @@ class PipelineSwitched(Event, ChangesKnob, frozen=True):
 
 
 class SwitchFailed(Event, ChangesKnob, frozen=True):
-    """A switch was refused or failed."""
+    """A switch was refused or failed, or the run ended before it was in effect."""
 
     knob: Knob
     reason: str
@@ -326,16 +326,6 @@ class SwitchFailed(Event, ChangesKnob, frozen=True):
     step: Count
     #: The setting in effect since.
     now: str
-
-
-class SwitchMissed(Event, ChangesKnob, frozen=True):
-    """The run ended before a switch was in effect."""
-
-    knob: Knob
-    old: str
-    new: str
-    #: The step it was planned for, or requested at.
-    step: Count
 
 
 class SensorMissing(Event, frozen=True):

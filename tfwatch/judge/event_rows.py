@@ -78,7 +78,7 @@ _ACCENT, _WARNING, _ERROR = "$text-accent", "$text-warning", "$text-error"
 
 
 def _describe_switch(
-    event: facts.PipelineSwitched | facts.SwitchFailed | facts.SwitchMissed, text: str, style: str
+    event: facts.PipelineSwitched | facts.SwitchFailed, text: str, style: str
 ) -> RowText:
     where = f"{event.change.words} at step {units.count(event.step)}"
     return KNOBS[event.knob].key, f"{where}: {text}" if text else where, style
@@ -167,7 +167,7 @@ def _describe_switching(event: RowSource) -> RowText | None:
             return _AUTOPILOT, wording.move_line(event), "" if event.kept else "$foreground 65%"
         case facts.TunerLost():
             return NO_MARK, wording.TUNER_LOST, _WARNING
-        case facts.SwitchFailed() | facts.SwitchMissed():
+        case facts.SwitchFailed():
             return _describe_switch(event, wording.without_effect_text(event), _WARNING)
         case facts.SwitchAsked():
             when = _WHEN[min(event.epochs or epochs_until(event.knob, event.new), len(_WHEN) - 1)]
@@ -376,7 +376,6 @@ class EventRows(Sequence[EventRow]):
 _CHANGES = (
     facts.PipelineSwitched,
     facts.SwitchFailed,
-    facts.SwitchMissed,
     facts.ExperimentEnded,
     facts.AutopilotEnded,
 )

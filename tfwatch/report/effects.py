@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.events import ExperimentEnded, SwitchFailed, SwitchMissed
+from tfwatch.core.events import ExperimentEnded, SwitchFailed
 from tfwatch.core.knobs import option_name
 from tfwatch.report.facts import flag, if_any, mapping, number, record, rows, text, texts, whole
 
@@ -70,7 +70,7 @@ _PART = (
     number("high_ms", "its upper end (95 %)", lambda one: one[1].high_ms),
     flag("decides", "the knob can move it; else it is drift", lambda one: one[2]),
 )
-#: A `Comparison`, a `SwitchFailed` or a `SwitchMissed`: the last two have no effect.
+#: A `Comparison`, or a `SwitchFailed`, which has no effect.
 SWITCH = (
     whole(
         "step_asked",
@@ -132,10 +132,10 @@ AUTOPILOT = (
 )
 
 
-def all_switches(judged: JudgedRun) -> list[Comparison | SwitchFailed | SwitchMissed]:
+def all_switches(judged: JudgedRun) -> list[Comparison | SwitchFailed]:
     """Return every switch with its effect, then those that failed or that the run ended before."""
     events = judged.run.events
-    without = [one for one in events if isinstance(one, SwitchFailed | SwitchMissed)]
+    without = [one for one in events if isinstance(one, SwitchFailed)]
     return [*judged.switches, *without]
 
 

@@ -15,7 +15,7 @@ from tfwatch.core.events import Event, GpuFound, GpusFound, SensorMissing, decod
 from tfwatch.core.rows import GPU
 from tfwatch.runs.format import EVENTS, GPUS
 from tfwatch.sensors.gpu import sensor as module
-from tfwatch.sensors.gpu.sensor import GpuSensor, choose_source
+from tfwatch.sensors.gpu.sensor import GpuSensor
 from tfwatch.sensors.sensor import GpuReading, GpuSource, SensorError, Unavailable
 
 if TYPE_CHECKING:
@@ -86,11 +86,6 @@ class Machine:
         lines = written(self.writer, EVENTS).splitlines()
         new, self._seen = lines[self._seen :], len(lines)
         return [decode(line) for line in new]
-
-
-@pytest.mark.parametrize(("system", "name"), [("darwin", "ioreg"), ("linux", "nvml")])
-def test_the_source_of_a_system(system: str, name: str) -> None:
-    assert choose_source(system).name == name
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -217,19 +212,6 @@ def test_a_failed_source_is_reported_and_tried_again(writer: RunWriter, clock: F
 
 
 # -- the thread ------------------------------------------------------------------------------------
-
-
-def test_a_source_that_worked_once_is_tried_again(writer: RunWriter, clock: FakeClock) -> None:
-    source = FakeSource()
-    machine = Machine(writer, clock, source)
-    machine.sample()
-    source.reading, source.missing = SensorError("gone"), REFUSED
-
-    assert [machine.sensor.read_once(), machine.sensor.read_once()] == [10.0, 10.0]
-    machine.read()
-    assert machine.new_events()[-1] == SensorMissing(
-        10**9, "GPU", "no NVIDIA driver", "tfwatch tries again in 10 s"
-    )
 
 
 def test_a_costly_source_is_read_less_often(writer: RunWriter, clock: FakeClock) -> None:

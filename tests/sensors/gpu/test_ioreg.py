@@ -9,7 +9,7 @@ import pytest
 
 from tests.runs.folders import FakeClock
 from tfwatch.sensors.gpu import ioreg
-from tfwatch.sensors.gpu.ioreg import IoregSource, gpu_share, parse, parse_clients
+from tfwatch.sensors.gpu.ioreg import IoregSource, parse, parse_clients
 from tfwatch.sensors.sensor import SensorError
 
 if TYPE_CHECKING:
@@ -63,10 +63,6 @@ def client(pid: int, *times: int, name: str = "Python", mark: str = "+-o ") -> s
 
 
 # -- activity and memory ---------------------------------------------------------------------------
-
-
-def test_activity_and_memory_are_read_among_their_decoys() -> None:
-    assert parse(gpu()) == figures(0.87, 3 * 2**30)
 
 
 @pytest.mark.parametrize(
@@ -138,45 +134,6 @@ def test_clients_are_summed_for_each_process() -> None:
     assert parse_clients(text) == {440: 5, OWN: 1320, 7: 0}
 
 
-@pytest.mark.parametrize(
-    ("text", "spent"),
-    [
-        pytest.param("", {}, id="none"),
-        pytest.param(client(7, 5).split('"CommandQ')[0], {}, id="cut before its process"),
-        pytest.param(
-            client(7, 5, name='a +-o b "pid 9, c'), {7: 5}, id="a name that looks like an entry"
-        ),
-        pytest.param(
-            client(7, 5, mark="  | +-o ") + client(8, 6, mark="    +-o "),
-            {7: 5, 8: 6},
-            id="deep in a tree",
-        ),
-        pytest.param(client(7, 2**64 - 5, 8), {7: 8}, id="negative"),
-        pytest.param(
-            client(7, 5).replace("pid 7,", "pid seven,"), {}, id="a process without a number"
-        ),
-    ],
-)
-def test_clients_that_mislead(text: str, spent: dict[int, int]) -> None:
-    assert parse_clients(text) == spent
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "share"),
-    [
-        pytest.param((0, 100), (1000, 350), 0.25, id="a quarter"),
-        pytest.param((0, 100), (1000, 100), 0.0, id="idle"),
-        pytest.param((0, 0), (1000, 1700), 1.0, id="parallel queues"),
-        pytest.param((0, 900), (1000, 100), None, id="a client was closed"),
-        pytest.param((5, 0), (5, 10), None, id="no time passed"),
-    ],
-)
-def test_the_share_between_two_readings(
-    before: tuple[int, int], after: tuple[int, int], share: float | None
-) -> None:
-    assert gpu_share(before, after) == share
-
-
 # -- the sensor ------------------------------------------------------------------------------------
 
 
@@ -240,14 +197,6 @@ def test_no_gpu_is_a_reason(
 
     assert missing
     assert missing.reason == reason
-
-
-def test_other_systems_have_no_ioreg(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ioreg, "COMMAND", ("/nowhere/ioreg",))
-    missing = IoregSource().why_unavailable()
-
-    assert missing
-    assert missing.reason == "ioreg is a tool of macOS"
 
 
 def test_without_clients_the_other_figures_remain(

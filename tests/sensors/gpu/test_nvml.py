@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -171,22 +170,7 @@ def test_a_driver_without_samples(
     assert getattr(source.gaps().get("gpu_process_busy"), "reason", None) == gap
 
 
-def test_this_process_knows_its_number() -> None:
-    assert os.getpid() in module.own_pids(os.getpid())
-    assert module.own_pids(2**30) == {2**30}
-
-
 # -- availability and choice -----------------------------------------------------------------------
-
-
-def test_without_a_driver_the_fix_depends_on_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_DRIVER", ())
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    answer = module.NvmlSource().why_unavailable()
-
-    assert isinstance(answer, Unavailable)
-    assert answer.reason == "no NVIDIA driver on this machine"
-    assert "pip" not in answer.fix
 
 
 def test_a_driver_without_the_library_has_an_install_command(

@@ -10,9 +10,8 @@ import pytest
 from tests.runs.processes import wait_until
 from tests.sensors.gpu import test_ioreg
 from tests.sensors.gpu.test_ioreg import make_source
-from tfwatch.sensors.gpu import powermetrics
 from tfwatch.sensors.gpu.ioreg import AppleSource
-from tfwatch.sensors.gpu.powermetrics import COMMAND, Powermetrics, parse, sudoers
+from tfwatch.sensors.gpu.powermetrics import parse, sudoers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -157,17 +156,6 @@ def test_a_figure_that_is_never_printed_has_a_reason(mac: Callable[[str], AppleS
 
     assert "gpu_freq_mhz" not in source.gaps()
     source.close()
-
-
-@pytest.mark.parametrize(("uid", "before"), [(0, ()), (501, ("/usr/bin/sudo", "-n"))])
-def test_root_needs_no_sudo(
-    uid: int, before: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[object] = []
-    monkeypatch.setattr(os, "geteuid", lambda: uid)
-    monkeypatch.setattr(powermetrics, "start", started.append)
-    Powermetrics().start()
-    assert started == [before + COMMAND]
 
 
 def test_the_line_pins_the_whole_command_and_all_else_is_a_comment() -> None:

@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.core.events import WITH_THE_RUN, SwitchMissed
+from tfwatch.core.events import WITH_THE_RUN
 from tfwatch.core.knobs import COMPUTE, COPY, HOST, KNOBS, WAIT, knob_name
 from tfwatch.judge.effects.comparison import ENOUGH_STEPS
 from tfwatch.judge.effects.interval import SAME, Estimate
@@ -125,10 +125,8 @@ def part_text(switch: Comparison, part: str) -> str:
     return f"{part} {' → '.join(units.in_one_unit(*map(switch.typical, sides)))}"
 
 
-def without_effect_text(event: SwitchFailed | SwitchMissed) -> str:
+def without_effect_text(event: SwitchFailed) -> str:
     """Return why a switch has no effect, and the setting in effect since it failed."""
-    if isinstance(event, SwitchMissed):
-        return "the run ended before it was in effect"
     return f"failed: {event.reason}; {setting_text(event.knob, event.now)} continues"
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core import units
 from tfwatch.core.errors import fails_open, raise_interrupt, reason
-from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
+from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import (
     CACHE,
     DEVICE_PREFETCH,
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from tfwatch.runs.requests import SwitchRequest
     from tfwatch.tfdata.replay import Replay
     from tfwatch.watch.session import Session
+
+_RUN_ENDED = "the run ended before it was in effect"
 
 
 class RequestedSwitches:
@@ -449,4 +451,6 @@ class RequestedSwitches:
             knobs = turned
 
     def _note_missed(self, knob: str, old: str, new: str, step: int) -> None:
-        self._writer.event(SwitchMissed(self._writer.now_ns(), knob, old, new, step))
+        self._writer.event(
+            SwitchFailed(self._writer.now_ns(), knob, _RUN_ENDED, old, new, step, old)
+        )

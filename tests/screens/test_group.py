@@ -14,8 +14,7 @@ from tests.screens.showing import rows_of
 from tfwatch.core.clock import Clock
 from tfwatch.judge.groups.judged_group import JudgedGroup, judge_group
 from tfwatch.runs.folder import SLOW_S
-from tfwatch.runs.format import EVENTS
-from tfwatch.runs.group import folder_of_rank, open_group
+from tfwatch.runs.group import open_group
 from tfwatch.screens.group import READ_S, TIMES, GroupApp, GroupReader, GroupScreen
 from tfwatch.screens.overlays import Leave
 
@@ -40,14 +39,6 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> JudgedGroup:
         tmp_path_factory.mktemp("runs") / "many", [8.0 if rank == 40 else 1.0 for rank in range(64)]
     )
     return judge_group(open_group(folder, FakeClock(2).clock))
-
-
-@pytest.fixture(scope="module")
-def silent(tmp_path_factory: pytest.TempPathFactory) -> JudgedGroup:
-    """A group whose rank 1 is late, and whose rank 2 has written nothing for 43 s."""
-    folder = write_group(tmp_path_factory.mktemp("runs") / "one", [1, 21, 1])
-    (folder_of_rank(folder, 2) / EVENTS).write_text("")
-    return judge_group(open_group(folder, FakeClock(43).clock))
 
 
 class Now:
@@ -167,14 +158,3 @@ async def test_the_table_begins_with_the_rank_that_the_finding_names(many: Judge
         listed = [row.split()[0] for row in rows_of(pilot.app.screen) if "finished" in row]
 
     assert listed[:3] == ["40", "0", "1"]
-
-
-@pytest.mark.usefixtures("_at_once")
-@pytest.mark.parametrize("width", [80, 120])
-async def test_a_rank_that_does_not_respond_is_the_finding(width: int, silent: JudgedGroup) -> None:
-    async with GroupApp(GroupReader(lambda: silent)).run_test(size=(width, 24)) as pilot:
-        lines = rows_of(pilot.app.screen)
-
-    assert any("NOT RESPONDING rank 2 for 43.0 s" in line for line in lines)
-    assert any("the other ranks wait" in line for line in lines)
-    assert any("not responding for 43.0 s" in line for line in lines)

@@ -181,9 +181,8 @@ def _open(folder: Path, clock: Clock) -> Snapshot | str:
 
 # -- the place of a process ------------------------------------------------------------------------
 
-#: Variables of a user whose launcher sets none: the group's name, and, where they are known, rank
-#: and size.
-GROUP, RANK, SIZE = "TFWATCH_GROUP", "TFWATCH_RANK", "TFWATCH_SIZE"
+#: The variable of a user who names the group.
+GROUP = "TFWATCH_GROUP"
 #: The most ranks of a group.
 MOST_RANKS = 65_536
 _LOOPBACK = ("localhost", "127.", "[::1]", "::1", "0.0.0.0")
@@ -212,29 +211,17 @@ def find_membership(environ: Mapping[str, str], host: str) -> Membership | None:
     """Return the place of a process with this environment on this host; None where it trains alone.
 
     A process that trains alone under a launcher, and one without a part in the collective (a
-    parameter server, an evaluator), is in no group. `TF_CONFIG` goes before a launcher.
+    parameter server, an evaluator), is in no group. `TF_CONFIG` goes before a launcher. A group
+    that the user names keeps the launcher's ranks.
     """
     found = _tf_config(environ, host) or next(_of_launchers(environ), None)
     if name := environ.get(GROUP, "").strip():
-        return _named(name, environ, found)
+        place = (found.rank, found.size) if found else (None, None)
+        return Membership(*place, GROUP, f"{GROUP}\n{name}", _folder_name(name))
     if found is None or found.size is None or found.size < 2:
         return None
     launch = (found.launcher, found.launch, environ.get("SLURM_JOB_ID", ""))
     return replace(found, launch="\n".join(launch))
-
-
-def _named(name: str, environ: Mapping[str, str], found: Membership | None) -> Membership:
-    """Return the place in a group that the user names; a launcher's rank is kept.
-
-    Of a rank and a size that contradict each other, as of ranks that count from 1, the rank is
-    kept.
-    """
-    rank, size = _whole(environ.get(RANK)), _whole(environ.get(SIZE))
-    if place := _place(rank, size, "", "", "") or found:
-        rank, size = place.rank, place.size
-    elif rank is not None or size not in range(1, MOST_RANKS + 1):
-        size = None
-    return Membership(rank, size, GROUP, f"{GROUP}\n{name}", _folder_name(name))
 
 
 def _tf_config(environ: Mapping[str, str], host: str) -> Membership | None:

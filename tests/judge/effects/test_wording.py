@@ -42,7 +42,7 @@ DRIFTED = SwitchEffect(
         ),
         pytest.param(
             changed(SETTLED, effect=effect(1.24, 0.97, 1.4)),
-            "too noisy to show less than 20 % over 600 steps; `a` tests it in turns",
+            "too noisy to show less than 20 % over 600 steps",
             id="a wide interval that holds 1",
         ),
         pytest.param(

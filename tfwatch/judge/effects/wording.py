@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.core.events import WITH_THE_RUN
-from tfwatch.core.knobs import COMPUTE, COPY, HOST, KNOBS, WAIT, knob_name
+from tfwatch.core.knobs import COMPUTE, COPY, HOST, WAIT, knob_name
 from tfwatch.judge.effects.comparison import ENOUGH_STEPS
 from tfwatch.judge.effects.interval import SAME, Estimate
 from tfwatch.judge.effects.tuner_events import changes_of, estimate_of
@@ -89,27 +89,20 @@ def outcome_text(switch: Comparison) -> str:
         of = f"so far, {done} of {ENOUGH_STEPS} steps"
     if switch.switches > 1:
         of += f", {switch.switches} switches together"
-    clauses = [f"{_claim(switch.effect, switch)} {of}", *_drifts(switch.effect, switch)]
-    if _is_noisy(switch.effect.estimate) and not KNOBS[switch.knob].no_test:
-        clauses.append("`a` tests it in turns")
-    return "; ".join(clauses)
+    return "; ".join([f"{_claim(switch.effect, switch)} {of}", *_drifts(switch.effect, switch)])
 
 
 def _claim(effect: SwitchEffect, switch: Comparison) -> str:
     """Return `1.68 x faster (1.61 to 1.74)`; where only parts are proved to have changed, `data
     wait 9.3 → 0.6 ms, step: not clear (0.94 to 1.08)`."""
     step, known = estimate_text(effect.estimate), effect.estimate
-    if _is_noisy(known):
+    if known.answer == "unclear" and known.half_log > _NOISY:
         shows = units.percent(math.expm1(min(known.half_log, math.log(2))))
         step = f"too noisy to show less than {shows}"
     if known.answer != "unclear":
         return step
     parts = [part_text(switch, part) for part in switch.changed_parts if part in effect.moved]
     return f"{', '.join(parts)}, step: {step}" if parts else step
-
-
-def _is_noisy(known: Estimate) -> bool:
-    return known.answer == "unclear" and known.half_log > _NOISY
 
 
 def _drifts(effect: SwitchEffect, switch: Comparison) -> list[str]:

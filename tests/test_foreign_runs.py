@@ -112,7 +112,6 @@ EVENTS: tuple[facts.Event, ...] = (
         "off",
         "4",
         9.0,
-        False,
         (KnobChange("cache", "off", "on"),),
     ),
     facts.MoveJudged(SECOND + 11, 99, "prefetch", "off", "4", 23.4, 9.2, 8, True, "gain", 9.1),

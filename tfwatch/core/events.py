@@ -81,8 +81,6 @@ class MoveMade(Event, ChangesKnob, frozen=True):
     new: str
     #: The forecast step time; None without a forecast.
     forecast_ms: Milliseconds | None = None
-    #: This move takes back the previous one.
-    undoes: bool = False
     #: Other knobs that change at the same time.
     beside: tuple[KnobChange, ...] = ()
 

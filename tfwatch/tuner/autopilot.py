@@ -64,7 +64,6 @@ class _AutopilotJob:
         self._began = 0
         self._memory_bytes = math.nan
         self._search: AutopilotSearch | None = None
-        self._open_move: Move | None = None
         #: The knobs of moves that were not kept, and may still be in effect.
         self._tried_knobs: set[str] = set()
         self._first_rows: Rows | None = None
@@ -127,7 +126,7 @@ class _AutopilotJob:
         before, after = search.now, None
         self._publish_made(move)
         undone = {knob: search.knobs[knob] for knob in self._tried_knobs}
-        self._open_move, self._tried_knobs = move, self._tried_knobs | move.settings.keys()
+        self._tried_knobs |= move.settings.keys()
         try:
             first = self._driver.switch({**undone, **move.settings}, AUTOPILOT)
             self._tried_knobs = set(move.settings)
@@ -138,11 +137,8 @@ class _AutopilotJob:
             is_kept, reason = False, str(refusal)
         self._publish_judged(move, before, after, is_kept, reason)
         if is_kept:
-            self._open_move, self._tried_knobs = None, set()
+            self._tried_knobs = set()
             search.measure(self._current_rows(first))
-        elif after is not None or len(move.changes) > 1:
-            self._publish_undone()
-        self._open_move = None
         return is_kept
 
     def _judged(
@@ -168,7 +164,6 @@ class _AutopilotJob:
     def _restore(self) -> None:
         """Request the kept settings of knobs that were only tried, unless the user switched
         them."""
-        self._publish_undone()
         for knob in sorted(self._tried_knobs):
             assert self._search is not None
             self._driver.ask_final(knob, self._search.knobs[knob], AUTOPILOT)
@@ -230,8 +225,8 @@ class _AutopilotJob:
 
     # -- events -----------------------------------------------------------------------------------
 
-    def _publish_made(self, move: Move, *, undoes: bool = False) -> None:
-        """Publish a requested move. undoes: it undoes the one before."""
+    def _publish_made(self, move: Move) -> None:
+        """Publish a requested move."""
         first, *beside = move.changes
         self._driver.publish(
             MoveMade(
@@ -239,18 +234,9 @@ class _AutopilotJob:
                 self._driver.snapshot.steps_total,
                 *(first.knob, first.old, first.new),
                 forecast_ms=_forecast_ms(move),
-                undoes=undoes,
                 beside=tuple(beside),
             )
         )
-
-    def _publish_undone(self) -> None:
-        """Publish that the open move is undone, but for knobs that the user has switched since."""
-        move, self._open_move = self._open_move, None
-        back = [one.back for one in move.changes] if move else []
-        own = [one for one in back if not self._driver.is_changed_by_user(one.knob)]
-        if own:
-            self._publish_made(Move(tuple(own)), undoes=True)
 
     def _publish_judged(
         self, move: Move, before: Breakdown, after: Breakdown | None, is_kept: bool, reason: str

@@ -15,7 +15,6 @@ MADE = MoveMade(1, 20, "workers", "off", "8", forecast_ms=9.1)
 KEPT = MoveJudged(2, 90, "workers", "off", "8", 23.4, 9.24, 60, True)
 SECOND = MoveMade(3, 90, "prefetch", "off", "4")
 UNDONE = MoveJudged(4, 160, "prefetch", "off", "4", 9.24, 9.21, 60, False, "no gain of 2 %")
-BACK = MoveMade(5, 160, "prefetch", "4", "off", undoes=True)
 ENDED = AutopilotEnded(6, 170, "not_starving", "data wait is only 1 % of a step", 169, 23.4, 9.24)
 ENDED = replace(ENDED, ratio=2.53, low=2.41, high=2.66, knobs={"workers": "8", "prefetch": "off"})
 
@@ -23,8 +22,8 @@ ENDED = replace(ENDED, ratio=2.53, low=2.41, high=2.66, knobs={"workers": "8", "
 def test_a_run_is_reported_move_by_move() -> None:
     words = [
         "; ".join(autopilot_parts(autopilot_run))
-        for n in range(1, 7)
-        if (autopilot_run := running_autopilot([BEGAN, MADE, KEPT, SECOND, UNDONE, BACK][:n]))
+        for n in range(1, 6)
+        if (autopilot_run := running_autopilot([BEGAN, MADE, KEPT, SECOND, UNDONE][:n]))
     ]
     assert words == [
         "measuring the current setting",
@@ -32,12 +31,11 @@ def test_a_run_is_reported_move_by_move() -> None:
         "workers off → 8 kept: 23.4 to 9.2 ms",
         "move 2: prefetch off → 4; workers off → 8 kept: 23.4 to 9.2 ms",
         "prefetch off → 4 undone: 9.2 to 9.2 ms, no gain of 2 %",
-        "prefetch off → 4 undone: 9.2 to 9.2 ms, no gain of 2 %",
     ]
 
 
 def test_one_that_has_ended_no_longer_runs() -> None:
-    events = [Noted(0, "x"), BEGAN, MADE, KEPT, SECOND, UNDONE, BACK, ENDED]
+    events = [Noted(0, "x"), BEGAN, MADE, KEPT, SECOND, UNDONE, ENDED]
     assert running_autopilot(events) is None
     (autopilot_run,) = autopilot_runs(events)
     assert (autopilot_run.moves, autopilot_run.ended) == ((KEPT, UNDONE), ENDED)
@@ -64,7 +62,7 @@ RESTORED = replace(
     ("moves", "ended", "text"),
     [
         pytest.param(
-            [MADE, KEPT, SECOND, UNDONE, BACK],
+            [MADE, KEPT, SECOND, UNDONE],
             ENDED,
             "2.53 x faster (2.41 to 2.66), kept workers off → 8; data wait is only 1 % of a step",
             id="proved",
@@ -76,7 +74,7 @@ RESTORED = replace(
             id="cancelled",
         ),
         pytest.param(
-            [SECOND, UNDONE, BACK, SECOND, UNDONE, BACK],
+            [SECOND, UNDONE, SECOND, UNDONE],
             replace(ENDED, cause="nothing_left", reason="no other switch is left to try"),
             "nothing helped (tried prefetch off → 4); the settings are as before: no other switch"
             " is left to try",

@@ -190,7 +190,7 @@ def autopilot_parts(run: AutopilotRun) -> list[str]:
     if run.made is None:
         return ["measuring the current setting"]
     judged = run.moves[-1] if run.moves else None
-    waits = judged is None or (run.made.at_ns >= judged.at_ns and not run.made.undoes)
+    waits = judged is None or run.made.at_ns >= judged.at_ns
     texts = [f"move {len(run.moves) + 1}: {move_text(run.made)}"] if waits else []
     return [*texts, move_line(judged)] if judged else texts
 

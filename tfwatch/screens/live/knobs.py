@@ -56,16 +56,6 @@ def find_open_switch(view: RunView, live: bool) -> Comparison | None:
     return None if is_busy or refused else newest
 
 
-def experiment_offer(view: RunView, live: bool) -> str:
-    """Return `a runs an A/B test of prefetch off vs 4`; empty where the newest switch has an
-    answer."""
-    switch = find_open_switch(view, live)
-    if switch is None:
-        return ""
-    values = knob_state.test_order(switch.old, switch.new)
-    return f"a runs an A/B test of {subject_text(switch.knob, values)}"
-
-
 def cache_refusal(snapshot: Snapshot, state: KnobState) -> str:
     """Return the reason why a cache does not fit into memory; empty where it fits, or is already
     on."""
@@ -217,7 +207,7 @@ class KnobsPane(FramedPane):
     """The knobs in rows: their keys switch them. Below: the effect of the newest switch."""
 
     knobs: reactive[tuple[KnobRow, ...]] = reactive((), repaint=False)
-    #: The effect, and the key that says more of it.
+    #: The sentence is bold, what follows is quiet.
     effect: reactive[tuple[str, ...]] = reactive((), repaint=False)
 
     watch_knobs = watch_effect = FramedPane.repaint_rows
@@ -239,8 +229,7 @@ class KnobsPane(FramedPane):
         key = second, view.is_over, len(view.snapshot.events)
         if key != self._shown:
             self._shown = key
-            effect = effect_lines(view)
-            self.effect = (*effect, experiment_offer(view, live)) if effect else ("", _hint(view))
+            self.effect = tuple(effect_lines(view)) or ("", _hint(view))
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         if not self.knobs:

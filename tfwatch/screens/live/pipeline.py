@@ -172,7 +172,7 @@ def _compare(view: RunView, table: StageTable) -> str:
         return ""
     work = units.number(part.work_mean_ms)
     if now.knobs.get(PREFETCH) == "off" and len(now.manifest.replicas) < 2:
-        return f"+ {work} compute + host: no batch is prepared ahead"
+        return f"+ {work} compute + host: not prepared ahead"
     is_quicker = table.rate_ms < part.work_mean_ms
     is_hidden = is_quicker and not _starves(view)
     outcome = "fully overlapped" if is_hidden else f"{units.number(part.wait.mean)} data wait"

@@ -16,8 +16,9 @@ from tfwatch.core import units
 from tfwatch.core.rows import PROGRESS, Flag, Phase
 from tfwatch.judge.effects.knob_state import KnobRequest
 from tfwatch.judge.event_rows import EventCollector
+from tfwatch.judge.findings.situation import left_s
 from tfwatch.judge.steps.steady_steps import Verdict
-from tfwatch.judge.view import Follower, left_s
+from tfwatch.judge.view import Follower
 from tfwatch.screens.live.knobs import knob_rows
 
 if TYPE_CHECKING:

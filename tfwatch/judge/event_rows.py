@@ -23,11 +23,11 @@ from tfwatch.core.knobs import KNOBS, epochs_until
 from tfwatch.judge.effects import wording
 from tfwatch.judge.effects.tuner_events import AUTOPILOT_EVENTS, autopilot_runs
 from tfwatch.judge.findings.situation import metric_name
-from tfwatch.judge.followed_run import Compiled
 from tfwatch.judge.log_lines import LogFinding
 from tfwatch.judge.machine import GPU, PIPELINE
 from tfwatch.judge.steps.stalls import LIMITS, STOPPED, UNEXPLAINED, Stall, join_piece
 from tfwatch.judge.troubles import divergence_text
+from tfwatch.judge.view import Compiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

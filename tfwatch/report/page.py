@@ -13,7 +13,6 @@ from markupsafe import Markup
 
 from tfwatch.core import units
 from tfwatch.core.clock import local_time
-from tfwatch.judge.log_lines import find_meanings
 from tfwatch.report.facts import known
 from tfwatch.report.redaction import shown
 from tfwatch.report.run_facts import FIGURES
@@ -52,7 +51,6 @@ def as_html(judged: JudgedRun, redaction: Redaction | None = None) -> str:
         "chart": make_chart(run),
         "parts": time_parts(judged.time_breakdown.total),
         "sections": make_sections(judged, is_redacted=redaction is not None),
-        "messages": [one.meaning.text for one in find_meanings(run.log)],
     }
     return _environment(redaction).get_template("page.html.j2").render(page)
 

@@ -13,7 +13,6 @@ from tfwatch.judge.event_rows import changes_of_run
 from tfwatch.judge.machine import PIPELINE
 from tfwatch.judge.step_parts import step_parts
 from tfwatch.judge.steps.time_breakdown import PART_NAMES, PARTS
-from tfwatch.report.effects import STAT, STEADY
 from tfwatch.report.facts import as_rows, if_any, known
 from tfwatch.report.run_facts import MACHINE, STAGE, STALL, STEP_PART, missing_stages
 from tfwatch.report.text import time_parts
@@ -49,7 +48,6 @@ def make_sections(judged: JudgedRun, *, is_redacted: bool) -> list[Section]:
         _pipeline(judged),
         _step(judged),
         _stalls(judged),
-        _parts(judged),
         _epochs(judged),
         Section("Machine", ("", ""), list(_machine(judged, is_redacted))),
         Section("Settings", ("", ""), list(_settings(judged))),
@@ -94,15 +92,6 @@ def _stalls(judged: JudgedRun) -> Section:
     """Return the costliest stalls."""
     stretches = sorted(judged.stalls, key=attrgetter("lost_ms"), reverse=True)
     return Section("Stalls", *as_rows(STALL, stretches[:MOST_STALLS]))
-
-
-def _parts(judged: JudgedRun) -> Section:
-    """Return the parts of the steady steps of the last setting in milliseconds."""
-    split = judged.split
-    parts = [fact for fact in STEADY if split and fact.table and fact.of(split)]
-    head, cells = as_rows(STAT, [fact.of(split) for fact in parts])
-    rows = [[fact.name, *row] for fact, row in zip(parts, cells, strict=True)]
-    return Section("Parts of a step, last setting", ["ms", *head], rows)
 
 
 def _epochs(judged: JudgedRun) -> Section:

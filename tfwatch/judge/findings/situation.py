@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.core.events import RunEnded, StagesFound, StepProfiled
+    from tfwatch.core.rows import Rows
     from tfwatch.judge.effects.tuner_events import AutopilotRun, RunningExperiment
     from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.forecasts.forecast import CheckedForecast, Forecast
@@ -305,3 +306,21 @@ def steps_in_all(snapshot: Snapshot) -> int | None:
     """Return the planned number of steps of the run; None where unknown."""
     epochs, per_epoch = snapshot.manifest.epochs, snapshot.manifest.steps_per_epoch
     return epochs * per_epoch if epochs and per_epoch else None
+
+
+#: The pace of a run is that of its last seconds.
+_PACE_S = 60.0
+
+
+def left_s(progress: Rows, steps: int | None) -> float | None:
+    """Estimate the seconds until step `steps` at the pace of the last minute, pauses included; None
+    where unknown. progress: rows of `core.rows.PROGRESS`."""
+    if steps is None or len(progress) < 2:
+        return None
+    recent = progress[-256:]
+    recent = recent[recent["at_ns"] >= recent["at_ns"][-1] - _PACE_S * 1e9]
+    took_s = (float(recent["at_ns"][-1]) - float(recent["at_ns"][0])) / 1e9
+    done = int(recent["step"][-1]) - int(recent["step"][0])
+    if done <= 0 or took_s < 1.0:
+        return None
+    return max(0, steps - int(recent["step"][-1])) * took_s / done

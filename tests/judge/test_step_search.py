@@ -3,8 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.screens.canned import COMPUTE_BOUND, Canned
-from tfwatch.judge.followed_run import StepSearch
-from tfwatch.judge.view import Follower
+from tfwatch.judge.view import Follower, StepSearch
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.run import RECENT
 from tfwatch.screens.live.machine import readings

@@ -72,7 +72,6 @@ RANK = (
     text("sentence", "its state in words", "state"),
     number("stopped_s", "for so long it does not respond, or holds the others up"),
     whole("last_step", "the last step", "step"),
-    whole("behind_steps", "steps behind the first rank", "behind"),
     number("late_ms", "after the rank that comes first to the call"),
     number("process_cores", "cores that it uses", lambda row: row.run and machine_of(row.run)[0]),
     number("gpu_clock_mhz", "clock of its GPU", lambda row: row.run and machine_of(row.run)[1]),

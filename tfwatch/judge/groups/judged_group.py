@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 
 #: Samples for a figure of a machine: three seconds of them.
 _FEWEST_SAMPLES = 6
-#: A rank that is over, or holds the others up, lags by so many steps: those of a collective are
-#: within one step. Ranks that train write at different moments, and are not behind.
-_LAGS_FROM = 2
 #: The states of a rank that trains, or has trained to the end.
 _WELL = frozenset({"finished", "stopped", "running"})
 #: A rank that has not come to the next call for so many seconds, or hangs in it, and for this many
@@ -60,8 +57,6 @@ class RankRow:
     stopped_s: float | None = None
     #: The last one; None without a run.
     step: int | None = None
-    #: Steps behind the first rank, of one that is over or holds the others up; else 0.
-    behind: int | None = None
     #: Of its newest steady steps; None without any.
     split: Breakdown | None = None
     #: Mean time by which it comes later to the call than the first rank; None with too few steps.
@@ -116,16 +111,16 @@ def judge_group(group: Group) -> JudgedGroup:
     why_not = _why_not(group, cycles)
     late = None if why_not else find_straggler(cycles)
     late_ms = {} if why_not else lateness_ms(cycles)
-    first = max(map(_last_step, group.ranks.values()))
-    rows = [_row(rank, run, first, late_ms, late) for rank, run in group.ranks.items()]
+    rows = [_row(rank, run, late_ms, late) for rank, run in group.ranks.items()]
     rows += [RankRow(rank, "no run") for rank in group.missing]
     rows += [RankRow(n, f"cannot be read: {why}") for n, why in group.unreadable.items()]
     rows.sort(key=lambda row: row.rank)
     in_call_s = _in_call_s(rows)
     tone, word, sentences = _finding(group, rows, cycles, late, why_not)
     if in_call_s is not None:
-        where = f"no step since step {units.count(first)}: all ranks are in the call, and nothing"
-        sentences.insert(0, f"{where} shows which one the others wait for")
+        first = units.count(max(row.step or 0 for row in rows))
+        where = f"no step since step {first}: all ranks are in the call, and nothing shows which"
+        sentences.insert(0, f"{where} one the others wait for")
         tone, word = Tone.BAD, f"NO STEP for {units.seconds(in_call_s)}"
     elif stopped := _first_stopped(rows):
         held = "" if stopped.stopped_s is None else f" for {units.seconds(stopped.stopped_s)}"
@@ -222,23 +217,18 @@ def _last_step(run: Snapshot) -> int:
     return int(run.steps["step"][-1]) if len(run.steps) else 0
 
 
-def _row(
-    rank: int, run: Snapshot, first: int, late_ms: dict[int, float], late: Straggler | None
-) -> RankRow:
+def _row(rank: int, run: Snapshot, late_ms: dict[int, float], late: Straggler | None) -> RankRow:
     newest, step = run.steps[-10 * NEEDED :], _last_step(run)
     split = breakdown(steady(newest)) if len(newest) else None
     step_ms = split.step.mean if split else 0.0
     head, seconds = _stopped(run, step_ms)
-    behind = first - step if head or run.life.is_over else 0
-    behind = behind if behind >= _LAGS_FROM else 0
     return RankRow(
         rank,
-        _state_text(run, head, seconds, behind),
+        _state_text(run, head, seconds),
         run,
         head,
         seconds,
         step,
-        behind,
         split,
         late_ms.get(rank),
         late.cause.label if late and late.rank == rank else "",
@@ -266,12 +256,11 @@ def _held_from_s(step_ms: float) -> float:
     return max(_HELD_S, _HELD_STEPS * step_ms / 1e3)
 
 
-def _state_text(run: Snapshot, head: str, seconds: float | None, behind: int) -> str:
-    text = run.failure or head or state_of(run)
+def _state_text(run: Snapshot, head: str, seconds: float | None) -> str:
     if seconds is not None:
         detail = run.open_phase.detail if run.open_phase and run.life is Life.RUNNING else ""
-        text = f"{head} for {units.seconds(seconds)}{f', in {detail}' if detail else ''}"
-    return f"{text}, {units.counted(behind, 'step')} behind" if behind else text
+        return f"{head} for {units.seconds(seconds)}{f', in {detail}' if detail else ''}"
+    return run.failure or head or state_of(run)
 
 
 def _first_stopped(rows: list[RankRow] | tuple[RankRow, ...]) -> RankRow | None:

@@ -1,4 +1,4 @@
-"""ioreg's output about GPUs and their clients, whole and damaged."""
+"""ioreg's output about GPUs, whole and damaged."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from tests.runs.folders import FakeClock
 from tfwatch.sensors.gpu import ioreg
-from tfwatch.sensors.gpu.ioreg import IoregSource, parse, parse_clients
+from tfwatch.sensors.gpu.ioreg import IoregSource, parse
 from tfwatch.sensors.sensor import SensorError
 
 if TYPE_CHECKING:
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.sensors.conftest import Tools
-
-OWN = 4242
 
 
 def gpu(
@@ -46,20 +43,6 @@ def figures(busy: float | None, memory: int | None) -> dict[str, float]:
     """Return the figures that are known."""
     named = {"gpu_busy": busy, "gpu_memory_bytes": memory}
     return {name: value for name, value in named.items() if value is not None}
-
-
-def client(pid: int, *times: int, name: str = "Python", mark: str = "+-o ") -> str:
-    usage = ",".join(
-        f'{{"API"="Metal","lastSubmittedTime"=99887766,"accumulatedGPUTime"={time}}}'
-        for time in times
-    )
-    return f"""{mark}AGXDeviceUserClient  <class AGXDeviceUserClient, id 0x100001f2b, !registered, retain 10>
-    {{
-      "AppUsage" = ({usage})
-      "CommandQueueCount" = 2
-      "IOUserClientCreator" = "pid {pid}, {name}"
-    }}
-"""  # noqa: E501
 
 
 # -- activity and memory ---------------------------------------------------------------------------
@@ -123,60 +106,25 @@ def test_traps(text: str, busy: float | None, memory: int | None) -> None:
     assert parse(text) == figures(busy, memory)
 
 
-# -- clients ---------------------------------------------------------------------------------------
-
-
-def test_clients_are_summed_for_each_process() -> None:
-    text = (
-        client(440, 5, name="WindowServer") + client(OWN, 1000, 20) + client(OWN, 300) + client(7)
-    )
-
-    assert parse_clients(text) == {440: 5, OWN: 1320, 7: 0}
-
-
 # -- the sensor ------------------------------------------------------------------------------------
 
 
-def make_source(
-    tools: Tools,
-    monkeypatch: pytest.MonkeyPatch,
-    text: str,
-    clients: str = "",
-    clock: FakeClock | None = None,
-) -> IoregSource:
-    """Return a source whose tools print these texts."""
+def make_source(tools: Tools, monkeypatch: pytest.MonkeyPatch, text: str) -> IoregSource:
+    """Return a source whose tool prints this text."""
     monkeypatch.setattr(ioreg, "COMMAND", (tools.print("ioreg", text),))
-    monkeypatch.setattr(ioreg, "CLIENTS", (tools.print("clients", clients),))
     monkeypatch.setattr(ioreg, "_TIMEOUT_S", 20)
-    return IoregSource(clock.clock, OWN) if clock else IoregSource(pid=OWN)
+    return IoregSource()
 
 
-def test_a_reading_has_the_share_of_this_process(
-    tools: Tools, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = FakeClock()
-    source = make_source(tools, monkeypatch, gpu(), client(OWN, 10**9) + client(7, 5), clock)
+def test_a_reading_names_the_gpu(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = make_source(tools, monkeypatch, gpu())
     assert source.why_unavailable() is None
-    (first,) = source.read()
-    assert first.figures == {**figures(0.87, 3 * 2**30), "gpu_process_busy": None}
+    (reading,) = source.read()
 
-    shares = []
-    for at_s, spent in (
-        (0.5, 5),
-        (1.0, 1_250_000_000),
-        (1.25, 9),
-        (2.0, 0),
-        (3.0, 0),
-        (4.0, 2 * 10**9),
-    ):
-        clock.at_s = at_s
-        tools.print("clients", client(OWN, spent) if spent else client(7, 5))
-        shares.append(source.read()[0].figures["gpu_process_busy"])
-
-    assert shares == [None, 0.25, 0.25, None, 0.0, 1.0]
-    assert set(source.gaps()) == {"gpu_temperature_c"}
-    assert (first.name, first.unified, source.gpus) == ("Apple M9 Max", True, 1)
-    assert first.total_bytes == psutil.virtual_memory().total
+    assert reading.figures == figures(0.87, 3 * 2**30)
+    assert set(source.gaps()) == {"gpu_temperature_c", "gpu_process_busy"}
+    assert (reading.name, reading.unified, source.gpus) == ("Apple M9 Max", True, 1)
+    assert reading.total_bytes == psutil.virtual_memory().total
 
 
 @pytest.mark.parametrize(
@@ -199,24 +147,10 @@ def test_no_gpu_is_a_reason(
     assert missing.reason == reason
 
 
-def test_without_clients_the_other_figures_remain(
-    tools: Tools, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = FakeClock()
-    source = make_source(tools, monkeypatch, gpu(), "", clock)
-    assert source.read()[0].figures["gpu_busy"] == 0.87
-    assert source.gaps()["gpu_process_busy"].reason == "ioreg lists no process that uses this GPU"
-
-    monkeypatch.setattr(ioreg, "CLIENTS", ("/nowhere/ioreg",))
-    clock.at_s = 11
-    assert source.read()[0].figures["gpu_busy"] == 0.87
-    assert source.gaps()["gpu_process_busy"].reason == "ioreg: No such file or directory"
-
-
 def test_activity_that_is_missing_has_its_reason(
     tools: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = make_source(tools, monkeypatch, gpu(busy=""), client(OWN, 5))
+    source = make_source(tools, monkeypatch, gpu(busy=""))
     assert source.why_unavailable() is None
     assert "gpu_busy" not in source.read()[0].figures
     assert source.gaps()["gpu_busy"].reason == 'ioreg prints no "Device Utilization %" for this GPU'
@@ -233,7 +167,7 @@ def test_activity_that_is_missing_has_its_reason(
 def test_a_tool_that_fails_during_a_run_has_a_reason(
     lines: str, reason: str, tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = make_source(tools, monkeypatch, gpu(), client(OWN, 5))
+    source = make_source(tools, monkeypatch, gpu())
     assert source.why_unavailable() is None
     (tmp_path / "ioreg").write_text(f"#!/bin/sh\n{lines}\n")
     monkeypatch.setattr(ioreg, "_TIMEOUT_S", 20 if "exit" in lines else 0.3)

@@ -73,7 +73,7 @@ def mac(
 
     def make(lines: str) -> AppleSource:
         tool = tools.does("powermetrics", f"d={tmp_path}/document\n{lines}")
-        make_source(tools, monkeypatch, test_ioreg.gpu(), test_ioreg.client(7, 5))
+        make_source(tools, monkeypatch, test_ioreg.gpu())
         return AppleSource(clock.clock, (tool,))
 
     return make
@@ -94,7 +94,7 @@ def test_its_figures_come_first_and_it_ends_with_the_run(
     assert {**reading.figures, **FIGURES} == reading.figures
     assert reading.figures["gpu_memory_bytes"] == 3 * 2**30
     assert (source.name, reading.name) == ("powermetrics", "Apple M9 Max")
-    assert set(source.gaps()) == {"gpu_temperature_c"}
+    assert set(source.gaps()) == {"gpu_temperature_c", "gpu_process_busy"}
     pid = int((tmp_path / "pid").read_text())
     assert os.getsid(pid) == pid  # no terminal of the user's
     (tmp_path / "ioreg").write_text("#!/bin/sh\nexit 1\n")

@@ -3,7 +3,6 @@ this is permitted."""
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -20,18 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 COMMAND = ("/usr/sbin/ioreg", "-r", "-d", "1", "-w", "0", "-c", "IOAccelerator")
-CLIENTS = ("/usr/sbin/ioreg", "-r", "-d", "1", "-w", "0", "-c", "AGXDeviceUserClient")
-#: A call takes some 15 ms. Both calls end before the sensor counts as hung.
+#: A call takes some 15 ms; it ends before the sensor counts as hung.
 _TIMEOUT_S = 0.6
-#: GPU time is a counter, so it is seldom read; after a failure it is read this much later.
-_CLIENTS_NS = 1_000_000_000
-_CLIENTS_AGAIN_NS = 10_000_000_000
 
-#: An entry of the registry begins a line, after the lines of the tree.
-_ENTRY = re.compile(r"^[ \t|]*\+-o ", re.MULTILINE)
 _STATISTICS = re.compile(r'"PerformanceStatistics"\s?=\s?\{([^\n]*)')
 _MODEL = re.compile(r'"model"\s?=\s?<?"([^"\n]{1,80})"')
-_CREATOR = re.compile(r'"IOUserClientCreator"\s?=\s?"pid (\d{1,10})[,"]', re.ASCII)
 
 
 def _counter(key: str) -> re.Pattern[str]:
@@ -42,10 +34,8 @@ def _counter(key: str) -> re.Pattern[str]:
 
 _BUSY = _counter("Device Utilization %")
 _MEMORY = _counter("In use system memory")
-_GPU_TIME = _counter("accumulatedGPUTime")
-#: The largest plausible numbers: a negative one is printed as 2**64 minus its value.
+#: The largest plausible number: a negative one is printed as 2**64 minus its value.
 _MAX_MEMORY = 2**46
-_MAX_TIME_NS = 2**62
 
 
 def parse(text: str) -> dict[str, float]:
@@ -70,32 +60,8 @@ def _figures(statistics: str) -> dict[str, float]:
     return figures
 
 
-def parse_clients(text: str) -> dict[int, int]:
-    """Return {pid: ns}: GPU time of each process since its clients were opened, summed over the
-    open clients.
-
-    From `ioreg -c AGXDeviceUserClient`. A process whose clients have no time has 0. Never raises.
-    """
-    spent: dict[int, int] = {}
-    for entry in _ENTRY.split(text)[1:]:
-        creator = _CREATOR.search(entry)
-        if creator:
-            times = (int(match[1]) for match in _GPU_TIME.finditer(entry))
-            pid = int(creator[1])
-            spent[pid] = spent.get(pid, 0) + sum(time for time in times if time <= _MAX_TIME_NS)
-    return spent
-
-
-def gpu_share(before: tuple[int, int], after: tuple[int, int]) -> float | None:
-    """Return the share of the GPU between two readings of (monotonic ns, GPU ns), 0 to 1.
-
-    None where the sum fell: a client was closed, and its time since the last reading is unknown.
-    Parallel queues count twice, so the share is limited to 1.
-    """
-    passed_ns, spent_ns = after[0] - before[0], after[1] - before[1]
-    if passed_ns <= 0 or spent_ns < 0:
-        return None
-    return min(spent_ns / passed_ns, 1.0)
+#: No tool of macOS prints a temperature; the time of each process is not read.
+_UNREAD = Unavailable("it is not read on macOS")
 
 
 class IoregSource(GpuSource):
@@ -103,11 +69,8 @@ class IoregSource(GpuSource):
 
     name = "ioreg"
 
-    def __init__(self, clock: Clock = SYSTEM, pid: int | None = None) -> None:
-        self._clock = clock
-        self._pid = os.getpid() if pid is None else pid
+    def __init__(self) -> None:
         self._gaps: dict[str, Unavailable] = {}
-        self.close()
 
     def why_unavailable(self) -> Unavailable | None:
         """Other systems have no ioreg, and a virtual machine no GPU."""
@@ -121,24 +84,20 @@ class IoregSource(GpuSource):
         return Unavailable("ioreg prints no activity of this GPU")
 
     def read(self) -> Sequence[GpuReading]:
-        """Return the present activity and memory, and this process' share of the GPU since its last
-        reading."""
+        """Return the present activity and memory."""
         text = self._run(COMMAND)
         figures = parse(text)
         if not figures:
             raise SensorError("ioreg no longer prints the activity of a GPU")
-        self._gaps = {"gpu_temperature_c": Unavailable("no tool of macOS prints it")}
+        self._gaps = {"gpu_temperature_c": _UNREAD, "gpu_process_busy": _UNREAD}
         if "gpu_busy" not in figures:
             why = 'ioreg prints no "Device Utilization %" for this GPU'
             self._gaps["gpu_busy"] = Unavailable(why)
-        self._read_clients()
-        if self._no_clients:
-            self._gaps["gpu_process_busy"] = Unavailable(self._no_clients)
         self.gpus = len(_STATISTICS.findall(text))
         model = _MODEL.search(text)
         return [
             GpuReading(
-                {**figures, "gpu_process_busy": self._share},
+                figures,
                 name=model[1] if model else "Apple GPU",
                 total_bytes=psutil.virtual_memory().total,
                 unified=True,
@@ -147,28 +106,6 @@ class IoregSource(GpuSource):
 
     def gaps(self) -> Mapping[str, Unavailable]:
         return self._gaps
-
-    def close(self) -> None:
-        self._spent: tuple[int, int] | None = None
-        self._share: float | None = None
-        self._clients_due_ns = 0
-        self._no_clients = ""
-
-    def _read_clients(self) -> None:
-        now_ns = self._clock.now_ns()
-        if now_ns < self._clients_due_ns:
-            return
-        before, self._spent, self._share = self._spent, None, None
-        try:
-            spent = parse_clients(self._run(CLIENTS))
-            self._no_clients = "" if spent else "ioreg lists no process that uses this GPU"
-        except SensorError as error:
-            self._no_clients = str(error)
-        self._clients_due_ns = now_ns + (_CLIENTS_AGAIN_NS if self._no_clients else _CLIENTS_NS)
-        if self._no_clients:
-            return
-        self._spent = now_ns, spent.get(self._pid, 0)
-        self._share = gpu_share(before, self._spent) if before else None
 
     def _run(self, command: tuple[str, ...]) -> str:
         result = run(command, _TIMEOUT_S)
@@ -186,7 +123,7 @@ class AppleSource(GpuSource):
 
     def __init__(self, clock: Clock = SYSTEM, command: Sequence[str] = ()) -> None:
         """command: in place of powermetrics, for tests."""
-        self._ioreg = IoregSource(clock)
+        self._ioreg = IoregSource()
         self._powermetrics = Powermetrics(clock, command)
         self._gpu = GpuReading()
 
@@ -220,4 +157,3 @@ class AppleSource(GpuSource):
 
     def close(self) -> None:
         self._powermetrics.close()
-        self._ioreg.close()

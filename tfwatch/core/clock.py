@@ -1,5 +1,5 @@
-"""The clocks: no other module reads the system time. And the schedule of the frames within each
-second."""
+"""The clocks: no other module reads the system time. Limits of rates, and the schedule of the
+frames within each second."""
 
 from __future__ import annotations
 
@@ -67,6 +67,23 @@ def local_time(wall_ns: int) -> datetime:
 
 
 SYSTEM = Clock()
+
+
+class RateLimit:
+    """Allows `at_once` events in a row, and `per_s` a second on average."""
+
+    def __init__(self, at_once: float, per_s: float) -> None:
+        self._at_once, self._per_s = at_once, per_s
+        self._left, self._at_ns = at_once, 0
+
+    def take(self, now_ns: int) -> bool:
+        """Count an event; return False where it is one too many, which is not counted."""
+        regained = (now_ns - self._at_ns) / 1e9 * self._per_s
+        self._left, self._at_ns = min(self._at_once, self._left + regained), now_ns
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
 
 
 _FRAMES = 4

@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
+from tfwatch.core.clock import RateLimit
 from tfwatch.core.events import (
     AutopilotBegan,
     AutopilotEnded,
@@ -35,7 +36,6 @@ from tfwatch.runs.requests import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfwatch.core.clock import Clock
     from tfwatch.runs.requests import Line, Request
     from tfwatch.runs.writer import RunWriter
 
@@ -160,7 +160,7 @@ class RequestTaker:
         self._file: RequestFile | None = None
         #: The offset after the user's last request for each knob.
         self._user_ends: dict[str, int] = {}
-        self._rate = _Rate(writer.clock)
+        self._rate = RateLimit(_LINES_AT_ONCE, _LINES_PER_S)
         self._noted: set[str] = set()
         self._tuner: tuple[int, float] | None = None
         self._tuner_due_ns = 0
@@ -227,7 +227,7 @@ class RequestTaker:
     def _take(self, line: Line) -> None:
         if line.request is None:
             self._note_once("line", f"a line of the requests is skipped: {line.problem}")
-        elif not self._rate.take():
+        elif not self._rate.take(self._writer.now_ns()):
             self._note_once("rate", "requests are skipped: too many in a second")
         else:
             self.accept(line.request, line.end)
@@ -298,22 +298,3 @@ class RequestTaker:
         if not is_alive(*self._tuner):
             self._tuner = None
             self._writer.event(TunerLost(now_ns, self._writer.status[2]))
-
-
-class _Rate:
-    """A limit of the lines taken: an average, and a number at once."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._left = _LINES_AT_ONCE
-        self._at_ns = clock.now_ns()
-
-    def take(self) -> bool:
-        """Count one; return False where it is one too many, which is not counted."""
-        now_ns = self._clock.now_ns()
-        regained = (now_ns - self._at_ns) / 1e9 * _LINES_PER_S
-        self._left, self._at_ns = min(_LINES_AT_ONCE, self._left + regained), now_ns
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True

@@ -20,6 +20,7 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from tfwatch.core.clock import RateLimit
 from tfwatch.core.events import CodeSample, CodeSampled, StallLocated
 from tfwatch.core.rows import Phase
 from tfwatch.sensors.running_code import (
@@ -69,9 +70,9 @@ _NAMED_NS = {
     Phase.COMPUTE: _HANGS_NS,
 }
 #: A data wait that lasts longer is a stall, which keeps the line that it waits for. So many events
-#: of it in a row, then one in so many seconds.
+#: of it in a row, and a second on average.
 _STALL_NS = 500_000_000
-_STALLS, _STALLS_EVERY_NS = 20, 5_000_000_000
+_STALLS, _STALLS_PER_S = 20, 0.2
 #: A phase, or `BETWEEN_FITS`, and the code that runs.
 Place: TypeAlias = tuple[str, RunningCode]
 
@@ -281,7 +282,7 @@ class StallPlaces:
     def __init__(self, writer: RunWriter) -> None:
         self._writer = writer
         self._since_ns = 0
-        self._left, self._at_ns = float(_STALLS), 0
+        self._limit = RateLimit(_STALLS, _STALLS_PER_S)
 
     def note(self, status: Status, code: RunningCode) -> None:
         """Take a sample of a data wait."""
@@ -292,10 +293,7 @@ class StallPlaces:
         if now_ns - since_ns < _STALL_NS or since_ns == self._since_ns or not is_known:
             return
         self._since_ns = since_ns
-        self._left += (now_ns - self._at_ns) / _STALLS_EVERY_NS
-        self._left, self._at_ns = min(self._left, _STALLS), now_ns
-        if self._left >= 1:
-            self._left -= 1
+        if self._limit.take(now_ns):
             thread = "generator" if code.for_data else "training"
             event = StallLocated(now_ns, step, "", since_ns, code.place, thread)
             self._writer.event(event)

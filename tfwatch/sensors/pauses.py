@@ -11,7 +11,7 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.clock import SYSTEM, Clock, RateLimit
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import Paused, SensorMissing
 from tfwatch.core.rows import Phase
@@ -153,18 +153,16 @@ class PauseLimiter:
 
     def __init__(self, writer: RunWriter) -> None:
         self._writer = writer
-        self._last: dict[str, tuple[Paused, float]] = {}
+        self._last: dict[str, tuple[Paused, RateLimit]] = {}
 
     def add(self, pause: Paused) -> None:
         """Write the pause if it is long enough and the limit allows it."""
         if pause.took_ms < LEAST_MS:
             return
-        last, left = self._last.get(pause.detail, (pause, _IN_A_ROW))
-        left = min(left + (pause.at_ns - last.at_ns) / 1e9, _IN_A_ROW)
-        if left < 1 and pause.took_ms < _LONGER * last.took_ms:
-            return
-        self._last[pause.detail] = pause, max(left - 1, 0.0)
-        self._writer.event(pause)
+        last, limit = self._last.get(pause.detail, (pause, RateLimit(_IN_A_ROW, per_s=1.0)))
+        if limit.take(pause.at_ns) or pause.took_ms >= _LONGER * last.took_ms:
+            self._last[pause.detail] = pause, limit
+            self._writer.event(pause)
 
 
 #: A poll that comes so long after the one before was held up by a stop or by Python's lock.

@@ -6,6 +6,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from tfwatch.core.clock import RateLimit
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import Traced
 
@@ -14,9 +15,8 @@ if TYPE_CHECKING:
 
     from tfwatch.runs.writer import RunWriter
 
-#: Events in a row; after these one in `_EVERY_NS`.
+#: Events in a row; after these one a second.
 _MOST_IN_A_ROW = 20
-_EVERY_NS = 10**9
 #: Arguments that are compared, the depth of their structure, and characters of a value.
 _MOST_PARTS, _DEEPEST, _LONGEST_VALUE = 64, 6, 40
 #: The changes of one trace that are worded.
@@ -32,8 +32,7 @@ class TraceLog:
     def __init__(self, writer: RunWriter) -> None:
         self._writer = writer
         self._traces, self._total_ms = 0, 0.0
-        self._left = _MOST_IN_A_ROW
-        self._written_ns = 0
+        self._limit = RateLimit(_MOST_IN_A_ROW, per_s=1.0)
         self._waiting: tuple[int, float, str] | None = None
         self._signature: Signature | None = None
 
@@ -47,18 +46,15 @@ class TraceLog:
         self._traces += 1
         self._total_ms += took_ms
         self._waiting = step, took_ms, change
-        now_ns = self._writer.now_ns()
-        self._left = min(self._left + (now_ns - self._written_ns) // _EVERY_NS, _MOST_IN_A_ROW)
-        if self._left:
-            self._left -= 1
+        if self._limit.take(self._writer.now_ns()):
             self.flush()
 
     def flush(self) -> None:
         """Write the newest trace if it has no event yet."""
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
-            self._written_ns = self._writer.now_ns()
-            self._writer.event(Traced(self._written_ns, *waiting, self._traces, self._total_ms))
+            at_ns = self._writer.now_ns()
+            self._writer.event(Traced(at_ns, *waiting, self._traces, self._total_ms))
 
 
 class Numbers:

@@ -9,7 +9,7 @@ from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.core.knobs import KNOBS, PARTS, option_name
 from tfwatch.judge.effects.interval import SAME
-from tfwatch.judge.effects.wording import interval_of_claim, speed
+from tfwatch.judge.effects.wording import interval_of_claim, noise_text, speed
 from tfwatch.judge.past_run import state_of
 from tfwatch.report.facts import as_object, flag, number, record, rows, text, whole
 from tfwatch.report.markdown import plain, table
@@ -54,7 +54,7 @@ def answer_text(compared: ComparedRuns) -> str:
     20.0 ms`."""
     step = compared.figures[0]
     times = " → ".join(units.in_one_unit(step.before, step.after))
-    within = interval_of_claim(compared.estimate)
+    within = noise_text(compared.estimate) or interval_of_claim(compared.estimate)
     return f"{_claim(compared)} ({within}): {_compared_time(compared)} {times}"
 
 

@@ -46,11 +46,20 @@ def speed(ratio: float) -> str:
 
 def estimate_text(known: Estimate | None) -> str:
     """Return `1.68 x faster (1.61 to 1.74)`, `not clear (0.94 to 1.08)`: the ratio with its
-    interval, turned over where it is below 1."""
+    interval, turned over where it is below 1; `too noisy to show less than 52 %`."""
     if known is None:
         return "not clear"
     answers = {"unclear": "not clear", "same": "no difference"}
-    return f"{answers.get(known.answer) or speed(known.ratio)} ({interval_of_claim(known)})"
+    claim = answers.get(known.answer) or speed(known.ratio)
+    return noise_text(known) or f"{claim} ({interval_of_claim(known)})"
+
+
+def noise_text(known: Estimate) -> str:
+    """Return `too noisy to show less than 52 %` where an open interval is too wide to show; else
+    nothing."""
+    is_noisy = known.answer == "unclear" and _NOISY < known.half_log < math.inf
+    shows = units.percent(math.expm1(known.half_log)) if is_noisy else ""
+    return f"too noisy to show less than {shows}" if is_noisy else ""
 
 
 def interval_of_claim(known: Estimate) -> str:
@@ -95,11 +104,8 @@ def outcome_text(switch: Comparison) -> str:
 def _claim(effect: SwitchEffect, switch: Comparison) -> str:
     """Return `1.68 x faster (1.61 to 1.74)`; where only parts are proved to have changed, `data
     wait 9.3 → 0.6 ms, step: not clear (0.94 to 1.08)`."""
-    step, known = estimate_text(effect.estimate), effect.estimate
-    if known.answer == "unclear" and known.half_log > _NOISY:
-        shows = units.percent(math.expm1(min(known.half_log, math.log(2))))
-        step = f"too noisy to show less than {shows}"
-    if known.answer != "unclear":
+    step = estimate_text(effect.estimate)
+    if effect.estimate.answer != "unclear":
         return step
     parts = [part_text(switch, part) for part in switch.changed_parts if part in effect.moved]
     return f"{', '.join(parts)}, step: {step}" if parts else step

@@ -9,18 +9,15 @@ from typing import TYPE_CHECKING
 
 from tests.runs.folders import folder_of
 from tfwatch.runs.control import Control, RequestTaker
-from tfwatch.runs.requests import RequestFile, StopRequest, SwitchRequest, TunerNote, encode_request
+from tfwatch.runs.requests import RequestFile, StopRequest, SwitchRequest, encode_request
 from tfwatch.tuner.client import Driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.core.clock import Clock
-    from tfwatch.core.events import Event
     from tfwatch.runs.requests import Request
     from tfwatch.runs.writer import RunWriter
-
-_PID, _STARTED_S = 4711, 1.0
 
 
 class _Memory(RequestFile):
@@ -55,7 +52,6 @@ class Line:
             folder_of(self._writer),
             _Memory(self),
             self.send,
-            self.record,
             self.cancelled,
             clock,
             pause,
@@ -65,10 +61,6 @@ class Line:
         """Append a request, and take it."""
         self.data += encode_request(request)
         self._taker.accept(request, len(self.data))
-
-    def record(self, event: Event) -> None:
-        """Append an event of the tuner."""
-        self.send(TunerNote(event, _PID, _STARTED_S))  # type: ignore[arg-type]
 
     def press(self, knob: str, value: str) -> None:
         """Switch a knob as a user does."""

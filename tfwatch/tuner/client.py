@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -139,48 +140,30 @@ class Tuner:
     ) -> None:
         if before is not None:
             before.join()
-        send = _Sender(folder)
-        what = type(job).__name__.lower()
-        with fails_open(lambda why: send.note(self._clock, f"{what} failed: {why}")):
-            driver = Driver(
-                RunFolder(folder), RequestFile(folder), send, send.record, cancelled, self._clock
-            )
-            send.origin_ns = driver.snapshot.manifest.origin_ns
-            try:
-                job.run(driver)
-            except Interrupt as over:
-                send.note(self._clock, f"{what} ended before it began: {over.reason}")
-            except RefusedError as error:
-                send.note(self._clock, f"{what} ended: {error}")
-
-
-class _Sender:
-    """Appends the tuner's requests, and its events as notes of this process."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._pid = os.getpid()
-        self._started_s = psutil.Process().create_time()
-        self.origin_ns = 0
-
-    def __call__(self, request: Request) -> None:
-        append(self._folder, request)
-
-    def record(self, event: Event) -> None:
-        self(TunerNote(event, self._pid, self._started_s))  # type: ignore[arg-type]
-
-    def note(self, clock: Clock, text: str) -> None:
-        at_ns = max(0, clock.now_ns() - self.origin_ns)
         with fails_open(lambda _: None):
-            self.record(Noted(at_ns, text, is_refusal=True))
+            send = partial(append, folder)
+            requests = RequestFile(folder)
+            driver = Driver(RunFolder(folder), requests, send, cancelled, self._clock)
+            _carry_out(job, driver)
+
+
+def _carry_out(job: TunerJob, driver: Driver) -> None:
+    """Run a job; a note of the run says why it did not begin, or that it failed."""
+    what = type(job).__name__.lower()
+    with fails_open(lambda why: driver.note(f"{what} failed: {why}")):
+        try:
+            job.run(driver)
+        except Interrupt as over:
+            driver.note(f"{what} ended before it began: {over.reason}")
+        except RefusedError as error:
+            driver.note(f"{what} ended: {error}")
 
 
 class Driver:
     """One job's view of a run. Every method that waits raises `Interrupt` where the job is over.
 
-    source: the run. requests: its file of requests. send: appends a request. publish: has an event
-    recorded.
-    cancelled: ends the job. pause: replaces the wait between two looks.
+    source: the run. requests: its file of requests. send: appends a request. cancelled: ends the
+    job. pause: replaces the wait between two looks.
 
     Attributes:
         snapshot: the run as of the last look.
@@ -191,13 +174,12 @@ class Driver:
         source: RunFolder,
         requests: RequestFile,
         send: Callable[[Request], None],
-        publish: Callable[[Event], None],
         cancelled: threading.Event,
         clock: Clock = SYSTEM,
         pause: Callable[[], object] | None = None,
     ) -> None:
         self.send = send
-        self.publish = publish
+        self._process = os.getpid(), psutil.Process().create_time()
         self._clock = clock
         self._requests = requests
         self._cancelled = cancelled
@@ -218,6 +200,14 @@ class Driver:
     def now_ns(self) -> int:
         """Nanoseconds since the run's clock origin."""
         return self._clock.now_ns() - self.snapshot.manifest.origin_ns
+
+    def publish(self, event: Event) -> None:
+        """Have an event of this process recorded."""
+        self.send(TunerNote(event, *self._process))  # type: ignore[arg-type]
+
+    def note(self, text: str) -> None:
+        """Have a refusal recorded."""
+        self.publish(Noted(self.now_ns(), text, is_refusal=True))
 
     def look(self) -> Snapshot:
         """Read the run.

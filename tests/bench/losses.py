@@ -60,15 +60,17 @@ def kinds_of(script: Path) -> set[str]:
     return set(script.read_text().partition(":")[0].strip('"').split())
 
 
-def report_of(script: Path, words: list[str], runs_dir: Path, cores: str) -> dict[str, Any]:
+def report_of(
+    script: Path, words: list[str], runs_dir: Path, cores: str, *, explain: bool = False
+) -> dict[str, Any]:
     """Run a script under tfwatch and return the report of its run."""
     environ = {**os.environ, "PYTHONPATH": _python_path(), "TF_CPP_MIN_LOG_LEVEL": "1"}
     pinned = ["taskset", "-c", cores] if cores else []
     own = [sys.executable, "-m", "tfwatch"]
     shared = ["--runs-dir", str(runs_dir)]
-    explain = ["--explain"] if kinds_of(script) & _OF_PROFILE else []
+    more = ["--explain"] if explain or kinds_of(script) & _OF_PROFILE else []
     subprocess.run(
-        [*pinned, *own, "run", "--headless", *explain, *shared, str(script), *words],
+        [*pinned, *own, "run", "--headless", *more, *shared, str(script), *words],
         env=environ,
         stdout=subprocess.DEVNULL,
         stderr=(runs_dir.with_suffix(".log")).open("w"),

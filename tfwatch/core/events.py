@@ -262,6 +262,8 @@ class OperationTime(msgspec.Struct, frozen=True):
     #: The line of the user's that made the operation, e.g. `train.py:41 in call`; empty: none, or
     #: unknown.
     place: str = ""
+    #: It runs in a loop of the graph, as that of a recurrent layer over its time steps.
+    in_loop: bool = False
 
 
 class StepProfiled(Event, frozen=True):

@@ -43,6 +43,8 @@ class StepPart:
     operation: str = ""
     #: The line of the user's that makes most of it; empty: none, or unknown.
     place: str = ""
+    #: Operations of it run in a loop of the graph.
+    in_loop: bool = False
 
 
 @dataclass
@@ -51,6 +53,7 @@ class _Sum:
     backward_ms: float = 0.0
     first: OperationTime | None = None
     place: str = ""
+    in_loop: bool = False
     kinds: dict[str, None] = field(default_factory=dict)
 
     def add(self, one: OperationTime) -> None:
@@ -58,6 +61,7 @@ class _Sum:
         self.backward_ms += one.took_ms if one.role == "backward" else 0.0
         self.first = self.first or one
         self.place = self.place or one.place
+        self.in_loop = self.in_loop or one.in_loop
         self.kinds[one.kind] = None
 
 
@@ -101,6 +105,7 @@ def _part(role: str, name: str, total: _Sum, busy_ms: float) -> StepPart:
         total.took_ms / busy_ms,
         total.first.op if total.first else "",
         total.place,
+        total.in_loop,
     )
 
 

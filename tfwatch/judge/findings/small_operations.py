@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.judge.findings.finding import Advice, Fact, Finding
+from tfwatch.judge.step_parts import name_text
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
+    from tfwatch.judge.step_parts import StepPart
 
-#: Layers that loop over the time steps where no fused kernel fits (on a GPU cuDNN's has
-#: `recurrent_dropout=0`, tanh and sigmoid, and no mask with gaps).
-_RECURRENT = ("LSTM", "GRU", "SimpleRNN", "RNN", "ConvLSTM", "Bidirectional")
+#: Layers that can unroll their loop over the time steps.
+_RECURRENT = ("LSTM", "GRU", "SimpleRNN")
 #: The share of a step from which on this is its limit, and the part of it that larger pieces give
 #: back: unrolled, three LSTMs and a GRU of 30 to 60 time steps took 0.33 to 0.64 of their time on
 #: two cores, and 2 s more to compile.
@@ -28,10 +29,10 @@ def find(now: Situation) -> Finding | None:
     if small is None or small.share < _LEAST:
         return None
     lost_s = small.share * now.regime.spent.compute_s
-    loops = [one for one in now.parts if one.role == "layer" and one.kind.startswith(_RECURRENT)]
-    advice = _advise(loops[0].kind) if loops else _FEWER
+    loop = next((one for one in now.parts if one.in_loop), None)
+    advice = _advise(loop) if loop else _FEWER
     brief = f"starting small operations takes {units.percent(small.share)} of compute"
-    why = f": {loops[0].name} ({loops[0].kind}) loops over its time steps" if loops else ""
+    why = f": {name_text(loop)} runs a loop of them in each step" if loop else ""
     return Finding(
         "small-operations",
         now.label("COMPUTE", lost_s),
@@ -39,7 +40,7 @@ def find(now: Situation) -> Finding | None:
         advice.sentence,
         advice.edit,
         brief=brief,
-        where=loops[0].name if loops else "",
+        where=loop.name if loop else "",
         evidence=(Fact("share", small.share), Fact("took", small.took_ms, "ms")),
         claims={"compute_s": lost_s * _RECOVERED},
     )
@@ -51,9 +52,12 @@ _FEWER = Advice(
 )
 
 
-def _advise(kind: str) -> Advice:
+def _advise(loop: StepPart) -> Advice:
+    """Advise on the part that loops: a recurrent layer over its time steps, or a `tf.map_fn`."""
+    larger = "or larger batches: the same number of operations does more"
+    if loop.kind in _RECURRENT:
+        words = f"unroll=True in the {loop.kind} for short sequences, {larger}"
+        return Advice(words, _UNROLL.format(kind=loop.kind))
     return Advice(
-        f"unroll=True in the {kind} for short sequences, or larger batches: the same number of"
-        " operations does more",
-        _UNROLL.format(kind=kind),
+        f"operations over whole batches in place of the loop (tf.vectorized_map), {larger}"
     )

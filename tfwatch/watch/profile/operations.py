@@ -233,7 +233,9 @@ def _rows(times: list[_Time], origins: Origins, steps: int) -> tuple[list[Operat
         total.ps, total.calls = total.ps + one.ps, total.calls + one.calls
     ranked = sorted(sums.items(), key=lambda item: -item[1].ps)
     rows = [
-        OperationTime(*origin.named, op, _ms(one.ps, steps), one.calls, origin.place)
+        OperationTime(
+            *origin.named, op, _ms(one.ps, steps), one.calls, origin.place, origin.in_loop
+        )
         for (origin, op), one in ranked[:MOST_OPERATIONS]
     ]
     return rows, _ms(sum(one.ps for _, one in ranked[MOST_OPERATIONS:]), steps)

@@ -8,7 +8,8 @@ import os
 import re
 import sys
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open
@@ -23,6 +24,7 @@ CALL = "StatefulPartitionedCall"
 _CALLS = re.compile(r".*\b(?:Stateful)?PartitionedCall(?:_\d+)?/")
 _REPLICA = re.compile(r"(?:^|(?<=gradient_tape/))replica_\d+/")
 _NUMBERED = re.compile(r"_\d+$")
+_LOOP, _WHILE = "/while", ("While", "StatelessWhile")
 _BACKWARD = "gradient_tape"
 _LOSS = "compile_loss"
 _COPY = re.compile(r"Mem[cC]py|_Send$|_Recv$|IteratorGetNext")
@@ -43,6 +45,7 @@ class Origin:
     name: str = ""
     kind: str = ""
     place: str = ""
+    in_loop: bool = False
 
     @property
     def named(self) -> tuple[str, str, str]:
@@ -76,7 +79,9 @@ class Origins:
     def of(self, path: str, op: str) -> Origin:
         """Return the origin of an operation."""
         if path not in self._known:
-            self._known[path] = self._find(path, op)
+            found = self._find(path, op)
+            in_loop = found.name in self._loops or _LOOP in _CALLS.sub("", path)
+            self._known[path] = replace(found, in_loop=in_loop)
         return self._known[path]
 
     def _find(self, path: str, op: str) -> Origin:
@@ -112,6 +117,14 @@ class Origins:
             layer = inner
             names.append(layer.name)
         return ("/".join(names), type(layer).__name__) if names else None
+
+    @cached_property
+    def _loops(self) -> set[str]:
+        """The layers with a loop in the graph: most of its operations are too small to be
+        recorded."""
+        loops = (name for name, one in self._operations.items() if one.type in _WHILE)
+        layers = (self._layer(_parts(name)[0]) for name in loops)
+        return {layer[0] for layer in layers if layer and layer[0]}
 
     # -- by the Python that made it ---------------------------------------------------------------
 
@@ -244,6 +257,11 @@ def _operations_of(graph: Any) -> dict[str, Any]:
                     called = one._get_function(operation.get_attr("f").name)
                     graphs += [called.graph] if called is not None else []
     return found
+
+
+def has_loops(graph: Any) -> bool:
+    """Return whether the graph of a step, or a function that it calls, has a loop."""
+    return any(one.type in _WHILE for one in _operations_of(graph).values())
 
 
 def _users_line(frames: Sequence[tuple[str, int, str]]) -> str:

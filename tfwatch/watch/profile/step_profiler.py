@@ -17,6 +17,7 @@ from tfwatch.core.errors import fails_open, raise_interrupt, reason
 from tfwatch.core.events import StepProfiled
 from tfwatch.core.rows import Flag
 from tfwatch.watch.profile.operations import Recording, read_profile
+from tfwatch.watch.profile.origins import has_loops
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from tfwatch.runs.writer import RunWriter
 
 #: The steps of one profile: three, and more where they are short, for so long. Of steps of a
-#: millisecond on a busy machine three gave shares 18 points off those of fifty.
+#: millisecond on a busy machine three gave shares 18 points off those of fifty. A loop in the graph
+#: records thousands of events a step, and ending a profile of ten such steps took 0.3 s.
 _STEPS, _MOST_STEPS, _LEAST_NS = 3, 10, 60_000_000
 #: The first steps of a run trace, fill buffers and warm up.
 _WARM_UP = 20
@@ -45,7 +47,7 @@ class StepProfiler:
         self._writer = writer
         self._is_asked = at_begin
         self._not_before = _WARM_UP if at_begin else 0
-        self._taken = 0
+        self._taken, self._most_steps = 0, _MOST_STEPS
         self._begin_ns = self._cost_ns = 0
         self._folder: Path | None = None
         self._done: Recording | None = None
@@ -89,7 +91,7 @@ class StepProfiler:
             return _PROFILED
         self._taken += in_call
         is_long = self._writer.now_ns() - self._begin_ns >= _LEAST_NS
-        if self._taken >= _MOST_STEPS or (is_long and self._taken >= _STEPS):
+        if self._taken >= self._most_steps or (is_long and self._taken >= _STEPS):
             self._end(steps)
         return _PROFILED
 
@@ -104,6 +106,8 @@ class StepProfiler:
             device_tracer_level=_DEVICE_LEVEL,
         )
         self._folder, self._taken = folder, 0
+        has_loop = has_loops(getattr(self._step(), "graph", None))
+        self._most_steps = _STEPS if has_loop else _MOST_STEPS
         tf.profiler.experimental.start(str(folder), options)
         self._end_guard = _give_way(self._stop_for_other)
         self._begin_ns = self._writer.now_ns()

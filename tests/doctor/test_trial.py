@@ -113,11 +113,7 @@ def test_a_long_log_is_cut_to_its_end() -> None:
     assert trial.log_text.endswith("the end")
 
 
-@pytest.mark.parametrize(
-    "line",
-    ["", "{", "[1]", "null", "[[]]", '{"end": 3}', '"begin"', "\\x00\\xff", "{" * 100_000],
-    ids=str,
-)
+@pytest.mark.parametrize("line", ["{", "[1]", "\\x00\\xff"])
 def test_results_that_cannot_be_read_are_left_out(line: str) -> None:
     trial = child(f"sys.stdout.buffer.write(b'''{line}''' + b'\\n'); sys.stdout.flush()\n{_WHOLE}")
 

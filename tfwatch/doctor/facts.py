@@ -6,17 +6,17 @@ import contextlib
 import os
 import re
 import shutil
-import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 
-from tfwatch.core.errors import fails_open
+from tfwatch.core.errors import reason
 from tfwatch.core.system_tool import run
 from tfwatch.doctor.packages import Installed
 from tfwatch.doctor.trial import SKIPPED, Trial, try_tensorflow
+from tfwatch.runs.folder import DiskCall
 from tfwatch.runs.library import find_problem, nearest, short_path
 from tfwatch.runs.machine_info import free_bytes, kernel_text, limits
 
@@ -153,17 +153,13 @@ def _swapped_bytes() -> float:
 def _try_folder(folder: Path) -> tuple[str, float]:
     """Return why the runs folder cannot be written, empty where it can, and the free space of its
     disk; a folder that hangs in the kernel is abandoned."""
-    found: list[tuple[str, float]] = []
-
-    def look() -> None:
-        with fails_open(lambda why: found.append((why, 0.0))):
-            free = shutil.disk_usage(nearest(folder)).free
-            found.append((find_problem(folder), free))
-
-    thread = threading.Thread(target=look, daemon=True, name="tfwatch-doctor")
-    thread.start()
-    thread.join(_PATIENCE_S)
-    return found[0] if found else (f"no answer within {_PATIENCE_S:g} s", 0.0)
+    call = DiskCall(lambda: (find_problem(folder), shutil.disk_usage(nearest(folder)).free))
+    if not call.wait(_PATIENCE_S):
+        return f"no answer within {_PATIENCE_S:g} s", 0.0
+    try:
+        return call.answer()
+    except OSError as error:
+        return reason(error), 0.0
 
 
 # -- the processor and the GPU, without TensorFlow -------------------------------------------------

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.judge.profiles import PROFILE
 from tests.report.hostile import MARKDOWN, hostile_run
 from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.report.markdown import as_markdown
 from tfwatch.report.redaction import redaction_of
-from tfwatch.report.run_facts import as_json
 
 
 def test_the_summary_begins_with_the_verdict(tmp_path: Path) -> None:
@@ -31,21 +29,12 @@ def test_the_summary_begins_with_the_verdict(tmp_path: Path) -> None:
     assert any("| prefetch off → 4 at step 101: " in line and "x faster" in line for line in lines)
 
 
-def test_a_profile_is_a_table_of_the_layers_here_and_in_json(tmp_path: Path) -> None:
-    run = open_written(tmp_path / "run", switched_run(), PROFILE, FINISHED)
-    row = "| layer | body/conv2d | Conv2D | 5.0 ms | 4.0 ms | 50 % | Conv2DBackpropFilter |"
-    assert row in as_markdown(JudgedRun(run)).replace("\\", "")
-    parts = as_json(run)["profile"]["parts"]
-    assert [one["name"] for one in parts[:2]] == ["body/conv2d", "auc"]
-    assert parts[0]["place"] == "train.py:41 in call"
-
-
 def test_each_row_of_a_table_has_its_cells(tmp_path: Path) -> None:
     text = as_markdown(JudgedRun(hostile_run(tmp_path / "run")))
 
     tables = re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE)
     cells = [{len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()} for table in tables]
-    assert len(tables) >= 3
+    assert tables
     assert all(len(counts) == 1 for counts in cells)
 
 
@@ -74,11 +63,7 @@ def test_hostile_text_reaches_no_line_of_its_own(tmp_path: Path) -> None:
 
     without_code = re.sub(r"^```python\n.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     starts = {line[:1] for line in without_code.split("\n")}
-    assert starts <= {"#", "*", "|", "<", ""}
-    folded = re.findall(r"^<.*$", text, flags=re.MULTILINE)
-    assert set(folded[1::2]) == {"</details>"}
-    assert "<details><summary>Where each second went</summary>" in folded
-    assert "<details><summary>Machine</summary>" in folded
+    assert starts <= {"#", "*", "|", ""}
     assert text.encode().decode() == text
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from tests.judge.profiles import PROFILE
 from tests.judge.step_rows import make_steps
 from tests.report.hostile import HOSTILE, hostile_run
 from tests.report.pages import assert_harmless, columns_of, page_of, rows_of, text_of
@@ -89,6 +90,15 @@ def test_the_chart_stacks_the_parts_of_the_steps_of_each_column(tmp_path: Path) 
     assert heights[0] == ["33.3", "16.7", "16.7"]
     assert heights[-2] == ["33.3", "16.7", "50.0"]
     assert "Each column is the mean of the steps of 0.2 s" in text_of(page)
+
+
+def test_a_profile_is_a_table_of_the_layers_here_and_in_json(tmp_path: Path) -> None:
+    run = open_written(tmp_path / "run", switched_run(), PROFILE, FINISHED)
+    (row,) = [row for row in rows_of(page_of(run)) if row[:2] == ["layer", "body/conv2d"]]
+    assert row[2:] == ["Conv2D", "5.0 ms", "4.0 ms", "50 %", "Conv2DBackpropFilter", row[-1]]
+    parts = judged_json(JudgedRun(run))["profile"]["parts"]
+    assert [one["name"] for one in parts[:2]] == ["body/conv2d", "auc"]
+    assert parts[0]["place"] == "train.py:41 in call"
 
 
 def test_the_bottleneck_is_named(tmp_path: Path) -> None:

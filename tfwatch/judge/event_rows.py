@@ -1,7 +1,7 @@
 """The events of a run as rows, oldest first: each fact in one sentence, for every list that shows
 events.
 
-The facts are the run's events, its stalls and compiles, and known log lines. A row
+The facts are the run's events, its stalls, and known log lines. A row
 becomes text only when it is asked for.
 """
 
@@ -27,7 +27,6 @@ from tfwatch.judge.log_lines import LogFinding
 from tfwatch.judge.machine import GPU, PIPELINE
 from tfwatch.judge.steps.stalls import LIMITS, STOPPED, UNEXPLAINED, Stall, join_piece
 from tfwatch.judge.troubles import divergence_text
-from tfwatch.judge.view import Compiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +64,7 @@ _EPOCH_BITS = 0xFFFF
 #: Mark, sentence, style.
 RowText: TypeAlias = tuple[str, str, str]
 #: The facts that can become a row.
-RowSource: TypeAlias = facts.Event | Stall | Compiled | LogFinding
+RowSource: TypeAlias = facts.Event | Stall | LogFinding
 
 
 #: Seconds since the clock origin, and the fact.
@@ -146,9 +145,10 @@ def _describe_found(what: RowSource) -> RowText | None:
             lost, step = units.seconds(what.lost_ms / 1e3), units.count(what.step)
             cause = "" if what.cause == UNEXPLAINED else f", {what.cause}"
             return "S", f"no batch for {lost} at step {step}{cause}", _ERROR
-        case Compiled():
-            again = f"retraced at step {units.count(what.step)}" if what.again else "compiled"
-            return "C", f"{again} in {units.seconds(what.took_ms / 1e3)}, not counted", ""
+        case facts.Traced():
+            again = f"traced again at step {units.count(what.step)}" if what.traces > 1 else ""
+            took = f"{again or 'compiled'} in {units.seconds(what.took_ms / 1e3)}, not counted"
+            return "C", f"{took}: {what.change}" if what.change else took, ""
         case LogFinding():
             return NO_MARK, f"TensorFlow (5 log): {what.meaning.text}", _WARNING
     return None
@@ -253,7 +253,7 @@ class EventCollector:
         """Return the rows of a view, oldest first: the same object while they are the same. Every
         call passes the same run."""
         waiting = tuple(state.asked for state in view.knobs.values())
-        found = view.snapshot.events, view.stalls, view.compiles, view.log_findings
+        found = view.snapshot.events, view.stalls, view.log_findings
         made_of = tuple(map(len, found)), view.comparisons, waiting
         if self._rows is None or made_of != self._made_of:
             self._made_of, self._rows = made_of, self._collect(view)
@@ -296,8 +296,6 @@ def _find_provisional(view: RunView) -> Iterator[_Timed]:
     """Find the facts that later frames may change: findings in the steps so far, and requests that
     still wait."""
     yield from ((stall.start_ns / 1e9, stall) for stall in view.stalls)
-    for compiled in view.compiles:
-        yield compiled.start_ns / 1e9 + compiled.took_ms / 1e3, compiled
     for line in view.log_findings:
         yield _moment(view.snapshot, line.wall_s), line
     waiting = {state.asked_s for state in view.knobs.values() if state.asked is not None}

@@ -17,7 +17,7 @@ from tfwatch.core.events import (
     SwitchAsked,
 )
 from tfwatch.core.knobs import Refusal
-from tfwatch.core.rows import Flag, step_ms
+from tfwatch.core.rows import step_ms
 from tfwatch.judge.banner import banner
 from tfwatch.judge.effects.comparison import (
     Comparison,
@@ -66,38 +66,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tfwatch.core.events import Event
-    from tfwatch.core.rows import Rows
     from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.forecasts.forecast import Forecast
     from tfwatch.judge.steps.time_breakdown import TimeSpent
     from tfwatch.runs.buffers import Events
     from tfwatch.runs.snapshot import Snapshot
-
-
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """A step that took `took_ms` because its graph was traced; `again`: for another input shape or
-    type."""
-
-    step: int
-    start_ns: int
-    took_ms: float
-    again: bool
-
-
-def find_compiles(rows: Rows) -> list[Compiled]:
-    """Find the traced steps among rows of `core.rows.STEP`, in their order."""
-    made = rows[(rows["flags"] & np.uint16(Flag.COMPILE | Flag.RETRACE)) != 0]
-    took_ms = step_ms(made)
-    return [
-        Compiled(
-            int(row["step"]),
-            int(row["start_ns"]),
-            float(took),
-            bool(row["flags"] & np.uint16(Flag.RETRACE)),
-        )
-        for row, took in zip(made, took_ms, strict=True)
-    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +86,6 @@ class RunView:
     #: Of the switches.
     comparisons: tuple[Comparison, ...]
     stalls: tuple[Stall, ...]
-    compiles: tuple[Compiled, ...] = ()
     #: Known lines of TensorFlow's log.
     log_findings: tuple[LogFinding, ...] = ()
     #: The number of the present fit, counted over the script's runs; 0 before the first.
@@ -179,7 +151,6 @@ class StepSearch:
         self.searched = 0
         self.done: float | None = None
         self.stalls: tuple[Stall, ...] = ()
-        self.compiles: list[Compiled] = []
         self.machine = MachineFollower()
         self.regime = RunningRegime()
         self._events_taken = 0
@@ -222,7 +193,6 @@ class StepSearch:
         new = rows[rows["step"] > self.searched]
         self._stall_search.take(new)
         self._name_stalls(snapshot.events)
-        self.compiles += find_compiles(new)
         self.regime.add(new, self._new_events(snapshot))
         self.searched = snapshot.steps_total if first > in_hand else last
 
@@ -337,7 +307,6 @@ class Follower:
             knobs,
             self._comparisons,
             self._step_search.stalls,
-            tuple(self._step_search.compiles),
             self._log.findings,
             self._earlier_fits + newest_fit(snapshot),
             self._script(),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from tfwatch.judge.event_rows import changes_of_run
 from tfwatch.report.facts import known
 from tfwatch.report.redaction import shown
 from tfwatch.report.run_facts import FIGURES
-from tfwatch.report.sections import make_sections
 from tfwatch.report.text import failure, loss_text, outcome_text
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.judged_run import JudgedRun
     from tfwatch.report.redaction import Redaction
-    from tfwatch.report.sections import Section
 
 #: Characters that markdown or HTML reads as markup.
 _MARKUP = re.compile(r"([\\`*_\[\]<>|~&$])")
@@ -25,6 +24,8 @@ _MARKUP = re.compile(r"([\\`*_\[\]<>|~&$])")
 _LINK = re.compile(r"(@|#|\bwww|:(?=//))(?=\S)")
 _NO_BREAK = "\N{WORD JOINER}"
 _LONGEST_CODE = 2000
+#: The newest changes of settings.
+_MOST_CHANGES = 12
 
 
 def as_markdown(judged: JudgedRun, redaction: Redaction | None = None) -> str:
@@ -36,8 +37,9 @@ def as_markdown(judged: JudgedRun, redaction: Redaction | None = None) -> str:
     for finding in judged.findings:
         lines += _finding(finding, redaction)
     lines += table(("figure", "value", ""), figures, redaction)
-    for section in make_sections(judged, is_redacted=redaction is not None):
-        lines += _folded(section, redaction)
+    changes = [[one.time, one.text] for one in changes_of_run(judged.run, judged.switches)]
+    if changes:
+        lines += table(("at", "change and effect"), changes[-_MOST_CHANGES:], redaction)
     return "\n".join(lines)
 
 
@@ -71,12 +73,3 @@ def _code(lines: Iterable[str], redaction: Redaction | None) -> Iterator[str]:
     ticks = (len(found) for line in code for found in re.findall("`+", line))
     fence = "`" * max(3, max(ticks, default=0) + 1)
     yield from (f"{fence}python", *code, fence, "")
-
-
-def _folded(section: Section, redaction: Redaction | None) -> Iterator[str]:
-    yield from (f"<details><summary>{section.title}</summary>", "")
-    if section.note:
-        yield from (f"*{plain(section.note, redaction)}*", "")
-    if section.rows:
-        yield from table(section.head, section.rows, redaction)
-    yield from ("</details>", "")

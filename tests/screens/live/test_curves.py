@@ -10,7 +10,6 @@ import pytest
 from tests.screens.canned import COMPUTE_BOUND, Canned
 from tfwatch.core import events as facts
 from tfwatch.screens.live.curves import (
-    NO_CURVE,
     Frame,
     LearningCurves,
     MetricChart,
@@ -27,7 +26,7 @@ def curve(*values: float) -> MetricCurve:
 
 
 def chart(name: str, *values: float) -> MetricChart:
-    return MetricChart(name, curve(*values), NO_CURVE)
+    return MetricChart(name, curve(*values), curve())
 
 
 def text(frame: Frame, *values: float, fine: bool = False) -> list[str]:

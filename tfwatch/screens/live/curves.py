@@ -66,9 +66,6 @@ class MetricChart:
     validation: MetricCurve
 
 
-NO_CURVE = MetricCurve(np.empty(0), np.empty(0))
-
-
 class LearningCurves:
     """Collects the figures of the epochs while the run goes on."""
 

@@ -9,6 +9,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
@@ -22,6 +23,12 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 #: The user's own preferences are not those of the tests.
 for name in ("TFWATCH_RUNS_DIR", "TFWATCH_THEME", "TFWATCH_NOTIFY_COMMAND"):
     os.environ.pop(name, None)
+
+#: An example may take long on a machine that others use.
+hypothesis.settings.register_profile(
+    "tfwatch", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("tfwatch")
 
 #: Programs that tests start keep their bytecode: to compile tfwatch takes each of them 0.2 s. So do
 #: the tests: their assertions are rewritten, which takes each worker 4 s.

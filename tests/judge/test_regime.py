@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.judge.built_runs import STEPS, RunBuilder, whole_run
 from tests.judge.situations import RUNNING, changed
@@ -196,7 +196,6 @@ def _begin(first: int, part: Rows) -> int:
     return int(part["start_ns"][0]) if first else 0
 
 
-@settings(deadline=None)
 @given(runs())
 def test_every_second_of_any_regime_belongs_to_a_part(recorded: RecordedRun) -> None:
     regime = regime_of(recorded.rows, recorded.events, recorded.length_s, Phase.WAIT)

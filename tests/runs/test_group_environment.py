@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tfwatch.runs.group import MOST_RANKS, Membership, find_membership
@@ -136,7 +136,6 @@ _TEXTS = (
 )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])  # on a machine that others use
 @example({"TFWATCH_GROUP": "0", "TF_CONFIG": "0"})
 @given(st.dictionaries(st.sampled_from(_VARIABLES), _TEXTS, max_size=6))
 def test_any_environment_gives_a_sound_place_or_none(environ: dict[str, str]) -> None:

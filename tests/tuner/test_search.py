@@ -167,7 +167,7 @@ STARTS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given(
     PLANTS, STARTS, st.floats(0, 1e9), st.integers(0, 99), st.sampled_from([right, nothing, wrong])
 )

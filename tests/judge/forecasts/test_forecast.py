@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.judge.evidences import KNOBS, evidence, stages, step_ms_of
@@ -255,7 +255,6 @@ AS_IT_STANDS: dict[str, Any] = {
 }
 
 
-@settings(deadline=None)
 @given(**AS_IT_STANDS)
 def test_the_forecast_of_the_present_setting_is_the_present_step(
     wait: float, compute: float, prefetch: str, workers: str
@@ -270,7 +269,6 @@ def test_the_forecast_of_the_present_setting_is_the_present_step(
         assert found.low_ms <= found.step_ms <= found.high_ms
 
 
-@settings(deadline=None)
 @given(
     **AS_IT_STANDS,
     accelerated=st.booleans(),

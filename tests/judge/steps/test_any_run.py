@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tfwatch.core.events import (
@@ -83,7 +83,6 @@ def runs(draw: st.DrawFn) -> RecordedRun:
     return RecordedRun(np.array(rows, dtype=STEP), events, at_s + draw(st.sampled_from([0.0, 1.0])))
 
 
-@settings(deadline=None)
 @given(runs(), st.sampled_from([None, *Phase]))
 def test_the_time_breakdown_sums_to_the_wall_clock_and_no_part_is_negative(
     recorded: RecordedRun, doing: Phase | None
@@ -98,7 +97,6 @@ def test_the_time_breakdown_sums_to_the_wall_clock_and_no_part_is_negative(
         assert all(-1e-6 <= getattr(entry, part) < math.inf for part in PARTS)
 
 
-@settings(deadline=None)
 @given(runs())
 def test_the_parts_of_a_step_sum_to_it_and_their_shares_are_shares(recorded: RecordedRun) -> None:
     stalls = find_stalls(recorded.rows, Pauses(recorded.events))

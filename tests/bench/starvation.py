@@ -111,7 +111,7 @@ def make_data(batch: int, delay_ms: float, prefetch: str) -> tf.data.Dataset:
     data = tf.data.Dataset.from_tensors((x, rng.integers(0, CLASSES, size=batch))).repeat()
     if delay_ms:
         data = data.map(lambda x, y: (x, delayed(y, delay_ms)))
-    size = work_ahead.buffer_size(prefetch)
+    size = work_ahead.count_of(prefetch)
     return (data if size is None else data.prefetch(size)).with_options(
         work_ahead.options(Knobs(prefetch=prefetch))
     )

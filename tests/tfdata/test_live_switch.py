@@ -37,10 +37,10 @@ def _close_pipelines(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def build(batches: Any, knobs: Knobs) -> Any:
-    from tfwatch.tfdata.work_ahead import buffer_size, num_parallel_calls, options
+    from tfwatch.tfdata.work_ahead import count_of, options
 
-    mapped = batches.map(lambda x: x * 2, num_parallel_calls=num_parallel_calls(knobs.workers))
-    size = buffer_size(knobs.prefetch)
+    mapped = batches.map(lambda x: x * 2, num_parallel_calls=count_of(knobs.workers))
+    size = count_of(knobs.prefetch)
     return (mapped if size is None else mapped.prefetch(size)).with_options(options(knobs))
 
 

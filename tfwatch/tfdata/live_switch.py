@@ -24,7 +24,7 @@ import tensorflow as tf
 from tfwatch.core.knobs import AUTO, Knobs
 from tfwatch.tfdata.disposal import FreedSignal, dispose, free_with_functions
 from tfwatch.tfdata.stage_names import GATE, OWN
-from tfwatch.tfdata.work_ahead import CopyStamps, buffer_size, make_stamps, on_device
+from tfwatch.tfdata.work_ahead import CopyStamps, count_of, make_stamps, on_device
 
 
 class SwitchablePipeline:
@@ -209,7 +209,7 @@ class PipelinesOfEpoch:
             self._gate = _gated(self._source, self._is_open)
             free_with_functions(self._gate)
         stamps, batches = (
-            make_stamps(knobs, buffer_size(knobs.device_prefetch)),
+            make_stamps(knobs, count_of(knobs.device_prefetch)),
             self._build(self._gate, knobs),
         )
         dataset = on_device(stamps.over(batches) if stamps else batches, knobs)

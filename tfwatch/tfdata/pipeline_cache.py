@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from tfwatch.core.knobs import AUTO, DEFAULT
 from tfwatch.tfdata import work_ahead
 from tfwatch.tfdata.cache import ExampleStore
 from tfwatch.tfdata.pipeline_rebuild import can_rebuild, hide, rebuild
@@ -75,7 +76,8 @@ class CachePlace:
         data = numbers if cached.is_full else hide(tf.data.Dataset.zip((numbers, self.below)))
         for node in self.kept:
             data = data if kind_of(node) in MAPS else rebuild(node, data, seeds)
-        count = work_ahead.num_parallel_calls_stateful(workers)
+        # TensorFlow makes no map that reads an outside resource parallel by itself.
+        count = work_ahead.count_of(AUTO if workers == DEFAULT else workers)
         data = data.map(self._get(cached) if cached.is_full else self._find(cached), count)
         data = data if cached.is_full else hide(data.map(self._keep(cached)))
         for node in self.above:

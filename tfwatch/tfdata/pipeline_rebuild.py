@@ -92,9 +92,7 @@ class RebuiltPipeline:
             data = _hide_over(data.unbatch(), data)
         for node in self._upper:
             data = _with_workers(node, data, knobs.workers)
-        size = (
-            self.prefetch if knobs.prefetch == "default" else work_ahead.buffer_size(knobs.prefetch)
-        )
+        size = self.prefetch if knobs.prefetch == "default" else work_ahead.count_of(knobs.prefetch)
         built = (data if size is None else data.prefetch(size)).with_options(self._options(knobs))
         if built.element_spec != self.tree.top.element_spec:
             raise CannotRebuildError(OTHER_SHAPE)
@@ -165,7 +163,7 @@ def _with_workers(node: Any, data: tf.data.Dataset, workers: str) -> tf.data.Dat
     """Return a map, batch or prefetch over other data, a map with so many parallel calls."""
     if workers == "default" or kind_of(node) not in MAPS:
         return rebuild(node, data, {})
-    count = work_ahead.num_parallel_calls(workers)
+    count = work_ahead.count_of(workers)
     return _map(node, data) if count is None else _parallel_map(node, data, count)
 
 

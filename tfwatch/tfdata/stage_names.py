@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.script_code import code_kinds
@@ -87,26 +88,16 @@ def align(kinds: Sequence[str], stages: Sequence[CodeStage]) -> list[tuple[CodeS
     """Return the stages of the code that each node of tf.data's model stands for; none if
     TensorFlow added the node.
 
-    TensorFlow leaves out, fuses and adds stages, so this aligns both by their longest common
-    subsequence.
+    TensorFlow leaves out, fuses and adds stages, and keeps their order.
     """
     parts = [(n, part) for n, kind in enumerate(kinds) for part in code_kinds(kind)]
-    best = [[0] * (len(stages) + 1) for _ in range(len(parts) + 1)]
-    for i in range(len(parts) - 1, -1, -1):
-        for j in range(len(stages) - 1, -1, -1):
-            same = parts[i][1] == stages[j].kind
-            best[i][j] = max(best[i + 1][j], best[i][j + 1], same and best[i + 1][j + 1] + 1)
+    found = [part for _, part in parts]
+    matcher = SequenceMatcher(None, found, [stage.kind for stage in stages], autojunk=False)
     aligned: list[tuple[CodeStage, ...]] = [()] * len(kinds)
-    i = j = 0
-    while i < len(parts) and j < len(stages):
-        n, part = parts[i]
-        if part == stages[j].kind and best[i][j] == best[i + 1][j + 1] + 1:
-            aligned[n] = (*aligned[n], stages[j])
-            i, j = i + 1, j + 1
-        elif best[i + 1][j] >= best[i][j + 1]:
-            i += 1
-        else:
-            j += 1
+    for at, stage, length in matcher.get_matching_blocks():
+        for more in range(length):
+            n = parts[at + more][0]
+            aligned[n] = (*aligned[n], stages[stage + more])
     return aligned
 
 

@@ -339,7 +339,6 @@ class FollowedIterator:
     iterator: Callable[[], Any] = lambda: None
     stages: list[CodeStage] = field(default_factory=list)
     before: dict[int, Node] = field(default_factory=dict)
-    batches: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def prefetch_only(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
     Nothing else in it works ahead, whatever the knobs are: without prefetch, tfwatch can stop using
     it between two batches and none is lost.
     """
-    size = buffer_size(knobs.prefetch)
+    size = count_of(knobs.prefetch)
     return (batches if size is None else batches.prefetch(size)).with_options(options(Knobs()))
 
 
@@ -66,7 +66,7 @@ def on_device(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
     """
     import tensorflow as tf
 
-    size = buffer_size(knobs.device_prefetch)
+    size = count_of(knobs.device_prefetch)
     return (
         batches
         if size is None
@@ -76,7 +76,7 @@ def on_device(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
 
 def is_added(knobs: Knobs) -> bool:
     """Return whether the knobs add a stage to data that tfwatch did not build."""
-    return buffer_size(knobs.prefetch) is not None or buffer_size(knobs.device_prefetch) is not None
+    return count_of(knobs.prefetch) is not None or count_of(knobs.device_prefetch) is not None
 
 
 def without_autotune() -> tf.data.Options:
@@ -93,26 +93,9 @@ def without_autotune() -> tf.data.Options:
     return chosen
 
 
-def buffer_size(prefetch: str) -> int | None:
-    """Return the argument of `Dataset.prefetch`; None to add no prefetch."""
-    return _count(prefetch)
-
-
-def num_parallel_calls(workers: str) -> int | None:
-    """Return the argument of `Dataset.map`; None for a sequential map."""
-    return _count(workers)
-
-
-def num_parallel_calls_stateful(workers: str) -> int | None:
-    """Return `num_parallel_calls` for a map that reads an outside resource, or sleeps.
-
-    TensorFlow treats that as a side effect and does not make such a map parallel by itself. Under
-    `default` it is autotuned as TensorFlow does for other maps.
-    """
-    return _count(AUTO if workers == DEFAULT else workers)
-
-
-def _count(value: str) -> int | None:
+def count_of(value: str) -> int | None:
+    """Return the argument of `Dataset.prefetch` or `Dataset.map` for a knob's value; None for no
+    prefetch, or a sequential map."""
     import tensorflow as tf
 
     return tf.data.AUTOTUNE if value == AUTO else number_of(value)

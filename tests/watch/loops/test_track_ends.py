@@ -41,24 +41,6 @@ def test_an_error_of_the_iterable_is_raised_by_the_loop_and_fails_the_run(tmp_pa
     assert "in batches" in failure.traceback
 
 
-def test_an_error_without_a_printable_traceback_is_raised_by_the_loop_too(tmp_path: Path) -> None:
-    class OddError(Exception):
-        @property
-        def __cause__(self) -> BaseException | None:  # type: ignore[override]
-            raise RuntimeError("unknown cause")
-
-    def batches() -> Iterator[int]:
-        yield 1
-        raise OddError("no more")
-
-    tracked = tfwatch.track(batches(), tmp_path)
-    with pytest.raises(OddError):
-        for _ in tracked:
-            pass
-    (failure,) = events_of(opened(tracked), TrainingFailed)
-    assert failure.traceback.endswith("cannot be written: RuntimeError: unknown cause")
-
-
 def test_a_loop_that_continues_after_an_error_is_still_recorded(tmp_path: Path) -> None:
     class Flaky:
         n = 0

@@ -18,6 +18,7 @@ import threading
 import weakref
 from collections import deque
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.clock import SYSTEM
@@ -76,8 +77,6 @@ class FoundLoops:
         self.fits_begun = self._fits_running = 0
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._pid = os.getpid()
-        self._traced: Callable[[], int] | None = None
-        self._has_looked = False
 
     def begin(self, frame: FrameType, dataset: Any, iterator: Any) -> FoundLoop:
         """Return a loop that begins in a frame."""
@@ -129,10 +128,11 @@ class FoundLoops:
     def traced(self) -> int:
         """Return the time spent tracing functions so far. The run of a loop that trains notes why
         there is none."""
-        if not self._has_looked:
-            self._has_looked = True
-            self._traced = find_trace_count(lambda _why: None)
         return self._traced() if self._traced else 0
+
+    @cached_property
+    def _traced(self) -> Callable[[], int] | None:
+        return find_trace_count(lambda _why: None)
 
 
 class FoundLoop:

@@ -200,7 +200,7 @@ class AutopilotSearch:
         moves = [self._move(settings, make_forecast) for settings in candidates]
         ranked = [(self._expected_gain(move), move) for move in moves]
         ranked.sort(key=lambda one: -one[0])
-        least = -LEAST_GAIN if self._starves or self._is_copy_bound else LEAST_GAIN
+        least = 0.0 if self._starves or self._is_copy_bound else LEAST_GAIN
         return [move for gain, move in ranked if gain >= least]
 
     def _candidates(self) -> list[dict[str, str]]:

@@ -44,11 +44,11 @@ def remark_of(machine: MachineFigures, **changes: Any) -> str:
         pytest.param(MachineFigures(), "", id="nothing is known"),
         pytest.param(of(thermal_level=0, memory_level=0), "", id="all is well"),
         pytest.param(
-            of(swap_in_bytes_s=38 * 2**20, thermal_level=3),
+            of(swap_bytes_s=38 * 2**20, thermal_level=3),
             "swapping 38 MB/s: use smaller batches, buffers or caches",
             id="swapping is worse than heat",
         ),
-        pytest.param(of(swap_out_bytes_s=2 * 2**20), "", id="an idle machine tidies up"),
+        pytest.param(of(swap_bytes_s=2 * 2**20), "", id="an idle machine tidies up"),
         pytest.param(
             of(memory_level=2),
             "memory is nearly full: use smaller batches, buffers or caches",
@@ -108,7 +108,7 @@ def test_the_machine_is_the_mean_of_its_samples_and_the_newest_of_its_levels() -
                 "gpu_busy": busy,
                 "gpu_process_busy": ours,
                 "thermal_level": heat,
-                "swap_in_bytes_s": 10.0 * at,
+                "swap_bytes_s": 10.0 * at,
             }
             for at, ((busy, ours), heat) in enumerate(zip(shares, levels, strict=True))
         )

@@ -36,8 +36,7 @@ def apple(**changes: float) -> Callable[[Split], dict[str, float]]:
             "gpu_memory_bytes": 4.1 * GIB,
             "thermal_level": 0.0,
             "memory_level": 0.0,
-            "swap_in_bytes_s": 0.0,
-            "swap_out_bytes_s": 0.0,
+            "swap_bytes_s": 0.0,
         }
         return {**figures, **changes}
 
@@ -205,7 +204,7 @@ def swapping(folder: Path | None) -> Canned:
         "memory_available_bytes": 0.3 * GIB,
         "swap_used_bytes": 5.2 * GIB,
     }
-    traffic = {"swap_in_bytes_s": 30.0 * 2**20, "swap_out_bytes_s": 51.0 * 2**20}
+    traffic = {"swap_bytes_s": 81.0 * 2**20}
     run.sensors = apple(memory_level=2.0, **full, **traffic)
     for _ in range(3):
         run.steps(150, (14.0, 18.0, 1.3))

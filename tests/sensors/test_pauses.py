@@ -203,14 +203,10 @@ def test_swapped_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_swap_traffic_wins_over_the_swapped_size(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch)
     rate = 2.0**20
-    machine.sample(swap=0, swap_in_bytes_s=0, swap_out_bytes_s=0)
-    machine.sample(
-        swap=100 * 2**20, swap_in_bytes_s=0, swap_out_bytes_s=0
-    )  # a process ended, its swap came back
-    machine.sample(
-        swap=100 * 2**20, swap_in_bytes_s=30 * rate, swap_out_bytes_s=30 * rate
-    )  # in and out the same
-    machine.sample(swap=100 * 2**20, swap_in_bytes_s=10 * rate, swap_out_bytes_s=10 * rate)
+    machine.sample(swap=0, swap_bytes_s=0)
+    machine.sample(swap=100 * 2**20, swap_bytes_s=0)  # a process ended, its swap came back
+    machine.sample(swap=100 * 2**20, swap_bytes_s=60 * rate)  # in and out the same
+    machine.sample(swap=100 * 2**20, swap_bytes_s=20 * rate)
 
     (pause,) = pauses_in(machine.writer)
     assert (pause.cause, pause.detail) == ("swap", "30 MB")

@@ -61,8 +61,7 @@ SAMPLE = np.dtype(
         ("gpu_memory_bytes", "<f8"),
         ("thermal_level", "<f4"),
         ("memory_level", "<f4"),
-        ("swap_in_bytes_s", "<f4"),
-        ("swap_out_bytes_s", "<f4"),
+        ("swap_bytes_s", "<f4"),
     ]
 )
 

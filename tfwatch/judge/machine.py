@@ -259,9 +259,7 @@ class MachineFigures:
     @property
     def swap_bytes_s(self) -> float | None:
         """Bytes a second, read and written."""
-        ways = (self.figures.get(f"swap_{way}_bytes_s") for way in ("in", "out"))
-        known = [way for way in ways if way is not None]
-        return sum(known) if known else None
+        return self.figures.get("swap_bytes_s")
 
     @property
     def is_swapping(self) -> bool:

@@ -99,18 +99,16 @@ class SwapSensor(Sensor):
 
     def __init__(self, system: str = sys.platform) -> None:
         self._counts = system == "linux"
-        self._in, self._out = Rate(), Rate()
+        self._traffic = Rate()
 
     def read(self, now_ns: int) -> Mapping[str, float]:
-        """Return `swap_used_bytes`, and since the last call `swap_in_bytes_s` and
-        `swap_out_bytes_s`."""
+        """Return `swap_used_bytes`, and `swap_bytes_s`, in and out, since the last call."""
         swap = psutil.swap_memory()
         if not self._counts:
             return {"swap_used_bytes": swap.used}
         return {
             "swap_used_bytes": swap.used,
-            "swap_in_bytes_s": self._in.of(now_ns, swap.sin),
-            "swap_out_bytes_s": self._out.of(now_ns, swap.sout),
+            "swap_bytes_s": self._traffic.of(now_ns, swap.sin + swap.sout),
         }
 
 
@@ -278,7 +276,7 @@ class Pressure:
         """Return the swap traffic as text; where it is unknown, the change of swapped memory."""
         used = figures["swap_used_bytes"]
         before, self._swap = self._swap, used
-        traffic = (figures["swap_in_bytes_s"] + figures["swap_out_bytes_s"]) * seconds
+        traffic = figures["swap_bytes_s"] * seconds
         moved = abs(used - before) if math.isnan(traffic) else traffic
         return f"{moved / 2**20:.0f} MB" if moved >= _SWAPPED else ""
 

@@ -232,8 +232,7 @@ class RequestedSwitches:
         self._note_built(start_ns)
 
     def _follow(self, replay: Replay, knobs: Knobs, batches: int) -> bool:
-        """Switch to the pipeline whose source has caught up with the training, if it has; return
-        whether it had."""
+        """Return whether the source has caught up with the training, and switch if it has."""
         if not replay.follow(batches):
             return False
         self._late, start_ns = None, self._writer.now_ns()
@@ -364,11 +363,9 @@ class RequestedSwitches:
         return ""
 
     def refuse_all(self, steps: int) -> None:
-        """Refuse all requests after `steps` steps: the batches come straight from Keras'
-        iterator."""
-        if self._control.has_requests:
-            for request in self._control.take(steps):
-                self._refuse_request(request, Refusal.NOT_SPLIT.words, steps)
+        """Refuse all requests: the batches come straight from Keras' iterator."""
+        for request in self._control.take(steps) if self._control.has_requests else ():
+            self._refuse_request(request, Refusal.NOT_SPLIT.words, steps)
 
     def _refuse_request(self, request: SwitchRequest, why: str, steps: int) -> None:
         now_ns, now = self._writer.now_ns(), getattr(self._control.knobs, request.knob)
@@ -397,11 +394,7 @@ class RequestedSwitches:
         return cancelled
 
     def _close_unused_cache(self) -> None:
-        """Close the cache if the pipeline that has taken over does not use it.
-
-        The source of a script's own pipeline may read it until its epoch ends, whatever the knobs
-        are.
-        """
+        """Close the cache where no pipeline uses it; a source may read it until its epoch ends."""
         if not self.script.reads_cache:
             self._close_cache_without(self._control.knobs)
 

@@ -383,10 +383,17 @@ class MachineFollower:
         if not count:
             return None
         if snapshot.life is not Life.ENDED:
-            if newer := memory_over_run(snapshot.samples[self._seen :]):
-                self._memory = self._memory.then(newer) if self._memory else newer
-            self._seen = count
+            self._take_memory(snapshot.samples)
             return machine_now(snapshot, self._memory)
         if self._whole is None or self._whole[0] != count:
             self._whole = count, machine_of_run(snapshot)
         return self._whole[1]
+
+    def _take_memory(self, samples: Rows) -> None:
+        """Take the memory of the newest samples: all those of days are 100 MB to read."""
+        if self._memory is None:
+            self._memory = memory_over_run(samples[:_MOST_ROWS])
+        newest = memory_over_run(samples[max(self._seen, len(samples) - _MOST_ROWS) :])
+        if self._memory and newest:
+            self._memory = self._memory.then(newest)
+        self._seen = len(samples)

@@ -2,11 +2,12 @@
 
     python -m tests.bench.forecast [--switches 12] [--keep DIR]
 
-Trains with knobs that are switched: loaders that sleep before convolutions (without a GPU, half of
-them before a step that sleeps too, because there data and compute share the cores). Each forecast
-is made from the run folder as it was just before the switch was requested, and compared with the
-median of the settled steps after it. `variation` is the difference of compute between the settings
-of one training, which no switch changes and no forecast can know. Takes two minutes on free cores.
+Trains with knobs that are switched: loaders that sleep, or compute, before convolutions (without a
+GPU, half of them before a step that sleeps too, because there data and compute share the cores).
+Each forecast is made from the run folder as it was just before the switch was requested, and
+compared with the median of the settled steps after it. `variation` is the difference of compute
+between the settings of one training, which no switch changes and no forecast can know. Takes two
+minutes on free cores.
 Exits with 1 where too few switches have a forecast.
 """
 
@@ -57,6 +58,7 @@ CASES = (
         "loader 30 ms",
         (("prefetch", 4), ("workers", 4), ("prefetch", "off"), ("workers", "off")),
         load_ms=(30.0,),
+        computes=True,
         sleeps=True,
     ),
     Case("bursts", (("prefetch", 1), ("prefetch", 8), ("prefetch", "off")), load_ms=_BURSTS),

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.recorded import noisy_rows, record, trained
+from tests.cli.recorded import noisy_rows, record
 from tests.runs.folders import HOST
 from tfwatch.cli import main
-from tfwatch.core.events import RunEnded, StagesFound
+from tfwatch.core.events import RunEnded
 from tfwatch.judge.comparing.run_to_compare import arguments_by_name
 
 if TYPE_CHECKING:
@@ -56,24 +56,17 @@ def test_runs_in_turn_measure_the_spread(folder: Path, capsys: pytest.CaptureFix
     assert found["loss_epoch"] == 0
 
 
-def test_runs_of_two_scripts_are_compared_and_their_names_and_stages_differ(
+def test_runs_of_two_scripts_are_compared_and_their_names_differ(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows, stages = noisy_rows(5, 10.0), ["map(load)", "cache()"]
-    plain, cached = (
-        StagesFound(0, 0, stages[:1], ["Map"]),
-        StagesFound(0, 0, stages, ["ParallelMapV2", "MemoryCache"]),
-    )
-    record(folder / "c_cnn", noisy_rows(5), *trained(rows), plain)
-    record(folder / "c_mnist", rows, *trained(rows), cached, workload="mnist")
+    record(folder / "c_cnn", noisy_rows(5))
+    record(folder / "c_mnist", noisy_rows(5, 10.0), workload="mnist")
 
     found = compared(folder, capsys, "c_cnn", "c_mnist")
 
     assert found["answer"] == "faster"
     assert [(one["name"], one["from"], one["to"]) for one in found["changes"]] == [
         ("workload", "cnn", "mnist"),
-        ("map(load)", "in it", "parallel"),
-        ("cache()", None, "in it"),
     ]
 
 
@@ -142,19 +135,6 @@ def test_markdown_has_the_answer_and_the_table_and_names_are_no_markup(
         "| --- | --- | --- | --- | --- |",
     ]
     assert lines[7].startswith("| step time | 20.0 ms | 23.9 ms | +3.97 ms | +")
-
-
-def test_the_time_outside_the_steps_stands_under_its_own_head(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["compare", "a0_cnn", "b0_cnn", "--runs-dir", str(folder)]) == 0
-
-    names = [line[:17].strip() for line in capsys.readouterr().out.splitlines()]
-    outside, epoch = names.index("outside the steps"), names.index("after epoch 1")
-    assert names[outside - 1] == "peak memory"
-    assert "whole run" in names[outside + 1 : epoch]
-    assert not {"compute", "data wait", "host"} & set(names[outside + 1 : epoch])
-    assert names[epoch + 1] == "loss"
 
 
 def test_runs_of_different_lengths_count_with_the_steps_in_common(

@@ -17,10 +17,9 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Flag
-from tfwatch.judge.effects.experiment import block_means
 from tfwatch.tuner import experiment
 from tfwatch.tuner.client import Interrupt, RefusedError
-from tfwatch.tuner.experiment import Experiment
+from tfwatch.tuner.experiment import Experiment, block_means
 
 if TYPE_CHECKING:
     from collections.abc import Callable

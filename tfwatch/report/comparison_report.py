@@ -75,18 +75,17 @@ def _sides(compared: ComparedRuns) -> list[tuple[str, Sequence[RunToCompare]]]:
 
 
 def _rows(compared: ComparedRuns) -> list[tuple[str, ...]]:
-    """Return the head, the figures of a step, the time outside the steps, and the metrics of the
-    last common epoch."""
+    """Return the head, the figures of a step, and the metrics of the last common epoch."""
     rows: list[tuple[str, ...]] = [("", "A", "B", "B less A", "95 % interval")]
     rows += map(_row, compared.figures)
-    epoch = f"after epoch {(compared.loss_epoch or 0) + 1}"
-    for head, figures in (("outside the steps", compared.time_spent), (epoch, compared.losses)):
-        rows += [(head, "", "", "", ""), *map(_row, figures)] if figures else []
+    if compared.losses:
+        epoch = f"after epoch {(compared.loss_epoch or 0) + 1}"
+        rows += [(epoch, "", "", "", ""), *map(_row, compared.losses)]
     return rows
 
 
 def _row(figure: ComparedFigure) -> tuple[str, str, str, str, str]:
-    indent = "  " if figure.name in PARTS or figure.unit in ("s", "ms/step", "") else ""
+    indent = "  " if figure.name in PARTS or figure.unit == "" else ""
     name = indent + printable(figure.name)
     values = (value_text(figure.before, figure.unit), value_text(figure.after, figure.unit))
     if figure.difference is None:
@@ -114,8 +113,6 @@ def _small_ms(value: float) -> str:
 
 _TEXTS: dict[str, Callable[[float], str]] = {
     "ms": _small_ms,
-    "ms/step": _small_ms,
-    "s": units.seconds,
     "bytes": units.memory,
 }
 
@@ -152,9 +149,9 @@ def _notes(compared: ComparedRuns, limit: float | None) -> list[str]:
 
 
 def _change_line(compared: ComparedRuns) -> str:
-    """Return the names of scripts, settings, stages, versions and machines that differ."""
+    """Return the names of scripts, settings, versions and machines that differ."""
     if not compared.changes:
-        return "Settings, stages of the pipeline, versions and machine are the same."
+        return "Settings, versions and machine are the same."
     words = [
         f"{change_name(one.name)} {one.before or 'none'} → {one.after or 'none'}"
         for one in compared.changes
@@ -190,7 +187,7 @@ _FIGURE = (
     text("missing", "why there is no difference"),
 )
 _CHANGE = (
-    text("kind", "a setting, a stage, a version, the machine, ..."),
+    text("kind", "a setting, a version, the machine, ..."),
     text("name", "its name", lambda one: change_name(one.name)),
     text("from", "of the first side", "before"),
     text("to", "of the other side", "after"),
@@ -217,7 +214,6 @@ COMPARISON = (
     whole("steps", "the steady steps of each run that count"),
     text("statistic", "of the steps of a run", lambda one: "mean" if one.in_bursts else "median"),
     rows("figures", "of a step", _FIGURE),
-    rows("time_breakdown", "the time outside the steps", _FIGURE, "time_spent"),
     whole("loss_epoch", "the last common epoch, from 0"),
     rows("losses", "the metrics of that epoch", _FIGURE),
     rows("changes", "what differs beside the times", _CHANGE),

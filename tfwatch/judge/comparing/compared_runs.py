@@ -32,7 +32,6 @@ from tfwatch.judge.comparing.run_to_compare import check_sides, differences
 from tfwatch.judge.effects.comparison import parts_of_stretches
 from tfwatch.judge.effects.interval import Estimate, t_quantile
 from tfwatch.judge.steps.steady_steps import BURSTS
-from tfwatch.judge.steps.time_breakdown import PART_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     #: A row a run: the value of a figure over its steps, and that of each quarter of them.
     Values: TypeAlias = NDArray[np.float64]
 
-Unit: TypeAlias = Literal["ms", "s", "ms/step", "bytes", ""]
+Unit: TypeAlias = Literal["ms", "bytes", ""]
 Outcome: TypeAlias = Literal["passed", "failed", "inconclusive"]
 
 STEP = "step time"
@@ -73,13 +72,6 @@ _PART_SPREAD, _LEAST_PART = 1.3, 0.001
 #: The fewest runs of both sides together, beyond one a side, that give a figure without steps an
 #: interval.
 _LEAST_FREEDOM = 2
-
-#: Parts of the time breakdown that are parts of a step: these have intervals of their own.
-_OF_STEPS = frozenset({"compute_s", "data_wait_s", "copy_s", "host_s"})
-#: Parts that a run pays once.
-_ONCE = frozenset({"compile_s"})
-#: Seconds of a run that go to a part at least, for a row.
-_LEAST_SHARE = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +115,6 @@ class ComparedRuns:
     #: Step time before over after.
     estimate: Estimate
     figures: tuple[ComparedFigure, ...]
-    #: Outside the steps, by part; and the length of the runs, where they have as many steps.
-    time_spent: tuple[ComparedFigure, ...]
     losses: tuple[ComparedFigure, ...]
     changes: tuple[SideDifference, ...]
     #: Of step times, a share.
@@ -176,7 +166,6 @@ def compare_runs(before: Sequence[RunToCompare], after: Sequence[RunToCompare]) 
         sides=sides,
         estimate=figures.estimate,
         figures=(*figures.all(), memory),
-        time_spent=_time_spent(sides),
         losses=_losses(sides, epoch),
         changes=tuple(differences(before, after)),
         spread=figures.spread,
@@ -342,33 +331,6 @@ def _plain(
     squares = sum(float(side.var() * len(side)) for side in (before, after))
     spread = Spread(math.sqrt(squares / freedom), freedom, "measured")
     return ComparedFigure(name, unit, first, second, *difference(before, after, spread))
-
-
-def _time_spent(sides: Sides) -> tuple[ComparedFigure, ...]:
-    """Return the parts of the time outside the steps: seconds of those that a run pays once,
-    milliseconds a step of others. With the length of the runs, where they have as many steps."""
-    runs = [run for side in sides for run in side]
-    figures = [
-        _time_row(name, sides)
-        for name in PART_NAMES
-        if name not in _OF_STEPS
-        and any(_seconds(run, name) >= _LEAST_SHARE * run.run.length_s for run in runs)
-    ]
-    if len({len(run.run.steps) for run in runs}) == 1:
-        figures.append(_plain("whole run", "s", sides, lambda run: run.run.length_s))
-    return tuple(figures)
-
-
-def _seconds(run: RunToCompare, part: str) -> float:
-    return float(getattr(run.judged.time_breakdown.total, part))
-
-
-def _time_row(name: str, sides: Sides) -> ComparedFigure:
-    def spent(run: RunToCompare) -> float:
-        steps = run.judged.time_breakdown.total.steps
-        return _seconds(run, name) * (1.0 if name in _ONCE else 1e3 / max(steps, 1))
-
-    return _plain(PART_NAMES[name], "s" if name in _ONCE else "ms/step", sides, spent)
 
 
 def _last_common_epoch(runs: Sequence[RunToCompare], by_example: bool) -> int | None:

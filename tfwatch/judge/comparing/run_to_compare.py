@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 from tfwatch.core import units
-from tfwatch.core.events import EpochEnded, StagesFound
+from tfwatch.core.events import EpochEnded
 from tfwatch.core.knobs import ON
 from tfwatch.judge.steps.steady_steps import steady
 
@@ -63,17 +63,6 @@ class RunToCompare:
         """The arguments of a workload and the last values of the knobs, by name."""
         arguments = arguments_by_name(str(self.run.manifest.settings.get("arguments") or ""))
         return {**arguments, **self.judged.situation.knobs}
-
-    @cached_property
-    def stages(self) -> dict[str, str]:
-        """The stages of the script's own pipeline by name: `parallel`, or `in it`."""
-        found = next(iter(self.run.events.of(StagesFound)), None)
-        seen, stages = Counter[str](), {}
-        for name, kind in zip(found.names, found.kinds, strict=False) if found else ():
-            seen[name] += 1
-            numbered = f"{name} {seen[name]}" if seen[name] > 1 else name
-            stages[numbered] = "parallel" if kind.startswith("Parallel") else "in it"
-        return stages
 
     @property
     def has_failed(self) -> bool:
@@ -194,8 +183,7 @@ def _mixed_side(side: Sequence[RunToCompare]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SideDifference:
-    """A fact in which the sides differ. kind: `workload`, `setting`, `stage`, `version` or
-    `machine`."""
+    """A fact in which the sides differ. kind: `workload`, `setting`, `version` or `machine`."""
 
     kind: str
     name: str
@@ -208,8 +196,6 @@ def differences(
 ) -> list[SideDifference]:
     """Return the facts in which two sides differ, by the first run of each."""
     first, second = _facts(before[0]), _facts(after[0])
-    if not first["stage"] or not second["stage"]:
-        del first["stage"]  # not read, which is no difference
     return [one for kind in first for one in _changed(kind, first[kind], second[kind])]
 
 
@@ -218,7 +204,6 @@ def _facts(one: RunToCompare) -> dict[str, Mapping[str, str]]:
     return {
         "workload": {"workload": manifest.workload},
         "setting": {"batch_size": str(manifest.batch_size or ""), **one.settings},
-        "stage": one.stages,
         "version": manifest.versions,
         "machine": {"host": one.host, "device": manifest.device},
     }

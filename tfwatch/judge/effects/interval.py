@@ -215,7 +215,7 @@ def _changes(times: Times, size: int, in_bursts: bool, scale: Scale) -> Times:
 
 def _means(blocks: Times, in_bursts: bool) -> Times:
     """Return the mean of each row; outside bursts slow steps are cut as in
-    `experiment.block_means`."""
+    `tuner.experiment.block_means`."""
     if not in_bursts:
         at = int(TOP * (blocks.shape[1] - 1))
         blocks = np.minimum(blocks, np.partition(blocks, at, axis=1)[:, at, None])

@@ -6,14 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfwatch.core.events import AUTOPILOT, EXPERIMENT, PipelineSwitched, SwitchAsked, SwitchFailed
-from tfwatch.core.knobs import (
-    KNOBS,
-    LARGEST,
-    PREFETCH,
-    WORKERS,
-    KnobChange,
-)
+from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
+from tfwatch.core.knobs import KNOBS, LARGEST, PREFETCH, WORKERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -42,10 +36,9 @@ class KnobState:
     now: str
     #: The setting that a key turns it on to.
     last_on: str
-    #: The request that waits, its time and its origin.
+    #: The request that waits, and its time.
     asked: str | None = None
     asked_s: float = 0.0
-    asked_by: str = ""
     #: The reason why the last request failed; empty where it did not.
     failed: str = ""
     #: The newest event of the knob.
@@ -64,7 +57,7 @@ class KnobState:
             return replace(state, failed=event.reason)
         if isinstance(event, SwitchAsked):
             asked = event.new if event.new != event.old else None
-            return replace(state, asked=asked, asked_s=at_s, asked_by=event.by)
+            return replace(state, asked=asked, asked_s=at_s)
         last_on = event.new if event.new != "off" else self.last_on
         return replace(state, now=event.new, last_on=last_on)
 
@@ -74,7 +67,7 @@ class KnobState:
         if ask.at_s < self.reported_s:
             return self
         asked = None if ask.value == self.now else ask.value
-        return replace(self, failed="", asked=asked, asked_s=ask.at_s, asked_by="key")
+        return replace(self, failed="", asked=asked, asked_s=ask.at_s)
 
 
 def first_state(knob: str, value: str) -> KnobState:
@@ -142,40 +135,14 @@ def shallower(value: str) -> str:
 
 
 def find_undo(states: Mapping[str, KnobState], events: Iterable[Event]) -> tuple[str, str] | None:
-    """Return the (knob, value) that undoes the last switch, a waiting request first; None where
-    there is none.
-
-    The switches of an A/B test count as one, from the setting before it. A move that the autopilot
-    undid is left out.
-    """
-    made = [
-        (e.change, e.by) for e in events if isinstance(e, PipelineSwitched) and e.knob in states
-    ]
-    asked = sorted(
-        (state for state in states.values() if state.asked is not None),
-        key=lambda state: state.asked_s,
-    )
-    made += [(KnobChange(state.knob, state.now, state.coming), state.asked_by) for state in asked]
-    kept = _without_detours(made)
-    return next(
-        ((change.knob, change.old) for change, _ in reversed(kept) if change.old != change.new),
-        None,
-    )
-
-
-def _without_detours(made: Iterable[tuple[KnobChange, str]]) -> list[tuple[KnobChange, str]]:
-    """Return the changes with their origin, as a user counts them: see `find_undo`."""
-    kept: list[tuple[KnobChange, str]] = []
-    for change, by in made:
-        at = next((n for n in range(len(kept) - 1, -1, -1) if kept[n][0].knob == change.knob), -1)
-        before, asked_by = kept[at] if at >= 0 else (None, "")
-        if before and by == asked_by == AUTOPILOT and before.old == change.new:
-            del kept[at]
-        elif before and by == asked_by == EXPERIMENT and at == len(kept) - 1:
-            kept[at] = replace(change, old=before.old), by
-        else:
-            kept.append((change, by))
-    return kept
+    """Return the (knob, value) that undoes the newest switch, a waiting request first; None where
+    there is none."""
+    asked = [state for state in states.values() if state.asked is not None]
+    if asked:
+        newest = max(asked, key=lambda state: state.asked_s)
+        return newest.knob, newest.now
+    made = [event for event in events if isinstance(event, PipelineSwitched)]
+    return (made[-1].knob, made[-1].old) if made else None
 
 
 def _depth(value: str) -> int:

@@ -12,7 +12,8 @@ import pytest
 
 from tests.judge.step_rows import make_steps
 from tfwatch.core.rows import Flag
-from tfwatch.judge.effects.experiment import (
+from tfwatch.judge.effects.interval import Estimate
+from tfwatch.tuner.experiment import (
     ALPHA,
     block_means,
     counted_steps,
@@ -20,7 +21,6 @@ from tfwatch.judge.effects.experiment import (
     evaluate,
     half_width,
 )
-from tfwatch.judge.effects.interval import Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

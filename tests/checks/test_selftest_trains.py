@@ -45,15 +45,3 @@ def test_every_kind_trains_as_many_steps_as_it_is_asked(
         run = trainings.train(Schedule((0.0, 1.0), kind=kind, steps=24))
 
         assert run.run.steps["step"].tolist() == list(range(1, 25))
-
-
-@pytest.mark.tensorflow
-def test_what_watch_costs_is_found(tmp_path: Path) -> None:
-    from tfwatch.checks.injected_trainings import rounds_ms
-
-    rows = rounds_ms(tmp_path, rounds=2, steps=5)
-
-    assert min(min(row.values()) for row in rows) > 0
-    assert all(
-        open_run(run).ended for run in list_runs(tmp_path)
-    )  # none writes on into a folder that goes

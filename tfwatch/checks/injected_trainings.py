@@ -30,7 +30,6 @@ from tfwatch.core.knobs import Knobs
 from tfwatch.runs.run import open_run
 from tfwatch.tfdata.work_ahead import options, without_autotune
 from tfwatch.watch.fit.callback import Watch
-from tfwatch.watch.fit.fit_runs import complete_runs
 from tfwatch.watch.loops.track import track
 
 if TYPE_CHECKING:
@@ -263,58 +262,3 @@ def _sum_share(rows: Rows, end_ns: NDArray[np.int64]) -> float:
     sums = (float(rows[f"{part}_ms"][1:-1].sum(dtype=np.float64)) for part in PARTS)
     wall_ms = float(end_ns[-2] - end_ns[0]) / 1e6
     return sum(sums) / wall_ms
-
-
-# -- the cost of Watch -----------------------------------------------------------------------------
-
-ARMS = ("bare", "watched", "bare again")
-_ROUNDS, _TIMED_STEPS = 8, 200
-#: Steps before the timed ones: the trace, and the first write.
-_SKIP = 40
-_WIDTH, _EXAMPLES = 256, 256
-
-
-def rounds_ms(
-    runs_dir: Path, rounds: int = _ROUNDS, steps: int = _TIMED_STEPS
-) -> list[dict[str, float]]:
-    """Return ms/step of a `fit` without Watch, of one with it, and of one more without: a row for
-    each round, interleaved."""
-    models, data = {arm: _dense_model() for arm in ARMS}, _dense_data()
-    for model in models.values():
-        _step_ms(model, data, 1, [])
-    rows = []
-    for n in range(rounds):
-        row = {}
-        for arm in ARMS if n % 2 else ARMS[::-1]:
-            watch = [Watch(runs_dir)] if arm == "watched" else []
-            row[arm] = _step_ms(models[arm], data, steps, watch)
-        rows.append(row)
-    complete_runs()  # before their folder is removed
-    return rows
-
-
-class _Stopwatch(keras.callbacks.Callback):
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self.last_ns = time.perf_counter_ns()
-        if batch == _SKIP - 1:
-            self.first_ns = self.last_ns
-
-
-def _step_ms(model: Any, data: tf.data.Dataset, steps: int, callbacks: list[Any]) -> float:
-    clock = _Stopwatch()
-    callbacks = [*callbacks, clock]
-    model.fit(data, steps_per_epoch=_SKIP + steps, verbose=0, shuffle=False, callbacks=callbacks)
-    return float(clock.last_ns - clock.first_ns) / 1e6 / steps
-
-
-def _dense_model() -> Any:
-    """Return a dense network whose step takes 1 to 2 ms."""
-    layers = [keras.layers.Dense(_WIDTH, activation="relu") for _ in range(2)]
-    model = keras.Sequential([keras.Input((_WIDTH,)), *layers, keras.layers.Dense(10)])
-    model.compile("adam", "mse", metrics=["mae"])
-    return model
-
-
-def _dense_data() -> tf.data.Dataset:
-    x = np.random.default_rng(0).normal(size=(16 * _EXAMPLES, _WIDTH)).astype("float32")
-    return tf.data.Dataset.from_tensor_slices((x, x[:, :10])).batch(_EXAMPLES).cache().repeat()

@@ -1,20 +1,19 @@
 """The cases of `tfwatch selftest`: are the numbers right on this machine?
 
 Trainings with known delays are compared with Watch's figures for them: a `fit`, a loop, and the
-switches of a `fit`. The table has a line for each case, and the cost of Watch.
+switches of a `fit`. The table has a line for each case.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from statistics import median
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from tfwatch.judge.effects.comparison import compare
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.runs.snapshot import Snapshot
@@ -163,23 +162,10 @@ def run_until_passed(experiment: Experiment, trainings: Trainings) -> list[Case]
     return [case if case.passed else again.get(case.name, case) for case in first]
 
 
-def describe_cost(rounds_ms: Sequence[Mapping[str, float]]) -> str:
-    """Return the cost of Watch in a sentence, from the times of interleaved trainings, see
-    `injected_trainings.rounds_ms`."""
-    ratio = median(row["watched"] / row["bare"] for row in rounds_ms)
-    added_us = median((row["watched"] - row["bare"]) * 1e3 for row in rounds_ms)
-    step_ms = median(row["bare"] for row in rounds_ms)
-    noise = median(abs(row["bare again"] / row["bare"] - 1) for row in rounds_ms)
-    return (
-        f"Watch: a step takes {ratio:.3f} of its time without Watch ({added_us:+.0f} us of"
-        f" {step_ms:.2f} ms; two runs without it differ by {noise:.3f})"
-    )
-
-
-def table(cases: Sequence[Case], cost: str) -> list[str]:
-    """Return a line for each case, the cost of tfwatch, and the number of cases that pass."""
+def table(cases: Sequence[Case]) -> list[str]:
+    """Return a line for each case, and the number of cases that pass."""
     passed = sum(case.passed for case in cases)
-    return [*map(_line, cases), "", cost, f"{passed} of {len(cases)} cases pass"]
+    return [*map(_line, cases), "", f"{passed} of {len(cases)} cases pass"]
 
 
 def _line(case: Case) -> str:

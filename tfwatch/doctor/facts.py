@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: A folder on a lost network answers after minutes, or never.
 _PATIENCE_S = 10.0
 _WHILE_TRAINING = "skipped while a training runs, because it takes cores from it: press t to run it"
-_SYSCTL = ("/usr/sbin/sysctl", "-i", "sysctl.proc_translated", "machdep.cpu.brand_string")
+_SYSCTL = ("/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string")
 _SYSCTL_LIMIT_S = 2.0
 _MODEL = re.compile(r"^model name\s*:\s*(.{1,200})$", re.MULTILINE)
 _DRIVER = re.compile(r"Kernel Module(?: for \S{1,40})?\s{1,10}(\d{1,9}(?:\.\d{1,9}){1,3})")
@@ -84,8 +84,6 @@ class Facts:
     installed: Installed = field(default_factory=Installed)
     #: The processor's name.
     chip: str = ""
-    #: An Intel Python on an Apple chip, run by Rosetta 2.
-    is_rosetta: bool = False
     trial: Trial = SKIPPED
     nvidia: Nvidia = field(default_factory=Nvidia)
 
@@ -110,7 +108,6 @@ def collect_facts(scope: Scope, notify: Callable[[str], None]) -> Facts:
     """Collect the facts; `notify` gets the name of each part. Takes seconds and an import."""
     notify("the machine")
     installed = Installed.here()
-    chip, is_rosetta = processor(installed.system)
     cores, limit, busy = psutil.cpu_count() or 1, limits(), None
     if not scope.is_beside_training:
         busy = other_programs()
@@ -128,8 +125,7 @@ def collect_facts(scope: Scope, notify: Callable[[str], None]) -> Facts:
         is_container=limit.memory_bytes is not None,
         swapped_bytes=_swapped_bytes(),
         installed=installed,
-        chip=chip,
-        is_rosetta=is_rosetta,
+        chip=processor(installed.system),
         nvidia=nvidia(os.environ),
         trial=_trial(installed, scope, notify),
     )
@@ -165,15 +161,12 @@ def _try_folder(folder: Path) -> tuple[str, float]:
 # -- the processor and the GPU, without TensorFlow -------------------------------------------------
 
 
-def processor(system: str, root: Path = Path("/")) -> tuple[str, bool]:
-    """Return the processor's name, and whether Rosetta 2 runs this Python."""
+def processor(system: str, root: Path = Path("/")) -> str:
+    """Return the processor's name; empty where it is not known."""
     if system == "darwin":
-        lines = run(_SYSCTL, _SYSCTL_LIMIT_S).out.splitlines()
-        settings = {name: value.strip() for name, _, value in (one.partition(":") for one in lines)}
-        is_rosetta = settings.get("sysctl.proc_translated") == "1"
-        return settings.get("machdep.cpu.brand_string", ""), is_rosetta
+        return run(_SYSCTL, _SYSCTL_LIMIT_S).out.strip()
     found = _MODEL.search(kernel_text(root / "proc/cpuinfo"))
-    return found[1].strip() if found else "", False
+    return found[1].strip() if found else ""
 
 
 def nvidia(environ: Mapping[str, str], root: Path = Path("/")) -> Nvidia:

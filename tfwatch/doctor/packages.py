@@ -27,9 +27,9 @@ _NEWEST_WITH_METAL = (2, 20)
 #: TensorFlow.
 METAL_PAIR = "pip install -U 'tensorflow>=2.18,<2.20' 'tensorflow-metal>=1.2'"
 AND_CUDA = "pip install 'tensorflow[and-cuda]' in a fresh virtual environment"
-_NATIVE = (
-    "on an Apple chip install an arm64 Python, which runs without Rosetta, and tfwatch with it; an"
-    " Intel Mac has no newer TensorFlow"
+ARM_PYTHON = (
+    "on an Apple chip install an arm64 Python (this one runs under Rosetta 2) and tfwatch with it;"
+    " an Intel Mac has no newer TensorFlow"
 )
 #: The bounds of `dependencies` in pyproject.toml.
 _OLDEST_TENSORFLOW = (2, 18)
@@ -94,7 +94,7 @@ class Installed:
         """Yield the problems of the versions, the blocking ones first."""
         tensorflow, keras = self.versions.get("tensorflow"), self.versions.get("keras")
         if tensorflow is None:
-            todo = _NATIVE if self.is_mac_x86 else "pip install tensorflow"
+            todo = ARM_PYTHON if self.is_mac_x86 else "pip install tensorflow"
             yield Problem("TensorFlow is not installed", todo)
             return
         yield from self._metal_that_does_not_load(tensorflow)
@@ -104,7 +104,7 @@ class Installed:
         if _is_older(tensorflow, _OLDEST_TENSORFLOW):
             found = f"TensorFlow {tensorflow} is older than those that tfwatch is tested with"
             todo = METAL_PAIR if self.is_apple_silicon else "pip install -U tensorflow"
-            yield Problem(found, _NATIVE if self.is_mac_x86 else todo, is_blocking=False)
+            yield Problem(found, ARM_PYTHON if self.is_mac_x86 else todo, is_blocking=False)
         if self.is_apple_silicon and "tensorflow-metal" not in self.versions:
             yield self._without_metal()
 

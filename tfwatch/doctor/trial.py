@@ -72,7 +72,7 @@ class Trial:
 
     @property
     def trained(self) -> list[Mapping[str, Any]]:
-        """The training on each device: `device`, `placed`, `first_ms`, `step_ms` and `moves`, or
+        """The training on each device: `device`, `placed`, `losses`, `first_ms` and `step_ms`, or
         `error`."""
         return list(self.results.get("training", {}).get("trained", []))
 
@@ -199,24 +199,19 @@ _CUDA_FAULTS = (
         _BUILT_FOR_IT,
     ),
 )
-_ARM = (
-    "on an Apple chip install an arm64 Python (this one may run under Rosetta 2); in a virtual"
-    " machine pass the host's processor through (QEMU: -cpu host); elsewhere build TensorFlow"
-    " for it"
+_OTHER_PROCESSOR = (
+    "on an Apple chip install an arm64 Python; in a virtual machine pass the host's processor"
+    " through (QEMU: -cpu host); elsewhere build TensorFlow for it"
 )
 #: Messages of a library or of the loader, with the remedy; the first one that matches counts.
 _KNOWN = (
     (
         r"(?:The TensorFlow library )?was compiled to use [A-Z0-9_., ]{1,200} instructions.{0,100}",
-        _ARM,
+        _OTHER_PROCESSOR,
     ),
     (
         r"(?:Library not loaded: \S|[Ss]ymbol not found)[^\n]{1,300}",
         f"install a pair that works: {METAL_PAIR}",
-    ),
-    (
-        r"A module that was compiled using NumPy 1\.x cannot be run in[^\n]{0,200}",
-        "pip install 'numpy<2'",
     ),
     (r"lib(?:cu|nv|nccl)\S{1,60}: cannot open shared object file[^\n]{0,100}", AND_CUDA),
     (
@@ -225,7 +220,7 @@ _KNOWN = (
     ),
 )
 _SIGNALS: dict[int, tuple[str, str]] = {
-    signal.SIGILL: ("the processor lacks an instruction that TensorFlow was built for", _ARM),
+    signal.SIGILL: ("the processor lacks an instruction that TensorFlow was built for", _OTHER_PROCESSOR),
     signal.SIGKILL: (
         "the system or another process killed it, most often because memory ran out",
         "free memory, or raise the container's limit",

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfwatch.checks.selftest import FIT, LOOP, Schedule
-from tfwatch.runs.library import list_runs
-from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from pathlib import Path

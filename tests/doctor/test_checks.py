@@ -190,9 +190,7 @@ def test_a_trial_that_ends_otherwise_fails_too(failed: Trial, id: str, words: st
         ),
     ],
 )
-def test_a_device_has_to_learn(
-    gpu: dict[str, Any], status: str, words: str
-) -> None:
+def test_a_device_has_to_learn(gpu: dict[str, Any], status: str, words: str) -> None:
     got = found(with_gpu(trial=trial(CPU, H100, **gpu)), "training")
 
     assert got[0] == status

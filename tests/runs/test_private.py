@@ -11,7 +11,7 @@ from tests.runs.begun import begin_run
 from tfwatch.core.events import Noted
 from tfwatch.runs import library
 from tfwatch.runs.format import make_folder
-from tfwatch.terminal.script_log import ScriptLog
+from tfwatch.terminal.pseudo_terminal import ScriptLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ import os
 import signal
 import warnings
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 

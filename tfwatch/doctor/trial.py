@@ -220,7 +220,10 @@ _KNOWN = (
     ),
 )
 _SIGNALS: dict[int, tuple[str, str]] = {
-    signal.SIGILL: ("the processor lacks an instruction that TensorFlow was built for", _OTHER_PROCESSOR),
+    signal.SIGILL: (
+        "the processor lacks an instruction that TensorFlow was built for",
+        _OTHER_PROCESSOR,
+    ),
     signal.SIGKILL: (
         "the system or another process killed it, most often because memory ran out",
         "free memory, or raise the container's limit",

@@ -22,15 +22,18 @@ import signal
 import struct
 import tempfile
 import termios
+import threading
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, NoReturn
 
+from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.runs.format import FILE_MODE, LOG
-from tfwatch.terminal.script_log import LogThread, ScriptLog, write_all
+from tfwatch.runs.script_process import Announcements
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 #: Seconds between two looks for a run that begins.
 _NEWS_S = 0.1
@@ -140,6 +143,13 @@ def _set_raw(slave: int) -> None:
     termios.tcsetattr(slave, termios.TCSANOW, state)
 
 
+def is_one_output() -> bool:
+    """Return whether descriptors 1 and 2 are the same file."""
+    with contextlib.suppress(OSError):
+        return os.path.sameopenfile(1, 2)
+    return False
+
+
 # -- the process -----------------------------------------------------------------------------------
 
 
@@ -235,8 +245,127 @@ class _Reader:
         return data
 
 
-def is_one_output() -> bool:
-    """Return whether descriptors 1 and 2 are the same file."""
+# -- the logs --------------------------------------------------------------------------------------
+
+#: A line that overwrites itself is logged once in this time: ten hours of a progress bar take 6 MB.
+_REDRAW_NS = 10**9
+#: Parts of output, of up to 64 KiB each, that wait for a disk that hangs.
+_MOST_PARTS = 256
+#: The end of a script waits so long for such a disk.
+_END_S = 1.5
+
+
+class ScriptLog:
+    """The log of the newest run; before the first run a file of its own, which the first run's log
+    begins with. Of a line that overwrites itself it takes one state a second."""
+
+    def __init__(self, folder: Path, clock: Clock = SYSTEM) -> None:
+        self._runs = Announcements(folder / "runs")
+        early = _append_to(folder / LOG)
+        self._early = early
+        self._fd = os.open(os.devnull, os.O_WRONLY) if early is None else early
+        self._clock = clock
+        self._waiting = b""
+        self._due_ns = 0
+
+    def announced(self) -> list[Path]:
+        """Return the runs that were announced since the last call."""
+        return self._runs.take()
+
+    def begin(self, runs: Sequence[Path]) -> None:
+        """Begin the logs of further runs."""
+        for run in runs:
+            self._begin(run)
+
+    def write(self, data: bytes) -> None:
+        """Write output; where the disk takes none, it is lost."""
+        self._waiting += data
+        is_due = self._clock.now_ns() >= self._due_ns or len(self._waiting) > _CHUNK
+        if is_due or b"\r" not in self._waiting:
+            self.end()
+
+    def end(self) -> None:
+        """Write what waits."""
+        if b"\r" in self._waiting:
+            self._due_ns = self._clock.now_ns() + _REDRAW_NS
+        data, self._waiting = self._waiting, b""
+        write_all(self._fd, b"\n".join(map(_last_state, data.split(b"\n"))))
+
+    def _begin(self, run: Path) -> None:
+        log = _append_to(run / LOG)
+        if log is None:
+            return
+        self.end()
+        # A log that has begun already is continued: the process that wrote it was killed.
+        if self._early is not None and os.fstat(log).st_size == 0:
+            _copy(self._early, log)
+        self._early = None
+        os.close(self._fd)
+        self._fd = log
+
+
+class LogThread:
+    """Writes a log in a thread of its own: a disk that hangs holds neither the output nor the
+    script that writes it.
+
+    Begin one in the process that reads. Output beyond `_MOST_PARTS` parts is lost.
+    """
+
+    def __init__(self, log: ScriptLog) -> None:
+        self._log = log
+        self._jobs: SimpleQueue[bytes | Sequence[Path] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="tfwatch-log", daemon=True)
+        self._thread.start()
+
+    def write(self, data: bytes) -> None:
+        """Have output written; no bytes write what waits to be condensed."""
+        if self._jobs.qsize() < (_MOST_PARTS if data else 1):
+            self._jobs.put(data)
+
+    def begin(self, runs: Sequence[Path]) -> None:
+        """Have the logs of further runs begun."""
+        if runs:
+            self._jobs.put(runs)
+
+    def end(self) -> None:
+        """Write what waits, and end the thread; a disk that hangs is not waited for."""
+        self._jobs.put(None)
+        self._thread.join(_END_S)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            with fails_open(lambda _: None):
+                if isinstance(job, bytes):
+                    self._log.write(job)
+                else:
+                    self._log.begin(job)
+        self._log.end()
+
+
+def _last_state(line: bytes) -> bytes:
+    """Return what overwrites a line last, with the return to its begin."""
+    return line[max(0, line.rstrip(b"\r\b").rfind(b"\r")) :]
+
+
+def _append_to(path: Path) -> int | None:
+    """Return a descriptor of a log; None where it cannot be opened."""
     with contextlib.suppress(OSError):
-        return os.path.sameopenfile(1, 2)
-    return False
+        return os.open(
+            path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE
+        )
+    return None
+
+
+def write_all(fd: int, data: bytes) -> bool:
+    """Write all data; return False where that fails."""
+    with contextlib.suppress(OSError):
+        while data:
+            data = data[os.write(fd, data) :]
+    return not data
+
+
+def _copy(source: int, target: int) -> None:
+    offset = 0
+    while data := os.pread(source, _CHUNK, offset):
+        write_all(target, data)
+        offset += len(data)

@@ -212,7 +212,7 @@ def test_messages_alone_are_copied_where_the_outputs_differ(tmp_path: Path) -> N
 
     lines = sorted(done.stdout.split() + done.stderr.split(b"\x00")[0].split(), key=int)
     assert lines == [b"%d" % number for number in range(1000)]
-    assert (tmp_path / "run" / "log.txt").read_bytes().endswith(b"no text\nin the run\n")
+    assert (tmp_path / "run" / "log.txt").read_bytes().endswith(b"no text\r\nin the run\n")
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])

@@ -1,5 +1,5 @@
-"""The hosts of a script: a process of its own for one of the user's, a thread of this process for a
-workload."""
+"""The hosts of a script: under the screen a process of its own for one of the user's, without one a
+process in the foreground; a thread of this process for a workload."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ import traceback
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.errors import fails_open, warn_user
+from tfwatch.core.errors import fails_open, name_of_signal, warn_user
 from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.runs.script_process import Announcements, announce_in, record_signal
 from tfwatch.terminal.capture import KILLED, flush
-from tfwatch.terminal.child import describe_end
 from tfwatch.watch.script.bootstrap import reader_after_relay
 from tfwatch.watch.script.import_hook import ImportHook
 from tfwatch.workloads import as_main
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from tfwatch.core.clock import Clock
@@ -35,6 +34,27 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks at the terminal's size and at the script.
 _LOOK_S = 0.2
+_PASSED_ON = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+_AWAITED = (*_PASSED_ON, signal.SIGCHLD)
+#: A script that ends after ctrl+c is not reported as late within this time.
+_LATE_S = 5.0
+_LATE = "the script has not ended since ctrl+c: ctrl+\\ ends it"
+
+
+def describe_end(code: int) -> str:
+    """Return how a script ended. code: its exit code, or minus the signal that it died of."""
+    return (
+        f"script ended by {name_of_signal(-code)}"
+        if code < 0
+        else f"script ended, exit code {code}"
+    )
 
 
 class Script(ABC):
@@ -83,6 +103,11 @@ class Script(ABC):
     @abstractmethod
     def code(self) -> int:
         """The exit code, or minus the signal that ended it; 0 while it runs."""
+
+    @property
+    def is_hung(self) -> bool:
+        """True where it was left, and still runs."""
+        return False
 
     @abstractmethod
     def send(self, signum: int) -> None:
@@ -199,7 +224,6 @@ class ScriptThread(Script):
 
     @property
     def is_hung(self) -> bool:
-        """True where it was left, and still runs."""
         return not self.has_ended
 
     def send(self, signum: int) -> None:
@@ -289,3 +313,76 @@ def _code_of(ended: SystemExit) -> int:
         return ended.code or 0
     sys.stderr.write(f"{ended.code}\n")
     return 1
+
+
+# -- in the foreground -----------------------------------------------------------------------------
+
+
+def run_child(
+    command: Sequence[str],
+    on_started: Callable[[int], None],
+    outputs: tuple[int | None, int | None] = (None, None),
+    descriptors: Sequence[int] = (),
+) -> int:
+    """Run a command with the standard streams of this process; return its exit code, or minus the
+    signal it died of.
+
+    on_started: called with the process id. outputs: the descriptors of its standard output and
+    error; None is that of this process. descriptors: further ones that it inherits.
+
+    Raises:
+        OSError: the process cannot be created.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+    # The default of SIGCHLD may drop it while it is blocked; a Python handler is no more than a
+    # mark.
+    default = signal.signal(signal.SIGCHLD, lambda *_: None)
+    late = threading.Timer(_LATE_S, lambda: warn_user(_LATE))
+    late.daemon = True
+    try:
+        child = subprocess.Popen(
+            command,
+            stdout=outputs[0],
+            stderr=outputs[1],
+            pass_fds=descriptors,
+            preexec_fn=lambda: _restore(before, default),
+        )
+        on_started(child.pid)
+        while child.poll() is None:
+            if _pass_on(child.pid) == signal.SIGINT and late.ident is None:
+                late.start()
+        return child.returncode
+    finally:
+        late.cancel()
+        _restore(before, default)
+
+
+def _restore(mask: set[signal.Signals | int], sigchld: object) -> None:
+    signal.signal(signal.SIGCHLD, sigchld)  # type: ignore[arg-type]
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _pass_on(pid: int) -> int:
+    """Wait for a signal, send it to the child unless the terminal has, which signals the whole
+    foreground, and return it."""
+    number, is_shared = _next_signal()
+    if number != signal.SIGCHLD and not is_shared:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+    return number
+
+
+def _next_signal() -> tuple[int, bool]:
+    """Return the next signal, and whether the terminal sent it."""
+    if sys.platform == "linux":
+        info = signal.sigwaitinfo(_AWAITED)
+        return info.si_signo, info.si_code > 0
+    number = signal.sigwait(_AWAITED)  # macOS does not say who sent a signal
+    return number, number in (signal.SIGINT, signal.SIGQUIT) and _is_in_foreground()
+
+
+def _is_in_foreground() -> bool:
+    for fd in (0, 1, 2):
+        with contextlib.suppress(OSError):
+            return os.tcgetpgrp(fd) == os.getpgrp()
+    return False

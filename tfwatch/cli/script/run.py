@@ -9,25 +9,30 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfwatch.cli.script.hosts import ScriptProcess, ScriptThread, describe_end, run_child
 from tfwatch.cli.script.request import check_script, request_of
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, fails_open
-from tfwatch.terminal.child import describe_end, end_as, run_child
+from tfwatch.judge.script_runs import ScriptRuns
+from tfwatch.runs.script_process import Announcements, record_signal
+from tfwatch.terminal.capture import flush, held_signals, open_missing, passed_signals
+from tfwatch.terminal.pseudo_terminal import OutputRelay, is_one_output
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
+    from tfwatch.cli.script.hosts import Script
     from tfwatch.cli.script.request import RunOptions
-    from tfwatch.cli.script.session import HeadlessRuns
-    from tfwatch.terminal.pseudo_terminal import OutputRelay
+    from tfwatch.cli.script.session import FollowedScript
 
 _BOOTSTRAP = Path(__file__).parents[2] / "watch" / "script" / "bootstrap.py"
 _UNSEEN = """\
@@ -65,7 +70,7 @@ def run(options: RunOptions, clock: Clock = SYSTEM) -> int:
     code = _conclude(options, ran, began_ns)
     if ran.is_hung:  # a step that blocks can neither be ended nor joined
         os._exit(code)
-    return end_as(code)
+    return _end_as(code)
 
 
 def _conclude(options: RunOptions, ran: Ran, began_ns: int) -> int:
@@ -122,26 +127,20 @@ def _run_bare(options: RunOptions, clock: Clock) -> Ran:
 def _run_thread(options: RunOptions, clock: Clock) -> Ran:
     """Run a workload in a thread: SIGINT and SIGTERM stop it at the next batch, the second one
     leaves it. Its messages are copied to the logs of its runs."""
-    from tfwatch.cli.script.hosts import ScriptThread
-    from tfwatch.terminal.capture import flush, held_signals, open_missing, passed_signals
-    from tfwatch.terminal.pseudo_terminal import OutputRelay, is_one_output
-
     open_missing()
     flush(sys.stdout, sys.stderr)
     with held_signals(), contextlib.closing(OutputRelay(copies=True)) as relay:
         outputs = (1, 2) if is_one_output() else (2,)
         script = ScriptThread(options.script, options.launch, relay, clock, outputs)
-        notices = _make_notices(options, clock, relay.runs)
+        followed = _follow(script.runs, options, clock)
         hangup = _drop_stdout if 1 not in outputs else lambda: None
         with passed_signals(script.send, hangup), script:
             script.start()
-            if notices:
-                notices.start()
+            followed.start()
             while not script.wait(_LOOK_S):
                 pass
         relay.finish_reading()
-        if notices:
-            notices.end(describe_end(script.code))
+        followed.end(script.state)
     return Ran(script.pid, script.code, script.is_hung)
 
 
@@ -158,31 +157,27 @@ def _run_child(options: RunOptions, clock: Clock) -> Ran:
     pids: list[int] = []
     with contextlib.ExitStack() as around:
         relay = _make_relay(around)
-        notices = _make_notices(options, clock, relay.runs) if relay else None
-        descriptors = relay.for_script if relay else ()
+        if relay is None:
+            code = run_child(script_command(options, None), pids.append)
+            return Ran(pids[0], code)
+        followed = _follow(ScriptRuns(Announcements(relay.runs), clock), options, clock)
 
         def begin(pid: int) -> None:
             pids.append(pid)
-            if relay:
-                relay.close_script_ends()
-            if notices:
-                notices.start()
+            relay.close_script_ends()
+            followed.start()
 
-        command = script_command(options, relay.runs if relay else None, descriptors)
-        code = run_child(command, begin, _outputs(relay), descriptors)
-        if relay:
-            relay.finish_reading()
-        if notices:
-            notices.end(describe_end(code))
+        command = script_command(options, relay.runs, relay.for_script)
+        outputs = relay.slave if is_one_output() else None, relay.slave
+        code = run_child(command, begin, outputs, relay.for_script)
+        relay.finish_reading()
+        followed.end(describe_end(code))
     return Ran(pids[0], code)
 
 
 def _make_relay(around: contextlib.ExitStack) -> OutputRelay | None:
     """Return the relay of what the script writes to descriptor 2; None where that is closed, or
     the system gives none. It is closed with `around`."""
-    from tfwatch.terminal.capture import flush
-    from tfwatch.terminal.pseudo_terminal import OutputRelay
-
     flush(sys.stdout, sys.stderr)
     try:
         os.fstat(2)
@@ -192,37 +187,31 @@ def _make_relay(around: contextlib.ExitStack) -> OutputRelay | None:
         return None
 
 
-def _outputs(relay: OutputRelay | None) -> tuple[int | None, int | None]:
-    """Return the descriptors of the script's output and errors."""
-    from tfwatch.terminal.pseudo_terminal import is_one_output
+def _follow(runs: ScriptRuns, options: RunOptions, clock: Clock) -> FollowedScript:
+    """Return the follower of the runs of a script without a screen."""
+    from tfwatch.cli.script.session import FollowedScript, show_notice
 
-    slave = relay.slave if relay else None
-    return slave if slave is not None and is_one_output() else None, slave
-
-
-def _make_notices(options: RunOptions, clock: Clock, announced: Path) -> HeadlessRuns | None:
-    if not (options.notify.in_terminal or options.notify.command or options.job):
-        return None
-    from tfwatch.cli.script.session import HeadlessRuns
-
-    return HeadlessRuns(options, clock, announced)
+    return FollowedScript(runs, options, clock, show_notice)
 
 
 def _run_on_screen(options: RunOptions, clock: Clock) -> Ran:
     """Run the script under the live screen."""
-    from tfwatch.cli.script.session import run_process, run_thread
+    from tfwatch.cli.script.session import run_on_screen
 
-    if options.is_workload:
-        script = run_thread(options, clock)
-        return Ran(script.pid, script.code, script.is_hung)
-    process = run_process(partial(script_command, options), options, clock)
-    return Ran(process.pid, process.code)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+    def make(relay: OutputRelay) -> Script:
+        if options.is_workload:
+            return ScriptThread(options.script, options.launch, relay, clock)
+        command = script_command(options, relay.runs, relay.for_script)
+        return ScriptProcess(command, relay, mask, clock)
+
+    script = run_on_screen(make, options, clock)
+    return Ran(script.pid, script.code, script.is_hung)
 
 
 def _record_signal(runs: Sequence[Path], code: int) -> None:
     """Record the signal that ended the script in its last run."""
-    from tfwatch.runs.script_process import record_signal
-
     if code < 0 and runs:
         record_signal(runs[0], -code)
 
@@ -301,3 +290,15 @@ def _print(text: str) -> None:
     from tfwatch.terminal.output import terminal_columns, write
 
     write(sys.stderr, wrapped(text, terminal_columns(sys.stderr)))
+
+
+def _end_as(code: int) -> int:
+    """Return an exit code; minus a signal: die of this signal, without a second core file."""
+    if code >= 0:
+        return code
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    with contextlib.suppress(OSError, ValueError):  # SIGKILL has no handler
+        signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+    return 128 - code

@@ -11,32 +11,31 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli.screen_host import ScreenHost, make_app, make_checkup
-from tfwatch.cli.script.hosts import ScriptProcess, ScriptThread
 from tfwatch.core.errors import fails_open, printable
-from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.notices import Notifier
 from tfwatch.runs.buffers import LogLines
 from tfwatch.runs.folder import read_file
 from tfwatch.runs.format import LOG
 from tfwatch.runs.run import Run, follow_folder
-from tfwatch.runs.script_process import Announcements, AwaitedRun
+from tfwatch.runs.script_process import AwaitedRun
 from tfwatch.terminal.capture import Capture, held_signals, passed_signals
 from tfwatch.terminal.pseudo_terminal import OutputRelay
 from tfwatch.tuner.client import Tuner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from tfwatch.cli.screen_host import Screen
     from tfwatch.cli.script.hosts import Script
     from tfwatch.cli.script.request import RunOptions
     from tfwatch.core.clock import Clock
+    from tfwatch.judge.script_runs import ScriptRuns
     from tfwatch.screens.overlays import Leave
 
 #: Exit codes of a script that did not fail: ctrl+c and SIGTERM stop it.
 _WELL = (0, -signal.SIGINT, -signal.SIGTERM, 128 + signal.SIGINT, 128 + signal.SIGTERM)
-#: Seconds between two looks at the script, and at its runs without a screen.
+#: Seconds between two looks at the script, and at its runs where no screen reads them.
 _LOOK_S = 0.2
 _FOLLOW_S = 1.0
 #: The end of a script waits so long for the look at its run: its disk may hang.
@@ -62,13 +61,41 @@ class FollowedScript:
         self.tuner = Tuner(lambda: runs.folder, clock)
         self._runs = runs
         self._clock = clock
+        self._show = show
+        self._is_needed = self.notifier.is_on or options.job is not None
         self._reader: Run | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="tfwatch-notices", daemon=True)
         if job := options.job:
             runs.at_first_run = lambda: self.tuner.begin(job)
 
-    def look(self) -> None:
-        """Read the newest run where no screen does, and pass its notices on; the end of a run is
-        not that of the script."""
+    def start(self) -> None:
+        """Read the newest run where no screen does, in a thread; it blocks the signals that the
+        caller blocks."""
+        if self._is_needed:
+            with fails_open(self.notifier.stop):
+                self._thread.start()
+
+    def end(self, state: str) -> None:
+        """End the tuner, and pass on that the script ended, in these words; empty: the screen
+        has."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join(_PATIENCE_S)
+        self.tuner.close()
+        if state:
+            self.notifier.script_ended(state)
+        self.notifier.close()
+        self._report_failures()
+
+    def _follow(self) -> None:
+        with fails_open(self.notifier.stop):
+            while not self._ended.wait(_FOLLOW_S):
+                self._look()
+                self._report_failures()
+
+    def _look(self) -> None:
+        """Pass on the notices of the newest run; its end is not that of the script."""
         self._reader = self._runs.next_reader() or self._reader or self._newest()
         snapshot = self._reader.in_time(self._reader.read) if self._reader else None
         if snapshot is not None:
@@ -78,52 +105,34 @@ class FollowedScript:
         """Return a reader of the run that a screen followed before."""
         return follow_folder(self._runs.folder, self._clock) if self._runs.folder else None
 
-    def end(self, state: str) -> None:
-        """End the tuner, and pass on that the script ended, in these words; empty: the screen
-        has."""
-        self.tuner.close()
-        if state:
-            self.notifier.script_ended(state)
-        self.notifier.close()
+    def _report_failures(self) -> None:
+        for why in self.notifier.take_failures():
+            self._show(why, "")
+
+
+def show_notice(sentence: str, bell: str) -> None:
+    """Show a notice where there is no screen."""
+    with fails_open(lambda _: None):
+        sys.stderr.write(f"tfwatch: {printable(sentence)}\n{bell if os.isatty(2) else ''}")
+        sys.stderr.flush()
 
 
 # -- under the live screen -------------------------------------------------------------------------
 
 
-def run_process(
-    make_command: Callable[[Path, Sequence[int]], Sequence[str]], options: RunOptions, clock: Clock
-) -> ScriptProcess:
-    """Run a script in a process of its own under the live screen, to its end.
-
-    make_command: returns its command for the file that announces its runs, and for the relay's
-    descriptors.
+def run_on_screen(
+    make_script: Callable[[OutputRelay], Script], options: RunOptions, clock: Clock
+) -> Script:
+    """Run a script under the live screen, to its end.
 
     Raises:
-        OSError: it cannot be started.
-    """
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    with held_signals(), contextlib.closing(OutputRelay()) as relay:
-        command = make_command(relay.runs, relay.for_script)
-        script = ScriptProcess(command, relay, mask, clock)
-        _show(script, relay, options, clock)
-    return script
-
-
-def run_thread(options: RunOptions, clock: Clock) -> ScriptThread:
-    """Run a workload in a thread of this process under the live screen, to its end.
-
-    Raises:
-        OSError: the system gives no pseudo terminal.
+        OSError: it cannot be started, or the system gives no pseudo terminal.
     """
     with held_signals(), contextlib.closing(OutputRelay()) as relay:
-        script = ScriptThread(options.script, options.launch, relay, clock)
-        _show(script, relay, options, clock)
+        script = make_script(relay)
+        with Capture(screen=True, if_killed=script.if_killed, apart=script.output) as terminal:
+            ScriptSession(script, relay, terminal, options, clock).run()
     return script
-
-
-def _show(script: Script, relay: OutputRelay, options: RunOptions, clock: Clock) -> None:
-    with Capture(screen=True, if_killed=script.if_killed, apart=script.output) as terminal:
-        ScriptSession(script, relay, terminal, options, clock).run()
 
 
 class ScriptSession:
@@ -161,8 +170,9 @@ class ScriptSession:
         with passed_signals(self._pass_on, self._terminal.hang_up, quits=True):
             with self._script:
                 self._show_screen()
+                self._followed.start()
                 while not self._script.wait(_LOOK_S):
-                    self._look_for_notices()
+                    pass
             self._followed.end(self._script.state if self._shows_output else "")
             self._relay.finish_reading()
             if not self._shows_output:
@@ -225,14 +235,6 @@ class ScriptSession:
         self._terminal.err.write(f"tfwatch: {sentence}\n")
         self._terminal.err.flush()
 
-    def _look_for_notices(self) -> None:
-        """Pass on the notices of the runs after the screen is left."""
-        if self._notifier.is_on:
-            with fails_open(self._notifier.stop):
-                self._followed.look()
-        for why in self._notifier.take_failures():
-            self._notify(why)
-
     def _show_notice(self, sentence: str, bell: str) -> None:
         self._notify(sentence)
         self._terminal.ring(bell)
@@ -269,52 +271,3 @@ def _failure(text: str) -> str:
     """Return the last traceback, or the last lines."""
     at = text.rfind(_TRACEBACK)
     return text[at:] if at >= 0 else "".join(text.splitlines(keepends=True)[-_FAILURE_LINES:])
-
-
-# -- without a screen ------------------------------------------------------------------------------
-
-
-class HeadlessRuns:
-    """Follows the runs that a script announces in the file `announced`, until `end`."""
-
-    def __init__(self, options: RunOptions, clock: Clock, announced: Path) -> None:
-        runs = ScriptRuns(Announcements(announced), clock)
-        self._followed = FollowedScript(runs, options, clock, _show_notice)
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="tfwatch-notices", daemon=True)
-
-    def start(self) -> None:
-        """Start the thread; it blocks the signals that the caller blocks."""
-        with fails_open(_report):
-            self._thread.start()
-
-    def end(self, state: str) -> None:
-        """Pass on that the script ended, in these words."""
-        self._ended.set()
-        if self._thread.is_alive():
-            self._thread.join(_PATIENCE_S)
-        self._followed.end(state)
-        self._report_failures()
-
-    def _follow(self) -> None:
-        with fails_open(_report):
-            while not self._ended.wait(_FOLLOW_S):
-                self._followed.look()
-                self._report_failures()
-
-    def _report_failures(self) -> None:
-        for why in self._followed.notifier.take_failures():
-            _report(why)
-
-
-def _show_notice(sentence: str, bell: str) -> None:
-    _report(sentence)
-    if bell and os.isatty(2):
-        sys.stderr.write(bell)
-        sys.stderr.flush()
-
-
-def _report(sentence: str) -> None:
-    with fails_open(lambda _: None):
-        sys.stderr.write(f"tfwatch: {printable(sentence)}\n")
-        sys.stderr.flush()

@@ -26,8 +26,6 @@ from tfwatch.screens.basics.glyphs import (
 from tfwatch.screens.themes import THEMES
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from textual.theme import Theme
 
 
@@ -38,14 +36,6 @@ async def test_training_is_started_after_the_first_paint() -> None:
         await show.frame()
         assert painted == ["now"]
         assert "STARTING" in show.rows[1]
-
-
-async def test_the_terminals_title_shows_progress(tmp_path: Path) -> None:
-    async with shown(usual(tmp_path)) as show:
-        assert show.app.title == "cnn epoch 2/20 OK, data wait 1 %"
-        show.run.ended()
-        await show.frame()
-        assert show.app.title == "cnn epoch 2/20 FINISHED"
 
 
 async def test_a_notice_of_the_end_rings_the_bell_in_place_of_the_screen(

@@ -30,8 +30,7 @@ from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import Manifest, NotARunError, Pulse
 from tfwatch.runs.run import Run, open_run
 from tfwatch.screens.basics.glyphs import choose_glyphs
-from tfwatch.screens.live.header import terminal_title
-from tfwatch.screens.live.knobs import KnobsPane, effect_lines, knob_rows
+from tfwatch.screens.live.knobs import KnobsPane, knob_rows
 from tfwatch.screens.live.lists import log_lines
 from tfwatch.screens.live.machine import readings
 from tfwatch.screens.live.timeline import picture
@@ -193,7 +192,6 @@ def show(folder: Path) -> Snapshot:
 def texts_of(view: RunView) -> Iterator[str]:
     """Make the content of each pane."""
     header_of(view)
-    terminal_title(view)
     log_lines(view)
     rows = EventCollector().take(view)
     list(rows)
@@ -208,8 +206,7 @@ def texts_of(view: RunView) -> Iterator[str]:
 def switch_rows(view: RunView) -> Iterator[Any]:
     """Draw the knobs and the effect of the newest switch."""
     pane = KnobsPane()
-    pane.set_reactive(KnobsPane.knobs, knob_rows(view, live=True))
-    pane.set_reactive(KnobsPane.effect, tuple(effect_lines(view)))
+    pane.view, pane.knobs = view, knob_rows(view, live=True)
     yield from pane.rows(60, 20)
 
 

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from textual.app import App
-
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.judge.judged_run import EndedRunJudge
 from tfwatch.judge.view import Follower
 from tfwatch.notices import NO_NOTICES, Notifier
-from tfwatch.screens.basics.glyphs import choose_glyphs
-from tfwatch.screens.basics.text import plain
-from tfwatch.screens.live.header import terminal_title
 from tfwatch.screens.live.screen import LiveScreen
 from tfwatch.screens.live.switch_requests import SwitchRequests
 from tfwatch.screens.overlays import Leave, Question, leave_question, stop_question
@@ -30,9 +25,6 @@ __all__ = ["FRAME_S", "Leave", "TfwatchApp"]
 
 FRAME_S = 0.25
 _ENDING = "the run is already stopping; y quits without waiting for the current batch"
-#: The escape sequences that push the terminal's title on its stack, and pop it.
-_KEEP_TITLE = "\x1b[22;0t"
-_TITLE_BACK = "\x1b[23;0t"
 
 
 class TfwatchApp(ThemedApp):
@@ -81,7 +73,6 @@ class TfwatchApp(ThemedApp):
         self._run_checkup = run_checkup
         self._leaving = False
         self._seen_running = False
-        self._titled = False
 
     def _make_live(self, reader: Run, requests: RequestSender | None) -> LiveScreen:
         script = self._script
@@ -93,8 +84,7 @@ class TfwatchApp(ThemedApp):
         )
         interrupt = script.interrupt if script else None
         switches = SwitchRequests(requests, self._tuner, self._clock, interrupt)
-        glyphs = choose_glyphs(self._colour, self._unicode)
-        return LiveScreen(reader, follower, switches, self._after_frame, glyphs, self._clock)
+        return LiveScreen(reader, follower, switches, self._after_frame, self._glyphs, self._clock)
 
     # -- frames ------------------------------------------------------------------------------------
 
@@ -143,8 +133,7 @@ class TfwatchApp(ThemedApp):
         self.call_after_refresh(self.notify_painted)
 
     def _after_frame(self, view: RunView) -> None:
-        """Set the terminal's title, and notify the user once the run has ended."""
-        self._retitle(terminal_title(view))
+        """Notify the user once the run has ended."""
         self._notifier.look(view.snapshot, view.situation, view.finding, ends=self._script is None)
         for why in self._notifier.take_failures():
             self.live.notify(why)
@@ -167,14 +156,6 @@ class TfwatchApp(ThemedApp):
         """Ring the bell, and notify the desktop; the banner has the sentence."""
         self._write_to_terminal(bell)
 
-    def _retitle(self, title: str) -> None:
-        if title == self.title:
-            return
-        first, self._titled = not self._titled, True
-        # No widget shows the title: set as usual, it would redraw the whole screen.
-        self.set_reactive(App.title, title)
-        self._write_to_terminal(f"{_KEEP_TITLE if first else ''}\x1b]2;{plain(title)}\x07")
-
     def _write_to_terminal(self, sequence: str) -> None:
         if self._driver is not None and not self.is_headless:
             self._driver.write(sequence)
@@ -184,12 +165,6 @@ class TfwatchApp(ThemedApp):
     @property
     def _can_stop(self) -> bool:
         return self._script is not None or self.live.live
-
-    def exit_with(self, leave: Leave) -> None:
-        """Quit without asking; for a signal handler on the event loop."""
-        if self._titled:
-            self._write_to_terminal(_TITLE_BACK)
-        self.exit(leave)
 
     async def action_quit(self) -> None:
         """Quit; ask first while the training runs."""

@@ -74,6 +74,9 @@ class Canned:
         self.epoch = 0
         self._epoch_step = 0
         self._is_diverged = False
+        #: The share by which the times of steps differ.
+        self.jitter = 0.03
+        self._reader: Run | None = None
         self._pipelines: list[tuple[list[str], list[str]]] = []
         #: Makes the columns of a sample from the split of its step; where set, steps are sampled
         #: twice a second.
@@ -91,13 +94,17 @@ class Canned:
             self.step += 1
             self._epoch_step += 1
             wait, compute, host = split
-            jitter = 1 + 0.03 * math.sin(self.step * 2.1)
+            jitter = 1 + self.jitter * math.sin(self.step * 2.1)
             parts = wait * jitter, compute * 0.3, compute * jitter, host
             self.writer.step(round(self.at_s * 1e9), self.step, self.epoch, flags, *parts)
             self.pass_s((parts[0] + parts[2] + parts[3]) / 1e3, split)
             flags = 0
             self._progress()
         return self
+
+    def lasting(self, seconds: float, split: Split) -> Canned:
+        """Write equal steps for so many seconds."""
+        return self.steps(round(seconds * 1e3 / sum(split)), split)
 
     def pass_s(self, seconds: float, split: Split = IDLE) -> Canned:
         """Let time pass, with samples where sensors are set."""
@@ -213,7 +220,9 @@ class Canned:
 
     def snapshot(self) -> Snapshot:
         """Return the run's snapshot now."""
-        return self.reader().read()
+        self._reader = self._reader or self.reader()
+        self.writer.flush()
+        return self._reader.read()
 
 
 def usual(folder: Path | None, **changes: Any) -> Canned:

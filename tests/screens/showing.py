@@ -113,14 +113,14 @@ class Shown:
 def header_of(view: RunView, width: int = 200) -> str:
     """Return the header of a run with single spaces."""
     header = RunHeader()
-    header.set_reactive(RunHeader.view, view)
+    header.view = view
     return " ".join(header.rows(width, 1)[0].plain.split())
 
 
 def pipeline_of(view: RunView, width: int = 60, height: int = 12) -> list[str]:
     """Return the rows of the pane of the input pipeline."""
     pane = PipelinePane()
-    pane.set_reactive(PipelinePane.view, view)
+    pane.view = view
     return [row.plain for row in pane.rows(width, height)]
 
 

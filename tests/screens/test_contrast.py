@@ -12,10 +12,10 @@ from textual.color import Color
 from tests.doctor.machines import linux
 from tests.groups import write_group
 from tests.runs.folders import FakeClock
-from tests.screens.launching import launcher
 from tests.screens.showing import shown
 from tests.screens.states import failed, finished, settling, stalled, starving
 from tests.screens.test_doctor import checked, finding
+from tests.screens.test_launcher import launcher
 from tfwatch.doctor.checks import judge
 from tfwatch.judge.groups.judged_group import judge_group
 from tfwatch.runs.format import EVENTS

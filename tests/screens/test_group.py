@@ -15,13 +15,11 @@ from tfwatch.core.clock import Clock
 from tfwatch.judge.groups.judged_group import JudgedGroup, judge_group
 from tfwatch.runs.folder import SLOW_S
 from tfwatch.runs.group import open_group
-from tfwatch.screens.group import READ_S, TIMES, GroupApp, GroupReader, GroupScreen
+from tfwatch.screens.group import READ_S, TIMES, GroupApp, GroupReader
 from tfwatch.screens.overlays import Leave
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from textual.pilot import Pilot
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +49,6 @@ class Now:
 @pytest.fixture
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tfwatch.runs.folder.threading.Thread", Now)
-
-
-def screen_of(pilot: Pilot[Leave]) -> GroupScreen:
-    screen = pilot.app.screen
-    assert isinstance(screen, GroupScreen)
-    return screen
 
 
 @pytest.mark.usefixtures("_at_once")
@@ -102,7 +94,7 @@ async def test_a_disk_that_hangs_blocks_no_key_and_is_reported(group: JudgedGrou
     async with app.run_test(size=(100, 30)) as pilot:
         assert reads.wait(60)
         clock.at_s = SLOW_S + 2
-        screen_of(pilot).frame()
+        app.frame()
         await pilot.pause()
         assert "the disk has not responded for 5.0 s: /mnt/runs/one" in "\n".join(
             rows_of(app.screen)

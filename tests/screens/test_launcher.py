@@ -4,21 +4,60 @@ select."""
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.screens.launching import RUNS, launcher, offer, text
 from tests.screens.showing import rows_of
 from tests.screens.test_doctor import until
-from tfwatch.screens.launcher import ScriptPaths
+from tfwatch.judge.past_run import PastRun
+from tfwatch.screens.launcher import LauncherApp, LauncherContent
 from tfwatch.screens.overlays import Leave
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
-    from tfwatch.judge.past_run import PastRun
+    from textual.pilot import Pilot
+
+WORKLOADS = (
+    ("cnn", "decode and augment starve it"),
+    ("generator", "fed by a slow Python generator"),
+    ("large-images", "arithmetic enough"),
+)
+RUNS = (
+    PastRun("2026-11-20T10-17-03_cnn", "cnn", 720.0, "finished", 5000, 52.6, 10.5, 0.41),
+    PastRun("/x/2026-11-19T10-17-03_[b]", "[b]x[/b]", 90_000.0, "killed", 3, 1.0),
+)
+
+
+def run_script(line: str) -> tuple[str, ...]:
+    if not line.endswith(".py"):
+        raise ValueError(f"{line} cannot be run [red]")
+    return ("run", line)
+
+
+def offer(
+    workloads: tuple[tuple[str, str], ...] = WORKLOADS,
+    runs: Callable[[], Iterable[PastRun]] = lambda: RUNS,
+) -> LauncherContent:
+    return LauncherContent(workloads, run_script, runs)
+
+
+@asynccontextmanager
+async def launcher(
+    shown: LauncherContent | None = None, size: tuple[int, int] = (80, 24), **options: Any
+) -> AsyncIterator[tuple[LauncherApp, Pilot[Leave]]]:
+    app = LauncherApp(shown or offer(), **options)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        if shown is None:
+            await until(pilot, lambda: size[1] < 18 or "1 day" in text(app))
+        yield app, pilot
+
+
+def text(app: LauncherApp) -> str:
+    return "\n".join(rows_of(app.screen))
 
 
 async def test_it_shows_your_script_first_then_runs_then_demos() -> None:
@@ -66,27 +105,6 @@ async def test_the_command_is_shown_as_it_is_chosen() -> None:
         await pilot.pause()
         assert "x.txt cannot be run [red]" in text(app)
         assert app.is_running
-
-
-async def test_a_path_is_completed_with_the_right_arrow(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "scripts").mkdir()
-    for name in ("train.py", "tra.txt"):
-        (tmp_path / "scripts" / name).touch()
-    monkeypatch.chdir(tmp_path)
-    paths = ScriptPaths()
-
-    assert await paths.get_suggestion("scr") == "scripts/"
-    assert await paths.get_suggestion("scripts/t") == "scripts/train.py"
-    assert await paths.get_suggestion(f"{tmp_path}/scripts/t") == f"{tmp_path}/scripts/train.py"
-    for nothing in ("", "scripts/", "nowhere/x", "scripts/x"):
-        assert await paths.get_suggestion(nothing) is None
-    async with launcher() as (app, pilot):
-        await pilot.press(*"scripts/t")
-        await until(pilot, lambda: "scripts/train.py" in text(app))
-        await pilot.press("right", "enter")
-    assert app.words == ("run", "scripts/train.py")
 
 
 async def test_it_is_painted_before_anything_is_loaded() -> None:

@@ -236,7 +236,7 @@ async def test_the_screen_is_that_of_its_snapshot(name: str, tmp_path: Path) -> 
 
 
 async def _screen(show: Shown, scenario: Scenario, size: tuple[int, int]) -> str:
-    """Return the screen below a line with its size, the banner's tone and the title."""
+    """Return the screen below a line with its size and the banner's tone."""
     _wait_for_findings()
     await show.resize(size)
     for key in scenario.keys:
@@ -244,7 +244,7 @@ async def _screen(show: Shown, scenario: Scenario, size: tuple[int, int]) -> str
     assert {len(row) for row in show.rows} == {size[0]}
     tone = show.live.banner.banner.tone.value
     rows = "\n".join(row.rstrip() for row in show.rows)
-    return f"{size[0]}x{size[1]}, {tone}, title {show.app.title}\n{rows}\n"
+    return f"{size[0]}x{size[1]}, {tone}\n{rows}\n"
 
 
 def _wait_for_findings() -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import Static
 
 from tfwatch.core.clock import SYSTEM, Clock
@@ -15,9 +14,8 @@ from tfwatch.core.errors import fails_open
 from tfwatch.judge.findings.finding import Tone
 from tfwatch.report.group_report import COLUMNS, group_markdown, rank_cells
 from tfwatch.runs.folder import DiskCall
-from tfwatch.screens.basics.glyphs import QUIET_COLOUR, choose_glyphs
+from tfwatch.screens.basics.glyphs import QUIET_COLOUR
 from tfwatch.screens.basics.keyline import Key, KeyLine
-from tfwatch.screens.basics.pane import apply_glyphs
 from tfwatch.screens.basics.text import row, spread, wrap_text
 from tfwatch.screens.live.header import silence_of
 from tfwatch.screens.themes import ThemedApp
@@ -88,25 +86,26 @@ class GroupReader:
         self._next_ns = self._clock.now_ns() + max(round(READ_S * 1e9), round(TIMES * took_ns))
 
 
-class GroupScreen(Screen[None]):
-    """Shows a group."""
+class GroupApp(ThemedApp):
+    """Shows a group. options: passed to `ThemedApp`."""
 
-    DEFAULT_CSS = """
-    GroupScreen { layout: vertical; background: $background; overflow: hidden; }
-    GroupScreen #finding { height: auto; max-height: 8; padding: 0 1; }
-    GroupScreen #ranks { height: 1fr; padding: 0 1; scrollbar-size-vertical: 1; }
-    GroupScreen KeyLine { dock: bottom; }
+    TITLE = "tfwatch replay"
+    CSS = f"""
+    {ThemedApp.CSS}
+    Screen {{ layout: vertical; background: $background; overflow: hidden; }}
+    #finding {{ height: auto; max-height: 8; padding: 0 1; }}
+    #ranks {{ height: 1fr; padding: 0 1; scrollbar-size-vertical: 1; }}
+    KeyLine {{ dock: bottom; }}
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "copy", "copy the finding and the table", id="group.copy"),
-        Binding("escape,q", "app.quit", "quit", id="group.quit"),
+        Binding("escape,q", "quit", "quit", id="group.quit"),
     ]
 
-    def __init__(self, reader: GroupReader, *, colour: bool, unicode: bool) -> None:
-        super().__init__()
+    def __init__(self, reader: GroupReader, **options: Any) -> None:
+        super().__init__(**options)
         self._reader = reader
         self._shown: tuple[object, ...] = ()
-        self._glyphs = choose_glyphs(colour, unicode)
 
     def compose(self) -> ComposeResult:
         yield Static(id="finding")
@@ -115,14 +114,12 @@ class GroupScreen(Screen[None]):
         yield KeyLine()
 
     def on_mount(self) -> None:
-        apply_glyphs(self, self._glyphs)
-        self.query_one(KeyLine).keys = (
-            Key("y", "y", "copy"),
-            Key("q", "q", "quit"),
-        )
+        self.apply_glyphs()
+        self.query_one(KeyLine).keys = Key("y", "y", "copy"), Key("q", "q", "quit")
         self.query_one("#ranks").focus()
         self.frame()
         self.set_interval(READ_S / 4, self.frame)
+        self.call_after_refresh(self.notify_painted)
 
     def frame(self) -> None:
         """Show the newest judgement, and read the group again while a rank trains."""
@@ -149,7 +146,7 @@ class GroupScreen(Screen[None]):
     def action_copy(self) -> None:
         """Copy the finding and the table, in Markdown."""
         if self._reader.judged:
-            self.app.copy_to_clipboard(group_markdown(self._reader.judged))
+            self.copy_to_clipboard(group_markdown(self._reader.judged))
             self.notify("copied")
 
 
@@ -174,18 +171,3 @@ def _style(one: RankRow, named: int | None) -> str:
     if one.stopped:
         return _TONES[Tone.BAD]
     return _TONES[Tone.WARN] if one.rank == named else ""
-
-
-class GroupApp(ThemedApp):
-    """Shows a group by itself. options: passed to `ThemedApp`."""
-
-    TITLE = "tfwatch replay"
-
-    def __init__(self, reader: GroupReader, **options: Any) -> None:
-        super().__init__(**options)
-        self._reader = reader
-
-    def on_mount(self) -> None:
-        glyphs = {"colour": self._colour, "unicode": self._unicode}
-        self.push_screen(GroupScreen(self._reader, **glyphs))
-        self.call_after_refresh(self.notify_painted)

@@ -139,8 +139,6 @@ def too_small_text(view: RunView | None, width: int, height: int) -> str:
 #: side.
 SMALLEST = (60, 18)
 ROOMY = (100, 36)
-#: Below LOW rows a tab is smaller, from TALL rows on larger.
-LOW, TALL = 24, 32
 
 
 class Layout(Enum):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import threading
 from dataclasses import dataclass
@@ -12,16 +11,14 @@ from textual import getters, on
 from textual.binding import Binding
 from textual.containers import Horizontal
 from textual.message import Message
-from textual.screen import Screen
-from textual.suggester import Suggester
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from tfwatch.core import units
 from tfwatch.core.errors import fails_open
-from tfwatch.screens.basics.glyphs import QUIET_COLOUR, choose_glyphs
+from tfwatch.screens.basics.glyphs import QUIET_COLOUR
 from tfwatch.screens.basics.keyline import Key, KeyLine
-from tfwatch.screens.basics.pane import FRAME_CSS, apply_glyphs
+from tfwatch.screens.basics.pane import FRAME_CSS
 from tfwatch.screens.basics.text import column, row
 from tfwatch.screens.overlays import Leave
 from tfwatch.screens.themes import ThemedApp
@@ -67,37 +64,16 @@ def run_option(run: PastRun) -> Option:
     return Option(words, id=shlex.join(("replay", run.words)))
 
 
-class ScriptPaths(Suggester):
-    """Completes the path of a Python script, or of a folder on the way to one."""
+class LauncherApp(ThemedApp):
+    """Lets the user select a command. options: passed to `ThemedApp`.
 
-    def __init__(self) -> None:
-        super().__init__(use_cache=False)
+    Attributes:
+        words: the selected command's arguments; empty where the user quit.
+    """
 
-    async def get_suggestion(self, value: str) -> str | None:
-        """Return the first path that begins with the text; None without one."""
-        folder, name = os.path.split(value)
-        if not name:
-            return None
-        try:
-            entries = sorted(
-                os.scandir(os.path.expanduser(folder) or "."), key=lambda one: one.name
-            )
-        except OSError:
-            return None
-        suggestion = (
-            one.name + ("/" if one.is_dir() else "")
-            for one in entries
-            if one.name.startswith(name) and (one.is_dir() or one.name.endswith(".py"))
-        )
-        first = next(suggestion, None)
-        return first and os.path.join(folder, first)
-
-
-class LauncherScreen(Screen[None]):
-    """Lets the user select a command; calls `take` with its command-line arguments."""
-
-    DEFAULT_CSS = f"""
-    LauncherScreen OptionList {{
+    CSS = f"""
+    {ThemedApp.CSS}
+    OptionList {{
         {FRAME_CSS}
         width: 100%; background: $background; background-tint: $background 0%; padding: 0 1;
         scrollbar-size-vertical: 1; text-wrap: nowrap; text-overflow: ellipsis;
@@ -108,22 +84,22 @@ class LauncherScreen(Screen[None]):
             background: $panel; color: $foreground; text-style: bold underline;
         }}
     }}
-    LauncherScreen OptionList.-plain {{ scrollbar-size-vertical: 0; }}
-    LauncherScreen {{ layout: vertical; background: $background; overflow: hidden; }}
-    LauncherScreen #title {{ height: 1; padding: 0 1; background: $panel; }}
-    LauncherScreen #script {{ height: 1; margin: 1 1 0 1; }}
-    LauncherScreen #script Static {{ width: auto; }}
-    LauncherScreen Input {{ width: 1fr; height: 1; border: none; padding: 0; }}
-    LauncherScreen Input > .input--placeholder {{ color: $foreground 75%; }}
-    LauncherScreen #command {{ height: 1; padding: 0 1; text-wrap: nowrap; }}
-    LauncherScreen #runs {{ height: 1fr; min-height: 3; }}
-    LauncherScreen #demos {{ height: auto; max-height: 50%; }}
+    OptionList.-plain {{ scrollbar-size-vertical: 0; }}
+    Screen {{ layout: vertical; background: $background; overflow: hidden; }}
+    #title {{ height: 1; padding: 0 1; background: $panel; }}
+    #script {{ height: 1; margin: 1 1 0 1; }}
+    #script Static {{ width: auto; }}
+    Input {{ width: 1fr; height: 1; border: none; padding: 0; }}
+    Input > .input--placeholder {{ color: $foreground 75%; }}
+    #command {{ height: 1; padding: 0 1; text-wrap: nowrap; }}
+    #runs {{ height: 1fr; min-height: 3; }}
+    #demos {{ height: auto; max-height: 50%; }}
     """
     AUTO_FOCUS = "Input"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down", "app.focus_next", show=False),
+        Binding("down", "focus_next", show=False),
         Binding("escape", "script", "your script", show=False),
-        Binding("q", "app.quit", "quit", show=False),
+        Binding("q", "quit", "quit", show=False),
     ]
 
     script = getters.query_one(Input)
@@ -139,37 +115,31 @@ class LauncherScreen(Screen[None]):
             super().__init__()
             self.run, self.note = run, note
 
-    def __init__(
-        self,
-        content: LauncherContent,
-        take: Callable[[tuple[str, ...]], None],
-        *,
-        colour: bool,
-        unicode: bool,
-    ) -> None:
-        super().__init__()
+    def __init__(self, content: LauncherContent, **options: Any) -> None:
+        super().__init__(**options)
+        self.words: tuple[str, ...] = ()
         self._content = content
-        self._take = take
-        self._glyphs = choose_glyphs(colour, unicode)
 
     def compose(self) -> ComposeResult:
         yield Static(row(("tfwatch", "$accent bold")), id="title")
         with Horizontal(id="script"):
             yield Static("tfwatch run ")
-            yield Input(placeholder="SCRIPT.py [arguments]", suggester=ScriptPaths(), compact=True)
+            yield Input(placeholder="SCRIPT.py [arguments]", compact=True)
         yield Static(id="command")
         yield OptionList(id="runs")
         yield OptionList(*(demo_option(*one) for one in self._content.workloads), id="demos")
         yield KeyLine()
 
     def on_mount(self) -> None:
-        apply_glyphs(self, self._glyphs)
+        self.apply_glyphs()
         self.runs.border_title, self.demos.border_title = "recent runs", "demos"
         self.runs.border_subtitle = "loading"
+        self.call_after_refresh(self._begin)
 
-    def start_loading(self) -> None:
-        """Read the runs in a thread."""
+    def _begin(self) -> None:
+        """Read the runs in a thread, after the first paint."""
         threading.Thread(target=self._load, daemon=True, name="tfwatch-launcher").start()
+        self.notify_painted()
 
     def _load(self) -> None:
         def fail(why: str) -> None:
@@ -205,12 +175,10 @@ class LauncherScreen(Screen[None]):
         text = f"tfwatch {option.id}" if option else ""
         self.command.update(row((text, "$accent")))
         in_field = self.script.has_focus
-        complete, quits = Key("right", "right", "complete"), "ctrl+q" if in_field else "q"
         self.keys.keys = (
             Key("enter", "enter", "run" if in_field else "start"),
             Key("tab", "tab", "next"),
-            *((complete,) if in_field else ()),
-            Key("ctrl+q", quits, "quit"),
+            Key("ctrl+q", "ctrl+q" if in_field else "q", "quit"),
         )
 
     @on(OptionList.OptionSelected)
@@ -227,29 +195,6 @@ class LauncherScreen(Screen[None]):
     def action_script(self) -> None:
         """Focus the field of the script."""
         self.script.focus()
-
-
-class LauncherApp(ThemedApp):
-    """Show the launcher. options: passed to `ThemedApp`.
-
-    Attributes:
-        words: the selected command's arguments; empty where the user quit.
-    """
-
-    def __init__(self, content: LauncherContent, **options: Any) -> None:
-        super().__init__(**options)
-        self.words: tuple[str, ...] = ()
-        self._launcher = LauncherScreen(
-            content, self._take, colour=self._colour, unicode=self._unicode
-        )
-
-    def on_mount(self) -> None:
-        self.push_screen(self._launcher)
-        self.call_after_refresh(self._begin)
-
-    def _begin(self) -> None:
-        self._launcher.start_loading()
-        self.notify_painted()
 
     def _take(self, words: tuple[str, ...]) -> None:
         self.words = words

@@ -14,7 +14,9 @@ from textual.binding import Binding
 from textual.filter import LineFilter, NoColor
 from textual.theme import Theme
 
+from tfwatch.screens.basics.glyphs import choose_glyphs
 from tfwatch.screens.basics.keyline import Pressed
+from tfwatch.screens.basics.pane import apply_glyphs
 from tfwatch.screens.basics.text import plain
 from tfwatch.screens.overlays import Leave
 
@@ -67,6 +69,7 @@ class ThemedApp(App[Leave]):
     ) -> None:
         self._colour = colour
         self._unicode = unicode
+        self._glyphs = choose_glyphs(colour, unicode)
         super().__init__()
         self.no_color = self.no_color or not colour
         self.set_class(not unicode, "-plain")
@@ -79,6 +82,10 @@ class ThemedApp(App[Leave]):
         """Add filters that remove colours and arrows where the terminal has none."""
         filters = super().get_line_filters()
         return [*filters, *[NoColor()] * (not self._colour), *[_NoArrow()] * (not self._unicode)]
+
+    def apply_glyphs(self) -> None:
+        """Set the characters of every widget that is shown."""
+        apply_glyphs(self.screen, self._glyphs)
 
     def notify_painted(self) -> None:
         """Call `painted` after the first paint."""

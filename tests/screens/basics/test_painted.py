@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from textual.app import App, ComposeResult
 
+from tests.judge.test_view import look
+from tests.screens.states import starving
 from tfwatch.screens.basics.pane import FramedPane, Pane
 from tfwatch.screens.live.knobs import KnobRow, KnobsPane
 
@@ -49,7 +51,8 @@ class PaneApp(App[None]):
 
 def set_knob(pane: Pane, text: str) -> None:
     assert isinstance(pane, KnobsPane)
-    pane.knobs = (KnobRow("p", "prefetch", "off", "4", text),)
+    pane.view, pane.knobs = look(starving(None)), (KnobRow("p", "prefetch", "off", "4", text),)
+    pane.repaint_rows()
 
 
 async def test_new_text_is_painted_without_the_frame_around_it() -> None:

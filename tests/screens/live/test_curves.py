@@ -11,13 +11,13 @@ from tests.screens.canned import COMPUTE_BOUND, Canned
 from tfwatch.core import events as facts
 from tfwatch.screens.live.curves import (
     Frame,
-    LearningCurves,
     MetricChart,
     MetricCurve,
     _labels,
     axis_bounds,
     draw_plot,
     figure,
+    metric_charts,
 )
 
 
@@ -97,30 +97,22 @@ def _trained(losses: list[float], **metrics: list[float]) -> Canned:
 
 def test_each_metric_is_a_chart_with_its_validation() -> None:
     run = _trained([2.0, 1.0, 0.5, 0.4], val_loss=[2.1, 1.2, 0.9, 1.1], recall=[0.1, 0.4, 0.3, 0.2])
-    loss, recall = LearningCurves().take(run.snapshot())
+    loss, recall = metric_charts(run.snapshot())
     assert [chart.name for chart in (loss, recall)] == ["loss", "recall"]
     assert loss.training.steps.tolist() == [51, 101, 151, 201]
     assert loss.validation.values.tolist() == [2.1, 1.2, 0.9, 1.1]
 
 
-def test_epochs_are_collected_once_however_often_a_frame_asks() -> None:
-    run = _trained([2.0, 1.0, 0.5, 0.4])
-    curves = LearningCurves()
-    first = curves.take(run.snapshot())[0]
-    again = curves.take(run.snapshot())[0]
-    assert again.training.values.tolist() == first.training.values.tolist() == [2.0, 1.0, 0.5, 0.4]
-
-
 def test_a_metric_that_comes_later_or_is_not_finite_leaves_gaps() -> None:
     run = _trained([2.0, math.nan, math.inf, 0.4, 0.5])
     run.event(facts.EpochEnded, epoch=5, step=run.step + 1, metrics={"loss": 0.3, "auc": 0.7})
-    loss, auc = LearningCurves().take(run.snapshot())
+    loss, auc = metric_charts(run.snapshot())
     assert loss.training.values.tolist() == [2.0, 0.4, 0.5, 0.3]
     assert (auc.name, auc.validation.steps.tolist()) == ("auc", [])
 
 
 def test_a_run_without_epochs_has_the_curve_of_its_progress() -> None:
-    charts = LearningCurves().take(Canned(None).started().steps(2000, COMPUTE_BOUND).snapshot())
+    charts = metric_charts(Canned(None).started().steps(2000, COMPUTE_BOUND).snapshot())
     loss = charts[0]
     assert loss.name == "loss"
     assert len(loss.training) > 20

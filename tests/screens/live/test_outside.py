@@ -11,8 +11,8 @@ from rich.cells import cell_len
 
 from tests.judge.test_view import look
 from tests.screens.canned import COMPUTE_BOUND, N_A, STARVING, Canned
-from tests.screens.launching import launcher, offer
 from tests.screens.showing import rows_of, shown
+from tests.screens.test_launcher import launcher, offer
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.judge.past_run import PastRun
@@ -126,8 +126,3 @@ async def test_a_notification_is_never_markup(tmp_path: Path) -> None:
         assert [(note.message, note.markup) for note in show.app._notifications] == [
             ("aredb?2J[/nope]", False)
         ]
-
-
-async def test_the_terminals_title_is_one_short_line(tmp_path: Path) -> None:
-    async with shown(named(tmp_path, f"{NAMES['escapes']}\n{'x' * 50}")) as show:
-        assert show.app.title == f"aredb?2J {'x' * 28}... epoch 1/20 STARTING"

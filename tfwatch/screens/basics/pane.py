@@ -2,9 +2,9 @@
 
 A frame of the live screen may cost 6 ms of CPU; most of it is painting. To add a pane:
 
-* Make it a `Pane` (rows of `Content`), or a `RowList` (`live/lists.py`) if it scrolls, and set its
-  value only where it differs. Update figures that change with every step once a second, in a frame
-  of their own (`core.clock.Slot`).
+* Make it a `ViewPane` (rows of `Content`), or a `RowList` (`live/lists.py`) if it scrolls. Its news
+  differ once a second for figures that change with every step, in a frame of their own
+  (`core.clock.Slot`).
 * An unchanged row reuses its `Strip` and costs almost nothing: round figures, and keep changing
   ones in few rows.
 * Where the rows change and the frame around them does not, use `repaint_rows` and `reactive(...,
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from textual.filter import LineFilter
     from textual.screen import Screen
     from typing_extensions import Self
+
+    from tfwatch.judge.view import RunView
 
 
 class CachedLines(Widget):
@@ -265,7 +267,30 @@ class Titled(Widget):
             self.border_title, self.border_subtitle = row(title), row(note) if note else None
 
 
-class FramedPane(Pane, Titled):
-    """A pane with a titled frame."""
+class ViewPane(Pane):
+    """Shows a run, and is painted again only where its news differ."""
+
+    #: The newest view of which something was new.
+    view: RunView | None = None
+    _shown: object = None
+
+    def show(self, view: RunView) -> None:
+        """Show a view where it has news."""
+        news = self.news(view)
+        if news != self._shown:
+            self._shown, self.view = news, view
+            self.take_news(view)
+
+    def news(self, view: RunView) -> object:
+        """Return what decides the rows of a view: equal ones are painted once."""
+        raise NotImplementedError
+
+    def take_news(self, view: RunView) -> None:
+        """Repaint the rows of a view that has news."""
+        self.repaint_rows()
+
+
+class FramedPane(ViewPane, Titled):
+    """A pane of a run with a titled frame."""
 
     DEFAULT_CSS = f"FramedPane {{ {FRAME_CSS} }}"

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 from textual.content import Content
-from textual.reactive import reactive
 
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
@@ -66,47 +65,27 @@ class MetricChart:
     validation: MetricCurve
 
 
-class LearningCurves:
-    """Collects the figures of the epochs while the run goes on."""
+def metric_charts(snapshot: Snapshot) -> list[MetricChart]:
+    """Return the charts: the loss and each metric, of at most a few thousand epochs."""
+    ended = snapshot.events.of(EpochEnded)
+    ended = ended[:: -(len(ended) // _POINTS + 1)][::-1]
+    names = dict.fromkeys(["loss", *(name for event in ended for name in event.metrics)])
+    metrics = [name for name in names if not name.startswith(_VALIDATION)]
+    charts = (_metric_chart(name, ended, snapshot) for name in metrics)
+    return [one for one in charts if len(one.training) or len(one.validation)]
 
-    def __init__(self) -> None:
-        self._steps: list[int] = []
-        self._values: dict[str, list[float]] = {}
-        self._since_ns = 0
 
-    def take(self, snapshot: Snapshot) -> tuple[MetricChart, ...]:
-        """Return the charts: the loss and each metric. Every call passes the same run."""
-        for event in snapshot.events.between(EpochEnded, self._since_ns, 2**63):
-            self._add(event)
-        return tuple(self._of_epochs(snapshot))
+def _metric_chart(name: str, ended: Sequence[EpochEnded], snapshot: Snapshot) -> MetricChart:
+    training = _curve(name, ended)
+    if name == "loss" and len(training) < _LEAST_EPOCHS:
+        training = _reported_loss(snapshot) or training
+    return MetricChart(name, training, _curve(_VALIDATION + name, ended))
 
-    def _add(self, event: EpochEnded) -> None:
-        self._since_ns = event.at_ns + 1
-        for name, value in event.metrics.items():
-            self._values.setdefault(name, [math.nan] * len(self._steps)).append(value)
-        self._steps.append(event.step)
-        for values in self._values.values():
-            values += [math.nan] * (len(self._steps) - len(values))
 
-    def _of_epochs(self, snapshot: Snapshot) -> list[MetricChart]:
-        names = [name for name in self._values if not name.startswith(_VALIDATION)]
-        metrics = list(dict.fromkeys(["loss", *names]))
-        return [chart for name in metrics if (chart := self._chart(name, snapshot)) is not None]
-
-    def _chart(self, name: str, snapshot: Snapshot) -> MetricChart | None:
-        training, validation = self._curve(name), self._curve(_VALIDATION + name)
-        if name == "loss" and len(training) < _LEAST_EPOCHS:
-            training = _reported_loss(snapshot) or training
-        if not len(training) and not len(validation):
-            return None
-        return MetricChart(name, training, validation)
-
-    def _curve(self, name: str) -> MetricCurve:
-        values = np.array(self._values.get(name, ()), dtype=np.float64)
-        known = np.isfinite(values)
-        return MetricCurve(
-            np.array(self._steps[: len(values)], dtype=np.float64)[known], values[known]
-        )
+def _curve(name: str, ended: Sequence[EpochEnded]) -> MetricCurve:
+    known = [one for one in ended if math.isfinite(one.metrics.get(name, math.nan))]
+    steps, values = [one.step for one in known], [one.metrics[name] for one in known]
+    return MetricCurve(np.array(steps, np.float64), np.array(values, np.float64))
 
 
 def _reported_loss(snapshot: Snapshot) -> MetricCurve:
@@ -195,43 +174,28 @@ _EMPTY = "the curves begin with the first report of the loss"
 class CurvesPane(FramedPane):
     """As many charts as fit, the loss first."""
 
-    charts: reactive[tuple[MetricChart, ...]] = reactive((), repaint=False)
-
-    watch_charts = FramedPane.repaint_rows
-
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._curves = LearningCurves()
-        self._end_step = 0
-        self._shown: tuple[object, ...] = ()
-
     def on_mount(self) -> None:
         self.set_titles("learning curves")
 
-    def show(self, view: RunView) -> None:
-        """Show the curves of a view, every few seconds and after each epoch."""
+    def news(self, view: RunView) -> object:
+        """Return what is new every few seconds, and after each epoch."""
         due = second_of(view.snapshot.now_s, Slot.HEADER) // _EVERY_S
-        ended = view.snapshot.events.newest(EpochEnded)
-        if (due, ended, view.is_over) == self._shown:
-            return
-        self._shown = due, ended, view.is_over
-        self._end_step = view.snapshot.steps_total
-        self.charts = self._curves.take(view.snapshot)
+        return due, view.snapshot.events.newest(EpochEnded), view.is_over
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
-        if not self.charts:
+        charts = metric_charts(self.view.snapshot) if self.view else []
+        if self.view is None or not charts:
             return [row((_EMPTY, QUIET_COLOUR))]
-        charts = self.charts[: max((height - 1) // _LEAST_ROWS, 1)]
+        last = self.view.snapshot.steps_total
+        charts = charts[: max((height - 1) // _LEAST_ROWS, 1)]
         each = max((height - 1) // len(charts), 2)
-        lines = [line for chart in charts for line in self._chart(chart, width, each)]
-        step = f"step {units.count(self._end_step)}"
+        lines = [line for chart in charts for line in self._chart(chart, last, width, each)]
+        step = f"step {units.count(last)}"
         room = max(width - _GUTTER - len(step), 1)
         return [*lines, row((f"{'':{_GUTTER}}{'0':<{room}}{step}", QUIET_COLOUR))]
 
-    def _chart(self, chart: MetricChart, width: int, height: int) -> list[Content]:
-        frame = Frame(
-            max(width - _GUTTER, 1), height - 1, float(max(self._end_step, 1)), *axis_bounds(chart)
-        )
+    def _chart(self, chart: MetricChart, last: int, width: int, height: int) -> list[Content]:
+        frame = Frame(max(width - _GUTTER, 1), height - 1, float(max(last, 1)), *axis_bounds(chart))
         cells = draw_plot((chart.training, chart.validation), frame, self.glyphs.fine)
         beside = zip(_labels(frame), cells, strict=True)
         plot = [Content.assemble((label, QUIET_COLOUR), *line) for label, line in beside]

@@ -1,5 +1,5 @@
 """The top of the screen: a line with workload, device, progress, speed and the state of the
-recording; below it the banner. And the terminal's title."""
+recording; below it the banner."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfwatch.judge.findings.finding import Finding, Tone
 from tfwatch.runs.folder import SLOW_S
 from tfwatch.runs.library import short_path
 from tfwatch.runs.liveness import Life
-from tfwatch.screens.basics.pane import Pane
+from tfwatch.screens.basics.pane import Pane, ViewPane
 from tfwatch.screens.basics.text import fit, row, shorten, shorten_clauses, spread
 
 if TYPE_CHECKING:
@@ -26,31 +26,21 @@ if TYPE_CHECKING:
     from tfwatch.runs.snapshot import Snapshot
 
 _RECORDING = "recording"
-#: Cells of a workload's name in the terminal's title: terminals cut titles in tabs.
-_LONGEST_IN_TITLE = 40
 #: The longest name, cells: at 60 columns the epoch and the recording state fit beside it.
 _LONGEST_NAME = 28
 
 
-class RunHeader(Pane):
+class RunHeader(ViewPane):
     """The run in one line; a narrow line drops the least important parts first."""
 
     DEFAULT_CSS = """
     RunHeader { height: 1; padding: 0 1; background: $panel; color: $foreground; }
     """
 
-    view: reactive[RunView | None] = reactive(None, repaint=False)
-
-    watch_view = Pane.repaint_rows
-
-    _shown: tuple[object, ...] = ()
-
-    def show(self, view: RunView) -> None:
-        """Show the figures of a view, once a second: faster figures are unreadable."""
+    def news(self, view: RunView) -> object:
+        """Return the second, as faster figures are unreadable, and the states."""
         second = second_of(view.snapshot.now_s, Slot.HEADER)
-        key = second, view.snapshot.life, epoch_text(view), _state(view)
-        if key != self._shown:
-            self._shown, self.view = key, view
+        return second, view.snapshot.life, epoch_text(view), _state(view)
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         if self.view is None:
@@ -165,14 +155,6 @@ def _script_state(view: RunView) -> tuple[str, bool]:
     if snapshot.life is Life.GONE:
         return "FOLDER GONE", True
     return _RECORDING, snapshot.life is not Life.RUNNING
-
-
-def terminal_title(view: RunView) -> str:
-    """Return the terminal's title, e.g. `cnn epoch 2/20 STARVING 41 %`; without a length that
-    grows with each frame."""
-    name = shorten(view.snapshot.manifest.workload, _LONGEST_IN_TITLE)
-    word = view.finding.word.partition(" FOR ")[0].removesuffix(" of the time")
-    return " ".join(filter(None, (name, epoch_text(view), word)))
 
 
 # -- the banner ------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from textual.content import Content
-from textual.reactive import reactive
 
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
@@ -206,34 +205,29 @@ _HINT = "no switch yet: p switches prefetch, a A/B-tests it"
 class KnobsPane(FramedPane):
     """The knobs in rows: their keys switch them. Below: the effect of the newest switch."""
 
-    knobs: reactive[tuple[KnobRow, ...]] = reactive((), repaint=False)
-    #: The sentence is bold, what follows is quiet.
-    effect: reactive[tuple[str, ...]] = reactive((), repaint=False)
-
-    watch_knobs = watch_effect = FramedPane.repaint_rows
-
-    #: The text without any knob.
-    _none: str = _NONE
-    _shown: tuple[object, ...] = ()
+    #: The rows of the settings.
+    knobs: tuple[KnobRow, ...] = ()
 
     def on_mount(self) -> None:
         self.set_titles("live switches")
 
-    def show(self, view: RunView) -> None:
-        """Show the settings of a view, and once a second and with each event their effect."""
-        live = view.situation.live
-        self._none = _AWAITED if view.awaits_fit else _NONE
-        self.knobs = knob_rows(view, live)
-        self.set_titles(title(view, live), checked_forecast_text(view.situation.record))
+    def news(self, view: RunView) -> object:
+        """Return the settings, which change at once, and the second and the events, with which
+        their effect changes."""
         second = second_of(view.snapshot.now_s, Slot.SEARCH)
-        key = second, view.is_over, len(view.snapshot.events)
-        if key != self._shown:
-            self._shown = key
-            self.effect = tuple(effect_lines(view)) or ("", _hint(view))
+        self.knobs = knob_rows(view, view.situation.live)
+        return self.knobs, view.awaits_fit, second, view.is_over, len(view.snapshot.events)
+
+    def take_news(self, view: RunView) -> None:
+        super().take_news(view)
+        record = checked_forecast_text(view.situation.record)
+        self.set_titles(title(view, view.situation.live), record)
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
-        if not self.knobs:
-            return [row((f" {self._none}", QUIET_COLOUR))]
+        view = self.view
+        if view is None or not self.knobs:
+            text = _AWAITED if view and view.awaits_fit else _NONE
+            return [row((f" {text}", QUIET_COLOUR))]
         names, values, following = (
             max(map(cell_len, texts)) + 1
             for texts in (
@@ -243,10 +237,9 @@ class KnobsPane(FramedPane):
             )
         )
         knobs = [_row(knob, width, (names, values, following)) for knob in self.knobs]
-        styles = "bold", *[QUIET_COLOUR] * len(self.effect)
         effect = [
-            row((line, style))
-            for text, style in zip(self.effect, styles, strict=False)
+            row((line, QUIET_COLOUR if at else "bold"))
+            for at, text in enumerate(effect_lines(view) or ("", _hint(view)))
             for line in wrap_text(text, width)
         ]
         gap = [Content()] * (height > len(knobs) + len(effect))

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
-from textual.reactive import reactive
-
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import GpuFound, SensorMissing
@@ -44,28 +42,24 @@ class Reading:
 class MachinePane(FramedPane):
     """Readings, the most important first; a figure that the machine does not have is absent."""
 
-    readings: reactive[tuple[Reading, ...]] = reactive((), repaint=False)
-
-    watch_readings = FramedPane.repaint_rows
-
-    _shown: tuple[object, ...] = ()
-
     def on_mount(self) -> None:
         self.set_titles("machine")
 
-    def show(self, view: RunView) -> None:
-        """Show the machine of a view, once a second: faster figures are unreadable."""
+    def news(self, view: RunView) -> object:
+        """Return the second, as faster figures are unreadable."""
         second, has_sample = second_of(view.snapshot.now_s, Slot.MACHINE), view.snapshot.samples
-        key = second, view.is_over, len(has_sample) > 0, view.situation.searched
-        if key != self._shown:
-            self._shown = key
-            # A finished run shows medians: its last seconds are not typical.
-            title = "machine, medians of the run" if view.situation.ended else "machine"
-            self.set_titles(title, _NOTE if missing(view) else "")
-            self.readings = readings(view)
+        return second, view.is_over, len(has_sample) > 0, view.situation.searched
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
-        return [line for one in self.readings for line in _lines(one, width)][:height]
+        if self.view is None:
+            return []
+        return [line for one in readings(self.view) for line in _lines(one, width)][:height]
+
+    def take_news(self, view: RunView) -> None:
+        """Name a finished run's medians, which it shows as its last seconds are not typical."""
+        super().take_news(view)
+        title = "machine, medians of the run" if view.situation.ended else "machine"
+        self.set_titles(title, _NOTE if missing(view) else "")
 
 
 def _lines(reading: Reading, width: int) -> list[Content]:

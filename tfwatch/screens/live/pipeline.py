@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
-from textual.reactive import reactive
 
 from tfwatch.core import units
 from tfwatch.core.events import SensorMissing
@@ -46,22 +45,13 @@ _PARALLEL_KINDS = ("Map", "Parallel")
 class PipelinePane(FramedPane):
     """The stages; where rows are few, the cheapest have none."""
 
-    view: reactive[RunView | None] = reactive(None, repaint=False)
-
-    watch_view = FramedPane.repaint_rows
-
-    _shown: tuple[object, ...] = ()
-
     def on_mount(self) -> None:
         self.set_titles(_TITLE)
 
-    def show(self, view: RunView) -> None:
-        """Show the stages of a view, where what was measured is new: that is once a second."""
+    def news(self, view: RunView) -> object:
+        """Return what was measured, which is new once a second."""
         now = view.situation
-        measured = now.stages, now.split
-        key = measured, view.snapshot.life, now.located, _stalled(view)
-        if key != self._shown:
-            self._shown, self.view = key, view
+        return now.stages, now.split, view.snapshot.life, now.located, _stalled(view)
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         view = self.view

@@ -19,12 +19,10 @@ from tfwatch.screens.basics.text import shorten
 from tfwatch.screens.keys import (
     EVENTS,
     LIVE_BINDINGS,
-    LOW,
     LOWER,
     PANE_BINDINGS,
     SETTINGS,
     STAGES,
-    TALL,
     Layout,
     footer_keys,
     layout_for,
@@ -199,7 +197,7 @@ class LiveScreen(Screen[None], CachedLines):
 
     def _show_messages(self, view: RunView) -> None:
         """Report requests that the training did not get, did not take, or refused."""
-        for message in self._switch_requests.take_messages(view.snapshot):
+        for message in self._switch_requests.take_messages():
             self.notify(message)
         refused, asked_s = view.snapshot.events.newest(StopRefused), self._stopping_s
         if refused and asked_s is not None and refused.at_ns / 1e9 >= asked_s:
@@ -249,14 +247,10 @@ class LiveScreen(Screen[None], CachedLines):
     def _set_size_classes(self) -> None:
         """Set the classes of the window's size, at once: each change restyles the screen and all of
         its panes."""
-        size, layout = self.app.size, layout_for(self.app.size)
+        layout = layout_for(self.app.size)
         for pane in (*self.panes, self.step_pane):
             pane.set_class(layout is Layout.TABS, "-bare", update=False)
-        sized = {
-            "-low": size.height < LOW,
-            "-tall": size.height >= TALL,
-        }
-        self.update_classes({known.value: known is layout for known in Layout} | sized)
+        self.update_classes({known.value: known is layout for known in Layout})
 
     def _choose_panes(self) -> None:
         """Show the panes that fit, and mark the tab."""

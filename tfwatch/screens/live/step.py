@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
-from textual.reactive import reactive
 
 from tfwatch.core import units
 from tfwatch.core.events import StepProfiled
@@ -36,20 +35,11 @@ class StepPane(FramedPane):
     """The parts of the newest profile, the longest first; where rows are few, the shortest have
     none."""
 
-    view: reactive[RunView | None] = reactive(None, repaint=False)
-
-    watch_view = FramedPane.repaint_rows
-
-    _shown: tuple[object, ...] = ()
-
     def on_mount(self) -> None:
         self.set_titles(_TITLE)
 
-    def show(self, view: RunView) -> None:
-        """Show the newest profile of a view, where it is new."""
-        key = self._newest(view), view.situation.profile, view.is_over
-        if key != self._shown:
-            self._shown, self.view = key, view
+    def news(self, view: RunView) -> object:
+        return self._newest(view), view.situation.profile, view.is_over
 
     @staticmethod
     def _newest(view: RunView) -> StepProfiled | None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfwatch.core.events import AutopilotBegan
 from tfwatch.core.knobs import KNOBS, LARGEST, PREFETCH, Refusal, check_value, knob_name
 from tfwatch.judge.effects import knob_state
-from tfwatch.judge.effects.tuner_events import AUTOPILOT_EVENTS, autopilot_runs
-from tfwatch.judge.effects.wording import autopilot_text, subject_text
+from tfwatch.judge.effects.wording import subject_text
 from tfwatch.runs.requests import ProfileRequest, StopRequest, SwitchRequest
 from tfwatch.screens.live.knobs import find_open_switch
 from tfwatch.tuner.autopilot import Autopilot
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
     from tfwatch.core.clock import Clock
     from tfwatch.judge.view import RunView
     from tfwatch.runs.requests import RequestSender
-    from tfwatch.runs.snapshot import Snapshot
     from tfwatch.tuner.client import Tuner, TunerJob
 
 
@@ -53,23 +50,13 @@ class SwitchRequests:
         self.asks: list[knob_state.KnobRequest] = []
         self._clock = clock
         self._pressed: dict[str, int] = {}
-        #: The autopilot was begun here, its end was not reported yet; and when it was begun.
-        self._awaits_end, self._began_ns = False, 0
 
-    def take_messages(self, snapshot: Snapshot) -> list[str]:
-        """Return why a request could not be sent, and what this terminal's autopilot did."""
+    def take_messages(self) -> list[str]:
+        """Return why requests could not be sent."""
         failures = self.requests.take_failures() if self.requests else []
         if failures:
             self.asks = []
-        return failures + self._end_of_autopilot(snapshot)
-
-    def _end_of_autopilot(self, snapshot: Snapshot) -> list[str]:
-        newest = snapshot.events.newest(AutopilotBegan) if self._awaits_end else None
-        if newest is None or newest.at_ns < self._began_ns:
-            return []
-        run = autopilot_runs(snapshot.events.of(*AUTOPILOT_EVENTS))[-1]
-        self._awaits_end = run.ended is None
-        return [f"autopilot: {autopilot_text(run)}"] if run.ended else []
+        return failures
 
     def is_held(self, key: str) -> bool:
         """Return True where this press is the repeat of a held-down key."""
@@ -132,9 +119,7 @@ class SwitchRequests:
         refused = view.run_refusal(self.requests is not None, self._is_ending(view)) or fixed
         if refused or self._tuner is None:
             return f"autopilot: {refused or Refusal.READ_ONLY.words}"
-        self._awaits_end, self._began_ns = True, round(view.snapshot.now_s * 1e9)
-        job = Autopilot()
-        return self._begin_job(view, job, "autopilot: looks for faster settings; f ends it")
+        return self._begin_job(view, Autopilot(), "autopilot: looks for faster settings; f ends it")
 
     def _begin_job(self, view: RunView, job: TunerJob, message: str) -> str:
         """Begin a job of this terminal's tuner. Return the message, or why it cannot begin."""

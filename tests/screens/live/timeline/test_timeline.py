@@ -1,44 +1,121 @@
-"""The timeline as the rows of text that it shows; its keys and its mouse."""
+"""The timeline as the rows of text that it shows; its keys."""
 
 from __future__ import annotations
 
 import re
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.screens.canned import WALL_NS, Canned
 from tests.screens.showing import rows_of
-from tests.screens.timelines import COMPUTE_BOUND, STARVED, rows, show, shown, time_of_day, title
+from tfwatch.core.clock import local_time
 from tfwatch.core.events import GpuFound, PipelineSwitched, SensorMissing
 from tfwatch.core.rows import Flag, Phase
+from tfwatch.judge.event_rows import EventCollector
+from tfwatch.judge.view import Follower
 from tfwatch.runs.liveness import Life
 from tfwatch.screens.basics.glyphs import QUIET_COLOUR, choose_glyphs
 from tfwatch.screens.live.timeline.picture import GUTTER, WIDE
-from tfwatch.screens.live.timeline.widget import Timeline
+from tfwatch.screens.live.timeline.widget import KEYS, Timeline
+from tfwatch.screens.themes import ThemedApp
 
 if TYPE_CHECKING:
-    from textual.geometry import Region
+    from collections.abc import AsyncIterator
+    from pathlib import Path
 
-    from tests.screens.runs import CannedRun
+    from textual.app import ComposeResult
+    from textual.geometry import Region
+    from textual.pilot import Pilot
+
+    from tfwatch.runs.snapshot import Snapshot
+    from tfwatch.screens.overlays import Leave
+
 
 NAN = float("nan")
 
 
-def starved_then_switched(run: CannedRun) -> CannedRun:
-    run.many(8.0, *STARVED)
+@pytest.fixture
+def run(tmp_path: Path) -> Canned:
+    """Return a run whose steps are all alike."""
+    run = Canned(tmp_path, accelerated=True)
+    run.jitter = 0.0
+    return run
+
+
+ASCII = choose_glyphs(colour=False, unicode=False)
+#: Data wait, compute and host of a step, ms.
+STARVED, COMPUTE_BOUND = (10.0, 13.0, 1.0), (0.2, 13.0, 1.0)
+
+
+class TimelineApp(ThemedApp):
+    CSS = "Timeline { height: 1fr; }"
+    BINDINGS = [replace(key, action=f"timeline({key.action!r})") for key in KEYS]  # noqa: RUF012
+
+    def compose(self) -> ComposeResult:
+        yield Timeline()
+
+    @property
+    def timeline(self) -> Timeline:
+        return self.query_one(Timeline)
+
+    async def action_timeline(self, action: str) -> None:
+        await self.timeline.run_action(action)
+
+
+@asynccontextmanager
+async def shown(
+    run: Canned, width: int = 80, height: int = 12
+) -> AsyncIterator[tuple[TimelineApp, Pilot[Leave]]]:
+    app = TimelineApp(unicode=False)
+    async with app.run_test(size=(width, height)) as pilot:
+        app.timeline.glyphs = ASCII
+        show(app.timeline, run.snapshot())
+        await pilot.pause()
+        yield app, pilot
+
+
+def show(timeline: Timeline, snapshot: Snapshot) -> None:
+    """Show a frame as the live screen does."""
+    view = Follower(live=True).follow(snapshot, (), None)
+    timeline.show(view, EventCollector().take(view))
+
+
+def rows(timeline: Timeline) -> list[str]:
+    return [timeline.render_line(y).text.rstrip() for y in range(timeline.size.height)]
+
+
+def title(timeline: Timeline) -> str:
+    return " ... ".join(timeline._titles)
+
+
+def time_of_day(at_s: float) -> str:
+    return local_time(WALL_NS + round(at_s * 1e9)).strftime("%H:%M:%S")
+
+
+def switched(run: Canned) -> None:
+    change = {"knob": "prefetch", "old": "off", "new": "4", "by": "key"}
+    run.event(PipelineSwitched, **change, asked_step=330, step=run.step + 1, took_ms=3.0)
+
+
+def starved_then_switched(run: Canned) -> Canned:
+    run.lasting(8.0, STARVED)
     run.writer.event(
-        PipelineSwitched(run.now_ns, "prefetch", "off", "4", 330, run.step + 1, 3.0, "key")
+        PipelineSwitched(
+            round(run.at_s * 1e9), "prefetch", "off", "4", 330, run.step + 1, 3.0, "key"
+        )
     )
-    run.one(12.0, 1.0, 13.0, Flag.SWITCH)
-    run.many(8.0, *COMPUTE_BOUND)
+    run.steps(1, (12.0, 13.0, 1.0), Flag.SWITCH)
+    run.lasting(8.0, COMPUTE_BOUND)
     return run
 
 
 # -- the picture -----------------------------------------------------------------------------------
 
 
-async def test_a_switch_is_seen_to_cut_the_wait_off(run: CannedRun) -> None:
+async def test_a_switch_is_seen_to_cut_the_wait_off(run: Canned) -> None:
     async with shown(starved_then_switched(run)) as (app, _):
         assert rows(app.timeline) == [
             " 30 ms                                                             mean ms",
@@ -55,14 +132,14 @@ async def test_a_switch_is_seen_to_cut_the_wait_off(run: CannedRun) -> None:
         assert title(app.timeline) == "last 28 s ... z zoom  <- -> look back"
 
 
-async def test_a_stall_is_a_wall_within_a_third_of_a_second_and_grows(run: CannedRun) -> None:
-    run.many(8.0, *COMPUTE_BOUND)
-    run.phase(Phase.WAIT)
+async def test_a_stall_is_a_wall_within_a_third_of_a_second_and_grows(run: Canned) -> None:
+    run.lasting(8.0, COMPUTE_BOUND)
+    run.doing(Phase.WAIT, 0.0)
     async with shown(run) as (app, _):
-        run.wait(300)
+        run.pass_s(0.3)
         show(app.timeline, run.snapshot())
         assert rows(app.timeline)[0].count("#") >= 1
-        run.wait(20_000)
+        run.pass_s(20.0)
         show(app.timeline, run.snapshot())
         assert rows(app.timeline)[0].count("#") >= 30
         figures = [line[-1] for line in app.timeline._lines[1:5]]
@@ -70,11 +147,11 @@ async def test_a_stall_is_a_wall_within_a_third_of_a_second_and_grows(run: Canne
 
 
 async def test_a_process_without_an_answer_waits_no_longer_than_its_last_sign(
-    run: CannedRun,
+    run: Canned,
 ) -> None:
-    run.many(8.0, *COMPUTE_BOUND)
-    run.phase(Phase.WAIT)
-    run.wait(5000)
+    run.lasting(8.0, COMPUTE_BOUND)
+    run.doing(Phase.WAIT, 0.0)
+    run.pass_s(5.0)
     seen = run.snapshot()
     lost = replace(seen, life=Life.NOT_RESPONDING, silent_s=6.0, now_s=seen.now_s + 6.0)
     async with shown(run) as (app, _):
@@ -87,16 +164,18 @@ async def test_a_process_without_an_answer_waits_no_longer_than_its_last_sign(
 
 
 async def test_only_rows_that_changed_are_painted_again(
-    run: CannedRun, monkeypatch: pytest.MonkeyPatch
+    run: Canned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run.many(20.2, *COMPUTE_BOUND)
+    run.lasting(20.2, COMPUTE_BOUND)
     async with shown(run) as (app, _):
         painted: list[tuple[Region, ...]] = []
         monkeypatch.setattr(app.timeline, "refresh", lambda *regions, **_: painted.append(regions))
-        run.many(0.01, *COMPUTE_BOUND)
+        run.lasting(0.01, COMPUTE_BOUND)
         show(app.timeline, run.snapshot())
         quiet = len(painted)
-        run.writer.event(PipelineSwitched(run.now_ns, "prefetch", "off", "4", 1, 2, 3.0, "key"))
+        run.writer.event(
+            PipelineSwitched(round(run.at_s * 1e9), "prefetch", "off", "4", 1, 2, 3.0, "key")
+        )
         show(app.timeline, run.snapshot())
         monkeypatch.undo()
     assert quiet == 0
@@ -105,7 +184,7 @@ async def test_only_rows_that_changed_are_painted_again(
 
 @pytest.mark.parametrize(("width", "height"), [(60, 4), (60, 9), (200, 30)])
 @pytest.mark.parametrize("unicode", [True, False])
-async def test_it_draws_at_any_size(run: CannedRun, width: int, height: int, unicode: bool) -> None:
+async def test_it_draws_at_any_size(run: Canned, width: int, height: int, unicode: bool) -> None:
     starved_then_switched(run)
     async with shown(run, width, height) as (app, pilot):
         for colour in (True, False):
@@ -119,23 +198,23 @@ async def test_it_draws_at_any_size(run: CannedRun, width: int, height: int, uni
 # -- the GPU ---------------------------------------------------------------------------------------
 
 
-def gpu_steps(run: CannedRun, seconds: float, busy: float, **columns: float) -> None:
+def gpu_steps(run: Canned, seconds: float, busy: float, **columns: float) -> None:
     """Write steps with these GPU samples."""
     run.event(GpuFound, source="nvml", name="H100", memory_bytes=None, unified=False)
-    run.columns = {"gpu_busy": busy, **columns}
-    run.many(seconds, *COMPUTE_BOUND)
+    run.sensors = lambda _: {"gpu_busy": busy, **columns}
+    run.lasting(seconds, COMPUTE_BOUND)
 
 
-async def test_what_is_not_known_of_the_gpu_is_a_gap_and_an_idle_one_a_line(run: CannedRun) -> None:
+async def test_what_is_not_known_of_the_gpu_is_a_gap_and_an_idle_one_a_line(run: Canned) -> None:
     for busy in (0.0, NAN, 1.0):
         gpu_steps(run, 4.0, busy)
     async with shown(run) as (app, _):
         assert re.fullmatch(r"GPU +\.{8} {8}#{8}  100 %", rows(app.timeline)[-1])
 
 
-async def test_a_gpu_whose_sensor_died_is_seen_where_it_was(run: CannedRun) -> None:
+async def test_a_gpu_whose_sensor_died_is_seen_where_it_was(run: Canned) -> None:
     gpu_steps(run, 10.0, 0.9)
-    run.writer.event(SensorMissing(run.now_ns, "GPU", "powermetrics ended", "tfwatch tries again"))
+    run.event(SensorMissing, sensor="GPU", reason="powermetrics ended", fix="tfwatch tries again")
     gpu_steps(run, 60.0, NAN)
     async with shown(run) as (app, _):
         assert not [text for text in rows(app.timeline) if text.startswith("GPU")]
@@ -143,15 +222,15 @@ async def test_a_gpu_whose_sensor_died_is_seen_where_it_was(run: CannedRun) -> N
         assert [text for text in rows(app.timeline) if re.match(r"GPU +=+ +n/a", text)]
 
 
-# -- keys and mouse --------------------------------------------------------------------------------
+# -- keys ------------------------------------------------------------------------------------------
 
 
-async def test_space_freezes_and_follows_again(run: CannedRun) -> None:
-    run.many(8.0, *COMPUTE_BOUND)
+async def test_space_freezes_and_follows_again(run: Canned) -> None:
+    run.lasting(8.0, COMPUTE_BOUND)
     async with shown(run, 120, 15) as (app, pilot):
         await pilot.press("space")
         before = rows(app.timeline)
-        run.many(3.0, *STARVED)
+        run.lasting(3.0, STARVED)
         show(app.timeline, run.snapshot())
         assert rows(app.timeline) == before
         assert title(app.timeline).startswith(f"FROZEN at {time_of_day(7.99)}, space: live")
@@ -160,9 +239,9 @@ async def test_space_freezes_and_follows_again(run: CannedRun) -> None:
         assert rows(app.timeline) != before
 
 
-async def test_arrows_look_back_a_column_and_read_it_out(run: CannedRun) -> None:
-    run.many(8.0, *STARVED)
-    run.many(8.0, *COMPUTE_BOUND)
+async def test_arrows_look_back_a_column_and_read_it_out(run: Canned) -> None:
+    run.lasting(8.0, STARVED)
+    run.lasting(8.0, COMPUTE_BOUND)
     async with shown(run, 120, 15) as (app, pilot):
         await pilot.press("left")
         assert app.timeline.frozen
@@ -176,10 +255,10 @@ async def test_arrows_look_back_a_column_and_read_it_out(run: CannedRun) -> None
         assert not app.timeline.frozen
 
 
-async def test_a_jump_puts_the_moment_in_the_middle(run: CannedRun) -> None:
-    run.many(40.0, *COMPUTE_BOUND)
-    run.one(3000.0, 1.0, 13.0)
-    run.many(40.0, *COMPUTE_BOUND)
+async def test_a_jump_puts_the_moment_in_the_middle(run: Canned) -> None:
+    run.lasting(40.0, COMPUTE_BOUND)
+    run.steps(1, (3000.0, 13.0, 1.0))
+    run.lasting(40.0, COMPUTE_BOUND)
     async with shown(run, 120, 15) as (app, _):
         app.timeline.jump_to(40.0)
         assert abs(rows(app.timeline)[11].index("S no batch for 3.0 s") - GUTTER - 43) <= 2
@@ -187,8 +266,8 @@ async def test_a_jump_puts_the_moment_in_the_middle(run: CannedRun) -> None:
         assert app.timeline._view.end_s == pytest.approx(run.at_s), "no further than there is"
 
 
-async def test_a_run_that_is_over_opens_whole_and_names_the_moment_in_view(run: CannedRun) -> None:
-    run.many(300.0, *COMPUTE_BOUND)
+async def test_a_run_that_is_over_opens_whole_and_names_the_moment_in_view(run: Canned) -> None:
+    run.lasting(300.0, COMPUTE_BOUND)
     over = replace(run.snapshot(), life=Life.ENDED)
     async with shown(run, 120, 15) as (app, pilot):
         app.timeline._newest = None
@@ -202,19 +281,8 @@ async def test_a_run_that_is_over_opens_whole_and_names_the_moment_in_view(run: 
         assert title(app.timeline).startswith(f"FROZEN at {time_of_day(100.0)[:5]}")
 
 
-async def test_a_click_freezes_and_reads_the_column_out(run: CannedRun) -> None:
-    run.many(20.0, *STARVED)
-    run.one(12_000.0, 1.0, 13.0)
-    async with shown(run, 120, 15) as (app, pilot):
-        await pilot.click(Timeline, offset=(30, 5))
-        assert app.timeline.frozen
-        assert title(app.timeline).endswith("wait 10.0, host 1.0, compute 13.0 ms")
-        await pilot.click(Timeline, offset=(80, 5))
-        assert title(app.timeline).endswith("wait 12.0 s, host 1.0 ms, compute 13.0 ms")
-
-
-async def test_zoom_goes_from_seconds_to_the_whole_run(run: CannedRun) -> None:
-    run.many(700.0, 60.0, 1.0, 300.0)
+async def test_zoom_goes_from_seconds_to_the_whole_run(run: Canned) -> None:
+    run.lasting(700.0, (60.0, 300.0, 1.0))
     async with shown(run, 120, 15) as (app, pilot):
         titles = [title(app.timeline)]
         for key in ("z", "z", "z"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -19,13 +18,12 @@ from tfwatch.screens.basics.pane import FRAME_CSS, PaintedRows, Titled
 from tfwatch.screens.live.timeline import picture
 from tfwatch.screens.live.timeline import window as views
 from tfwatch.screens.live.timeline.lanes import labels_in_view
-from tfwatch.screens.live.timeline.picture import GUTTER, Scene, lay_out
+from tfwatch.screens.live.timeline.picture import Scene, lay_out
 from tfwatch.screens.live.timeline.step_bars import next_top
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from textual import events
     from textual.widget import Widget
 
     from tfwatch.judge.event_rows import EventRows
@@ -169,16 +167,6 @@ class Timeline(PaintedRows, Titled):
     def _freeze(self, view: views.View) -> None:
         self._held, self._view = self._held or self._newest, view
         self._redraw(fresh=True)
-
-    # -- the mouse ------------------------------------------------------------------------------
-
-    def on_click(self, event: events.Click) -> None:
-        """Freeze and show the figures of a column."""
-        offset = event.get_content_offset(self)
-        column = offset.x - GUTTER if offset else -1
-        if self._shown and self._bars and 0 <= column < len(self._bars.starts_s):
-            at_s = float(self._bars.starts_s[column])
-            self._freeze(replace(views.frozen(self._shown.snapshot, self._view), cursor_s=at_s))
 
     # -- drawing --------------------------------------------------------------------------------
 

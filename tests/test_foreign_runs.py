@@ -107,13 +107,12 @@ EVENTS: tuple[facts.Event, ...] = (
     facts.MoveMade(
         SECOND + 10,
         91,
-        "prefetch",
-        "off",
-        "4",
+        (KnobChange("prefetch", "off", "4"), KnobChange("cache", "off", "on")),
         9.0,
-        (KnobChange("cache", "off", "on"),),
     ),
-    facts.MoveJudged(SECOND + 11, 99, "prefetch", "off", "4", 23.4, 9.2, 8, True, "gain", 9.1),
+    facts.MoveJudged(
+        SECOND + 11, 99, (KnobChange("prefetch", "off", "4"),), 23.4, 9.2, 8, True, "gain"
+    ),
     facts.AutopilotEnded(
         SECOND + 12, 99, "user", "asked", 9, 23.4, 9.2, 0.4, 0.1, {"prefetch": "4"}
     ),

@@ -14,7 +14,7 @@ from tests.screens.states import starving
 from tfwatch.core import events as facts
 from tfwatch.core import units
 from tfwatch.core.rows import PROGRESS, Flag, Phase
-from tfwatch.judge.effects.knob_state import KnobRequest
+from tfwatch.judge.effects.switching_state import KnobRequest
 from tfwatch.judge.event_rows import EventCollector
 from tfwatch.judge.findings.situation import left_s
 from tfwatch.judge.steps.steady_steps import Verdict

@@ -30,6 +30,7 @@ from tests.screens.canned import (
 )
 from tests.screens.showing import shown
 from tfwatch.core import events as facts
+from tfwatch.core.knobs import KnobChange
 from tfwatch.core.rows import Phase
 
 if TYPE_CHECKING:
@@ -132,11 +133,12 @@ def _autopilot(folder: Path | None) -> Canned:
     """Make a run with one move of the autopilot, which is kept."""
     run = states.starving(folder).event(facts.AutopilotBegan, step=1, memory_bytes=2e9)
     move: dict[str, Any] = {"knob": "prefetch", "old": "off", "new": "4"}
+    changes = (KnobChange(**move),)
     times: dict[str, Any] = {"before_ms": 23.4, "after_ms": 13.9}
-    run.event(facts.MoveMade, step=run.step, **move, forecast_ms=13.8)
+    run.event(facts.MoveMade, step=run.step, changes=changes, forecast_ms=13.8)
     run.switched(**move, by="autopilot").steps(80, COMPUTE_BOUND)
-    judged = {"steps": 40, "kept": True, "forecast_ms": 13.8}
-    run.event(facts.MoveJudged, step=run.step, **move, **times, **judged)
+    judged = {"steps": 40, "kept": True}
+    run.event(facts.MoveJudged, step=run.step, changes=changes, **times, **judged)
     gain: dict[str, Any] = {"steps": 80, "ratio": 1.68, "low": 1.61, "high": 1.74}
     why: dict[str, Any] = {"cause": "not_starving", "reason": "data wait is only 1 % of a step"}
     gain["knobs"] = {"prefetch": "4"}

@@ -25,7 +25,7 @@ from tfwatch.tuner.search import BUDGET, AutopilotSearch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-WORKERS = (KnobChange("workers", "off", "4"),)
+BOTH = (KnobChange("prefetch", "off", "4"), KnobChange("workers", "off", "4"))
 GPU = Plant(data_ms=21, compute_ms=8)
 GENERATOR = Plant(data_ms=13, compute_ms=1.5, serial=True)
 
@@ -56,8 +56,7 @@ def test_it_feeds_the_device_and_tells_each_move_with_what_came(plant: Plant) ->
     assert ended.steps <= BUDGET
     assert ended.after_ms == pytest.approx(plant.step_ms(ended.knobs), rel=0.05)
     assert ended.before_ms == pytest.approx(plant.step_ms(plant.worst), rel=0.05)
-    tried = [(move.knob, move.new) for move in made]
-    assert tried == [(one.knob, one.new) for one in judged]
+    assert [move.changes for move in made] == [move.changes for move in judged]
     assert training.events(AutopilotBegan)[0].memory_bytes == autopilot.SHARE * 2**33
 
 
@@ -84,8 +83,9 @@ def test_what_is_fed_already_is_left_as_it_is() -> None:
 def test_no_buffer_is_asked_for_that_the_limit_does_not_bear() -> None:
     plant = replace(GPU, batch_bytes=7e8)
     training = flown(plant)
-    asked = [move for move in training.events(MoveMade) if move.knob in ("prefetch", "workers")]
-    assert all(int(move.new) <= 3 for move in asked if move.new.isdigit())
+    asked = [change for move in training.events(MoveMade) for change in move.changes]
+    buffers = [one.new for one in asked if one.knob in ("prefetch", "workers")]
+    assert all(int(value) <= 3 for value in buffers if value.isdigit())
     assert plant.step_ms(training.settings[-1]) < plant.step_ms(plant.worst)
 
 
@@ -162,12 +162,7 @@ def test_of_two_knobs_one_of_which_cannot_be_had_the_other_is_taken_back() -> No
     Autopilot().run(training.driver())
     training.train(100)
     first = training.events(MoveJudged)[0]
-    assert (first.knob, first.beside, first.kept, first.reason) == (
-        "prefetch",
-        WORKERS,
-        False,
-        "no memory",
-    )
+    assert (first.changes, first.kept, first.reason) == (BOTH, False, "no memory")
     (ended,) = training.events(AutopilotEnded)
     assert ended.cause != "failed"
     assert {knob: training.settings[-1][knob] for knob in ended.knobs} == ended.knobs
@@ -175,7 +170,8 @@ def test_of_two_knobs_one_of_which_cannot_be_had_the_other_is_taken_back() -> No
 
 def test_what_cannot_be_switched_is_not_asked_for() -> None:
     training = flown(GPU, switchable=["prefetch"])
-    assert {move.knob for move in training.events(MoveMade)} == {"prefetch"}
+    asked = [change for move in training.events(MoveMade) for change in move.changes]
+    assert {change.knob for change in asked} == {"prefetch"}
 
 
 def test_what_a_key_asked_for_just_before_it_is_waited_for() -> None:
@@ -188,8 +184,8 @@ def test_what_a_key_asked_for_just_before_it_is_waited_for() -> None:
     training.line.press("prefetch", "4")
     Autopilot().run(training.driver(partial(not_for_ever, training)))
     training.train(100)
-    asked = [(one.knob, one.new) for one in training.events(MoveMade)]
-    assert ("prefetch", "4") not in asked
+    asked = [change for move in training.events(MoveMade) for change in move.changes]
+    assert ("prefetch", "4") not in [(one.knob, one.new) for one in asked]
     (ended,) = training.events(AutopilotEnded)
     assert (ended.cause != "failed", ended.knobs["prefetch"]) == (True, "4")
 
@@ -203,9 +199,9 @@ def test_a_move_may_want_what_the_one_before_it_is_to_give_back() -> None:
 
     plant = Plant(data_ms=20, compute_ms=8, cores=2, crowd_ms=5.0)
     training = flown(plant, each=not_for_ever, switchable=["prefetch", "workers"])
-    tried = [(one.knob, one.new, one.beside, one.kept) for one in training.events(MoveJudged)]
-    assert tried[0] == ("prefetch", "4", WORKERS, False)
-    assert ("prefetch", "4", (), True) in tried
+    tried = [(one.changes, one.kept) for one in training.events(MoveJudged)]
+    assert tried[0] == (BOTH, False)
+    assert (BOTH[:1], True) in tried
     assert training.events(AutopilotEnded)[0].steps <= BUDGET
 
 

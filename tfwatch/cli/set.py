@@ -11,7 +11,7 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import PipelineSwitched, StepProfiled, SwitchFailed
 from tfwatch.core.knobs import option_name
-from tfwatch.judge.effects.knob_state import knobs_in_effect
+from tfwatch.judge.effects.switching_state import knobs_in_effect
 from tfwatch.judge.step_parts import profile_lines
 from tfwatch.runs.folder import RunFolder, call_and_report
 from tfwatch.runs.requests import NoRequestsError, ProfileRequest, append, parse_change

@@ -72,26 +72,20 @@ class AutopilotBegan(Event, frozen=True):
     memory_bytes: MeanBytes
 
 
-class MoveMade(Event, ChangesKnob, frozen=True):
-    """The autopilot asked for a setting."""
+class MoveMade(Event, frozen=True):
+    """The autopilot asked for settings, which change at the same time."""
 
     step: Count
-    knob: Knob
-    old: str
-    new: str
+    changes: tuple[KnobChange, ...]
     #: The forecast step time; None without a forecast.
     forecast_ms: Milliseconds | None = None
-    #: Other knobs that change at the same time.
-    beside: tuple[KnobChange, ...] = ()
 
 
-class MoveJudged(Event, ChangesKnob, frozen=True):
+class MoveJudged(Event, frozen=True):
     """The measured effect of a move."""
 
     step: Count
-    knob: Knob
-    old: str
-    new: str
+    changes: tuple[KnobChange, ...]
     #: Mean step times before the move and after it, over `steps` steady steps.
     before_ms: Milliseconds
     after_ms: Milliseconds | None
@@ -100,9 +94,6 @@ class MoveJudged(Event, ChangesKnob, frozen=True):
     kept: bool
     #: Why it was kept or undone; empty where the measurement is a gain beyond noise.
     reason: str = ""
-    forecast_ms: Milliseconds | None = None
-    #: Other knobs that changed at the same time.
-    beside: tuple[KnobChange, ...] = ()
 
 
 class AutopilotEnded(Event, frozen=True):

@@ -21,7 +21,7 @@ from tfwatch.core import units
 from tfwatch.core.events import is_of_experiment, without_experiments
 from tfwatch.core.knobs import KNOBS, epochs_until
 from tfwatch.judge.effects import wording
-from tfwatch.judge.effects.tuner_events import AUTOPILOT_EVENTS, autopilot_runs
+from tfwatch.judge.effects.switching_state import AUTOPILOT_EVENTS, autopilot_runs
 from tfwatch.judge.findings.situation import metric_name
 from tfwatch.judge.log_lines import LogFinding
 from tfwatch.judge.machine import GPU, PIPELINE

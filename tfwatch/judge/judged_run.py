@@ -13,7 +13,7 @@ from tfwatch.core.errors import fails_open
 from tfwatch.core.events import ExperimentEnded, StepProfiled
 from tfwatch.judge import troubles
 from tfwatch.judge.effects.comparison import Comparison, compare, find_better_settings
-from tfwatch.judge.effects.tuner_events import autopilot_runs
+from tfwatch.judge.effects.switching_state import autopilot_runs
 from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.findings.ranking import find_losses
 from tfwatch.judge.findings.situation import Situation, batch_source

@@ -25,12 +25,14 @@ from tfwatch.judge.effects.comparison import (
     compare,
     find_better_settings,
 )
-from tfwatch.judge.effects.knob_state import KnobRequest, KnobState, knob_states
-from tfwatch.judge.effects.tuner_events import (
+from tfwatch.judge.effects.switching_state import (
     AUTOPILOT_EVENTS,
     EXPERIMENT_EVENTS,
+    KnobRequest,
+    KnobState,
     RunningExperiment,
     autopilot_runs,
+    knob_states,
     running_autopilot,
     running_experiment,
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.events import ROLES, EpochEnded, SensorMissing
 from tfwatch.core.knobs import option_name
-from tfwatch.judge.effects.tuner_events import autopilot_runs
+from tfwatch.judge.effects.switching_state import autopilot_runs
 from tfwatch.judge.findings.copying import bandwidth
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.machine import PIPELINE

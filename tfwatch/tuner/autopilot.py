@@ -227,14 +227,13 @@ class _AutopilotJob:
 
     def _publish_made(self, move: Move) -> None:
         """Publish a requested move."""
-        first, *beside = move.changes
+        known = move.forecast
         self._driver.publish(
             MoveMade(
                 self._driver.now_ns(),
                 self._driver.snapshot.steps_total,
-                *(first.knob, first.old, first.new),
-                forecast_ms=_forecast_ms(move),
-                beside=tuple(beside),
+                move.changes,
+                forecast_ms=known.step_ms if known and known.is_known else None,
             )
         )
 
@@ -242,21 +241,15 @@ class _AutopilotJob:
         self, move: Move, before: Breakdown, after: Breakdown | None, is_kept: bool, reason: str
     ) -> None:
         """Publish the verdict of a move."""
-        first, *beside = move.changes
         self._driver.publish(
             MoveJudged(
                 self._driver.now_ns(),
                 self._driver.snapshot.steps_total,
-                *(first.knob, first.old, first.new, before.step.mean),
+                move.changes,
+                before.step.mean,
                 after_ms=after.step.mean if after else None,
                 steps=after.steps if after else 0,
                 kept=is_kept,
                 reason=reason,
-                forecast_ms=_forecast_ms(move),
-                beside=tuple(beside),
             )
         )
-
-
-def _forecast_ms(move: Move) -> float | None:
-    return move.forecast.step_ms if move.forecast and move.forecast.is_known else None

@@ -19,7 +19,7 @@ from tfwatch.core.errors import fails_open
 from tfwatch.core.events import Noted, PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import DEVICE_PREFETCH, PREFETCH, WORKERS
 from tfwatch.core.rows import Flag
-from tfwatch.judge.effects.knob_state import knob_states, knobs_in_effect
+from tfwatch.judge.effects.switching_state import knob_states, knobs_in_effect
 from tfwatch.judge.forecasts.predict import depth
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.requests import (

@@ -7,14 +7,15 @@ from msgspec.structs import replace
 
 from tfwatch.core.events import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade, Noted
 from tfwatch.core.knobs import KnobChange
-from tfwatch.judge.effects.tuner_events import autopilot_runs, running_autopilot
+from tfwatch.judge.effects.switching_state import autopilot_runs, running_autopilot
 from tfwatch.judge.effects.wording import autopilot_parts, autopilot_text, move_line
 
 BEGAN = AutopilotBegan(0, 1, 2e9)
-MADE = MoveMade(1, 20, "workers", "off", "8", forecast_ms=9.1)
-KEPT = MoveJudged(2, 90, "workers", "off", "8", 23.4, 9.24, 60, True)
-SECOND = MoveMade(3, 90, "prefetch", "off", "4")
-UNDONE = MoveJudged(4, 160, "prefetch", "off", "4", 9.24, 9.21, 60, False, "no gain of 2 %")
+WORKERS, PREFETCH = (KnobChange("workers", "off", "8"),), (KnobChange("prefetch", "off", "4"),)
+MADE = MoveMade(1, 20, WORKERS, forecast_ms=9.1)
+KEPT = MoveJudged(2, 90, WORKERS, 23.4, 9.24, 60, True)
+SECOND = MoveMade(3, 90, PREFETCH)
+UNDONE = MoveJudged(4, 160, PREFETCH, 9.24, 9.21, 60, False, "no gain of 2 %")
 ENDED = AutopilotEnded(6, 170, "not_starving", "data wait is only 1 % of a step", 169, 23.4, 9.24)
 ENDED = replace(ENDED, ratio=2.53, low=2.41, high=2.66, knobs={"workers": "8", "prefetch": "off"})
 
@@ -44,8 +45,8 @@ def test_one_that_has_ended_no_longer_runs() -> None:
 
 
 def test_two_knobs_switched_together_are_one_move() -> None:
-    beside = (KnobChange("workers", "off", "4"),)
-    both = MoveJudged(2, 90, "prefetch", "off", "4", 38.5, 6.15, 20, True, beside=beside)
+    changes = (KnobChange("prefetch", "off", "4"), KnobChange("workers", "off", "4"))
+    both = MoveJudged(2, 90, changes, 38.5, 6.15, 20, True)
     assert move_line(both) == "prefetch off → 4, workers off → 4 kept: 38.5 to 6.2 ms"
 
 

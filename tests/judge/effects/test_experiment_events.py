@@ -14,7 +14,7 @@ from tfwatch.core.events import (
     PipelineSwitched,
     SwitchAsked,
 )
-from tfwatch.judge.effects.tuner_events import running_experiment
+from tfwatch.judge.effects.switching_state import running_experiment
 from tfwatch.judge.effects.wording import (
     answer_text,
     experiment_progress,

@@ -8,7 +8,7 @@ import pytest
 
 from tests.judge.situations import RUNNING, banner, changed, judged
 from tfwatch.core.events import ExperimentBegan
-from tfwatch.judge.effects.tuner_events import RunningExperiment
+from tfwatch.judge.effects.switching_state import RunningExperiment
 from tfwatch.judge.findings import switch_lines
 from tfwatch.judge.findings.switch_lines import proved_knobs
 from tfwatch.judge.forecasts.forecast import Forecast

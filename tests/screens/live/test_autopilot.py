@@ -8,6 +8,7 @@ from tests.screens.canned import STARVING
 from tests.screens.showing import shown
 from tests.screens.states import starving
 from tfwatch.core.events import AutopilotBegan, AutopilotEnded, MoveMade
+from tfwatch.core.knobs import KnobChange
 from tfwatch.core.rows import Phase
 from tfwatch.tuner.autopilot import Autopilot
 
@@ -31,9 +32,7 @@ async def test_f_starts_the_autopilot_and_f_again_ends_it(tmp_path: Path) -> Non
         run.event(
             MoveMade,
             step=run.step,
-            knob="prefetch",
-            old="off",
-            new="4",
+            changes=(KnobChange("prefetch", "off", "4"),),
             forecast_ms=13.8,
         ).steps(20, STARVING).doing(Phase.COMPUTE, 0.001)
         await show.frame()

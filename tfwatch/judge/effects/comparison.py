@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tfwatch.core.events import Event, ExperimentEnded
     from tfwatch.core.rows import Rows
     from tfwatch.judge.effects.interval import Answer, Change, Estimate
-    from tfwatch.judge.effects.tuner_events import AutopilotRun
+    from tfwatch.judge.effects.switching_state import AutopilotRun
 
     Times: TypeAlias = NDArray[np.float64]
 

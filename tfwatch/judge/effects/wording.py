@@ -11,7 +11,7 @@ from tfwatch.core.events import WITH_THE_RUN
 from tfwatch.core.knobs import COMPUTE, COPY, HOST, WAIT, knob_name
 from tfwatch.judge.effects.comparison import ENOUGH_STEPS
 from tfwatch.judge.effects.interval import SAME, Estimate
-from tfwatch.judge.effects.tuner_events import changes_of, estimate_of
+from tfwatch.judge.effects.switching_state import estimate_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     )
     from tfwatch.core.knobs import KnobChange
     from tfwatch.judge.effects.comparison import Comparison, SwitchEffect
-    from tfwatch.judge.effects.tuner_events import AutopilotRun, RunningExperiment
+    from tfwatch.judge.effects.switching_state import AutopilotRun, RunningExperiment
     from tfwatch.judge.forecasts.forecast import CheckedForecast, Forecast
 
 #: Steps that differ by less than this share show no difference.
@@ -205,13 +205,13 @@ def move_text(made: MoveMade) -> str:
     """Return `workers off → 8, forecast 9.1 ms`."""
     known = made.forecast_ms
     forecast = f", forecast {units.milliseconds(known)}" if known is not None else ""
-    return f"{changes_text(changes_of(made))}{forecast}"
+    return f"{changes_text(made.changes)}{forecast}"
 
 
 def move_line(judged: MoveJudged) -> str:
     """Return `prefetch off → 4 kept: 23.4 to 13.9 ms`, `workers off → 8 undone: 13.9 to 14.0 ms,
     slower`."""
-    what = f"{changes_text(changes_of(judged))} {'kept' if judged.kept else 'undone'}"
+    what = f"{changes_text(judged.changes)} {'kept' if judged.kept else 'undone'}"
     why = f", {judged.reason}" if judged.reason else ""
     if judged.after_ms is None:
         return f"{what}{why}"
@@ -233,7 +233,7 @@ def autopilot_text(run: AutopilotRun) -> str:
     if not run.moves:
         none = "nothing to gain" if run.ended.cause == "not_starving" else "nothing changed"
         return f"{none}: {run.ended.reason}"
-    tried = ", ".join(dict.fromkeys(changes_text(changes_of(move)) for move in run.moves))
+    tried = ", ".join(dict.fromkeys(changes_text(move.changes) for move in run.moves))
     return f"nothing helped (tried {tried}); the settings are as before: {run.ended.reason}"
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import RunEnded, StagesFound, StepProfiled
     from tfwatch.core.rows import Rows
-    from tfwatch.judge.effects.tuner_events import AutopilotRun, RunningExperiment
+    from tfwatch.judge.effects.switching_state import AutopilotRun, RunningExperiment
     from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.forecasts.forecast import CheckedForecast, Forecast
     from tfwatch.judge.machine import MachineFigures

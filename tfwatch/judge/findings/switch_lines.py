@@ -27,7 +27,7 @@ from tfwatch.core.knobs import (
     knob_name,
 )
 from tfwatch.core.script_code import edited_lines
-from tfwatch.judge.effects.knob_state import deeper
+from tfwatch.judge.effects.switching_state import deeper
 from tfwatch.judge.effects.wording import expected_gain_text
 from tfwatch.judge.findings.finding import Advice
 

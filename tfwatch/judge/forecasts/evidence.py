@@ -14,7 +14,7 @@ from tfwatch.core.events import EXPERIMENT, ExperimentEnded, PipelineSwitched
 from tfwatch.core.knobs import MULTIPROCESSING, OFF, PY_DATASET_KNOBS
 from tfwatch.core.rows import STEP, step_ms
 from tfwatch.judge.effects.comparison import LEAST, LONGEST, compare
-from tfwatch.judge.effects.knob_state import knobs_in_effect
+from tfwatch.judge.effects.switching_state import knobs_in_effect
 from tfwatch.judge.stages import make_stage_table
 from tfwatch.judge.steps.steady_steps import breakdown, steady
 

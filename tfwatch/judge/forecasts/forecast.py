@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.knobs import CACHE, DEVICE_PREFETCH, PREFETCH, WORKERS, no_room
-from tfwatch.judge.effects import knob_state
+from tfwatch.judge.effects import switching_state
 from tfwatch.judge.effects.comparison import LEAST
-from tfwatch.judge.effects.tuner_events import EXPERIMENT_EVENTS, running_experiment
+from tfwatch.judge.effects.switching_state import EXPERIMENT_EVENTS, running_experiment
 from tfwatch.judge.forecasts.evidence import evidence_now
 from tfwatch.judge.forecasts.predict import Prediction, predict
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from tfwatch.judge.effects.comparison import Comparison
-    from tfwatch.judge.effects.knob_state import KnobState
+    from tfwatch.judge.effects.switching_state import KnobState
     from tfwatch.judge.forecasts.evidence import Evidence
     from tfwatch.judge.stages import StageTable
     from tfwatch.judge.steps.steady_steps import Breakdown
@@ -113,10 +113,10 @@ def choices(evidence: Evidence, knob: str) -> tuple[str, ...]:
     start = evidence.run.knobs.get(knob)
     if start is None:
         return ()
-    state = knob_state.first_state(knob, start)
+    state = switching_state.first_state(knob, start)
     for switch in evidence.switches:
         state = state.after(switch) if switch.knob == knob else state
-    return knob_state.choices(state)
+    return switching_state.choices(state)
 
 
 def forecast(evidence: Evidence, settings: Mapping[str, str]) -> Forecast:

@@ -14,8 +14,8 @@ from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import AUTOPILOT, EpochStarted, ExperimentEnded
 from tfwatch.core.knobs import CACHE, KNOBS, Knob, no_room
 from tfwatch.core.rows import Phase
-from tfwatch.judge.effects import knob_state
-from tfwatch.judge.effects.tuner_events import AUTOPILOT_EVENTS, autopilot_runs
+from tfwatch.judge.effects import switching_state
+from tfwatch.judge.effects.switching_state import AUTOPILOT_EVENTS, autopilot_runs
 from tfwatch.judge.effects.wording import (
     autopilot_parts,
     autopilot_text,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfwatch.judge.effects.comparison import Comparison
-    from tfwatch.judge.effects.knob_state import KnobState
+    from tfwatch.judge.effects.switching_state import KnobState
     from tfwatch.judge.forecasts.forecast import Forecast
     from tfwatch.judge.view import RunView
     from tfwatch.runs.snapshot import Snapshot
@@ -114,7 +114,7 @@ def _knob_row(view: RunView, live: bool, knob: Knob) -> KnobRow:
     # Else the title gives the reason, not each row.
     can_switch = live and not view.is_over
     status = _status(view, state) if can_switch else ""
-    following = knob_state.toggled(state)
+    following = switching_state.toggled(state)
     forecast = view.situation.forecasts.get((knob.name, following))
     is_forecast = can_switch and not (refused or status or view.situation.is_stalled)
     forecast_text = _forecast_text(view, state, forecast) if forecast and is_forecast else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core.knobs import KNOBS, LARGEST, PREFETCH, Refusal, check_value, knob_name
-from tfwatch.judge.effects import knob_state
+from tfwatch.judge.effects import switching_state
 from tfwatch.judge.effects.wording import subject_text
 from tfwatch.runs.requests import ProfileRequest, StopRequest, SwitchRequest
 from tfwatch.screens.live.knobs import find_open_switch
@@ -47,7 +47,7 @@ class SwitchRequests:
         self.requests = requests
         self._tuner = tuner
         self._interrupt = interrupt
-        self.asks: list[knob_state.KnobRequest] = []
+        self.asks: list[switching_state.KnobRequest] = []
         self._clock = clock
         self._pressed: dict[str, int] = {}
 
@@ -69,7 +69,7 @@ class SwitchRequests:
         """Request a knob off, or back on. Return the reason for a refusal; empty where the request
         was sent."""
         refusal, state = self._state(view, knob)
-        return self._ask(view, knob, knob_state.toggled(state)) if state else refusal
+        return self._ask(view, knob, switching_state.toggled(state)) if state else refusal
 
     def ask_profile(self, view: RunView) -> str:
         """Ask for a profile of the next steps; return a message for the user."""
@@ -84,7 +84,9 @@ class SwitchRequests:
         refusal, state = self._state(view, PREFETCH)
         if state is None:
             return refusal
-        value = (knob_state.deeper if direction > 0 else knob_state.shallower)(state.coming)
+        value = (switching_state.deeper if direction > 0 else switching_state.shallower)(
+            state.coming
+        )
         if value == state.coming:
             return _DEEPEST if direction > 0 else "prefetch is already off"
         return self._ask(view, PREFETCH, value)
@@ -104,8 +106,8 @@ class SwitchRequests:
             return refusal
         if why := KNOBS[knob].no_test:
             return why
-        values = knob_state.test_order(
-            state.coming, switch.old if switch else knob_state.toggled(state)
+        values = switching_state.test_order(
+            state.coming, switch.old if switch else switching_state.toggled(state)
         )
         first, second = (check_value(knob, value) for value in values)
         job = Experiment(knob, (first, second), seed=view.snapshot.steps_total)
@@ -140,19 +142,19 @@ class SwitchRequests:
 
     def undo(self, view: RunView) -> str:
         """Request the setting before the last switch. Return the reason for a refusal."""
-        back = knob_state.find_undo(self._states(view), view.snapshot.events.switches())
+        back = switching_state.find_undo(self._states(view), view.snapshot.events.switches())
         if back is None:
             return "nothing to undo: no switch yet"
         refusal, state = self._state(view, back[0])
         return self._ask(view, *back) if state else refusal
 
-    def _states(self, view: RunView) -> dict[str, knob_state.KnobState]:
+    def _states(self, view: RunView) -> dict[str, switching_state.KnobState]:
         """The knobs, with the requests since the last frame."""
-        return knob_state.knob_states(
+        return switching_state.knob_states(
             view.snapshot.manifest.knobs, view.snapshot.events.switches(), self.asks
         )
 
-    def _state(self, view: RunView, knob: str) -> tuple[str, knob_state.KnobState | None]:
+    def _state(self, view: RunView, knob: str) -> tuple[str, switching_state.KnobState | None]:
         """The reason why a knob cannot be switched, or its state where it can."""
         refused = view.refusal(knob, self.requests is not None, self._is_ending(view))
         state = None if refused else self._states(view).get(knob)
@@ -167,7 +169,7 @@ class SwitchRequests:
         assert self.requests is not None
         at_s = (self._clock.now_ns() - view.snapshot.manifest.origin_ns) / 1e9
         others = [ask for ask in self.asks if ask.knob != knob]
-        self.asks = [*others, knob_state.KnobRequest(knob, value, at_s)]
+        self.asks = [*others, switching_state.KnobRequest(knob, value, at_s)]
         self.requests.send(SwitchRequest(knob, value, "key"))
         return ""
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tfwatch.core.events import Event, PipelineSwitched, SwitchAsked, SwitchFailed
-from tfwatch.judge.effects.knob_state import (
+from tfwatch.judge.effects.switching_state import (
     KnobRequest,
     deeper,
     find_undo,

@@ -41,10 +41,8 @@ def asked(*words: str) -> Namespace:
 def measured(
     args: Namespace, answers: dict[str, list[Trial]], monkeypatch: pytest.MonkeyPatch
 ) -> list[BenchRow]:
-    """Return the rows with the answers for each device and mode, one after another."""
-    monkeypatch.setattr(
-        room, "run_in_process", lambda spec: answers[f"{spec.device} {spec.mode}"].pop(0)
-    )
+    """Return the rows with the answers for each device, one after another."""
+    monkeypatch.setattr(room, "run_in_process", lambda spec: answers[spec.device].pop(0))
     rows = make_rows(args)
     measure(rows)
     return rows
@@ -58,11 +56,10 @@ def test_every_configuration_runs_once_a_round_and_the_rounds_medians_decide(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     answers = {
-        "cpu graph": [timed(9, 10, 11), timed(10, 10.4, 30), timed(10, 10, 10)],
-        "cpu jit": [timed(5, 5, 5), timed(4, 5, 6), timed(5, 5, 99)],
+        "cpu": [timed(9, 10, 11), timed(10, 10.4, 30), timed(10, 10, 10)],
+        "gpu": [timed(5, 5, 5), timed(4, 5, 6), timed(5, 5, 99)],
     }
-    monkeypatch.setattr(room, "_DEVICES", ("cpu",))
-    rows = measured(asked("matmul", "--modes", "graph", "jit"), answers, monkeypatch)
+    rows = measured(asked("matmul"), answers, monkeypatch)
 
     assert [sorted(row.medians_ms) for row in rows] == [[10, 10, 10.4], [5, 5, 5]]
     assert [(row.step_ms, row.speedup(rows)) for row in rows] == [(10, None), (5, 2.0)]
@@ -74,7 +71,7 @@ def test_a_row_that_fails_has_its_reason_once_and_is_not_run_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     no_gpu = "TensorFlow sees no GPU here"
-    answers = {"cpu graph": [timed(10)], "gpu graph": [refused(no_gpu)]}
+    answers = {"cpu": [timed(10)], "gpu": [refused(no_gpu)]}
     monkeypatch.setattr(room, "_ROUNDS", 1)
     rows = measured(asked("matmul"), answers, monkeypatch)
 
@@ -83,7 +80,7 @@ def test_a_row_that_fails_has_its_reason_once_and_is_not_run_again(
     assert rows[1].step_ms is None
 
     monkeypatch.setattr(room, "_DEVICES", ("gpu",))
-    dead = {"gpu graph": [Trial("died", stage="measured", exit_code=-9)]}
+    dead = {"gpu": [Trial("died", stage="measured", exit_code=-9)]}
     rows = measured(asked("matmul"), dead, monkeypatch)
     assert printed(rows).startswith("not measured on the gpu: ")
 
@@ -117,7 +114,7 @@ def test_measured_rows_are_printed_after_an_interrupt(
             raise KeyboardInterrupt from None
 
     monkeypatch.setattr("tfwatch.checks.bench.run_in_process", run)
-    assert bench(asked("conv", "--modes", "graph", "jit")) == 130
+    assert bench(asked("conv")) == 130
     assert "3.0 ms ± n/a" in capsys.readouterr().out
 
 

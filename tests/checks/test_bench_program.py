@@ -28,12 +28,12 @@ def run_here(spec: Spec) -> Trial:
     ("spec", "run"),
     [
         pytest.param(
-            Spec("matmul", "cpu", "graph", size=64, seconds=0.1),
+            Spec("matmul", "cpu", size=64, seconds=0.1),
             run_here,
             id="a product",
         ),
         pytest.param(
-            Spec("conv", "cpu", "eager", size=2, seconds=0.1),
+            Spec("conv", "cpu", size=2, seconds=0.1),
             run_in_process,
             id="a convolution, in a process",
         ),
@@ -54,6 +54,6 @@ def test_a_configuration_is_timed_with_its_first_step(
 
 
 def test_a_missing_gpu_is_reported() -> None:
-    row = BenchRow(Spec("matmul", "gpu", "graph", size=64, seconds=0.1))
+    row = BenchRow(Spec("matmul", "gpu", size=64, seconds=0.1))
     row.add_round(run_here(row.spec))
     assert row.reason.startswith("TensorFlow sees no GPU")

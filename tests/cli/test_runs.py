@@ -13,13 +13,12 @@ import pytest
 from tests.cli.commands import exit_code
 from tests.screens.canned import usual
 from tfwatch.cli import main
-from tfwatch.cli.runs import Candidate, RunsToKeep, beyond
+from tfwatch.cli import runs as room
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 OLD, NEW, OPEN = "2026-11-18T10-17-03_cnn", "2026-11-19T10-17-03_cnn", "2026-11-20T10-17-03_cnn"
-GB = 2**30
 NOBODY = 2**22 + 1
 
 
@@ -155,24 +154,25 @@ def test_a_run_that_cannot_be_removed_keeps_no_other_one(
 @pytest.mark.parametrize(
     ("limits", "gone"),
     [
-        pytest.param(RunsToKeep(), [], id="none"),
-        pytest.param(RunsToKeep(age_s=15.0), ["c", "d"], id="by age"),
-        pytest.param(RunsToKeep(count=1), ["b", "c", "d"], id="by number"),
-        pytest.param(
-            RunsToKeep(size_bytes=3.5 * GB),
-            ["c", "d"],
-            id="by size: no older one in place of one too large",
-        ),
-        pytest.param(RunsToKeep(age_s=25.0, count=3, size_bytes=100 * GB), ["d"], id="by any"),
+        pytest.param((None, None, None), [], id="none"),
+        pytest.param((15.0, None, None), ["c", "d"], id="by age"),
+        pytest.param((None, 1, None), ["b", "c", "d"], id="by number"),
+        pytest.param((None, None, 35.0), ["c", "d"], id="by size: none in place of one too large"),
+        pytest.param((25.0, 3, 1e9), ["d"], id="by any"),
     ],
 )
-def test_what_lies_beyond_the_limits(limits: RunsToKeep, gone: list[str], tmp_path: Path) -> None:
-    sizes = {"a": 1, "b": 2, "c": 3, "d": 0}
-    newest_first = [
-        Candidate(tmp_path / name, 10.0 * n, size * GB)
-        for n, (name, size) in enumerate(sizes.items())
-    ]
-    assert [run.folder.name for run in beyond(newest_first, limits)] == gone
+def test_what_lies_beyond_the_limits(
+    limits: tuple[float | None, int | None, float | None],
+    gone: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes = {"a": 10, "b": 20, "c": 30, "d": 0}
+    monkeypatch.setattr(room, "why_kept", lambda *_, **__: "")
+    monkeypatch.setattr(room, "_age_s", lambda folder, _: 10.0 * "abcd".index(folder.name))
+    monkeypatch.setattr(room, "folder_bytes", lambda folder: sizes[folder.name])
+    found = room.beyond([tmp_path / name for name in sizes], *limits)
+    assert [folder.name for folder in found] == gone
 
 
 @pytest.mark.parametrize(

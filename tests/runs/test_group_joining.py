@@ -10,7 +10,7 @@ import pytest
 
 from tests.judge.step_rows import plain
 from tests.runs.folders import ORIGIN_WALL_NS, FakeClock, write_run
-from tfwatch.cli.runs import RunsToKeep, beyond, candidates, remove, why_kept
+from tfwatch.cli.runs import beyond, remove, why_kept
 from tfwatch.core.events import RunEnded
 from tfwatch.runs import group as groups
 from tfwatch.runs.format import GROUP_FILE, NotARunError
@@ -198,11 +198,10 @@ def test_the_newest_run_of_the_processes_is_shown(group: Path) -> None:
 
 
 def test_a_group_is_removed_as_a_whole_and_kept_while_a_rank_trains(group: Path) -> None:
-    (found,) = candidates([group])
-    assert beyond([found], RunsToKeep(count=0)) == [found]
+    assert list(beyond([group], None, 0, None)) == [group]
     write_run(group / "rank-1-2", plain(2))  # by this process, which lives
     assert "still runs" in why_kept(group)
-    assert candidates([group]) == []
+    assert list(beyond([group], None, 0, None)) == []
 
     remove(group)
 

@@ -103,10 +103,9 @@ def bench(args: argparse.Namespace) -> int:
 def make_rows(args: argparse.Namespace) -> list[BenchRow]:
     """Return a row for every configuration, in the order of the table."""
     return [
-        BenchRow(Spec(body, device, mode, size))
+        BenchRow(Spec(body, device, size))
         for body in ([args.body] if args.body else SIZES)
         for size in args.sizes or (SIZES[body],)
-        for mode in args.modes
         for device in _DEVICES
     ]
 
@@ -129,12 +128,12 @@ def run_in_process(spec: Spec) -> Trial:
 
 def render_rows(rows: Sequence[BenchRow]) -> list[Table | str]:
     """Return the table of the measured rows, its legend, and why the others were not measured."""
-    table = Table("body", "mode", "device", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table("body", "device", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("step", "speedup", "first step"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         if row.step_ms is not None:
-            table.add_row(row.name, row.spec.mode, row.spec.device, *_figures(row, rows))
+            table.add_row(row.name, row.spec.device, *_figures(row, rows))
     missing = {
         f"not measured on the {one.spec.device}: {one.reason}": 0 for one in rows if one.reason
     }

@@ -187,13 +187,11 @@ SIZES = {"matmul": 2048, "conv": 1}
 class Spec:
     """A configuration to time.
 
-    body: `matmul`, of square matrices with `size` rows, or `conv`, of `size` images. mode: graph,
-    eager or jit.
+    body: `matmul`, of square matrices with `size` rows, or `conv`, of `size` images.
     """
 
     body: str
     device: str
-    mode: str
     size: int
     seconds: float = 2.0
 
@@ -224,8 +222,7 @@ def measure(tf: Any, spec: Spec) -> dict[str, Any]:
 
 
 def body_of(tf: Any, spec: Spec) -> Callable[[], Any]:
-    """Return the call to time: one operation on arrays on the device, in the mode of the
-    configuration."""
+    """Return the call to time: one operation on arrays on the device, in a graph."""
     normal = tf.random.stateless_normal
     if spec.body == "matmul":
         one, other = (normal((spec.size, spec.size), (n, n)) for n in (1, 2))
@@ -234,9 +231,7 @@ def body_of(tf: Any, spec: Spec) -> Callable[[], Any]:
         images = normal((spec.size, _PIXELS, _PIXELS, 3), (1, 1))
         filters = normal((3, 3, 3, _FILTERS), (2, 2))
         body = functools.partial(tf.nn.conv2d, images, filters, strides=1, padding="SAME")
-    if spec.mode == "eager":
-        return body
-    traced: Callable[[], Any] = tf.function(lambda: body(), jit_compile=spec.mode == "jit")
+    traced: Callable[[], Any] = tf.function(lambda: body())
     return traced
 
 

@@ -166,10 +166,6 @@ def _add_json(own: Any, instead: str = "the table") -> None:
 def _add_bench(own: Any) -> None:
     text = "matmul or conv; default: both"
     own.add_argument("body", metavar="BODY", nargs="?", choices=("matmul", "conv"), help=text)
-    known, text = ("graph", "eager", "jit"), "graph, eager, jit; default: graph"
-    own.add_argument(
-        "--modes", metavar="MODE", nargs="+", choices=known, default=["graph"], help=text
-    )
     text = "rows of the matrices (2048), images of the convolution (1)"
     read = options.whole(1, _LARGEST_BATCH)
     own.add_argument("--sizes", metavar="N", nargs="+", type=read, default=[], help=text)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 import sys
-from dataclasses import asdict, astuple, dataclass
-from itertools import accumulate
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from tfwatch.cli.named_runs import find, readable
@@ -25,7 +23,7 @@ from tfwatch.terminal.output import render, write
 if TYPE_CHECKING:
     import argparse
     import os
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
 
@@ -99,12 +97,12 @@ def prune_runs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     Raises:
         BadInputError: there is no limit, the folder cannot be read, or nobody can be asked.
     """
-    limits = RunsToKeep(args.older_than, args.keep, args.max_size)
-    if limits == RunsToKeep():
+    limits = args.older_than, args.keep, args.max_size
+    if limits == (None, None, None):
         raise BadInputError("give a limit: --older-than, --keep or --max-size")
     with readable(args.runs_dir):
         folders = list_runs(args.runs_dir)
-    return _remove(args, [one.folder for one in beyond(candidates(folders, clock), limits)])
+    return _remove(args, list(beyond(folders, *limits, clock)))
 
 
 def _remove(args: argparse.Namespace, folders: Sequence[Path]) -> int:
@@ -153,25 +151,6 @@ def _ask(question: str) -> bool:
 _SILENT_S, _LIMIT_SILENT_S = 5.0, 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class RunsToKeep:
-    """The runs to keep: those up to `age_s` old, the newest `count`, the newest of `size_bytes` in
-    all. None: all."""
-
-    age_s: float | None = None
-    count: int | None = None
-    size_bytes: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A run that may be removed: it is over. age_s: since its start. size_bytes: of its files."""
-
-    folder: Path
-    age_s: float
-    size_bytes: int
-
-
 def why_kept(folder: Path, clock: Clock = SYSTEM, *, by_limit: bool = False) -> str:
     """Return why a run must not be removed; empty where it may be.
 
@@ -198,27 +177,30 @@ def _written_s_ago(folder: Path, clock: Clock) -> float:
     )
 
 
-def candidates(folders: Sequence[Path], clock: Clock = SYSTEM) -> list[Candidate]:
-    """Return the runs that a limit may remove, in the order given: over and readable."""
-    removable = [folder for folder in folders if not why_kept(folder, clock, by_limit=True)]
-    return [Candidate(folder, _age_s(folder, clock), folder_bytes(folder)) for folder in removable]
+def beyond(
+    folders: Iterable[Path],
+    age_s: float | None,
+    count: int | None,
+    size_bytes: float | None,
+    clock: Clock = SYSTEM,
+) -> Iterator[Path]:
+    """Yield the runs beyond a limit that are over and readable, of runs from the newest to the
+    oldest: those older than `age_s`, all but the newest `count`, all but the newest of `size_bytes`
+    in all."""
+    seen = sum_bytes = 0
+    for folder in folders:
+        if why_kept(folder, clock, by_limit=True):
+            continue
+        seen += 1
+        sum_bytes += folder_bytes(folder)
+        values = (_age_s(folder, clock), age_s), (seen, count), (sum_bytes, size_bytes)
+        if any(limit is not None and value > limit for value, limit in values):
+            yield folder
 
 
 def _age_s(folder: Path, clock: Clock) -> float:
     begun_ns = min(RunFolder(run).manifest().origin_wall_ns for run in runs_of(folder))
     return (clock.wall_ns() - begun_ns) / 1e9
-
-
-def beyond(runs: Sequence[Candidate], limits: RunsToKeep) -> list[Candidate]:
-    """Return the runs beyond the limits, of runs in order from the newest to the oldest."""
-    age_s, count, size_bytes = (math.inf if limit is None else limit for limit in astuple(limits))
-    sums = accumulate(run.size_bytes for run in runs)
-    places = enumerate(zip(runs, sums, strict=True))
-    return [
-        run
-        for place, (run, sum_bytes) in places
-        if run.age_s > age_s or place >= count or sum_bytes > size_bytes
-    ]
 
 
 def folder_bytes(folder: Path) -> int:

@@ -226,21 +226,20 @@ class _Reader:
         """Return the next output, no bytes where there was none for a while; None at its end."""
         if not select.select([self._master], [], [], _NEWS_S)[0]:
             return b""
-        try:
-            return os.read(self._master, _CHUNK) or None
-        except OSError:  # Linux raises where macOS returns nothing
-            return None
+        return self._read() or None
+
+    def _read(self) -> bytes:
+        """Return output that is there; no bytes at its end."""
+        with contextlib.suppress(OSError):  # Linux raises where macOS returns nothing
+            return os.read(self._master, _CHUNK)
+        return b""
 
     def _waiting(self) -> bytes:
         """Return the output that can be read now, up to `_MOST_WAITING` and a little more."""
         data = b""
         while len(data) < _MOST_WAITING and select.select([self._master], [], [], 0)[0]:
-            try:
-                more = os.read(self._master, _CHUNK)
-            except OSError:
-                return data
-            if not more:
-                return data
+            if not (more := self._read()):
+                break
             data += more
         return data
 

@@ -13,7 +13,6 @@ from tests.runs.folders import add_steps, make_writer, read_back
 from tfwatch.checks import selftest as room
 from tfwatch.checks.selftest import Case, PartComparison, Schedule, TrainingResult
 from tfwatch.core.events import PipelineSwitched
-from tfwatch.judge.effects.comparison import Comparison
 
 if TYPE_CHECKING:
     from tfwatch.checks.selftest import Experiment, Trainings
@@ -82,23 +81,15 @@ SWITCHES = [
 
 
 @pytest.mark.parametrize("deeper_ms", [20.0, 23.0])
-@pytest.mark.parametrize("answers", [True, False])
-def test_a_claim_about_equal_settings_and_a_difference_that_is_not_claimed_fail(
-    answers: bool, deeper_ms: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_speedup_passes_within_its_tolerance(deeper_ms: float) -> None:
     noise = np.random.default_rng(0).normal(1, 0.01, 220)
     waits = np.repeat([8.0, 0.1, 0.1, 8.0], [45, 45, 90, 40])
     compute = np.repeat([20.0, 20.0, deeper_ms, 20.0], [45, 45, 90, 40]) * noise
-    rows = make_steps(waits, compute=compute, host=0.1)
-    if not answers:
-        monkeypatch.setattr(Comparison, "answer", "unclear")
 
-    found = outcome(room._switch, _Made(rows, *SWITCHES))
+    found = outcome(room._switch, _Made(make_steps(waits, compute=compute, host=0.1), *SWITCHES))
 
-    claims = [passed for name, passed in found.items() if name.endswith("answer")]
-    assert (claims[0], claims[2]) == (answers, answers)
-    if answers:
-        assert claims[1] == (deeper_ms == 20.0)
+    is_right = deeper_ms == 20.0
+    assert list(found.values()) == [True, is_right, is_right]
 
 
 # -- second tries and the table --------------------------------------------------------------------
@@ -129,14 +120,12 @@ def test_each_case_is_a_line() -> None:
     cases = [
         case(10.1),
         Case("wait, 5 ms", float("nan"), float("nan"), "ms", 0.3),
-        Case("prefetch 4: answer", "faster", "unclear", ""),
     ]
     lines = [" ".join(line.split()) for line in room.table(cases)]
 
     assert lines == [
         "pass wait, 10 ms 10.00 ms 10.10 ms",
         "FAIL wait, 5 ms too few steps too few steps",
-        "FAIL prefetch 4: answer faster unclear",
         "",
-        "1 of 3 cases pass",
+        "1 of 2 cases pass",
     ]

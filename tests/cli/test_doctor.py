@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tfwatch.doctor.facts import Facts, Scope
+    from tfwatch.doctor.facts import Facts
 
 _BROKEN = mac(
     "2.20.0",
@@ -31,7 +31,7 @@ _BROKEN = mac(
 def doctor(facts: Facts, *words: str) -> int:
     """Run the command over these facts."""
 
-    def check(scope: Scope, notify: Callable[[str], None]) -> CheckUp:
+    def check(runs_dir: Path, notify: Callable[[str], None]) -> CheckUp:
         notify("the installation")
         return judge(facts)
 
@@ -127,7 +127,7 @@ def test_progress_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ctrl_c_ends_it_without_a_word(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def check(scope: Scope, notify: Callable[[str], None]) -> CheckUp:
+    def check(runs_dir: Path, notify: Callable[[str], None]) -> CheckUp:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(command, "check_up", check)

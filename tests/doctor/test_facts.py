@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfwatch.doctor import facts as room
-from tfwatch.doctor.facts import Facts, Nvidia, Scope, collect_facts, nvidia, processor
+from tfwatch.doctor.facts import Facts, Nvidia, collect_facts, nvidia, processor
 from tfwatch.doctor.packages import Installed
 from tfwatch.doctor.trial import Trial
 
@@ -23,12 +23,12 @@ def no_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def collect(folder: Path, *, is_beside_training: bool = False) -> Facts:
-    return collect_facts(Scope(folder / "runs", is_beside_training), lambda _: None)
+    return collect_facts(folder / "runs", lambda _: None, is_beside_training=is_beside_training)
 
 
 def test_the_facts_of_this_machine_are_collected(tmp_path: Path) -> None:
     stages: list[str] = []
-    facts = collect_facts(Scope(tmp_path / "runs"), stages.append)
+    facts = collect_facts(tmp_path / "runs", stages.append)
 
     assert facts.installed == Installed.here()
     assert facts.trial.outcome == "completed"

@@ -20,7 +20,7 @@ _RAW_SCREEN = """
 import os, signal, sys, tty
 from pathlib import Path
 from tfwatch.terminal.capture import Capture
-with Capture(screen=True) as terminal:
+with Capture() as terminal:
     tty.setraw(0)
     terminal.out.write("\\x1b[?1049h\\x1b[?25l\\x1b[?1000h")
     terminal.out.flush()
@@ -33,7 +33,7 @@ _PLAIN = """
 import os, signal, sys
 from pathlib import Path
 from tfwatch.terminal.capture import Capture
-with Capture(screen=False) as terminal:
+with Capture() as terminal:
     os.write(2, b"native code complains\\n")
     {die}
 """

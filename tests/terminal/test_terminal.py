@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def test_output_of_native_code_goes_to_the_log(capfd: pytest.CaptureFixture[str]) -> None:
     libc = ctypes.CDLL(None)
-    with Capture(screen=False) as terminal:
+    with Capture() as terminal:
         libc.write(1, b"to one\n", 7)
         libc.write(2, b"to two\n", 7)
         os.write(1, b"from os\n")
@@ -35,7 +35,7 @@ def test_output_of_native_code_goes_to_the_log(capfd: pytest.CaptureFixture[str]
 def test_prints_go_to_the_log_and_tfwatchs_own_output_to_the_user(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    with Capture(screen=False) as terminal:
+    with Capture() as terminal:
         sys.stdout.write("a print\n")
         sys.stderr.write("a warning\n")
         terminal.out.write("the summary\n")
@@ -47,7 +47,7 @@ def test_prints_go_to_the_log_and_tfwatchs_own_output_to_the_user(
 def test_descriptors_and_streams_are_restored(capfd: pytest.CaptureFixture[str]) -> None:
     streams = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
     numbers = len(os.listdir("/dev/fd"))
-    with Capture(screen=False):
+    with Capture():
         pass
     os.write(1, b"to one\n")
     os.write(2, b"to two\n")
@@ -58,7 +58,7 @@ def test_descriptors_and_streams_are_restored(capfd: pytest.CaptureFixture[str])
 
 def test_without_a_temporary_folder_the_log_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
-    with Capture(screen=False) as terminal:
+    with Capture() as terminal:
         os.write(2, b"lost\n")
         assert terminal.end_of_log() == ""
 
@@ -67,7 +67,7 @@ def test_a_closed_pipe_raises_nothing() -> None:
     script = """
 import sys
 from tfwatch.terminal.capture import Capture
-with Capture(screen=False) as terminal:
+with Capture() as terminal:
     for n in range(100_000):
         terminal.out.write(f"{n}\\n")
     terminal.err.write(f"still here\\n")
@@ -85,7 +85,7 @@ def test_closed_standard_descriptors_are_replaced(tmp_path: Path) -> None:
     script = f"""
 import os, pathlib
 from tfwatch.terminal.capture import Capture
-with Capture(screen=False) as terminal:
+with Capture() as terminal:
     terminal.out.write("nowhere")
     os.write(2, b"native")
     pathlib.Path({str(note)!r}).write_text(terminal.end_of_log())
@@ -135,7 +135,7 @@ from pathlib import Path
 from tfwatch.terminal.capture import Capture, passed_signals
 notes = open(sys.argv[1], "w", buffering=1)
 gone = []
-with Capture(screen=True) as terminal:
+with Capture() as terminal:
     terminal.on_hangup = lambda: gone.append(True)
     {signals}
     terminal.out.write("up\\n")

@@ -79,20 +79,18 @@ class Trainings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One comparison: what is injected, and what is measured, as figures in `unit`, or texts."""
+    """One comparison: what is injected, and what is measured, in `unit`."""
 
     name: str
-    injected: float | str
-    measured: float | str
+    injected: float
+    measured: float
     unit: str
-    #: The error of a figure that passes. NaN, of too few steps, does not.
-    tolerance: float = 0.0
+    #: The error that passes. NaN, of too few steps, does not.
+    tolerance: float
 
     @property
     def passed(self) -> bool:
-        """True for equal texts, and for figures within the tolerance."""
-        if isinstance(self.injected, str) or isinstance(self.measured, str):
-            return self.injected == self.measured
+        """True within the tolerance."""
         return abs(self.measured - self.injected) <= self.tolerance
 
 
@@ -121,27 +119,17 @@ def _switch(trainings: Trainings) -> Iterator[Case]:
     changes nothing."""
     schedule = Schedule((8.0,), (20.0,), steps=220, switches=((45, "4"), (90, "8"), (180, "off")))
     comparisons = _comparisons(trainings.train(schedule).run)
-    for at, (value, ratio, answer) in enumerate(
-        (("4", 28 / 20, "faster"), ("8", 1.0, "no difference"), ("off", 20 / 28, "slower"))
-    ):
-        name = f"prefetch {value}, data 8, compute 20 ms"
+    for at, (value, ratio) in enumerate((("4", 28 / 20), ("8", 1.0), ("off", 20 / 28))):
+        name = f"prefetch {value}, data 8, compute 20 ms: speedup"
         found = comparisons[at] if len(comparisons) > at else None
         measured = found.estimate.ratio if found and found.estimate else float("nan")
-        yield Case(f"{name}: speedup", ratio, measured, "x", _RATIO_TOLERANCE * ratio)
-        # A test that claims nothing would pass the case of equal settings.
-        yield Case(f"{name}: answer", answer, _answer(found), "")
+        yield Case(name, ratio, measured, "x", _RATIO_TOLERANCE * ratio)
 
 
 def _comparisons(run: Snapshot) -> Sequence[Comparison]:
     """Return the comparisons of the steps before and after each switch."""
     rows = run.steps
     return compare(run.events, len(rows), lambda first, last: rows[max(first, 1) - 1 : last])
-
-
-def _answer(found: Comparison | None) -> str:
-    if found is None or not found.effect:
-        return "no comparison"
-    return found.answer if found.is_proved or found.changed_parts else "no difference"
 
 
 _DELAYS_MS = (0, 0, 1, 2, 5, 10, 20, 40)
@@ -173,7 +161,5 @@ def _line(case: Case) -> str:
     return f"{'pass' if case.passed else 'FAIL'}  {case.name:<49}{figures}"
 
 
-def _format(value: float | str, unit: str) -> str:
-    if isinstance(value, str):
-        return value
+def _format(value: float, unit: str) -> str:
     return "too few steps" if value != value else f"{value:.2f} {unit}"

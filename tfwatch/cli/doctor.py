@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from tfwatch.doctor.checks import Status, check_up, counted, worst
-from tfwatch.doctor.facts import Scope, describe_load
+from tfwatch.doctor.facts import describe_load
 from tfwatch.terminal.capture import Capture
 from tfwatch.terminal.output import has_unicode, render, show_progress, write
 
@@ -34,9 +34,7 @@ def doctor(args: argparse.Namespace) -> int:
     if args.sudoers:
         return print_sudoers()
     try:
-        found = check_up(
-            Scope(args.runs_dir), lambda name: show_progress(sys.stderr, f"checking {name}")
-        )
+        found = check_up(args.runs_dir, lambda name: show_progress(sys.stderr, f"checking {name}"))
     except KeyboardInterrupt:
         return 130
     finally:
@@ -77,15 +75,16 @@ def as_text(found: CheckUp, out: TextIO) -> str:
 
 def selftest(_args: argparse.Namespace) -> int:
     """Train with known delays and print each case; return 0 where all pass, else 1."""
-    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    with tempfile.TemporaryDirectory() as folder, Capture(screen=False) as terminal:
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    cases = []
+    with tempfile.TemporaryDirectory() as folder, Capture() as terminal:
         if load := describe_load():
             terminal.err.write(f"tfwatch: {load}; repeat a FAIL on an idle machine\n")
         show_progress(terminal.err, "importing TensorFlow")
         from tfwatch.checks.injected_trainings import InjectedTrainings
         from tfwatch.checks.selftest import EXPERIMENTS, run_until_passed, table
 
-        trainings, cases = InjectedTrainings(Path(folder) / "runs", _SEED), []
+        trainings = InjectedTrainings(Path(folder) / "runs", _SEED)
         for done, experiment in enumerate(EXPERIMENTS):
             show_progress(terminal.err, f"{done} of {len(EXPERIMENTS)} trainings")
             cases += run_until_passed(experiment, trainings)

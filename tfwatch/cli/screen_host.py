@@ -120,7 +120,7 @@ def show_app(make: Callable[..., Screen]) -> int:
         received.append(signum)
         host.leave(Leave.LEFT)
 
-    with held_signals(), Capture(screen=True) as terminal:
+    with held_signals(), Capture() as terminal:
         host = ScreenHost(terminal, make)
         terminal.on_hangup = lambda: leave(signal.SIGHUP)
         with passed_signals(leave, terminal.hang_up):
@@ -144,9 +144,8 @@ def make_checkup(runs_dir: Path) -> RunCheckup:
 
     def run_checkup(is_beside_training: bool, notify: Callable[[str], None]) -> CheckUp:
         from tfwatch.doctor.checks import check_up
-        from tfwatch.doctor.facts import Scope
 
-        return check_up(Scope(runs_dir, is_beside_training), notify)
+        return check_up(runs_dir, notify, is_beside_training=is_beside_training)
 
     return run_checkup
 

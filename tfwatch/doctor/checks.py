@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.core.errors import printable
-from tfwatch.doctor.facts import Facts, Scope, collect_facts
+from tfwatch.doctor.facts import Facts, collect_facts
 from tfwatch.doctor.packages import AND_CUDA, ARM_PYTHON, METAL_PAIR
 from tfwatch.doctor.trial import explain, explain_cuda
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
     from typing import Any
 
     from tfwatch.doctor.packages import Problem
@@ -317,6 +318,9 @@ def judge(facts: Facts) -> CheckUp:
     return CheckUp(facts.machine, tuple(rows))
 
 
-def check_up(scope: Scope, notify: Callable[[str], None]) -> CheckUp:
-    """Check this machine; `notify` gets the name of each part. Takes seconds and an import."""
-    return judge(collect_facts(scope, notify))
+def check_up(
+    runs_dir: Path, notify: Callable[[str], None], *, is_beside_training: bool = False
+) -> CheckUp:
+    """Check this machine and the folder of the runs; the arguments are those of
+    `collect_facts`."""
+    return judge(collect_facts(runs_dir, notify, is_beside_training=is_beside_training))

@@ -38,15 +38,6 @@ _LOAD_S, _BUSY_CORES = 1.0, 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
-    """The scope of a check-up."""
-
-    runs_dir: Path
-    #: A training runs, so the check-up does not start TensorFlow.
-    is_beside_training: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Nvidia:
     """NVIDIA's driver and card as the operating system reports them, independent of TensorFlow."""
 
@@ -104,20 +95,24 @@ class Facts:
         return "tensorflow" in self.installed.versions
 
 
-def collect_facts(scope: Scope, notify: Callable[[str], None]) -> Facts:
-    """Collect the facts; `notify` gets the name of each part. Takes seconds and an import."""
+def collect_facts(
+    runs_dir: Path, notify: Callable[[str], None], *, is_beside_training: bool = False
+) -> Facts:
+    """Collect the facts; `notify` gets the name of each part. Takes seconds and an import.
+
+    is_beside_training: a training runs, so TensorFlow is not started.
+    """
     notify("the machine")
     installed = Installed.here()
-    cores, limit, busy = psutil.cpu_count() or 1, limits(), None
-    if not scope.is_beside_training:
-        busy = other_programs()
-    problem, disk_free = _try_folder(scope.runs_dir)
+    cores, limit = psutil.cpu_count() or 1, limits()
+    busy = None if is_beside_training else other_programs()
+    problem, disk_free = _try_folder(runs_dir)
     return Facts(
         cores=cores,
         usable_cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores,
         free_bytes=free_bytes(),
         total_bytes=limit.memory_bytes or psutil.virtual_memory().total,
-        runs_dir=short_path(scope.runs_dir),
+        runs_dir=short_path(runs_dir),
         disk_free_bytes=disk_free,
         runs_problem=problem,
         core_quota=limit.cores,
@@ -127,14 +122,14 @@ def collect_facts(scope: Scope, notify: Callable[[str], None]) -> Facts:
         installed=installed,
         chip=processor(installed.system),
         nvidia=nvidia(os.environ),
-        trial=_trial(installed, scope, notify),
+        trial=_trial(installed, notify, is_beside_training),
     )
 
 
-def _trial(installed: Installed, scope: Scope, notify: Callable[[str], None]) -> Trial:
+def _trial(installed: Installed, notify: Callable[[str], None], is_beside_training: bool) -> Trial:
     if "tensorflow" not in installed.versions:
         return SKIPPED
-    if scope.is_beside_training:
+    if is_beside_training:
         return Trial("skipped", log_text=_WHILE_TRAINING)
     notify("TensorFlow")
     return try_tensorflow()

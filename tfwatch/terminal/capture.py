@@ -53,9 +53,8 @@ class Capture:
     apart: descriptors that the guard closes, whose end others wait for.
     """
 
-    def __init__(self, *, screen: bool, if_killed: str = KILLED, apart: Sequence[int] = ()) -> None:
+    def __init__(self, *, if_killed: str = KILLED, apart: Sequence[int] = ()) -> None:
         self.on_hangup: Callable[[], None] = lambda: None
-        self._screen = screen
         self._if_killed = if_killed
         self._apart = apart
         self._hung_up = False
@@ -63,16 +62,16 @@ class Capture:
     def __enter__(self) -> Capture:
         open_missing()
         self._log = _open_log()
-        self._guard = _start_guard(self._screen, self._log, self._if_killed, self._apart)
+        self._guard = _start_guard(self._log, self._if_killed, self._apart)
         self._saved = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
-        self._state = _terminal_state(0) if self._screen else None
+        self._state = _terminal_state(0)
         flush(sys.stdout, sys.stderr)
         self.out, self.err = (_text(_SafeWriter(os.dup(fd), on_dead=self.hang_up)) for fd in (1, 2))
         self._terminals = tuple(
             stream.fileno() for stream in (self.out, self.err) if stream.isatty()
         )
         # Textual draws on __stderr__ and takes its size from __stdout__.
-        drawn = self.err if self.err.isatty() or not self._screen else self.out
+        drawn = self.err if self.err.isatty() else self.out
         sys.__stdout__, sys.__stderr__ = self.out, drawn  # type: ignore[misc, assignment]
         os.dup2(self._log, 1)
         os.dup2(self._log, 2)
@@ -123,7 +122,7 @@ class Capture:
         if self._hung_up:
             return
         self._hung_up = True
-        living = _reopen(self._terminals) if self._screen else None
+        living = _reopen(self._terminals)
         nowhere = os.open(os.devnull, os.O_RDWR)
         for fd in self._terminals:
             os.dup2(nowhere, fd)
@@ -284,15 +283,13 @@ class _Guard:
             os.waitpid(self._pid, 0)
 
 
-def _start_guard(
-    screen: bool, log: int, if_killed: str, apart: Sequence[int] = ()
-) -> _Guard | None:
+def _start_guard(log: int, if_killed: str, apart: Sequence[int] = ()) -> _Guard | None:
     """Fork the child; call this before any thread starts. None where no process can be created.
 
-    screen: restore the terminal on descriptor 1 too. log: the descriptor of the log whose end it
-    prints, after the sentence `if_killed`. apart: descriptors that the child closes.
+    log: the descriptor of the log whose end it prints, after the sentence `if_killed`. apart:
+    descriptors that the child closes.
     """
-    parent, before = os.getpid(), _terminal_state(1) if screen else None
+    parent, before = os.getpid(), _terminal_state(1)
     reader, pipe = os.pipe()
     # Blocked, not ignored: a signal that kills the parent must not kill the child, not even right
     # after the fork.
@@ -316,7 +313,7 @@ def _start_guard(
 def _run_child(
     reader: int, parent: int, before: list[Any] | None, log: int, if_killed: str
 ) -> NoReturn:
-    """Run the child. before: the terminal's state to restore, None without a screen."""
+    """Run the child. before: the terminal's state to restore, None without a terminal."""
     try:
         os.setsid()
         if not _ends_well(reader, parent):

@@ -28,7 +28,7 @@ from tfwatch.terminal.pseudo_terminal import OutputRelay, is_one_output
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from tfwatch.cli.script.hosts import Script
     from tfwatch.cli.script.request import RunOptions
@@ -101,36 +101,21 @@ class Ran:
     is_hung: bool = False
 
 
-@contextlib.contextmanager
-def _output_on_stderr(is_asked: bool) -> Iterator[None]:
-    """Within, what is written to stdout goes to stderr."""
-    if not is_asked:
-        yield
-        return
-    sys.stdout.flush()
-    stdout = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        yield
-    finally:
-        sys.stdout.flush()
-        os.dup2(stdout, 1)
-        os.close(stdout)
-
-
 def _run_bare(options: RunOptions, clock: Clock) -> Ran:
-    """Run the script with the standard streams of this process."""
-    with _output_on_stderr(options.as_json):
-        return _run_thread(options, clock) if options.is_workload else _run_child(options, clock)
+    """Run the script with the standard streams of this process; beside JSON on stdout, all that
+    it writes goes to stderr."""
+    flush(sys.stdout, sys.stderr)
+    takes_all = options.as_json or is_one_output()
+    run_script = _run_thread if options.is_workload else _run_child
+    return run_script(options, clock, takes_all)
 
 
-def _run_thread(options: RunOptions, clock: Clock) -> Ran:
+def _run_thread(options: RunOptions, clock: Clock, takes_all: bool) -> Ran:
     """Run a workload in a thread: SIGINT and SIGTERM stop it at the next batch, the second one
     leaves it. Its messages are copied to the logs of its runs."""
     open_missing()
-    flush(sys.stdout, sys.stderr)
     with held_signals(), contextlib.closing(OutputRelay(copies=True)) as relay:
-        outputs = (1, 2) if is_one_output() else (2,)
+        outputs = (1, 2) if takes_all else (2,)
         script = ScriptThread(options.script, options.launch, relay, clock, outputs)
         followed = _follow(script.runs, options, clock)
         hangup = _drop_stdout if 1 not in outputs else lambda: None
@@ -152,13 +137,14 @@ def _drop_stdout() -> None:
         os.close(nowhere)
 
 
-def _run_child(options: RunOptions, clock: Clock) -> Ran:
+def _run_child(options: RunOptions, clock: Clock, takes_all: bool) -> Ran:
     """Run the script in a child process; its messages are copied to the logs of its runs."""
     pids: list[int] = []
     with contextlib.ExitStack() as around:
         relay = _make_relay(around)
         if relay is None:
-            code = run_child(script_command(options, None), pids.append)
+            stdout = 2 if options.as_json else None
+            code = run_child(script_command(options, None), pids.append, (stdout, None))
             return Ran(pids[0], code)
         followed = _follow(ScriptRuns(Announcements(relay.runs), clock), options, clock)
 
@@ -168,7 +154,7 @@ def _run_child(options: RunOptions, clock: Clock) -> Ran:
             followed.start()
 
         command = script_command(options, relay.runs, relay.for_script)
-        outputs = relay.slave if is_one_output() else None, relay.slave
+        outputs = (relay.slave if takes_all else None), relay.slave
         code = run_child(command, begin, outputs, relay.for_script)
         relay.finish_reading()
         followed.end(describe_end(code))
@@ -178,7 +164,6 @@ def _run_child(options: RunOptions, clock: Clock) -> Ran:
 def _make_relay(around: contextlib.ExitStack) -> OutputRelay | None:
     """Return the relay of what the script writes to descriptor 2; None where that is closed, or
     the system gives none. It is closed with `around`."""
-    flush(sys.stdout, sys.stderr)
     try:
         os.fstat(2)
         return around.enter_context(contextlib.closing(OutputRelay(copies=True)))

@@ -130,7 +130,7 @@ def run_on_screen(
     """
     with held_signals(), contextlib.closing(OutputRelay()) as relay:
         script = make_script(relay)
-        with Capture(screen=True, if_killed=script.if_killed, apart=script.output) as terminal:
+        with Capture(if_killed=script.if_killed, apart=script.output) as terminal:
             ScriptSession(script, relay, terminal, options, clock).run()
     return script
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,8 @@ from tfwatch.judge.findings.situation import (
     steps_in_all,
 )
 from tfwatch.judge.findings.switch_lines import pasted_lines, proved_knobs
-from tfwatch.judge.forecasts.forecast import ForecastFollower
+from tfwatch.judge.forecasts.evidence import evidence_now
+from tfwatch.judge.forecasts.forecast import CheckedForecast, forecasts
 from tfwatch.judge.log_lines import LogFinding, LogFollower
 from tfwatch.judge.machine import MachineFollower
 from tfwatch.judge.regime import RunningRegime
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import Event
     from tfwatch.judge.findings.finding import Finding
+    from tfwatch.judge.forecasts.evidence import Evidence
     from tfwatch.judge.forecasts.forecast import Forecast
     from tfwatch.judge.steps.time_breakdown import TimeSpent
     from tfwatch.runs.buffers import Events
@@ -267,7 +270,11 @@ class Follower:
         self._losses: tuple[Finding, ...] | None = None
         self._lead = LeadHolder()
         self._log = LogFollower()
-        self._forecasts = ForecastFollower()
+        self._forecasts: dict[tuple[str, str], Forecast] = {}
+        self._evidence: Evidence | None = None
+        self._forecast_due: tuple[int, int, bool] | None = None
+        #: The forecasts of switches that were made while it followed, by their first step.
+        self._shown: dict[int, Forecast] = {}
 
     def follow(
         self, snapshot: Snapshot, asks: Sequence[KnobRequest], stopping_s: float | None
@@ -294,7 +301,7 @@ class Follower:
             self._figured = due
             self._losses = None
         knobs = knob_states(snapshot.manifest.knobs, switches, asks)
-        if self._forecasts.take(snapshot, self._comparisons, knobs):
+        if self._make_forecasts(snapshot, knobs):
             self._losses = None  # their advice has the figures of the knobs' rows
         situation = self._situation(snapshot, knobs, stopping_s)
         if self._losses is None:
@@ -349,19 +356,47 @@ class Follower:
             snapshot.epochs, self._breakdown_events, snapshot.now_s, doing
         )[0]
 
+    def _make_forecasts(self, snapshot: Snapshot, knobs: dict[str, KnobState]) -> bool:
+        """Make forecasts, once a second and after a switch; return True where it did. A run that is
+        over has none."""
+        reason = "switching" if _asked(snapshot, knobs) else ""
+        reason = "trying both" if _experiment(snapshot) else reason
+        due = second_of(snapshot.now_s, Slot.HEADER), len(self._comparisons), bool(reason)
+        if due == self._forecast_due:
+            return False
+        self._forecast_due = due
+        for switch in self._comparisons[-1:]:
+            known = self._forecasts.get((switch.knob, switch.new))
+            if known and known.is_known:
+                self._shown.setdefault(switch.step, known)
+        self._evidence = evidence_now(snapshot, self._comparisons, reason)
+        made = forecasts(self._evidence) if snapshot.ended is None else ()
+        self._forecasts = {(one.knob, one.value): one for one in made}
+        return True
+
+    def _checked_forecast(self) -> CheckedForecast | None:
+        """Return the newest switch with the forecast that was shown before it; None until it has
+        settled."""
+        for switch in self._comparisons[-1:]:
+            known = self._shown.get(switch.step)
+            if known and switch.settled and switch.after:
+                return CheckedForecast(switch, known, switch.after.step.median)
+        return None
+
     def _situation(
         self, snapshot: Snapshot, knobs: dict[str, KnobState], stopping_s: float | None
     ) -> Situation:
         comparisons, values = self._comparisons, {knob: one.now for knob, one in knobs.items()}
+        known = self._evidence
         now = at_this_moment(self._measured or Situation(snapshot.manifest), snapshot)
         return replace(
             now,
             manifest=snapshot.manifest,
             knobs=values,
             origin=batch_source(snapshot.manifest, snapshot.stages_found),
-            forecasts=_without_requested(self._forecasts.forecasts, knobs),
-            stages=self._forecasts.table,
-            cores_free=self._forecasts.cores_free,
+            forecasts=_without_requested(self._forecasts, knobs),
+            stages=known.stages if known else None,
+            cores_free=known.cores_free if known else math.nan,
             last_losses=self._judge_ended(snapshot) if snapshot.life.is_over else None,
             shuffle=self._log.shuffle if now.epoch_begins else None,
             asked=_asked(snapshot, knobs),
@@ -373,7 +408,7 @@ class Follower:
             experiment=_experiment(snapshot),
             autopilot_run=running_autopilot(snapshot.events.of(*AUTOPILOT_EVENTS)),
             stopping_s=None if stopping_s is None else max(0.0, snapshot.now_s - stopping_s),
-            record=self._forecasts.checked(comparisons),
+            record=self._checked_forecast(),
             searched=self._step_search.done,
         )
 

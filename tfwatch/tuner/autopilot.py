@@ -24,7 +24,6 @@ from tfwatch.judge.effects.comparison import LEAST, effect_between
 from tfwatch.judge.effects.interval import UNKNOWN
 from tfwatch.judge.forecasts.evidence import cores_of, evidence_now
 from tfwatch.judge.forecasts.forecast import Forecast, forecast
-from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.steps.steady_steps import breakdown, steady
 from tfwatch.tuner.client import Interrupt, RefusedError, settling_steps
 from tfwatch.tuner.search import BASE, BUDGET, MOST, AutopilotSearch, Move, SearchLimits, Stop
@@ -91,7 +90,7 @@ class _AutopilotJob:
             except Interrupt as over:
                 self._restore()
                 return "user" if over.cause in ("key", "cancelled") else "over", over.reason
-            return stop.cause, self._with_advice(stop)
+            return stop.cause, stop.reason
         self._restore()
         return "failed", failures[0]
 
@@ -192,13 +191,6 @@ class _AutopilotJob:
         )
 
     # -- the end ----------------------------------------------------------------------------------
-
-    def _with_advice(self, stop: Stop) -> str:
-        """Return the reason of the end; where no switch is left, with what would help in the
-        code."""
-        losses = JudgedRun(self._driver.snapshot).losses if stop.cause == "nothing_left" else ()
-        advice = next((one.advice for one in losses if one.advice), "")
-        return f"{stop.reason}; in your code: {advice}" if advice else stop.reason
 
     def _end(self, cause: str, reason: str) -> None:
         search, step = self._search, self._driver.snapshot.steps_total

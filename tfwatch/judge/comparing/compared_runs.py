@@ -69,9 +69,6 @@ _QUIET, _OTHERS, _APART, _OTHER_HOST = 0.03, 0.15, 0.5, 0.05
 #: The spread of a part between runs over that of a step, as a share of each; and the least one, as
 #: a share of a step.
 _PART_SPREAD, _LEAST_PART = 1.3, 0.001
-#: The fewest runs of both sides together, beyond one a side, that give a figure without steps an
-#: interval.
-_LEAST_FREEDOM = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,10 +321,10 @@ def _plain(
     )
     if first is None or second is None:
         return ComparedFigure(name, unit, first, second, missing="not in every run")
-    freedom = len(before) + len(after) - 2
-    if freedom < _LEAST_FREEDOM or min(len(before), len(after)) < 2:
+    if min(len(before), len(after)) < 2:
         why = "one value a run: two runs of each side give an interval"
         return ComparedFigure(name, unit, first, second, second - first, missing=why)
+    freedom = len(before) + len(after) - 2
     squares = sum(float(side.var() * len(side)) for side in (before, after))
     spread = Spread(math.sqrt(squares / freedom), freedom, "measured")
     return ComparedFigure(name, unit, first, second, *difference(before, after, spread))

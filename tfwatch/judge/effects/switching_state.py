@@ -90,17 +90,15 @@ class KnobState:
         return replace(self, failed="", asked=asked, asked_s=ask.at_s)
 
 
-def first_state(knob: str, value: str) -> KnobState:
-    """Return the state of a knob at the start of a run."""
-    return KnobState(knob, value, value if value != "off" else KNOBS[knob].first_on)
-
-
 def knob_states(
     start: Mapping[str, str], events: Iterable[Event], asks: Iterable[KnobRequest] = ()
 ) -> dict[str, KnobState]:
     """Return each knob of `start` (name to value at the run's start) after the events and this
     screen's requests."""
-    states = {knob: first_state(knob, value) for knob, value in start.items()}
+    states = {
+        knob: KnobState(knob, value, value if value != "off" else KNOBS[knob].first_on)
+        for knob, value in start.items()
+    }
     for event in events:
         if not isinstance(event, SwitchAsked | PipelineSwitched | SwitchFailed):
             continue
@@ -219,20 +217,6 @@ class AutopilotRun:
     ended: AutopilotEnded | None = None
     #: Its process is gone without an end.
     is_lost: bool = False
-
-    @property
-    def before_ms(self) -> float | None:
-        """The mean step at its start; None before a move was judged."""
-        known = self.ended.before_ms if self.ended else None
-        return self.moves[0].before_ms if known is None and self.moves else known
-
-    @property
-    def after_ms(self) -> float | None:
-        """The mean step with the moves kept so far; None before a move was judged."""
-        if self.ended and self.ended.after_ms is not None:
-            return self.ended.after_ms
-        kept = [move.after_ms for move in self.moves if move.kept and move.after_ms is not None]
-        return kept[-1] if kept else self.before_ms
 
     @property
     def estimate(self) -> Estimate | None:

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.knobs import CACHE, DEVICE_PREFETCH, PREFETCH, WORKERS, no_room
 from tfwatch.judge.effects import switching_state
 from tfwatch.judge.effects.comparison import LEAST
-from tfwatch.judge.effects.switching_state import EXPERIMENT_EVENTS, running_experiment
-from tfwatch.judge.forecasts.evidence import evidence_now
 from tfwatch.judge.forecasts.predict import Prediction, predict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from tfwatch.judge.effects.comparison import Comparison
-    from tfwatch.judge.effects.switching_state import KnobState
     from tfwatch.judge.forecasts.evidence import Evidence
-    from tfwatch.judge.stages import StageTable
     from tfwatch.judge.steps.steady_steps import Breakdown
-    from tfwatch.runs.snapshot import Snapshot
 
 #: The error of a forecast from complete evidence, as a share of the step: on a separate device, and
 #: where compute and data share the cores (`python -m tests.bench.forecast`).
@@ -110,13 +104,8 @@ def forecasts(evidence: Evidence) -> tuple[Forecast, ...]:
 
 def choices(evidence: Evidence, knob: str) -> tuple[str, ...]:
     """Return the settings that the keys of a knob ask for next."""
-    start = evidence.run.knobs.get(knob)
-    if start is None:
-        return ()
-    state = switching_state.first_state(knob, start)
-    for switch in evidence.switches:
-        state = state.after(switch) if switch.knob == knob else state
-    return switching_state.choices(state)
+    state = switching_state.knob_states(evidence.run.knobs, evidence.switches).get(knob)
+    return switching_state.choices(state) if state else ()
 
 
 def forecast(evidence: Evidence, settings: Mapping[str, str]) -> Forecast:
@@ -218,71 +207,3 @@ class CheckedForecast:
     switch: Comparison
     forecast: Forecast
     measured_ms: float
-
-
-# -- of a live run ---------------------------------------------------------------------------------
-
-#: By knob and value.
-Forecasts: TypeAlias = dict[tuple[str, str], Forecast]
-
-_UNDER_WAY, _EXPERIMENT = "switching", "trying both"
-
-
-class ForecastFollower:
-    """Follows one run.
-
-    forecasts: of the settings that the keys would ask for now, by knob and value. table: of the
-    pipeline's stages, None where they cannot be read. cores_free: NaN where unknown.
-    """
-
-    def __init__(self) -> None:
-        self.forecasts: Forecasts = {}
-        self.table: StageTable | None = None
-        self.cores_free = math.nan
-        self._due: tuple[int, int, bool] | None = None
-        #: The forecasts of switches that were made while it followed, by their first step.
-        self._made: dict[int, Forecast] = {}
-
-    def take(
-        self,
-        snapshot: Snapshot,
-        comparisons: Sequence[Comparison],
-        knobs: Mapping[str, KnobState],
-    ) -> bool:
-        """Take in a snapshot, once a second and after a switch; return True where that made new
-        forecasts. A run that is over has none."""
-        reason = _reason_for_none(snapshot, knobs)
-        due = second_of(snapshot.now_s, Slot.HEADER), len(comparisons), bool(reason)
-        if due == self._due:
-            return False
-        self._due = due
-        for switch in comparisons[-1:]:
-            known = self.forecasts.get((switch.knob, switch.new))
-            if known and known.is_known:
-                self._made.setdefault(switch.step, known)
-        evidence = evidence_now(snapshot, comparisons, reason)
-        self.table, self.cores_free = evidence.stages, evidence.cores_free
-        self.forecasts = {}
-        if snapshot.ended is None:
-            self.forecasts = {(one.knob, one.value): one for one in forecasts(evidence)}
-        return True
-
-    def checked(self, comparisons: Sequence[Comparison]) -> CheckedForecast | None:
-        """Return the newest switch with the forecast that was shown before it; None until it has
-        settled."""
-        for switch in comparisons[-1:]:
-            known = self._made.get(switch.step)
-            if known and switch.settled and switch.after:
-                return CheckedForecast(switch, known, switch.after.step.median)
-        return None
-
-
-def _reason_for_none(snapshot: Snapshot, knobs: Mapping[str, KnobState]) -> str:
-    """Return what goes on while there is no forecast; empty where one can be made."""
-    if running_experiment(snapshot.events.of(*EXPERIMENT_EVENTS)):
-        return _EXPERIMENT
-    asked = any(
-        state.asked and not snapshot.manifest.epochs_until(knob, state.asked)
-        for knob, state in knobs.items()
-    )
-    return _UNDER_WAY if asked else ""

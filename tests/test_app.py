@@ -16,7 +16,7 @@ from tests.screens.showing import shown
 from tfwatch.app import TfwatchApp
 from tfwatch.core.rows import Phase
 from tfwatch.notices import Notifier, NotifyOptions
-from tfwatch.screens.basics.glyphs import (
+from tfwatch.screens.basics.text import (
     COMPUTE_COLOUR,
     HOST_COLOUR,
     MUTED_COLOUR,

@@ -29,7 +29,6 @@ from tfwatch.runs import format as layout
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import Manifest, NotARunError, Pulse
 from tfwatch.runs.run import Run, open_run
-from tfwatch.screens.basics.glyphs import choose_glyphs
 from tfwatch.screens.live.knobs import KnobsPane, knob_rows
 from tfwatch.screens.live.lists import log_lines
 from tfwatch.screens.live.machine import readings
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from tfwatch.judge.view import RunView
     from tfwatch.runs.snapshot import Snapshot
 
-GLYPHS = choose_glyphs(colour=True, unicode=True)
 SECOND = 10**9
 CHANGE = {"knob": "prefetch", "old": "off", "new": "4"}
 HOSTILE_TEXT = "[bold]x[/nope] \x1b]0;title\x07\x1b[2J\r\n\x00\u202e " + "long " * 40
@@ -213,7 +211,7 @@ def draw(view: RunView, rows: EventRows, zoom: Zoom) -> None:
     seen, columns = View(zoom), 80
     bars = bars_in_view(view.snapshot, seen, columns)
     labels = labels_in_view(rows, bars)
-    scene = Scene(view, seen, bars, labels, next_top(bars, None), GLYPHS, 5)
+    scene = Scene(view, seen, bars, labels, next_top(bars, None), True, 5)
     picture.draw(scene, 107, 16)
     picture.title_words(scene, None, columns)
     picture.read_out(scene, 5)

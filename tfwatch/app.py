@@ -84,7 +84,8 @@ class TfwatchApp(ThemedApp):
         )
         interrupt = script.interrupt if script else None
         switches = SwitchRequests(requests, self._tuner, self._clock, interrupt)
-        return LiveScreen(reader, follower, switches, self._after_frame, self._glyphs, self._clock)
+        is_fine = self._colour and self._unicode
+        return LiveScreen(reader, follower, switches, self._after_frame, is_fine, self._clock)
 
     # -- frames ------------------------------------------------------------------------------------
 
@@ -200,7 +201,7 @@ class TfwatchApp(ThemedApp):
             self.live.notify("the check-up is not available here: run tfwatch doctor")
             return
         gently = not self._is_over()
-        self.push_screen(DoctorScreen(self._run_checkup, gently=gently, unicode=self._unicode))
+        self.push_screen(DoctorScreen(self._run_checkup, gently=gently))
 
     def _answered(self, leave: Leave | None) -> None:
         if leave is Leave.DETACH:

@@ -20,7 +20,7 @@ from tfwatch.doctor.checks import judge
 from tfwatch.judge.groups.judged_group import judge_group
 from tfwatch.runs.format import EVENTS
 from tfwatch.runs.group import folder_of_rank, open_group
-from tfwatch.screens.basics.glyphs import QUIET_COLOUR
+from tfwatch.screens.basics.text import QUIET_COLOUR
 from tfwatch.screens.group import GroupApp, GroupReader
 from tfwatch.screens.themes import THEMES
 

@@ -62,7 +62,7 @@ class _DoctorApp(ThemedApp):
 
     def __init__(self, run_checkup: RunCheckup, **options: Any) -> None:
         super().__init__(**options)
-        self.doctor = DoctorScreen(run_checkup, gently=False, unicode=self._unicode)
+        self.doctor = DoctorScreen(run_checkup, gently=False)
 
     def on_mount(self) -> None:
         self.push_screen(self.doctor)
@@ -89,44 +89,29 @@ async def test_the_rows_of_the_command_are_shown_worst_first(size: tuple[int, in
         assert {len(row) for row in rows} == {size[0]}
 
 
-async def test_the_running_check_is_named_and_the_older_result_stays() -> None:
+async def test_the_running_check_is_named() -> None:
     goes_on = threading.Event()
-    rounds: list[int] = []
 
-    def run_checkup(is_beside_training: bool, notify: Callable[[str], None]) -> CheckUp:
-        rounds.append(len(rounds))
-        notify(f"round {len(rounds)}")
-        if len(rounds) > 1:
-            goes_on.wait(20)
-        return judge(_BROKEN if len(rounds) == 1 else linux())
-
-    async with checked(run_checkup) as (app, pilot):
-        await pilot.press("t", "t")
-        await until(pilot, lambda: "checking round 2" in text(app))
-        assert [note.message for note in app._notifications] == [
-            "the check-up is still running: press t after it"
-        ]
-        assert "FAIL  tensorflow" in text(app)
-        goes_on.set()
-        await until(pilot, lambda: "0 failed" in text(app) and "FAIL" not in text(app))
-        assert rounds == [0, 1]
-
-
-async def test_a_failed_check_up_is_a_failed_check_until_it_runs_again() -> None:
-    rounds: list[int] = []
-
-    def run_checkup(is_beside_training: bool, notify: Callable[[str], None]) -> CheckUp:
-        rounds.append(len(rounds))
-        if len(rounds) == 1:
-            raise OSError(5, "Input/output error [red]")
+    def run_checkup(_is_beside_training: bool, notify: Callable[[str], None]) -> CheckUp:
+        notify("the disk")
+        assert goes_on.wait(20)
         return judge(linux())
 
-    async with checked(run_checkup) as (app, pilot):
-        await until(pilot, lambda: "FAIL  check-up" in text(app))
+    app = _DoctorApp(run_checkup)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "checking the disk" in text(app))
+        goes_on.set()
+        await until(pilot, lambda: "0 failed" in text(app))
+
+
+async def test_a_failed_check_up_is_a_failed_check() -> None:
+    def run_checkup(_is_beside_training: bool, _notify: Callable[[str], None]) -> CheckUp:
+        raise OSError(5, "Input/output error [red]")
+
+    async with checked(run_checkup) as (app, _):
+        assert "FAIL  check-up" in text(app)
         assert "1 failed, 0 warnings" in text(app)
         assert "Input/output error [red]" in " ".join(text(app).split())
-        await pilot.press("t")
-        await until(pilot, lambda: "0 failed" in text(app) and "check-up" not in text(app))
 
 
 async def test_text_from_outside_is_never_markup() -> None:
@@ -142,16 +127,13 @@ async def test_text_from_outside_is_never_markup() -> None:
 # -- beside a run ---------------------------------------------------------------------------------
 
 
-async def test_d_runs_the_gentle_checks_beside_a_run_and_t_runs_all(tmp_path: Path) -> None:
+async def test_d_runs_the_gentle_checks_beside_a_run(tmp_path: Path) -> None:
     asked: list[bool] = []
     async with shown(usual(tmp_path), run_checkup=finding(judge(linux()), asked)) as show:
         await show.press("d")
         assert isinstance(show.app.screen, DoctorScreen)
         await show.until(lambda: "0 failed" in text(show.app))
         assert asked == [True]
-        await show.pilot.press("t")
-        await show.until(lambda: len(asked) == 2)
-        assert asked == [True, False]
         assert "escape closes" in text(show.app)
         await show.pilot.press("q")
         await show.frame()

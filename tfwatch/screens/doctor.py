@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from textual import on
-from textual.binding import Binding
 from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
@@ -19,8 +18,6 @@ from tfwatch.screens.overlays import TextScreen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from textual.binding import BindingType
 
 STYLES = {
     Status.FAIL: "$text-error bold",
@@ -34,16 +31,11 @@ RunCheckup: TypeAlias = "Callable[[bool, Callable[[str], None]], CheckUp]"
 
 
 class DoctorScreen(TextScreen):
-    """Run the checks when the screen opens, and again on a key.
+    """Run the checks when the screen opens.
 
-    gently: the first check-up skips checks that would slow a running training down.
-    found: the newest result; None before the first.
+    gently: skip checks that would slow a running training down.
+    found: the result; None before it.
     """
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("t", "again", "run all checks again", show=False)
-    ]
-    HINT = "t runs all checks again  up down scroll  escape closes"
 
     class Found(Message):
         """A check started, or the check-up is done."""
@@ -53,31 +45,24 @@ class DoctorScreen(TextScreen):
             self.found = found
             self.doing = doing
 
-    def __init__(self, look: RunCheckup, *, gently: bool, unicode: bool) -> None:
-        super().__init__([], "tfwatch doctor", unicode)
+    def __init__(self, look: RunCheckup, *, gently: bool) -> None:
+        super().__init__([], "tfwatch doctor")
         self.found: CheckUp | None = None
         self._run_checkup = look
         self._gently = gently
-        self._thread: threading.Thread | None = None
 
     def on_mount(self) -> None:
-        self._begin(self._gently)
+        threading.Thread(target=self._run, daemon=True, name="tfwatch-doctor").start()
 
-    def _begin(self, gently: bool) -> None:
-        self._thread = threading.Thread(
-            target=self._run, args=(gently,), daemon=True, name="tfwatch-doctor"
-        )
-        self._thread.start()
-
-    def _run(self, gently: bool) -> None:
+    def _run(self) -> None:
         def notify(name: str) -> None:
             self.post_message(self.Found(None, f"checking {name}"))
 
         with fails_open(self._fail):
-            self.post_message(self.Found(self._run_checkup(gently, notify)))
+            self.post_message(self.Found(self._run_checkup(self._gently, notify)))
 
     def _fail(self, why: str) -> None:
-        failed = Check("check-up", Status.FAIL, f"the check-up failed: {why}", "t runs it again")
+        failed = Check("check-up", Status.FAIL, f"the check-up failed: {why}", "d runs it again")
         self.post_message(self.Found(CheckUp("", (failed,))))
 
     @on(Found)
@@ -88,13 +73,6 @@ class DoctorScreen(TextScreen):
             state = (counted(message.found.checks), STYLES[worst(message.found.checks)])
             self.query_one("#lines", Static).update(Content("\n").join(_lines(message.found)))
         self.query_one("#text").border_title = row("tfwatch doctor: ", state)
-
-    def action_again(self) -> None:
-        """Run all checks, also those that slow a running training down."""
-        if self._thread and self._thread.is_alive():
-            self.notify("the check-up is still running: press t after it")
-        else:
-            self._begin(gently=False)
 
 
 def _lines(checkup: CheckUp) -> Iterator[Content]:

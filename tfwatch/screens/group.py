@@ -14,9 +14,8 @@ from tfwatch.core.errors import fails_open
 from tfwatch.judge.findings.finding import Tone
 from tfwatch.report.group_report import COLUMNS, group_markdown, rank_cells
 from tfwatch.runs.folder import DiskCall
-from tfwatch.screens.basics.glyphs import QUIET_COLOUR
 from tfwatch.screens.basics.keyline import Key, KeyLine
-from tfwatch.screens.basics.text import row, spread, wrap_text
+from tfwatch.screens.basics.text import QUIET_COLOUR, row, spread, wrap_text
 from tfwatch.screens.live.header import silence_of
 from tfwatch.screens.themes import ThemedApp
 
@@ -114,7 +113,6 @@ class GroupApp(ThemedApp):
         yield KeyLine()
 
     def on_mount(self) -> None:
-        self.apply_glyphs()
         self.query_one(KeyLine).keys = Key("y", "y", "copy"), Key("q", "q", "quit")
         self.query_one("#ranks").focus()
         self.frame()

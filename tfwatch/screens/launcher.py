@@ -16,10 +16,9 @@ from textual.widgets.option_list import Option
 
 from tfwatch.core import units
 from tfwatch.core.errors import fails_open
-from tfwatch.screens.basics.glyphs import QUIET_COLOUR
 from tfwatch.screens.basics.keyline import Key, KeyLine
 from tfwatch.screens.basics.pane import FRAME_CSS
-from tfwatch.screens.basics.text import column, row
+from tfwatch.screens.basics.text import QUIET_COLOUR, column, row
 from tfwatch.screens.overlays import Leave
 from tfwatch.screens.themes import ThemedApp
 
@@ -84,7 +83,6 @@ class LauncherApp(ThemedApp):
             background: $panel; color: $foreground; text-style: bold underline;
         }}
     }}
-    OptionList.-plain {{ scrollbar-size-vertical: 0; }}
     Screen {{ layout: vertical; background: $background; overflow: hidden; }}
     #title {{ height: 1; padding: 0 1; background: $panel; }}
     #script {{ height: 1; margin: 1 1 0 1; }}
@@ -131,7 +129,6 @@ class LauncherApp(ThemedApp):
         yield KeyLine()
 
     def on_mount(self) -> None:
-        self.apply_glyphs()
         self.runs.border_title, self.demos.border_title = "recent runs", "demos"
         self.runs.border_subtitle = "loading"
         self.call_after_refresh(self._begin)

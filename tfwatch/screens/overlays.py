@@ -37,21 +37,19 @@ class TextScreen(ModalScreen[None]):
         scrollbar-size-vertical: 1; scrollbar-background: $surface;
         scrollbar-color: $foreground 30%;
     }
-    TextScreen.-plain #text { border: ascii $accent; scrollbar-size-vertical: 0; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,enter", "dismiss", "close", show=False),
     ]
-    HINT: ClassVar[str] = "up down scroll  escape closes"
 
-    def __init__(self, lines: Iterable[Content], title: str, unicode: bool) -> None:
-        super().__init__(classes="" if unicode else "-plain")
+    def __init__(self, lines: Iterable[Content], title: str) -> None:
+        super().__init__()
         self.text, self._title = Content("\n").join(lines), title
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="text", can_focus=True) as box:
             box.border_title = row(self._title)
-            box.border_subtitle = Content(self.HINT)
+            box.border_subtitle = Content("up down scroll  escape closes")
             yield Static(self.text, id="lines")
 
 
@@ -66,9 +64,7 @@ _TERMS = [
 _KEY_CELLS = 13
 
 
-def help_screen(
-    bindings: Iterable[Binding], lacks: Sequence[SensorMissing], unicode: bool
-) -> TextScreen:
+def help_screen(bindings: Iterable[Binding], lacks: Sequence[SensorMissing]) -> TextScreen:
     """Return the screen with the key bindings by group, the terms, and the figures that this
     machine lacks, with the reason and the remedy."""
     lines: list[Content] = []
@@ -82,7 +78,7 @@ def help_screen(
     for name, entries in (("terms", _TERMS), ("figures that this machine lacks", absent)):
         if entries:
             lines += [Content(), row((name, _ACCENT)), *(_entry(*entry) for entry in entries)]
-    return TextScreen(lines, "keys and terms", unicode)
+    return TextScreen(lines, "keys and terms")
 
 
 def _entry(word: str, meaning: str) -> Content:
@@ -120,7 +116,6 @@ class Question(ModalScreen["Leave | None"]):
         background: $surface; border: round $accent;
     }
     Question Static { padding: 0 1; }
-    .-plain Question #question, Question.-plain #question { border: ascii $accent; }
     """
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [

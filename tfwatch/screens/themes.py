@@ -14,9 +14,7 @@ from textual.binding import Binding
 from textual.filter import LineFilter, NoColor
 from textual.theme import Theme
 
-from tfwatch.screens.basics.glyphs import choose_glyphs
 from tfwatch.screens.basics.keyline import Pressed
-from tfwatch.screens.basics.pane import apply_glyphs
 from tfwatch.screens.basics.text import plain
 from tfwatch.screens.overlays import Leave
 
@@ -27,12 +25,16 @@ if TYPE_CHECKING:
     from textual.color import Color
 
 
-class _NoArrow(LineFilter):
-    """Shows `→` as `>`."""
+#: The characters of frames, charts and texts, and ASCII in their place.
+_ASCII = str.maketrans("╭╮╰╯─│→←…●█▒░▞·▁▂▃▄▅▆▇", "++++-|><.o=#./....--==")
+
+
+class _Ascii(LineFilter):
+    """Shows the screen's own characters in ASCII."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         return [
-            Segment(text.replace("→", ">"), style, control) for text, style, control in segments
+            Segment(text.translate(_ASCII), style, control) for text, style, control in segments
         ]
 
 
@@ -69,23 +71,17 @@ class ThemedApp(App[Leave]):
     ) -> None:
         self._colour = colour
         self._unicode = unicode
-        self._glyphs = choose_glyphs(colour, unicode)
         super().__init__()
         self.no_color = self.no_color or not colour
-        self.set_class(not unicode, "-plain")
         self._painted = painted
         for known in THEMES.values():
             self.register_theme(known)
         self.theme = THEMES[theme or "dark"].name
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Add filters that remove colours and arrows where the terminal has none."""
+        """Add filters that remove colours and characters that the terminal does not have."""
         filters = super().get_line_filters()
-        return [*filters, *[NoColor()] * (not self._colour), *[_NoArrow()] * (not self._unicode)]
-
-    def apply_glyphs(self) -> None:
-        """Set the characters of every widget that is shown."""
-        apply_glyphs(self.screen, self._glyphs)
+        return [*filters, *[NoColor()] * (not self._colour), *[_Ascii()] * (not self._unicode)]
 
     def notify_painted(self) -> None:
         """Call `painted` after the first paint."""

@@ -57,10 +57,9 @@ def test_braille_has_two_by_four_dots_in_a_cell() -> None:
         (0.12345, "0.123"),
         (1234.5, "1e+03"),
         (0.00012, "1e-04"),
-        (None, "n/a"),
     ],
 )
-def test_a_figure_has_at_most_five_characters(value: float | None, text: str) -> None:
+def test_a_figure_has_at_most_five_characters(value: float, text: str) -> None:
     assert figure(value) == text
 
 

@@ -17,26 +17,24 @@ A frame of the live screen may cost 6 ms of CPU; most of it is painting. To add 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Container, Horizontal
 from textual.content import Content
 from textual.filter import ANSIToTruecolor
 from textual.geometry import Region
-from textual.reactive import Reactive, reactive
+from textual.reactive import Reactive
 from textual.strip import Strip
 from textual.style import Style
 from textual.visual import Visual
 from textual.widget import Widget
 
-from tfwatch.screens.basics.glyphs import Glyphs, choose_glyphs
 from tfwatch.screens.basics.text import row
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
     from textual.filter import LineFilter
-    from textual.screen import Screen
     from typing_extensions import Self
 
     from tfwatch.judge.view import RunView
@@ -195,12 +193,8 @@ class Pane(PaintedRows):
         text-wrap: nowrap;
         text-overflow: ellipsis;
         padding: 0 1;
-        &.-plain { text-overflow: clip; }
     }
     """
-
-    #: The characters to draw with.
-    glyphs: reactive[Glyphs] = reactive(choose_glyphs(colour=True, unicode=True))
 
     _rows: Sequence[Content] = ()
 
@@ -233,14 +227,6 @@ class Pane(PaintedRows):
         raise NotImplementedError
 
 
-def apply_glyphs(screen: Screen[Any], glyphs: Glyphs) -> None:
-    """Set the characters of every widget of a screen."""
-    for pane in screen.query(Pane):
-        pane.glyphs = glyphs
-    for widget in (screen, *screen.query("*")):
-        widget.set_class(not glyphs.unicode, "-plain")
-
-
 #: The styles of a titled frame; the class `-bare` removes the frame on a small screen.
 FRAME_CSS = """
     border: round $foreground 30%;
@@ -248,10 +234,7 @@ FRAME_CSS = """
     border-title-style: bold;
     border-subtitle-color: $foreground 65%;
     &:focus { border: round $accent; }
-    &.-plain { border: ascii $foreground 30%; }
-    &.-plain:focus { border: ascii $accent; }
     &.-bare { border: none; }
-    &.-bare.-plain { border: none; }
 """
 
 
@@ -294,3 +277,8 @@ class FramedPane(ViewPane, Titled):
     """A pane of a run with a titled frame."""
 
     DEFAULT_CSS = f"FramedPane {{ {FRAME_CSS} }}"
+    #: The title until the first view.
+    TITLE: ClassVar[str]
+
+    def on_mount(self) -> None:
+        self.set_titles(self.TITLE)

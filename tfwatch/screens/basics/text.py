@@ -1,4 +1,5 @@
-"""Text for the screen: sanitized text from outside, rows of a given width, the time of day."""
+"""Text for the screen: its colours, sanitized text from outside, rows of a given width, the time of
+day."""
 
 from __future__ import annotations
 
@@ -14,6 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfwatch.runs.snapshot import Snapshot
+
+#: Colour roles as theme variables: they work with dark and light themes.
+WAIT_COLOUR = "$warning"
+STALL_COLOUR = "$error"
+COMPUTE_COLOUR = "$primary"
+HOST_COLOUR = "$foreground 45%"
+MUTED_COLOUR = "$foreground 20%"
+QUIET_COLOUR = "$foreground 65%"
 
 #: Terminal control sequences: colours, cursor moves, titles.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.?)")

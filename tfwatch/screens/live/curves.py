@@ -20,9 +20,8 @@ from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import EpochEnded
 from tfwatch.judge.findings.situation import metric_name
-from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR, QUIET_COLOUR, WAIT_COLOUR
 from tfwatch.screens.basics.pane import FramedPane
-from tfwatch.screens.basics.text import row
+from tfwatch.screens.basics.text import COMPUTE_COLOUR, QUIET_COLOUR, WAIT_COLOUR, row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,18 +41,13 @@ _VALIDATION = "val_"
 
 @dataclass(frozen=True, eq=False)
 class MetricCurve:
-    """Values over steps, both of n points."""
+    """Finite values over steps, both of n points."""
 
     steps: Floats
     values: Floats
 
     def __len__(self) -> int:
         return len(self.steps)
-
-    @property
-    def last(self) -> float | None:
-        """The newest value; None without one, and where it is not finite."""
-        return float(self.values[-1]) if len(self) and math.isfinite(self.values[-1]) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,11 +139,10 @@ def _dots(curve: MetricCurve, frame: Frame, across: int, down: int) -> NDArray[n
     """Return the dots of a curve, `down` x `across` of them in a cell, without gaps."""
     width, height = frame.width * across, frame.height * down
     dots = np.zeros((height, width), dtype=np.bool_)
-    known = np.isfinite(curve.values)
-    if not known.any():
+    if not len(curve):
         return dots
     steps = (np.arange(width) + 0.5) / width * frame.last_step
-    values = np.interp(steps, curve.steps[known], curve.values[known], left=np.nan, right=np.nan)
+    values = np.interp(steps, curve.steps, curve.values, left=np.nan, right=np.nan)
     share = (values - frame.low) / max(frame.high - frame.low, 1e-30)
     rows = np.clip((1 - np.nan_to_num(share)) * height, 0, height - 1).astype(np.int64)
     drawn = np.isfinite(share) & (share >= 0) & (share <= 1)
@@ -174,8 +167,11 @@ _EMPTY = "the curves begin with the first report of the loss"
 class CurvesPane(FramedPane):
     """As many charts as fit, the loss first."""
 
-    def on_mount(self) -> None:
-        self.set_titles("learning curves")
+    TITLE = "learning curves"
+
+    def __init__(self, is_fine: bool, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._is_fine = is_fine
 
     def news(self, view: RunView) -> object:
         """Return what is new every few seconds, and after each epoch."""
@@ -196,10 +192,10 @@ class CurvesPane(FramedPane):
 
     def _chart(self, chart: MetricChart, last: int, width: int, height: int) -> list[Content]:
         frame = Frame(max(width - _GUTTER, 1), height - 1, float(max(last, 1)), *axis_bounds(chart))
-        cells = draw_plot((chart.training, chart.validation), frame, self.glyphs.fine)
+        cells = draw_plot((chart.training, chart.validation), frame, self._is_fine)
         beside = zip(_labels(frame), cells, strict=True)
         plot = [Content.assemble((label, QUIET_COLOUR), *line) for label, line in beside]
-        return [_head(chart, self.glyphs.fine), *plot]
+        return [_head(chart, self._is_fine), *plot]
 
 
 def _head(chart: MetricChart, fine: bool) -> Content:
@@ -211,16 +207,13 @@ def _head(chart: MetricChart, fine: bool) -> Content:
     ):
         if len(curve):
             key = name if fine else f"{name} {mark}"
-            head += row((key, f"{style} bold"), (f" {figure(curve.last)}  ", "bold"))
+            head += row((key, f"{style} bold"), (f" {figure(float(curve.values[-1]))}  ", "bold"))
     return head
 
 
 def axis_bounds(chart: MetricChart) -> tuple[float, float]:
     """Return the lowest and the highest value to show, with room above and below."""
     values = np.concatenate([chart.training.values, chart.validation.values])
-    values = values[np.isfinite(values)]
-    if not len(values):
-        return 0.0, 1.0
     low, high = (float(value) for value in np.percentile(values, _PERCENTILES))
     room = 0.05 * (high - low) or abs(high) * 0.05 or 1.0
     # A loss is never shown below 0, nor an accuracy above 1, by the room alone.
@@ -242,10 +235,8 @@ def _labels(frame: Frame) -> list[str]:
     return [f"{label:>{_GUTTER - 1}} "[:_GUTTER] for label in labels]
 
 
-def figure(value: float | None, digits: int = 3) -> str:
+def figure(value: float, digits: int = 3) -> str:
     """Return a loss or a metric in at most `digits` + 2 characters: `0.123`, `12.3`, `1e+05`."""
-    if value is None or math.isnan(value):
-        return units.MISSING
     if 0 < abs(value) < 1e-3:
         return f"{value:.0e}"
     texts = (f"{value:.{n}g}" for n in range(digits, 0, -1))

@@ -46,7 +46,7 @@ class RunHeader(ViewPane):
         if self.view is None:
             return []
         text, alert = _state(self.view)
-        mark = f"{self.glyphs.record} " if text == _RECORDING else ""
+        mark = "● " if text == _RECORDING else ""
         state = row((f"{mark}{text}", "$text-error bold" if alert else "$text-success"))
         parts = [(rank, part) for rank, part in self._parts(self.view) if part.plain]
         room = max(10, width - state.cell_length - 2)
@@ -72,8 +72,8 @@ class RunHeader(ViewPane):
         if latest is None or not per_epoch:
             return Content()
         full = min(round(10 * latest.epoch_step / per_epoch), 10)
-        rest = self.glyphs.bar_rest * (10 - full)
-        return row((self.glyphs.bar * full, "$primary"), (rest, "$foreground 40%"))
+        rest = "░" * (10 - full)
+        return row(("█" * full, "$primary"), (rest, "$foreground 40%"))
 
 
 def epoch_text(view: RunView) -> str:

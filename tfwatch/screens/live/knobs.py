@@ -26,9 +26,15 @@ from tfwatch.judge.effects.wording import (
     outcome_text,
     subject_text,
 )
-from tfwatch.screens.basics.glyphs import QUIET_COLOUR
 from tfwatch.screens.basics.pane import FramedPane
-from tfwatch.screens.basics.text import column, row, shorten, shorten_clauses, wrap_text
+from tfwatch.screens.basics.text import (
+    QUIET_COLOUR,
+    column,
+    row,
+    shorten,
+    shorten_clauses,
+    wrap_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,19 +46,12 @@ if TYPE_CHECKING:
     from tfwatch.runs.snapshot import Snapshot
 
 
-def find_open_switch(view: RunView, live: bool) -> Comparison | None:
-    """Return the newest switch where its steps prove no difference and an A/B test can; live: keys
-    reach the training.
-
-    None while one runs, and while the new setting lacks steps.
-    """
+def find_testable_switch(view: RunView) -> Comparison | None:
+    """Return the newest switch where an A/B test can repeat it."""
     newest = view.comparisons[-1] if view.comparisons else None
-    if newest is None or newest.answer != "unclear" or newest.effect is None or not newest.settled:
+    if newest is None or KNOBS[newest.knob].no_test:
         return None
-    waits = view.snapshot.manifest.epochs_until(newest.knob, newest.new)
-    refused = waits or view.refusal(newest.knob, live) or KNOBS[newest.knob].no_test
-    is_busy = view.situation.experiment or view.situation.autopilot_run
-    return None if is_busy or refused else newest
+    return None if view.snapshot.manifest.epochs_until(newest.knob, newest.new) else newest
 
 
 def cache_refusal(snapshot: Snapshot, state: KnobState) -> str:
@@ -205,11 +204,10 @@ _HINT = "no switch yet: p switches prefetch, a A/B-tests it"
 class KnobsPane(FramedPane):
     """The knobs in rows: their keys switch them. Below: the effect of the newest switch."""
 
+    TITLE = "live switches"
+
     #: The rows of the settings.
     knobs: tuple[KnobRow, ...] = ()
-
-    def on_mount(self) -> None:
-        self.set_titles("live switches")
 
     def news(self, view: RunView) -> object:
         """Return the settings, which change at once, and the second and the events, with which

@@ -44,7 +44,6 @@ class RowList(ScrollView, PaintedRows, Titled, can_focus=True, inherit_bindings=
         scrollbar-size-vertical: 1;
         scrollbar-background: $background;
         scrollbar-color: $foreground 30%;
-        &.-plain {{ scrollbar-size-vertical: 0; }}
     }}
     """
 
@@ -108,7 +107,7 @@ class RowList(ScrollView, PaintedRows, Titled, can_focus=True, inherit_bindings=
         width = self.scrollable_content_region.width
         if y >= len(self._seen):
             return Strip.blank(width, self.rich_style)
-        line = self._seen[y].truncate(width, ellipsis=not self.has_class("-plain"))
+        line = self._seen[y].truncate(width, ellipsis=True)
         return strip_of(self, line, width).adjust_cell_length(width, self.rich_style)
 
 

@@ -12,9 +12,8 @@ from tfwatch.core.events import GpuFound, SensorMissing
 from tfwatch.judge.findings.situation import data_wait_parts, reading_text
 from tfwatch.judge.machine import HEAT, PRESSURE, extremes_text, missing_sensors
 from tfwatch.runs.machine_info import memory_total
-from tfwatch.screens.basics.glyphs import QUIET_COLOUR
 from tfwatch.screens.basics.pane import FramedPane
-from tfwatch.screens.basics.text import column, row, wrap_text
+from tfwatch.screens.basics.text import QUIET_COLOUR, column, row, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,8 +41,7 @@ class Reading:
 class MachinePane(FramedPane):
     """Readings, the most important first; a figure that the machine does not have is absent."""
 
-    def on_mount(self) -> None:
-        self.set_titles("machine")
+    TITLE = "machine"
 
     def news(self, view: RunView) -> object:
         """Return the second, as faster figures are unreadable."""

@@ -12,15 +12,18 @@ from tfwatch.core.events import SensorMissing
 from tfwatch.core.knobs import PREFETCH
 from tfwatch.judge.machine import PIPELINE, missing_sensors
 from tfwatch.judge.steps.steady_steps import Verdict
-from tfwatch.screens.basics.glyphs import (
+from tfwatch.screens.basics.pane import FramedPane
+from tfwatch.screens.basics.text import (
     COMPUTE_COLOUR,
     HOST_COLOUR,
     QUIET_COLOUR,
     STALL_COLOUR,
     WAIT_COLOUR,
+    column,
+    plain,
+    row,
+    wrap_text,
 )
-from tfwatch.screens.basics.pane import FramedPane
-from tfwatch.screens.basics.text import column, plain, row, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
     from tfwatch.judge.stages import Stage, StageTable
     from tfwatch.judge.view import RunView
 
-_TITLE = "input pipeline"
 #: Minimum cells: at 120 columns a buffer of a thousand elements fits beside its bar.
 _NAME, _FIGURE, _BAR = 12, 6, 4
 _WIDEST_BAR = 24
@@ -45,8 +47,7 @@ _PARALLEL_KINDS = ("Map", "Parallel")
 class PipelinePane(FramedPane):
     """The stages; where rows are few, the cheapest have none."""
 
-    def on_mount(self) -> None:
-        self.set_titles(_TITLE)
+    TITLE = "input pipeline"
 
     def news(self, view: RunView) -> object:
         """Return what was measured, which is new once a second."""
@@ -86,13 +87,12 @@ class PipelinePane(FramedPane):
         limit_colour = WAIT_COLOUR if _starves(view) else COMPUTE_COLOUR
         for stage, figure, workers, filled in cells:
             style = limit_style if stage is limit else ""
-            cost = self.glyphs.bar * round(_cost_ms(stage) / most_ms * bar)
+            cost = "█" * round(_cost_ms(stage) / most_ms * bar)
             colour = limit_colour if stage is limit else HOST_COLOUR
-            end = "…" if self.glyphs.unicode else "."
             rows.append(
                 row(
-                    (f"{self.glyphs.to if stage is limit else '':<2}", style),
-                    (f"{column(stage.name, name, end)} {figure:>{_FIGURE}} ", style),
+                    (f"{'→' if stage is limit else '':<2}", style),
+                    (f"{column(stage.name, name, '…')} {figure:>{_FIGURE}} ", style),
                     (f"{cost:<{bar}}", colour),
                     (f" {workers:<{parallel}} {filled}", style or QUIET_COLOUR),
                 )

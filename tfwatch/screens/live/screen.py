@@ -14,7 +14,7 @@ from tfwatch.core.knobs import KNOBS
 from tfwatch.runs.folder import LateCall
 from tfwatch.runs.library import save_copy
 from tfwatch.screens.basics.keyline import Key, KeyLine
-from tfwatch.screens.basics.pane import CachedContainer, CachedHorizontal, CachedLines, apply_glyphs
+from tfwatch.screens.basics.pane import CachedContainer, CachedHorizontal, CachedLines
 from tfwatch.screens.basics.text import shorten
 from tfwatch.screens.keys import (
     EVENTS,
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from tfwatch.core.clock import Clock
     from tfwatch.judge.view import Follower, RunView
     from tfwatch.runs.run import Run
-    from tfwatch.screens.basics.glyphs import Glyphs
     from tfwatch.screens.live.switch_requests import SwitchRequests
 
 #: Cells of a copied line in the note about it.
@@ -70,7 +69,8 @@ class LiveScreen(Screen[None], CachedLines):
     """Follows a run and shows one `RunView` per frame; sends requests to the training.
 
     Args:
-        framed: called with the view of each frame.
+        framed: called with the view of each frame. is_fine: a cell may show two colours, split at
+            an eighth, and the dots of braille.
 
     Attributes:
         pane: the number of the pane that the user chose; 0 before any choice. lower: that of the
@@ -88,7 +88,7 @@ class LiveScreen(Screen[None], CachedLines):
         follower: Follower,
         switch_requests: SwitchRequests,
         framed: Callable[[RunView], None],
-        glyphs: Glyphs,
+        is_fine: bool,
         clock: Clock,
     ) -> None:
         super().__init__()
@@ -103,14 +103,14 @@ class LiveScreen(Screen[None], CachedLines):
         # Attributes: a frame would have to query a dozen widgets by selector.
         self.header = RunHeader()
         self.banner = BannerPane()
-        self.timeline = Timeline()
+        self.timeline = Timeline(is_fine)
         self.knobs = KnobsPane(id="knobs")
         self.pipeline = PipelinePane(id="pipeline")
         self.step_pane = StepPane(id="step")
         self.events_pane = EventsPane(id="events")
         self.machine = MachinePane(id="machine")
         self.log_pane = LogPane(id="log")
-        self.curves = CurvesPane(id="curves")
+        self.curves = CurvesPane(is_fine, id="curves")
         #: In the order of their numbers.
         self.panes = (
             *(self.knobs, self.pipeline, self.events_pane),
@@ -120,7 +120,6 @@ class LiveScreen(Screen[None], CachedLines):
         self.view: RunView | None = None
         self.stopping = False
         self._switch_requests = switch_requests
-        self._glyphs = glyphs
         self._has_steps = False
 
     def compose(self) -> ComposeResult:
@@ -143,8 +142,6 @@ class LiveScreen(Screen[None], CachedLines):
         yield Static(id="too-small", markup=False)
 
     def on_mount(self) -> None:
-        self.timeline.glyphs = self._glyphs
-        apply_glyphs(self, self._glyphs)
         self._arrange()
 
     def on_resize(self) -> None:
@@ -312,7 +309,9 @@ class LiveScreen(Screen[None], CachedLines):
             await self.run_action("app.leave_now")
         elif self.view and (lines := self.view.code):
             self.app.copy_to_clipboard(lines)
-            path = self._save_copy(self.view.snapshot.folder, lines)
+            folder = self.view.snapshot.folder
+            # None where the disk takes it not at once, or not at all.
+            path = self._copies.ask(lambda: save_copy(folder, lines))
             copied = f"copied: {_last_line(lines)}"
             self.notify(
                 f"{copied}; also in the run folder's {path.name}" if path else copied, timeout=8
@@ -320,18 +319,13 @@ class LiveScreen(Screen[None], CachedLines):
         else:
             self.notify("nothing to copy: no code suggestion, and no setting is on")
 
-    def _save_copy(self, folder: Path | None, lines: str) -> Path | None:
-        """Save a code suggestion in the run folder; return None where the disk takes it not at
-        once, or not at all."""
-        return self._copies.ask(lambda: save_copy(folder, lines))
-
     def action_help(self) -> None:
         """Show every key of this run, and the figures that it lacks."""
         knobs = self.view.snapshot.manifest.knobs if self.view else {}
         absent = {toggle_action(name) for name in KNOBS if name not in knobs}
         keys = [key for key in (*LIVE_BINDINGS, *PANE_BINDINGS) if key.action not in absent]
         lacks = missing(self.view) if self.view else []
-        self.app.push_screen(help_screen(keys, lacks, self._glyphs.unicode))
+        self.app.push_screen(help_screen(keys, lacks))
 
     @on(EventsPane.Chosen)
     def show_event_moment(self, message: EventsPane.Chosen) -> None:

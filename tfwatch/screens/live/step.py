@@ -10,9 +10,8 @@ from rich.cells import cell_len
 from tfwatch.core import units
 from tfwatch.core.events import StepProfiled
 from tfwatch.judge.step_parts import name_text, part_text, step_parts, time_text
-from tfwatch.screens.basics.glyphs import COMPUTE_COLOUR, QUIET_COLOUR
 from tfwatch.screens.basics.pane import FramedPane
-from tfwatch.screens.basics.text import column, row, wrap_text
+from tfwatch.screens.basics.text import COMPUTE_COLOUR, QUIET_COLOUR, column, row, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from tfwatch.judge.step_parts import StepPart
     from tfwatch.judge.view import RunView
 
-_TITLE = "step by layer"
 _NO_PROFILE = "e profiles a few steps: which layer, metric or optimizer takes them"
 _READ_ONLY = "n/a: no step of this run was profiled"
 #: Cells of the time, of the share, and the least and the most of the bar.
@@ -35,8 +33,7 @@ class StepPane(FramedPane):
     """The parts of the newest profile, the longest first; where rows are few, the shortest have
     none."""
 
-    def on_mount(self) -> None:
-        self.set_titles(_TITLE)
+    TITLE = "step by layer"
 
     def news(self, view: RunView) -> object:
         return self._newest(view), view.situation.profile, view.is_over
@@ -62,11 +59,11 @@ class StepPane(FramedPane):
 
     def _row(self, part: StepPart, longest: StepPart, width: int) -> Content:
         bar = max(_BAR, min(_WIDEST_BAR, width // 6))
-        filled = self.glyphs.bar * round(part.share / longest.share * bar)
+        filled = "█" * round(part.share / longest.share * bar)
         room = max(width - _TIME - _SHARE - bar - 3, 1)
         words = part_text(part)
         words = words if cell_len(words) <= room else name_text(part)
-        text = column(words, room, "…" if self.glyphs.unicode else ".")
+        text = column(words, room, "…")
         is_first = part is longest
         return row(
             (f"{time_text(part.took_ms):>{_TIME}} ", "bold" if is_first else ""),

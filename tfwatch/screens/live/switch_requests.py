@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfwatch.core.knobs import KNOBS, LARGEST, PREFETCH, Refusal, check_value, knob_name
+from tfwatch.core.knobs import LARGEST, PREFETCH, Refusal, check_value, knob_name
 from tfwatch.judge.effects import switching_state
 from tfwatch.judge.effects.wording import subject_text
 from tfwatch.runs.requests import ProfileRequest, StopRequest, SwitchRequest
-from tfwatch.screens.live.knobs import find_open_switch
+from tfwatch.screens.live.knobs import find_testable_switch
 from tfwatch.tuner.autopilot import Autopilot
 from tfwatch.tuner.experiment import Experiment
 
@@ -92,23 +92,22 @@ class SwitchRequests:
         return self._ask(view, PREFETCH, value)
 
     def toggle_experiment(self, view: RunView) -> str:
-        """Start an A/B test of the newest switch where its answer is open, else of prefetch and
-        its next value; or end the one that runs. Return a message."""
+        """Start an A/B test of the newest switch, else of prefetch and its next value; or end the
+        one that runs. Return a message."""
         running = view.situation.experiment
         if running and self._tuner is not None:
             return self._end_job(
                 f"A/B test ended: {subject_text(running.began.knob, running.began.values)}"
             )
-        switch = find_open_switch(view, self.requests is not None)
+        switch = find_testable_switch(view)
         knob = switch.knob if switch else PREFETCH
         refusal, state = self._state(view, knob)
         if state is None or self._tuner is None:
             return refusal
-        if why := KNOBS[knob].no_test:
-            return why
-        values = switching_state.test_order(
-            state.coming, switch.old if switch else switching_state.toggled(state)
+        other = (
+            switch.old if switch and switch.old != state.coming else switching_state.toggled(state)
         )
+        values = switching_state.test_order(state.coming, other)
         first, second = (check_value(knob, value) for value in values)
         job = Experiment(knob, (first, second), seed=view.snapshot.steps_total)
         return self._begin_job(view, job, f"A/B test: {subject_text(knob, values)}; a cancels it")

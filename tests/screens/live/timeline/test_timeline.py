@@ -17,10 +17,10 @@ from tfwatch.core.rows import Flag, Phase
 from tfwatch.judge.event_rows import EventCollector
 from tfwatch.judge.view import Follower
 from tfwatch.runs.liveness import Life
-from tfwatch.screens.basics.glyphs import QUIET_COLOUR, choose_glyphs
+from tfwatch.screens.basics.text import QUIET_COLOUR
 from tfwatch.screens.live.timeline.picture import GUTTER, WIDE
 from tfwatch.screens.live.timeline.widget import KEYS, Timeline
-from tfwatch.screens.themes import ThemedApp
+from tfwatch.screens.themes import _ASCII, ThemedApp
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -45,7 +45,6 @@ def run(tmp_path: Path) -> Canned:
     return run
 
 
-ASCII = choose_glyphs(colour=False, unicode=False)
 #: Data wait, compute and host of a step, ms.
 STARVED, COMPUTE_BOUND = (10.0, 13.0, 1.0), (0.2, 13.0, 1.0)
 
@@ -55,7 +54,7 @@ class TimelineApp(ThemedApp):
     BINDINGS = [replace(key, action=f"timeline({key.action!r})") for key in KEYS]  # noqa: RUF012
 
     def compose(self) -> ComposeResult:
-        yield Timeline()
+        yield Timeline(is_fine=self._unicode)
 
     @property
     def timeline(self) -> Timeline:
@@ -67,11 +66,10 @@ class TimelineApp(ThemedApp):
 
 @asynccontextmanager
 async def shown(
-    run: Canned, width: int = 80, height: int = 12
+    run: Canned, width: int = 80, height: int = 12, *, unicode: bool = False
 ) -> AsyncIterator[tuple[TimelineApp, Pilot[Leave]]]:
-    app = TimelineApp(unicode=False)
+    app = TimelineApp(unicode=unicode)
     async with app.run_test(size=(width, height)) as pilot:
-        app.timeline.glyphs = ASCII
         show(app.timeline, run.snapshot())
         await pilot.pause()
         yield app, pilot
@@ -84,11 +82,13 @@ def show(timeline: Timeline, snapshot: Snapshot) -> None:
 
 
 def rows(timeline: Timeline) -> list[str]:
-    return [timeline.render_line(y).text.rstrip() for y in range(timeline.size.height)]
+    return [
+        timeline.render_line(y).text.rstrip().translate(_ASCII) for y in range(timeline.size.height)
+    ]
 
 
 def title(timeline: Timeline) -> str:
-    return " ... ".join(timeline._titles)
+    return " ... ".join(timeline._titles).translate(_ASCII)
 
 
 def time_of_day(at_s: float) -> str:
@@ -127,9 +127,9 @@ async def test_a_switch_is_seen_to_cut_the_wait_off(run: Canned) -> None:
             "                               ================================",
             "                               ================================",
             "     0                         ================================",
-            "why                               p prefetch off → 4 at step 334",
+            "why                               p prefetch off > 4 at step 334",
         ]
-        assert title(app.timeline) == "last 28 s ... z zoom  <- -> look back"
+        assert title(app.timeline) == "last 28 s ... z zoom  < > look back"
 
 
 async def test_a_stall_is_a_wall_within_a_third_of_a_second_and_grows(run: Canned) -> None:
@@ -156,7 +156,7 @@ async def test_a_process_without_an_answer_waits_no_longer_than_its_last_sign(
     lost = replace(seen, life=Life.NOT_RESPONDING, silent_s=6.0, now_s=seen.now_s + 6.0)
     async with shown(run) as (app, _):
         show(app.timeline, lost)
-        row = app.timeline.render_line(6).text
+        row = app.timeline.render_line(6).text.translate(_ASCII)
         figures = [line[-1] for line in app.timeline._lines[1:5]]
     assert row[GUTTER : GUTTER + 57].rstrip().endswith("####")
     assert row[: GUTTER + 57].endswith("# " + " " * 11), "nothing is known of the last six seconds"
@@ -186,13 +186,11 @@ async def test_only_rows_that_changed_are_painted_again(
 @pytest.mark.parametrize("unicode", [True, False])
 async def test_it_draws_at_any_size(run: Canned, width: int, height: int, unicode: bool) -> None:
     starved_then_switched(run)
-    async with shown(run, width, height) as (app, pilot):
-        for colour in (True, False):
-            app.timeline.glyphs = choose_glyphs(colour, unicode)
-            await pilot.press("left")
-            strips = [app.timeline.render_line(y) for y in range(app.timeline.size.height)]
-            assert {strip.cell_length for strip in strips} == {app.timeline.size.width}
-            assert unicode or "".join(rows_of(app.screen)).isascii()
+    async with shown(run, width, height, unicode=unicode) as (app, pilot):
+        await pilot.press("left")
+        strips = [app.timeline.render_line(y) for y in range(app.timeline.size.height)]
+        assert {strip.cell_length for strip in strips} == {app.timeline.size.width}
+        assert unicode or "".join(rows_of(app.screen)).isascii()
 
 
 # -- the GPU ---------------------------------------------------------------------------------------
@@ -209,7 +207,7 @@ async def test_what_is_not_known_of_the_gpu_is_a_gap_and_an_idle_one_a_line(run:
     for busy in (0.0, NAN, 1.0):
         gpu_steps(run, 4.0, busy)
     async with shown(run) as (app, _):
-        assert re.fullmatch(r"GPU +\.{8} {8}#{8}  100 %", rows(app.timeline)[-1])
+        assert re.fullmatch(r"GPU +\.{8} {8}={8}  100 %", rows(app.timeline)[-1])
 
 
 async def test_a_gpu_whose_sensor_died_is_seen_where_it_was(run: Canned) -> None:

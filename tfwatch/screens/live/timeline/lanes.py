@@ -14,8 +14,7 @@ import numpy as np
 from tfwatch.core import units
 from tfwatch.core.events import GpuFound, GpusFound
 from tfwatch.judge.machine import extremes, find_gpus
-from tfwatch.screens.basics.glyphs import QUIET_COLOUR
-from tfwatch.screens.basics.text import clock, single_width
+from tfwatch.screens.basics.text import QUIET_COLOUR, clock, single_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from tfwatch.judge.event_rows import EventRow, EventRows
     from tfwatch.judge.machine import GpuFigures, MachineFigures
     from tfwatch.runs.snapshot import Snapshot
-    from tfwatch.screens.basics.glyphs import Glyphs
     from tfwatch.screens.live.timeline.step_bars import Bars, Floats
 
 #: A piece of text and its style, e.g. `$warning bold`: lines of them are faster than `Content`.
@@ -198,14 +196,18 @@ def sample_columns(at_s: Floats, values: Floats, starts_s: Floats, hold_s: float
     return out
 
 
-def gauge(shares: Floats, glyphs: Glyphs) -> str:
+#: From empty to full; only the first is blank.
+_LEVELS = " ▁▂▃▄▅▆▇█"
+
+
+def gauge(shares: Floats) -> str:
     """Draw shares, 0 to 1, as a row of levels: 0 is a thin line, and only a missing one is
     blank."""
     known = np.isfinite(shares)
-    full = len(glyphs.levels) - 1
+    full = len(_LEVELS) - 1
     levels = np.rint(np.clip(np.where(known, shares, 0.0), 0.0, 1.0) * full)
     levels = np.where(known, np.maximum(levels, 1), 0).astype(np.int64)
-    return "".join(glyphs.levels[level] for level in levels.tolist())
+    return "".join(_LEVELS[level] for level in levels.tolist())
 
 
 # -- the time axis ---------------------------------------------------------------------------------

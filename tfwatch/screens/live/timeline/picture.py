@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.core import units
-from tfwatch.screens.basics.glyphs import (
+from tfwatch.screens.basics.text import (
     COMPUTE_COLOUR,
     HOST_COLOUR,
     MUTED_COLOUR,
     QUIET_COLOUR,
     STALL_COLOUR,
     WAIT_COLOUR,
+    clock,
 )
-from tfwatch.screens.basics.text import clock
 from tfwatch.screens.live.timeline import step_bars
 from tfwatch.screens.live.timeline.lanes import (
     NUMBER,
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.steps.steady_steps import Breakdown
     from tfwatch.judge.view import RunView
-    from tfwatch.screens.basics.glyphs import Glyphs
     from tfwatch.screens.live.timeline.lanes import Label, Line, Piece
     from tfwatch.screens.live.timeline.step_bars import Bars
     from tfwatch.screens.live.timeline.window import View
@@ -54,6 +53,10 @@ _COLOURS = {
 }
 
 
+#: The parts without colours: compute, muted, host, wait, stall, nothing.
+_TEXTURES = "█▞░▒▒ "
+
+
 @dataclass(frozen=True, eq=False)
 class Scene:
     """The data of one picture. cursor: a column."""
@@ -63,7 +66,8 @@ class Scene:
     bars: Bars
     labels: Sequence[Label]
     top_ms: float | None
-    glyphs: Glyphs
+    #: A cell may show two parts, split at an eighth; else parts differ by texture.
+    is_fine: bool
     cursor: int | None
 
 
@@ -89,21 +93,22 @@ def lay_out(width: int, height: int, gpus: int = 0) -> TimelineLayout:
 
 def draw(scene: Scene, width: int, height: int) -> list[Line]:
     """Draw all rows, from the top: the strip, why, the GPU, the time axis."""
-    snapshot, bars, glyphs = scene.run.snapshot, scene.bars, scene.glyphs
+    snapshot, bars = scene.run.snapshot, scene.bars
     lanes = gpu_lanes(snapshot, scene.run.situation.machine, bars, width >= _WIDE_FROM)
     layout = lay_out(width, height, len(lanes))
-    cells = step_bars.stack(bars, scene.top_ms, layout.strip_rows, glyphs.fine)
-    charts = strip_lines(cells, glyphs, scene.cursor)
+    rows, is_fine = layout.strip_rows, scene.is_fine
+    cells = step_bars.stack(bars, scene.top_ms, rows, is_fine)
+    charts = strip_lines(cells, is_fine, scene.cursor)
     parts = scene.run.situation.split
     is_stale = snapshot.life.is_stale or scene.run.situation.is_stalled
     sees_wait = snapshot.manifest.sees_data_wait
     is_wide = layout.legend >= WIDE
-    legend = legend_lines(parts, glyphs, layout.strip_rows, is_wide, is_stale, sees_wait=sees_wait)
-    axis = axis_texts(scene.top_ms, layout.strip_rows)
+    legend = legend_lines(parts, is_fine, rows, is_wide, is_stale, sees_wait=sees_wait)
+    axis = axis_texts(scene.top_ms, rows)
     lines = [_beside(*parts) for parts in zip(axis, charts, legend, strict=True)]
     lines.append(_beside("why", mark_line(scene.labels, layout.columns), ()))
     for name, shares, figures, style in lanes[: layout.gpu_rows]:
-        chart = ((gauge(shares, glyphs), COMPUTE_COLOUR),)
+        chart = ((gauge(shares), COMPUTE_COLOUR),)
         lines.append(_beside(name, chart, ((f" {figures}", style),)))
     if layout.has_axis:
         lines.append(_beside("", axis_line(bars, snapshot), ()))
@@ -118,22 +123,19 @@ def _beside(label: str, chart: Line, right: Line) -> Line:
 # -- the strip -------------------------------------------------------------------------------------
 
 
-def strip_lines(cells: Cells, glyphs: Glyphs, cursor: int | None) -> list[Line]:
+def strip_lines(cells: Cells, is_fine: bool, cursor: int | None) -> list[Line]:
     """Draw the stacked bars, and the cursor's line where its column is empty."""
     size = len(BarPart)
-    if glyphs.fine:  # one index per cell: three would need a tuple and its hash for each
+    if is_fine:  # one index per cell: three would need a tuple and its hash for each
         pairs = cells.lower.astype(np.int64) * size + cells.upper
         at, looks = pairs * step_bars.EIGHTHS + cells.height - 1, _CELLS
     else:
-        textures = (glyphs.compute, glyphs.muted, glyphs.host, glyphs.wait, glyphs.wait, " ")
-        looks = [
-            (text, _COLOURS.get(part, "")) for part, text in zip(BarPart, textures, strict=True)
-        ]
+        looks = [(_TEXTURES[part], _COLOURS.get(part, "")) for part in BarPart]
         at = cells.lower.astype(np.int64)
     rows = [[looks[index] for index in indices] for indices in at.tolist()]
     for y, row in enumerate(rows):
         if cursor is not None and cells.lower[y, cursor] == BarPart.NOTHING:
-            row[cursor] = glyphs.cursor, NUMBER
+            row[cursor] = "│", NUMBER
     return [joined(row) for row in rows]
 
 
@@ -168,7 +170,7 @@ def axis_texts(top_ms: float | None, rows: int) -> list[str]:
 
 def legend_lines(
     parts: Breakdown | None,
-    glyphs: Glyphs,
+    is_fine: bool,
     rows: int,
     is_wide: bool,
     is_stale: bool,
@@ -185,13 +187,14 @@ def legend_lines(
         if parts
         else (None,) * 4
     )
+    solid = "█" if is_fine else ""
     copy = parts.copy.mean if parts and parts.copy else None
     entries = [
         (" ", "", "step", step),
-        (glyphs.wait, WAIT_COLOUR, "wait", wait if sees_wait else None),
-        *([(glyphs.compute, COMPUTE_COLOUR, "copy", copy)] * (copy is not None)),
-        (glyphs.compute, COMPUTE_COLOUR, "compute", compute),
-        (glyphs.host, HOST_COLOUR, "host", host),
+        (solid or _TEXTURES[BarPart.WAIT], WAIT_COLOUR, "wait", wait if sees_wait else None),
+        *([("█", COMPUTE_COLOUR, "copy", copy)] * (copy is not None)),
+        ("█", COMPUTE_COLOUR, "compute", compute),
+        (solid or _TEXTURES[BarPart.HOST], HOST_COLOUR, "host", host),
     ]
     figures, cells = QUIET_COLOUR if is_stale else NUMBER, 9 if is_wide else 5
     lines: list[Line] = [
@@ -220,9 +223,9 @@ def _figure(value: float | None) -> str:
 def title_words(scene: Scene, live: RunView | None, columns: int) -> tuple[str, str]:
     """Return the texts at both ends of the frame. live: the newest view where the picture is
     frozen, else None."""
-    glyphs, run = scene.glyphs, scene.run.snapshot
+    run = scene.run.snapshot
     left = span_words(run, scene.view, columns)
-    right = f"z zoom  {glyphs.left} {glyphs.right} look back"
+    right = "z zoom  ← → look back"
     if live:
         cursor_s = scene.view.cursor_s
         at_s = min(run.now_s, scene.bars.end_s if cursor_s is None else cursor_s)

@@ -10,10 +10,8 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.binding import Binding
 from textual.geometry import Region
-from textual.reactive import reactive
 from textual.strip import Strip
 
-from tfwatch.screens.basics.glyphs import Glyphs, choose_glyphs
 from tfwatch.screens.basics.pane import FRAME_CSS, PaintedRows, Titled
 from tfwatch.screens.live.timeline import picture
 from tfwatch.screens.live.timeline import window as views
@@ -53,12 +51,11 @@ _FULL = re.compile("(█+)")
 class Painter:
     """Paints lines in the colours of a widget's theme.
 
-    Attributes:
-        fine: draw full blocks as background colour, which has no seams in any font.
+    fine: draw full blocks as background colour, which has no seams in any font.
     """
 
-    def __init__(self, widget: Widget) -> None:
-        self.fine = True
+    def __init__(self, widget: Widget, fine: bool) -> None:
+        self._fine = fine
         self._widget = widget
         self._styles: dict[str, Style] = {}
 
@@ -75,7 +72,7 @@ class Painter:
         return Strip([*segments, Segment(" " * room, self._style(""))] if room else segments, width)
 
     def _segments(self, text: str, style: str) -> Iterator[Segment]:
-        if not self.fine or "█" not in text:
+        if not self._fine or "█" not in text:
             yield Segment(text, self._style(style))
             return
         behind = Style(bgcolor=self._style(style).color)
@@ -96,11 +93,10 @@ class Timeline(PaintedRows, Titled):
     DEFAULT_CSS = f"""
     Timeline {{ height: 15; {FRAME_CSS} &.-frozen {{ border-title-style: reverse; }} }}
     """
-    #: The characters to draw with.
-    glyphs: reactive[Glyphs] = reactive(choose_glyphs(colour=True, unicode=True), repaint=False)
 
-    def __init__(self) -> None:
+    def __init__(self, is_fine: bool) -> None:
         super().__init__()
+        self._is_fine = is_fine
         self._newest: tuple[RunView, EventRows] | None = None
         self._held: tuple[RunView, EventRows] | None = None
         self._view = views.View()
@@ -110,7 +106,7 @@ class Timeline(PaintedRows, Titled):
         self._labels: list[Label] = []
         self._labels_of: tuple[object, ...] = ()
         self._lines: list[Line] = []
-        self._painter = Painter(self)
+        self._painter = Painter(self, is_fine)
 
     def show(self, view: RunView, rows: EventRows) -> None:
         """Draw a frame; a run that is over already opens whole. rows: its events."""
@@ -170,12 +166,6 @@ class Timeline(PaintedRows, Titled):
 
     # -- drawing --------------------------------------------------------------------------------
 
-    def watch_glyphs(self, glyphs: Glyphs) -> None:
-        """Draw with other characters."""
-        self.set_class(not glyphs.unicode, "-plain")
-        self._painter.fine = glyphs.fine
-        self._redraw(fresh=True)
-
     def on_resize(self) -> None:
         """Draw in the new size."""
         self._redraw(fresh=True)
@@ -216,7 +206,7 @@ class Timeline(PaintedRows, Titled):
             self._labels_of, self._labels = labels_of, labels_in_view(rows, bars)
         cursor_s = self._view.cursor_s
         cursor = None if cursor_s is None else views.column_of(bars, cursor_s)
-        return Scene(run, self._view, bars, self._labels, self._top_ms, self.glyphs, cursor)
+        return Scene(run, self._view, bars, self._labels, self._top_ms, self._is_fine, cursor)
 
     def row_key(self, y: int) -> Line | None:
         """Return row `y`; None below the last row."""

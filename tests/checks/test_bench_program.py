@@ -39,9 +39,7 @@ def run_here(spec: Spec) -> Trial:
         ),
     ],
 )
-def test_a_configuration_is_timed_with_its_first_step(
-    spec: Spec, run: Callable[[Spec], Trial]
-) -> None:
+def test_a_configuration_is_timed(spec: Spec, run: Callable[[Spec], Trial]) -> None:
     trial = run(spec)
     assert trial.outcome == "completed"
     measured = trial.results["measured"]
@@ -50,7 +48,6 @@ def test_a_configuration_is_timed_with_its_first_step(
     row = BenchRow(spec)
     row.add_round(trial)
     assert (row.reason, len(row.medians_ms)) == ("", 1)
-    assert row.first_ms[0] > 0
 
 
 def test_a_missing_gpu_is_reported() -> None:

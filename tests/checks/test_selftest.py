@@ -11,7 +11,7 @@ import pytest
 from tests.judge.step_rows import make_steps, plain
 from tests.runs.folders import add_steps, make_writer, read_back
 from tfwatch.checks import selftest as room
-from tfwatch.checks.selftest import Case, PartComparison, Schedule, TrainingResult
+from tfwatch.checks.selftest import FIT, Case, Schedule, TrainingResult
 from tfwatch.core.events import PipelineSwitched
 
 if TYPE_CHECKING:
@@ -23,14 +23,12 @@ if TYPE_CHECKING:
 class _Made:
     """Trainings that come out as they are made up."""
 
-    def __init__(self, rows: Rows, *events: Event, **known: object) -> None:
+    def __init__(self, rows: Rows, *events: Event) -> None:
         writer = make_writer(None)
         add_steps(writer, rows)
         for event in events:
             writer.event(event)
-        comparisons = cast("list[PartComparison]", known.get("comparisons", []))
-        share = cast("float", known.get("sum_share", 1.0))
-        self._result = TrainingResult(comparisons, share, read_back(writer))
+        self._result = TrainingResult([], read_back(writer))
 
     def train(self, _: Schedule) -> TrainingResult:
         return self._result
@@ -57,16 +55,12 @@ def outcome(experiment: Experiment, made: Trainings) -> dict[str, bool]:
 def test_a_part_passes_within_its_tolerance(
     part: str, injected_ms: float, measured_ms: float, passes: bool
 ) -> None:
-    compared = PartComparison(part, 10.0, injected_ms, measured_ms)
-    made = _Made(plain(50), comparisons=[compared])
-
-    assert list(outcome(room._split(Schedule()), made).values()) == [passes, True]
+    assert room.part_case(part, FIT, 10.0, injected_ms, measured_ms).passed is passes
 
 
 def test_parts_that_do_not_sum_to_the_wall_time_fail() -> None:
-    found = outcome(room._split(Schedule()), _Made(plain(50), sum_share=1.0011))
-
-    assert found == {"parts sum to the wall clock, fit": False}
+    assert room.sum_case(FIT, 1.0009).passed
+    assert not room.sum_case(FIT, 1.0011).passed
 
 
 def test_a_run_without_a_comparison_fails() -> None:

@@ -33,7 +33,6 @@ _DEVICES = ("cpu", "gpu")
 _LEGEND = (
     "step: median of the rounds, a process each, ± half of their range",
     "speedup: relative to the first row of the same body and size",
-    "first step: with trace and compile",
 )
 
 
@@ -41,13 +40,12 @@ _LEGEND = (
 class BenchRow:
     """One configuration and the results of its rounds.
 
-    medians_ms: the median step of each round. first_ms: the first step of each round, which traces
-    and compiles. reason: why the configuration was not measured; empty where it was.
+    medians_ms: the median step of each round. reason: why the configuration was not measured; empty
+    where it was.
     """
 
     spec: Spec
     medians_ms: list[float] = field(default_factory=list)
-    first_ms: list[float] = field(default_factory=list)
     reason: str = ""
 
     @property
@@ -80,7 +78,6 @@ class BenchRow:
         measured = trial.results.get("measured", {})
         if steps_ms := measured.get("steps_ms"):
             self.medians_ms.append(statistics.median(steps_ms))
-            self.first_ms.append(float(measured["first_ms"]))
         else:
             self.reason = str(measured.get("error") or explain(trial)[0])
 
@@ -129,7 +126,7 @@ def run_in_process(spec: Spec) -> Trial:
 def render_rows(rows: Sequence[BenchRow]) -> list[Table | str]:
     """Return the table of the measured rows, its legend, and why the others were not measured."""
     table = Table("body", "device", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("step", "speedup", "first step"):
+    for name in ("step", "speedup"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         if row.step_ms is not None:
@@ -147,5 +144,4 @@ def _figures(row: BenchRow, rows: Sequence[BenchRow]) -> tuple[str, ...]:
     return (
         f"{units.milliseconds(row.step_ms)} {spread}",
         "" if speedup is None else f"{speedup:.2f} x",
-        units.milliseconds(max(row.first_ms)),
     )

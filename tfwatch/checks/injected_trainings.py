@@ -22,9 +22,11 @@ import tensorflow as tf
 from tfwatch.checks.selftest import (
     LOOP,
     PARTS,
-    PartComparison,
+    Case,
     Schedule,
     TrainingResult,
+    part_case,
+    sum_case,
 )
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.run import open_run
@@ -148,11 +150,9 @@ class InjectedTrainings:
         with _quiet():
             train = self._loop if schedule.kind == LOOP else self._fit
             run, ends_ns = train(schedule, sleeps)
-        return TrainingResult(
-            comparisons=list(compare_parts(run.steps, schedule, sleeps)),
-            sum_share=_sum_share(run.steps, np.array(ends_ns)),
-            run=run,
-        )
+        parts = compare_parts(run.steps, schedule, sleeps)
+        share = _sum_share(run.steps, np.array(ends_ns))
+        return TrainingResult([*parts, sum_case(schedule.kind, share)], run)
 
     def _fit(self, schedule: Schedule, sleeps: dict[str, Sleeps]) -> tuple[Snapshot, list[int]]:
         """Return the run and the time at which the callbacks of each step ended."""
@@ -215,9 +215,7 @@ def _quiet() -> Iterator[None]:
             gc.enable()
 
 
-def compare_parts(
-    rows: Rows, schedule: Schedule, sleeps: dict[str, Sleeps]
-) -> Iterator[PartComparison]:
+def compare_parts(rows: Rows, schedule: Schedule, sleeps: dict[str, Sleeps]) -> Iterator[Case]:
     """Compare each injected delay of a part with the measured time of that part."""
     steady = rows["flags"] == 0
     steady[:_WARM_UP] = False
@@ -231,16 +229,16 @@ def compare_parts(
         error -= float(np.median(error[steady & (planned == 0)]))
         for level in levels[1:]:
             at_level = steady & (planned == level)
-            yield _make_comparison(part, float(level), injected[at_level], error[at_level])
+            figures = _medians(injected[at_level], error[at_level])
+            yield part_case(part, schedule.kind, level, *figures)
 
 
-def _make_comparison(
-    part: str, slept_ms: float, injected: NDArray[np.float64], error: NDArray[np.float64]
-) -> PartComparison:
+def _medians(injected: NDArray[np.float64], error: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the injected and the measured time; NaN with too few steps."""
     if len(injected) < _LEAST:
-        return PartComparison(part, slept_ms, float("nan"), float("nan"))
+        return float("nan"), float("nan")
     injected_ms = float(np.median(injected))
-    return PartComparison(part, slept_ms, injected_ms, injected_ms + float(np.median(error)))
+    return injected_ms, injected_ms + float(np.median(error))
 
 
 def _of_steps(values: Sequence[float], rows: Rows) -> NDArray[Any]:

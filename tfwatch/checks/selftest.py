@@ -47,37 +47,6 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True)
-class PartComparison:
-    """Injected and measured time of sleeps of `slept_ms` in one part of the steps: medians, NaN
-    with too few steps."""
-
-    part: str
-    slept_ms: float
-    injected_ms: float
-    measured_ms: float
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingResult:
-    """The figures of one training.
-
-    comparisons: one for each sleep above 0 in a part that also has steps without. sum_share: the
-    parts' sum as a share of the time between two callbacks.
-    """
-
-    comparisons: list[PartComparison]
-    sum_share: float
-    run: Snapshot
-
-
-class Trainings(Protocol):
-    """Trains what a case injects."""
-
-    def train(self, schedule: Schedule) -> TrainingResult:
-        """Train one schedule and compare its delays with Watch's figures."""
-
-
-@dataclass(frozen=True, slots=True)
 class Case:
     """One comparison: what is injected, and what is measured, in `unit`."""
 
@@ -94,24 +63,45 @@ class Case:
         return abs(self.measured - self.injected) <= self.tolerance
 
 
+def part_case(
+    part: str, kind: str, slept_ms: float, injected_ms: float, measured_ms: float
+) -> Case:
+    """Return the case of sleeps of `slept_ms` in one part of the steps: the injected and the
+    measured time, medians, NaN with too few steps."""
+    least_ms, share = _TOLERANCES[part]
+    name = f"{part}, {kind}, {slept_ms:g} ms"
+    return Case(name, injected_ms, measured_ms, "ms", max(least_ms, share * injected_ms))
+
+
+def sum_case(kind: str, share: float) -> Case:
+    """Return the case of the parts' sum as a share of the time between two callbacks."""
+    name = f"parts sum to the wall clock, {kind}"
+    return Case(name, 100.0, 100 * share, "%", _WALL_TOLERANCE)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingResult:
+    """One training, and the cases of its delays: one for each sleep above 0 in a part that also has
+    steps without, and one for the sum of the parts."""
+
+    cases: list[Case]
+    run: Snapshot
+
+
+class Trainings(Protocol):
+    """Trains what a case injects."""
+
+    def train(self, schedule: Schedule) -> TrainingResult:
+        """Train one schedule and compare its delays with Watch's figures."""
+
+
 #: A training and the cases that it gives.
 Experiment: TypeAlias = Callable[[Trainings], Iterator[Case]]
 
 
 def _split(schedule: Schedule) -> Experiment:
     """Return the comparison of each part's delays with the time that is reported of it."""
-
-    def run(trainings: Trainings) -> Iterator[Case]:
-        trained = trainings.train(schedule)
-        for one in trained.comparisons:
-            name = f"{one.part}, {schedule.kind}, {one.slept_ms:g} ms"
-            least_ms, share = _TOLERANCES[one.part]
-            tolerance_ms = max(least_ms, share * one.injected_ms)
-            yield Case(name, one.injected_ms, one.measured_ms, "ms", tolerance_ms)
-        name = f"parts sum to the wall clock, {schedule.kind}"
-        yield Case(name, 100.0, 100 * trained.sum_share, "%", _WALL_TOLERANCE)
-
-    return run
+    return lambda trainings: iter(trainings.train(schedule).cases)
 
 
 def _switch(trainings: Trainings) -> Iterator[Case]:

@@ -173,8 +173,9 @@ def _network(keras: Any) -> Any:
 
 # -- a body of compute -----------------------------------------------------------------------------
 
-#: Calls before the timed ones, in which the allocator, convolution algorithms and caches settle.
-_WARM_UP = 3
+#: Calls before the timed ones: the trace, and the allocator, convolution algorithms and caches
+#: settle.
+_WARM_UP = 4
 #: The least and the most timed calls within the requested seconds.
 _LEAST, _MOST = 5, 2000
 #: Pixels a side, and filters, of `conv`.
@@ -236,16 +237,14 @@ def body_of(tf: Any, spec: Spec) -> Callable[[], Any]:
 
 
 def _times(tf: Any, step: Callable[[], Any], seconds: float) -> dict[str, Any]:
-    """Return the first call's time, with trace and compile, and those of the timed calls; each
-    drains the device."""
-    first_ms = timed_ms(tf, step)
+    """Return the times of the timed calls; each drains the device."""
     for _ in range(_WARM_UP):
         timed_ms(tf, step)
     steps_ms: list[float] = []
     end_ns = SYSTEM.now_ns() + seconds * 1e9
     while len(steps_ms) < _LEAST or (SYSTEM.now_ns() < end_ns and len(steps_ms) < _MOST):
         steps_ms.append(timed_ms(tf, step))
-    return {"first_ms": first_ms, "steps_ms": steps_ms}
+    return {"steps_ms": steps_ms}
 
 
 def timed_ms(tf: Any, step: Callable[[], Any]) -> float:

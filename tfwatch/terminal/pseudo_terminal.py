@@ -89,7 +89,7 @@ class OutputRelay:
         if self._pid == 0:
             for fd in (self.slave, self._here, self._ended, alive):
                 os.close(fd)
-            _run(lambda: _Reader(self, self._master, self._shows, here, ended, copies=copies))
+            _run(lambda: _Reader(self, self._shows, here, ended, copies=copies))
         os.close(here)
         os.close(ended)
         os.close(self._alive)
@@ -175,16 +175,9 @@ class _Reader:
     """
 
     def __init__(
-        self,
-        relay: OutputRelay,
-        master: int,
-        shows: mmap.mmap,
-        here: int,
-        ended: int,
-        *,
-        copies: bool,
+        self, relay: OutputRelay, shows: mmap.mmap, here: int, ended: int, *, copies: bool
     ) -> None:
-        self._relay, self._master, self._shows = relay, master, shows
+        self._relay, self._master, self._shows = relay, relay.for_script[0], shows
         self._here, self._ended, self._copies = here, ended, copies
         self._log = ScriptLog(relay.early_log.parent)
         self._survives = fails_open(lambda _: None)

@@ -224,7 +224,6 @@ def _add_runs(own: Any) -> None:
     actions = own.add_subparsers(title="actions", metavar="ACTION")
     for name, action in RUNS_ACTIONS.items():
         add_command(actions, name, action)
-    own.commands = tuple(RUNS_ACTIONS)
 
 
 def _add_remove(own: Any) -> None:

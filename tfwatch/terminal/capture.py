@@ -94,7 +94,7 @@ class Capture:
         self._terminals = ()
         sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__ = self._saved  # type: ignore[misc]
         if self._guard:
-            self._guard.end()
+            _end_guard(*self._guard)
         faulthandler.enable(2)
         os.close(self._log)
 
@@ -261,30 +261,14 @@ def _reopen(fds: Sequence[int]) -> int | None:
 # -- the guard -------------------------------------------------------------------------------------
 
 
-class _Guard:
-    """A small child process that restores the terminal when this process is killed or crashes; here
-    the parent's end of the pipe, which takes the mark of a regular end.
+def _start_guard(log: int, if_killed: str, apart: Sequence[int]) -> tuple[int, int] | None:
+    """Start a small child process that restores the terminal when this process is killed or
+    crashes; call this before any thread starts. Return the child, and the pipe that takes the mark
+    of a regular end; None where no process can be created.
 
     An abort inside TensorFlow's C++, or SIGKILL, leaves the alternate screen, the mouse mode and
     raw mode on and prints nothing. The child sleeps on the pipe; where that closes without an end
     mark, it restores the terminal and prints the last lines of the log.
-    """
-
-    def __init__(self, pid: int, pipe: int) -> None:
-        self._pid = pid
-        self._pipe = pipe
-
-    def end(self) -> None:
-        """Mark a regular end and wait for the child."""
-        with contextlib.suppress(OSError):
-            os.write(self._pipe, _END)
-        os.close(self._pipe)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self._pid, 0)
-
-
-def _start_guard(log: int, if_killed: str, apart: Sequence[int] = ()) -> _Guard | None:
-    """Fork the child; call this before any thread starts. None where no process can be created.
 
     log: the descriptor of the log whose end it prints, after the sentence `if_killed`. apart:
     descriptors that the child closes.
@@ -307,7 +291,16 @@ def _start_guard(log: int, if_killed: str, apart: Sequence[int] = ()) -> _Guard 
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     os.close(reader)
-    return _Guard(pid, pipe)
+    return pid, pipe
+
+
+def _end_guard(pid: int, pipe: int) -> None:
+    """Mark a regular end and wait for the child."""
+    with contextlib.suppress(OSError):
+        os.write(pipe, _END)
+    os.close(pipe)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, 0)
 
 
 def _run_child(

@@ -66,7 +66,7 @@ class MeasuredApp(tfwatch.app.TfwatchApp):
         if self._since_ns:
             self.costs_ms.append((time.process_time_ns() - self._since_ns) / 1e6)
         view = self.live.view
-        self._left -= view is not None and view.situation.searched is None
+        self._left -= view is not None and view.searched is None
         if not self._left:
             self.exit()
         self._advance()

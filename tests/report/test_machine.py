@@ -9,7 +9,6 @@ import pytest
 
 from tests.runs.folders import read_back
 from tests.screens import hardware
-from tests.screens.canned import COMPUTE_BOUND
 from tfwatch.core import events as facts
 from tfwatch.report import run_facts
 
@@ -54,14 +53,3 @@ def test_a_gpu_that_was_found_after_all_is_not_missing() -> None:
         facts.GpuFound, source="ioreg", name="Apple M2 Pro", memory_bytes=None, unified=True
     )
     assert run_facts.as_json(run_of(again))["machine"]["missing"] == {}
-
-
-@pytest.mark.parametrize(("gpus", "idlest"), [(2, 1), (8, 5)])
-def test_the_json_has_each_gpu_of_a_strategy(gpus: int, idlest: int) -> None:
-    run = hardware.on_several(None, gpus, idlest).steps(600, COMPUTE_BOUND)
-    document = run_facts.as_json(run_of(run))
-    lanes = document["machine"]["strategy_gpus"]
-
-    assert [gpu["device"] for gpu in lanes] == document["replicas"]
-    assert lanes[1]["memory_bytes"] == pytest.approx(39.2 * 2**30, rel=1e-6)
-    assert lanes[idlest]["busy"] == pytest.approx(0.464, abs=0.01)

@@ -159,7 +159,7 @@ def test_the_figures_of_a_setting_are_of_its_steps(tmp_path: Path) -> None:
     ],
     ids=["timed", "not timed"],
 )
-def test_a_copy_is_timed_or_says_why_not(
+def test_a_copy_that_is_timed_is_a_part_of_the_time(
     tmp_path: Path, copy: float, changes: dict[str, Any]
 ) -> None:
     rows = make_steps(np.zeros(100), compute=12.0, host=1.0, copy=copy)
@@ -167,8 +167,6 @@ def test_a_copy_is_timed_or_says_why_not(
     found = as_json(open_written(tmp_path / "run", rows, FINISHED, accelerated=True, **changes))
 
     total = found["time_breakdown"]["total"]
-    assert found["copy"]["not_timed"] == changes.get("copy_not_timed")
-    assert found["copy"]["gigabytes_per_s"] == (None if np.isnan(copy) else pytest.approx(5.2, 0.1))
     assert total["copy_s"] == (None if np.isnan(copy) else pytest.approx(0.4))
     assert total["compute_s"] == pytest.approx(1.2 - np.nan_to_num(copy) / 10)
 

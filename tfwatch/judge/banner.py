@@ -17,7 +17,7 @@ from tfwatch.judge.effects.wording import (
     subject_text,
 )
 from tfwatch.judge.findings.finding import Finding, Tone
-from tfwatch.judge.findings.situation import data_wait_parts, reading_text
+from tfwatch.judge.findings.situation import data_wait_parts
 from tfwatch.judge.machine import HEAT, PRESSURE
 from tfwatch.judge.steps.steady_steps import NEEDED
 from tfwatch.judge.troubles import divergence_text
@@ -337,8 +337,6 @@ def _cost(now: Situation) -> str:
         longest_s = max(stall.lost_ms for stall in now.stalls) / 1e3
         stalls = units.counted(len(now.stalls), "stall")
         parts.append(f"{stalls}, longest {units.seconds(longest_s)}")
-    if now.searched is not None:
-        parts.append(reading_text(now.searched))
     return "; ".join(parts)
 
 

@@ -47,7 +47,7 @@ from tfwatch.judge.findings.situation import (
 )
 from tfwatch.judge.findings.switch_lines import pasted_lines, proved_knobs
 from tfwatch.judge.forecasts.evidence import evidence_now
-from tfwatch.judge.forecasts.forecast import CheckedForecast, forecasts
+from tfwatch.judge.forecasts.forecast import forecasts
 from tfwatch.judge.log_lines import LogFinding, LogFollower
 from tfwatch.judge.machine import MachineFollower
 from tfwatch.judge.regime import RunningRegime
@@ -73,7 +73,6 @@ if TYPE_CHECKING:
     from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.forecasts.evidence import Evidence
     from tfwatch.judge.forecasts.forecast import Forecast
-    from tfwatch.judge.steps.time_breakdown import TimeSpent
     from tfwatch.runs.buffers import Events
     from tfwatch.runs.snapshot import Snapshot
 
@@ -98,6 +97,8 @@ class RunView:
     #: The state of the script that `tfwatch run` shows, e.g. `script runs`; empty where there is
     #: none.
     script: str = ""
+    #: The share of the steps searched for stalls, while a long run is read; None once all are.
+    searched: float | None = None
 
     @property
     def is_over(self) -> bool:
@@ -273,8 +274,6 @@ class Follower:
         self._forecasts: dict[tuple[str, str], Forecast] = {}
         self._evidence: Evidence | None = None
         self._forecast_due: tuple[int, int, bool] | None = None
-        #: The forecasts of switches that were made while it followed, by their first step.
-        self._shown: dict[int, Forecast] = {}
 
     def follow(
         self, snapshot: Snapshot, asks: Sequence[KnobRequest], stopping_s: float | None
@@ -319,12 +318,12 @@ class Follower:
             self._log.findings,
             self._earlier_fits + newest_fit(snapshot),
             self._script(),
+            self._step_search.done,
         )
 
     def _measure(self, snapshot: Snapshot) -> Situation:
         """The present setting, of the newest steps; its knobs and forecasts are newer, and come
         later."""
-        total = self._take_time_breakdown(snapshot)
         stalls, last = self._step_search.stalls, snapshot.open_phase
         recent = snapshot.recent[-64:]
         return Situation(
@@ -336,25 +335,25 @@ class Follower:
             stalls=stalls,
             stall_place=longest_stall_place(stalls, snapshot.events.of(StallLocated)),
             median_step_ms=float(np.median(step_ms(recent))) if len(recent) else None,
-            waited_s=total.data_wait_s,
-            between_s=total.between_s,
+            waited_s=self._data_wait_s(snapshot),
             machine=self._step_search.machine.machine(snapshot),
             left_s=left_s(snapshot.progress, steps_in_all(snapshot)),
             live=self._live,
         )
 
-    def _take_time_breakdown(self, snapshot: Snapshot) -> TimeSpent:
-        """The time breakdown of the run so far."""
+    def _data_wait_s(self, snapshot: Snapshot) -> float:
+        """The seconds of data wait of the run so far."""
         last = snapshot.open_phase
         # Pauses are many, and the time breakdown needs only the stops.
-        self._breakdown_events += (
-            event for event in snapshot.events[self._seen :] if is_breakdown_event(event)
-        )
+        self._breakdown_events += filter(is_breakdown_event, snapshot.events[self._seen :])
         self._seen = len(snapshot.events)
-        doing = last.phase if last else None
-        return self._time_breakdown.take(
-            snapshot.epochs, self._breakdown_events, snapshot.now_s, doing
-        )[0]
+        total, _ = self._time_breakdown.take(
+            snapshot.epochs,
+            self._breakdown_events,
+            snapshot.now_s,
+            last.phase if last else None,
+        )
+        return total.data_wait_s
 
     def _make_forecasts(self, snapshot: Snapshot, knobs: dict[str, KnobState]) -> bool:
         """Make forecasts, once a second and after a switch; return True where it did. A run that is
@@ -365,23 +364,10 @@ class Follower:
         if due == self._forecast_due:
             return False
         self._forecast_due = due
-        for switch in self._comparisons[-1:]:
-            known = self._forecasts.get((switch.knob, switch.new))
-            if known and known.is_known:
-                self._shown.setdefault(switch.step, known)
         self._evidence = evidence_now(snapshot, self._comparisons, reason)
         made = forecasts(self._evidence) if snapshot.ended is None else ()
         self._forecasts = {(one.knob, one.value): one for one in made}
         return True
-
-    def _checked_forecast(self) -> CheckedForecast | None:
-        """Return the newest switch with the forecast that was shown before it; None until it has
-        settled."""
-        for switch in self._comparisons[-1:]:
-            known = self._shown.get(switch.step)
-            if known and switch.settled and switch.after:
-                return CheckedForecast(switch, known, switch.after.step.median)
-        return None
 
     def _situation(
         self, snapshot: Snapshot, knobs: dict[str, KnobState], stopping_s: float | None
@@ -408,8 +394,6 @@ class Follower:
             experiment=_experiment(snapshot),
             autopilot_run=running_autopilot(snapshot.events.of(*AUTOPILOT_EVENTS)),
             stopping_s=None if stopping_s is None else max(0.0, snapshot.now_s - stopping_s),
-            record=self._checked_forecast(),
-            searched=self._step_search.done,
         )
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core.events import ROLES, EpochEnded, SensorMissing
 from tfwatch.core.knobs import option_name
 from tfwatch.judge.effects.switching_state import autopilot_runs
-from tfwatch.judge.findings.copying import bandwidth
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.machine import PIPELINE
 from tfwatch.judge.past_run import state_of
@@ -137,20 +136,6 @@ STALL = (
 )
 
 
-def _copy_rate(judged: JudgedRun) -> float | None:
-    split, manifest = judged.split, judged.run.manifest
-    if split is None:
-        return None
-    rate = bandwidth(manifest.copied_bytes, split.copying_ms(manifest.copy_ahead_ms))
-    return None if rate is None else rate / 1e9
-
-
-_COPY = (
-    mapping("bytes", "of a batch, by element type", "run.manifest.copied_bytes"),
-    number("gigabytes_per_s", "bandwidth in the last setting", _copy_rate),
-    text("not_timed", "why the copy is not timed", "run.manifest.copy_not_timed"),
-)
-
 # -- pipeline --------------------------------------------------------------------------------------
 
 STAGE = (
@@ -211,18 +196,6 @@ _PROFILE = (
 
 # -- machine ---------------------------------------------------------------------------------------
 
-_GPU = (
-    text("device", "TensorFlow's name, such as `GPU:0`"),
-    text("name", "the model"),
-    number("busy", "share of time with a kernel on it, 0 to 1"),
-    number("process_busy", "of it, with one of this training", "ours"),
-    number("power_w", "power"),
-    number("temperature_c", "temperature"),
-    number("freq_mhz", "clock"),
-    number("memory_bytes", "memory in use"),
-    number("total_bytes", "its memory"),
-)
-
 
 def _median(column: str) -> Any:
     return lambda machine: machine.figures[column]
@@ -249,7 +222,6 @@ MACHINE = (
     number("process_bytes", "memory of the training", _median("process_bytes")),
     number("memory_used_bytes", "memory in use", _median("memory_used_bytes")),
     number("swap_used_bytes", "swap in use", _median("swap_used_bytes")),
-    rows("strategy_gpus", "each GPU of a strategy over several", _GPU, "gpus"),
     number(
         "process_peak_bytes", "the most memory of the training", if_any("process_memory.peak_bytes")
     ),
@@ -310,7 +282,6 @@ RUN = (
     record("data_wait_cost", "the cost of data wait", _COST, lambda j: j),
     record("last_setting", "the steady steps of the last setting", _LAST_SETTING, lambda j: j),
     text("split", "how the parts are separated", lambda j: _split_method(j.run.manifest)),
-    record("copy", "the copy of a batch to the device", _COPY, lambda judged: judged),
     record("pipeline", "the stages by tf.data's own model", _PIPELINE_FACTS, lambda j: j),
     record("profile", "the step by layer, as profiled last", _PROFILE, "situation.profile"),
     rows("switches", "live switches of knobs", SWITCH, all_switches),

@@ -36,16 +36,11 @@ _MOST_LOSSES, _MOST_CODE, _MOST_CHANGES = 3, 4, 2
 _WARNINGS = ("heat", "swapping", "memory-growth")
 #: The line of TensorFlow's log on a machine without a GPU; the summary names the device.
 _NO_GPU = "no gpu"
-#: The width of the bar with its words, and the least of the bar alone.
-_WIDTH, _LEAST_BAR = 79, 16
 _MOST_PARTS = 3
-#: A smaller part is not in the bar.
+#: A smaller part is left out.
 _LEAST_SHARE = 0.02
 #: A shorter part reads as 0.0 s.
 _LEAST_S = 0.05
-#: The fill of a part in the bar.
-_FILL = {"compute": "=", "data wait": "#", "between epochs": ".", "compile": "~"}
-_OTHER_FILL = "-"
 _BETWEEN = ("first_batch_s", "validation_s", "epoch_end_s")
 
 
@@ -72,7 +67,7 @@ def as_text(run: Snapshot, home: Path) -> str:
         *failure(run),
         *filter(None, [divergences_text(run)]),
         *_not_separated(run),
-        *filter(None, [time_bar(judged.time_breakdown.total)]),
+        *filter(None, [largest_parts_text(judged.time_breakdown.total)]),
         *_losses(judged.losses),
         *_code(judged.losses),
         *_warnings(judged),
@@ -162,18 +157,10 @@ def largest_parts(total: TimeSpent) -> list[Part]:
     return [one for one in parts if one in largest and one.share >= _LEAST_SHARE]
 
 
-def time_bar(total: TimeSpent) -> str:
-    """Return `[=====###..   ]  = compute 52 %, # data wait 30 %, . between epochs 18 %`; empty
-    without a second."""
+def largest_parts_text(total: TimeSpent) -> str:
+    """Return `compute 52 %, data wait 30 %, between epochs 18 %`; empty without a second."""
     parts = largest_parts(total)
-    named = ", ".join(f"{_fill(one)} {one.name} {units.percent(one.share)}" for one in parts)
-    room = max(_WIDTH - len(named) - 4, _LEAST_BAR)
-    cells = "".join(_fill(one) * max(round(one.share * room), 1) for one in parts)
-    return f"[{cells[:room].ljust(room)}]  {named}" if parts else ""
-
-
-def _fill(part: Part) -> str:
-    return _FILL.get(part.name, _OTHER_FILL)
+    return ", ".join(f"{one.name} {units.percent(one.share)}" for one in parts)
 
 
 # -- losses ----------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ import pytest
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned
 from tfwatch.core.events import SwitchAsked
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.judge.effects.wording import checked_forecast_text
 from tfwatch.judge.view import Follower, RunView
 from tfwatch.screens.live.knobs import knob_rows
 
@@ -57,7 +56,7 @@ def test_there_is_none_in_the_first_steps_while_stalled_and_while_a_switch_is_un
     assert notes(look(asked))["prefetch"] == "no forecast while switching"
 
 
-def test_after_a_switch_the_way_back_is_as_it_was_measured_and_the_forecast_is_checked() -> None:
+def test_after_a_switch_the_way_back_is_as_it_was_measured() -> None:
     run = Canned(None, **GPU).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.0)
     reader = run.reader()
     follower = Follower(live=True)
@@ -71,8 +70,6 @@ def test_after_a_switch_the_way_back_is_as_it_was_measured_and_the_forecast_is_c
     back = view.situation.forecasts["prefetch", "off"]
     assert back.measured
     assert back.step_ms == pytest.approx(23.4, rel=0.02)
-    text = checked_forecast_text(view.situation.record)
-    assert text == "forecast 13.9 ms, measured 13.8 ms"
 
 
 def test_a_run_that_is_over_has_no_forecasts() -> None:

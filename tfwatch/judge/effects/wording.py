@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tfwatch.core.knobs import KnobChange
     from tfwatch.judge.effects.comparison import Comparison, SwitchEffect
     from tfwatch.judge.effects.switching_state import AutopilotRun, RunningExperiment
-    from tfwatch.judge.forecasts.forecast import CheckedForecast, Forecast
+    from tfwatch.judge.forecasts.forecast import Forecast
 
 #: Steps that differ by less than this share show no difference.
 _SAME = 0.02
@@ -289,11 +289,3 @@ def _gain(known: Forecast) -> str:
     if not known.is_sure:
         return "gain not sure" if known.ratio > 1 else "loss not sure"
     return f"{units.times(known.ratio, 1)} x"
-
-
-def checked_forecast_text(checked: CheckedForecast | None) -> str:
-    """Return `forecast 13.8 ms, measured 13.9 ms`; empty without one."""
-    if checked is None:
-        return ""
-    forecast_ms = units.milliseconds(checked.forecast.step_ms)
-    return f"forecast {forecast_ms}, measured {units.milliseconds(checked.measured_ms)}"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
     from tfwatch.judge.effects.switching_state import AutopilotRun, RunningExperiment
     from tfwatch.judge.findings.finding import Finding
-    from tfwatch.judge.forecasts.forecast import CheckedForecast, Forecast
+    from tfwatch.judge.forecasts.forecast import Forecast
     from tfwatch.judge.machine import MachineFigures
     from tfwatch.judge.stages import Bottleneck, StageTable
     from tfwatch.judge.step_parts import StepPart
@@ -114,11 +114,6 @@ def data_wait_parts(waited_s: float, run_s: float) -> list[str]:
     return parts
 
 
-def reading_text(searched: float) -> str:
-    """Return `still reading, 41 %`, of a share of the steps: counts are not final."""
-    return f"still reading, {int(searched * 100)} %"
-
-
 @dataclass(frozen=True, slots=True)
 class Situation:
     """One moment of a run."""
@@ -144,9 +139,8 @@ class Situation:
     #: The stage and the line that the longest of them waited for; empty where unknown.
     stall_place: str = ""
     median_step_ms: float | None = None
-    #: Seconds of data wait, and between epochs, over the whole run.
+    #: Seconds of data wait over the whole run.
     waited_s: float = 0.0
-    between_s: float = 0.0
     #: Over the last seconds; None before the first sample.
     machine: MachineFigures | None = None
     #: Until the run's end, None where unknown.
@@ -190,10 +184,6 @@ class Situation:
     better: Mapping[tuple[str, str], str] = field(default_factory=dict)
     experiment: RunningExperiment | None = None
     autopilot_run: AutopilotRun | None = None
-    #: The errors of earlier forecasts.
-    record: CheckedForecast | None = None
-    #: The share of the steps searched for stalls, while a long run is read; None once all are.
-    searched: float | None = None
     #: All of a run that is over is judged: there are no more steps to wait for.
     is_whole: bool = False
     #: Those of the whole run once it is over; None before they are known.

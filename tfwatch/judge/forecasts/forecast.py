@@ -14,7 +14,6 @@ from tfwatch.judge.forecasts.predict import Prediction, predict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.forecasts.evidence import Evidence
     from tfwatch.judge.steps.steady_steps import Breakdown
 
@@ -197,13 +196,3 @@ def _why(evidence: Evidence, split: Breakdown, step_ms: float) -> str:
         if table and place
         else "preparing batches is the limit"
     )
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedForecast:
-    """A switch, the forecast that was shown before it, and the median of the settled steps after
-    it."""
-
-    switch: Comparison
-    forecast: Forecast
-    measured_ms: float

@@ -20,7 +20,6 @@ from tfwatch.judge.effects.wording import (
     autopilot_parts,
     autopilot_text,
     block_text,
-    checked_forecast_text,
     forecast_note,
     kept_text,
     outcome_text,
@@ -218,8 +217,7 @@ class KnobsPane(FramedPane):
 
     def take_news(self, view: RunView) -> None:
         super().take_news(view)
-        record = checked_forecast_text(view.situation.record)
-        self.set_titles(title(view, view.situation.live), record)
+        self.set_titles(title(view, view.situation.live), "")
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         view = self.view

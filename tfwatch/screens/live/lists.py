@@ -15,7 +15,6 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from tfwatch.judge.event_rows import EventCollector, EventRow
-from tfwatch.judge.findings.situation import reading_text
 from tfwatch.judge.log_lines import meaning_of
 from tfwatch.screens.basics.pane import FRAME_CSS, PaintedRows, Titled, strip_of
 from tfwatch.screens.basics.text import plain, row, wrap_text
@@ -162,8 +161,8 @@ class EventsPane(RowList):
 
     def show(self, view: RunView) -> None:
         """Show in the title how much of the run is read."""
-        reading = view.situation.searched
-        title = "events" if reading is None else f"events, {reading_text(reading)}"
+        read = view.searched
+        title = "events" if read is None else f"events, still reading, {int(read * 100)} %"
         self.set_titles(title, _KEYS_HINT)
 
     def count(self) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import GpuFound, SensorMissing
-from tfwatch.judge.findings.situation import data_wait_parts, reading_text
+from tfwatch.judge.findings.situation import data_wait_parts
 from tfwatch.judge.machine import HEAT, PRESSURE, extremes_text, missing_sensors
 from tfwatch.runs.machine_info import memory_total
 from tfwatch.screens.basics.pane import FramedPane
@@ -46,7 +46,7 @@ class MachinePane(FramedPane):
     def news(self, view: RunView) -> object:
         """Return the second, as faster figures are unreadable."""
         second, has_sample = second_of(view.snapshot.now_s, Slot.MACHINE), view.snapshot.samples
-        return second, view.is_over, len(has_sample) > 0, view.situation.searched
+        return second, view.is_over, len(has_sample) > 0
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         if self.view is None:
@@ -164,11 +164,7 @@ def _torn(view: RunView) -> list[Reading]:
 def _cost(view: RunView) -> Reading:
     now, stalls = view.situation, len(view.stalls)
     parts = data_wait_parts(now.waited_s, now.now_s)
-    if now.between_s >= 0.01 * now.now_s > 0:
-        share = units.percent(now.between_s / now.now_s)
-        parts.append(f"between epochs {units.seconds(now.between_s)} ({share})")
     parts += [units.counted(stalls, "stall")] * bool(stalls)
-    parts += [] if now.searched is None else [reading_text(now.searched)]
     return Reading("cost", ", ".join(parts))
 
 

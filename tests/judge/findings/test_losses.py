@@ -349,7 +349,7 @@ NO_GPU = "A GPU or a smaller model"
             losing(profile=profile_of(MULTIPLIES, small_ms=6.0)),
             "starting small operations takes 60 % of compute: lstm (LSTM) runs a loop of",
             3.6,
-            "unroll=True in the LSTM",
+            "jit_compile=True, or larger batches",
             NO_GPU,
         ),
         (

@@ -149,14 +149,6 @@ def test_a_line_of_tensorflow_that_matters_is_a_row_at_its_time(tmp_path: Path) 
     ]
 
 
-def test_a_pipeline_without_figures_is_said_by_its_pane_and_no_event() -> None:
-    run = usual(None).event(
-        facts.SensorMissing, sensor="pipeline", reason="epochs are shorter than a reading", fix=""
-    )
-
-    assert not [row for row in EventCollector().take(look(run)) if "pipeline n/a" in row.text]
-
-
 def test_what_is_unrecorded_is_told_with_its_step() -> None:
     run = usual(None)
     run.writer.lost = facts.RecordingLost(0, "disk full", 451)
@@ -179,7 +171,7 @@ def test_a_request_of_this_screen_is_shown_at_once() -> None:
 
 def test_everything_rare_is_a_row() -> None:
     run = usual(None)
-    run.event(facts.Slept, slept_ms=22_740_000.0).event(facts.Slept, slept_ms=12_000.0)
+    run.event(facts.Slept, slept_ms=12_000.0)
     run.event(facts.RecordingLost, reason="disk full", step=8112)
     run.event(facts.RecordingResumed).event(facts.WatchFailed, reason="boom").event(
         facts.Noted, text="a note"
@@ -196,9 +188,6 @@ def test_everything_rare_is_a_row() -> None:
     run.event(facts.Paused, cause="checkpoint", took_ms=1500.0, detail="ModelCheckpoint")
     run.event(facts.Paused, cause="callback", took_ms=50.0, detail="too short to be told")
     run.event(facts.Paused, cause="process stopped", took_ms=7000.0, detail="in compute")
-    found = {"memory_bytes": None, "unified": True}
-    run.event(facts.GpuFound, source="ioreg", name="Apple M2 Pro", **found)
-    run.event(facts.GpuFound, source="nvml", name="NVIDIA H100", gpus=4, **found)
     run.event(facts.EpochEnded, epoch=1, step=300, metrics={"loss": 1.2, "val_loss": 1.5})
     run.steps(1, (3500.0, 13.0, 0.8)).ended("stopped", "by q")
 
@@ -211,7 +200,6 @@ def test_everything_rare_is_a_row() -> None:
             " step 250"
         ),
         "p prefetch off → 4 at step 301: 1.69 x faster (1.67 to 1.71) over 150 steps",
-        "Z asleep 10:17 - 16:36, not counted",
         "Z asleep for 12.0 s, not counted",
         "! not recorded from step 8 112 on: disk full",
         "! recording again; the rows kept in memory are now on disk",
@@ -220,8 +208,6 @@ def test_everything_rare_is_a_row() -> None:
         "p prefetch off → 4 at step 1: failed: no memory; prefetch off continues",
         ". paused for 1.5 s by checkpoint ModelCheckpoint",
         ". paused for 7.0 s in compute: the process was stopped",
-        ". Apple M2 Pro: figures from ioreg",
-        ". NVIDIA H100, the first of 4: figures from nvml",
         "E epoch 2: 34.0 ms/step, data wait 60 %, val_loss 1.5, loss 1.2, to step 300",
         "S no batch for 3.5 s at step 452",
         "X stopped after 452 steps: by q",

@@ -24,7 +24,6 @@ from tfwatch.judge.effects import wording
 from tfwatch.judge.effects.switching_state import AUTOPILOT_EVENTS, autopilot_runs
 from tfwatch.judge.findings.situation import metric_name
 from tfwatch.judge.log_lines import LogFinding
-from tfwatch.judge.machine import GPU, PIPELINE
 from tfwatch.judge.steps.stalls import LIMITS, STOPPED, UNEXPLAINED, Stall, join_piece
 from tfwatch.judge.troubles import divergence_text
 
@@ -57,8 +56,6 @@ _MOST_IN_COLUMN = 3
 _WHEN = ("", ", from the next epoch", ", after an epoch has filled it")
 #: The shortest pause that gets a row.
 _PAUSED_MS = 200.0
-#: A shorter sleep shows its length, not its times of day.
-_SLEPT_MS = 60_000.0
 #: Rows of steps hold the lower bits of an epoch's number.
 _EPOCH_BITS = 0xFFFF
 #: Mark, sentence, style.
@@ -109,17 +106,6 @@ def _steps_of_epoch(rows: Rows, ended: facts.EpochEnded, *, sees_wait: bool) -> 
     total_ms = sum(float(row[name]) for name in ("wait_ms", "compute_ms", "copy_ms", "host_ms"))
     share = float(row["wait_ms"]) / total_ms if total_ms > 0 and sees_wait else None
     return [f"{total_ms / int(row['steps']):.1f} ms/step", f"data wait {units.percent(share)}"]
-
-
-def _describe_sleep(event: facts.Slept, snapshot: Snapshot) -> RowText:
-    """Describe a sleep of the machine by its times of day; a short one by its length."""
-    if event.slept_ms < _SLEPT_MS:
-        return "Z", f"asleep for {units.seconds(event.slept_ms / 1e3)}, not counted", ""
-    # The run's clock stops in a sleep: the moment just before it is the time of falling asleep.
-    began, woke = (
-        f"{snapshot.local_time((event.at_ns - before) / 1e9):%H:%M}" for before in (1000, 0)
-    )
-    return "Z", f"asleep {began} - {woke}, not counted", ""
 
 
 def _describe_pause(event: facts.Paused) -> RowText | None:
@@ -175,21 +161,12 @@ def _describe_switching(event: RowSource) -> RowText | None:
     return None
 
 
-def _describe_device(event: RowSource) -> RowText | None:
+def _describe_interruption(event: RowSource) -> RowText | None:
     match event:
-        case facts.SensorMissing(reason=""):
-            return NO_MARK, f"{event.sensor} has figures again", ""
-        case facts.SensorMissing():
-            fix = f"; {event.fix}" if event.fix else ""
-            return NO_MARK, f"{event.sensor} n/a: {event.reason}{fix}", ""
-        case facts.GpuFound():
-            first = f", the first of {event.gpus}" if event.gpus > 1 else ""
-            return NO_MARK, f"{event.name}{first}: figures from {event.source}", ""
-        case facts.GpusFound():
-            names = ", ".join(event.names)
-            return NO_MARK, f"{len(event.names)} GPUs of the strategy: {names}", ""
         case facts.Paused():
             return _describe_pause(event)
+        case facts.Slept():
+            return "Z", f"asleep for {units.seconds(event.slept_ms / 1e3)}, not counted", ""
         case facts.Noted():
             return NO_MARK, event.text, ""
     return None
@@ -221,7 +198,7 @@ def _describe_plain(event: RowSource) -> RowText | None:
     return (
         _describe_found(event)
         or _describe_switching(event)
-        or _describe_device(event)
+        or _describe_interruption(event)
         or _describe_trouble(event)
     )
 
@@ -232,7 +209,6 @@ def _describe_plain(event: RowSource) -> RowText | None:
 _NEEDING_MORE = (
     facts.PipelineSwitched,
     facts.EpochEnded,
-    facts.Slept,
     facts.AutopilotEnded,
 )
 
@@ -245,7 +221,6 @@ class EventCollector:
         self._limits: list[facts.Paused] = []
         self._taken = 0
         self._trains = False
-        self._has_gpu = False
         self._rows: EventRows | None = None
         self._made_of: tuple[object, ...] = ()
 
@@ -271,7 +246,6 @@ class EventCollector:
 
     def _add(self, event: facts.Event) -> None:
         self._trains = self._trains or isinstance(event, facts.EpochStarted)
-        self._has_gpu = self._has_gpu or isinstance(event, facts.GpuFound)
         if isinstance(event, facts.Paused) and event.cause in LIMITS and self._trains:
             join_piece(self._limits, event)
         elif self._has_row(event):
@@ -282,14 +256,7 @@ class EventCollector:
             return False  # a request has a row while it waits
         if isinstance(event, facts.Paused) and not self._trains:
             return False  # a pause in the import delays no step
-        if isinstance(event, facts.SensorMissing) and not self._was_read(event):
-            return False  # a figure that the machine never had is no news; its pane says so
         return isinstance(event, _NEEDING_MORE) or _describe_plain(event) is not None
-
-    def _was_read(self, missing: facts.SensorMissing) -> bool:
-        if missing.sensor == PIPELINE:  # stages are read in some epochs and not in others
-            return False
-        return self._has_gpu if missing.sensor == GPU else self._trains
 
 
 def _find_provisional(view: RunView) -> Iterator[_Timed]:
@@ -357,8 +324,6 @@ class EventRows(Sequence[EventRow]):
                 return _describe_switch(what, wording.outcome_text(known) if known else "", _ACCENT)
             case facts.EpochEnded():
                 return _describe_epoch(what, self._snapshot)
-            case facts.Slept():
-                return _describe_sleep(what, self._snapshot)
             case facts.AutopilotEnded():
                 runs = autopilot_runs(self._snapshot.events.of(*AUTOPILOT_EVENTS))
                 run = next((one for one in runs if one.ended == what), None)

@@ -114,10 +114,8 @@ class GpuFigures:
     memory_bytes: float | None = None
     #: The share of other programs, see `others_share`.
     others: float | None = None
-    #: Of one GPU of a strategy over several: TensorFlow's name, e.g. `GPU:0`; the model; its
-    #: memory.
+    #: Of one GPU of a strategy over several: TensorFlow's name, e.g. `GPU:0`; its memory.
     device: str = ""
-    name: str = ""
     total_bytes: float | None = None
 
     @property
@@ -138,17 +136,16 @@ def gpu_lanes(rows: Rows, gpus: GpusFound | None, of: _Of = np.mean) -> tuple[Gp
     """Return each GPU over rows of `core.rows.GPU`; none without a strategy over several."""
     if gpus is None or len(gpus.names) < 2:
         return ()
-    each = enumerate(gpus.names.items())
+    each = enumerate(gpus.names)
     return tuple(
         _gpu(
             rows[rows["gpu"] == index],
             "",
             of,
             device=device,
-            name=name,
             total_bytes=gpus.memory_bytes.get(device),
         )
-        for index, (device, name) in each
+        for index, device in each
     )
 
 
@@ -167,12 +164,6 @@ def extremes(lanes: Sequence[GpuFigures]) -> tuple[GpuFigures, GpuFigures] | Non
 
 def _busy(lane: GpuFigures) -> float:
     return -1.0 if lane.busy is None else lane.busy
-
-
-def extremes_text(lanes: Sequence[GpuFigures]) -> str:
-    """Return `busiest GPU:1 93 %, idlest GPU:0 41 %`; empty without figures."""
-    named = zip(("busiest", "idlest"), extremes(lanes) or (), strict=False)
-    return ", ".join(f"{word} {lane.device} {units.percent(lane.busy)}" for word, lane in named)
 
 
 #: The two counters average over windows of their own. One program alone on an H100 with steady work

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.events import ExperimentEnded, SwitchFailed
 from tfwatch.core.knobs import option_name
-from tfwatch.report.facts import flag, if_any, mapping, number, record, rows, text, texts, whole
+from tfwatch.report.facts import if_any, mapping, number, record, text, texts, whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfwatch.judge.effects.comparison import Comparison
-    from tfwatch.judge.effects.interval import Change
     from tfwatch.judge.judged_run import JudgedRun
 
 _ANSWERS = ("faster", "slower", "same", "unclear")
@@ -25,13 +24,6 @@ def by_name(knobs: Mapping[str, str]) -> dict[str, str]:
 
 def _answer_of_switch(switch: Any) -> str | None:
     return switch.answer if getattr(switch, "estimate", None) else None
-
-
-def _parts_of_switch(switch: Any) -> list[tuple[str, Change, bool]]:
-    effect = getattr(switch, "effect", None)
-    return (
-        [(part, one, part in effect.moved) for part, one in effect.parts.items()] if effect else []
-    )
 
 
 STAT = (
@@ -63,13 +55,6 @@ _CHANGE = (
     text("to", "the setting after", "new"),
 )
 _SPEEDUP = "step time before over after, within `speedup_low` to `speedup_high` (95 %)"
-_PART = (
-    text("part", "the part of a step", lambda one: one[0]),
-    number("change_ms", "after less before", lambda one: one[1].ms),
-    number("low_ms", "its lower end (95 %)", lambda one: one[1].low_ms),
-    number("high_ms", "its upper end (95 %)", lambda one: one[1].high_ms),
-    flag("decides", "the knob can move it; else it is drift", lambda one: one[2]),
-)
 #: A `Comparison`, or a `SwitchFailed`, which has no effect.
 SWITCH = (
     whole(
@@ -90,7 +75,6 @@ SWITCH = (
     number("speedup_low", "its lower end", if_any("estimate.low")),
     number("speedup_high", "its upper end", if_any("estimate.high")),
     whole("switches", "those back and forth that are compared together", if_any("switches")),
-    rows("parts", "the change of each part of a step", _PART, _parts_of_switch),
     text("failed", "why it failed", if_any("reason")),
     text("setting_since", "the setting in effect since it failed", if_any("now")),
 )

@@ -202,15 +202,14 @@ def pick(table: Table, *keys: str) -> Table:
 
 def tables_below(table: Table) -> dict[Table, str]:
     """Return the tables of all records and rows below a table, each once, with the key of its
-    first one; where another has that key, with its parent's too."""
+    first one, which no other table has."""
     names: dict[Table, str] = {}
-    waiting = [("", table)]
-    for parent, one in waiting:
+    waiting = [table]
+    for one in waiting:
         for fact in one:
             if fact.table and fact.table not in names:
-                is_taken = fact.key in names.values()
-                names[fact.table] = f"{parent}.{fact.key}" if is_taken else fact.key
-                waiting.append((fact.key, fact.table))
+                names[fact.table] = fact.key
+                waiting.append(fact.table)
     return names
 
 
@@ -263,6 +262,6 @@ def describe(table: Table, title: str) -> Iterator[str]:
 def _content(fact: Definition, names: dict[Table, str]) -> str:
     name = names.get(fact.table, "")
     each = "each entry" if fact.kind is ValueKind.ROWS else "its keys"
-    below = f"; {each}: [`{name}`](#{name.replace('.', '')})" if name else ""
+    below = f"; {each}: [`{name}`](#{name})" if name else ""
     choices = f": {', '.join(f'`{one}`' for one in fact.choices)}" if fact.choices else ""
     return f"{fact.meaning}{choices}{below}"

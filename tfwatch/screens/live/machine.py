@@ -10,7 +10,7 @@ from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import GpuFound, SensorMissing
 from tfwatch.judge.findings.situation import data_wait_parts
-from tfwatch.judge.machine import HEAT, PRESSURE, extremes_text, missing_sensors
+from tfwatch.judge.machine import HEAT, PRESSURE, missing_sensors
 from tfwatch.runs.machine_info import memory_total
 from tfwatch.screens.basics.pane import FramedPane
 from tfwatch.screens.basics.text import QUIET_COLOUR, column, row, wrap_text
@@ -87,7 +87,6 @@ def _gpu(view: RunView, machine: MachineFigures) -> Iterator[Reading]:
         return
     is_unused = machine.is_gpu_unused(view.snapshot.manifest, view.situation.steps_total)
     parts = [
-        extremes_text(machine.gpus),
         "unused: see tfwatch doctor" if is_unused else "",
         f"{units.percent(gpu.busy)} busy",
         "" if gpu.ours is None else f"ours {units.percent(gpu.ours)}",

@@ -84,7 +84,7 @@ EVENTS: tuple[facts.Event, ...] = (
     facts.SwitchAsked(SECOND + 3, "prefetch", "off", "4", 60, "key"),
     facts.PipelineSwitched(SECOND + 4, "prefetch", "off", "4", 60, 61, 21.0, "key"),
     facts.SwitchFailed(SECOND + 5, "workers", "no map", "off", "4", 61, "off"),
-    facts.ExperimentBegan(SECOND + 6, "workers", ("off", "4"), 61, 500, 7),
+    facts.ExperimentBegan(SECOND + 6, "workers", ("off", "4"), 61, 500),
     facts.ExperimentBlock(SECOND + 7, 1, 1, "off", 62, 70, 8, 23.0, 1.2, 1.1, 1.3),
     facts.ExperimentEnded(
         *(
@@ -101,7 +101,7 @@ EVENTS: tuple[facts.Event, ...] = (
         ),
         *(1.68, 1.61, 1.74, {"off": 23.4, "4": 13.9}, "no"),
     ),
-    facts.AutopilotBegan(SECOND + 9, 90, 2e9),
+    facts.AutopilotBegan(SECOND + 9, 90),
     facts.MoveMade(
         SECOND + 10,
         91,

@@ -31,16 +31,15 @@ def test_the_json_holds_the_medians() -> None:
     assert machine["gpu_busy"] == pytest.approx(0.556, abs=0.001)
     assert machine["gpu_others_busy"] is None
     assert machine["gpu_memory_bytes"] == pytest.approx(4.1 * 2**30)
-    assert machine["gpu_temperature_c"] is None
     assert machine["missing"] == {}
 
 
 def test_a_missing_figure_has_its_reason_and_fix() -> None:
     canned = hardware.starving(None)
-    canned.event(facts.SensorMissing, sensor="GPU temperature", reason="macOS shows none", fix="")
+    canned.event(facts.SensorMissing, sensor="GPU process share", reason="macOS shows none", fix="")
 
     assert run_facts.as_json(run_of(canned))["machine"]["missing"] == {
-        "GPU temperature": {"reason": "macOS shows none", "fix": None}
+        "GPU process share": {"reason": "macOS shows none", "fix": None}
     }
 
 

@@ -51,11 +51,11 @@ KNOBS = {"knobs": {"prefetch": "off"}, "switchable": ["prefetch"]}
 
 ENDED = ("compute_floor", "each step waits 0.1 of 9.2 ms for data", 169, 23.4, 9.24)
 AUTOPILOT: tuple[Event, ...] = (
-    AutopilotBegan(0, 1, 2e9),
+    AutopilotBegan(0, 1),
     MoveMade(1, 20, (KnobChange("workers", "off", "4"),), forecast_ms=9.1),
     MoveJudged(2, 90, (KnobChange("workers", "off", "4"),), 23.4, 9.24, 60, True),
     AutopilotEnded(6, 170, *ENDED, knobs={"workers": "4"}),
-    AutopilotBegan(7, 180, 2e9),
+    AutopilotBegan(7, 180),
 )
 EXPERIMENTS: tuple[Event, ...] = (
     ExperimentEnded(

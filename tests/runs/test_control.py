@@ -208,9 +208,9 @@ def test_a_strangers_file_is_noted_once_and_gives_nothing(run: Taken) -> None:
 
 def test_a_note_of_the_tuner_becomes_an_event_of_the_run(run: Taken) -> None:
     own = psutil.Process()
-    append(run.folder, TunerNote(AutopilotBegan(5, 6, 7.0), own.pid, own.create_time()))
+    append(run.folder, TunerNote(AutopilotBegan(5, 6), own.pid, own.create_time()))
 
-    assert run.events(AutopilotBegan) == [AutopilotBegan(5, 6, 7.0)]
+    assert run.events(AutopilotBegan) == [AutopilotBegan(5, 6)]
     run.clock.at_s += 2.0
     assert run.events(TunerLost) == []
 
@@ -218,7 +218,7 @@ def test_a_note_of_the_tuner_becomes_an_event_of_the_run(run: Taken) -> None:
 def test_the_end_of_a_killed_tuner_is_recorded(run: Taken) -> None:
     terminal = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     started_s = psutil.Process(terminal.pid).create_time()
-    append(run.folder, TunerNote(AutopilotBegan(5, 6, 7.0), terminal.pid, started_s))
+    append(run.folder, TunerNote(AutopilotBegan(5, 6), terminal.pid, started_s))
     append(run.folder, SwitchRequest("prefetch", "4", "autopilot"))
     assert run.events(TunerLost) == []
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         pytest.param(SwitchRequest("workers", "auto", "autopilot", after=812), id="tuner"),
         pytest.param(StopRequest("key"), id="stop"),
         pytest.param(StopRequest("command", at_step=40), id="stop at a step"),
-        pytest.param(TunerNote(AutopilotBegan(1, 2, 3.0), 7, 1.5), id="note"),
+        pytest.param(TunerNote(AutopilotBegan(1, 2), 7, 1.5), id="note"),
         pytest.param(TunerNote(Noted(1, "no", is_refusal=True), 7, 1.5), id="refusal"),
     ],
 )
@@ -182,7 +182,7 @@ def test_a_long_line_is_left_out_and_the_next_one_taken(tmp_path: Path, size: in
 
 
 def test_a_request_that_is_too_long_is_not_appended(tmp_path: Path) -> None:
-    note = TunerNote(ExperimentBegan(1, "prefetch", ("off", "x" * 5000), 1, 1, 1), 1, 1.0)
+    note = TunerNote(ExperimentBegan(1, "prefetch", ("off", "x" * 5000), 1, 1), 1, 1.0)
 
     with pytest.raises(NoRequestsError, match="at most 4096 bytes"):
         append(tmp_path, note)

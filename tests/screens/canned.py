@@ -162,7 +162,6 @@ class Canned:
         """Write a sample of the machine now."""
         values = {
             "cpu_cores": 1.6,
-            "core_max": 0.96,
             "process_cores": 1.4,
             "process_bytes": 1.2 * 2**30,
             "memory_used_bytes": 9.8 * 2**30,

@@ -32,7 +32,6 @@ def apple(**changes: float) -> Callable[[Split], dict[str, float]]:
             "gpu_process_busy": 0.96 * busy,
             "gpu_freq_mhz": 500 + 900 * busy,
             "gpu_power_w": 0.4 + 11.0 * busy,
-            "gpu_late_ms": 20.0,
             "gpu_memory_bytes": 4.1 * GIB,
             "thermal_level": 0.0,
             "memory_level": 0.0,
@@ -44,7 +43,7 @@ def apple(**changes: float) -> Callable[[Split], dict[str, float]]:
 
 
 def nvidia(**changes: float) -> Callable[[Split], dict[str, float]]:
-    """Make the sensors of a server: GPU memory and temperature, no power source and no swap."""
+    """Make the sensors of a server: GPU memory, no power source and no swap."""
 
     def read(split: Split) -> dict[str, float]:
         busy = share(split)
@@ -54,7 +53,6 @@ def nvidia(**changes: float) -> Callable[[Split], dict[str, float]]:
             "gpu_process_busy": busy,
             "gpu_freq_mhz": 1980.0,
             "gpu_power_w": 70 + 340 * busy,
-            "gpu_temperature_c": 61.0,
             "gpu_memory_bytes": 38.2 * GIB,
             "memory_used_bytes": 17.8 * GIB,
             "memory_available_bytes": 110.2 * GIB,
@@ -119,7 +117,6 @@ def on_several(folder: Path | None, gpus: int, idlest: int) -> Canned:
                 "busy": busy,
                 "process_busy": busy,
                 "power_w": 90 + 500 * busy,
-                "temperature_c": 40.0 + n,
             }
             run.writer.gpu(
                 round(run.at_s * 1e9),

@@ -116,7 +116,7 @@ def _experimented(folder: Path | None, *, is_answered: bool) -> Canned:
     """Make a run with an A/B test."""
     run = states.starving(folder)
     test: dict[str, Any] = {"knob": "prefetch", "values": ("off", "4")}
-    run.event(facts.ExperimentBegan, **test, step=150, budget=600, seed=0)
+    run.event(facts.ExperimentBegan, **test, step=150, budget=600)
     if not is_answered:
         return run.experimented("off", "4").steps(20, COMPUTE_BOUND)
     for old, new in (("off", "4"), ("4", "off"), ("off", "4")):
@@ -131,7 +131,7 @@ def _experimented(folder: Path | None, *, is_answered: bool) -> Canned:
 
 def _autopilot(folder: Path | None) -> Canned:
     """Make a run with one move of the autopilot, which is kept."""
-    run = states.starving(folder).event(facts.AutopilotBegan, step=1, memory_bytes=2e9)
+    run = states.starving(folder).event(facts.AutopilotBegan, step=1)
     move: dict[str, Any] = {"knob": "prefetch", "old": "off", "new": "4"}
     changes = (KnobChange(**move),)
     times: dict[str, Any] = {"before_ms": 23.4, "after_ms": 13.9}

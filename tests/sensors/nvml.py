@@ -40,7 +40,6 @@ class FakeNvml:
     NVML_ERROR_NOT_FOUND = 6
     NVML_ERROR_FUNCTION_NOT_FOUND = 13
     NVML_CLOCK_SM = 1
-    NVML_TEMPERATURE_GPU = 0
     nvmlMemory_v2 = 0x2000028
     NVMLError = NVMLError
     NVMLError_NotFound = NVMLError_NotFound
@@ -61,7 +60,6 @@ class FakeNvml:
             "nvmlDeviceGetMemoryInfo": lambda handle, version=None: SimpleNamespace(
                 used=2**30 if version else 2**31, total=2**34
             ),
-            "nvmlDeviceGetTemperature": 61,
             "nvmlDeviceGetClockInfo": 1980,
             "nvmlDeviceGetCurrentClocksEventReasons": 0x4,
             "nvmlDeviceGetComputeRunningProcesses": [

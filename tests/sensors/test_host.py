@@ -42,13 +42,13 @@ def test_every_column_of_a_sample_that_this_host_can_fill_is_filled() -> None:
     assert always <= columns <= set(names)
 
 
-def test_the_cores_in_use_and_the_busiest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cores_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     readings = one_after_another([[0.0, 0.0], [50.0, 100.0]])
     monkeypatch.setattr(psutil, "cpu_percent", readings)
     sensor = CpuSensor()
 
     assert sensor.read(0) == {}
-    assert sensor.read(1) == {"cpu_cores": 1.5, "core_max": 1.0}
+    assert sensor.read(1) == {"cpu_cores": 1.5}
 
 
 def test_a_rate_is_per_second_and_restarts_with_its_counter() -> None:

@@ -6,7 +6,6 @@ import linecache
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -136,18 +135,11 @@ def test_only_python_that_the_pipeline_calls_is_of_the_data(caller: str) -> None
     assert found.function == "rows (feed.py:2)"
 
 
-@pytest.mark.parametrize("is_known", [True, False])
-def test_a_line_of_a_copy_by_autograph_is_the_line_that_it_was_made_of(
-    is_known: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    copy = f"/tmp/__autograph_generated_file{is_known}.py"
-    origin = SimpleNamespace(loc=SimpleNamespace(filename=FEED, lineno=7), function_name="read")
-    monkeypatch.setattr(
-        running_code, "_source_maps", lambda: [{}, {(copy, 2): origin} if is_known else {}]
-    )
+def test_a_copy_by_autograph_has_no_line_of_the_users() -> None:
+    copy = "/tmp/__autograph_generated_file1.py"
     frames = {OTHER: frame((SCRIPT_OPS, "call"), (AUTOGRAPH, "a"), (copy, "f"), (AUTOGRAPH, "b"))}
 
-    assert [code.place for code in codes_of_data(frames)] == ["feed.py:7 in read"] * is_known
+    assert codes_of_data(frames) == []
 
 
 @pytest.mark.parametrize(
@@ -173,30 +165,3 @@ def test_a_running_thread_is_read() -> None:
 
     assert found.place.endswith("in test_a_running_thread_is_read")
     assert found.call in ("submit", "result")
-
-
-@pytest.mark.tensorflow
-def test_a_py_function_defined_in_a_mapped_function_is_located_at_its_line() -> None:
-    import tensorflow as tf
-
-    began, over = threading.Event(), threading.Event()
-
-    def slow(number: Any) -> Any:
-        def read(value: Any) -> Any:
-            began.set()
-            over.wait(60)
-            return value
-
-        return tf.py_function(read, [number], tf.int64)
-
-    fetch = threading.Thread(target=lambda: next(iter(tf.data.Dataset.range(1).map(slow))))
-    fetch.start()
-    try:
-        assert began.wait(60)
-        (found,) = codes_of_data()
-    finally:
-        over.set()
-        fetch.join()
-
-    line = slow.__code__.co_firstlineno + 3
-    assert found == RunningCode("", "wait", f"test_running_code.py:{line} in read", for_data=True)

@@ -46,13 +46,10 @@ ClockTime: TypeAlias = Annotated[int, _between(0, LATEST_WALL_NS)]
 Count: TypeAlias = Annotated[int, _between(0, LARGEST_COUNT)]
 #: Examples: a whole number that is exact as a float.
 Whole: TypeAlias = Annotated[int, _between(0, 2**53)]
-Seed: TypeAlias = Annotated[int, _between(-(2**63), 2**63 - 1)]
 Milliseconds: TypeAlias = Annotated[float, _between(0, LONGEST_MS)]
 #: Milliseconds that a machine sleeps: up to 100 days.
 SleepMilliseconds: TypeAlias = Annotated[float, _between(0, LATEST_NS / 1e6)]
 Bytes: TypeAlias = Annotated[int, _between(0, LARGEST_FIGURE)]
-#: A computed number of bytes.
-MeanBytes: TypeAlias = Annotated[float, _between(0, LARGEST_FIGURE)]
 #: A share of a whole; rounding may exceed it.
 Share: TypeAlias = Annotated[float, _between(0, 1.001)]
 #: A ratio of two step times.

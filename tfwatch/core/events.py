@@ -16,11 +16,9 @@ from tfwatch.core.bounds import (
     Bytes,
     Count,
     Knob,
-    MeanBytes,
     Milliseconds,
     Moment,
     Ratio,
-    Seed,
     Share,
     SleepMilliseconds,
     encode_json,
@@ -68,8 +66,6 @@ class AutopilotBegan(Event, frozen=True):
     """The autopilot began."""
 
     step: Count
-    #: Memory that its buffers may add to what is used now.
-    memory_bytes: MeanBytes
 
 
 class MoveMade(Event, frozen=True):
@@ -132,8 +128,6 @@ class ExperimentBegan(Event, frozen=True):
     values: tuple[str, str]
     step: Count
     budget: Count
-    #: Of the random order of the blocks.
-    seed: Seed
 
 
 class ExperimentBlock(Event, frozen=True):

@@ -38,15 +38,13 @@ STEP = np.dtype(
     ]
 )
 
-#: One machine sample. `cpu_cores` and `process_cores`: cores in use; `core_max`: the busiest core,
-#: 0 to 1. Missing is NaN. `gpu_busy`, `gpu_process_busy`: 0 to 1, of all programs and of the one
-#: that trains; `gpu_late_ms`: how old the GPU's figures are beyond their period. `thermal_level`: 0
+#: One machine sample. `cpu_cores` and `process_cores`: cores in use. Missing is NaN. `gpu_busy`,
+#: `gpu_process_busy`: 0 to 1, of all programs and of the one that trains. `thermal_level`: 0
 #: nominal to 4 critical. `memory_level`: 0 normal, 1 warning, 2 critical.
 SAMPLE = np.dtype(
     [
         ("at_ns", "<u8"),
         ("cpu_cores", "<f4"),
-        ("core_max", "<f4"),
         ("process_cores", "<f4"),
         ("process_bytes", "<f8"),
         ("memory_used_bytes", "<f8"),
@@ -56,8 +54,6 @@ SAMPLE = np.dtype(
         ("gpu_process_busy", "<f4"),
         ("gpu_freq_mhz", "<f4"),
         ("gpu_power_w", "<f4"),
-        ("gpu_temperature_c", "<f4"),
-        ("gpu_late_ms", "<f4"),
         ("gpu_memory_bytes", "<f8"),
         ("thermal_level", "<f4"),
         ("memory_level", "<f4"),
@@ -111,7 +107,6 @@ GPU = np.dtype(
         ("busy", "<f4"),
         ("process_busy", "<f4"),
         ("power_w", "<f4"),
-        ("temperature_c", "<f4"),
         ("freq_mhz", "<f4"),
         ("memory_bytes", "<f4"),
     ]

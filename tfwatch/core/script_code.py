@@ -130,14 +130,8 @@ _ALIKE = {"FromTensor": "Tensor", "InterleaveMany": "Interleave", "ExperimentalS
 _BATCHES = ("Batch", "PaddedBatch")
 #: Stages that may follow the last batch: they stay with the training.
 _STAYS = (*_BATCHES, "Prefetch", "Options", "Repeat")
-#: Stages of which each worker would run its own, over its part of the elements.
-_WHOLE = {
-    "Take": "each worker would take as many",
-    "Skip": "each worker would skip as many",
-    "Shard": "each worker would take its own share of its share",
-    "Cache": "each worker would keep another part in each epoch",
-    "Repeat": "epochs would run into one another",
-}
+#: Stages that give the same elements in a worker: of `take` and `cache`, for example, each worker
+#: would run its own.
 _MOVES = (
     *("Map", *_BATCHES, "Shuffle", "Filter", "FlatMap", "Interleave", "TFRecord", "TextLine"),
     *("Unbatch", "Restructured", "Prefetch", "Options", "TensorSlice", "Tensor", "Range", "Zip"),
@@ -167,9 +161,6 @@ def count_moving(kinds: Sequence[Sequence[str]]) -> int:
     return moving
 
 
-def why_not_moving(kind: str) -> str:
-    """Return why a stage of this kind of the code cannot run in a worker, after its label; empty
-    where it can."""
-    if kind in _WHOLE:
-        return f"cannot move: {_WHOLE[kind]}"
-    return "" if kind in _MOVES else "is not known to give the same elements in a worker"
+def can_move(kind: str) -> bool:
+    """Return whether a stage of this kind of the code can run in a worker."""
+    return kind in _MOVES

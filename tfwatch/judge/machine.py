@@ -98,7 +98,7 @@ def memory_over_run(samples: Rows) -> MemoryOverRun | None:
 
 # -- GPUs ------------------------------------------------------------------------------------------
 
-_GPU_COLUMNS = ("busy", "process_busy", "power_w", "freq_mhz", "temperature_c", "memory_bytes")
+_GPU_COLUMNS = ("busy", "process_busy", "power_w", "freq_mhz", "memory_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,6 @@ class GpuFigures:
     ours: float | None = None
     power_w: float | None = None
     freq_mhz: float | None = None
-    temperature_c: float | None = None
     memory_bytes: float | None = None
     #: The share of other programs, see `others_share`.
     others: float | None = None
@@ -150,10 +149,10 @@ def gpu_lanes(rows: Rows, gpus: GpusFound | None, of: _Of = np.mean) -> tuple[Gp
 
 
 def _gpu(rows: Rows, prefix: str, of: _Of, **about: Any) -> GpuFigures:
-    busy, ours, power_w, freq_mhz, temperature_c, memory_bytes = (
+    busy, ours, power_w, freq_mhz, memory_bytes = (
         figure(rows[f"{prefix}{name}"], of) for name in _GPU_COLUMNS
     )
-    return GpuFigures(busy, ours, power_w, freq_mhz, temperature_c, memory_bytes, **about)
+    return GpuFigures(busy, ours, power_w, freq_mhz, memory_bytes, **about)
 
 
 def extremes(lanes: Sequence[GpuFigures]) -> tuple[GpuFigures, GpuFigures] | None:

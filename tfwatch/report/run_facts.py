@@ -215,7 +215,6 @@ MACHINE = (
     number("gpu_others_busy", "of it, with one of other programs", if_any("gpu.others")),
     number("gpu_power_w", "power of the GPU", _median("gpu_power_w")),
     number("gpu_freq_mhz", "clock of the GPU", _median("gpu_freq_mhz")),
-    number("gpu_temperature_c", "temperature of the GPU", _median("gpu_temperature_c")),
     number("gpu_memory_bytes", "memory of the GPU in use", _median("gpu_memory_bytes")),
     number("cpu_cores", "cores in use by all programs", _median("cpu_cores")),
     number("process_cores", "cores in use by the training", _median("process_cores")),

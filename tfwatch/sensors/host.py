@@ -38,18 +38,17 @@ def host_sensors(system: str = sys.platform) -> list[Sensor]:
 
 
 class CpuSensor(Sensor):
-    """Cores in use by all programs, and the busiest core."""
+    """Cores in use by all programs."""
 
     name = "CPU"
 
     _has_begun = False
 
     def read(self, now_ns: int) -> Mapping[str, float]:
-        """Return `cpu_cores` and `core_max`, over the time since the last call; none at the
-        first."""
-        shares = [percent / 100 for percent in psutil.cpu_percent(percpu=True)]
+        """Return `cpu_cores` over the time since the last call; nothing at the first."""
+        cores = sum(psutil.cpu_percent(percpu=True)) / 100
         had_begun, self._has_begun = self._has_begun, True
-        return {"cpu_cores": sum(shares), "core_max": max(shares)} if had_begun else {}
+        return {"cpu_cores": cores} if had_begun else {}
 
 
 class ProcessSensor(Sensor):

@@ -22,23 +22,19 @@ from tfwatch.core.errors import raise_interrupt
 from tfwatch.core.user_code import is_tfwatchs, is_users
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from types import CodeType, FrameType
 
     #: The innermost frame of each thread.
     Frames: TypeAlias = Mapping[int, FrameType]
-    #: The lines of copies by AutoGraph, each as (file, line), with the lines they were made of.
-    SourceMap: TypeAlias = Mapping[tuple[str, int], Any]
 
 _CALLBACK_LIST = "callback_list.py"
 #: The files through which a thread of tf.data or of a `PyDataset` calls the user's Python.
 _CALLERS = (os.path.join("ops", "script_ops.py"), "py_dataset_adapter.py")
 #: The innermost files of threads that wait for another one.
 _WAITING = ("threading.py", "selectors.py", os.path.join("concurrent", "futures", "thread.py"))
-#: The files of AutoGraph's copies of functions, and its module, which holds the source map of each
-#: copy.
+#: The files of AutoGraph's copies of functions, whose lines are not the user's.
 _GENERATED = "__autograph_generated_file"
-_AUTOGRAPH = "tensorflow.python.autograph.impl.api"
 _TENSORFLOW = re.compile(r"[/\\](tensorflow|keras)[/\\]")
 #: The file of functions that the standard library makes, as those of a named tuple.
 _MADE = "<string>"
@@ -149,30 +145,9 @@ def _is_wrapper(code: CodeType) -> bool:
 @lru_cache(maxsize=4096)
 def _place(file: str, line: int, name: str) -> str:
     """Return a line as `train.py:41 in rows`; empty if it is not the user's."""
-    if os.path.basename(file).startswith(_GENERATED):
-        file, line, name = _original(file, line, _source_maps())
-    is_written = file not in ("", _MADE) and is_users(file)
-    return f"{os.path.basename(file)}:{line} in {name}" if is_written else ""
-
-
-def _original(file: str, line: int, maps: Iterable[SourceMap]) -> tuple[str, int, str]:
-    """Return file, line and function that a line of AutoGraph's copy was made of; an empty file
-    where unknown."""
-    origin = next((place for source_map in maps if (place := source_map.get((file, line)))), None)
-    return (origin.loc.filename, origin.loc.lineno, origin.function_name) if origin else ("", 0, "")
-
-
-def _source_maps() -> list[SourceMap]:
-    """Return the source maps of AutoGraph's copies; none where TensorFlow keeps them elsewhere."""
-    try:
-        copies = vars(sys.modules[_AUTOGRAPH])["_TRANSPILER"]._cache._cache
-        return [
-            factory.source_map
-            for by_options in list(copies.values())
-            for factory in list(by_options.values())
-        ]
-    except (AttributeError, KeyError, RuntimeError, TypeError):
-        return []
+    base = os.path.basename(file)
+    is_written = file not in ("", _MADE) and not base.startswith(_GENERATED) and is_users(file)
+    return f"{base}:{line} in {name}" if is_written else ""
 
 
 # -- a function in C ---------------------------------------------------------------------------

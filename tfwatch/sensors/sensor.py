@@ -122,13 +122,12 @@ class GpuReading:
 
 
 #: The figure of several GPUs: means of their activity, the sum of their power, and of the others
-#: the worst: the lowest clock, the fullest memory, the hottest temperature.
+#: the worst: the lowest clock, the fullest memory.
 _COMBINED: Mapping[str, Callable[[Sequence[float]], float]] = {
     "gpu_busy": fmean,
     "gpu_process_busy": fmean,
     "gpu_freq_mhz": min,
     "gpu_power_w": sum,
-    "gpu_temperature_c": max,
     "gpu_memory_bytes": max,
     "thermal_level": max,
 }

@@ -12,7 +12,7 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
-from tfwatch.core.script_code import code_kinds, count_moving, why_not_moving
+from tfwatch.core.script_code import can_move, code_kinds, count_moving
 from tfwatch.tfdata.pipeline_rebuild import rebuild, with_seeds
 from tfwatch.tfdata.pipeline_tree import MAPS, CannotRebuildError, reshuffles
 from tfwatch.tfdata.stage_names import (
@@ -153,7 +153,8 @@ def _why_not(node: Any) -> str:
         return f"{label_of(node)} holds 2 GiB or more, which the service cannot send"
     wrapper = function_of(node)
     why = _why_function_stays(wrapper.function) if wrapper is not None else ""
-    why = why or next(filter(None, map(why_not_moving, _kinds(node))), "")
+    if not why and not all(map(can_move, _kinds(node))):
+        why = "is not known to give the same elements in a worker"
     return f"{label_of(node)} {why}" if why else ""
 
 

@@ -78,7 +78,7 @@ class _AutopilotJob:
         samples = self._driver.snapshot.samples
         available = float(samples["memory_available_bytes"][-1]) if len(samples) else math.nan
         self._memory_bytes = SHARE * available if math.isfinite(available) else _UNKNOWN
-        self._driver.publish(AutopilotBegan(self._driver.now_ns(), self._began, self._memory_bytes))
+        self._driver.publish(AutopilotBegan(self._driver.now_ns(), self._began))
 
     def _outcome(self) -> tuple[str, str]:
         """Search to the end. Returns cause and reason; a failure undoes the open move."""

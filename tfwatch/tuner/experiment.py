@@ -147,7 +147,7 @@ class _ExperimentJob:
         request, budget = self._request, self._request.steps or BUDGET_STEPS
         now_ns = self._driver.now_ns()
         self._driver.publish(
-            ExperimentBegan(now_ns, request.knob, request.values, self._began, budget, request.seed)
+            ExperimentBegan(now_ns, request.knob, request.values, self._began, budget)
         )
         cause, reason = self._outcome()
         self._end(cause, reason)

@@ -10,7 +10,7 @@ from tfwatch.core.knobs import KnobChange
 from tfwatch.judge.effects.switching_state import autopilot_runs, running_autopilot
 from tfwatch.judge.effects.wording import autopilot_parts, autopilot_text, move_line
 
-BEGAN = AutopilotBegan(0, 1, 2e9)
+BEGAN = AutopilotBegan(0, 1)
 WORKERS, PREFETCH = (KnobChange("workers", "off", "8"),), (KnobChange("prefetch", "off", "4"),)
 MADE = MoveMade(1, 20, WORKERS, forecast_ms=9.1)
 KEPT = MoveJudged(2, 90, WORKERS, 23.4, 9.24, 60, True)

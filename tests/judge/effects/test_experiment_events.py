@@ -22,7 +22,7 @@ from tfwatch.judge.effects.wording import (
 )
 from tfwatch.judge.steps.stalls import Stall, without_switches
 
-BEGAN = ExperimentBegan(10, "prefetch", ("off", "4"), 100, 600, 0)
+BEGAN = ExperimentBegan(10, "prefetch", ("off", "4"), 100, 600)
 BLOCK = ExperimentBlock(20, 6, 3, "4", 180, 192, 12, 13.9, 1.6, 1.2, 2.1)
 FASTER = ExperimentEnded(
     30,

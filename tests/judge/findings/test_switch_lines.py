@@ -172,7 +172,7 @@ def test_within_an_ab_test_the_proved_setting_is_pasted_and_not_that_of_the_bloc
     started = {"prefetch": "off"}
     now = changed(RUNNING, split=judged(0.1), knobs={"prefetch": "8"}, started=started)
     now = changed(now, better={("prefetch", "off"): "4"})
-    began = ExperimentBegan(0, "prefetch", ("4", "8"), 100, 600, 0)
+    began = ExperimentBegan(0, "prefetch", ("4", "8"), 100, 600)
 
     running = changed(now, experiment=RunningExperiment(began, None))
     assert proved_knobs(running) == {"prefetch": "4"}

@@ -21,9 +21,7 @@ async def test_f_starts_the_autopilot_and_f_again_ends_it(tmp_path: Path) -> Non
         await show.press("f")
         assert show.tuner.jobs == [Autopilot()]
         show.tuner.busy = True
-        run = show.run.event(AutopilotBegan, step=show.run.step, memory_bytes=2e9).doing(
-            Phase.COMPUTE, 0.001
-        )
+        run = show.run.event(AutopilotBegan, step=show.run.step).doing(Phase.COMPUTE, 0.001)
         await show.frame()
         assert "AUTOPILOT" in show.text
         assert "measuring the current setting" in show.text
@@ -44,7 +42,7 @@ async def test_f_starts_the_autopilot_and_f_again_ends_it(tmp_path: Path) -> Non
 async def test_its_end_is_one_sentence(tmp_path: Path) -> None:
     async with shown(starving(tmp_path)) as show:
         await show.press("f")
-        run = show.run.event(AutopilotBegan, step=show.run.step, memory_bytes=2e9)
+        run = show.run.event(AutopilotBegan, step=show.run.step)
         why = {"cause": "not_starving", "reason": "data wait is only 3 % of a step"}
         run.event(AutopilotEnded, step=run.step, steps=0, **why).doing(Phase.COMPUTE, 0.001)
         await show.frame()

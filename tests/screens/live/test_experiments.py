@@ -46,7 +46,7 @@ async def test_an_open_answer_offers_a_test_of_the_same_two_settings() -> None:
 
 async def test_a_running_experiment_is_shown_and_a_ends_it(tmp_path: Path) -> None:
     run = starving(tmp_path)
-    run.event(ExperimentBegan, knob="prefetch", values=("off", "4"), step=150, budget=600, seed=0)
+    run.event(ExperimentBegan, knob="prefetch", values=("off", "4"), step=150, budget=600)
     run.experimented("off", "4").steps(20, COMPUTE_BOUND)
     async with shown(run) as show:
         assert "A/B TEST" in show.text
@@ -71,7 +71,7 @@ async def test_a_running_experiment_is_shown_and_a_ends_it(tmp_path: Path) -> No
 
 async def test_a_test_of_another_terminal_is_ended_there(tmp_path: Path) -> None:
     run = starving(tmp_path)
-    run.event(ExperimentBegan, knob="prefetch", values=("off", "4"), step=150, budget=600, seed=0)
+    run.event(ExperimentBegan, knob="prefetch", values=("off", "4"), step=150, budget=600)
     async with shown(run.steps(20, COMPUTE_BOUND)) as show:
         await show.press("a", "f")
         elsewhere = "it runs in another terminal: end it there, or switch a knob"

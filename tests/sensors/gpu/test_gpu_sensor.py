@@ -101,7 +101,7 @@ def test_a_sample_is_the_mean_of_the_readings_since_the_last(
     source.reading = [card(busy=0.6, freq_mhz=2000)]
 
     assert machine.sample() == pytest.approx(
-        {"gpu_busy": 0.4, "gpu_freq_mhz": 1500, "gpu_process_busy": 0.1, "gpu_late_ms": 0.0}
+        {"gpu_busy": 0.4, "gpu_freq_mhz": 1500, "gpu_process_busy": 0.1}
     )
     assert machine.new_events() == [
         GpuFound(1_250_000_000, "nvml", "A100", 2**34, unified=False, gpus=2)
@@ -117,10 +117,9 @@ def test_a_late_reading_is_shown_until_it_is_stale(writer: RunWriter, clock: Fak
     seen = []
     for _ in range(5):
         clock.at_s += 0.5
-        figures = machine.read()
-        seen.append((figures.get("gpu_busy"), figures.get("gpu_late_ms")))
+        seen.append(machine.read().get("gpu_busy"))
 
-    assert seen == [(0.5, 0.0), (0.5, 0.0), (0.5, 500.0), (0.5, 1000.0), (None, None)]
+    assert seen == [0.5, 0.5, 0.5, 0.5, None]
 
 
 def test_each_gpu_of_a_strategy_has_a_row_a_second_and_a_name(
@@ -176,18 +175,18 @@ def test_missing_figures_are_reported_by_reason_until_they_come_back(
     writer: RunWriter, clock: FakeClock
 ) -> None:
     old = Unavailable("the driver refuses it", "a newer driver")
-    gaps = {"gpu_power_w": old, "gpu_freq_mhz": old, "gpu_temperature_c": REFUSED}
+    gaps = {"gpu_power_w": old, "gpu_freq_mhz": old, "gpu_memory_bytes": REFUSED}
     source = FakeSource(no_figures=gaps)
     machine = Machine(writer, clock, source)
     for _ in range(3):
         machine.sample()
-    source.no_figures = {"gpu_temperature_c": REFUSED}
+    source.no_figures = {"gpu_memory_bytes": REFUSED}
     for clock.at_s in (2.0, 11.0, 12.0):
         machine.sample()
 
     assert machine.new_events()[1:] == [
         SensorMissing(10**9, "GPU power, frequency", old.reason, old.fix),
-        SensorMissing(10**9, "GPU temperature", REFUSED.reason, REFUSED.fix),
+        SensorMissing(10**9, "GPU memory", REFUSED.reason, REFUSED.fix),
         SensorMissing(11 * 10**9, "GPU power, frequency"),
     ]
 

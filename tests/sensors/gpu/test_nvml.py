@@ -47,7 +47,6 @@ def test_a_reading_has_the_figures_of_nvidia_smi(monkeypatch: pytest.MonkeyPatch
                 "gpu_freq_mhz": 1980,
                 "gpu_power_w": 301.5,
                 "gpu_memory_bytes": 2**30,
-                "gpu_temperature_c": 61,
                 "thermal_level": 0.0,
             },
             name="NVIDIA gpu0",
@@ -58,7 +57,7 @@ def test_a_reading_has_the_figures_of_nvidia_smi(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_refused_figure_is_read_once_and_has_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    nvml = FakeNvml(nvmlDeviceGetPowerUsage=NVMLError(3), nvmlDeviceGetTemperature=MISSING)
+    nvml = FakeNvml(nvmlDeviceGetPowerUsage=NVMLError(3), nvmlDeviceGetClockInfo=MISSING)
     source = opened(nvml, monkeypatch)
     assert [figures_of(source)["power_w"] for _ in range(3)] == [None] * 3
 
@@ -66,7 +65,7 @@ def test_a_refused_figure_is_read_once_and_has_its_reason(monkeypatch: pytest.Mo
         ("nvmlDeviceGetPowerUsage", "gpu0")
     ]
     assert source.gaps()["gpu_power_w"].reason == "the NVIDIA driver refuses it: Not Supported"
-    assert source.gaps()["gpu_temperature_c"].reason == "this nvidia-ml-py is too old for it"
+    assert source.gaps()["gpu_freq_mhz"].reason == "this nvidia-ml-py is too old for it"
     assert figures_of(source)["busy"] == 0.37
 
 
@@ -259,7 +258,7 @@ def test_the_gpus_of_a_strategy_are_found_by_their_uuid(monkeypatch: pytest.Monk
 def test_the_figures_of_several_gpus_as_one() -> None:
     one = GpuReading({"gpu_busy": 0.9, "gpu_power_w": 300.0}, name="A")
     two = GpuReading({"gpu_busy": 0.3, "gpu_power_w": 200.0}, name="B")
-    hot = GpuReading({"gpu_temperature_c": 80.0, "gpu_freq_mhz": 1200.0, "thermal_level": 3.0}, "C")
+    hot = GpuReading({"gpu_freq_mhz": 1200.0, "thermal_level": 3.0}, "C")
 
     assert combine([one, two]).figures == {"gpu_busy": pytest.approx(0.6), "gpu_power_w": 500.0}
     three = combine([one, two, hot])

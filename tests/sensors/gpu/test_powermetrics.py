@@ -94,7 +94,7 @@ def test_its_figures_come_first_and_it_ends_with_the_run(
     assert {**reading.figures, **FIGURES} == reading.figures
     assert reading.figures["gpu_memory_bytes"] == 3 * 2**30
     assert (source.name, reading.name) == ("powermetrics", "Apple M9 Max")
-    assert set(source.gaps()) == {"gpu_temperature_c", "gpu_process_busy"}
+    assert set(source.gaps()) == {"gpu_process_busy"}
     pid = int((tmp_path / "pid").read_text())
     assert os.getsid(pid) == pid  # no terminal of the user's
     (tmp_path / "ioreg").write_text("#!/bin/sh\nexit 1\n")

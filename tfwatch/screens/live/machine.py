@@ -136,8 +136,7 @@ def _cpu(view: RunView, machine: MachineFigures) -> Reading:
     cores, allowed = facts.get("cores"), facts.get("cores_allowed")
     in_use = f"{units.number(now.get('cpu_cores'))}{f' of {cores}' if cores else ''} cores"
     ours = f"ours {units.number(now.get('process_cores'))}{f' of {allowed:g}' if allowed else ''}"
-    busiest = f"busiest {units.percent(now.get('core_max'))}"
-    return Reading("CPU", f"{in_use}, {ours}, {busiest}")
+    return Reading("CPU", f"{in_use}, {ours}")
 
 
 def _limits(machine: MachineFigures) -> Iterator[Reading]:

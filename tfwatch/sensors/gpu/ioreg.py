@@ -60,7 +60,7 @@ def _figures(statistics: str) -> dict[str, float]:
     return figures
 
 
-#: No tool of macOS prints a temperature; the time of each process is not read.
+#: The time of each process on the GPU.
 _UNREAD = Unavailable("it is not read on macOS")
 
 
@@ -89,7 +89,7 @@ class IoregSource(GpuSource):
         figures = parse(text)
         if not figures:
             raise SensorError("ioreg no longer prints the activity of a GPU")
-        self._gaps = {"gpu_temperature_c": _UNREAD, "gpu_process_busy": _UNREAD}
+        self._gaps = {"gpu_process_busy": _UNREAD}
         if "gpu_busy" not in figures:
             why = 'ioreg prints no "Device Utilization %" for this GPU'
             self._gaps["gpu_busy"] = Unavailable(why)

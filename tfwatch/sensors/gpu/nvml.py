@@ -56,16 +56,12 @@ class Card:
         power = self._call("gpu_power_w", "nvmlDeviceGetPowerUsage", card)
         memory = self._memory()
         clock = self._call("gpu_freq_mhz", "nvmlDeviceGetClockInfo", card, nvml.NVML_CLOCK_SM)
-        heat = self._call(
-            "gpu_temperature_c", "nvmlDeviceGetTemperature", card, nvml.NVML_TEMPERATURE_GPU
-        )
         figures = {
             "gpu_busy": None if busy is None else min(busy.gpu / 100, 1.0),
             _SHARE: self._process_share(0 if busy is None else busy.gpu),
             "gpu_freq_mhz": clock,
             "gpu_power_w": None if power is None else power / 1e3,
             "gpu_memory_bytes": None if memory is None else memory.used,
-            "gpu_temperature_c": heat,
             "thermal_level": self._thermal_level(),
         }
         total_bytes = None if memory is None else memory.total

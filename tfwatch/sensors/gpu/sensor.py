@@ -34,7 +34,6 @@ _COLUMNS = {
     "gpu_busy": "activity",
     "gpu_power_w": "power",
     "gpu_freq_mhz": "frequency",
-    "gpu_temperature_c": "temperature",
     "gpu_memory_bytes": "memory",
     "gpu_process_busy": "process share",
     "thermal_level": "heat",
@@ -107,18 +106,16 @@ class GpuSensor(Sensor):
             self._thread.join(_STOP_S)
 
     def read(self, now_ns: int) -> Mapping[str, float]:
-        """Return the means since the last call, and `gpu_late_ms`: the age of the newest reading
-        beyond its period."""
+        """Return the means since the last call."""
         self._source.follow(tuple(self._writer.strategy_gpus.values()))
         trouble = self._trouble_now(now_ns)
         readings = [] if trouble else self._take(now_ns)
         self._report(trouble, readings)
-        if not readings or self._newest is None:
+        if not readings:
             return {}
         self._add_cards(readings, now_ns)
         means = [combine(gpus) for gpus in readings]
-        figures = {column: fmean(values) for column in _COLUMNS if (values := known(means, column))}
-        return {**figures, "gpu_late_ms": self._late_ns(self._newest[0], now_ns) / 1e6}
+        return {column: fmean(values) for column in _COLUMNS if (values := known(means, column))}
 
     # -- figures ----------------------------------------------------------------------------------
 

@@ -148,11 +148,7 @@ def _figures(machine: MachineFigures | None, is_wide: bool) -> tuple[str, str]:
 def _sample_gpu(snapshot: Snapshot, bars: Bars) -> Floats:
     """Return the GPU's use in each column, of all programs; NaN without samples."""
     seen = _in_view(snapshot.samples, bars)
-    # The GPU's figures are older than their sample by its delay.
-    late_s = np.nan_to_num(seen["gpu_late_ms"]).astype(np.float64) / 1e3
-    at_s = seen["at_ns"] / 1e9 - late_s
-    order = np.argsort(at_s, kind="stable")
-    return _columns(seen["gpu_busy"][order], at_s[order], bars, snapshot.now_s)
+    return _columns(seen["gpu_busy"], seen["at_ns"] / 1e9, bars, snapshot.now_s)
 
 
 def _in_view(rows: Rows, bars: Bars) -> Rows:

@@ -10,7 +10,7 @@ import pytest
 from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, write_run
 from tfwatch.core.events import Event, RunEnded, SensorMissing, StagesFound, StallLocated
-from tfwatch.judge.steps.stalls import Stall, stall_place_text
+from tfwatch.judge.steps.stalls import Stall, longest_stall_place
 from tfwatch.report import run_facts
 from tfwatch.runs.run import open_run
 
@@ -98,7 +98,7 @@ STALL = Stall(412, 5 * S, 3, 9000.0, "unexplained")
         pytest.param((StallLocated(S, 411, "map(read)", S),), "", id="another stall"),
         pytest.param(
             (StallLocated(S, 413, "map(read)", S, "train.py:9 in fit", "training"),),
-            ", in map(read)",
+            "map(read)",
             id="stage",
         ),
         pytest.param(
@@ -106,15 +106,15 @@ STALL = Stall(412, 5 * S, 3, 9000.0, "unexplained")
                 StallLocated(S, 412, "", S, "feed.py:41 in rows", "generator"),
                 StallLocated(3 * S, 412, "map(read)", S),
             ),
-            ", in map(read), at feed.py:41 in rows",
+            "map(read), at feed.py:41 in rows",
             id="stage and generator",
         ),
         pytest.param(
             (StallLocated(S, 412, "", S, "feed.py:41 in rows", "training"),),
-            ", at feed.py:41 in rows",
+            "feed.py:41 in rows",
             id="a loop's own generator",
         ),
     ],
 )
 def test_where_a_stall_stood(located: tuple[StallLocated, ...], words: str) -> None:
-    assert stall_place_text(STALL, located) == words
+    assert longest_stall_place([STALL], located) == words

@@ -28,11 +28,9 @@ from tfwatch.judge.machine import MachineFigures, machine_of_run
 from tfwatch.judge.regime import regime_of
 from tfwatch.judge.step_parts import newest_profile
 from tfwatch.judge.steps.stalls import (
-    Pauses,
     Stall,
     find_stalls,
     longest_stall_place,
-    without_switches,
 )
 from tfwatch.judge.steps.steady_steps import Breakdown, SteadySteps
 from tfwatch.judge.steps.time_breakdown import TimeBreakdown, make_time_breakdown
@@ -78,7 +76,7 @@ class JudgedRun:
         """The stalls; a wait that has not ended may be one, and is no step."""
         run, rows = self.run, self.run.plausible_steps
         waits = np.concatenate([rows, run.open_phase.wait]) if run.open_phase else rows
-        return without_switches(find_stalls(waits, Pauses(run.events)), run.events)
+        return find_stalls(waits, run.events)
 
     @cached_property
     def time_breakdown(self) -> TimeBreakdown:

@@ -58,8 +58,7 @@ from tfwatch.judge.steps.stalls import (
     Stall,
     StallSearch,
     longest_stall_place,
-    without_stops,
-    without_switches,
+    without_own,
 )
 from tfwatch.judge.steps.steady_steps import NEEDED, judge
 from tfwatch.judge.steps.time_breakdown import RunningTimeBreakdown, is_breakdown_event
@@ -222,11 +221,8 @@ class StepSearch:
             stretch.named(Pauses(events.between(Paused, *_recorded_within(stretch))))
             for stretch in stalls
         ]
-        self.stalls = tuple(
-            without_switches(
-                without_stops([*self._named, *named]), events.of(SwitchAsked, PipelineSwitched)
-            )
-        )
+        switches = events.of(SwitchAsked, PipelineSwitched)
+        self.stalls = tuple(without_own([*self._named, *named], switches))
         newest_ns = max((stretch.end_ns for stretch in stalls), default=0.0)
         settled = [stretch.end_ns + _PAUSE_NS < newest_ns for stretch in stalls]
         self._named += named[: settled.index(False)] if False in settled else []

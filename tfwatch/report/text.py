@@ -146,21 +146,16 @@ def time_parts(total: TimeSpent) -> list[Part]:
     ]
 
 
-def largest_parts(total: TimeSpent) -> list[Part]:
+def largest_parts_text(total: TimeSpent) -> str:
     """Return the three largest parts of a run's time, in the order of display; time between epochs
-    is one part."""
+    is one part: `compute 52 %, data wait 30 %, between epochs 18 %`; empty without a second."""
     parts = [one for one in time_parts(total) if f"{one.kind}_s" not in _BETWEEN]
     between_s = sum(getattr(total, field) for field in _BETWEEN)
     if between_s > 0:
         parts.append(Part("between epochs", "between", between_s, between_s / total.wall_s))
     largest = sorted(parts, key=lambda one: -one.seconds)[:_MOST_PARTS]
-    return [one for one in parts if one in largest and one.share >= _LEAST_SHARE]
-
-
-def largest_parts_text(total: TimeSpent) -> str:
-    """Return `compute 52 %, data wait 30 %, between epochs 18 %`; empty without a second."""
-    parts = largest_parts(total)
-    return ", ".join(f"{one.name} {units.percent(one.share)}" for one in parts)
+    shown = (one for one in parts if one in largest and one.share >= _LEAST_SHARE)
+    return ", ".join(f"{one.name} {units.percent(one.share)}" for one in shown)
 
 
 # -- losses ----------------------------------------------------------------------------------------

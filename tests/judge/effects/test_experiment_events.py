@@ -20,7 +20,7 @@ from tfwatch.judge.effects.wording import (
     experiment_progress,
     kept_text,
 )
-from tfwatch.judge.steps.stalls import Stall, without_switches
+from tfwatch.judge.steps.stalls import Stall, without_own
 
 BEGAN = ExperimentBegan(10, "prefetch", ("off", "4"), 100, 600)
 BLOCK = ExperimentBlock(20, 6, 3, "4", 180, 192, 12, 13.9, 1.6, 1.2, 2.1)
@@ -125,4 +125,4 @@ def test_what_an_experiments_switches_cost_is_no_stall() -> None:
     by_key = replace(made, step=204, by="key")
     stalls = [Stall(step, 0, 1, 1500.0, "pipeline switch") for step in (101, 104, 204)]
     other = Stall(104, 0, 1, 1500.0, "unexplained")
-    assert without_switches([*stalls, other], [asked, made, by_key]) == [stalls[2], other]
+    assert without_own([*stalls, other], [asked, made, by_key]) == [stalls[2], other]

@@ -20,7 +20,7 @@ from tfwatch.core.events import (
     WatchFailed,
 )
 from tfwatch.core.rows import STEP, Flag, Phase
-from tfwatch.judge.steps.stalls import Pauses, find_stalls
+from tfwatch.judge.steps.stalls import find_stalls
 from tfwatch.judge.steps.steady_steps import SteadySteps, judge
 from tfwatch.judge.steps.time_breakdown import PARTS, make_time_breakdown
 from tfwatch.runs.sums import EpochSums
@@ -99,7 +99,7 @@ def test_the_time_breakdown_sums_to_the_wall_clock_and_no_part_is_negative(
 
 @given(runs())
 def test_the_parts_of_a_step_sum_to_it_and_their_shares_are_shares(recorded: RecordedRun) -> None:
-    stalls = find_stalls(recorded.rows, Pauses(recorded.events))
+    stalls = find_stalls(recorded.rows, recorded.events)
     assert all(0 <= stall.lost_ms < math.inf and stall.steps for stall in stalls)
     for split in (judge(recorded.rows), SteadySteps(recorded.rows).breakdown):
         if split is not None:

@@ -7,7 +7,7 @@ import pytest
 from tests.judge.step_rows import plain, restart
 from tfwatch.core.events import Noted, Paused
 from tfwatch.core.rows import Flag
-from tfwatch.judge.steps.stalls import Pauses, find_limits, find_stalls, limit_time_s
+from tfwatch.judge.steps.stalls import find_limits, find_stalls, limit_time_s
 
 AT_S, WAIT_S = 2.0, 4.0
 
@@ -17,7 +17,7 @@ def cause_of(*pauses: Paused, flags: int = 0) -> str:
     rows = plain(300)
     rows["wait_ms"][100] = WAIT_S * 1e3
     rows["flags"][100] = flags
-    (stall,) = find_stalls(restart(rows), Pauses(pauses))
+    (stall,) = find_stalls(restart(rows), pauses)
     return stall.cause
 
 

@@ -6,17 +6,15 @@ import numpy as np
 import pytest
 
 from tests.judge.step_rows import make_steps, plain, restart
-from tfwatch.core.events import Paused
+from tfwatch.core.events import Event, Paused
 from tfwatch.core.rows import Flag, Rows
 from tfwatch.judge.steps import stalls
 from tfwatch.judge.steps.stalls import Pauses, Stall, StallSearch
 
-NO_PAUSES = Pauses()
 
-
-def find_stalls(rows: Rows, pauses: Pauses = NO_PAUSES) -> list[Stall]:
+def find_stalls(rows: Rows, *events: Event) -> list[Stall]:
     """Find the stalls of these rows."""
-    return stalls.find_stalls(rows, pauses)
+    return stalls.find_stalls(rows, events)
 
 
 def test_a_single_long_wait_is_a_stall() -> None:
@@ -132,7 +130,7 @@ def test_what_is_found_does_not_depend_on_how_the_rows_come(seed: int) -> None:
         some = int(rng.choice([1, 3, 18, 200, 700]))
         search.take(rows[at : at + some])
         at += some
-        found = [replace(stretch.named(NO_PAUSES), lost_ms=0.0) for stretch in search.stretches()]
+        found = [replace(stretch.named(Pauses()), lost_ms=0.0) for stretch in search.stretches()]
         assert found == [replace(stall, lost_ms=0.0) for stall in find_stalls(rows[:at])]
 
     assert sum(stretch.lost_ms for stretch in search.stretches()) == pytest.approx(
@@ -146,4 +144,4 @@ def test_a_process_that_was_stopped_did_not_starve() -> None:
     rows = restart(rows)
     stop = Paused(int(rows["start_ns"][51]), "process stopped", 19_990.0, "in data wait")
 
-    assert find_stalls(rows, Pauses([stop])) == []
+    assert find_stalls(rows, stop) == []

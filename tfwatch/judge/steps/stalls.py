@@ -225,17 +225,30 @@ class StallSearch:
         self._closed += filter(_is_stall, stretches)
 
 
-def find_stalls(rows: Rows, pauses: Pauses) -> list[Stall]:
+def find_stalls(rows: Rows, events: Sequence[Event]) -> list[Stall]:
     """Find the stalls of a whole run (see `StallSearch`)."""
+    pauses = Pauses(events)
     search = StallSearch()
     for first in range(0, len(rows), _BLOCK):
         search.take(rows[first : first + _BLOCK])
-    return without_stops([stretch.named(pauses) for stretch in search.stretches()])
+    return without_own([stretch.named(pauses) for stretch in search.stretches()], events)
 
 
-def without_stops(stalls: Iterable[Stall]) -> list[Stall]:
-    """Return the stalls without those in which the whole process was stopped."""
-    return [stall for stall in stalls if stall.cause != STOPPED]
+def without_own(stalls: Iterable[Stall], events: Iterable[Event]) -> list[Stall]:
+    """Return the stalls without those in which the whole process was stopped, or an A/B test built
+    its pipelines: it has many of them.
+
+    events: `SwitchAsked` and `PipelineSwitched` among others.
+    """
+    own = set()
+    for event in events:
+        if is_of_experiment(event) and isinstance(event, SwitchAsked | PipelineSwitched):
+            own.add(event.step + 1 if isinstance(event, SwitchAsked) else event.step)
+    return [
+        stall
+        for stall in stalls
+        if stall.cause != STOPPED and (stall.cause != Flag.SWITCH.cause or stall.step not in own)
+    ]
 
 
 def _starves(rows: Rows, first: int) -> NDArray[np.bool_]:
@@ -313,19 +326,6 @@ def _is_stall(stretch: Stall) -> bool:
     return stretch.lost_ms >= LEAST_LOST_MS
 
 
-def without_switches(stalls: Iterable[Stall], events: Iterable[Event]) -> list[Stall]:
-    """Return the stalls without those in which an A/B test built its pipelines: it has many of
-    them.
-
-    events: `SwitchAsked` and `PipelineSwitched` among others.
-    """
-    own = set()
-    for event in events:
-        if is_of_experiment(event) and isinstance(event, SwitchAsked | PipelineSwitched):
-            own.add(event.step + 1 if isinstance(event, SwitchAsked) else event.step)
-    return [stall for stall in stalls if stall.cause != Flag.SWITCH.cause or stall.step not in own]
-
-
 def merge_locations(events: Iterable[StallLocated]) -> StallLocated | None:
     """Return the stage and the line of one stall, which are reported one by one; None without
     both."""
@@ -337,24 +337,16 @@ def merge_locations(events: Iterable[StallLocated]) -> StallLocated | None:
     return stage or line
 
 
-def stall_place_text(stall: Stall, events: Iterable[Event]) -> str:
-    """Return `, in map(read), at feed.py:41 in rows`, the place of a stall; empty where it was not
+def longest_stall_place(stalls: Sequence[Stall], events: Iterable[Event]) -> str:
+    """Return `map(read), at feed.py:41 in rows` of the longest stall; empty where it was not
     located."""
-    steps = range(stall.step, stall.step + stall.steps)
+    longest = max(stalls, key=lambda stall: stall.lost_ms, default=None)
+    steps = range(longest.step, longest.step + longest.steps) if longest else range(0)
     located = merge_locations(
         event for event in events if isinstance(event, StallLocated) and event.step in steps
     )
     if located is None:
         return ""
+    # Where the stage is known, the training thread is only in the fetch.
     place = located.place if located.thread == "generator" or not located.stage else ""
-    return "".join(f", in {words}" for words in (located.stage,) if words) + (
-        f", at {place}" if place else ""
-    )
-
-
-def longest_stall_place(stalls: Sequence[Stall], events: Iterable[Event]) -> str:
-    """Return `map(read), at feed.py:41 in rows` of the longest stall; empty where it was not
-    located."""
-    longest = max(stalls, key=lambda stall: stall.lost_ms, default=None)
-    text = stall_place_text(longest, events) if longest else ""
-    return text.removeprefix(", ").removeprefix("in ").removeprefix("at ")
+    return ", at ".join(filter(None, (located.stage, place)))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.judge.profiles import PROFILE
 from tests.judge.step_rows import plain, restart
 from tests.report.hostile import hostile_run
 from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run, text_of
@@ -29,7 +30,7 @@ from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.steps.time_breakdown import TimeSpent
 from tfwatch.report import text
 from tfwatch.report.run_facts import as_json
-from tfwatch.report.text import CODE, largest_parts_text, loss_text
+from tfwatch.report.text import CODE, loss_text, time_bar
 from tfwatch.runs.format import MANIFEST, Pulse
 from tfwatch.runs.run import open_run
 
@@ -61,7 +62,7 @@ def test_a_summary_is_ten_lines_of_what_happened_and_what_to_do(tmp_path: Path) 
     lines = starving_run(tmp_path / "run")
 
     assert lines[0] == "cnn finished: 2 epochs, 400 steps in 12.0 s, loss 0.3125"
-    assert lines[1].startswith("compute ")
+    assert lines[1].startswith("[")
     assert len(lines) <= 12
     assert sum(line.startswith(CODE) for line in lines) <= 4
     assert not any("n/a" in line for line in lines)
@@ -153,22 +154,25 @@ def test_hostile_text_stays_in_its_line(tmp_path: Path) -> None:
 # -- where the time went ---------------------------------------------------------------------------
 
 
-def test_the_summary_has_the_three_largest_parts_of_the_time() -> None:
+def test_the_bar_has_the_three_largest_parts_and_fits_a_terminal() -> None:
     spent = TimeSpent(
         compute_s=41.0, data_wait_s=38.0, host_s=6.0, validation_s=10.0, epoch_end_s=5.0
     )
 
-    text = largest_parts_text(spent)
+    bar = time_bar(spent)
 
-    assert text == "compute 41 %, data wait 38 %, between epochs 15 %"
-    assert largest_parts_text(TimeSpent()) == ""
+    assert bar == (
+        "[========########... ]  = compute 41 %, # data wait 38 %, . between epochs 15 %"
+    )
+    assert len(bar) <= 79
+    assert time_bar(TimeSpent()) == ""
 
 
-def test_a_part_of_next_to_nothing_is_left_out() -> None:
-    text = largest_parts_text(TimeSpent(compute_s=100.0, data_wait_s=0.1))
+def test_a_part_of_next_to_nothing_is_not_in_the_bar() -> None:
+    bar = time_bar(TimeSpent(compute_s=100.0, data_wait_s=0.1))
 
-    assert "compute 100 %" in text
-    assert "data wait" not in text
+    assert "compute 100 %" in bar
+    assert "data wait" not in bar
 
 
 # -- losses ----------------------------------------------------------------------------------------
@@ -279,3 +283,9 @@ def test_a_folder_that_is_gone_is_not_to_be_opened_again(tmp_path: Path) -> None
     shutil.rmtree(tmp_path / "run")
 
     assert text_of(run, str(tmp_path))[-1] == "no record is left: ~/run no longer exists"
+
+
+def test_the_longest_parts_of_a_profiled_step_are_one_line(tmp_path: Path) -> None:
+    text = text_of(open_written(tmp_path / "run", switched_run(), PROFILE, FINISHED))
+    parts = "body/conv2d (Conv2D) 50 %, metric auc (AUC) 20 %, optimizer adam (Adam) 15 %"
+    assert f"a step by layer: {parts}; report has all" in text

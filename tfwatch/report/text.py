@@ -13,6 +13,7 @@ from tfwatch.core.events import Noted, RecordingLost, RecordingResumed
 from tfwatch.judge.event_rows import changes_of_run
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.log_lines import find_meanings
+from tfwatch.judge.step_parts import name_text, step_parts
 from tfwatch.judge.steps.time_breakdown import PART_NAMES
 from tfwatch.judge.troubles import divergences_text
 from tfwatch.report.run_facts import final_loss, finished_epochs, steps_done
@@ -36,11 +37,16 @@ _MOST_LOSSES, _MOST_CODE, _MOST_CHANGES = 3, 4, 2
 _WARNINGS = ("heat", "swapping", "memory-growth")
 #: The line of TensorFlow's log on a machine without a GPU; the summary names the device.
 _NO_GPU = "no gpu"
+#: The width of the bar with its words, and the least of the bar alone.
+_WIDTH, _LEAST_BAR = 79, 16
 _MOST_PARTS = 3
-#: A smaller part is left out.
+#: A smaller part is not in the bar.
 _LEAST_SHARE = 0.02
 #: A shorter part reads as 0.0 s.
 _LEAST_S = 0.05
+#: The fill of a part in the bar.
+_FILL = {"compute": "=", "data wait": "#", "between epochs": ".", "compile": "~"}
+_OTHER_FILL = "-"
 _BETWEEN = ("first_batch_s", "validation_s", "epoch_end_s")
 
 
@@ -67,7 +73,8 @@ def as_text(run: Snapshot, home: Path) -> str:
         *failure(run),
         *filter(None, [divergences_text(run)]),
         *_not_separated(run),
-        *filter(None, [largest_parts_text(judged.time_breakdown.total)]),
+        *filter(None, [time_bar(judged.time_breakdown.total)]),
+        *_step(judged),
         *_losses(judged.losses),
         *_code(judged.losses),
         *_warnings(judged),
@@ -146,16 +153,37 @@ def time_parts(total: TimeSpent) -> list[Part]:
     ]
 
 
-def largest_parts_text(total: TimeSpent) -> str:
+def largest_parts(total: TimeSpent) -> list[Part]:
     """Return the three largest parts of a run's time, in the order of display; time between epochs
-    is one part: `compute 52 %, data wait 30 %, between epochs 18 %`; empty without a second."""
+    is one part."""
     parts = [one for one in time_parts(total) if f"{one.kind}_s" not in _BETWEEN]
     between_s = sum(getattr(total, field) for field in _BETWEEN)
     if between_s > 0:
         parts.append(Part("between epochs", "between", between_s, between_s / total.wall_s))
     largest = sorted(parts, key=lambda one: -one.seconds)[:_MOST_PARTS]
-    shown = (one for one in parts if one in largest and one.share >= _LEAST_SHARE)
-    return ", ".join(f"{one.name} {units.percent(one.share)}" for one in shown)
+    return [one for one in parts if one in largest and one.share >= _LEAST_SHARE]
+
+
+def time_bar(total: TimeSpent) -> str:
+    """Return `[=====###..   ]  = compute 52 %, # data wait 30 %, . between epochs 18 %`; empty
+    without a second."""
+    parts = largest_parts(total)
+    named = ", ".join(f"{_fill(one)} {one.name} {units.percent(one.share)}" for one in parts)
+    room = max(_WIDTH - len(named) - 4, _LEAST_BAR)
+    cells = "".join(_fill(one) * max(round(one.share * room), 1) for one in parts)
+    return f"[{cells[:room].ljust(room)}]  {named}" if parts else ""
+
+
+def _fill(part: Part) -> str:
+    return _FILL.get(part.name, _OTHER_FILL)
+
+
+def _step(judged: JudgedRun) -> list[str]:
+    """Return the longest parts of a profiled step; no line without a profile."""
+    profile = judged.situation.profile
+    parts = step_parts(profile)[:_MOST_PARTS] if profile else ()
+    words = (f"{name_text(one)} {units.percent(one.share)}" for one in parts)
+    return [one_line(f"a step by layer: {', '.join(words)}; report has all")] if parts else []
 
 
 # -- losses ----------------------------------------------------------------------------------------

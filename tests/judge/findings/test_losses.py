@@ -462,6 +462,14 @@ def test_a_live_screen_names_the_key_that_gains_beside_the_remedy_in_the_script(
     assert first.advice.startswith(f"{key if live else ''}.batch(32) before the map")
 
 
+def test_a_filled_cache_is_said_with_what_it_cost_once() -> None:
+    before = TimeSpent(None, 100, compute_s=1.0, data_wait_s=4.0, first_batch_s=0.5)
+
+    (ok,) = find_losses(losing(cause="cache", before=before))
+
+    assert ok.sentence.endswith("the first epoch waited 4.5 s while it filled the cache, once")
+
+
 SECONDS = st.floats(0, 1e6)
 TIMES = st.builds(
     CodeTime,

@@ -47,7 +47,7 @@ def find(now: Situation) -> Finding | None:
     return Finding(
         "compute-bound",
         now.label("OK, data wait", spent.data_wait_s),
-        f"compute-bound: only {waited} is data wait{_largest(now)}",
+        f"compute-bound: only {waited} is data wait{_largest(now)}{_once(now)}",
         next_step.sentence,
         next_step.edit,
         Tone.GOOD,
@@ -93,6 +93,15 @@ def _largest(now: Situation) -> str:
         for part in named
     ]
     return f"; of compute, {' and '.join(words)}" if words else ""
+
+
+def _once(now: Situation) -> str:
+    """Return what filling the cache cost once; empty without a cache."""
+    before = now.regime.before
+    wait_s = before.data_wait_s + before.first_batch_s
+    if now.regime.cause != "cache" or not before.active_s:
+        return ""
+    return f"; the first epoch waited {units.seconds(wait_s)} while it filled the cache, once"
 
 
 def _advise(now: Situation, share: float) -> Advice:

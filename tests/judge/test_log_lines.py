@@ -28,13 +28,11 @@ ONEDNN = next(line for line in LINES["harmless"] if "oneDNN" in line)
 
 
 @pytest.mark.parametrize(("name", "line"), [pytest.param(*known, id=known[0]) for known in KNOWN])
-def test_a_line_has_its_meaning(name: str, line: str) -> None:
+def test_a_line_has_its_meaning_and_a_harmless_one_none(name: str, line: str) -> None:
     meaning = meaning_of(line)
 
-    assert meaning is not None
-    assert meaning.name == name if name != "harmless" else meaning.is_harmless
-    assert meaning.text.isprintable()
-    assert len(meaning.text) < 120
+    assert (meaning.name if meaning else "harmless") == name
+    assert meaning is None or (meaning.text.isprintable() and len(meaning.text) < 120)
 
 
 def test_every_meaning_has_its_line() -> None:

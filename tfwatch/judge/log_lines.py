@@ -1,5 +1,4 @@
-"""The known lines of TensorFlow's log: the meaning of those that matter, and those that need no
-action. No text raises an error."""
+"""The known lines of TensorFlow's log that matter, with their meaning. No text raises an error."""
 
 from __future__ import annotations
 
@@ -25,17 +24,15 @@ _Parts: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """The meaning of a line in one sentence. name: short and stable; of a line that needs no action
-    it is the part that it is known by."""
+    """The meaning of a line in one sentence. name: short and stable."""
 
     name: str
-    text: str = "harmless"
-    is_harmless: bool = False
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
 class LogFinding:
-    """A meaning that matters. wall_s: the time of its first line, seconds since 1970; None where
+    """A meaning. wall_s: the time of its first line, seconds since 1970; None where
     unknown."""
 
     meaning: Meaning
@@ -43,36 +40,6 @@ class LogFinding:
 
 
 #: Texts are those of TensorFlow 2.18 to 2.21, Keras 3.8 to 3.15 and tensorflow-metal 1.2.
-_HARMLESS: tuple[str | _Parts, ...] = (
-    "Could not find TensorRT",
-    "TF-TRT Warning",
-    "dynamic library 'libnvinfer",
-    "model_pruner failed: ",
-    "remapper failed: ",
-    "oneDNN custom operations are on",
-    "TensorFlow binary is optimized",
-    "To enable the following instructions",
-    "To enable them in other operations",
-    "Could not identify NUMA node",
-    "NUMA node read from SysFS had negative value",
-    ("Plugin optimizer for device_type", "is enabled"),
-    ("Unable to register cu", "factory"),
-    "computation placer already registered",
-    ("Created device /", "GPU:"),
-    ("Created TensorFlow device (/", "GPU:"),
-    "Metal device set to",
-    "metal_device.cc",
-    "Loaded cuDNN version",
-    "TensorFloat-32 will be used",
-    ("XLA service", "initialized"),
-    "Compiled cluster using XLA",
-    "Cannot find this iterator's analytical model",
-    "OUT_OF_RANGE: End of sequence",
-    "Failed to get CPU frequency",
-    "`shuffle=True` was passed, but will be ignored",
-    "Memory patch applied: M_TRIM_THRESHOLD",
-    "All log messages before absl::InitializeLog",
-)
 _MATTER: tuple[tuple[Meaning, tuple[str | _Parts, ...]], ...] = (
     (
         Meaning(
@@ -95,7 +62,9 @@ _MATTER: tuple[tuple[Meaning, tuple[str | _Parts, ...]], ...] = (
             "Cannot dlopen some GPU libraries",
             "Skipping registering GPU devices",
             "dynamic library 'libcu",
-            "dynamic library 'libnv",
+            # Not `libnvinfer`: TensorRT is not needed.
+            "dynamic library 'libnvrtc",
+            "dynamic library 'libnvJitLink",
         ),
     ),
     (
@@ -186,10 +155,7 @@ _MATTER: tuple[tuple[Meaning, tuple[str | _Parts, ...]], ...] = (
 #: The first match counts.
 _KNOWN: tuple[tuple[Meaning, _Parts], ...] = tuple(
     (meaning, (line,) if isinstance(line, str) else line)
-    for meaning, lines in (
-        *((Meaning(str(one), is_harmless=True), (one,)) for one in _HARMLESS),
-        *_MATTER,
-    )
+    for meaning, lines in _MATTER
     for line in lines
 )
 
@@ -237,7 +203,7 @@ class LogFollower:
             self._lines += 1
             self._wall_s = wall_s(line) or self._wall_s
             meaning = meaning_of(line)
-            if meaning and not meaning.is_harmless:
+            if meaning:
                 self._note(meaning, line)
 
     def _note(self, meaning: Meaning, line: str) -> None:

@@ -281,9 +281,8 @@ def _folded(lines: Iterable[str], width: int) -> Iterator[Part]:
         if meaning is None or meaning.name in explained:
             continue
         explained.add(meaning.name)
-        style = "$foreground 65%" if meaning.is_harmless else "$text-warning"
         words = wrap_text(f"  = {meaning.text}", width, indent="    ")
-        yield from ((part, style) for part in words)
+        yield from ((part, "$text-warning") for part in words)
 
 
 def log_lines(view: RunView) -> tuple[str, ...]:

@@ -111,9 +111,7 @@ EVENTS: tuple[facts.Event, ...] = (
     facts.MoveJudged(
         SECOND + 11, 99, (KnobChange("prefetch", "off", "4"),), 23.4, 9.2, 8, True, "gain"
     ),
-    facts.AutopilotEnded(
-        SECOND + 12, 99, "user", "asked", 9, 23.4, 9.2, 0.4, 0.1, {"prefetch": "4"}
-    ),
+    facts.AutopilotEnded(SECOND + 12, 99, "user", "asked", 9, 23.4, 9.2, {"prefetch": "4"}),
     facts.StopRefused(SECOND + 13, "no"),
     facts.TunerLost(SECOND + 13, 99),
     facts.WatchFailed(SECOND + 14, "ValueError: no"),

@@ -117,7 +117,6 @@ def test_the_machine_is_the_mean_of_its_samples_and_the_newest_of_its_levels() -
 
     assert found.gpu is not None
     assert [found.gpu.busy, found.gpu.ours, found.gpu.others] == pytest.approx([0.9, 2 / 3, 0.3])
-    assert found.gpu.freq_mhz is None
     assert (found.heat, found.swap_bytes_s) == (2, 10.0)
     assert found.pressure is None
 

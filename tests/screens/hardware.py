@@ -113,16 +113,7 @@ def on_several(folder: Path | None, gpus: int, idlest: int) -> Canned:
     def read(split: Split) -> dict[str, float]:
         for n in range(gpus):
             busy = share(split) * (0.5 if n == idlest else 1 - 0.01 * n)
-            figures = {
-                "busy": busy,
-                "process_busy": busy,
-                "power_w": 90 + 500 * busy,
-            }
-            run.writer.gpu(
-                round(run.at_s * 1e9),
-                n,
-                {**figures, "memory_bytes": (38.2 + n) * GIB, "freq_mhz": 1980.0},
-            )
+            run.writer.gpu(round(run.at_s * 1e9), n, busy, (38.2 + n) * GIB)
         return nvidia()(split)
 
     run.sensors = read

@@ -50,8 +50,6 @@ Milliseconds: TypeAlias = Annotated[float, _between(0, LONGEST_MS)]
 #: Milliseconds that a machine sleeps: up to 100 days.
 SleepMilliseconds: TypeAlias = Annotated[float, _between(0, LATEST_NS / 1e6)]
 Bytes: TypeAlias = Annotated[int, _between(0, LARGEST_FIGURE)]
-#: A share of a whole; rounding may exceed it.
-Share: TypeAlias = Annotated[float, _between(0, 1.001)]
 #: A ratio of two step times.
 Ratio: TypeAlias = Annotated[float, _between(SMALLEST_RATIO, LARGEST_RATIO)]
 #: Seconds since 1970 at which a process started.

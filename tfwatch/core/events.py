@@ -19,7 +19,6 @@ from tfwatch.core.bounds import (
     Milliseconds,
     Moment,
     Ratio,
-    Share,
     SleepMilliseconds,
     encode_json,
     one_of,
@@ -108,9 +107,6 @@ class AutopilotEnded(Event, frozen=True):
     #: Mean step time at the beginning and at the end.
     before_ms: Milliseconds | None = None
     after_ms: Milliseconds | None = None
-    #: Data wait as a share of it, 0 to 1.
-    before_share: Share | None = None
-    after_share: Share | None = None
     #: The final settings.
     knobs: dict[str, str] = {}
     #: The typical step before over that after, and its 95 % interval; None where no move was kept.

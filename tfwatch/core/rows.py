@@ -97,17 +97,13 @@ STAGE = np.dtype(
 )
 
 #: One GPU of a strategy over several, once a second. `gpu`: its index in `events.GpusFound.names`.
-#: `busy`, `process_busy`: 0 to 1, of all programs and of the one that trains. `memory_bytes`: in
-#: use, by all programs.
+#: `busy`, 0 to 1, and `memory_bytes` in use: of all programs.
 GPU = np.dtype(
     [
         ("at_ns", "<u8"),
         ("gpu", "<u2"),
         ("pad", "<u2"),
         ("busy", "<f4"),
-        ("process_busy", "<f4"),
-        ("power_w", "<f4"),
-        ("freq_mhz", "<f4"),
         ("memory_bytes", "<f4"),
     ]
 )

@@ -98,8 +98,6 @@ def memory_over_run(samples: Rows) -> MemoryOverRun | None:
 
 # -- GPUs ------------------------------------------------------------------------------------------
 
-_GPU_COLUMNS = ("busy", "process_busy", "power_w", "freq_mhz", "memory_bytes")
-
 
 @dataclass(frozen=True, slots=True)
 class GpuFigures:
@@ -109,7 +107,6 @@ class GpuFigures:
     busy: float | None = None
     ours: float | None = None
     power_w: float | None = None
-    freq_mhz: float | None = None
     memory_bytes: float | None = None
     #: The share of other programs, see `others_share`.
     others: float | None = None
@@ -126,8 +123,10 @@ class GpuFigures:
 def gpu_figures(rows: Rows, of: _Of = np.mean) -> GpuFigures | None:
     """Return the GPU's figures over rows of `core.rows.SAMPLE`; None where all of them are
     missing."""
+    columns = "gpu_busy", "gpu_process_busy", "gpu_power_w", "gpu_memory_bytes"
+    busy, ours, power_w, memory_bytes = (figure(rows[column], of) for column in columns)
     others = others_share(rows["gpu_busy"], rows["gpu_process_busy"])
-    found = _gpu(rows, "gpu_", of, others=others)
+    found = GpuFigures(busy, ours, power_w, memory_bytes, others)
     return None if found == GpuFigures() else found
 
 
@@ -135,24 +134,16 @@ def gpu_lanes(rows: Rows, gpus: GpusFound | None, of: _Of = np.mean) -> tuple[Gp
     """Return each GPU over rows of `core.rows.GPU`; none without a strategy over several."""
     if gpus is None or len(gpus.names) < 2:
         return ()
-    each = enumerate(gpus.names)
+    own = (rows[rows["gpu"] == index] for index in range(len(gpus.names)))
     return tuple(
-        _gpu(
-            rows[rows["gpu"] == index],
-            "",
-            of,
+        GpuFigures(
+            busy=figure(seen["busy"], of),
+            memory_bytes=figure(seen["memory_bytes"], of),
             device=device,
             total_bytes=gpus.memory_bytes.get(device),
         )
-        for index, device in each
+        for seen, device in zip(own, gpus.names, strict=True)
     )
-
-
-def _gpu(rows: Rows, prefix: str, of: _Of, **about: Any) -> GpuFigures:
-    busy, ours, power_w, freq_mhz, memory_bytes = (
-        figure(rows[f"{prefix}{name}"], of) for name in _GPU_COLUMNS
-    )
-    return GpuFigures(busy, ours, power_w, freq_mhz, memory_bytes, **about)
 
 
 def extremes(lanes: Sequence[GpuFigures]) -> tuple[GpuFigures, GpuFigures] | None:

@@ -47,7 +47,6 @@ def _packer(row: np.dtype[np.void]) -> struct.Struct:
 
 _SAMPLE, _STAGE, _GPU = map(_packer, (SAMPLE, STAGE, GPU))
 _SAMPLE_COLUMNS = SAMPLE.names or ()
-_GPU_COLUMNS = (GPU.names or ())[3:]
 #: The interval at which rows and the pulse are written: a killed run lacks at most its last 0.1 s.
 FLUSH_S = 0.1
 #: Seconds that a training waits for a disk as it begins; and as it ends, or its own process opens
@@ -159,10 +158,9 @@ class RunWriter:
         values = (figures.get(name, math.nan) for name in _SAMPLE_COLUMNS[1:])
         self._rows[layout.SAMPLES].append(_SAMPLE.pack(at_ns, *values))
 
-    def gpu(self, at_ns: int, gpu: int, figures: Mapping[str, float]) -> None:
-        """Append a row of `core.rows.GPU` from columns by name; the other columns are missing."""
-        values = (figures.get(name, math.nan) for name in _GPU_COLUMNS)
-        self._rows[layout.GPUS].append(_GPU.pack(at_ns, gpu, 0, *values))
+    def gpu(self, at_ns: int, gpu: int, busy: float, memory_bytes: float) -> None:
+        """Append a row of `core.rows.GPU`; NaN is missing."""
+        self._rows[layout.GPUS].append(_GPU.pack(at_ns, gpu, 0, busy, memory_bytes))
 
     def stage(self, *row: float) -> None:
         """Append a row of `core.rows.STAGE`: its columns in their order."""

@@ -208,8 +208,6 @@ class _AutopilotJob:
                 step - self._began,
                 before_ms=search.first.step.mean if search else None,
                 after_ms=search.now.step.mean if search else None,
-                before_share=search.first.wait_share if search else None,
-                after_share=search.now.wait_share if search else None,
                 knobs=dict(search.knobs if search else self._driver.knobs),
                 **estimate.event_fields(),
             )

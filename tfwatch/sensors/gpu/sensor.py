@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from collections import deque
@@ -139,12 +140,11 @@ class GpuSensor(Sensor):
         self._report_cards(newest)
         for index in range(len(newest)):
             seen = [gpus[index] for gpus in self._cards if len(gpus) == len(newest)]
-            means = {
-                column.removeprefix("gpu_"): fmean(values)
-                for column in _COLUMNS
-                if (values := known(seen, column))
-            }
-            self._writer.gpu(self._writer.now_ns(), index, means)
+            busy, memory = (
+                fmean(known(seen, column) or [math.nan])
+                for column in ("gpu_busy", "gpu_memory_bytes")
+            )
+            self._writer.gpu(self._writer.now_ns(), index, busy, memory)
         self._cards = []
 
     # -- events -----------------------------------------------------------------------------------

@@ -40,15 +40,12 @@ class GrowingRows:
     def extend(self, rows: np.ndarray[Any, np.dtype[np.void]]) -> None:
         """Add rows."""
         count = self._count + len(rows)
-        self._make_room(count)
-        self._rows[self._count : count] = rows
-        self._count = count
-
-    def _make_room(self, count: int) -> None:
         if count > len(self._rows):
             bigger = np.empty(max(count, 2 * len(self._rows)), dtype=self._rows.dtype)
             bigger[: self._count] = self._rows[: self._count]
             self._rows = bigger
+        self._rows[self._count : count] = rows
+        self._count = count
 
 
 def newest_rows(before: Rows, rows: Rows, count: int) -> Rows:
@@ -89,14 +86,11 @@ class StageRows:
     def newest(self, now_ns: float) -> Rows:
         """Return the rows of the `WINDOW_NS` up to the last reading; none where that is older than
         twice as long."""
-        if not len(self._rows) or int(self._rows["at_ns"][-1]) < now_ns - 2 * WINDOW_NS:
+        at_ns = self._rows["at_ns"]
+        end_ns = int(at_ns[-1]) if len(at_ns) else 0
+        if end_ns < now_ns - 2 * WINDOW_NS:
             return self._rows[:0]
-        return _window(self._rows, int(self._rows["at_ns"][-1]))
-
-
-def _window(rows: Rows, end_ns: int) -> Rows:
-    at = rows["at_ns"]
-    return rows[(at <= end_ns) & (at + np.uint64(WINDOW_NS) > end_ns)]
+        return self._rows[(at_ns <= end_ns) & (at_ns + np.uint64(WINDOW_NS) > end_ns)]
 
 
 #: Lines of a log's end, and of its beginning.

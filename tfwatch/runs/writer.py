@@ -315,7 +315,7 @@ class RunWriter:
     def _append_rows(self) -> str:
         self._rows[layout.EVENTS].extend(map(_line, _take_all(self._events)))
         for name, rows in self._rows.items():
-            self._streams[name].add(_join(rows))
+            self._streams[name].add(b"".join(_take_all(rows)))
         self._append_pulse()
         return ""
 
@@ -382,10 +382,6 @@ def _line(event: Event) -> bytes:
 
 def _take_all(queue: deque[Any]) -> list[Any]:
     return [queue.popleft() for _ in range(len(queue))]
-
-
-def _join(queue: deque[bytes]) -> bytes:
-    return b"".join(_take_all(queue))
 
 
 #: images, step, epoch, epoch_step, loss; None where there is none.

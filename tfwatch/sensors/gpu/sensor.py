@@ -124,12 +124,10 @@ class GpuSensor(Sensor):
         """Return the readings since the last call, or the last one if it is not stale."""
         new = [self._readings.popleft() for _ in range(len(self._readings))]
         self._newest = new[-1] if new else self._newest
-        if self._newest and self._late_ns(self._newest[0], now_ns) > _STALE_NS:
+        shown_ns = round(self.interval_s * 1e9) + _STALE_NS
+        if self._newest and now_ns - self._newest[0] > shown_ns:
             self._newest = None
         return [gpus for _, gpus in new or ([self._newest] if self._newest else [])]
-
-    def _late_ns(self, at_ns: int, now_ns: int) -> int:
-        return max(now_ns - at_ns - round(self.interval_s * 1e9), 0)
 
     def _add_cards(self, readings: Sequence[Sequence[GpuReading]], now_ns: int) -> None:
         """Write the mean of the readings of each of several GPUs, once a second."""

@@ -15,7 +15,7 @@ import pytest
 import tfwatch
 from tests.watch.tracked import ROOT, end_all
 from tfwatch import notebook
-from tfwatch.notebook import Extension, as_html
+from tfwatch.notebook import Extension
 from tfwatch.watch.script.import_hook import ImportHook
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def test_a_cell_that_did_not_train_shows_nothing(shell: Shell, tmp_path: Path) -
     assert shell.run_cell(lambda: None) == []
 
 
-def test_a_cell_with_several_runs_has_a_line_for_each(shell: Shell, tmp_path: Path) -> None:
+def test_a_cell_with_several_runs_has_the_summary_of_the_last(shell: Shell, tmp_path: Path) -> None:
     def search() -> None:
         for _ in range(2):
             with tfwatch.track(range(3), tmp_path) as tracked:
@@ -94,12 +94,9 @@ def test_a_cell_with_several_runs_has_a_line_for_each(shell: Shell, tmp_path: Pa
 
     (shown,) = shell.run_cell(search)
 
-    steps = [line for line in shown["text/plain"].split("\n") if " finished: " in line]
-    assert [line.split(" finished: ")[1].split(" in ")[0] for line in steps] == [
-        "1 epoch, 3 steps",
-        "1 epoch, 3 steps",
-        "1 epoch, 40 steps",
-    ]
+    first, second, *_ = shown["text/plain"].split("\n")
+    assert first == "2 earlier runs of this cell: tfwatch runs"
+    assert " finished: 1 epoch, 40 steps in " in second
 
 
 def test_text_from_outside_is_no_markup(shell: Shell, tmp_path: Path) -> None:
@@ -149,7 +146,3 @@ def test_loading_the_extension_loads_no_heavy_library() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
     assert done.stdout == "set()\n", done.stderr
-
-
-def test_the_page_of_a_cell_has_the_summary_as_text() -> None:
-    assert as_html("the summary & <more>") == "<pre>the summary &amp; &lt;more&gt;</pre>"

@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.watch.script.import_hook import ImportHook
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-#: Earlier runs of a cell with a line each; the others are counted.
-_MOST_LINES = 20
 _FIT_RUNS = "tfwatch.watch.fit.fit_runs"
 
 _loaded: list[Extension] = []
@@ -88,21 +87,11 @@ class Extension:
 
 
 def _summary(runs: list[Path]) -> dict[str, str]:
-    """Return a line for each run, and the summary of the last one, as text and as HTML."""
-    from tfwatch.judge.judged_run import JudgedRun
-    from tfwatch.report.text import as_text, outcome_text
+    """Return the summary of the last run, and how many came before, as text and as HTML."""
+    from tfwatch.report.text import as_text
     from tfwatch.runs.run import open_run
 
-    last, *earlier = [open_run(run) for run in runs[: _MOST_LINES + 1]]
-    lines = [outcome_text(JudgedRun(run)) for run in reversed(earlier)]
-    if len(runs) > len(earlier) + 1:
-        lines.insert(
-            0, f"{len(runs) - len(earlier) - 1} earlier runs: tfwatch replay opens each of them"
-        )
-    text = "\n".join([*lines, as_text(last, Path.home())])
-    return {"text/plain": text, "text/html": as_html(text)}
-
-
-def as_html(text: str) -> str:
-    """Return a summary as HTML, in its lines. All text is escaped."""
-    return f"<pre>{escape(text)}</pre>"
+    text = as_text(open_run(runs[0]), Path.home())
+    if len(runs) > 1:
+        text = f"{units.counted(len(runs) - 1, 'earlier run')} of this cell: tfwatch runs\n{text}"
+    return {"text/plain": text, "text/html": f"<pre>{escape(text)}</pre>"}

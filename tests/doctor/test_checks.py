@@ -340,7 +340,7 @@ def test_a_known_fault_of_cuda_has_a_sentence_and_a_remedy(
         pytest.param(
             {"runs_problem": "Read-only file system"}, "disk", "fail", "Read-only", id="read-only"
         ),
-        pytest.param({"disk_free_bytes": 1e6}, "disk", "warn", "0.0 GB free", id="nearly full"),
+        pytest.param({"disk_free_bytes": 1e6}, "disk", "warn", "1.0 MB free", id="nearly full"),
     ],
 )
 def test_checks_of_the_machine(changes: dict[str, Any], id: str, status: str, words: str) -> None:

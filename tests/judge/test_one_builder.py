@@ -32,7 +32,6 @@ def builders() -> dict[str, set[str]]:
         (
             "JudgedRun",
             {
-                *("judge/judged_run.py", "report/run_facts.py", "report/text.py", "notebook.py"),
                 *("cli/report.py", "cli/named_runs.py"),
             },
         ),

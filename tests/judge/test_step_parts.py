@@ -21,7 +21,6 @@ def test_forward_and_backward_of_a_layer_are_one_part_and_all_parts_sum_to_one()
 
 def test_a_profile_is_a_table_with_the_line_of_each_part() -> None:
     assert profile_lines(PROFILE) == [
-        "the operations of a step on the CPU, mean of 3 steps up to step 1 200:",
         "  5.0 ms  50 %  body/conv2d (Conv2D), backward 4.0 ms, train.py:41 in call",
         "  2.0 ms  20 %  metric auc (AUC)",
         "  1.5 ms  15 %  optimizer adam (Adam)",

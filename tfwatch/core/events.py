@@ -238,8 +238,6 @@ class OperationTime(msgspec.Struct, frozen=True):
     op: str
     #: A step, the mean.
     took_ms: Milliseconds
-    #: The calls in all profiled steps.
-    calls: Count
     #: The line of the user's that made the operation, e.g. `train.py:41 in call`; empty: none, or
     #: unknown.
     place: str = ""

@@ -83,18 +83,13 @@ def percent(share: float | None) -> str:
     return "<1 %" if 0 < share < 0.005 else f"{share * 100:.0f} %"
 
 
-def gigabytes(value: float | None) -> str:
-    """Return `9.8 GB`, of 2^30 bytes each, named as in the panels of operating systems."""
+def memory(value: float | None) -> str:
+    """Return `48 kB`, `0.4 MB`, `16 MB`, `4.1 GB`, of 2^10, 2^20 and 2^30 bytes, named as in the
+    panels of operating systems."""
     if value is None or math.isnan(value):
         return MISSING
-    return f"{value / 2**30:.1f} GB"
-
-
-def memory(value: float | None) -> str:
-    """Return `48 kB`, `0.4 MB`, `16 MB`, `4.1 GB`: as `gigabytes`, or in smaller units of 2^20 or
-    2^10 bytes."""
-    if value is None or math.isnan(value) or value >= 0.1 * 2**30:
-        return gigabytes(value)
+    if value >= 0.1 * 2**30:
+        return f"{value / 2**30:.1f} GB"
     if 0 < abs(value) < 0.1 * 2**20:
         return f"{max(round(value / 2**10), 1)} kB"
     return f"{value / 2**20:.{0 if value >= 2**20 else 1}f} MB"

@@ -281,14 +281,14 @@ def cores(facts: Facts) -> Check:
 
 def memory(facts: Facts) -> Check:
     """Check the free memory, and the memory that was moved to disk."""
-    found = f"{units.gigabytes(facts.free_bytes)} of {units.gigabytes(facts.total_bytes)} available"
+    found = f"{units.memory(facts.free_bytes)} of {units.memory(facts.total_bytes)} available"
     found += " (a container's limit)" if facts.is_container else ""
     if facts.free_bytes < _LITTLE_BYTES:
         found += ": too little for most trainings"
         todo = "close other programs, or raise the container's limit"
         return Check("memory", Status.WARN, found, todo)
     if facts.swapped_bytes > _SWAPPED * facts.total_bytes:
-        found += f", {units.gigabytes(facts.swapped_bytes)} are swapped to disk"
+        found += f", {units.memory(facts.swapped_bytes)} are swapped to disk"
         todo = "close other programs; a step that touches swapped memory waits for the disk"
         return Check("memory", Status.WARN, found, todo)
     return Check("memory", Status.OK, found)
@@ -300,7 +300,7 @@ def disk(facts: Facts) -> Check:
         found = f"{facts.runs_dir} cannot be written: {facts.runs_problem}; nothing is recorded"
         todo = "free space or change its permissions, or use --runs-dir DIR on a local disk"
         return Check("disk", Status.FAIL, found, todo)
-    found = f"{units.gigabytes(facts.disk_free_bytes)} free for runs in {facts.runs_dir}"
+    found = f"{units.memory(facts.disk_free_bytes)} free for runs in {facts.runs_dir}"
     if facts.disk_free_bytes < _LITTLE_DISK_BYTES:
         todo = "free space: 10 hours of training take 45 MB"
         return Check("disk", Status.WARN, found, todo)

@@ -350,9 +350,9 @@ def _last_evidence(now: Situation) -> str:
         return doing
     total = memory_total(now.manifest.machine)
     is_full = (figures.get("memory_available_bytes") or math.nan) < _FULL * total
-    have = f"memory {units.number(used / 2**30)} of {units.gigabytes(total)}"
+    have = f"memory {units.number(used / 2**30)} of {units.memory(total)}"
     likely = "out of memory is likely: " if is_full else ""
-    return f"{likely}{have}, swap {units.gigabytes(swap)}; {doing}"
+    return f"{likely}{have}, swap {units.memory(swap)}; {doing}"
 
 
 # -- the machine -----------------------------------------------------------------------------------

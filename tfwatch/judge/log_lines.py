@@ -117,10 +117,6 @@ _MATTER: tuple[tuple[Meaning, tuple[str | _Parts, ...]], ...] = (
         ),
     ),
     (
-        Meaning("large allocation", "one allocation takes more than a tenth of the free memory"),
-        ("exceeds 10% of free system memory",),
-    ),
-    (
         Meaning(
             "shuffle fill",
             "training waits while the shuffle buffer fills; it fills again in every epoch",
@@ -143,13 +139,6 @@ _MATTER: tuple[tuple[Meaning, tuple[str | _Parts, ...]], ...] = (
             "a cache was discarded because it was not read to its end: call take() before cache()",
         ),
         ("did not fully read the dataset being cached",),
-    ),
-    (
-        Meaning(
-            "layout",
-            "TensorFlow chose no layout for the images: results are correct, steps may be slower",
-        ),
-        ("layout failed: ",),
     ),
 )
 #: The first match counts.

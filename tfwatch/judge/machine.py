@@ -76,7 +76,7 @@ class MemoryOverRun:
     def text(self) -> str:
         """The figures, e.g. `8.0 → 28.0 GB, peak 28.5`."""
         if not self.grew:
-            return units.gigabytes(self.end_bytes)
+            return units.memory(self.end_bytes)
         sizes = (self.begin_bytes, self.end_bytes, self.peak_bytes)
         begin, end, peak = (size / 2**30 for size in sizes)
         return f"{begin:.1f} → {end:.1f} GB, peak {peak:.1f}"

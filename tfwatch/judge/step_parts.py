@@ -22,7 +22,7 @@ _WORDS = {
     "other": "other operations",
 }
 _LAYER = ("forward", "backward")
-SMALL = "small operations"
+_SMALL, _SHORTEST = "small operations", "the shortest operations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,8 @@ def step_parts(profile: StepProfiled) -> tuple[StepPart, ...]:
         role = "layer" if one.role in _LAYER and (one.name or one.kind) else one.role
         sums["other" if role in _LAYER else role, one.name].add(one)
     parts = [_part(role, name, total, busy_ms) for (role, name), total in sums.items()]
-    if profile.small_ms:
-        parts.append(_unnamed("small", SMALL, profile.small_ms, busy_ms))
-    if profile.others_ms:
-        parts.append(_unnamed("other", "the shortest operations", profile.others_ms, busy_ms))
+    rest = (("small", _SMALL, profile.small_ms), ("other", _SHORTEST, profile.others_ms))
+    parts += [StepPart(*one[:2], "", one[2], share=one[2] / busy_ms) for one in rest if one[2]]
     return tuple(sorted(parts, key=lambda part: -part.took_ms))
 
 
@@ -109,36 +107,21 @@ def _part(role: str, name: str, total: _Sum, busy_ms: float) -> StepPart:
     )
 
 
-def _unnamed(role: str, name: str, took_ms: float, busy_ms: float) -> StepPart:
-    return StepPart(role, name, "", took_ms, share=took_ms / busy_ms)
-
-
 # -- as text ---------------------------------------------------------------------------------------
 
-#: Lines of the longest parts; the others are one.
+#: The longest parts have a line.
 _MOST_LINES = 12
 
 
 def profile_lines(profile: StepProfiled) -> list[str]:
-    """Return a profile as lines of a text: each part with its time, its share and its line."""
+    """Return a profile as lines of a text: each part with its time a step, its share and its
+    line; or why there is none."""
     if profile.missing:
         return [f"no profile: {profile.missing}"]
-    parts = step_parts(profile)
-    shown, rest = parts[:_MOST_LINES], parts[_MOST_LINES:]
-    where = "the GPU" if profile.on_gpu else "the CPU"
-    head = (
-        f"the operations of a step on {where}, mean of {units.counted(profile.steps, 'step')} up to"
-        f" step {units.count(profile.step)}:"
-    )
-    lines = [_line(one.took_ms, one.share, part_text(one)) for one in shown]
-    if rest:
-        took_ms, share = sum(one.took_ms for one in rest), sum(one.share for one in rest)
-        lines.append(_line(took_ms, share, f"{len(rest)} shorter parts"))
-    return [head, *lines]
-
-
-def _line(took_ms: float, share: float, text: str) -> str:
-    return f"{time_text(took_ms):>8} {units.percent(share):>5}  {text}"
+    return [
+        f"{time_text(one.took_ms):>8} {units.percent(one.share):>5}  {part_text(one)}"
+        for one in step_parts(profile)[:_MOST_LINES]
+    ]
 
 
 def name_text(part: StepPart) -> str:

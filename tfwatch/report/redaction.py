@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import printable
+from tfwatch.core.events import StepProfiled
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -72,6 +73,11 @@ def shown(text: str, redaction: Redaction | None, longest: int = LONGEST) -> str
     return printable(text if len(text) <= longest else f"{text[: longest - 1]}…")
 
 
+def _is_own(name: str, kind: str) -> bool:
+    """Return whether a layer's name is its author's: Keras makes one of the class, `conv2d_1`."""
+    return name.rstrip("_0123456789").replace("_", "") != kind.rstrip("0123456789").lower()
+
+
 def redaction_of(run: Snapshot, home: Path, known_workloads: Collection[str]) -> Redaction:
     """Return the redaction of a run: its paths, its names, its host, and the user.
 
@@ -103,4 +109,8 @@ def _names(run: Snapshot, home: Path, known_workloads: Collection[str]) -> dict[
         names[str(arguments)] = "[arguments]"
     if manifest.model and (embedding := manifest.model.largest_embedding):
         names[embedding.name] = "[layer]"
+    for event in run.events.of(StepProfiled):
+        for one in event.operations:
+            own = (part for part in one.name.split("/") if _is_own(part, one.kind))
+            names |= dict.fromkeys(own, "[layer]")
     return names

@@ -125,7 +125,7 @@ def _machine(judged: JudgedRun, is_redacted: bool) -> Iterator[tuple[str, str]]:
         "host": "" if is_redacted else str(about.get("host") or ""),
         "system": str(about.get("system") or ""),
         "cores": str(about.get("cores_allowed") or about.get("cores") or ""),
-        "memory": units.gigabytes(about.get("memory_bytes")),
+        "memory": units.memory(about.get("memory_bytes")),
     }
     yield from ((name, value) for name, value in facts.items() if value)
     yield from ((fact.name, words) for fact, words in known(MACHINE, machine))

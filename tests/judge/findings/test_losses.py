@@ -52,9 +52,9 @@ UNEVEN = replace(
 )
 GAINS = Forecast("prefetch", "4", 12.0, 11.0, 13.0, "it overlaps", 17.0)
 ADAM = ModelFacts(optimizer="Adam", largest_embedding=Embedding("items", 20_000, 64))
-ROTATES = OperationTime("forward", "rotation", "RandomRotation", "Transform", 6.0, 3)
-MULTIPLIES = OperationTime("forward", "lstm", "LSTM", "MatMul", 4.0, 3, in_loop=True)
-UPDATES = OperationTime("optimizer", "adam", "Adam", "Mul", 4.0, 24)
+ROTATES = OperationTime("forward", "rotation", "RandomRotation", "Transform", 6.0)
+MULTIPLIES = OperationTime("forward", "lstm", "LSTM", "MatMul", 4.0, in_loop=True)
+UPDATES = OperationTime("optimizer", "adam", "Adam", "Mul", 4.0)
 NO_GPU = "A GPU or a smaller model"
 
 

@@ -136,7 +136,7 @@ def test_the_kernels_of_a_gpu_bear_the_paths_of_their_operations(tmp_path: Path)
     plane = space.planes.add(name="/device:GPU:0")
     plane.stat_metadata[1].CopyFrom(xplane_pb2.XStatMetadata(id=1, name="tf_op"))
     line = plane.lines.add()
-    path = "StatefulPartitionedCall/functional_1/body_1/convolution/Conv2D"
+    path = "StatefulPartitionedCall/gpu_net/body_1/convolution/Conv2D"
     for key, (kernel, took_ps) in enumerate([("implicit_convolve_sgemm", 6e9), ("MemcpyH2D", 3e9)]):
         plane.event_metadata[key].CopyFrom(xplane_pb2.XEventMetadata(id=key, name=kernel))
         event = line.events.add(metadata_id=key, duration_ps=int(took_ps))
@@ -146,7 +146,7 @@ def test_the_kernels_of_a_gpu_bear_the_paths_of_their_operations(tmp_path: Path)
     profile = read_profile(Recording(tmp_path, 9, 3, 5.0, 8.0, None, None), 1)
     assert profile.on_gpu
     assert [(one.role, one.name, one.took_ms) for one in profile.operations] == [
-        ("forward", "functional_1/body_1/convolution", 2.0),
+        ("forward", "gpu_net/body_1/convolution", 2.0),
         ("copy", "", 1.0),
     ]
 

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 #: Metrics that count at many thresholds, 200 by default: each takes as long as it has of them.
 _AT_THRESHOLDS = ("AUC", "AtRecall", "AtPrecision", "AtSensitivity", "AtSpecificity")
 _FEWER = "keras.metrics.{kind}(..., num_thresholds=50)  # in place of 200"
-_AT_END = """metrics = [{names}]  # not in compile(metrics=...): computed once an epoch
-predictions = model.predict(validation)  # in on_epoch_end, then metric.update_state(y, ...)"""
+_AT_END = "model.compile(..., metrics=[])  # and the metric of model.predict after an epoch"
 
 
 def find(now: Situation) -> Finding | None:
@@ -31,7 +30,7 @@ def find(now: Situation) -> Finding | None:
         now.label("COMPUTE", lost_s),
         f"{brief}: {units.milliseconds(part.took_ms)} of each step",
         f"{fewer} in validation only: the weights stay the same",
-        _FEWER.format(kind=part.kind) if counts else _AT_END.format(names=part.name),
+        _FEWER.format(kind=part.kind) if counts else _AT_END,
         brief=brief,
         where=part.name,
         evidence=(Fact("metric", part.name), Fact("took", part.took_ms, "ms")),

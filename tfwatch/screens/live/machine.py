@@ -142,7 +142,7 @@ def _cpu(view: RunView, machine: MachineFigures) -> Reading:
 def _limits(machine: MachineFigures) -> Iterator[Reading]:
     """Make the rows of what slows the machine down: swapping and heat."""
     if machine.pressure or machine.is_swapping:
-        parts = [f"swap {units.gigabytes(machine.figures.get('swap_used_bytes'))}"]
+        parts = [f"swap {units.memory(machine.figures.get('swap_used_bytes'))}"]
         if machine.swap_bytes_s is not None:
             parts.append(f"{machine.swap_bytes_s / 2**20:.0f} MB/s")
         if machine.pressure is not None:

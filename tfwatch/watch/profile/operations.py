@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,19 +55,6 @@ class _Time(NamedTuple):
     path: str
     op: str
     ps: int
-
-
-@dataclass
-class _PathTime:
-    ps: int = 0
-    calls: int = 0
-    path: str = ""
-    longest_ps: int = -1
-
-    def add(self, time: _Time) -> None:
-        self.ps, self.calls = self.ps + time.ps, self.calls + 1
-        if time.ps > self.longest_ps:
-            self.longest_ps, self.path = time.ps, time.path
 
 
 @dataclass
@@ -223,22 +210,18 @@ def _closed(around: list[list[Any]]) -> tuple[tuple[str, ...], int]:
 
 def _rows(times: list[_Time], origins: Origins, steps: int) -> tuple[list[OperationTime], float]:
     """Return the longest operations, and the time of the others, milliseconds a step."""
-    by_path: dict[tuple[str, str], _PathTime] = defaultdict(_PathTime)
+    by_path: Counter[tuple[str, str]] = Counter()
     for time in filter(lambda one: origins.has(one.path), times):
-        by_path[time.path, time.op].add(time)
-    sums: dict[tuple[Origin, str], _PathTime] = defaultdict(_PathTime)
-    longest = sorted(by_path.items(), key=lambda item: -item[1].ps)
-    for (path, op), one in longest:
-        total = sums[origins.of(path, op), op]
-        total.ps, total.calls = total.ps + one.ps, total.calls + one.calls
-    ranked = sorted(sums.items(), key=lambda item: -item[1].ps)
+        by_path[time.path, time.op] += time.ps
+    sums: Counter[tuple[Origin, str]] = Counter()
+    for (path, op), ps in by_path.most_common():
+        sums[origins.of(path, op), op] += ps
+    ranked = sums.most_common()
     rows = [
-        OperationTime(
-            *origin.named, op, _ms(one.ps, steps), one.calls, origin.place, origin.in_loop
-        )
-        for (origin, op), one in ranked[:MOST_OPERATIONS]
+        OperationTime(*origin.named, op, _ms(ps, steps), origin.place, origin.in_loop)
+        for (origin, op), ps in ranked[:MOST_OPERATIONS]
     ]
-    return rows, _ms(sum(one.ps for _, one in ranked[MOST_OPERATIONS:]), steps)
+    return rows, _ms(sum(ps for _, ps in ranked[MOST_OPERATIONS:]), steps)
 
 
 def _ms(ps: int, steps: int) -> float:

@@ -67,6 +67,10 @@ class StepProfiler:
             self._model = weakref.ref(model)
             self._step = weakref.ref(step) if step is not None else lambda: None
 
+    @property
+    def _graph(self) -> Any:
+        return getattr(self._step(), "graph", None)
+
     # -- in the training thread -------------------------------------------------------------------
 
     def after_step(self, steps: int, in_call: int = 1) -> int:
@@ -96,43 +100,35 @@ class StepProfiler:
         return _PROFILED
 
     def _begin(self) -> None:
-        import tensorflow as tf
-
         self._is_asked, before_ns = False, self._writer.now_ns()
         folder = Path(tempfile.mkdtemp(prefix="tfwatch-profile-"))
-        options = tf.profiler.experimental.ProfilerOptions(
+        api = _profiler_api()
+        options = api.ProfilerOptions(
             host_tracer_level=_HOST_LEVEL,
             python_tracer_level=_PYTHON_LEVEL,
             device_tracer_level=_DEVICE_LEVEL,
         )
         self._folder, self._taken = folder, 0
-        has_loop = has_loops(getattr(self._step(), "graph", None))
-        self._most_steps = _STEPS if has_loop else _MOST_STEPS
-        tf.profiler.experimental.start(str(folder), options)
+        self._most_steps = _STEPS if has_loops(self._graph) else _MOST_STEPS
+        api.start(str(folder), options)
         self._end_guard = _give_way(self._stop_for_other)
         self._begin_ns = self._writer.now_ns()
         self._cost_ns = self._begin_ns - before_ns
 
     def _end(self, steps: int) -> None:
-        import tensorflow as tf
-
         folder, done_ns = self._folder, self._writer.now_ns()
         self._end_guard()
-        tf.profiler.experimental.stop()
+        _profiler_api().stop()
         self._folder, taken = None, self._taken
         self._cost_ns += self._writer.now_ns() - done_ns
         if folder is not None:
-            step_ms = (done_ns - self._begin_ns) / 1e6 / taken
-            cost_ms = self._cost_ns / 1e6
-            graph, model = getattr(self._step(), "graph", None), self._model()
-            self._done = Recording(folder, steps, taken, step_ms, cost_ms, model, graph)
+            times_ms = (done_ns - self._begin_ns) / 1e6 / taken, self._cost_ns / 1e6
+            self._done = Recording(folder, steps, taken, *times_ms, self._model(), self._graph)
 
     def _stop_for_other(self) -> None:
         """Stop without a profile: the user's own profiler begins."""
-        import tensorflow as tf
-
         with fails_open(lambda _: None):
-            tf.profiler.experimental.stop(save=False)
+            _profiler_api().stop(save=False)
         self._abandon(_OTHER_BEGAN, self._writer.status[2])
 
     def _abandon(self, why: str, steps: int) -> None:
@@ -142,8 +138,7 @@ class StepProfiler:
         self._is_asked = False
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
-        now_ns = self._writer.now_ns()
-        self._writer.event(StepProfiled(now_ns, steps, 0, 0.0, 0.0, missing=why))
+        self._report(why, steps)
 
     def close(self) -> None:
         """End with the training: a profile that is not done is given up."""
@@ -160,17 +155,13 @@ class StepProfiler:
         done, self._done = self._done, None
         if done is None:
             return
+        with fails_open(lambda why: self._report(f"the profile cannot be read: {why}", done.step)):
+            self._writer.event(read_profile(done, self._writer.now_ns()))
+        shutil.rmtree(done.folder, ignore_errors=True)
+
+    def _report(self, why: str, steps: int) -> None:
         now_ns = self._writer.now_ns()
-        try:
-            self._writer.event(read_profile(done, now_ns))
-        except Exception as error:  # noqa: BLE001  the file is TensorFlow's: whatever it holds, the run goes on
-            raise_interrupt(error)
-            why = f"the profile cannot be read: {reason(error)}"
-            self._writer.event(
-                StepProfiled(now_ns, done.step, done.steps, done.step_ms, done.cost_ms, missing=why)
-            )
-        finally:
-            shutil.rmtree(done.folder, ignore_errors=True)
+        self._writer.event(StepProfiled(now_ns, steps, 0, 0.0, 0.0, missing=why))
 
 
 def _profiler_api() -> Any:

@@ -3,6 +3,7 @@ most?"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -36,17 +37,14 @@ class StepPane(FramedPane):
     TITLE = "step by layer"
 
     def news(self, view: RunView) -> object:
-        return self._newest(view), view.situation.profile, view.is_over
-
-    @staticmethod
-    def _newest(view: RunView) -> StepProfiled | None:
-        return view.snapshot.events.newest(StepProfiled)
+        newest = view.snapshot.events.newest(StepProfiled)
+        return newest, view.situation.profile, view.is_over
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         view = self.view
         if view is None:
             return []
-        profile, newest = view.situation.profile, self._newest(view)
+        profile, newest = view.situation.profile, view.snapshot.events.newest(StepProfiled)
         missing = f"no profile: {newest.missing}" if newest and newest.missing else ""
         if profile is None:
             text = missing or (_READ_ONLY if view.is_over else _NO_PROFILE)
@@ -61,9 +59,9 @@ class StepPane(FramedPane):
         bar = max(_BAR, min(_WIDEST_BAR, width // 6))
         filled = "█" * round(part.share / longest.share * bar)
         room = max(width - _TIME - _SHARE - bar - 3, 1)
-        words = part_text(part)
-        words = words if cell_len(words) <= room else name_text(part)
-        text = column(words, room, "…")
+        inner = name_text(replace(part, name=part.name.rpartition("/")[2]))
+        texts = (part_text(part), name_text(part), inner)
+        text = column(next((one for one in texts if cell_len(one) <= room), inner), room, "…")
         is_first = part is longest
         return row(
             (f"{time_text(part.took_ms):>{_TIME}} ", "bold" if is_first else ""),

@@ -14,6 +14,7 @@ from tfwatch.core.knobs import Knobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("in_parallel")]
 
@@ -137,10 +138,11 @@ def _drawn_anew() -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["sampled", "chosen", "random", "shuffled", "sloppy", "snapshot"])
 def test_a_stage_that_may_draw_anew_for_each_iterator_is_refused_and_keeps_the_prefetch(
-    name: str,
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
+    monkeypatch.chdir(tmp_path)  # a snapshot writes
     script = ScriptPipeline()
     script.read(iter(_drawn_anew()[name].map(lambda x: x).batch(2)))
     assert script.why_not.endswith("is not known to give another iterator the same elements")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.judge.profiles import PROFILE
 from tests.runs.begun import begin_run
 from tests.runs.requested import SentRequests
 from tests.screens.canned import usual
@@ -19,7 +20,7 @@ from tfwatch.cli import main
 from tfwatch.cli import replay as module
 from tfwatch.cli.named_runs import find_training
 from tfwatch.core.errors import BadInputError
-from tfwatch.core.events import PipelineSwitched, StopRefused, SwitchFailed
+from tfwatch.core.events import PipelineSwitched, StepProfiled, StopRefused, SwitchFailed
 from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.runs.control import Control, RequestTaker
 from tfwatch.runs.format import REQUESTS
@@ -73,7 +74,12 @@ def training(runs_dir: Path, **options: Any) -> Iterator[Training]:
     knobs = {"prefetch": "off", "workers": "off", "cache": "off"}
     writer, _ = begin_run(runs_dir, "cnn", switchable=["prefetch", "cache"], knobs=knobs)
     one, done = Training(writer, **options), threading.Event()
-    writer.take_requests = RequestTaker(writer, one.control).look
+
+    def profile() -> None:
+        known = {name: getattr(PROFILE, name) for name in PROFILE.__struct_fields__}
+        writer.event(StepProfiled(**{**known, "at_ns": writer.now_ns()}))
+
+    writer.take_requests = RequestTaker(writer, one.control, profile).look
     obeying = threading.Thread(target=one.obey, args=(done,))
     obeying.start()
     try:
@@ -99,6 +105,16 @@ def test_set_waits_until_the_switch_is_in_effect(
 
         assert main(["set", "prefetch=4", "--runs-dir", str(tmp_path)]) == 0
         assert capsys.readouterr().out == "prefetch is 4 already\n"
+
+
+def test_set_trace_waits_for_the_step_by_layer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with training(tmp_path):
+        assert main(["set", "cnn", "prefetch=4", "trace", "--runs-dir", str(tmp_path)]) == 0
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first == "prefetch off → 4 from step 9 on"
+    assert second == "  5.0 ms  50 %  body/conv2d (Conv2D), backward 4.0 ms, train.py:41 in call"
 
 
 def test_set_reports_a_request_for_a_later_epoch(
@@ -139,7 +155,10 @@ def test_a_switch_that_is_not_in_effect_in_time_is_code_1(
             "'x' is not a setting: give off, default, auto or a number from 1 to 1024",
         ),
         (["depth=4"], "'depth' is not a knob: choose prefetch, workers"),
-        (["prefetch=4", "workers=4"], "does not switch workers: fixed in this run's own pipeline"),
+        (
+            ["prefetch=4", "workers=4", "trace"],
+            "does not switch workers: fixed in this run's own pipeline",
+        ),
     ],
 )
 def test_what_cannot_be_set_is_a_sentence(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tests.judge.profiles import PROFILE
-from tfwatch.core.events import StepProfiled
+from tfwatch.core.events import EpochStarted, Event, StepProfiled
 from tfwatch.judge.step_parts import newest_profile, profile_lines, step_parts
+from tfwatch.runs.buffers import EventLog, Events
 
 
 def test_forward_and_backward_of_a_layer_are_one_part_and_all_parts_sum_to_one() -> None:
@@ -33,5 +34,18 @@ def test_a_profile_that_failed_says_why_and_does_not_hide_an_earlier_one() -> No
     failed = StepProfiled(2, 1300, 0, 0.0, 0.0, missing="another profiler began")
     assert profile_lines(failed) == ["no profile: another profiler began"]
     assert step_parts(failed) == ()
-    assert newest_profile([PROFILE, failed]) is PROFILE
-    assert newest_profile([failed]) is None
+    assert newest_profile(events_of(PROFILE, failed)) is PROFILE
+    assert newest_profile(events_of(failed)) is None
+
+
+def test_a_profile_is_that_of_the_model_that_trains() -> None:
+    first, second = (EpochStarted(at_ns, 0, 1, 10, 1, model) for at_ns, model in ((0, 1), (5, 2)))
+    assert newest_profile(events_of(first, PROFILE)) is PROFILE
+    assert newest_profile(events_of(first, PROFILE, second)) is None
+
+
+def events_of(*events: Event) -> Events:
+    log = EventLog()
+    for event in events:
+        log.add(event)
+    return log.view()

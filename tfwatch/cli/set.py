@@ -42,14 +42,13 @@ def set_knobs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
         BadInputError: there is no such training or setting, or the run does not have such a knob to
         switch.
     """
-    words = [word for word in args.words if word != _TRACE]
-    which, changes = _changes(words, needs_change=words == args.words)
+    traces = args.words[-1] == _TRACE
+    words = args.words[:-1] if traces else args.words
+    which, changes = _changes(words, needs_change=not traces)
     folder = find_training(which, args.runs_dir)
     run = Run(RunFolder(folder), clock)
     begin = run.read()
     until_ns = clock.now_ns() + _LONGEST_S * 10**9
-    if words != args.words:
-        _request(folder, ProfileRequest("command"), "trace")
     settings = knobs_in_effect(begin.manifest.knobs, begin.events.of(PipelineSwitched))
     for change in changes:
         if refused := begin.manifest.why_not_switchable(change.knob):
@@ -57,12 +56,14 @@ def set_knobs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
             raise BadInputError(f"{folder.name} does not switch {name}: {refused}")
     for change in changes:
         _request(folder, change, option_name(change.knob))
+    if traces:
+        _request(folder, ProfileRequest("command"), _TRACE)
     results = []
     for change in changes:
         known = _known_result(change, settings, begin.manifest)
         seen = len(begin.events)
         results.append((False, known) if known else _wait(run, change, seen, until_ns, clock))
-    if words != args.words:
+    if traces:
         results.append(_wait_for_profile(run, len(begin.events), until_ns, clock))
     failed = any(has_failed for has_failed, _ in results)
     return write(sys.stdout, "".join(f"{line}\n" for _, line in results)) or int(failed)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.core.errors import fails_open
-from tfwatch.core.events import ExperimentEnded, StepProfiled
+from tfwatch.core.events import ExperimentEnded
 from tfwatch.judge import troubles
 from tfwatch.judge.effects.comparison import Comparison, compare, find_better_settings
 from tfwatch.judge.effects.switching_state import autopilot_runs
@@ -125,7 +125,7 @@ class JudgedRun:
             knobs=evidence.knobs,
             regime=self.regime,
             forecasts={(one.knob, one.value): one for one in forecasts(evidence)},
-            profile=newest_profile(run.events.of(StepProfiled)),
+            profile=newest_profile(run.events),
             stages=evidence.stages,
             cores_free=evidence.cores_free,
             log=frozenset(one.meaning.name for one in find_meanings(run.log)),

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
+from tfwatch.core.events import EpochStarted, StepProfiled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tfwatch.core.events import OperationTime, StepProfiled
+    from tfwatch.core.events import OperationTime
+    from tfwatch.runs.buffers import Events
 
 #: How a part is named where its operations have no name of their own.
 _WORDS = {
@@ -65,14 +66,19 @@ class _Sum:
         self.kinds[one.kind] = None
 
 
-def newest_profile(profiles: Sequence[StepProfiled]) -> StepProfiled | None:
-    """Return the newest profile that has operations; None without one."""
-    return next((one for one in reversed(profiles) if one.operations), None)
+def newest_profile(events: Events) -> StepProfiled | None:
+    """Return the newest profile of the model that trains that has operations; None without one."""
+    profiles = [one for one in events.of(StepProfiled) if one.operations]
+    epochs = events.of(EpochStarted) if profiles else []
+    own = takewhile(lambda one: one.model == epochs[-1].model, reversed(epochs))
+    begin_ns = min((one.at_ns for one in own), default=0)
+    return next((one for one in reversed(profiles) if one.at_ns >= begin_ns), None)
 
 
 def step_parts(profile: StepProfiled) -> tuple[StepPart, ...]:
     """Return the parts of a profiled step, the longest first; none where there is no profile."""
-    busy_ms = operations_ms(profile)
+    # On a CPU the operations of several threads may be more than the step took.
+    busy_ms = sum(one.took_ms for one in profile.operations) + profile.others_ms + profile.small_ms
     if not busy_ms:
         return ()
     sums: dict[tuple[str, str], _Sum] = defaultdict(_Sum)
@@ -83,13 +89,6 @@ def step_parts(profile: StepProfiled) -> tuple[StepPart, ...]:
     rest = (("small", _SMALL, profile.small_ms), ("other", _SHORTEST, profile.others_ms))
     parts += [StepPart(*one[:2], "", one[2], share=one[2] / busy_ms) for one in rest if one[2]]
     return tuple(sorted(parts, key=lambda part: -part.took_ms))
-
-
-def operations_ms(profile: StepProfiled) -> float:
-    """Return the time of all operations of a step: on a CPU those of several threads may be more
-    than the step took."""
-    known_ms = sum(one.took_ms for one in profile.operations)
-    return known_ms + profile.others_ms + profile.small_ms
 
 
 def _part(role: str, name: str, total: _Sum, busy_ms: float) -> StepPart:

@@ -14,7 +14,6 @@ from tfwatch.core.events import (
     Paused,
     PipelineSwitched,
     StallLocated,
-    StepProfiled,
     SwitchAsked,
 )
 from tfwatch.core.knobs import Refusal
@@ -326,7 +325,7 @@ class Follower:
             snapshot.manifest,
             split=judge(snapshot.recent),
             regime=self._step_search.regime.now(snapshot.now_s, last.phase if last else None),
-            profile=newest_profile(snapshot.events.of(StepProfiled)),
+            profile=newest_profile(snapshot.events),
             log=frozenset(one.meaning.name for one in self._log.findings),
             stalls=stalls,
             stall_place=longest_stall_place(stalls, snapshot.events.of(StallLocated)),

@@ -222,7 +222,7 @@ class ProcessRuns:
 
 #: Signals that people and other programs send to end a process; the others are faults of the
 #: process itself.
-_ASKED = (
+ENDING_SIGNALS = (
     signal.SIGINT,
     signal.SIGTERM,
     signal.SIGHUP,
@@ -247,7 +247,7 @@ def record_signal(folder: Path, signum: int, clock: Clock = SYSTEM) -> None:
     steps = max(run.steps_total, last.step - last.phase.is_before_step if last else 0)
     ended = RunEnded(
         round(run.length_s * 1e9),
-        "stopped" if signum in _ASKED else "failed",
+        "stopped" if signum in ENDING_SIGNALS else "failed",
         steps,
         f"the process was ended by {name_of_signal(signum)}",
         doing=last.phase.name if last else "",

@@ -121,7 +121,7 @@ def _users_line(stack: list[FrameType]) -> tuple[str, str]:
     """Return the call and the place of the innermost frame of the user's."""
     for n, frame in enumerate(stack):
         code = frame.f_code
-        if place := _place(code.co_filename, frame.f_lineno, code.co_name):
+        if place := users_place(code.co_filename, frame.f_lineno, code.co_name):
             return _called_function(frame, stack[:n]), place
     return "", ""
 
@@ -143,7 +143,7 @@ def _is_wrapper(code: CodeType) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _place(file: str, line: int, name: str) -> str:
+def users_place(file: str, line: int, name: str) -> str:
     """Return a line as `train.py:41 in rows`; empty if it is not the user's."""
     base = os.path.basename(file)
     is_written = file not in ("", _MADE) and not base.startswith(_GENERATED) and is_users(file)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import SensorMissing, StagesFound, StallLocated
-from tfwatch.core.rows import Phase
+from tfwatch.core.rows import STAGE, Phase
 from tfwatch.tfdata.stage_model import (
     AUTOTUNE_FIX,
     NOT_TFDATA,
@@ -52,6 +52,9 @@ _AHEAD = frozenset({_COPY, "Prefetch"})
 PERIOD_S = 1.0
 #: The period at which the CPU of a wait is sampled, and until the first stages are known.
 _SAMPLE_PERIOD_S = 0.2
+#: A table is read every second for so long; then stages.bin grows by at most so many bytes/s: 9 MB
+#: in 10 h.
+_EVERY_SECOND_NS, _BYTES_PER_S = 600 * 10**9, 250
 #: Readings take at most this share of a core.
 _SHARE = 0.002
 #: A wait of this length is a stall, whose stage and line are located.
@@ -122,13 +125,18 @@ class StageReader:
         while not self._sleep(wait_s):
             if self._iterators() is None:
                 return
-            self.read()
+            rows = self.read()
             now_ns = self._writer.clock.thread_ns()
             before_s, cost_s = cost_s, (now_ns - spent_ns) / 1e9
             # A single expensive reading, as a pipeline's first, does not delay the next ones.
-            period_s = PERIOD_S if self._numbers else _SAMPLE_PERIOD_S
-            wait_s = max(period_s, min(before_s, cost_s) / _SHARE)
+            wait_s = max(self._period_s(rows), min(before_s, cost_s) / _SHARE)
             spent_ns = now_ns
+
+    def _period_s(self, rows: int) -> float:
+        if not self._numbers:
+            return _SAMPLE_PERIOD_S
+        is_long = self._writer.now_ns() > _EVERY_SECOND_NS
+        return max(PERIOD_S, is_long * rows * STAGE.itemsize / _BYTES_PER_S)
 
     def _sleep(self, wait_s: float) -> bool:
         """Wait, sample the training's waits meanwhile, and return whether to stop."""

@@ -254,7 +254,7 @@ class ScriptRun:
     def _finish(self) -> None:
         self._forget()
         self.at_end()
-        self.profiler.write()
+        self.profiler.finish()
         self._requests.finish()
         self.writer.flush()
         if self._sensors:

@@ -311,6 +311,7 @@ class StepLog:
         self._images = None
         self._report_progress(steps, None, logs)
         self.set_phase(Phase.HOST)
+        self.profiler.after_step(self.steps, steps)
 
     @failure_ends_recording
     def set_phase(self, phase: Phase) -> None:

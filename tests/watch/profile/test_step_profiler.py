@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 
 from tests.keras_fixtures import fingerprint
+from tests.runs.folders import make_manifest, read_back
 from tests.runs.processes import wait_until
 from tfwatch.core.events import StepProfiled
 from tfwatch.core.rows import Flag
 from tfwatch.runs.requests import ProfileRequest, append
 from tfwatch.runs.run import open_run
+from tfwatch.runs.writer import RunWriter
+from tfwatch.watch.profile.step_profiler import StepProfiler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,18 +115,30 @@ def test_a_profiler_of_the_users_has_precedence(tmp_path: Path, begins_at: int) 
 
     def during(batch: int) -> None:
         if batch == begins_at:
-            tf.profiler.experimental.start(str(tmp_path / "users"))
+            start(str(tmp_path / "users"))  # by a name that it had before ours began
         elif batch == FIRST + 10:
             tf.profiler.experimental.stop()
 
-    start = tf.profiler.experimental.start
+    from tensorflow.python.profiler import profiler_v2
+
+    lock, start = profiler_v2._profiler_lock, profiler_v2.start
     _, run = watched(tmp_path / "runs", during)
     (profile,) = run.events.of(StepProfiled)
     assert "profiler" in profile.missing
     assert not profile.operations
     assert len(run.steps) == 24
     assert list((tmp_path / "users").rglob("*.xplane.pb"))
-    assert tf.profiler.experimental.start is start
+    assert profiler_v2._profiler_lock is lock
+
+
+def test_a_run_that_ends_before_its_profile_says_so() -> None:
+    writer = RunWriter(None, make_manifest())
+    profiler = StepProfiler(writer, at_begin=True)
+    assert profiler.after_step(5) == 0
+    profiler.finish()
+    writer.flush()
+    (event,) = read_back(writer).events.of(StepProfiled)
+    assert event.missing == "the run ended before its steps could be profiled"
 
 
 def test_the_kernels_of_a_gpu_bear_the_paths_of_their_operations(tmp_path: Path) -> None:

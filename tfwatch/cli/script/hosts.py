@@ -18,7 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open, name_of_signal, warn_user
 from tfwatch.judge.script_runs import ScriptRuns
-from tfwatch.runs.script_process import Announcements, announce_in, record_signal
+from tfwatch.runs.script_process import (
+    ENDING_SIGNALS,
+    Announcements,
+    announce_in,
+    record_signal,
+)
 from tfwatch.terminal.capture import KILLED, flush
 from tfwatch.watch.script.bootstrap import reader_after_relay
 from tfwatch.watch.script.import_hook import ImportHook
@@ -34,15 +39,7 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks at the terminal's size and at the script.
 _LOOK_S = 0.2
-_PASSED_ON = (
-    signal.SIGINT,
-    signal.SIGTERM,
-    signal.SIGHUP,
-    signal.SIGQUIT,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-)
-_AWAITED = (*_PASSED_ON, signal.SIGCHLD)
+_AWAITED = (*ENDING_SIGNALS, signal.SIGCHLD)
 #: A script that ends after ctrl+c is not reported as late within this time.
 _LATE_S = 5.0
 _LATE = "the script has not ended since ctrl+c: ctrl+\\ ends it"

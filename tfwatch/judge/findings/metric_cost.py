@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 #: Metrics that count at many thresholds, 200 by default: each takes as long as it has of them.
 _AT_THRESHOLDS = ("AUC", "AtRecall", "AtPrecision", "AtSensitivity", "AtSpecificity")
-_FEWER = "keras.metrics.{kind}(..., num_thresholds=50)  # in place of 200"
+_FEWER = "keras.metrics.{kind}(..., num_thresholds=50)  # fewer than now"
 _AT_END = "model.compile(..., metrics=[])  # and the metric of model.predict after an epoch"
 
 

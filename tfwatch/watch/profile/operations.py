@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import MOST_OPERATIONS, OperationTime, StepProfiled
-from tfwatch.watch.profile.origins import CALL, Origins
+from tfwatch.watch.profile.origins import CALL, COPY, Origins
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -29,7 +29,6 @@ _OF_DATA = ("Iterator::", "MakeIterator", "PrefetchProduce", "ParallelMapProduce
 #: The executor starts operations in these, and runs there those that are too small for an event.
 _EXECUTOR = ("ExecutorState::Process", "ExecutorDoneCallback")
 _HOST, _DEVICE = "/host:CPU", "/device:GPU"
-_COPIES = re.compile(r"Mem[cC]py|_Send$|_Recv$")
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ def _device_times(planes: Iterable[Any], compiled: Mapping[str, str]) -> _Times:
                 path = compiled.get(_statistic(plane, event, known.get(_XLA)), "")
                 path = path or _statistic(plane, event, known.get("tf_op"))
                 name = plane.event_metadata[event.metadata_id].name
-                if path or _COPIES.search(name):
+                if path or COPY.search(name):
                     times.operations.append(_Time(path or name, name, event.duration_ps))
     return times
 
@@ -144,8 +143,10 @@ def _statistics(plane: Any) -> dict[str, int]:
 
 
 def _statistic(plane: Any, event: Any, wanted: int | None) -> str:
+    if wanted is None:  # most planes have thousands of events, and none by XLA
+        return ""
     stats = [*event.stats, *plane.event_metadata[event.metadata_id].stats]
-    found = next((stat for stat in stats if wanted and stat.metadata_id == wanted), None)
+    found = next((stat for stat in stats if stat.metadata_id == wanted), None)
     if found is None:
         return ""
     referred = plane.stat_metadata[found.ref_value].name if found.ref_value else ""
@@ -218,8 +219,8 @@ def _rows(times: list[_Time], origins: Origins, steps: int) -> tuple[list[Operat
         sums[origins.of(path, op), op] += ps
     ranked = sums.most_common()
     rows = [
-        OperationTime(*origin.named, op, _ms(ps, steps), origin.place, origin.in_loop)
-        for (origin, op), ps in ranked[:MOST_OPERATIONS]
+        OperationTime(one.role, one.name, one.kind, op, _ms(ps, steps), one.place, one.in_loop)
+        for (one, op), ps in ranked[:MOST_OPERATIONS]
     ]
     return rows, _ms(sum(ps for _, ps in ranked[MOST_OPERATIONS:]), steps)
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open
-from tfwatch.core.user_code import is_users
+from tfwatch.sensors.running_code import users_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,14 +27,13 @@ _NUMBERED = re.compile(r"_\d+$")
 _LOOP, _WHILE = "/while", ("While", "StatelessWhile")
 _BACKWARD = "gradient_tape"
 _LOSS = "compile_loss"
-_COPY = re.compile(r"Mem[cC]py|_Send$|_Recv$|IteratorGetNext")
+COPY = re.compile(r"Mem[cC]py|_Send$|_Recv$|IteratorGetNext")
 _METRICS = os.path.join("keras", "src", "metrics", "")
 #: Keras' own step, which calls the model.
 _STEP = os.path.join("tensorflow", "trainer.py")
 _OPTIMIZERS = os.path.join("keras", "src", "optimizers", "")
 #: Looking up where an operation was made takes 0.3 ms: so many of a profile are.
 _MOST_LOOKED_UP = 40
-_LONGEST = 120
 
 
 @dataclass(frozen=True)
@@ -46,11 +45,6 @@ class Origin:
     kind: str = ""
     place: str = ""
     in_loop: bool = False
-
-    @property
-    def named(self) -> tuple[str, str, str]:
-        """The role, the name and the class."""
-        return self.role, self.name[:_LONGEST], self.kind[:_LONGEST]
 
 
 class Origins:
@@ -86,7 +80,7 @@ class Origins:
 
     def _find(self, path: str, op: str) -> Origin:
         parts, is_backward = _parts(path)
-        if _COPY.search(op) or _COPY.search(parts[0]):
+        if COPY.search(op) or COPY.search(parts[0]):
             return Origin("copy")
         if parts[0].startswith(_LOSS):
             return Origin("loss", kind=parts[1] if len(parts) > 2 else "")
@@ -215,7 +209,8 @@ def _all_models() -> list[Any]:
     keras = sys.modules.get("keras")
     if keras is None:
         return []
-    return [one for one in gc.get_objects() if isinstance(one, keras.Model)]
+    # Not `isinstance`: it asks an object for its class, and a proxy of the user's may raise.
+    return [one for one in gc.get_objects() if issubclass(type(one), keras.Model)]
 
 
 def _optimizer_of(model: Any) -> tuple[str, str] | None:
@@ -267,8 +262,5 @@ def has_loops(graph: Any) -> bool:
 def _users_line(frames: Sequence[tuple[str, int, str]]) -> str:
     """Return the innermost line of the user's below Keras' step: of a layer, a loss, a metric."""
     keras = [at for at, frame in enumerate(frames) if frame[0].endswith(_STEP)]
-    users = [frame for frame in frames[keras[-1] if keras else 0 :] if is_users(frame[0])]
-    if not users:
-        return ""
-    file, line, name = users[-1]
-    return f"{os.path.basename(file)}:{line} in {name}"
+    places = (users_place(*frame) for frame in frames[keras[-1] if keras else 0 :][::-1])
+    return next(filter(None, places), "")

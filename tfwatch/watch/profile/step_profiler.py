@@ -13,7 +13,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.errors import fails_open, raise_interrupt, reason
+from tfwatch.core.errors import fails_open
 from tfwatch.core.events import StepProfiled
 from tfwatch.core.rows import Flag
 from tfwatch.watch.profile.operations import Recording, read_profile
@@ -33,7 +33,6 @@ _WARM_UP = 20
 #: Of TensorFlow's profiler: operations that take a while, no Python, the device's kernels.
 _HOST_LEVEL, _PYTHON_LEVEL, _DEVICE_LEVEL = 2, 0, 1
 _PROFILED = int(Flag.PROFILED)
-_OTHER_BEGAN = "another profiler began"
 
 
 class StepProfiler:
@@ -53,7 +52,7 @@ class StepProfiler:
         self._done: Recording | None = None
         self._model: Callable[[], Any] = lambda: None
         self._step: Callable[[], Any] = lambda: None
-        self._end_guard: Callable[[], None] = lambda: None
+        self._guard: _GivesWay | None = None
 
     def ask(self) -> None:
         """Ask for a profile of the next steps; a second request before it is done is the same."""
@@ -80,12 +79,9 @@ class StepProfiler:
         """
         if not (self._is_asked or self._folder):
             return 0
-        try:
+        with fails_open(lambda why: self._abandon(why, steps)):
             return self._after_step(steps, in_call)
-        except Exception as error:  # noqa: BLE001  the training's boundary
-            raise_interrupt(error)
-            self._abandon(reason(error), steps)
-            return _PROFILED
+        return _PROFILED
 
     def _after_step(self, steps: int, in_call: int) -> int:
         if self._folder is None:
@@ -110,30 +106,32 @@ class StepProfiler:
         )
         self._folder, self._taken = folder, 0
         self._most_steps = _STEPS if has_loops(self._graph) else _MOST_STEPS
+        guard = _GivesWay(lambda: self._abandon("another profiler began", self._writer.status[2]))
         api.start(str(folder), options)
-        self._end_guard = _give_way(self._stop_for_other)
+        self._guard = guard
+        guard.begin()
         self._begin_ns = self._writer.now_ns()
         self._cost_ns = self._begin_ns - before_ns
 
     def _end(self, steps: int) -> None:
         folder, done_ns = self._folder, self._writer.now_ns()
-        self._end_guard()
-        _profiler_api().stop()
+        self._stop(save=True)
         self._folder, taken = None, self._taken
         self._cost_ns += self._writer.now_ns() - done_ns
         if folder is not None:
             times_ms = (done_ns - self._begin_ns) / 1e6 / taken, self._cost_ns / 1e6
             self._done = Recording(folder, steps, taken, *times_ms, self._model(), self._graph)
 
-    def _stop_for_other(self) -> None:
-        """Stop without a profile: the user's own profiler begins."""
-        with fails_open(lambda _: None):
-            _profiler_api().stop(save=False)
-        self._abandon(_OTHER_BEGAN, self._writer.status[2])
+    def _stop(self, *, save: bool) -> None:
+        """Stop the profiler where it runs."""
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            guard.end()
+            _profiler_api().stop(save=save)
 
     def _abandon(self, why: str, steps: int) -> None:
         with fails_open(lambda _: None):
-            self._end_guard()
+            self._stop(save=False)
         folder, self._folder = self._folder, None
         self._is_asked = False
         if folder is not None:
@@ -143,9 +141,6 @@ class StepProfiler:
     def close(self) -> None:
         """End with the training: a profile that is not done is given up."""
         if self._folder is not None:
-            with fails_open(lambda _: None):
-                self._end_guard()
-                _profiler_api().stop(save=False)
             self._abandon("the training ended", self._writer.status[2])
 
     # -- in the writer's thread -------------------------------------------------------------------
@@ -159,6 +154,12 @@ class StepProfiler:
             self._writer.event(read_profile(done, self._writer.now_ns()))
         shutil.rmtree(done.folder, ignore_errors=True)
 
+    def finish(self) -> None:
+        """End with the run: write what is done, or why nothing is."""
+        self.write()
+        if self._is_asked:
+            self._report("the run ended before its steps could be profiled", self._writer.status[2])
+
     def _report(self, why: str, steps: int) -> None:
         now_ns = self._writer.now_ns()
         self._writer.event(StepProfiled(now_ns, steps, 0, 0.0, 0.0, missing=why))
@@ -170,24 +171,30 @@ def _profiler_api() -> Any:
     return tf.profiler.experimental
 
 
-def _give_way(stop_ours: Callable[[], None]) -> Callable[[], None]:
-    """Have the next `start` of a profiler end ours first; return what undoes this."""
-    api = _profiler_api()
-    original = api.start
+class _GivesWay:
+    """TensorFlow's lock of its profiler while ours runs: whoever takes it, to start a profiler by
+    any of its names, ends ours first."""
 
-    def start(*args: Any, **kwargs: Any) -> Any:
-        undo()
-        stop_ours()
-        return original(*args, **kwargs)
+    def __init__(self, end: Callable[[], None]) -> None:
+        from tensorflow.python.profiler import profiler_v2
 
-    def undo() -> None:
-        for module, before in changed:
-            if module.start is start:
-                module.start = before
+        self._module: Any = profiler_v2
+        self._lock = profiler_v2._profiler_lock
+        self._end = end
 
-    from tensorflow.python.profiler import profiler_v2
+    def begin(self) -> None:
+        """Take the place of the lock."""
+        self._module._profiler_lock = self
 
-    changed = [(module, module.start) for module in (api, profiler_v2)]
-    for module, _ in changed:
-        module.start = start
-    return undo
+    def end(self) -> None:
+        """Put the lock back; a second call does nothing."""
+        if self._module._profiler_lock is self:
+            self._module._profiler_lock = self._lock
+
+    def __enter__(self) -> None:
+        self.end()
+        self._end()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import FrameType
 
-    from tfwatch.runs.writer import RunWriter
     from tfwatch.watch.loops.found_loops import BatchCalls, FoundLoop, FoundLoops
 
 #: An attribute of a class that is replaced: the class, the name, and what makes the new one of it.
@@ -265,12 +264,6 @@ def _stepped(original: Callable[..., Any], loops: FoundLoops) -> Callable[..., A
     return apply
 
 
-def _newest_writer() -> RunWriter | None:
-    from tfwatch.watch.fit.fit_runs import newest_writer
-
-    return newest_writer()
-
-
 class _Fits:
     """Every `fit` of this process."""
 
@@ -391,7 +384,9 @@ class _Fits:
         notes, self._feed_notes = self._feed_notes, []
 
         def note_all(_logs: Any) -> None:
-            if writer := _newest_writer():
+            from tfwatch.watch.fit.fit_runs import newest_writer
+
+            if writer := newest_writer():
                 for sentence in notes:
                     writer.note(sentence)
 

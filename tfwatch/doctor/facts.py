@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: A folder on a lost network answers after minutes, or never.
 _PATIENCE_S = 10.0
-_WHILE_TRAINING = "skipped while a training runs, because it takes cores from it: press t to run it"
+_WHILE_TRAINING = "skipped while a training runs, which needs the cores: tfwatch doctor runs it"
 _SYSCTL = ("/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string")
 _SYSCTL_LIMIT_S = 2.0
 _MODEL = re.compile(r"^model name\s*:\s*(.{1,200})$", re.MULTILINE)

@@ -462,6 +462,11 @@ def test_a_live_screen_names_the_key_that_gains_beside_the_remedy_in_the_script(
     assert first.advice.startswith(f"{key if live else ''}.batch(32) before the map")
 
 
+def test_small_operations_without_a_loop_are_no_loss() -> None:
+    (limit,) = find_losses(losing(profile=profile_of(ROTATES, small_ms=6.0), cores_free=0.0))
+    assert limit.kind == "compute-bound"
+
+
 def test_a_filled_cache_is_said_with_what_it_cost_once() -> None:
     before = TimeSpent(None, 100, compute_s=1.0, data_wait_s=4.0, first_batch_s=0.5)
 

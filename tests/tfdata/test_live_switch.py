@@ -83,6 +83,33 @@ def test_a_switch_at_the_edge_of_an_epoch(at: int) -> None:
     assert read(pipeline, {}) == [0, 2, 4, 6, 8]
 
 
+@pytest.mark.parametrize("prefetch", ["off", "default", "2"])
+def test_batches_in_pinned_memory_are_the_same_and_come_in_order(prefetch: str) -> None:
+    import numpy as np
+    import tensorflow as tf
+
+    from tfwatch.tfdata.live_switch import SwitchablePipeline
+    from tfwatch.tfdata.stage_names import kind_of, nodes_of
+    from tfwatch.tfdata.work_ahead import in_pinned_memory, prefetch_only
+
+    rows = {"x": np.arange(46, dtype=np.float32).reshape(23, 2), "name": [b"a"] * 23}
+    data = tf.data.Dataset.from_tensor_slices((rows, np.arange(23) % 2 == 0)).batch(4)
+    pipeline, pinned = SwitchablePipeline(prefetch_only), Knobs(prefetch, pinned="on")
+    pipeline.start(iter(data), Knobs(prefetch))
+    got = []
+    for at in range(6):
+        if at in (2, 4):
+            pipeline.switch(pinned if at == 2 else Knobs(prefetch))
+        batch = next_batch(pipeline)
+        got.append(tf.nest.map_structure(np.asarray, pipeline.batches.shape.pack(batch)))
+
+    with pytest.raises(StopIteration):
+        next_batch(pipeline)
+    assert str(got) == str(list(data.as_numpy_iterator()))
+    stages = nodes_of(in_pinned_memory(data, pinned))
+    assert [kind_of(stage) for stage in stages][:2] == ["Map", "MapAndBatch"]
+
+
 def test_a_pipeline_that_cannot_be_built_changes_nothing() -> None:
     import tensorflow as tf
 

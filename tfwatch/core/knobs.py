@@ -20,6 +20,7 @@ AUTO: Final = "auto"
 PREFETCH: Final = "prefetch"
 WORKERS: Final = "workers"
 CACHE: Final = "cache"
+PINNED: Final = "pinned"
 DEVICE_PREFETCH: Final = "device_prefetch"
 MULTIPROCESSING: Final = "multiprocessing"
 
@@ -127,6 +128,17 @@ _TABLE = (
         rank=2,
     ),
     Knob(
+        PINNED,
+        key="n",
+        action="batches in pinned memory, which the GPU reads directly, or off",
+        purpose="batches in memory that the GPU reads",
+        call="map_and_batch(lambda *parts: parts, 1)",
+        words=(OFF, ON),
+        first_on=ON,
+        moves=PARTS,
+        rank=3,
+    ),
+    Knob(
         DEVICE_PREFETCH,
         key="g",
         action="prefetch to the GPU's memory, or off",
@@ -153,6 +165,8 @@ _TABLE = (
     ),
 )
 KNOBS: Final = {knob.name: knob for knob in _TABLE}
+#: The knobs of the copy to a device with memory of its own.
+COPY_KNOBS: Final = (PINNED, DEVICE_PREFETCH)
 PY_DATASET_KNOBS: Final = tuple(knob.name for knob in _TABLE if knob.of_py_dataset)
 
 
@@ -166,6 +180,8 @@ class Knobs:
     workers: str = OFF
     #: Each example is computed once, up to the first random stage, and kept in memory.
     cache: str = OFF
+    #: Batches are copied into memory that the GPU reads directly.
+    pinned: str = OFF
     #: `buffer_size` of a prefetch to the GPU's memory after all other stages.
     device_prefetch: str = OFF
     #: The workers of a `PyDataset` are processes, not threads.
@@ -323,6 +339,7 @@ class NotTimed(Enum):
 #: The reason why a pipeline has no such knob.
 LACKING = {
     CACHE: Refusal.NOTHING_TO_CACHE,
+    PINNED: Refusal.NO_DEVICE_MEMORY,
     DEVICE_PREFETCH: Refusal.NO_DEVICE_MEMORY,
     MULTIPROCESSING: Refusal.NO_PY_DATASET,
 }

@@ -24,7 +24,13 @@ import tensorflow as tf
 from tfwatch.core.knobs import AUTO, Knobs
 from tfwatch.tfdata.disposal import FreedSignal, dispose, free_with_functions
 from tfwatch.tfdata.stage_names import GATE, OWN
-from tfwatch.tfdata.work_ahead import CopyStamps, count_of, make_stamps, on_device
+from tfwatch.tfdata.work_ahead import (
+    CopyStamps,
+    count_of,
+    in_pinned_memory,
+    make_stamps,
+    on_device,
+)
 
 
 class SwitchablePipeline:
@@ -208,10 +214,8 @@ class PipelinesOfEpoch:
         if self._gate is None:
             self._gate = _gated(self._source, self._is_open)
             free_with_functions(self._gate)
-        stamps, batches = (
-            make_stamps(knobs, count_of(knobs.device_prefetch)),
-            self._build(self._gate, knobs),
-        )
+        stamps = make_stamps(knobs, count_of(knobs.device_prefetch))
+        batches = in_pinned_memory(self._build(self._gate, knobs), knobs)
         dataset = on_device(stamps.over(batches) if stamps else batches, knobs)
         self.built = [
             *(signal for signal in self.built if not signal.is_freed),

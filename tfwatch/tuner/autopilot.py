@@ -19,7 +19,7 @@ from tfwatch.core.events import (
     MoveMade,
     PipelineSwitched,
 )
-from tfwatch.core.knobs import DEVICE_PREFETCH, PREFETCH, WORKERS
+from tfwatch.core.knobs import COPY_KNOBS, PREFETCH, WORKERS
 from tfwatch.judge.effects.comparison import LEAST, effect_between
 from tfwatch.judge.effects.interval import UNKNOWN
 from tfwatch.judge.forecasts.evidence import cores_of, evidence_now
@@ -41,7 +41,7 @@ SHARE = 0.25
 #: Bytes where the available memory is unknown.
 _UNKNOWN = 256 * 2**20
 #: The knobs that it switches.
-_KNOBS = frozenset({PREFETCH, WORKERS, DEVICE_PREFETCH})
+_KNOBS = frozenset({PREFETCH, WORKERS, *COPY_KNOBS})
 
 
 @dataclass(frozen=True, slots=True)

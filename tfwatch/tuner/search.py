@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from tfwatch.core import units
-from tfwatch.core.knobs import DEVICE_PREFETCH, KNOBS, PREFETCH, WORKERS, KnobChange
+from tfwatch.core.knobs import COPY_KNOBS, KNOBS, OFF, PREFETCH, WORKERS, KnobChange
 from tfwatch.judge.effects.comparison import LEAST, effect_between
 from tfwatch.judge.forecasts.predict import needed_bytes
 from tfwatch.judge.steps.steady_steps import COPY_FROM, breakdown, steady
@@ -188,15 +188,22 @@ class AutopilotSearch:
 
     @property
     def _is_copy_bound(self) -> bool:
-        """True where batches can be copied to the device ahead, and their copy takes long."""
+        """True where batches can be copied to the device in another way, and their copy takes
+        long."""
         copy = self.now.copy
-        can_copy = self.knobs.get(DEVICE_PREFETCH) == "off" and self._is_new(_COPY_AHEAD)
-        return can_copy and copy is not None and copy.mean >= COPY_FROM * self.now.step.mean
+        is_long = copy is not None and copy.mean >= COPY_FROM * self.now.step.mean
+        return is_long and bool(self._copies())
+
+    def _copies(self) -> list[dict[str, str]]:
+        """Return the settings that copy batches to the device in another way."""
+        offered = [knob for knob in COPY_KNOBS if self.knobs.get(knob) == OFF]
+        settings = ({knob: KNOBS[knob].first_on} for knob in offered)
+        return [one for one in settings if self._is_new(one)]
 
     def _ranked(self, make_forecast: MakeForecast) -> list[Move]:
         """Return the moves that are not slower by their forecasts, the largest expected gain
         first."""
-        candidates = [_COPY_AHEAD] if self._is_copy_bound else self._candidates()
+        candidates = self._copies() if self._is_copy_bound else self._candidates()
         moves = [self._move(settings, make_forecast) for settings in candidates]
         ranked = [(self._expected_gain(move), move) for move in moves]
         ranked.sort(key=lambda one: -one[0])
@@ -276,9 +283,6 @@ class AutopilotSearch:
         if forecast is None or not forecast.is_known:
             return _EXPECTED * self.now.wait_share
         return 1 - 1 / forecast.ratio
-
-
-_COPY_AHEAD = {DEVICE_PREFETCH: KNOBS[DEVICE_PREFETCH].first_on}
 
 
 def _parts(rows: Rows) -> Breakdown:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.judge.situations import RUNNING, banner, changed, stat
-from tfwatch.judge.findings.copying import UINT8, bandwidth
+from tfwatch.judge.findings.copying import UINT8
+from tfwatch.judge.forecasts.copies import bandwidth
+from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.stages import Stage, StageTable
 from tfwatch.judge.steps.steady_steps import Breakdown
 
@@ -56,20 +58,31 @@ def test_one_byte_for_each_fractional_number_is_advised_with_its_gain(
     assert found.code == UINT8
 
 
-def test_batches_in_ordinary_memory_are_advised_to_be_made_by_a_map_and_a_batch_in_one() -> None:
+def test_pinned_memory_is_advised_for_batches_in_ordinary_memory() -> None:
     found = banner(replace(copying(uint8=60 * 2**20), stages=None))
 
     assert found.advice == (
-        "a map before the batch makes batches in memory that the GPU reads directly, at about"
-        " 25 GB/s: about 6.5 ms/step, the same elements"
+        "batches in pinned memory, which the GPU reads directly: about 6.5 ms/step, the same"
+        " elements"
     )
-    assert "noop_elimination = False" in found.code
+    assert "map_and_batch(lambda *parts: parts, 1)" in found.code
     assert found.claims["copy_s"] == pytest.approx(0.79 * 12.0, rel=0.01)
 
 
 def test_small_batches_and_fast_copies_stay_where_they_are() -> None:
-    assert "GB/s:" not in banner(replace(copying(uint8=2**20), stages=None)).advice
-    assert "GB/s:" not in banner(replace(copying(uint8=160 * 2**20), stages=None)).advice
+    for size in (2**20, 160 * 2**20):
+        assert "pinned" not in banner(replace(copying(uint8=size), stages=None)).advice
+
+
+def test_pinned_memory_is_advised_by_its_key_where_it_is_a_knob() -> None:
+    then = Forecast("pinned", "on", 7.5, 5.5, 10.3, "", 16.0)
+    now = replace(copying(uint8=60 * 2**20), stages=None, forecasts={("pinned", "on"): then})
+
+    found = banner(now)
+
+    assert found.advice.startswith("n pinned on: ")
+    assert found.forecast is then
+    assert found.claims["copy_s"] == pytest.approx(8.5)
 
 
 def test_batches_of_bytes_are_not_to_become_bytes() -> None:

@@ -6,10 +6,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.core.knobs import DEVICE_PREFETCH
+from tfwatch.core.knobs import COPY_KNOBS, OFF, ON, PINNED
 from tfwatch.judge.findings.finding import Advice, Fact, Finding
 from tfwatch.judge.findings.situation import SourceKind
-from tfwatch.judge.findings.switch_lines import advise_gain
+from tfwatch.judge.findings.switch_lines import advise_gain, switch_line
+from tfwatch.judge.forecasts.copies import bandwidth, saved_if_pinned_ms
 from tfwatch.judge.forecasts.forecast import best
 from tfwatch.judge.steps.steady_steps import MODERATELY_FROM
 
@@ -28,20 +29,9 @@ UINT8 = (
 )
 #: Fewer bytes are advised where they shorten the copy by at least this share.
 _WORTH_IT = 0.2
-#: Bytes a second. Of batches in ordinary memory 4.8 to 6.6e9 were copied on an H100 and an H200, of
-#: those that a map and a batch in one stage had made 25 to 32e9.
-_ORDINARY, _PINNED = 12e9, 25e9
-#: The bytes of a batch from which on these rates hold.
-_LEAST_BYTES = 2 * 2**20
 _ARRAYS = (
-    "dataset = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x))"
+    "dataset = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch(batch_size)"
     "  # in place of the arrays; shuffles in another order\n"
-)
-_PINNED_CODE = (
-    "options = tf.data.Options()\n"
-    "options.experimental_optimization.noop_elimination = False  # keeps the next map\n"
-    "dataset = dataset.map(lambda *parts: parts, num_parallel_calls=tf.data.AUTOTUNE)\n"
-    "dataset = dataset.batch({size}).with_options(options)  # in place of .batch({size})"
 )
 
 
@@ -54,7 +44,7 @@ def find(now: Situation) -> Finding | None:
     took_ms = part.copying_ms(now.manifest.copy_ahead_ms)
     copied = " of ".join(units.in_one_unit(took_ms, part.step.mean))
     brief = f"copying batches to the GPU takes {copied}/step"
-    ahead = _device_prefetch(now, part)
+    ahead = _other_copy(now, part)
     saved_ms = part.step.median - ahead.step_ms if ahead else _saved_ms(now, part) or took_ms
     remedy = advise_gain(now, ahead) if ahead else _advise_bytes(now, part)
     return Finding(
@@ -88,11 +78,12 @@ def _ahead(now: Situation, part: Breakdown) -> str:
     return ", ahead of the steps, whose launching waits for it"
 
 
-def _device_prefetch(now: Situation, part: Breakdown) -> Forecast | None:
-    """Return the device prefetch where it is forecast to save more than other batches do."""
-    ahead = best(one for one in now.forecasts.values() if one.knob == DEVICE_PREFETCH)
-    helps = ahead is not None and part.step.median - ahead.step_ms > _saved_ms(now, part)
-    return ahead if helps else None
+def _other_copy(now: Situation, part: Breakdown) -> Forecast | None:
+    """Return the switch of the copy that is forecast to save most, where other batches save hardly
+    more."""
+    found = best(one for one in now.forecasts.values() if one.knob in COPY_KNOBS)
+    least_ms = (1 - _WORTH_IT) * _saved_ms(now, part)
+    return found if found and part.step.median - found.step_ms >= least_ms else None
 
 
 def _advise_bytes(now: Situation, part: Breakdown) -> Advice:
@@ -127,32 +118,19 @@ def _saved_by_bytes_ms(now: Situation, took_ms: float) -> float:
 
 
 def _saved_if_pinned_ms(now: Situation, took_ms: float) -> float:
-    """Return the time that a copy from memory that the GPU reads directly saves; 0 where batches
-    are in it, or their size is unknown."""
-    rate, kinds = bandwidth(now.manifest.copied_bytes, took_ms), _kinds(now)
-    is_small = sum(now.manifest.copied_bytes.values()) < _LEAST_BYTES
-    if rate is None or rate >= _ORDINARY or is_small or "MapAndBatch" in kinds:
+    kinds = [stage.kind for stage in now.stages.stages] if now.stages else []
+    if now.knobs.get(PINNED, OFF) != OFF:
         return 0.0
-    return took_ms * (1 - rate / _PINNED)
-
-
-def _kinds(now: Situation) -> list[str]:
-    return [stage.kind for stage in now.stages.stages] if now.stages else []
+    return saved_if_pinned_ms(now.manifest.copied_bytes, kinds, took_ms)
 
 
 def _advise_pinned(now: Situation, then_ms: float) -> Advice:
     sentence = (
-        "a map before the batch makes batches in memory that the GPU reads directly, at about"
-        f" {_PINNED / 1e9:.0f} GB/s: about {units.milliseconds(then_ms)}/step, the same elements"
+        "batches in pinned memory, which the GPU reads directly: about"
+        f" {units.milliseconds(then_ms)}/step, the same elements"
     )
-    code = _PINNED_CODE.format(size=now.manifest.batch_size or "batch_size")
+    code = switch_line(PINNED, ON)
     return Advice(sentence, _ARRAYS + code if now.origin is SourceKind.ARRAYS else code)
-
-
-def bandwidth(copied_bytes: Mapping[str, int], copy_ms: float) -> float | None:
-    """Return the bytes that are copied per second; None where unknown."""
-    total = sum(copied_bytes.values())
-    return total / copy_ms * 1e3 if total and copy_ms > 0 else None
 
 
 def _rate(now: Situation, copy_ms: float) -> str:

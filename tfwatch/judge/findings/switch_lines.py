@@ -20,6 +20,7 @@ from tfwatch.core.knobs import (
     MULTIPROCESSING,
     OFF,
     ON,
+    PINNED,
     PREFETCH,
     PY_DATASET_KNOBS,
     WORKERS,
@@ -43,11 +44,15 @@ _NAMED_MAP = re.compile(r"map\((?P<name>[^()]+)\)")
 #: The name in place of a user's function whose name is unknown.
 _FUNCTION = "decode"
 #: In the order of a pipeline.
-_ORDER = (WORKERS, CACHE, PREFETCH, DEVICE_PREFETCH)
+_ORDER = (WORKERS, CACHE, PREFETCH, PINNED, DEVICE_PREFETCH)
 _LINES = {
     CACHE: "dataset = dataset.cache()  # after the slow stages, before shuffle and anything random",
     PREFETCH: "dataset = dataset.prefetch({})  # the last stage: prepares batches while a step"
     " runs",
+    PINNED: "dataset = dataset.apply(tf.data.experimental.map_and_batch(lambda *parts: parts, 1))"
+    "  # the last stages: batches in memory that the GPU reads\n"
+    "dataset = dataset.map(lambda *parts: tf.nest.map_structure(lambda part: tf.squeeze(part, 0),"
+    " parts))",
     DEVICE_PREFETCH: "dataset = dataset.apply(tf.data.experimental.prefetch_to_device("
     '"/GPU:0", {}))  # the last stage',
     MULTIPROCESSING: "dataset.use_multiprocessing = True  # before fit, below if __name__ =="

@@ -20,6 +20,7 @@ from tfwatch.core.knobs import (
     MULTIPROCESSING,
     OFF,
     ON,
+    PINNED,
     PREFETCH,
     PY_DATASET_KNOBS,
     WORKERS,
@@ -94,6 +95,7 @@ class Watch(keras.callbacks.Callback):
         *,
         prefetch: str | int | None = None,
         workers: str | int | None = None,
+        pinned: bool | None = None,
         device_prefetch: str | int | None = None,
         cache: bool | None = None,
         multiprocessing: bool | None = None,
@@ -108,6 +110,7 @@ class Watch(keras.callbacks.Callback):
             workers: the parallel calls of each map: `default` (as in the script), `off`, `auto`, or
                 a number. Refused for a pipeline that has no map of which parallel calls give the
                 same elements. The workers of a `PyDataset`, `off` for one.
+            pinned: batches are copied into memory that the GPU reads directly.
             device_prefetch: `off`, or the `buffer_size` of a prefetch to the GPU's memory.
             cache: keep the results of the last map that gives the same in each epoch. Refused where
                 there is none, and where they take more than half of the free memory.
@@ -119,6 +122,7 @@ class Watch(keras.callbacks.Callback):
         values = {
             PREFETCH: prefetch,
             WORKERS: workers,
+            PINNED: pinned,
             DEVICE_PREFETCH: device_prefetch,
             CACHE: cache,
             MULTIPROCESSING: multiprocessing,

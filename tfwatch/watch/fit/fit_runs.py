@@ -13,7 +13,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM
-from tfwatch.core.knobs import DEVICE_PREFETCH, PREFETCH
+from tfwatch.core.knobs import COPY_KNOBS, PREFETCH
 from tfwatch.runs.control import Control
 from tfwatch.runs.script_process import launched
 from tfwatch.tfdata.stage_reader import StageReader
@@ -104,10 +104,10 @@ class FitRun:
 
 
 def _begin_run(runs_dir: Path | None, knobs: Mapping[str, str]) -> ScriptRun:
-    device, switchable = find_device(), [PREFETCH, DEVICE_PREFETCH]
+    device, switchable = find_device(), [PREFETCH, *COPY_KNOBS]
     if not device.has_own_memory:
-        switchable.remove(DEVICE_PREFETCH)
-        knobs = {knob: value for knob, value in knobs.items() if knob != DEVICE_PREFETCH}
+        switchable = [PREFETCH]
+        knobs = {knob: value for knob, value in knobs.items() if knob not in COPY_KNOBS}
     return ScriptRun(runs_dir, device, knobs, switchable)
 
 

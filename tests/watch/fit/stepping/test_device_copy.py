@@ -91,7 +91,7 @@ def test_a_cpu_has_nothing_to_copy_to(monkeypatch: pytest.MonkeyPatch) -> None:
     )  # operations run on the CPU
 
 
-def train(folder: Path | None, switches: dict[int, Any]) -> tuple[Any, Any]:
+def train(folder: Path | None, switches: dict[int, dict[str, Any]]) -> tuple[Any, Any]:
     """Train on batches of 1 MB, the last one smaller; return losses and weights, and the run."""
     import keras
     import tensorflow as tf
@@ -111,7 +111,7 @@ def train(folder: Path | None, switches: dict[int, Any]) -> tuple[Any, Any]:
     def end(batch: int, logs: Any) -> None:
         losses.append(logs["loss"])
         if watch and batch in switches:
-            watch.set(device_prefetch=switches[batch])
+            watch.set(**switches[batch])
 
     callbacks = [
         keras.callbacks.LambdaCallback(on_train_batch_end=end),
@@ -124,8 +124,11 @@ def train(folder: Path | None, switches: dict[int, Any]) -> tuple[Any, Any]:
     ) if watch and watch.run_path else None
 
 
-def test_training_is_the_same_with_copies_and_with_device_prefetch_switched(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("knob", "values"), [("device_prefetch", (2, "off", 1)), ("pinned", (True, False, True))]
+)
+def test_training_is_the_same_with_copies_and_with_their_knobs_switched(
+    knob: str, values: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from tfwatch.tfdata import work_ahead
     from tfwatch.watch.fit.stepping import device_copy
@@ -136,15 +139,17 @@ def test_training_is_the_same_with_copies_and_with_device_prefetch_switched(
     monkeypatch.setattr(requested_switches, "why_no_device_prefetch", lambda: None)
     with determinism(False):  # it forbids the clock of the stamps
         stock, _ = train(None, {})
-        watched, run = train(tmp_path, {2: 2, 4: "off", 6: 1})
+        watched, run = train(
+            tmp_path, {at: {knob: value} for at, value in zip((2, 4, 6), values, strict=True)}
+        )
 
     assert watched == stock
     assert np.isfinite(run.steps["copy_ms"]).all()
     assert (run.steps["copy_ms"] + run.steps["dispatch_ms"] <= run.steps["compute_ms"]).all()
     assert run.manifest.copied_bytes == {"float32": 24 * 64 * 64 * 3 * 4}
-    assert [event.new for event in run.events if type(event).__name__ == "PipelineSwitched"][
-        :3
-    ] == ["2", "off", "1"]
+    switches = [event for event in run.events if type(event).__name__ == "PipelineSwitched"]
+    assert [event.knob for event in switches] == [knob] * len(switches)
+    assert [event.new for event in switches][:2] == ["2" if values[0] == 2 else "on", "off"]
 
 
 def timed(monkeypatch: pytest.MonkeyPatch, *, is_ahead: bool, copy_ms: float = 8.0) -> Any:

@@ -16,7 +16,7 @@ from tfwatch.core.errors import fails_open, raise_interrupt, reason
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import (
     CACHE,
-    DEVICE_PREFETCH,
+    COPY_KNOBS,
     MULTIPROCESSING,
     OFF,
     PREFETCH,
@@ -131,7 +131,7 @@ class RequestedSwitches:
         """Begin an epoch with the rebuilt pipeline if the knobs ask for it; return whether it
         began."""
         knobs, begun = self._take_deferred(self._leave_late())
-        is_own = replace(knobs, device_prefetch=OFF) == self.script.written
+        is_own = replace(knobs, device_prefetch=OFF, pinned=OFF) == self.script.written
         if (is_own and not begun) or why_not_switchable(iterator):
             return False
         self.script.read(iterator)
@@ -334,10 +334,8 @@ class RequestedSwitches:
 
     def _refusal(self, request: SwitchRequest) -> str:
         """Return the reason to refuse a request; empty if there is none."""
-        if request.knob == DEVICE_PREFETCH and request.value != OFF:
-            no_copy = NotTimed.IN_GRAPH if self.in_graph else why_no_device_prefetch()
-            if no_copy:
-                return no_copy.value
+        if request.knob in COPY_KNOBS and request.value != OFF and (why := self._why_no_copy()):
+            return why.value
         refused = why_not_switchable(self.current.keras)
         if refused:  # run.json has the line to change in place of it
             return self._writer.manifest().fixed.get(request.knob, refused.words)
@@ -349,6 +347,14 @@ class RequestedSwitches:
         if request.knob == CACHE:
             return self.script.why_no_cache or self._open_cache()
         return Refusal.NO_PY_DATASET.words if request.knob == MULTIPROCESSING else ""
+
+    def _why_no_copy(self) -> NotTimed | None:
+        """Return why batches are not copied to a device before the step's call, as plain
+        tensors."""
+        if self.in_graph:
+            return NotTimed.IN_GRAPH
+        is_plain = self.current.spec.flat is not None
+        return why_no_device_prefetch() or (None if is_plain else NotTimed.NOT_PLAIN)
 
     def _open_cache(self) -> str:
         """Open the cache; return the reason where it cannot be."""

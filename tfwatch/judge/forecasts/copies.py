@@ -1,0 +1,34 @@
+"""The copy of batches to a device: its rate, and the time that pinned memory saves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+#: Bytes a second. Of batches in ordinary memory 4.8 to 6.6e9 were copied on an H100 and an H200, of
+#: those in pinned memory 25 to 32e9.
+_ORDINARY, _PINNED = 12e9, 25e9
+#: The bytes of a batch from which on these rates hold.
+_LEAST_BYTES = 2 * 2**20
+#: The kernel that allocates its batches in pinned memory.
+_PINS = "MapAndBatch"
+
+
+def bandwidth(copied_bytes: Mapping[str, int], copy_ms: float) -> float | None:
+    """Return the bytes that are copied per second; None where unknown."""
+    total = sum(copied_bytes.values())
+    return total / copy_ms * 1e3 if total and copy_ms > 0 else None
+
+
+def saved_if_pinned_ms(
+    copied_bytes: Mapping[str, int], kinds: Iterable[str], copy_ms: float
+) -> float:
+    """Return the time of a copy that pinned memory saves; 0 where batches are in it, are small, or
+    their size is unknown. kinds: those of the pipeline's stages."""
+    rate = bandwidth(copied_bytes, copy_ms)
+    is_small = sum(copied_bytes.values()) < _LEAST_BYTES
+    if rate is None or rate >= _ORDINARY or is_small or _PINS in kinds:
+        return 0.0
+    return copy_ms * (1 - rate / _PINNED)

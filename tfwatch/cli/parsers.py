@@ -105,6 +105,7 @@ def _add_training(own: Any) -> None:
     read: Any = options.typed(options.switch)
     place = "STEP:KNOB=VALUE"
     group.add_argument("--switch", metavar=place, type=read, action="append", default=[], help=text)
+    _add_allow(group)
     text = (
         "switch knobs until the device no longer starves, and keep what helps (key f); the batches"
         " stay the same"
@@ -120,6 +121,14 @@ def _add_training(own: Any) -> None:
     read = options.typed(options.address)
     group.add_argument("--feed", metavar="HOST:PORT", type=read, help=text)
     _add_output(own.add_argument_group("output"))
+
+
+def _add_allow(group: Any) -> None:
+    text = (
+        "random-draws: switch workers also where a map draws random numbers, which then differ from"
+        " those of the script as it is"
+    )
+    group.add_argument("--allow", metavar="KIND", choices=["random-draws"], help=text)
 
 
 def _add_output(group: Any) -> None:
@@ -215,6 +224,7 @@ def _add_compare(own: Any) -> None:
 def _add_set(own: Any) -> None:
     text = f"{_TRAINING}. The knobs: --switch"
     own.add_argument("words", metavar="[RUN] KNOB=VALUE", nargs="+", help=text)
+    _add_allow(own)
     _add_runs_dir(own)
 
 

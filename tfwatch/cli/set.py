@@ -6,6 +6,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from tfwatch.cli.named_runs import find_training
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
@@ -45,13 +47,14 @@ def set_knobs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     traces = args.words[-1] == _TRACE
     words = args.words[:-1] if traces else args.words
     which, changes = _changes(words, needs_change=not traces)
+    changes = [replace(one, random_draws=bool(args.allow)) for one in changes]
     folder = find_training(which, args.runs_dir)
     run = Run(RunFolder(folder), clock)
     begin = run.read()
     until_ns = clock.now_ns() + _LONGEST_S * 10**9
     settings = knobs_in_effect(begin.manifest.knobs, begin.events.of(PipelineSwitched))
     for change in changes:
-        if refused := begin.manifest.why_not_switchable(change.knob):
+        if refused := _why_not(change, begin.manifest):
             name = option_name(change.knob)
             raise BadInputError(f"{folder.name} does not switch {name}: {refused}")
     for change in changes:
@@ -67,6 +70,13 @@ def set_knobs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
         results.append(_wait_for_profile(run, len(begin.events), until_ns, clock))
     failed = any(has_failed for has_failed, _ in results)
     return write(sys.stdout, "".join(f"{line}\n" for _, line in results)) or int(failed)
+
+
+def _why_not(change: SwitchRequest, manifest: Manifest) -> str:
+    """Return the reason why a run refuses a change; empty where it may take it."""
+    if not manifest.needs_consent(change.knob):
+        return manifest.why_not_switchable(change.knob)
+    return "" if change.random_draws else f"{manifest.random_maps}; --allow random-draws allows it"
 
 
 def _changes(words: Sequence[str], *, needs_change: bool) -> tuple[str | None, list[SwitchRequest]]:

@@ -307,6 +307,18 @@ class SwitchFailed(Event, ChangesKnob, frozen=True):
     now: str
 
 
+class RandomDrawsAllowed(Event, frozen=True):
+    """The user accepts that maps draw other random numbers from here on: they may run in parallel,
+    as with the line in the script."""
+
+    #: The steps done.
+    step: Count
+    #: `key`, `command` or `code`.
+    by: str
+    #: The map, and what it does.
+    reason: str
+
+
 class SensorMissing(Event, frozen=True):
     """A sensor has no figures, or has them again."""
 

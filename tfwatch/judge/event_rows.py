@@ -19,7 +19,7 @@ import numpy as np
 from tfwatch.core import events as facts
 from tfwatch.core import units
 from tfwatch.core.events import is_of_experiment, without_experiments
-from tfwatch.core.knobs import KNOBS, epochs_until
+from tfwatch.core.knobs import KNOBS, WORKERS, epochs_until
 from tfwatch.judge.effects import wording
 from tfwatch.judge.effects.switching_state import AUTOPILOT_EVENTS, autopilot_runs
 from tfwatch.judge.findings.situation import metric_name
@@ -155,6 +155,8 @@ def _describe_switching(event: RowSource) -> RowText | None:
             return NO_MARK, wording.TUNER_LOST, _WARNING
         case facts.SwitchFailed():
             return _describe_switch(event, wording.without_effect_text(event), _WARNING)
+        case facts.RandomDrawsAllowed():
+            return KNOBS[WORKERS].key, wording.random_draws_text(event), _WARNING
         case facts.SwitchAsked():
             when = _WHEN[min(event.epochs or epochs_until(event.knob, event.new), len(_WHEN) - 1)]
             return KNOBS[event.knob].key, f"{event.change.words} requested{when}", ""

@@ -64,6 +64,8 @@ class Control:
         self.knobs = knobs or Knobs()
         #: Those of the script's own pipeline, as its author wrote it.
         self.written = self.knobs
+        #: Maps may draw other random numbers: the user accepts it.
+        self.random_draws = False
         #: Set to end the training at the next batch.
         self.stop = threading.Event()
         #: The step after which the training ends; None is none.
@@ -260,7 +262,9 @@ class RequestTaker:
             return Refusal.RUN_IS_ENDING.words
         if self._control.waiting_count >= _MOST_WAITING:
             return "too many requests wait"
-        return self._writer.manifest().why_not_switchable(request.knob)
+        manifest = self._writer.manifest()
+        is_allowed = request.random_draws and manifest.needs_consent(request.knob)
+        return "" if is_allowed else manifest.why_not_switchable(request.knob)
 
     def _refuse(self, request: SwitchRequest, reason: str) -> None:
         knobs = self._control.knobs if self._control else AS_WRITTEN

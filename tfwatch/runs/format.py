@@ -156,6 +156,9 @@ class Manifest(msgspec.Struct, frozen=True):
     switchable: list[str] = []
     #: Why a knob cannot be switched, by knob.
     fixed: dict[str, str] = {}
+    #: The map whose parallel calls draw other random numbers, and what it does: workers are
+    #: switched once the user accepts that. Empty where there is none, and once it is accepted.
+    random_maps: str = ""
     #: Workers take effect with an epoch: of a `PyDataset`, of maps below a cache, or over a source
     #: that begins again.
     workers_from_epoch: bool = False
@@ -239,6 +242,10 @@ class Manifest(msgspec.Struct, frozen=True):
             return ""
         none = Refusal.FIXED if knob in self.knobs else LACKING.get(knob, Refusal.NO_SUCH_KNOB)
         return self.fixed.get(knob) or none.words
+
+    def needs_consent(self, knob: str) -> bool:
+        """Return whether a knob is switched once the user accepts other random draws."""
+        return knob == WORKERS and bool(self.random_maps)
 
     def epochs_until(self, knob: str, value: str) -> int:
         """Return the number of epochs that must begin before a setting is in effect; 0: the next

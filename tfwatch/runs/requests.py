@@ -98,6 +98,8 @@ class SwitchRequest(_Request, frozen=True, tag="switch"):
     #: The tuner's: the offset up to which it has read the file. A later request of the user for the
     #: knob precedes it.
     after: Whole = 0
+    #: The user accepts that a map draws other random numbers (`Manifest.random_maps`).
+    random_draws: bool = False
 
 
 class StopRequest(_Request, frozen=True, tag="stop"):

@@ -117,7 +117,9 @@ def _is_for_layers(view: RunView, switches: bool) -> bool:
 
 def _switch_keys(view: RunView) -> Iterator[Key]:
     for knob in KNOBS.values():
-        if knob.name in view.snapshot.manifest.knobs and not view.refusal(knob.name, live=True):
+        manifest = view.snapshot.manifest
+        is_offered = not view.refusal(knob.name, live=True) or manifest.needs_consent(knob.name)
+        if knob.name in manifest.knobs and is_offered:
             yield Key(knob.key, knob.key, knob.label, knob.rank)
     if view.snapshot.manifest.switchable:
         yield Key("f", "f", "autopilot", 3)

@@ -93,6 +93,10 @@ class CannotRebuildError(Exception):
     """A pipeline cannot be rebuilt with other settings; the message is a reason for the user."""
 
 
+class RandomDrawsError(CannotRebuildError):
+    """A pipeline can be rebuilt where its maps may draw other random numbers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tree:
     """A pipeline, split at the gate.
@@ -119,15 +123,19 @@ class Tree:
         return self.chain[-1] if self.chain else self.base
 
 
-def read_tree(dataset: Any) -> Tree:
-    """Split a pipeline below the lowest map that can be rebuilt.
+def read_tree(dataset: Any, *, random_draws: bool = False) -> Tree:
+    """Split a pipeline below the lowest map that can be rebuilt. random_draws: maps may draw other
+    random numbers.
 
     Raises:
+        RandomDrawsError: it has no such map unless they may.
         CannotRebuildError: it has no such map.
     """
-    tree = split_tree(dataset)
+    tree = split_tree(dataset, random_draws=random_draws)
     if not any(kind_of(node) in MAPS for node in tree.chain):
-        raise CannotRebuildError(_why_no_map(dataset, tree.left_out))
+        why = _why_no_map(dataset, tree.left_out)
+        has_random = not random_draws and _is_readable_if_random(dataset)
+        raise RandomDrawsError(why) if has_random else CannotRebuildError(why)
     if any(_repeats_shuffle(node) for node in nodes_of(dataset)):
         raise CannotRebuildError(REPEATS_SHUFFLE)
     if unknown := _not_same_again(tree.base):
@@ -136,10 +144,18 @@ def read_tree(dataset: Any) -> Tree:
     return tree
 
 
-def split_tree(dataset: Any, *, with_maps: bool = True) -> Tree:
+def _is_readable_if_random(dataset: Any) -> bool:
+    try:
+        read_tree(dataset, random_draws=True)
+    except CannotRebuildError:
+        return False
+    return True
+
+
+def split_tree(dataset: Any, *, with_maps: bool = True, random_draws: bool = False) -> Tree:
     """Return the tree of a pipeline, also of one that has no map to rebuild. with_maps: it rebuilds
-    those it can."""
-    chain, left_out = _chain_of(dataset) if with_maps else ([], [])
+    those it can. random_draws: also those that then draw other random numbers."""
+    chain, left_out = _chain_of(dataset, random_draws) if with_maps else ([], [])
     chain = chain or _end_of(dataset)
     base = inputs_of(chain[0])[0] if chain else dataset
     shuffles = tuple(node for node in nodes_of(dataset) if reshuffles(node))
@@ -156,7 +172,7 @@ def _end_of(dataset: Any) -> list[Any]:
     return stages[::-1]
 
 
-def _chain_of(dataset: Any) -> tuple[list[Any], list[str]]:
+def _chain_of(dataset: Any, random_draws: bool) -> tuple[list[Any], list[str]]:
     """Return the stages from the lowest map that can be rebuilt to the top, and the reasons of the
     maps below."""
     chain: list[Any] = []
@@ -164,7 +180,7 @@ def _chain_of(dataset: Any) -> tuple[list[Any], list[str]]:
     node, lowest = dataset, 0
     while True:
         kind = kind_of(node)
-        why = why_not_parallel(node) if kind in MAPS else ""
+        why = why_not_parallel(node, random_draws=random_draws) if kind in MAPS else ""
         if why or kind not in (*MAPS, *BATCHES, *ORDERS, *NEUTRAL):
             blocked = (
                 why
@@ -267,10 +283,10 @@ def _repeats_shuffle(node: Any) -> bool:
 # -- functions ------------------------------------------------------------------------------------
 
 
-def why_not_parallel(node: Any) -> str:
+def why_not_parallel(node: Any, *, random_draws: bool = False) -> str:
     """Return the reason why a map has to run as its author wrote it; empty if parallel calls give
-    the same."""
-    return _worst_effect(node, _effect)
+    the same. random_draws: or the same but for its random draws."""
+    return _worst_effect(node, _effect_beside_draws if random_draws else _effect)
 
 
 def why_not_same(node: Any) -> str:
@@ -314,6 +330,10 @@ def _effect(operation: str) -> str:
     if _WRITES.search(operation):
         return "changes a variable or a table"
     return f"has a side effect ({operation})"
+
+
+def _effect_beside_draws(operation: str) -> str:
+    return "" if _RANDOM.search(operation) else _effect(operation)
 
 
 def _lasting_effect(operation: str) -> str:

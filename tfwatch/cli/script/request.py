@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from tfwatch.cli import options
 from tfwatch.core.errors import BadInputError
 from tfwatch.notices import NO_NOTICES, NotifyOptions
@@ -98,7 +100,7 @@ def request_of(args: argparse.Namespace) -> RunOptions:
         quiet=args.quiet,
         as_json=args.json,
         steps=args.steps,
-        switches=tuple(args.switch),
+        switches=tuple(replace(one, random_draws=bool(args.allow)) for one in args.switch),
         explain=args.explain,
         job=job,
     )

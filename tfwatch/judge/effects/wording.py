@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         ExperimentEnded,
         MoveJudged,
         MoveMade,
+        RandomDrawsAllowed,
         SwitchFailed,
     )
     from tfwatch.core.knobs import KnobChange
@@ -68,6 +69,13 @@ def interval_of_claim(known: Estimate) -> str:
     is_slower = known.answer == "slower"
     low, high = (1 / known.high, 1 / known.low) if is_slower else (known.low, known.high)
     return f"{units.times(low)} to {units.times(high)}"
+
+
+def random_draws_text(event: RandomDrawsAllowed) -> str:
+    """Return what the user has accepted, and for which map."""
+    return (
+        f"other random draws from step {event.step + 1} on, accepted by {event.by}: {event.reason}"
+    )
 
 
 def setting_text(knob: str, value: str) -> str:

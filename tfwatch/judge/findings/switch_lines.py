@@ -71,14 +71,15 @@ _NOT_MEASURED: Mapping[tuple[str, str], str] = MappingProxyType({})
 def advise_gain(now: Situation, gain: Forecast) -> Advice:
     """Advise a switch that is forecast to gain: by its key on a live screen, by its call in a
     summary."""
+    draws = "; other random draws" if now.manifest.needs_consent(gain.knob) else ""
     if not now.live:
-        words = f"{switch_phrase(gain.knob, gain.value)}: {expected_gain_text(gain)}"
+        words = f"{switch_phrase(gain.knob, gain.value)}: {expected_gain_text(gain)}{draws}"
         return Advice(words, line_with_switch(now, gain.knob, gain.value))
     part = now.split
     text = expected_gain_text(gain, part.step.mean if part else math.nan)
     costs = f"; {_cache_costs(now)}" if gain.knob == CACHE else ""
     key = key_text(gain, now.knobs.get(gain.knob, "off"))
-    return Advice(f"{key}: {text}{costs}", line_with_switch(now, gain.knob, gain.value))
+    return Advice(f"{key}: {text}{costs}{draws}", line_with_switch(now, gain.knob, gain.value))
 
 
 def key_text(forecast: Forecast, current: str) -> str:

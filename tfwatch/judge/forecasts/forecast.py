@@ -94,9 +94,10 @@ def best(forecasts: Iterable[Forecast]) -> Forecast | None:
 
 def forecasts(evidence: Evidence) -> tuple[Forecast, ...]:
     """Return the forecast of every switch that the keys offer, in their order."""
+    asks = [WORKERS] if evidence.run.needs_consent(WORKERS) else []
     return tuple(
         forecast(evidence, {knob: value})
-        for knob in evidence.run.switchable
+        for knob in dict.fromkeys((*evidence.run.switchable, *asks))
         for value in choices(evidence, knob)
     )
 

@@ -104,9 +104,14 @@ def title(view: RunView, live: bool) -> str:
     return "live switches" if live else "settings, read only: tfwatch attach has the keys"
 
 
+#: The note beside a knob that asks first.
+_ASKS = "other random draws: asks"
+
+
 def _knob_row(view: RunView, live: bool, knob: Knob) -> KnobRow:
     state = view.knobs[knob.name]
-    refused = view.refusal(knob.name, live)
+    asks = live and view.snapshot.manifest.needs_consent(knob.name)
+    refused = view.run_refusal(live) if asks else view.refusal(knob.name, live)
     if knob.name == CACHE:
         refused = refused or cache_refusal(view.snapshot, state)
     # Else the title gives the reason, not each row.
@@ -116,6 +121,8 @@ def _knob_row(view: RunView, live: bool, knob: Knob) -> KnobRow:
     forecast = view.situation.forecasts.get((knob.name, following))
     is_forecast = can_switch and not (refused or status or view.situation.is_stalled)
     forecast_text = _forecast_text(view, state, forecast) if forecast and is_forecast else ""
+    if asks and can_switch:
+        forecast_text = "; ".join(filter(None, (forecast_text, _ASKS)))
     shows_next = not refused and (state.asked or following != state.now)
     return KnobRow(
         key=knob.key,

@@ -38,7 +38,7 @@ from tfwatch.screens.live.machine import MachinePane, missing
 from tfwatch.screens.live.pipeline import PipelinePane
 from tfwatch.screens.live.step import StepPane
 from tfwatch.screens.live.timeline.widget import Timeline
-from tfwatch.screens.overlays import help_screen
+from tfwatch.screens.overlays import consent_question, help_screen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.view import Follower, RunView
     from tfwatch.runs.run import Run
     from tfwatch.screens.live.switch_requests import SwitchRequests
+    from tfwatch.screens.overlays import Leave
 
 #: Cells of a copied line in the note about it.
 _COPIED_CELLS = 90
@@ -267,10 +268,23 @@ class LiveScreen(Screen[None], CachedLines):
     def action_ask(self, request: str, *given: str | int) -> None:
         """Send a request, a method of `SwitchRequests`, once for a held-down key; show its
         message."""
-        if self.view and not self._switch_requests.is_held(f"{request} {given}"):
-            ask: Callable[..., str] = getattr(self._switch_requests, request)
-            if message := ask(self.view, *given):
-                self.notify(message)
+        if self.view is None or self._switch_requests.is_held(f"{request} {given}"):
+            return
+        if request == "toggle" and self._switch_requests.needs_consent(self.view, str(given[0])):
+            self._ask_for_consent(self.view, str(given[0]))
+            return
+        ask: Callable[..., str] = getattr(self._switch_requests, request)
+        if message := ask(self.view, *given):
+            self.notify(message)
+
+    def _ask_for_consent(self, view: RunView, knob: str) -> None:
+        """Ask whether the maps may draw other random numbers, and switch the knob if they may."""
+
+        def answered(answer: Leave | None) -> None:
+            if answer is not None and self.view is not None:
+                self._switch_requests.toggle(self.view, knob, random_draws=True)
+
+        self.app.push_screen(consent_question(view.snapshot.manifest.random_maps), answered)
 
     def action_explain(self) -> None:
         """Show the step by layer in the place of the pipeline; ask for a profile where there is

@@ -65,11 +65,20 @@ class SwitchRequests:
         self._pressed[key] = now
         return before is not None and now - before < HELD_S * 1e9
 
-    def toggle(self, view: RunView, knob: str) -> str:
+    def needs_consent(self, view: RunView, knob: str) -> bool:
+        """Return whether a switch of a knob asks first: maps draw other random numbers with it."""
+        refused = view.run_refusal(self.requests is not None, self._is_ending(view))
+        return not refused and view.snapshot.manifest.needs_consent(knob)
+
+    def toggle(self, view: RunView, knob: str, *, random_draws: bool = False) -> str:
         """Request a knob off, or back on. Return the reason for a refusal; empty where the request
-        was sent."""
+        was sent. random_draws: the user accepts other ones."""
         refusal, state = self._state(view, knob)
-        return self._ask(view, knob, switching_state.toggled(state)) if state else refusal
+        if random_draws and self.needs_consent(view, knob):
+            refusal, state = "", self._states(view).get(knob)
+        if state is None:
+            return refusal
+        return self._ask(view, knob, switching_state.toggled(state), random_draws=random_draws)
 
     def ask_profile(self, view: RunView) -> str:
         """Ask for a profile of the next steps; return a message for the user."""
@@ -164,12 +173,12 @@ class SwitchRequests:
     def _is_ending(self, view: RunView) -> bool:
         return self.requests is not None and self.requests.is_stopping and not view.is_over
 
-    def _ask(self, view: RunView, knob: str, value: str) -> str:
+    def _ask(self, view: RunView, knob: str, value: str, *, random_draws: bool = False) -> str:
         assert self.requests is not None
         at_s = (self._clock.now_ns() - view.snapshot.manifest.origin_ns) / 1e9
         others = [ask for ask in self.asks if ask.knob != knob]
         self.asks = [*others, switching_state.KnobRequest(knob, value, at_s)]
-        self.requests.send(SwitchRequest(knob, value, "key"))
+        self.requests.send(SwitchRequest(knob, value, "key", random_draws=random_draws))
         return ""
 
     def stop(self) -> None:

@@ -99,6 +99,7 @@ class Watch(keras.callbacks.Callback):
         device_prefetch: str | int | None = None,
         cache: bool | None = None,
         multiprocessing: bool | None = None,
+        random_draws: bool = False,
     ) -> None:
         """Switch the pipeline while `fit` runs, from any thread. The switch takes effect after the
         buffered batches.
@@ -115,6 +116,7 @@ class Watch(keras.callbacks.Callback):
             cache: keep the results of the last map that gives the same in each epoch. Refused where
                 there is none, and where they take more than half of the free memory.
             multiprocessing: the workers of a `PyDataset` are processes.
+            random_draws: parallel calls of a map may draw other random numbers than serial ones.
 
         Raises:
             ValueError: it is none of these.
@@ -130,7 +132,8 @@ class Watch(keras.callbacks.Callback):
         for knob, value in values.items():
             if value is not None:
                 text = check_value(knob, _text_of(value))
-                self._control.ask_by_code(SwitchRequest(knob, text, "code"))
+                request = SwitchRequest(knob, text, "code", random_draws=random_draws)
+                self._control.ask_by_code(request)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy as a new Watch without a `fit`: tuners copy callbacks."""

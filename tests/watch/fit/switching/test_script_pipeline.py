@@ -15,7 +15,7 @@ from tests.keras_fixtures import BATCH, STEPS, compile_built
 from tests.runs.processes import wait_until
 from tests.watch.watched import EPOCHS, Make, known, watch_in
 from tests.whole import events_of
-from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
+from tfwatch.core.events import PipelineSwitched, RandomDrawsAllowed, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import Refusal
 from tfwatch.core.script_code import CodeEdit
 from tfwatch.runs.run import open_run
@@ -236,6 +236,45 @@ def test_steps_left_to_keras_in_mid_epoch_continue_where_the_rebuilt_pipeline_wa
         )
         results.append(_weights(model))
     assert results[0] == results[1]
+
+
+def _augmented_in_parallel(arrays: Any) -> Any:
+    """Return the pipeline of `augmented` with `num_parallel_calls=1` pasted into its maps."""
+    import tensorflow as tf
+
+    tf.random.set_seed(5)
+    shuffled = tf.data.Dataset.from_tensor_slices(arrays).shuffle(50, seed=1)
+    mapped = shuffled.map(_twice, num_parallel_calls=1).map(_moved, num_parallel_calls=1)
+    return mapped.batch(BATCH).prefetch(2)
+
+
+def test_random_maps_run_in_parallel_once_the_user_accepts_other_draws(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    watch, stock, watched = watch_in(tmp_path), make_model(), make_model()
+    watch.set(workers=1, random_draws=True)
+    stock.fit(_augmented_in_parallel(arrays), epochs=2, verbose=0)
+    watched.fit(augmented(arrays), epochs=2, verbose=0, callbacks=[watch])
+
+    assert _weights(watched) == _weights(stock)
+    run = open_run(watch.run_path)
+    (accepted,) = events_of(run, RandomDrawsAllowed)
+    assert (accepted.step, accepted.by, accepted.reason) == (0, "code", _DRAWS)
+    assert [(event.knob, event.new) for event in events_of(run, PipelineSwitched)] == [
+        ("workers", "1")
+    ]
+
+
+def test_random_maps_stay_as_written_without_consent(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    watch = watch_in(tmp_path)
+    watch.set(workers=1)
+    make_model().fit(augmented(arrays), verbose=0, callbacks=[watch])
+
+    run = open_run(watch.run_path)
+    assert [event.reason for event in events_of(run, SwitchFailed)] == [_DRAWS]
+    assert not events_of(run, PipelineSwitched) + events_of(run, RandomDrawsAllowed)
 
 
 _NO_MAP = "the pipeline has no map"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core import units
 from tfwatch.core.errors import fails_open, raise_interrupt, reason
-from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
+from tfwatch.core.events import PipelineSwitched, RandomDrawsAllowed, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import (
     CACHE,
     COPY_KNOBS,
@@ -69,6 +69,7 @@ class RequestedSwitches:
         self._writer, self._control = session.writer, session.control
         self._py_dataset = session.py_dataset
         self.script.written = session.control.written
+        self.script.random_draws = session.control.random_draws
         self.current = CurrentPipeline(self.script, note_failure)
         self.requested: list[SwitchAsked] = []
         #: Those that take effect with an epoch, by their knob.
@@ -296,6 +297,8 @@ class RequestedSwitches:
         """Take the requests, and return the knobs that result."""
         knobs = self._control.knobs
         for request in self._control.take(steps):
+            if request.random_draws and self._py_dataset is None:
+                self._allow_random_draws(steps, request.by)
             if refusal := self._refusal(request):
                 self._refuse_request(request, refusal, steps)
                 continue
@@ -312,6 +315,14 @@ class RequestedSwitches:
             # What is deferred is not in effect yet: the order of the epoch never changes.
             knobs = replace(turned, **{knob: getattr(knobs, knob) for knob in self._deferred})
         return knobs
+
+    def _allow_random_draws(self, steps: int, by: str) -> None:
+        """Let the script's maps draw other random numbers, where they draw any."""
+        self.script.read(self.current.keras)
+        if why := self.script.random_maps:
+            self._control.random_draws = True
+            self.script.allow_random_draws(self.current.keras)
+            self._writer.event(RandomDrawsAllowed(self._writer.now_ns(), steps, by, why))
 
     def _cancelled_by(self, request: SwitchRequest) -> list[tuple[str, str, str]]:
         """Return the deferred switch that a request cancels: (knob, value, the same value)."""

@@ -24,7 +24,13 @@ from tfwatch.tfdata.cache import NoRoomError
 from tfwatch.tfdata.code_edits import find_edits
 from tfwatch.tfdata.pipeline_cache import find_place, last_lasting_map, stage_to_cache
 from tfwatch.tfdata.pipeline_rebuild import OTHER_SHAPE, RebuiltPipeline, Seeds
-from tfwatch.tfdata.pipeline_tree import CannotRebuildError, read_tree, reshuffles, split_tree
+from tfwatch.tfdata.pipeline_tree import (
+    CannotRebuildError,
+    RandomDrawsError,
+    read_tree,
+    reshuffles,
+    split_tree,
+)
 from tfwatch.tfdata.replay import (
     Replay,
     elements_ahead,
@@ -57,6 +63,8 @@ class ScriptPipeline:
     is_rebuilt: the batches come from the rebuilt pipeline. why_not: the reason why it has no knob
     `workers`, else empty. why_not_now: the reason why that knob takes effect with an epoch; empty
     if it does with the next batch.
+    random_draws: its maps may draw other random numbers. random_maps: the reason why it has no knob
+    `workers` unless they may; else empty.
     why_no_cache: the reason why it has no knob `cache`, else empty. store: of the cache, None where
     there is none.
     """
@@ -65,6 +73,8 @@ class ScriptPipeline:
         self.is_rebuilt = False
         #: The knobs that its author's code amounts to.
         self.written = AS_WRITTEN
+        self.random_draws = False
+        self.random_maps = ""
         self.why_not = _NO_DATASET
         self.why_not_now = ""
         self.why_no_cache = _NO_DATASET
@@ -72,6 +82,7 @@ class ScriptPipeline:
         self._dataset: Any = None
         self._pipeline: RebuiltPipeline | None = None
         self._running: RebuiltPipeline | None = None
+        self._maps: list[Any] = []
         self._has_cache = False
         self._place: CachePlace | None = None
 
@@ -82,15 +93,31 @@ class ScriptPipeline:
             return
         self.close_cache()
         self._dataset, self._pipeline, self._place, self.store = dataset, None, None, None
+        self._maps, self.random_maps = [], ""
         self.why_not = _why_unreadable(self._read_maps)
         self.why_no_cache = _why_unreadable(self._read_cache)
 
+    def allow_random_draws(self, iterator: Any) -> None:
+        """Read the pipeline of an iterator as one whose maps may draw other random numbers."""
+        self.random_draws, self._dataset = True, None
+        self.read(iterator)
+
     def _read_maps(self) -> None:
         self._refuse_keras_own(self._dataset)
-        self._pipeline = RebuiltPipeline.of(read_tree(self._dataset))
-        self.why_not_now = self._pipeline.tree.why_not_now
+        try:
+            self._pipeline = self._rebuildable(random_draws=self.random_draws)
+        except RandomDrawsError as error:
+            self._maps = self._rebuildable(random_draws=True).maps
+            self.random_maps = str(error)
+            raise
+        self._maps = self._pipeline.maps
+
+    def _rebuildable(self, *, random_draws: bool) -> RebuiltPipeline:
+        pipeline = RebuiltPipeline.of(read_tree(self._dataset, random_draws=random_draws))
+        self.why_not_now = pipeline.tree.why_not_now
         if self.why_not_now:
             self._refuse_endless()
+        return pipeline
 
     def _read_cache(self) -> None:
         self._refuse_keras_own(self._dataset)
@@ -128,8 +155,7 @@ class ScriptPipeline:
         """The changes of the script's lines that do what its knobs do."""
         if self._dataset is None:
             return ()
-        maps = self._pipeline.maps if self._pipeline else []
-        return tuple(find_edits(self._dataset, maps, self._stage_to_cache()))
+        return tuple(find_edits(self._dataset, self._maps, self._stage_to_cache()))
 
     def _stage_to_cache(self) -> Any | None:
         """Return the stage that a `.cache()` in the script follows; None where it would fix an
@@ -230,7 +256,7 @@ class ScriptPipeline:
         cached = place.build(self.store.examples(), seeds, workers)
         if cached.element_spec != self._dataset.element_spec:
             raise CannotRebuildError(OTHER_SHAPE)
-        return replace(_rebuilt(cached), options=self._dataset.options())
+        return replace(_rebuilt(cached, self.random_draws), options=self._dataset.options())
 
     def close_cache(self) -> None:
         """Drop the cache, once no pipeline reads it."""
@@ -261,11 +287,11 @@ def _why_unreadable(read: Callable[[], None]) -> str:
     return ""
 
 
-def _rebuilt(dataset: tf.data.Dataset) -> RebuiltPipeline:
+def _rebuilt(dataset: tf.data.Dataset, random_draws: bool) -> RebuiltPipeline:
     """Return a pipeline with a cache; its maps stay as written where the gate cannot be below
     them."""
     try:
-        return RebuiltPipeline.of(split_tree(dataset))
+        return RebuiltPipeline.of(split_tree(dataset, random_draws=random_draws))
     except CannotRebuildError:
         return RebuiltPipeline.of(split_tree(dataset, with_maps=False))
 
@@ -308,14 +334,16 @@ class KnobDescriber:
     def __init__(self, writer: RunWriter, py_dataset: PyDatasetSettings | None = None) -> None:
         self._writer, self._py_dataset = writer, py_dataset
         self._described: Callable[[], Any] = lambda: None
+        self._random_draws = False
 
     def describe(self, iterator: Any, used: ScriptPipeline) -> None:
         """Describe the pipeline of an iterator, once. used: as the training reads it, if a switch
         was requested."""
         dataset = dataset_of(iterator)
-        if dataset is None or dataset is self._described():
+        is_known = dataset is self._described() and used.random_draws is self._random_draws
+        if dataset is None or is_known:
             return
-        self._described = weakref.ref(dataset)
+        self._described, self._random_draws = weakref.ref(dataset), used.random_draws
         with fails_open(
             lambda why: self._writer.note(f"the settings of this pipeline are unknown: {why}")
         ):
@@ -323,6 +351,7 @@ class KnobDescriber:
 
     def _write(self, dataset: Any, iterator: Any, used: ScriptPipeline) -> None:
         script, manifest = ScriptPipeline(), self._writer.manifest()
+        script.random_draws = used.random_draws
         script.read(iterator)
         script.is_rebuilt = used.is_rebuilt
         refused = why_not_switchable(iterator)
@@ -339,6 +368,7 @@ class KnobDescriber:
         self._writer.describe(
             switchable=switchable,
             fixed=fixed,
+            random_maps=script.random_maps if not why_none else "",
             code=script.edits,
             cache_bytes=script.store.bytes_needed if script.store else None,
             cache_after=script.cache_after,

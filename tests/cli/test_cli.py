@@ -79,8 +79,8 @@ NO_SCRIPT = "run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MO
         ),
         pytest.param(
             ["train", "cnn", "--switch", "9:depth=4"],
-            "--switch: 'depth' is not a knob: choose prefetch, workers, cache, device-prefetch or"
-            " multiprocessing",
+            "--switch: 'depth' is not a knob: choose prefetch, workers, cache, pinned,"
+            " device-prefetch or multiprocessing",
             id="knob",
         ),
         pytest.param(

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import numpy as np
 import pytest
 
-from tfwatch.report.redaction import LONGEST, Redaction, shown
+from tests.judge.step_rows import make_steps
+from tests.report.written_runs import open_written
+from tfwatch.report.redaction import LONGEST, Redaction, redaction_of, shown
+from tfwatch.runs.format import ModelFacts, RecurrentLayer
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 REDACTION = Redaction({"ada": "[user]", "vm": "[host]", "fraud model": "[name]"})
 
@@ -42,3 +51,13 @@ def test_a_run_without_secrets_keeps_its_texts() -> None:
 def test_a_text_is_one_short_line(redaction: Redaction | None) -> None:
     assert shown("a\x1b[2J\nb\udc80", redaction) == "a [2J b "
     assert len(shown("n" * 10**6, redaction)) == LONGEST
+
+
+def test_names_of_layers_that_their_author_gave_are_replaced(tmp_path: Path) -> None:
+    layers = [RecurrentLayer(name, "LSTM", ["unroll=True"]) for name in ("pricer/lstm_1", "flow")]
+    run = open_written(
+        tmp_path / "run", make_steps(np.zeros(40)), model=ModelFacts(without_cudnn=layers)
+    )
+
+    redaction = redaction_of(run, tmp_path / "ada", ())
+    assert redaction.text("pricer/lstm_1, flow (LSTM)") == "[layer]/lstm_1, [layer] (LSTM)"

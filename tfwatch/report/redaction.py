@@ -9,9 +9,11 @@ from tfwatch.core.errors import printable
 from tfwatch.core.events import StepProfiled
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
 
+    from tfwatch.core.events import OperationTime
+    from tfwatch.runs.format import RecurrentLayer
     from tfwatch.runs.group import Group
     from tfwatch.runs.snapshot import Snapshot
 
@@ -109,8 +111,15 @@ def _names(run: Snapshot, home: Path, known_workloads: Collection[str]) -> dict[
         names[str(arguments)] = "[arguments]"
     if manifest.model and (embedding := manifest.model.largest_embedding):
         names[embedding.name] = "[layer]"
-    for event in run.events.of(StepProfiled):
-        for one in event.operations:
-            own = (part for part in one.name.split("/") if _is_own(part, one.kind))
-            names |= dict.fromkeys(own, "[layer]")
+    for layer in _layers(run):
+        own = (part for part in layer.name.split("/") if _is_own(part, layer.kind))
+        names |= dict.fromkeys(own, "[layer]")
     return names
+
+
+def _layers(run: Snapshot) -> Iterator[OperationTime | RecurrentLayer]:
+    """Yield the layers of profiles and of the model's facts."""
+    for event in run.events.of(StepProfiled):
+        yield from event.operations
+    if run.manifest.model:
+        yield from run.manifest.model.without_cudnn

@@ -112,8 +112,8 @@ class Machine(TypedDict, total=False):
     memory_limit_bytes: MemoryLimit | None
 
 
-#: Characters of a name of the model's.
-LONGEST_NAME = 80
+#: Characters of a name of the model's, and layers of one kind.
+LONGEST_NAME, MOST_LAYERS = 80, 16
 
 _Name = Annotated[str, Meta(max_length=LONGEST_NAME)]
 
@@ -126,6 +126,16 @@ class Embedding(msgspec.Struct, frozen=True):
     columns: Whole
 
 
+class RecurrentLayer(msgspec.Struct, frozen=True):
+    """A recurrent layer that cuDNN cannot compute."""
+
+    #: Its path in the model, e.g. `encoder/lstm`.
+    name: _Name
+    kind: _Name
+    #: The arguments that rule cuDNN out, e.g. `recurrent_dropout=0.2`.
+    against: Annotated[list[_Name], Meta(max_length=MOST_LAYERS)]
+
+
 class ModelFacts(msgspec.Struct, frozen=True):
     """A model as it was when the first `fit` of a run began."""
 
@@ -135,6 +145,8 @@ class ModelFacts(msgspec.Struct, frozen=True):
     jit_compile: bool = False
     #: The embedding layer with the most parameters; None without one.
     largest_embedding: Embedding | None = None
+    #: The recurrent layers that cuDNN cannot compute on a GPU.
+    without_cudnn: Annotated[list[RecurrentLayer], Meta(max_length=MOST_LAYERS)] = []
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -230,6 +242,11 @@ class Manifest(msgspec.Struct, frozen=True):
         """The copy of a batch, where batches are copied ahead of their steps; None where they are
         not."""
         return self.copy_ms if self.copied_ahead else None
+
+    @property
+    def is_on_metal(self) -> bool:
+        """True where a Mac's GPU computes the steps."""
+        return self.accelerated and self.machine.get("system", "").startswith("macOS")
 
     @property
     def sees_data_wait(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ from tfwatch.judge.regime import CodeTime, Regime
 from tfwatch.judge.stages import Stage, StageTable
 from tfwatch.judge.steps.stalls import Stall
 from tfwatch.judge.steps.time_breakdown import PARTS, TimeSpent
-from tfwatch.runs.format import Embedding, ModelFacts
+from tfwatch.runs.format import Embedding, ModelFacts, RecurrentLayer
 
 _OF_SPENT = {field.name for field in fields(TimeSpent)}
 _OF_REGIME = {field.name for field in fields(Regime)}
@@ -52,6 +53,9 @@ UNEVEN = replace(
 )
 GAINS = Forecast("prefetch", "4", 12.0, 11.0, 13.0, "it overlaps", 17.0)
 ADAM = ModelFacts(optimizer="Adam", largest_embedding=Embedding("items", 20_000, 64))
+DROPS = RecurrentLayer("lstm", "LSTM", ["recurrent_dropout=0.2"])
+UNROLLS = RecurrentLayer("encoder/gru", "GRU", ["RNN(GRUCell)", "unroll=True"])
+LOOPS = ModelFacts(without_cudnn=[DROPS, UNROLLS])
 ROTATES = OperationTime("forward", "rotation", "RandomRotation", "Transform", 6.0)
 MULTIPLIES = OperationTime("forward", "lstm", "LSTM", "MatMul", 4.0, in_loop=True)
 UPDATES = OperationTime("optimizer", "adam", "Adam", "Mul", 4.0)
@@ -369,6 +373,20 @@ NO_GPU = "A GPU or a smaller model"
             NO_GPU,
         ),
         (
+            "no-cudnn",
+            losing(model=LOOPS, profile=profile_of(MULTIPLIES, UPDATES), accelerated=True),
+            (
+                "lstm (LSTM) and 1 more without cuDNN: recurrent_dropout=0.2, RNN(GRUCell),"
+                " unroll=True rule it out; 50 % of compute"
+            ),
+            4.0,
+            (
+                "keras.layers.GRU in place of RNN(GRUCell) and no unroll=True: the same layer up to"
+                " rounding; no recurrent_dropout=0.2: cuDNN then runs the layer, but another model"
+            ),
+            "jit_compile",
+        ),
+        (
             "launch-bound",
             losing(split=LAUNCHES, accelerated=True),
             "launching kernels takes 8.0 of 10.0 ms/step, longer than the GPU then computes",
@@ -467,6 +485,27 @@ def test_small_operations_without_a_loop_are_no_loss() -> None:
     assert limit.kind == "compute-bound"
 
 
+def test_a_cause_without_known_seconds_comes_last_and_is_the_advice_on_the_limit() -> None:
+    now = losing(model=LOOPS, accelerated=True, host_s=0.7)
+
+    limit, loss, cause = find_losses(now)
+
+    assert [limit.kind, loss.kind, cause.kind] == ["compute-bound", "host-bound", "no-cudnn"]
+    assert limit.advice.startswith("lstm (LSTM) and 1 more without cuDNN: recurrent_dropout=0.2")
+    assert (cause.lost_s, cause.share, cause.word) == (0.0, 0.0, "COMPUTE")
+    assert "%" not in cause.sentence
+
+
+def test_without_an_nvidia_gpu_there_is_no_cudnn_to_miss() -> None:
+    profile = profile_of(MULTIPLIES, UPDATES)
+    on_gpu = losing(model=LOOPS, profile=profile, accelerated=True)
+    mac = msgspec.structs.replace(on_gpu.manifest, machine={"system": "macOS-15.1-arm64"})
+
+    assert "no-cudnn" in kinds(on_gpu)
+    assert "no-cudnn" not in kinds(changed(on_gpu, manifest=mac))
+    assert "no-cudnn" not in kinds(changed(on_gpu, accelerated=False))
+
+
 def test_a_filled_cache_is_said_with_what_it_cost_once() -> None:
     before = TimeSpent(None, 100, compute_s=1.0, data_wait_s=4.0, first_batch_s=0.5)
 
@@ -519,7 +558,8 @@ TABLES = st.sampled_from(
     stages=TABLES,
     accelerated=st.booleans(),
     op_by_op=st.booleans(),
-    model=st.sampled_from([None, ADAM]),
+    model=st.sampled_from([None, ADAM, LOOPS]),
+    profile=st.sampled_from([None, PROFILE, profile_of(MULTIPLIES, UPDATES)]),
     stalls_ms=st.lists(SECONDS, max_size=3),
     log=st.sampled_from([frozenset(), frozenset({"cache dropped"})]),
     is_whole=st.booleans(),

@@ -23,6 +23,7 @@ from tfwatch.judge.findings import (
     launching,
     metric_cost,
     new_models,
+    no_cudnn,
     retracing,
     small_operations,
     stalls,
@@ -68,6 +69,7 @@ _KINDS = (
     augmentation,
     dense_updates,
     small_operations,
+    no_cudnn,
     launching,
 )
 #: They have a key where a switch is forecast to gain, beside their own remedy in the script.
@@ -77,16 +79,18 @@ _WITH_KEY = (kept_order, generator_rows, cheap_maps)
 def find_losses(now: Situation) -> tuple[Finding, ...]:
     """Return the losses of the present regime, the most seconds first.
 
-    Where none is large, the limit of the steps comes before them. Empty before the first step, and
-    while too little is measured for a verdict.
+    Where none is large, the limit of the steps comes before them; causes without known seconds come
+    after them. Empty before the first step, and while too little is measured for a verdict.
     """
     if not _is_judgeable(now):
         return ()
     regime = now.regime
     left = {part: getattr(regime.spent, part) for part in PARTS}
-    found = []
+    found, causes = [], []
     for kind in _KINDS:
         finding = kind.find(now)
+        if finding and not finding.claims:
+            causes.append(finding)
         claims = _left_of(finding.claims, left) if finding else {}
         lost_s = sum(claims.values())
         if finding and regime.share(lost_s) >= LEAST_SHARE:
@@ -95,8 +99,17 @@ def find_losses(now: Situation) -> tuple[Finding, ...]:
             found.append(replace(finding, lost_s=lost_s, share=regime.share(lost_s)))
     found.sort(key=lambda finding: -finding.lost_s)
     limit = compute.find(now) if not found or found[0].share < _LEADS else None
-    ranked = (*((limit,) if limit else ()), *found)
+    ranked = (*((_with_cause(limit, causes),) if limit else ()), *found, *causes)
     return tuple(_with_switches(now, finding) for finding in ranked)
+
+
+def _with_cause(limit: Finding, causes: list[Finding]) -> Finding:
+    """Return the limit of the steps with the remedy of the first cause: it is closer than a
+    general one."""
+    if not causes or limit.forecast or limit.kind != "compute-bound":
+        return limit
+    cause = causes[0]
+    return replace(limit, advice=f"{cause.brief}: {cause.advice}", code=cause.code)
 
 
 def _with_key(now: Situation, finding: Finding) -> Finding:

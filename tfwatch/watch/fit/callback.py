@@ -27,17 +27,17 @@ from tfwatch.core.knobs import (
     check_value,
 )
 from tfwatch.runs.control import Control
-from tfwatch.runs.format import LONGEST_NAME, Embedding, ModelFacts
 from tfwatch.runs.requests import SwitchRequest
 from tfwatch.runs.script_process import launched, take_switches
 from tfwatch.watch.fit.fit_runs import FitRun, run_of_next_fit
+from tfwatch.watch.fit.model_facts import read_model
 from tfwatch.watch.fit.py_dataset import PyDatasetSettings
 from tfwatch.watch.fit.recorder import Recorder
 from tfwatch.watch.fit.stepping.step_runners import restore
 from tfwatch.watch.session import ErrorText, Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
 #: Frames between a callback and the `fit` that calls it; Keras and tfwatch have a few each.
@@ -280,7 +280,7 @@ class Watch(keras.callbacks.Callback):
         writer = run.script.writer
         with fails_open(lambda why: writer.note(f"facts of the model are unknown: {why}")):
             if run.is_first_fit:
-                writer.describe(model=_read_model(self.model))
+                writer.describe(model=read_model(self.model))
 
     def _is_watched_already(self) -> bool:
         """Return whether another Watch records this `fit`, whose callbacks share their `params`."""
@@ -292,30 +292,7 @@ class Watch(keras.callbacks.Callback):
         return False
 
 
-# -- the facts of a fit that begins: its model, and its data ---------------------------------------
-
-
-def _read_model(model: Any) -> ModelFacts:
-    """Return the facts of a model.
-
-    Raises:
-        Exception: an attribute of the model is missing, or its own code raises.
-    """
-    optimizer = getattr(model, "optimizer", None)
-    return ModelFacts(
-        optimizer="" if optimizer is None else type(optimizer).__name__[:LONGEST_NAME],
-        jit_compile=bool(model.jit_compile),
-        largest_embedding=_largest_embedding(model._flatten_layers(include_self=False)),
-    )
-
-
-def _largest_embedding(layers: Iterable[Any]) -> Embedding | None:
-    found = [layer for layer in layers if isinstance(layer, keras.layers.Embedding)]
-    if not found:
-        return None
-    largest = max(found, key=lambda layer: layer.input_dim * layer.output_dim)
-    name = str(largest.name)[:LONGEST_NAME]
-    return Embedding(name, int(largest.input_dim), int(largest.output_dim))
+# -- the data of a fit that begins -----------------------------------------------------------------
 
 
 def _kind_of_data(epochs: Any | None) -> str:

@@ -1,0 +1,78 @@
+"""The facts of a model, against what Keras itself does with it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.tensorflow
+
+_LAYERS: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
+    "plain LSTM": (lambda layers: layers.LSTM(3), []),
+    "dropout": (lambda layers: layers.LSTM(3, dropout=0.2, go_backwards=True), []),
+    "recurrent dropout": (
+        lambda layers: layers.LSTM(3, recurrent_dropout=0.2),
+        ["recurrent_dropout=0.2"],
+    ),
+    "another activation": (lambda layers: layers.GRU(3, activation="relu"), ["activation=relu"]),
+    "another gate": (
+        lambda layers: layers.LSTM(3, recurrent_activation="hard_sigmoid", unroll=True),
+        ["recurrent_activation=hard_sigmoid", "unroll=True"],
+    ),
+    "no bias": (lambda layers: layers.GRU(3, use_bias=False), ["use_bias=False"]),
+    "plain GRU": (lambda layers: layers.GRU(3), []),
+    "half precision": (lambda layers: layers.GRU(3, dtype="mixed_float16"), []),
+    "reset before": (lambda layers: layers.GRU(3, reset_after=False), ["reset_after=False"]),
+    "switched off": (lambda layers: layers.LSTM(3, use_cudnn=False), ["use_cudnn=False"]),
+    "base class": (lambda layers: layers.RNN(layers.LSTMCell(3)), ["RNN(LSTMCell)"]),
+}
+
+
+@pytest.mark.parametrize(("make", "against"), [*_LAYERS.values()], ids=[*_LAYERS])
+def test_keras_leaves_cudnn_out_by_the_arguments_that_are_named(
+    make: Callable[[Any], Any], against: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import keras
+
+    from tfwatch.watch.fit.model_facts import read_model
+
+    rnn = import_module("keras.src.backend.tensorflow.rnn")
+    asked: list[str] = []
+
+    def on_cudnn(*_: object) -> None:
+        asked.append("cuDNN")
+        raise NotImplementedError
+
+    monkeypatch.setattr(rnn, "_is_gpu_available", lambda: True)
+    monkeypatch.setattr(rnn, "_cudnn_lstm", on_cudnn)
+    monkeypatch.setattr(rnn, "_cudnn_gru", on_cudnn)
+    model = keras.Sequential([keras.Input((4, 2)), make(keras.layers)])
+    model.compile("sgd", "mse")
+    asked.clear()
+    model(np.zeros((1, 4, 2)), training=True)
+    named = [one.against for one in read_model(model).without_cudnn]
+
+    assert named == ([against] if against else [])
+    assert asked == ([] if against else ["cuDNN"])
+
+
+def test_a_layer_has_its_path_in_the_model() -> None:
+    import keras
+
+    from tfwatch.watch.fit.model_facts import read_model
+
+    lstm = keras.layers.LSTM(2, unroll=True, name="lstm")
+    encoder = keras.Sequential(
+        [keras.Input((4, 2)), keras.layers.Bidirectional(lstm, name="both")], name="encoder"
+    )
+    model = keras.Sequential([keras.Input((4, 2)), encoder, keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+
+    names = [one.name for one in read_model(model).without_cudnn]
+    assert names == ["encoder/both/forward_lstm", "encoder/both/backward_lstm"]

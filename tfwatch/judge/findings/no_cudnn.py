@@ -1,0 +1,58 @@
+"""Recurrent layers that loop over their time steps on a GPU, because an argument rules cuDNN
+out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfwatch.core import units
+from tfwatch.judge.findings.finding import Fact, Finding
+
+if TYPE_CHECKING:
+    from tfwatch.judge.findings.situation import Situation
+    from tfwatch.judge.step_parts import StepPart
+    from tfwatch.runs.format import RecurrentLayer
+
+#: The part of the layers' time that cuDNN is taken to give back: not measured.
+_RECOVERED = 0.8
+#: Without these arguments a layer computes the same, up to rounding.
+_SAME = ("use_cudnn=False", "unroll=True")
+_CELLS = {"RNN(LSTMCell)": "LSTM", "RNN(GRUCell)": "GRU"}
+
+
+def find(now: Situation) -> Finding | None:
+    """Find the recurrent layers that cuDNN cannot compute, on an NVIDIA GPU; without a profile
+    their seconds are not known, and none are claimed."""
+    layers = now.manifest.model.without_cudnn if now.manifest.model else []
+    if not layers or not now.manifest.accelerated or now.manifest.is_on_metal:
+        return None
+    share = sum(part.share for part in now.parts if any(_is_of(part, one) for one in layers))
+    lost_s = share * now.regime.spent.compute_s
+    against = list(dict.fromkeys(argument for one in layers for argument in one.against))
+    more = f" and {len(layers) - 1} more" if len(layers) > 1 else ""
+    brief = f"{layers[0].name} ({layers[0].kind}){more} without cuDNN: {', '.join(against)}"
+    takes = f"; {units.percent(share)} of compute" if share else ""
+    return Finding(
+        "no-cudnn",
+        now.label("COMPUTE", lost_s) if share else "COMPUTE",
+        f"{brief} {'rule' if len(against) > 1 else 'rules'} it out{takes}",
+        _advise(against),
+        brief=f"{brief}{takes}",
+        where=layers[0].name,
+        evidence=(Fact("layers", len(layers)), Fact("share", share)),
+        claims={"compute_s": lost_s * _RECOVERED} if share else {},
+    )
+
+
+def _is_of(part: StepPart, layer: RecurrentLayer) -> bool:
+    return part.name == layer.name or part.name.startswith(f"{layer.name}/")
+
+
+def _advise(against: list[str]) -> str:
+    """Return the remedy of each argument, and whether it changes what is trained."""
+    kept = [f"keras.layers.{_CELLS[one]} in place of {one}" for one in against if one in _CELLS]
+    kept += [f"no {one}" for one in against if one in _SAME]
+    changed = [f"no {one}" for one in against if one not in (*_CELLS, *_SAME)]
+    same = [f"{' and '.join(kept)}: the same layer up to rounding"] if kept else []
+    other = f"{' and '.join(changed)}: cuDNN then runs the layer, but another model is trained"
+    return "; ".join([*same, *([other] if changed else [])])

@@ -1,0 +1,110 @@
+"""The facts of a model that cost or save time, read once as its first `fit` begins: a
+millisecond, and nothing of the model changes."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import keras
+
+from tfwatch.runs.format import (
+    LONGEST_NAME,
+    MOST_LAYERS,
+    Embedding,
+    ModelFacts,
+    RecurrentLayer,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+def read_model(model: Any) -> ModelFacts:
+    """Return the facts of a model.
+
+    Raises:
+        Exception: an attribute of the model is missing, or its own code raises.
+    """
+    optimizer = getattr(model, "optimizer", None)
+    layers = dict(_layers(model))
+    return ModelFacts(
+        optimizer="" if optimizer is None else type(optimizer).__name__[:LONGEST_NAME],
+        jit_compile=bool(model.jit_compile),
+        largest_embedding=_largest_embedding(layers.values()),
+        without_cudnn=[*_without_cudnn(layers)][:MOST_LAYERS],
+    )
+
+
+def _layers(model: Any) -> Iterator[tuple[str, Any]]:
+    """Yield each layer with its path, e.g. `encoder/lstm`, those that hold others before them."""
+    waiting, seen = deque([("", model)]), set[int]()
+    while waiting:
+        path, layer = waiting.popleft()
+        for inner in layer._flatten_layers(include_self=False, recursive=False):
+            if id(inner) not in seen:
+                seen.add(id(inner))
+                name = f"{path}/{inner.name}" if path else str(inner.name)
+                yield name, inner
+                waiting.append((name, inner))
+
+
+def _largest_embedding(layers: Iterable[Any]) -> Embedding | None:
+    found = [layer for layer in layers if isinstance(layer, keras.layers.Embedding)]
+    if not found:
+        return None
+    largest = max(found, key=lambda layer: layer.input_dim * layer.output_dim)
+    name = str(largest.name)[:LONGEST_NAME]
+    return Embedding(name, int(largest.input_dim), int(largest.output_dim))
+
+
+# -- recurrent layers ------------------------------------------------------------------------------
+
+
+def _without_cudnn(layers: dict[str, Any]) -> Iterator[RecurrentLayer]:
+    """Yield the recurrent layers that cuDNN cannot compute."""
+    for path, layer in layers.items():
+        if against := _against_cudnn(layer):
+            kind = type(layer).__name__
+            yield RecurrentLayer(path[-LONGEST_NAME:], kind[:LONGEST_NAME], against)
+
+
+def _against_cudnn(layer: Any) -> list[str]:
+    """Return the arguments of a layer with which Keras leaves cuDNN out, e.g. `unroll=True`.
+
+    By Keras 3.15: `LSTM.inner_loop` and `GRU.inner_loop` (keras/src/layers/rnn/lstm.py, gru.py) ask
+    for cuDNN unless `use_cudnn` is False or there is recurrent dropout;
+    `_do_lstm_arguments_support_cudnn` and `_do_gru_arguments_support_cudnn`
+    (keras/src/backend/tensorflow/rnn.py) have the rest. A mask that is not padded on the right is
+    an error there, and element types rule nothing out. `RNN` itself never asks.
+    """
+    cell: Any = getattr(layer, "cell", None)
+    is_base = type(layer) is keras.layers.RNN and isinstance(
+        cell, (keras.layers.LSTMCell, keras.layers.GRUCell)
+    )
+    if not is_base and not isinstance(layer, (keras.layers.LSTM, keras.layers.GRU)):
+        return []
+    rules = {
+        f"RNN({type(cell).__name__})": is_base,
+        "use_cudnn=False": getattr(layer, "use_cudnn", "auto") not in ("auto", True),
+        f"recurrent_dropout={cell.recurrent_dropout}": cell.recurrent_dropout,
+        f"activation={_name(cell.activation)}": not _is(cell.activation, "tanh"),
+        f"recurrent_activation={_name(cell.recurrent_activation)}": not _is(
+            cell.recurrent_activation, "sigmoid"
+        ),
+        "unroll=True": layer.unroll,
+        "use_bias=False": not cell.use_bias,
+        "reset_after=False": not getattr(cell, "reset_after", True),
+    }
+    return [argument[:LONGEST_NAME] for argument, holds in rules.items() if holds]
+
+
+def _is(function: Any, name: str) -> bool:
+    """Return whether a function is one that Keras takes for this activation of cuDNN's."""
+    import tensorflow as tf
+
+    return function in [getattr(module, name) for module in (keras.activations, tf, keras.ops)]
+
+
+def _name(function: Any) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))

@@ -21,6 +21,7 @@ from tfwatch import cli
 from tfwatch.cli.script import run
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.run import open_run
+from tfwatch.runs.script_process import Launch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,6 +134,24 @@ def test_an_isolated_interpreter_runs_an_isolated_script(folder: Path) -> None:
     under = execute([sys.executable, "-I", "-c", code, *command(["train.py"])[3:]], folder)
 
     assert (under.stdout, under.returncode) == (bare.stdout, 0)
+
+
+def test_a_script_keeps_its_own_packages_where_tfwatch_is_installed_apart(tmp_path: Path) -> None:
+    apart = tmp_path / "apart"
+    apart.joinpath("numpy").mkdir(parents=True)
+    apart.joinpath("numpy", "__init__.py").write_text("raise ImportError('of tfwatch, not mine')")
+    apart.joinpath("tfwatch").symlink_to(ROOT / "tfwatch")
+    tmp_path.joinpath("train.py").write_text(
+        "import sys, tfwatch; print(tfwatch.__file__, sys.path)"
+    )
+    bootstrap = apart / "tfwatch/watch/script/bootstrap.py"
+    launch = Launch(str(tmp_path)).to_text()
+
+    ran = execute([sys.executable, str(bootstrap), launch, "", "", "train.py"], tmp_path)
+
+    assert (ran.stderr, ran.returncode) == ("", 0)
+    assert ran.stdout.startswith(f"{apart / 'tfwatch' / '__init__.py'} [")
+    assert f"'{apart}'" not in ran.stdout
 
 
 ENDS = {

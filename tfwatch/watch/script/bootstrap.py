@@ -20,6 +20,7 @@ import pkgutil
 import sys
 from contextlib import suppress
 from importlib.machinery import SourceFileLoader, SourcelessFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING
 
@@ -59,11 +60,12 @@ def _is_safe_path() -> bool:
 
 
 def _install_hook(launch: str, announcements: str, descriptors: str) -> None:
-    """Install the hook. The modules of tfwatch are found afterwards without an entry of
-    `sys.path`."""
-    root = os.path.dirname(_PACKAGE)
-    sys.path.insert(0, root)
+    """Install the hook. What tfwatch imports is that of the script's environment, and what is not
+    there that of tfwatch's own, whose folder leaves `sys.path` again."""
+    found = sys.path
+    sys.path = [*found, os.path.dirname(_PACKAGE)]
     try:
+        _load_package()
         from tfwatch.runs.script_process import Launch, announce_in
         from tfwatch.watch.script.import_hook import ImportHook
 
@@ -71,10 +73,22 @@ def _install_hook(launch: str, announcements: str, descriptors: str) -> None:
         asked = Launch.from_text(launch)
         ImportHook(asked.runs_dir).install()
         announce_in(announcements, at_first_run, asked)
+    except ImportError as error:
+        todo = f"{sys.executable} needs keras, msgspec, numpy and psutil"
+        sys.stderr.write(f"tfwatch: this script runs unwatched: {error}: {todo}\n")
     except Exception as error:  # noqa: BLE001  the script runs, whatever is wrong with tfwatch
         sys.stderr.write(f"tfwatch: this script runs unwatched: {type(error).__name__}: {error}\n")
     finally:
-        sys.path.remove(root)
+        sys.path = found
+
+
+def _load_package() -> None:
+    """Load this tfwatch, also where the script's environment has another one."""
+    place = os.path.join(_PACKAGE, "__init__.py")
+    spec = spec_from_file_location("tfwatch", place, submodule_search_locations=[_PACKAGE])
+    if spec and spec.loader:
+        sys.modules["tfwatch"] = module_from_spec(spec)
+        spec.loader.exec_module(sys.modules["tfwatch"])
 
 
 def _new_main() -> ModuleType:

@@ -8,12 +8,17 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
 
 import tfwatch
 from tfwatch.core.knobs import KNOBS
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -210,14 +215,23 @@ def test_one_module_starts_the_systems_tools() -> None:
     assert found == {"system_tool.py", COMMAND_STARTER, *PYTHON_STARTERS}
 
 
+def test_a_plain_install_brings_no_tensorflow() -> None:
+    wanted = _project()["dependencies"]
+    assert len(wanted) > 5
+    assert not {"tensorflow", "keras"} & {Requirement(one).name for one in wanted}
+
+
 def test_python_3_14_gets_the_pre_release_that_is_the_only_tensorflow_with_wheels_for_it() -> None:
-    lines = (ROOT / "pyproject.toml").read_text(encoding="utf-8").splitlines()
-    wanted = [
-        Requirement(line.strip()[1:-2])
-        for line in lines
-        if re.match(r' +"tensorflow(\[and-cuda\])?>=', line)
-    ]
     machine = {"sys_platform": "linux", "platform_machine": "x86_64", "python_version": "3.14"}
-    taken = [one for one in wanted if one.marker and one.marker.evaluate(machine)]
-    assert len(taken) == 2
-    assert all(one.specifier.prereleases for one in taken)
+    for extra in ("tensorflow", "nvidia"):
+        wanted = [Requirement(one) for one in _project()["optional-dependencies"][extra]]
+        (taken,) = [
+            one
+            for one in wanted
+            if one.name == "tensorflow" and one.marker and one.marker.evaluate(machine)
+        ]
+        assert taken.specifier.prereleases
+
+
+def _project() -> Any:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -36,6 +36,9 @@ def unload_ipython_extension(ipython: Any) -> None:
 def __getattr__(name: str) -> Any:
     """Load the public names on first use: `Watch` imports Keras, which takes seconds."""
     if name == "Watch":
+        from tfwatch.watch.tensorflow_info import require_keras
+
+        require_keras()
         from tfwatch.watch.fit.callback import Watch
 
         return Watch

@@ -16,6 +16,7 @@ from rich.table import Table
 from tfwatch.checks.trial_program import SIZES, Spec
 from tfwatch.core import units
 from tfwatch.doctor.facts import describe_load
+from tfwatch.doctor.packages import require_tensorflow
 from tfwatch.doctor.trial import explain, run_program
 from tfwatch.terminal.output import render, show_progress, write
 
@@ -84,7 +85,12 @@ class BenchRow:
 
 def bench(args: argparse.Namespace) -> int:
     """Measure and print; return 0, 1 where no row was measured or printing fails, or 130 where
-    interrupted, after the rows so far."""
+    interrupted, after the rows so far.
+
+    Raises:
+        BadInputError: TensorFlow or Keras is missing or too old.
+    """
+    require_tensorflow()
     if load := describe_load():
         sys.stderr.write(f"tfwatch: {load}\n")
     rows, code = make_rows(args), 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from tfwatch.doctor.checks import Status, check_up, counted, worst
 from tfwatch.doctor.facts import describe_load
+from tfwatch.doctor.packages import require_tensorflow
 from tfwatch.terminal.capture import Capture
 from tfwatch.terminal.output import has_unicode, render, show_progress, write
 
@@ -74,7 +75,12 @@ def as_text(found: CheckUp, out: TextIO) -> str:
 
 
 def selftest(_args: argparse.Namespace) -> int:
-    """Train with known delays and print each case; return 0 where all pass, else 1."""
+    """Train with known delays and print each case; return 0 where all pass, else 1.
+
+    Raises:
+        BadInputError: TensorFlow or Keras is missing or too old.
+    """
+    require_tensorflow()
     os.environ["KERAS_BACKEND"] = "tensorflow"
     cases = []
     with tempfile.TemporaryDirectory() as folder, Capture() as terminal:

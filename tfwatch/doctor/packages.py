@@ -7,8 +7,11 @@ import importlib.util
 import platform
 import re
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from tfwatch.core.errors import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,9 +34,13 @@ ARM_PYTHON = (
     "on an Apple chip install an arm64 Python (this one runs under Rosetta 2) and tfwatch with it;"
     " an Intel Mac has no newer TensorFlow"
 )
-#: The bounds of `dependencies` in pyproject.toml.
+#: The bounds of the extra `tensorflow` in pyproject.toml.
 _OLDEST_TENSORFLOW = (2, 18)
-_OLDEST_KERAS = (3, 8)
+OLDEST_KERAS = (3, 8)
+#: The first TensorFlow with Keras 3.
+_FIRST_WITH_KERAS_3 = (2, 16)
+NEWER_KERAS = f"pip install -U 'keras>={OLDEST_KERAS[0]}.{OLDEST_KERAS[1]}'"
+_NEWER_TENSORFLOW = f"install TensorFlow {_OLDEST_TENSORFLOW[0]}.{_OLDEST_TENSORFLOW[1]} or newer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +70,7 @@ class Installed:
     @staticmethod
     def here() -> Installed:
         """Return the packages of this Python."""
-        versions = {name: version for name in PACKAGES if (version := _version(name))}
-        # Another distribution may install it: tensorflow-cpu, tf-nightly.
-        if importlib.util.find_spec("tensorflow"):
-            versions.setdefault("tensorflow", "of unknown version")
+        versions = {name: version for name in PACKAGES if (version := _find_version(name))}
         return Installed(sys.platform, platform.machine(), sys.version_info[:3], versions)
 
     @property
@@ -98,19 +102,22 @@ class Installed:
             yield Problem("TensorFlow is not installed", todo)
             return
         yield from self._metal_that_does_not_load(tensorflow)
-        if keras and _is_older(keras, _OLDEST_KERAS):
+        if keras is None:
+            yield Problem("Keras is not installed", NEWER_KERAS)
+        elif is_older(keras, OLDEST_KERAS):
             found = f"Keras {keras} is older than tfwatch supports"
-            yield Problem(found, "pip install -U 'keras>=3.8'")
-        if _is_older(tensorflow, _OLDEST_TENSORFLOW):
+            has_keras_2 = is_older(tensorflow, _FIRST_WITH_KERAS_3)
+            yield Problem(found, _NEWER_TENSORFLOW if has_keras_2 else NEWER_KERAS)
+        if is_older(tensorflow, _OLDEST_TENSORFLOW):
             found = f"TensorFlow {tensorflow} is older than those that tfwatch is tested with"
-            todo = METAL_PAIR if self.is_apple_silicon else "pip install -U tensorflow"
+            todo = METAL_PAIR if self.is_apple_silicon else _NEWER_TENSORFLOW
             yield Problem(found, ARM_PYTHON if self.is_mac_x86 else todo, is_blocking=False)
         if self.is_apple_silicon and "tensorflow-metal" not in self.versions:
             yield self._without_metal()
 
     def _metal_that_does_not_load(self, tensorflow: str) -> Iterator[Problem]:
         metal = self.versions.get("tensorflow-metal")
-        if metal is None or _pair(metal) > _METAL or _is_older(tensorflow, _OLDEST_TENSORFLOW):
+        if metal is None or _pair(metal) > _METAL or is_older(tensorflow, _OLDEST_TENSORFLOW):
             return
         is_too_new = _pair(tensorflow) >= _NEWEST_WITH_METAL
         if is_too_new or _pair(metal) < _METAL:
@@ -126,11 +133,28 @@ class Installed:
         return Problem(found, todo, is_blocking=False, is_metal=True)
 
 
-def _version(package: str) -> str:
-    try:
+def require_tensorflow() -> None:
+    """Check that this Python can train.
+
+    Raises:
+        BadInputError: TensorFlow or Keras is missing or too old.
+    """
+    if obstacle := Installed.here().obstacle():
+        raise BadInputError(f"{obstacle} (the environment of tfwatch is {sys.prefix})")
+
+
+def _find_version(package: str) -> str:
+    """Return the version of a package, or of another one that installs its module, such as
+    `2.21.0 (tensorflow-cpu)`; empty where there is none."""
+    with suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(package) or ""
-    except importlib.metadata.PackageNotFoundError:
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:  # a folder that an uninstalled package left
         return ""
+    for other in importlib.metadata.packages_distributions().get(package, ()):
+        name = other.replace("_", "-")
+        return f"{importlib.metadata.version(other)} ({name})"
+    return "of unknown version"
 
 
 def _pair(version: str) -> tuple[int, int]:
@@ -138,6 +162,6 @@ def _pair(version: str) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def _is_older(version: str, least: tuple[int, int]) -> bool:
+def is_older(version: str, least: tuple[int, int]) -> bool:
     """Return True where the version is older; a version that cannot be read is not."""
     return (0, 0) < _pair(version) < least

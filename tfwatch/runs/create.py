@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 import threading
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -116,9 +117,11 @@ def _report_delay(writer: RunWriter, runs_dir: Path) -> str:
 
 
 def _versions() -> dict[str, str]:
-    """Return package versions from their metadata: importing TensorFlow takes seconds."""
+    """Return the versions of packages: those that are imported know theirs, whichever build they
+    are, and importing TensorFlow takes seconds."""
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         with suppress(PackageNotFoundError):
-            versions[package] = version(package)
+            loaded = getattr(sys.modules.get(package), "__version__", "")
+            versions[package] = str(loaded) or version(package)
     return versions

@@ -1,5 +1,5 @@
-"""Facts from TensorFlow: the devices that it computes on, one or those of a distribution strategy,
-and the time that it has spent tracing functions."""
+"""Facts from TensorFlow and Keras: the devices that TensorFlow computes on, one or those of a
+distribution strategy, the time that it has spent tracing functions, and the version of Keras."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open
 from tfwatch.core.knobs import NotTimed
+from tfwatch.doctor.packages import NEWER_KERAS, OLDEST_KERAS, is_older
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.runs.writer import RunWriter
 
+#: The versions of Keras that are watched, in words.
+WATCHED_KERAS = f"Keras {OLDEST_KERAS[0]}.{OLDEST_KERAS[1]} and newer"
+NO_LEGACY = "a fit of tf_keras, the legacy Keras, is not watched: tfwatch watches Keras 3"
 _CUDA = "libcuda.so.1"
 _UUID_BYTES = 16
 
@@ -33,6 +37,25 @@ class Device:
     name: str
     accelerated: bool
     has_own_memory: bool = False
+
+
+def is_too_old(keras: Any) -> bool:
+    """Return whether this Keras is older than those that can be watched."""
+    return is_older(keras.__version__, OLDEST_KERAS)
+
+
+def require_keras() -> None:
+    """Check the Keras of this process.
+
+    Raises:
+        ImportError: it is missing, or too old for `Watch`.
+    """
+    import keras
+
+    if is_too_old(keras):
+        raise ImportError(
+            f"tfwatch.Watch needs {WATCHED_KERAS}; this is {keras.__version__}: {NEWER_KERAS}"
+        )
 
 
 def find_device() -> Device:

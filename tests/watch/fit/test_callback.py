@@ -261,3 +261,23 @@ def test_a_process_forked_within_a_fit_deletes_no_iterator(
     forking = keras.callbacks.LambdaCallback(on_train_batch_end=fork)
     model.fit(known(arrays).take(2), verbose=0, callbacks=[watch, forking])
     assert codes == [1, 1]
+
+
+def test_a_fit_of_the_legacy_keras_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The calls are those of tf_keras 2.21 (its `CallbackList`), which is not installed here."""
+    watch, model = watch_in(tmp_path), SimpleNamespace(train_function=print)
+    for part in ("train", "test", "predict"):
+        assert not getattr(watch, f"_implements_{part}_batch_hooks")()
+    assert watch._supports_tf_logs
+    watch.set_model(model)
+    watch.set_params({"epochs": 1, "steps": 1})
+    watch.on_train_begin()
+    watch.on_epoch_begin(0)
+    watch.on_epoch_end(0, {"loss": 1.0})
+    watch.on_train_end()
+
+    assert watch.run_path is None
+    assert model.train_function is print
+    assert "the legacy Keras, is not watched" in capsys.readouterr().err

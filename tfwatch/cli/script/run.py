@@ -41,6 +41,7 @@ in the script's own process
 a loop over other batches:  for batch in tfwatch.track(batches)
 training in a process that the script starts:  callbacks=[tfwatch.Watch()] in its fit
 """
+_NO_TENSORFLOW = "{} has no TensorFlow: tfwatch run --python PATH takes the one of your training\n"
 #: The exit code of a script that argparse ends: its sentence is enough.
 _BAD_ARGUMENTS = 2
 #: Seconds between two looks for the end of a workload.
@@ -85,7 +86,7 @@ def _conclude(options: RunOptions, ran: Ran, began_ns: int) -> int:
         if options.as_json and runs:
             _print_json(runs[0])
         elif not options.quiet and (runs or ran.code != _BAD_ARGUMENTS):
-            _print(_summary(runs) if runs else _nothing_recorded(options.runs_dir, ran.code))
+            _print(_summary(runs) if runs else _nothing_recorded(options, ran.code))
     return ran.code
 
 
@@ -227,13 +228,13 @@ def _check(options: RunOptions, has_screen: bool) -> None:
     Raises:
         BadInputError: the screen, TensorFlow or the script is missing.
     """
-    from tfwatch.doctor.packages import Installed
+    from tfwatch.doctor.packages import require_tensorflow
     from tfwatch.terminal.output import why_no_screen
 
     if has_screen and (obstacle := why_no_screen(os.environ)):
         raise BadInputError(obstacle)
-    if options.is_workload and (obstacle := Installed.here().obstacle()):
-        raise BadInputError(obstacle)
+    if options.is_workload:
+        require_tensorflow()
     if options.script[0] != "-m":
         check_script(options.script[0])
 
@@ -244,11 +245,17 @@ def _flags() -> list[str]:
     return [*flags, "-u"] if getattr(sys.stdout, "write_through", False) else flags
 
 
-def _nothing_recorded(runs_dir: Path, code: int) -> str:
+def _nothing_recorded(options: RunOptions, code: int) -> str:
     """Return that there is no run; where the script ended well, also how to have its training
-    recorded."""
-    line = f"tfwatch: no step of this script is recorded in {runs_dir}\n"
-    return line if code else f"{line}{_UNSEEN}"
+    recorded, and where it failed without TensorFlow, which interpreter has it."""
+    from tfwatch.doctor.packages import Installed
+
+    line = f"tfwatch: no step of this script is recorded in {options.runs_dir}\n"
+    if not code:
+        return f"{line}{_UNSEEN}"
+    if options.python is None and "tensorflow" not in Installed.here().versions:
+        return f"{line}{_NO_TENSORFLOW.format(sys.executable)}"
+    return line
 
 
 def _summary(runs: Sequence[Path]) -> str:

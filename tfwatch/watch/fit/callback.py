@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
 
-from tfwatch.core.errors import fails_open, is_interrupt, reason, warn_user
+from tfwatch.core.errors import fails_open, is_interrupt, reason, warn_once, warn_user
 from tfwatch.core.knobs import (
     AS_WRITTEN,
     CACHE,
@@ -35,6 +35,7 @@ from tfwatch.watch.fit.py_dataset import PyDatasetSettings
 from tfwatch.watch.fit.recorder import Recorder
 from tfwatch.watch.fit.stepping.step_runners import restore
 from tfwatch.watch.session import ErrorText, Session
+from tfwatch.watch.tensorflow_info import NO_LEGACY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -141,6 +142,15 @@ class Watch(keras.callbacks.Callback):
 
     # -- Keras calls these ----------------------------------------------------------------------
 
+    #: The legacy tf_keras asks a callback for these; `Watch` does nothing in its `fit`.
+    _supports_tf_logs, _chief_worker_only = True, None
+
+    def _implements_train_batch_hooks(self) -> bool:
+        return False
+
+    _implements_test_batch_hooks = _implements_train_batch_hooks
+    _implements_predict_batch_hooks = _implements_train_batch_hooks
+
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Begin a run."""
         with self._boundary():
@@ -228,6 +238,9 @@ class Watch(keras.callbacks.Callback):
     def _begin_script(self) -> None:
         self._newest_run = None
         with fails_open(lambda why: warn_user(f"this fit is not recorded: {why}")):
+            if not isinstance(self.model, keras.Model):
+                warn_once(NO_LEGACY)
+                return
             if self._is_watched_already():
                 warn_user("this Watch does nothing: another Watch records this fit already")
                 return

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.errors import fails_open, warn_user
+from tfwatch.core.errors import fails_open, warn_once, warn_user
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tfwatch.watch.loops.found_loops import BatchCalls, FoundLoops
 
 _LEGACY = "tf_keras"
-_NO_LEGACY = "a fit of tf_keras, the legacy Keras, is not watched: tfwatch watches Keras 3"
 _KERAS, _TENSORFLOW = "keras", "tensorflow"
 
 
@@ -103,7 +102,8 @@ class ImportHook:
             ):
                 self._use_tensorflow(module)
         elif name == _LEGACY:
-            warn_user(_NO_LEGACY)
+            with _not_watched():
+                _refuse_legacy()
         else:
             with _not_watched():
                 self._use_keras(module)
@@ -121,7 +121,7 @@ class ImportHook:
         from tfwatch.watch.script.patches import find_refusal, patch_keras
 
         if refusal := find_refusal(module):
-            warn_user(f"this script runs unwatched: {refusal}")
+            warn_user(f"a fit of this script is not watched: {refusal}")
             return
         self._patches.enter_context(
             patch_keras(module, self._runs_dir, self._found_loops(), self._batch_calls())
@@ -140,6 +140,12 @@ class ImportHook:
         if self._calls is None:
             self._calls = BatchCalls(self._found_loops())
         return self._calls
+
+
+def _refuse_legacy() -> None:
+    from tfwatch.watch.tensorflow_info import NO_LEGACY
+
+    warn_once(NO_LEGACY)
 
 
 def _not_watched() -> fails_open:

@@ -19,6 +19,7 @@ from tfwatch.core.user_code import find_users_frame, is_users
 from tfwatch.runs.script_process import FEED
 from tfwatch.tfdata.code_edits import METHODS, note_call
 from tfwatch.watch.loops.track import is_in_function
+from tfwatch.watch.tensorflow_info import WATCHED_KERAS, is_too_old
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -197,8 +198,8 @@ def _is_variable(source: Any, tensorflow: Any) -> bool:
 
 def find_refusal(keras: Any) -> str:
     """Return why this Keras cannot be watched, or an empty text."""
-    if int(keras.__version__.partition(".")[0]) < 3:
-        return f"it uses Keras {keras.__version__}, and tfwatch watches Keras 3"
+    if is_too_old(keras):
+        return f"it uses Keras {keras.__version__}, and tfwatch watches {WATCHED_KERAS}"
     backend = keras.config.backend()
     return (
         ""

@@ -1,4 +1,4 @@
-"""The limits of control groups, read from simulated file systems."""
+"""The limits of control groups, and the types of a CPU, read from simulated files."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tests.runs.folders import FakeClock, read_back
 from tfwatch.runs import machine_info
 from tfwatch.runs.machine_info import (
     ProcessLimits,
+    cpu_types,
     limits,
     memory_total,
     used_bytes,
@@ -158,3 +159,23 @@ def test_the_memory_used_by_a_group(
         write(tmp_path / name, text)
 
     assert used_bytes(tmp_path) == used
+
+
+@pytest.mark.parametrize(
+    ("text", "types"),
+    [
+        ("processor\t: 0\nflags\t\t: fpu avx512f avx512_bf16 sse\n\n", ["bfloat16"]),
+        ("processor\t: 0\nflags\t\t: avx512_fp16 amx_tile avx512_bf16\n", ["float16", "bfloat16"]),
+        ("processor\t: 0\nFeatures\t: fp asimd asimdhp\n", ["float16"]),
+        ("processor\t: 0\nflags\t\t: fpu sse\n", []),
+        ("processor\t: 0\n", None),
+    ],
+)
+def test_types_of_16_bits_are_those_of_the_flags_of_the_cpu(
+    text: str, types: list[str] | None, tmp_path: Path
+) -> None:
+    file = tmp_path / "cpuinfo"
+    assert cpu_types(file) is None
+
+    file.write_text(text)
+    assert cpu_types(file) == types

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.core.events import OperationTime
-    from tfwatch.runs.format import RecurrentLayer
+    from tfwatch.runs.format import Layer
     from tfwatch.runs.group import Group
     from tfwatch.runs.snapshot import Snapshot
 
@@ -117,9 +117,9 @@ def _names(run: Snapshot, home: Path, known_workloads: Collection[str]) -> dict[
     return names
 
 
-def _layers(run: Snapshot) -> Iterator[OperationTime | RecurrentLayer]:
+def _layers(run: Snapshot) -> Iterator[OperationTime | Layer]:
     """Yield the layers of profiles and of the model's facts."""
     for event in run.events.of(StepProfiled):
         yield from event.operations
-    if run.manifest.model:
-        yield from run.manifest.model.without_cudnn
+    if model := run.manifest.model:
+        yield from (*model.without_cudnn, *model.float16_convolutions)

@@ -109,11 +109,13 @@ class Machine(TypedDict, total=False):
     cores: CoreCount
     memory_bytes: Bytes
     cores_allowed: Cores | None
+    #: Types of 16 bits that the CPU has instructions for, `float16` and `bfloat16`; None: unknown.
+    cpu_types: list[str] | None
     memory_limit_bytes: MemoryLimit | None
 
 
 #: Characters of a name of the model's, and layers of one kind.
-LONGEST_NAME, MOST_LAYERS = 80, 16
+LONGEST_NAME, MOST_LAYERS = 80, 64
 
 _Name = Annotated[str, Meta(max_length=LONGEST_NAME)]
 
@@ -126,12 +128,21 @@ class Embedding(msgspec.Struct, frozen=True):
     columns: Whole
 
 
-class RecurrentLayer(msgspec.Struct, frozen=True):
-    """A recurrent layer that cuDNN cannot compute."""
+class Layer(msgspec.Struct, frozen=True):
+    """A layer of a model."""
 
     #: Its path in the model, e.g. `encoder/lstm`.
     name: _Name
     kind: _Name
+
+    def has(self, name: str) -> bool:
+        """Return whether a path is that of the layer, or of one in it."""
+        return f"{name}/".startswith(f"{self.name}/")
+
+
+class RecurrentLayer(Layer, frozen=True):
+    """A recurrent layer that cuDNN cannot compute."""
+
     #: The arguments that rule cuDNN out, e.g. `recurrent_dropout=0.2`.
     against: Annotated[list[_Name], Meta(max_length=MOST_LAYERS)]
 
@@ -147,6 +158,8 @@ class ModelFacts(msgspec.Struct, frozen=True):
     largest_embedding: Embedding | None = None
     #: The recurrent layers that cuDNN cannot compute on a GPU.
     without_cudnn: Annotated[list[RecurrentLayer], Meta(max_length=MOST_LAYERS)] = []
+    #: The convolutions that compute in float16.
+    float16_convolutions: Annotated[list[Layer], Meta(max_length=MOST_LAYERS)] = []
 
 
 class Manifest(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ import os
 import platform
 import re
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -51,8 +52,27 @@ def describe_machine() -> Machine:
         "cores": psutil.cpu_count() or 0,
         "memory_bytes": psutil.virtual_memory().total,
         "cores_allowed": allowed.cores,
+        "cpu_types": cpu_types(),
         "memory_limit_bytes": allowed.memory_bytes,
     }
+
+
+#: The flags of Linux' /proc/cpuinfo for arithmetic in a type of 16 bits, x86 and Arm.
+_TYPES = {"float16": {"avx512_fp16", "amx_fp16", "asimdhp"}, "bfloat16": {"avx512_bf16", "bf16"}}
+#: It repeats them for each core, and has these lines before them.
+_CPU_INFO, _FIRST_LINES = Path("/proc/cpuinfo"), 40
+
+
+def cpu_types(file: Path = _CPU_INFO) -> list[str] | None:
+    """Return the types of 16 bits that the CPU has instructions for; None where that is unknown."""
+    try:
+        with file.open(encoding="utf-8", errors="replace") as lines:
+            first = [line.partition(":") for line in islice(lines, _FIRST_LINES)]
+    except OSError:
+        return None
+    flags = next((after for name, _, after in first if name.strip() in ("flags", "Features")), "")
+    words = set(flags.split())
+    return [name for name, known in _TYPES.items() if known & words] if words else None
 
 
 def memory_total(machine: Machine) -> float:

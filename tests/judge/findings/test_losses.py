@@ -21,7 +21,7 @@ from tfwatch.judge.regime import CodeTime, Regime
 from tfwatch.judge.stages import Stage, StageTable
 from tfwatch.judge.steps.stalls import Stall
 from tfwatch.judge.steps.time_breakdown import PARTS, TimeSpent
-from tfwatch.runs.format import Embedding, ModelFacts, RecurrentLayer
+from tfwatch.runs.format import Embedding, Layer, Machine, ModelFacts, RecurrentLayer
 
 _OF_SPENT = {field.name for field in fields(TimeSpent)}
 _OF_REGIME = {field.name for field in fields(Regime)}
@@ -56,6 +56,11 @@ ADAM = ModelFacts(optimizer="Adam", largest_embedding=Embedding("items", 20_000,
 DROPS = RecurrentLayer("lstm", "LSTM", ["recurrent_dropout=0.2"])
 UNROLLS = RecurrentLayer("encoder/gru", "GRU", ["RNN(GRUCell)", "unroll=True"])
 LOOPS = ModelFacts(without_cudnn=[DROPS, UNROLLS])
+HALVES = ModelFacts(
+    float16_convolutions=[Layer("body/conv", "Conv2D"), Layer("depthwise", "DepthwiseConv2D")]
+)
+CONVOLVES = OperationTime("backward", "body/conv", "Conv2D", "Conv2DBackpropFilter", 5.0)
+BY_CHANNEL = OperationTime("forward", "depthwise", "DepthwiseConv2D", "DepthwiseConv2dNative", 2.0)
 ROTATES = OperationTime("forward", "rotation", "RandomRotation", "Transform", 6.0)
 MULTIPLIES = OperationTime("forward", "lstm", "LSTM", "MatMul", 4.0, in_loop=True)
 UPDATES = OperationTime("optimizer", "adam", "Adam", "Mul", 4.0)
@@ -431,6 +436,35 @@ def test_a_kind_of_loss_comes_first_with_its_seconds(
     assert first.share == pytest.approx(now.regime.share(lost_s))
     assert advice in first.advice
     assert never not in " ".join((first.word, first.sentence, first.advice, first.code))
+
+
+def on_cpu(types: list[str] | None, **changes: Any) -> Situation:
+    """Return a run with convolutions in float16 on a CPU with instructions for these types."""
+    profile = profile_of(CONVOLVES, BY_CHANNEL, UPDATES)
+    now = losing(model=HALVES, **{"profile": profile, **changes})
+    machine = Machine(cpu_types=types)
+    return changed(now, manifest=msgspec.structs.replace(now.manifest, machine=machine))
+
+
+@pytest.mark.parametrize(
+    ("types", "advice"), [([], "float32: a"), (["bfloat16"], "float32, or bfloat16, which it has:")]
+)
+def test_convolutions_in_float16_on_a_cpu_without_it_are_a_loss(
+    types: list[str], advice: str
+) -> None:
+    (first,) = find_losses(on_cpu(types))
+
+    sentence = "body/conv (Conv2D) and 1 more in float16 on a CPU without instructions for it: 64 %"
+    assert first.kind == "float16-on-cpu"
+    assert first.sentence.startswith(sentence)
+    assert first.advice.startswith(advice)
+    assert first.lost_s == pytest.approx((0.87 * 5 + 0.5 * 2) / 11 * 10)
+
+
+def test_float16_is_no_loss_where_the_cpu_may_have_it_or_a_gpu_computes() -> None:
+    for now in (on_cpu(["float16"]), on_cpu(None), on_cpu([], accelerated=True)):
+        assert kinds(now) == ["compute-bound"]
+    assert kinds(on_cpu([], profile=None)) == ["compute-bound", "float16-on-cpu"]
 
 
 def kinds(now: Situation) -> list[str]:

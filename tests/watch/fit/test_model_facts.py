@@ -76,3 +76,26 @@ def test_a_layer_has_its_path_in_the_model() -> None:
 
     names = [one.name for one in read_model(model).without_cudnn]
     assert names == ["encoder/both/forward_lstm", "encoder/both/backward_lstm"]
+
+
+def test_convolutions_that_compute_in_float16_are_named() -> None:
+    import keras
+
+    from tfwatch.runs.format import Layer
+    from tfwatch.watch.fit.model_facts import read_model
+
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            keras.Input((16, 16, 3)),
+            layers.Conv2D(2, 3, name="half", dtype="mixed_float16"),
+            layers.SeparableConv2D(2, 3, name="whole", dtype="float16"),
+            layers.Conv2D(2, 3, dtype="mixed_bfloat16"),
+            layers.Conv2D(2, 3),
+            layers.Dense(1, dtype="mixed_float16"),
+        ]
+    )
+    model.compile("sgd", "mse")
+
+    found = read_model(model).float16_convolutions
+    assert found == [Layer("half", "Conv2D"), Layer("whole", "SeparableConv2D")]

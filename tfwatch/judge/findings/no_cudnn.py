@@ -10,8 +10,6 @@ from tfwatch.judge.findings.finding import Fact, Finding
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
-    from tfwatch.judge.step_parts import StepPart
-    from tfwatch.runs.format import RecurrentLayer
 
 #: The part of the layers' time that cuDNN is taken to give back: not measured.
 _RECOVERED = 0.8
@@ -26,7 +24,7 @@ def find(now: Situation) -> Finding | None:
     layers = now.manifest.model.without_cudnn if now.manifest.model else []
     if not layers or not now.manifest.accelerated or now.manifest.is_on_metal:
         return None
-    share = sum(part.share for part in now.parts if any(_is_of(part, one) for one in layers))
+    share = sum(part.share for part in now.parts if any(one.has(part.name) for one in layers))
     lost_s = share * now.regime.spent.compute_s
     against = list(dict.fromkeys(argument for one in layers for argument in one.against))
     more = f" and {len(layers) - 1} more" if len(layers) > 1 else ""
@@ -42,10 +40,6 @@ def find(now: Situation) -> Finding | None:
         evidence=(Fact("layers", len(layers)), Fact("share", share)),
         claims={"compute_s": lost_s * _RECOVERED} if share else {},
     )
-
-
-def _is_of(part: StepPart, layer: RecurrentLayer) -> bool:
-    return part.name == layer.name or part.name.startswith(f"{layer.name}/")
 
 
 def _advise(against: list[str]) -> str:

@@ -12,12 +12,17 @@ from tfwatch.runs.format import (
     LONGEST_NAME,
     MOST_LAYERS,
     Embedding,
+    Layer,
     ModelFacts,
     RecurrentLayer,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+_CONVOLUTIONS = tuple(
+    kind for name, kind in vars(keras.layers).items() if "Conv" in name and "LSTM" not in name
+)
 
 
 def read_model(model: Any) -> ModelFacts:
@@ -33,6 +38,7 @@ def read_model(model: Any) -> ModelFacts:
         jit_compile=bool(model.jit_compile),
         largest_embedding=_largest_embedding(layers.values()),
         without_cudnn=[*_without_cudnn(layers)][:MOST_LAYERS],
+        float16_convolutions=[*_float16_convolutions(layers)][:MOST_LAYERS],
     )
 
 
@@ -58,6 +64,16 @@ def _largest_embedding(layers: Iterable[Any]) -> Embedding | None:
     return Embedding(name, int(largest.input_dim), int(largest.output_dim))
 
 
+def _named(path: str, layer: Any) -> tuple[str, str]:
+    return path[-LONGEST_NAME:], type(layer).__name__[:LONGEST_NAME]
+
+
+def _float16_convolutions(layers: dict[str, Any]) -> Iterator[Layer]:
+    for path, layer in layers.items():
+        if isinstance(layer, _CONVOLUTIONS) and layer.compute_dtype == "float16":
+            yield Layer(*_named(path, layer))
+
+
 # -- recurrent layers ------------------------------------------------------------------------------
 
 
@@ -65,8 +81,7 @@ def _without_cudnn(layers: dict[str, Any]) -> Iterator[RecurrentLayer]:
     """Yield the recurrent layers that cuDNN cannot compute."""
     for path, layer in layers.items():
         if against := _against_cudnn(layer):
-            kind = type(layer).__name__
-            yield RecurrentLayer(path[-LONGEST_NAME:], kind[:LONGEST_NAME], against)
+            yield RecurrentLayer(*_named(path, layer), against)
 
 
 def _against_cudnn(layer: Any) -> list[str]:

@@ -1,0 +1,48 @@
+"""Convolutions in float16 on a CPU that has no instructions for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfwatch.core import units
+from tfwatch.judge.findings.finding import Fact, Finding
+
+if TYPE_CHECKING:
+    from tfwatch.judge.findings.situation import Situation
+
+#: The part of their time that float32 gives back: on two cores of an AMD EPYC steps of nine
+#: convolutional networks took 2.8 to 8.9 times as long in float16; of two with separable and
+#: depthwise ones 1.6 and 1.9 times, of dense ones 1.2 to 1.4 times, and of an LSTM 0.75 to 1.1.
+_RECOVERED, _RECOVERED_BY_CHANNEL = 0.87, 0.5
+_BY_CHANNEL = ("Depthwise", "Separable")
+_CODE = 'keras.mixed_precision.set_global_policy("{policy}")  # before the model is made'
+
+
+def find(now: Situation) -> Finding | None:
+    """Find the convolutions that compute in float16; without a profile their seconds are not known,
+    and none are claimed."""
+    layers = now.manifest.model.float16_convolutions if now.manifest.model else []
+    types = now.manifest.machine.get("cpu_types")
+    if not layers or now.manifest.accelerated or types is None or "float16" in types:
+        return None
+    parts = [part for part in now.parts if any(one.has(part.name) for one in layers)]
+    share = sum(part.share for part in parts)
+    by_channel = sum(part.share for part in parts if part.kind.startswith(_BY_CHANNEL))
+    recovered = _RECOVERED * (share - by_channel) + _RECOVERED_BY_CHANNEL * by_channel
+    compute_s = now.regime.spent.compute_s
+    more = f" and {len(layers) - 1} more" if len(layers) > 1 else ""
+    brief = f"{layers[0].name} ({layers[0].kind}){more} in float16 on a CPU"
+    takes = f": {units.percent(share)} of compute" if share else ""
+    faster = "float32, or bfloat16, which it has" if "bfloat16" in types else "float32"
+    policy = "mixed_bfloat16" if "bfloat16" in types else "float32"
+    return Finding(
+        "float16-on-cpu",
+        now.label("COMPUTE", share * compute_s) if share else "COMPUTE",
+        f"{brief} without instructions for it{takes}",
+        f"{faster}: a convolution in float16 takes 2 to 9 times as long; it changes the rounding",
+        _CODE.format(policy=policy),
+        brief=f"{brief}{takes}",
+        where=layers[0].name,
+        evidence=(Fact("layers", len(layers)), Fact("share", share)),
+        claims={"compute_s": recovered * compute_s} if share else {},
+    )

@@ -39,6 +39,15 @@ def test_every_page_of_docs_is_linked_from_a_first_page() -> None:
     assert [page.name for page in PAGES[2:] if f"(docs/{page.name})" not in first] == []
 
 
+def test_nothing_installs_tfwatch_from_an_index_which_has_none() -> None:
+    """`pip install tfwatch` would install what somebody else publishes under this name."""
+    texts = [*PAGES, ROOT / ".ci/run", *(ROOT / "tfwatch").rglob("*.py")]
+    named = re.compile(r"(?:pip|pipx|tool) install (?:-\S+ )*['\"]?tfwatch\b|uvx (?:-\S+ )*tfwatch")
+
+    assert [path for path in texts if named.search(path.read_text(encoding="utf-8"))] == []
+    assert named.search("uv tool install 'tfwatch[tensorflow]'")
+
+
 def test_every_path_of_the_page_for_contributors_exists() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     paths = re.findall(r"(?<![\w./])((?:[\w.]+/)+(?:\w+\.(?:py|md|tsv))?)(?![\w*])", text)

@@ -10,13 +10,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from tfwatch.report.run_facts import summary
     from tfwatch.runs.run import open_run
     from tfwatch.runs.snapshot import Snapshot
     from tfwatch.watch.fit.callback import Watch
     from tfwatch.watch.loops.track import Track, track
 
 __version__ = "0.1.0"
-__all__ = ["Snapshot", "Track", "Watch", "__version__", "open_run", "track"]
+__all__ = ["Snapshot", "Track", "Watch", "__version__", "open_run", "summary", "track"]
 
 
 def load_ipython_extension(ipython: Any) -> None:
@@ -50,4 +51,8 @@ def __getattr__(name: str) -> Any:
         from tfwatch.runs import run
 
         return getattr(run, name)
+    if name == "summary":
+        from tfwatch.report.run_facts import summary
+
+        return summary
     raise AttributeError(f"module 'tfwatch' has no attribute {name!r}")

@@ -138,9 +138,10 @@ def _check_values(words: Sequence[str], args: argparse.Namespace) -> None:
     Raises:
         ValueError: one is not right, for this workload for example.
     """
-    if words[0] in ("train", "ab"):
-        words = [args.workload, *args.words] if words[0] == "train" else args.words
-        _check_arguments(words)
+    if words[0] == "train":
+        _check_arguments([args.workload, *args.words])
+    if words[0] == "ab" and not args.words[0].endswith(".py"):
+        _check_arguments(args.words)
     if words[0] == "set":
         for word in args.words:
             if "=" in word:

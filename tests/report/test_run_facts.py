@@ -34,7 +34,7 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.knobs import KnobChange, NotTimed
 from tfwatch.report import run_facts
-from tfwatch.report.run_facts import RUN, as_json
+from tfwatch.report.run_facts import RUN, as_json, summary
 from tfwatch.runs import format as layout
 from tfwatch.runs.run import open_run
 
@@ -295,3 +295,24 @@ def test_an_accident_is_a_finding(events: tuple[Event, ...], kind: str, tmp_path
     found = as_json(open_written(tmp_path / "run", plain(60), *events))["findings"]
 
     assert [one["lost_s"] for one in found if one["kind"] == kind] == [None]
+
+
+def test_the_summary_is_flat_and_has_the_figures_of_the_json(tmp_path: Path) -> None:
+    Canned(tmp_path / "run").started().steps(100, STARVING).ended().writer.close()
+    whole, flat = as_json(open_run(tmp_path / "run")), summary(tmp_path / "run")
+
+    assert {type(value) for value in flat.values()} <= {int, float}
+    assert flat["tfwatch/step_time_ms"] == whole["last_setting"]["step_ms"]["mean"]
+    assert flat["tfwatch/data_wait_s"] == whole["data_wait_cost"]["data_wait_s"]
+    lost = {f"tfwatch/lost_s/{one['kind']}": one["lost_s"] for one in whole["findings"]}
+    assert {name: flat[name] for name in flat if "/lost_s/" in name} == {
+        name: seconds for name, seconds in lost.items() if seconds
+    }
+    assert any("/lost_s/" in name for name in flat)
+
+
+def test_a_run_that_is_not_there_has_no_summary_and_ends_no_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert summary(None) == summary(tmp_path) == {}
+    assert capsys.readouterr().err.count("tfwatch: there is no summary of this run: ") == 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.core.events import ROLES, EpochEnded, SensorMissing
 from tfwatch.core.knobs import option_name
 from tfwatch.judge.effects.switching_state import autopilot_runs
@@ -28,6 +29,7 @@ from tfwatch.report.effects import (
 from tfwatch.report.facts import (
     anything,
     as_object,
+    finite,
     flag,
     if_any,
     mapping,
@@ -41,8 +43,11 @@ from tfwatch.report.facts import (
     whole,
     within,
 )
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.snapshot import Snapshot
 
@@ -311,6 +316,26 @@ FIGURES = (
     *pick(_COST, "data_wait_s", "run_without_data_wait_s"),
     *pick(within(MACHINE, "machine"), "gpu_busy", "cpu_cores", "process_peak_bytes"),
 )
+
+
+def summary(run_path: str | Path | None) -> dict[str, float]:
+    """Return the key figures of a run for a tracker of experiments: numbers by flat names that
+    begin with `tfwatch/`.
+
+    A unit stands at the end of a name, and `tfwatch/lost_s/KIND` are the seconds that the remedy of
+    a finding gives back. What was not measured is left out. A run that cannot be read has no
+    figures, with a sentence on stderr: the training goes on.
+
+    run_path: the run folder; None where nothing was recorded.
+    """
+    found: dict[str, float | None] = {}
+    with fails_open(lambda why: warn_user(f"there is no summary of this run: {why}")):
+        if run_path is not None:
+            judged = JudgedRun(open_run(run_path))
+            facts = (*pick(OUTCOME, "length_s"), *FIGURES)
+            found = {fact.key: fact.value(judged) for fact in facts}
+            found |= {f"lost_s/{one.kind}": one.lost_s or None for one in judged.findings}
+    return {f"tfwatch/{key}": value for key, value in finite(found).items() if value is not None}
 
 
 def as_json(run: Snapshot) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests.judge.profiles import PROFILE
 from tfwatch.core.events import EpochStarted, Event, StepProfiled
-from tfwatch.judge.step_parts import newest_profile, profile_lines, step_parts
+from tfwatch.judge.step_parts import newest_profile, step_parts
+from tfwatch.judge.step_texts import profile_lines
 from tfwatch.runs.buffers import EventLog, Events
 
 

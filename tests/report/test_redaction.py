@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from tests.judge.profiles import profile_of
 from tests.judge.step_rows import make_steps
 from tests.report.written_runs import open_written
+from tfwatch.core.events import OperationTime
 from tfwatch.report.redaction import LONGEST, Redaction, redaction_of, shown
 from tfwatch.runs.format import ModelFacts, RecurrentLayer
 
@@ -61,3 +63,10 @@ def test_names_of_layers_that_their_author_gave_are_replaced(tmp_path: Path) -> 
 
     redaction = redaction_of(run, tmp_path / "ada", ())
     assert redaction.text("pricer/lstm_1, flow (LSTM)") == "[layer]/lstm_1, [layer] (LSTM)"
+
+
+def test_the_name_of_a_block_is_replaced_as_those_of_its_layers(tmp_path: Path) -> None:
+    layer = OperationTime("forward", "pricer_3_bid", "Dense", "MatMul", 1.0)
+    run = open_written(tmp_path / "run", make_steps(np.zeros(40)), profile_of(layer))
+    redaction = redaction_of(run, tmp_path, ())
+    assert redaction.text("pricer_3 (2 layers), pricer_3_bid") == "[layer] (2 layers), [layer]"

@@ -290,5 +290,5 @@ def test_the_longest_parts_of_a_profiled_step_are_named_once(tmp_path: Path) -> 
     parts = "body/conv2d (Conv2D) 50 %, metric auc (AUC) 20 %, optimizer adam (Adam) 15 %"
     assert f"a step by layer: {parts}; report has all" in starving
     text = "\n".join(text_of(open_written(tmp_path / "run", switched_run(), PROFILE, FINISHED)))
-    assert "; of compute, body/conv2d (Conv2D) 50 % and auc (AUC) 20 %" in text
+    assert "; of compute, body/conv2d (Conv2D) 50 % and metric auc (AUC) 20 %" in text
     assert "a step by layer" not in text

@@ -36,9 +36,10 @@ else:
 #: `by` of the switches that the autopilot asks for, and of those of an A/B test.
 AUTOPILOT: Final = "autopilot"
 EXPERIMENT: Final = "experiment"
-#: The parts of a step that operations belong to, and the most operations of one profile.
+#: The parts of a step that operations belong to, and the most rows of one profile.
+
 ROLES: Final = ("forward", "backward", "loss", "metric", "optimizer", "copy", "other")
-MOST_OPERATIONS: Final = 120
+MOST_OPERATIONS: Final = 600
 _Role: TypeAlias = Annotated[str, one_of(*ROLES)]
 #: Causes of an experiment that ended with its run: the final setting is that of its last block, and
 #: no answer.
@@ -226,7 +227,7 @@ class Traced(Event, frozen=True):
 
 
 class OperationTime(msgspec.Struct, frozen=True):
-    """The time of one kind of operation in one part of a step."""
+    """The time of the operations of one layer in one direction, or of another part of a step."""
 
     role: _Role
     #: The layer as a path, e.g. `encoder/dense_1`; the name of a metric or an optimizer; empty
@@ -234,7 +235,8 @@ class OperationTime(msgspec.Struct, frozen=True):
     name: str
     #: Its class, e.g. `Conv2D`; empty where it is not known.
     kind: str
-    #: TensorFlow's name of the operation or of its kernel, e.g. `_MklNativeFusedConv2D`.
+    #: TensorFlow's name of the operation or of the kernel that takes most of it, e.g.
+    #: `_MklNativeFusedConv2D`.
     op: str
     #: A step, the mean.
     took_ms: Milliseconds
@@ -246,7 +248,7 @@ class OperationTime(msgspec.Struct, frozen=True):
 
 
 class StepProfiled(Event, frozen=True):
-    """A few steps ran under TensorFlow's profiler: the time of each of their operations."""
+    """A few steps ran under TensorFlow's profiler: the time of their operations by part."""
 
     #: The last one.
     step: Count
@@ -259,7 +261,7 @@ class StepProfiled(Event, frozen=True):
     on_gpu: bool = False
     #: The longest first.
     operations: Annotated[list[OperationTime], Meta(max_length=MOST_OPERATIONS)] = []
-    #: Operations beyond these, a step.
+    #: Parts beyond these, a step.
     others_ms: Milliseconds = 0.0
     #: Starting operations that are too small to be recorded one by one, and these, a step.
     small_ms: Milliseconds = 0.0

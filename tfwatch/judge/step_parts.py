@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from tfwatch.core import units
 from tfwatch.core.events import EpochStarted, StepProfiled
 
 if TYPE_CHECKING:
@@ -46,6 +45,9 @@ class StepPart:
     place: str = ""
     #: Operations of it run in a loop of the graph.
     in_loop: bool = False
+    #: The layers that are one row, and the one that takes most of it; empty for a layer itself.
+    layers: int = 1
+    longest: str = ""
 
 
 @dataclass
@@ -104,39 +106,3 @@ def _part(role: str, name: str, total: _Sum, busy_ms: float) -> StepPart:
         total.place,
         total.in_loop,
     )
-
-
-# -- as text ---------------------------------------------------------------------------------------
-
-#: The longest parts have a line.
-_MOST_LINES = 12
-
-
-def profile_lines(profile: StepProfiled) -> list[str]:
-    """Return a profile as lines of a text: each part with its time a step, its share and its
-    line; or why there is none."""
-    if profile.missing:
-        return [f"no profile: {profile.missing}"]
-    return [
-        f"{time_text(one.took_ms):>8} {units.percent(one.share):>5}  {part_text(one)}"
-        for one in step_parts(profile)[:_MOST_LINES]
-    ]
-
-
-def name_text(part: StepPart) -> str:
-    """Return the name of a part: `conv2d (Conv2D)`, `metric auc (AUC)`."""
-    role = f"{part.role} " if part.role in ("metric", "optimizer", "loss") else ""
-    name = part.name if part.name.strip() != part.role else ""
-    kind = f" ({part.kind})" if part.kind else ""
-    return f"{role}{name}{kind}".strip()
-
-
-def part_text(part: StepPart) -> str:
-    """Return a part in words: `conv2d (Conv2D), backward 6.1 ms, train.py:41 in call`."""
-    backward = f"backward {time_text(part.backward_ms)}" if part.backward_ms else ""
-    return ", ".join(filter(None, (name_text(part), backward, part.place)))
-
-
-def time_text(took_ms: float) -> str:
-    """Return milliseconds, with two decimals of a short time: many parts are."""
-    return units.milliseconds(took_ms) if took_ms >= 1 else f"{units.number(took_ms, 2)} ms"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import printable
 from tfwatch.core.events import StepProfiled
+from tfwatch.judge.step_groups import blocks_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -112,8 +113,9 @@ def _names(run: Snapshot, home: Path, known_workloads: Collection[str]) -> dict[
     if manifest.model and (embedding := manifest.model.largest_embedding):
         names[embedding.name] = "[layer]"
     for layer in _layers(run):
-        own = (part for part in layer.name.split("/") if _is_own(part, layer.kind))
-        names |= dict.fromkeys(own, "[layer]")
+        own = [part for part in layer.name.split("/") if _is_own(part, layer.kind)]
+        blocks = (block for part in own for block in blocks_in(part))
+        names |= dict.fromkeys((*own, *blocks), "[layer]")
     return names
 
 

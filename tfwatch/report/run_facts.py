@@ -15,6 +15,7 @@ from tfwatch.judge.effects.switching_state import autopilot_runs
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.machine import PIPELINE
 from tfwatch.judge.past_run import state_of
+from tfwatch.judge.step_groups import step_rows
 from tfwatch.judge.step_parts import step_parts
 from tfwatch.judge.steps.time_breakdown import PART_NAMES
 from tfwatch.report.effects import (
@@ -180,7 +181,7 @@ _PIPELINE_FACTS = (
 
 # -- the step by layer -----------------------------------------------------------------------------
 
-STEP_PART = (
+_STEP_PART = (
     text("role", "the part of the step", choices=("layer", *ROLES[2:], "small")),
     text("name", "of the layer, the metric or the optimizer"),
     text("kind", "its class"),
@@ -190,13 +191,21 @@ STEP_PART = (
     text("operation", "TensorFlow's name of the operation that takes most of it"),
     text("place", "the line of yours that makes it, such as `train.py:24 in call`"),
 )
+STEP_ROW = (
+    *_STEP_PART,
+    whole("layers", "the layers that are one row, by block or by class"),
+    text("longest", "the layer that takes most of them", lambda one: one.longest or None),
+)
 _PROFILE = (
     whole("step", "the last profiled step"),
     whole("steps", "the number of profiled steps"),
     number("step_ms", "the mean of these steps"),
     number("cost_ms", "what starting and stopping the profiler took of the training"),
     flag("on_gpu", "the operations ran on a GPU"),
-    rows("parts", "the longest first", STEP_PART, step_parts),
+    rows(
+        "parts", "the longest first, of a deep model with its layers in groups", STEP_ROW, step_rows
+    ),
+    rows("single_parts", "the same with each layer by itself", _STEP_PART, step_parts),
 )
 
 # -- machine ---------------------------------------------------------------------------------------

@@ -11,10 +11,10 @@ from tfwatch.core.events import EpochEnded
 from tfwatch.core.knobs import knob_name
 from tfwatch.judge.event_rows import changes_of_run
 from tfwatch.judge.machine import PIPELINE
-from tfwatch.judge.step_parts import step_parts
+from tfwatch.judge.step_groups import step_rows
 from tfwatch.judge.steps.time_breakdown import PART_NAMES, PARTS
 from tfwatch.report.facts import as_rows, if_any, known
-from tfwatch.report.run_facts import MACHINE, STAGE, STALL, STEP_PART, missing_stages
+from tfwatch.report.run_facts import MACHINE, STAGE, STALL, STEP_ROW, missing_stages
 from tfwatch.report.text import time_parts
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _step(judged: JudgedRun) -> Section:
         return Section("Step by layer", (), ())
     of_steps = f"{units.counted(profile.steps, 'step')} up to step {units.count(profile.step)}"
     note = f"The operations of {of_steps}; they took {units.milliseconds(profile.step_ms)} each"
-    return Section("Step by layer", *as_rows(STEP_PART, step_parts(profile)), note)
+    return Section("Step by layer", *as_rows(STEP_ROW, step_rows(profile)), note)
 
 
 def _stalls(judged: JudgedRun) -> Section:

@@ -13,7 +13,7 @@ from tfwatch.core.events import Noted, RecordingLost, RecordingResumed
 from tfwatch.judge.event_rows import changes_of_run
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.log_lines import find_meanings
-from tfwatch.judge.step_parts import name_text
+from tfwatch.judge.step_texts import name_text
 from tfwatch.judge.steps.time_breakdown import PART_NAMES
 from tfwatch.judge.troubles import divergences_text
 from tfwatch.report.run_facts import final_loss, finished_epochs, steps_done
@@ -181,7 +181,7 @@ def _fill(part: Part) -> str:
 def _step(judged: JudgedRun) -> list[str]:
     """Return the longest parts of a profiled step; no line without a profile, and where a limit in
     compute names them."""
-    parts = judged.situation.parts[:_MOST_PARTS]
+    parts = judged.situation.step_rows[:_MOST_PARTS]
     words = ", ".join(f"{name_text(one)} {units.percent(one.share)}" for one in parts)
     is_named = not parts or any(one.kind == "compute-bound" for one in judged.losses)
     return [] if is_named else [one_line(f"a step by layer: {words}; report has all")]

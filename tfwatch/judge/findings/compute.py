@@ -9,6 +9,7 @@ from tfwatch.judge.findings.finding import Advice, Fact, Finding, Tone
 from tfwatch.judge.findings.situation import of_step
 from tfwatch.judge.findings.switch_lines import advise_gain
 from tfwatch.judge.forecasts.forecast import best
+from tfwatch.judge.step_texts import name_text
 from tfwatch.judge.steps.steady_steps import MODERATELY_FROM
 from tfwatch.judge.steps.time_breakdown import PART_NAMES, PARTS
 
@@ -87,11 +88,8 @@ def _waits_little(now: Situation) -> Finding:
 def _largest(now: Situation) -> str:
     """Return the parts of the step that take most, e.g. `; conv2d (Conv2D) takes 41 % of compute`;
     empty without a profile."""
-    named = [part for part in now.parts if part.role != "other"][:2]
-    words = [
-        f"{part.name}{f' ({part.kind})' if part.kind else ''} {units.percent(part.share)}"
-        for part in named
-    ]
+    named = [part for part in now.step_rows if part.role != "other"][:2]
+    words = [f"{name_text(part)} {units.percent(part.share)}" for part in named]
     return f"; of compute, {' and '.join(words)}" if words else ""
 
 

@@ -21,6 +21,7 @@ from tfwatch.core.events import (
 from tfwatch.core.knobs import MULTIPROCESSING
 from tfwatch.core.rows import Phase
 from tfwatch.judge.regime import Regime
+from tfwatch.judge.step_groups import step_rows
 from tfwatch.judge.step_parts import step_parts
 from tfwatch.judge.steps.stalls import merge_locations
 from tfwatch.judge.troubles import current_divergence
@@ -198,6 +199,11 @@ class Situation:
     def parts(self) -> tuple[StepPart, ...]:
         """The parts of a step by the newest profile, the longest first; none without a profile."""
         return step_parts(self.profile) if self.profile else ()
+
+    @property
+    def step_rows(self) -> tuple[StepPart, ...]:
+        """The parts with the layers of a deep model in groups."""
+        return step_rows(self.profile) if self.profile else ()
 
     @property
     def bottleneck(self) -> Bottleneck | None:

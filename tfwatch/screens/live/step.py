@@ -10,7 +10,8 @@ from rich.cells import cell_len
 
 from tfwatch.core import units
 from tfwatch.core.events import StepProfiled
-from tfwatch.judge.step_parts import name_text, part_text, step_parts, time_text
+from tfwatch.judge.step_groups import step_rows
+from tfwatch.judge.step_texts import name_text, part_text, time_text
 from tfwatch.screens.basics.pane import FramedPane
 from tfwatch.screens.basics.text import COMPUTE_COLOUR, QUIET_COLOUR, column, row, wrap_text
 
@@ -49,7 +50,7 @@ class StepPane(FramedPane):
         if profile is None:
             text = missing or (_READ_ONLY if view.is_over else _NO_PROFILE)
             return [row((line, QUIET_COLOUR)) for line in wrap_text(text, width)]
-        parts = step_parts(profile)[: max(height - (height >= _LOW) - bool(missing), 1)]
+        parts = step_rows(profile)[: max(height - (height >= _LOW) - bool(missing), 1)]
         rows = [self._row(part, parts[0], width) for part in parts]
         if height >= _LOW:
             rows.insert(0, row((_head(profile), QUIET_COLOUR)))

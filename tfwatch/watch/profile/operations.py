@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfwatch.core.errors import fails_open
@@ -54,6 +54,28 @@ class _Time(NamedTuple):
     path: str
     op: str
     ps: int
+
+
+@dataclass
+class _Part:
+    """The operations of one origin. ops: their picoseconds by kernel."""
+
+    ps: int = 0
+    ops: Counter[str] = field(default_factory=Counter)
+    place: str = ""
+
+    def row(self, origin: Origin, steps: int) -> OperationTime:
+        """Return its row of a profile, in milliseconds a step."""
+        ((longest, _),) = self.ops.most_common(1)
+        return OperationTime(
+            origin.role,
+            origin.name,
+            origin.kind,
+            longest,
+            _ms(self.ps, steps),
+            self.place,
+            origin.in_loop,
+        )
 
 
 @dataclass
@@ -210,19 +232,28 @@ def _closed(around: list[list[Any]]) -> tuple[tuple[str, ...], int]:
 
 
 def _rows(times: list[_Time], origins: Origins, steps: int) -> tuple[list[OperationTime], float]:
-    """Return the longest operations, and the time of the others, milliseconds a step."""
+    """Return the longest parts, and the time of the others, milliseconds a step."""
+    parts: dict[Origin, _Part] = defaultdict(_Part)
+    for (path, op), ps in _longest_first(times, origins):
+        origin = origins.of(path, op)
+        part = parts[replace(origin, place="")]
+        part.ps += ps
+        part.ops[op] += ps
+        part.place = part.place or origin.place
+    ranked = sorted(parts.items(), key=lambda one: -one[1].ps)
+    rows = [part.row(origin, steps) for origin, part in ranked[:MOST_OPERATIONS]]
+    return rows, _ms(sum(part.ps for _, part in ranked[MOST_OPERATIONS:]), steps)
+
+
+def _longest_first(
+    times: Iterable[_Time], origins: Origins
+) -> Iterable[tuple[tuple[str, str], int]]:
+    """Return the time of each operation of the step: where looking up is limited, the longest
+    count."""
     by_path: Counter[tuple[str, str]] = Counter()
     for time in filter(lambda one: origins.has(one.path), times):
         by_path[time.path, time.op] += time.ps
-    sums: Counter[tuple[Origin, str]] = Counter()
-    for (path, op), ps in by_path.most_common():
-        sums[origins.of(path, op), op] += ps
-    ranked = sums.most_common()
-    rows = [
-        OperationTime(one.role, one.name, one.kind, op, _ms(ps, steps), one.place, one.in_loop)
-        for (one, op), ps in ranked[:MOST_OPERATIONS]
-    ]
-    return rows, _ms(sum(ps for _, ps in ranked[MOST_OPERATIONS:]), steps)
+    return by_path.most_common()
 
 
 def _ms(ps: int, steps: int) -> float:

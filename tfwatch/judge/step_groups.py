@@ -1,0 +1,147 @@
+"""The rows of a step by layer that decide: the layers of a deep model in groups."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from itertools import accumulate
+from typing import TYPE_CHECKING, TypeAlias
+
+from tfwatch.judge.step_parts import StepPart, step_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tfwatch.core.events import StepProfiled
+
+    #: The names of the groups that a layer may be in, the outermost first.
+    Names: TypeAlias = tuple[str, ...]
+
+#: Up to so many layers have a row each, and a layer with this share of all operations has its own.
+_FEW, _LARGE = 12, 0.1
+#: A group with more than this share of the grouped layers' time is opened.
+_MOST = 0.5
+#: The rows of a grouping are counted up to this share of that time.
+_BULK = 0.8
+#: The beginning of a name that ends in a number, as `block_3` of `block_3_expand`, or `block2a`.
+#: More than a number follows: `conv2d_1` is Keras' name of a second layer.
+_BLOCK = re.compile(r"(?:\d|block\d+[a-z])(?=_.*[A-Za-z])")
+
+
+def step_rows(profile: StepProfiled) -> tuple[StepPart, ...]:
+    """Return the parts of a profiled step, the longest first, with many layers in groups.
+
+    A model with up to `_FEW` layers has a row for each. In a larger one each layer with `_LARGE` of
+    the time keeps its row. The others are grouped by block or by class, whichever needs fewer rows
+    for `_BULK` of their time; by block where both need as many. A block is the outermost layer or
+    model that holds a layer, or the beginning of names that several layers share up to a number.
+    The class is that of the outermost layer too: attention counts with its layers. A group of more
+    than `_MOST` of their time does not decide. It is opened: the blocks or classes in it take its
+    place. The rows sum to what the layers sum to.
+    """
+    parts = step_parts(profile)
+    layers = [one for one in parts if one.role == "layer"]
+    grouped = [one for one in layers if one.share < _LARGE]
+    if len(layers) <= _FEW or not grouped:
+        return parts
+    ways = _blocks_of(grouped), _classes_of(layers)
+    groups = min((_groups(grouped, names) for names in ways), key=_rows_of_bulk)
+    alone = set(map(id, parts)) - set(map(id, grouped))
+    rows = [one for one in parts if id(one) in alone]
+    rows += [_row(name, members) for name, members in groups.items()]
+    return tuple(sorted(rows, key=lambda part: -part.took_ms))
+
+
+def blocks_in(name: str) -> list[str]:
+    """Return the beginnings of a layer's name that may be a block's: `conv2`, `conv2_block1`."""
+    return [name[: found.end()] for found in _BLOCK.finditer(name)]
+
+
+# -- the names of groups ---------------------------------------------------------------------------
+
+
+def _blocks_of(layers: Sequence[StepPart]) -> dict[str, Names]:
+    """Return the blocks of each layer, the outermost first, and its own name."""
+    paths = {path for one in layers for path in _paths(one.name)}
+    blocks = {path: _blocks_of_path(path) for path in paths}
+    members = Counter(block for path in paths for block in blocks[path])
+    shared = {path: [one for one in blocks[path] if members[one] > 1] for path in paths}
+    return {
+        one.name: tuple(name for path in _paths(one.name) for name in (*shared[path], path))
+        for one in layers
+    }
+
+
+def _blocks_of_path(path: str) -> list[str]:
+    above, slash, name = path.rpartition("/")
+    return [f"{above}{slash}{block}" for block in blocks_in(name)]
+
+
+def _classes_of(layers: Sequence[StepPart]) -> dict[str, Names]:
+    """Return the classes of the layers around each layer and its own, the outermost first."""
+    kinds = {one.name: one.kind for one in layers}
+    return {
+        name: tuple(filter(None, (kinds.get(path) for path in _paths(name)))) or (name,)
+        for name in kinds
+    }
+
+
+def _paths(name: str) -> list[str]:
+    """Return `a`, `a/b` and `a/b/c` of `a/b/c`."""
+    return list(accumulate(name.split("/"), "{}/{}".format))
+
+
+# -- groups ----------------------------------------------------------------------------------------
+
+
+def _groups(layers: Sequence[StepPart], names: Mapping[str, Names]) -> dict[str, list[StepPart]]:
+    """Return the groups of layers by name, none of them with more than `_MOST` of the time but
+    where nothing is left to open."""
+    most_ms = _MOST * sum(one.took_ms for one in layers)
+    groups: dict[str, list[StepPart]] = defaultdict(list)
+    waiting = [(0, list(layers))]
+    while waiting:
+        depth, members = waiting.pop()
+        for name, inner in _by_name(members, names, depth).items():
+            is_deeper = any(len(names[one.name]) > depth + 1 for one in inner)
+            if is_deeper and sum(one.took_ms for one in inner) > most_ms:
+                waiting.append((depth + 1, inner))
+            else:
+                groups[name] += inner
+    return groups
+
+
+def _by_name(
+    layers: Sequence[StepPart], names: Mapping[str, Names], depth: int
+) -> dict[str, list[StepPart]]:
+    found: dict[str, list[StepPart]] = defaultdict(list)
+    for one in layers:
+        found[names[one.name][: depth + 1][-1]].append(one)
+    return found
+
+
+def _rows_of_bulk(groups: Mapping[str, Sequence[StepPart]]) -> int:
+    """Return how many of the longest groups hold `_BULK` of the time."""
+    longest_first = sorted(sum(one.took_ms for one in each) for each in groups.values())[::-1]
+    bulk_ms = _BULK * sum(longest_first)
+    return sum(1 for so_far_ms in accumulate(longest_first, initial=0.0) if so_far_ms < bulk_ms)
+
+
+def _row(name: str, layers: Sequence[StepPart]) -> StepPart:
+    """Return the layers of a group as one part; of a single layer itself."""
+    longest = max(layers, key=lambda one: one.took_ms)
+    if len(layers) == 1:
+        return longest
+    return StepPart(
+        "layer",
+        name,
+        "",
+        sum(one.took_ms for one in layers),
+        sum(one.backward_ms for one in layers),
+        sum(one.share for one in layers),
+        longest.operation,
+        longest.place,
+        any(one.in_loop for one in layers),
+        len(layers),
+        longest.name,
+    )

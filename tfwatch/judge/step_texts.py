@@ -1,0 +1,47 @@
+"""A step by layer as text: the lines of a profile, and a part in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfwatch.core import units
+from tfwatch.judge.step_groups import step_rows
+
+if TYPE_CHECKING:
+    from tfwatch.core.events import StepProfiled
+    from tfwatch.judge.step_parts import StepPart
+
+#: The longest parts have a line.
+_MOST_LINES = 12
+
+
+def profile_lines(profile: StepProfiled) -> list[str]:
+    """Return a profile as lines of a text: each part with its time a step, its share and its
+    line; or why there is none."""
+    if profile.missing:
+        return [f"no profile: {profile.missing}"]
+    return [
+        f"{time_text(one.took_ms):>8} {units.percent(one.share):>5}  {part_text(one)}"
+        for one in step_rows(profile)[:_MOST_LINES]
+    ]
+
+
+def name_text(part: StepPart) -> str:
+    """Return the name of a part: `conv2d (Conv2D)`, `block_3 (6 layers)`, `metric auc (AUC)`."""
+    role = f"{part.role} " if part.role in ("metric", "optimizer", "loss") else ""
+    name = part.name if part.name.strip() != part.role else ""
+    kind = part.kind if part.layers == 1 else units.counted(part.layers, "layer")
+    kind = f" ({kind})" if kind else ""
+    return f"{role}{name}{kind}".strip()
+
+
+def part_text(part: StepPart) -> str:
+    """Return a part in words: `conv2d (Conv2D), backward 6.1 ms, train.py:41 in call`."""
+    backward = f"backward {time_text(part.backward_ms)}" if part.backward_ms else ""
+    longest = f"most in {part.longest}" if part.longest else ""
+    return ", ".join(filter(None, (name_text(part), backward, longest, part.place)))
+
+
+def time_text(took_ms: float) -> str:
+    """Return milliseconds, with two decimals of a short time: many parts are."""
+    return units.milliseconds(took_ms) if took_ms >= 1 else f"{units.number(took_ms, 2)} ms"

@@ -159,6 +159,7 @@ class StepLog:
     @failure_ends_recording
     def end_epoch(self, logs: dict[str, Any] | None) -> None:
         """Record the end of an epoch and its validation."""
+        self.profiler.end_steps(self.steps)
         self._close_row(0, self._writer.now_ns())
         metrics = {name: float(value) for name, value in (logs or {}).items() if _is_number(value)}
         self._writer.event(EpochEnded(self._writer.now_ns(), self._epoch, self.steps, metrics))
@@ -168,6 +169,7 @@ class StepLog:
     @failure_ends_recording
     def begin_validation(self) -> None:
         """Record the start of a validation."""
+        self.profiler.end_steps(self.steps)
         self._validation_ns = self._writer.now_ns()
         self._close_row(_VALIDATION, self._validation_ns)
         self.set_phase(Phase.VALIDATION)

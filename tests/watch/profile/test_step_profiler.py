@@ -29,8 +29,15 @@ pytestmark = pytest.mark.tensorflow
 FIRST = 6
 
 
-def train(watch: Watch | None, during: Callable[[int], None] = lambda _: None) -> Any:
-    """Train 24 steps; return the fingerprint of the result. The profile is asked for at step 6."""
+def train(
+    watch: Watch | None,
+    during: Callable[[int], None] = lambda _: None,
+    *,
+    asks_at: int = FIRST,
+    epochs: int = 1,
+) -> Any:
+    """Train epochs of 24 steps; return the fingerprint of the result. A profile is asked for at a
+    step of the first one."""
     import keras
 
     class Summed(keras.layers.Layer):
@@ -38,8 +45,11 @@ def train(watch: Watch | None, during: Callable[[int], None] = lambda _: None) -
             return keras.ops.matmul(inputs, keras.ops.ones((32, 32)))
 
     class Asks(keras.callbacks.Callback):
+        asked = False
+
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            if watch and batch == FIRST:
+            if watch and batch == asks_at and not self.asked:
+                self.asked = True
                 append(Path(watch.run_path or ""), ProfileRequest("key"))
                 wait_until(lambda: is_asked(watch))
             during(batch)
@@ -61,7 +71,9 @@ def train(watch: Watch | None, during: Callable[[int], None] = lambda _: None) -
     x = np.random.default_rng(1).normal(size=(768, 8, 8, 1)).astype("float32")
     watches = [watch] if watch else []
     y = (x[:, 0, 0] > 0).astype("float32")
-    history = model.fit(x, y, batch_size=32, verbose=0, callbacks=[*watches, Asks()])
+    validated = {"validation_data": (x, y)} if epochs > 1 else {}
+    more = {"batch_size": 32, "verbose": 0, "epochs": epochs, **validated}
+    history = model.fit(x, y, callbacks=[*watches, Asks()], **more)
     return fingerprint(model, history)
 
 
@@ -70,12 +82,14 @@ def is_asked(watch: Watch) -> bool:
     return recorder is not None and recorder._step_log.profiler._is_asked
 
 
-def watched(tmp_path: Path, during: Callable[[int], None] = lambda _: None) -> tuple[Any, Any]:
+def watched(
+    tmp_path: Path, during: Callable[[int], None] = lambda _: None, **more: int
+) -> tuple[Any, Any]:
     """Return the fingerprint of a watched training, and its run."""
     from tfwatch import Watch
 
     watch = Watch(runs_dir=tmp_path)
-    result = train(watch, during)
+    result = train(watch, during, **more)
     # The writer's thread reads what the profiler recorded, and is not waited for by the training.
     wait_until(lambda: open_run(watch.run_path or "").events.of(StepProfiled))
     return result, open_run(watch.run_path or "")
@@ -98,8 +112,21 @@ def test_a_profile_names_each_part_and_the_result_is_the_same_bit_for_bit(tmp_pa
     } <= rows
     known_ms = sum(one.took_ms for one in profile.operations)
     assert 0 < known_ms + profile.others_ms < 2 * profile.step_ms  # of two threads
-    marked = run.steps["step"][run.steps["flags"] & Flag.PROFILED != 0]
-    assert marked.tolist() == [*range(FIRST + 1, profile.step + 1)]
+    # The steps while the profile is read are marked too.
+    marked = run.steps["step"][run.steps["flags"] & Flag.PROFILED != 0].tolist()
+    assert marked == [*range(FIRST + 1, FIRST + 1 + len(marked))]
+    assert marked[-1] >= profile.step
+
+
+@pytest.mark.parametrize(("asks_at", "begin"), [(22, 23), (23, 25)])
+def test_a_profile_holds_nothing_of_the_end_of_an_epoch(
+    tmp_path: Path, asks_at: int, begin: int
+) -> None:
+    """It ends with the epoch; where it had no step yet it begins again in the next one."""
+    _, run = watched(tmp_path, asks_at=asks_at, epochs=2)
+    (profile,) = run.events.of(StepProfiled)
+    assert (profile.missing, profile.steps) == ("", profile.step - begin)
+    assert (profile.step == 24) is (begin < 24)
 
 
 def test_the_line_of_a_layer_of_ones_own_is_known(tmp_path: Path) -> None:
@@ -129,6 +156,19 @@ def test_a_profiler_of_the_users_has_precedence(tmp_path: Path, begins_at: int) 
     assert len(run.steps) == 24
     assert list((tmp_path / "users").rglob("*.xplane.pb"))
     assert profiler_v2._profiler_lock is lock
+
+
+def test_epochs_of_one_step_have_no_profile() -> None:
+    writer = RunWriter(None, make_manifest())
+    profiler = StepProfiler(writer)
+    profiler.ask()
+    for step in (1, 2):
+        assert profiler.after_step(step) == Flag.PROFILED
+        profiler.end_steps(step)
+    assert profiler.after_step(3) == 0
+    writer.flush()
+    (event,) = read_back(writer).events.of(StepProfiled)
+    assert event.missing == "an epoch of one step cannot be profiled"
 
 
 def test_a_run_that_ends_before_its_profile_says_so() -> None:

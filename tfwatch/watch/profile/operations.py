@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import MOST_OPERATIONS, OperationTime, StepProfiled
@@ -29,6 +30,12 @@ _OF_DATA = ("Iterator::", "MakeIterator", "PrefetchProduce", "ParallelMapProduce
 #: The executor starts operations in these, and runs there those that are too small for an event.
 _EXECUTOR = ("ExecutorState::Process", "ExecutorDoneCallback")
 _HOST, _DEVICE = "/host:CPU", "/device:GPU"
+#: After so many of a loop, 0.3 ms of it, the reader rests for so long. The training needs Python's
+#: lock twice a step, and Python lets it wait for 5 ms: 120 steps of 4 ms took 14 ms while a profile
+#: of a recurrent layer was read.
+_AT_ONCE, _REST_S = 100, 5e-5
+_REST = threading.Event()
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
@@ -141,6 +148,14 @@ def _compiled_paths(space: Any) -> dict[str, str]:
     return paths
 
 
+def _gently(items: Iterable[_Item]) -> Iterator[_Item]:
+    """Yield the items, and leave Python's lock to other threads now and then."""
+    for count, item in enumerate(items, 1):
+        yield item
+        if count % _AT_ONCE == 0:
+            _REST.wait(_REST_S)
+
+
 # -- events ----------------------------------------------------------------------------------------
 
 
@@ -150,7 +165,7 @@ def _device_times(planes: Iterable[Any], compiled: Mapping[str, str]) -> _Times:
     for plane in planes:
         known = _statistics(plane)
         for line in plane.lines:
-            for event in line.events:
+            for event in _gently(line.events):
                 path = compiled.get(_statistic(plane, event, known.get(_XLA)), "")
                 path = path or _statistic(plane, event, known.get("tf_op"))
                 name = plane.event_metadata[event.metadata_id].name
@@ -179,53 +194,67 @@ def _host_times(planes: Iterable[Any], compiled: Mapping[str, str]) -> _Times:
     """Return the operations that a CPU's threads ran, each without the events in it."""
     times = _Times()
     for plane in planes:
+        names = {key: metadata.name for key, metadata in plane.event_metadata.items()}
         of_xla = _statistics(plane).get(_XLA)
         for line in plane.lines:
-            kernels = {
-                one.metadata_id for one in line.events if _statistic(plane, one, of_xla) != ""
-            }
-            kernel_names = {plane.event_metadata[key].name for key in kernels}
-            for names, ps in _own_times(plane, line):
-                if (name := names[-1]) in kernel_names:
-                    op = _XLA_NUMBER.sub("", name)
-                    times.operations.append(_Time(compiled.get(name, ""), op, ps))
+            kernels = _kernels(plane, line, of_xla)
+            for key, ps in _own_times(names, line):
+                if key in kernels:
+                    op = _XLA_NUMBER.sub("", names[key])
+                    times.operations.append(_Time(compiled.get(names[key], ""), op, ps))
                 else:
-                    _add_host(times, names, ps)
+                    _add_host(times, names[key], ps)
     return times
 
 
-def _add_host(times: _Times, names: tuple[str, ...], ps: int) -> None:
-    """names: of an event, the last one, and of those around it."""
-    name = names[-1]
-    if any(around.startswith(_OF_DATA) for around in names):
-        return
+def _kernels(plane: Any, line: Any, of_xla: int | None) -> set[int]:
+    """Return the numbers of the events that XLA compiled."""
+    events = _gently(line.events) if of_xla is not None else ()
+    return {one.metadata_id for one in events if _statistic(plane, one, of_xla) != ""}
+
+
+def _add_host(times: _Times, name: str, ps: int) -> None:
     if match := _OPERATION.fullmatch(name):
         times.operations.append(_Time(match["path"], match["op"], ps))
     elif name.startswith(_EXECUTOR):
         times.small_ps += ps
 
 
-def _own_times(plane: Any, line: Any) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Yield each event of a thread as its name below those around it, and its own picoseconds."""
-    names = {key: metadata.name for key, metadata in plane.event_metadata.items()}
-    events = sorted((one.offset_ps, -one.duration_ps, one.metadata_id) for one in line.events)
-    #: The end of each event around, its duration, that of the events in it, and the names.
-    around: list[list[Any]] = []
-    for begin, minus, key in events:
-        while around and around[-1][0] <= begin:
-            yield _closed(around)
-        duration = -minus
+def _own_times(names: Mapping[int, str], line: Any) -> Iterator[tuple[int, int]]:
+    """Yield the number of each event of a thread and its own picoseconds, without the input
+    pipeline."""
+    of_data = {key for key, name in names.items() if name.startswith(_OF_DATA)}
+    events = sorted(
+        (one.offset_ps, -one.duration_ps, one.metadata_id) for one in _gently(line.events)
+    )
+    around: list[_Open] = []
+    for begin, minus, key in _gently(events):
+        while around and around[-1].end <= begin:
+            yield from _closed(around)
+        is_of_data = key in of_data
         if around:
-            around[-1][2] += duration
-        above = around[-1][3] if around else ()
-        around.append([begin + duration, duration, 0, (*above, names[key])])
+            around[-1].inside -= minus
+            is_of_data = is_of_data or around[-1].is_of_data
+        around.append(_Open(key, begin - minus, -minus, is_of_data))
     while around:
-        yield _closed(around)
+        yield from _closed(around)
 
 
-def _closed(around: list[list[Any]]) -> tuple[tuple[str, ...], int]:
-    _, duration, inside, names = around.pop()
-    return names, max(duration - inside, 0)
+@dataclass(slots=True)
+class _Open:
+    """An event around others, picoseconds. inside: of the events in it."""
+
+    key: int
+    end: int
+    duration: int
+    is_of_data: bool
+    inside: int = 0
+
+
+def _closed(around: list[_Open]) -> Iterator[tuple[int, int]]:
+    event = around.pop()
+    if not event.is_of_data:
+        yield event.key, max(event.duration - event.inside, 0)
 
 
 # -- rows ------------------------------------------------------------------------------------------
@@ -234,7 +263,7 @@ def _closed(around: list[list[Any]]) -> tuple[tuple[str, ...], int]:
 def _rows(times: list[_Time], origins: Origins, steps: int) -> tuple[list[OperationTime], float]:
     """Return the longest parts, and the time of the others, milliseconds a step."""
     parts: dict[Origin, _Part] = defaultdict(_Part)
-    for (path, op), ps in _longest_first(times, origins):
+    for (path, op), ps in _gently(_longest_first(times, origins)):
         origin = origins.of(path, op)
         part = parts[replace(origin, place="")]
         part.ps += ps
@@ -251,7 +280,7 @@ def _longest_first(
     """Return the time of each operation of the step: where looking up is limited, the longest
     count."""
     by_path: Counter[tuple[str, str]] = Counter()
-    for time in filter(lambda one: origins.has(one.path), times):
+    for time in _gently(one for one in times if origins.has(one.path)):
         by_path[time.path, time.op] += time.ps
     return by_path.most_common()
 

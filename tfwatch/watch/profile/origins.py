@@ -64,6 +64,8 @@ class Origins:
         self._scopes = _scopes_of((*self._operations, *paths))
         self._left = _MOST_LOOKED_UP
         self._known: dict[str, Origin] = {}
+        #: The layers of a layer by their names, by its `id`; a model has hundreds.
+        self._inner: dict[int, dict[str, Any]] = {}
 
     def has(self, path: str) -> bool:
         """Return False for an operation of another function, e.g. of a map of the input pipeline;
@@ -74,7 +76,7 @@ class Origins:
         """Return the origin of an operation."""
         if path not in self._known:
             found = self._find(path, op)
-            in_loop = found.name in self._loops or _LOOP in _CALLS.sub("", path)
+            in_loop = found.name in self._loops or _LOOP in _in_function(path)
             self._known[path] = replace(found, in_loop=in_loop)
         return self._known[path]
 
@@ -104,13 +106,19 @@ class Origins:
         """Return the path and the class of the innermost layer along the parts of a path."""
         layer, names = model, []
         for at in range(begin, len(parts) - 1):
-            layers = {one.name: one for one in _sublayers(layer)}
+            layers = self._layers_in(layer)
             inner = layers.get(_layer_name(parts[at], layers, self._scopes[tuple(parts[:at])]))
             if inner is None:
                 break
             layer = inner
             names.append(layer.name)
         return ("/".join(names), type(layer).__name__) if names else None
+
+    def _layers_in(self, layer: Any) -> dict[str, Any]:
+        """Return the layers of a layer by their names."""
+        if id(layer) not in self._inner:
+            self._inner[id(layer)] = {one.name: one for one in _sublayers(layer)}
+        return self._inner[id(layer)]
 
     @cached_property
     def _loops(self) -> set[str]:
@@ -137,7 +145,7 @@ class Origins:
     def _frames(self, path: str) -> list[tuple[str, int, str]]:
         """Return the file, line and function of each frame that made an operation, outermost
         first."""
-        made = self._operations.get(_CALLS.sub("", path))
+        made = self._operations.get(_in_function(path))
         if made is None or self._left <= 0:
             return []
         self._left -= 1
@@ -164,9 +172,16 @@ class _Metric:
     is_wrapper: bool
 
 
+def _in_function(path: str) -> str:
+    """Return a path without the calls before it."""
+    # `sub` would search a name without a call from each of its characters.
+    calls = _CALLS.match(path)
+    return path[calls.end() :] if calls else path
+
+
 def _parts(path: str) -> tuple[list[str], bool]:
     """Return the parts of a path from the model on, and whether it is of the backward pass."""
-    parts = _REPLICA.sub("", _CALLS.sub("", path)).split("/")
+    parts = _REPLICA.sub("", _in_function(path)).split("/")
     is_backward = parts[0] == _BACKWARD and len(parts) > 1
     return parts[is_backward:], is_backward
 

@@ -45,6 +45,7 @@ class StepProfiler:
         """at_begin: profile once without being asked, after the first steps."""
         self._writer = writer
         self._is_asked = at_begin
+        self._is_repeated = False
         self._not_before = _WARM_UP if at_begin else 0
         self._taken, self._most_steps = 0, _MOST_STEPS
         self._begin_ns = self._cost_ns = 0
@@ -57,6 +58,7 @@ class StepProfiler:
     def ask(self) -> None:
         """Ask for a profile of the next steps; a second request before it is done is the same."""
         self._not_before = 0
+        self._is_repeated = False
         self._is_asked = True
 
     def use(self, model: Any, step: Any = None) -> None:
@@ -77,13 +79,15 @@ class StepProfiler:
 
         in_call: the steps of the last call.
         """
-        if not (self._is_asked or self._folder):
+        if not (self._is_asked or self._folder or self._done):
             return 0
         with fails_open(lambda why: self._abandon(why, steps)):
             return self._after_step(steps, in_call)
         return _PROFILED
 
     def _after_step(self, steps: int, in_call: int) -> int:
+        if self._done:  # reading it, the writer's thread holds Python's lock
+            return _PROFILED
         if self._folder is None:
             if steps < self._not_before:
                 return 0
@@ -94,6 +98,20 @@ class StepProfiler:
         if self._taken >= self._most_steps or (is_long and self._taken >= _STEPS):
             self._end(steps)
         return _PROFILED
+
+    def end_steps(self, steps: int) -> None:
+        """End with the steps of an epoch, so that no operation of its end is recorded; a profile
+        that has no step yet begins again with the next epoch."""
+        if self._folder is None:
+            return
+        with fails_open(lambda why: self._abandon(why, steps)):
+            if self._taken:
+                self._end(steps)
+            elif self._is_repeated:
+                self._abandon("an epoch of one step cannot be profiled", steps)
+            else:
+                self._discard()
+                self._is_asked = self._is_repeated = True
 
     def _begin(self) -> None:
         self._is_asked, before_ns = False, self._writer.now_ns()
@@ -131,12 +149,18 @@ class StepProfiler:
 
     def _abandon(self, why: str, steps: int) -> None:
         with fails_open(lambda _: None):
-            self._stop(save=False)
-        folder, self._folder = self._folder, None
+            self._discard()
         self._is_asked = False
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
         self._report(why, steps)
+
+    def _discard(self) -> None:
+        """Stop the profiler, and drop what it has recorded."""
+        folder, self._folder = self._folder, None
+        try:
+            self._stop(save=False)
+        finally:
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def close(self) -> None:
         """End with the training: a profile that is not done is given up."""
@@ -147,12 +171,13 @@ class StepProfiler:
 
     def write(self) -> None:
         """Write the profile that the training thread has ended, if there is one."""
-        done, self._done = self._done, None
+        done = self._done
         if done is None:
             return
         with fails_open(lambda why: self._report(f"the profile cannot be read: {why}", done.step)):
             self._writer.event(read_profile(done, self._writer.now_ns()))
         shutil.rmtree(done.folder, ignore_errors=True)
+        self._done = None
 
     def finish(self) -> None:
         """End with the run: write what is done, or why nothing is."""

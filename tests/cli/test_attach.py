@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from tests.judge.profiles import PROFILE
@@ -23,7 +24,7 @@ from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import PipelineSwitched, StepProfiled, StopRefused, SwitchFailed
 from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.runs.control import Control, RequestTaker
-from tfwatch.runs.format import REQUESTS
+from tfwatch.runs.format import REQUESTS, Embedding, ModelFacts
 from tfwatch.runs.machine_info import boot_id
 from tfwatch.runs.requests import RequestSender, SwitchRequest
 from tfwatch.screens.overlays import Leave, Question
@@ -69,15 +70,18 @@ class Training:
 
 
 @contextmanager
-def training(runs_dir: Path, **options: Any) -> Iterator[Training]:
-    """Write a run that takes requests for prefetch and the cache."""
+def training(runs_dir: Path, *, missing: str = "", **options: Any) -> Iterator[Training]:
+    """Write a run that takes requests for prefetch and the cache. missing: why there is no
+    profile."""
     knobs = {"prefetch": "off", "workers": "off", "cache": "off"}
     writer, _ = begin_run(runs_dir, "cnn", switchable=["prefetch", "cache"], knobs=knobs)
     one, done = Training(writer, **options), threading.Event()
 
     def profile() -> None:
-        known = {name: getattr(PROFILE, name) for name in PROFILE.__struct_fields__}
-        writer.event(StepProfiled(**{**known, "at_ns": writer.now_ns()}))
+        if missing:
+            writer.event(StepProfiled(writer.now_ns(), 9, 3, 5.0, 8.0, missing=missing))
+        else:
+            writer.event(msgspec.structs.replace(PROFILE, at_ns=writer.now_ns()))
 
     writer.take_requests = RequestTaker(writer, one.control, profile).look
     obeying = threading.Thread(target=one.obey, args=(done,))
@@ -115,6 +119,19 @@ def test_set_trace_waits_for_the_step_by_layer(
     first, second, *_ = capsys.readouterr().out.splitlines()
     assert first == "prefetch off → 4 from step 9 on"
     assert second == "  5.0 ms  50 %  body/conv2d (Conv2D), backward 4.0 ms, train.py:41 in call"
+
+
+def test_set_trace_prints_the_facts_of_the_model_where_no_kernel_is_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = ModelFacts("Adam", largest_embedding=Embedding("items", 50, 3))
+    with training(tmp_path, missing="no kernels") as one:
+        one.writer.describe(model=facts)
+        assert main(["set", "cnn", "trace", "--runs-dir", str(tmp_path)]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "no profile: no kernels",
+        "Adam updates all rows of items (50 x 3) in each step",
+    ]
 
 
 def test_set_reports_a_request_for_a_later_epoch(

@@ -124,4 +124,5 @@ def _layers(run: Snapshot) -> Iterator[OperationTime | Layer]:
     for event in run.events.of(StepProfiled):
         yield from event.operations
     if model := run.manifest.model:
-        yield from (*model.without_cudnn, *model.float16_convolutions)
+        yield from (*model.without_cudnn, *model.float16_convolutions, *model.preprocessing)
+        yield from model.threshold_metrics

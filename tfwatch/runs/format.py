@@ -147,6 +147,13 @@ class RecurrentLayer(Layer, frozen=True):
     against: Annotated[list[_Name], Meta(max_length=MOST_LAYERS)]
 
 
+class ThresholdMetric(Layer, frozen=True):
+    """A metric that compares each prediction with each of its thresholds: they are not evenly
+    spaced."""
+
+    thresholds: Count
+
+
 class ModelFacts(msgspec.Struct, frozen=True):
     """A model as it was when the first `fit` of a run began."""
 
@@ -160,6 +167,9 @@ class ModelFacts(msgspec.Struct, frozen=True):
     without_cudnn: Annotated[list[RecurrentLayer], Meta(max_length=MOST_LAYERS)] = []
     #: The convolutions that compute in float16.
     float16_convolutions: Annotated[list[Layer], Meta(max_length=MOST_LAYERS)] = []
+    #: The layers that preprocess images within the step.
+    preprocessing: Annotated[list[Layer], Meta(max_length=MOST_LAYERS)] = []
+    threshold_metrics: Annotated[list[ThresholdMetric], Meta(max_length=MOST_LAYERS)] = []
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -257,9 +267,9 @@ class Manifest(msgspec.Struct, frozen=True):
         return self.copy_ms if self.copied_ahead else None
 
     @property
-    def is_on_metal(self) -> bool:
-        """True where a Mac's GPU computes the steps."""
-        return self.accelerated and self.machine.get("system", "").startswith("macOS")
+    def has_cudnn(self) -> bool:
+        """True where a GPU other than a Mac's computes the steps."""
+        return self.accelerated and not self.machine.get("system", "").startswith("macOS")
 
     @property
     def sees_data_wait(self) -> bool:

@@ -198,12 +198,32 @@ def test_the_kernels_of_a_gpu_bear_the_paths_of_their_operations(tmp_path: Path)
         if key == 0:
             event.stats.add(metadata_id=1, str_value=f"{path}:Conv2D")
     (tmp_path / "host.xplane.pb").write_bytes(space.SerializeToString())
-    profile = read_profile(Recording(tmp_path, 9, 3, 5.0, 8.0, None, None), 1)
+    profile = read_profile(Recording(tmp_path, 9, 3, 5.0, 8.0, None, None), 1, accelerated=True)
     assert profile.on_gpu
     assert [(one.role, one.name, one.took_ms) for one in profile.operations] == [
         ("forward", "gpu_net/body_1/convolution", 2.0),
         ("copy", "", 1.0),
     ]
+
+
+def test_a_gpu_whose_kernels_are_not_recorded_has_no_profile(tmp_path: Path) -> None:
+    """As on a Mac: the host's operations launch kernels, and their time is none of the step's."""
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    from tfwatch.watch.profile.operations import Recording, read_profile
+
+    space = xplane_pb2.XSpace()
+    plane = space.planes.add(name="/host:CPU")
+    name = "StatefulPartitionedCall/net_1/body_1/MatMul:MatMul"
+    plane.event_metadata[1].CopyFrom(xplane_pb2.XEventMetadata(id=1, name=name))
+    plane.lines.add().events.add(metadata_id=1, duration_ps=10**9)
+    (tmp_path / "host.xplane.pb").write_bytes(space.SerializeToString())
+    done = Recording(tmp_path, 9, 3, 5.0, 8.0, None, None)
+
+    on_gpu = read_profile(done, 1, accelerated=True)
+    assert on_gpu.missing == "TensorFlow's profiler sees no kernels of this GPU"
+    assert not on_gpu.operations
+    assert read_profile(done, 1, accelerated=False).operations
 
 
 _LOOP = "while/body/_1/while/cond/then/_17/while/cond/StatefulPartitionedCall"

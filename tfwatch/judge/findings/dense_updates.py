@@ -20,18 +20,22 @@ _CPU, _GPU = 5e9, 8e11
 _MOST = 0.95
 
 
+def updates_all_rows(optimizer: str) -> bool:
+    """Return whether an optimizer of this class keeps dense moments."""
+    return optimizer.lower() in _BYTES
+
+
 def find(now: Situation) -> Finding | None:
     """Find the update of the largest embedding, by a profile of the step; without one it is
     estimated from its size."""
     spent, model = now.regime.spent, now.manifest.model
     table, optimizer = (model.largest_embedding, model.optimizer) if model else (None, "")
-    each = _BYTES.get(optimizer.lower())
-    if table is None or each is None or not spent.steps:
+    if table is None or not updates_all_rows(optimizer) or not spent.steps:
         return None
     name, weights = table.name, table.rows * table.columns
     lost_s = _measured_s(now)
     about = "" if lost_s else "about "
-    lost_s = lost_s or _estimated_s(now, weights * each)
+    lost_s = lost_s or _estimated_s(now, weights * _BYTES[optimizer.lower()])
     share = lost_s / spent.compute_s if spent.compute_s else 0.0
     size = f"{units.count(table.rows)} x {units.count(table.columns)}"
     brief = f"{optimizer} updates all rows of {name} ({size}), {about}{units.percent(share)}"

@@ -22,7 +22,7 @@ def find(now: Situation) -> Finding | None:
     """Find the recurrent layers that cuDNN cannot compute, on an NVIDIA GPU; without a profile
     their seconds are not known, and none are claimed."""
     layers = now.manifest.model.without_cudnn if now.manifest.model else []
-    if not layers or not now.manifest.accelerated or now.manifest.is_on_metal:
+    if not layers or not now.manifest.has_cudnn:
         return None
     share = sum(part.share for part in now.parts if any(one.has(part.name) for one in layers))
     lost_s = share * now.regime.spent.compute_s

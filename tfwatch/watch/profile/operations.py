@@ -91,8 +91,11 @@ class _Times:
     small_ps: int = 0
 
 
-def read_profile(done: Recording, now_ns: int) -> StepProfiled:
+def read_profile(done: Recording, now_ns: int, *, accelerated: bool = False) -> StepProfiled:
     """Return the profile of a recording, as an event of this moment.
+
+    accelerated: a GPU computes the steps. Without its kernels there is no profile: the host's
+    operations only launch them.
 
     Raises:
         Exception: TensorFlow's file is missing, or not as expected.
@@ -101,6 +104,8 @@ def read_profile(done: Recording, now_ns: int) -> StepProfiled:
     compiled = _compiled_paths(space)
     times = _device_times(_planes(space, _DEVICE), compiled)
     on_gpu = bool(times.operations)
+    if accelerated and not on_gpu:
+        return _missing(done, now_ns, "TensorFlow's profiler sees no kernels of this GPU")
     if not on_gpu:
         times = _host_times(_planes(space, _HOST), compiled)
     origins = Origins(done.model, done.graph, {one.path for one in times.operations})
@@ -117,6 +122,10 @@ def read_profile(done: Recording, now_ns: int) -> StepProfiled:
         _ms(times.small_ps, done.steps),
         "" if rows else "TensorFlow's profiler recorded no operations of the step",
     )
+
+
+def _missing(done: Recording, now_ns: int, why: str) -> StepProfiled:
+    return StepProfiled(now_ns, done.step, done.steps, done.step_ms, done.cost_ms, missing=why)
 
 
 def _read_space(done: Recording) -> Any:

@@ -175,7 +175,8 @@ class StepProfiler:
         if done is None:
             return
         with fails_open(lambda why: self._report(f"the profile cannot be read: {why}", done.step)):
-            self._writer.event(read_profile(done, self._writer.now_ns()))
+            now_ns, on_gpu = self._writer.now_ns(), self._writer.manifest().accelerated
+            self._writer.event(read_profile(done, now_ns, accelerated=on_gpu))
         shutil.rmtree(done.folder, ignore_errors=True)
         self._done = None
 

@@ -22,15 +22,10 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from tfwatch.core.knobs import AUTO, Knobs
+from tfwatch.tfdata.device_stages import CopyStamps, in_pinned_memory, make_stamps, on_device
 from tfwatch.tfdata.disposal import FreedSignal, dispose, free_with_functions
 from tfwatch.tfdata.stage_names import GATE, OWN
-from tfwatch.tfdata.work_ahead import (
-    CopyStamps,
-    count_of,
-    in_pinned_memory,
-    make_stamps,
-    on_device,
-)
+from tfwatch.tfdata.work_ahead import count_of
 
 
 class SwitchablePipeline:

@@ -8,8 +8,7 @@ that knob is `default`:
 
 `map_and_batch_fusion` turns a map and the batch after it into one stage, which writes its batches
 into memory that a GPU reads directly: the copy of 37 MB takes 1.5 ms in place of 5.6. The stage
-works ahead, so it is off where a knob is `off`; otherwise it stays as the script has it. The knob
-`pinned` adds such a stage, a batch of one batch, after any other stages.
+works ahead, so it is off where a knob is `off`; otherwise it stays as the script has it.
 
 A parallel map works ahead by as many elements as it has workers, whatever prefetch is. Autotuning
 is always on: without it tf.data keeps no model of the stages.
@@ -20,17 +19,12 @@ may turn on): the next one is built while the current one still takes from the s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfwatch.core.knobs import AUTO, DEFAULT, OFF, Knobs, number_of
-from tfwatch.tfdata.stage_names import OWN
 
 if TYPE_CHECKING:
     import tensorflow as tf
-
-
-#: The device that batches are prefetched to: the first GPU that TensorFlow sees.
-DEVICE = "/GPU:0"
 
 
 def options(knobs: Knobs) -> tf.data.Options:
@@ -59,51 +53,6 @@ def prefetch_only(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
     return (batches if size is None else batches.prefetch(size)).with_options(options(Knobs()))
 
 
-def in_pinned_memory(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
-    """Return a pipeline whose batches are in memory that the GPU reads directly, if the knobs ask
-    for it: the same elements.
-
-    The kernel of `MapAndBatch` allocates its batches there; that of `batch` does not. So each batch
-    is copied into a batch of one, one or two ahead, whose first axis is taken off again, which
-    copies nothing. The stages are those of the line that a user pastes.
-    """
-    import tensorflow as tf
-
-    if knobs.pinned == OFF:
-        return batches
-    is_unpacked = type(batches.element_spec) is tuple
-
-    @tf.autograph.experimental.do_not_convert
-    def same(*batch: Any) -> Any:
-        return batch if is_unpacked else batch[0]
-
-    @tf.autograph.experimental.do_not_convert
-    def first(*batch: Any) -> Any:
-        return tf.nest.map_structure(lambda part: tf.squeeze(part, 0), same(*batch))
-
-    copied = batches.apply(tf.data.experimental.map_and_batch(same, 1))
-    pinned = copied.map(first)
-    for stage in (copied, pinned):
-        setattr(stage, OWN, True)
-    return pinned
-
-
-def on_device(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
-    """Return a finished pipeline with the prefetch to the GPU's memory that the knobs ask for, as
-    the last stage.
-
-    The stages before it run in an iterator of their own, and keep the options they have.
-    """
-    import tensorflow as tf
-
-    size = count_of(knobs.device_prefetch)
-    return (
-        batches
-        if size is None
-        else batches.apply(tf.data.experimental.prefetch_to_device(DEVICE, size))
-    )
-
-
 def is_added(knobs: Knobs) -> bool:
     """Return whether the knobs add a stage to data that tfwatch did not build."""
     sizes = (count_of(knobs.prefetch), count_of(knobs.device_prefetch))
@@ -130,65 +79,3 @@ def count_of(value: str) -> int | None:
     import tensorflow as tf
 
     return tf.data.AUTOTUNE if value == AUTO else number_of(value)
-
-
-#: Batches that are past their stamp and not yet taken, beside those of the buffer: one in the copy,
-#: and those of a prefetch that TensorFlow adds before it.
-_BETWEEN = 64
-
-
-class CopyStamps:
-    """The times at which the batches of a prefetch to the device are ready in host memory, where
-    their copies begin: a fetch that blocks waits for the pipeline until then, and for the copy from
-    then on.
-
-    A ring in graph variables: no Python runs in the pipeline's threads.
-
-    taken: the number of batches that the training has taken.
-    """
-
-    def __init__(self, depth: int) -> None:
-        import tensorflow as tf
-
-        self.taken = 0
-        self._size = depth + _BETWEEN
-        with tf.device("/CPU:0"):
-            self._count = tf.Variable(0, dtype=tf.int64, trainable=False, name="tfwatch_copies")
-            self._ready_s = tf.Variable(
-                tf.zeros(self._size, tf.float64), trainable=False, name="tfwatch_ready"
-            )
-
-    def over(self, batches: tf.data.Dataset) -> tf.data.Dataset:
-        """Return the same batches, each stamped as it leaves the stages in host memory."""
-        import tensorflow as tf
-
-        is_unpacked = type(batches.element_spec) is tuple
-
-        @tf.autograph.experimental.do_not_convert
-        def stamp(*batch: Any) -> Any:
-            at = (self._count.assign_add(1) - 1) % self._size
-            self._ready_s.scatter_nd_update([[at]], [tf.timestamp()])
-            return batch if is_unpacked else batch[0]
-
-        stamped = batches.map(stamp)
-        setattr(stamped, OWN, True)
-        return stamped
-
-    def newest_ns(self) -> int:
-        """Return when the batch that was taken last was ready, on the wall clock."""
-        return int(float(self._ready_s.numpy()[(self.taken - 1) % self._size]) * 1e9)
-
-
-def make_stamps(knobs: Knobs, depth: int | None) -> CopyStamps | None:
-    """Return stamps for a prefetch of this depth; None without one, and where op determinism
-    forbids the clock."""
-    from tensorflow.python.framework import config
-
-    if (
-        knobs.device_prefetch == "off"
-        or depth is None
-        or depth < 0
-        or config.is_op_determinism_enabled()
-    ):
-        return None
-    return CopyStamps(depth)

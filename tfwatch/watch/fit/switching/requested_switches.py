@@ -17,6 +17,7 @@ from tfwatch.core.events import PipelineSwitched, RandomDrawsAllowed, SwitchAske
 from tfwatch.core.knobs import (
     CACHE,
     COPY_KNOBS,
+    DEVICE_PREFETCH,
     MULTIPROCESSING,
     OFF,
     PREFETCH,
@@ -28,6 +29,7 @@ from tfwatch.core.knobs import (
     option_name,
 )
 from tfwatch.tfdata.cache import NoRoomError
+from tfwatch.tfdata.device_stages import DeviceWarmUp
 from tfwatch.watch.fit.stepping.device_copy import why_no_device_prefetch
 from tfwatch.watch.fit.switching.current_pipeline import CurrentPipeline
 from tfwatch.watch.fit.switching.script_pipeline import (
@@ -80,6 +82,7 @@ class RequestedSwitches:
         #: to these knobs.
         self._late: tuple[Replay, Knobs] | None = None
         self._build_ms = 0.0
+        self._warm_up = DeviceWarmUp()
 
     # -- the epochs -------------------------------------------------------------------------------
 
@@ -202,6 +205,8 @@ class RequestedSwitches:
             return self._follow(*self._late, self.current.batches_given(steps))
         if not self._control.has_requests or self.current.pipeline.is_switching:
             return False
+        if self._is_warming_up():
+            return False
         with fails_open(self._refuse):
             knobs = self._accept(steps)
             if knobs == self._control.knobs:
@@ -210,6 +215,11 @@ class RequestedSwitches:
                 self._switch(knobs, self.current.batches_given(steps))
             return True
         return False
+
+    def _is_warming_up(self) -> bool:
+        """Return whether a request waits until the first prefetch to the device builds quickly."""
+        is_wanted = self._control.asks(DEVICE_PREFETCH) and self._why_no_copy() is None
+        return is_wanted and not self._warm_up.is_over()
 
     def _switch(self, knobs: Knobs, batches: int) -> None:
         """Switch to the knobs after so many batches: at once, or when another iterator has caught

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from msgspec.structs import replace
 
 from tests.runs.folders import FakeClock, make_manifest, reader_of
 from tests.runs.processes import wait_until
@@ -131,6 +132,16 @@ def test_what_is_refused_comes_back_as_an_event(run: Taken) -> None:
     assert [event.knob for event in failed] == ["cache", "workers"]
     assert failed[1].reason == "fixed in this run's own pipeline"
     assert not run.control.has_requests
+
+
+def test_workers_of_random_maps_are_requested_by_whoever_accepts_other_draws(run: Taken) -> None:
+    knobs = {"prefetch": "off", "workers": "default"}
+    run.writer.describe(knobs=knobs, switchable=["prefetch"], workers_ask=True)
+    append(run.folder, switch("workers", "4"))
+    append(run.folder, replace(switch("workers", "8"), random_draws=True))
+
+    assert [request.value for request in run.taken()] == ["8"]
+    assert [event.new for event in run.events(SwitchFailed)] == ["4"]
 
 
 def test_between_two_fits_nothing_takes_requests(run: Taken) -> None:

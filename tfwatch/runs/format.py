@@ -191,9 +191,11 @@ class Manifest(msgspec.Struct, frozen=True):
     switchable: list[str] = []
     #: Why a knob cannot be switched, by knob.
     fixed: dict[str, str] = {}
-    #: The map whose parallel calls draw other random numbers, and what it does: workers are
-    #: switched once the user accepts that. Empty where there is none, and once it is accepted.
+    #: The map whose parallel calls draw other random numbers, and what it does; empty without one,
+    #: and once the user accepts that.
     random_maps: str = ""
+    #: Workers are switched once the user accepts it.
+    workers_ask: bool = False
     #: Workers take effect with an epoch: of a `PyDataset`, of maps below a cache, or over a source
     #: that begins again.
     workers_from_epoch: bool = False
@@ -285,7 +287,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
     def needs_consent(self, knob: str) -> bool:
         """Return whether a knob is switched once the user accepts other random draws."""
-        return knob == WORKERS and bool(self.random_maps)
+        return knob == WORKERS and self.workers_ask
 
     def epochs_until(self, knob: str, value: str) -> int:
         """Return the number of epochs that must begin before a setting is in effect; 0: the next

@@ -332,6 +332,19 @@ def _effect(operation: str) -> str:
     return f"has a side effect ({operation})"
 
 
+def parallel_maps(dataset: Any) -> list[Any]:
+    """Return the maps that may run in parallel if random draws may differ, in the order of the
+    pipeline."""
+    maps = [node for node in nodes_of(dataset) if kind_of(node) in MAPS]
+    return [node for node in maps[::-1] if not why_not_parallel(node, random_draws=True)]
+
+
+def why_other_draws(maps: Sequence[Any]) -> str:
+    """Return the reason why parallel calls of one of these maps draw other random numbers; empty if
+    none draws any."""
+    return next(filter(None, map(why_not_parallel, maps)), "")
+
+
 def _effect_beside_draws(operation: str) -> str:
     return "" if _RANDOM.search(operation) else _effect(operation)
 

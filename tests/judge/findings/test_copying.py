@@ -76,7 +76,11 @@ def test_small_batches_and_fast_copies_stay_where_they_are() -> None:
 
 def test_pinned_memory_is_advised_by_its_key_where_it_is_a_knob() -> None:
     then = Forecast("pinned", "on", 7.5, 5.5, 10.3, "", 16.0)
-    now = replace(copying(uint8=60 * 2**20), stages=None, forecasts={("pinned", "on"): then})
+    now = changed(
+        replace(copying(uint8=60 * 2**20), stages=None),
+        switchable=["pinned"],
+        forecasts={("pinned", "on"): then},
+    )
 
     found = banner(now)
 

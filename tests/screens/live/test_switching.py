@@ -8,6 +8,7 @@ from tests.screens.canned import COMPUTE_BOUND, STARVING, usual
 from tests.screens.showing import shown
 from tests.screens.states import starting, starving
 from tfwatch.core.rows import Phase
+from tfwatch.screens.overlays import Question
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,6 +65,19 @@ async def test_a_request_shows_until_the_training_answers(tmp_path: Path) -> Non
         assert "taken up" not in show.text
         assert "requested" not in show.text
         assert "p prefetch 4 next: off" in show.words
+
+
+async def test_w_asks_before_maps_draw_other_random_numbers() -> None:
+    draws = "map(load) draws random numbers"
+    asks = {"switchable": ["prefetch"], "workers_ask": True, "random_maps": draws}
+    async with shown(starving(None, **asks)) as show:
+        await show.press("w")
+        assert isinstance(show.app.screen, Question)
+        assert show.app.screen.question.startswith(f"{draws}. With parallel calls it draws others")
+        await show.press("n")
+        assert show.asked() == []
+        await show.press("w", "y")
+        assert show.asked() == [("workers", "auto")]
 
 
 async def test_a_fixed_pipeline_explains_why_it_cannot_switch() -> None:

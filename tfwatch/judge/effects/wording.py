@@ -74,7 +74,8 @@ def interval_of_claim(known: Estimate) -> str:
 def random_draws_text(event: RandomDrawsAllowed) -> str:
     """Return what the user has accepted, and for which map."""
     return (
-        f"other random draws from step {event.step + 1} on, accepted by {event.by}: {event.reason}"
+        f"other random draws from step {units.count(event.step + 1)} on, accepted by {event.by}:"
+        f" {event.reason}"
     )
 
 

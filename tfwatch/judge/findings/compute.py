@@ -43,7 +43,7 @@ def find(now: Situation) -> Finding | None:
         )
     )
     # Data and compute may share the cores: a switch that gains comes before the limit.
-    gain = best(now.forecasts.values())
+    gain = best(now.switches)
     next_step = advise_gain(now, gain) if gain else _advise(now, spent.compute_s / worked_s)
     return Finding(
         "compute-bound",

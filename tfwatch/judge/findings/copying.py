@@ -81,7 +81,7 @@ def _ahead(now: Situation, part: Breakdown) -> str:
 def _other_copy(now: Situation, part: Breakdown) -> Forecast | None:
     """Return the switch of the copy that is forecast to save most, where other batches save hardly
     more."""
-    found = best(one for one in now.forecasts.values() if one.knob in COPY_KNOBS)
+    found = best(one for one in now.switches if one.knob in COPY_KNOBS)
     least_ms = (1 - _WORTH_IT) * _saved_ms(now, part)
     return found if found and part.step.median - found.step_ms >= least_ms else None
 

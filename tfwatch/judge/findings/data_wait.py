@@ -23,6 +23,7 @@ from tfwatch.core.knobs import (
     number_of,
 )
 from tfwatch.core.script_code import edited_lines
+from tfwatch.judge.effects.wording import expected_gain_text
 from tfwatch.judge.findings.finding import Advice, Fact, Finding, Tone
 from tfwatch.judge.findings.situation import SourceKind, of_step
 from tfwatch.judge.findings.switch_lines import (
@@ -95,7 +96,7 @@ def _gain(now: Situation) -> Forecast | None:
     limit is known and no switch is sure to gain: a stage that runs serially, of which no switch was
     forecast, or any other one.
     """
-    gain, limit = best(now.forecasts.values()), now.bottleneck
+    gain, limit = best(now.switches), now.bottleneck
     if gain is None or now.split is None:
         return None
     if now.live:
@@ -126,7 +127,7 @@ def _beside_keys(now: Situation, sentence: str) -> str:
         return f"{sentence}; this pipeline cannot be switched live"
     if keys := _keys_of_py_dataset(now):
         return f"{keys}, from the next epoch: {sentence}"
-    is_known = any(one.is_known for one in now.forecasts.values())
+    is_known = any(one.is_known for one in now.switches)
     return f"{sentence}; no key helps" if is_known or now.origin.has_no_pipeline else sentence
 
 
@@ -353,10 +354,17 @@ def _tf_data(now: Situation) -> Advice:
         return _busy(now, limit, stage) if limit.reason == "cpu" else _more_calls(stage)
     if "Map" not in stage.kind or (WORKERS, "auto") in now.better:
         return _DEARER
-    return Advice(
-        "num_parallel_calls=tf.data.AUTOTUNE on the map: its calls run in parallel",
-        switch_line(WORKERS, "auto", table, now.manifest.code),
-    )
+    return Advice(_parallel_words(now), switch_line(WORKERS, "auto", table, now.manifest.code))
+
+
+def _parallel_words(now: Situation) -> str:
+    """Advise parallel calls of the map, with the forecast where it is known."""
+    words = "num_parallel_calls=tf.data.AUTOTUNE on the map: its calls run in parallel"
+    if not now.manifest.random_maps:
+        return words
+    then = now.forecasts.get((WORKERS, "auto"))
+    gain = f", {expected_gain_text(then)}" if then and then.has_gain else ""
+    return f"{words}{gain}; it draws other random numbers then"
 
 
 def _python(now: Situation, limit: Bottleneck, stage: Stage) -> Advice:

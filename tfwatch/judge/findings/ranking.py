@@ -116,7 +116,7 @@ def _with_cause(limit: Finding, causes: list[Finding]) -> Finding:
 
 def _with_key(now: Situation, finding: Finding) -> Finding:
     """Return the finding of a live screen with the key that gains most."""
-    gain = best(now.forecasts.values()) if now.live else None
+    gain = best(now.switches) if now.live else None
     if gain is None:
         return finding
     return replace(finding, advice=f"{advise_gain(now, gain).sentence}; or {finding.advice}")

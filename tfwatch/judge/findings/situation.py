@@ -206,6 +206,13 @@ class Situation:
         return step_rows(self.profile) if self.profile else ()
 
     @property
+    def switches(self) -> tuple[Forecast, ...]:
+        """The forecasts of the switches that can be made."""
+        asks, can_switch = self.manifest.needs_consent, self.manifest.switchable
+        known = self.forecasts.values()
+        return tuple(one for one in known if one.knob in can_switch or asks(one.knob))
+
+    @property
     def bottleneck(self) -> Bottleneck | None:
         """The stage that limits the input pipeline; None where it is unknown, or none does."""
         return self.stages.bottleneck if self.stages else None

@@ -93,11 +93,12 @@ def best(forecasts: Iterable[Forecast]) -> Forecast | None:
 
 
 def forecasts(evidence: Evidence) -> tuple[Forecast, ...]:
-    """Return the forecast of every switch that the keys offer, in their order."""
-    asks = [WORKERS] if evidence.run.needs_consent(WORKERS) else []
+    """Return the forecast of every switch that the keys offer, in their order, and of parallel
+    calls of maps that draw random numbers."""
+    random = [WORKERS] if evidence.run.random_maps else []
     return tuple(
         forecast(evidence, {knob: value})
-        for knob in dict.fromkeys((*evidence.run.switchable, *asks))
+        for knob in dict.fromkeys((*evidence.run.switchable, *random))
         for value in choices(evidence, knob)
     )
 

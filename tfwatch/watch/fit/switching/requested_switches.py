@@ -329,7 +329,8 @@ class RequestedSwitches:
     def _allow_random_draws(self, steps: int, by: str) -> None:
         """Let the script's maps draw other random numbers, where they draw any."""
         self.script.read(self.current.keras)
-        if why := self.script.random_maps:
+        if self.script.asks:
+            why = self.script.random_maps
             self._control.random_draws = True
             self.script.allow_random_draws(self.current.keras)
             self._writer.event(RandomDrawsAllowed(self._writer.now_ns(), steps, by, why))

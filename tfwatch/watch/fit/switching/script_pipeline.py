@@ -27,9 +27,11 @@ from tfwatch.tfdata.pipeline_rebuild import OTHER_SHAPE, RebuiltPipeline, Seeds
 from tfwatch.tfdata.pipeline_tree import (
     CannotRebuildError,
     RandomDrawsError,
+    parallel_maps,
     read_tree,
     reshuffles,
     split_tree,
+    why_other_draws,
 )
 from tfwatch.tfdata.replay import (
     Replay,
@@ -63,8 +65,8 @@ class ScriptPipeline:
     is_rebuilt: the batches come from the rebuilt pipeline. why_not: the reason why it has no knob
     `workers`, else empty. why_not_now: the reason why that knob takes effect with an epoch; empty
     if it does with the next batch.
-    random_draws: its maps may draw other random numbers. random_maps: the reason why it has no knob
-    `workers` unless they may; else empty.
+    random_draws: its maps may draw other random numbers. random_maps: the reason why they would in
+    parallel; empty if they would not, or may. asks: it has the knob `workers` once they may.
     why_no_cache: the reason why it has no knob `cache`, else empty. store: of the cache, None where
     there is none.
     """
@@ -75,6 +77,7 @@ class ScriptPipeline:
         self.written = AS_WRITTEN
         self.random_draws = False
         self.random_maps = ""
+        self.asks = False
         self.why_not = _NO_DATASET
         self.why_not_now = ""
         self.why_no_cache = _NO_DATASET
@@ -93,7 +96,7 @@ class ScriptPipeline:
             return
         self.close_cache()
         self._dataset, self._pipeline, self._place, self.store = dataset, None, None, None
-        self._maps, self.random_maps = [], ""
+        self._maps, self.random_maps, self.asks = [], "", False
         self.why_not = _why_unreadable(self._read_maps)
         self.why_no_cache = _why_unreadable(self._read_cache)
 
@@ -106,11 +109,13 @@ class ScriptPipeline:
         self._refuse_keras_own(self._dataset)
         try:
             self._pipeline = self._rebuildable(random_draws=self.random_draws)
-        except RandomDrawsError as error:
-            self._maps = self._rebuildable(random_draws=True).maps
-            self.random_maps = str(error)
+            self._maps = self._pipeline.maps
+        except CannotRebuildError as error:
+            self._maps = parallel_maps(self._dataset)
+            self.random_maps = why_other_draws(self._maps)
+            if isinstance(error, RandomDrawsError):
+                self.asks = bool(self._rebuildable(random_draws=True).maps)
             raise
-        self._maps = self._pipeline.maps
 
     def _rebuildable(self, *, random_draws: bool) -> RebuiltPipeline:
         pipeline = RebuiltPipeline.of(read_tree(self._dataset, random_draws=random_draws))
@@ -368,7 +373,8 @@ class KnobDescriber:
         self._writer.describe(
             switchable=switchable,
             fixed=fixed,
-            random_maps=script.random_maps if not why_none else "",
+            random_maps=script.random_maps,
+            workers_ask=script.asks and not why_none,
             code=script.edits,
             cache_bytes=script.store.bytes_needed if script.store else None,
             cache_after=script.cache_after,

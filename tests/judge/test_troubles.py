@@ -7,10 +7,10 @@ import pytest
 from tests.judge.situations import RUNNING, banner, changed, judged
 from tests.judge.step_rows import plain
 from tests.runs.folders import read_back, write_run
-from tfwatch.core.events import LossDiverged, RunEnded
+from tfwatch.core.events import LossDiverged, RunEnded, TrainableIgnored
 from tfwatch.judge.findings.finding import Tone
 from tfwatch.judge.machine import MachineFigures
-from tfwatch.judge.troubles import current_divergence, divergence_text, divergences_text
+from tfwatch.judge.troubles import beside, current_divergence, divergence_text, divergences_text
 
 AT_151 = LossDiverged(0, 1151, "NaN", 1150)
 THIRD = LossDiverged(2, 1310, "infinite", 1300)
@@ -88,3 +88,19 @@ def test_a_diverged_loss_does_not_hide_starving() -> None:
         Tone.BAD,
         "loss is NaN since step 1 151",
     )
+
+
+def test_layers_whose_trainable_has_no_effect_are_named_with_the_remedy() -> None:
+    events = [
+        TrainableIgnored(1, ["old"]),
+        TrainableIgnored(2, ["encoder/conv", "encoder/dense"], ["head"]),
+    ]
+    run = read_back(write_run(None, plain(1), *events))
+
+    (found,) = beside(run, MachineFigures())
+    assert found.kind == "trainable-ignored"
+    assert found.sentence == (
+        "frozen, but still trained: encoder/conv and 1 more; trainable, but not trained: head"
+        " (no compile() since)"
+    )
+    assert found.advice == "model.compile(...) again after a change of trainable"

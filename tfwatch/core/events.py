@@ -36,6 +36,8 @@ else:
 #: `by` of the switches that the autopilot asks for, and of those of an A/B test.
 AUTOPILOT: Final = "autopilot"
 EXPERIMENT: Final = "experiment"
+#: The most layers of a list.
+MOST_NAMES: Final = 64
 #: The parts of a step that operations belong to, and the most rows of one profile.
 
 ROLES: Final = ("forward", "backward", "loss", "metric", "optimizer", "copy", "other")
@@ -267,6 +269,16 @@ class StepProfiled(Event, frozen=True):
     small_ms: Milliseconds = 0.0
     #: Why there is no profile; empty where there is one.
     missing: str = ""
+
+
+class TrainableIgnored(Event, frozen=True):
+    """A `fit` began with a step that was traced before layers were frozen or unfrozen, without a
+    `compile` since."""
+
+    #: Layers that are frozen, and train.
+    frozen: Annotated[list[str], Meta(max_length=MOST_NAMES)] = []
+    #: Layers that are trainable, and do not train.
+    unfrozen: Annotated[list[str], Meta(max_length=MOST_NAMES)] = []
 
 
 class SwitchAsked(Event, ChangesKnob, frozen=True):

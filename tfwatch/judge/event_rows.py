@@ -25,7 +25,7 @@ from tfwatch.judge.effects.switching_state import AUTOPILOT_EVENTS, autopilot_ru
 from tfwatch.judge.findings.situation import metric_name
 from tfwatch.judge.log_lines import LogFinding
 from tfwatch.judge.steps.stalls import LIMITS, STOPPED, UNEXPLAINED, Stall, join_piece
-from tfwatch.judge.troubles import divergence_text
+from tfwatch.judge.troubles import divergence_text, ignored_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -187,6 +187,8 @@ def _describe_trouble(event: RowSource) -> RowText | None:
             return "!", f"tfwatch failed and stopped measuring: {event.reason}", _ERROR
         case facts.LossDiverged():
             return "!", divergence_text(event), _ERROR
+        case facts.TrainableIgnored():
+            return NO_MARK, ignored_text(event), _WARNING
         case facts.TrainingFailed():
             return "X", f"failed at step {units.count(event.step)}: {event.error}", _ERROR
         case facts.RunEnded():

@@ -7,12 +7,12 @@ import math
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.core.events import LossDiverged, TrainingFailed
+from tfwatch.core.events import LossDiverged, TrainableIgnored, TrainingFailed
 from tfwatch.judge.findings.finding import Fact, Finding, Tone
 from tfwatch.judge.log_lines import find_meanings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tfwatch.judge.machine import MachineFigures
     from tfwatch.runs.snapshot import Snapshot
@@ -37,6 +37,7 @@ def failure(run: Snapshot) -> Iterator[Finding]:
 def beside(run: Snapshot, machine: MachineFigures) -> Iterator[Finding]:
     """Yield what happened beside the losses."""
     yield from _losses(run)
+    yield from _trainable(run)
     yield from _machine(run, machine)
     yield from _log(run)
 
@@ -51,6 +52,17 @@ def _losses(run: Snapshot) -> Iterator[Finding]:
                 Fact("step", began.step, "step"),
                 Fact("finite_step", began.finite_step, "step"),
             ),
+        )
+
+
+def _trainable(run: Snapshot) -> Iterator[Finding]:
+    """Yield the newest change of `trainable` that has no effect."""
+    if ignored := run.events.newest(TrainableIgnored):
+        yield Finding(
+            "trainable-ignored",
+            "TRAINABLE",
+            ignored_text(ignored),
+            "model.compile(...) again after a change of trainable",
         )
 
 
@@ -106,6 +118,24 @@ def divergences_text(run: Snapshot) -> str:
     if current_divergence(run):
         return f"{divergence_text(began[-1])}{times}"
     return f"loss was {began[-1].loss} from {_which(began[-1])} on, finite again at the end{times}"
+
+
+# -- layers that are frozen ------------------------------------------------------------------------
+
+
+def ignored_text(ignored: TrainableIgnored) -> str:
+    """Return `frozen, but still trained: conv1 and 3 more (no compile() since)`."""
+    sides = (
+        ("frozen, but still trained", ignored.frozen),
+        ("trainable, but not trained", ignored.unfrozen),
+    )
+    said = [f"{words}: {_and_more(layers)}" for words, layers in sides if layers]
+    return f"{'; '.join(said)} (no compile() since)"
+
+
+def _and_more(layers: Sequence[str]) -> str:
+    more = len(layers) - 1
+    return f"{layers[0]} and {more} more" if more else layers[0]
 
 
 def _which(began: LossDiverged) -> str:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import printable
-from tfwatch.core.events import StepProfiled
+from tfwatch.core.events import StepProfiled, TrainableIgnored
 from tfwatch.judge.step_groups import blocks_in
 
 if TYPE_CHECKING:
@@ -116,6 +116,9 @@ def _names(run: Snapshot, home: Path, known_workloads: Collection[str]) -> dict[
         own = [part for part in layer.name.split("/") if _is_own(part, layer.kind)]
         blocks = (block for part in own for block in blocks_in(part))
         names |= dict.fromkeys((*own, *blocks), "[layer]")
+    for ignored in run.events.of(TrainableIgnored):
+        paths = "/".join((*ignored.frozen, *ignored.unfrozen))
+        names |= dict.fromkeys(paths.split("/"), "[layer]")
     return names
 
 

@@ -34,7 +34,7 @@ CODE = "    "
 #: The most losses, lines of code, and changes of settings.
 _MOST_LOSSES, _MOST_CODE, _MOST_CHANGES = 3, 4, 2
 #: Findings without a loss that have a line of their own; the others have one above, or are losses.
-_WARNINGS = ("heat", "swapping", "memory-growth")
+_WARNINGS = ("trainable-ignored", "heat", "swapping", "memory-growth")
 #: The line of TensorFlow's log on a machine without a GPU; the summary names the device.
 _NO_GPU = "no gpu"
 #: The width of the bar with its words, and the least of the bar alone.

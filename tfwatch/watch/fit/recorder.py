@@ -29,6 +29,7 @@ from tfwatch.watch.fit.stepping.step_runners import (
     UntimedRunner,
     is_keras_own,
 )
+from tfwatch.watch.fit.trained_variables import note_trained
 from tfwatch.watch.tensorflow_info import note_replicas
 from tfwatch.watch.traces import CompiledShapes, is_one_shape
 
@@ -219,7 +220,14 @@ class Recorder:
         if step is None or not step.is_traced:
             step = BatchStep(original, shape, eager=False)
             keep(original, step, shape)
+        self._note_trained(original, shape, is_traced=step.is_traced)
         return step
+
+    def _note_trained(
+        self, original: Callable[[Any], Any], spec: object, *, is_traced: bool
+    ) -> None:
+        with fails_open(self.report_failure):
+            note_trained(self._model, original, spec, self.writer, is_traced=is_traced)
 
     def _find_compiled(
         self, original: Callable[[Any], Any], shape: BatchSpec
@@ -269,6 +277,7 @@ class Recorder:
             if steps > 1
             else find_kept(original, SingleStep, spec)
         )
+        self._note_trained(original, spec, is_traced=traced is not None)
         runner = InGraphRunner(
             step, traced, iterator, self._fetch, self._step_log, self.writer, steps
         )

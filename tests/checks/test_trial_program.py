@@ -21,6 +21,7 @@ def test_this_tensorflow_works_and_ignores_the_users_files(
 ) -> None:
     (tmp_path / "random.py").write_text("raise RuntimeError('this is the user's own')\n")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")  # tf.keras would need tf_keras
     trial = try_tensorflow()
 
     assert trial.outcome == "completed"

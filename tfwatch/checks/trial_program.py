@@ -67,11 +67,13 @@ def _import() -> dict[str, Any]:
     import tensorflow as tf
 
     took_s = (SYSTEM.now_ns() - begin_ns) / 1e9
+    import keras
+
     build = {name: str(value) for name, value in tf.sysconfig.get_build_info().items()}
     return {
         "took_s": took_s,
         "tensorflow": tf.__version__,
-        "keras": tf.keras.__version__,
+        "keras": keras.__version__,
         "build": build,
     }
 

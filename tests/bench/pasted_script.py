@@ -185,6 +185,9 @@ def main() -> None:
     arrays = arrays_of(batch) if kind in ("slices", "arrays", "pydataset", "generator") else None
     can_paste = kind not in ("generator", "pydataset", "arrays")
     model = make_model("uint8" if kind == "uint8" else "float32")
+    if sys.argv[5:] == ["plain"]:  # as a user's script, for `tfwatch run`
+        model.fit(**fit_arguments(kind, batch, steps, "", arrays), verbose=2)
+        return
     train(model, fit_arguments(kind, batch, steps, "", arrays), 1, None)
     for number in range(rounds):
         arms: list[tuple[str, str]] = [("bare", ""), ("watch", "")]

@@ -89,7 +89,8 @@ def report(kind: str, is_equal: bool, asks: Asks, run: Any) -> None:
     done = [event for event in run.events.of(StepProfiled) if not event.missing]
     whole = step_ms(run.steps, np.float64)
     is_profiled = run.steps["flags"] & int(Flag.PROFILED) > 0
-    slower = float((whole[is_profiled] - np.median(whole[~is_profiled])).sum()) / max(len(done), 1)
+    plain_ms = float(whole[~is_profiled][_BETWEEN:].mean())
+    slower = float((whole[is_profiled] - plain_ms).sum()) / max(len(done), 1)
     costs = [event.cost_ms for event in done]
     print(
         f"{kind}: {len(done)} profiles, weights and losses"

@@ -31,7 +31,14 @@ _WITHIN = 0.20
 #: A loss of less does not come first: compute does.
 _HEALTHY = 0.10
 #: These kinds are found by a profile of the step.
-_OF_PROFILE = {"metric", "augmentation", "small-operations", "float16-on-cpu", "no-cudnn"}
+_OF_PROFILE = {
+    "metric",
+    "augmentation",
+    "small-operations",
+    "float16-on-cpu",
+    "no-cudnn",
+    "python-in-step",
+}
 #: A run that lasts longer, seconds, is ended.
 _LONGEST_S = 180
 

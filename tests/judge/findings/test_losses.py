@@ -61,6 +61,8 @@ HALVES = ModelFacts(
 )
 CONVOLVES = OperationTime("backward", "body/conv", "Conv2D", "Conv2DBackpropFilter", 5.0)
 BY_CHANNEL = OperationTime("forward", "depthwise", "DepthwiseConv2D", "DepthwiseConv2dNative", 2.0)
+CALLS = OperationTime("forward", "own", "Own", "PyFunc", 3.0, "train.py:41 in call")
+CALLS_TOO = OperationTime("loss", "", "", "EagerPyFunc", 2.0)
 ROTATES = OperationTime("forward", "rotation", "RandomRotation", "Transform", 6.0)
 MULTIPLIES = OperationTime("forward", "lstm", "LSTM", "MatMul", 4.0, in_loop=True)
 UPDATES = OperationTime("optimizer", "adam", "Adam", "Mul", 4.0)
@@ -346,6 +348,25 @@ NO_GPU = "A GPU or a smaller model"
             NO_GPU,
         ),
         (
+            "python-in-step",
+            losing(profile=profile_of(CALLS, CALLS_TOO, MULTIPLIES, small_ms=1.0)),
+            (
+                "Python within the step takes 50 % of compute: py_function or numpy_function, most"
+                " of it at train.py:41 in call"
+            ),
+            5.0,
+            "TensorFlow's or keras.ops' operations in place of",
+            NO_GPU,
+        ),
+        (
+            "python-in-step",
+            losing(profile=profile_of(CALLS_TOO, MULTIPLIES)),
+            "Python within the step takes 33 % of compute: py_function or numpy_function, most",
+            10 / 3,
+            "TensorFlow's or keras.ops' operations in place of",
+            NO_GPU,
+        ),
+        (
             "augmentation",
             losing(profile=profile_of(ROTATES, MULTIPLIES), cores_free=0.5),
             "rotation augments within the step: 60 % of compute",
@@ -512,6 +533,15 @@ def test_a_live_screen_names_the_key_that_gains_beside_the_remedy_in_the_script(
     key = "p prefetch on: 17.0 to about 12.0 ms, 1.4 x (it overlaps); or "
     assert first.kind == "cheap-maps"
     assert first.advice.startswith(f"{key if live else ''}.batch(32) before the map")
+
+
+def test_python_of_a_metric_is_the_metrics() -> None:
+    (first,) = find_losses(
+        losing(
+            profile=profile_of(OperationTime("metric", "f1", "F1", "EagerPyFunc", 5.0), MULTIPLIES)
+        )
+    )
+    assert first.kind == "metric"
 
 
 def test_small_operations_without_a_loop_are_no_loss() -> None:

@@ -1,0 +1,49 @@
+"""Python within the graph of a step: a `py_function` or a `numpy_function` of a layer or a loss."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfwatch.core import units
+from tfwatch.judge.findings.finding import Fact, Finding
+
+if TYPE_CHECKING:
+    from tfwatch.core.events import OperationTime
+    from tfwatch.judge.findings.situation import Situation
+
+#: TensorFlow's operations that call Python: `tf.py_function`, and `tf.numpy_function`.
+_CALLS = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
+_ADVICE = "TensorFlow's or keras.ops' operations in place of Python: they run in the graph"
+
+
+def find(now: Situation) -> Finding | None:
+    """Find the calls of Python, by a profile of the step on a CPU: that of a GPU has its kernels
+    alone. They gave back more than their own time: while Python runs, other operations wait."""
+    operations = now.profile.operations if now.profile else []
+    # What a metric takes is a finding of its own.
+    calls = [one for one in operations if one.op in _CALLS and one.role != "metric"]
+    if not calls:
+        return None
+    took_ms = sum(one.took_ms for one in calls)
+    share = took_ms / sum(part.took_ms for part in now.parts)
+    lost_s = share * now.regime.spent.compute_s
+    where = _where(calls[0])
+    brief = f"Python within the step takes {units.percent(share)} of compute"
+    return Finding(
+        "python-in-step",
+        now.label("COMPUTE", lost_s),
+        f"{brief}: py_function or numpy_function, {where}",
+        _ADVICE,
+        brief=brief,
+        where=calls[0].place,
+        evidence=(Fact("share", share), Fact("took", took_ms, "ms")),
+        claims={"compute_s": lost_s},
+    )
+
+
+def _where(longest: OperationTime) -> str:
+    """Return the line of the user's, else the layer or the part of the step."""
+    if longest.place:
+        return f"most of it at {longest.place}"
+    is_layer = longest.role in ("forward", "backward") and longest.name
+    return f"most of it in {longest.name if is_layer else f'the {longest.role}'}"

@@ -77,7 +77,7 @@ def training(runs_dir: Path, *, missing: str = "", **options: Any) -> Iterator[T
     writer, _ = begin_run(runs_dir, "cnn", switchable=["prefetch", "cache"], knobs=knobs)
     one, done = Training(writer, **options), threading.Event()
 
-    def profile() -> None:
+    def profile(_by: str) -> None:
         if missing:
             writer.event(StepProfiled(writer.now_ns(), 9, 3, 5.0, 8.0, missing=missing))
         else:

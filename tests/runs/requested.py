@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from tfwatch.runs.control import Control
-from tfwatch.runs.requests import RequestSender, StopRequest, SwitchRequest
+from tfwatch.runs.requests import ProfileRequest, RequestSender, StopRequest, SwitchRequest
 from tfwatch.tuner.client import Tuner
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ class SentRequests(RequestSender):
         super().__init__(lambda: None)
         self.stop = threading.Event()
         self.failures: list[str] = []
+        #: Who asked for profiles.
+        self.profiles: list[str] = []
         self._switches = Control()
 
     def send(self, request: Request) -> None:
@@ -39,6 +41,8 @@ class SentRequests(RequestSender):
             self.stop.set()
         elif isinstance(request, SwitchRequest):
             self._switches.ask(request)
+        elif isinstance(request, ProfileRequest):
+            self.profiles.append(request.by)
 
     @property
     def has_requests(self) -> bool:

@@ -36,6 +36,8 @@ else:
 #: `by` of the switches that the autopilot asks for, and of those of an A/B test.
 AUTOPILOT: Final = "autopilot"
 EXPERIMENT: Final = "experiment"
+#: `by` of a profile for which nobody asked.
+AUTOMATIC: Final = "automatic"
 #: The most layers of a list.
 MOST_NAMES: Final = 64
 #: The parts of a step that operations belong to, and the most rows of one profile.
@@ -269,6 +271,8 @@ class StepProfiled(Event, frozen=True):
     small_ms: Milliseconds = 0.0
     #: Why there is no profile; empty where there is one.
     missing: str = ""
+    #: `key`, `command`, or `automatic`: nobody asked.
+    by: str = "command"
 
 
 class TrainableIgnored(Event, frozen=True):

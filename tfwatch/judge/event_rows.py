@@ -135,9 +135,20 @@ def _describe_found(what: RowSource) -> RowText | None:
             again = f"traced again at step {units.count(what.step)}" if what.traces > 1 else ""
             took = f"{again or 'compiled'} in {units.seconds(what.took_ms / 1e3)}, not counted"
             return "C", f"{took}: {what.change}" if what.change else took, ""
+        case facts.StepProfiled():
+            return NO_MARK, _describe_profile(what), ""
         case LogFinding():
             return NO_MARK, f"TensorFlow (5 log): {what.meaning.text}", _WARNING
     return None
+
+
+def _describe_profile(event: facts.StepProfiled) -> str:
+    is_automatic = event.by == facts.AUTOMATIC
+    if event.missing:
+        return f"no profile{', which nobody asked for' if is_automatic else ''}: {event.missing}"
+    why = ", though nobody asked: compute is the limit" if is_automatic else ""
+    steps = f"{units.counted(event.steps, 'step')} up to step {units.count(event.step)} profiled"
+    return f"{steps}{why}; start and stop took {units.milliseconds(event.cost_ms)}"
 
 
 def _describe_switching(event: RowSource) -> RowText | None:

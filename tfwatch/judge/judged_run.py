@@ -26,7 +26,7 @@ from tfwatch.judge.forecasts.forecast import forecasts
 from tfwatch.judge.log_lines import find_meanings
 from tfwatch.judge.machine import MachineFigures, machine_of_run
 from tfwatch.judge.regime import regime_of
-from tfwatch.judge.step_parts import newest_profile
+from tfwatch.judge.step_parts import profile_of_run
 from tfwatch.judge.steps.stalls import (
     Stall,
     find_stalls,
@@ -125,7 +125,7 @@ class JudgedRun:
             knobs=evidence.knobs,
             regime=self.regime,
             forecasts={(one.knob, one.value): one for one in forecasts(evidence)},
-            profile=newest_profile(run.events),
+            profile=profile_of_run(run),
             stages=evidence.stages,
             cores_free=evidence.cores_free,
             log=frozenset(one.meaning.name for one in find_meanings(run.log)),

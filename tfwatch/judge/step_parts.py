@@ -7,11 +7,17 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+import msgspec
+import numpy as np
+
 from tfwatch.core.events import EpochStarted, StepProfiled
+from tfwatch.core.rows import Flag, step_ms
 
 if TYPE_CHECKING:
     from tfwatch.core.events import OperationTime
+    from tfwatch.core.rows import Rows
     from tfwatch.runs.buffers import Events
+    from tfwatch.runs.snapshot import Snapshot
 
 #: How a part is named where its operations have no name of their own.
 _WORDS = {
@@ -68,6 +74,13 @@ class _Sum:
         self.kinds[one.kind] = None
 
 
+#: The steps around a profile that are looked at: those before it are usual, those after it are
+#: slower while it is read.
+_BEFORE, _AFTER = 100, 400
+#: The least number of usual steps.
+_LEAST_USUAL = 20
+
+
 def newest_profile(events: Events) -> StepProfiled | None:
     """Return the newest profile of the model that trains that has operations; None without one."""
     profiles = [one for one in events.of(StepProfiled) if one.operations]
@@ -75,6 +88,29 @@ def newest_profile(events: Events) -> StepProfiled | None:
     own = takewhile(lambda one: one.model == epochs[-1].model, reversed(epochs))
     begin_ns = min((one.at_ns for one in own), default=0)
     return next((one for one in reversed(profiles) if one.at_ns >= begin_ns), None)
+
+
+def profile_of_run(run: Snapshot) -> StepProfiled | None:
+    """Return the newest profile of the model that trains, with all that it cost; None without
+    one."""
+    profile = newest_profile(run.events)
+    if profile is None:
+        return None
+    rows = run.steps_between(max(profile.step - _BEFORE, 1), profile.step + _AFTER)
+    slower_ms = _slower_ms(rows)
+    return msgspec.structs.replace(profile, cost_ms=max(profile.cost_ms, slower_ms))
+
+
+def _slower_ms(rows: Rows) -> float:
+    """Return the time that the profiled steps took beyond that of usual ones, starting and stopping
+    the profiler included; 0.0 where no steps are usual."""
+    profiled = rows[rows["flags"] == Flag.PROFILED]
+    usual = rows[rows["flags"] == 0]
+    if len(usual) < _LEAST_USUAL or not len(profiled):
+        return 0.0
+    # The profiler starts in the host part of the first one.
+    start_ms = profiled["host_ms"][0] - np.median(usual["host_ms"])
+    return float(start_ms + (step_ms(profiled[1:]) - np.median(step_ms(usual))).sum())
 
 
 def step_parts(profile: StepProfiled) -> tuple[StepPart, ...]:

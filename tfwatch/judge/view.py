@@ -51,7 +51,7 @@ from tfwatch.judge.log_lines import LogFinding, LogFollower
 from tfwatch.judge.machine import MachineFollower
 from tfwatch.judge.regime import RunningRegime
 from tfwatch.judge.script_runs import newest_fit
-from tfwatch.judge.step_parts import newest_profile
+from tfwatch.judge.step_parts import profile_of_run
 from tfwatch.judge.steps.stalls import (
     Pauses,
     Stall,
@@ -325,7 +325,7 @@ class Follower:
             snapshot.manifest,
             split=judge(snapshot.recent),
             regime=self._step_search.regime.now(snapshot.now_s, last.phase if last else None),
-            profile=newest_profile(snapshot.events),
+            profile=profile_of_run(snapshot),
             log=frozenset(one.meaning.name for one in self._log.findings),
             stalls=stalls,
             stall_place=longest_stall_place(stalls, snapshot.events.of(StallLocated)),

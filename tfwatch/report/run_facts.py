@@ -200,7 +200,8 @@ _PROFILE = (
     whole("step", "the last profiled step"),
     whole("steps", "the number of profiled steps"),
     number("step_ms", "the mean of these steps"),
-    number("cost_ms", "what starting and stopping the profiler took of the training"),
+    number("cost_ms", "what the profile took of the training: start, stop and slower steps"),
+    text("by", "`key`, `command`, or `automatic`: nobody asked"),
     flag("on_gpu", "the operations ran on a GPU"),
     rows(
         "parts", "the longest first, of a deep model with its layers in groups", STEP_ROW, step_rows

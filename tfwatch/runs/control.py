@@ -155,9 +155,9 @@ class RequestTaker:
         self,
         writer: RunWriter,
         control: Control | None = None,
-        ask_profile: Callable[[], None] = lambda: None,
+        ask_profile: Callable[[str], None] = lambda by: None,
     ) -> None:
-        """ask_profile: asks for a profile of the next steps."""
+        """ask_profile: asks for a profile of the next steps, by whom."""
         self._writer = writer
         self._ask_profile = ask_profile
         self._control = control
@@ -216,7 +216,7 @@ class RequestTaker:
             case StopRequest():
                 self._stop(request)
             case ProfileRequest():
-                self._ask_profile()
+                self._ask_profile(request.by)
             case SwitchRequest():
                 self._switch(request, end)
 

@@ -5,7 +5,7 @@ user appends.
     {"do": "switch", "knob": "prefetch", "value": "off", "by": "command", "at_step": 100}
     {"do": "switch", "knob": "workers", "value": "8", "by": "autopilot", "after": 812}
     {"do": "stop", "by": "key"}
-    {"do": "profile", "by": "key"}
+    {"do": "profile", "by": "automatic"}
     {"do": "note", "event": {"event": "AutopilotBegan", ...}, "pid": 4711, "started_s": 1764.2}
 
 The training's writer reads new lines ten times a second, and the training takes them before its
@@ -29,6 +29,7 @@ import msgspec
 from tfwatch.core.bounds import Count, Knob, ProcessId, StartTime, Whole, encode_json, one_of
 from tfwatch.core.errors import printable
 from tfwatch.core.events import (
+    AUTOMATIC,
     AUTOPILOT,
     EXPERIMENT,
     AutopilotBegan,
@@ -114,9 +115,9 @@ class StopRequest(_Request, frozen=True, tag="stop"):
 
 
 class ProfileRequest(_Request, frozen=True, tag="profile"):
-    """A request to profile the next steps."""
+    """A request to profile the next steps; by `automatic` once in a run."""
 
-    by: _By
+    by: Annotated[str, one_of(*BY_USER, AUTOMATIC)]
 
 
 class TunerNote(_Request, frozen=True, tag="note"):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from textual.binding import Binding
 
 from tfwatch.core.knobs import KNOBS
+from tfwatch.judge.profiling import IN_COMPUTE
 from tfwatch.screens.basics.keyline import Key
 from tfwatch.screens.live.header import epoch_text
 from tfwatch.screens.live.timeline.widget import KEYS, LOOK
@@ -42,8 +43,6 @@ def toggle_action(knob: str) -> str:
     return f"ask('toggle', {knob!r})"
 
 
-#: The findings that a profile of the step explains.
-_IN_COMPUTE = ("compute-bound", "launch-bound", "dense-update")
 LIVE_BINDINGS = [
     *_keys(
         SWITCH,
@@ -112,7 +111,7 @@ def footer_keys(
 def _is_for_layers(view: RunView, switches: bool) -> bool:
     """Return whether a profile is worth a key: it is there, or compute is the limit."""
     limit = view.losses[0].kind if view.losses else ""
-    return view.situation.profile is not None or (switches and limit in _IN_COMPUTE)
+    return view.situation.profile is not None or (switches and limit in IN_COMPUTE)
 
 
 def _switch_keys(view: RunView) -> Iterator[Key]:

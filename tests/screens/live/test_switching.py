@@ -92,3 +92,16 @@ async def test_keys_in_quick_succession_reach_the_pane_of_the_first() -> None:
     async with shown(starving(None, knobs=knobs, switchable=[*knobs])) as show:
         show.live.action_pane(3)
         assert show.app.focused is show.live.events_pane
+
+
+async def test_a_run_whose_limit_is_compute_is_profiled_once_though_nobody_asked(
+    tmp_path: Path,
+) -> None:
+    run = usual(tmp_path).started().lasting(20.0, COMPUTE_BOUND)
+    async with shown(run) as show:
+        assert show.control
+        assert show.control.profiles == []
+        for _ in range(3):
+            run.lasting(20.0, COMPUTE_BOUND)
+            await show.frame()
+        assert show.control.profiles == ["automatic"]

@@ -161,7 +161,7 @@ def test_a_profiler_of_the_users_has_precedence(tmp_path: Path, begins_at: int) 
 def test_epochs_of_one_step_have_no_profile() -> None:
     writer = RunWriter(None, make_manifest())
     profiler = StepProfiler(writer)
-    profiler.ask()
+    profiler.ask("key")
     for step in (1, 2):
         assert profiler.after_step(step) == Flag.PROFILED
         profiler.end_steps(step)
@@ -198,7 +198,8 @@ def test_the_kernels_of_a_gpu_bear_the_paths_of_their_operations(tmp_path: Path)
         if key == 0:
             event.stats.add(metadata_id=1, str_value=f"{path}:Conv2D")
     (tmp_path / "host.xplane.pb").write_bytes(space.SerializeToString())
-    profile = read_profile(Recording(tmp_path, 9, 3, 5.0, 8.0, None, None), 1, accelerated=True)
+    recording = Recording(tmp_path, 9, 3, 5.0, 8.0, "key", None, None)
+    profile = read_profile(recording, 1, accelerated=True)
     assert profile.on_gpu
     assert [(one.role, one.name, one.took_ms) for one in profile.operations] == [
         ("forward", "gpu_net/body_1/convolution", 2.0),
@@ -218,7 +219,7 @@ def test_a_gpu_whose_kernels_are_not_recorded_has_no_profile(tmp_path: Path) -> 
     plane.event_metadata[1].CopyFrom(xplane_pb2.XEventMetadata(id=1, name=name))
     plane.lines.add().events.add(metadata_id=1, duration_ps=10**9)
     (tmp_path / "host.xplane.pb").write_bytes(space.SerializeToString())
-    done = Recording(tmp_path, 9, 3, 5.0, 8.0, None, None)
+    done = Recording(tmp_path, 9, 3, 5.0, 8.0, "key", None, None)
 
     on_gpu = read_profile(done, 1, accelerated=True)
     assert on_gpu.missing == "TensorFlow's profiler sees no kernels of this GPU"
@@ -257,3 +258,16 @@ def test_an_operation_belongs_to_the_layer_of_its_path(path: str, origin: tuple[
     beside = "StatefulPartitionedCall/net_1/block_1/dense_1_2/BiasAdd"
     found = Origins(model, None, [path, beside]).of(path, "")
     assert (found.role, found.name) == origin
+
+
+def test_nobody_asks_for_a_second_profile() -> None:
+    """Two screens that watch one training both find that it is due."""
+    profiler = StepProfiler(RunWriter(None, make_manifest()))
+    profiler.ask("automatic")
+    assert profiler.after_step(1) == Flag.PROFILED
+    profiler._abandon("for the test", 1)
+    profiler.ask("automatic")
+    assert profiler.after_step(2) == 0
+    profiler.ask("key")
+    assert profiler.after_step(3) == Flag.PROFILED
+    profiler.close()

@@ -167,6 +167,7 @@ class LiveScreen(Screen[None], CachedLines):
         if view is None:
             return
         self._show_messages(view)
+        self._switch_requests.ask_profile_by_itself(view)
         self._measure_frame()
         if view.is_over:
             self.stopping = False

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfwatch.core.events import AUTOMATIC
 from tfwatch.core.knobs import LARGEST, PREFETCH, Refusal, check_value, knob_name
 from tfwatch.judge.effects import switching_state
 from tfwatch.judge.effects.wording import subject_text
+from tfwatch.judge.profiling import is_due
 from tfwatch.runs.requests import ProfileRequest, StopRequest, SwitchRequest
 from tfwatch.screens.live.knobs import find_testable_switch
 from tfwatch.tuner.autopilot import Autopilot
@@ -50,6 +52,7 @@ class SwitchRequests:
         self.asks: list[switching_state.KnobRequest] = []
         self._clock = clock
         self._pressed: dict[str, int] = {}
+        self._has_asked_by_itself = False
 
     def take_messages(self) -> list[str]:
         """Return why requests could not be sent."""
@@ -86,6 +89,12 @@ class SwitchRequests:
             return _NO_PROFILE
         self.requests.send(ProfileRequest("key"))
         return _PROFILES
+
+    def ask_profile_by_itself(self, view: RunView) -> None:
+        """Ask for a profile, once, where the run is due for one though nobody asked."""
+        if self.requests is not None and not self._has_asked_by_itself and is_due(view):
+            self._has_asked_by_itself = True
+            self.requests.send(ProfileRequest(AUTOMATIC))
 
     def deepen(self, view: RunView, direction: int) -> str:
         """Request twice the prefetch depth, or half where `direction` is negative. Return the

@@ -42,8 +42,8 @@ _Item = TypeVar("_Item")
 class Recording:
     """A profile as TensorFlow wrote it.
 
-    folder: of its file. model, graph: of the step, for the names of operations; None where they are
-    gone.
+    folder: of its file. by: as of `StepProfiled`. model, graph: of the step, for the names of
+    operations; None where they are gone.
     """
 
     folder: Path
@@ -51,6 +51,7 @@ class Recording:
     steps: int
     step_ms: float
     cost_ms: float
+    by: str
     model: Any
     graph: Any
 
@@ -121,6 +122,7 @@ def read_profile(done: Recording, now_ns: int, *, accelerated: bool = False) -> 
         others_ms,
         _ms(times.small_ps, done.steps),
         "" if rows else "TensorFlow's profiler recorded no operations of the step",
+        done.by,
     )
 
 

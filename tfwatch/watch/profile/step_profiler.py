@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open
-from tfwatch.core.events import StepProfiled
+from tfwatch.core.events import AUTOMATIC, StepProfiled
 from tfwatch.core.rows import Flag
 from tfwatch.watch.profile.operations import Recording, read_profile
 from tfwatch.watch.profile.origins import has_loops
@@ -42,9 +42,10 @@ class StepProfiler:
     """
 
     def __init__(self, writer: RunWriter, *, at_begin: bool = False) -> None:
-        """at_begin: profile once without being asked, after the first steps."""
+        """at_begin: profile once after the first steps, as the command asked."""
         self._writer = writer
-        self._is_asked = at_begin
+        self._is_asked = self._was_asked = at_begin
+        self._by = "command"
         self._is_repeated = False
         self._not_before = _WARM_UP if at_begin else 0
         self._taken, self._most_steps = 0, _MOST_STEPS
@@ -55,8 +56,14 @@ class StepProfiler:
         self._step: Callable[[], Any] = lambda: None
         self._guard: _GivesWay | None = None
 
-    def ask(self) -> None:
-        """Ask for a profile of the next steps; a second request before it is done is the same."""
+    def ask(self, by: str) -> None:
+        """Ask for a profile of the next steps; a second request before it is done is the same.
+
+        by: as of `StepProfiled`; an automatic one is for a run that was not profiled yet.
+        """
+        if by == AUTOMATIC and self._was_asked:
+            return
+        self._by, self._was_asked = by, True
         self._not_before = 0
         self._is_repeated = False
         self._is_asked = True
@@ -138,7 +145,8 @@ class StepProfiler:
         self._cost_ns += self._writer.now_ns() - done_ns
         if folder is not None:
             times_ms = (done_ns - self._begin_ns) / 1e6 / taken, self._cost_ns / 1e6
-            self._done = Recording(folder, steps, taken, *times_ms, self._model(), self._graph)
+            of_model = self._model(), self._graph
+            self._done = Recording(folder, steps, taken, *times_ms, self._by, *of_model)
 
     def _stop(self, *, save: bool) -> None:
         """Stop the profiler where it runs."""
@@ -188,7 +196,7 @@ class StepProfiler:
 
     def _report(self, why: str, steps: int) -> None:
         now_ns = self._writer.now_ns()
-        self._writer.event(StepProfiled(now_ns, steps, 0, 0.0, 0.0, missing=why))
+        self._writer.event(StepProfiled(now_ns, steps, 0, 0.0, 0.0, missing=why, by=self._by))
 
 
 def _profiler_api() -> Any:

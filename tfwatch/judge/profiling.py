@@ -1,0 +1,64 @@
+"""A profile for which nobody asked: when a run is due for one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfwatch.core.events import StepProfiled
+from tfwatch.judge.steps.steady_steps import MODERATELY_FROM
+
+if TYPE_CHECKING:
+    from tfwatch.judge.findings.situation import Situation
+    from tfwatch.judge.view import RunView
+
+#: The findings that a profile of the step explains.
+IN_COMPUTE = ("compute-bound", "launch-bound", "dense-update")
+
+#: A setting is profiled once it has trained so long, and so many steps.
+_LEAST_S, _LEAST_STEPS = 30.0, 200
+#: The most that a profile is expected to cost: this share of the steps so far, and of a minute.
+_MOST_SHARE, _MINUTE_S = 0.005, 60.0
+#: What a profile costs at most, milliseconds and a share of each of its steps: starting and
+#: stopping it took up to 120 ms, and the steps of a recurrent layer, which has the most operations,
+#: took 1.1 to 1.4 times as long (docs/results.md).
+_STOPPING_MS, _SLOWER, _STEPS = 120.0, 0.3, 3
+
+
+def is_due(view: RunView) -> bool:
+    """Return whether a run is profiled now though nobody asked: compute is its limit and has been
+    for a while, nothing else is measured, and no profile was tried before."""
+    limit = view.losses[0].kind if view.losses else ""
+    return (
+        limit in IN_COMPUTE
+        and view.searched is None
+        and not view.snapshot.events.of(StepProfiled)
+        and _can_be_profiled(view.situation)
+        and _is_undisturbed(view.situation)
+        and _is_steady(view.situation)
+    )
+
+
+def _can_be_profiled(now: Situation) -> bool:
+    """Return whether TensorFlow's profiler sees the step, and its compute is its own: a rank's is a
+    wait for the others too."""
+    manifest = now.manifest
+    is_on_metal = manifest.accelerated and not manifest.has_cudnn
+    return not (manifest.op_by_op or is_on_metal or manifest.group)
+
+
+def _is_undisturbed(now: Situation) -> bool:
+    """Return whether the training runs, and no setting is tried."""
+    is_tried = now.experiment is not None or now.autopilot_run is not None or bool(now.asked)
+    return now.life == "running" and now.stopping_s is None and not is_tried
+
+
+def _is_steady(now: Situation) -> bool:
+    """Return whether the present setting has trained long enough without much data wait, also for
+    the cost of a profile."""
+    spent, part = now.regime.spent, now.split
+    steps_s = spent.compute_s + spent.copy_s + spent.host_s + spent.data_wait_s
+    if part is None or not part.is_enough or part.wait_share >= MODERATELY_FROM:
+        return False
+    is_long = steps_s >= _LEAST_S and spent.steps >= _LEAST_STEPS
+    most_ms = 1e3 * _MOST_SHARE * max(steps_s, _MINUTE_S)
+    return is_long and _STOPPING_MS + _SLOWER * _STEPS * part.step.mean <= most_ms

@@ -17,7 +17,6 @@ from tfwatch.runs.format import (
     RecurrentLayer,
     ThresholdMetric,
 )
-from tfwatch.watch.profile.origins import flat_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -88,9 +87,17 @@ def _preprocesses_images(layer: Any) -> bool:
 def _threshold_metrics(model: Any) -> Iterator[ThresholdMetric]:
     """Yield the metrics with thresholds that are not evenly spaced: Keras counts evenly spaced ones
     in buckets (`update_confusion_matrix_variables`, keras/src/metrics/metrics_utils.py)."""
-    for metric in flat_metrics(model):
+    for metric in _metrics_given(model):
         if not getattr(metric, "_thresholds_distributed_evenly", True):
             yield ThresholdMetric(*_named(str(metric.name), metric), len(metric.thresholds))
+
+
+def _metrics_given(model: Any) -> list[Any]:
+    """Return the metrics that `compile` was given: `model.metrics` has them from the first step on
+    only."""
+    given = getattr(model, "_compile_metrics", None)
+    both = [getattr(given, name, None) for name in ("_user_metrics", "_user_weighted_metrics")]
+    return [one for one in keras.tree.flatten(both) if isinstance(one, keras.metrics.Metric)]
 
 
 # -- recurrent layers ------------------------------------------------------------------------------

@@ -239,7 +239,7 @@ def _metrics_of(model: Any) -> list[_Metric]:
 
     found: list[_Metric] = []
     with fails_open(lambda _: None):
-        for metric in flat_metrics(model):
+        for metric in _flat_metrics(model):
             function = getattr(metric, "_fn", None)
             kind = getattr(function, "__name__", "") or type(metric).__name__
             file = os.path.normpath(inspect.getfile(function or type(metric)))
@@ -247,8 +247,7 @@ def _metrics_of(model: Any) -> list[_Metric]:
     return found
 
 
-def flat_metrics(model: Any) -> list[Any]:
-    """Return the metrics of a model, those in others too."""
+def _flat_metrics(model: Any) -> list[Any]:
     metrics: list[Any] = []
     for one in getattr(model, "metrics", ()):
         metrics += getattr(one, "metrics", None) or [one]

@@ -8,6 +8,7 @@ from tests.judge.profiles import profile_of
 from tfwatch.core.events import OperationTime, StepProfiled
 from tfwatch.judge.step_groups import blocks_in, step_rows
 from tfwatch.judge.step_parts import step_parts
+from tfwatch.judge.step_texts import name_text
 
 
 def deep(*layers: tuple[str, str, float]) -> StepProfiled:
@@ -25,7 +26,7 @@ def deep(*layers: tuple[str, str, float]) -> StepProfiled:
 
 
 def shown(profile: StepProfiled) -> list[tuple[str, int, float]]:
-    return [(one.name, one.layers, round(one.took_ms, 3)) for one in step_rows(profile)]
+    return [(one.name, one.count, round(one.took_ms, 3)) for one in step_rows(profile)]
 
 
 KINDS = ("Conv2D", "BatchNormalization", "ReLU", "DepthwiseConv2D", "Dropout")
@@ -61,17 +62,35 @@ def test_a_block_that_takes_most_is_opened_and_its_blocks_are_rows() -> None:
 def test_a_large_layer_keeps_its_row_and_the_rows_sum_to_the_parts() -> None:
     profile = deep(*EVEN, ("head", "Dense", 40.0), *UNEVEN)
     rows, parts = step_rows(profile), step_parts(profile)
-    assert ("head", 1) in [(one.name, one.layers) for one in rows]
+    assert ("head", 1) in [(one.name, one.count) for one in rows]
     for field in ("took_ms", "backward_ms", "share"):
         total = sum(getattr(one, field) for one in parts)
         assert sum(getattr(one, field) for one in rows) == pytest.approx(total)
-    assert sum(one.layers for one in rows) == len(parts)
+    assert sum(one.count for one in rows) == len(parts)
 
 
 def test_a_group_names_its_longest_layer_and_has_both_directions() -> None:
     first = step_rows(deep(("block_1_conv", "Conv2D", 3.2), *EVEN[1:]))[0]
     assert (first.name, first.longest) == ("Conv2D", "block_1_conv")
     assert first.backward_ms == pytest.approx(0.75 * 24.2)
+
+
+def test_the_optimizer_is_one_row_beside_a_variable_that_takes_much() -> None:
+    updates = [("table/embeddings", 5.0), ("dense/kernel", 0.2), ("dense/bias", 0.1), ("", 0.1)]
+    profile = profile_of(
+        OperationTime("forward", "table", "Embedding", "ResourceGather", 4.6),
+        *(
+            OperationTime("optimizer", "adam", "Adam", "Mul", took_ms, variable=variable)
+            for variable, took_ms in updates
+        ),
+    )
+    assert [name_text(one) for one in step_rows(profile)] == [
+        "optimizer adam (Adam) of table/embeddings",
+        "table (Embedding)",
+        "optimizer adam (Adam)",
+    ]
+    assert step_rows(profile)[2].longest == "dense/kernel"
+    assert len(step_parts(profile)) == 5
 
 
 def test_a_model_of_few_layers_is_not_grouped() -> None:

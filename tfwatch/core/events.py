@@ -42,7 +42,16 @@ AUTOMATIC: Final = "automatic"
 MOST_NAMES: Final = 64
 #: The parts of a step that operations belong to, and the most rows of one profile.
 
-ROLES: Final = ("forward", "backward", "loss", "metric", "optimizer", "copy", "other")
+ROLES: Final = (
+    "forward",
+    "backward",
+    "loss",
+    "metric",
+    "optimizer",
+    "clipping",
+    "copy",
+    "other",
+)
 MOST_OPERATIONS: Final = 600
 _Role: TypeAlias = Annotated[str, one_of(*ROLES)]
 #: Causes of an experiment that ended with its run: the final setting is that of its last block, and
@@ -249,6 +258,9 @@ class OperationTime(msgspec.Struct, frozen=True):
     place: str = ""
     #: It runs in a loop of the graph, as that of a recurrent layer over its time steps.
     in_loop: bool = False
+    #: The path of the variable that the optimizer updates, e.g. `dense/kernel`; empty where it is
+    #: none, or unknown.
+    variable: str = ""
 
 
 class StepProfiled(Event, frozen=True):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Names: TypeAlias = tuple[str, ...]
 
 #: Up to so many layers have a row each, and a layer with this share of all operations has its own.
-_FEW, _LARGE = 12, 0.1
+_FEW, _LARGE = 12, 0.15
 #: A group with more than this share of the grouped layers' time is opened.
 _MOST = 0.5
 #: The rows of a grouping are counted up to this share of that time.
@@ -37,18 +37,17 @@ def step_rows(profile: StepProfiled) -> tuple[StepPart, ...]:
     model that holds a layer, or the beginning of names that several layers share up to a number.
     The class is that of the outermost layer too: attention counts with its layers. A group of more
     than `_MOST` of their time does not decide. It is opened: the blocks or classes in it take its
-    place. The rows sum to what the layers sum to.
+    place. The optimizer is one row but for the variables with `_LARGE` of the time. The rows sum to
+    what the parts sum to.
     """
     parts = step_parts(profile)
+    small = [one for one in parts if one.share < _LARGE]
+    updates = [one for one in small if one.role == "optimizer"]
     layers = [one for one in parts if one.role == "layer"]
-    grouped = [one for one in layers if one.share < _LARGE]
-    if len(layers) <= _FEW or not grouped:
-        return parts
-    ways = _blocks_of(grouped), _classes_of(layers)
-    groups = min((_groups(grouped, names) for names in ways), key=_rows_of_bulk)
-    alone = set(map(id, parts)) - set(map(id, grouped))
-    rows = [one for one in parts if id(one) in alone]
-    rows += [_row(name, members) for name, members in groups.items()]
+    grouped = [one for one in small if one.role == "layer"] if len(layers) > _FEW else []
+    rows = _layer_rows(grouped, layers) + ([_update_row(updates)] if updates else [])
+    done = set(map(id, (*grouped, *updates)))
+    rows += [one for one in parts if id(one) not in done]
     return tuple(sorted(rows, key=lambda part: -part.took_ms))
 
 
@@ -111,6 +110,17 @@ def _groups(layers: Sequence[StepPart], names: Mapping[str, Names]) -> dict[str,
     return groups
 
 
+def _layer_rows(grouped: Sequence[StepPart], layers: Sequence[StepPart]) -> list[StepPart]:
+    """grouped: those of the layers without a row of their own."""
+    ways = _blocks_of(grouped), _classes_of(layers)
+    groups = min((_groups(grouped, names) for names in ways), key=_rows_of_bulk)
+    return [_row(members, "layer", name) for name, members in groups.items()]
+
+
+def _update_row(updates: Sequence[StepPart]) -> StepPart:
+    return _row(updates, "optimizer", updates[0].name, updates[0].kind)
+
+
 def _by_name(
     layers: Sequence[StepPart], names: Mapping[str, Names], depth: int
 ) -> dict[str, list[StepPart]]:
@@ -127,21 +137,21 @@ def _rows_of_bulk(groups: Mapping[str, Sequence[StepPart]]) -> int:
     return sum(1 for so_far_ms in accumulate(longest_first, initial=0.0) if so_far_ms < bulk_ms)
 
 
-def _row(name: str, layers: Sequence[StepPart]) -> StepPart:
-    """Return the layers of a group as one part; of a single layer itself."""
-    longest = max(layers, key=lambda one: one.took_ms)
-    if len(layers) == 1:
+def _row(parts: Sequence[StepPart], role: str, name: str, kind: str = "") -> StepPart:
+    """Return the parts of a group as one; of a single one itself."""
+    longest = max(parts, key=lambda one: one.took_ms)
+    if len(parts) == 1:
         return longest
     return StepPart(
-        "layer",
+        role,
         name,
-        "",
-        sum(one.took_ms for one in layers),
-        sum(one.backward_ms for one in layers),
-        sum(one.share for one in layers),
+        kind,
+        sum(one.took_ms for one in parts),
+        sum(one.backward_ms for one in parts),
+        sum(one.share for one in parts),
         longest.operation,
         longest.place,
-        any(one.in_loop for one in layers),
-        len(layers),
-        longest.name,
+        any(one.in_loop for one in parts),
+        len(parts),
+        longest.variable or (longest.name if role == "layer" else ""),
     )

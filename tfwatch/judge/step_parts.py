@@ -24,6 +24,7 @@ _WORDS = {
     "loss": "loss",
     "metric": "metric",
     "optimizer": "optimizer",
+    "clipping": "gradient clipping",
     "copy": "copy to the device",
     "other": "other operations",
 }
@@ -35,7 +36,7 @@ _SMALL, _SHORTEST = "small operations", "the shortest operations"
 class StepPart:
     """One part of a step."""
 
-    #: `layer`, `loss`, `metric`, `optimizer`, `copy`, `other` or `small`.
+    #: `layer`, `loss`, `metric`, `optimizer`, `clipping`, `copy`, `other` or `small`.
     role: str
     name: str
     #: Its class; empty where it is not known.
@@ -51,9 +52,12 @@ class StepPart:
     place: str = ""
     #: Operations of it run in a loop of the graph.
     in_loop: bool = False
-    #: The layers that are one row, and the one that takes most of it; empty for a layer itself.
-    layers: int = 1
+    #: The layers or the variables that are one row, and the one that takes most of it; empty for
+    #: one by itself.
+    count: int = 1
     longest: str = ""
+    #: That the optimizer updates; empty where it is none, or unknown.
+    variable: str = ""
 
 
 @dataclass
@@ -119,17 +123,17 @@ def step_parts(profile: StepProfiled) -> tuple[StepPart, ...]:
     busy_ms = sum(one.took_ms for one in profile.operations) + profile.others_ms + profile.small_ms
     if not busy_ms:
         return ()
-    sums: dict[tuple[str, str], _Sum] = defaultdict(_Sum)
+    sums: dict[tuple[str, str, str], _Sum] = defaultdict(_Sum)
     for one in profile.operations:
         role = "layer" if one.role in _LAYER and (one.name or one.kind) else one.role
-        sums["other" if role in _LAYER else role, one.name].add(one)
-    parts = [_part(role, name, total, busy_ms) for (role, name), total in sums.items()]
+        sums["other" if role in _LAYER else role, one.name, one.variable].add(one)
+    parts = [_part(*key, total, busy_ms) for key, total in sums.items()]
     rest = (("small", _SMALL, profile.small_ms), ("other", _SHORTEST, profile.others_ms))
     parts += [StepPart(*one[:2], "", one[2], share=one[2] / busy_ms) for one in rest if one[2]]
     return tuple(sorted(parts, key=lambda part: -part.took_ms))
 
 
-def _part(role: str, name: str, total: _Sum, busy_ms: float) -> StepPart:
+def _part(role: str, name: str, variable: str, total: _Sum, busy_ms: float) -> StepPart:
     kinds = ", ".join(filter(None, total.kinds))
     return StepPart(
         role,
@@ -141,4 +145,5 @@ def _part(role: str, name: str, total: _Sum, busy_ms: float) -> StepPart:
         total.first.op if total.first else "",
         total.place,
         total.in_loop,
+        variable=variable,
     )

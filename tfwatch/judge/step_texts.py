@@ -30,9 +30,10 @@ def name_text(part: StepPart) -> str:
     """Return the name of a part: `conv2d (Conv2D)`, `block_3 (6 layers)`, `metric auc (AUC)`."""
     role = f"{part.role} " if part.role in ("metric", "optimizer", "loss") else ""
     name = part.name if part.name.strip() != part.role else ""
-    kind = part.kind if part.layers == 1 else units.counted(part.layers, "layer")
+    kind = part.kind or (units.counted(part.count, "layer") if part.count > 1 else "")
     kind = f" ({kind})" if kind else ""
-    return f"{role}{name}{kind}".strip()
+    variable = f" of {part.variable}" if part.variable else ""
+    return f"{role}{name}{kind}{variable}".strip()
 
 
 def part_text(part: StepPart) -> str:

@@ -119,7 +119,14 @@ def _names(run: Snapshot, home: Path, known_workloads: Collection[str]) -> dict[
     for ignored in run.events.of(TrainableIgnored):
         paths = "/".join((*ignored.frozen, *ignored.unfrozen))
         names |= dict.fromkeys(paths.split("/"), "[layer]")
-    return names
+    return names | dict.fromkeys(_of_variables(run), "[layer]")
+
+
+def _of_variables(run: Snapshot) -> set[str]:
+    """Return the names of layers in the paths of variables, without those that Keras made."""
+    rows = [row for event in run.events.of(StepProfiled) for row in event.operations]
+    made = {part for row in rows for part in row.name.split("/") if not _is_own(part, row.kind)}
+    return {part for row in rows for part in row.variable.split("/")[:-1]} - made
 
 
 def _layers(run: Snapshot) -> Iterator[OperationTime | Layer]:

@@ -190,11 +190,12 @@ _STEP_PART = (
     number("share", "of the time of all operations, 0 to 1"),
     text("operation", "TensorFlow's name of the operation that takes most of it"),
     text("place", "the line of yours that makes it, such as `train.py:24 in call`"),
+    text("variable", "that the optimizer updates", lambda one: one.variable or None),
 )
 STEP_ROW = (
     *_STEP_PART,
-    whole("layers", "the layers that are one row, by block or by class"),
-    text("longest", "the layer that takes most of them", lambda one: one.longest or None),
+    whole("count", "the layers or the variables that are one row"),
+    text("longest", "that of them that takes most", lambda one: one.longest or None),
 )
 _PROFILE = (
     whole("step", "the last profiled step"),

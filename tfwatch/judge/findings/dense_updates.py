@@ -33,7 +33,7 @@ def find(now: Situation) -> Finding | None:
     if table is None or not updates_all_rows(optimizer) or not spent.steps:
         return None
     name, weights = table.name, table.rows * table.columns
-    lost_s = _measured_s(now)
+    lost_s = _measured_s(now, name)
     about = "" if lost_s else "about "
     lost_s = lost_s or _estimated_s(now, weights * _BYTES[optimizer.lower()])
     share = lost_s / spent.compute_s if spent.compute_s else 0.0
@@ -53,10 +53,12 @@ def find(now: Situation) -> Finding | None:
     )
 
 
-def _measured_s(now: Situation) -> float:
-    """Return the time of the optimizer; 0 without a profile."""
-    share = next((part.share for part in now.parts if part.role == "optimizer"), 0.0)
-    return share * now.regime.spent.compute_s
+def _measured_s(now: Situation, table: str) -> float:
+    """Return the time of the table's update, or of all where the profile does not part them; 0
+    without a profile."""
+    updates = [part for part in now.parts if part.role == "optimizer"]
+    own = [part for part in updates if table in part.variable.split("/")]
+    return sum(part.share for part in own or updates) * now.regime.spent.compute_s
 
 
 def _estimated_s(now: Situation, step_bytes: int) -> float:

@@ -83,6 +83,7 @@ class _Part:
             _ms(self.ps, steps),
             self.place,
             origin.in_loop,
+            origin.variable,
         )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open
 from tfwatch.sensors.running_code import users_place
+from tfwatch.watch.profile.updates import Updates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,9 +23,16 @@ if TYPE_CHECKING:
 #: them, and the replica of a strategy.
 CALL = "StatefulPartitionedCall"
 _CALLS = re.compile(r".*\b(?:Stateful)?PartitionedCall(?:_\d+)?/")
+#: A branch of a condition, in which names start again, and what TensorFlow's optimizer of graphs
+#: puts before the name of an operation that it has replaced.
+_BRANCH = re.compile(r".*\b(?:then|else)/_\d+/")
+_REPLACED = re.compile(r"ArithmeticOptimizer/[A-Za-z]+_")
+#: Keras' scaling of losses updates the variables under a condition: that all gradients are finite.
+_CONDITION = re.compile(r"^cond(?:_\d+)?/(?=.)")
 _REPLICA = re.compile(r"(?:^|(?<=gradient_tape/))replica_\d+/")
 _NUMBERED = re.compile(r"_\d+$")
 _LOOP, _WHILE = "/while", ("While", "StatelessWhile")
+_IF, _BRANCHES = ("If", "StatelessIf"), ("then_branch", "else_branch")
 _BACKWARD = "gradient_tape"
 _LOSS = "compile_loss"
 COPY = re.compile(r"Mem[cC]py|_Send$|_Recv$|IteratorGetNext")
@@ -45,6 +53,7 @@ class Origin:
     kind: str = ""
     place: str = ""
     in_loop: bool = False
+    variable: str = ""
 
 
 class Origins:
@@ -87,7 +96,7 @@ class Origins:
         if parts[0].startswith(_LOSS):
             return Origin("loss", kind=parts[1] if len(parts) > 2 else "")
         if self._optimizer and _is_scope(parts[0], self._optimizer[0]):
-            return Origin("optimizer", *self._optimizer)
+            return self._update(_name_of(path))
         if layer := self._layer(parts):
             return Origin("backward" if is_backward else "forward", *layer, self._place(path))
         return self._made_by(path, is_backward)
@@ -120,6 +129,20 @@ class Origins:
             self._inner[id(layer)] = {one.name: one for one in _sublayers(layer)}
         return self._inner[id(layer)]
 
+    def _update(self, name: str) -> Origin:
+        """Return the origin of an operation of the optimizer."""
+        if self._updates.is_clipping(name):
+            return Origin("clipping")
+        own = self._optimizer or ("", "")
+        return Origin("optimizer", *own, variable=self._updates.variable_of(name))
+
+    @cached_property
+    def _updates(self) -> Updates:
+        name, _ = self._optimizer or ("", "")
+        every = self._operations.items()
+        own = [one for path, one in every if _is_scope(_parts(path)[0][0], name)]
+        return Updates(_inner_optimizer(self._model), own)
+
     @cached_property
     def _loops(self) -> set[str]:
         """The layers with a loop in the graph: most of its operations are too small to be
@@ -145,7 +168,7 @@ class Origins:
     def _frames(self, path: str) -> list[tuple[str, int, str]]:
         """Return the file, line and function of each frame that made an operation, outermost
         first."""
-        made = self._operations.get(_in_function(path))
+        made = self._operations.get(_name_of(path))
         if made is None or self._left <= 0:
             return []
         self._left -= 1
@@ -174,14 +197,23 @@ class _Metric:
 
 def _in_function(path: str) -> str:
     """Return a path without the calls before it."""
-    # `sub` would search a name without a call from each of its characters.
-    calls = _CALLS.match(path)
-    return path[calls.end() :] if calls else path
+    return _after(_CALLS, path)
+
+
+def _name_of(path: str) -> str:
+    """Return the name of an operation in its own graph."""
+    return _REPLACED.sub("", _after(_BRANCH, _in_function(path)))
+
+
+def _after(beginning: re.Pattern[str], path: str) -> str:
+    # `sub` would search a name without this beginning from each of its characters.
+    found = beginning.match(path)
+    return path[found.end() :] if found else path
 
 
 def _parts(path: str) -> tuple[list[str], bool]:
     """Return the parts of a path from the model on, and whether it is of the backward pass."""
-    parts = _REPLICA.sub("", _in_function(path)).split("/")
+    parts = _REPLICA.sub("", _CONDITION.sub("", _name_of(path))).split("/")
     is_backward = parts[0] == _BACKWARD and len(parts) > 1
     return parts[is_backward:], is_backward
 
@@ -228,8 +260,14 @@ def _all_models() -> list[Any]:
     return [one for one in gc.get_objects() if issubclass(type(one), keras.Model)]
 
 
-def _optimizer_of(model: Any) -> tuple[str, str] | None:
+def _inner_optimizer(model: Any) -> Any:
+    """Return the optimizer that updates: the one in Keras' scaling of losses."""
     optimizer = getattr(model, "optimizer", None)
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
+def _optimizer_of(model: Any) -> tuple[str, str] | None:
+    optimizer = _inner_optimizer(model)
     name = getattr(optimizer, "name", "")
     return (str(name), type(optimizer).__name__) if name else None
 
@@ -255,7 +293,8 @@ def _flat_metrics(model: Any) -> list[Any]:
 
 
 def _operations_of(graph: Any) -> dict[str, Any]:
-    """Return the operations of a graph and of the functions that it calls, by their names."""
+    """Return the operations of a graph, and of the functions and the branches in it, by their
+    names."""
     found: dict[str, Any] = {}
     with fails_open(lambda _: None):
         graphs = [graph] if graph is not None else []
@@ -263,10 +302,16 @@ def _operations_of(graph: Any) -> dict[str, Any]:
             one = graphs.pop()
             for operation in one.get_operations():
                 found.setdefault(operation.name, operation)
-                if "PartitionedCall" in operation.type:
-                    called = one._get_function(operation.get_attr("f").name)
-                    graphs += [called.graph] if called is not None else []
+                called = [one._get_function(name) for name in _called(operation)]
+                graphs += [function.graph for function in called if function is not None]
     return found
+
+
+def _called(operation: Any) -> list[str]:
+    """Return the names of the functions that an operation calls."""
+    called = _BRANCHES if operation.type in _IF else ("f",)
+    is_call = operation.type in _IF or "PartitionedCall" in operation.type
+    return [operation.get_attr(one).name for one in called] if is_call else []
 
 
 def has_loops(graph: Any) -> bool:

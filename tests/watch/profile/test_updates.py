@@ -1,0 +1,89 @@
+"""The variables behind the operations of an optimizer, in graphs that Keras makes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tfwatch.watch.profile.origins import Origins
+
+pytestmark = pytest.mark.tensorflow
+
+_KERNEL, _BIAS = "net/dense/kernel", "net/dense/bias"
+
+
+def origins_of(optimizer: str, policy: str = "float32", **options: Any) -> tuple[Origins, Any]:
+    """Return the origins of a model's step, and its graph."""
+    import keras
+    import tensorflow as tf
+
+    from tfwatch.watch.profile.origins import Origins
+
+    layers = [keras.Input((3,)), keras.layers.Dense(2, name="dense", dtype=policy)]
+    model = keras.Sequential(layers, name="net")
+    made = keras.optimizers.get({"class_name": optimizer, "config": {"name": "opt", **options}})
+    if policy == "mixed_float16":
+        made = keras.optimizers.LossScaleOptimizer(made)
+    model.compile(made, "mse")
+    made.build(model.trainable_variables)
+
+    @tf.function
+    def step(x: Any, y: Any) -> Any:
+        return model.train_step((x, y))
+
+    graph = step.get_concrete_function(tf.ones((4, 3)), tf.ones((4, 2))).graph
+    return Origins(model, graph, []), graph
+
+
+def operations(graph: Any) -> list[str]:
+    from tfwatch.watch.profile.origins import _operations_of
+
+    kinds = ("Const", "Placeholder", "NoOp")
+    every = _operations_of(graph).items()
+    return [name for name, one in every if "opt" in name.split("/") and one.type not in kinds]
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "options", "clips"),
+    [
+        ("Adam", {}, False),
+        ("SGD", {"momentum": 0.9}, False),
+        ("RMSprop", {"use_ema": True}, False),
+        ("AdamW", {"clipnorm": 1.0}, True),
+        ("Adam", {"global_clipnorm": 1.0}, True),
+        ("SGD", {"momentum": 0.9, "clipvalue": 0.5}, True),
+    ],
+)
+def test_each_operation_belongs_to_a_variable_or_clips(
+    optimizer: str, options: dict[str, Any], clips: bool
+) -> None:
+    origins, graph = origins_of(optimizer, **options)
+    names = operations(graph)
+    found = [origins.of(f"StatefulPartitionedCall/{name}", "") for name in names]
+    assert {one.role for one in found} == ({"optimizer", "clipping"} if clips else {"optimizer"})
+    writes = [one for name, one in zip(names, found, strict=True) if "Assign" in name]
+    assert {one.variable for one in writes} >= {_KERNEL, _BIAS}
+    unplaced = [one for one in found if one.role == "optimizer" and not one.variable]
+    assert len(unplaced) <= 3  # those that count its iterations, or pass all gradients on
+
+
+def test_clipping_by_the_norm_of_all_gradients_begins_and_ends_at_the_gradients() -> None:
+    origins, graph = origins_of("SGD", global_clipnorm=1.0)
+    of_role = {name: origins.of(f"PartitionedCall/{name}", "").role for name in operations(graph)}
+    clipping = {name for name, role in of_role.items() if role == "clipping"}
+    kinds = {graph.get_operation_by_name(name).type for name in clipping}
+    assert {"Square", "Sum", "Sqrt", "Mul"} <= kinds
+    assert not any(kind.startswith("Assign") for kind in kinds)
+
+
+def test_the_update_of_scaled_losses_is_found_below_its_condition() -> None:
+    """In mixed float16 the gradients are applied where all of them are finite."""
+    origins, _ = origins_of("Adam", "mixed_float16", clipnorm=1.0)
+    path = "StatefulPartitionedCall/cond/then/_22/cond/opt"
+    update = origins.of(f"{path}/AssignSubVariableOp", "AssignSubVariableOp")
+    assert (update.role, update.name, update.kind) == ("optimizer", "opt", "Adam")
+    assert update.variable in (_KERNEL, _BIAS)
+    replaced = "ArithmeticOptimizer/ReplaceMulWithSquare_mul"
+    assert origins.of(f"{path}/clip_by_norm/{replaced}", "Square").role == "clipping"

@@ -289,6 +289,7 @@ def test_the_longest_parts_of_a_profiled_step_are_named_once(tmp_path: Path) -> 
     starving = "\n".join(starving_run(tmp_path / "starving", PROFILE))
     parts = "body/conv2d (Conv2D) 50 %, metric auc (AUC) 20 %, optimizer adam (Adam) 15 %"
     assert f"a step by layer: {parts}; report has all" in starving
+    assert "ms/step (20 % of compute by a profile of 3 steps)" in starving
     text = "\n".join(text_of(open_written(tmp_path / "run", switched_run(), PROFILE, FINISHED)))
     assert "; of compute, body/conv2d (Conv2D) 50 % and metric auc (AUC) 20 %" in text
     assert "a step by layer" not in text

@@ -12,6 +12,7 @@ from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.core.events import ROLES, EpochEnded, SensorMissing
 from tfwatch.core.knobs import option_name
 from tfwatch.judge.effects.switching_state import autopilot_runs
+from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.machine import PIPELINE
 from tfwatch.judge.past_run import state_of
@@ -47,6 +48,7 @@ from tfwatch.report.facts import (
 from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tfwatch.runs.format import Manifest
@@ -59,12 +61,29 @@ _EVIDENCE = (
     anything("value", "a number, or words"),
     text("unit", "of `value`; null for words"),
 )
+
+
+def _of_switch(source: Callable[[Forecast], Any]) -> Callable[[Any], Any]:
+    """Return a source of a forecast's figure that a remedy in the script does not have."""
+    return lambda one: source(one) if isinstance(one, Forecast) else None
+
+
 _FORECAST = (
-    text("knob", "the knob, as `--switch` names it", lambda one: option_name(one.knob)),
-    text("to", "its setting", "value"),
+    text(
+        "knob",
+        "as `--switch` names it; null for a remedy in the script",
+        _of_switch(lambda one: option_name(one.knob)),
+    ),
+    text("to", "its setting", _of_switch(lambda one: one.value)),
+    number("now_ms", "the step time now"),
     number("step_ms", "the expected step time"),
-    number("low_ms", "lower end of its 90 % prediction interval"),
-    number("high_ms", "its upper end"),
+    number(
+        "low_ms",
+        "lower end of its 90 % prediction interval; null for a remedy in the script",
+        _of_switch(lambda one: one.low_ms),
+    ),
+    number("high_ms", "its upper end", _of_switch(lambda one: one.high_ms)),
+    text("basis", "what limits the step after a switch; what the seconds rest on", "why"),
 )
 FINDING = (
     text("kind", "the kind of loss; stable between versions"),
@@ -75,7 +94,7 @@ FINDING = (
     text("code", "lines of Python for your own training"),
     text("where", "a line of your file, such as `train.py:24`, a stage or a callback"),
     rows("evidence", "the figures behind it", _EVIDENCE),
-    record("forecast", "of the advised switch; null where the advice is none", _FORECAST),
+    record("forecast", "of the advised switch, or of a remedy in compute; else null", _FORECAST),
 )
 
 # -- time ------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.judge.profiles import PROFILE, profile_of
 from tests.judge.situations import RUNNING, changed, split, stat
 from tfwatch.core.events import OperationTime
-from tfwatch.judge.findings.finding import Finding, Tone
+from tfwatch.judge.findings.finding import Finding, RemedyForecast, Tone
 from tfwatch.judge.findings.ranking import LeadHolder, find_losses
 from tfwatch.judge.findings.situation import Situation, SourceKind
 from tfwatch.judge.forecasts.forecast import Forecast
@@ -45,6 +45,7 @@ BATCH = Stage("batch(32)", "BatchV2", 0.1)
 CACHE = Stage("cache", "MemoryCache", 0.1)
 TAKE = Stage("take(640)", "FiniteTake", 0.1)
 COPIES = replace(split(0.0, 10.0, 0.0), copy=stat(5.0), step=stat(15.0))
+EVEN = split(0.0, 10.0, 0.0)
 LAUNCHES = replace(split(0.0, 10.0, 0.0), dispatch=stat(8.0))
 UNEVEN = replace(
     split(20.0, 10.0, 0.0),
@@ -457,6 +458,43 @@ def test_a_kind_of_loss_comes_first_with_its_seconds(
     assert first.share == pytest.approx(now.regime.share(lost_s))
     assert advice in first.advice
     assert never not in " ".join((first.word, first.sentence, first.advice, first.code))
+
+
+@pytest.mark.parametrize(
+    ("now", "step_ms", "basis"),
+    [
+        (losing(split=EVEN, profile=PROFILE), 7.98, "20 % of compute by a profile of 3 steps"),
+        (
+            losing(split=EVEN, profile=profile_of(ROTATES, MULTIPLIES), cores_free=0.5),
+            6.97,
+            "60 % of compute by a profile of 3 steps, 50 % of it beside the steps",
+        ),
+        (
+            losing(split=EVEN, profile=profile_of(MULTIPLIES, small_ms=6.0)),
+            6.364,
+            "60 % of compute by a profile of 3 steps, of which XLA gave back 60 %",
+        ),
+        (
+            losing(split=EVEN, model=ADAM),
+            3.894,
+            "29 MB that an update reads and writes; no profile",
+        ),
+        (
+            losing(split=LAUNCHES, accelerated=True),
+            4.0,
+            "launching takes 80 % of compute; half is hidden",
+        ),
+    ],
+)
+def test_a_remedy_in_compute_has_a_forecast_and_what_it_rests_on(
+    now: Situation, step_ms: float, basis: str
+) -> None:
+    forecast = find_losses(now)[0].forecast
+    assert isinstance(forecast, RemedyForecast)
+    assert now.split
+    assert forecast.now_ms == now.split.step.mean
+    assert forecast.step_ms == pytest.approx(step_ms, rel=0.01)
+    assert forecast.why == basis
 
 
 def on_cpu(types: list[str] | None, **changes: Any) -> Situation:

@@ -50,6 +50,7 @@ def find(now: Situation) -> Finding | None:
         brief=brief,
         where=names,
         evidence=(Fact("share", share),),
+        basis=f"{now.profiled(share)}, {units.percent(_hidden(now))} of it beside the steps",
         claims={"compute_s": lost_s * _hidden(now)},
     )
 

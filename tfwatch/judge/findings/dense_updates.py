@@ -35,6 +35,8 @@ def find(now: Situation) -> Finding | None:
     name, weights = table.name, table.rows * table.columns
     lost_s = _measured_s(now, name)
     about = "" if lost_s else "about "
+    moved = units.memory(weights * _BYTES[optimizer.lower()])
+    basis = "" if lost_s else f"{moved} that an update reads and writes; no profile"
     lost_s = lost_s or _estimated_s(now, weights * _BYTES[optimizer.lower()])
     share = lost_s / spent.compute_s if spent.compute_s else 0.0
     size = f"{units.count(table.rows)} x {units.count(table.columns)}"
@@ -49,6 +51,7 @@ def find(now: Situation) -> Finding | None:
         brief=brief,
         where=name,
         evidence=(Fact("weights", weights), Fact("update", 1e3 * lost_s / spent.steps, "ms")),
+        basis=basis or now.profiled(share),
         claims={"compute_s": lost_s},
     )
 

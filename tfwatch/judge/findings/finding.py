@@ -45,6 +45,16 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
+class RemedyForecast:
+    """The forecast of the mean step with a remedy in the script, milliseconds."""
+
+    now_ms: float
+    step_ms: float
+    #: What it rests on.
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One finding: a loss, or what happens at this moment. A kind of loss is a module of this
     package, and `ranking` puts them in order."""
@@ -66,8 +76,10 @@ class Finding:
     #: The place of the cause: a line of the user's file, a stage, a callback.
     where: str = ""
     evidence: tuple[Fact, ...] = ()
-    #: Of the advised switch; None where the advice is no switch.
-    forecast: Forecast | None = None
+    #: What the seconds of a part of compute rest on, e.g. its share of a profile; empty for others.
+    basis: str = ""
+    #: Of the advised switch; of a remedy with a `basis`, which `ranking` makes; else None.
+    forecast: Forecast | RemedyForecast | None = None
     #: Seconds that the remedy gives back, by the part of the time breakdown that they come from;
     #: `ranking` lets no other finding claim them too.
     claims: Mapping[str, float] = field(default_factory=lambda: _NOTHING)

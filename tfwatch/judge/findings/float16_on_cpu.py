@@ -29,6 +29,7 @@ def find(now: Situation) -> Finding | None:
     share = sum(part.share for part in parts)
     by_channel = sum(part.share for part in parts if part.kind.startswith(_BY_CHANNEL))
     recovered = _RECOVERED * (share - by_channel) + _RECOVERED_BY_CHANNEL * by_channel
+    gives_back = recovered / share if share else 0.0
     compute_s = now.regime.spent.compute_s
     more = f" and {len(layers) - 1} more" if len(layers) > 1 else ""
     brief = f"{layers[0].name} ({layers[0].kind}){more} in float16 on a CPU"
@@ -44,5 +45,6 @@ def find(now: Situation) -> Finding | None:
         brief=f"{brief}{takes}",
         where=layers[0].name,
         evidence=(Fact("layers", len(layers)), Fact("share", share)),
+        basis=f"{now.profiled(share)}, of which float32 gave back {units.percent(gives_back)}",
         claims={"compute_s": recovered * compute_s} if share else {},
     )

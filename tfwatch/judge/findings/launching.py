@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfwatch.core import units
 from tfwatch.judge.findings.finding import Fact, Finding
 from tfwatch.judge.findings.situation import of_step
 from tfwatch.judge.steps.steady_steps import LAUNCH_FROM
@@ -32,6 +33,7 @@ def find(now: Situation) -> Finding | None:
         _CODE,
         brief=brief,
         evidence=(Fact("launch_mean", part.dispatch.mean, "ms"),),
+        basis=f"launching takes {units.percent(part.launch_share)} of compute; half is hidden",
         # Kernels run while others are launched: what is over half of compute leaves it idle.
         claims={"compute_s": spent.compute_s * (2 * part.launch_share - 1)},
     )

@@ -34,5 +34,6 @@ def find(now: Situation) -> Finding | None:
         brief=brief,
         where=part.name,
         evidence=(Fact("metric", part.name), Fact("took", part.took_ms, "ms")),
+        basis=now.profiled(part.share),
         claims={"compute_s": lost_s},
     )

@@ -38,6 +38,7 @@ def find(now: Situation) -> Finding | None:
         brief=f"{brief}{takes}",
         where=layers[0].name,
         evidence=(Fact("layers", len(layers)), Fact("share", share)),
+        basis=f"{now.profiled(share)}; cuDNN is taken to give back {units.percent(_RECOVERED)}",
         claims={"compute_s": lost_s * _RECOVERED} if share else {},
     )
 

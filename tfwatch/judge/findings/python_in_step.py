@@ -37,6 +37,7 @@ def find(now: Situation) -> Finding | None:
         brief=brief,
         where=calls[0].place,
         evidence=(Fact("share", share), Fact("took", took_ms, "ms")),
+        basis=now.profiled(share),
         claims={"compute_s": lost_s},
     )
 

@@ -32,8 +32,9 @@ from tfwatch.judge.findings import (
     take_after_cache,
     validation,
 )
+from tfwatch.judge.findings.finding import RemedyForecast
 from tfwatch.judge.findings.switch_lines import advise_gain, lines_with_switches
-from tfwatch.judge.forecasts.forecast import best
+from tfwatch.judge.forecasts.forecast import Forecast, best
 from tfwatch.judge.steps.time_breakdown import PARTS
 
 if TYPE_CHECKING:
@@ -100,7 +101,8 @@ def find_losses(now: Situation) -> tuple[Finding, ...]:
         if finding and regime.share(lost_s) >= LEAST_SHARE:
             left = {part: left[part] - claims.get(part, 0.0) for part in PARTS}
             finding = _with_key(now, finding) if kind in _WITH_KEY else finding
-            found.append(replace(finding, lost_s=lost_s, share=regime.share(lost_s)))
+            counted = {"lost_s": lost_s, "share": regime.share(lost_s)}
+            found.append(replace(finding, **counted, forecast=_forecast(now, finding, lost_s)))
     found.sort(key=lambda finding: -finding.lost_s)
     limit = compute.find(now) if not found or found[0].share < _LEADS else None
     ranked = (*((_with_cause(limit, causes),) if limit else ()), *found, *causes)
@@ -116,6 +118,15 @@ def _with_cause(limit: Finding, causes: list[Finding]) -> Finding:
     return replace(limit, advice=f"{cause.brief}: {cause.advice}", code=cause.code)
 
 
+def _forecast(now: Situation, finding: Finding, lost_s: float) -> Forecast | RemedyForecast | None:
+    """Return the forecast of the step without the seconds that a remedy gives back of compute."""
+    part, compute_s = now.split, now.regime.spent.compute_s
+    if not finding.basis or part is None:
+        return finding.forecast
+    saved_ms = part.compute.mean * lost_s / compute_s
+    return RemedyForecast(part.step.mean, part.step.mean - saved_ms, finding.basis)
+
+
 def _with_key(now: Situation, finding: Finding) -> Finding:
     """Return the finding of a live screen with the key that gains most."""
     gain = best(now.switches) if now.live else None
@@ -127,7 +138,7 @@ def _with_key(now: Situation, finding: Finding) -> Finding:
 def _with_switches(now: Situation, finding: Finding) -> Finding:
     """Return the finding with the lines of the switches made before its own, which those of an
     advised switch have already."""
-    if finding.forecast:
+    if isinstance(finding.forecast, Forecast):
         return finding
     return replace(finding, code=lines_with_switches(now, finding.code))
 

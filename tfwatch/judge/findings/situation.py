@@ -212,6 +212,11 @@ class Situation:
         known = self.forecasts.values()
         return tuple(one for one in known if one.knob in can_switch or asks(one.knob))
 
+    def profiled(self, share: float) -> str:
+        """Return `41 % of compute by a profile of 3 steps`, what a forecast rests on."""
+        steps = units.counted(self.profile.steps, "step") if self.profile else "no step"
+        return f"{units.percent(share)} of compute by a profile of {steps}"
+
     @property
     def bottleneck(self) -> Bottleneck | None:
         """The stage that limits the input pipeline; None where it is unknown, or none does."""

@@ -38,5 +38,6 @@ def find(now: Situation) -> Finding | None:
         brief=brief,
         where=loop.name,
         evidence=(Fact("share", small.share), Fact("took", small.took_ms, "ms")),
+        basis=f"{now.profiled(small.share)}, of which XLA gave back {units.percent(_RECOVERED)}",
         claims={"compute_s": lost_s * _RECOVERED},
     )

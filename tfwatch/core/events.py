@@ -285,6 +285,9 @@ class StepProfiled(Event, frozen=True):
     missing: str = ""
     #: `key`, `command`, or `automatic`: nobody asked.
     by: str = "command"
+    #: A step, the time in which the GPU runs nothing between the kernels of a call; None on a CPU,
+    #: and where the begin of the calls is not known.
+    gaps_ms: Milliseconds | None = None
 
 
 class TrainableIgnored(Event, frozen=True):

@@ -29,14 +29,14 @@ _WORDS = {
     "other": "other operations",
 }
 _LAYER = ("forward", "backward")
-_SMALL, _SHORTEST = "small operations", "the shortest operations"
+_SMALL, _SHORTEST, _GAPS = "small operations", "the shortest operations", "launch gaps"
 
 
 @dataclass(frozen=True, slots=True)
 class StepPart:
     """One part of a step."""
 
-    #: `layer`, `loss`, `metric`, `optimizer`, `clipping`, `copy`, `other` or `small`.
+    #: `layer`, `loss`, `metric`, `optimizer`, `clipping`, `copy`, `other`, `small` or `gaps`.
     role: str
     name: str
     #: Its class; empty where it is not known.
@@ -44,7 +44,7 @@ class StepPart:
     #: A step, the mean; of a layer forward and backward.
     took_ms: float
     backward_ms: float = 0.0
-    #: Of the time of all operations, 0 to 1.
+    #: Of the time of all operations and of launch gaps, 0 to 1.
     share: float = 0.0
     #: The operation that takes most of it.
     operation: str = ""
@@ -120,20 +120,25 @@ def _slower_ms(rows: Rows) -> float:
 def step_parts(profile: StepProfiled) -> tuple[StepPart, ...]:
     """Return the parts of a profiled step, the longest first; none where there is no profile."""
     # On a CPU the operations of several threads may be more than the step took.
-    busy_ms = sum(one.took_ms for one in profile.operations) + profile.others_ms + profile.small_ms
-    if not busy_ms:
+    rest = {
+        "small": (_SMALL, profile.small_ms),
+        "other": (_SHORTEST, profile.others_ms),
+        "gaps": (_GAPS, profile.gaps_ms or 0.0),
+    }
+    all_ms = sum(one.took_ms for one in profile.operations) + sum(ms for _, ms in rest.values())
+    if not all_ms:
         return ()
     sums: dict[tuple[str, str, str], _Sum] = defaultdict(_Sum)
     for one in profile.operations:
         role = "layer" if one.role in _LAYER and (one.name or one.kind) else one.role
         sums["other" if role in _LAYER else role, one.name, one.variable].add(one)
-    parts = [_part(*key, total, busy_ms) for key, total in sums.items()]
-    rest = (("small", _SMALL, profile.small_ms), ("other", _SHORTEST, profile.others_ms))
-    parts += [StepPart(*one[:2], "", one[2], share=one[2] / busy_ms) for one in rest if one[2]]
+    parts = [_part(*key, total, all_ms) for key, total in sums.items()]
+    named = ((role, name, ms) for role, (name, ms) in rest.items() if ms)
+    parts += [StepPart(role, name, "", ms, share=ms / all_ms) for role, name, ms in named]
     return tuple(sorted(parts, key=lambda part: -part.took_ms))
 
 
-def _part(role: str, name: str, variable: str, total: _Sum, busy_ms: float) -> StepPart:
+def _part(role: str, name: str, variable: str, total: _Sum, all_ms: float) -> StepPart:
     kinds = ", ".join(filter(None, total.kinds))
     return StepPart(
         role,
@@ -141,7 +146,7 @@ def _part(role: str, name: str, variable: str, total: _Sum, busy_ms: float) -> S
         kinds if name else "",
         total.took_ms,
         total.backward_ms,
-        total.took_ms / busy_ms,
+        total.took_ms / all_ms,
         total.first.op if total.first else "",
         total.place,
         total.in_loop,

@@ -201,12 +201,12 @@ _PIPELINE_FACTS = (
 # -- the step by layer -----------------------------------------------------------------------------
 
 _STEP_PART = (
-    text("role", "the part of the step", choices=("layer", *ROLES[2:], "small")),
+    text("role", "the part of the step", choices=("layer", *ROLES[2:], "small", "gaps")),
     text("name", "of the layer, the metric or the optimizer"),
     text("kind", "its class"),
     number("took_ms", "a step, the mean; of a layer forward and backward"),
     number("backward_ms", "of it, the backward pass", lambda one: one.backward_ms or None),
-    number("share", "of the time of all operations, 0 to 1"),
+    number("share", "of the time of all operations and of launch gaps, 0 to 1"),
     text("operation", "TensorFlow's name of the operation that takes most of it"),
     text("place", "the line of yours that makes it, such as `train.py:24 in call`"),
     text("variable", "that the optimizer updates", lambda one: one.variable or None),
@@ -223,6 +223,7 @@ _PROFILE = (
     number("cost_ms", "what the profile took of the training: start, stop and slower steps"),
     text("by", "`key`, `command`, or `automatic`: nobody asked"),
     flag("on_gpu", "the operations ran on a GPU"),
+    number("gaps_ms", "a step, the GPU runs nothing between two kernels; null on a CPU"),
     rows(
         "parts", "the longest first, of a deep model with its layers in groups", STEP_ROW, step_rows
     ),

@@ -422,6 +422,19 @@ NO_GPU = "A GPU or a smaller model"
             "Mixed precision",
         ),
         (
+            # Its steps took 1 ms longer than others: so much shorter are the gaps without it.
+            "launch-bound",
+            losing(
+                split=LAUNCHES,
+                accelerated=True,
+                profile=msgspec.structs.replace(profile_of(MULTIPLIES), step_ms=11.0, gaps_ms=5.0),
+            ),
+            "launching kernels takes 8.0 of 10.0 ms/step, the GPU idles 4.0 ms between two kernels",
+            4.0,
+            "compile(steps_per_execution=8)",
+            "Mixed precision",
+        ),
+        (
             "compute-bound",
             losing(data_wait_s=0.1),
             "compute-bound: only 0.1 of 10.1 ms is data wait",

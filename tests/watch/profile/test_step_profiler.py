@@ -181,32 +181,6 @@ def test_a_run_that_ends_before_its_profile_says_so() -> None:
     assert event.missing == "the run ended before its steps could be profiled"
 
 
-def test_the_kernels_of_a_gpu_bear_the_paths_of_their_operations(tmp_path: Path) -> None:
-    """As TensorFlow writes them: an H200's plane, in short."""
-    from tensorflow.tsl.profiler.protobuf import xplane_pb2
-
-    from tfwatch.watch.profile.operations import Recording, read_profile
-
-    space = xplane_pb2.XSpace()
-    plane = space.planes.add(name="/device:GPU:0")
-    plane.stat_metadata[1].CopyFrom(xplane_pb2.XStatMetadata(id=1, name="tf_op"))
-    line = plane.lines.add()
-    path = "StatefulPartitionedCall/gpu_net/body_1/convolution/Conv2D"
-    for key, (kernel, took_ps) in enumerate([("implicit_convolve_sgemm", 6e9), ("MemcpyH2D", 3e9)]):
-        plane.event_metadata[key].CopyFrom(xplane_pb2.XEventMetadata(id=key, name=kernel))
-        event = line.events.add(metadata_id=key, duration_ps=int(took_ps))
-        if key == 0:
-            event.stats.add(metadata_id=1, str_value=f"{path}:Conv2D")
-    (tmp_path / "host.xplane.pb").write_bytes(space.SerializeToString())
-    recording = Recording(tmp_path, 9, 3, 5.0, 8.0, "key", None, None)
-    profile = read_profile(recording, 1, accelerated=True)
-    assert profile.on_gpu
-    assert [(one.role, one.name, one.took_ms) for one in profile.operations] == [
-        ("forward", "gpu_net/body_1/convolution", 2.0),
-        ("copy", "", 1.0),
-    ]
-
-
 def test_a_gpu_whose_kernels_are_not_recorded_has_no_profile(tmp_path: Path) -> None:
     """As on a Mac: the host's operations launch kernels, and their time is none of the step's."""
     from tensorflow.tsl.profiler.protobuf import xplane_pb2

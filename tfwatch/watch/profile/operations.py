@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import MOST_OPERATIONS, OperationTime, StepProfiled
-from tfwatch.watch.profile.origins import CALL, COPY, Origins
+from tfwatch.watch.profile.gaps import Busy, begin_ps, call_begins, gaps_ps
+from tfwatch.watch.profile.origins import CALL, Origins
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tfwatch.watch.profile.origins import Origin
@@ -30,6 +31,9 @@ _OF_DATA = ("Iterator::", "MakeIterator", "PrefetchProduce", "ParallelMapProduce
 #: The executor starts operations in these, and runs there those that are too small for an event.
 _EXECUTOR = ("ExecutorState::Process", "ExecutorDoneCallback")
 _HOST, _DEVICE = "/host:CPU", "/device:GPU"
+#: A line of a GPU's plane that has its kernels; others have what the profiler adds. The path of an
+#: operation that a `tf.function` runs.
+_STREAM, _CALLED = "Stream #", "PartitionedCall"
 #: After so many of a loop, 0.3 ms of it, the reader rests for so long. The training needs Python's
 #: lock twice a step, and Python lets it wait for 5 ms: 120 steps of 4 ms took 14 ms while a profile
 #: of a recurrent layer was read.
@@ -91,6 +95,7 @@ class _Part:
 class _Times:
     operations: list[_Time] = field(default_factory=list)
     small_ps: int = 0
+    gaps_ps: int | None = None
 
 
 def read_profile(done: Recording, now_ns: int, *, accelerated: bool = False) -> StepProfiled:
@@ -104,7 +109,8 @@ def read_profile(done: Recording, now_ns: int, *, accelerated: bool = False) -> 
     """
     space = _read_space(done)
     compiled = _compiled_paths(space)
-    times = _device_times(_planes(space, _DEVICE), compiled)
+    begins = call_begins(_planes(space, _HOST))
+    times = _device_times(_planes(space, _DEVICE), compiled, begins)
     on_gpu = bool(times.operations)
     if accelerated and not on_gpu:
         return _missing(done, now_ns, "TensorFlow's profiler sees no kernels of this GPU")
@@ -124,6 +130,7 @@ def read_profile(done: Recording, now_ns: int, *, accelerated: bool = False) -> 
         _ms(times.small_ps, done.steps),
         "" if rows else "TensorFlow's profiler recorded no operations of the step",
         done.by,
+        None if times.gaps_ps is None else _ms(times.gaps_ps, done.steps),
     )
 
 
@@ -171,18 +178,24 @@ def _gently(items: Iterable[_Item]) -> Iterator[_Item]:
 # -- events ----------------------------------------------------------------------------------------
 
 
-def _device_times(planes: Iterable[Any], compiled: Mapping[str, str]) -> _Times:
-    """Return the kernels of GPUs: each bears the path of its operation."""
-    times = _Times()
+def _device_times(
+    planes: Iterable[Any], compiled: Mapping[str, str], begins: Sequence[int]
+) -> _Times:
+    """Return the kernels of GPUs: each bears the path of its operation, but for copies and what
+    fills memory. begins: of the calls of the step."""
+    times = _Times(gaps_ps=0 if begins else None)
     for plane in planes:
-        known = _statistics(plane)
-        for line in plane.lines:
+        known, busy = _statistics(plane), []
+        for line in (one for one in plane.lines if one.name.startswith(_STREAM)):
             for event in _gently(line.events):
                 path = compiled.get(_statistic(plane, event, known.get(_XLA)), "")
                 path = path or _statistic(plane, event, known.get("tf_op"))
                 name = plane.event_metadata[event.metadata_id].name
-                if path or COPY.search(name):
-                    times.operations.append(_Time(path or name, name, event.duration_ps))
+                times.operations.append(_Time(path or f"{CALL}/{name}", name, event.duration_ps))
+                begin = begin_ps(line, event)
+                busy.append(Busy(begin, begin + event.duration_ps, _CALLED in path))
+        if times.gaps_ps is not None:
+            times.gaps_ps += gaps_ps(busy, begins)
     return times
 
 

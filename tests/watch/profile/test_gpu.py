@@ -1,0 +1,70 @@
+"""The kernels of a GPU, and the time between them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.watch.profile.gpu_planes import CONV, DENSE, GpuProfile
+from tfwatch.judge.step_parts import step_parts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.tensorflow
+
+
+def test_kernels_bear_the_paths_of_their_operations_and_all_of_them_count(tmp_path: Path) -> None:
+    """Copies and what fills memory have no path."""
+    made = GpuProfile().call(0, 100).kernel("implicit_convolve_sgemm", 10, 600, CONV)
+    profile = made.kernel("MemcpyH2D", 700, 300).kernel("Memset", 1000, 20).read(tmp_path, steps=2)
+    assert profile.on_gpu
+    assert [(one.role, one.name, one.took_ms) for one in profile.operations] == [
+        ("forward", "net_1/body_1/convolution", 0.3),
+        ("copy", "", 0.15),
+        ("other", "", 0.01),
+    ]
+
+
+def test_what_the_profiler_adds_beside_the_streams_does_not_count_again(tmp_path: Path) -> None:
+    made = GpuProfile().kernel("sgemm", 0, 500, DENSE)
+    for line in ("TensorFlow Ops", "Steps", "CUPTI overhead"):
+        made.kernel("MatMul", 0, 500, DENSE, stream=line)
+    profile = made.read(tmp_path)
+    assert [one.took_ms for one in profile.operations] == [0.5]
+
+
+def test_the_time_between_the_kernels_of_a_call_is_a_gap_and_that_between_calls_is_none(
+    tmp_path: Path,
+) -> None:
+    """Two steps: 70 us idle in the first, 50 in the second; 810 us pass between them."""
+    made = GpuProfile().call(0, 150).call(1000, 100)
+    made.kernel("first", 50, 10, CONV).kernel("second", 100, 40, DENSE)
+    made.kernel("MemcpyD2D", 150, 10).kernel("third", 180, 60, DENSE)
+    made.kernel("MemcpyH2D", 500, 400)  # of the next batch, before its step
+    made.kernel("first", 1050, 10, CONV).kernel("second", 1110, 40, DENSE)
+    profile = made.read(tmp_path, steps=2)
+    assert profile.gaps_ms == pytest.approx((40 + 10 + 20 + 50) / 1e3 / 2)
+
+
+def test_the_gpu_does_not_idle_while_another_stream_works(tmp_path: Path) -> None:
+    made = GpuProfile().call(0, 50).kernel("first", 10, 10, CONV).kernel("last", 90, 10, DENSE)
+    made.kernel("MemcpyH2D", 15, 60, stream="Stream #20(MemcpyH2D)")
+    assert made.read(tmp_path).gaps_ms == pytest.approx(0.015)
+
+
+def test_gaps_are_unknown_where_no_call_is_recorded(tmp_path: Path) -> None:
+    made = GpuProfile().call(0, 50, "FunctionRun").kernel("first", 10, 10, CONV)
+    assert made.kernel("last", 90, 10, DENSE).read(tmp_path).gaps_ms is None
+
+
+def test_gaps_are_a_row_and_the_busy_rows_sum_to_the_busy_time(tmp_path: Path) -> None:
+    made = GpuProfile().call(0, 50)
+    for at in range(20):
+        made.kernel(f"kernel_{at}", 100 * at, 25, (CONV, DENSE, "")[at % 3])
+    parts = step_parts(made.read(tmp_path))
+    (gaps,) = [one for one in parts if one.role == "gaps"]
+    assert (gaps.name, gaps.share) == ("launch gaps", pytest.approx(0.74, abs=0.01))
+    assert sum(one.took_ms for one in parts if one is not gaps) == pytest.approx(20 * 0.025)
+    assert sum(one.share for one in parts) == pytest.approx(1.0)

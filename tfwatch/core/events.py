@@ -288,6 +288,9 @@ class StepProfiled(Event, frozen=True):
     #: A step, the time in which the GPU runs nothing between the kernels of a call; None on a CPU,
     #: and where the begin of the calls is not known.
     gaps_ms: Milliseconds | None = None
+    #: A step, products in float32 that leave the tensor cores of the GPU idle; None where it has
+    #: none, or that is not known.
+    float32_ms: Milliseconds | None = None
 
 
 class TrainableIgnored(Event, frozen=True):

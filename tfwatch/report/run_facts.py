@@ -224,6 +224,7 @@ _PROFILE = (
     text("by", "`key`, `command`, or `automatic`: nobody asked"),
     flag("on_gpu", "the operations ran on a GPU"),
     number("gaps_ms", "a step, the GPU runs nothing between two kernels; null on a CPU"),
+    number("float32_ms", "a step, kernels in float32 on a GPU whose tensor cores idle"),
     rows(
         "parts", "the longest first, of a deep model with its layers in groups", STEP_ROW, step_rows
     ),

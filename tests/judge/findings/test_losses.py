@@ -422,6 +422,17 @@ NO_GPU = "A GPU or a smaller model"
             "Mixed precision",
         ),
         (
+            "idle-tensor-cores",
+            losing(
+                accelerated=True,
+                profile=msgspec.structs.replace(profile_of(MULTIPLIES), float32_ms=2.0),
+            ),
+            "kernels in float32 take 50 % of compute, and tensor cores idle: 2.0 ms of each step",
+            2.5,
+            "mixed_float16",
+            "smaller model",
+        ),
+        (
             # Its steps took 1 ms longer than others: so much shorter are the gaps without it.
             "launch-bound",
             losing(

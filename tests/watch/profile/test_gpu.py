@@ -65,6 +65,42 @@ def test_gaps_are_a_row_and_the_busy_rows_sum_to_the_busy_time(tmp_path: Path) -
         made.kernel(f"kernel_{at}", 100 * at, 25, (CONV, DENSE, "")[at % 3])
     parts = step_parts(made.read(tmp_path))
     (gaps,) = [one for one in parts if one.role == "gaps"]
-    assert (gaps.name, gaps.share) == ("launch gaps", pytest.approx(0.74, abs=0.01))
+    assert gaps.name == "launch gaps"
+    assert gaps.share == pytest.approx(0.74, abs=0.01)
     assert sum(one.took_ms for one in parts if one is not gaps) == pytest.approx(20 * 0.025)
     assert sum(one.share for one in parts) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "is_float32"),
+    [
+        ("ampere_sgemm_128x64_nn", True),
+        ("void cutlass::Kernel2<cutlass_80_simt_sgemm_128x64_8x5_nn_align1>", True),
+        ("volta_scudnn_128x64_relu_interior_nn_v1", True),
+        ("void implicit_convolve_sgemm<float, float, 1024, 5, 5, 3, 3, 3, 1>(int, int)", True),
+        ("void implicit_convolve_sgemm<__half, __half, 1024, 5, 5, 3, 3, 3, 1>(int)", False),
+        ("cutlass_80_tensorop_s1688gemm_128x128_16x5_nn_align4", False),
+        ("sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize64x64x64", False),
+        ("turing_fp16_s1688cudnn_fp16_128x128_ldg8_relu", False),
+        ("volta_h884gemm_128x64_ldg8_nn", False),
+        ("ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_nn", False),
+        ("void Eigen::internal::EigenMetaKernel<sum_op<float>>", False),
+    ],
+)
+def test_a_kernel_in_float32_without_tensor_cores_is_known_by_its_name(
+    tmp_path: Path, kernel: str, is_float32: bool
+) -> None:
+    profile = GpuProfile().kernel(kernel, 0, 500, DENSE).read(tmp_path)
+    assert profile.float32_ms == (0.5 if is_float32 else 0.0)
+
+
+def test_float32_that_was_chosen_beside_tensorfloat_leaves_none_idle(tmp_path: Path) -> None:
+    made = GpuProfile().kernel("implicit_convolve_sgemm", 0, 500, CONV)
+    profile = made.kernel("sm80_xmma_gemm_f32f32_tf32f32_f32_nn", 500, 20, DENSE).read(tmp_path)
+    assert profile.float32_ms == 0.0
+
+
+def test_a_gpu_without_tensor_cores_leaves_none_idle(tmp_path: Path) -> None:
+    """A P100's compute capability is 6.0."""
+    made = GpuProfile(capability=(6, 0)).kernel("maxwell_sgemm_128x64_nn", 0, 500, DENSE)
+    assert made.read(tmp_path).float32_ms is None

@@ -20,6 +20,7 @@ from tfwatch.judge.findings import (
     float16_on_cpu,
     generator_rows,
     host,
+    idle_tensor_cores,
     kept_order,
     launching,
     metric_cost,
@@ -75,6 +76,7 @@ _KINDS = (
     float16_on_cpu,
     small_operations,
     no_cudnn,
+    idle_tensor_cores,
     launching,
 )
 #: They have a key where a switch is forecast to gain, beside their own remedy in the script.

@@ -12,6 +12,7 @@ from tfwatch.core.errors import fails_open
 from tfwatch.core.events import MOST_OPERATIONS, OperationTime, StepProfiled
 from tfwatch.watch.profile.gaps import Busy, begin_ps, call_begins, gaps_ps
 from tfwatch.watch.profile.origins import CALL, Origins
+from tfwatch.watch.profile.tensor_cores import has_tensor_cores, idle_tensor_cores_ps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -96,6 +97,7 @@ class _Times:
     operations: list[_Time] = field(default_factory=list)
     small_ps: int = 0
     gaps_ps: int | None = None
+    float32_ps: int | None = None
 
 
 def read_profile(done: Recording, now_ns: int, *, accelerated: bool = False) -> StepProfiled:
@@ -130,7 +132,8 @@ def read_profile(done: Recording, now_ns: int, *, accelerated: bool = False) -> 
         _ms(times.small_ps, done.steps),
         "" if rows else "TensorFlow's profiler recorded no operations of the step",
         done.by,
-        None if times.gaps_ps is None else _ms(times.gaps_ps, done.steps),
+        _ms_if_known(times.gaps_ps, done.steps),
+        _ms_if_known(times.float32_ps, done.steps),
     )
 
 
@@ -179,7 +182,7 @@ def _gently(items: Iterable[_Item]) -> Iterator[_Item]:
 
 
 def _device_times(
-    planes: Iterable[Any], compiled: Mapping[str, str], begins: Sequence[int]
+    planes: Sequence[Any], compiled: Mapping[str, str], begins: Sequence[int]
 ) -> _Times:
     """Return the kernels of GPUs: each bears the path of its operation, but for copies and what
     fills memory. begins: of the calls of the step."""
@@ -196,6 +199,8 @@ def _device_times(
                 busy.append(Busy(begin, begin + event.duration_ps, _CALLED in path))
         if times.gaps_ps is not None:
             times.gaps_ps += gaps_ps(busy, begins)
+    if all(map(has_tensor_cores, planes)):
+        times.float32_ps = idle_tensor_cores_ps((one.op, one.ps) for one in times.operations)
     return times
 
 
@@ -312,3 +317,7 @@ def _longest_first(
 
 def _ms(ps: int, steps: int) -> float:
     return ps / 1e9 / max(steps, 1)
+
+
+def _ms_if_known(ps: int | None, steps: int) -> float | None:
+    return None if ps is None else _ms(ps, steps)

@@ -120,7 +120,8 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         missing = message.partition("the following arguments are required: ")[2]
-        if missing:
+        one_of = message.partition("one of the arguments ")[2].removesuffix(" is required")
+        if missing := missing or " or ".join(one_of.split()):
             message = f"{missing} is missing{self._example()}"
         self.exit(2, f"tfwatch: {printable(message.removeprefix('argument '))}\n")
 

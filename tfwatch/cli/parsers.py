@@ -88,6 +88,24 @@ def _add_ab(own: Any) -> None:
     _add_training(own)
 
 
+def _add_try(own: Any) -> None:
+    own.has_script = True
+    change = own.add_mutually_exclusive_group(required=True)
+    text = "leave out a metric of compile, by its name"
+    change.add_argument("--without-metric", dest="metric", metavar="NAME", help=text)
+    for option, value, text in (
+        ("--jit-compile", "jit_compile=True", "compile the step with XLA"),
+        ("--mixed-bfloat16", "mixed_bfloat16", "compute in bfloat16, with weights in float32"),
+    ):
+        change.add_argument(option, dest="change", action="store_const", const=value, help=text)
+    own.set_defaults(change="without a metric")
+    text = "the steps of each run (100); the first ones do not count"
+    own.add_argument("--steps", metavar="N", type=options.whole(60, 10**6), default=100, help=text)
+    text = "runs as written and with the change (3)"
+    own.add_argument("--rounds", metavar="N", type=options.whole(1, 100), default=3, help=text)
+    _add_python(own)
+
+
 def _add_python(own: Any) -> None:
     text = (
         "the interpreter of the script, which needs keras, msgspec, numpy and psutil; default: the"
@@ -309,6 +327,15 @@ COMMANDS = {
         more="It alternates in short blocks of random order and ends when it is clear which one is"
         " faster, or that none is. The training result is the same either way.",
         usage="tfwatch ab --knob KNOB=A,B [OPTIONS] (WORKLOAD | SCRIPT | -m MODULE) [ARGS]",
+    ),
+    "try": Command(
+        "what would a change give? run a few steps of a script as written and with it, in turn",
+        _add_try,
+        "cli.script.trial:try_change",
+        example="--jit-compile train.py",
+        more="The script runs again, in processes of its own, until so many steps of its first fit"
+        " are done; what it writes until then, it writes.",
+        usage="tfwatch try [OPTIONS] (SCRIPT | -m MODULE) [ARGS]",
     ),
     "bench": Command(
         "time a matrix product and a convolution on CPU and GPU: is the GPU worth it?",

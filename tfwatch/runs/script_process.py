@@ -10,6 +10,7 @@ import os
 import signal
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -44,13 +45,34 @@ _file: list[tuple[str, int]] = []
 _at_first_run: list[Callable[[], None]] = []
 
 
+class ScriptChange(StrEnum):
+    """A change to what a script compiles."""
+
+    JIT_COMPILE = "jit_compile=True"
+    MIXED_BFLOAT16 = "mixed_bfloat16"
+    WITHOUT_METRIC = "without a metric"
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptTrial:
+    """The process ends after so many steps of its first `fit`, which is a trial of a change.
+
+    change: one of `ScriptChange`; empty: as written. metric: the name of the one that is left out.
+    """
+
+    steps: int
+    change: str = ""
+    metric: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """The requests of `tfwatch run` and `train` for the runs of a script.
 
     runs_dir: where they are recorded; empty: nobody launched this script.
     steps: a `fit` ends after so many. switches: of the first `fit`.
-    explain: a few steps of each run are profiled. settings: entries of the manifest's.
+    explain: a few steps of each run are profiled. settings: entries of the manifest's. trial: None
+    where the script trains as it is.
     """
 
     runs_dir: str = ""
@@ -58,6 +80,7 @@ class Launch:
     switches: tuple[SwitchRequest, ...] = ()
     explain: bool = False
     settings: dict[str, str | float | bool] = field(default_factory=dict)
+    trial: ScriptTrial | None = None
 
     def to_text(self) -> str:
         """Return it as a word of a command line."""

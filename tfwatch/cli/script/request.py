@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfwatch.runs.requests import SwitchRequest
+    from tfwatch.runs.script_process import ScriptTrial
     from tfwatch.tuner.client import TunerJob
 
 
@@ -38,7 +39,7 @@ class RunOptions:
     this process. python: its interpreter; None is this one.
     theme: of the screen; None is the dark one. notify: the notices that are asked for. quiet: no
     summary. as_json: the summary as one JSON object on stdout, and the script's output on stderr.
-    steps, switches, explain: as of `Launch`.
+    steps, switches, explain, trial: as of `Launch`.
     job: an A/B test, or the autopilot, to begin with the first run.
     """
 
@@ -54,6 +55,7 @@ class RunOptions:
     steps: int | None = None
     switches: tuple[SwitchRequest, ...] = ()
     explain: bool = False
+    trial: ScriptTrial | None = None
     job: TunerJob | None = None
 
     @property
@@ -67,7 +69,8 @@ class RunOptions:
         arguments = shlex.join(self.script[1:]) if self.is_workload else ""
         known: dict[str, str | float | bool] = {"arguments": arguments} if arguments else {}
         runs_dir = str(self.runs_dir.absolute())
-        return Launch(runs_dir, self.steps, self.switches, self.explain, known)
+        asked = self.steps, self.switches, self.explain
+        return Launch(runs_dir, *asked, known, self.trial)
 
 
 def request_of(args: argparse.Namespace) -> RunOptions:
@@ -78,7 +81,7 @@ def request_of(args: argparse.Namespace) -> RunOptions:
         BadInputError: there is no script, or no such workload.
     """
     is_train, is_test = "workload" in args, "knob" in args
-    script = [args.workload, *args.words] if is_train else _script(args.words)
+    script = [args.workload, *args.words] if is_train else script_of_words(args.words)
     is_workload = is_train or (is_test and script[0] in list_workloads())
     if is_workload:
         script[0] = str(workload_script(script[0]))
@@ -123,7 +126,7 @@ def workload_script(name: str) -> Path:
     raise BadInputError(f"no workload {name!r}: {hint}")
 
 
-def _script(words: Sequence[str]) -> list[str]:
+def script_of_words(words: Sequence[str], command: str = "run") -> list[str]:
     """Return the script or `-m` and a module, and the arguments.
 
     Raises:
@@ -138,7 +141,8 @@ def _script(words: Sequence[str]) -> list[str]:
         missing = not script
     if missing:
         raise BadInputError(
-            "run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MODULE [ARGS]"
+            f"{command} needs a script: tfwatch {command} SCRIPT [ARGS], or tfwatch {command} -m"
+            " MODULE [ARGS]"
         )
     return script
 

@@ -118,14 +118,21 @@ class ImportHook:
             self._patches.enter_context(patch_stages(module))
 
     def _use_keras(self, module: Any) -> None:
+        from tfwatch.runs.script_process import launched
         from tfwatch.watch.script.patches import find_refusal, patch_keras
+        from tfwatch.watch.script.trial import end_trial, patch_trial
 
+        trial = launched().trial
         if refusal := find_refusal(module):
+            if trial:
+                end_trial(refusal)
             warn_user(f"a fit of this script is not watched: {refusal}")
             return
         self._patches.enter_context(
             patch_keras(module, self._runs_dir, self._found_loops(), self._batch_calls())
         )
+        if trial:
+            self._patches.enter_context(patch_trial(module, trial))
 
     def _found_loops(self) -> FoundLoops:
         from tfwatch.watch.loops.found_loops import FoundLoops

@@ -28,6 +28,7 @@ _NO_PROFILE = "e profiles a few steps: which layer, metric or optimizer takes th
 _READ_ONLY = "n/a: no step of this run was profiled"
 #: Cells of the time, of the share, and the least and the most of the bar.
 _TIME, _SHARE, _BAR, _WIDEST_BAR = 8, 5, 4, 24
+_FORWARD, _BACKWARD = "█", "▒"
 #: Below this many rows the head has none.
 _LOW = 8
 
@@ -61,10 +62,11 @@ class StepPane(FramedPane):
 
     def _row(self, part: StepPart, longest: StepPart, width: int) -> Content:
         bar = max(_BAR, min(_WIDEST_BAR, width // 6))
-        filled = "█" * round(part.share / longest.share * bar)
+        filled = _bar(part, round(part.share / longest.share * bar))
         room = max(width - _TIME - _SHARE - bar - 3, 1)
         inner = name_text(replace(part, name=part.name.rpartition("/")[2]))
-        texts = (part_text(part), name_text(part), inner)
+        shorter = part_text(replace(part, longest="", place=""))
+        texts = (part_text(part), shorter, name_text(part), inner)
         text = column(next((one for one in texts if cell_len(one) <= room), inner), room, "…")
         is_first = part is longest
         return row(
@@ -75,7 +77,14 @@ class StepPane(FramedPane):
         )
 
 
+def _bar(part: StepPart, cells: int) -> str:
+    """Return the bar of a part, its backward pass behind."""
+    backward = round(part.backward_ms / part.took_ms * cells) if part.took_ms else 0
+    return _FORWARD * (cells - backward) + _BACKWARD * backward
+
+
 def _head(profile: StepProfiled) -> str:
     where = "GPU" if profile.on_gpu else "CPU"
+    passes = f"{_FORWARD} forward {_BACKWARD} backward"
     cost = time_text(profile.cost_ms)
-    return f"operations of a step on the {where}, step {units.count(profile.step)}; cost {cost}"
+    return f"step {units.count(profile.step)} on the {where}, {passes}; cost {cost}"

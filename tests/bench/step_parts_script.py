@@ -87,6 +87,12 @@ match part:
     case "normalization":
         shape = (48 + 16 * size, 48 + 16 * size, 16)
         body = [layers.BatchNormalization(name="answer"), layers.GlobalAveragePooling2D()]
+    case "launching":
+        shape, body = rows, [layers.Dense(8, activation="relu") for _ in range(20 * size)]
+    case "float32":
+        tf.config.experimental.enable_tensor_float_32_execution(False)
+        shape, batch = rows, 1024
+        body = [layers.Dense(64), layers.Dense(4000 * size, name="answer"), layers.Dense(8)]
     case "map_fn":
         shape, body, batch = rows, [OneByOne(name="answer")], 32 * size
     case _:

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
         pytest.param(SwitchRequest("cache", "on", "command", at_step=100), id="at a step"),
         pytest.param(SwitchRequest("workers", "auto", "autopilot", after=812), id="tuner"),
         pytest.param(StopRequest("key"), id="stop"),
-        pytest.param(StopRequest("command", at_step=40), id="stop at a step"),
         pytest.param(TunerNote(AutopilotBegan(1, 2), 7, 1.5), id="note"),
         pytest.param(TunerNote(Noted(1, "no", is_refusal=True), 7, 1.5), id="refusal"),
     ],

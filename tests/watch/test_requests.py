@@ -104,17 +104,6 @@ def test_a_stop_ends_one_fit_and_not_the_next(
     assert len(history.history["loss"]) == 2
 
 
-def test_a_stop_at_a_step_finishes_the_fit(arrays: Any, make_model: Make, tmp_path: Path) -> None:
-    watch, model = watch_in(tmp_path), make_model()
-    stop = after_batch(1, lambda: requested(watch, StopRequest("command", at_step=9)))
-
-    model.fit(known(arrays), epochs=3, verbose=0, callbacks=[watch, stop])
-
-    run = open_run(watch.run_path)
-    assert len(run.steps) == 9
-    assert [event.cause for event in events_of(run, RunEnded)] == ["finished"]
-
-
 def test_an_experiment_of_another_terminal_runs_on_a_script(
     arrays: Any, make_model: Make, tmp_path: Path
 ) -> None:

@@ -41,7 +41,6 @@ AUTOMATIC: Final = "automatic"
 #: The most layers of a list.
 MOST_NAMES: Final = 64
 #: The parts of a step that operations belong to, and the most rows of one profile.
-
 ROLES: Final = (
     "forward",
     "backward",
@@ -537,10 +536,8 @@ def decode(line: str | bytes) -> Event | None:
     try:
         event = _DECODER.decode(line)
         if isinstance(event, ChangesKnob):
-            beside = getattr(event, "beside", ())
-            for change in (event.change, *beside):
-                check_value(change.knob, change.old)
-                check_value(change.knob, change.new)
+            check_value(event.knob, event.old)
+            check_value(event.knob, event.new)
             check_value(event.knob, getattr(event, "now", event.new))
     except (ValueError, RecursionError):
         return None

@@ -162,7 +162,6 @@ class RequestTaker:
         self._ask_profile = ask_profile
         self._control = control
         self._no_control = NO_FIT
-        self._stop_at: int | None = None
         self._file: RequestFile | None = None
         #: The offset after the user's last request for each knob.
         self._user_ends: dict[str, int] = {}
@@ -174,8 +173,6 @@ class RequestTaker:
     def serve(self, control: Control | None, no_control: str = NO_FIT) -> None:
         """Pass requests on to this training; None: to none, for the reason."""
         self._no_control = no_control
-        if control is not None:
-            control.stop_at = self._stop_at
         self._control = control
 
     def stop(self) -> bool:
@@ -277,11 +274,7 @@ class RequestTaker:
         self._writer.event(SwitchFailed(at_ns, request.knob, reason, now, request.value, step, now))
 
     def _stop(self, request: StopRequest) -> None:
-        if request.at_step:
-            self._stop_at = request.at_step
-            if self._control is not None:
-                self._control.stop_at = request.at_step
-        elif self._control is None:
+        if self._control is None:
             self._writer.event(StopRefused(self._writer.now_ns(), self._no_control))
         elif request.by in BY_TUNER:
             self._control.finish()

@@ -91,7 +91,7 @@ class SwitchRequest(_Request, frozen=True, tag="switch"):
     """A request for another value of a knob."""
 
     knob: Knob
-    #: As text: `off`, `4`, `20 ms`.
+    #: As text: `off`, `4`.
     value: str
     by: _By
     #: It waits until so many steps are done.
@@ -104,14 +104,12 @@ class SwitchRequest(_Request, frozen=True, tag="switch"):
 
 
 class StopRequest(_Request, frozen=True, tag="stop"):
-    """A request to end the training at the next batch, or at a planned step.
+    """A request to end the training at the next batch.
 
-    By the tuner, or at its planned step, a training has done its work: it is finished, not stopped.
+    By the tuner, a training has done its work: it is finished, not stopped.
     """
 
     by: _By
-    #: It waits until so many steps are done; 0 is none.
-    at_step: Count = 0
 
 
 class ProfileRequest(_Request, frozen=True, tag="profile"):

@@ -240,7 +240,7 @@ class Driver:
             request = line.request
             if isinstance(request, SwitchRequest) and request.by in BY_USER:
                 self._user_knobs.add(request.knob)
-            elif isinstance(request, StopRequest) and not request.at_step:
+            elif isinstance(request, StopRequest):
                 self._is_stopped = True
 
     def wait(self, until: Callable[[Snapshot], bool]) -> Snapshot:

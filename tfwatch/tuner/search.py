@@ -17,7 +17,7 @@ from tfwatch.core import units
 from tfwatch.core.knobs import COPY_KNOBS, KNOBS, OFF, PREFETCH, WORKERS, KnobChange
 from tfwatch.judge.effects.comparison import LEAST, effect_between
 from tfwatch.judge.forecasts.predict import needed_bytes
-from tfwatch.judge.steps.steady_steps import COPY_FROM, breakdown, steady
+from tfwatch.judge.steps.steady_steps import breakdown, steady
 from tfwatch.tuner.client import settling_steps
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ BUDGET, SLOW_BUDGET = 400, 40
 BASE, MOST, _HALF = 60, 120, 40
 #: A step with a smaller share of data wait does not starve: without any it is 4 % shorter at most.
 NOT_STARVING_BELOW = 0.04
+#: Another way to copy batches is tried from this share of a step on, in which the device idles.
+_COPY_FROM = 0.20
 #: The share of a step that a move has to save to be worth having.
 LEAST_GAIN = 0.02
 #: Without a forecast, a switch is expected to save this share of the data wait.
@@ -191,7 +193,7 @@ class AutopilotSearch:
         """True where batches can be copied to the device in another way, and their copy takes
         long."""
         copy = self.now.copy
-        is_long = copy is not None and copy.mean >= COPY_FROM * self.now.step.mean
+        is_long = copy is not None and copy.mean >= _COPY_FROM * self.now.step.mean
         return is_long and bool(self._copies())
 
     def _copies(self) -> list[dict[str, str]]:

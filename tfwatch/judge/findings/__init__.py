@@ -1,1 +1,1 @@
-"""Findings: the banner, advice, code suggestions, the bottleneck, machine and log warnings."""
+"""Findings: each kind of loss in a module of its own, their rank, and the lines to change."""

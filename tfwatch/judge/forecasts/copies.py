@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 _ORDINARY, _PINNED = 12e9, 25e9
 #: The bytes of a batch from which on these rates hold.
 _LEAST_BYTES = 2 * 2**20
-#: The kernel that allocates its batches in pinned memory.
-_PINS = "MapAndBatch"
+#: The kernel of a map and a batch in one stage, which allocates its batches in pinned memory.
+PINS = "MapAndBatch"
 
 
 def bandwidth(copied_bytes: Mapping[str, int], copy_ms: float) -> float | None:
@@ -29,6 +29,6 @@ def saved_if_pinned_ms(
     their size is unknown. kinds: those of the pipeline's stages."""
     rate = bandwidth(copied_bytes, copy_ms)
     is_small = sum(copied_bytes.values()) < _LEAST_BYTES
-    if rate is None or rate >= _ORDINARY or is_small or _PINS in kinds:
+    if rate is None or rate >= _ORDINARY or is_small or PINS in kinds:
         return 0.0
     return copy_ms * (1 - rate / _PINNED)

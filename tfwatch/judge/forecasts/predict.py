@@ -25,7 +25,7 @@ from tfwatch.core.knobs import (
     WORKERS,
 )
 from tfwatch.judge.effects.comparison import LEAST
-from tfwatch.judge.forecasts.copies import saved_if_pinned_ms
+from tfwatch.judge.forecasts.copies import PINS, saved_if_pinned_ms
 from tfwatch.judge.stages import FETCH_MS
 from tfwatch.judge.steps.steady_steps import MODERATELY_FROM
 
@@ -227,7 +227,9 @@ def _supply(evidence: Evidence, split: Breakdown, now: Mapping[str, str]) -> _Su
         maps = [stage for stage in table.stages if _is_map(stage)]
         costliest = max(maps, key=lambda one: one.busy_ms, default=table.stages[0])
         after = table.stages[table.stages.index(costliest) :]
-        elements = elements if any("Batch" in stage.kind for stage in after) else 1.0
+        # A map that is joined with its batch works ahead by batches.
+        is_by_element = any("Batch" in stage.kind and stage.kind != PINS for stage in after)
+        elements = elements if is_by_element else 1.0
         if table.all_ms > 0:
             shown = min(table.all_ms / work_ms, 1.0) if work_ms > 0 else 1.0
             share = sum(stage.busy_ms for stage in maps) / table.all_ms
@@ -246,7 +248,7 @@ def _work(
     calls = _parallel_calls(now, evidence.cores)
     if not calls and not depth(now.get(PREFETCH, "off")):
         return split.typical_ms(split.wait), _MEASURED
-    if not calls and _starves(evidence, split):
+    if calls <= 1 and _starves(evidence, split):
         return split.typical_ms(split.step), _MEASURED
     known = _from_history(evidence)
     if known is not None:
@@ -293,6 +295,9 @@ def _as_it_runs(evidence: Evidence) -> dict[str, str]:
         if knobs.get(knob) == "default":
             works = not stages or any(stage.kind.startswith(kinds) for stage in stages)
             knobs[knob] = "auto" if works else "off"
+    if evidence.run.random_maps and evidence.knobs.get(WORKERS) == "default":
+        # TensorFlow joins such a map with its batch, and makes one call at a time.
+        knobs[WORKERS] = "1" if any(stage.kind == PINS for stage in stages) else "off"
     return knobs
 
 

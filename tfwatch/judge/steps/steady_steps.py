@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 #: op_stats_to_input_pipeline_analysis.cc.
 MODERATELY_FROM = 0.05
 HIGHLY_FROM = 0.20
-#: Copy-bound: the copy of a batch to the device takes this share of a step, in which the device
-#: idles.
-COPY_FROM = 0.20
 #: Launch-bound: launching the kernels takes more than half of the compute on an accelerator.
 LAUNCH_FROM = 0.5
 #: The window: this many steady steps, or this much step time, whichever is more.

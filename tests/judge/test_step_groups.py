@@ -34,7 +34,7 @@ KINDS = ("Conv2D", "BatchNormalization", "ReLU", "DepthwiseConv2D", "Dropout")
 EVEN = [
     (f"block_{at}_{name}", kind, took_ms)
     for at in range(1, 9)
-    for name, kind, took_ms in (("conv", "Conv2D", 3.0), ("bn", "BatchNormalization", 1.0))
+    for name, kind, took_ms in (("conv", "Conv2D", 2.0), ("bn", "BatchNormalization", 2.0))
 ]
 UNEVEN = [
     (f"stage{stage}_block{at}_{kind.lower()}", kind, 4.0 if stage == 5 else 0.1)
@@ -46,8 +46,8 @@ UNEVEN = [
 
 def test_equal_blocks_are_grouped_by_class() -> None:
     assert shown(deep(*EVEN)) == [
-        ("Conv2D", 8, 24.0),
-        ("BatchNormalization", 8, 8.0),
+        ("Conv2D", 8, 16.0),
+        ("BatchNormalization", 8, 16.0),
         ("adam", 1, 2.0),
         ("small operations", 1, 1.0),
     ]
@@ -57,6 +57,20 @@ def test_a_block_that_takes_most_is_opened_and_its_blocks_are_rows() -> None:
     rows = shown(deep(*UNEVEN))
     assert rows[:2] == [("stage5_block1", 5, 20.0), ("stage5_block2", 5, 20.0)]
     assert ("stage2", 10, 1.0) in rows
+
+
+def test_stages_tell_more_than_a_class_that_is_nearly_all() -> None:
+    """As in a ResNet; without stages there are no fewer rows than the class."""
+    layers = [
+        (f"conv{stage}_block{at}_{kind.lower()}", kind, 2.0 if kind == "Conv2D" else 0.1)
+        for stage in range(2, 6)
+        for at in range(4)
+        for kind in ("Conv2D", "ReLU")
+    ]
+    stages = [(f"conv{stage}", 8, 8.4) for stage in range(2, 6)]
+    assert sorted(shown(deep(*layers))[:4]) == stages
+    flat = [(f"conv2d_{at}", kind, took_ms) for at, (_, kind, took_ms) in enumerate(layers)]
+    assert shown(deep(*flat))[0] == ("Conv2D", 16, 32.0)
 
 
 def test_a_large_layer_keeps_its_row_and_the_rows_sum_to_the_parts() -> None:
@@ -70,9 +84,9 @@ def test_a_large_layer_keeps_its_row_and_the_rows_sum_to_the_parts() -> None:
 
 
 def test_a_group_names_its_longest_layer_and_has_both_directions() -> None:
-    first = step_rows(deep(("block_1_conv", "Conv2D", 3.2), *EVEN[1:]))[0]
+    first = step_rows(deep(("block_1_conv", "Conv2D", 2.2), *EVEN[1:]))[0]
     assert (first.name, first.longest) == ("Conv2D", "block_1_conv")
-    assert first.backward_ms == pytest.approx(0.75 * 24.2)
+    assert first.backward_ms == pytest.approx(0.75 * 16.2)
 
 
 def test_the_optimizer_is_one_row_beside_a_variable_that_takes_much() -> None:
@@ -120,7 +134,7 @@ def test_the_layers_of_a_layer_count_with_it_until_it_takes_most() -> None:
 def test_a_model_in_a_model_is_opened() -> None:
     inner = [(f"base/{name}", kind, took_ms) for name, kind, took_ms in EVEN]
     rows = shown(deep(("base", "Functional", 0.1), *inner))
-    assert rows[:2] == [("Conv2D", 8, 24.0), ("BatchNormalization", 8, 8.0)]
+    assert rows[:2] == [("Conv2D", 8, 16.0), ("BatchNormalization", 8, 16.0)]
 
 
 @pytest.mark.parametrize(

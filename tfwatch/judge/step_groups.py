@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 _FEW, _LARGE = 12, 0.15
 #: A group with more than this share of the grouped layers' time is opened.
 _MOST = 0.5
-#: The rows of a grouping are counted up to this share of that time.
-_BULK = 0.8
+#: The rows of a grouping are counted up to this share of that time; one with a group that cannot be
+#: opened counts as so many.
+_BULK, _UNDECIDED = 0.8, 4
 #: The beginning of a name that ends in a number, as `block_3` of `block_3_expand`, or `block2a`.
 #: More than a number follows: `conv2d_1` is Keras' name of a second layer.
 _BLOCK = re.compile(r"(?:\d|block\d+[a-z])(?=_.*[A-Za-z])")
@@ -37,17 +38,19 @@ def step_rows(profile: StepProfiled) -> tuple[StepPart, ...]:
     model that holds a layer, or the beginning of names that several layers share up to a number.
     The class is that of the outermost layer too: attention counts with its layers. A group of more
     than `_MOST` of their time does not decide. It is opened: the blocks or classes in it take its
-    place. The optimizer is one row but for the variables with `_LARGE` of the time. The rows sum to
-    what the parts sum to.
+    place. Where nothing is in it, as in 53 convolutions of a ResNet, the grouping counts as
+    `_UNDECIDED` rows, so its stages are shown. The optimizer is one row but for the variables with
+    `_LARGE` of the time. The rows sum to what the parts sum to.
     """
     parts = step_parts(profile)
     small = [one for one in parts if one.share < _LARGE]
     updates = [one for one in small if one.role == "optimizer"]
     layers = [one for one in parts if one.role == "layer"]
     grouped = [one for one in small if one.role == "layer"] if len(layers) > _FEW else []
-    rows = _layer_rows(grouped, layers) + ([_update_row(updates)] if updates else [])
     done = set(map(id, (*grouped, *updates)))
-    rows += [one for one in parts if id(one) not in done]
+    rows = [one for one in parts if id(one) not in done]
+    rows += _layer_rows(grouped, layers) if grouped else []
+    rows += [_update_row(updates)] if updates else []
     return tuple(sorted(rows, key=lambda part: -part.took_ms))
 
 
@@ -131,10 +134,13 @@ def _by_name(
 
 
 def _rows_of_bulk(groups: Mapping[str, Sequence[StepPart]]) -> int:
-    """Return how many of the longest groups hold `_BULK` of the time."""
+    """Return how many of the longest groups hold `_BULK` of the time, at least `_UNDECIDED` where
+    one holds more than `_MOST`."""
     longest_first = sorted(sum(one.took_ms for one in each) for each in groups.values())[::-1]
-    bulk_ms = _BULK * sum(longest_first)
-    return sum(1 for so_far_ms in accumulate(longest_first, initial=0.0) if so_far_ms < bulk_ms)
+    all_ms = sum(longest_first)
+    so_far_ms = accumulate(longest_first, initial=0.0)
+    rows = sum(1 for one in so_far_ms if one < _BULK * all_ms)
+    return max(rows, _UNDECIDED) if longest_first[0] > _MOST * all_ms else rows
 
 
 def _row(parts: Sequence[StepPart], role: str, name: str, kind: str = "") -> StepPart:

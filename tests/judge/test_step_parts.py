@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from tests.judge.profiles import PROFILE
 from tfwatch.core.events import EpochStarted, Event, StepProfiled
 from tfwatch.judge.step_parts import newest_profile, step_parts
@@ -19,6 +21,12 @@ def test_forward_and_backward_of_a_layer_are_one_part_and_all_parts_sum_to_one()
         ("other", "the shortest operations", 0.5, 0.0),
     ]
     assert sum(one.share for one in parts) == 1.0
+
+
+def test_the_parts_are_found_once_for_each_profile() -> None:
+    other = msgspec.structs.replace(PROFILE, small_ms=0.0)
+    assert step_parts(PROFILE) is step_parts(PROFILE)
+    assert [len(step_parts(one)) for one in (PROFILE, other, PROFILE)] == [5, 4, 5]
 
 
 def test_a_profile_is_a_table_with_the_line_of_each_part() -> None:

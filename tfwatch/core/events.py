@@ -51,7 +51,7 @@ ROLES: Final = (
     "copy",
     "other",
 )
-MOST_OPERATIONS: Final = 600
+MOST_OPERATIONS: Final = 1500
 _Role: TypeAlias = Annotated[str, one_of(*ROLES)]
 #: Causes of an experiment that ended with its run: the final setting is that of its last block, and
 #: no answer.

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
-from tfwatch.judge.step_parts import StepPart, step_parts
+from tfwatch.judge.step_parts import StepPart, once_per_profile, step_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,6 +29,7 @@ _BULK, _UNDECIDED = 0.8, 4
 _BLOCK = re.compile(r"(?:\d|block\d+[a-z])(?=_.*[A-Za-z])")
 
 
+@once_per_profile
 def step_rows(profile: StepProfiled) -> tuple[StepPart, ...]:
     """Return the parts of a profiled step, the longest first, with many layers in groups.
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.runs.begun import begin_run
+from tfwatch.core import new_file
 from tfwatch.core.events import Noted
 from tfwatch.runs import library
-from tfwatch.runs.format import make_folder
+from tfwatch.runs.format import make_folder, write_atomically
 from tfwatch.terminal.pseudo_terminal import ScriptLog
 
 if TYPE_CHECKING:
@@ -69,3 +70,19 @@ def test_an_existing_folder_does_not_change(tmp_path: Path) -> None:
     make_folder(shared / "mine")
 
     assert modes(shared) == {".": 0o755, "mine": 0o700}
+
+
+def test_a_file_that_is_replaced_is_never_written_through_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else of a shared folder foresees the name of the part, and puts a link there."""
+    victim, path = tmp_path / "bashrc", tmp_path / "copied.py"
+    victim.write_text("mine")
+    monkeypatch.setattr("secrets.token_hex", lambda _: "0")
+    part, _ = new_file.new_part(path)
+    part.symlink_to(victim)
+
+    with pytest.raises(FileExistsError):
+        write_atomically(path, "theirs")
+
+    assert victim.read_text() == "mine"

@@ -39,6 +39,7 @@ from tfwatch.core.knobs import (
     check_value,
     epochs_until,
 )
+from tfwatch.core.new_file import new_part
 from tfwatch.core.rows import GPU, PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
 from tfwatch.core.script_code import CodeEdit
 
@@ -358,11 +359,9 @@ def write_atomically(path: Path, text: str) -> None:
     Raises:
         OSError: the folder cannot be written.
     """
-    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part, flags = new_part(path)
     try:
-        with open(
-            os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "w", encoding="utf-8"
-        ) as file:
+        with open(os.open(part, flags, FILE_MODE), "w", encoding="utf-8") as file:
             file.write(text)
         part.replace(path)
     except OSError:

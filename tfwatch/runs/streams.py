@@ -56,7 +56,7 @@ class Stream:
             return "more bytes were lost than memory can hold"
         if self._is_created and not self._waiting:
             return ""
-        flags = os.O_NOFOLLOW if self._is_created else os.O_CREAT | os.O_TRUNC
+        flags = os.O_NOFOLLOW if self._is_created else os.O_NOFOLLOW | os.O_CREAT | os.O_TRUNC
         try:
             file = os.open(path, os.O_WRONLY | os.O_CLOEXEC | flags, FILE_MODE)
             self._is_created = True
@@ -95,7 +95,7 @@ def write_at_start(path: Path, data: bytes) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
     try:
         os.write(fd, data)
     finally:

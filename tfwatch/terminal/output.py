@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from tfwatch.core.errors import BadInputError
+from tfwatch.core.new_file import new_part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,6 +76,8 @@ def show_progress(err: TextIO, text: str) -> None:
 
 
 STANDARD_OUTPUT = Path("-")
+#: The permissions of a file that a user asks for, but for those that the umask takes away.
+_MODE = 0o666
 
 
 def write_text(place: Path, text: str) -> int:
@@ -92,9 +95,10 @@ def write_text(place: Path, text: str) -> int:
         if place.exists() and not place.is_file():
             place.write_bytes(data)
             return 0
-        part = place.with_name(f".{place.name[:200]}.{os.getpid()}")
+        part, flags = new_part(place)
         try:
-            part.write_bytes(data)
+            with open(os.open(part, flags, _MODE), "wb") as file:
+                file.write(data)
             part.replace(place)
         finally:
             part.unlink(missing_ok=True)

@@ -148,7 +148,7 @@ _TABLE = (
         largest=LARGEST,
         first_on="2",
         moves=PARTS,
-        rank=3,
+        rank=4,
     ),
     Knob(
         MULTIPROCESSING,

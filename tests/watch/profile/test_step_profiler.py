@@ -123,7 +123,8 @@ def test_a_profile_holds_nothing_of_the_end_of_an_epoch(
     tmp_path: Path, asks_at: int, begin: int
 ) -> None:
     """It ends with the epoch; where it had no step yet it begins again in the next one."""
-    _, run = watched(tmp_path, asks_at=asks_at, epochs=2)
+    result, run = watched(tmp_path, asks_at=asks_at, epochs=2)
+    assert result == train(None, epochs=2)
     (profile,) = run.events.of(StepProfiled)
     assert (profile.missing, profile.steps) == ("", profile.step - begin)
     assert (profile.step == 24) is (begin < 24)

@@ -48,11 +48,13 @@ def test_the_metric_is_left_out(metrics: Any, left: list[str]) -> None:
     assert [name for name in one.get_metrics_result() if name != "loss"] == left
 
 
-def test_fit_ends_the_process_after_its_steps() -> None:
+@pytest.mark.parametrize("in_call", [1, 2])
+def test_fit_ends_the_process_after_its_steps(in_call: int) -> None:
+    """Epochs have four steps, and a call one or two."""
     one = model()
-    with patch_trial(keras, ScriptTrial(3)):
-        one.compile("sgd", "mse")
+    with patch_trial(keras, ScriptTrial(6)):
+        one.compile("sgd", "mse", steps_per_execution=in_call)
         with pytest.raises(SystemExit) as ended:
-            one.fit(np.zeros((64, 2)), np.zeros((64, 1)), batch_size=4, verbose=0)
+            one.fit(np.zeros((16, 2)), np.zeros((16, 1)), batch_size=4, epochs=3, verbose=0)
     assert ended.value.code == 0
-    assert int(one.optimizer.iterations) == 3
+    assert int(one.optimizer.iterations) == 6

@@ -102,10 +102,13 @@ class _PatchedTrial:
     def _last_step(self) -> Any:
         """Return a callback that ends the process after the last step: no code after `fit` runs,
         and no callback at the end of an epoch."""
-        steps = iter(range(self._trial.steps - 1))
+        done, before = 0, -1
 
         def count(batch: int, logs: Any) -> None:
-            if next(steps, None) is None:
+            nonlocal done, before
+            # A call may have several steps, and an epoch begins with 0.
+            done, before = done + (batch - before if batch > before else batch + 1), batch
+            if done >= self._trial.steps:
                 raise SystemExit(0)
 
         return self._keras.callbacks.LambdaCallback(on_train_batch_end=count)

@@ -246,3 +246,23 @@ def test_nobody_asks_for_a_second_profile() -> None:
     profiler.ask("key")
     assert profiler.after_step(3) == Flag.PROFILED
     profiler.close()
+
+
+def test_a_step_with_a_loop_or_many_operations_is_profiled_for_three_steps_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import tensorflow as tf
+
+    from tfwatch.watch.profile import origins
+
+    def graph_of(function: Callable[[Any], Any]) -> Any:
+        called = tf.function(function)
+        return tf.function(called).get_concrete_function(tf.ones(3)).graph
+
+    plain = graph_of(lambda x: x + 1.0)
+    assert not origins.records_much(plain)
+    loop = graph_of(lambda x: tf.while_loop(lambda y: tf.norm(y) < 9.0, lambda y: [y + 1.0], [x]))
+    assert origins.records_much(loop)
+    monkeypatch.setattr(origins, "_MANY", 3)
+    assert origins.records_much(plain)
+    assert not origins.records_much(None)

@@ -17,7 +17,7 @@ from tfwatch.core.errors import fails_open
 from tfwatch.core.events import AUTOMATIC, StepProfiled
 from tfwatch.core.rows import Flag
 from tfwatch.watch.profile.operations import Recording, read_profile
-from tfwatch.watch.profile.origins import has_loops
+from tfwatch.watch.profile.origins import records_much
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from tfwatch.runs.writer import RunWriter
 
 #: The steps of one profile: three, and more where they are short, for so long. Of steps of a
-#: millisecond on a busy machine three gave shares 18 points off those of fifty. A loop in the graph
-#: records thousands of events a step, and ending a profile of ten such steps took 0.3 s.
+#: millisecond on a busy machine three gave shares 18 points off those of fifty. A loop or a hundred
+#: layers record thousands of events a step: ending a profile of ten steps of a loop took 0.3 s.
 _STEPS, _MOST_STEPS, _LEAST_NS = 3, 10, 60_000_000
 #: The first steps of a run trace, fill buffers and warm up.
 _WARM_UP = 20
@@ -130,7 +130,7 @@ class StepProfiler:
             device_tracer_level=_DEVICE_LEVEL,
         )
         self._folder, self._taken = folder, 0
-        self._most_steps = _STEPS if has_loops(self._graph) else _MOST_STEPS
+        self._most_steps = _STEPS if records_much(self._graph) else _MOST_STEPS
         guard = _GivesWay(lambda: self._abandon("another profiler began", self._writer.status[2]))
         api.start(str(folder), options)
         self._guard = guard

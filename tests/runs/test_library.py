@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,13 @@ def test_only_runs_are_listed_newest_first(runs: Path) -> None:
         "2026-11-20T10-17-03_cnn",
     ]
     assert list_runs(runs / "nothing") == []
+
+
+def test_a_folder_that_is_named_like_an_option_is_no_run(runs: Path) -> None:
+    listed = list_runs(runs)
+    shutil.copytree(listed[0], runs / "--notify-command=x")
+
+    assert list_runs(runs) == listed
 
 
 @pytest.mark.parametrize("count", [2, 11])

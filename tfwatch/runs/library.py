@@ -73,7 +73,7 @@ def make_run_dir(runs_dir: Path, workload: str, clock: Clock) -> Path:
 
 def list_runs(runs_dir: Path) -> list[Path]:
     """Return the runs and groups of a folder, the newest first; none where the folder does not
-    exist.
+    exist. A name that begins with a dash, which commands read as an option, is none of tfwatch's.
 
     Raises:
         OSError: the folder cannot be read.
@@ -82,7 +82,8 @@ def list_runs(runs_dir: Path) -> list[Path]:
         folders = list(runs_dir.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted(filter(_is_entry, folders), key=_sort_key, reverse=True)
+    named = [folder for folder in folders if not folder.name.startswith("-")]
+    return sorted(filter(_is_entry, named), key=_sort_key, reverse=True)
 
 
 def run_name(run: Path, is_rank: bool | None = None) -> str:

@@ -25,8 +25,9 @@ _DESCRIPTION = (
 )
 
 _EXIT_CODES = (
-    "exit codes: 0 done; 1 training, a check or the output failed; 2 bad input; of compare"
-    " --max-slower 3 inconclusive, 4 slower; 128 + N ended by signal N; of run, those of the script"
+    "exit codes: 0 done; 1 training, a check or the output failed; of fix: no patch; 2 bad input;"
+    " of compare --max-slower 3 inconclusive, 4 slower; 128 + N ended by signal N; of run, those of"
+    " the script"
 )
 #: Options that replace a command.
 _OPTIONS = ("-h", "--help", "-V", "--version", "--")

@@ -106,6 +106,17 @@ def _add_try(own: Any) -> None:
     _add_python(own)
 
 
+def _add_fix(own: Any) -> None:
+    own.has_script = True
+    text = "write the changed files; without it the patch is printed alone"
+    own.add_argument("--apply", action="store_true", help=text)
+    _add_json(own, "the patch")
+    text = "stop each fit after N steps; the autopilot takes up to 400"
+    own.add_argument("--steps", metavar="N", type=options.whole(1, 10**9), help=text)
+    _add_python(own)
+    _add_runs_dir(own)
+
+
 def _add_python(own: Any) -> None:
     text = (
         "the interpreter of the script, which needs keras, msgspec, numpy and psutil; default: the"
@@ -336,6 +347,14 @@ COMMANDS = {
         more="The script runs again, in processes of its own, until so many steps of its first fit"
         " are done; what it writes until then, it writes.",
         usage="tfwatch try [OPTIONS] (SCRIPT | -m MODULE) [ARGS]",
+    ),
+    "fix": Command(
+        "run a script, try settings while it trains, and print the proved ones as a patch",
+        _add_fix,
+        "cli.fix:fix",
+        more="The script trains to its end, with the same result. The patch is on stdout, what was"
+        " tried and what the script writes on stderr.",
+        usage="tfwatch fix [OPTIONS] (SCRIPT | -m MODULE) [ARGS]",
     ),
     "bench": Command(
         "time a matrix product and a convolution on CPU and GPU: is the GPU worth it?",

@@ -87,6 +87,14 @@ def edited_lines(edits: Sequence[CodeEdit], values: Mapping[str, str]) -> str:
     return "\n".join(filter(None, described))
 
 
+def with_edits(text: str, edits: Sequence[CodeEdit], values: Mapping[str, str]) -> str:
+    """Return a text with changes whose `start` and `end` are places in it; of those at one place
+    the last one comes first."""
+    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end), reverse=True):
+        text = text[: edit.start] + edit.replacement(edit.value_of(values)) + text[edit.end :]
+    return text
+
+
 def _in_one_block(edits: Sequence[CodeEdit]) -> list[CodeEdit]:
     """Return changes that share lines with the text of all these lines."""
     lines = {
@@ -111,9 +119,8 @@ def _in_one_block(edits: Sequence[CodeEdit]) -> list[CodeEdit]:
 def _described(edits: Sequence[CodeEdit], values: Mapping[str, str]) -> str:
     """Return the lines of changes after them, below a comment with their place; empty where they
     stay the same."""
-    before = after = edits[0].text
-    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end), reverse=True):
-        after = after[: edit.start] + edit.replacement(edit.value_of(values)) + after[edit.end :]
+    before = edits[0].text
+    after = with_edits(before, edits, values)
     lines = before.strip().split("\n")
     old = lines[0] if len(lines) == 1 else f"{lines[0]} ... {lines[-1].strip()}"
     return f"# {edits[0].place}  in place of: {old}\n{after}" if after != before else ""

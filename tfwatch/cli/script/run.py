@@ -71,7 +71,30 @@ def run(options: RunOptions, clock: Clock = SYSTEM) -> int:
     code = _conclude(options, ran, began_ns)
     if ran.is_hung:  # a step that blocks can neither be ended nor joined
         os._exit(code)
-    return _end_as(code)
+    return end_as(code)
+
+
+def run_recorded(options: RunOptions, clock: Clock = SYSTEM) -> tuple[Ran, list[Path]]:
+    """Run a script without a screen, with all that it writes on stderr; return its end, and its
+    runs, the newest first.
+
+    Raises:
+        BadInputError: there is no such script, or it cannot be started.
+    """
+    from tfwatch.runs.library import runs_since
+
+    _check(options, has_screen=False)
+    began_ns = clock.wall_ns()
+    flush(sys.stdout, sys.stderr)
+    try:
+        ran = _run_child(options, clock, takes_all=True)
+    except OSError as error:
+        raise BadInputError(
+            f"{_interpreter(options)} cannot be started: {error.strerror or error}"
+        ) from error
+    runs = list(runs_since(options.runs_dir, ran.pid, began_ns))
+    _record_signal(runs, ran.code)
+    return ran, runs
 
 
 def _conclude(options: RunOptions, ran: Ran, began_ns: int) -> int:
@@ -284,7 +307,7 @@ def _print(text: str) -> None:
     write(sys.stderr, wrapped(text, terminal_columns(sys.stderr)))
 
 
-def _end_as(code: int) -> int:
+def end_as(code: int) -> int:
     """Return an exit code; minus a signal: die of this signal, without a second core file."""
     if code >= 0:
         return code

@@ -1,0 +1,107 @@
+"""`tfwatch fix` by its command line: the patch on stdout, the evidence on stderr."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.fix.test_script_fix import LINE, autopilot, recorded
+from tfwatch.cli import fix as command
+from tfwatch.cli import main
+from tfwatch.cli.script.run import Ran
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfwatch.cli.script.request import RunOptions
+
+NEW = f"{LINE}.prefetch(4)\n"
+
+
+@pytest.fixture(autouse=True)
+def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(f"{LINE}\n")
+
+
+def run_as(monkeypatch: pytest.MonkeyPatch, code: int = 0, low: float = 1.61) -> list[RunOptions]:
+    """Have the script run to this end with this proof; return the options it runs with."""
+    asked: list[RunOptions] = []
+
+    def run(options: RunOptions, *_: Any) -> tuple[Ran, list[Path]]:
+        asked.append(options)
+        return Ran(1, code), [recorded(*autopilot(low))]
+
+    monkeypatch.setattr(command, "run_recorded", run)
+    return asked
+
+
+def test_a_proved_setting_is_printed_as_a_patch_and_not_written(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    (asked,) = [run_as(monkeypatch)]
+    assert main(["fix", "--steps", "900", "train.py", "--epochs", "3"]) == 0
+    out, err = capfdbinary.readouterr()
+    assert out.startswith(b"--- a/train.py\n+++ b/train.py\n")
+    assert f"+{NEW}".encode() in out
+    assert b"1.68 x faster (1.61 to 1.74)" in err
+    assert b"nothing is written" in err
+    assert Path("train.py").read_text() == f"{LINE}\n"
+    assert [(one.script, one.steps) for one in asked] == [(["train.py", "--epochs", "3"], 900)]
+
+
+def test_apply_writes_the_file(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run_as(monkeypatch)
+    assert main(["fix", "--apply", "--json", "train.py"]) == 0
+    document = json.loads(capfd.readouterr().out)
+    assert document["applied"] is True
+    assert f"+{NEW}" in document["patch"]
+    assert Path("train.py").read_text() == NEW
+
+
+def test_without_a_proof_the_exit_code_is_1(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run_as(monkeypatch, low=1.01)
+    assert main(["fix", "--apply", "train.py"]) == 1
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "no setting is proved faster: " in err
+    assert Path("train.py").read_text() == f"{LINE}\n"
+
+
+@pytest.mark.parametrize("code", [130, 143])
+def test_a_script_that_is_stopped_changes_nothing(
+    code: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run_as(monkeypatch, code=code)
+    assert main(["fix", "--apply", "train.py"]) == code
+    assert capfd.readouterr().out == ""
+    assert Path("train.py").read_text() == f"{LINE}\n"
+
+
+def test_the_signal_of_the_script_is_that_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+    end: Callable[[int], int] = lambda code: ended.append(code) or 130  # type: ignore[func-returns-value]  # noqa: E731
+    run_as(monkeypatch, code=-signal.SIGINT)
+    monkeypatch.setattr(command, "end_as", end)
+    assert main(["fix", "train.py"]) == 130
+    assert ended == [-signal.SIGINT]
+
+
+@pytest.mark.parametrize("words", [["fix"], ["fix", "nothing.py"], ["fix", "--steps", "0", "a.py"]])
+def test_bad_input_is_one_sentence(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["tfwatch", *words])
+        try:
+            code = main(words)
+        except SystemExit as error:
+            code = int(error.code or 0)
+    assert code == 2
+    assert capfd.readouterr().err.count("\n") == 1

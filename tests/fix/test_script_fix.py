@@ -1,0 +1,90 @@
+"""The runs of a script to its patch: what is proved by 2 % and more, and nothing else."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.recorded import noisy_rows, record, trained
+from tfwatch.core.events import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
+from tfwatch.core.knobs import KnobChange
+from tfwatch.core.script_code import CodeEdit
+from tfwatch.fix.script_fix import ScriptFix, fix_script
+
+if TYPE_CHECKING:
+    from tfwatch.core.events import Event
+
+LINE = "data = data.map(load)"
+EDIT = CodeEdit("prefetch", "train.py", 1, LINE, 21, 21, ".prefetch({})", "-1")
+MOVE = (KnobChange("prefetch", "off", "4"),)
+LATER = sys.maxsize
+
+
+def autopilot(low: float) -> tuple[Event, ...]:
+    """The events of an autopilot that kept a prefetch, with the lower end of its interval."""
+    ended = ("not_starving", "data wait is only 1 % of a step", 169, 23.4, 13.9, {"prefetch": "4"})
+    return (
+        AutopilotBegan(0, 1),
+        MoveMade(1, 20, MOVE),
+        MoveJudged(2, 90, MOVE, 23.4, 13.9, 60, True),
+        AutopilotEnded(6, 170, *ended, ratio=1.68, low=low, high=1.74),
+    )
+
+
+@pytest.fixture(autouse=True)
+def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(f"{LINE}\n")
+
+
+def fixed(*events: Event, name: str = "run", code: tuple[CodeEdit, ...] = (EDIT,)) -> ScriptFix:
+    return fix_script([recorded(*events, name=name, code=code)], 0, LATER)
+
+
+def recorded(*events: Event, name: str = "run", code: tuple[CodeEdit, ...] = (EDIT,)) -> Path:
+    rows = noisy_rows(1, wait=0.5)
+    return record(Path(name), rows, *events, *trained(rows), code=code, knobs={"prefetch": "off"})
+
+
+def test_what_the_autopilot_proved_is_a_patch_with_its_evidence() -> None:
+    found = fixed(*autopilot(low=1.61))
+    assert found.patch
+    assert b"+data = data.map(load).prefetch(4)\n" in found.patch.diff
+    assert not found.why_none
+    (evidence,) = found.evidence
+    assert "1.68 x faster (1.61 to 1.74), kept prefetch off → 4" in evidence
+    assert Path("train.py").read_text() == f"{LINE}\n"
+
+
+def test_a_gain_whose_interval_does_not_clear_two_percent_is_no_patch() -> None:
+    found = fixed(*autopilot(low=1.01))
+    assert found.patch is None
+    assert found.why_none.startswith("no setting is proved faster: ")
+    assert "input-bound" in found.why_none
+
+
+def test_a_setting_without_a_line_is_named() -> None:
+    found = fixed(*autopilot(low=1.61), code=())
+    assert found.patch is None
+    assert found.evidence[-1].endswith("no single line of the script sets it: prefetch 4")
+
+
+def test_the_first_run_with_a_proof_decides() -> None:
+    runs = [recorded(name="second"), recorded(*autopilot(low=1.61), name="first")]
+    assert fix_script(runs, 0, LATER).patch
+
+
+def test_a_script_that_changed_while_it_ran_has_no_patch() -> None:
+    found = fix_script([recorded(*autopilot(low=1.61))], 0, 1)
+    assert found.patch is None
+    assert found.why_none == "train.py changed since the run began: run tfwatch fix again"
+
+
+def test_a_script_that_failed_or_has_no_run_has_no_patch() -> None:
+    failed = fix_script([recorded(*autopilot(low=1.61))], 3, LATER)
+    assert failed.patch is None
+    assert failed.why_none.endswith("failed with exit code 3")
+    assert "no step of this script is recorded" in fix_script([], 0, LATER).why_none

@@ -1,0 +1,1 @@
+"""`tfwatch fix`: the proved changes of a script, as one patch."""

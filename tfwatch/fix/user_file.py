@@ -1,0 +1,110 @@
+"""A file of the user's: read once, and written as a whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import stat
+import tempfile
+import tokenize
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfwatch.core.errors import BadInputError
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class NoPatchError(Exception):
+    """No patch can be made; the message is one sentence for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserFile:
+    """A file as it was read. name: as the user names it. path: where it is, without links.
+
+    text: its lines, each ended by a newline whatever the file has.
+    """
+
+    name: str
+    path: Path
+    data: bytes
+    text: str
+
+    @staticmethod
+    def read(name: str, not_after_ns: int) -> UserFile:
+        """Read a file that nobody wrote since this time, nanoseconds since 1970.
+
+        Raises:
+            NoPatchError: it cannot be read, has both kinds of line ends, or was written since.
+        """
+        path = Path(os.path.realpath(name))
+        try:
+            if path.stat().st_mtime_ns > not_after_ns:
+                raise NoPatchError(f"{name} changed since the run began: run tfwatch fix again")
+            data = path.read_bytes()
+            file = UserFile(name, path, data, _decoded(data))
+        except (OSError, SyntaxError, ValueError) as error:
+            raise NoPatchError(f"{name} cannot be read: {error}") from error
+        if file.encoded(file.text) != data:
+            raise NoPatchError(f"{name} has both kinds of line ends: no patch is made")
+        return file
+
+    def encoded(self, text: str) -> bytes:
+        """Return another text in the encoding and with the line ends of this file."""
+        encoding, mark = _encoding(self.data)
+        lines = text.replace("\n", "\r\n") if b"\r\n" in self.data else text
+        return mark + lines.encode(encoding)
+
+    def check_unchanged(self) -> None:
+        """Check that the file is still the one that was read.
+
+        Raises:
+            BadInputError: it is not.
+        """
+        try:
+            is_same = self.path.read_bytes() == self.data
+        except OSError:
+            is_same = False
+        if not is_same:
+            raise BadInputError(f"{self.name} changed since the run began: it is left as it is")
+
+    def replace(self, text: str) -> None:
+        """Write another text: the file takes its place once it is complete, with the same
+        permissions.
+
+        Raises:
+            BadInputError: the file changed since it was read, or cannot be written.
+        """
+        try:
+            self._replace(self.encoded(text))
+        except OSError as error:
+            why = error.strerror or error
+            raise BadInputError(f"{self.name} cannot be written: {why}") from error
+
+    def _replace(self, data: bytes) -> None:
+        mode = stat.S_IMODE(self.path.stat().st_mode)
+        fd, part = tempfile.mkstemp(prefix=".tfwatch-fix-", dir=self.path.parent)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fchmod(fd, mode)
+                os.fsync(fd)
+            self.check_unchanged()
+            os.replace(part, self.path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(part)
+
+
+def _decoded(data: bytes) -> str:
+    encoding, mark = _encoding(data)
+    return data.removeprefix(mark).decode(encoding).replace("\r\n", "\n")
+
+
+def _encoding(data: bytes) -> tuple[str, bytes]:
+    """Return the encoding of a source (PEP 263), and the mark of byte order before it."""
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    return ("utf-8", _BOM) if encoding == "utf-8-sig" else (encoding, b"")

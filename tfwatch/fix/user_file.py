@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import stat
-import tempfile
 import tokenize
 from dataclasses import dataclass
 from pathlib import Path
 
 from tfwatch.core.errors import BadInputError
+from tfwatch.core.new_file import new_part
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -85,18 +84,17 @@ class UserFile:
 
     def _replace(self, data: bytes) -> None:
         mode = stat.S_IMODE(self.path.stat().st_mode)
-        fd, part = tempfile.mkstemp(prefix=".tfwatch-fix-", dir=self.path.parent)
+        part, flags = new_part(self.path)
         try:
-            with os.fdopen(fd, "wb") as file:
+            with open(os.open(part, flags, stat.S_IRUSR | stat.S_IWUSR), "wb") as file:
                 file.write(data)
                 file.flush()
-                os.fchmod(fd, mode)
-                os.fsync(fd)
+                os.fchmod(file.fileno(), mode)
+                os.fsync(file.fileno())
             self.check_unchanged()
-            os.replace(part, self.path)
+            part.replace(self.path)
         finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(part)
+            part.unlink(missing_ok=True)
 
 
 def _decoded(data: bytes) -> str:

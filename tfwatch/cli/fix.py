@@ -4,22 +4,29 @@ files."""
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
+import signal
 import sys
-from typing import TYPE_CHECKING, Any
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tfwatch.cli.script.request import RunOptions, script_of_words
 from tfwatch.cli.script.run import end_as, run_recorded
+from tfwatch.cli.script.trial import measure
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import printable
+from tfwatch.runs.script_process import ScriptTrial
 from tfwatch.tuner.autopilot import Autopilot
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from tfwatch.fix.live import Tried
-    from tfwatch.fix.script_fix import ScriptFix
+    from tfwatch.fix.script_fix import Restarts, ScriptFix
+    from tfwatch.fix.tried import Tried
+    from tfwatch.judge.comparing.run_to_compare import RunToCompare
 
 
 #: The exit codes of a script that ctrl+c or SIGTERM ended.
@@ -48,10 +55,52 @@ def fix(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
         return end_as(ran.code)
     from tfwatch.fix.script_fix import fix_script
 
-    found = fix_script(runs, ran.code, began_ns)
+    with tempfile.TemporaryDirectory(prefix="tfwatch-fix-") as folder, _ended_by_signals():
+        restarts = _restarts(args, options, Path(folder), clock)
+        found = fix_script(runs, ran.code, began_ns, restarts)
     if args.apply and found.patch:
         found.patch.write()
     return _print(found, is_applied=args.apply, as_json=args.json)
+
+
+def _restarts(
+    args: argparse.Namespace, options: RunOptions, folder: Path, clock: Clock
+) -> Restarts | None:
+    """Return how the script is run again; None where it is not. folder: for the runs."""
+    from tfwatch.fix.script_fix import Restarts
+
+    script, *words = options.script
+    if args.only or script == "-m":
+        return None
+    numbers = itertools.count(1)
+
+    def measure_steps(copy: Path, steps: int) -> RunToCompare:
+        number = str(next(numbers))
+        again = RunOptions(
+            [str(copy), *words],
+            folder / number,
+            headless=True,
+            python=args.python,
+            trial=ScriptTrial(steps),
+        )
+        return measure(again, f"run {number}")
+
+    return Restarts(script, measure_steps, args.budget, clock, _say)
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """End at SIGTERM and at a hangup as at ctrl+c: what is not needed any more is removed first."""
+    before = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(signum: int, frame: object) -> NoReturn:
+    raise SystemExit(128 + signum)
 
 
 def _print(found: ScriptFix, *, is_applied: bool, as_json: bool) -> int:

@@ -111,6 +111,11 @@ def _add_fix(own: Any) -> None:
     text = "write the changed files; without it the patch is printed alone"
     own.add_argument("--apply", action="store_true", help=text)
     _add_json(own, "the patch")
+    text = "try only what can be switched while the script trains: it runs once"
+    own.add_argument("--only", metavar="live", choices=["live"], help=text)
+    text = "no further run of the script begins after this time, as 10m (the default)"
+    read = options.typed(units.parse_age)
+    own.add_argument("--budget", metavar="TIME", type=read, default=600.0, help=text)
     text = "stop each fit after N steps; the autopilot takes up to 400"
     own.add_argument("--steps", metavar="N", type=options.whole(1, 10**9), help=text)
     _add_python(own)
@@ -352,8 +357,8 @@ COMMANDS = {
         "run a script, try settings while it trains, and print the proved ones as a patch",
         _add_fix,
         "cli.fix:fix",
-        more="The script trains to its end, with the same result. The patch is on stdout, what was"
-        " tried and what the script writes on stderr.",
+        more="The script trains to its end, with the same result. What needs a restart is tried in"
+        " copies of it, a few steps each. The patch is on stdout, all else on stderr.",
         usage="tfwatch fix [OPTIONS] (SCRIPT | -m MODULE) [ARGS]",
     ),
     "bench": Command(

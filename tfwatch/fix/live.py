@@ -6,28 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import printable
+from tfwatch.fix.tried import Tried, clears
 from tfwatch.judge.effects.switching_state import autopilot_runs
 from tfwatch.judge.effects.wording import autopilot_text, changes_text, outcome_text, setting_text
 from tfwatch.judge.findings.switch_lines import proved_knobs
 
 if TYPE_CHECKING:
     from tfwatch.core.script_code import CodeEdit
-    from tfwatch.judge.effects.interval import Estimate
     from tfwatch.judge.judged_run import JudgedRun
-
-#: A change is kept where the whole interval of its gain is above this: a smaller one is not worth a
-#: changed line.
-LEAST_GAIN = 1.02
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """A change that was tried. outcome: its gain with the 95 % interval, or why there is none."""
-
-    change: str
-    outcome: str
-    kept: bool
-    estimate: Estimate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +68,6 @@ def _enough(judged: JudgedRun) -> set[tuple[str, str]]:
         for change in run.kept
     ]
     return {(knob, new) for estimate, knob, new in known if clears(estimate)}
-
-
-def clears(estimate: Estimate | None) -> bool:
-    """Return whether a gain is worth a changed line."""
-    return estimate is not None and estimate.low >= LEAST_GAIN
 
 
 def _tried(judged: JudgedRun, values: dict[str, str]) -> tuple[Tried, ...]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import stat
 import tokenize
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import BadInputError
 from tfwatch.core.new_file import new_part
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -95,6 +100,32 @@ class UserFile:
             part.replace(self.path)
         finally:
             part.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def copy_beside(file: UserFile, text: str) -> Iterator[Path]:
+    """Write a text to a hidden new file beside a script, so that its imports work; it is removed at
+    the end.
+
+    Raises:
+        BadInputError: its folder takes no file.
+    """
+    part, flags = new_part(file.path)
+    copy = part.with_name(f"{part.name}.py")
+    try:
+        _write_new(copy, flags, file.encoded(text))
+        yield copy
+    finally:
+        copy.unlink(missing_ok=True)
+
+
+def _write_new(path: Path, flags: int, data: bytes) -> None:
+    try:
+        with open(os.open(path, flags, stat.S_IRUSR | stat.S_IWUSR), "wb") as file:
+            file.write(data)
+    except OSError as error:
+        why = error.strerror or error
+        raise BadInputError(f"{path} cannot be written: {why}") from error
 
 
 def _decoded(data: bytes) -> str:

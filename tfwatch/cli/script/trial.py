@@ -52,7 +52,7 @@ def try_change(args: argparse.Namespace) -> int:
         for number, side in enumerate(_order(args.rounds), 1):
             change = ("", args.change)[side]
             options = _options(args, script, Path(folder) / str(number), change)
-            sides[side].append(_measure(options, f"run {number}"))
+            sides[side].append(measure(options, f"run {number}"))
             _report(number, change, args, sides[side][-1])
         return _print_answer(args, sides)
 
@@ -83,7 +83,7 @@ def _options(
 # -- a run -----------------------------------------------------------------------------------------
 
 
-def _measure(options: RunOptions, name: str) -> RunToCompare:
+def measure(options: RunOptions, name: str) -> RunToCompare:
     """Run the script, and return its run.
 
     Raises:

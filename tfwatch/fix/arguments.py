@@ -23,11 +23,14 @@ _UNSET = frozenset({"None", "False", "'auto'", "1"})
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument of `compile`. old: the value that it replaces, as source; empty: any that sets
-    nothing, or no argument."""
+    """An argument of `compile`. effect: what it changes beside the time.
+
+    old: the value that it replaces, as source; empty: any that sets nothing, or no argument.
+    """
 
     keyword: str
     value: str
+    effect: str = ""
     old: str = ""
 
     @property

@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     #: Runs a script for so many steps, and returns its run.
     Measure: TypeAlias = Callable[[Path, int], RunToCompare]
 
-_IN_ONE_CALL = Argument("steps_per_execution", "8")
+_IN_ONE_CALL = Argument(
+    "steps_per_execution", "8", "callbacks of a batch run once in 8 steps, the weights are the same"
+)
 #: Arguments of `compile` that change neither the batches nor their order, by what a finding names.
 ARGUMENTS = (
-    Argument("run_eagerly", "False", old="True"),
+    Argument("run_eagerly", "False", "a graph rounds otherwise", old="True"),
     _IN_ONE_CALL,
-    Argument("jit_compile", "True"),
+    Argument("jit_compile", "True", "XLA rounds otherwise"),
 )
 #: Pairs of a change: the spread between runs counts as measured from three on.
 PAIRS = 4
@@ -109,10 +111,10 @@ class PairedRuns:
                 sides[side].append(self._run(argument, (old, new)[side], is_new=bool(side)))
         compared = compare_runs(*sides)
         outcome = f"{estimate_text(compared.estimate)} over {PAIRS} pairs of runs"
-        unlike = _unlike_losses(sides, is_exact=argument == _IN_ONE_CALL)
+        unlike = _unlike_losses(sides, is_exact=argument.keyword == _IN_ONE_CALL.keyword)
         kept = clears(compared.estimate) and not unlike
-        why = f"; {unlike}" if unlike else ""
-        return Tried(argument.text, f"{outcome}{why}", kept, compared.estimate)
+        notes = filter(None, (outcome, unlike or (argument.effect if kept else "")))
+        return Tried(argument.text, "; ".join(notes), kept, compared.estimate)
 
     def _run(self, argument: Argument, script: Path, *, is_new: bool) -> RunToCompare:
         if self.clock.now_ns() >= self.until_ns:

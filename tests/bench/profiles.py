@@ -89,7 +89,7 @@ def report(kind: str, is_equal: bool, asks: Asks, run: Any) -> None:
     done = [event for event in run.events.of(StepProfiled) if not event.missing]
     whole = step_ms(run.steps, np.float64)
     is_profiled = run.steps["flags"] & int(Flag.PROFILED) > 0
-    plain_ms = float(whole[~is_profiled][_BETWEEN:].mean())
+    plain_ms = float(whole[run.steps["flags"] == 0].mean())
     slower = float((whole[is_profiled] - plain_ms).sum()) / max(len(done), 1)
     costs = [event.cost_ms for event in done]
     print(

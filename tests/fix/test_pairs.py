@@ -42,11 +42,20 @@ def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 class Runs:
     """Runs of a script whose steps with a change take `new_ms`, and those without it 20 ms.
 
-    loss: of each run with the change; spread: by how much the losses of plain runs differ.
+    loss: of each run with the change; spread: by how much the losses of plain runs differ. source:
+    the script without the change.
     """
 
-    def __init__(self, folder: Path, new_ms: float, loss: float = 0.5, spread: float = 0.0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        new_ms: float,
+        loss: float = 0.5,
+        spread: float = 0.0,
+        source: str = SOURCE,
+    ) -> None:
         self.folder, self.new_ms, self.loss, self.spread = folder, new_ms, loss, spread
+        self.source = source
         self.sources: list[str] = []
 
     def measure(self, script: Path, steps: int) -> RunToCompare:
@@ -54,7 +63,7 @@ class Runs:
         assert script.parent == Path.cwd()
         assert script.name.startswith(".train.py.")
         self.sources.append(source)
-        is_new = source != SOURCE
+        is_new = source != self.source
         rows = noisy_rows(number, step_ms=self.new_ms if is_new else 20.0)
         loss = self.loss if is_new else 0.5 + self.spread * number
         begun, _, ended = trained(rows)

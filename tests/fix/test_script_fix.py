@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cli.recorded import noisy_rows, record, trained
+from tests.fix.test_pairs import Runs
+from tests.runs.folders import FakeClock
 from tfwatch.core.events import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
 from tfwatch.core.knobs import KnobChange
 from tfwatch.core.script_code import CodeEdit
-from tfwatch.fix.script_fix import ScriptFix, fix_script
+from tfwatch.fix.script_fix import Restarts, ScriptFix, fix_script
 
 if TYPE_CHECKING:
     from tfwatch.core.events import Event
@@ -47,6 +50,37 @@ def fixed(*events: Event, name: str = "run", code: tuple[CodeEdit, ...] = (EDIT,
 def recorded(*events: Event, name: str = "run", code: tuple[CodeEdit, ...] = (EDIT,)) -> Path:
     rows = noisy_rows(1, wait=0.5)
     return record(Path(name), rows, *events, *trained(rows), code=code, knobs={"prefetch": "off"})
+
+
+def restarts(folder: Path, new_ms: float) -> Restarts:
+    """Pairs of runs whose steps with a change take `new_ms`, and those without it 20 ms."""
+    runs = Runs(folder, new_ms, source=f"{LINE}\n")
+    return Restarts("train.py", runs.measure, 600.0, FakeClock().clock, lambda _: None)
+
+
+@pytest.mark.parametrize(("new_ms", "kept"), [(16.0, True), (20.0, False)])
+def test_what_the_run_did_not_prove_is_tried_in_pairs(
+    new_ms: float, kept: bool, tmp_path: Path
+) -> None:
+    run = recorded(*autopilot(low=1.01))
+    found = fix_script([run], 0, LATER, restarts(tmp_path, new_ms))
+    assert (found.patch is not None) == kept
+    assert [(one.change, one.kept) for one in found.tried] == [("prefetch 4", kept)]
+    assert not found.patch or b"+data = data.map(load).prefetch(4)\n" in found.patch.diff
+
+
+def test_a_move_that_the_autopilot_had_no_time_to_judge_is_tried_in_pairs(tmp_path: Path) -> None:
+    run = recorded(*autopilot(low=1.61)[:2])
+    found = fix_script([run], 0, LATER, restarts(tmp_path, 16.0))
+    assert found.patch
+    assert [(one.change, one.kept) for one in found.tried] == [("prefetch 4", True)]
+
+
+def test_a_setting_of_another_file_than_the_script_is_not_tried_in_pairs(tmp_path: Path) -> None:
+    Path("data.py").write_text(f"{LINE}\n")
+    run = recorded(*autopilot(low=1.01), code=(replace(EDIT, file="data.py"),))
+    found = fix_script([run], 0, LATER, restarts(tmp_path, 16.0))
+    assert (found.patch, found.tried) == (None, ())
 
 
 def test_what_the_autopilot_proved_is_a_patch_with_its_evidence() -> None:

@@ -6,27 +6,32 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import printable
+from tfwatch.core.knobs import CACHE
 from tfwatch.fix.tried import Tried, clears
 from tfwatch.judge.effects.switching_state import autopilot_runs
 from tfwatch.judge.effects.wording import autopilot_text, changes_text, outcome_text, setting_text
 from tfwatch.judge.findings.switch_lines import proved_knobs
+from tfwatch.judge.forecasts.forecast import Forecast
 
 if TYPE_CHECKING:
+    from tfwatch.core.knobs import KnobChange
     from tfwatch.core.script_code import CodeEdit
+    from tfwatch.judge.effects.switching_state import AutopilotRun
     from tfwatch.judge.judged_run import JudgedRun
 
 
 @dataclass(frozen=True, slots=True)
 class LiveResult:
-    """The proof of a run: the values of the knobs that are kept, and the lines that set them in the
-    script.
+    """The proof of a run: the values of the knobs that are kept.
 
-    tried: in the run's order. evidence: in a sentence.
+    code: the lines that set knobs in the script. open_values: of knobs that may be faster, and that
+    the run did not prove. tried: in the run's order. evidence: in a sentence.
     no_line: the settings that no line of the script sets.
     """
 
     values: dict[str, str]
-    edits: tuple[CodeEdit, ...]
+    code: tuple[CodeEdit, ...]
+    open_values: dict[str, str]
     tried: tuple[Tried, ...]
     evidence: str
     no_line: str
@@ -35,17 +40,47 @@ class LiveResult:
 def live_result(judged: JudgedRun) -> LiveResult:
     """Return the proof of a run about the knobs of its input pipeline."""
     kept = _proved(judged)
-    code = judged.run.manifest.code
-    in_script = {edit.knob for edit in code if edit.is_plain and not edit.is_cell}
+    code = tuple(one for one in judged.run.manifest.code if one.is_plain and not one.is_cell)
+    in_script = {edit.knob for edit in code}
     values = {knob: value for knob, value in kept.items() if knob in in_script}
     missing = [setting_text(knob, value) for knob, value in kept.items() if knob not in in_script]
+    may_be = _not_proved(judged).items()
     return LiveResult(
         values,
-        tuple(edit for edit in code if edit.knob in values),
+        code,
+        {knob: value for knob, value in may_be if knob in in_script and knob not in kept},
         _tried(judged, values),
         printable("; ".join(autopilot_text(one) for one in autopilot_runs(judged.run.events))),
         ", ".join(missing),
     )
+
+
+def _not_proved(judged: JudgedRun) -> dict[str, str]:
+    """Return the settings that the autopilot kept or had no time to judge, else the one that the
+    first findings forecast.
+
+    None of them draws other random numbers, or is a cache, which helps from the second epoch on.
+    """
+    runs = autopilot_runs(judged.run.events)
+    changes = [change for run in runs for change in (*run.kept, *_undecided(run))]
+    advised = (one.forecast for one in judged.losses)
+    named = next((one for one in advised if isinstance(one, Forecast)), None)
+    found = {change.knob: change.new for change in changes}
+    if named and not found:
+        found = {named.knob: named.value}
+    manifest = judged.run.manifest
+    return {
+        knob: value
+        for knob, value in found.items()
+        if knob != CACHE and value != manifest.knobs.get(knob) and not manifest.needs_consent(knob)
+    }
+
+
+def _undecided(run: AutopilotRun) -> tuple[KnobChange, ...]:
+    """Return the changes of the newest move, where it was made and not judged."""
+    if run.made is None or (run.moves and run.moves[-1].at_ns >= run.made.at_ns):
+        return ()
+    return run.made.changes
 
 
 def _proved(judged: JudgedRun) -> dict[str, str]:

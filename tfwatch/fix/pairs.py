@@ -4,7 +4,7 @@ time, in processes of their own."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import BadInputError
@@ -88,13 +88,29 @@ class PairedRuns:
         """
         try:
             changed = set_argument(text, argument)
-            with copy_beside(file, text) as old, copy_beside(file, changed) as new:
-                tried = self._tried(argument, old, new)
-        except (NoPatchError, NotComparableError) as error:
-            tried = Tried(argument.text, f"not tried: {error}", kept=False)
-        return tried, changed if tried.kept else text
+        except NoPatchError as error:
+            return Tried(argument.text, f"not tried: {error}", kept=False), text
+        is_exact = argument.keyword == _IN_ONE_CALL.keyword
+        tried = self.try_change(file, (text, changed), argument.text, is_exact=is_exact)
+        if tried.kept:
+            return replace(tried, outcome=f"{tried.outcome}; {argument.effect}"), changed
+        return tried, text
 
-    def _tried(self, argument: Argument, old: Path, new: Path) -> Tried:
+    def try_change(
+        self, file: UserFile, texts: tuple[str, str], change: str, *, is_exact: bool
+    ) -> Tried:
+        """Return the gain of the second of two sources of a script over the first.
+
+        change: in words. is_exact: the losses have to be the same bit for bit, where those of equal
+        runs are.
+        """
+        try:
+            with copy_beside(file, texts[0]) as old, copy_beside(file, texts[1]) as new:
+                return self._tried((old, new), change, is_exact=is_exact)
+        except (NoPatchError, NotComparableError) as error:
+            return Tried(change, f"not tried: {error}", kept=False)
+
+    def _tried(self, scripts: tuple[Path, Path], change: str, *, is_exact: bool) -> Tried:
         """Run the pairs.
 
         Raises:
@@ -104,22 +120,19 @@ class PairedRuns:
         sides: tuple[list[RunToCompare], list[RunToCompare]] = ([], [])
         for pair in range(PAIRS):
             if pair == _FIRST_PAIRS and compare_runs(*sides).estimate.ratio < 1:
-                return Tried(
-                    argument.text, f"not faster in {_FIRST_PAIRS} pairs of runs", kept=False
-                )
+                return Tried(change, f"not faster in {_FIRST_PAIRS} pairs of runs", kept=False)
             for side in (1, 0) if pair % 2 == 0 else (0, 1):
-                sides[side].append(self._run(argument, (old, new)[side], is_new=bool(side)))
-        compared = compare_runs(*sides)
-        outcome = f"{estimate_text(compared.estimate)} over {PAIRS} pairs of runs"
-        unlike = _unlike_losses(sides, is_exact=argument.keyword == _IN_ONE_CALL.keyword)
-        kept = clears(compared.estimate) and not unlike
-        notes = filter(None, (outcome, unlike or (argument.effect if kept else "")))
-        return Tried(argument.text, "; ".join(notes), kept, compared.estimate)
+                self.report(f"{change}: {('without it', 'with it')[side]}, {self.steps} steps")
+                sides[side].append(self._run(scripts[side]))
+        estimate = compare_runs(*sides).estimate
+        unlike = _unlike_losses(sides, is_exact=is_exact)
+        outcome = f"{estimate_text(estimate)} over {PAIRS} pairs of runs"
+        kept = clears(estimate) and not unlike
+        return Tried(change, f"{outcome}; {unlike}" if unlike else outcome, kept, estimate)
 
-    def _run(self, argument: Argument, script: Path, *, is_new: bool) -> RunToCompare:
+    def _run(self, script: Path) -> RunToCompare:
         if self.clock.now_ns() >= self.until_ns:
             raise NoPatchError("the budget is used up")
-        self.report(f"{argument.text}: {'with it' if is_new else 'without it'}, {self.steps} steps")
         try:
             return self.measure(script, self.steps)
         except BadInputError as error:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import starmap
 from typing import TYPE_CHECKING
 
 from tfwatch.fix.live import live_result
 from tfwatch.fix.pairs import PairedRuns, steps_of_a_run, wanted_arguments
 from tfwatch.fix.patch import ChangedFile, edited_text, make_patch
 from tfwatch.fix.user_file import NoPatchError, UserFile
+from tfwatch.judge.effects.wording import setting_text
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tfwatch.core.clock import Clock
@@ -78,9 +80,9 @@ def fix_script(
     found, fix = results[best], ScriptFix(tuple(runs), tried=results[best].tried)
     fix = replace(fix, evidence=tuple(_evidence(found)))
     try:
-        files = _with_settings(found, began_ns)
+        files = _with_settings(found.code, found.values, began_ns)
         if restarts:
-            tried = _try_arguments(judged[best], files, began_ns, restarts)
+            tried = _Restarted(judged[best], found, restarts, began_ns).try_all(files)
             fix = replace(fix, tried=(*fix.tried, *tried))
         if not any(one.kept for one in fix.tried) and not found.values:
             return replace(fix, why_none=f"{_NO_PROOF}{_first_advice(judged[best])}")
@@ -96,39 +98,65 @@ def _evidence(found: LiveResult) -> Iterator[str]:
         yield f"proved, but no single line of the script sets it: {found.no_line}"
 
 
-def _with_settings(found: LiveResult, began_ns: int) -> dict[Path, ChangedFile]:
-    """Return the files of all lines that set proved settings, with these settings.
+def _with_settings(
+    code: Sequence[CodeEdit], values: Mapping[str, str], began_ns: int
+) -> dict[Path, ChangedFile]:
+    """Return the files of all lines that set these knobs, with these values.
 
     Raises:
         NoPatchError: a file changed since the run began, or cannot be edited.
     """
     edits: dict[str, list[CodeEdit]] = {}
-    for edit in found.edits:
-        edits.setdefault(edit.file, []).append(edit)
+    for edit in code:
+        if edit.knob in values:
+            edits.setdefault(edit.file, []).append(edit)
     files = [UserFile.read(name, began_ns) for name in edits]
     return {
-        file.path: ChangedFile(file, edited_text(file, edits[file.name], found.values))
-        for file in files
+        file.path: ChangedFile(file, edited_text(file, edits[file.name], values)) for file in files
     }
 
 
-def _try_arguments(
-    judged: JudgedRun, files: dict[Path, ChangedFile], began_ns: int, restarts: Restarts
-) -> Iterator[Tried]:
-    """Try the arguments that the run's findings name, one upon the other; what is kept is put into
-    the files.
+class _Restarted:
+    """Changes of a script that are tried by running it again, one upon the other.
 
     Raises:
         NoPatchError: the script changed since the run began.
     """
-    wanted = wanted_arguments(judged.losses)
-    if not wanted:
-        return
-    script, pairs = UserFile.read(restarts.script, began_ns), restarts.paired_runs(judged)
-    for argument in wanted:
-        now = files.get(script.path, ChangedFile(script, script.text))
-        tried, text = pairs.try_argument(now.file, now.text, argument)
-        files[script.path] = ChangedFile(now.file, text)
+
+    def __init__(
+        self, judged: JudgedRun, found: LiveResult, restarts: Restarts, began_ns: int
+    ) -> None:
+        self._judged, self._found, self._began_ns = judged, found, began_ns
+        self._script = UserFile.read(restarts.script, began_ns)
+        self._pairs = restarts.paired_runs(judged)
+
+    def try_all(self, files: dict[Path, ChangedFile]) -> Iterator[Tried]:
+        """Try what the run did not prove, and the arguments that its findings name; what is kept is
+        put into the files."""
+        if self._found.open_values:
+            yield from self._try_settings(files)
+        for argument in wanted_arguments(self._judged.losses):
+            now = self._now(files)
+            tried, text = self._pairs.try_argument(now.file, now.text, argument)
+            files[self._script.path] = ChangedFile(now.file, text)
+            yield tried
+
+    def _now(self, files: Mapping[Path, ChangedFile]) -> ChangedFile:
+        return files.get(self._script.path, ChangedFile(self._script, self._script.text))
+
+    def _try_settings(self, files: dict[Path, ChangedFile]) -> Iterator[Tried]:
+        """Try settings that the run did not prove, all together; those of another file than the
+        script are not: a copy of the script imports that file as it is."""
+        values = {**self._found.values, **self._found.open_values}
+        changed = _with_settings(self._found.code, values, self._began_ns)
+        script = changed.pop(self._script.path, None)
+        if script is None or any(files.get(path) != one for path, one in changed.items()):
+            return
+        now = self._now(files)
+        words = ", ".join(starmap(setting_text, self._found.open_values.items()))
+        tried = self._pairs.try_change(now.file, (now.text, script.text), words, is_exact=True)
+        if tried.kept:
+            files[self._script.path] = script
         yield tried
 
 

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfwatch.cli import main
+from tfwatch.cli.script import trial as command
+from tfwatch.cli.script.request import RunOptions
 from tfwatch.cli.script.trial import _order
+from tfwatch.runs.script_process import ScriptTrial
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,6 +72,20 @@ def test_a_script_without_a_fit_cannot_be_tried(capsys: pytest.CaptureFixture[st
     assert "train.py runs 2 times, for 60 steps of its first fit" in said
     assert "no training" in said
     assert "the script cannot be tried: it has no fit" in said
+
+
+def test_a_process_that_does_not_end_after_its_run_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    monkeypatch.setattr(command, "_LOOK_S", 0.05)
+    runs = tmp_path / "runs"
+    Path("train.py").write_text(
+        "import time\nfrom tests.cli.fake_fits import fit\nfit(3)\ntime.sleep(600)\n"
+    )
+    options = RunOptions(["train.py", str(runs)], runs, headless=True, trial=ScriptTrial(60))
+    run = command.measure(options, "run 1")
+    assert run.run.ended
 
 
 @pytest.mark.tensorflow

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from tfwatch.cli.script.request import RunOptions, check_script, script_of_words
 from tfwatch.cli.script.run import script_command
 from tfwatch.core import units
+from tfwatch.core.clock import SYSTEM
 from tfwatch.core.errors import BadInputError, printable
 from tfwatch.runs.script_process import ScriptChange, ScriptTrial
 
@@ -35,6 +36,9 @@ _EFFECTS = {
 }
 #: Seconds between two looks at the child, and the last lines of one that failed.
 _LOOK_S, _LAST_LINES = 0.5, 5
+#: Looks after the end of a run: a process whose pipeline waits in Python may not end by itself, and
+#: is killed.
+_LOOKS_AFTER_END = 10
 
 
 def try_change(args: argparse.Namespace) -> int:
@@ -131,13 +135,21 @@ def _wait(child: subprocess.Popen[bytes], runs_dir: Path) -> int:
     """
     from tfwatch.runs.folder import RunFolder
 
-    pause = threading.Event()
-    while child.poll() is None:
-        loops = (RunFolder(one.parent).manifest().loop for one in runs_dir.glob("*/run.json"))
+    pause, looks = threading.Event(), 0
+    while child.poll() is None and looks < _LOOKS_AFTER_END:
+        folders = [one.parent for one in runs_dir.glob("*/run.json")]
+        loops = (RunFolder(one).manifest().loop for one in folders)
         if loop := next(filter(None, loops), ""):
             raise BadInputError(f"a loop of the script's own cannot be tried: {printable(loop)}")
+        looks += any(map(_has_ended, folders))
         pause.wait(_LOOK_S)
-    return child.returncode
+    return child.returncode or 0
+
+
+def _has_ended(folder: Path) -> bool:
+    from tfwatch.runs.run import RECENT, open_run
+
+    return open_run(folder, SYSTEM, RECENT).ended is not None
 
 
 # -- the answer ------------------------------------------------------------------------------------

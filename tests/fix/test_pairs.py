@@ -156,9 +156,9 @@ def test_no_copy_is_left_where_a_run_is_interrupted(error: BaseException) -> Non
 
 def test_the_arguments_are_those_that_the_findings_name_in_their_order() -> None:
     found = [
-        Finding("a", "A", "", "", "model.compile(..., steps_per_execution=8, jit_compile=True)"),
-        Finding("b", "B", "", "leave run_eagerly=True out of compile"),
-        Finding("c", "C", "", "validate less often", "model.fit(..., validation_freq=5)"),
+        Finding("a", "A", "", arguments=("steps_per_execution", "jit_compile")),
+        Finding("b", "B", "", "leave run_eagerly=True out of compile", arguments=("run_eagerly",)),
+        Finding("c", "C", "", "without jit_compile=True", "model.compile(...)"),
     ]
     assert [one.text for one in wanted_arguments(found)] == [
         "steps_per_execution=8",

@@ -14,6 +14,7 @@ from tfwatch.fix.user_file import NoPatchError, copy_beside
 from tfwatch.judge.comparing.compared_runs import compare_runs
 from tfwatch.judge.comparing.run_to_compare import NotComparableError
 from tfwatch.judge.effects.wording import estimate_text
+from tfwatch.judge.findings.finding import JIT_COMPILE, RUN_EAGERLY, STEPS_PER_EXECUTION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,13 +31,13 @@ if TYPE_CHECKING:
     Measure: TypeAlias = Callable[[Path, int], RunToCompare]
 
 _IN_ONE_CALL = Argument(
-    "steps_per_execution", "8", "callbacks of a batch run once in 8 steps, the weights are the same"
+    STEPS_PER_EXECUTION, "8", "callbacks of a batch run once in 8 steps, the weights are the same"
 )
 #: Arguments of `compile` that change neither the batches nor their order, by what a finding names.
 ARGUMENTS = (
-    Argument("run_eagerly", "False", "a graph rounds otherwise", old="True"),
+    Argument(RUN_EAGERLY, "False", "a graph rounds otherwise", old="True"),
     _IN_ONE_CALL,
-    Argument("jit_compile", "True", "XLA rounds otherwise"),
+    Argument(JIT_COMPILE, "True", "XLA rounds otherwise"),
 )
 #: Pairs of a change: the spread between runs counts as measured from three on.
 PAIRS = 4
@@ -52,12 +53,7 @@ _ROUNDING, _SPREADS = 1e-3, 2.0
 def wanted_arguments(losses: Sequence[Finding]) -> list[Argument]:
     """Return the arguments that the findings of a run name as a remedy, in the order of the
     findings."""
-    named = (
-        one
-        for finding in losses
-        for one in ARGUMENTS
-        if one.keyword in finding.code + finding.advice
-    )
+    named = (one for finding in losses for one in ARGUMENTS if one.keyword in finding.arguments)
     return list(dict.fromkeys(named))
 
 

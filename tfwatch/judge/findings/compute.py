@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import Advice, Fact, Finding, Tone
+from tfwatch.judge.findings.finding import JIT_COMPILE, Advice, Fact, Finding, Tone
 from tfwatch.judge.findings.situation import of_step
 from tfwatch.judge.findings.switch_lines import advise_gain
 from tfwatch.judge.forecasts.forecast import best
@@ -53,6 +53,7 @@ def find(now: Situation) -> Finding | None:
         next_step.edit,
         Tone.GOOD,
         f"compute-bound: waits {waited}",
+        arguments=next_step.arguments,
         forecast=gain,
         evidence=(Fact("compute", spent.compute_s, "s"), Fact("steps", spent.steps, "step")),
     )
@@ -110,7 +111,9 @@ def _advise(now: Situation, share: float) -> Advice:
         larger = f"A batch {replicas} times as large keeps {replicas} devices as busy as one alone"
         return Advice(f"{limit} {larger}: each has {each}")
     if now.manifest.accelerated:
-        return Advice(f"{limit} Mixed precision or jit_compile may shorten it.", _PRECISION)
+        return Advice(
+            f"{limit} Mixed precision or jit_compile may shorten it.", _PRECISION, (JIT_COMPILE,)
+        )
     layers = " e shows which layer takes it." if now.live and not now.parts else ""
     return Advice(f"{limit} A GPU or a smaller model would shorten it.{layers}")
 

@@ -6,6 +6,7 @@ change, by the kind of its data.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
@@ -24,7 +25,7 @@ from tfwatch.core.knobs import (
 )
 from tfwatch.core.script_code import edited_lines
 from tfwatch.judge.effects.wording import expected_gain_text
-from tfwatch.judge.findings.finding import Advice, Fact, Finding, Tone
+from tfwatch.judge.findings.finding import STEPS_PER_EXECUTION, Advice, Fact, Finding, Tone
 from tfwatch.judge.findings.situation import SourceKind, of_step
 from tfwatch.judge.findings.switch_lines import (
     advise_gain,
@@ -67,6 +68,7 @@ def find(now: Situation) -> Finding | None:
         remedy.edit,
         Tone.BAD if now.regime.share(waited_s) >= HIGHLY_FROM else Tone.WARN,
         brief,
+        arguments=remedy.arguments,
         where=now.stages.stages[limit.stage].name if now.stages and limit else "",
         evidence=(
             Fact("data_wait", waited_s, "s"),
@@ -117,8 +119,8 @@ def _advise(now: Situation, gain: Forecast | None) -> Advice:
     if part is None or is_fetch:
         return found
     if not now.live:
-        return Advice(f"{found.sentence}; {limit.sentence}", found.edit) if limit else found
-    return found if gain else Advice(_beside_keys(now, found.sentence), found.edit)
+        return replace(found, sentence=f"{found.sentence}; {limit.sentence}") if limit else found
+    return found if gain else replace(found, sentence=_beside_keys(now, found.sentence))
 
 
 def _beside_keys(now: Situation, sentence: str) -> str:
@@ -216,7 +218,8 @@ def _fetch(now: Situation) -> Advice:
     words = f"larger batches need fewer fetches{calls}; the buffer is full, so the data wait is the"
     is_arrays = now.origin is SourceKind.ARRAYS
     lines = "" if now.has_own_loop else _FEWER_CALLS if is_arrays else _CALLS
-    return Advice(f"{words} fetch itself", lines)
+    arguments = () if now.has_own_loop else (STEPS_PER_EXECUTION,)
+    return Advice(f"{words} fetch itself", lines, arguments)
 
 
 def _below_strategy(now: Situation) -> Advice:
@@ -284,6 +287,7 @@ def _arrays(now: Situation) -> Advice:
     return Advice(
         "larger batches, or compile(steps_per_execution=8); Keras prefetches arrays already",
         _FEWER_CALLS,
+        (STEPS_PER_EXECUTION,),
     )
 
 

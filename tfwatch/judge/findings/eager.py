@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import Fact, Finding
+from tfwatch.judge.findings.finding import RUN_EAGERLY, Fact, Finding
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
@@ -41,6 +41,7 @@ def find(now: Situation) -> Finding | None:
         f"{what} operations one by one: Python {takes}",
         _LOOP if loop else _FIT,
         _LOOP_CODE if loop else _FIT_CODE,
+        arguments=() if loop else (RUN_EAGERLY,),
         brief=brief,
         where=now.manifest.loop,
         evidence=(Fact("launch_share", share, "share"),),

@@ -12,6 +12,12 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.forecasts.forecast import Forecast
 
+#: Arguments of `compile` that a finding can name as its remedy.
+STEPS_PER_EXECUTION, JIT_COMPILE, RUN_EAGERLY = (
+    "steps_per_execution",
+    "jit_compile",
+    "run_eagerly",
+)
 _NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
@@ -28,10 +34,11 @@ class Tone(Enum):
 @dataclass(frozen=True, slots=True)
 class Advice:
     """Advice: a sentence with its number, and lines of Python that follow it; empty where there are
-    none."""
+    none. arguments: those of `compile` that it names."""
 
     sentence: str
     edit: str = ""
+    arguments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,8 @@ class Finding:
     #: Lines of Python for the user's own code.
     code: str = ""
     tone: Tone = Tone.WARN
+    #: Those of `compile` that the advice names.
+    arguments: tuple[str, ...] = field(default=(), kw_only=True)
     #: A shorter sentence with the same figures for a narrow row; empty where `sentence` is short.
     brief: str = ""
     #: Beside it on the banner: the machine, a loss that is NaN, the outcome of the run.

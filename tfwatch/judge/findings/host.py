@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import Advice, Fact, Finding
+from tfwatch.judge.findings.finding import STEPS_PER_EXECUTION, Advice, Fact, Finding
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
@@ -48,6 +48,7 @@ def find(now: Situation) -> Finding | None:
         f"{brief}{where}",
         advice.sentence,
         advice.edit,
+        arguments=advice.arguments,
         brief=brief,
         where=place,
         evidence=(Fact("host_mean", host_ms, "ms"),),
@@ -72,4 +73,4 @@ def _advise(now: Situation, place: str, then_ms: float) -> Advice:
         return Advice(f"{less}, e.g. log every 100th step")
     calls = f"compile(steps_per_execution={_STEPS})"
     sentence = f"log less often, or {calls}: about {units.milliseconds(then_ms)}/step"
-    return Advice(sentence, _CODE)
+    return Advice(sentence, _CODE, (STEPS_PER_EXECUTION,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import Fact, Finding
+from tfwatch.judge.findings.finding import JIT_COMPILE, STEPS_PER_EXECUTION, Fact, Finding
 from tfwatch.judge.findings.situation import of_step
 from tfwatch.judge.steps.steady_steps import LAUNCH_FROM
 
@@ -42,6 +42,7 @@ def find(now: Situation) -> Finding | None:
         f"{brief}, {why}: its kernels are too small",
         _ADVICE,
         _CODE,
+        arguments=(STEPS_PER_EXECUTION, JIT_COMPILE),
         brief=brief,
         evidence=tuple(evidence),
         basis=basis,

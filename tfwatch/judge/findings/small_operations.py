@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import Fact, Finding
+from tfwatch.judge.findings.finding import JIT_COMPILE, Fact, Finding
 from tfwatch.judge.step_texts import name_text
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def find(now: Situation) -> Finding | None:
         f"{brief}: {name_text(loop)} runs a loop of them in each step",
         _ADVICE,
         _CODE,
+        arguments=(JIT_COMPILE,),
         brief=brief,
         where=loop.name,
         evidence=(Fact("share", small.share), Fact("took", small.took_ms, "ms")),

@@ -197,7 +197,7 @@ model = keras.Sequential([keras.layers.Dense(1)])
 model.compile("sgd", "mse")
 model.fit(np.zeros((64, 2)), np.zeros((64, 1)), verbose=0)
 import sys
-rooms = ("judge", "tuner", "report", "screens", "app")
+rooms = ("judge", "tuner", "report", "screens", "app", "doctor", "fix", "cli")
 loaded = {".".join(name.split(".")[:2]) for name in sys.modules if name.startswith("tfwatch.")}
 print("JUDGING:", sorted(loaded & {f"tfwatch.{room}" for room in rooms}), "textual" in sys.modules)
 print("WATCHED:", "tfwatch.watch" in loaded)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import platform
-import re
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import BadInputError
+from tfwatch.core.versions import NEWER_KERAS, OLDEST_KERAS, first_two, is_older
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,12 +34,10 @@ ARM_PYTHON = (
     "on an Apple chip install an arm64 Python (this one runs under Rosetta 2) and tfwatch with it;"
     " an Intel Mac has no newer TensorFlow"
 )
-#: The bounds of the extra `tensorflow` in pyproject.toml.
+#: The bound of the extra `tensorflow` in pyproject.toml.
 _OLDEST_TENSORFLOW = (2, 18)
-OLDEST_KERAS = (3, 8)
 #: The first TensorFlow with Keras 3.
 _FIRST_WITH_KERAS_3 = (2, 16)
-NEWER_KERAS = f"pip install -U 'keras>={OLDEST_KERAS[0]}.{OLDEST_KERAS[1]}'"
 _NEWER_TENSORFLOW = f"install TensorFlow {_OLDEST_TENSORFLOW[0]}.{_OLDEST_TENSORFLOW[1]} or newer"
 
 
@@ -117,10 +115,10 @@ class Installed:
 
     def _metal_that_does_not_load(self, tensorflow: str) -> Iterator[Problem]:
         metal = self.versions.get("tensorflow-metal")
-        if metal is None or _pair(metal) > _METAL or is_older(tensorflow, _OLDEST_TENSORFLOW):
+        if metal is None or first_two(metal) > _METAL or is_older(tensorflow, _OLDEST_TENSORFLOW):
             return
-        is_too_new = _pair(tensorflow) >= _NEWEST_WITH_METAL
-        if is_too_new or _pair(metal) < _METAL:
+        is_too_new = first_two(tensorflow) >= _NEWEST_WITH_METAL
+        if is_too_new or first_two(metal) < _METAL:
             found = f"tensorflow-metal {metal} does not load with TensorFlow {tensorflow}"
             other = ", or pip uninstall tensorflow-metal to train on the CPU" if is_too_new else ""
             yield Problem(found, f"{METAL_PAIR}{other}", is_metal=True)
@@ -155,13 +153,3 @@ def _find_version(package: str) -> str:
         name = other.replace("_", "-")
         return f"{importlib.metadata.version(other)} ({name})"
     return "of unknown version"
-
-
-def _pair(version: str) -> tuple[int, int]:
-    found = re.match(r"(\d{1,9})\.(\d{1,9})", version)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
-
-
-def is_older(version: str, least: tuple[int, int]) -> bool:
-    """Return True where the version is older; a version that cannot be read is not."""
-    return (0, 0) < _pair(version) < least

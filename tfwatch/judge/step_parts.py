@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from tfwatch.core.events import OperationTime
     from tfwatch.core.rows import Rows
     from tfwatch.runs.buffers import Events
+    from tfwatch.runs.snapshot import Snapshot
 
     Parts: TypeAlias = "tuple[StepPart, ...]"
-    from tfwatch.runs.snapshot import Snapshot
 
 #: How a part is named where its operations have no name of their own.
 _WORDS = {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open
 from tfwatch.core.knobs import NotTimed
-from tfwatch.doctor.packages import NEWER_KERAS, OLDEST_KERAS, is_older
+from tfwatch.core.versions import NEWER_KERAS, OLDEST_KERAS, is_older
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -138,7 +138,8 @@ def read_profile(done: Recording, now_ns: int, *, accelerated: bool = False) -> 
 
 
 def _missing(done: Recording, now_ns: int, why: str) -> StepProfiled:
-    return StepProfiled(now_ns, done.step, done.steps, done.step_ms, done.cost_ms, missing=why)
+    times_ms = done.step_ms, done.cost_ms
+    return StepProfiled(now_ns, done.step, done.steps, *times_ms, missing=why, by=done.by)
 
 
 def _read_space(done: Recording) -> Any:

@@ -25,8 +25,8 @@ from tfwatch.judge.forecasts.evidence import (
 from tfwatch.judge.forecasts.forecast import forecasts
 from tfwatch.judge.log_lines import find_meanings
 from tfwatch.judge.machine import MachineFigures, machine_of_run
+from tfwatch.judge.profile.step_parts import profile_of_run
 from tfwatch.judge.regime import regime_of
-from tfwatch.judge.step_parts import profile_of_run
 from tfwatch.judge.steps.stalls import (
     Stall,
     find_stalls,

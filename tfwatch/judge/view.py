@@ -49,9 +49,9 @@ from tfwatch.judge.forecasts.evidence import evidence_now
 from tfwatch.judge.forecasts.forecast import forecasts
 from tfwatch.judge.log_lines import LogFinding, LogFollower
 from tfwatch.judge.machine import MachineFollower
+from tfwatch.judge.profile.step_parts import profile_of_run
 from tfwatch.judge.regime import RunningRegime
 from tfwatch.judge.script_runs import newest_fit
-from tfwatch.judge.step_parts import profile_of_run
 from tfwatch.judge.steps.stalls import (
     Pauses,
     Stall,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import printable
 from tfwatch.core.events import StepProfiled, TrainableIgnored
-from tfwatch.judge.step_groups import blocks_in
+from tfwatch.judge.profile.step_groups import blocks_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

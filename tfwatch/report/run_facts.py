@@ -16,8 +16,8 @@ from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.machine import PIPELINE
 from tfwatch.judge.past_run import state_of
-from tfwatch.judge.step_groups import step_rows
-from tfwatch.judge.step_parts import step_parts
+from tfwatch.judge.profile.step_groups import step_rows
+from tfwatch.judge.profile.step_parts import step_parts
 from tfwatch.judge.steps.time_breakdown import PART_NAMES
 from tfwatch.report.effects import (
     AUTOPILOT,

@@ -11,7 +11,7 @@ from tfwatch.core.events import EpochEnded
 from tfwatch.core.knobs import knob_name
 from tfwatch.judge.event_rows import changes_of_run
 from tfwatch.judge.machine import PIPELINE
-from tfwatch.judge.step_groups import step_rows
+from tfwatch.judge.profile.step_groups import step_rows
 from tfwatch.judge.steps.time_breakdown import PART_NAMES, PARTS
 from tfwatch.report.facts import as_rows, if_any, known
 from tfwatch.report.run_facts import MACHINE, STAGE, STALL, STEP_ROW, missing_stages

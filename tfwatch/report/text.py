@@ -14,7 +14,7 @@ from tfwatch.judge.event_rows import changes_of_run
 from tfwatch.judge.findings.finding import RemedyForecast
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.log_lines import find_meanings
-from tfwatch.judge.step_texts import name_text
+from tfwatch.judge.profile.step_texts import name_text
 from tfwatch.judge.steps.time_breakdown import PART_NAMES
 from tfwatch.judge.troubles import divergences_text
 from tfwatch.report.run_facts import final_loss, finished_epochs, steps_done

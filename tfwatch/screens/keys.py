@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from textual.binding import Binding
 
 from tfwatch.core.knobs import KNOBS
-from tfwatch.judge.profiling import IN_COMPUTE
+from tfwatch.judge.profile.profiling import IN_COMPUTE
 from tfwatch.screens.basics.keyline import Key
 from tfwatch.screens.live.header import epoch_text
 from tfwatch.screens.live.timeline.widget import KEYS, LOOK

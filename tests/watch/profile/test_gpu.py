@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.watch.profile.gpu_planes import CONV, DENSE, GpuProfile
-from tfwatch.judge.step_parts import step_parts
+from tfwatch.judge.profile.step_parts import step_parts
 
 if TYPE_CHECKING:
     from pathlib import Path

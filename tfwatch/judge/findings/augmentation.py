@@ -10,7 +10,7 @@ from tfwatch.judge.findings.finding import Fact, Finding
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
-    from tfwatch.judge.step_parts import StepPart
+    from tfwatch.judge.profile.step_parts import StepPart
 
 #: Keras' preprocessing layers: they learn nothing, so a map can run them beside the steps.
 _KINDS = (

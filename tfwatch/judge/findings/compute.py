@@ -9,7 +9,7 @@ from tfwatch.judge.findings.finding import JIT_COMPILE, Advice, Fact, Finding, T
 from tfwatch.judge.findings.situation import of_step
 from tfwatch.judge.findings.switch_lines import advise_gain
 from tfwatch.judge.forecasts.forecast import best
-from tfwatch.judge.step_texts import name_text
+from tfwatch.judge.profile.step_texts import name_text
 from tfwatch.judge.steps.steady_steps import MODERATELY_FROM
 from tfwatch.judge.steps.time_breakdown import PART_NAMES, PARTS
 

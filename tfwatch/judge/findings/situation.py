@@ -20,9 +20,9 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.knobs import MULTIPROCESSING
 from tfwatch.core.rows import Phase
+from tfwatch.judge.profile.step_groups import step_rows
+from tfwatch.judge.profile.step_parts import step_parts
 from tfwatch.judge.regime import Regime
-from tfwatch.judge.step_groups import step_rows
-from tfwatch.judge.step_parts import step_parts
 from tfwatch.judge.steps.stalls import merge_locations
 from tfwatch.judge.troubles import current_divergence
 from tfwatch.runs.library import replay_argument
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.forecasts.forecast import Forecast
     from tfwatch.judge.machine import MachineFigures
+    from tfwatch.judge.profile.step_parts import StepPart
     from tfwatch.judge.stages import Bottleneck, StageTable
-    from tfwatch.judge.step_parts import StepPart
     from tfwatch.judge.steps.stalls import Stall
     from tfwatch.judge.steps.steady_steps import Breakdown, Stat
     from tfwatch.runs.format import Manifest

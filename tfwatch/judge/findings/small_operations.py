@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.judge.findings.finding import JIT_COMPILE, Fact, Finding
-from tfwatch.judge.step_texts import name_text
+from tfwatch.judge.profile.step_texts import name_text
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation

@@ -8,7 +8,7 @@ from tfwatch.core.events import AUTOMATIC
 from tfwatch.core.knobs import LARGEST, PREFETCH, Refusal, check_value, knob_name
 from tfwatch.judge.effects import switching_state
 from tfwatch.judge.effects.wording import subject_text
-from tfwatch.judge.profiling import is_due
+from tfwatch.judge.profile.profiling import is_due
 from tfwatch.runs.requests import ProfileRequest, StopRequest, SwitchRequest
 from tfwatch.screens.live.knobs import find_testable_switch
 from tfwatch.tuner.autopilot import Autopilot

@@ -6,9 +6,9 @@ import pytest
 
 from tests.judge.profiles import profile_of
 from tfwatch.core.events import OperationTime, StepProfiled
-from tfwatch.judge.step_groups import blocks_in, step_rows
-from tfwatch.judge.step_parts import step_parts
-from tfwatch.judge.step_texts import name_text
+from tfwatch.judge.profile.step_groups import blocks_in, step_rows
+from tfwatch.judge.profile.step_parts import step_parts
+from tfwatch.judge.profile.step_texts import name_text
 
 
 def deep(*layers: tuple[str, str, float]) -> StepProfiled:

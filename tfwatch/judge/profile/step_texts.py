@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.step_groups import step_rows
+from tfwatch.judge.profile.step_groups import step_rows
 
 if TYPE_CHECKING:
     from tfwatch.core.events import StepProfiled
-    from tfwatch.judge.step_parts import StepPart
+    from tfwatch.judge.profile.step_parts import StepPart
 
 #: The longest parts have a line.
 _MOST_LINES = 12

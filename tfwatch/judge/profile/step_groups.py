@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
-from tfwatch.judge.step_parts import StepPart, once_per_profile, step_parts
+from tfwatch.judge.profile.step_parts import StepPart, once_per_profile, step_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

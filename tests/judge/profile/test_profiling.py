@@ -11,8 +11,8 @@ from tests.judge.profiles import PROFILE
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, Split
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.judge.profiling import is_due
-from tfwatch.judge.step_parts import profile_of_run
+from tfwatch.judge.profile.profiling import is_due
+from tfwatch.judge.profile.step_parts import profile_of_run
 from tfwatch.judge.view import Follower
 
 if TYPE_CHECKING:

@@ -87,4 +87,4 @@ def _head(profile: StepProfiled) -> str:
     where = "GPU" if profile.on_gpu else "CPU"
     passes = f"{_FORWARD} forward {_BACKWARD} backward"
     cost = time_text(profile.cost_ms)
-    return f"step {units.count(profile.step)} on the {where}, {passes}; cost {cost}"
+    return f"{where}, step {units.count(profile.step)}: {passes}; cost {cost}"

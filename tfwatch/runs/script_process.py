@@ -10,8 +10,7 @@ import os
 import signal
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import psutil
@@ -45,12 +44,12 @@ _file: list[tuple[str, int]] = []
 _at_first_run: list[Callable[[], None]] = []
 
 
-class ScriptChange(StrEnum):
-    """A change to what a script compiles."""
+class ScriptChange:
+    """The changes to what a script compiles."""
 
-    JIT_COMPILE = "jit_compile=True"
-    MIXED_BFLOAT16 = "mixed_bfloat16"
-    WITHOUT_METRIC = "without a metric"
+    JIT_COMPILE: Final = "jit_compile=True"
+    MIXED_BFLOAT16: Final = "mixed_bfloat16"
+    WITHOUT_METRIC: Final = "without a metric"
 
 
 @dataclass(frozen=True, slots=True)

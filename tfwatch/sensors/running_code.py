@@ -224,6 +224,10 @@ def _without_collection(read: Callable[[], Any]) -> Any:
             return got.pop(2)
 
 
+#: `operator.call`, which Python 3.10 lacks.
+_CALL_IT = operator.methodcaller("__call__")
+
+
 def _call_atomically(expected: bool, *functions: Callable[[], Any]) -> list[Any]:
     """Return the result of each function, or nothing where the first result is not the expected
     one.
@@ -231,4 +235,4 @@ def _call_atomically(expected: bool, *functions: Callable[[], Any]) -> list[Any]
     Python can switch threads between two lines of Python, but not between these functions: they and
     their callers are C. So no other thread's `gc.disable()` comes in between, and none is undone.
     """
-    return list(takewhile(partial(operator.is_not, not expected), map(operator.call, functions)))
+    return list(takewhile(partial(operator.is_not, not expected), map(_CALL_IT, functions)))

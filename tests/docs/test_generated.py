@@ -1,10 +1,12 @@
-"""The pages about JSON and Prometheus, and the schema, are those of the tables.
+"""The pages about findings, JSON and Prometheus, and the schema, are those of the tables.
 
 `TFWATCH_DOCS=write` writes them.
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import os
 import re
@@ -13,15 +15,33 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.docs.pages import ROOT
+from tfwatch.judge.findings import compute, ranking
 from tfwatch.report.facts import describe
 from tfwatch.report.metrics import METRICS, describe_metrics
 from tfwatch.report.run_facts import RUN, schema
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+    from types import ModuleType
 
 PAGE, SCHEMA = ROOT / "docs/json.md", ROOT / "docs/run.schema.json"
+FINDINGS = ROOT / "docs/findings.md"
 PROMETHEUS, DASHBOARD = ROOT / "docs/prometheus.md", ROOT / "assets/grafana-dashboard.json"
+#: The words of the banner in the order of the page: those of the input pipeline first.
+_WORDS = (
+    "STARVING",
+    "STALLS",
+    "COPY-BOUND",
+    "HOST-BOUND",
+    "VALIDATION",
+    "BETWEEN EPOCHS",
+    "BETWEEN FITS",
+    "RETRACING",
+    "LAUNCH-BOUND",
+    "COMPUTE",
+    "OK, data wait",
+)
 _GENERATED = re.compile(r"(?<=test_generated\.py -->\n).*(?=<!-- end -->)", re.DOTALL)
 _METRIC = re.compile(r"\btfwatch_[a-z_]+\b")
 
@@ -30,7 +50,11 @@ def written() -> dict[str, str]:
     """The generated files as they should be."""
     keys = "\n" + "\n".join(describe(RUN, "A run"))
     metrics = "\n".join(describe_metrics())
+    findings = "\n".join(describe_findings())
     return {
+        FINDINGS.name: _GENERATED.sub(
+            lambda _: f"\n{findings}\n\n", FINDINGS.read_text(encoding="utf-8")
+        ),
         PAGE.name: _GENERATED.sub(lambda _: f"{keys}\n", PAGE.read_text(encoding="utf-8")),
         PROMETHEUS.name: _GENERATED.sub(
             lambda _: f"\n{metrics}\n\n", PROMETHEUS.read_text(encoding="utf-8")
@@ -39,7 +63,37 @@ def written() -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("path", [PAGE, PROMETHEUS, SCHEMA], ids=lambda path: path.name)
+def describe_findings() -> Iterator[str]:
+    """Yield the table of the findings, from their docstrings."""
+    yield "| banner, `kind` | what it means | what to do |"
+    yield "| --- | --- | --- |"
+    found = [(*_word_and_kind(module), module) for module in (*ranking.KINDS, compute)]
+    for word, kind, module in sorted(found, key=lambda one: _WORDS.index(one[0])):
+        meaning, remedy = _meaning_and_remedy(module)
+        yield f"| {word} `{kind}` | {meaning} | {remedy[0].upper()}{remedy[1:]} |"
+
+
+def _word_and_kind(module: ModuleType) -> tuple[str, str]:
+    """Return the word on the banner and the kind, of the first finding that a module makes."""
+    for call in ast.walk(ast.parse(inspect.getsource(module))):
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "Finding":
+            kind, word = (_first_text(one) for one in call.args[:2])
+            return word, kind
+    raise ValueError(f"{module.__name__} makes no finding")
+
+
+def _first_text(tree: ast.expr) -> str:
+    constants = [one.value for one in ast.walk(tree) if isinstance(one, ast.Constant)]
+    return next(one for one in constants if isinstance(one, str))
+
+
+def _meaning_and_remedy(module: ModuleType) -> tuple[str, str]:
+    paragraphs = [" ".join(one.split()) for one in (inspect.getdoc(module) or "").split("\n\n")]
+    remedy = next(one for one in paragraphs if one.startswith("Remedy: "))
+    return paragraphs[0], remedy.removeprefix("Remedy: ")
+
+
+@pytest.mark.parametrize("path", [FINDINGS, PAGE, PROMETHEUS, SCHEMA], ids=lambda path: path.name)
 def test_a_generated_file_is_that_of_the_table(path: Path) -> None:
     if os.environ.get("TFWATCH_DOCS") == "write":
         path.write_text(written()[path.name], encoding="utf-8")

@@ -42,7 +42,7 @@ def test_prefetch_hides_what_a_batch_takes_behind_compute_and_host(
 
 @pytest.mark.parametrize("delay_ms", [5.0, 10.0, 20.0, 40.0])
 def test_it_foretells_what_an_h200_did(delay_ms: float) -> None:
-    came = {5.0: 13.3, 10.0: 13.5, 20.0: 20.2, 40.0: 40.2}[delay_ms]  # docs/results.md, prefetch 4
+    came = {5.0: 13.3, 10.0: 13.5, 20.0: 20.2, 40.0: 40.2}[delay_ms]  # docs/developers/results.md
     off = {5.0: 18.4, 10.0: 23.8, 20.0: 33.9, 40.0: 54.2}[delay_ms]
 
     found = forecast(evidence(off - 13.3, compute=13.2, host=0.1), {"prefetch": "4"})

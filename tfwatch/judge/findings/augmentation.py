@@ -1,4 +1,7 @@
-"""Layers that augment images within the step, in place of the input pipeline."""
+"""Layers that augment images within the step, in place of the input pipeline.
+
+Remedy: move the layers into a parallel `.map`, with `.prefetch` after it. The random draws change.
+"""
 
 from __future__ import annotations
 

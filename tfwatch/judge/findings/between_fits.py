@@ -1,4 +1,8 @@
-"""The script's own code between two calls of `fit`, and the begin and end of `fit`."""
+"""The script's own code between two calls of `fit`, and the begin and end of `fit`.
+
+Remedy: one data set and one `fit` in place of a loop over `fit`; `predict_on_batch` in place of
+`predict`.
+"""
 
 from __future__ import annotations
 

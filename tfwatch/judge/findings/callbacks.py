@@ -1,4 +1,7 @@
-"""A callback of the user's that holds the training up, after each step or at the ends of epochs."""
+"""A callback of the user's that holds the training up, after each step or at the ends of epochs.
+
+Remedy: do the work every 100th step, at the end of an epoch, or every fifth epoch.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Cheap maps over single elements: their calls cost more than their work."""
+"""Cheap maps over single elements: their calls cost more than their work.
+
+Remedy: `.batch(n)` before the map, with a function of whole batches.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Data wait: the device starves for the next batch.
+"""Data wait: the device has no batch to train on.
 
-The remedy is the switch that is forecast to gain most; where none is, what the user's own code can
-change, by the kind of its data.
+Remedy: press the key that the banner names, then copy the line with `y`. The [quick
+start](quick-start.md) has the edit for the usual pipelines.
 """
 
 from __future__ import annotations

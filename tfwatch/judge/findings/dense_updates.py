@@ -1,4 +1,8 @@
-"""An optimizer that updates all rows of a large embedding in each step, though a batch has few."""
+"""An optimizer that updates all rows of a large embedding in each step, though a batch has few.
+
+Remedy: an optimizer without moments for the embedding, a smaller table, or larger batches. Each
+changes what is trained.
+"""
 
 from __future__ import annotations
 

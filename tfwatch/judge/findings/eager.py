@@ -1,4 +1,7 @@
-"""Steps that run operation by operation from Python, where a graph belongs."""
+"""Steps that run operation by operation from Python, where a graph belongs.
+
+Remedy: remove `run_eagerly=True` from `compile`; put `@tf.function` over the step of your own loop.
+"""
 
 from __future__ import annotations
 

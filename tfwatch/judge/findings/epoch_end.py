@@ -1,4 +1,7 @@
-"""The end of an epoch that no single callback explains."""
+"""The end of an epoch that no single callback explains.
+
+Remedy: do less at the end of an epoch, or make epochs longer.
+"""
 
 from __future__ import annotations
 

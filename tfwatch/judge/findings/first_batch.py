@@ -1,4 +1,8 @@
-"""The first batch of an epoch: a new iterator, and a shuffle buffer that fills."""
+"""The first batch of an epoch: a new iterator, and a shuffle buffer that fills.
+
+Remedy: a smaller shuffle buffer, or a shuffle of file names before the map that reads them; one
+iterator for all epochs (`.repeat()` with `steps_per_epoch`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Convolutions in float16 on a CPU that has no instructions for it."""
+"""Convolutions in float16 on a CPU that has no instructions for it.
+
+Remedy: float32, or bfloat16 where the CPU has it. Rounding changes.
+"""
 
 from __future__ import annotations
 

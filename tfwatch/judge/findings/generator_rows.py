@@ -1,4 +1,7 @@
-"""A generator that yields single rows: each one passes Python by itself."""
+"""A generator that yields single rows: each one passes Python by itself.
+
+Remedy: yield whole batches from the generator, and leave `.batch()` out.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Python between the steps that no single callback explains."""
+"""Python between the steps that no single callback explains.
+
+Remedy: `steps_per_execution=8`: callbacks then run once in eight steps. Make batches in a data set,
+not between two calls of `train_on_batch`.
+"""
 
 from __future__ import annotations
 

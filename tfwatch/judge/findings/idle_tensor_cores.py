@@ -1,4 +1,7 @@
-"""Products of matrices and convolutions in float32 on a GPU whose tensor cores idle."""
+"""Products of matrices and convolutions in float32 on a GPU whose tensor cores idle.
+
+Remedy: the policy `mixed_float16`, or TensorFloat-32. Rounding changes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A slow element holds up the ones behind it: a parallel map keeps their order."""
+"""A slow element holds up the ones behind it: a parallel map keeps their order.
+
+Remedy: `deterministic=False` on the map: the same elements in another order.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A metric that takes a large part of the step."""
+"""A metric that takes a large part of the step.
+
+Remedy: fewer thresholds, or the metric in validation only. The weights stay the same.
+"""
 
 from __future__ import annotations
 

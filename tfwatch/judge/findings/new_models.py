@@ -1,4 +1,7 @@
-"""A new model for each `fit`: each one is traced again, and its memory stays."""
+"""A new model for each `fit`: each one is traced again, and its memory stays.
+
+Remedy: make and compile the model once, before the loop, and reset it with `set_weights`.
+"""
 
 from __future__ import annotations
 

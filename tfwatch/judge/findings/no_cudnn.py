@@ -1,5 +1,8 @@
-"""Recurrent layers that loop over their time steps on a GPU, because an argument rules cuDNN
-out."""
+"""Recurrent layers that loop over their time steps on a GPU, because an argument rules cuDNN out.
+
+Remedy: remove the argument that the finding names. Some arguments change the model: the finding
+says so.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Python within the graph of a step: a `py_function` or a `numpy_function` of a layer or a loss."""
+"""Python within the graph of a step: a `py_function` or a `numpy_function` of a layer or a loss.
+
+Remedy: operations of TensorFlow or `keras.ops` in place of Python.
+"""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ _LEADS = 0.10
 #: A regime of so many seconds is judged without steady steps too.
 _LEAST_S = 5.0
 #: The kinds of losses. Of two that may claim the same seconds the more specific one stands first.
-_KINDS = (
+KINDS = (
     new_models,
     retracing,
     eager,
@@ -94,7 +94,7 @@ def find_losses(now: Situation) -> tuple[Finding, ...]:
     regime = now.regime
     left = {part: getattr(regime.spent, part) for part in PARTS}
     found, causes = [], []
-    for kind in _KINDS:
+    for kind in KINDS:
         finding = kind.find(now)
         if finding and not finding.claims:
             causes.append(finding)

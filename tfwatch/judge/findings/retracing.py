@@ -1,5 +1,8 @@
-"""Steps that are traced or compiled again: new shapes, Python numbers, and a new model for each
-`fit`."""
+"""Steps that are traced or compiled again: new shapes, or Python numbers as arguments.
+
+Remedy: pad batches to a few lengths; pass tensors in place of Python numbers; or
+`tf.function(reduce_retracing=True)`.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """A loop of operations that are too small: starting them takes longer than they do, as in a
-recurrent layer that runs one time step after another."""
+recurrent layer that runs one time step after another.
+
+Remedy: `jit_compile=True`, or larger batches.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Stalls: a few long waits, between which the pipeline keeps up."""
+"""Stalls: a few long waits, between which the pipeline keeps up.
+
+Remedy: look at the line or the stage that the finding names. A larger buffer hides short stalls
+only.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A cache that is thrown away in each epoch because `take` stops it before its end."""
+"""A cache that is thrown away in each epoch because `take` stops it before its end.
+
+Remedy: `.take(n).cache()` in place of `.cache().take(n)`.
+"""
 
 from __future__ import annotations
 

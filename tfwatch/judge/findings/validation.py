@@ -1,4 +1,7 @@
-"""Validation after the epochs."""
+"""Validation after the epochs.
+
+Remedy: `validation_freq=5`, fewer `validation_steps`, or larger validation batches.
+"""
 
 from __future__ import annotations
 

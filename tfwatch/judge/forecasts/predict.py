@@ -4,8 +4,9 @@ supply.
 A batch takes D ms to prepare, of which maps may share a part among workers; a step takes W ms of
 copy, compute and host. Without a prefetch a step takes D + W, with one the longer of the two, since
 a batch is prepared while the step before it runs. That held within 5 % on an H200 with loaders of 5
-to 40 ms and steps of 13.4 ms (docs/results.md). The model is applied before and after the switch,
-and its difference added to the measured step. The interval grows with the doubt about D.
+to 40 ms and steps of 13.4 ms (docs/developers/results.md). The model is applied before and after
+the switch, and its difference added to the measured step. The interval grows with the doubt about
+D.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ _CROWDED = 1.4
 #: Stages that show TensorFlow's choice for a knob left at its default.
 _WORKS_AHEAD = {PREFETCH: ("Prefetch",), WORKERS: ("Parallel", "MapAndBatch")}
 #: The most, the usual and the least share of the copy's saving by which pinned memory shortens a
-#: step: 1.1 and 1.0 over a data set and arrays, 0.4 over a slow `PyDataset` (docs/results.md).
+#: step: 1.1 and 1.0 over a data set and arrays, 0.4 over a slow `PyDataset`
+#: (docs/developers/results.md).
 _PINNED_SAVES = (1.2, 1.0, 0.4)
 #: The share of waits, host and launching that a copy ahead hides: with it 26 of 33 forecasts on
 #: three H100s are within 10 %. It is -0.3 to 1.0, and differs between runs of one model: whether a

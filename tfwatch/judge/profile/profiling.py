@@ -20,7 +20,7 @@ _LEAST_S, _LEAST_STEPS = 30.0, 200
 _MOST_SHARE, _MINUTE_S = 0.005, 60.0
 #: What a profile costs at most, milliseconds and a share of each of its steps: starting and
 #: stopping it took up to 120 ms, and the steps of a recurrent layer, which has the most operations,
-#: took 1.1 to 1.4 times as long (docs/results.md).
+#: took 1.1 to 1.4 times as long (docs/developers/results.md).
 _STOPPING_MS, _SLOWER, _STEPS = 120.0, 0.3, 3
 
 

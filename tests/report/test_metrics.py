@@ -162,7 +162,7 @@ def test_an_exporter_that_cannot_read_its_folder_is_not_up(
 
 
 def test_names_that_are_no_labels_stay_distinct(tmp_path: Path) -> None:
-    names = ["n" * 210 + "a", "n" * 210 + "b", "x\x01", "x\x02", NAME]
+    names = ["n" * 210 + "a", "n" * 210 + "b", "x\x01", "x\x02", r"'x\x01'", NAME]
     runs = [running(tmp_path, name) for name in names]
     for run in runs:
         run.writer.flush()

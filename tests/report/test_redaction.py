@@ -10,7 +10,7 @@ import pytest
 from tests.judge.profiles import profile_of
 from tests.judge.step_rows import make_steps
 from tests.report.written_runs import open_written
-from tfwatch.core.events import OperationTime
+from tfwatch.core.events import OperationTime, SensorMissing
 from tfwatch.report.redaction import LONGEST, Redaction, redaction_of, shown
 from tfwatch.runs.format import ModelFacts, RecurrentLayer
 
@@ -34,6 +34,10 @@ REDACTION = Redaction({"ada": "[user]", "vm": "[host]", "fraud model": "[name]"}
             "/srv/data/x.tfrecord, ~/x, ../x, C:\\\\x\\\\y, s3://b/x",
             "[path], [path], [path], [path], [path]",
         ),
+        (
+            "PermissionError: [Errno 13] Permission denied: '/srv/my data/x', isn't 'a' 3 ms/step",
+            "PermissionError: [Errno 13] Permission denied: [path], isn't 'a' 3 ms/step",
+        ),
         ("at feed.py:41 in rows", "at [file]"),
         (
             "13.9 ms/step, 2 of 4 ms/batch, /GPU:0, 1 / 255",
@@ -53,6 +57,14 @@ def test_a_run_without_secrets_keeps_its_texts() -> None:
 def test_a_text_is_one_short_line(redaction: Redaction | None) -> None:
     assert shown("a\x1b[2J\nb\udc80", redaction) == "a [2J b "
     assert len(shown("n" * 10**6, redaction)) == LONGEST
+
+
+def test_whoever_has_a_home_in_a_text_of_the_run_is_named_nowhere(tmp_path: Path) -> None:
+    missing = SensorMissing(0, "gpu", "/home/grace/tool: not for grace")
+    run = open_written(tmp_path / "run", make_steps(np.zeros(40)), missing)
+
+    redaction = redaction_of(run, tmp_path / "ada", ())
+    assert redaction.text("/home/grace/tool: not for grace") == "[path]: not for [user]"
 
 
 def test_names_of_layers_that_their_author_gave_are_replaced(tmp_path: Path) -> None:

@@ -250,6 +250,6 @@ def _samples(row: MetricRow, view: RunView) -> Iterator[tuple[list[str], float]]
 
 
 def _run_label(name: str) -> str:
-    """Return the name of a run as a label. Two equal ones fail a scrape, so escapes keep names
-    apart."""
-    return name if printable(name) == name else repr(name)
+    """Return the name of a run as a label. Two equal ones fail a scrape: no name that is shown as
+    it is looks like the escaped form of another one."""
+    return name if printable(name) == name and name[0] not in "'\"" else repr(name)

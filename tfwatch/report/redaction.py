@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from tfwatch.core.bounds import encode_json
 from tfwatch.core.errors import printable
-from tfwatch.core.events import StepProfiled, TrainableIgnored
+from tfwatch.core.events import StepProfiled, TrainableIgnored, encode
 from tfwatch.judge.profile.step_groups import blocks_in
 
 if TYPE_CHECKING:
@@ -25,16 +26,19 @@ _SEARCHED = 4 * LONGEST
 #: A shorter name is common in other texts; one of less than `_LONG` characters is replaced as a
 #: whole word only.
 _SHORTEST, _LONG = 2, 8
-#: An address, a path that begins with a drive, `~` or dots, and one of at least two parts; a file
-#: of source code.
+#: A path in quotes, as in Python's errors; an address, a path that begins with a drive, `~` or
+#: dots, and one of at least two parts; a file of source code.
 _PART = r"[/\\]+[^\s/\\\"'()<>,;:]+"
 _PATH = re.compile(
-    rf"\b\w+://[^\s\"'<>]+|\b[A-Za-z]:[/\\]+[^\s\"'<>,;]*|(?:~\w*|\.\.?)(?:{_PART})+"
+    r"(?<!\w)(?P<quote>['\"])[^'\"\n]*[/\\][^'\"\n]*(?P=quote)(?!\w)"
+    rf"|\b\w+://[^\s\"'<>]+|\b[A-Za-z]:[/\\]+[^\s\"'<>,;]*|(?:~\w*|\.\.?)(?:{_PART})+"
     rf"|(?<![\w.)])(?:{_PART}){{2,}}|\b[\w.+-]+(?:{_PART}){{2,}}"
 )
 _FILE = re.compile(
     r"(?<![\w.+-])[\w.+-]+\.(?:py|ipynb|pyw|h5|keras|tfrecord|csv|npz|npy)\b(?::\d+)?(?: in \w+)?"
 )
+#: The folder of a user's home, by its parent on Linux and macOS.
+_HOME = re.compile(rb"/(?:home|Users)/([\w.-]+)")
 #: The author's own function in the name of a stage, `map(decode)`.
 _FUNCTION = re.compile(
     r"\b((?:flat_)?map|interleave|filter|scan|take_while|group_by_\w+|from_generator|apply)"
@@ -100,7 +104,9 @@ def redaction_of_group(group: Group, home: Path, known_workloads: Collection[str
 
 def _names(run: Snapshot, home: Path, known_workloads: Collection[str]) -> dict[str, str]:
     manifest = run.manifest
-    names = {manifest.run: "[run]", home.name: "[user]"}
+    texts = b"\n".join((encode_json(manifest), *map(encode, run.events)))
+    users = {home.name, *(found.decode() for found in _HOME.findall(texts))}
+    names = {manifest.run: "[run]", **dict.fromkeys(users, "[user]")}
     names[str(manifest.machine.get("host") or "")] = "[host]"
     names[str(home)] = "[path]"
     if run.folder is not None:

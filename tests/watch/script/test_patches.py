@@ -3,8 +3,10 @@ script runs on."""
 
 from __future__ import annotations
 
+import copy
 import importlib
 import os
+import pickle
 import sys
 import textwrap
 from pathlib import Path
@@ -18,6 +20,7 @@ from tfwatch.core.rows import Flag, step_ms
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.run import open_run
 from tfwatch.watch.script.import_hook import ImportHook
+from tfwatch.watch.script.patches import make_timed_class
 from tfwatch.watch.tensorflow_info import host_device
 
 if TYPE_CHECKING:
@@ -363,3 +366,27 @@ def test_wrong_arguments_raise_what_keras_raises(import_keras: Import) -> None:
 
 def test_the_loader_of_keras_is_left_as_it_was(import_keras: Import) -> None:
     assert "exec_module" not in vars(import_keras().__spec__.loader)
+
+
+class Numbers:
+    """An iterator."""
+
+    def __init__(self) -> None:
+        self.last = 0
+
+    def __next__(self) -> int:
+        self.last += 1
+        return self.last
+
+
+def through_pickle(one: Any) -> Any:
+    return pickle.loads(pickle.dumps(one))
+
+
+def test_an_iterator_is_pickled_and_copied_as_without_tfwatch() -> None:
+    bare = pickle.dumps(Numbers())
+    ways: tuple[Callable[[Any], Any], ...] = (copy.copy, copy.deepcopy, through_pickle)
+    for duplicate in ways:
+        timed: Any = Numbers()
+        timed.__class__, timed._tfwatch_loop = make_timed_class(Numbers), object()
+        assert pickle.dumps(duplicate(timed)) == bare

@@ -1,5 +1,5 @@
-"""Waits for a script to import Keras and TensorFlow, and has its trainings recorded. It imports
-neither itself."""
+"""Waits for a script to import Keras and TensorFlow, and has its trainings recorded; hides tfwatch
+from the script's debugger. It imports none of them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open, warn_once, warn_user
+from tfwatch.watch.script.unseen import hide_own_frames
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _LEGACY = "tf_keras"
 _KERAS, _TENSORFLOW = "keras", "tensorflow"
+_DEBUGGER = "bdb"
+_WATCHED = (_TENSORFLOW, _KERAS, _LEGACY)
 
 
 class ImportHook:
@@ -38,7 +41,7 @@ class ImportHook:
     def install(self) -> None:
         """Wait for the imports; what is imported already is patched now."""
         sys.meta_path.insert(0, self)
-        for name in (_TENSORFLOW, _KERAS, _LEGACY):
+        for name in _WATCHED:
             if name in sys.modules:
                 self._adopt(name, sys.modules[name])
 
@@ -66,7 +69,7 @@ class ImportHook:
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Find nothing itself: have the loader of these libraries report that they are loaded."""
-        if name not in (_KERAS, _LEGACY, _TENSORFLOW) or os.getpid() != self._pid:
+        if name not in (*_WATCHED, _DEBUGGER) or os.getpid() != self._pid:
             return None
         spec = self._find(name, path, target)
         if spec is not None:
@@ -101,6 +104,9 @@ class ImportHook:
                 lambda why: warn_user(f"loops of this script's own are not recorded: {why}")
             ):
                 self._use_tensorflow(module)
+        elif name == _DEBUGGER:
+            with fails_open(lambda _: None):  # then it shows tfwatch's frames too
+                hide_own_frames(module)
         elif name == _LEGACY:
             with _not_watched():
                 _refuse_legacy()

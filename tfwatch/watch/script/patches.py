@@ -126,23 +126,28 @@ def _recorded(
     return __iter__
 
 
+#: The attribute of an iterator that has its loop.
+_LOOP = "_tfwatch_loop"
+
+
 def _time(iterator: Any, dataset: Any, frame: FrameType, loops: FoundLoops) -> None:
     if loops.may_record():
         kind: Any = type(iterator)
-        iterator._tfwatch_loop = loops.begin(frame, dataset, iterator)
-        iterator.__class__ = _timed(kind)
+        setattr(iterator, _LOOP, loops.begin(frame, dataset, iterator))
+        iterator.__class__ = make_timed_class(kind)
 
 
 @cache
-def _timed(base: Any) -> Any:
+def make_timed_class(base: Any) -> Any:
     """Return a class of iterators that differs from `base` in its timed fetch alone.
 
-    An iterator whose loop is not recorded, or no longer, is one of `base` again.
+    An iterator whose loop is not recorded, or no longer, is one of `base` again; so is one that is
+    copied or pickled: `pickle` takes no class that has no name.
     """
     fetch = base.__next__
 
     def __next__(self: Any) -> Any:
-        loop: FoundLoop = self._tfwatch_loop
+        loop: FoundLoop = getattr(self, _LOOP)
         start_ns = 0
         with _not_recorded:
             start_ns = loop.before()
@@ -163,12 +168,19 @@ def _timed(base: Any) -> Any:
             self.__class__ = base
         return batch
 
+    def __reduce_ex__(self: Any, protocol: Any) -> Any:
+        self.__class__ = base
+        delattr(self, _LOOP)
+        return self.__reduce_ex__(protocol)
+
     names = {
         "__module__": base.__module__,
         "__qualname__": base.__qualname__,
         "__doc__": base.__doc__,
+        "__next__": __next__,
+        "__reduce_ex__": __reduce_ex__,
     }
-    return type(base)(base.__name__, (base,), {**names, "__next__": __next__})
+    return type(base)(base.__name__, (base,), names)
 
 
 def _noticed(

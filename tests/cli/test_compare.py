@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
-from tests.cli.recorded import noisy_rows, record
+from tests.cli.recorded import FINISHED, noisy_rows, record
 from tests.runs.folders import HOST
 from tfwatch.cli import main
-from tfwatch.core.events import RunEnded
+from tfwatch.core.events import RunEnded, StagesFound
+from tfwatch.core.rows import STAGE
 from tfwatch.judge.comparing.run_to_compare import arguments_by_name
 
 if TYPE_CHECKING:
@@ -114,10 +116,64 @@ def test_the_text_begins_with_the_sides_and_the_answer(
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == ["A  a0_cnn (cnn, 1 run)", "B  b0_cnn (cnn, 1 run)", ""]
     assert lines[3].startswith("B is 1.20 x slower than A (1.0")
-    assert lines[3].endswith("): step time 20.0 → 23.9 ms")
-    assert lines[5].split() == ["A", "B", "B", "less", "A", "95", "%", "interval"]
+    assert lines[3].endswith("): 20.0 → 23.9 ms a step, 6.0 s → 7.2 s in all")
+    assert lines[4:7] == [
+        "Differs: prefetch off → 4",
+        "The same: versions, machine",
+        "Not recorded: script of A, pipeline of A, script of B, pipeline of B",
+    ]
+    assert lines[8].split() == ["A", "B", "difference", "95", "%", "interval"]
     assert [line for line in lines if line.startswith("Equal runs differ by about 3.")]
-    assert lines[-1] == "Differs: prefetch off → 4"
+
+
+def record_script(folder: Path, text: str, name: str = "train.py") -> None:
+    (folder / "sources.json").write_text(json.dumps({name: text, "data.py": "SIZE = 1\n"}))
+
+
+def test_the_lines_and_stages_that_differ_are_shown_also_of_scripts_with_two_names(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, stages in (("old_cnn", ["map(load)"]), ("new_cnn", ["map(load)", "prefetch(4)"])):
+        record(folder / name, noisy_rows(5), StagesFound(1, 0, stages, stages), FINISHED)
+        reading = np.zeros(len(stages), dtype=STAGE)
+        reading["at_ns"], reading["stage"] = 1, range(len(stages))
+        (folder / name / "stages.bin").write_bytes(reading.tobytes())
+    record_script(folder / "old_cnn", "import data\nds = ds.map(load)\nfit(ds)\n")
+    record_script(
+        folder / "new_cnn", "import data\nds = ds.map(load).prefetch(4)\nfit(ds)\n", "b.py"
+    )
+
+    assert main(["compare", "old_cnn", "new_cnn", "--runs-dir", str(folder)]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[4:9] == [
+        "Differs: pipeline + prefetch(4)",
+        "The same: settings, versions, machine",
+        "    # b.py:2",
+        "    - ds = ds.map(load)",
+        "    + ds = ds.map(load).prefetch(4)",
+    ]
+
+
+def test_scripts_with_the_same_text_are_the_same(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a0_cnn", "a1_cnn"):
+        record_script(folder / name, "fit(ds)\n")
+
+    assert main(["compare", "a0_cnn", "a1_cnn", "--runs-dir", str(folder)]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[4] == "The same: script, settings, versions, machine"
+
+
+def test_a_name_alone_compares_its_newest_run_with_the_one_before(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = compared(folder, capsys, "b")
+
+    sides = [run["run"] for side in found["sides"] for run in side["runs"]]
+    assert sides == ["b1_cnn", "b2_cnn"]
 
 
 def test_markdown_has_the_answer_and_the_table_and_names_are_no_markup(
@@ -130,11 +186,11 @@ def test_markdown_has_the_answer_and_the_table_and_names_are_no_markup(
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == [r"* A: a0\_cnn (cnn, 1 run)", r"* B: c\_\*cnn\* (cnn, 1 run)"]
     assert lines[3].startswith("**B is 1.20 x slower than A (1.0")
-    assert lines[5:7] == [
-        "|  | A | B | B less A | 95 % interval |",
+    assert lines[8:10] == [
+        "|  | A | B | difference | 95 % interval |",
         "| --- | --- | --- | --- | --- |",
     ]
-    assert lines[7].startswith("| step time | 20.0 ms | 23.9 ms | +3.97 ms | +")
+    assert lines[10].startswith("| step time | 20.0 ms | 23.9 ms | +3.97 ms | +")
 
 
 def test_runs_of_different_lengths_count_with_the_steps_in_common(
@@ -174,6 +230,14 @@ def test_batch_sizes_are_compared_by_example(
             id="a side of two settings",
         ),
         pytest.param(["a0_cnn", ","], "',' names no run", id="a comma"),
+        pytest.param(
+            ["a0_cnn", "b"],
+            "3 runs match 'b': give one of b2_cnn, b1_cnn, b0_cnn",
+            id="a part of several names",
+        ),
+        pytest.param(
+            ["a0"], "1 run of 'a0' in {folder}: a comparison needs two", id="a name with one run"
+        ),
         pytest.param(
             ["a0_cnn", "unknown_cnn"],
             "the batch size of unknown_cnn is unknown: its steps may be other work",

@@ -6,6 +6,7 @@ import sys
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
 from tfwatch.runs.folder import RunFolder
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.snapshot import Snapshot
 
+#: The most runs that a sentence names.
+_LISTED = 10
+
 
 def find(wanted: str | None, runs_dir: Path, *, only: bool = False) -> Path:
     """Return the folder of the run that a user names; of several that match, the newest, and say
@@ -47,7 +51,8 @@ def find(wanted: str | None, runs_dir: Path, *, only: bool = False) -> Path:
     if len(matching) > 1:
         found = f"{len(matching)} runs match {wanted!r}"
         if only:
-            raise BadInputError(f"{found}: give one of {', '.join(matching)}")
+            more = f" and {len(matching) - _LISTED} more" if len(matching) > _LISTED else ""
+            raise BadInputError(f"{found}: give one of {', '.join(matching[:_LISTED])}{more}")
         sys.stderr.write(f"tfwatch: {printable(found)}: {folder.name}, the newest, is taken\n")
     return folder
 
@@ -93,8 +98,22 @@ def find_side(words: str, runs_dir: Path, clock: Clock = SYSTEM) -> list[RunToCo
     names = [word.strip() for word in words.split(",") if word.strip()]
     if not names:
         raise BadInputError(f"{words!r} names no run")
-    folders = [find(name, runs_dir) for name in names]
+    folders = [find(name, runs_dir, only=True) for name in names]
     return [RunToCompare(JudgedRun(opened(one, clock)), run_name(one)) for one in folders]
+
+
+def last_two(name: str, runs_dir: Path) -> tuple[str, str]:
+    """Return the last run but one, and the last, of those that have a name or a part of it.
+
+    Raises:
+        BadInputError: there are no two.
+    """
+    with readable(runs_dir):
+        runs = [str(run) for run in list_runs(runs_dir) if name in (LATEST, "") or name in run.name]
+    if len(runs) < 2:
+        found = units.counted(len(runs), "run")
+        raise BadInputError(f"{found} of {name!r} in {runs_dir}: a comparison needs two")
+    return runs[1], runs[0]
 
 
 def find_training(wanted: str | None, runs_dir: Path) -> Path:

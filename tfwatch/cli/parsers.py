@@ -243,9 +243,9 @@ def _add_report(own: Any) -> None:
 def _add_compare(own: Any) -> None:
     text = f"{_RUN}; commas join several runs of one side"
     own.add_argument("before", metavar="RUN_A[,RUN_A2,...]", help=text)
-    own.add_argument(
-        "after", metavar="RUN_B[,RUN_B2,...]", help="the same, compared with the first side"
-    )
+    text = "the same, compared with the first side; without it RUN_A is the name of a script, whose"
+    text += " newest run is compared with the one before"
+    own.add_argument("after", metavar="RUN_B[,RUN_B2,...]", nargs="?", help=text)
     text = "for CI: fail where a step of B takes longer than one of A by more than this"
     own.add_argument("--max-slower", metavar="PERCENT", type=options.number(1e4), help=text)
     form = own.add_mutually_exclusive_group()
@@ -377,8 +377,7 @@ COMMANDS = {
         "cli.report:report",
     ),
     "compare": Command(
-        "compare two runs: every figure with the interval of its difference, and the settings"
-        " that differ",
+        "compare two runs: is one faster, by how much, and which lines, stages and settings differ",
         _add_compare,
         "cli.report:compare",
         example="A B",

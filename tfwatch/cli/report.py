@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.cli.named_runs import find, find_side, opened, readable
+from tfwatch.cli.named_runs import find, find_side, last_two, opened, readable
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
 from tfwatch.runs.group import is_group, open_group
@@ -97,7 +97,8 @@ def compare(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
         comparison_markdown,
     )
 
-    before, after = (find_side(words, args.runs_dir, clock) for words in (args.before, args.after))
+    words = (args.before, args.after) if args.after else last_two(args.before, args.runs_dir)
+    before, after = (find_side(one, args.runs_dir, clock) for one in words)
     try:
         compared = compare_runs(before, after)
     except NotComparableError as error:

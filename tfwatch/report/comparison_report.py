@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.core.knobs import KNOBS, PARTS, option_name
+from tfwatch.judge.comparing.run_to_compare import unknown
 from tfwatch.judge.effects.interval import SAME
 from tfwatch.judge.effects.wording import interval_of_claim, noise_text, speed
 from tfwatch.judge.past_run import state_of
@@ -18,27 +19,38 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tfwatch.judge.comparing.compared_runs import ComparedFigure, ComparedRuns
-    from tfwatch.judge.comparing.run_to_compare import RunToCompare
+    from tfwatch.judge.comparing.run_to_compare import RunToCompare, SideDifference
 
-#: The most names of a side in one line.
-_MOST_NAMES = 3
+#: The most names of a side in one line, and lines of scripts that differ.
+_MOST_NAMES, _MOST_LINES = 3, 24
+#: The kinds of facts in which sides may differ, in words.
+_KINDS = {
+    "script": "script",
+    "pipeline": "pipeline",
+    "setting": "settings",
+    "version": "versions",
+    "machine": "machine",
+}
 _LOSS_DIGITS = 4
 
 
 def comparison_lines(compared: ComparedRuns, limit: float | None = None) -> list[str]:
     """Return a comparison as text. limit: the most that B may be slower, a share."""
     sides = [f"{name}  {side_text(runs)}" for name, runs in _sides(compared)]
+    changes = [*_change_lines(compared), *_code_lines(compared)]
     notes = _notes(compared, limit)
-    return [*sides, "", answer_text(compared), "", *_table(_rows(compared)), "", *notes]
+    table = _table(_rows(compared))
+    return [*sides, "", answer_text(compared), *changes, "", *table, "", *notes]
 
 
 def comparison_markdown(compared: ComparedRuns, limit: float | None = None) -> str:
     """Return a comparison in Markdown, for a pull request. limit: as in `comparison_lines`."""
     sides = [f"* {name}: {plain(side_text(runs))}" for name, runs in _sides(compared)]
-    answer = ["", f"**{plain(answer_text(compared))}**", ""]
+    answer = ["", f"**{plain(answer_text(compared))}**", "", *map(plain, _change_lines(compared))]
+    code = ["", *lines] if (lines := _code_lines(compared)) else []
     head, *rows = _rows(compared)
     notes = map(plain, _notes(compared, limit))
-    return "\n".join([*sides, *answer, *table(head, rows), *notes]) + "\n"
+    return "\n".join([*sides, *answer, *code, "", *table(head, rows), "", *notes]) + "\n"
 
 
 def side_text(side: Sequence[RunToCompare]) -> str:
@@ -50,16 +62,19 @@ def side_text(side: Sequence[RunToCompare]) -> str:
 
 
 def answer_text(compared: ComparedRuns) -> str:
-    """Return the answer in a sentence: `B is 1.25 x faster than A (1.10 to 1.40): step time 25.0 →
-    20.0 ms`."""
+    """Return the answer in a sentence: `B is 2.9 x faster than A (1.8 to 4.9): 25.9 → 8.8 ms a
+    step, 50 → 21 s in all`."""
     step = compared.figures[0]
     times = " → ".join(units.in_one_unit(step.before, step.after))
     within = noise_text(compared.estimate) or interval_of_claim(compared.estimate)
-    return f"{_claim(compared)} ({within}): {_compared_time(compared)} {times}"
+    of = "an example" if compared.by_example else "a step"
+    return f"{_claim(compared)} ({within}): {times} {of}{_in_all(compared)}"
 
 
-def _compared_time(compared: ComparedRuns) -> str:
-    return "time per example" if compared.by_example else "step time"
+def _in_all(compared: ComparedRuns) -> str:
+    """Return `, 50.1 s → 21.0 s in all`; empty where the runs are not of the same work."""
+    lengths_s = compared.lengths_s
+    return f", {' → '.join(map(units.seconds, lengths_s))} in all" if lengths_s else ""
 
 
 def _claim(compared: ComparedRuns) -> str:
@@ -76,7 +91,7 @@ def _sides(compared: ComparedRuns) -> list[tuple[str, Sequence[RunToCompare]]]:
 
 def _rows(compared: ComparedRuns) -> list[tuple[str, ...]]:
     """Return the head, the figures of a step, and the metrics of the last common epoch."""
-    rows: list[tuple[str, ...]] = [("", "A", "B", "B less A", "95 % interval")]
+    rows: list[tuple[str, ...]] = [("", "A", "B", "difference", "95 % interval")]
     rows += map(_row, compared.figures)
     if compared.losses:
         epoch = f"after epoch {(compared.loss_epoch or 0) + 1}"
@@ -144,19 +159,42 @@ def _notes(compared: ComparedRuns, limit: float | None) -> list[str]:
     if not is_measured:
         how = "tfwatch compare A1,A2,A3 B1,B2,B3"
         notes.append(f"Three runs of each side, made in turn, measure it: {how}")
-    notes.append(_change_line(compared))
     return notes if limit is None else [*notes, _limit_line(compared, limit)]
 
 
-def _change_line(compared: ComparedRuns) -> str:
-    """Return the names of scripts, settings, versions and machines that differ."""
-    if not compared.changes:
-        return "Settings, versions and machine are the same."
-    words = [
-        f"{change_name(one.name)} {one.before or 'none'} → {one.after or 'none'}"
-        for one in compared.changes
-    ]
-    return printable(f"Differs: {', '.join(words)}")
+def _change_lines(compared: ComparedRuns) -> list[str]:
+    """Return what differs beside the lines of scripts, what is the same, and what is unknown."""
+    words = [_change_text(one) for one in compared.changes if one.kind != "script"]
+    missing = [(kind, name) for name, side in _sides(compared) for kind in unknown(side)]
+    differ = {one.kind for one in compared.changes} | {kind for kind, _ in missing}
+    same = [name for kind, name in _KINDS.items() if kind not in differ]
+    lines = (
+        ("Differs", words),
+        ("The same", same),
+        ("Not recorded", [f"{_KINDS[kind]} of {name}" for kind, name in missing]),
+    )
+    return [printable(f"{head}: {', '.join(found)}") for head, found in lines if found]
+
+
+def _change_text(one: SideDifference) -> str:
+    """Return `prefetch off → 4`, `pipeline + prefetch, cache`, `pipeline - cache`."""
+    name = change_name(one.name)
+    if one.kind == "pipeline" and not (one.before and one.after):
+        return f"{name} {f'+ {one.after}' if one.after else f'- {one.before}'}"
+    return f"{name} {one.before or 'none'} → {one.after or 'none'}"
+
+
+def _code_lines(compared: ComparedRuns) -> list[str]:
+    """Return the lines of scripts that differ as in a diff, below their places, as code."""
+    lines: list[str] = []
+    for one in compared.changes:
+        if one.kind == "script":
+            lines.append(f"# {one.name}")
+            lines += [f"- {line}" for line in one.before.splitlines()]
+            lines += [f"+ {line}" for line in one.after.splitlines()]
+    more = len(lines) - _MOST_LINES
+    left_out = [f"# {units.counted(more, 'more line')}"] if more > 0 else []
+    return [f"    {printable(line)}".rstrip() for line in (*lines[:_MOST_LINES], *left_out)]
 
 
 def change_name(name: str) -> str:
@@ -166,7 +204,7 @@ def change_name(name: str) -> str:
 
 def _limit_line(compared: ComparedRuns, limit: float) -> str:
     slower = 1 / compared.estimate.ratio - 1
-    of = _compared_time(compared)
+    of = "time per example" if compared.by_example else "step time"
     figures = f"{of} of B over that of A {slower * 100:+.1f} %, limit +{limit * 100:.1f} %"
     failed = [run.name for run in compared.sides[1] if run.has_failed]
     why = f"; {', '.join(failed)} did not end normally" if failed else ""
@@ -187,8 +225,8 @@ _FIGURE = (
     text("missing", "why there is no difference"),
 )
 _CHANGE = (
-    text("kind", "a setting, a version, the machine, ..."),
-    text("name", "its name", lambda one: change_name(one.name)),
+    text("kind", "workload, script, pipeline, setting, version or machine"),
+    text("name", "its name; of the script the line", lambda one: change_name(one.name)),
     text("from", "of the first side", "before"),
     text("to", "of the other side", "after"),
 )

@@ -19,6 +19,7 @@ from tfwatch.runs.format import Manifest
 from tfwatch.runs.group import find_membership, join
 from tfwatch.runs.library import make_run_dir
 from tfwatch.runs.machine_info import boot_id, describe_machine
+from tfwatch.runs.sources import record_sources, script_file
 from tfwatch.runs.writer import BEGIN_S, RunWriter
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def make_writer(
 def make_folder(writer: RunWriter, runs_dir: Path) -> str:
     """Complete the manifest and create the run's folder; return why there is none, or none yet."""
     writer.describe(
+        script=script_file(),
         machine=describe_machine(),
         process_started_s=psutil.Process().create_time(),
         boot_id=boot_id(),
@@ -71,7 +73,10 @@ def _create_folder(writer: RunWriter, runs_dir: Path) -> str:
     def make() -> None:
         with fails_open(fail, lambda error: _refusal(error, runs_dir)):
             writer.describe(versions=_versions())  # reads the folders of sys.path, the script's too
-            writer.adopt(_make_run_dir(writer, runs_dir))
+            folder = _make_run_dir(writer, runs_dir)
+            writer.adopt(folder)
+            with fails_open(lambda _: None):  # runs are compared without it too
+                record_sources(folder, writer.manifest().process_started_s)
 
     maker = threading.Thread(target=make, name="tfwatch-folder", daemon=True)
     try:

@@ -75,6 +75,7 @@ STAGES = "stages.bin"
 GPUS = "gpus.bin"
 PULSES = "pulse.bin"
 LOG = "log.txt"
+SOURCES = "sources.json"
 REQUESTS = "requests.jsonl"
 STREAM_TABLES = (STEPS, SAMPLES, PROGRESSES, STAGES, GPUS)
 STREAMS = (*STREAM_TABLES, EVENTS)
@@ -186,6 +187,8 @@ class Manifest(msgspec.Struct, frozen=True):
     process_started_s: StartTime
     boot_id: str
     schema: int = SCHEMA
+    #: The path of the user's script; empty where the process runs none.
+    script: str = ""
     device: str = ""
     accelerated: bool = False
     knobs: dict[Knob, str] = {}

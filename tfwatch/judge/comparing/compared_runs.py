@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import mean
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -121,6 +122,17 @@ class ComparedRuns:
     in_bursts: bool
     by_example: bool
     loss_epoch: int | None
+
+    @property
+    def lengths_s(self) -> tuple[float, float] | None:
+        """The mean length of the runs of each side, seconds; None where they are not of the same
+        work: other numbers of steps, or a run that did not finish."""
+        runs = [one.run for side in self.sides for one in side]
+        steps = {run.ended.steps if run.ended else None for run in runs}
+        if len(steps) > 1 or any(not run.ended or run.ended.cause != "finished" for run in runs):
+            return None
+        before, after = (mean(one.run.length_s for one in side) for side in self.sides)
+        return before, after
 
     @property
     def answer(self) -> Answer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
@@ -13,6 +14,7 @@ from tfwatch.core import units
 from tfwatch.core.events import EpochEnded
 from tfwatch.core.knobs import ON
 from tfwatch.judge.steps.steady_steps import steady
+from tfwatch.runs.sources import read_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -63,6 +65,17 @@ class RunToCompare:
         """The arguments of a workload and the last values of the knobs, by name."""
         arguments = arguments_by_name(str(self.run.manifest.settings.get("arguments") or ""))
         return {**arguments, **self.judged.situation.knobs}
+
+    @cached_property
+    def sources(self) -> dict[str, str]:
+        """The text of its script, and of the modules beside it; empty where they are not
+        recorded."""
+        return read_sources(self.run.folder)
+
+    @property
+    def stages(self) -> list[str]:
+        """The stages of its pipeline; empty where none were read."""
+        return [stage.name for stage in table.stages] if (table := self.judged.pipeline) else []
 
     @property
     def has_failed(self) -> bool:
@@ -183,7 +196,10 @@ def _mixed_side(side: Sequence[RunToCompare]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SideDifference:
-    """A fact in which the sides differ. kind: `workload`, `setting`, `version` or `machine`."""
+    """A fact in which the sides differ: a value, or stages or lines that one of them has.
+
+    kind: `workload`, `script`, `pipeline`, `setting`, `version` or `machine`.
+    """
 
     kind: str
     name: str
@@ -191,12 +207,29 @@ class SideDifference:
     after: str
 
 
+#: The kinds of facts that need a record of their own: a run may lack it.
+RECORDED = ("script", "pipeline")
+
+
 def differences(
     before: Sequence[RunToCompare], after: Sequence[RunToCompare]
 ) -> list[SideDifference]:
     """Return the facts in which two sides differ, by the first run of each."""
-    first, second = _facts(before[0]), _facts(after[0])
-    return [one for kind in first for one in _changed(kind, first[kind], second[kind])]
+    first, second = before[0], after[0]
+    facts, others = _facts(first), _facts(second)
+    found = [one for kind in facts for one in _changed(kind, facts[kind], others[kind])]
+    known = set(RECORDED) - {*unknown(before), *unknown(after)}
+    if "script" in known:
+        found += _changed_lines(first.sources, second.sources)
+    if "pipeline" in known:
+        found += _edits("pipeline", "pipeline", first.stages, second.stages, ", ")
+    return found
+
+
+def unknown(side: Sequence[RunToCompare]) -> list[str]:
+    """Return the kinds of facts that the first run of a side has no record of."""
+    of_kind = side[0].sources, side[0].stages
+    return [kind for kind, record in zip(RECORDED, of_kind, strict=True) if not record]
 
 
 def _facts(one: RunToCompare) -> dict[str, Mapping[str, str]]:
@@ -216,3 +249,25 @@ def _changed(
         old, new = before.get(name, ""), after.get(name, "")
         if old != new:
             yield SideDifference(kind, name, old, new)
+
+
+def _changed_lines(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[SideDifference]:
+    """Yield the lines that differ of the files that both sides have, and of their scripts, which
+    come first and may have two names."""
+    pairs = {next(iter(before)): next(iter(after))}
+    pairs |= {name: name for name in before if name in after}
+    for old, new in pairs.items():
+        lines = (before[old].splitlines(), after[new].splitlines())
+        yield from _edits("script", new, *lines, "\n")
+
+
+def _edits(
+    kind: str, name: str, before: Sequence[str], after: Sequence[str], joined_by: str
+) -> Iterator[SideDifference]:
+    """Yield the stretches of two sequences that differ; lines of a file by their place."""
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    for tag, first, last, begin, end in matcher.get_opcodes():
+        if tag != "equal":
+            place = f"{name}:{begin + 1}" if kind == "script" else name
+            old, new = joined_by.join(before[first:last]), joined_by.join(after[begin:end])
+            yield SideDifference(kind, place, old, new)

@@ -56,11 +56,13 @@ def estimate_text(known: Estimate | None) -> str:
 
 
 def noise_text(known: Estimate) -> str:
-    """Return `too noisy to show less than 52 %` where an open interval is too wide to show; else
-    nothing."""
-    is_noisy = known.answer == "unclear" and _NOISY < known.half_log < math.inf
-    shows = units.percent(math.expm1(known.half_log)) if is_noisy else ""
-    return f"too noisy to show less than {shows}" if is_noisy else ""
+    """Return `too noisy to show less than 52 %`, or `than 3.1 x`, where an open interval is too
+    wide to show; else nothing."""
+    if known.answer != "unclear" or not _NOISY < known.half_log < math.inf:
+        return ""
+    share = math.expm1(known.half_log)
+    shows = units.percent(share) if share < 1 else f"{units.times(1 + share, 1)} x"
+    return f"too noisy to show less than {shows}"
 
 
 def interval_of_claim(known: Estimate) -> str:

@@ -1,0 +1,75 @@
+"""The text of a run's script and of its modules."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tfwatch.runs.sources import read_sources, record_sources, script_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LATER_S = 4e9
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A script that runs, with a module of its own, an installed one and one elsewhere."""
+    folder = tmp_path / "project"
+    for place in ("project/train.py", "project/lib/data.py", "other/far.py"):
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_text(f"# {place}\n")
+    installed = folder / "venv" / "site-packages" / "keras.py"
+    installed.parent.mkdir(parents=True)
+    installed.write_text("")
+    files = {
+        "__main__": folder / "train.py",
+        "lib_data": folder / "lib" / "data.py",
+        "far": tmp_path / "other" / "far.py",
+        "fake_keras": installed,
+    }
+    for name, file in files.items():
+        module = ModuleType(name)
+        module.__file__ = str(file)
+        monkeypatch.setitem(sys.modules, name, module)
+    return folder / "train.py"
+
+
+def test_the_script_comes_first_then_the_modules_in_its_folder(
+    script: Path, tmp_path: Path
+) -> None:
+    record_sources(tmp_path, LATER_S)
+
+    assert script_file() == str(script)
+    assert list(read_sources(tmp_path).items()) == [
+        ("train.py", "# project/train.py\n"),
+        ("lib/data.py", "# project/lib/data.py\n"),
+    ]
+
+
+@pytest.mark.usefixtures("script")
+def test_a_script_saved_after_the_process_began_is_not_recorded(tmp_path: Path) -> None:
+    record_sources(tmp_path, since_s=1.0)
+
+    assert read_sources(tmp_path) == {}
+
+
+def test_a_process_without_a_script_of_the_users_records_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
+
+    record_sources(tmp_path, LATER_S)
+
+    assert (script_file(), list(tmp_path.iterdir())) == ("", [])
+
+
+@pytest.mark.parametrize("text", ["", "[1, 2]", '{"train.py": 3}', "\xff"])
+def test_a_damaged_record_is_none(text: str, tmp_path: Path) -> None:
+    (tmp_path / "sources.json").write_text(text, encoding="latin-1")
+
+    assert read_sources(tmp_path) == {}

@@ -210,8 +210,28 @@ def test_everything_rare_is_a_row() -> None:
         ". paused for 7.0 s in compute: the process was stopped",
         "E epoch 2: 34.0 ms/step, data wait 60 %, val_loss 1.5, loss 1.2, to step 300",
         "S no batch for 3.5 s at step 452",
-        "X stopped after 452 steps: by q",
+        ". stopped after 452 steps: by q",
     ]
+
+
+@pytest.mark.parametrize(
+    ("cause", "detail", "row"),
+    [
+        pytest.param("finished", "", "✓ finished after 40 steps", id="to its end"),
+        pytest.param(
+            "stopped", "KeyboardInterrupt", ". stopped by you after 40 steps", id="ctrl+c"
+        ),
+        pytest.param("failed", "OOM", "X failed after 40 steps: OOM", id="an error"),
+    ],
+)
+def test_an_end_is_marked_as_a_failure_only_where_it_is_one(
+    cause: str, detail: str, row: str
+) -> None:
+    run = Canned(None).started().steps(40, COMPUTE_BOUND).ended(cause, detail)
+
+    newest = EventCollector().take(look(run))[-1]
+
+    assert f"{newest.mark} {newest.text}" == row
 
 
 def test_a_pause_before_the_first_epoch_held_no_training_up() -> None:

@@ -89,7 +89,64 @@ def test_the_chart_stacks_the_parts_of_the_steps_of_each_column(tmp_path: Path) 
     heights = [re.findall(r"height:([\d.]+)%", column) for column in columns_of(page)]
     assert heights[0] == ["33.3", "16.7", "16.7"]
     assert heights[-2] == ["33.3", "16.7", "50.0"]
-    assert "Each column is the mean of the steps of 0.2 s" in text_of(page)
+    assert "each column is the mean of the steps of 0.2 s" in text_of(page)
+
+
+def test_stalls_switches_and_epochs_are_marked_on_the_chart(tmp_path: Path) -> None:
+    rows = switched_run()
+    rows["wait_ms"][60] = 3000.0
+    epochs = [EpochStarted(n * 10**9, n, 30, None) for n in range(30)]
+    run = open_written(tmp_path / "run", rows, *epochs, *SWITCH, FINISHED)
+
+    page = page_of(run)
+
+    marks = re.findall(
+        r'<span class="(\w+)" style="left:([\d.]+)%" title="[^"]*">(\w+)</span>', page
+    )
+    kinds = [(kind, label) for kind, _, label in marks]
+    assert kinds[:2] == [("stall", "S"), ("switch", "p")]
+    numbers = [label for kind, label in kinds if kind == "epoch"]
+    assert numbers == [str(1 + 3 * n) for n in range(10)], "many epochs: each third has its number"
+    assert all(0 <= float(at) <= 100 for _, at, _ in marks)
+
+
+def test_the_time_that_is_lost_comes_first_then_what_is_proved_then_what_may_help(
+    tmp_path: Path,
+) -> None:
+    rows = switched_run()
+    rows["wait_ms"][100:] = 5.0
+    ended = RunEnded(5 * 10**9, "finished", 200)
+    events = EpochStarted(0, 0, 1, 200), *SWITCH, ended
+    run = open_written(tmp_path / "run", rows, *events, knobs={"prefetch": "off"})
+
+    text = text_of(page_of(run))
+
+    lost = re.search(r"[\d.]+ s of [\d.]+ s lost since the last switch, \d+ %", text)
+    assert lost
+    parts = [
+        lost[0],
+        "PROVED FASTER IN THIS RUN Prefetch off → 4",
+        ".prefetch(4)",
+        "each step waits 5.0",
+    ]
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places)
+
+
+def test_a_run_that_proves_nothing_says_nothing_of_it(tmp_path: Path) -> None:
+    page = page_of(opened(Canned(tmp_path).started().steps(120, STARVING), tmp_path))
+
+    assert "PROVED" not in page
+
+
+def test_what_is_no_loss_is_a_note_below_the_losses(tmp_path: Path) -> None:
+    run = Canned(tmp_path).started().steps(120, STARVING)
+    run.log.write_text("W tensorflow/x.cc:64] Could not load dynamic library 'libcuda.so.1'\n")
+
+    page = page_of(opened(run, tmp_path))
+
+    assert re.search(r'<p class="aside"><b>TENSORFLOW</b>', page)
+    assert "TENSORFLOW" not in "".join(re.findall(r'<p class="word">.*?</p>', page))
 
 
 def test_a_profile_is_a_table_of_the_layers_here_and_in_json(tmp_path: Path) -> None:

@@ -252,6 +252,7 @@ def test_stalls_are_listed(tmp_path: Path) -> None:
             "steps": 1,
             "lost_ms": 3000,
             "cause": "unexplained",
+            "place": None,
         }
     ]
 

@@ -517,6 +517,11 @@ class RunEnded(Event, frozen=True):
     doing: str = ""
     since_ns: Moment = 0
 
+    @property
+    def is_by_user(self) -> bool:
+        """True where ctrl+c, or a stop from the screen, ended it."""
+        return self.detail == "KeyboardInterrupt"
+
 
 _EventT = TypeVar("_EventT", bound=Event)
 

@@ -50,6 +50,8 @@ class EventRow:
 
 #: The marks of an experiment and of the autopilot; and of what needs none on a time axis.
 _EXPERIMENT, _AUTOPILOT, NO_MARK = "A", "F", "."
+#: The marks of ends that are no failure.
+_END_MARKS = {"finished": "✓", "stopped": NO_MARK}
 #: The newest rows of a column of time that are looked at for one with a mark.
 _MOST_IN_COLUMN = 3
 #: When a requested setting takes effect, by the number of epoch starts until then.
@@ -203,8 +205,11 @@ def _describe_trouble(event: RowSource) -> RowText | None:
         case facts.TrainingFailed():
             return "X", f"failed at step {units.count(event.step)}: {event.error}", _ERROR
         case facts.RunEnded():
+            after = f"after {units.counted(event.steps, 'step')}"
+            if event.is_by_user:
+                return NO_MARK, f"stopped by you {after}", ""
             detail = f": {event.detail}" if event.detail else ""
-            return "X", f"{event.cause} after {units.counted(event.steps, 'step')}{detail}", ""
+            return _END_MARKS.get(event.cause, "X"), f"{event.cause} {after}{detail}", ""
     return None
 
 

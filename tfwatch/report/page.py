@@ -1,4 +1,5 @@
-"""A run as one HTML page that needs no network and no script: its findings, chart and tables."""
+"""A run as one HTML page that needs no network and no script: the time that is lost and what gives
+it back, the whole run with its stalls and switches, then figures and tables."""
 
 from __future__ import annotations
 
@@ -13,19 +14,24 @@ from markupsafe import Markup
 
 from tfwatch.core import units
 from tfwatch.core.clock import local_time
+from tfwatch.core.events import EpochStarted, ExperimentEnded
+from tfwatch.judge.effects.wording import kept_text, setting_text, subject_text
+from tfwatch.judge.effects.wording import outcome_text as switch_text
+from tfwatch.judge.event_rows import changes_of_run
+from tfwatch.judge.findings.finding import Tone
+from tfwatch.judge.findings.switch_lines import lines_of, proved_knobs
 from tfwatch.report.facts import known
 from tfwatch.report.redaction import shown
 from tfwatch.report.run_facts import FIGURES
-from tfwatch.report.sections import make_sections
+from tfwatch.report.sections import MOST_CHANGES, costliest_stalls, make_sections
 from tfwatch.report.text import failure, loss_text, outcome_text, time_parts
 from tfwatch.runs.sums import BUCKET_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tfwatch.judge.judged_run import JudgedRun
     from tfwatch.report.redaction import Redaction
-    from tfwatch.runs.snapshot import Snapshot
 
 _TEMPLATES = Path(__file__).parent / "templates"
 #: A line of code may be longer than a name.
@@ -34,11 +40,15 @@ _LONGEST_CODE = 2000
 _COLUMNS = 240
 #: Its top, in 90th percentiles of the columns: a stall would flatten all the others.
 _TOP = 1.6
+#: The most numbers of epochs below it: they fit a phone.
+_MOST_EPOCHS = 12
+_PARTS = {"compute": "compute", "copy": "copy to the GPU", "host": "host", "wait": "data wait"}
 
 
 def as_html(judged: JudgedRun, redaction: Redaction | None = None) -> str:
     """Return the page of a run. redaction: replaces paths, names and the host."""
-    run = judged.run
+    run, findings = judged.run, judged.findings
+    losses = [one for one in findings if one in judged.losses or one.tone is Tone.BAD]
     page = {
         "style": Markup((_TEMPLATES / "page.css").read_text(encoding="utf-8")),
         "is_redacted": redaction is not None,
@@ -46,13 +56,58 @@ def as_html(judged: JudgedRun, redaction: Redaction | None = None) -> str:
         "name": run.manifest.run,
         "failure": failure(run),
         "date": local_time(run.manifest.origin_wall_ns).strftime("%d %b %Y, %H:%M"),
-        "findings": [(one, loss_text(one)) for one in judged.findings],
+        "lost": lost_text(judged),
+        "proof": proof_of(judged),
+        "findings": [(one, loss_text(one)) for one in losses],
+        "notes": [one for one in findings if one not in losses],
         "figures": known(FIGURES, judged),
-        "chart": make_chart(run),
+        "chart": make_chart(judged),
         "parts": time_parts(judged.time_breakdown.total),
         "sections": make_sections(judged, is_redacted=redaction is not None),
     }
     return _environment(redaction).get_template("page.html.j2").render(page)
+
+
+_SINCE = {"switch": "since the last switch", "cache": "since the cache is filled"}
+
+
+def lost_text(judged: JudgedRun) -> str:
+    """Return `27.1 of 33.8 s are lost since the last switch`, of the time that is judged; empty
+    where no loss has seconds."""
+    lost_s = sum(one.lost_s for one in judged.losses)
+    if not lost_s:
+        return ""
+    regime = judged.regime
+    since = _SINCE.get(regime.cause, "while it trained")
+    share = units.percent(regime.share(lost_s))
+    return f"{units.seconds(lost_s)} of {units.seconds(regime.judged_s)} lost {since}, {share}"
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The settings that the run has proved faster. sentences: each with its measurement; code:
+    their lines."""
+
+    sentences: list[str]
+    code: str
+
+
+def proof_of(judged: JudgedRun) -> Proof | None:
+    """Return what the run has proved, as it differs from its start; None without a difference."""
+    start, kept = judged.run.manifest.knobs, proved_knobs(judged.situation)
+    changed = {(knob, value) for knob, value in kept.items() if value != start.get(knob, value)}
+    measured = {
+        (one.knob, one.new): f"{one.change.words}: {switch_text(one)}"
+        for one in judged.switches
+        if one.answer == "faster"
+    }
+    tested = {
+        (one.knob, one.kept): f"A/B test of {subject_text(one.knob, one.values)}: {kept_text(one)}"
+        for one in judged.run.events.of(ExperimentEnded)
+    }
+    texts = {**measured, **tested}
+    sentences = [texts.get(one, setting_text(*one)) for one in sorted(changed)]
+    return Proof(sentences, lines_of(judged.situation, kept)) if changed else None
 
 
 def _environment(redaction: Redaction | None) -> jinja2.Environment:
@@ -84,6 +139,16 @@ def _finalizer(redaction: Redaction | None) -> Callable[[object], object]:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment of the run. at: percent of its length; kind: `stall`, `switch` or `epoch`."""
+
+    at: float
+    kind: str
+    label: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class StepChart:
     """The mean step time of each column of time. columns: percent of the height of each part, from
     the bottom up; empty where there are no steps."""
@@ -93,10 +158,16 @@ class StepChart:
     column: str
     top: str
     length: str
+    #: The parts that some column has.
+    parts: list[tuple[str, str]]
+    #: Stalls and switches; epochs, of many each so many.
+    marks: list[Mark]
+    epochs: list[Mark]
 
 
-def make_chart(run: Snapshot) -> StepChart | None:
+def make_chart(judged: JudgedRun) -> StepChart | None:
     """Return the step time over a run; None where it has no step."""
+    run = judged.run
     length_s = max(run.length_s, run.time_sums.end_s)
     width_s = BUCKET_S * max(1, math.ceil(length_s / _COLUMNS / BUCKET_S))
     columns = run.time_sums.columns(length_s, width_s, int(length_s / width_s) + 1)
@@ -107,15 +178,40 @@ def make_chart(run: Snapshot) -> StepChart | None:
         return None
     top_ms = max(min(known.max(), _TOP * np.percentile(known, 90)), 1e-3)
     heights = np.round(100 * parts / top_ms, 1).T.tolist()
-    names = ("compute", "copy", "host", "wait")
+    drawn = [_drawn(dict(zip(_PARTS, column, strict=True))) for column in heights]
     return StepChart(
-        [_drawn(dict(zip(names, column, strict=True))) for column in heights],
+        drawn,
         units.seconds(width_s),
-        units.milliseconds(float(top_ms)),
+        units.duration(float(top_ms) / 1e3),
         units.seconds(length_s),
+        [(part, name) for part, name in _PARTS.items() if any(part in one for one in drawn)],
+        list(_moments(judged, length_s)),
+        list(_epochs(judged, length_s)),
     )
 
 
 def _drawn(column: dict[str, float]) -> dict[str, float]:
     """Return the parts of a column that have a height."""
     return {part: height for part, height in column.items() if height > 0}
+
+
+def _moments(judged: JudgedRun, length_s: float) -> Iterator[Mark]:
+    """Yield the costliest stalls and the newest changes of settings: those of the tables."""
+    for stall in costliest_stalls(judged):
+        text = f"stall of {units.seconds(stall.lost_ms / 1e3)}"
+        yield Mark(_place(stall.start_ns / 1e9, length_s), "stall", "S", text)
+    for one in changes_of_run(judged.run, judged.switches)[-MOST_CHANGES:]:
+        yield Mark(_place(one.at_s, length_s), "switch", one.mark, one.text)
+
+
+def _epochs(judged: JudgedRun, length_s: float) -> Iterator[Mark]:
+    """Yield the begin of epochs, of many each so many, with their numbers."""
+    starts = judged.run.events.of(EpochStarted)
+    every = math.ceil(len(starts) / _MOST_EPOCHS)
+    for at in range(0, len(starts), max(every, 1)):
+        number = str(starts[at].epoch + 1)
+        yield Mark(_place(starts[at].at_ns / 1e9, length_s), "epoch", number, f"epoch {number}")
+
+
+def _place(at_s: float, length_s: float) -> float:
+    return round(min(max(100 * at_s / length_s, 0.0), 100.0), 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -14,20 +15,22 @@ from tfwatch.judge.machine import PIPELINE
 from tfwatch.judge.profile.step_groups import step_rows
 from tfwatch.judge.steps.time_breakdown import PART_NAMES, PARTS
 from tfwatch.report.facts import as_rows, if_any, known
-from tfwatch.report.run_facts import MACHINE, STAGE, STALL, STEP_ROW, missing_stages
+from tfwatch.report.run_facts import MACHINE, STALL, STEP_ROW, missing_stages
 from tfwatch.report.text import time_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tfwatch.judge.judged_run import JudgedRun
+    from tfwatch.judge.stages import Stage
+    from tfwatch.judge.steps.stalls import Stall
     from tfwatch.judge.steps.time_breakdown import TimeSpent
 
 #: The most stalls, and the most epochs.
 MOST_STALLS, MOST_EPOCHS = 10, 500
 #: Metrics beside the time of an epoch.
 _MOST_METRICS = 6
-_MOST_CHANGES = 12
+MOST_CHANGES = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +67,31 @@ def _time(judged: JudgedRun) -> Section:
 
 def _effects(judged: JudgedRun) -> Section:
     changes = changes_of_run(judged.run, judged.switches)
-    rows = [(one.time, one.text) for one in changes[-_MOST_CHANGES:]]
+    rows = [(one.time, one.text) for one in changes[-MOST_CHANGES:]]
     more = len(changes) - len(rows)
     note = f"{units.counted(more, 'earlier one')} left out" if more else ""
     return Section("Switches and A/B tests", ("at", "change and effect"), rows, note)
 
 
 def _pipeline(judged: JudgedRun) -> Section:
-    head, rows = as_rows(STAGE, judged.pipeline.stages if judged.pipeline else ())
+    stages = judged.pipeline.stages if judged.pipeline else ()
+    head = ("stage", "work per batch", "workers", "buffer")
     bottleneck = if_any("pipeline.bottleneck.sentence")(judged)
     note = f"Bottleneck: {bottleneck}" if bottleneck else "No stage is found to limit the pipeline"
     missing = f"{units.MISSING}: {missing_stages(judged) or 'no stage of it was read'}"
-    return Section("Input pipeline", head, rows, note if rows else missing)
+    return Section("Input pipeline", head, list(map(_stage, stages)), note if stages else missing)
+
+
+def _stage(stage: Stage) -> tuple[str, ...]:
+    """Return the cells of a stage; a figure that it does not have is empty."""
+    held = (stage.busy_ms, stage.parallelism, stage.buffered, stage.buffer_size)
+    work, workers, buffered, size = (None if math.isnan(one) else one for one in held)
+    return (
+        stage.name,
+        "" if work is None else units.milliseconds(work),
+        "" if workers is None else units.number(workers, 0),
+        "" if buffered is None else units.number(buffered, 0) + (f" of {size:.0f}" if size else ""),
+    )
 
 
 def _step(judged: JudgedRun) -> Section:
@@ -89,9 +105,15 @@ def _step(judged: JudgedRun) -> Section:
 
 
 def _stalls(judged: JudgedRun) -> Section:
-    """Return the costliest stalls."""
-    stretches = sorted(judged.stalls, key=attrgetter("lost_ms"), reverse=True)
-    return Section("Stalls", *as_rows(STALL, stretches[:MOST_STALLS]))
+    more = len(judged.stalls) - MOST_STALLS
+    note = f"{units.counted(more, 'shorter one')} left out" if more > 0 else ""
+    return Section("Stalls", *as_rows(STALL, costliest_stalls(judged)), note)
+
+
+def costliest_stalls(judged: JudgedRun) -> list[Stall]:
+    """Return the stalls that lost most, in the order of time."""
+    costliest = sorted(judged.stalls, key=attrgetter("lost_ms"), reverse=True)[:MOST_STALLS]
+    return sorted(costliest, key=attrgetter("start_ns"))
 
 
 def _epochs(judged: JudgedRun) -> Section:

@@ -111,7 +111,7 @@ def trained_text(judged: JudgedRun) -> str:
 def state_text(run: Snapshot) -> str:
     """Return the state of a run: `finished`, `still running`."""
     if run.ended:
-        return "stopped by you" if _is_stopped_by_user(run) else run.ended.cause
+        return "stopped by you" if run.ended.is_by_user else run.ended.cause
     if run.has_unrecorded_end:
         return "ended (the disk took no end record)"
     return {
@@ -122,15 +122,11 @@ def state_text(run: Snapshot) -> str:
     }.get(run.life, "no end record")
 
 
-def _is_stopped_by_user(run: Snapshot) -> bool:
-    return bool(run.ended and run.ended.detail == "KeyboardInterrupt")
-
-
 def failure(run: Snapshot) -> list[str]:
     """Return why a run failed, in one sentence; empty where it did not."""
     if run.failure:
         return [one_line(run.failure)]
-    if run.ended and run.ended.detail and not _is_stopped_by_user(run):
+    if run.ended and run.ended.detail and not run.ended.is_by_user:
         return [one_line(run.ended.detail)]
     return []
 

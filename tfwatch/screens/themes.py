@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 #: The characters of frames, charts and texts, and ASCII in their place.
-_ASCII = str.maketrans("╭╮╰╯─│→←…●█▒░▞·▁▂▃▄▅▆▇", "++++-|><.o=#./....--==")
+_ASCII = str.maketrans("╭╮╰╯─│→←…●✓█▒░▞·▁▂▃▄▅▆▇", "++++-|><.ov=#./....--==")
 
 
 class _Ascii(LineFilter):

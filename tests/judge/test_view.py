@@ -217,11 +217,11 @@ def test_everything_rare_is_a_row() -> None:
 @pytest.mark.parametrize(
     ("cause", "detail", "row"),
     [
-        pytest.param("finished", "", "✓ finished after 40 steps", id="to its end"),
+        pytest.param("finished", "", "✓ finished after 41 steps", id="to its end"),
         pytest.param(
-            "stopped", "KeyboardInterrupt", ". stopped by you after 40 steps", id="ctrl+c"
+            "stopped", "KeyboardInterrupt", ". stopped by you after 41 steps", id="ctrl+c"
         ),
-        pytest.param("failed", "OOM", "X failed after 40 steps: OOM", id="an error"),
+        pytest.param("failed", "OOM", "X failed after 41 steps: OOM", id="an error"),
     ],
 )
 def test_an_end_is_marked_as_a_failure_only_where_it_is_one(

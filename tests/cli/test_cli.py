@@ -28,7 +28,7 @@ NO_SCRIPT = "run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MO
         pytest.param(["trian"], "no command 'trian': did you mean train?", id="command"),
         pytest.param(
             ["zzz"],
-            "no command 'zzz': there are run, train, ab, try, fix, bench, replay, report, compare,"
+            "no command 'zzz': there are run, train, ab, fix, bench, replay, report, compare,"
             " attach, set, runs, doctor, selftest, serve",
             id="unlike any command",
         ),

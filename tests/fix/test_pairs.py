@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,23 +13,25 @@ import numpy as np
 import pytest
 
 from tests.cli.recorded import noisy_rows, record, trained
+from tests.judge.step_rows import make_steps
 from tests.runs.folders import FakeClock
 from tfwatch.core.errors import BadInputError
 from tfwatch.core.rows import PROGRESS
-from tfwatch.fix.arguments import Argument
-from tfwatch.fix.pairs import PAIRS, PairedRuns, wanted_arguments
+from tfwatch.fix.changes import ScriptChange, Wanted, change_of
+from tfwatch.fix.pairs import PAIRS, PairedRuns
 from tfwatch.fix.user_file import UserFile
 from tfwatch.judge.comparing.run_to_compare import RunToCompare
 from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.runs.run import open_run
+from tfwatch.runs.script_process import ScriptTrial
 
 if TYPE_CHECKING:
     from tfwatch.fix.tried import Tried
 
-SOURCE = "model.compile('adam')\n"
-STEPS_8 = Argument("steps_per_execution", "8")
-JIT = Argument("jit_compile", "True")
+SOURCE = "import keras\nmodel.compile('adam')\n"
+STEPS_8, JIT = change_of("steps_per_execution"), change_of("jit_compile")
+POLICY = change_of("mixed_bfloat16")
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +61,7 @@ class Runs:
         self.source = source
         self.sources: list[str] = []
 
-    def measure(self, script: Path, steps: int) -> RunToCompare:
+    def measure(self, script: Path, trial: ScriptTrial) -> RunToCompare:
         source, number = script.read_text(), len(self.sources)
         assert script.parent == Path.cwd()
         assert script.name.startswith(".train.py.")
@@ -73,13 +76,35 @@ class Runs:
         return RunToCompare(JudgedRun(open_run(folder)), str(number))
 
 
-def tried(runs: Any, argument: Argument = STEPS_8, budget_s: float = 1e3) -> tuple[Tried, str]:
+class Epochs:
+    """Runs of 8 epochs of 20 steps, 0.4 s each, with 0.4 s between two without the change."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.trials: list[ScriptTrial] = []
+
+    def measure(self, script: Path, trial: ScriptTrial) -> RunToCompare:
+        number, gap_ns = len(self.trials), 0 if "changed" in script.read_text() else 400_000_000
+        self.trials.append(trial)
+        rows = make_steps(np.full(160, 2.0), compute=17.0, host=1.0)
+        rows["epoch"] = 1 + np.arange(160) // 20
+        rows["start_ns"] += (rows["epoch"] - 1).astype(np.uint64) * np.uint64(gap_ns)
+        folder = record(self.folder / str(number), rows, start_s=10.0 * number)
+        progress = np.array([(2, 64, 8, 0, 8, 0.5)], dtype=PROGRESS)
+        (folder / "progress.bin").write_bytes(progress.tobytes())
+        return RunToCompare(JudgedRun(open_run(folder)), str(number))
+
+
+def tried(
+    runs: Any, folder: Path, change: ScriptChange = STEPS_8, budget_s: float = 1e3
+) -> tuple[Tried, str]:
     clock = FakeClock()
-    pairs = PairedRuns(
-        runs.measure, 100, clock.clock, clock.now_ns() + round(budget_s * 1e9), lambda _: None
-    )
+    until_ns = clock.now_ns() + round(budget_s * 1e9)
+    pairs = PairedRuns("train.py", runs.measure, clock.clock, until_ns, lambda _: None)
     file = UserFile.read("train.py", sys.maxsize)
-    answer = pairs.try_argument(file, file.text, argument)
+    rows = noisy_rows(1)
+    judged = JudgedRun(open_run(record(folder / "first", rows, steps_per_epoch=20, epochs=9)))
+    answer = pairs.try_change(file, file.text, change, judged)
     assert os.listdir() == ["train.py"]
     assert Path("train.py").read_text() == SOURCE
     return answer
@@ -87,8 +112,8 @@ def tried(runs: Any, argument: Argument = STEPS_8, budget_s: float = 1e3) -> tup
 
 def test_a_gain_that_clears_2_percent_is_kept(tmp_path: Path) -> None:
     runs = Runs(tmp_path, new_ms=16.0)
-    found, text = tried(runs)
-    new = "model.compile('adam', steps_per_execution=8)\n"
+    found, text = tried(runs, tmp_path)
+    new = "import keras\nmodel.compile('adam', steps_per_execution=8)\n"
     assert (found.kept, text) == (True, new)
     assert found.outcome.startswith("1.25 x faster (")
     assert runs.sources == [new, SOURCE, SOURCE, new] * (PAIRS // 2)
@@ -96,37 +121,38 @@ def test_a_gain_that_clears_2_percent_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("new_ms", [20.0, 19.9])
 def test_less_is_not_kept(tmp_path: Path, new_ms: float) -> None:
-    found, text = tried(Runs(tmp_path, new_ms))
+    found, text = tried(Runs(tmp_path, new_ms), tmp_path)
     assert (found.kept, text) == (False, SOURCE)
 
 
 def test_a_change_that_is_slower_is_given_up_after_two_pairs(tmp_path: Path) -> None:
     runs = Runs(tmp_path, new_ms=24.0)
-    assert tried(runs)[0].outcome == "not faster in 2 pairs of runs"
+    assert tried(runs, tmp_path)[0].outcome == "not faster in 2 pairs of runs"
     assert len(runs.sources) == 4
 
 
 @pytest.mark.parametrize(
-    ("argument", "loss", "spread", "kept"),
+    ("change", "loss", "spread", "kept"),
     [
         pytest.param(STEPS_8, 0.5 + 1e-6, 0.0, False, id="the same bit for bit"),
         pytest.param(JIT, 0.5 + 1e-6, 0.0, True, id="rounds otherwise"),
         pytest.param(JIT, 0.6, 0.0, False, id="trains something else"),
         pytest.param(STEPS_8, 0.6, 0.02, True, id="within the spread of plain runs"),
         pytest.param(STEPS_8, math.nan, 0.0, False, id="a loss that is NaN"),
+        pytest.param(POLICY, 0.6, 0.0, True, id="another training, which the user allows"),
     ],
 )
 def test_the_losses_have_to_agree(
-    argument: Argument, loss: float, spread: float, kept: bool, tmp_path: Path
+    change: ScriptChange, loss: float, spread: float, kept: bool, tmp_path: Path
 ) -> None:
-    found, _ = tried(Runs(tmp_path, 16.0, loss, spread), argument)
+    found, _ = tried(Runs(tmp_path, 16.0, loss, spread), tmp_path, change)
     assert found.kept == kept
-    assert ("loss" in found.outcome) != kept
+    assert ("loss" in found.outcome) == (not kept or bool(change.kind))
 
 
 def test_after_the_budget_no_run_begins(tmp_path: Path) -> None:
     runs = Runs(tmp_path, new_ms=16.0)
-    assert tried(runs, budget_s=0.0)[0].outcome == "not tried: the budget is used up"
+    assert tried(runs, tmp_path, budget_s=0.0)[0].outcome == "not tried: the budget is used up"
     assert runs.sources == []
 
 
@@ -136,32 +162,44 @@ class Fails:
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
-    def measure(self, script: Path, steps: int) -> RunToCompare:
+    def measure(self, script: Path, trial: ScriptTrial) -> RunToCompare:
         raise self.error
 
 
-def test_a_script_that_fails_with_the_change_is_not_changed() -> None:
-    found, text = tried(Fails(BadInputError("the script cannot be tried: its exit code is 1")))
+def test_a_script_that_fails_with_the_change_is_not_changed(tmp_path: Path) -> None:
+    error = BadInputError("the script cannot be tried: its exit code is 1")
+    found, text = tried(Fails(error), tmp_path)
     assert (found.kept, text) == (False, SOURCE)
     assert "its exit code is 1" in found.outcome
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(143)])
-def test_no_copy_is_left_where_a_run_is_interrupted(error: BaseException) -> None:
+def test_no_copy_is_left_where_a_run_is_interrupted(error: BaseException, tmp_path: Path) -> None:
     with pytest.raises(type(error)):
-        tried(Fails(error))
+        tried(Fails(error), tmp_path)
     assert os.listdir() == ["train.py"]
     assert Path("train.py").read_text() == SOURCE
 
 
-def test_the_arguments_are_those_that_the_findings_name_in_their_order() -> None:
+def test_the_changes_are_those_that_the_findings_name_or_the_user_allows() -> None:
     found = [
         Finding("a", "A", "", arguments=("steps_per_execution", "jit_compile")),
         Finding("b", "B", "", "leave run_eagerly=True out of compile", arguments=("run_eagerly",)),
         Finding("c", "C", "", "without jit_compile=True", "model.compile(...)"),
+        Finding("validation", "D", ""),
     ]
-    assert [one.text for one in wanted_arguments(found)] == [
-        "steps_per_execution=8",
-        "jit_compile=True",
-        "run_eagerly=False",
-    ]
+    named = ["run_eagerly", "steps_per_execution", "jit_compile", "validation_freq"]
+    assert [one.name for one in Wanted().changes(found)] == named
+    allowed = Wanted(allowed=("precision",)).changes(found)
+    assert [one.name for one in allowed] == [*named, "mixed_bfloat16"]
+    assert [one.name for one in Wanted(("jit_compile", "live")).changes(found)] == ["jit_compile"]
+
+
+def test_a_validation_is_tried_by_whole_epochs(tmp_path: Path) -> None:
+    """Epochs take as long, and a run with the change lacks the time between them."""
+    change = replace(change_of("validation_freq"), make=lambda text: text + "# changed\n")
+    runs = Epochs(tmp_path)
+    found, _ = tried(runs, tmp_path, change)
+    assert found.kept
+    assert found.outcome.startswith("2.00 x faster")
+    assert runs.trials[0] == ScriptTrial(6 * 20 + 1, validates=True)

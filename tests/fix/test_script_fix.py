@@ -15,7 +15,8 @@ from tests.runs.folders import FakeClock
 from tfwatch.core.events import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
 from tfwatch.core.knobs import KnobChange
 from tfwatch.core.script_code import CodeEdit
-from tfwatch.fix.script_fix import Restarts, ScriptFix, fix_script
+from tfwatch.fix.pairs import PairedRuns
+from tfwatch.fix.script_fix import ScriptFix, fix_script
 
 if TYPE_CHECKING:
     from tfwatch.core.events import Event
@@ -52,10 +53,10 @@ def recorded(*events: Event, name: str = "run", code: tuple[CodeEdit, ...] = (ED
     return record(Path(name), rows, *events, *trained(rows), code=code, knobs={"prefetch": "off"})
 
 
-def restarts(folder: Path, new_ms: float) -> Restarts:
+def restarts(folder: Path, new_ms: float) -> PairedRuns:
     """Pairs of runs whose steps with a change take `new_ms`, and those without it 20 ms."""
     runs = Runs(folder, new_ms, source=f"{LINE}\n")
-    return Restarts("train.py", runs.measure, 600.0, FakeClock().clock, lambda _: None)
+    return PairedRuns("train.py", runs.measure, FakeClock().clock, sys.maxsize, lambda _: None)
 
 
 @pytest.mark.parametrize(("new_ms", "kept"), [(16.0, True), (20.0, False)])

@@ -10,23 +10,25 @@ import signal
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from tfwatch.cli.script.request import RunOptions, script_of_words
 from tfwatch.cli.script.run import end_as, run_recorded
 from tfwatch.cli.script.trial import measure
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.errors import printable
-from tfwatch.runs.script_process import ScriptTrial
+from tfwatch.core.errors import BadInputError, printable
 from tfwatch.tuner.autopilot import Autopilot
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from tfwatch.fix.script_fix import Restarts, ScriptFix
-    from tfwatch.fix.tried import Tried
+    from tfwatch.cli.script.run import Ran
+    from tfwatch.fix.changes import Wanted
+    from tfwatch.fix.pairs import PairedRuns
+    from tfwatch.fix.script_fix import ScriptFix
     from tfwatch.judge.comparing.run_to_compare import RunToCompare
+    from tfwatch.runs.script_process import ScriptTrial
 
 
 #: The exit codes of a script that ctrl+c or SIGTERM ended.
@@ -39,6 +41,10 @@ def fix(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     Raises:
         BadInputError: there is no such script, or its file changed and is not written.
     """
+    from tfwatch.fix.changes import Wanted
+
+    wanted = Wanted(tuple(args.only), tuple(args.allow))
+    wanted.check()
     options = RunOptions(
         script_of_words(args.words, "fix"),
         args.runs_dir,
@@ -48,44 +54,57 @@ def fix(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
         steps=args.steps,
         job=Autopilot(),
     )
-    began_ns = clock.wall_ns()
-    ran, runs = run_recorded(options, clock)
-    if ran.code < 0 or ran.code in _STOPPED:
-        _say("the script was stopped: no patch, and no file is changed")
-        return end_as(ran.code)
-    from tfwatch.fix.script_fix import fix_script
-
+    began_ns, live = clock.wall_ns(), None
+    if wanted.is_live:
+        live = run_recorded(options, clock)
+        if live[0].code < 0 or live[0].code in _STOPPED:
+            _say("the script was stopped: no patch, and no file is changed")
+            return end_as(live[0].code)
     with tempfile.TemporaryDirectory(prefix="tfwatch-fix-") as folder, _ended_by_signals():
-        restarts = _restarts(args, options, Path(folder), clock)
-        found = fix_script(runs, ran.code, began_ns, restarts)
+        pairs = _pairs(args, options, Path(folder), clock) if wanted.restarts else None
+        found = _find(live, began_ns, pairs, wanted)
     if args.apply and found.patch:
         found.patch.write()
-    return _print(found, is_applied=args.apply, as_json=args.json)
+    return _print(found, args)
 
 
-def _restarts(
+def _find(
+    live: tuple[Ran, list[Path]] | None, began_ns: int, pairs: PairedRuns | None, wanted: Wanted
+) -> ScriptFix:
+    """Return the fix of a script. live: its run to its end; None where it has none.
+
+    Raises:
+        BadInputError: it has neither runs.
+    """
+    from tfwatch.fix.script_fix import fix_changes, fix_script
+
+    if live:
+        return fix_script(live[1], live[0].code, began_ns, pairs, wanted)
+    if pairs is None:
+        raise BadInputError("a module does not run again: give the file of its script")
+    return fix_changes(began_ns, pairs, wanted)
+
+
+def _pairs(
     args: argparse.Namespace, options: RunOptions, folder: Path, clock: Clock
-) -> Restarts | None:
-    """Return how the script is run again; None where it is not. folder: for the runs."""
-    from tfwatch.fix.script_fix import Restarts
+) -> PairedRuns | None:
+    """Return how the script runs again; None for a module. folder: for the runs."""
+    from tfwatch.fix.pairs import PairedRuns
 
     script, *words = options.script
-    if args.only or script == "-m":
-        return None
     numbers = itertools.count(1)
 
-    def measure_steps(copy: Path, steps: int) -> RunToCompare:
+    def measure_trial(copy: Path, trial: ScriptTrial) -> RunToCompare:
         number = str(next(numbers))
         again = RunOptions(
-            [str(copy), *words],
-            folder / number,
-            headless=True,
-            python=args.python,
-            trial=ScriptTrial(steps),
+            [str(copy), *words], folder / number, headless=True, python=args.python, trial=trial
         )
         return measure(again, f"run {number}")
 
-    return Restarts(script, measure_steps, args.budget, clock, _say)
+    if script == "-m":
+        return None
+    until_ns = clock.now_ns() + round(args.budget * 1e9)
+    return PairedRuns(script, measure_trial, clock, until_ns, _say)
 
 
 @contextlib.contextmanager
@@ -103,14 +122,16 @@ def _end(signum: int, frame: object) -> NoReturn:
     raise SystemExit(128 + signum)
 
 
-def _print(found: ScriptFix, *, is_applied: bool, as_json: bool) -> int:
-    """Print the report, and the patch or the JSON object; return the exit code."""
+def _print(found: ScriptFix, args: argparse.Namespace) -> int:
+    """Print the evidence, and the patch, the JSON object or the Markdown; return the exit code."""
+    from tfwatch.fix.evidence import as_json, as_lines, as_markdown
     from tfwatch.terminal.output import write
 
-    _say("\n".join(map(printable, _report(found, is_applied))))
-    if as_json:
-        text = json.dumps(_document(found, is_applied), indent=1)
-        failed = write(sys.stdout, f"{text}\n")
+    _say("\n".join(map(printable, as_lines(found, args.apply))))
+    if args.json:
+        failed = write(sys.stdout, f"{json.dumps(as_json(found, args.apply), indent=1)}\n")
+    elif args.markdown:
+        failed = write(sys.stdout, f"{as_markdown(found)}\n")
     else:
         failed = _print_diff(found.patch.diff if found.patch else b"")
     return failed or (0 if found.patch else 1)
@@ -130,48 +151,6 @@ def _print_diff(diff: bytes) -> int:
 
 def _on_terminal(line: str) -> str:
     return "\t".join(map(printable, line.split("\t")))
-
-
-def _report(found: ScriptFix, is_applied: bool) -> Iterator[str]:
-    """Yield what was tried, the evidence, and what becomes of the patch."""
-    width = max((len(one.change) for one in found.tried), default=0)
-    for one in found.tried:
-        yield f"{'kept ' if one.kept else 'tried'}  {one.change:<{width}}  {one.outcome}"
-    yield from found.evidence
-    if found.patch is None:
-        yield found.why_none
-        return
-    checked = found.patch.checked
-    yield f"{checked} applies it to a copy" if checked else "not tried: there is no git or patch"
-    names = ", ".join(one.file.name for one in found.patch.files)
-    apply = f"in {found.patch.folder}: git apply, or patch -p1"
-    yield f"written: {names}" if is_applied else f"nothing is written; to apply it, {apply}"
-
-
-def _document(found: ScriptFix, is_applied: bool) -> dict[str, Any]:
-    patch = found.patch
-    return {
-        "patch": patch.diff.decode(errors="replace") if patch else None,
-        "folder": str(patch.folder) if patch else None,
-        "checked_by": (patch.checked or None) if patch else None,
-        "applied": is_applied and patch is not None,
-        "why_none": found.why_none or None,
-        "tried": [_tried(one) for one in found.tried],
-        "evidence": list(found.evidence),
-        "runs": [str(run) for run in found.runs],
-    }
-
-
-def _tried(one: Tried) -> dict[str, Any]:
-    known = one.estimate
-    return {
-        "change": one.change,
-        "outcome": one.outcome,
-        "kept": one.kept,
-        "speedup": known.ratio if known else None,
-        "speedup_low": known.low if known else None,
-        "speedup_high": known.high if known else None,
-    }
 
 
 def _say(text: str) -> None:

@@ -27,6 +27,8 @@ _TRAINING = f"{_RUN}; default: the newest training that runs"
 #: As OpenTelemetry's exporter for Prometheus.
 _PROMETHEUS_PORT = 9464
 _MOST_RUNS = 1_000_000
+#: The changes of what is trained that `fix` may try, as of `fix.changes.ALLOWED`.
+_ALLOWED = ("batch-size", "order", "random-draws", "precision", "validation")
 #: A limit against typing errors. A size that does not fit into memory is reported and may be tried.
 _LARGEST_BATCH = 10_000_000
 
@@ -88,31 +90,22 @@ def _add_ab(own: Any) -> None:
     _add_training(own)
 
 
-def _add_try(own: Any) -> None:
-    own.has_script = True
-    change = own.add_mutually_exclusive_group(required=True)
-    text = "leave out a metric of compile, by its name"
-    change.add_argument("--without-metric", dest="metric", metavar="NAME", help=text)
-    for option, value, text in (
-        ("--jit-compile", "jit_compile=True", "compile the step with XLA"),
-        ("--mixed-bfloat16", "mixed_bfloat16", "compute in bfloat16, with weights in float32"),
-    ):
-        change.add_argument(option, dest="change", action="store_const", const=value, help=text)
-    own.set_defaults(change="without a metric")
-    text = "the steps of each run (100); the first ones do not count"
-    own.add_argument("--steps", metavar="N", type=options.whole(60, 10**6), default=100, help=text)
-    text = "runs as written and with the change (3)"
-    own.add_argument("--rounds", metavar="N", type=options.whole(1, 100), default=3, help=text)
-    _add_python(own)
-
-
 def _add_fix(own: Any) -> None:
     own.has_script = True
     text = "write the changed files; without it the patch is printed alone"
     own.add_argument("--apply", action="store_true", help=text)
     _add_json(own, "the patch")
-    text = "try only what can be switched while the script trains: it runs once"
-    own.add_argument("--only", metavar="live", choices=["live"], help=text)
+    text = "print the evidence with the patch as Markdown, for a pull request"
+    own.add_argument("--markdown", action="store_true", help=text)
+    text = (
+        "try only this change: live, what can be switched while the script trains, which then runs"
+        " once; or jit_compile, metric=NAME and others (docs/fix.md). May be given again"
+    )
+    own.add_argument("--only", metavar="CHANGE", action="append", default=[], help=text)
+    text = f"try changes of what is trained too: {', '.join(_ALLOWED)}. May be given again"
+    own.add_argument(
+        "--allow", metavar="KIND", choices=_ALLOWED, action="append", default=[], help=text
+    )
     text = "no further run of the script begins after this time, as 10m (the default)"
     read = options.typed(units.parse_age)
     own.add_argument("--budget", metavar="TIME", type=read, default=600.0, help=text)
@@ -343,15 +336,6 @@ COMMANDS = {
         more="It alternates in short blocks of random order and ends when it is clear which one is"
         " faster, or that none is. The training result is the same either way.",
         usage="tfwatch ab --knob KNOB=A,B [OPTIONS] (WORKLOAD | SCRIPT | -m MODULE) [ARGS]",
-    ),
-    "try": Command(
-        "what would a change give? run a few steps of a script as written and with it, in turn",
-        _add_try,
-        "cli.script.trial:try_change",
-        example="--jit-compile train.py",
-        more="The script runs again, in processes of its own, until so many steps of its first fit"
-        " are done; what it writes until then, it writes.",
-        usage="tfwatch try [OPTIONS] (SCRIPT | -m MODULE) [ARGS]",
     ),
     "fix": Command(
         "run a script, try settings while it trains, and print the proved ones as a patch",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import printable
 from tfwatch.core.knobs import CACHE
+from tfwatch.fix.changes import DRAWS
 from tfwatch.fix.tried import Tried, clears
 from tfwatch.judge.effects.switching_state import autopilot_runs
 from tfwatch.judge.effects.wording import autopilot_text, changes_text, outcome_text, setting_text
@@ -14,6 +15,8 @@ from tfwatch.judge.findings.switch_lines import proved_knobs
 from tfwatch.judge.forecasts.forecast import Forecast
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from tfwatch.core.knobs import KnobChange
     from tfwatch.core.script_code import CodeEdit
     from tfwatch.judge.effects.switching_state import AutopilotRun
@@ -37,14 +40,18 @@ class LiveResult:
     no_line: str
 
 
-def live_result(judged: JudgedRun) -> LiveResult:
-    """Return the proof of a run about the knobs of its input pipeline."""
+NOTHING_LIVE = LiveResult({}, (), {}, (), "", "")
+
+
+def live_result(judged: JudgedRun, allowed: Collection[str] = ()) -> LiveResult:
+    """Return the proof of a run about the knobs of its input pipeline. allowed: kinds of changes,
+    as of `Wanted`."""
     kept = _proved(judged)
     code = tuple(one for one in judged.run.manifest.code if one.is_plain and not one.is_cell)
     in_script = {edit.knob for edit in code}
     values = {knob: value for knob, value in kept.items() if knob in in_script}
     missing = [setting_text(knob, value) for knob, value in kept.items() if knob not in in_script]
-    may_be = _not_proved(judged).items()
+    may_be = _not_proved(judged, DRAWS in allowed).items()
     return LiveResult(
         values,
         code,
@@ -55,11 +62,12 @@ def live_result(judged: JudgedRun) -> LiveResult:
     )
 
 
-def _not_proved(judged: JudgedRun) -> dict[str, str]:
+def _not_proved(judged: JudgedRun, may_draw_others: bool) -> dict[str, str]:
     """Return the settings that the autopilot kept or had no time to judge, else the one that the
     first findings forecast.
 
-    None of them draws other random numbers, or is a cache, which helps from the second epoch on.
+    None of them is a cache, which helps from the second epoch on, or draws other random numbers
+    where that is not allowed.
     """
     runs = autopilot_runs(judged.run.events)
     changes = [change for run in runs for change in (*run.kept, *_undecided(run))]
@@ -72,7 +80,9 @@ def _not_proved(judged: JudgedRun) -> dict[str, str]:
     return {
         knob: value
         for knob, value in found.items()
-        if knob != CACHE and value != manifest.knobs.get(knob) and not manifest.needs_consent(knob)
+        if knob != CACHE
+        and value != manifest.knobs.get(knob)
+        and (may_draw_others or not manifest.needs_consent(knob))
     }
 
 

@@ -4,17 +4,19 @@ time, in processes of their own."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tfwatch.core.errors import BadInputError
-from tfwatch.fix.arguments import Argument, set_argument
+from tfwatch.fix.changes import ALLOWED
 from tfwatch.fix.tried import Tried, clears
 from tfwatch.fix.user_file import NoPatchError, copy_beside
-from tfwatch.judge.comparing.compared_runs import compare_runs
+from tfwatch.judge.comparing.compared_runs import compare_runs, estimate_of_times
 from tfwatch.judge.comparing.run_to_compare import NotComparableError
 from tfwatch.judge.effects.wording import estimate_text
-from tfwatch.judge.findings.finding import JIT_COMPILE, RUN_EAGERLY, STEPS_PER_EXECUTION
+from tfwatch.runs.script_process import ScriptTrial
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,91 +24,60 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from tfwatch.core.clock import Clock
+    from tfwatch.fix.changes import ScriptChange
     from tfwatch.fix.user_file import UserFile
-    from tfwatch.judge.comparing.run_to_compare import RunToCompare
-    from tfwatch.judge.findings.finding import Finding
+    from tfwatch.judge.comparing.run_to_compare import RunToCompare, Sides
+    from tfwatch.judge.effects.interval import Estimate
     from tfwatch.judge.judged_run import JudgedRun
 
-    #: Runs a script for so many steps, and returns its run.
-    Measure: TypeAlias = Callable[[Path, int], RunToCompare]
+    #: Runs a script as a trial, and returns its run.
+    Measure: TypeAlias = Callable[[Path, ScriptTrial], RunToCompare]
 
-_IN_ONE_CALL = Argument(
-    STEPS_PER_EXECUTION, "8", "callbacks of a batch run once in 8 steps, the weights are the same"
-)
-#: Arguments of `compile` that change neither the batches nor their order, by what a finding names.
-ARGUMENTS = (
-    Argument(RUN_EAGERLY, "False", "a graph rounds otherwise", old="True"),
-    _IN_ONE_CALL,
-    Argument(JIT_COMPILE, "True", "XLA rounds otherwise"),
-)
 #: Pairs of a change: the spread between runs counts as measured from three on.
 PAIRS = 4
 #: Pairs after which a change that is slower by then is given up: that proves no gain by chance.
 _FIRST_PAIRS = 2
 #: Seconds that the steps of one run take, and their number: a start takes some seconds more.
-_RUN_S, _LEAST_STEPS, _MOST_STEPS = 5.0, 120, 2000
+_RUN_S, LEAST_STEPS, _MOST_STEPS = 5.0, 120, 2000
+#: Epochs of a run whose time between epochs counts: the first has the traces, five have each
+#: validation of `validation_freq=5` once.
+_EPOCHS = 5
+#: Seconds of an epoch from which on these take too long.
+_LONG_EPOCH_S = 20.0
 #: Losses of a change that rounds otherwise may differ by this share beside the spread of plain
 #: runs; by twice the spread: four runs show about two standard deviations.
 _ROUNDING, _SPREADS = 1e-3, 2.0
-
-
-def wanted_arguments(losses: Sequence[Finding]) -> list[Argument]:
-    """Return the arguments that the findings of a run name as a remedy, in the order of the
-    findings."""
-    named = (one for finding in losses for one in ARGUMENTS if one.keyword in finding.arguments)
-    return list(dict.fromkeys(named))
-
-
-def steps_of_a_run(judged: JudgedRun) -> int:
-    """Return how many steps take about 5 s."""
-    step_s = judged.split.step.mean / 1e3 if judged.split else _RUN_S / _LEAST_STEPS
-    return max(_LEAST_STEPS, min(_MOST_STEPS, math.ceil(_RUN_S / step_s)))
 
 
 @dataclass(frozen=True, slots=True)
 class PairedRuns:
     """Tries changes of a script. until_ns: no run begins after this moment of the clock.
 
-    report: takes a sentence about each run.
+    script: its file. report: takes a sentence about each run.
     """
 
+    script: str
     measure: Measure
-    steps: int
     clock: Clock
     until_ns: int
     report: Callable[[str], object]
 
-    def try_argument(self, file: UserFile, text: str, argument: Argument) -> tuple[Tried, str]:
-        """Return the gain of an argument, and the source with it where it is kept, else as it
-        was.
-
-        text: the source of the script as it is now.
-        """
-        try:
-            changed = set_argument(text, argument)
-        except NoPatchError as error:
-            return Tried(argument.text, f"not tried: {error}", kept=False), text
-        is_exact = argument.keyword == _IN_ONE_CALL.keyword
-        tried = self.try_change(file, (text, changed), argument.text, is_exact=is_exact)
-        if tried.kept:
-            return replace(tried, outcome=f"{tried.outcome}; {argument.effect}"), changed
-        return tried, text
-
     def try_change(
-        self, file: UserFile, texts: tuple[str, str], change: str, *, is_exact: bool
-    ) -> Tried:
-        """Return the gain of the second of two sources of a script over the first.
+        self, file: UserFile, text: str, change: ScriptChange, judged: JudgedRun
+    ) -> tuple[Tried, str]:
+        """Return the gain of a change, and the source with it where it is kept, else as it was.
 
-        change: in words. is_exact: the losses have to be the same bit for bit, where those of equal
-        runs are.
+        text: the source of the script as it is now. judged: a run of it.
         """
         try:
-            with copy_beside(file, texts[0]) as old, copy_beside(file, texts[1]) as new:
-                return self._tried((old, new), change, is_exact=is_exact)
+            changed, trial = change.make(text), _trial(judged, change)
+            with copy_beside(file, text) as old, copy_beside(file, changed) as new:
+                tried = self._tried((old, new), change, trial)
         except (NoPatchError, NotComparableError) as error:
-            return Tried(change, f"not tried: {error}", kept=False)
+            return Tried(change.text, f"not tried: {error}", kept=False), text
+        return tried, changed if tried.kept else text
 
-    def _tried(self, scripts: tuple[Path, Path], change: str, *, is_exact: bool) -> Tried:
+    def _tried(self, scripts: tuple[Path, Path], change: ScriptChange, trial: ScriptTrial) -> Tried:
         """Run the pairs.
 
         Raises:
@@ -115,32 +86,68 @@ class PairedRuns:
         """
         sides: tuple[list[RunToCompare], list[RunToCompare]] = ([], [])
         for pair in range(PAIRS):
-            if pair == _FIRST_PAIRS and compare_runs(*sides).estimate.ratio < 1:
-                return Tried(change, f"not faster in {_FIRST_PAIRS} pairs of runs", kept=False)
+            if pair == _FIRST_PAIRS and _estimate(sides, change).ratio < 1:
+                return Tried(change.text, f"not faster in {_FIRST_PAIRS} pairs of runs", kept=False)
             for side in (1, 0) if pair % 2 == 0 else (0, 1):
-                self.report(f"{change}: {('without it', 'with it')[side]}, {self.steps} steps")
-                sides[side].append(self._run(scripts[side]))
-        estimate = compare_runs(*sides).estimate
-        unlike = _unlike_losses(sides, is_exact=is_exact)
+                which = ("without it", "with it")[side]
+                self.report(f"{change.text}: {which}, {trial.steps} steps")
+                sides[side].append(self._run(scripts[side], trial))
+        estimate = _estimate(sides, change)
+        unlike = _unlike_losses(sides, is_exact=change.is_exact)
+        kept = clears(estimate) and not (unlike and not change.kind)
+        notes = (unlike, ALLOWED.get(change.kind, ""), change.effect if kept else "")
         outcome = f"{estimate_text(estimate)} over {PAIRS} pairs of runs"
-        kept = clears(estimate) and not unlike
-        return Tried(change, f"{outcome}; {unlike}" if unlike else outcome, kept, estimate)
+        return Tried(change.text, "; ".join(filter(None, (outcome, *notes))), kept, estimate)
 
-    def _run(self, script: Path) -> RunToCompare:
+    def _run(self, script: Path, trial: ScriptTrial) -> RunToCompare:
         if self.clock.now_ns() >= self.until_ns:
             raise NoPatchError("the budget is used up")
         try:
-            return self.measure(script, self.steps)
+            return self.measure(script, trial)
         except BadInputError as error:
             raise NoPatchError(str(error)) from error
+
+
+def _trial(judged: JudgedRun, change: ScriptChange) -> ScriptTrial:
+    """Return how long each run is: about 5 s of steps, or 5 epochs with their validation.
+
+    Raises:
+        NoPatchError: the script has too few epochs, or they take too long.
+    """
+    if not change.is_of_epoch:
+        step_s = judged.split.step.mean / 1e3 if judged.split else _RUN_S / LEAST_STEPS
+        return ScriptTrial(max(LEAST_STEPS, min(_MOST_STEPS, math.ceil(_RUN_S / step_s))))
+    manifest = judged.run.manifest
+    steps, epochs = manifest.steps_per_epoch, manifest.epochs
+    if not steps or not epochs or epochs < _EPOCHS + 2:
+        raise NoPatchError(f"its fit has fewer than {_EPOCHS + 2} epochs")
+    epoch_s = judged.run.length_s / max(1, len(judged.run.steps) / steps)
+    if epoch_s > _LONG_EPOCH_S:
+        raise NoPatchError(f"an epoch takes {epoch_s:.0f} s")
+    return ScriptTrial((_EPOCHS + 1) * steps + 1, validates=True)
+
+
+def _estimate(sides: Sides, change: ScriptChange) -> Estimate:
+    """Return the gain: of the step, or of an epoch with all that follows it."""
+    if not change.is_of_epoch:
+        return compare_runs(*sides).estimate
+    old, new = (np.array([[_epochs_s(run)] for run in side]) for side in sides)
+    return estimate_of_times(old, new)
+
+
+def _epochs_s(run: RunToCompare) -> float:
+    """Return the seconds from the first step of the second epoch to that of the one five later."""
+    rows = run.run.steps
+    begins = [rows["start_ns"][rows["epoch"] == epoch] for epoch in (2, 2 + _EPOCHS)]
+    if not all(map(len, begins)):
+        raise NoPatchError(f"its fit has fewer than {_EPOCHS + 2} epochs")
+    return float(int(begins[1].min()) - int(begins[0].min())) / 1e9
 
 
 # -- losses ----------------------------------------------------------------------------------------
 
 
-def _unlike_losses(
-    sides: tuple[Sequence[RunToCompare], Sequence[RunToCompare]], *, is_exact: bool
-) -> str:
+def _unlike_losses(sides: Sides, *, is_exact: bool) -> str:
     """Return why the losses of both sides do not agree; empty where they do.
 
     is_exact: equal runs of one side promise that those of the other are equal too.

@@ -80,6 +80,26 @@ def edited_text(file: UserFile, edits: Sequence[CodeEdit], values: Mapping[str, 
     return text
 
 
+def with_settings(
+    code: Sequence[CodeEdit], values: Mapping[str, str], began_ns: int
+) -> dict[Path, ChangedFile]:
+    """Return the files of all lines that set these knobs, with these values.
+
+    began_ns: when the run began, nanoseconds since 1970.
+
+    Raises:
+        NoPatchError: a file changed since then, or cannot be edited.
+    """
+    edits: dict[str, list[CodeEdit]] = {}
+    for edit in code:
+        if edit.knob in values:
+            edits.setdefault(edit.file, []).append(edit)
+    files = [UserFile.read(name, began_ns) for name in edits]
+    return {
+        file.path: ChangedFile(file, edited_text(file, edits[file.name], values)) for file in files
+    }
+
+
 def make_patch(files: Sequence[ChangedFile]) -> Patch:
     """Return the patch of these files, applied to a copy and compared.
 

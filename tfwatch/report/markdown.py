@@ -65,11 +65,14 @@ def _finding(finding: Finding, redaction: Redaction | None) -> Iterator[str]:
     if finding.advice:
         yield from (f"**Next:** {plain(finding.advice, redaction)}", "")
     if finding.code:
-        yield from _code(finding.code.split("\n"), redaction)
+        yield from code_block(finding.code.split("\n"), redaction)
 
 
-def _code(lines: Iterable[str], redaction: Redaction | None) -> Iterator[str]:
+def code_block(
+    lines: Iterable[str], redaction: Redaction | None = None, language: str = "python"
+) -> Iterator[str]:
+    """Yield lines of code between fences; empty ones are left out."""
     code = [shown(line, redaction, _LONGEST_CODE) for line in lines if line]
     ticks = (len(found) for line in code for found in re.findall("`+", line))
     fence = "`" * max(3, max(ticks, default=0) + 1)
-    yield from (f"{fence}python", *code, fence, "")
+    yield from (f"{fence}{language}", *code, fence, "")

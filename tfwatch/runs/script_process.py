@@ -10,7 +10,7 @@ import os
 import signal
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 import psutil
@@ -44,24 +44,13 @@ _file: list[tuple[str, int]] = []
 _at_first_run: list[Callable[[], None]] = []
 
 
-class ScriptChange:
-    """The changes to what a script compiles."""
-
-    JIT_COMPILE: Final = "jit_compile=True"
-    MIXED_BFLOAT16: Final = "mixed_bfloat16"
-    WITHOUT_METRIC: Final = "without a metric"
-
-
 @dataclass(frozen=True, slots=True)
 class ScriptTrial:
-    """The process ends after so many steps of its first `fit`, which is a trial of a change.
-
-    change: one of `ScriptChange`; empty: as written. metric: the name of the one that is left out.
-    """
+    """The process ends after so many steps of its first `fit`. validates: as the script does; else
+    never."""
 
     steps: int
-    change: str = ""
-    metric: str = ""
+    validates: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,17 +8,16 @@ source by its end, which Python keeps for each instruction from 3.11 on.
 from __future__ import annotations
 
 import ast
-import io
 import linecache
 import os
 import sys
-import tokenize
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.knobs import CACHE, PREFETCH, WORKERS
 from tfwatch.core.script_code import VALUE, CodeEdit
+from tfwatch.core.source_code import SourceCode
 from tfwatch.tfdata.pipeline_tree import MAPS
 from tfwatch.tfdata.stage_names import inputs_of, kind_of, nodes_of
 
@@ -201,11 +200,12 @@ def _top(dataset: Any) -> Any:
 
 def _edit(knob: str, site: CallSite | None) -> CodeEdit | None:
     source = SourceFile.of(site.file) if site else None
-    call = find_call(source.tree, site) if source and site else None
+    call = find_call(source.code.tree, site) if source and site else None
     if source is None or call is None or site is None:
         return None
     if knob in _APPENDED and knob != site.method:
-        change: _Change | None = (source.end_of(call), source.end_of(call), _APPENDED[knob])
+        end = source.code.end_of(call)
+        change: _Change | None = (end, end, _APPENDED[knob])
     else:
         change = source.argument(call, site.method)
     return _named(source.edit(knob, *change)) if change else None
@@ -217,26 +217,22 @@ _Change = tuple[int, int, str]
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """The source of a file: its text, its lines with their ends. auto: its name of
-    `tf.data.AUTOTUNE`."""
+    """The source of a file. auto: its name of `tf.data.AUTOTUNE`."""
 
     file: str
-    text: str
-    lines: list[str]
-    tree: ast.AST
+    code: SourceCode
     auto: str
 
     @staticmethod
     def of(file: str) -> SourceFile | None:
         """Read a file, or a cell of a notebook; None where it cannot be read."""
         linecache.checkcache(file)
-        lines = linecache.getlines(file)
-        text = "".join(lines)
+        text = "".join(linecache.getlines(file))
         try:
-            tree = ast.parse(text)
+            code = SourceCode.of(text)
         except (SyntaxError, ValueError):
             return None
-        return SourceFile(file, text, lines, tree, _autotune(tree, file)) if lines else None
+        return SourceFile(file, code, _autotune(code.tree, file)) if text else None
 
     def argument(self, call: ast.Call, method: str) -> _Change | None:
         """Return the change of the argument that holds the knob's value, or its addition."""
@@ -247,51 +243,24 @@ class SourceFile:
         if given is None and len(call.args) > position:
             given = call.args[position]
         if given is not None:
-            return self.start_of(given), self.end_of(given), VALUE
+            return self.code.start_of(given), self.code.end_of(given), VALUE
         unpacked = any(isinstance(one, ast.Starred) for one in call.args) or any(
             not one.arg for one in call.keywords
         )
         return None if unpacked else self._addition(call, keyword)
 
-    def _addition(self, call: ast.Call, keyword: str) -> _Change | None:
+    def _addition(self, call: ast.Call, keyword: str) -> _Change:
         """Return the addition of an argument after the last one."""
-        token = self._before_end(call)
-        if token is None:
-            return None
-        end = self._offset(*token.end)
-        return end, end, f"{' ' if token.string == ',' else ', '}{keyword}={VALUE}"
-
-    def _before_end(self, call: Any) -> tokenize.TokenInfo | None:
-        """Return the token before the closing parenthesis of a call."""
-        last: tokenize.TokenInfo | None = None
-        skipped = (tokenize.NL, tokenize.COMMENT)
-        for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
-            if token.end == (call.end_lineno, self._column(call.end_lineno, call.end_col_offset)):
-                return last
-            last = last if token.type in skipped else token
-        return None
+        last, end = self.code.last_token(call)
+        return end, end, f"{' ' if last == ',' else ', '}{keyword}={VALUE}"
 
     def edit(self, knob: str, start: int, end: int, new: str) -> CodeEdit:
         """Return the change of these characters as that of their lines."""
-        begin = self.text.rfind("\n", 0, start) + 1
-        text = self.text[begin:end] + self.text[end:].partition("\n")[0]
-        line = self.text.count("\n", 0, begin) + 1
-        return CodeEdit(knob, self.file, line, text, start - begin, end - begin, new, self.auto)
-
-    def start_of(self, node: Any) -> int:
-        """Return the place of a node, in characters."""
-        return self._offset(node.lineno, self._column(node.lineno, node.col_offset))
-
-    def end_of(self, node: Any) -> int:
-        """Return the place after a node, in characters."""
-        return self._offset(node.end_lineno, self._column(node.end_lineno, node.end_col_offset))
-
-    def _offset(self, line: int, column: int) -> int:
-        return sum(map(len, self.lines[: line - 1])) + column
-
-    def _column(self, line: int, column: int) -> int:
-        """Return a column in characters: Python counts bytes."""
-        return len(self.lines[line - 1].encode()[:column].decode(errors="replace"))
+        text = self.code.text
+        begin = text.rfind("\n", 0, start) + 1
+        lines = text[begin:end] + text[end:].partition("\n")[0]
+        line = text.count("\n", 0, begin) + 1
+        return CodeEdit(knob, self.file, line, lines, start - begin, end - begin, new, self.auto)
 
 
 def _named(edit: CodeEdit) -> CodeEdit:

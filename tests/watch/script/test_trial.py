@@ -1,4 +1,4 @@
-"""The change to what a script compiles that a trial makes."""
+"""A trial ends its process, and validates only where it is asked to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from tfwatch.runs.script_process import ScriptChange, ScriptTrial
+from tfwatch.runs.script_process import ScriptTrial
 from tfwatch.watch.script.trial import patch_trial
 
 pytestmark = pytest.mark.tensorflow
@@ -17,35 +17,6 @@ pytestmark = pytest.mark.tensorflow
 def model() -> Any:
     keras.utils.set_random_seed(1)
     return keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-
-
-def compiled(trial: ScriptTrial, **arguments: Any) -> Any:
-    one = model()
-    with patch_trial(keras, trial):
-        one.compile("sgd", "mse", **arguments)
-    return one
-
-
-def test_xla_compiles_the_step() -> None:
-    for change, is_compiled in ((ScriptChange.JIT_COMPILE, True), ("", False)):
-        one = compiled(ScriptTrial(9, change), jit_compile=False)
-        assert one.get_compile_config()["jit_compile"] is is_compiled
-
-
-@pytest.mark.parametrize(
-    ("metrics", "left"),
-    [
-        (["mae", "mape"], ["mape"]),
-        ([keras.metrics.MeanAbsoluteError(name="mae")], []),
-        ({"dense": ["mae", "mape"]}, ["mape"]),
-        ("mae", []),
-    ],
-)
-def test_the_metric_is_left_out(metrics: Any, left: list[str]) -> None:
-    trial = ScriptTrial(9, ScriptChange.WITHOUT_METRIC, "mae")
-    one = compiled(trial, metrics=metrics if not isinstance(metrics, dict) else [*metrics.values()])
-    one.train_on_batch(np.zeros((4, 2)), np.zeros((4, 1)))
-    assert [name for name in one.get_metrics_result() if name != "loss"] == left
 
 
 @pytest.mark.parametrize("in_call", [1, 2])
@@ -58,3 +29,27 @@ def test_fit_ends_the_process_after_its_steps(in_call: int) -> None:
             one.fit(np.zeros((16, 2)), np.zeros((16, 1)), batch_size=4, epochs=3, verbose=0)
     assert ended.value.code == 0
     assert int(one.optimizer.iterations) == 6
+
+
+@pytest.mark.parametrize(("validates", "times"), [(False, 0), (True, 2)])
+def test_a_trial_validates_as_the_script_does_or_never(validates: bool, times: int) -> None:
+    """Epochs have two steps, and the trial ends in the third one."""
+    one = model()
+    seen: list[Any] = []
+    begins = keras.callbacks.LambdaCallback()
+    begins.on_test_begin = seen.append
+    x, y = np.zeros((8, 2)), np.zeros((8, 1))
+    with patch_trial(keras, ScriptTrial(5, validates)):
+        one.compile("sgd", "mse")
+        with pytest.raises(SystemExit):
+            one.fit(
+                x,
+                y,
+                batch_size=4,
+                epochs=3,
+                verbose=0,
+                validation_split=0.0,
+                validation_data=(x, y),
+                callbacks=[begins],
+            )
+    assert len(seen) == times

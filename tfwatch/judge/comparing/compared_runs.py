@@ -230,7 +230,7 @@ class _Figures:
         logs = self._sides(np.log(np.maximum(of_steps[STEP], 1e-6)))
         self.spread = estimate_spread(*logs, share, alternating)
         self._log = difference(*logs, self.spread)
-        self.estimate = Estimate(*(math.exp(-self._log[n]) for n in (0, 2, 1)))
+        self.estimate = _as_ratio(self._log)
 
     def _sides(self, values: Values) -> tuple[Values, Values]:
         return values[: self._count], values[self._count :]
@@ -311,6 +311,24 @@ def difference(
     return value, value - half, value + half
 
 
+def estimate_of_times(before: Values, after: Values) -> Estimate:
+    """Return the ratio of times, a row with one of each run, of two runs of each side and more that
+    alternate."""
+    logs = np.log(before), np.log(after)
+    spread = _measured(*logs, len(before) + len(after) - 2)
+    return _as_ratio(difference(*logs, spread))
+
+
+def _measured(before: Values, after: Values, freedom: int) -> Spread:
+    squares = sum(float(side[:, 0].var() * len(side)) for side in (before, after))
+    return Spread(math.sqrt(squares / freedom), freedom, "measured")
+
+
+def _as_ratio(logs: tuple[float, float, float]) -> Estimate:
+    """Return the speedup of a difference of logarithms, after less before, with its interval."""
+    return Estimate(*(math.exp(-logs[n]) for n in (0, 2, 1)))
+
+
 def _figure(
     name: str, unit: Unit, before: Values, after: Values, assumed: float, alternating: bool
 ) -> ComparedFigure:
@@ -336,9 +354,7 @@ def _plain(
     if min(len(before), len(after)) < 2:
         why = "one value a run: two runs of each side give an interval"
         return ComparedFigure(name, unit, first, second, second - first, missing=why)
-    freedom = len(before) + len(after) - 2
-    squares = sum(float(side.var() * len(side)) for side in (before, after))
-    spread = Spread(math.sqrt(squares / freedom), freedom, "measured")
+    spread = _measured(before, after, len(before) + len(after) - 2)
     return ComparedFigure(name, unit, first, second, *difference(before, after, spread))
 
 

@@ -1,0 +1,156 @@
+"""A change of a source is made at the place of its call; the rest of the source stays."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tfwatch.cli import parsers
+from tfwatch.fix.changes import ALLOWED, change_of
+from tfwatch.fix.user_file import NoPatchError
+
+JIT, GRAPH = "jit_compile", "run_eagerly"
+
+
+def made(name: str, source: str) -> str:
+    changed = change_of(name).make(source)
+    ast.parse(changed)
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("m.compile()", "m.compile(jit_compile=True)"),
+        ("m.compile('adam', loss)  # note", "m.compile('adam', loss, jit_compile=True)  # note"),
+        ("m.compile('adam', (loss), )", "m.compile('adam', (loss), jit_compile=True, )"),
+        ("ä = 'ö'; m.compile('ü')", "ä = 'ö'; m.compile('ü', jit_compile=True)"),
+        (
+            "m.compile(\n    'adam',  # one\n    metrics=[\n        'mae',\n    ],  # two\n)\n",
+            "m.compile(\n    'adam',  # one\n    metrics=[\n        'mae',\n    ],  # two\n    jit_compile=True,\n)\n",  # noqa: E501
+        ),
+        (
+            "m.compile(\n    'adam', 'mse'  # two\n)",
+            "m.compile(\n    'adam', 'mse', jit_compile=True  # two\n)",
+        ),
+        ("m.compile('a', jit_compile=None)", "m.compile('a', jit_compile=True)"),
+        ("m.compile('a', jit_compile='auto', b=1)", "m.compile('a', jit_compile=True, b=1)"),
+        (
+            "import re\nre.compile('x')\nnet.model.compile('a')",
+            "import re\nre.compile('x')\nnet.model.compile('a', jit_compile=True)",
+        ),
+    ],
+)
+def test_an_argument_is_set(source: str, expected: str) -> None:
+    assert made(JIT, source) == expected
+
+
+def test_a_value_is_replaced_where_it_is_the_expected_one() -> None:
+    assert made(GRAPH, "m.compile('a', run_eagerly=True)") == "m.compile('a', run_eagerly=False)"
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "why"),
+    [
+        ("m.fit(x)", JIT, "no calls of compile"),
+        ("a.compile('x')\nb.compile('x')", JIT, "2 calls of compile"),
+        ("m.compile('a', jit_compile=args.jit)", JIT, "compile has jit_compile=args.jit"),
+        ("m.compile('a', **options)", JIT, "arguments from a dict"),
+        ("m.compile('a')", GRAPH, "no run_eagerly=True"),
+        ("m.compile('a', run_eagerly=debug)", GRAPH, "compile has run_eagerly=debug"),
+    ],
+)
+def test_an_argument_that_cannot_be_set_is_refused(source: str, name: str, why: str) -> None:
+    with pytest.raises(NoPatchError, match=why):
+        made(name, source)
+
+
+TWO = "d = d.map(f)\n# note\nd = d.map(lambda x: x, num_parallel_calls=2)\nd = d.batch(8, True)\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "expected"),
+    [
+        (
+            "batch_first",
+            "d = r.map(f).map(g).batch(8).map(h)",
+            "d = r.batch(8).map(f).map(g).map(h)",
+        ),
+        (
+            "batch_first",
+            TWO,
+            (
+                "d = d.batch(8, True)\n# note\nd = d.map(f)\n"
+                "d = d.map(lambda x: x, num_parallel_calls=2)\n"
+            ),
+        ),
+        (
+            "batch_first",
+            "d = (\n    r.map(f)  # a.b\n    .batch(8)\n)\n",
+            "d = (\n    r.batch(8)  # a.b\n    .map(f)\n)\n",
+        ),
+        ("take_first", "m.fit(r.cache().take(9).batch(4))", "m.fit(r.take(9).cache().batch(4))"),
+        (
+            "validation_freq",
+            "scaler.fit(x)\nm.fit(x, validation_data=v, epochs=9)",
+            "scaler.fit(x)\nm.fit(x, validation_data=v, epochs=9, validation_freq=5)",
+        ),
+        (
+            "deterministic",
+            "d.map(f, num_parallel_calls=4).map(g)",
+            "d.map(f, num_parallel_calls=4, deterministic=False).map(g)",
+        ),
+        ("batch_size", "m.fit(x, batch_size=32)", "m.fit(x, batch_size=64)"),
+        (
+            "batch_size",
+            "SIZE = 8\nd.batch(SIZE)\ne.batch(SIZE)",
+            "SIZE = 16\nd.batch(SIZE)\ne.batch(SIZE)",
+        ),
+        (
+            "mixed_bfloat16",
+            "import tensorflow as tf\nx = 1\n",
+            'import tensorflow as tf\ntf.keras.config.set_dtype_policy("mixed_bfloat16")\nx = 1\n',
+        ),
+        (
+            "metric=auc",
+            "m.compile('a', metrics=['mae', keras.metrics.AUC(), k.Mean(name='b')])",
+            "m.compile('a', metrics=['mae', k.Mean(name='b')])",
+        ),
+    ],
+)
+def test_a_change_is_made(name: str, source: str, expected: str) -> None:
+    assert made(name, source) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "why"),
+    [
+        ("batch_first", "d.map(f).shuffle(9).batch(8)", "no calls of batch right after map"),
+        ("batch_first", "d.map(f).batch(8)\ne.map(f).batch(8)", "2 calls of batch right after map"),
+        ("take_first", "d.cache().batch(2).take(9)", "no calls of take right after cache"),
+        ("validation_freq", "m.fit(x)", "no calls of fit"),
+        (
+            "validation_freq",
+            "m.fit(x, validation_split=0.2, validation_freq=2)",
+            "fit has validation_freq=2",
+        ),
+        ("deterministic", "d.map(f)", "no map has num_parallel_calls"),
+        ("batch_size", "d.batch(8)\ne.batch(16)", "2 numbers of a batch size"),
+        (
+            "mixed_bfloat16",
+            "import keras\nkeras.config.set_dtype_policy('float16')\n",
+            "a policy of its own",
+        ),
+        ("mixed_bfloat16", "x = 1\n", "does not import keras"),
+        ("metric=auc", "m.compile('a', metrics=['mae'])", "no single metric auc"),
+        (JIT, "m.compile(", "cannot be parsed"),
+    ],
+)
+def test_a_change_without_a_single_place_is_refused(name: str, source: str, why: str) -> None:
+    with pytest.raises(NoPatchError, match=why):
+        made(name, source)
+
+
+def test_the_allowed_kinds_are_those_of_the_command() -> None:
+    assert tuple(ALLOWED) == parsers._ALLOWED

@@ -1,0 +1,161 @@
+"""The changes of a script that need a restart: which finding names each, and what it promises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tfwatch.core.errors import BadInputError
+from tfwatch.fix import edits
+from tfwatch.judge.findings.finding import JIT_COMPILE, RUN_EAGERLY, STEPS_PER_EXECUTION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tfwatch.judge.findings.finding import Finding
+
+#: The settings that are switched while the script trains, as `--only` takes them.
+LIVE = "live"
+#: A change that no finding names: `metric=NAME` leaves a metric out.
+_METRIC = "metric="
+ORDER, DRAWS = "order", "random-draws"
+BATCH_SIZE, PRECISION, VALIDATION = "batch-size", "precision", "validation"
+#: The kinds of changes that are made only where they are allowed, by what each of them changes.
+ALLOWED = {
+    BATCH_SIZE: "the batch size is another one",
+    ORDER: "batches come in another order",
+    DRAWS: "random draws are others",
+    PRECISION: "layers compute in bfloat16",
+    VALIDATION: "callbacks and logs see validation less often",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptChange:
+    """A change of a script. text: as a user would write it. make: returns the changed source.
+
+    findings: kinds of findings that it is a remedy of. effect: what it changes beside the time.
+    kind: one of `ALLOWED`; empty where the weights stay the same but for rounding. is_exact: they
+    are the same bit for bit. is_of_epoch: it changes the time between epochs, and not a step's.
+    """
+
+    name: str
+    text: str
+    make: Callable[[str], str]
+    findings: tuple[str, ...] = ()
+    effect: str = ""
+    kind: str = ""
+    is_exact: bool = False
+    is_of_epoch: bool = False
+
+    def is_named(self, losses: Sequence[Finding]) -> bool:
+        """Return whether a finding names it."""
+        return any(one.kind in self.findings or self.name in one.arguments for one in losses)
+
+
+def _argument(
+    keyword: str, value: str, effect: str, *, old: str = "", exact: bool = False
+) -> ScriptChange:
+    make = partial(edits.set_argument, method=edits.COMPILE, keyword=keyword, value=value, old=old)
+    return ScriptChange(keyword, f"{keyword}={value}", make, effect=effect, is_exact=exact)
+
+
+#: In the order in which they are tried: the first ones make steps cheap, of which others then are a
+#: larger share.
+CHANGES = (
+    _argument(RUN_EAGERLY, "False", "a graph rounds otherwise", old="True"),
+    ScriptChange(
+        "take_first",
+        "take before cache",
+        edits.take_before_cache,
+        ("take-after-cache",),
+        is_exact=True,
+    ),
+    ScriptChange(
+        "batch_first", "batch before map", edits.batch_before_maps, ("cheap-maps",), is_exact=True
+    ),
+    _argument(
+        STEPS_PER_EXECUTION,
+        "8",
+        "callbacks of a batch run once in 8 steps, the weights are the same",
+        exact=True,
+    ),
+    _argument(JIT_COMPILE, "True", "XLA rounds otherwise"),
+    ScriptChange(
+        "validation_freq",
+        "validation_freq=5",
+        partial(edits.set_argument, method=edits.FIT, keyword="validation_freq", value="5"),
+        ("validation",),
+        kind=VALIDATION,
+        is_exact=True,
+        is_of_epoch=True,
+    ),
+    ScriptChange(
+        "deterministic", "deterministic=False", edits.any_order, ("kept-order",), kind=ORDER
+    ),
+    ScriptChange(
+        "batch_size", "a batch size twice as large", edits.larger_batches, kind=BATCH_SIZE
+    ),
+    ScriptChange(
+        "mixed_bfloat16",
+        "mixed_bfloat16",
+        partial(edits.set_policy, policy="mixed_bfloat16"),
+        kind=PRECISION,
+    ),
+)
+_NAMES = (LIVE, *(one.name for one in CHANGES))
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The changes that the user asks for. only: their names; empty: those that findings name.
+
+    allowed: kinds of `ALLOWED`.
+    """
+
+    only: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Check the names of the changes.
+
+        Raises:
+            BadInputError: there is none of a name.
+        """
+        for name in self.only:
+            if name != LIVE:
+                change_of(name)
+
+    @property
+    def is_live(self) -> bool:
+        """True where settings are switched while the script trains."""
+        return not self.only or LIVE in self.only
+
+    @property
+    def restarts(self) -> bool:
+        """True where the script may run again."""
+        return not self.only or any(one != LIVE for one in self.only)
+
+    def changes(self, losses: Sequence[Finding]) -> list[ScriptChange]:
+        """Return the changes to try by restarts of a script with these losses."""
+        if self.only:
+            return [change_of(one) for one in self.only if one != LIVE]
+        return [one for one in CHANGES if one.is_named(losses) or one.kind in self.allowed]
+
+
+def change_of(name: str) -> ScriptChange:
+    """Return a change by its name.
+
+    Raises:
+        BadInputError: there is none of this name.
+    """
+    if name.startswith(_METRIC) and (metric := name.removeprefix(_METRIC)):
+        make = partial(edits.without_metric, name=metric)
+        text, effect = f"without the metric {metric}", "the weights are the same, the logs lack it"
+        return ScriptChange(name, text, make, effect=effect, is_exact=False)
+    found = next((one for one in CHANGES if one.name == name), None)
+    if found is None:
+        known = ", ".join((*_NAMES, f"{_METRIC}NAME"))
+        raise BadInputError(f"no change {name!r}: {known}")
+    return found

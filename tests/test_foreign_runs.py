@@ -64,7 +64,7 @@ EVENTS: tuple[facts.Event, ...] = (
     facts.GpusFound(1, {"GPU:0": "H100"}, {"GPU:0": 80 * 2**30}),
     facts.GpuFound(1, "nvml", "H100", 80 * 2**30, False),
     facts.StagesFound(1, 0, ["map(read)", "batch"], ["Map", "BatchV2"]),
-    facts.Noted(2, "experiment ended: no", True),
+    facts.Noted(2, "A/B test ended: no", True),
     facts.RecordingLost(2, "disk full", 1),
     facts.RecordingResumed(3),
     facts.Slept(4, 60_000.0),

@@ -224,10 +224,10 @@ def test_a_switch_has_its_effect(tmp_path: Path) -> None:
 
 
 def test_a_refused_experiment_is_explained(tmp_path: Path) -> None:
-    note = Noted(0, "experiment ended before it began: the run is over", is_refusal=True)
+    note = Noted(0, "A/B test ended before it began: the run is over", is_refusal=True)
     run = open_written(tmp_path / "run", plain(8), Noted(0, "experimental"), note, FINISHED)
 
-    assert [line for line in text_of(run) if line.startswith("experiment")] == [note.text]
+    assert [line for line in text_of(run) if line.startswith("A/B test")] == [note.text]
 
 
 # -- the record ------------------------------------------------------------------------------------

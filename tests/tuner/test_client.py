@@ -54,7 +54,7 @@ def notes_of(writer: RunWriter, job: TunerJob, do: Callable[[Path], None]) -> li
 def test_what_is_refused_is_a_sentence_of_the_run(writer: RunWriter) -> None:
     job = Experiment("prefetch", ("4", "4"))
     assert notes_of(writer, job, lambda _: None) == [
-        "experiment ended: an A/B test compares two settings: prefetch is 4 now"
+        "A/B test ended: an A/B test compares two settings: prefetch is 4 now"
     ]
 
 
@@ -66,7 +66,7 @@ def test_a_job_that_breaks_is_a_sentence_of_the_run(
 
     monkeypatch.setattr(Experiment, "run", broken)
     failed = notes_of(writer, Experiment("prefetch", ("off", "4")), lambda _: None)
-    assert failed == ["experiment failed: ZeroDivisionError: a mistake of its own"]
+    assert failed == ["A/B test failed: ZeroDivisionError: a mistake of its own"]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_what_is_over_before_its_first_step_has_no_end_of_its_own(
         append(folder, request_)
 
     found = notes_of(writer, job, ask_once_seen)
-    assert found == [f"{type(job).__name__.lower()} ended before it began: {why}"]
+    assert found == [f"{job.name} ended before it began: {why}"]
 
 
 def test_the_newest_job_runs_and_closing_ends_it(writer: RunWriter) -> None:
@@ -109,7 +109,7 @@ def test_the_newest_job_runs_and_closing_ends_it(writer: RunWriter) -> None:
     assert not tuner.is_busy
     assert _notes(writer) == [
         "autopilot ended before it began: it was cancelled",
-        "experiment ended before it began: it was cancelled",
+        "A/B test ended before it began: it was cancelled",
     ]
 
 

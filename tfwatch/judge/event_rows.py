@@ -368,3 +368,8 @@ def changes_of_run(run: Snapshot, comparisons: Sequence[Comparison]) -> EventRow
     """Return the rows of the changes of a run's settings: switches, A/B tests, the autopilot."""
     events = without_experiments(run.events.of(*_CHANGES))
     return EventRows([(one.at_ns / 1e9, one) for one in events], run, comparisons)
+
+
+def sentence_of(event: facts.Event, run: Snapshot) -> str:
+    """Return the sentence of the row of an event that has one."""
+    return EventRows([(event.at_ns / 1e9, event)], run, ())[0].text

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import (
@@ -47,6 +47,8 @@ _KNOBS = frozenset({PREFETCH, WORKERS, *COPY_KNOBS})
 @dataclass(frozen=True, slots=True)
 class Autopilot:
     """Finds the best values of the knobs, with buffers of a quarter of the free memory at most."""
+
+    name: ClassVar[str] = "autopilot"
 
     def run(self, driver: Driver) -> None:
         """Run the autopilot. The run continues with the settings that are proved to help.

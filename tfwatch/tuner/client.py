@@ -82,6 +82,10 @@ class RefusedError(Exception):
 class TunerJob(Protocol):
     """An A/B test, or a run of the autopilot."""
 
+    @property
+    def name(self) -> str:
+        """Its name in a sentence."""
+
     def run(self, driver: Driver) -> None:
         """Run to the end, and request the final settings before it returns or raises.
 
@@ -149,7 +153,7 @@ class Tuner:
 
 def _carry_out(job: TunerJob, driver: Driver) -> None:
     """Run a job; a note of the run says why it did not begin, or that it failed."""
-    what = type(job).__name__.lower()
+    what = job.name
     with fails_open(lambda why: driver.note(f"{what} failed: {why}")):
         try:
             job.run(driver)

@@ -35,7 +35,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -93,6 +93,8 @@ class Experiment:
     seed: int = 0
     #: The training ends with the test.
     ends: bool = False
+
+    name: ClassVar[str] = "A/B test"
 
     def run(self, driver: Driver) -> None:
         """Run the test and publish its answer. The run keeps the better setting.

@@ -46,7 +46,21 @@ async def test_its_end_is_one_sentence(tmp_path: Path) -> None:
         why = {"cause": "not_starving", "reason": "data wait is only 3 % of a step"}
         run.event(AutopilotEnded, step=run.step, steps=0, **why).doing(Phase.COMPUTE, 0.001)
         await show.frame()
-        assert "autopilot: nothing to gain: data wait is only 3 % of a step" in show.words
+        (note,) = show.app._notifications
+        assert note.message == "autopilot: nothing to gain: data wait is only 3 % of a step"
+        show.app.clear_notifications()
+        await show.frame()
+        assert not show.app._notifications, "once"
+
+
+async def test_the_end_of_another_terminals_autopilot_is_an_event_alone(tmp_path: Path) -> None:
+    async with shown(starving(tmp_path)) as show:
+        run = show.run.event(AutopilotBegan, step=show.run.step)
+        why = {"cause": "not_starving", "reason": "data wait is only 3 % of a step"}
+        run.event(AutopilotEnded, step=run.step, steps=0, **why).doing(Phase.COMPUTE, 0.001)
+        await show.frame()
+        assert not show.app._notifications
+        assert "F autopilot: nothing to gain" in show.words
 
 
 async def test_a_read_only_run_starts_no_autopilot(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
 from tests.screens.showing import shown
 from tests.screens.states import starving
-from tfwatch.core.events import ExperimentBegan, ExperimentBlock, TunerLost
+from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded, Noted, TunerLost
 from tfwatch.core.rows import Flag
 from tfwatch.tuner.experiment import Experiment
 
@@ -81,3 +81,32 @@ async def test_a_test_of_another_terminal_is_ended_there(tmp_path: Path) -> None
         await show.frame()
         await show.press("a")
         assert len(show.tuner.jobs) == 1
+
+
+async def test_a_cancelled_test_says_which_setting_the_run_keeps(tmp_path: Path) -> None:
+    async with shown(starving(tmp_path)) as show:
+        await show.press("a")
+        run = show.run
+        run.event(ExperimentBegan, knob="prefetch", values=("off", "4"), step=150, budget=600)
+        show.tuner.busy = True
+        await show.frame()
+        await show.press("a")
+        assert [note.message for note in show.app._notifications] == [
+            "A/B test cancelled: prefetch off vs 4"
+        ]
+        ended = {"cause": "cancelled", "answer": "unclear", "rounds": 2, "steps": 42, "kept": "off"}
+        run.event(
+            ExperimentEnded, knob="prefetch", values=("off", "4"), began=150, step=190, **ended
+        )
+        await show.frame()
+        assert [note.message for note in show.app._notifications] == [
+            "prefetch off vs 4: not clear: it was cancelled (42 steps in 2 rounds); kept off"
+        ]
+
+
+async def test_a_test_that_cannot_begin_says_why(tmp_path: Path) -> None:
+    async with shown(starving(tmp_path)) as show:
+        await show.press("a")
+        show.run.event(Noted, text="A/B test ended: no", is_refusal=True)
+        await show.frame()
+        assert [note.message for note in show.app._notifications] == ["A/B test ended: no"]

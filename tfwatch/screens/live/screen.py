@@ -195,9 +195,10 @@ class LiveScreen(Screen[None], CachedLines):
         self.pane, self.lower, self._has_steps = before.pane, before.lower, True
 
     def _show_messages(self, view: RunView) -> None:
-        """Report requests that the training did not get, did not take, or refused."""
-        for message in self._switch_requests.take_messages():
-            self.notify(message)
+        """Report requests that the training did not get, did not take, or refused, and how the A/B
+        test or autopilot ended."""
+        for message in self._switch_requests.take_messages(view):
+            self.notify(message, timeout=15)
         refused, asked_s = view.snapshot.events.newest(StopRefused), self._stopping_s
         if refused and asked_s is not None and refused.at_ns / 1e9 >= asked_s:
             self._switch_requests.stop_failed()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfwatch.core.events import AUTOMATIC
+from tfwatch.core.events import AUTOMATIC, AutopilotEnded, ExperimentEnded, Noted
 from tfwatch.core.knobs import LARGEST, PREFETCH, Refusal, check_value, knob_name
 from tfwatch.judge.effects import switching_state
 from tfwatch.judge.effects.wording import subject_text
+from tfwatch.judge.event_rows import sentence_of
 from tfwatch.judge.profile.profiling import is_due
 from tfwatch.runs.requests import ProfileRequest, StopRequest, SwitchRequest
 from tfwatch.screens.live.knobs import find_testable_switch
@@ -15,7 +16,7 @@ from tfwatch.tuner.autopilot import Autopilot
 from tfwatch.tuner.experiment import Experiment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tfwatch.core.clock import Clock
     from tfwatch.judge.view import RunView
@@ -53,13 +54,26 @@ class SwitchRequests:
         self._clock = clock
         self._pressed: dict[str, int] = {}
         self._has_asked_by_itself = False
+        #: The number of events when the job began whose end is not reported yet.
+        self._began: int | None = None
 
-    def take_messages(self) -> list[str]:
-        """Return why requests could not be sent."""
+    def take_messages(self, view: RunView) -> list[str]:
+        """Return why requests could not be sent, and how the A/B test or autopilot of this screen
+        ended."""
         failures = self.requests.take_failures() if self.requests else []
         if failures:
             self.asks = []
-        return failures
+        return [*failures, *self._take_end(view)]
+
+    def _take_end(self, view: RunView) -> Iterator[str]:
+        """Yield how the job of this screen ended, once."""
+        newer = () if self._began is None else view.snapshot.events[self._began :]
+        for event in newer:
+            is_refused = isinstance(event, Noted) and event.is_refusal
+            if is_refused or isinstance(event, ExperimentEnded | AutopilotEnded):
+                self._began = None
+                yield sentence_of(event, view.snapshot)
+                return
 
     def is_held(self, key: str) -> bool:
         """Return True where this press is the repeat of a held-down key."""
@@ -115,7 +129,7 @@ class SwitchRequests:
         running = view.situation.experiment
         if running and self._tuner is not None:
             return self._end_job(
-                f"A/B test ended: {subject_text(running.began.knob, running.began.values)}"
+                f"A/B test cancelled: {subject_text(running.began.knob, running.began.values)}"
             )
         switch = find_testable_switch(view)
         knob = switch.knob if switch else PREFETCH
@@ -146,7 +160,9 @@ class SwitchRequests:
         runs = view.situation.experiment or view.situation.autopilot_run
         if runs and not self._tuner.is_busy:
             return _ELSEWHERE
-        return self._tuner.begin(job) or message
+        refused = self._tuner.begin(job)
+        self._began = None if refused else len(view.snapshot.events)
+        return refused or message
 
     def _end_job(self, message: str) -> str:
         """End the job of this terminal's tuner. Return the message; another terminal's job goes

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core import units
@@ -15,6 +14,7 @@ from tfwatch.watch.script.import_hook import ImportHook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 _FIT_RUNS = "tfwatch.watch.fit.fit_runs"
@@ -89,9 +89,10 @@ class Extension:
 def _summary(runs: list[Path]) -> dict[str, str]:
     """Return the summary of the last run, and how many came before, as text and as HTML."""
     from tfwatch.report.text import as_text
+    from tfwatch.runs.library import home_folder
     from tfwatch.runs.run import open_run
 
-    text = as_text(open_run(runs[0]), Path.home())
+    text = as_text(open_run(runs[0]), home_folder())
     if len(runs) > 1:
         text = f"{units.counted(len(runs) - 1, 'earlier run')} of this cell: tfwatch runs\n{text}"
     return {"text/plain": text, "text/html": f"<pre>{escape(text)}</pre>"}

@@ -144,20 +144,45 @@ def test_runs_that_cannot_be_read_are_reported_in_a_sentence(
     assert capsys.readouterr().err == f"tfwatch: {tmp_path} cannot be read: Permission denied\n"
 
 
-def test_a_user_without_a_home_gets_a_sentence(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def homeless(*_: object, **__: object) -> str:
-        raise RuntimeError(
-            "could not determine the home directory, set an absolute HOME or XDG variable"
-        )
+NO_HOME = "could not determine the home directory, set an absolute HOME or XDG variable"
 
-    monkeypatch.setattr("platformdirs.user_state_dir", homeless)
-    assert cli.main(["replay"]) == 2
-    assert (
-        capsys.readouterr().err
-        == "tfwatch: could not determine the home directory, set an absolute HOME or XDG variable\n"
-    )
+
+@pytest.fixture
+def homeless(monkeypatch: pytest.MonkeyPatch) -> None:
+    def user_state_dir(*_: object, **__: object) -> str:
+        raise RuntimeError(NO_HOME)
+
+    monkeypatch.setattr("platformdirs.user_state_dir", user_state_dir)
+
+
+@pytest.mark.usefixtures("homeless")
+@pytest.mark.parametrize("words", [["replay"], ["ab", "--knob", "prefetch=off,4", "cnn"]])
+def test_a_user_without_a_home_gets_a_sentence(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(words) == 2
+    assert capsys.readouterr().err == f"tfwatch: {NO_HOME}\n"
+
+
+@pytest.mark.usefixtures("homeless")
+def test_a_script_of_a_user_without_a_home_runs_unrecorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script, begun = tmp_path / "train.py", list[list[str]]()
+    script.touch()
+
+    def execvp(program: str, words: list[str]) -> None:
+        begun.append([program, *words])
+        raise SystemExit  # the process is the script's
+
+    monkeypatch.setattr(os, "execvp", execvp)
+    with pytest.raises(SystemExit):
+        cli.main(["run", "--python", "other", str(script), "--epochs", "3"])
+
+    assert [words[:2] + words[-3:] for words in begun] == [
+        ["other", "other", str(script), "--epochs", "3"]
+    ]
+    assert " ".join(capsys.readouterr().err.split()) == f"tfwatch: nothing is recorded: {NO_HOME}"
 
 
 def test_a_run_needs_a_terminal_to_be_replayed_on(

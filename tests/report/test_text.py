@@ -28,9 +28,9 @@ from tfwatch.core.events import (
 from tfwatch.core.rows import Flag, Phase, Rows
 from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.steps.time_breakdown import TimeSpent
-from tfwatch.report import text
 from tfwatch.report.run_facts import as_json
 from tfwatch.report.text import CODE, loss_text, time_bar
+from tfwatch.runs import library
 from tfwatch.runs.format import MANIFEST, Pulse
 from tfwatch.runs.run import open_run
 
@@ -244,7 +244,7 @@ def test_a_path_with_spaces_can_be_pasted(tmp_path: Path) -> None:
 def test_a_run_in_the_usual_place_is_opened_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text, "default_runs_dir", lambda: tmp_path / "runs")
+    monkeypatch.setattr(library, "default_runs_dir", lambda: tmp_path / "runs")
     run = open_written(tmp_path / "runs" / "r1", plain(30), FINISHED)
 
     assert text_of(run, str(tmp_path))[-1] == "recorded in ~/runs: tfwatch replay r1"

@@ -158,9 +158,20 @@ def test_a_folder_in_place_of_a_file_has_no_data(tmp_path: Path, name: str) -> N
     assert read(tmp_path).manifest == opened(tmp_path).manifest
 
 
+def make_hole(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 2**42)
+
+
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize(
-    "endless", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "device"]
+    "endless",
+    [
+        os.mkfifo,
+        lambda path: path.symlink_to("/dev/zero"),
+        make_hole,
+    ],
+    ids=["pipe", "device", "holes"],
 )
 def test_an_endless_file_has_no_data(
     tmp_path: Path, name: str, endless: Callable[[Path], None]
@@ -170,6 +181,24 @@ def test_an_endless_file_has_no_data(
     endless(tmp_path / name)
 
     assert read(tmp_path).manifest == opened(tmp_path).manifest
+
+
+def test_a_file_that_goes_on_as_a_hole_ends_before_it(tmp_path: Path) -> None:
+    write_run(tmp_path, plain(10_000))
+    os.truncate(tmp_path / layout.STEPS, 2**42)
+
+    run = opened(tmp_path)
+    assert (run.steps_total - run.torn, run.recent["step"][-1]) == (10_000, 10_000)
+    assert len(run.steps) < 10_500
+
+
+def test_a_link_in_place_of_a_file_has_no_data(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", plain(10))
+    log = tmp_path / "run" / layout.LOG
+    (tmp_path / "elsewhere").write_text("secret\n")
+    log.symlink_to(tmp_path / "elsewhere")
+
+    assert opened(tmp_path / "run").log_tail == ()
 
 
 def test_a_pipe_as_manifest_is_not_a_run(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -138,6 +139,16 @@ def test_without_a_run_folder_it_is_next_to_the_runs(
     assert library.save_copy(None, "x") == tmp_path / "state" / "copied.py"
     (tmp_path / "file").write_text("")
     assert library.save_copy(tmp_path / "file" / "run", "x") == tmp_path / "state" / "copied.py"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_nothing_is_written_into_the_run_of_somebody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library, "default_runs_dir", lambda: tmp_path / "state" / "runs")
+    (tmp_path / "run").mkdir()
+    os.chown(tmp_path / "run", 54321, -1)
+    assert library.save_copy(tmp_path / "run", "x") == tmp_path / "state" / "copied.py"
 
 
 def test_without_a_writable_folder_there_is_no_path(

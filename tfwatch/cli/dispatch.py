@@ -51,8 +51,17 @@ def run(argv: Sequence[str] | None) -> int:
 
 
 def _run_command(args: argparse.Namespace) -> int:
-    if "runs_dir" in args:
-        args.runs_dir = args.runs_dir or _usual_runs_dir()
+    from tfwatch.core.errors import BadInputError
+
+    try:
+        if "runs_dir" in args:
+            args.runs_dir = args.runs_dir or _usual_runs_dir()
+    except BadInputError as error:
+        if args.run != COMMANDS["run"].run or "knob" in args:  # an A/B test needs a run
+            raise
+        from tfwatch.cli.script.run import run_unrecorded
+
+        run_unrecorded(args, str(error))
     module, _, name = args.run.partition(":")
     command: Callable[[argparse.Namespace], int] = getattr(import_module(f"tfwatch.{module}"), name)
     return command(args)

@@ -12,6 +12,7 @@ from tfwatch.cli.named_runs import find, find_side, last_two, opened, readable
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
 from tfwatch.runs.group import is_group, open_group
+from tfwatch.runs.library import home_folder
 from tfwatch.terminal.output import STANDARD_OUTPUT, write, write_text
 from tfwatch.workloads import list_workloads
 
@@ -54,7 +55,7 @@ def _run_text(folder: Path, args: argparse.Namespace, clock: Clock) -> tuple[str
     from tfwatch.report.run_facts import judged_json
 
     run = opened(folder, clock)
-    redaction = redaction_of(run, Path.home(), list_workloads()) if args.redact else None
+    redaction = redaction_of(run, home_folder(), list_workloads()) if args.redact else None
     judged = JudgedRun(run)
     if args.json:
         return _json_text(judged_json(judged)), redaction
@@ -75,7 +76,7 @@ def _group_text(folder: Path, args: argparse.Namespace, clock: Clock) -> str:
         return _json_text(group_json(judged))
     redaction = None
     if args.redact:
-        redaction = redaction_of_group(judged.group, Path.home(), list_workloads())
+        redaction = redaction_of_group(judged.group, home_folder(), list_workloads())
     return group_markdown(judged, redaction)
 
 

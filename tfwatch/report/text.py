@@ -19,7 +19,7 @@ from tfwatch.judge.steps.time_breakdown import PART_NAMES
 from tfwatch.judge.troubles import divergences_text
 from tfwatch.report.run_facts import final_loss, finished_epochs, steps_done
 from tfwatch.runs.format import MANIFEST
-from tfwatch.runs.library import default_runs_dir
+from tfwatch.runs.library import is_default
 from tfwatch.runs.liveness import Life
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ def _recorded(run: Snapshot, home: Path) -> list[str]:
     lost = _lost(run)
     if not (path / MANIFEST).is_file():
         return lost or [one_line(f"no record is left: {_shown(path, home)} no longer exists")]
-    is_usual = path.parent == default_runs_dir()
+    is_usual = is_default(path.parent)
     place = f" in {_shown(path.parent, home)}" if is_usual else ""
     again = path.name if is_usual else _shown(path, home, quote=True)
     return [*lost, one_line(f"recorded{place}: tfwatch replay {again}")]

@@ -8,7 +8,7 @@ import errno
 import os
 import stat
 import threading
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Generic, TypeVar
 
 import numpy as np
 
@@ -34,6 +34,8 @@ PATIENCE_S = 0.1
 SLOW_S = 3.0
 #: Seconds that the screen of a run waits for its disk before it shows.
 FIRST_S = 10.0
+#: The bytes of a run.json that are read, and from which on a file is looked through for holes.
+_LARGE = 64 * 2**20
 
 
 class DiskCall(Generic[T]):
@@ -135,19 +137,37 @@ def call_and_report(work: Callable[[], T], place: Path) -> T:
 def read_file(path: Path, offset: int, limit: int) -> bytes:
     """Return up to `limit` bytes of a file from `offset`; empty where it is unreadable or not a
     regular file."""
+    with contextlib.suppress(OSError, ValueError, OverflowError), _opened(path) as file:
+        return os.pread(file.fileno(), min(limit, max(0, _end_of(file) - offset)), offset)
+    return b""
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a regular file of a run to read it.
+
+    Raises:
+        OSError: it is none. A pipe would wait for its writer, and a link lead anywhere.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+    file = open(os.open(path, flags), "rb", buffering=0)  # noqa: SIM115  closed below
     try:
-        fd = os.open(
-            path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-        )  # opening a pipe would wait for its writer
-    except (OSError, ValueError):
-        return b""
-    try:
-        return os.pread(fd, limit, offset) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
-    except (OSError, OverflowError):
-        return b""
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        yield file
     finally:
         with contextlib.suppress(OSError):  # of a file system that went away meanwhile
-            os.close(fd)
+            file.close()
+
+
+def _end_of(file: BinaryIO) -> int:
+    """Return the size of a file; of a large one up to its first hole, since a writer leaves none: a
+    damaged file may have terabytes of nothing."""
+    size = os.fstat(file.fileno()).st_size
+    if size > _LARGE:
+        with contextlib.suppress(OSError):  # the file system does not know its holes
+            return os.lseek(file.fileno(), 0, os.SEEK_HOLE)
+    return size
 
 
 class RunFolder:
@@ -190,11 +210,11 @@ class RunFolder:
 
     def rows(self, name: str) -> Rows:
         """Return a view of a binary file: a copy of ten million steps takes 320 MB."""
-        path, row = self._folder / name, layout.TABLES[name]
+        row = layout.TABLES[name]
         rows: Rows = np.empty(0, dtype=row)
-        with self._asks(), contextlib.suppress(OSError):  # missing, or not a file: no rows
-            if count := path.stat().st_size // row.itemsize:
-                rows = np.memmap(path, dtype=row, mode="r", shape=(count,))
+        with self._asks(), contextlib.suppress(OSError), _opened(self._folder / name) as file:
+            if count := _end_of(file) // row.itemsize:
+                rows = np.memmap(file, dtype=row, mode="r", shape=(count,))
         return rows
 
     def count(self, name: str, newest: int | None) -> int:
@@ -228,9 +248,11 @@ class RunFolder:
                 raise NotARunError(
                     f"it is a group of ranks: name one of them, as {self._folder.name}/rank-0"
                 )
-            if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block
+            if not stat.S_ISREG(path.lstat().st_mode):
                 raise NotARunError(f"its {layout.MANIFEST} is not a file")
-            manifest = Manifest.decode(path.read_text(encoding="utf-8", errors="replace"))
+            with _opened(path) as file:
+                text = file.read(_LARGE)
+            manifest = Manifest.decode(text.decode(errors="replace"))
             paths = [one for name in layout.STREAMS if (one := self._folder / name).exists()]
             closed = [one.name for one in paths if not os.access(one, os.R_OK)]
             if closed:

@@ -45,12 +45,22 @@ def default_runs_dir() -> Path:
     return Path(platformdirs.user_state_dir("tfwatch", appauthor=False)) / "runs"
 
 
+def is_default(runs_dir: Path) -> bool:
+    """Return whether commands look for runs in a folder where none is named."""
+    with suppress(RuntimeError):
+        return default_runs_dir() == runs_dir
+    return False
+
+
+def home_folder() -> Path:
+    """Return the user's home; `~` itself where they have none."""
+    return Path(os.path.expanduser("~"))
+
+
 def short_path(path: Path) -> str:
     """Return the path with the user's home as `~`."""
-    try:
-        return f"~/{path.relative_to(Path.home())}"
-    except (ValueError, RuntimeError):
-        return str(path)
+    home = home_folder()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 
 def make_run_dir(runs_dir: Path, workload: str, clock: Clock) -> Path:
@@ -200,9 +210,9 @@ def replay_argument(run: Path, is_rank: bool | None = None) -> str:
     """
     path = run.absolute()
     name = run_name(path, is_rank)
-    if default_runs_dir() / name == path:
+    if is_default(path.parents[name.count("/")]):
         return name
-    home = Path(os.path.expanduser("~"))
+    home = home_folder()
     return (
         f"~/{shlex.quote(str(path.relative_to(home)))}"
         if path.is_relative_to(home)
@@ -233,9 +243,9 @@ def save_copy(folder: Path | None, text: str) -> Path | None:
     """Save text as `copied.py`, for terminals without a clipboard; return its path, None where it
     cannot be written.
 
-    The file is in the run's folder, or without one next to all runs.
+    The file is in the run's folder where that is the user's own, else next to all runs.
     """
-    for place in filter(None, (folder, default_runs_dir().parent)):
+    for place in _places_of_copy(folder):
         try:
             make_folder(place)
             write_atomically(place / NAME, text + "\n")
@@ -243,6 +253,14 @@ def save_copy(folder: Path | None, text: str) -> Path | None:
             continue
         return place / NAME
     return None
+
+
+def _places_of_copy(folder: Path | None) -> Iterator[Path]:
+    with suppress(OSError):
+        if folder and folder.stat().st_uid == os.geteuid():
+            yield folder
+    with suppress(RuntimeError):
+        yield default_runs_dir().parent
 
 
 _PROBE_BYTES = 2**12

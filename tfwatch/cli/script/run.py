@@ -15,7 +15,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from tfwatch.cli.script.hosts import ScriptProcess, ScriptThread, describe_end, run_child
 from tfwatch.cli.script.request import check_script, request_of
@@ -51,6 +51,23 @@ _LOOK_S = 0.2
 def run_training(args: argparse.Namespace) -> int:
     """`tfwatch run`, `train` and `ab`."""
     return run(request_of(args))
+
+
+def run_unrecorded(args: argparse.Namespace, why: str) -> NoReturn:
+    """Become the process of the script, which nothing watches.
+
+    Raises:
+        BadInputError: there is no such script, or it cannot be started.
+    """
+    options = request_of(args)
+    _check(options, has_screen=False)
+    _print(f"tfwatch: nothing is recorded: {why}\n")
+    flush(sys.stdout, sys.stderr)
+    python = _interpreter(options)
+    try:
+        os.execvp(python, [python, *_flags(), *options.script])
+    except OSError as error:
+        raise BadInputError(f"{python} cannot be started: {error.strerror or error}") from error
 
 
 def run(options: RunOptions, clock: Clock = SYSTEM) -> int:
@@ -285,9 +302,10 @@ def _summary(runs: Sequence[Path]) -> str:
     """Return the summary of the last run, and the number of those before it."""
     from tfwatch.core import units
     from tfwatch.report.text import as_text
+    from tfwatch.runs.library import home_folder
     from tfwatch.runs.run import open_run
 
-    last = as_text(open_run(runs[0]), Path.home()).rstrip("\n")
+    last = as_text(open_run(runs[0]), home_folder()).rstrip("\n")
     earlier = units.counted(len(runs) - 1, "earlier run")
     return f"{earlier} of this script: tfwatch runs\n{last}\n" if runs[1:] else f"{last}\n"
 

@@ -1,0 +1,362 @@
+"""Damage run folders at random, and read each with every command: no traceback, each read within
+5 s and 1 GB.
+
+    python -m tests.bench.damaged [--folders 3000] [--first 0]
+
+A folder goes by its number: `--first N --folders 1` damages it again. Exits with 1 if a read fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import random
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from prometheus_client.exposition import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.report.hostile import hostile_run
+from tests.screens.canned import usual
+from tests.screens.states import failed, slow_callback, stalled, validating
+from tests.test_foreign_runs import texts_of
+from tfwatch.cli import main as run_command
+from tfwatch.cli import set as set_command
+from tfwatch.cli.serve import RunMetrics
+from tfwatch.core.clock import SYSTEM
+from tfwatch.judge.view import Follower
+from tfwatch.report.metrics import ServedRuns
+from tfwatch.runs import format as layout
+from tfwatch.runs.folder import RunFolder
+from tfwatch.runs.format import NotARunError
+from tfwatch.runs.run import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+LONGEST_S, MOST_BYTES = 5.0, 2**30
+FILES = (layout.MANIFEST, *layout.STREAMS, layout.PULSES, layout.LOG, layout.REQUESTS)
+#: The names of the two runs: a sound one, and the one that is damaged.
+SOUND, DAMAGED = "2026-11-20T10-17-03_sound", "2026-11-21T10-17-03_damaged"
+
+
+# -- the damage ------------------------------------------------------------------------------------
+
+Damage = "Callable[[Path, random.Random], None]"
+
+
+def flip_bits(path: Path, chance: random.Random) -> None:
+    """Flip some bits."""
+    data = bytearray(path.read_bytes())
+    for _ in range(chance.choice((1, 8, 100)) if data else 0):
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    path.write_bytes(data)
+
+
+def truncate(path: Path, chance: random.Random) -> None:
+    """Cut the file."""
+    os.truncate(path, chance.randrange(path.stat().st_size + 1))
+
+
+def empty(path: Path, chance: random.Random) -> None:
+    """Leave nothing of the file."""
+    path.write_bytes(b"")
+
+
+def fill(path: Path, chance: random.Random) -> None:
+    """Replace the file by random bytes, or by one byte alone."""
+    size = chance.choice((1, 1000, 200_000))
+    path.write_bytes(chance.choice((chance.randbytes(size), b"\0" * size, b"\xff" * size)))
+
+
+def repeat(path: Path, chance: random.Random) -> None:
+    """Append the file to itself."""
+    path.write_bytes(path.read_bytes() * chance.choice((2, 3, 50)))
+
+
+def shuffle_parts(path: Path, chance: random.Random) -> None:
+    """Put the rows, or the lines, in another order."""
+    row = layout.TABLES.get(path.name)
+    data = path.read_bytes()
+    if row is None:
+        parts = data.splitlines(keepends=True)
+    else:
+        size = row.itemsize
+        parts = [data[at : at + size] for at in range(0, len(data), size)]
+    chance.shuffle(parts)
+    path.write_bytes(b"".join(parts))
+
+
+NUMBERS = (0, 1, -1, 2**31, 2**53, 2**63, 2**64 - 1, 864 * 10**13 - 1, 10**9, 3600 * 10**9)
+FLOATS = (0.0, -1.0, 1e-30, 1e9, 1e30, 1e300, float("nan"), float("inf"), -float("inf"))
+
+
+def set_figure(path: Path, chance: random.Random) -> None:
+    """Set a column of some rows, or a value of some lines, to a number out of bounds."""
+    row = layout.TABLES.get(path.name)
+    if row is None:
+        _set_in_json(path, chance)
+        return
+    data = path.read_bytes()
+    rows = np.frombuffer(data, row, len(data) // row.itemsize).copy()
+    name = chance.choice(row.names or ())
+    first = chance.randrange(len(rows)) if len(rows) else 0
+    which = chance.choice((slice(-1, None), slice(first, first + 1), slice(first, None), slice(0)))
+    kind = row[name].kind
+    with np.errstate(all="ignore"):
+        if kind == "f":
+            rows[name][which] = chance.choice(FLOATS)
+        elif kind == "u":
+            rows[name][which] = chance.choice(NUMBERS) % 2 ** (8 * row[name].itemsize)
+        else:
+            rows[name][which] = chance.randbytes(40)
+    path.write_bytes(rows.tobytes())
+
+
+def _set_in_json(path: Path, chance: random.Random) -> None:
+    lines = path.read_text(errors="replace").splitlines()
+    if path.name == layout.MANIFEST:
+        lines = ["".join(lines)]
+    if not lines:
+        return
+    at = chance.randrange(len(lines))
+    with suppress(ValueError):
+        values = json.loads(lines[at])
+        place = values
+        while isinstance(place, dict) and place:
+            name = chance.choice(sorted(place))
+            if not isinstance(place[name], dict) or chance.random() < 0.3:
+                place[name] = chance.choice(
+                    (*NUMBERS, *FLOATS, None, "", "x" * 10**5, [], {}, [[]], True, 10**400)
+                )
+                break
+            place = place[name]
+        lines[at] = json.dumps(values)
+    path.write_text("\n".join(lines) + "\n")
+
+
+def nest(path: Path, chance: random.Random) -> None:
+    """Append JSON that is nested too deeply."""
+    deep = chance.choice(('{"a":', "[")) * chance.choice((100, 2000, 10**5))
+    with path.open("a") as file:
+        file.write(deep + "\n")
+
+
+def grow(path: Path, chance: random.Random) -> None:
+    """Make the file giant, of which nothing is on the disk."""
+    os.truncate(path, chance.choice((2**31, 2**36, 2**42)))
+
+
+def grow_then_end(path: Path, chance: random.Random) -> None:
+    """Make the file giant, with sound rows at its end."""
+    data, row = path.read_bytes(), layout.TABLES.get(path.name)
+    size = row.itemsize if row else 1
+    with path.open("r+b") as file:
+        file.seek(chance.choice((2**31, 2**36)) // size * size)
+        file.write(data)
+
+
+def exchange(path: Path, chance: random.Random) -> None:
+    """Copy another file of the run to its place."""
+    other = path.with_name(chance.choice(FILES))
+    if other.is_file():
+        path.write_bytes(other.read_bytes())
+
+
+def borrow(path: Path, chance: random.Random) -> None:
+    """Copy the same file of another run to its place."""
+    other = chance.choice(templates()) / path.name
+    if other.is_file():
+        path.write_bytes(other.read_bytes())
+
+
+def remove(path: Path, chance: random.Random) -> None:
+    """Remove the file."""
+    path.unlink()
+
+
+def replace(path: Path, chance: random.Random) -> None:
+    """Put what is no file in its place."""
+    path.unlink()
+    makers: tuple[Callable[[], object], ...] = (
+        path.mkdir,
+        lambda: os.mkfifo(path),
+        lambda: path.symlink_to("/dev/zero"),
+        lambda: path.symlink_to(path.name),
+        lambda: path.symlink_to("/nowhere"),
+        lambda: path.symlink_to("/dev/tty"),
+    )
+    chance.choice(makers)()
+
+
+def close(path: Path, chance: random.Random) -> None:
+    """Take the permission to read it; root reads it all the same."""
+    path.chmod(0)
+
+
+DAMAGES = (
+    *(flip_bits, truncate, empty, fill, repeat, shuffle_parts, nest, grow, grow_then_end),
+    *(exchange, borrow, remove, replace, close),
+    *[set_figure] * 6,
+)
+
+
+@cache
+def templates() -> list[Path]:
+    """Write the sound runs that are damaged."""
+    folder = Path(tempfile.mkdtemp(prefix="damaged-templates-"))
+    for number, write in enumerate((usual, stalled, slow_callback, failed, validating)):
+        write(folder / str(number)).ended().writer.close()
+    hostile_run(folder / "hostile")
+    return sorted(folder.iterdir())
+
+
+def damage(folder: Path, chance: random.Random) -> list[str]:
+    """Damage one to four files of a run; return what was done."""
+    done = []
+    for _ in range(chance.choice((1, 1, 2, 4))):
+        path = folder / chance.choice(FILES)
+        if path.is_file() and path.stat().st_size < 2**24:
+            how = chance.choice(DAMAGES)
+            how(path, chance)
+            done.append(f"{how.__name__} {path.name}")
+    return done
+
+
+# -- the readers -----------------------------------------------------------------------------------
+
+
+def show(runs_dir: Path) -> None:
+    """Read and judge the run as the live screen and a replay do, and make the texts of each
+    pane."""
+    with suppress(NotARunError):
+        run, follower = Run(RunFolder(runs_dir / DAMAGED)), Follower(live=True)
+        for _ in range(2):
+            view = follower.follow(run.read(), [], None)
+        for text in texts_of(view):
+            assert text.isprintable(), text
+
+
+def scrape(runs_dir: Path) -> None:
+    """Read the metrics as Prometheus does."""
+    text = generate_latest(RunMetrics(ServedRuns(runs_dir, SYSTEM))).decode()
+    for family in text_string_to_metric_families(text):
+        labels = [(one.name, *sorted(one.labels.items())) for one in family.samples]
+        assert len(labels) == len(set(labels)), family.name
+
+
+def command(*words: str) -> Callable[[Path], None]:
+    """Return a command that reads a folder of runs."""
+
+    def run(runs_dir: Path) -> None:
+        out, err = io.StringIO(), io.StringIO()
+        given = [word.replace("RUNS", str(runs_dir)) for word in words]
+        with redirect_stdout(out), redirect_stderr(err):
+            try:
+                code = run_command([*given[:1], "--runs-dir", str(runs_dir), *given[1:]])
+            except SystemExit as ended:
+                code = ended.code if isinstance(ended.code, int) else 1
+        assert "Traceback" not in err.getvalue(), err.getvalue()
+        assert code in (0, 2) or given[0] == "set", (code, err.getvalue())
+        assert code != 2 or err.getvalue().startswith("tfwatch: "), err.getvalue()
+
+    return run
+
+
+READERS: dict[str, Callable[[Path], None]] = {
+    "show": show,
+    "scrape": scrape,
+    "report --json": command("report", "--json", DAMAGED),
+    "report --markdown": command("report", "--markdown", DAMAGED),
+    "report --redact": command("report", "--redact", "-o", "RUNS/page.html", DAMAGED),
+    "compare": command("compare", "--json", SOUND, DAMAGED),
+    "compare back": command("compare", DAMAGED, SOUND),
+    "runs": command("runs"),
+    "runs --json": command("runs", "--json"),
+    "set": command("set", DAMAGED, "prefetch=4"),
+    "prune": command("runs", "prune", "--keep", "1", "--yes"),
+}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A read that failed. number: that of the folder."""
+
+    number: int
+    damages: list[str]
+    reader: str
+    why: str
+
+
+def try_folder(number: int, runs_dir: Path) -> Iterator[Failure]:
+    """Damage the folder of a number, and read it in every way."""
+    chance = random.Random(number)
+    shutil.copytree(templates()[0], runs_dir / SOUND)
+    shutil.copytree(chance.choice(templates()), runs_dir / DAMAGED)
+    damages = damage(runs_dir / DAMAGED, chance)
+    for name, read in READERS.items():
+        began_s = time.process_time()
+        why = _failure_of(read, runs_dir)
+        took_s = time.process_time() - began_s
+        if why or took_s > LONGEST_S:
+            yield Failure(number, damages, name, why or f"{took_s:.1f} s")
+
+
+def _failure_of(read: Callable[[Path], None], runs_dir: Path) -> str:
+    try:
+        read(runs_dir)
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        trace, place = error.__traceback__, ""
+        while trace is not None:
+            place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+            trace = trace.tb_next
+        return f"{type(error).__name__}: {error!s:.300} at {place}"
+    return ""
+
+
+def limit_memory() -> None:
+    """Let this process take 1 GB more than it has."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + MOST_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Try folders, and print the reads that fail."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--folders", type=int, default=3000)
+    parser.add_argument("--first", type=int, default=0)
+    args = parser.parse_args(argv)
+    failures = 0
+    set_command._LONGEST_S = 0  # nobody answers
+    templates()
+    limit_memory()
+    for number in range(args.first, args.first + args.folders):
+        with tempfile.TemporaryDirectory(prefix="damaged-") as folder:
+            for one in try_folder(number, Path(folder)):
+                failures += 1
+                print(
+                    f"{one.number} {one.reader}: {one.why}\n    {', '.join(one.damages)}",
+                    flush=True,
+                )
+    print(f"{args.folders} folders, {failures} reads failed")
+    shutil.rmtree(templates()[0].parent)
+    return int(failures > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

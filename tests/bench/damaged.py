@@ -171,8 +171,12 @@ def grow_then_end(path: Path, chance: random.Random) -> None:
 def exchange(path: Path, chance: random.Random) -> None:
     """Copy another file of the run to its place."""
     other = path.with_name(chance.choice(FILES))
-    if other.is_file():
+    if _is_small(other):
         path.write_bytes(other.read_bytes())
+
+
+def _is_small(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size < 2**24
 
 
 def borrow(path: Path, chance: random.Random) -> None:
@@ -228,7 +232,7 @@ def damage(folder: Path, chance: random.Random) -> list[str]:
     done = []
     for _ in range(chance.choice((1, 1, 2, 4))):
         path = folder / chance.choice(FILES)
-        if path.is_file() and path.stat().st_size < 2**24:
+        if _is_small(path):
             how = chance.choice(DAMAGES)
             how(path, chance)
             done.append(f"{how.__name__} {path.name}")

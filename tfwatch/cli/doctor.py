@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from tfwatch.core.temporary_folder import temporary_folder
 from tfwatch.doctor.checks import Status, check_up, counted, worst
 from tfwatch.doctor.facts import describe_load
 from tfwatch.doctor.packages import require_tensorflow
@@ -83,14 +82,14 @@ def selftest(_args: argparse.Namespace) -> int:
     require_tensorflow()
     os.environ["KERAS_BACKEND"] = "tensorflow"
     cases = []
-    with tempfile.TemporaryDirectory() as folder, Capture() as terminal:
+    with temporary_folder("selftest-") as folder, Capture() as terminal:
         if load := describe_load():
             terminal.err.write(f"tfwatch: {load}; repeat a FAIL on an idle machine\n")
         show_progress(terminal.err, "importing TensorFlow")
         from tfwatch.checks.injected_trainings import InjectedTrainings
         from tfwatch.checks.selftest import EXPERIMENTS, run_until_passed, table
 
-        trainings = InjectedTrainings(Path(folder) / "runs", _SEED)
+        trainings = InjectedTrainings(folder / "runs", _SEED)
         for done, experiment in enumerate(EXPERIMENTS):
             show_progress(terminal.err, f"{done} of {len(EXPERIMENTS)} trainings")
             cases += run_until_passed(experiment, trainings)

@@ -8,8 +8,6 @@ import itertools
 import json
 import signal
 import sys
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from tfwatch.cli.script.request import RunOptions, script_of_words
@@ -17,11 +15,13 @@ from tfwatch.cli.script.run import end_as, run_recorded
 from tfwatch.cli.script.trial import measure
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
+from tfwatch.core.temporary_folder import temporary_folder
 from tfwatch.tuner.autopilot import Autopilot
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tfwatch.cli.script.run import Ran
     from tfwatch.fix.changes import Wanted
@@ -60,8 +60,8 @@ def fix(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
         if live[0].code < 0 or live[0].code in _STOPPED:
             _say("the script was stopped: no patch, and no file is changed")
             return end_as(live[0].code)
-    with tempfile.TemporaryDirectory(prefix="tfwatch-fix-") as folder, _ended_by_signals():
-        pairs = _pairs(args, options, Path(folder), clock) if wanted.restarts else None
+    with temporary_folder("fix-") as folder, _ended_by_signals():
+        pairs = _pairs(args, options, folder, clock) if wanted.restarts else None
         found = _find(live, began_ns, pairs, wanted)
     if args.apply and found.patch:
         found.patch.write()

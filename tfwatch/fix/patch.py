@@ -6,13 +6,13 @@ import ast
 import difflib
 import io
 import os
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch.core import system_tool
 from tfwatch.core.script_code import with_edits
+from tfwatch.core.temporary_folder import temporary_folder
 from tfwatch.fix.user_file import NoPatchError, UserFile
 from tfwatch.terminal.capture import held_signals
 
@@ -144,8 +144,7 @@ def _tried(patch: Patch) -> str:
     Raises:
         NoPatchError: the copy is not what it should be.
     """
-    with tempfile.TemporaryDirectory(prefix="tfwatch-fix-") as name:
-        copy = Path(name)
+    with temporary_folder("fix-") as copy:
         places = [copy / one.file.path.relative_to(patch.folder) for one in patch.files]
         for place, one in zip(places, patch.files, strict=True):
             place.parent.mkdir(parents=True, exist_ok=True)

@@ -20,20 +20,20 @@ import select
 import shutil
 import signal
 import struct
-import tempfile
 import termios
 import threading
-from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, NoReturn
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
+from tfwatch.core.temporary_folder import TemporaryFolder, remove_orphans
 from tfwatch.runs.format import FILE_MODE, LOG
 from tfwatch.runs.script_process import Announcements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
 #: Seconds between two looks for a run that begins.
 _NEWS_S = 0.1
@@ -69,8 +69,9 @@ class OutputRelay:
     """
 
     def __init__(self, *, copies: bool = False) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="tfwatch-"))
-        self.early_log, self.runs = self._folder / LOG, self._folder / "runs"
+        remove_orphans()
+        self._folder = TemporaryFolder()
+        self.early_log, self.runs = self._folder.path / LOG, self._folder.path / "runs"
         os.close(os.open(self.runs, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
         self._terminal_fd = _COPIED if copies else 0
         is_terminal = not copies or os.isatty(_COPIED)
@@ -130,7 +131,7 @@ class OutputRelay:
         """Close the pseudo terminal, and remove the folder."""
         for fd in (self._here, self._master, self._ended):
             os.close(fd)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.close()
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._pid, os.WNOHANG)
 

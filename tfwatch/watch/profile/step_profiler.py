@@ -7,15 +7,13 @@ that begins ends ours.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import weakref
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import AUTOMATIC, StepProfiled
 from tfwatch.core.rows import Flag
+from tfwatch.core.temporary_folder import TemporaryFolder
 from tfwatch.watch.profile.operations import Recording, read_profile
 from tfwatch.watch.profile.origins import records_much
 
@@ -50,8 +48,8 @@ class StepProfiler:
         self._not_before = _WARM_UP if at_begin else 0
         self._taken, self._most_steps = 0, _MOST_STEPS
         self._begin_ns = self._cost_ns = 0
-        self._folder: Path | None = None
-        self._done: Recording | None = None
+        self._folder: TemporaryFolder | None = None
+        self._done: tuple[TemporaryFolder, Recording] | None = None
         self._model: Callable[[], Any] = lambda: None
         self._step: Callable[[], Any] = lambda: None
         self._guard: _GivesWay | None = None
@@ -122,7 +120,7 @@ class StepProfiler:
 
     def _begin(self) -> None:
         self._is_asked, before_ns = False, self._writer.now_ns()
-        folder = Path(tempfile.mkdtemp(prefix="tfwatch-profile-"))
+        folder = TemporaryFolder("profile-")
         api = _profiler_api()
         options = api.ProfilerOptions(
             host_tracer_level=_HOST_LEVEL,
@@ -132,7 +130,7 @@ class StepProfiler:
         self._folder, self._taken = folder, 0
         self._most_steps = _STEPS if records_much(self._graph) else _MOST_STEPS
         guard = _GivesWay(lambda: self._abandon("another profiler began", self._writer.status[2]))
-        api.start(str(folder), options)
+        api.start(str(folder.path), options)
         self._guard = guard
         guard.begin()
         self._begin_ns = self._writer.now_ns()
@@ -146,7 +144,8 @@ class StepProfiler:
         if folder is not None:
             times_ms = (done_ns - self._begin_ns) / 1e6 / taken, self._cost_ns / 1e6
             of_model = self._model(), self._graph
-            self._done = Recording(folder, steps, taken, *times_ms, self._by, *of_model)
+            recording = Recording(folder.path, steps, taken, *times_ms, self._by, *of_model)
+            self._done = folder, recording
 
     def _stop(self, *, save: bool) -> None:
         """Stop the profiler where it runs."""
@@ -168,7 +167,7 @@ class StepProfiler:
             self._stop(save=False)
         finally:
             if folder is not None:
-                shutil.rmtree(folder, ignore_errors=True)
+                folder.close()
 
     def close(self) -> None:
         """End with the training: a profile that is not done is given up."""
@@ -179,13 +178,13 @@ class StepProfiler:
 
     def write(self) -> None:
         """Write the profile that the training thread has ended, if there is one."""
-        done = self._done
-        if done is None:
+        if self._done is None:
             return
+        folder, done = self._done
         with fails_open(lambda why: self._report(f"the profile cannot be read: {why}", done.step)):
             now_ns, on_gpu = self._writer.now_ns(), self._writer.manifest().accelerated
             self._writer.event(read_profile(done, now_ns, accelerated=on_gpu))
-        shutil.rmtree(done.folder, ignore_errors=True)
+        folder.close()
         self._done = None
 
     def finish(self) -> None:

@@ -1,0 +1,76 @@
+"""Folders for temporary files that outlive nobody: what a killed process leaves, the next one
+removes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PREFIX = "tfwatch-"
+#: The file that is locked while somebody uses the folder. A folder without it is none of these.
+_LOCK = ".in-use-by-tfwatch"
+_OPEN = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class TemporaryFolder:
+    """A new folder in that of the system for temporary files; `path` is its place.
+
+    It is locked while this process, or one that it forked, lives: `remove_orphans` of another one
+    leaves it alone.
+
+    Raises:
+        OSError: it cannot be created.
+    """
+
+    def __init__(self, purpose: str = "") -> None:
+        """purpose: a part of its name."""
+        while True:
+            self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{purpose}"))
+            self._lock = os.open(self.path / _LOCK, _OPEN | os.O_CREAT | os.O_EXCL, 0o600)
+            with suppress(OSError):  # it was taken for an orphan before it was locked
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.stat(self.path / _LOCK)
+                return
+            os.close(self._lock)
+
+    def close(self) -> None:
+        """Remove the folder."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+
+
+@contextmanager
+def temporary_folder(purpose: str) -> Iterator[Path]:
+    """Within, such a folder. Raises as `TemporaryFolder`."""
+    folder = TemporaryFolder(purpose)
+    try:
+        yield folder.path
+    finally:
+        folder.close()
+
+
+def remove_orphans() -> None:
+    """Remove the folders of this user's processes that were killed."""
+    with suppress(OSError):
+        for name in os.listdir(tempfile.gettempdir()):
+            if name.startswith(_PREFIX):
+                _remove_orphan(Path(tempfile.gettempdir(), name))
+
+
+def _remove_orphan(folder: Path) -> None:
+    with suppress(OSError):
+        lock = os.open(folder / _LOCK, _OPEN)
+        try:
+            if os.fstat(lock).st_uid == os.geteuid():
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(lock)

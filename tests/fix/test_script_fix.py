@@ -115,7 +115,7 @@ def test_the_first_run_with_a_proof_decides() -> None:
 def test_a_script_that_changed_while_it_ran_has_no_patch() -> None:
     found = fix_script([recorded(*autopilot(low=1.61))], 0, 1)
     assert found.patch is None
-    assert found.why_none == "train.py changed since the run began: run tfwatch fix again"
+    assert found.why_none == "train.py changed since the run began: it has no patch"
 
 
 def test_a_script_that_failed_or_has_no_run_has_no_patch() -> None:

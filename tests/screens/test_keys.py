@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 from textual.widgets._toast import Toast
 
-from tests.screens.canned import STARVING, Canned, usual
+from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
 from tests.screens.showing import shown
 from tests.screens.states import starving
 from tfwatch.core import events as facts
 from tfwatch.core.knobs import LARGEST
+from tfwatch.core.script_code import CodeEdit
 from tfwatch.screens.keys import LIVE_BINDINGS, PANE_BINDINGS
-from tfwatch.screens.overlays import Leave
+from tfwatch.screens.overlays import Leave, PatchScreen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -140,6 +142,7 @@ async def test_a_click_is_as_good_as_a_key(tmp_path: Path) -> None:
 async def test_the_code_suggestion_is_copied(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
         await show.press("y")
+        await show.until(lambda: show.app.clipboard)
         (line,) = show.app.clipboard.splitlines()
         assert line.startswith("dataset = dataset.prefetch(4)")
         assert (tmp_path / "copied.py").read_text() == show.app.clipboard + "\n"
@@ -157,7 +160,52 @@ async def test_a_finding_without_code_copies_the_lines_of_the_settings(tmp_path:
         assert show.live.view
         assert not show.live.view.finding.code
         await show.press("y")
+        await show.until(lambda: show.app.clipboard)
         assert show.app.clipboard.startswith("dataset = dataset.prefetch(4)")
+
+
+LINE = "data = data.map(load)"
+
+
+def switched_by_script(folder: Path) -> Canned:
+    """A run whose prefetch is proved faster, of a script with the line that sets it."""
+    script = folder / "train.py"
+    script.write_text(f"{LINE}\n")
+    os.utime(script, (0, 0))
+    edit = CodeEdit("prefetch", str(script), 1, LINE, 21, 21, ".prefetch({})", "-1")
+    knobs = {"prefetch": "off", "workers": "off"}
+    run = Canned(folder / "run", knobs=knobs, switchable=["prefetch"], code=(edit,)).started()
+    run.begin_epoch().steps(200, STARVING).switched("prefetch", "off", "4")
+    return run.steps(200, COMPUTE_BOUND)
+
+
+async def test_the_patch_of_a_proved_setting_is_shown_copied_and_written_by_w(
+    tmp_path: Path,
+) -> None:
+    async with shown(switched_by_script(tmp_path)) as show:
+        await show.press("y")
+        await show.until(lambda: isinstance(show.app.screen, PatchScreen))
+        assert f"+{LINE}.prefetch(4)" in show.app.clipboard.splitlines()
+        assert (tmp_path / "run" / "copied.diff").read_text() == show.app.clipboard + "\n"
+        await show.press("y", "enter")
+        assert (tmp_path / "train.py").read_text() == f"{LINE}\n"
+        await show.press("y")
+        await show.until(lambda: isinstance(show.app.screen, PatchScreen))
+        await show.press("w")
+        await show.until(lambda: "prefetch" in (tmp_path / "train.py").read_text())
+    assert (tmp_path / "train.py").read_text() == f"{LINE}.prefetch(4)\n"
+
+
+async def test_a_file_that_changed_is_refused_in_a_sentence_and_the_lines_are_copied(
+    tmp_path: Path,
+) -> None:
+    run = switched_by_script(tmp_path)
+    os.utime(tmp_path / "train.py")
+    async with shown(run) as show:
+        await show.press("y")
+        await show.until(lambda: show.app.clipboard)
+        (note,) = (note.message for note in show.app._notifications)
+        assert "train.py changed since the run began: it has no patch; copied: " in note
 
 
 _USUAL = ("prefetch", "workers", "cache")

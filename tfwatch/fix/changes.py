@@ -61,8 +61,9 @@ def _argument(
     return ScriptChange(keyword, f"{keyword}={value}", make, effect=effect, is_exact=exact)
 
 
-#: In the order in which they are tried: the first ones make steps cheap, of which others then are a
-#: larger share.
+#: Those that may leave nothing for a setting to gain.
+BEFORE_SETTINGS = (RUN_EAGERLY, "take_first", "batch_first")
+#: In the order in which they are tried.
 CHANGES = (
     _argument(RUN_EAGERLY, "False", "a graph rounds otherwise", old="True"),
     ScriptChange(

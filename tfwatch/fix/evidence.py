@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tfwatch.judge.effects.wording import estimate_text
 from tfwatch.report.markdown import code_block, plain, table
 
 if TYPE_CHECKING:
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
     from tfwatch.fix.script_fix import ScriptFix
     from tfwatch.fix.tried import Tried
+    from tfwatch.judge.effects.interval import Estimate
 
 
 def as_lines(found: ScriptFix, is_applied: bool) -> Iterator[str]:
@@ -18,7 +20,7 @@ def as_lines(found: ScriptFix, is_applied: bool) -> Iterator[str]:
     width = max((len(one.change) for one in found.tried), default=0)
     for one in found.tried:
         yield f"{_word(one):<5}  {one.change:<{width}}  {one.outcome}"
-    yield from found.evidence
+    yield from (*found.evidence, *_gain(found))
     if found.patch is None:
         yield found.why_none
         return
@@ -33,7 +35,12 @@ def as_markdown(found: ScriptFix) -> str:
     """Return what was tried as a table, the evidence, and the patch."""
     rows = [(_word(one), one.change, one.outcome) for one in found.tried]
     lines = [*table(("", "change", "outcome"), rows)] if rows else []
-    lines += [line for one in (*found.evidence, found.why_none) if one for line in (plain(one), "")]
+    lines += [
+        line
+        for one in (*found.evidence, *_gain(found), found.why_none)
+        if one
+        for line in (plain(one), "")
+    ]
     if found.patch:
         diff = found.patch.diff.decode(errors="replace").split("\n")
         lines += code_block(diff, language="diff")
@@ -48,6 +55,7 @@ def as_json(found: ScriptFix, is_applied: bool) -> dict[str, Any]:
         "folder": str(patch.folder) if patch else None,
         "checked_by": (patch.checked or None) if patch else None,
         "applied": is_applied and patch is not None,
+        **_ratios(found.gain),
         "why_none": found.why_none or None,
         "tried": [_tried(one) for one in found.tried],
         "evidence": list(found.evidence),
@@ -55,12 +63,22 @@ def as_json(found: ScriptFix, is_applied: bool) -> dict[str, Any]:
     }
 
 
+def _gain(found: ScriptFix) -> Iterator[str]:
+    if found.gain:
+        yield f"the patch in a fresh run, with a 95 % interval: {estimate_text(found.gain)}"
+
+
 def _tried(one: Tried) -> dict[str, Any]:
-    known = one.estimate
     return {
         "change": one.change,
         "outcome": one.outcome,
         "kept": one.kept,
+        **_ratios(one.estimate),
+    }
+
+
+def _ratios(known: Estimate | None) -> dict[str, float | None]:
+    return {
         "speedup": known.ratio if known else None,
         "speedup_low": known.low if known else None,
         "speedup_high": known.high if known else None,

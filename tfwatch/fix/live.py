@@ -2,37 +2,52 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import printable
-from tfwatch.core.knobs import CACHE
+from tfwatch.core.knobs import CACHE, OFF
 from tfwatch.fix.changes import DRAWS
-from tfwatch.fix.tried import Tried, clears
+from tfwatch.fix.patch import make_patch, with_settings
+from tfwatch.fix.tried import Tried, clears, in_fresh_runs
+from tfwatch.judge.comparing.compared_runs import assumed_share
+from tfwatch.judge.comparing.run_to_compare import RunToCompare
 from tfwatch.judge.effects.switching_state import autopilot_runs
 from tfwatch.judge.effects.wording import autopilot_text, changes_text, outcome_text, setting_text
 from tfwatch.judge.findings.switch_lines import proved_knobs
 from tfwatch.judge.forecasts.forecast import Forecast
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping, Sequence
 
     from tfwatch.core.knobs import KnobChange
     from tfwatch.core.script_code import CodeEdit
+    from tfwatch.fix.patch import Patch
+    from tfwatch.judge.effects.interval import Estimate
     from tfwatch.judge.effects.switching_state import AutopilotRun
+    from tfwatch.judge.findings.situation import Situation
     from tfwatch.judge.judged_run import JudgedRun
+
+#: The folder of tfwatch, and of its workloads.
+_OWN = Path(__file__).parents[1]
+#: An interval of 95 % of a normal distribution ends at so many standard deviations.
+_UPPER = 1.96
 
 
 @dataclass(frozen=True, slots=True)
 class LiveResult:
     """The proof of a run: the values of the knobs that are kept.
 
+    gain: of these values; None without any, or where it has no ratio.
     code: the lines that set knobs in the script. open_values: of knobs that may be faster, and that
     the run did not prove. tried: in the run's order. evidence: in a sentence.
     no_line: the settings that no line of the script sets.
     """
 
     values: dict[str, str]
+    gain: Estimate | None
     code: tuple[CodeEdit, ...]
     open_values: dict[str, str]
     tried: tuple[Tried, ...]
@@ -40,26 +55,64 @@ class LiveResult:
     no_line: str
 
 
-NOTHING_LIVE = LiveResult({}, (), {}, (), "", "")
+NOTHING_LIVE = LiveResult({}, None, (), {}, (), "", "")
 
 
 def live_result(judged: JudgedRun, allowed: Collection[str] = ()) -> LiveResult:
     """Return the proof of a run about the knobs of its input pipeline. allowed: kinds of changes,
     as of `Wanted`."""
     kept = _proved(judged)
-    code = tuple(one for one in judged.run.manifest.code if one.is_plain and not one.is_cell)
+    code = _lines_of_user(judged.run.manifest.code)
     in_script = {edit.knob for edit in code}
     values = {knob: value for knob, value in kept.items() if knob in in_script}
     missing = [setting_text(knob, value) for knob, value in kept.items() if knob not in in_script]
     may_be = _not_proved(judged, DRAWS in allowed).items()
     return LiveResult(
         values,
+        _gain(judged, values) if values else None,
         code,
         {knob: value for knob, value in may_be if knob in in_script and knob not in kept},
         _tried(judged, values),
         printable("; ".join(autopilot_text(one) for one in autopilot_runs(judged.run.events))),
         ", ".join(missing),
     )
+
+
+def patch_of_settings(now: Situation) -> Patch | None:
+    """Return the patch that sets the proved settings of a run in its script; None where no line of
+    a file of the user's sets one: of a workload, of a notebook.
+
+    Raises:
+        NoPatchError: a file changed since its process began, or cannot be edited.
+    """
+    manifest = now.manifest
+    code = [one for one in _lines_of_user(manifest.code) if not Path(one.file).is_relative_to(_OWN)]
+    proved = proved_knobs(now)
+    values = {
+        one.knob: proved[one.knob]
+        for one in code
+        if proved.get(one.knob, OFF) not in (OFF, manifest.knobs.get(one.knob))
+    }
+    if not values:
+        return None
+    files = with_settings(code, values, round(manifest.process_started_s * 1e9))
+    return make_patch([*files.values()])
+
+
+def _lines_of_user(code: Sequence[CodeEdit]) -> tuple[CodeEdit, ...]:
+    """Return the changes of lines of files; a terminal prints all of them as they are."""
+    return tuple(one for one in code if one.is_plain and not one.is_cell)
+
+
+def _gain(judged: JudgedRun, values: Mapping[str, str]) -> Estimate | None:
+    """Return the gain of what the autopilot kept, else that of the newest proved switch, in fresh
+    runs: their spread is assumed."""
+    known = [run.estimate for run in autopilot_runs(judged.run.events) if run.kept]
+    known += [one.estimate for one in judged.switches if values.get(one.knob) == one.new]
+    found = next(filter(clears, known), None)
+    run = RunToCompare(judged, "")
+    spread = assumed_share(([run], [run]))
+    return in_fresh_runs(found, _UPPER * math.sqrt(2) * spread) if found else None
 
 
 def _not_proved(judged: JudgedRun, may_draw_others: bool) -> dict[str, str]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tfwatch.core.errors import BadInputError
 from tfwatch.fix.changes import ALLOWED
-from tfwatch.fix.tried import Tried, clears
+from tfwatch.fix.tried import Tried, clears, in_fresh_runs
 from tfwatch.fix.user_file import NoPatchError, copy_beside
 from tfwatch.judge.comparing.compared_runs import compare_runs, estimate_of_times
 from tfwatch.judge.comparing.run_to_compare import NotComparableError
@@ -97,7 +97,9 @@ class PairedRuns:
         kept = clears(estimate) and not (unlike and not change.kind)
         notes = (unlike, ALLOWED.get(change.kind, ""), change.effect if kept else "")
         outcome = f"{estimate_text(estimate)} over {PAIRS} pairs of runs"
-        return Tried(change.text, "; ".join(filter(None, (outcome, *notes))), kept, estimate)
+        # A mean of four runs has half the spread of one.
+        fresh = in_fresh_runs(estimate, estimate.half_log * math.sqrt(PAIRS))
+        return Tried(change.text, "; ".join(filter(None, (outcome, *notes))), kept, estimate, fresh)
 
     def _run(self, script: Path, trial: ScriptTrial) -> RunToCompare:
         if self.clock.now_ns() >= self.until_ns:

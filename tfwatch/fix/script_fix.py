@@ -7,11 +7,11 @@ from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfwatch.fix.changes import ALLOWED, DRAWS, LIVE, ScriptChange, Wanted
+from tfwatch.fix.changes import ALLOWED, BEFORE_SETTINGS, DRAWS, LIVE, ScriptChange, Wanted
 from tfwatch.fix.live import NOTHING_LIVE, live_result
 from tfwatch.fix.pairs import LEAST_STEPS
 from tfwatch.fix.patch import ChangedFile, make_patch, with_settings
-from tfwatch.fix.tried import Tried
+from tfwatch.fix.tried import Tried, product
 from tfwatch.fix.user_file import NoPatchError, UserFile
 from tfwatch.judge.effects.wording import setting_text
 from tfwatch.judge.judged_run import JudgedRun
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tfwatch.fix.live import LiveResult
     from tfwatch.fix.pairs import PairedRuns
     from tfwatch.fix.patch import Patch
+    from tfwatch.judge.effects.interval import Estimate
 
 _NO_PROOF = "no setting is proved faster"
 EVERYTHING = Wanted()
@@ -33,7 +34,8 @@ EVERYTHING = Wanted()
 class ScriptFix:
     """The patch of a script; None where nothing is proved, for the reason in `why_none`.
 
-    evidence: sentences on what was measured. runs: the folders of its runs, the newest first.
+    gain: of the patch, with the interval of a fresh run of each side; None where a part has no
+    ratio. evidence: sentences on what was measured. runs: their folders, the newest first.
     """
 
     runs: tuple[Path, ...]
@@ -41,6 +43,7 @@ class ScriptFix:
     tried: tuple[Tried, ...] = ()
     evidence: tuple[str, ...] = ()
     why_none: str = ""
+    gain: Estimate | None = None
 
 
 def fix_script(
@@ -92,7 +95,10 @@ def _fixed(
             fix = replace(fix, tried=(*fix.tried, *tried))
         if not any(one.kept for one in fix.tried) and not found.values:
             return replace(fix, why_none=f"{_NO_PROOF}{_first_advice(judged)}")
-        return replace(fix, patch=make_patch([*files.values()]))
+        gains = [found.gain] if found.values else []
+        gains += [one.fresh for one in fix.tried if one.kept and one.fresh]
+        gain = None if None in gains else product([one for one in gains if one])
+        return replace(fix, patch=make_patch([*files.values()]), gain=gain)
     except NoPatchError as error:
         return replace(fix, why_none=str(error))
 
@@ -118,11 +124,13 @@ class _Restarted:
         self._script = UserFile.read(pairs.script, began_ns)
 
     def try_all(self, files: dict[Path, ChangedFile], wanted: Wanted) -> Iterator[Tried]:
-        """Try what the run did not prove, and what its findings name; what is kept is put into the
+        """Try what its findings name, and what the run did not prove; what is kept is put into the
         files."""
-        if self._found.open_values and (change := self._settings(files)):
-            yield self._try(files, change)
-        for change in wanted.changes(self._judged.losses):
+        changes = wanted.changes(self._judged.losses)
+        if self._found.open_values and (settings := self._settings(files)):
+            first = sum(one.name in BEFORE_SETTINGS for one in changes)
+            changes.insert(first, settings)
+        for change in changes:
             if change.kind and change.kind not in wanted.allowed:
                 why = f"not tried: {ALLOWED[change.kind]}, so it needs --allow {change.kind}"
                 yield Tried(change.text, why, kept=False)
@@ -143,11 +151,18 @@ class _Restarted:
         script = changed.pop(self._script.path, None)
         if script is None or any(files.get(path) != one for path, one in changed.items()):
             return None
+        known = files.get(self._script.path, ChangedFile(self._script, self._script.text)).text
+
+        def make(text: str) -> str:
+            if text != known:
+                raise NoPatchError("the script has another pipeline by now: run tfwatch fix again")
+            return script.text
+
         manifest = self._judged.run.manifest
         draws = any(map(manifest.needs_consent, self._found.open_values))
         words = ", ".join(starmap(setting_text, self._found.open_values.items()))
         kind = DRAWS if draws else ""
-        return ScriptChange(LIVE, words, lambda _: script.text, kind=kind, is_exact=True)
+        return ScriptChange(LIVE, words, make, kind=kind, is_exact=True)
 
 
 def _first_advice(judged: JudgedRun) -> str:

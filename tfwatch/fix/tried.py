@@ -1,12 +1,20 @@
-"""A change that was tried, and from which gain on it is kept."""
+"""A change that was tried, from which gain on it is kept, and the gain of a whole patch.
+
+The interval of a change is that of the mean of its runs. One fresh run with the patch and one
+without it differ from that mean by their own spread too: their ratio has a wider interval, the one
+of a prediction (Hahn & Meeker, "Statistical intervals", 1991, 4.8).
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tfwatch.judge.effects.interval import Estimate
+
 if TYPE_CHECKING:
-    from tfwatch.judge.effects.interval import Estimate
+    from collections.abc import Sequence
 
 #: A change is kept where the whole interval of its gain is above this: a smaller one is not worth a
 #: changed line.
@@ -15,14 +23,32 @@ LEAST_GAIN = 1.02
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A change that was tried. outcome: its gain with the 95 % interval, or why there is none."""
+    """A change that was tried. outcome: its gain with the 95 % interval, or why there is none.
+
+    estimate: of the mean. fresh: the same gain with the interval of one fresh run of each side.
+    """
 
     change: str
     outcome: str
     kept: bool
     estimate: Estimate | None = None
+    fresh: Estimate | None = None
 
 
 def clears(estimate: Estimate | None) -> bool:
     """Return whether a gain is worth a changed line."""
     return estimate is not None and estimate.low >= LEAST_GAIN
+
+
+def in_fresh_runs(estimate: Estimate, half_log: float) -> Estimate:
+    """Return a gain with the interval of one fresh run of each side. half_log: half the width of
+    the interval that their own spread gives, on the logarithm."""
+    wide = math.exp(math.hypot(estimate.half_log, half_log))
+    return Estimate(estimate.ratio, estimate.ratio / wide, estimate.ratio * wide)
+
+
+def product(gains: Sequence[Estimate]) -> Estimate:
+    """Return the gain of several changes, one upon the other."""
+    ratio = math.prod(one.ratio for one in gains)
+    wide = math.exp(math.hypot(*(one.half_log for one in gains)))
+    return Estimate(ratio, ratio / wide, ratio * wide)

@@ -46,7 +46,7 @@ class UserFile:
         path = Path(os.path.realpath(name))
         try:
             if path.stat().st_mtime_ns > not_after_ns:
-                raise NoPatchError(f"{name} changed since the run began: run tfwatch fix again")
+                raise NoPatchError(f"{name} changed since the run began: it has no patch")
             data = path.read_bytes()
             file = UserFile(name, path, data, _decoded(data))
         except (OSError, SyntaxError, ValueError) as error:

@@ -239,19 +239,19 @@ def runs_since(runs_dir: Path, pid: int, began_ns: int) -> Iterator[Path]:
 NAME = "copied.py"
 
 
-def save_copy(folder: Path | None, text: str) -> Path | None:
-    """Save text as `copied.py`, for terminals without a clipboard; return its path, None where it
-    cannot be written.
+def save_copy(folder: Path | None, text: str, name: str = NAME) -> Path | None:
+    """Save text as a file, for terminals without a clipboard; return its path, None where it cannot
+    be written.
 
     The file is in the run's folder where that is the user's own, else next to all runs.
     """
     for place in _places_of_copy(folder):
         try:
             make_folder(place)
-            write_atomically(place / NAME, text + "\n")
+            write_atomically(place / name, text + "\n")
         except OSError:
             continue
-        return place / NAME
+        return place / name
     return None
 
 

@@ -64,7 +64,12 @@ LIVE_BINDINGS = [
         ("5", "pane(5)", "5", "the log"),
         ("6", "pane(6)", "6", "the learning curves"),
         ("escape", "back", "escape", "leave the pane"),
-        ("y", "copy", "y", "copy the code suggestion (while the training stops: quit now)"),
+        (
+            "y",
+            "copy",
+            "y",
+            "show and copy the proved patch, or the suggestion (stopping: quit now)",
+        ),
         ("d", "app.doctor", "d", "doctor: is the installation right?"),
         ("question_mark", "help", "?", "keys, terms, and what is n/a here"),
     ),

@@ -16,7 +16,7 @@ from tfwatch.core.knobs import CACHE
 from tfwatch.screens.basics.text import row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
@@ -51,6 +51,28 @@ class TextScreen(ModalScreen[None]):
             box.border_title = row(self._title)
             box.border_subtitle = Content("up down scroll  escape closes")
             yield Static(self.text, id="lines")
+
+
+class PatchScreen(TextScreen):
+    """Shows a patch of the user's files; w writes it. The key that opens it, held down, does
+    nothing."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("w", "write", "write", show=False)]
+
+    def __init__(self, diff: str, names: str, write: Callable[[], object]) -> None:
+        lines = map(_diff_line, diff.splitlines())
+        super().__init__(lines, f"proved faster: w writes it into {names}")
+        self._write = write
+
+    def action_write(self) -> None:
+        """Close, and write the files."""
+        self.dismiss()
+        self._write()
+
+
+def _diff_line(line: str) -> Content:
+    is_change = line[:1] in "+-" and line[:3] not in ("+++", "---")
+    return row((line, "$text-success" if line[:1] == "+" else "$text-error") if is_change else line)
 
 
 _TERMS = [

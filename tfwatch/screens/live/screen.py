@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+import asyncio
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from textual import on
 from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
 
+from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import StopRefused
 from tfwatch.core.knobs import KNOBS
-from tfwatch.runs.folder import LateCall
+from tfwatch.runs.folder import DiskCall, LateCall
 from tfwatch.runs.library import save_copy
 from tfwatch.screens.basics.keyline import Key, KeyLine
 from tfwatch.screens.basics.pane import CachedContainer, CachedHorizontal, CachedLines
@@ -38,7 +40,7 @@ from tfwatch.screens.live.machine import MachinePane, missing
 from tfwatch.screens.live.pipeline import PipelinePane
 from tfwatch.screens.live.step import StepPane
 from tfwatch.screens.live.timeline.widget import Timeline
-from tfwatch.screens.overlays import consent_question, help_screen
+from tfwatch.screens.overlays import PatchScreen, consent_question, help_screen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,11 +50,15 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from tfwatch.core.clock import Clock
+    from tfwatch.fix.patch import Patch
     from tfwatch.judge.view import Follower, RunView
     from tfwatch.runs.run import Run
     from tfwatch.screens.live.switch_requests import SwitchRequests
     from tfwatch.screens.overlays import Leave
 
+_T = TypeVar("_T")
+#: Seconds between two looks for the end of work on a disk.
+_LOOK_S = 0.02
 #: Cells of a copied line in the note about it.
 _COPIED_CELLS = 90
 _TABS = ("switch", "stages", "events", "machine", "log", "loss")
@@ -319,21 +325,63 @@ class LiveScreen(Screen[None], CachedLines):
         self.set_focus(None)
 
     async def action_copy(self) -> None:
-        """Copy the code suggestion or that of the settings, into a file too; while the training
-        stops, quit now."""
+        """Show and copy the patch of the proved settings, else copy the code suggestion or that of
+        the settings, into a file too; while the training stops, quit now."""
         if self.stopping:
             await self.run_action("app.leave_now")
-        elif self.view and (lines := self.view.code):
-            self.app.copy_to_clipboard(lines)
-            folder = self.view.snapshot.folder
-            # None where the disk takes it not at once, or not at all.
-            path = self._copies.ask(lambda: save_copy(folder, lines))
-            copied = f"copied: {_last_line(lines)}"
-            self.notify(
-                f"{copied}; also in the run folder's {path.name}" if path else copied, timeout=8
-            )
+        elif self.view:
+            self.run_worker(self._copy(self.view), exclusive=True)
+
+    async def _copy(self, view: RunView) -> None:
+        from tfwatch.fix.live import patch_of_settings
+        from tfwatch.fix.user_file import NoPatchError
+
+        why = ""
+        try:
+            if patch := await self._late(lambda: patch_of_settings(view.situation)):
+                self._show_patch(view, patch)
+                return
+        except NoPatchError as error:
+            why = f"{error}; "
+        if view.code:
+            self._copy_text(view, view.code, _last_line(view.code), why)
         else:
-            self.notify("nothing to copy: no code suggestion, and no setting is on")
+            self.notify(f"{why}nothing to copy: no code suggestion, and no setting is on")
+
+    def _show_patch(self, view: RunView, patch: Patch) -> None:
+        diff = patch.diff.decode(errors="replace")
+        names = ", ".join(one.file.name for one in patch.files)
+        write = lambda: self.run_worker(self._write(patch, names), exclusive=True)  # noqa: E731
+        self.app.push_screen(PatchScreen(diff, names, write))
+        self._copy_text(view, diff, f"the patch of {names}", name="copied.diff")
+
+    async def _write(self, patch: Patch, names: str) -> None:
+        try:
+            await self._late(patch.write)
+        except BadInputError as error:
+            self.notify(str(error), severity="error", timeout=10)
+        else:
+            self.notify(f"written: {names}; the next run begins with it", timeout=8)
+
+    async def _late(self, work: Callable[[], _T]) -> _T:
+        """Return the result of work on a disk, which takes no time of the keys.
+
+        Raises what the work raises.
+        """
+        call = DiskCall(work, self._clock)
+        while not call.wait(0):
+            await asyncio.sleep(_LOOK_S)
+        return call.answer()
+
+    def _copy_text(
+        self, view: RunView, text: str, what: str, why: str = "", name: str = "copied.py"
+    ) -> None:
+        self.app.copy_to_clipboard(text)
+        folder = view.snapshot.folder
+        # None where the disk takes it not at once, or not at all.
+        path = self._copies.ask(lambda: save_copy(folder, text, name))
+        also = f"; also in the run folder's {path.name}" if path else ""
+        self.notify(f"{why}copied: {what}{also}", timeout=8)
 
     def action_help(self) -> None:
         """Show every key of this run, and the figures that it lacks."""

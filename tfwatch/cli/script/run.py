@@ -21,6 +21,7 @@ from tfwatch.cli.script.hosts import ScriptProcess, ScriptThread, describe_end, 
 from tfwatch.cli.script.request import check_script, request_of
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, fails_open
+from tfwatch.judge.kept_setting import find_kept_setting
 from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.runs.script_process import Announcements, record_signal
 from tfwatch.terminal.capture import flush, held_signals, open_missing, passed_signals
@@ -78,6 +79,8 @@ def run(options: RunOptions, clock: Clock = SYSTEM) -> int:
     """
     has_screen = not options.headless and os.isatty(1)
     _check(options, has_screen)
+    if not (has_screen or options.quiet or options.switches or options.job or options.is_workload):
+        _name_kept_setting(options)
     began_ns = clock.wall_ns()
     try:
         ran = _run_on_screen(options, clock) if has_screen else _run_bare(options, clock)
@@ -89,6 +92,14 @@ def run(options: RunOptions, clock: Clock = SYSTEM) -> int:
     if ran.is_hung:  # a step that blocks can neither be ended nor joined
         os._exit(code)
     return end_as(code)
+
+
+def _name_kept_setting(options: RunOptions) -> None:
+    """Name the setting that the autopilot found for this script in an earlier run."""
+    with fails_open(lambda _: None):
+        if kept := find_kept_setting(options.runs_dir, options.script[0]):
+            switches = (f"--switch 1:{knob}={value}" for knob, value in kept.values.items())
+            _print(f"tfwatch: the autopilot found {kept.text}; to use it: {' '.join(switches)}\n")
 
 
 def run_recorded(options: RunOptions, clock: Clock = SYSTEM) -> tuple[Ran, list[Path]]:

@@ -52,6 +52,34 @@ def test_a_script_that_is_not_there_is_a_sentence(line: str, sentence: str) -> N
         room.run_script(line)
 
 
+@pytest.mark.parametrize(
+    ("line", "completed", "names"),
+    [
+        pytest.param("tr", "train", ["train.py", "train_big.py"], id="as far as all agree"),
+        pytest.param("train.", "train.py", ["train.py"], id="one"),
+        pytest.param("", "", ["my data/", "train.py", "train_big.py"], id="all but hidden ones"),
+        pytest.param("m", "my\\ data/", ["my data/"], id="a folder, as a shell writes it"),
+        pytest.param("my\\ data/x", "my\\ data/x.py", ["x.py"], id="within it"),
+        pytest.param("x --data n", "x --data notes.txt", ["notes.txt"], id="any file after it"),
+        pytest.param(".h", ".hidden.py", [".hidden.py"], id="a hidden one by its name"),
+        pytest.param("z", "z", [], id="none"),
+    ],
+)
+def test_a_path_is_completed(
+    line: str,
+    completed: str,
+    names: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my data").mkdir()
+    for name in ("train.py", "train_big.py", "notes.txt", ".hidden.py", "my data/x.py"):
+        (tmp_path / name).touch()
+
+    assert room.complete(line) == (completed, names)
+
+
 class _Chooses:
     """A launcher in which somebody has chosen at once."""
 
@@ -110,7 +138,7 @@ def test_in_a_terminal_a_run_is_chosen_and_replayed(tmp_path: Path) -> None:
     home = str(tmp_path)
     with Pseudo("-m", "tfwatch", XDG_STATE_HOME=home, XDG_CONFIG_HOME=home) as terminal:
         terminal.wait_for("finished")
-        terminal.press("\t")
+        terminal.press("\x1b[B")
         terminal.wait_for("tfwatch replay 2026-11-20T10-17-03_cnn")
         terminal.press("\r")
         terminal.wait_for("tfwatch replay 2026-11-20T10-17-03_cnn\r\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,7 +27,10 @@ WORKLOADS = (
     ("large-images", "arithmetic enough"),
 )
 RUNS = (
-    PastRun("2026-11-20T10-17-03_cnn", "cnn", 720.0, "finished", 5000, 52.6, 10.5, 0.41),
+    PastRun(
+        *("2026-11-20T10-17-03_cnn", "cnn", 720.0, "finished", 5000, 52.6, 10.5, 0.41),
+        script="/p q/train.py",
+    ),
     PastRun("/x/2026-11-19T10-17-03_[b]", "[b]x[/b]", 90_000.0, "killed", 3, 1.0),
 )
 
@@ -37,11 +41,17 @@ def run_script(line: str) -> tuple[str, ...]:
     return ("run", line)
 
 
+def complete(line: str) -> tuple[str, list[str]]:
+    if line.startswith("/nowhere"):
+        raise OSError(2, "No such folder [red]")
+    return (f"{line}ain", ["train.py", "train_big.py"]) if line.endswith("tr") else (line, [])
+
+
 def offer(
     workloads: tuple[tuple[str, str], ...] = WORKLOADS,
     runs: Callable[[], Iterable[PastRun]] = lambda: RUNS,
 ) -> LauncherContent:
-    return LauncherContent(workloads, run_script, runs)
+    return LauncherContent(workloads, run_script, complete, runs)
 
 
 @asynccontextmanager
@@ -78,13 +88,18 @@ async def test_it_shows_your_script_first_then_runs_then_demos() -> None:
     ("keys", "words"),
     [
         pytest.param([*"train.py", "enter"], ("run", "train.py"), id="a script"),
-        pytest.param(["tab", "enter"], ("replay", "2026-11-20T10-17-03_cnn"), id="a run"),
         pytest.param(
-            ["down", "down", "enter"], ("replay", "/x/2026-11-19T10-17-03_[b]"), id="an older run"
+            ["down", "enter"], ("run", "/p q/train.py"), id="a script that was run before"
         ),
-        pytest.param(["tab", "tab", "enter"], ("train", "cnn"), id="the first demo"),
-        pytest.param(["tab", "tab", "down", "enter"], ("train", "generator"), id="the second"),
-        pytest.param(["tab", "q"], (), id="q leaves a list"),
+        pytest.param(["down", "tab", "enter"], ("replay", "2026-11-20T10-17-03_cnn"), id="a run"),
+        pytest.param(
+            ["down", "tab", "down", "enter"],
+            ("replay", "/x/2026-11-19T10-17-03_[b]"),
+            id="an older run",
+        ),
+        pytest.param(["down", "tab", "tab", "enter"], ("train", "cnn"), id="the first demo"),
+        pytest.param(["down", "tab", "tab", "down", "enter"], ("train", "generator"), id="second"),
+        pytest.param(["down", "q"], (), id="q leaves a list"),
         pytest.param(["ctrl+q"], (), id="ctrl+q leaves the field"),
         pytest.param(["ctrl+c"], (), id="ctrl+c leaves"),
     ],
@@ -98,13 +113,56 @@ async def test_keys_choose_a_command(keys: list[str], words: tuple[str, ...]) ->
 
 async def test_the_command_is_shown_as_it_is_chosen() -> None:
     async with launcher() as (app, pilot):
-        await pilot.press("tab", "down")
+        await pilot.press("down", "tab", "down")
         await pilot.pause()
         assert "tfwatch replay '/x/2026-11-19T10-17-03_[b]'" in text(app)
         await pilot.press("escape", *"x.txt", "enter")
         await pilot.pause()
         assert "x.txt cannot be run [red]" in text(app)
         assert app.is_running
+
+
+async def test_tab_completes_the_path_and_shows_what_fits() -> None:
+    async with launcher() as (app, pilot):
+        app._completing.patience_s = 20.0
+        await pilot.press(*"my/tr", "tab")
+        await until(pilot, lambda: "train.py  train_big.py" in text(app))
+        assert app.script.value == "my/train"
+        await pilot.press("tab")
+        await until(pilot, lambda: "nothing begins like this" in text(app))
+        app.script.value = "/nowhere/x"
+        await pilot.press("tab")
+        await until(pilot, lambda: "No such folder [red]" in text(app))
+        assert (app.script.value, app.focused) == ("/nowhere/x", app.script)
+
+
+async def test_a_folder_on_a_slow_disk_keeps_no_key_waiting() -> None:
+    goes_on = threading.Event()
+
+    def wait(line: str) -> tuple[str, list[str]]:
+        goes_on.wait(20)
+        return complete(line)
+
+    slow = LauncherContent(WORKLOADS, run_script, wait, lambda: RUNS)
+    async with launcher(slow) as (app, pilot):
+        await pilot.press(*"tr", "tab")
+        await until(pilot, lambda: "the disk is slow: press tab again" in text(app))
+        goes_on.set()
+        app._completing.patience_s = 20.0
+        await pilot.press("tab")
+        await until(pilot, lambda: "train.py  train_big.py" in text(app))
+        assert app.script.value == "train"
+
+
+async def test_a_script_is_listed_once_and_only_where_one_was_run() -> None:
+    again = replace(RUNS[0], words="an earlier run")
+    async with launcher(offer(runs=lambda: (*RUNS, again))) as (app, pilot):
+        await until(pilot, lambda: app.runs.option_count == 3)
+        assert app.scripts.option_count == 1
+        assert "train.py      /p q" in text(app)
+    async with launcher(offer(runs=lambda: RUNS[1:])) as (app, pilot):
+        await until(pilot, lambda: app.runs.option_count == 1)
+        assert "recent scripts" not in text(app)
 
 
 async def test_it_is_painted_before_anything_is_loaded() -> None:
@@ -120,7 +178,7 @@ async def test_it_is_painted_before_anything_is_loaded() -> None:
         await until(pilot, lambda: painted)
         assert painted == [False]
         assert "loading" in text(app)
-        await pilot.press("tab", "enter")
+        await pilot.press("down", "enter")
         assert app.words == ()
         goes_on.set()
         await until(pilot, lambda: "finished" in text(app))
@@ -135,7 +193,7 @@ async def test_unreadable_runs_show_the_reason_beside_what_was_read() -> None:
         await until(
             pilot, lambda: "some runs unreadable: OSError: [Errno 5] broke [red]" in text(app)
         )
-        await pilot.press("tab", "enter")
+        await pilot.press("down", "tab", "enter")
     assert app.words == ("replay", RUNS[0].words)
 
 

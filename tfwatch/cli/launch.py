@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import sys
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from tfwatch import workloads
 from tfwatch.cli.screen_host import show_app
 from tfwatch.cli.script.request import check_script
 from tfwatch.core.clock import SYSTEM, Clock
@@ -18,13 +21,15 @@ from tfwatch.runs.library import list_runs
 from tfwatch.workloads import list_workloads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from tfwatch.screens.launcher import LauncherApp
 
 #: The number of runs listed.
 _LISTED = 50
+#: The demo that shows most of the screen; the folder of all.
+_FIRST, _DEMOS = "cnn", os.path.join(os.path.dirname(workloads.__file__), "")
 #: The last of the standard descriptors.
 _STANDARD = 2
 
@@ -39,8 +44,9 @@ def launch(runs_dir: Path, theme: str | None = None, clock: Clock = SYSTEM) -> i
     from tfwatch.screens.launcher import LauncherApp, LauncherContent
 
     offer = LauncherContent(
-        workloads=tuple(list_workloads().items()),
+        workloads=tuple(sorted(list_workloads().items(), key=lambda one: one[0] != _FIRST)),
         run_script=run_script,
+        complete=complete,
         runs=lambda: past_runs(runs_dir, clock),
     )
     apps: list[LauncherApp] = []
@@ -90,8 +96,41 @@ def run_script(line: str) -> tuple[str, ...]:
     return ("run", script, *arguments)
 
 
+def complete(line: str) -> tuple[str, list[str]]:
+    """Return the line with its last word completed as a path, as far as the files decide it, and
+    their names: scripts and folders for the first word, any files for an argument.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    start = re.search(r"(?:\\.|\S)*$", line)
+    assert start
+    word = start[0].replace("\\ ", " ")
+    part = word.rpartition(os.sep)[2]
+    folder = os.path.expanduser(word.removesuffix(part)) or os.curdir
+    is_argument = bool(line[: start.start()].strip())
+    with os.scandir(folder) as entries:
+        names = sorted(_fitting(entries, part, is_argument))
+    common = os.path.commonprefix(names)  # noqa: RUF071  by characters: part of a name is common
+    added = common[len(part) :].replace(" ", "\\ ")
+    return line + added, names
+
+
+def _fitting(entries: Iterable[os.DirEntry[str]], part: str, is_argument: bool) -> Iterator[str]:
+    """Yield the names that begin with a part, those of folders with a slash; no hidden ones unless
+    the part is."""
+    for entry in entries:
+        is_shown = entry.name.isprintable() and entry.name.startswith(part)
+        is_shown &= part.startswith(".") or not entry.name.startswith(".")
+        if is_shown and entry.is_dir():
+            yield f"{entry.name}{os.sep}"
+        elif is_shown and (is_argument or entry.name.endswith(".py")):
+            yield entry.name
+
+
 def past_runs(runs_dir: Path, clock: Clock = SYSTEM) -> Iterable[PastRun]:
-    """Yield the runs of a folder, newest first, without those that cannot be read.
+    """Yield the runs of a folder, newest first, without those that cannot be read; a script that
+    is gone, and a demo, is none.
 
     Raises:
         OSError: the folder cannot be read.
@@ -101,4 +140,5 @@ def past_runs(runs_dir: Path, clock: Clock = SYSTEM) -> Iterable[PastRun]:
     for folder in islice(folders, _LISTED):
         is_named = sum(folder.name in name for name in names) == 1
         if run := past_entry(folder, folder.name if is_named else str(folder), clock):
-            yield run
+            is_users = os.path.isfile(run.script) and not run.script.startswith(_DEMOS)
+            yield run if is_users else replace(run, script="")

@@ -53,6 +53,8 @@ class PastRun:
     wait_share: float | None = None
     #: Of a group that have a run; None for a run.
     ranks: int | None = None
+    #: The path of the user's script; empty without one.
+    script: str = ""
 
     @property
     def length(self) -> str:
@@ -107,4 +109,5 @@ def past_run(run: Snapshot, words: str, clock: Clock) -> PastRun:
         length_s=run.length_s,
         step_ms=split.step.mean if split else None,
         wait_share=split.wait_share if split else None,
+        script=run.manifest.script,
     )

@@ -1,10 +1,12 @@
-"""The launcher: your script, recent runs and demos; its app returns the selected command."""
+"""The launcher: your script and recent ones, recent runs and demos; its app returns the selected
+command."""
 
 from __future__ import annotations
 
 import shlex
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import getters, on
@@ -16,6 +18,8 @@ from textual.widgets.option_list import Option
 
 from tfwatch.core import units
 from tfwatch.core.errors import fails_open
+from tfwatch.runs.folder import LateCall
+from tfwatch.runs.library import short_path
 from tfwatch.screens.basics.keyline import Key, KeyLine
 from tfwatch.screens.basics.pane import FRAME_CSS
 from tfwatch.screens.basics.text import QUIET_COLOUR, column, row
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
     from tfwatch.judge.past_run import PastRun
 
 _NAME_CELLS = 14
+#: The most recent scripts.
+_SCRIPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,8 @@ class LauncherContent:
     workloads: tuple[tuple[str, str], ...]
     #: Makes a command of a script that was typed; raises ValueError with the reason.
     run_script: Callable[[str], tuple[str, ...]]
+    #: Completes the path at the end of a line, and names what fits; raises OSError.
+    complete: Callable[[str], tuple[str, list[str]]]
     #: Yields the runs, newest first; called in a thread after the first paint.
     runs: Callable[[], Iterable[PastRun]]
 
@@ -61,6 +69,30 @@ def run_option(run: PastRun) -> Option:
         (run.length, QUIET_COLOUR),
     )
     return Option(words, id=shlex.join(("replay", run.words)))
+
+
+def script_option(run: PastRun) -> Option:
+    """Return the row of a script that was run before."""
+    path = Path(run.script)
+    words = row(
+        (f"{units.age(run.age_s):<8}", QUIET_COLOUR),
+        (column(path.name, _NAME_CELLS), "bold"),
+        (short_path(path.parent), QUIET_COLOUR),
+    )
+    return Option(words, id=shlex.join(("run", run.script)))
+
+
+class ScriptInput(Input):
+    """The field of the script's path; posts `Completes` where its user asks for the rest of it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("tab", "complete", "complete", show=False)]
+
+    class Completes(Message):
+        """The user pressed tab."""
+
+    def action_complete(self) -> None:
+        """Ask for the rest of the path."""
+        self.post_message(self.Completes())
 
 
 class LauncherApp(ThemedApp):
@@ -90,8 +122,9 @@ class LauncherApp(ThemedApp):
     Input {{ width: 1fr; height: 1; border: none; padding: 0; }}
     Input > .input--placeholder {{ color: $foreground 75%; }}
     #command {{ height: 1; padding: 0 1; text-wrap: nowrap; }}
-    #runs {{ height: 1fr; min-height: 3; }}
-    #demos {{ height: auto; max-height: 50%; }}
+    #scripts {{ height: auto; display: none; }}
+    #runs {{ height: 1fr; min-height: 5; }}
+    #demos {{ height: auto; max-height: 40%; }}
     """
     AUTO_FOCUS = "Input"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -100,8 +133,9 @@ class LauncherApp(ThemedApp):
         Binding("q", "quit", "quit", show=False),
     ]
 
-    script = getters.query_one(Input)
+    script = getters.query_one(ScriptInput)
     command = getters.query_one("#command", Static)
+    scripts = getters.query_one("#scripts", OptionList)
     runs = getters.query_one("#runs", OptionList)
     demos = getters.query_one("#demos", OptionList)
     keys = getters.query_one(KeyLine)
@@ -117,18 +151,23 @@ class LauncherApp(ThemedApp):
         super().__init__(**options)
         self.words: tuple[str, ...] = ()
         self._content = content
+        self._completing: LateCall[tuple[str, list[str]]] = LateCall()
+        #: A line of the field, and the names that complete it.
+        self._fitting = ("", "")
 
     def compose(self) -> ComposeResult:
         yield Static(row(("tfwatch", "$accent bold")), id="title")
         with Horizontal(id="script"):
             yield Static("tfwatch run ")
-            yield Input(placeholder="SCRIPT.py [arguments]", compact=True)
+            yield ScriptInput(placeholder="SCRIPT.py [arguments]", compact=True)
         yield Static(id="command")
+        yield OptionList(id="scripts")
         yield OptionList(id="runs")
         yield OptionList(*(demo_option(*one) for one in self._content.workloads), id="demos")
         yield KeyLine()
 
     def on_mount(self) -> None:
+        self.scripts.border_title = "recent scripts"
         self.runs.border_title, self.demos.border_title = "recent runs", "demos"
         self.runs.border_subtitle = "loading"
         self.call_after_refresh(self._begin)
@@ -153,8 +192,17 @@ class LauncherApp(ThemedApp):
     def _show_loaded(self, message: Loaded) -> None:
         if message.run is not None:
             self.runs.add_option(run_option(message.run))
+            self._add_script(message.run)
             self._show_choice()
         self.runs.border_subtitle = row(message.note)
+
+    def _add_script(self, run: PastRun) -> None:
+        """List the script of a run, unless that of a newer run is the same."""
+        option = script_option(run)
+        known = {one.id for one in self.scripts.options}
+        if run.script and option.id not in known and len(known) < _SCRIPTS:
+            self.scripts.add_option(option)
+            self.scripts.display = True
 
     # -- selecting ---------------------------------------------------------------------------------
 
@@ -164,17 +212,19 @@ class LauncherApp(ThemedApp):
     @on(OptionList.OptionHighlighted)
     @on(Input.Changed)
     def _show_choice(self) -> None:
-        """Show the command of the row under the cursor, and the keys."""
+        """Show the command of the row under the cursor, or what completes the field, and the
+        keys."""
         focused = self.focused
         if isinstance(focused, OptionList) and focused.highlighted is None:
             focused.action_first()
         option = focused.highlighted_option if isinstance(focused, OptionList) else None
-        text = f"tfwatch {option.id}" if option else ""
-        self.command.update(row((text, "$accent")))
         in_field = self.script.has_focus
+        fitting = self._fitting[1] if self._fitting[0] == self.script.value and in_field else ""
+        self.command.update(row((f"tfwatch {option.id}" if option else fitting, "$accent")))
         self.keys.keys = (
             Key("enter", "enter", "run" if in_field else "start"),
-            Key("tab", "tab", "next"),
+            Key("tab", "tab", "complete" if in_field else "next"),
+            *((Key("down", "down", "lists"),) if in_field else ()),
             Key("ctrl+q", "ctrl+q" if in_field else "q", "quit"),
         )
 
@@ -188,6 +238,20 @@ class LauncherApp(ThemedApp):
             self._take(self._content.run_script(message.value))
         except ValueError as error:
             self.command.update(row((str(error), "$text-error")))
+
+    @on(ScriptInput.Completes)
+    def _complete(self) -> None:
+        """Complete the path at the end of the field, and show what fits."""
+        line = self.script.value
+        try:
+            found = self._completing.ask(lambda: self._content.complete(line))
+        except OSError as error:
+            found = line, [error.strerror or str(error)]
+        text, names = found or (line, ["the disk is slow: press tab again"])
+        if text.startswith(line):  # else it is the answer to an earlier line
+            self.script.value, self.script.cursor_position = text, len(text)
+        self._fitting = self.script.value, "  ".join(names) or "nothing begins like this"
+        self._show_choice()
 
     def action_script(self) -> None:
         """Focus the field of the script."""

@@ -84,8 +84,12 @@ class Notifier:
         self, snapshot: Snapshot, situation: Situation, finding: Finding, *, ends: bool = True
     ) -> None:
         """Pass on what is due. ends: the end of the run is one, unless the user stopped it."""
+        from tfwatch.judge.banner import stall
+
         with fails_open(self.stop):
             if self.is_on and (cause := self._decide(situation, ends)):
+                # The banner shows a stall like those before as the finding that it is.
+                finding = stall(situation) if cause == "stall" and situation.is_stalled else finding
                 title = f"{snapshot.manifest.workload}: {finding.word}"
                 folder = str(snapshot.folder.absolute()) if snapshot.folder else ""
                 self._pass_on(cause, f"{title}: {finding.brief or finding.sentence}", folder)

@@ -98,7 +98,7 @@ def test_a_gain_whose_interval_does_not_clear_two_percent_is_no_patch() -> None:
     found = fixed(*autopilot(low=1.01))
     assert found.patch is None
     assert found.why_none.startswith("no setting is proved faster: ")
-    assert "input-bound" in found.why_none
+    assert "for data" in found.why_none
 
 
 def test_a_setting_without_a_line_is_named() -> None:

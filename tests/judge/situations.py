@@ -79,8 +79,9 @@ RUNNING = changed(
 )
 
 
-def regime_of_split(split: Breakdown, steps: int = 1000) -> Regime:
-    """Return a regime of so many steps like these."""
+def regime_of_split(split: Breakdown, steps: int = 0) -> Regime:
+    """Return a regime of so many steps like these; 0: of six seconds or more."""
+    steps = steps or max(1000, round(6e3 / split.step.mean))
     parts = {"data_wait_s": split.wait, "compute_s": split.compute, "host_s": split.host}
     seconds = {part: stat.mean * steps / 1e3 for part, stat in parts.items()}
     copy_s = split.copy.mean * steps / 1e3 if split.copy else 0.0

@@ -44,7 +44,7 @@ def of(wait: float, compute: float, host: float, dispatch: float = 2.0) -> Rows:
         pytest.param(
             of(*WAITS),
             {"knobs": {"prefetch": "off"}, "switchable": ["prefetch"]},
-            ".prefetch(4): 21.5 to about 12.5 ms",
+            ".prefetch(4): try it, gain not sure",
             id="off",
         ),
         pytest.param(
@@ -80,7 +80,7 @@ def test_a_run_of_a_few_steps_is_judged_as_a_whole(tmp_path: Path) -> None:
     rows = plain(10, share=0.5)
     finding = JudgedRun(open_written(tmp_path / "run", rows, end_of(rows))).losses[0]
 
-    assert finding.sentence == "HIGHLY input-bound: each step waits 10.0 of 20.0 ms for data"
+    assert finding.sentence == "each step waits 10.0 of 20.0 ms for data"
 
 
 def with_first_waits(flag: int) -> tuple[Rows, list[Event]]:

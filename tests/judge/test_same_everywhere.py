@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from tfwatch.judge.view import RunView
 
 GPU = {"device": "GPU:0 Apple M2 Pro", "accelerated": True}
-#: So many steps lie in the live window of 2 s, as the whole of a last setting.
-FEW = 60
+#: So many steps are judged on a live screen, as the whole of a last setting.
+FEW = 240
 
 
 def steady(split: Split, **changes: Any) -> Canned:
@@ -99,7 +99,7 @@ RUNS: list[Any] = [
     pytest.param(called_back, id="a callback"),
     pytest.param(short_epochs, id="between epochs"),
     pytest.param(generator, id="a generator"),
-    pytest.param(lambda: usual(None), id="an epoch and a switch"),
+    pytest.param(lambda: usual(None).steps(FEW, COMPUTE_BOUND), id="an epoch and a switch"),
 ]
 
 

@@ -67,7 +67,7 @@ def test_a_diverged_loss_makes_an_ok_banner_a_warning() -> None:
 
     found = banner(changed(ok, diverged=AT_151))
 
-    assert (found.word, found.tone) == ("OK, data wait 1 % of the time", Tone.WARN)
+    assert (found.word, found.tone) == ("OK, data wait 1 %", Tone.WARN)
     assert found.remark == "loss is NaN since step 1 151; heat is heavy: clocks are lowered"
 
 
@@ -84,7 +84,7 @@ def test_a_diverged_loss_does_not_hide_starving() -> None:
     found = banner(changed(RUNNING, split=judged(), diverged=AT_151))
 
     assert (found.word, found.tone, found.remark) == (
-        "STARVING 41 % of the time",
+        "STARVING 41 %",
         Tone.BAD,
         "loss is NaN since step 1 151",
     )

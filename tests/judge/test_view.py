@@ -275,7 +275,7 @@ def test_no_switch_is_advised_that_is_already_requested() -> None:
 
 
 def test_the_advice_has_the_forecast_of_the_knobs_row_in_each_frame() -> None:
-    run = starving(None)
+    run = starving(None, accelerated=True, device="GPU:0 Apple M2 Pro")
     reader = run.reader()
     follower = Follower(live=True)
     seen = set()

@@ -10,7 +10,7 @@ import pytest
 from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, write_run
 from tfwatch.core.events import Event, RunEnded, SensorMissing, StagesFound, StallLocated
-from tfwatch.judge.steps.stalls import Stall, longest_stall_place
+from tfwatch.judge.steps.stalls import LocatedStalls, Stall
 from tfwatch.report import run_facts
 from tfwatch.runs.run import open_run
 
@@ -106,7 +106,7 @@ STALL = Stall(412, 5 * S, 3, 9000.0, "unexplained")
                 StallLocated(S, 412, "", S, "feed.py:41 in rows", "generator"),
                 StallLocated(3 * S, 412, "map(read)", S),
             ),
-            "map(read), at feed.py:41 in rows",
+            "feed.py:41 in rows, below map(read)",
             id="stage and generator",
         ),
         pytest.param(
@@ -117,4 +117,4 @@ STALL = Stall(412, 5 * S, 3, 9000.0, "unexplained")
     ],
 )
 def test_where_a_stall_stood(located: tuple[StallLocated, ...], words: str) -> None:
-    assert longest_stall_place([STALL], located) == words
+    assert LocatedStalls(located, "map(load)").of(STALL.step, STALL.steps) == words

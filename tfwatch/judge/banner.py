@@ -16,9 +16,10 @@ from tfwatch.judge.effects.wording import (
     experiment_progress,
     subject_text,
 )
-from tfwatch.judge.findings.finding import Finding, Tone
+from tfwatch.judge.findings.finding import MOMENT, Finding, Tone
 from tfwatch.judge.findings.situation import data_wait_parts
 from tfwatch.judge.machine import HEAT, PRESSURE
+from tfwatch.judge.steps.stalls import place_text
 from tfwatch.judge.steps.steady_steps import NEEDED
 from tfwatch.judge.troubles import divergence_text
 from tfwatch.runs.machine_info import memory_total
@@ -32,9 +33,11 @@ if TYPE_CHECKING:
 
 #: Memory is full where less than this share is available.
 _FULL = 0.05
-#: Shorter times of a start are left out.
+#: Shorter times of a start, or between steps, are left out.
 _WORTH_SHOWING_S = 1.0
-
+#: A stall or a long step is news from so many seconds on, and where it takes so many times the
+#: longest one before.
+_NEWS_S, _LONGER = 5.0, 1.2
 
 _FILE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 _UNRECORDED = "nothing was recorded"
@@ -42,14 +45,14 @@ _UNRECORDED = "nothing was recorded"
 _NODE = re.compile(r"\{\{function_node [^}]*\}\} ?")
 
 
-def banner(now: Situation, losses: Sequence[Finding]) -> Finding:
-    """Return what happens at this moment, else the largest loss, with the remark on the loss and
-    the machine.
+def banner(now: Situation, losses: Sequence[Finding], before: Finding | None = None) -> Finding:
+    """Return the state of the run, else its largest loss, with the remark on it and the machine.
 
-    losses: those of the present regime in rank.
+    losses: those of the present regime in rank, none before a verdict. before: the verdict of the
+    regime before, which stands until then.
     """
-    moment = next((result for check in _CHECKS if (result := check(now))), None)
-    finding = moment or (losses[0] if losses else _measuring(now))
+    state = next((result for check in _STATES if (result := check(now))), None)
+    finding = state or (losses[0] if losses else _measuring(now, before))
     if now.last_losses and not finding.remark:  # a failed or killed run: its cause comes first
         last = now.last_losses[0]
         finding = replace(finding, remark=f"{last.word}; {last.advice}", code=last.code)
@@ -64,18 +67,19 @@ def banner(now: Situation, losses: Sequence[Finding]) -> Finding:
 
 
 def _with_loss(now: Situation, finding: Finding) -> Finding:
-    """Return the finding with a remark on a loss that is NaN or infinite; such a finding is never
-    good."""
-    if now.diverged is None:
+    """Return the finding with a remark on a loss that is NaN or infinite; beside it and beside
+    other programs no finding is good."""
+    diverged = divergence_text(now.diverged) if now.diverged else ""
+    if not diverged and not now.others.matters:
         return finding
-    remarks = "; ".join(filter(None, [divergence_text(now.diverged), finding.remark]))
+    remarks = "; ".join(filter(None, [diverged, finding.remark]))
     tone = Tone.WARN if finding.tone in (Tone.GOOD, Tone.CALM) else finding.tone
     return replace(finding, remark=remarks, tone=tone)
 
 
 def _moment(word: str, sentence: str, advice: str, tone: Tone, brief: str = "") -> Finding:
     """Return what happens at this moment."""
-    return Finding("moment", word, sentence, advice, tone=tone, brief=brief)
+    return Finding(MOMENT, word, sentence, advice, tone=tone, brief=brief)
 
 
 def _failed(now: Situation) -> Finding | None:
@@ -114,7 +118,7 @@ def _with_last(now: Situation, finding: Finding) -> Finding:
     last = now.last_losses[0]
     remark = f"{finding.sentence}; {_cost(now)}{'' if now.run else f' - {_UNRECORDED}'}"
     sentence = f"{last.word}, {last.sentence}"
-    return replace(last, word=finding.word, sentence=sentence, tone=finding.tone, remark=remark)
+    return replace(last, word=finding.word, sentence=sentence, remark=remark)
 
 
 def _killed(now: Situation) -> Finding | None:
@@ -177,16 +181,23 @@ def _starting(now: Situation) -> Finding | None:
 
 
 def _compiling(now: Situation) -> Finding | None:
-    if now.phase is not Phase.COMPILE:
+    if now.phase is not Phase.COMPILE or now.steps_total:
         return None
-    which = "first step" if now.step <= 1 else f"step {units.count(now.step)}"
-    note = "not counted as step time; with XLA, minutes are normal"
-    return _moment("COMPILING", f"{which}, {units.seconds(now.phase_s)} so far", note, Tone.BUSY)
+    word = f"first step, {units.seconds(now.phase_s)} so far"
+    return _moment("COMPILING", word, "not counted as step time", Tone.BUSY)
 
 
 def _stalled(now: Situation) -> Finding | None:
-    if not now.is_stalled:
-        return None
+    return stall(now) if now.is_stalled and _is_unusual(now) else None
+
+
+def _is_unusual(now: Situation) -> bool:
+    """Return whether the present phase is longer than any before: what recurs is a finding."""
+    return now.phase_s >= max(_NEWS_S, _LONGER * now.longest_step_s)
+
+
+def stall(now: Situation) -> Finding:
+    """Return the stall of this moment."""
     word = f"NO BATCH FOR {now.phase_s:.1f} s"
     return _moment(word, stall_sentence(now), _stall_advice(now), Tone.BAD)
 
@@ -206,13 +217,10 @@ def stall_sentence(now: Situation) -> str:
 def _where(now: Situation, located: StallLocated) -> str:
     """Return `in from_generator(rows), at feed.py:41 in rows: no output for 20.3 s`; a narrow row
     cuts the end."""
+    place = place_text(located, now.python_stage)
     if not located.stage:
-        at = f": the {located.thread} is at {located.place}" if located.place else ""
-        return f"for its batch{at}"
-    # Where the stage is known, the training thread is only in the fetch.
-    place = f", at {located.place}" if located.place and located.thread == "generator" else ""
-    silent = units.seconds(now.now_s - located.since_ns / 1e9)
-    return f"in {located.stage}{place}: no output for {silent}"
+        return f"in {place}" if located.thread == "generator" else f"for its batch, at {place}"
+    return f"in {place}: no output for {units.seconds(now.now_s - located.since_ns / 1e9)}"
 
 
 def _stall_advice(now: Situation) -> str:
@@ -233,27 +241,43 @@ def _shuffle_fill_text(now: Situation) -> str:
 
 
 def _long_step(now: Situation) -> Finding | None:
-    if not now.is_running_long:
+    if not now.is_running_long or not _is_unusual(now):
         return None
-    if now.phase is Phase.COMPUTE:
-        where = f"in compute, in {now.detail}" if now.detail else "in compute"
-    else:
-        where = f"in callback {now.detail}" if now.detail else "in host code"
     usual = units.milliseconds(now.median_step_ms)
     note = f"a step usually takes {usual}; this is not data wait" if now.median_step_ms else ""
     word = f"STEP {units.count(now.step)} RUNS FOR {now.phase_s:.1f} s"
-    return _moment(word, where, note, Tone.WARN)
+    return _moment(word, _busy_with(now), note, Tone.WARN)
 
 
-def _between_now(now: Situation) -> Finding | None:
-    if now.phase not in (Phase.VALIDATION, Phase.EPOCH_END) or now.phase_s < 0.3:
-        return None
-    what = "validation" if now.phase is Phase.VALIDATION else f"the end of epoch {now.epoch + 1}"
-    named = f", {now.detail}" if now.detail else ""
-    sentence = f"{what}{named}, {units.seconds(now.phase_s)} so far"
-    return _moment(
-        "BETWEEN EPOCHS", sentence, "no training step runs; not counted as data wait", Tone.BUSY
-    )
+def _busy_with(now: Situation) -> str:
+    if now.phase is Phase.COMPUTE:
+        return f"in compute, in {now.detail}" if now.detail else "in compute"
+    return f"in callback {now.detail}" if now.detail else "in host code"
+
+
+#: What a phase between steps is in the header.
+_BETWEEN = {
+    Phase.VALIDATION: "validation",
+    Phase.EPOCH_END: "end of the epoch",
+    Phase.COMPILE: "compiling",
+}
+
+
+def moment_text(now: Situation) -> str:
+    """Return what goes on at this moment for longer than a step, e.g. `no batch for 2 s`; empty
+    where the steps run. It belongs to the header: the banner stands."""
+    if now.life != "running" or now.ended or now.is_starting or now.phase is Phase.STARTING:
+        return ""
+    so_far = f"{now.phase_s:.0f} s"
+    if now.asked:
+        knob, new = next(reversed(list(now.asked.items())))
+        return f"switching {knob_name(knob)} {now.knobs.get(knob, '?')} → {new}"
+    if now.is_stalled:
+        return f"no batch for {so_far}"
+    if now.is_running_long:
+        return f"step {_busy_with(now)} for {so_far}"
+    what = _BETWEEN.get(now.phase, "") if now.phase_s >= _WORTH_SHOWING_S else ""
+    return f"{what}{f', {now.detail}' if now.detail else ''}, {so_far}" if what else ""
 
 
 def _ab_test(now: Situation) -> Finding | None:
@@ -281,24 +305,17 @@ def _autopilot(now: Situation) -> Finding | None:
     return _moment("AUTOPILOT", "; ".join(parts), advice, Tone.BUSY, brief=parts[0])
 
 
-def _switching(now: Situation) -> Finding | None:
-    if not now.asked:
-        return None
-    knob, new = next(reversed(list(now.asked.items())))
-    sentence = f"{knob_name(knob)} {now.knobs.get(knob, '?')} → {new}: waits for the current batch"
-    return _moment("SWITCHING", sentence, "the last key press counts; u undoes it", Tone.BUSY)
-
-
-def _measuring(now: Situation) -> Finding:
+def _measuring(now: Situation, before: Finding | None) -> Finding:
+    """Return the verdict that stood before a switch, until there is another one."""
     done, needed = now.split.steps if now.split else 0, NEEDED
-    left_s = max(0, needed - done) * (now.median_step_ms or 0.0) / 1e3
-    advice = (
-        f"verdict in about {units.seconds(left_s)}" if left_s else "verdict after the next steps"
-    )
-    return _moment("MEASURING", f"{done} of {needed} steps", advice, Tone.BUSY)
+    progress = f"{done} of {needed} steps" if done < needed else f"{units.counted(done, 'step')}"
+    if before and now.regime.cause != "start":
+        return replace(before, advice=f"measuring the new setting: {progress}", code="")
+    return _moment("MEASURING", progress, "the verdict needs a few seconds of steps", Tone.BUSY)
 
 
-_CHECKS: tuple[Callable[[Situation], Finding | None], ...] = (
+#: What a run is in, as opposed to a moment between two steps: the banner shows it at once.
+_STATES: tuple[Callable[[Situation], Finding | None], ...] = (
     _failed,
     _ended,
     _killed,
@@ -309,10 +326,8 @@ _CHECKS: tuple[Callable[[Situation], Finding | None], ...] = (
     _compiling,
     _stalled,
     _long_step,
-    _between_now,
     _ab_test,
     _autopilot,
-    _switching,
 )
 
 
@@ -369,6 +384,8 @@ def remark(now: Situation) -> str:
 def _problems(now: Situation, machine: MachineFigures) -> Iterator[str]:
     """Yield the problems, the most urgent first."""
     smaller = "use smaller batches, buffers or caches"
+    if now.others.matters:
+        yield f"{now.others.text.upper()}: all times here are longer for it"
     if machine.is_swapping:
         yield f"swapping {(machine.swap_bytes_s or 0) / 2**20:.0f} MB/s: {smaller}"
     if machine.pressure == len(PRESSURE) - 1:

@@ -27,11 +27,7 @@ from tfwatch.judge.log_lines import find_meanings
 from tfwatch.judge.machine import MachineFigures, machine_of_run
 from tfwatch.judge.profile.step_parts import profile_of_run
 from tfwatch.judge.regime import regime_of
-from tfwatch.judge.steps.stalls import (
-    Stall,
-    find_stalls,
-    longest_stall_place,
-)
+from tfwatch.judge.steps.stalls import Stall, find_stalls
 from tfwatch.judge.steps.steady_steps import Breakdown, SteadySteps
 from tfwatch.judge.steps.time_breakdown import TimeBreakdown, make_time_breakdown
 
@@ -130,7 +126,7 @@ class JudgedRun:
             cores_free=evidence.cores_free,
             log=frozenset(one.meaning.name for one in find_meanings(run.log)),
             stalls=tuple(self.stalls),
-            stall_place=longest_stall_place(self.stalls, run.events),
+            median_step_ms=self.split.step.median if self.split else None,
             origin=batch_source(run.manifest, run.stages_found),
             better=find_better_settings(
                 self.switches,

@@ -13,11 +13,12 @@ from tfwatch.core.events import (
     ExperimentEnded,
     Paused,
     PipelineSwitched,
+    StagesFound,
     StallLocated,
     SwitchAsked,
 )
 from tfwatch.core.knobs import Refusal
-from tfwatch.core.rows import step_ms
+from tfwatch.core.rows import Flag, step_ms
 from tfwatch.judge.banner import banner
 from tfwatch.judge.effects.comparison import (
     Comparison,
@@ -49,14 +50,16 @@ from tfwatch.judge.forecasts.evidence import evidence_now
 from tfwatch.judge.forecasts.forecast import forecasts
 from tfwatch.judge.log_lines import LogFinding, LogFollower
 from tfwatch.judge.machine import MachineFollower
+from tfwatch.judge.other_programs import OthersFollower
 from tfwatch.judge.profile.step_parts import profile_of_run
 from tfwatch.judge.regime import RunningRegime
 from tfwatch.judge.script_runs import newest_fit
 from tfwatch.judge.steps.stalls import (
+    LocatedStalls,
     Pauses,
     Stall,
     StallSearch,
-    longest_stall_place,
+    python_stage,
     without_own,
 )
 from tfwatch.judge.steps.steady_steps import NEEDED, judge
@@ -68,6 +71,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tfwatch.core.events import Event
+    from tfwatch.core.rows import Rows
     from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.forecasts.evidence import Evidence
     from tfwatch.judge.forecasts.forecast import Forecast
@@ -216,8 +220,12 @@ class StepSearch:
     def _name_stalls(self, events: Events) -> None:
         """Look for causes, which are recorded after a stall, until none can come."""
         stalls = self._stall_search.stretches(len(self._named))
+        stage = python_stage(events.of(StagesFound)) if stalls else ""
         named = [
-            stretch.named(Pauses(events.between(Paused, *_recorded_within(stretch))))
+            stretch.named(
+                Pauses(events.between(Paused, *_recorded_within(stretch))),
+                LocatedStalls(events.between(StallLocated, *_recorded_within(stretch)), stage),
+            )
             for stretch in stalls
         ]
         switches = events.of(SwitchAsked, PipelineSwitched)
@@ -266,6 +274,7 @@ class Follower:
         self._losses: tuple[Finding, ...] | None = None
         self._lead = LeadHolder()
         self._log = LogFollower()
+        self._others = OthersFollower()
         self._forecasts: dict[tuple[str, str], Forecast] = {}
         self._evidence: Evidence | None = None
         self._forecast_due: tuple[int, int, bool] | None = None
@@ -305,7 +314,7 @@ class Follower:
         return RunView(
             snapshot,
             situation,
-            banner(situation, losses),
+            banner(situation, losses, self._lead.held),
             losses,
             knobs,
             self._comparisons,
@@ -328,10 +337,12 @@ class Follower:
             profile=profile_of_run(snapshot),
             log=frozenset(one.meaning.name for one in self._log.findings),
             stalls=stalls,
-            stall_place=longest_stall_place(stalls, snapshot.events.of(StallLocated)),
+            python_stage=python_stage(snapshot.stages_found.values()),
             median_step_ms=float(np.median(step_ms(recent))) if len(recent) else None,
+            longest_step_s=_longest_s(snapshot.recent),
             waited_s=self._data_wait_s(snapshot),
             machine=self._step_search.machine.machine(snapshot),
+            others=self._others.now(snapshot),
             left_s=left_s(snapshot.progress, steps_in_all(snapshot)),
             live=self._live,
         )
@@ -390,6 +401,11 @@ class Follower:
             autopilot_run=running_autopilot(snapshot.events.of(*AUTOPILOT_EVENTS)),
             stopping_s=None if stopping_s is None else max(0.0, snapshot.now_s - stopping_s),
         )
+
+
+def _longest_s(rows: Rows) -> float:
+    known = step_ms(rows[rows["flags"] & Flag.COMPILE == 0])
+    return float(known.max(initial=0.0)) / 1e3
 
 
 def _without_requested(

@@ -35,7 +35,7 @@ def copying(**copied_bytes: int) -> Situation:
 def test_it_names_the_time_the_bytes_and_the_bandwidth() -> None:
     found = banner(copying(float32=60 * 2**20))
 
-    assert found.word == "COPY-BOUND 75 % of the time"
+    assert found.word == "COPY-BOUND 75 %"
     assert (
         found.sentence == "copying batches to the GPU takes 12.0 of 16.0 ms/step: 60 MB at 5.2 GB/s"
     )
@@ -112,7 +112,7 @@ def test_a_copy_ahead_is_named_as_the_one_that_launching_waits_for() -> None:
 
     found = banner(now)
 
-    assert found.word == "COPY-BOUND 75 % of the time"
+    assert found.word == "COPY-BOUND 75 %"
     assert found.sentence.endswith(
         "60 MB at 7.0 GB/s, ahead of the steps, whose launching waits for it"
     )
@@ -128,7 +128,7 @@ def test_a_wait_for_the_copy_ahead_is_named_with_its_time() -> None:
         changed(copying(float32=60 * 2**20), split=judgement, copy_ms=10.0, copied_ahead=True)
     )
 
-    assert found.word == "COPY-BOUND 80 % of the time"
+    assert found.word == "COPY-BOUND 80 %"
     assert found.sentence.endswith(
         "60 MB at 6.3 GB/s, ahead of the steps, which wait 7.8 ms for it"
     )

@@ -228,7 +228,7 @@ def test_with_a_full_buffer_and_fast_stages_the_wait_is_the_fetch_itself(now: Si
 
     assert ready.stages is not None
     assert ready.stages.bottleneck is None
-    assert one.sentence.endswith("HIGHLY input-bound: each step waits 0.4 of 1.3 ms for data")
+    assert one.sentence.endswith("each step waits 0.4 of 1.3 ms for data")
     assert one.advice.startswith("larger batches need fewer fetches")
     assert "prefetch" not in one.advice + one.code
 

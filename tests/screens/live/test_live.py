@@ -100,4 +100,4 @@ async def test_a_run_of_another_process_is_followed(tmp_path: Path) -> None:
         assert "no switch in this run yet" in show.text
         run.doing(Phase.COMPUTE, 0.0)
         await show.frame()
-        assert "STARVING 17 % of the time" in show.rows[1]
+        assert "STARVING 17 %" in show.rows[1]

@@ -103,13 +103,18 @@ def outcome_text(switch: Comparison) -> str:
     if switch.effect is None and switch.settled:
         return "not enough steps before it to compare"
     if switch.effect is None:
-        return f"{done} of {ENOUGH_STEPS} steps"
+        return steps_text(switch)
     of = f"over {units.count(done)} steps"
     if not switch.settled:
         of = f"so far, {done} of {ENOUGH_STEPS} steps"
     if switch.switches > 1:
         of += f", {switch.switches} switches together"
     return "; ".join([f"{_claim(switch.effect, switch)} {of}", *_drifts(switch.effect, switch)])
+
+
+def steps_text(switch: Comparison) -> str:
+    """Return `34 of 60 steps`: how far a switch is measured."""
+    return f"{switch.after.steps if switch.after else 0} of {ENOUGH_STEPS} steps"
 
 
 def _claim(effect: SwitchEffect, switch: Comparison) -> str:
@@ -263,18 +268,24 @@ _WIDE = 1.4
 
 
 def forecast_note(known: Forecast) -> str:
-    """Return what stands beside a knob: `13.9 ms  no gain`, or the reason for no forecast."""
+    """Return what stands beside a knob: `about 13.9 ms  1.7 x`, `gain not sure`, or the reason for
+    no forecast."""
     if not known.is_known:
         return known.why
-    return f"{units.milliseconds(known.step_ms)}  {_gain(known)}"
+    if known.differs and not known.is_sure:
+        return _gain(known)
+    return f"about {units.milliseconds(known.step_ms)}  {_gain(known)}"
 
 
 def expected_gain_text(known: Forecast, shown_ms: float = math.nan) -> str:
-    """Return `23.4 to about 13.8 ms, 1.7 x (the rest is compute)`, with a wide prediction interval.
+    """Return `23.4 to about 13.8 ms, 1.7 x (the rest is compute)`, with a wide prediction interval;
+    no figure where the interval holds the present step.
 
     The ratio is that of these two. shown_ms: the mean of fewer steps in the finding beside it;
     where it differs, the text says that the first figure is that of all steps so far.
     """
+    if not known.is_sure:
+        return f"try it, {_gain(known)}"
     so_far = " so far" if abs(shown_ms / known.now_ms - 1) > _DIFFERS else ""
     within = f" ({interval_text(known)})" if interval_text(known) else ""
     now, then = units.in_one_unit(known.now_ms, known.step_ms)

@@ -45,17 +45,18 @@ def find(now: Situation) -> Finding | None:
             units.in_one_unit(1e3 * spent.data_wait_s / spent.steps, 1e3 * worked_s / spent.steps)
         )
     )
-    # Data and compute may share the cores: a switch that gains comes before the limit.
-    gain = best(now.switches)
+    # Data and compute may share the cores: a switch that is sure to gain comes before the limit.
+    gain = best(one for one in now.switches if one.is_sure)
     next_step = advise_gain(now, gain) if gain else _advise(now, spent.compute_s / worked_s)
+    brief = f"compute-bound: only {waited} is data wait"
     return Finding(
         "compute-bound",
         now.label("OK, data wait", spent.data_wait_s),
-        f"compute-bound: only {waited} is data wait{_largest(now)}{_once(now)}",
+        f"{brief}{_largest(now)}{_once(now)}",
         next_step.sentence,
         next_step.edit,
         Tone.GOOD,
-        f"compute-bound: waits {waited}",
+        brief,
         arguments=next_step.arguments,
         forecast=gain,
         evidence=(Fact("compute", spent.compute_s, "s"), Fact("steps", spent.steps, "step")),

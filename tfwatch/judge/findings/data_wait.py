@@ -35,7 +35,7 @@ from tfwatch.judge.findings.switch_lines import (
 from tfwatch.judge.forecasts.evidence import cores_of
 from tfwatch.judge.forecasts.forecast import best
 from tfwatch.judge.stages import FETCH_MS
-from tfwatch.judge.steps.steady_steps import HIGHLY_FROM, Verdict, verdict_of
+from tfwatch.judge.steps.steady_steps import HIGHLY_FROM
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
@@ -58,12 +58,13 @@ def find(now: Situation) -> Finding | None:
         return None
     gain = _gain(now)
     remedy = _advise(now, gain)
-    sentence, brief = _sentences(now)
+    brief = _brief(now)
     limit = now.bottleneck
+    cause = f": {_with_place(now, limit)}" if limit else ""
     return Finding(
         "input-bound",
         now.label("STARVING", waited_s),
-        sentence,
+        f"{brief}{cause}",
         remedy.sentence,
         remedy.edit,
         Tone.BAD if now.regime.share(waited_s) >= HIGHLY_FROM else Tone.WARN,
@@ -75,33 +76,46 @@ def find(now: Situation) -> Finding | None:
             *((Fact("bottleneck", limit.sentence),) if limit else ()),
         ),
         forecast=gain,
-        claims={"data_wait_s": waited_s * _recovered(now, gain)},
+        claims={"data_wait_s": waited_s * _recovered(now, gain if gain and gain.is_sure else None)},
     )
 
 
-def _sentences(now: Situation) -> tuple[str, str]:
-    """Return the sentence on the data wait, and a shorter one."""
+def _brief(now: Situation) -> str:
+    """Return the data wait in a sentence."""
     spent, part = now.regime.spent, now.split
-    verdict = verdict_of(now.regime.share(spent.data_wait_s))
-    bound = "input-bound" if verdict is Verdict.NOT else verdict.value
     if part is None:
         wait_ms = units.milliseconds(1e3 * spent.data_wait_s / max(spent.steps, 1))
-        return (f"{bound}: a step waits {wait_ms} for data in the mean",) * 2
-    waits = of_step(part.wait, part.step)
-    return f"{bound}: each step waits {waits} for data", f"{bound}: waits {waits}/step"
+        return f"a step waits {wait_ms} for data in the mean"
+    return f"each step waits {of_step(part.wait, part.step)} for data"
+
+
+def _with_place(now: Situation, limit: Bottleneck) -> str:
+    """Return the sentence on the bottleneck with its line in the script, where that is known: the
+    line is of the map that workers would share."""
+    assert now.stages
+    name = now.stages.stages[limit.stage].name
+    lines = [edit.place for edit in now.manifest.code if edit.knob == WORKERS]
+    if len(lines) != 1 or "map" not in name:
+        return limit.sentence
+    return limit.sentence.replace(name, f"{name}, {lines[0]},", 1)
 
 
 def _gain(now: Situation) -> Forecast | None:
     """Return the switch to advise; None where none gains.
 
-    In a script the cause comes first: where it is no pipeline to add a stage to, and where the
-    limit is known and no switch is sure to gain: a stage that runs serially, of which no switch was
+    On a live screen a switch that is sure to gain, else that of the cause, else one to try. In a
+    script the cause comes first: where it is no pipeline to add a stage to, and where the limit is
+    known and no switch is sure to gain: a stage that runs serially, of which no switch was
     forecast, or any other one.
     """
     gain, limit = best(now.switches), now.bottleneck
     if gain is None or now.split is None:
         return None
     if now.live:
+        of_cause = now.forecasts.get((WORKERS, "auto"))
+        is_serial = limit is not None and limit.reason == "serial"
+        if is_serial and of_cause in now.switches and not gain.is_sure:
+            return of_cause
         return gain
     is_fixed = now.origin.has_no_pipeline or PREFETCH not in now.manifest.switchable
     is_cause_known = limit is not None and gain.knob != WORKERS
@@ -112,15 +126,15 @@ def _gain(now: Situation) -> Forecast | None:
 def _advise(now: Situation, gain: Forecast | None) -> Advice:
     """Advise the switch, else on the user's code; the advice comes first: a narrow row cuts the
     end."""
-    part, limit = now.split, now.bottleneck
+    part = now.split
     is_fetch = part is not None and is_fetch_bound(now, part)
     cause = _fetch if is_fetch else _cause
     found = advise_gain(now, gain) if gain else cause(now)
     if part is None or is_fetch:
         return found
-    if not now.live:
-        return replace(found, sentence=f"{found.sentence}; {limit.sentence}") if limit else found
-    return found if gain else replace(found, sentence=_beside_keys(now, found.sentence))
+    if gain or not now.live:
+        return found
+    return replace(found, sentence=_beside_keys(now, found.sentence))
 
 
 def _beside_keys(now: Situation, sentence: str) -> str:

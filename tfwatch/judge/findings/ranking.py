@@ -34,6 +34,7 @@ from tfwatch.judge.findings import (
     validation,
 )
 from tfwatch.judge.findings.finding import RemedyForecast
+from tfwatch.judge.findings.situation import LEADS_FROM
 from tfwatch.judge.findings.switch_lines import advise_gain, lines_with_switches
 from tfwatch.judge.forecasts.forecast import Forecast, best
 from tfwatch.judge.steps.time_breakdown import PARTS
@@ -47,10 +48,12 @@ if TYPE_CHECKING:
 #: A smaller share of the present regime is no finding: `MODERATELY_FROM` of the TensorFlow
 #: profiler.
 LEAST_SHARE = 0.05
-#: A loss below this share of it does not come first: compute does.
-_LEADS = 0.10
-#: A regime of so many seconds is judged without steady steps too.
-_LEAST_S = 5.0
+#: A regime of so many seconds is judged, and without steady steps one of so many: of the first
+#: second 58 to 100 % was data wait in runs that waited for 1 to 33 %.
+_LEAST_STEADY_S, _LEAST_S = 2.0, 5.0
+#: So long the first verdict waits for its cause: samples of the code come after 5 s, readings of
+#: the stages after 6 to 9 s.
+_SAMPLES_S, _STAGES_S = 6.0, 10.0
 #: The kinds of losses. Of two that may claim the same seconds the more specific one stands first.
 KINDS = (
     new_models,
@@ -89,7 +92,7 @@ def find_losses(now: Situation) -> tuple[Finding, ...]:
     Where none is large, the limit of the steps comes before them; causes without known seconds come
     after them. Empty before the first step, and while too little is measured for a verdict.
     """
-    if not _is_judgeable(now):
+    if not _is_judgeable(now) or _is_early(now):
         return ()
     regime = now.regime
     left = {part: getattr(regime.spent, part) for part in PARTS}
@@ -106,7 +109,7 @@ def find_losses(now: Situation) -> tuple[Finding, ...]:
             counted = {"lost_s": lost_s, "share": regime.share(lost_s)}
             found.append(replace(finding, **counted, forecast=_forecast(now, finding, lost_s)))
     found.sort(key=lambda finding: -finding.lost_s)
-    limit = compute.find(now) if not found or found[0].share < _LEADS else None
+    limit = compute.find(now) if not found or found[0].share < LEADS_FROM else None
     ranked = (*((_with_cause(limit, causes),) if limit else ()), *found, *causes)
     return tuple(_with_switches(now, finding) for finding in ranked)
 
@@ -131,7 +134,7 @@ def _forecast(now: Situation, finding: Finding, lost_s: float) -> Forecast | Rem
 
 def _with_key(now: Situation, finding: Finding) -> Finding:
     """Return the finding of a live screen with the key that gains most."""
-    gain = best(now.switches) if now.live else None
+    gain = best(one for one in now.switches if one.is_sure) if now.live else None
     if gain is None:
         return finding
     return replace(finding, advice=f"{advise_gain(now, gain).sentence}; or {finding.advice}")
@@ -147,8 +150,18 @@ def _with_switches(now: Situation, finding: Finding) -> Finding:
 
 def _is_judgeable(now: Situation) -> bool:
     """Return True where enough is measured: steady steps, some seconds, or all of the run."""
-    is_long = now.regime.judged_s >= _LEAST_S
-    return now.is_whole or is_long or (now.split is not None and now.split.is_enough)
+    judged_s, is_enough = now.regime.judged_s, now.split is not None and now.split.is_enough
+    return now.is_whole or judged_s >= _LEAST_S or (is_enough and judged_s >= _LEAST_STEADY_S)
+
+
+def _is_early(now: Situation) -> bool:
+    """Return True at the begin of a run, until its code is sampled, and where it starves until its
+    stages are read: the cause decides what to do."""
+    regime = now.regime
+    if now.is_whole or regime.cause != "start" or not now.manifest.data:
+        return False
+    starves = regime.share(regime.spent.data_wait_s) >= LEADS_FROM
+    return regime.judged_s < (_STAGES_S if starves and now.bottleneck is None else _SAMPLES_S)
 
 
 def _left_of(claims: Mapping[str, float], left: Mapping[str, float]) -> dict[str, float]:
@@ -157,14 +170,16 @@ def _left_of(claims: Mapping[str, float], left: Mapping[str, float]) -> dict[str
 
 
 class LeadHolder:
-    """Holds the first finding of a run in progress until another one is ahead for a while: a reader
-    acts on what stays."""
+    """Holds the first finding of a run in progress, with its cause and its remedy, until another
+    one is ahead for a while: a reader acts on what stays."""
 
     #: Seconds.
     AHEAD_S = 20.0
 
     def __init__(self) -> None:
-        self._kind = self._challenger = ""
+        #: The first one as it was shown last; None before the first verdict.
+        self.held: Finding | None = None
+        self._challenger: tuple[object, ...] = ()
         self._since_s = 0.0
         self._begin_ns = -1
 
@@ -173,14 +188,48 @@ class LeadHolder:
     ) -> tuple[Finding, ...]:
         """Return the findings with the held one first. begin_ns: of the regime; a new one holds
         nothing."""
-        first = losses[0].kind if losses else ""
-        held = next((one for one in losses if one.kind == self._kind), None)
-        if held is None or held.share < LEAST_SHARE or begin_ns != self._begin_ns:
-            self._kind, self._begin_ns, self._challenger = first, begin_ns, ""
-            return losses
-        if first != self._challenger:
-            self._challenger, self._since_s = first, now_s
-        if first == self._kind or now_s - self._since_s >= self.AHEAD_S:
-            self._kind = first
-            return losses
-        return (held, *(one for one in losses if one is not held))
+        if not losses:
+            return ()
+        before, is_new = self.held, begin_ns != self._begin_ns
+        fresh = next((one for one in losses if before and one.kind == before.kind), None)
+        self._begin_ns = begin_ns
+        if before is None or fresh is None or is_new or not _may_lead(fresh):
+            return self._lead(losses)
+        if before.cause and not fresh.cause:  # the stages were not read lately
+            known = _as_shown(fresh, before)
+            losses = tuple(known if one is fresh else one for one in losses)
+            fresh = known
+        if losses[0].identity != self._challenger:
+            self._challenger, self._since_s = losses[0].identity, now_s
+        is_ahead = now_s - self._since_s >= self.AHEAD_S
+        is_explained = fresh is losses[0] and bool(fresh.cause) and not before.cause
+        if is_ahead or is_explained or self._challenger == before.identity:
+            return self._lead(losses)
+        self.held = _as_shown(fresh, before)
+        return (self.held, *(one for one in losses if one is not fresh))
+
+    def _lead(self, losses: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        self.held, self._challenger = losses[0], losses[0].identity
+        return losses
+
+
+def _may_lead(finding: Finding) -> bool:
+    """Return whether a loss is large enough to stay first; a limit has no seconds."""
+    return not finding.claims or finding.share >= LEAST_SHARE
+
+
+def _as_shown(fresh: Finding, before: Finding) -> Finding:
+    """Return the finding with the cause and the remedy that were shown; a forecast that is no
+    longer sure is not shown as sure."""
+    if fresh.cause_words != before.cause_words:
+        sentence = f"{fresh.brief}{before.sentence.removeprefix(before.brief)}"
+        fresh = replace(fresh, sentence=sentence, where=before.where)
+    if fresh.remedy == before.remedy or fresh.retracts(before):
+        return fresh
+    return replace(
+        fresh,
+        advice=before.advice,
+        code=before.code,
+        arguments=before.arguments,
+        forecast=before.forecast,
+    )

@@ -20,6 +20,7 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.knobs import MULTIPROCESSING
 from tfwatch.core.rows import Phase
+from tfwatch.judge.other_programs import OtherPrograms
 from tfwatch.judge.profile.step_groups import step_rows
 from tfwatch.judge.profile.step_parts import step_parts
 from tfwatch.judge.regime import Regime
@@ -87,6 +88,9 @@ def batch_source(manifest: Manifest, pipelines: Mapping[int, StagesFound]) -> So
     return known[0] if known else SourceKind.UNKNOWN
 
 
+#: A smaller share of the present regime is no loss to begin with: compute comes first.
+LEADS_FROM = 0.10
+
 #: A wait is a stall, and a step is long, from this many median steps on, and from this many seconds
 #: on: the first batch of an epoch often takes a few tenths.
 LONG_STEPS = 4.0
@@ -137,13 +141,17 @@ class Situation:
     #: The names of the known lines in TensorFlow's log.
     log: frozenset[str] = frozenset()
     stalls: tuple[Stall, ...] = ()
-    #: The stage and the line that the longest of them waited for; empty where unknown.
-    stall_place: str = ""
     median_step_ms: float | None = None
     #: Seconds of data wait over the whole run.
     waited_s: float = 0.0
+    #: The stage that calls Python, of a pipeline with one such stage; else empty.
+    python_stage: str = ""
+    #: The longest of its newest steps, without compiles, seconds.
+    longest_step_s: float = 0.0
     #: Over the last seconds; None before the first sample.
     machine: MachineFigures | None = None
+    #: The programs beside it.
+    others: OtherPrograms = field(default_factory=OtherPrograms)
     #: Until the run's end, None where unknown.
     left_s: float | None = None
     #: The source of the pipeline's batches.
@@ -191,9 +199,11 @@ class Situation:
     last_losses: tuple[Finding, ...] | None = None
 
     def label(self, word: str, seconds: float) -> str:
-        """Return `STARVING 41 % of the time`, of the time since the last change that counts: see
-        `Regime.judged_s`."""
-        return f"{word} {units.percent(self.regime.share(seconds))} of the time"
+        """Return `HOST-BOUND 41 %`, of the time since the last change that counts: see
+        `Regime.judged_s`; below `LEADS_FROM` nothing is starving."""
+        share = self.regime.share(seconds)
+        mild = "DATA WAIT" if word == "STARVING" and share < LEADS_FROM else word
+        return f"{mild} {units.percent(share)}"
 
     @property
     def parts(self) -> tuple[StepPart, ...]:

@@ -6,13 +6,17 @@ only.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.judge.findings.finding import Fact, Finding
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tfwatch.judge.findings.situation import Situation
+    from tfwatch.judge.steps.stalls import Stall
 
 #: Stalls are the finding where they hold this share of the data wait.
 _MOST = 0.5
@@ -27,17 +31,18 @@ def find(now: Situation) -> Finding | None:
         return None
     longest = max(stalls, key=lambda one: one.lost_ms)
     each = units.seconds(lost_s / len(stalls))
-    place = f": {longest.cause}" if longest.cause != "unexplained" else ""
-    located = now.stall_place
-    where = f", {located}" if located else ""
-    brief = f"{units.counted(len(stalls), 'stall')} of {each} cost {units.seconds(lost_s)}"
+    counted = units.counted(len(stalls), "stall")
+    brief = f"{counted} of {each}" if len(stalls) == 1 else f"{counted} of {each} each"
+    place = _costliest(stalls, "place")
+    reason = place or _costliest(stalls, "reason") or "nothing recorded explains them"
+    pace = f", {units.milliseconds(now.median_step_ms)}/step" if now.median_step_ms else ""
     return Finding(
         "stall",
         now.label("STALLS", lost_s),
-        f"{brief}{place}{where}; between them the pipeline keeps up",
-        f"look at {located}" if located else "a larger buffer (.prefetch) hides short stalls only",
+        f"{brief}: {reason}; between them the pipeline keeps up{pace}",
+        f"look at {place}" if place else "a larger buffer (.prefetch) hides short stalls only",
         brief=brief,
-        where=located,
+        where=place,
         evidence=(
             Fact("stalls", len(stalls)),
             Fact("longest", longest.lost_ms, "ms"),
@@ -45,3 +50,12 @@ def find(now: Situation) -> Finding | None:
         ),
         claims={"data_wait_s": lost_s},
     )
+
+
+def _costliest(stalls: Sequence[Stall], text: str) -> str:
+    """Return the place, or the reason, of the most time; empty where none is known."""
+    lost_ms: defaultdict[str, float] = defaultdict(float)
+    for one in stalls:
+        lost_ms[getattr(one, text)] += one.lost_ms
+    known = {words: lost for words, lost in lost_ms.items() if words}
+    return max(known, key=known.__getitem__, default="")

@@ -14,6 +14,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from tfwatch.core.events import (
     Paused,
     PipelineSwitched,
+    StagesFound,
     StallLocated,
     SwitchAsked,
     is_of_experiment,
@@ -38,7 +39,8 @@ STOPPED = "process stopped"
 THERMAL = "thermal limit"
 UNEXPLAINED = "unexplained"
 #: The order of the search. Callbacks and checkpoints run between two steps, and delay no wait.
-_RANK = {STOPPED: 0, "garbage collection": 1, "swap": 2, "CPU contention": 3, THERMAL: 4}
+_CONTENTION = "CPU contention"
+_RANK = {STOPPED: 0, "garbage collection": 1, "swap": 2, _CONTENTION: 3, THERMAL: 4}
 #: Heat explains a single wait only where the limit began with it: sensors read twice a second.
 _ONSET_NS = 1_000_000_000
 
@@ -152,6 +154,8 @@ class Stall:
     #: Empty until it is looked for. It is that of its longest wait, from `longest_ns` over
     #: `longest_ms`, of a step with these flags.
     cause: str = ""
+    #: What it waited for, e.g. `feed.py:41 in rows, below map(read)`; empty where unknown.
+    place: str = ""
     longest_ns: int = 0
     longest_ms: float = 0.0
     flags: int = 0
@@ -161,11 +165,19 @@ class Stall:
         """The end of its longest wait."""
         return self.longest_ns + self.longest_ms * 1e6
 
-    def named(self, pauses: Pauses) -> Stall:
-        """Return the stall with its cause: a flag, a pause that covers half of the longest wait, or
-        `unexplained`."""
+    def named(self, pauses: Pauses, places: LocatedStalls) -> Stall:
+        """Return the stall with its place, and its cause: a flag, a pause that covers half of the
+        longest wait, or `unexplained`. A line that waits is no contention for the CPU."""
+        place = places.of(self.step, self.steps)
         cause = Flag(self.flags & _CAUSES).cause or pauses.cause(self.longest_ns, self.end_ns)
-        return replace(self, cause=cause)
+        is_other = bool(place) and cause == _CONTENTION
+        return replace(self, cause=UNEXPLAINED if is_other else cause, place=place)
+
+    @property
+    def reason(self) -> str:
+        """Its cause, and its place; empty where neither is known."""
+        known = "" if self.cause == UNEXPLAINED else self.cause
+        return ", ".join(filter(None, (known, self.place)))
 
 
 class StallSearch:
@@ -231,7 +243,9 @@ def find_stalls(rows: Rows, events: Sequence[Event]) -> list[Stall]:
     search = StallSearch()
     for first in range(0, len(rows), _BLOCK):
         search.take(rows[first : first + _BLOCK])
-    return without_own([stretch.named(pauses) for stretch in search.stretches()], events)
+    found = [event for event in events if isinstance(event, StagesFound)]
+    places = LocatedStalls(events, python_stage(found))
+    return without_own([stretch.named(pauses, places) for stretch in search.stretches()], events)
 
 
 def without_own(stalls: Iterable[Stall], events: Iterable[Event]) -> list[Stall]:
@@ -337,16 +351,34 @@ def merge_locations(events: Iterable[StallLocated]) -> StallLocated | None:
     return stage or line
 
 
-def longest_stall_place(stalls: Sequence[Stall], events: Iterable[Event]) -> str:
-    """Return `map(read), at feed.py:41 in rows` of the longest stall; empty where it was not
-    located."""
-    longest = max(stalls, key=lambda stall: stall.lost_ms, default=None)
-    steps = range(longest.step, longest.step + longest.steps) if longest else range(0)
-    located = merge_locations(
-        event for event in events if isinstance(event, StallLocated) and event.step in steps
-    )
-    if located is None:
-        return ""
+def place_text(located: StallLocated, python_stage: str) -> str:
+    """Return `feed.py:41 in rows, below map(read)`: the line that waits, and its stage."""
+    is_line = located.thread == "generator" or not located.stage
     # Where the stage is known, the training thread is only in the fetch.
-    place = located.place if located.thread == "generator" or not located.stage else ""
-    return ", at ".join(filter(None, (located.stage, place)))
+    place = located.place if is_line else ""
+    stage = located.stage or (python_stage if located.thread == "generator" else "")
+    return f"{place}, below {stage}" if place and stage else place or stage
+
+
+def python_stage(pipelines: Iterable[StagesFound]) -> str:
+    """Return the name of the stage that calls Python in the newest pipeline; empty where none does,
+    or several do."""
+    newest = next(reversed([*pipelines]), None)
+    pairs = zip(newest.names, newest.kinds, strict=False) if newest else ()
+    names = [name for name, kind in pairs if {"python", "generator"} & {*kind.split()}]
+    # A map that TensorFlow joins with its batch has the names of both.
+    return f"{names[0]}".partition(", ")[0] if len(names) == 1 else ""
+
+
+class LocatedStalls:
+    """The places of the stalls of a run."""
+
+    def __init__(self, events: Iterable[Event] = (), python_stage: str = "") -> None:
+        self._located = [event for event in events if isinstance(event, StallLocated)]
+        self._stage = python_stage
+
+    def of(self, step: int, steps: int) -> str:
+        """Return the place that these steps waited for; empty where they were not located."""
+        in_it = (one for one in self._located if step <= one.step < step + steps)
+        located = merge_locations(in_it)
+        return place_text(located, self._stage) if located else ""

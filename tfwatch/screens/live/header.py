@@ -10,7 +10,9 @@ from textual.reactive import reactive
 
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
-from tfwatch.judge.findings.finding import Finding, Tone
+from tfwatch.judge.banner import moment_text
+from tfwatch.judge.effects.wording import steps_text
+from tfwatch.judge.findings.finding import MOMENT, Finding, Tone
 from tfwatch.runs.folder import SLOW_S
 from tfwatch.runs.library import short_path
 from tfwatch.runs.liveness import Life
@@ -40,7 +42,8 @@ class RunHeader(ViewPane):
     def news(self, view: RunView) -> object:
         """Return the second, as faster figures are unreadable, and the states."""
         second = second_of(view.snapshot.now_s, Slot.HEADER)
-        return second, view.snapshot.life, epoch_text(view), _state(view)
+        moment = _moment(view)
+        return second, view.snapshot.life, epoch_text(view), _state(view), moment
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         if self.view is None:
@@ -55,7 +58,7 @@ class RunHeader(ViewPane):
     def _parts(self, view: RunView) -> Iterator[tuple[int, Content]]:
         """Yield the parts with their ranks; an empty one is left out."""
         device = _device(view)
-        runs = view.snapshot.life is Life.RUNNING
+        runs, moment = view.snapshot.life is Life.RUNNING, _moment(view)
         yield 5, row(("tfwatch", "$accent bold"))
         yield 0, row((shorten(view.snapshot.manifest.workload, _LONGEST_NAME), "bold"))
         yield 4, row(f"on {device}" if device else "")
@@ -63,6 +66,8 @@ class RunHeader(ViewPane):
         yield 0, row(epoch_text(view))
         yield 3, self._bar(view.snapshot)
         yield 2, row(_step(view.snapshot))
+        yield 0, row((moment, "$text-warning bold"))
+        runs = runs and not moment
         yield 1, row((_speed(view) if runs else "", "bold"))
         yield 1, row(_eta(view) if runs and view.snapshot.latest else "")
 
@@ -108,16 +113,22 @@ def _step(snapshot: Snapshot) -> str:
     return f"step {units.count(latest.step)}"
 
 
+def _moment(view: RunView) -> str:
+    """Return what goes on between two steps, or how far a switch is measured."""
+    newest = view.comparisons[-1] if view.comparisons else None
+    if moment := moment_text(view.situation):
+        return moment
+    if newest is None or newest.settled or view.is_over:
+        return ""
+    return f"{newest.change.words}: {steps_text(newest)}"
+
+
 def _speed(view: RunView) -> str:
-    if view.situation.is_stalled:
-        return "0 examples/s"
     per_s = view.snapshot.examples_s
     return "" if per_s is None else f"{units.count(round(per_s))} examples/s"
 
 
 def _eta(view: RunView) -> str:
-    if view.situation.is_stalled:
-        return "ETA stalled"
     left_s = view.situation.left_s
     return "" if left_s is None else f"ETA {_duration(left_s)}"
 
@@ -159,7 +170,7 @@ def _script_state(view: RunView) -> tuple[str, bool]:
 
 # -- the banner ------------------------------------------------------------------------------------
 
-EMPTY = Finding("moment", "STARTING", "", tone=Tone.BUSY)
+EMPTY = Finding(MOMENT, "STARTING", "", tone=Tone.BUSY)
 
 
 class BannerPane(Pane):
@@ -182,14 +193,17 @@ class BannerPane(Pane):
         self.repaint_rows()
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
-        banner = self.banner
-        word = row((f" {banner.word} ", "bold reverse"))
-        remark = shorten_clauses(banner.remark, width - word.cell_length - 2)
-        sentence = row((banner.sentence, "bold"))
-        if banner.brief and sentence.cell_length > width:
-            sentence = row((banner.brief, "bold"))
-        advice = row(shorten_clauses(banner.advice, width))
-        return [word + row((f"  {remark}", "bold")), sentence, advice]
+        """Return the loss, its cause, and what to do; a remark has the place of the loss."""
+        found = self.banner
+        word = row((f" {found.word} ", "bold reverse"))
+        loss = "" if found.kind == MOMENT else found.loss
+        first = shorten_clauses(found.remark or loss, width - word.cell_length - 2)
+        second = found.sentence if found.remark or not loss else found.cause
+        return [
+            word + row((f"  {first}", "bold")),
+            row((shorten_clauses(second, width), "bold")),
+            row(shorten_clauses(found.advice, width)),
+        ]
 
 
 def silence_of(folder: Path | None, silent_s: float) -> str:
@@ -212,7 +226,5 @@ def silent_disk(disk: RunFolder) -> Finding | None:
         " this screen work"
     )
     return (
-        Finding("moment", "DISK NOT RESPONDING", silence, advice, tone=Tone.WARN)
-        if silence
-        else None
+        Finding(MOMENT, "DISK NOT RESPONDING", silence, advice, tone=Tone.WARN) if silence else None
     )

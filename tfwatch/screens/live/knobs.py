@@ -137,9 +137,9 @@ def _knob_row(view: RunView, live: bool, knob: Knob) -> KnobRow:
 
 def _forecast_text(view: RunView, state: KnobState, forecast: Forecast) -> str:
     """Return the forecast of a switch, and the memory that a cache needs."""
-    text = f"about {forecast_note(forecast)}"
+    text = forecast_note(forecast)
     if state.knob != CACHE:
-        return text if forecast.is_known else forecast_note(forecast)
+        return text
     needs = view.snapshot.manifest.cache_bytes
     size = f"needs {units.memory(needs)}" if needs is not None and state.coming != "on" else ""
     return ", ".join(filter(None, (text if forecast.is_known else "", size)))

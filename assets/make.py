@@ -1,8 +1,7 @@
-"""Writes the screenshots of this folder from a real run: `python assets/make.py` (about a minute).
+"""Writes the screenshots of README.md from a real run: `python assets/make.py` (about a minute).
 
-Turns prefetch on by its key, and takes the live screen at three sizes once the comparison has
-enough steps. `annotated.svg` is the first of them with a number on each part, for the list in
-README.md.
+`starving.svg` is the live screen before the key, with a number on each part for the list in
+README.md; `solved.svg` is the same training after the key, once the comparison has enough steps.
 """
 
 from __future__ import annotations
@@ -12,14 +11,15 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from live_run import CELL_X, CELL_Y, LEFT, TOP, live_run
+from live_run import CELL_X, CELL_Y, LEFT, STORAGE_MS, TOP, live_run
 
 if TYPE_CHECKING:
     from textual.app import App
 
 FONT = 'font-family="Arial, sans-serif" font-size="23" font-weight="bold" fill="#0f1318"'
 HERE = Path(__file__).parent
-SIZES = ((120, 40), (80, 24), (200, 60))
+SIZE = (112, 34)
+TITLE = f"tfwatch train cnn --storage-latency {STORAGE_MS:.0f}"
 #: The parts of the screen in the order of README.md's list, by their class in `tfwatch.screens`.
 PARTS = (
     "BannerPane",
@@ -36,17 +36,12 @@ KEY_STEP, LAST_STEP = 180, 420
 
 async def main() -> None:
     """Train, press the key, take the pictures."""
-    async with live_run(SIZES[0]) as run:
+    async with live_run(SIZE) as run:
         await run.wait_for_step(KEY_STEP)
+        _save(_annotated(run.screenshot(TITLE), run.pilot.app), "starving.svg")
         await run.press("p")
         await run.wait_for_step(LAST_STEP)
-        for width, height in SIZES:
-            await run.pilot.resize_terminal(width, height)
-            await asyncio.sleep(1)
-            svg = run.screenshot(f"tfwatch train cnn, {width} x {height}")
-            _save(svg, f"live-{width}x{height}.svg")
-            if (width, height) == SIZES[0]:
-                _save(_annotated(svg, run.pilot.app), "annotated.svg")
+        _save(run.screenshot(TITLE), "solved.svg")
 
 
 def _annotated(svg: str, app: App[Any]) -> str:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.docs.pages import ROOT
 from tfwatch.judge.findings import compute, ranking
-from tfwatch.report.facts import describe
+from tfwatch.report.facts import tables_below
 from tfwatch.report.metrics import METRICS, describe_metrics
 from tfwatch.report.run_facts import RUN, schema
 
@@ -25,9 +25,13 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
+    from tfwatch.report.facts import Definition
+
 PAGE, SCHEMA = ROOT / "docs/json.md", ROOT / "docs/run.schema.json"
 FINDINGS = ROOT / "docs/findings.md"
 PROMETHEUS, DASHBOARD = ROOT / "docs/prometheus.md", ROOT / "assets/grafana-dashboard.json"
+#: The records of a run whose keys the page has; run.schema.json has all.
+_RECORDS = ("findings", "last_setting", "switches")
 #: The words of the banner in the order of the page: those of the input pipeline first.
 _WORDS = (
     "STARVING",
@@ -48,7 +52,7 @@ _METRIC = re.compile(r"\btfwatch_[a-z_]+\b")
 
 def written() -> dict[str, str]:
     """The generated files as they should be."""
-    keys = "\n" + "\n".join(describe(RUN, "A run"))
+    keys = "\n" + "\n".join(describe_keys())
     metrics = "\n".join(describe_metrics())
     findings = "\n".join(describe_findings())
     return {
@@ -61,6 +65,21 @@ def written() -> dict[str, str]:
         ),
         SCHEMA.name: json.dumps(schema(), indent=1) + "\n",
     }
+
+
+def describe_keys() -> Iterator[str]:
+    """Yield the keys of a run in Markdown, and those of the records that programs read first."""
+    below = {name: table for table, name in tables_below(RUN).items() if name in _RECORDS}
+    for title, table in (("A run", RUN), *((f"`{name}`", below[name]) for name in _RECORDS)):
+        yield from (f"## {title}", "", "| key | content |", "| --- | --- |")
+        yield from (f"| `{fact.key}` | {_content(fact)} |" for fact in table)
+        yield ""
+
+
+def _content(fact: Definition) -> str:
+    choices = f": {', '.join(f'`{one}`' for one in fact.choices)}" if fact.choices else ""
+    below = f"; [its keys](#{fact.key})" if fact.table and fact.key in _RECORDS else ""
+    return f"{fact.meaning}{choices}{below}"
 
 
 def describe_findings() -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Data wait: the device has no batch to train on.
 
-Remedy: press the key that the banner names, then copy the line with `y`. The
-quick start has the edit for the usual pipelines.
+Remedy: press the key that the banner names, then copy the line with `y`. [The usual
+pipelines](pipelines.md) and their edits.
 """
 
 from __future__ import annotations

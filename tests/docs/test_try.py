@@ -1,0 +1,64 @@
+"""docs/try.ipynb runs from top to bottom, finds the loss, and proves the gain.
+
+`TFWATCH_DOCS=write` keeps its outputs, as a reader sees them who does not run it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOTEBOOK = ROOT / "docs/try.ipynb"
+
+
+@pytest.mark.tensorflow
+def test_the_notebook_finds_the_loss_and_proves_the_gain(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", str(NOTEBOOK)]
+    subprocess.run([*command, "--output", str(tmp_path / "run")], check=True, capture_output=True)
+
+    cells = json.loads((tmp_path / "run.ipynb").read_text(encoding="utf-8"))["cells"]
+    slow, fast, compared = [text for cell in cells if (text := _output(cell))]
+    assert "each step waits" in slow
+    assert "each step waits" not in fast
+    assert re.search(r"B is [\d.]+ x faster than A", compared)
+    if os.environ.get("TFWATCH_DOCS") == "write":
+        _keep(cells)
+
+
+def test_the_kept_outputs_are_those_of_the_story() -> None:
+    cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+    slow, _, compared = [text for cell in cells if (text := _output(cell))]
+
+    assert "each step waits" in slow
+    assert "x faster than A" in compared
+
+
+def _output(cell: dict[str, Any]) -> str:
+    """Return the text below a cell, without what TensorFlow logs."""
+    outputs = [one for one in cell.get("outputs", []) if one.get("name") != "stderr"]
+    return "".join(
+        "".join(one.get("text", one.get("data", {}).get("text/plain", ""))) for one in outputs
+    )
+
+
+def _keep(cells: list[dict[str, Any]]) -> None:
+    """Write the cells into the notebook, without what TensorFlow logs."""
+    for cell in cells:
+        cell.pop("id", None)
+        cell["metadata"] = {}
+        if "outputs" in cell:
+            cell["outputs"] = [one for one in cell["outputs"] if one.get("name") != "stderr"]
+    notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+    notebook["cells"] = cells
+    NOTEBOOK.write_text(json.dumps(notebook, indent=1) + "\n", encoding="utf-8")

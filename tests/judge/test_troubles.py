@@ -7,7 +7,7 @@ import pytest
 from tests.judge.situations import RUNNING, banner, changed, judged
 from tests.judge.step_rows import plain
 from tests.runs.folders import read_back, write_run
-from tfwatch.core.events import LossDiverged, RunEnded, TrainableIgnored
+from tfwatch.core.events import LossDiverged, Paused, RunEnded, TrainableIgnored
 from tfwatch.judge.findings.finding import Tone
 from tfwatch.judge.machine import MachineFigures
 from tfwatch.judge.troubles import beside, current_divergence, divergence_text, divergences_text
@@ -88,6 +88,19 @@ def test_a_diverged_loss_does_not_hide_starving() -> None:
         Tone.BAD,
         "loss is NaN since step 1 151",
     )
+
+
+def test_a_callback_that_held_the_training_up_is_named_once() -> None:
+    pauses = [Paused(n, "callback", took_ms, "Log") for n, took_ms in enumerate((1500, 90, 1700))]
+    run = read_back(
+        write_run(None, plain(9), *pauses, Paused(9, "checkpoint", 700.0, "ModelCheckpoint"))
+    )
+    found = [one for one in beside(run, MachineFigures()) if one.kind == "callback-stall"]
+
+    assert [one.sentence for one in found] == [
+        "callback Log held the training up for 3.2 s (2 times, the longest 1.7 s)",
+        "callback ModelCheckpoint held the training up for 0.7 s (1 time, the longest 0.7 s)",
+    ]
 
 
 def test_layers_whose_trainable_has_no_effect_are_named_with_the_remedy() -> None:

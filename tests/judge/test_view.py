@@ -206,7 +206,7 @@ def test_everything_rare_is_a_row() -> None:
         "! tfwatch failed and stopped measuring: boom",
         ". a note",
         "p prefetch off → 4 at step 1: failed: no memory; prefetch off continues",
-        ". paused for 1.5 s by checkpoint ModelCheckpoint",
+        "S no step for 1.5 s: checkpoint ModelCheckpoint",
         ". paused for 7.0 s in compute: the process was stopped",
         "E epoch 2: 34.0 ms/step, data wait 60 %, val_loss 1.5, loss 1.2, to step 300",
         "S no batch for 3.5 s at step 452",

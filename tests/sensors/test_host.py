@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,7 @@ from tfwatch.sensors.host import (
     MacPressureSensor,
     MacThermalSensor,
     MemorySensor,
+    ProcessSensor,
     SwapSensor,
     ToolSensor,
     host_sensors,
@@ -49,6 +52,20 @@ def test_the_cores_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert sensor.read(0) == {}
     assert sensor.read(1) == {"cpu_cores": 1.5}
+
+
+def test_cores_of_a_process_that_the_training_began_are_its_own() -> None:
+    sensor = ProcessSensor()
+    work = "n = 0\nfor _ in range(10**7): n += 1\ninput()"
+    command = [sys.executable, "-c", work]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as child:
+        sensor.read(0)
+        while psutil.Process(child.pid).status() != psutil.STATUS_SLEEPING:
+            pass
+        cores = sensor.read(10**9 // 100)["process_cores"]
+        child.communicate(b"\n")
+
+    assert cores > 10, "the child's work, in a hundredth of a second"
 
 
 def test_a_rate_is_per_second_and_restarts_with_its_counter() -> None:

@@ -24,7 +24,8 @@ from tfwatch.judge.effects import wording
 from tfwatch.judge.effects.switching_state import AUTOPILOT_EVENTS, autopilot_runs
 from tfwatch.judge.findings.situation import metric_name
 from tfwatch.judge.log_lines import LogFinding
-from tfwatch.judge.steps.stalls import LIMITS, STOPPED, UNEXPLAINED, Stall, join_piece
+from tfwatch.judge.other_programs import beside_switch
+from tfwatch.judge.steps.stalls import LIMITS, STOPPED, Stall, is_stall_of_callback, join_piece
 from tfwatch.judge.troubles import divergence_text, ignored_text
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _describe_epoch(event: facts.EpochEnded, snapshot: Snapshot) -> RowText:
     sees_wait = snapshot.manifest.sees_data_wait
     figures = _steps_of_epoch(snapshot.epochs, event, sees_wait=sees_wait)
     metrics = sorted(event.metrics.items(), key=lambda item: not item[0].startswith("val_"))
-    figures += [f"{metric_name(name)} {value:.3g}" for name, value in metrics[:4]]
+    figures += [f"{metric_name(name)} {value:.4g}" for name, value in metrics[:4]]
     validations = reversed(snapshot.events.of(facts.ValidationEnded))
     validation = next((one for one in validations if one.epoch == event.epoch), None)
     if validation:
@@ -123,7 +124,10 @@ def _describe_pause(event: facts.Paused) -> RowText | None:
     if event.cause == STOPPED:
         where = f" {detail}" if detail else ""
         return NO_MARK, f"paused for {took}{where}: the process was stopped", ""
-    return NO_MARK, f"paused for {took} by {f'{event.cause} {detail}'.strip()}", ""
+    by = f"{event.cause} {detail}".strip()
+    if is_stall_of_callback(event):
+        return "S", f"no step for {took}: {by}", _WARNING
+    return NO_MARK, f"paused for {took} by {by}", ""
 
 
 def _describe_found(what: RowSource) -> RowText | None:
@@ -131,8 +135,8 @@ def _describe_found(what: RowSource) -> RowText | None:
     match what:
         case Stall():
             lost, step = units.seconds(what.lost_ms / 1e3), units.count(what.step)
-            cause = "" if what.cause == UNEXPLAINED else f", {what.cause}"
-            return "S", f"no batch for {lost} at step {step}{cause}", _ERROR
+            why = f": {what.reason}" if what.reason else ""
+            return "S", f"no batch for {lost} at step {step}{why}", _ERROR
         case facts.Traced():
             again = f"traced again at step {units.count(what.step)}" if what.traces > 1 else ""
             took = f"{again or 'compiled'} in {units.seconds(what.took_ms / 1e3)}, not counted"
@@ -341,7 +345,9 @@ class EventRows(Sequence[EventRow]):
         match what:
             case facts.PipelineSwitched():
                 known = self._switches.get((what.step, what.knob))
-                return _describe_switch(what, wording.outcome_text(known) if known else "", _ACCENT)
+                beside = beside_switch(self._snapshot, what.at_ns)
+                effect = f"{wording.outcome_text(known)}{beside}" if known else ""
+                return _describe_switch(what, effect, _ACCENT)
             case facts.EpochEnded():
                 return _describe_epoch(what, self._snapshot)
             case facts.AutopilotEnded():

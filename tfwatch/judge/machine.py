@@ -24,6 +24,7 @@ from tfwatch.core.events import (
     without_experiments,
 )
 from tfwatch.core.rows import SAMPLE
+from tfwatch.judge.other_programs import OtherPrograms, other_programs_of_run
 from tfwatch.judge.steps.stalls import limit_time_s
 from tfwatch.runs.liveness import Life
 
@@ -221,6 +222,8 @@ class MachineFigures:
     #: Of a whole run: the seconds for which heat and swapping slowed it.
     heat_s: float = 0.0
     swap_s: float = 0.0
+    #: Of a whole run.
+    others: OtherPrograms = field(default_factory=OtherPrograms)
 
     @property
     def heat(self) -> int | None:
@@ -265,6 +268,7 @@ def machine_of_run(run: Snapshot) -> MachineFigures:
         process_memory=memory_over_run(samples),
         heat_s=limit_time_s(run.events, "thermal limit"),
         swap_s=limit_time_s(run.events, "swap"),
+        others=other_programs_of_run(run),
     )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tfwatch.core import units
 from tfwatch.core.events import EpochStarted, Paused
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ _FROM, _UNTIL = 0.25, 0.05
 _MOSTLY = 0.75
 #: The seconds that a live screen looks back, and the least that say something.
 _WINDOW_S, _LEAST_S = 60.0, 4.0
+#: A switch is measured within so many seconds before and after it.
+_AROUND_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +54,19 @@ class OtherPrograms:
     @property
     def text(self) -> str:
         """`other programs use 1.6 of 2 cores`, `... at times`."""
+        at_times = "" if self.share >= _MOSTLY else " at times"
+        return f"other programs use {self._used}{at_times}"
+
+    @property
+    def past_text(self) -> str:
+        """`other programs used 1.6 of 2 cores for 34.0 of 62.0 s`."""
+        spans = units.in_one_unit(1e3 * self.took_s, 1e3 * self.of_s)
+        return f"other programs used {self._used} for {' of '.join(spans)}"
+
+    @property
+    def _used(self) -> str:
         of = f" of {self.cores_all}" if self.cores_all else ""
-        used = "the cores" if math.isnan(self.cores) else f"{self.cores:.1f}{of} cores"
-        return f"other programs use {used}{'' if self.share >= _MOSTLY else ' at times'}"
+        return "the cores" if math.isnan(self.cores) else f"{self.cores:.1f}{of} cores"
 
 
 def other_programs(run: Snapshot, begin_s: float, end_s: float) -> OtherPrograms:
@@ -78,6 +91,14 @@ def other_programs(run: Snapshot, begin_s: float, end_s: float) -> OtherPrograms
 def other_programs_of_run(run: Snapshot) -> OtherPrograms:
     """Return what other programs took over a whole run, its start left out."""
     return other_programs(run, _begin_s(run), run.length_s)
+
+
+def beside_switch(run: Snapshot, at_ns: int) -> str:
+    """Return `, while other programs used ...` of the time around a switch; empty where they took
+    little."""
+    at_s = at_ns / 1e9
+    found = other_programs(run, at_s - _AROUND_S, min(at_s + _AROUND_S, run.now_s))
+    return f", while {found.past_text}" if found.matters else ""
 
 
 class OthersFollower:

@@ -7,9 +7,10 @@ import math
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.core.events import LossDiverged, TrainableIgnored, TrainingFailed
+from tfwatch.core.events import LossDiverged, Paused, TrainableIgnored, TrainingFailed
 from tfwatch.judge.findings.finding import Fact, Finding, Tone
 from tfwatch.judge.log_lines import find_meanings
+from tfwatch.judge.steps.stalls import is_stall_of_callback
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,6 +38,7 @@ def failure(run: Snapshot) -> Iterator[Finding]:
 def beside(run: Snapshot, machine: MachineFigures) -> Iterator[Finding]:
     """Yield what happened beside the losses."""
     yield from _losses(run)
+    yield from _callbacks(run)
     yield from _trainable(run)
     yield from _machine(run, machine)
     yield from _log(run)
@@ -55,6 +57,21 @@ def _losses(run: Snapshot) -> Iterator[Finding]:
         )
 
 
+def _callbacks(run: Snapshot) -> Iterator[Finding]:
+    """Yield each callback that held the training up for long at a time."""
+    longest = [one for one in run.events.of(Paused) if is_stall_of_callback(one)]
+    for name in dict.fromkeys(one.detail for one in longest):
+        took_s = [one.took_ms / 1e3 for one in longest if one.detail == name]
+        each = f"{units.counted(len(took_s), 'time')}, the longest {units.seconds(max(took_s))}"
+        yield Finding(
+            "callback-stall",
+            "CALLBACK",
+            f"callback {name} held the training up for {units.seconds(sum(took_s))} ({each})",
+            where=name,
+            evidence=(Fact("lasted", sum(took_s), "s"),),
+        )
+
+
 def _trainable(run: Snapshot) -> Iterator[Finding]:
     """Yield the newest change of `trainable` that has no effect."""
     if ignored := run.events.newest(TrainableIgnored):
@@ -67,7 +84,15 @@ def _trainable(run: Snapshot) -> Iterator[Finding]:
 
 
 def _machine(run: Snapshot, machine: MachineFigures) -> Iterator[Finding]:
-    """Yield the time that heat and swapping cost, and memory that grew."""
+    """Yield the other programs, the time that heat and swapping cost, and memory that grew."""
+    if machine.others.matters:
+        yield Finding(
+            "other-programs",
+            "OTHER PROGRAMS",
+            f"{machine.others.past_text}: all times are longer for it",
+            "compare runs that have the machine to themselves",
+            evidence=(Fact("lasted", machine.others.took_s, "s"),),
+        )
     for kind, lasted_s in (("heat", machine.heat_s), ("swapping", machine.swap_s)):
         if lasted_s >= _LEAST_SHARE * run.length_s and lasted_s > 0:
             yield Finding(

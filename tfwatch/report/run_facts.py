@@ -264,6 +264,8 @@ MACHINE = (
     ),
     number("thermal_limit_s", "slowed down by heat", "heat_s"),
     number("swapping_s", "slowed down by swapping", "swap_s"),
+    number("other_programs_s", "other programs took cores from it", "others.took_s"),
+    number("other_programs_cores", "how many meanwhile, the mean", "others.cores"),
     mapping("missing", "`reason` and `fix` of each sensor without figures", _missing_sensors),
 )
 # -- the run ---------------------------------------------------------------------------------------

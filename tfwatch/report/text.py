@@ -35,7 +35,7 @@ CODE = "    "
 #: The most losses, lines of code, and changes of settings.
 _MOST_LOSSES, _MOST_CODE, _MOST_CHANGES = 3, 4, 2
 #: Findings without a loss that have a line of their own; the others have one above, or are losses.
-_WARNINGS = ("trainable-ignored", "heat", "swapping", "memory-growth")
+_WARNINGS = ("trainable-ignored", "heat", "swapping", "memory-growth", "callback-stall")
 #: The line of TensorFlow's log on a machine without a GPU; the summary names the device.
 _NO_GPU = "no gpu"
 #: The width of the bar with its words, and the least of the bar alone.
@@ -73,6 +73,7 @@ def as_text(run: Snapshot, home: Path) -> str:
         outcome_text(judged),
         *failure(run),
         *filter(None, [divergences_text(run)]),
+        *_others(judged),
         *_not_separated(run),
         *filter(None, [time_bar(judged.time_breakdown.total)]),
         *_step(judged),
@@ -129,6 +130,11 @@ def failure(run: Snapshot) -> list[str]:
     if run.ended and run.ended.detail and not run.ended.is_by_user:
         return [one_line(run.ended.detail)]
     return []
+
+
+def _others(judged: JudgedRun) -> list[str]:
+    """Return what other programs took: it stands before all times."""
+    return [one_line(one.sentence) for one in judged.findings if one.kind == "other-programs"]
 
 
 def _not_separated(run: Snapshot) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.judge.step_rows import plain, restart
-from tfwatch.core.events import Noted, Paused
+from tfwatch.core.events import Noted, Paused, StagesFound, StallLocated
 from tfwatch.core.rows import Flag
 from tfwatch.judge.steps.stalls import find_limits, find_stalls, limit_time_s
 
@@ -61,6 +61,23 @@ def test_heat_explains_a_wait_only_where_it_began_then() -> None:
 
     assert cause_of(began) == "thermal limit"
     assert cause_of(before, goes_on) == "unexplained"
+
+
+PLACE = "feed.py:41 in read, below map(load)"
+
+
+def test_a_stall_keeps_the_line_that_it_waited_for() -> None:
+    rows = plain(300)
+    rows["wait_ms"][100] = WAIT_S * 1e3
+    rows = restart(rows)
+    step = int(rows["step"][100])
+    found = StagesFound(
+        0, 0, ["shuffle", "map(load), batch(16)"], ["Shuffle", "MapAndBatch python"]
+    )
+    line = StallLocated(3 * 10**9, step, "", 2 * 10**9, "feed.py:41 in read", "generator")
+    (stall,) = find_stalls(rows, [found, line, pause("CPU contention")])
+
+    assert (stall.place, stall.cause, stall.reason) == (PLACE, "unexplained", PLACE)
 
 
 def test_flags_come_before_pauses() -> None:

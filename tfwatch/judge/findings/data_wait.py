@@ -97,7 +97,7 @@ def _with_place(now: Situation, limit: Bottleneck) -> str:
     lines = [edit.place for edit in now.manifest.code if edit.knob == WORKERS]
     if len(lines) != 1 or "map" not in name:
         return limit.sentence
-    return limit.sentence.replace(name, f"{name}, {lines[0]},", 1)
+    return limit.sentence.replace(name, f"{name} at {lines[0]}", 1)
 
 
 def _gain(now: Situation) -> Forecast | None:
@@ -381,7 +381,7 @@ def _parallel_words(now: Situation) -> str:
     if not now.manifest.random_maps:
         return words
     then = now.forecasts.get((WORKERS, "auto"))
-    gain = f", {expected_gain_text(then)}" if then and then.has_gain else ""
+    gain = f", {expected_gain_text(then)}" if then and then.has_gain and then.is_sure else ""
     return f"{words}{gain}; it draws other random numbers then"
 
 

@@ -248,6 +248,11 @@ def find_stalls(rows: Rows, events: Sequence[Event]) -> list[Stall]:
     return without_own([stretch.named(pauses, places) for stretch in search.stretches()], events)
 
 
+def is_stall_of_callback(pause: Paused) -> bool:
+    """Return whether a callback held the training up for as long as a stall."""
+    return pause.cause in ("callback", "checkpoint") and pause.took_ms >= LEAST_LOST_MS
+
+
 def without_own(stalls: Iterable[Stall], events: Iterable[Event]) -> list[Stall]:
     """Return the stalls without those in which the whole process was stopped, or an A/B test built
     its pipelines: it has many of them.

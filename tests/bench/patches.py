@@ -1,6 +1,6 @@
 """Do the patches of `tfwatch fix` apply, train the same, and give what they promise?
 
-    python -m tests.bench.patches OUT [--slow 20] [--healthy 40] [SCRIPT ...]
+    python -m tests.bench.patches OUT [SCRIPT ...] [--slow 20] [--healthy 40]
 
 Each script is fixed in a folder of its own. Where there is a patch, git applies it, and the script
 runs in full as it was and as patched, once each under `tfwatch run`: the ratio of their steps
@@ -110,7 +110,7 @@ _CHEAP = (
 )
 
 
-_SIZES = {"units": 32, "deep": 2, "batch": 32, "count": 4096, "work": 2, "epochs": 3}
+_SIZES = {"units": 32, "deep": 2, "batch": 32, "count": 4096, "work": 16, "epochs": 3}
 
 
 def _script(seed: int, *parts: str, more: str = "", **sizes: int) -> str:
@@ -182,8 +182,8 @@ def slow_scripts() -> dict[str, str]:
         "cheap_maps": {"epochs": 5, "batch": 256, "count": 40_000},
         "cheap_maps_lines": {"epochs": 5, "batch": 128, "count": 30_000},
         "cheap_maps_shuffled": {"epochs": 5, "batch": 64, "count": 30_000},
-        "take_after_cache": {"epochs": 10, "batch": 16, "work": 3},
-        "take_after_cache_lines": {"epochs": 10, "batch": 16, "work": 3},
+        "take_after_cache": {"epochs": 10, "batch": 16},
+        "take_after_cache_lines": {"epochs": 10, "batch": 16},
         "eager_arrays": {"epochs": 3, "count": 9600},
         "eager_data": {"epochs": 3, "count": 6400},
         "tiny_steps": {"epochs": 4, "batch": 8},

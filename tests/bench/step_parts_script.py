@@ -99,7 +99,7 @@ match part:
         sys.exit(f"no part {part}")
 
 model = keras.Sequential([keras.Input(shape), *body, layers.Dense(1, activation="sigmoid")])
-model.compile(optimizer, loss, metrics=metrics)
+model.compile(optimizer, loss, metrics=metrics, jit_compile=False if part == "python" else "auto")
 x = rng.integers(0, 60_000, (batch * 40, *shape))
 x = x.astype("int32") if part == "embedding" else rng.normal(size=x.shape).astype("float32")
 y = (rng.random((batch * 40, 1)) > 0.5).astype("float32")

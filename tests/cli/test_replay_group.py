@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,8 @@ from tfwatch.core.errors import BadInputError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tfwatch.runs.run import Run
 
 
 def test_without_a_terminal_the_report_is_named(
@@ -34,3 +37,30 @@ def test_a_damaged_group_is_bad_input(tmp_path: Path, monkeypatch: pytest.Monkey
 
     with pytest.raises(BadInputError, match=r"its group\.json cannot be read"):
         show_group(folder, None, FakeClock(2).clock)
+
+
+def test_a_group_of_one_rank_is_that_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_group(tmp_path / "one", [1], size=1)
+    write_group(tmp_path / "other", [1], size=2)
+    shown: list[str] = []
+
+    def show_run(_args: object, reader: Run, _clock: object) -> int:
+        shown.append(reader.read().manifest.run)
+        return 0
+
+    def show_all(folder: Path, _theme: object, _clock: object) -> int:
+        shown.append(folder.name)
+        return 0
+
+    for name, value in (("show_run", show_run), ("show_group", show_all)):
+        monkeypatch.setattr(command, name, value)
+    monkeypatch.setattr(command, "why_no_screen", lambda _: "")
+
+    for name in ("one", "other"):
+        assert main(["replay", name, "--runs-dir", str(tmp_path)]) == 0
+    assert shown == ["one/rank-0", "other"]
+
+    assert main(["report", "one", "--json", "--runs-dir", str(tmp_path)]) == 0
+    assert json.loads(capsys.readouterr().out)["run"] == "one/rank-0"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+from typing import Any
 
+import numpy as np
 import pytest
 
 from tfwatch.cli import parsers
@@ -123,11 +125,46 @@ def test_a_change_is_made(name: str, source: str, expected: str) -> None:
     assert made(name, source) == expected
 
 
+ROWS = """\
+import tensorflow as tf
+def rows():
+    for number in range(21):
+        yield np.full(3, number), {"twice": 2.0 * number}
+if True:
+    data = tf.data.Dataset.from_generator(rows, output_signature=(
+        tf.TensorSpec((3,), tf.int32), {"twice": tf.TensorSpec((), tf.float32)}))
+    data = data.batch(8)
+found = [(x.numpy().tolist(), y["twice"].numpy().tolist()) for x, y in data]
+"""
+
+
+@pytest.mark.tensorflow
+def test_batches_of_a_generator_are_those_of_its_rows() -> None:
+    changed = made("batches_from_generator", ROWS)
+    assert ".batch(" not in changed
+    sides = []
+    for source in (ROWS, changed):
+        names: dict[str, Any] = {"np": np}
+        exec(source, names)
+        sides.append(names["found"])
+    assert sides[0] == sides[1]
+
+
 @pytest.mark.parametrize(
     ("name", "source", "why"),
     [
         ("batch_first", "d.map(f).shuffle(9).batch(8)", "no calls of batch right after map"),
         ("batch_first", "d.map(f).batch(8)\ne.map(f).batch(8)", "2 calls of batch right after map"),
+        (
+            "batches_from_generator",
+            "tf.data.Dataset.from_generator(g, tf.float32).batch(8)",
+            "other arguments than a function and a signature",
+        ),
+        (
+            "batches_from_generator",
+            "tf.data.Dataset.from_generator(g, output_signature=s).batch(8, True)",
+            "other arguments than its size",
+        ),
         ("take_first", "d.cache().batch(2).take(9)", "no calls of take right after cache"),
         ("validation_freq", "m.fit(x)", "no calls of fit"),
         (

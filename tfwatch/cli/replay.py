@@ -15,7 +15,7 @@ from tfwatch.core.errors import BadInputError
 from tfwatch.notices import Notifier
 from tfwatch.runs.folder import SLOW_S, call_and_report
 from tfwatch.runs.format import NotARunError
-from tfwatch.runs.group import is_group, open_group
+from tfwatch.runs.group import is_group, open_group, without_group
 from tfwatch.runs.library import find_run
 from tfwatch.runs.requests import RequestSender
 from tfwatch.runs.run import follow_folder
@@ -38,7 +38,9 @@ def replay(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
         BadInputError: there is no such run, or no screen to show it on.
     """
     with readable(args.runs_dir):
-        folder = call_and_report(lambda: find_run(args.which, args.runs_dir), args.runs_dir)
+        folder = call_and_report(
+            lambda: without_group(find_run(args.which, args.runs_dir)), args.runs_dir
+        )
         if is_group(folder):
             return show_group(folder, args.theme, clock)
         reader = follow_folder(folder, clock)

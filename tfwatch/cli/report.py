@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.cli.named_runs import find, find_side, last_two, opened, readable
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
-from tfwatch.runs.group import is_group, open_group
+from tfwatch.runs.group import is_group, open_group, without_group
 from tfwatch.runs.library import home_folder
 from tfwatch.terminal.output import STANDARD_OUTPUT, write, write_text
 from tfwatch.workloads import list_workloads
@@ -33,7 +33,8 @@ def report(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     """
     if args.json and args.redact:
         raise BadInputError("--redact is for the page and Markdown: JSON holds all figures")
-    folder = find(args.which, args.runs_dir)
+    with readable(args.runs_dir):
+        folder = without_group(find(args.which, args.runs_dir))
     if is_group(folder):
         return write_text(args.output or STANDARD_OUTPUT, _group_text(folder, args, clock))
     text, redaction = _run_text(folder, args, clock)

@@ -62,7 +62,7 @@ def _argument(
 
 
 #: Those that may leave nothing for a setting to gain.
-BEFORE_SETTINGS = (RUN_EAGERLY, "take_first", "batch_first")
+BEFORE_SETTINGS = (RUN_EAGERLY, "take_first", "batch_first", "batches_from_generator")
 #: In the order in which they are tried.
 CHANGES = (
     _argument(RUN_EAGERLY, "False", "a graph rounds otherwise", old="True"),
@@ -75,6 +75,13 @@ CHANGES = (
     ),
     ScriptChange(
         "batch_first", "batch before map", edits.batch_before_maps, ("cheap-maps",), is_exact=True
+    ),
+    ScriptChange(
+        "batches_from_generator",
+        "the generator yields batches",
+        edits.rows_in_batches,
+        ("generator-rows",),
+        is_exact=True,
     ),
     _argument(
         STEPS_PER_EXECUTION,

@@ -6,6 +6,7 @@ Each returns the changed source. Raises `NoPatchError` where the source has no s
 from __future__ import annotations
 
 import ast
+import textwrap
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
@@ -28,6 +29,27 @@ _VALIDATES = ("validation_data", "validation_split")
 #: Values that set nothing, in place of which another one is written.
 _UNSET = frozenset({"None", "False", "'auto'", "1"})
 _POLICY = ("set_dtype_policy", "set_global_policy")
+
+#: The functions that make batches of the rows of a generator.
+_ROWS_IN_BATCHES = """\
+def rows_in_batches(rows, size):
+    import numpy as np
+
+    def batches():
+        left = iter(rows())
+        while batch := [row for _, row in zip(range(size), left)]:
+            yield {tf}.nest.map_structure(lambda *parts: np.stack(parts), *batch)
+
+    return batches
+
+
+def in_batches(signature):
+    return {tf}.nest.map_structure(
+        lambda one: {tf}.TensorSpec([None, *one.shape], one.dtype), signature
+    )
+
+
+"""
 
 
 def set_argument(text: str, method: str, keyword: str, value: str, old: str = "") -> str:
@@ -84,6 +106,36 @@ def batch_before_maps(text: str) -> str:
 def take_before_cache(text: str) -> str:
     """Move the only `take` after a cache in front of it."""
     return _moved(text, "take", "cache")
+
+
+def rows_in_batches(text: str) -> str:
+    """Have the only generator of rows before a `batch` yield batches of as many rows: a function
+    before its line makes them."""
+    code = _parsed(text)
+    pairs = [pair for calls in _pipelines(code.tree) for pair in pairwise(calls)]
+    rows, batch = _only(
+        [one for one in pairs if [*map(_method, one)] == ["from_generator", "batch"]],
+        "calls of batch right after from_generator",
+    )
+    signature = _keyword(rows, "output_signature")
+    if len(rows.args) != 1 or len(rows.keywords) != 1 or signature is None:
+        raise NoPatchError("from_generator has other arguments than a function and a signature")
+    if len(batch.args) != 1 or batch.keywords:
+        raise NoPatchError("batch has other arguments than its size")
+    size, owner = code.code_of(batch.args[0]), code.code_of(rows.func).rpartition(".data.")[0]
+    if not owner or "rows_in_batches" in text:
+        raise NoPatchError("the script has no name for TensorFlow, or makes batches already")
+    function = code.code_of(rows.args[0])
+    begin = code.start_of(_statement(code.tree, rows))
+    line = text.rfind("\n", 0, begin) + 1
+    made = textwrap.indent(_ROWS_IN_BATCHES.format(tf=owner), text[line:begin])
+    edits = [
+        (line, line, made),
+        _in_place_of(code, rows.args[0], f"rows_in_batches({function}, {size})"),
+        _in_place_of(code, signature, f"in_batches({code.code_of(signature)})"),
+        (_end_of_owner(code, batch), code.end_of(batch), ""),
+    ]
+    return _with_edits(code, edits)
 
 
 def any_order(text: str) -> str:
@@ -186,6 +238,23 @@ def _method_calls(tree: ast.Module) -> Iterator[ast.Call]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             yield node
+
+
+def _end_of_owner(code: SourceCode, call: ast.Call) -> int:
+    """Return the place after what a method is called on."""
+    assert isinstance(call.func, ast.Attribute)
+    return code.end_of(call.func.value)
+
+
+def _statement(tree: ast.Module, node: ast.AST) -> ast.stmt:
+    """Return the innermost statement that contains a node."""
+    holders = [
+        line
+        for body in _bodies(tree)
+        for line in body
+        if any(one is node for one in ast.walk(line))
+    ]
+    return holders[-1]
 
 
 def _start_of_method(code: SourceCode, call: ast.Call) -> int:

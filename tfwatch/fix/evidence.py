@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.judge.effects.wording import estimate_text
+from tfwatch.core import units
 from tfwatch.report.markdown import code_block, plain, table
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ def as_json(found: ScriptFix, is_applied: bool) -> dict[str, Any]:
 
 def _gain(found: ScriptFix) -> Iterator[str]:
     if found.gain:
-        yield f"the patch in a fresh run, with a 95 % interval: {estimate_text(found.gain)}"
+        gain, low, high = map(units.times, (found.gain.ratio, found.gain.low, found.gain.high))
+        yield f"the patch in a fresh run, with its 95 % interval: {gain} ({low} to {high})"
 
 
 def _tried(one: Tried) -> dict[str, Any]:

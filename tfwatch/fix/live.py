@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.core.knobs import CACHE, OFF
 from tfwatch.fix.changes import DRAWS
@@ -15,13 +16,14 @@ from tfwatch.fix.tried import Tried, clears, in_fresh_runs
 from tfwatch.judge.comparing.compared_runs import assumed_share
 from tfwatch.judge.comparing.run_to_compare import RunToCompare
 from tfwatch.judge.effects.switching_state import autopilot_runs
-from tfwatch.judge.effects.wording import autopilot_text, changes_text, outcome_text, setting_text
+from tfwatch.judge.effects.wording import autopilot_text, changes_text, setting_text
 from tfwatch.judge.findings.switch_lines import proved_knobs
 from tfwatch.judge.forecasts.forecast import Forecast
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from tfwatch.core.events import MoveJudged
     from tfwatch.core.knobs import KnobChange
     from tfwatch.core.script_code import CodeEdit
     from tfwatch.fix.patch import Patch
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
     from tfwatch.judge.judged_run import JudgedRun
 
+#: Half the width of a precise interval, on the logarithm: from half to twice the gain.
+_PRECISE = math.log(2)
 #: The folder of tfwatch, and of its workloads.
 _OWN = Path(__file__).parents[1]
 #: An interval of 95 % of a normal distribution ends at so many standard deviations.
@@ -109,7 +113,7 @@ def _gain(judged: JudgedRun, values: Mapping[str, str]) -> Estimate | None:
     runs: their spread is assumed."""
     known = [run.estimate for run in autopilot_runs(judged.run.events) if run.kept]
     known += [one.estimate for one in judged.switches if values.get(one.knob) == one.new]
-    found = next(filter(clears, known), None)
+    found = next(filter(_is_precise, known), None)
     run = RunToCompare(judged, "")
     spread = assumed_share(([run], [run]))
     return in_fresh_runs(found, _UPPER * math.sqrt(2) * spread) if found else None
@@ -157,24 +161,35 @@ def _proved(judged: JudgedRun) -> dict[str, str]:
 
 
 def _enough(judged: JudgedRun) -> set[tuple[str, str]]:
-    """Return the values whose gain clears the least one with its whole interval: of a switch, or of
-    all that the autopilot kept."""
+    """Return the values whose gain clears the least one with its whole interval, and is precise: of
+    a switch, or of all that the autopilot kept."""
     known = [(one.estimate, one.knob, one.new) for one in judged.switches]
     known += [
         (run.estimate, change.knob, change.new)
         for run in autopilot_runs(judged.run.events)
         for change in run.kept
     ]
-    return {(knob, new) for estimate, knob, new in known if clears(estimate)}
+    return {(knob, new) for estimate, knob, new in known if _is_precise(estimate)}
+
+
+def _is_precise(estimate: Estimate | None) -> bool:
+    """Return whether a gain is proved, and known well enough to name it: restarted pairs tell
+    more."""
+    return estimate is not None and clears(estimate) and estimate.half_log <= _PRECISE
 
 
 def _tried(judged: JudgedRun, values: dict[str, str]) -> tuple[Tried, ...]:
+    moves = [move for run in autopilot_runs(judged.run.events) for move in run.moves]
     return tuple(
         Tried(
-            changes_text([one.change]),
-            outcome_text(one),
-            values.get(one.knob) == one.new,
-            one.estimate,
+            changes_text(move.changes),
+            _move_text(move),
+            move.kept and all(values.get(one.knob) == one.new for one in move.changes),
         )
-        for one in judged.switches
+        for move in moves
     )
+
+
+def _move_text(move: MoveJudged) -> str:
+    times = " → ".join(units.in_one_unit(move.before_ms, move.after_ms))
+    return "; ".join(filter(None, (f"{times}/step over {move.steps} steps", move.reason)))

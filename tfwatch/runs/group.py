@@ -129,6 +129,17 @@ def rank_folders(group: Path) -> list[RankFolder]:
     return sorted(folders)
 
 
+def without_group(folder: Path) -> Path:
+    """Return the run of a group that has one rank and awaits no other; else the folder itself.
+
+    Raises:
+        NotARunError: its group.json cannot be read. OSError: the folder cannot be read.
+    """
+    ranks = newest_round(rank_folders(folder)) if is_group(folder) else []
+    is_alone = len(ranks) == 1 and read_group_file(folder).size in (None, 1)
+    return ranks[0].folder if is_alone else folder
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """The newest run of each rank of a group, by rank. unreadable: why the run of a rank cannot be

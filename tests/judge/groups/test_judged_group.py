@@ -11,6 +11,7 @@ from tests.groups import STEPS, meeting_rows, write_group
 from tests.runs.folders import FakeClock, write_run
 from tfwatch.core.events import RunEnded, TrainingFailed
 from tfwatch.core.rows import STEP, Phase
+from tfwatch.judge.findings.finding import Tone
 from tfwatch.judge.groups.judged_group import JudgedGroup, judge_group
 from tfwatch.report.group_report import group_json, rank_cells
 from tfwatch.runs.format import EVENTS, MANIFEST, PULSES, Pulse
@@ -47,7 +48,31 @@ def test_where_all_ranks_starve_alike_that_is_the_finding(tmp_path: Path) -> Non
     group = judged(write_group(tmp_path / "one", [20, 20, 20]))
 
     assert group.word == "ALL RANKS STARVE 69 %"
+    assert group.tone is Tone.BAD
     assert group.sentences[0] == "each rank waits 20.0 of 29.0 ms/step for data"
+    assert group.sentences[1] == "the screen of a rank names the cause: tfwatch replay one/rank-0"
+    assert group.sentences[2].startswith("no rank is seen to be late")
+
+
+def test_ranks_of_a_strategy_that_starve_alike_hide_the_late_one(tmp_path: Path) -> None:
+    group = judged(write_group(tmp_path / "one", [20, 20, 20], replicas=["GPU:0"]))
+
+    assert group.word == "ALL RANKS STARVE 69 %"
+    assert group.sentences[2] == (
+        "whether a rank is late is not known: a fetch from a distributed data set of unknown"
+        " length waits for the slowest rank"
+    )
+    found = group_json(group)
+    assert (found["straggler"], found["waiting_share"]) == (None, None)
+    assert found["straggler_not_known"].startswith("a fetch from a distributed data set")
+    assert rank_cells(group.rows[0])[-3] == "n/a", "by how much it is late"
+
+
+def test_the_larger_loss_of_a_late_rank_and_of_all_comes_first(tmp_path: Path) -> None:
+    group = judged(write_group(tmp_path / "one", [20, 25, 20]))
+
+    assert group.word == "ALL RANKS STARVE 59 %"
+    assert group.sentences[2].startswith("the other ranks wait 5.0 of 34.0 ms/step for rank 1")
 
 
 def test_without_a_straggler_the_time_spent_waiting_is_given(tmp_path: Path) -> None:
@@ -74,7 +99,18 @@ def test_what_is_not_known_has_its_reason(tmp_path: Path) -> None:
     assert judged(not_split).why_not == "the steps of rank 0 are not split: by Keras"
     assert judged(not_split).waiting_share is None
     assert judged(alone).word == "STRAGGLER n/a"
-    assert judged(alone).sentences == ("only one rank has a run",)
+    assert judged(alone).sentences == (
+        "whether a rank is late is not known: only one rank has a run",
+    )
+
+
+def test_a_group_without_the_runs_of_some_ranks_is_not_well(tmp_path: Path) -> None:
+    group = judged(write_group(tmp_path / "one", [1, 1.5], size=8))
+
+    assert (group.tone, group.word) == (Tone.WARN, "NO RUN OF 6 RANKS")
+    assert group.sentences[0] == (
+        "nothing is known of rank 2, 3, 4, 5, 6 and 1 more: no run of it can be read"
+    )
 
 
 def test_missing_and_unreadable_ranks_are_named(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ rank that no longer trains comes before a late one."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -28,8 +28,13 @@ from tfwatch.judge.steps.steady_steps import Breakdown, breakdown, steady
 from tfwatch.runs.liveness import Life
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tfwatch.runs.group import Group
     from tfwatch.runs.snapshot import Snapshot
+
+    #: The tone, the word and the sentences of a finding.
+    _Found: TypeAlias = tuple[Tone, str, list[str]]
 
 #: Samples for a figure of a machine: three seconds of them.
 _FEWEST_SAMPLES = 6
@@ -40,6 +45,8 @@ _WELL = frozenset({"finished", "stopped", "running"})
 _HELD_S, _HELD_STEPS = 3.0, 4.0
 #: The share of data wait of every rank from which that comes before the straggler.
 _STARVES_FROM = 0.2
+#: Ranks without a run in a sentence.
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +117,17 @@ def judge_group(group: Group) -> JudgedGroup:
     cycles = align([_rank_steps(rank, run) for rank, run in sorted(group.ranks.items())])
     why_not = _why_not(group, cycles)
     late = None if why_not else find_straggler(cycles)
+    splits = {rank: _newest_split(run) for rank, run in group.ranks.items()}
+    starved = _least_starved(splits.values())
+    if starved and not late:
+        why_not = why_not or _why_hidden(group)
     late_ms = {} if why_not else lateness_ms(cycles)
-    rows = [_row(rank, run, late_ms, late) for rank, run in group.ranks.items()]
+    rows = [_row(rank, run, splits[rank], late_ms, late) for rank, run in group.ranks.items()]
     rows += [RankRow(rank, "no run") for rank in group.missing]
     rows += [RankRow(n, f"cannot be read: {why}") for n, why in group.unreadable.items()]
     rows.sort(key=lambda row: row.rank)
     in_call_s = _in_call_s(rows)
-    tone, word, sentences = _finding(group, rows, cycles, late, why_not)
+    tone, word, sentences = _finding(group, cycles, late, why_not, starved)
     if in_call_s is not None:
         first = units.count(max(row.step or 0 for row in rows))
         where = f"no step since step {first}: all ranks are in the call, and nothing shows which"
@@ -145,31 +156,70 @@ def _why_not(group: Group, cycles: Cycles) -> str:
     return ""
 
 
+def _newest_split(run: Snapshot) -> Breakdown | None:
+    newest = run.steps[-10 * NEEDED :]
+    return breakdown(steady(newest)) if len(newest) else None
+
+
+def _least_starved(splits: Iterable[Breakdown | None]) -> Breakdown | None:
+    """Return the steps of the rank that starves least, where each of several does; else None."""
+    known = list(splits)
+    least = min(filter(None, known), key=lambda split: split.wait_share, default=None)
+    starve = least and least.wait_share >= _STARVES_FROM and None not in known and len(known) > 1
+    return least if starve else None
+
+
+def _why_hidden(group: Group) -> str:
+    """Return why ranks that starve alike may wait for one of them; empty where they do not."""
+    is_shared = any(run.manifest.replicas for run in group.ranks.values())
+    return (
+        "a fetch from a distributed data set of unknown length waits for the slowest rank"
+        if is_shared
+        else ""
+    )
+
+
 def _finding(
-    group: Group, rows: list[RankRow], cycles: Cycles, late: Straggler | None, why_not: str
-) -> tuple[Tone, str, list[str]]:
-    """Return the finding on the ranks that train."""
-    if why_not:
-        return Tone.CALM, "STRAGGLER n/a", [why_not]
+    group: Group,
+    cycles: Cycles,
+    late: Straggler | None,
+    why_not: str,
+    starved: Breakdown | None,
+) -> _Found:
+    """Return the finding on the ranks that train: the larger share of the time comes first."""
     if late:
         tone = Tone.BAD if late.is_critical else Tone.WARN
-        return tone, straggler_word(late), straggler_sentences(late)
-    sentence = _no_straggler(group, cycles)
-    splits = [row.split for row in rows if row.split]
-    least = min(splits, key=lambda split: split.wait_share, default=None)
-    if least is None or least.wait_share < _STARVES_FROM:
-        return Tone.GOOD, "NO STRAGGLER", [sentence]
-    wait, step = units.in_one_unit(least.wait.mean, least.step.mean)
-    hidden = "a distributed data set of unknown length lets each fetch wait for the slowest rank"
-    return (
-        Tone.BAD,
-        f"ALL RANKS STARVE {units.percent(least.wait_share)}",
-        [
-            f"each rank waits {wait} of {step}/step for data",
-            f"{hidden}: which one that is does not show here",
-            sentence,
-        ],
-    )
+        found = tone, straggler_word(late), straggler_sentences(late)
+    elif why_not:
+        found = Tone.CALM, "STRAGGLER n/a", [f"whether a rank is late is not known: {why_not}"]
+    else:
+        found = Tone.GOOD, "NO STRAGGLER", [_no_straggler(group, cycles)]
+    if starved and not (late and late.share > starved.wait_share):
+        wait, step = units.in_one_unit(starved.wait.mean, starved.step.mean)
+        waits = f"each rank waits {wait} of {step}/step for data"
+        first = group.ranks[min(group.ranks)].manifest.run
+        where = f"the screen of a rank names the cause: tfwatch replay {first}"
+        word = f"ALL RANKS STARVE {units.percent(starved.wait_share)}"
+        found = Tone.BAD, word, [waits, where, *found[2]]
+    return _with_lacking(found, sorted((*group.missing, *group.unreadable)))
+
+
+def _with_lacking(found: _Found, lacking: list[int]) -> _Found:
+    """Return the finding with the ranks of which no run can be read: nothing is good without
+    them."""
+    if not lacking:
+        return found
+    tone, word, sentences = found
+    more = len(lacking) - _MOST_NAMED
+    named = ", ".join(map(str, lacking[:_MOST_NAMED])) + (f" and {more} more" if more > 0 else "")
+    unknown = f"nothing is known of rank {named}: no run of it can be read"
+    if tone in (Tone.GOOD, Tone.CALM):
+        return (
+            Tone.WARN,
+            f"NO RUN OF {units.counted(len(lacking), 'rank').upper()}",
+            [unknown, *sentences],
+        )
+    return tone, word, [*sentences, unknown]
 
 
 def _no_straggler(group: Group, cycles: Cycles) -> str:
@@ -217,9 +267,14 @@ def _last_step(run: Snapshot) -> int:
     return int(run.steps["step"][-1]) if len(run.steps) else 0
 
 
-def _row(rank: int, run: Snapshot, late_ms: dict[int, float], late: Straggler | None) -> RankRow:
-    newest, step = run.steps[-10 * NEEDED :], _last_step(run)
-    split = breakdown(steady(newest)) if len(newest) else None
+def _row(
+    rank: int,
+    run: Snapshot,
+    split: Breakdown | None,
+    late_ms: dict[int, float],
+    late: Straggler | None,
+) -> RankRow:
+    step = _last_step(run)
     step_ms = split.step.mean if split else 0.0
     head, seconds = _stopped(run, step_ms)
     return RankRow(

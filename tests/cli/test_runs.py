@@ -14,6 +14,7 @@ from tests.cli.commands import exit_code
 from tests.screens.canned import usual
 from tfwatch.cli import main
 from tfwatch.cli import runs as room
+from tfwatch.runs.removal import FolderToRemove
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,19 +137,48 @@ def test_a_run_of_a_container_of_this_machines_name_is_not_removed(folder: Path)
 def test_a_run_that_cannot_be_removed_keeps_no_other_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refuse(run: Path) -> None:
-        if run.name == NEW:
-            raise PermissionError(13, "Permission denied", str(run))
-        shutil.rmtree(run)
+    def refuse(run: FolderToRemove) -> None:
+        if run.path.name == NEW:
+            raise PermissionError(13, "Permission denied")
+        shutil.rmtree(run.path)
         raise FileNotFoundError  # another process was faster
 
-    monkeypatch.setattr("tfwatch.cli.runs.remove", refuse)
+    monkeypatch.setattr(FolderToRemove, "remove", refuse)
 
     assert runs(folder, "prune", "--keep", "0", "--yes") == 2
     assert (
         capsys.readouterr().err == f"tfwatch: {folder / NEW} cannot be removed: Permission denied\n"
     )
     assert sorted(os.listdir(folder)) == [NEW, OPEN]
+
+
+def test_what_takes_the_place_of_a_run_while_the_user_is_asked_stays(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def exchange(_question: str) -> bool:
+        for name in (OLD, NEW):
+            (folder / name).rename(folder / f"moved-{name}")
+        (folder / OLD).symlink_to(folder / OPEN)
+        (folder / NEW).mkdir()
+        return True
+
+    monkeypatch.setattr(room, "_ask", exchange)
+    assert runs(folder, "remove", OLD, NEW) == 2
+    assert "1 other run neither" in capsys.readouterr().err
+    assert (folder / NEW).is_dir()
+    assert (folder / OPEN / "run.json").is_file()
+    assert (folder / f"moved-{OLD}" / "run.json").is_file()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_the_run_of_somebody_else_is_not_removed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.chown(folder / OLD, 54321, -1)
+    assert runs(folder, "remove", OLD, "--yes") == 2
+    assert "it belongs to another user" in capsys.readouterr().err
+    assert runs(folder, "prune", "--keep", "0", "--yes") == 0
+    assert (folder / OLD).is_dir()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from tests.judge.step_rows import plain
 from tests.runs.folders import ORIGIN_WALL_NS, FakeClock, write_run
-from tfwatch.cli.runs import beyond, remove, why_kept
+from tfwatch.cli.runs import beyond, why_kept
 from tfwatch.core.events import RunEnded
 from tfwatch.runs import group as groups
 from tfwatch.runs.format import GROUP_FILE, NotARunError
@@ -30,6 +30,7 @@ from tfwatch.runs.library import (
     run_name,
     runs_since,
 )
+from tfwatch.runs.removal import FolderToRemove
 from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
@@ -114,6 +115,21 @@ def test_a_later_run_of_a_process_lies_beside_its_first(tmp_path: Path) -> None:
 
 def test_ranks_are_counted_where_no_variable_holds_them(tmp_path: Path) -> None:
     assert [join_as(None, tmp_path).rank for _ in range(3)] == [0, 1, 2]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.parametrize("is_link", [False, True], ids=["another user's", "a link"])
+def test_a_group_of_somebody_else_is_not_joined(tmp_path: Path, is_link: bool) -> None:
+    theirs = join_as(0, tmp_path).folder.parent
+    if is_link:
+        theirs.rename(tmp_path / "elsewhere")
+        theirs.symlink_to(tmp_path / "elsewhere")
+    else:
+        os.chown(theirs, 54321, -1)
+    joined = join_as(1, tmp_path).folder
+
+    assert joined.parent.name == f"{theirs.name}-2"
+    assert not (theirs / joined.name).exists()
 
 
 def test_a_rank_that_is_taken_begins_another_group(tmp_path: Path) -> None:
@@ -203,6 +219,6 @@ def test_a_group_is_removed_as_a_whole_and_kept_while_a_rank_trains(group: Path)
     assert "still runs" in why_kept(group)
     assert list(beyond([group], None, 0, None)) == []
 
-    remove(group)
+    FolderToRemove(group).remove()
 
     assert not group.exists()

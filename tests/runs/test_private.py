@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.runs.begun import begin_run
+from tests.screens.canned import STARVING, Canned
 from tfwatch.core import new_file
 from tfwatch.core.events import Noted
 from tfwatch.runs import library
-from tfwatch.runs.format import make_folder, write_atomically
+from tfwatch.runs.format import EVENTS, make_folder, write_atomically
+from tfwatch.runs.script_process import record_signal
 from tfwatch.terminal.pseudo_terminal import ScriptLog
 
 if TYPE_CHECKING:
@@ -86,3 +89,36 @@ def test_a_file_that_is_replaced_is_never_written_through_a_link(
         write_atomically(path, "theirs")
 
     assert victim.read_text() == "mine"
+
+
+def test_nothing_is_written_behind_a_link_that_takes_the_place_of_the_folder(
+    tmp_path: Path,
+) -> None:
+    folder, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    writer = Canned(folder).started().steps(3, STARVING).writer
+    writer.flush()
+    elsewhere.mkdir()
+    folder.rename(tmp_path / "moved")
+    folder.symlink_to(elsewhere)
+    writer.note("a note")
+    writer.flush()
+
+    assert list(elsewhere.iterdir()) == []
+    assert writer.lost is not None
+    folder.unlink()
+    (tmp_path / "moved").rename(folder)
+    writer.flush()
+    assert writer.lost is None
+    assert b"a note" in (folder / EVENTS).read_bytes()
+
+
+def test_the_end_of_a_run_by_a_signal_is_written_behind_no_link(tmp_path: Path) -> None:
+    run = Canned(tmp_path / "run", pid=2**22 + 1).started().steps(3, STARVING)
+    run.writer.flush()
+    (tmp_path / "other").write_text("mine")
+    (tmp_path / "run" / EVENTS).unlink()
+    (tmp_path / "run" / EVENTS).symlink_to(tmp_path / "other")
+
+    with pytest.raises(OSError, match="symbolic links"):
+        record_signal(tmp_path / "run", signal.SIGTERM)
+    assert (tmp_path / "other").read_text() == "mine"

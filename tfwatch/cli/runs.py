@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -14,9 +13,10 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
 from tfwatch.judge.past_run import PastRun, past_entry
 from tfwatch.runs.folder import RunFolder
-from tfwatch.runs.format import GROUP_FILE, MANIFEST, NotARunError
+from tfwatch.runs.format import NotARunError, is_own
 from tfwatch.runs.library import list_runs, runs_of
 from tfwatch.runs.liveness import Life
+from tfwatch.runs.removal import FolderToRemove
 from tfwatch.runs.run import RECENT, open_run
 from tfwatch.terminal.output import render, write
 
@@ -106,6 +106,8 @@ def prune_runs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
 
 
 def _remove(args: argparse.Namespace, folders: Sequence[Path]) -> int:
+    with readable(args.runs_dir):
+        found = [FolderToRemove(folder) for folder in folders]
     size = units.memory(sum(map(folder_bytes, folders)))
     count = units.counted(len(folders), "run")
     if not folders:
@@ -113,26 +115,24 @@ def _remove(args: argparse.Namespace, folders: Sequence[Path]) -> int:
     listed = "".join(f"{printable(folder.name)}\n" for folder in folders)
     if not (args.yes or _ask(f"{listed}Remove {count}, {size}? [y/N] ")):
         return write(sys.stdout, "nothing is removed\n")
-    failures = [error for folder in folders if (error := _failure_of(folder))]
+    failures = [why for folder in found if (why := _failure_of(folder))]
     if failures:
-        first, others = failures[0], len(failures) - 1
+        others = len(failures) - 1
         more = f"; {units.counted(others, 'other run')} neither" if others else ""
-        raise BadInputError(
-            f"{first.filename or 'a run'} cannot be removed: {first.strerror or first}{more}"
-        )
+        raise BadInputError(f"{failures[0]}{more}")
     return write(sys.stdout, f"removed {count}, {size}\n")
 
 
-def _failure_of(folder: Path) -> OSError | None:
+def _failure_of(folder: FolderToRemove) -> str:
     """Remove a run; return why it cannot be removed. One that another process removes meanwhile is
     gone as well."""
     try:
-        remove(folder)
+        folder.remove()
     except FileNotFoundError:
-        return None
+        return ""
     except OSError as error:
-        return error
-    return None
+        return f"{folder.path} cannot be removed: {error.strerror or error}"
+    return ""
 
 
 def _ask(question: str) -> bool:
@@ -159,6 +159,8 @@ def why_kept(folder: Path, clock: Clock = SYSTEM, *, by_limit: bool = False) -> 
     if folder.is_symlink():
         return "it is a link"
     try:
+        if not is_own(folder):
+            return "it belongs to another user"
         lives = {open_run(run, clock, RECENT).life for run in runs_of(folder)}
     except (NotARunError, OSError) as error:
         return f"nobody knows whether it still runs: {error}"
@@ -213,21 +215,3 @@ def _lstat(path: Path) -> os.stat_result | None:
         return path.lstat()
     except OSError:  # removed meanwhile
         return None
-
-
-def remove(folder: Path) -> None:
-    """Remove the folder of a run or a group with everything in it.
-
-    The file that makes it one goes last: a removal cut short can be repeated.
-
-    Raises:
-        OSError: a file cannot be removed.
-    """
-    for path in folder.iterdir():
-        if path.name in (MANIFEST, GROUP_FILE):
-            continue
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-    shutil.rmtree(folder)

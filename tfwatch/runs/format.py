@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
@@ -61,6 +62,17 @@ def make_folder(folder: Path) -> None:
     missing = [one for one in (folder, *folder.parents) if not one.is_dir()]
     for one in reversed(missing):
         one.mkdir(FOLDER_MODE, exist_ok=True)
+
+
+def is_own(folder: Path) -> bool:
+    """Return whether a folder is this user's, and no link: where others write, a name may be
+    anybody's.
+
+    Raises:
+        OSError: there is none.
+    """
+    status = folder.lstat()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 SCHEMA = 1
@@ -356,20 +368,23 @@ def rows_of(name: str, data: bytes) -> Rows:
     return np.frombuffer(data, dtype=row, count=len(data) // row.itemsize)
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str, place: int | None = None) -> None:
     """Replace a small file; a reader sees the old text or the new, never a part.
+
+    place: the descriptor of the folder that a relative path begins in.
 
     Raises:
         OSError: the folder cannot be written.
     """
     part, flags = new_part(path)
     try:
-        with open(os.open(part, flags, FILE_MODE), "w", encoding="utf-8") as file:
+        fd = os.open(part, flags, FILE_MODE, dir_fd=place)
+        with open(fd, "w", encoding="utf-8") as file:
             file.write(text)
-        part.replace(path)
+        os.replace(part, path, src_dir_fd=place, dst_dir_fd=place)
     except OSError:
         with suppress(OSError):
-            part.unlink()
+            os.unlink(part, dir_fd=place)
         raise
 
 

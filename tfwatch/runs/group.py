@@ -26,6 +26,7 @@ from tfwatch.runs.format import (
     GROUP_FILE,
     MANIFEST,
     NotARunError,
+    is_own,
     make_folder,
     write_atomically,
 )
@@ -322,7 +323,12 @@ def join(runs_dir: Path, membership: Membership, started_s: float, clock: Clock)
         )
     ranks = range(_MOST) if membership.rank is None else (membership.rank,)
     for group in _candidates(runs_dir, membership):
-        made = _make_group(group, membership, started_s, clock)
+        made = _make_group(group)
+        if not is_own(group):  # others may put links in the place of its runs
+            continue
+        if not is_group(group):
+            name, launcher, size = membership.name, membership.launcher, membership.size
+            write_group_file(group, GroupFile(name, launcher, started_s, clock.wall_ns(), size))
         if made or _is_same_launch(group, started_s):
             with suppress(FileExistsError):
                 joined = _first_free(
@@ -359,18 +365,13 @@ def _candidates(runs_dir: Path, membership: Membership) -> Iterator[Path]:
         yield runs_dir / (stem if number == 1 else f"{stem}-{number}")
 
 
-def _make_group(group: Path, membership: Membership, started_s: float, clock: Clock) -> bool:
+def _make_group(group: Path) -> bool:
     """Create the group's folder; return False where another rank did. Its file is written by
     whoever finds none."""
-    made = True
-    try:
+    with suppress(FileExistsError):
         group.mkdir(FOLDER_MODE)
-    except FileExistsError:
-        made = False
-    if not is_group(group):
-        name, launcher, size = membership.name, membership.launcher, membership.size
-        write_group_file(group, GroupFile(name, launcher, started_s, clock.wall_ns(), size))
-    return made
+        return True
+    return False
 
 
 def _is_same_launch(group: Path, started_s: float) -> bool:

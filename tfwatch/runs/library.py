@@ -17,6 +17,7 @@ from tfwatch.runs.format import (
     FOLDER_MODE,
     MANIFEST,
     NotARunError,
+    is_own,
     make_folder,
     write_atomically,
 )
@@ -221,8 +222,8 @@ def replay_argument(run: Path, is_rank: bool | None = None) -> str:
 
 
 def runs_since(runs_dir: Path, pid: int, began_ns: int) -> Iterator[Path]:
-    """Yield the runs that a process has recorded since a moment, nanoseconds since 1970, the newest
-    first.
+    """Yield the runs that a process of this user has recorded since a moment, nanoseconds since
+    1970, the newest first.
 
     Raises:
         OSError: the folder cannot be read.
@@ -232,7 +233,8 @@ def runs_since(runs_dir: Path, pid: int, began_ns: int) -> Iterator[Path]:
             manifest = RunFolder(folder).manifest()
             if manifest.origin_wall_ns < began_ns - WINDOW_S * 1e9:
                 return
-            if manifest.pid == pid and manifest.origin_wall_ns >= began_ns:
+            began = manifest.origin_wall_ns >= began_ns
+            if began and manifest.pid == pid and is_own(folder):
                 yield folder
 
 
@@ -257,7 +259,7 @@ def save_copy(folder: Path | None, text: str, name: str = NAME) -> Path | None:
 
 def _places_of_copy(folder: Path | None) -> Iterator[Path]:
     with suppress(OSError):
-        if folder and folder.stat().st_uid == os.geteuid():
+        if folder and is_own(folder):
             yield folder
     with suppress(RuntimeError):
         yield default_runs_dir().parent

@@ -196,11 +196,14 @@ def _open_own(folder: Path, flags: int) -> int:
         FileNotFoundError: nothing was requested yet. NoRequestsError: it may be written by others,
         or is no file.
     """
+    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        _check_own(os.stat(folder), "folder")
-        fd = os.open(
-            folder / REQUESTS, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, FILE_MODE
-        )
+        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _check_own(os.fstat(place), "folder")
+            fd = os.open(REQUESTS, flags, FILE_MODE, dir_fd=place)
+        finally:
+            os.close(place)
     except FileNotFoundError:
         if flags & os.O_CREAT:
             raise NoRequestsError("the run's folder is gone") from None

@@ -269,7 +269,9 @@ def record_signal(folder: Path, signum: int, clock: Clock = SYSTEM) -> None:
 
 def _append_line(path: Path, line: bytes) -> None:
     """Append a line to a file whose last one may be torn."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, layout.FILE_MODE)
+    fd = os.open(
+        path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, layout.FILE_MODE
+    )
     try:
         size = os.fstat(fd).st_size
         is_torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"

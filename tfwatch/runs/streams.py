@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import weakref
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from tfwatch.runs.format import FILE_MODE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 #: Bytes kept in memory while the disk takes none: two million steps. Beyond that the oldest are
@@ -21,17 +23,57 @@ MEMORY_BYTES = 64 * 2**20
 _WRITE_BYTES = 2**20
 
 
-class Stream:
-    """Bytes that one thread at a time appends.
+class WrittenFolder:
+    """A folder whose files are written relative to its descriptor, so that nothing is written
+    elsewhere where somebody puts a link, or a folder of theirs, in its place.
 
-    Bytes that the disk refuses, and bytes appended before `path` is set, are kept in memory and
-    written with the next append. Bytes beyond `MEMORY_BYTES` are dropped, and after that nothing
-    more is written. The file is open only while it is written: a program may close descriptors that
-    are not its own, and reuse their numbers.
+    Neither it nor a file stays open: a program may close descriptors that are not its own, and
+    reuse their numbers.
     """
 
-    def __init__(self) -> None:
-        self.path: Path | None = None
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._owner: int | None = None
+
+    @contextmanager
+    def opened(self) -> Iterator[int]:
+        """Within, its descriptor.
+
+        Raises:
+            OSError: it is gone, a link, or somebody else's.
+        """
+        place = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            owner = os.fstat(place).st_uid  # of a network disk it may be another one than the user
+            if self._owner not in (None, owner):
+                raise FileNotFoundError
+            self._owner = owner
+            yield place
+        finally:
+            os.close(place)
+
+    def open(self, name: str, flags: int) -> int:
+        """Open a file to write it.
+
+        Raises:
+            OSError: it cannot be opened, or is a link; or as `opened`.
+        """
+        flags |= os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        with self.opened() as place:
+            return os.open(name, flags, FILE_MODE, dir_fd=place)
+
+
+class Stream:
+    """Bytes that one thread at a time appends to a file.
+
+    Bytes that the disk refuses, and bytes appended before `folder` is set, are kept in memory and
+    written with the next append. Bytes beyond `MEMORY_BYTES` are dropped, and after that nothing
+    more is written.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.folder: WrittenFolder | None = None
+        self._name = name
         self._is_created = False
         self._written = 0
         self._waiting = bytearray()
@@ -44,21 +86,20 @@ class Stream:
     def write(self) -> str:
         """Write what waits; return why it is not on disk, empty where it is or where there is no
         folder."""
-        reason = self._write(self.path) if self.path else ""
+        reason = self._write(self.folder) if self.folder else ""
         excess = len(self._waiting) - MEMORY_BYTES
         if excess > 0:
             self._has_dropped = True
             del self._waiting[:excess]
         return reason
 
-    def _write(self, path: Path) -> str:
+    def _write(self, folder: WrittenFolder) -> str:
         if self._has_dropped:
             return "more bytes were lost than memory can hold"
         if self._is_created and not self._waiting:
             return ""
-        flags = os.O_NOFOLLOW if self._is_created else os.O_NOFOLLOW | os.O_CREAT | os.O_TRUNC
         try:
-            file = os.open(path, os.O_WRONLY | os.O_CLOEXEC | flags, FILE_MODE)
+            file = folder.open(self._name, 0 if self._is_created else os.O_CREAT | os.O_TRUNC)
             self._is_created = True
             try:
                 while self._waiting:
@@ -89,13 +130,13 @@ def why_not(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def write_at_start(path: Path, data: bytes) -> None:
+def write_at_start(folder: WrittenFolder, name: str, data: bytes) -> None:
     """Write `data` at the beginning of a file; create the file if necessary.
 
     Raises:
         OSError: the file cannot be written.
     """
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+    fd = folder.open(name, os.O_CREAT)
     try:
         os.write(fd, data)
     finally:

@@ -7,6 +7,7 @@ import math
 import struct
 import threading
 from collections import deque
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -27,11 +28,10 @@ from tfwatch.core.events import (
 from tfwatch.core.rows import GPU, SAMPLE, STAGE, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Pulse
-from tfwatch.runs.streams import Stream, own_writers, why_not, write_at_start
+from tfwatch.runs.streams import Stream, WrittenFolder, own_writers, why_not, write_at_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     import numpy as np
 
@@ -99,7 +99,8 @@ class RunWriter:
         self._ended_ns: int | None = None
         self._manifest = manifest
         self._manifest_lock = threading.Lock()
-        self._streams = {name: Stream() for name in layout.STREAMS}
+        self._place: WrittenFolder | None = None
+        self._streams = {name: Stream(name) for name in layout.STREAMS}
         self._rows: dict[str, deque[bytes]] = {name: deque() for name in layout.STREAMS}
         self._events: deque[Event] = deque()
         self._seq = 0
@@ -211,8 +212,9 @@ class RunWriter:
     def adopt(self, folder: Path) -> None:
         """Record into this folder from now on, including rows in memory; a closed run is written
         too."""
-        for name, stream in self._streams.items():
-            stream.path = folder / name
+        self._place = WrittenFolder(folder)
+        for stream in self._streams.values():
+            stream.folder = self._place
         self.folder = folder
         own_writers[folder.absolute()] = self
         if self._closing.is_set():
@@ -338,14 +340,16 @@ class RunWriter:
         return next(filter(None, [stream.write() for stream in self._streams.values()]), "")
 
     def _write_small_files(self) -> str:
-        if self.folder is None:
+        if self._place is None:
             return ""
         unwritten, self._stale_manifest = self._stale_manifest, False
         try:
             if unwritten:
-                layout.write_atomically(self.folder / layout.MANIFEST, self._manifest.encode())
+                with self._place.opened() as place:
+                    text = self._manifest.encode()
+                    layout.write_atomically(Path(layout.MANIFEST), text, place)
                 unwritten, self.can_open = False, True
-            write_at_start(self.folder / layout.PULSES, self._pulse)
+            write_at_start(self._place, layout.PULSES, self._pulse)
         except OSError as error:
             return why_not(error)
         finally:

@@ -173,8 +173,7 @@ def _enough(judged: JudgedRun) -> set[tuple[str, str]]:
 
 
 def _is_precise(estimate: Estimate | None) -> bool:
-    """Return whether a gain is proved, and known well enough to name it: restarted pairs tell
-    more."""
+    """Return whether a gain is proved, and precise: else restarted pairs measure it."""
     return estimate is not None and clears(estimate) and estimate.half_log <= _PRECISE
 
 

@@ -68,6 +68,20 @@ def test_an_argument_that_cannot_be_set_is_refused(source: str, name: str, why: 
         made(name, source)
 
 
+WAITING = """\
+import tensorflow as tf
+if a:
+    d = s.map(f).map(g, num_parallel_calls=2)
+    d = d.batch(8)
+"""
+PARALLEL = """\
+import tensorflow as tf
+if a:
+    d = s.map(f, num_parallel_calls=16).map(g, num_parallel_calls=16)
+    parallel_options = tf.data.Options()
+    parallel_options.threading.private_threadpool_size = 16
+    d = d.batch(8).with_options(parallel_options)
+"""
 TWO = "d = d.map(f)\n# note\nd = d.map(lambda x: x, num_parallel_calls=2)\nd = d.batch(8, True)\n"
 
 
@@ -92,6 +106,7 @@ TWO = "d = d.map(f)\n# note\nd = d.map(lambda x: x, num_parallel_calls=2)\nd = d
             "d = (\n    r.map(f)  # a.b\n    .batch(8)\n)\n",
             "d = (\n    r.batch(8)  # a.b\n    .map(f)\n)\n",
         ),
+        ("num_parallel_calls", WAITING, PARALLEL),
         ("take_first", "m.fit(r.cache().take(9).batch(4))", "m.fit(r.take(9).cache().batch(4))"),
         (
             "validation_freq",

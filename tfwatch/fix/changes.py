@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import BadInputError
 from tfwatch.fix import edits
-from tfwatch.judge.findings.finding import JIT_COMPILE, RUN_EAGERLY, STEPS_PER_EXECUTION
+from tfwatch.judge.findings.finding import (
+    JIT_COMPILE,
+    PARALLEL_CALLS,
+    RUN_EAGERLY,
+    STEPS_PER_EXECUTION,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -81,6 +86,12 @@ CHANGES = (
         "the generator yields batches",
         edits.rows_in_batches,
         ("generator-rows",),
+        is_exact=True,
+    ),
+    ScriptChange(
+        PARALLEL_CALLS,
+        "num_parallel_calls=16 and as many threads",
+        partial(edits.more_calls, calls="16"),
         is_exact=True,
     ),
     _argument(

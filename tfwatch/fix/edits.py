@@ -30,6 +30,11 @@ _VALIDATES = ("validation_data", "validation_split")
 _UNSET = frozenset({"None", "False", "'auto'", "1"})
 _POLICY = ("set_dtype_policy", "set_global_policy")
 
+_CALLS = "num_parallel_calls"
+_OPTIONS = """\
+parallel_options = {tf}.data.Options()
+parallel_options.threading.private_threadpool_size = {calls}
+"""
 #: The functions that make batches of the rows of a generator.
 _ROWS_IN_BATCHES = """\
 def rows_in_batches(rows, size):
@@ -138,11 +143,34 @@ def rows_in_batches(text: str) -> str:
     return _with_edits(code, edits)
 
 
+def more_calls(text: str, calls: str) -> str:
+    """Have the maps of the only pipeline with maps make so many calls in parallel, in a pool of as
+    many threads: more calls wait at the same time."""
+    code = _parsed(text)
+    name = next(filter(None, map(_name_of_tensorflow, code.tree.body)), "")
+    chains = [one for one in _pipelines(code.tree) if "map" in map(_method, one)]
+    chain = _only(chains, "pipelines with a map")
+    if not name or "private_threadpool_size" in text:
+        raise NoPatchError("the script has no name for TensorFlow, or a pool of threads already")
+    edits = []
+    for one in chain:
+        given = _keyword(one, _CALLS)
+        if _method(one) == "map" and given is not None:
+            edits.append(_in_place_of(code, given, calls))
+        elif _method(one) == "map":
+            edits.append(_added(code, one, f"{_CALLS}={calls}"))
+    end, begin = code.end_of(chain[-1]), code.start_of(_statement(code.tree, chain[-1]))
+    line = text.rfind("\n", 0, begin) + 1
+    options = textwrap.indent(_OPTIONS.format(tf=name, calls=calls), text[line:begin])
+    edits += [(end, end, ".with_options(parallel_options)"), (line, line, options)]
+    return _with_edits(code, edits)
+
+
 def any_order(text: str) -> str:
     """Have each parallel map pass on elements as they are ready."""
     code = _parsed(text)
     maps = [call for call in _calls(code) if _method(call) == "map"]
-    parallel = [one for one in maps if _keyword(one, "num_parallel_calls") is not None]
+    parallel = [one for one in maps if _keyword(one, _CALLS) is not None]
     ordered = [one for one in parallel if _keyword(one, "deterministic") is None]
     if not ordered:
         raise NoPatchError("no map has num_parallel_calls and keeps the order")
@@ -315,6 +343,11 @@ def _name_of_keras(node: ast.Import | ast.ImportFrom) -> str:
         if isinstance(node, ast.ImportFrom) and (node.module, one.name) == ("tensorflow", "keras"):
             return one.asname or one.name
     return ""
+
+
+def _name_of_tensorflow(node: ast.stmt) -> str:
+    names = node.names if isinstance(node, ast.Import) else []
+    return next((one.asname or one.name for one in names if one.name == "tensorflow"), "")
 
 
 # -- text ------------------------------------------------------------------------------------------

@@ -44,22 +44,23 @@ _UPPER = 1.96
 class LiveResult:
     """The proof of a run: the values of the knobs that are kept.
 
-    gain: of these values; None without any, or where it has no ratio.
-    code: the lines that set knobs in the script. open_values: of knobs that may be faster, and that
-    the run did not prove. tried: in the run's order. evidence: in a sentence.
-    no_line: the settings that no line of the script sets.
+    gain: of these values; None without any, or where it has no ratio. code: the lines that set
+    knobs in the script. open_values: of knobs that may be faster, and that the run did not prove.
+    may_cache: a cache may help, from the second epoch on. tried: in the run's order. evidence: in a
+    sentence. no_line: the settings that no line of the script sets.
     """
 
     values: dict[str, str]
     gain: Estimate | None
     code: tuple[CodeEdit, ...]
     open_values: dict[str, str]
+    may_cache: bool
     tried: tuple[Tried, ...]
     evidence: str
     no_line: str
 
 
-NOTHING_LIVE = LiveResult({}, None, (), {}, (), "", "")
+NOTHING_LIVE = LiveResult({}, None, (), {}, False, (), "", "")
 
 
 def live_result(judged: JudgedRun, allowed: Collection[str] = ()) -> LiveResult:
@@ -76,10 +77,21 @@ def live_result(judged: JudgedRun, allowed: Collection[str] = ()) -> LiveResult:
         _gain(judged, values) if values else None,
         code,
         {knob: value for knob, value in may_be if knob in in_script and knob not in kept},
+        CACHE in in_script and CACHE not in kept and _may_cache(judged),
         _tried(judged, values),
         printable("; ".join(autopilot_text(one) for one in autopilot_runs(judged.run.events))),
         ", ".join(missing),
     )
+
+
+def _may_cache(judged: JudgedRun) -> bool:
+    """Return whether the run waits for data that a cache may keep: a quarter of the memory holds
+    it."""
+    manifest = judged.run.manifest
+    memory = manifest.machine.get("memory_bytes") or 0
+    waits = any("data_wait_s" in one.claims for one in judged.losses)
+    size = manifest.cache_bytes
+    return waits and manifest.knobs.get(CACHE) == OFF and size is not None and 4 * size <= memory
 
 
 def patch_of_settings(now: Situation) -> Patch | None:

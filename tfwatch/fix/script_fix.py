@@ -7,6 +7,7 @@ from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfwatch.core.knobs import CACHE, ON
 from tfwatch.fix.changes import ALLOWED, BEFORE_SETTINGS, DRAWS, LIVE, ScriptChange, Wanted
 from tfwatch.fix.live import NOTHING_LIVE, live_result
 from tfwatch.fix.pairs import LEAST_STEPS
@@ -122,47 +123,55 @@ class _Restarted:
     ) -> None:
         self._judged, self._found, self._began_ns, self._pairs = judged, found, began_ns, pairs
         self._script = UserFile.read(pairs.script, began_ns)
+        self._values = dict(found.values)
 
     def try_all(self, files: dict[Path, ChangedFile], wanted: Wanted) -> Iterator[Tried]:
         """Try what its findings name, and what the run did not prove; what is kept is put into the
         files."""
         changes = wanted.changes(self._judged.losses)
-        if self._found.open_values and (settings := self._settings(files)):
-            first = sum(one.name in BEFORE_SETTINGS for one in changes)
-            changes.insert(first, settings)
-        for change in changes:
-            if change.kind and change.kind not in wanted.allowed:
-                why = f"not tried: {ALLOWED[change.kind]}, so it needs --allow {change.kind}"
-                yield Tried(change.text, why, kept=False)
-            else:
-                yield self._try(files, change)
+        first = [one for one in changes if one.name in BEFORE_SETTINGS]
+        for change in first:
+            yield self._try(files, change, wanted)
+        for values in (self._found.open_values, {CACHE: ON} if self._found.may_cache else {}):
+            if values and (settings := self._settings(values)):
+                yield (tried := self._try(files, settings, wanted))
+                self._values |= values if tried.kept else {}
+        for change in changes[len(first) :]:
+            yield self._try(files, change, wanted)
 
-    def _try(self, files: dict[Path, ChangedFile], change: ScriptChange) -> Tried:
+    def _try(self, files: dict[Path, ChangedFile], change: ScriptChange, wanted: Wanted) -> Tried:
+        if change.kind and change.kind not in wanted.allowed:
+            why = f"not tried: {ALLOWED[change.kind]}, so it needs --allow {change.kind}"
+            return Tried(change.text, why, kept=False)
         now = files.get(self._script.path, ChangedFile(self._script, self._script.text))
         tried, text = self._pairs.try_change(now.file, now.text, change, self._judged)
         files[self._script.path] = ChangedFile(now.file, text)
         return tried
 
-    def _settings(self, files: Mapping[Path, ChangedFile]) -> ScriptChange | None:
+    def _settings(self, values: Mapping[str, str]) -> ScriptChange | None:
         """Return the change to settings that the run did not prove, all together; those of another
         file than the script are not tried: a copy of the script imports that file as it is."""
-        values = {**self._found.values, **self._found.open_values}
-        changed = with_settings(self._found.code, values, self._began_ns)
-        script = changed.pop(self._script.path, None)
-        if script is None or any(files.get(path) != one for path, one in changed.items()):
+        code, path = self._found.code, self._script.path
+        old = with_settings(code, self._values, self._began_ns)
+        new = with_settings(code, {**self._values, **values}, self._began_ns)
+        script, known = new.pop(path, None), old.pop(path, None)
+        if script is None or new != old:
             return None
-        known = files.get(self._script.path, ChangedFile(self._script, self._script.text)).text
 
         def make(text: str) -> str:
-            if text != known:
+            if text != (known.text if known else self._script.text):
                 raise NoPatchError("the script has another pipeline by now: run tfwatch fix again")
             return script.text
 
-        manifest = self._judged.run.manifest
-        draws = any(map(manifest.needs_consent, self._found.open_values))
-        words = ", ".join(starmap(setting_text, self._found.open_values.items()))
-        kind = DRAWS if draws else ""
-        return ScriptChange(LIVE, words, make, kind=kind, is_exact=True)
+        draws = any(map(self._judged.run.manifest.needs_consent, values))
+        return ScriptChange(
+            LIVE,
+            ", ".join(starmap(setting_text, values.items())),
+            make,
+            kind=DRAWS if draws else "",
+            is_exact=True,
+            is_of_epoch=CACHE in values,
+        )
 
 
 def _first_advice(judged: JudgedRun) -> str:

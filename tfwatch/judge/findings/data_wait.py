@@ -25,7 +25,14 @@ from tfwatch.core.knobs import (
 )
 from tfwatch.core.script_code import edited_lines
 from tfwatch.judge.effects.wording import expected_gain_text
-from tfwatch.judge.findings.finding import STEPS_PER_EXECUTION, Advice, Fact, Finding, Tone
+from tfwatch.judge.findings.finding import (
+    PARALLEL_CALLS,
+    STEPS_PER_EXECUTION,
+    Advice,
+    Fact,
+    Finding,
+    Tone,
+)
 from tfwatch.judge.findings.situation import SourceKind, of_step
 from tfwatch.judge.findings.switch_lines import (
     advise_gain,
@@ -398,6 +405,7 @@ def _python(now: Situation, limit: Bottleneck, stage: Stage) -> Advice:
     return Advice(
         "num_parallel_calls=tf.data.AUTOTUNE on the map: its calls wait at the same time",
         parallel_map(stage.name),
+        (PARALLEL_CALLS,),
     )
 
 
@@ -429,6 +437,7 @@ def _more_calls(stage: Stage) -> Advice:
         f"{parallel_map(stage.name, str(threads))}\noptions = tf.data.Options()\n"
         f"options.threading.private_threadpool_size = {threads}\n"
         "dataset = dataset.with_options(options)  # after the last stage",
+        (PARALLEL_CALLS,),
     )
 
 

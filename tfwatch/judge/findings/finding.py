@@ -14,11 +14,12 @@ from tfwatch.judge.forecasts.forecast import Forecast
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Arguments of `compile` that a finding can name as its remedy.
-STEPS_PER_EXECUTION, JIT_COMPILE, RUN_EAGERLY = (
+#: Arguments, of `compile` and of a map, that a finding can name as its remedy.
+STEPS_PER_EXECUTION, JIT_COMPILE, RUN_EAGERLY, PARALLEL_CALLS = (
     "steps_per_execution",
     "jit_compile",
     "run_eagerly",
+    "num_parallel_calls",
 )
 #: The kind of what happens at a moment, which is no loss.
 MOMENT = "moment"
@@ -39,7 +40,7 @@ class Tone(Enum):
 @dataclass(frozen=True, slots=True)
 class Advice:
     """Advice: a sentence with its number, and lines of Python that follow it; empty where there are
-    none. arguments: those of `compile` that it names."""
+    none. arguments: those of this module that it names."""
 
     sentence: str
     edit: str = ""
@@ -81,7 +82,7 @@ class Finding:
     #: Lines of Python for the user's own code.
     code: str = ""
     tone: Tone = Tone.WARN
-    #: Those of `compile` that the advice names.
+    #: Those of this module that the advice names.
     arguments: tuple[str, ...] = field(default=(), kw_only=True)
     #: The loss with its figures, with which `sentence` begins; empty where that has no cause.
     brief: str = ""

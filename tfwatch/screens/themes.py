@@ -111,12 +111,12 @@ class ThemedApp(App[Leave]):
         self.call_next(self.simulate_key, message.key)
 
 
-#: On a terminal with 256 colours, the nearest ones to the banner's grounds are red and green too.
+#: Each colour has a near one of the same hue among the 256 of a terminal without true colours.
 DARK = Theme(
     name="tfwatch-dark",
     primary="#4f8fd9",
     secondary="#7a8ea6",
-    warning="#e8a33d",
+    warning="#e8a63d",
     error="#d23a3a",
     success="#4fb34f",
     accent="#5ccfd6",
@@ -132,8 +132,8 @@ LIGHT = Theme(
     secondary="#5b6b7d",
     warning="#c27803",
     error="#b3202c",
-    success="#1f7a34",
-    accent="#0b6f78",
+    success="#1f7a2b",
+    accent="#0b6670",
     foreground="#1d2329",
     background="#fbfbf8",
     surface="#f1f2ee",

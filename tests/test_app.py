@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import replace
 from queue import SimpleQueue
+from select import select
+from socket import socketpair
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -123,13 +126,26 @@ async def test_costly_frames_are_drawn_less_often(cpu_ms: float, drawn: int) -> 
 
 async def test_no_frame_is_drawn_while_the_terminal_still_takes_the_last_one() -> None:
     run, waiting = usual(None), SimpleQueue[str]()
+    screen, line = socketpair()
+    line.setblocking(False)
     async with shown(run) as show:
-        show.app._driver._writer_thread = SimpleNamespace(_queue=waiting)  # type: ignore[union-attr]
+        writer = SimpleNamespace(_queue=waiting, fileno=line.fileno)
+        show.app._driver._writer_thread = writer  # type: ignore[union-attr]
         waiting.put("the last frame")
         run.at_s += 5.0
         before = show.live.view
         show.app.frame()
-        assert show.live.view is before
-        waiting.get()
+        assert show.live.view is before, "it waits for its turn"
+        part = waiting.get()
+        with suppress(BlockingIOError):
+            while line.send(part.encode() * 1000):
+                pass
+        show.app.frame()
+        assert show.live.view is before, "the line is full"
+        while not select([], [line], [], 0)[1]:
+            screen.recv(1 << 16)
         show.app.frame()
         assert show.live.view is not before
+        show.app._driver._writer_thread = None  # type: ignore[union-attr]
+    screen.close()
+    line.close()

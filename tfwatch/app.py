@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from select import select
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.clock import SYSTEM, Clock
@@ -110,9 +111,10 @@ class TfwatchApp(ThemedApp):
 
     def _is_behind(self) -> bool:
         """Return whether the terminal still takes earlier frames: on a slow line keys would wait
-        behind the next one."""
-        queue = getattr(getattr(self._driver, "_writer_thread", None), "_queue", None)
-        return queue is not None and not queue.empty()
+        behind the next one. The last one has left the queue while it is written."""
+        writer: Any = getattr(self._driver, "_writer_thread", None)
+        queue = getattr(writer, "_queue", None)
+        return queue is not None and not (queue.empty() and select([], [writer], [], 0)[1])
 
     def _leaves_with_run(self) -> bool:
         """Return whether the screen of another process' training leaves with this run: the next one

@@ -77,14 +77,15 @@ class Runs:
 
 
 class Epochs:
-    """Runs of 8 epochs of 20 steps, 0.4 s each, with 0.4 s between two without the change."""
+    """Runs of 8 epochs of 20 steps, 0.4 s each, with 0.4 s between two without the change, whose
+    source has a word."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, word: str = "changed") -> None:
+        self.folder, self.word = folder, word
         self.trials: list[ScriptTrial] = []
 
     def measure(self, script: Path, trial: ScriptTrial) -> RunToCompare:
-        number, gap_ns = len(self.trials), 0 if "changed" in script.read_text() else 400_000_000
+        number, gap_ns = len(self.trials), 0 if self.word in script.read_text() else 400_000_000
         self.trials.append(trial)
         rows = make_steps(np.full(160, 2.0), compute=17.0, host=1.0)
         rows["epoch"] = 1 + np.arange(160) // 20

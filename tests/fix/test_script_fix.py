@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.cli.recorded import noisy_rows, record, trained
-from tests.fix.test_pairs import Runs
+from tests.fix.test_pairs import Epochs, Runs
 from tests.runs.folders import FakeClock
 from tfwatch.core.events import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
 from tfwatch.core.knobs import KnobChange
@@ -48,9 +48,10 @@ def fixed(*events: Event, name: str = "run", code: tuple[CodeEdit, ...] = (EDIT,
     return fix_script([recorded(*events, name=name, code=code)], 0, LATER)
 
 
-def recorded(*events: Event, name: str = "run", code: tuple[CodeEdit, ...] = (EDIT,)) -> Path:
+def recorded(*events: Event, name: str = "run", **changes: Any) -> Path:
     rows = noisy_rows(1, wait=0.5)
-    return record(Path(name), rows, *events, *trained(rows), code=code, knobs={"prefetch": "off"})
+    known = {"code": (EDIT,), "knobs": {"prefetch": "off"}, **changes}
+    return record(Path(name), rows, *events, *trained(rows), **known)
 
 
 def restarts(folder: Path, new_ms: float) -> PairedRuns:
@@ -71,6 +72,21 @@ def test_what_the_run_did_not_prove_is_tried_in_pairs(
         ("prefetch 4", kept),
     ]
     assert not found.patch or b"+data = data.map(load).prefetch(4)\n" in found.patch.diff
+
+
+@pytest.mark.parametrize(("cache_bytes", "is_tried"), [(10**6, True), (10**10, False)])
+def test_a_cache_that_the_memory_holds_is_tried_by_whole_epochs(
+    cache_bytes: int, is_tried: bool, tmp_path: Path
+) -> None:
+    edit = replace(EDIT, knob="cache", new=".cache()")
+    size: dict[str, Any] = {"cache_bytes": cache_bytes, "steps_per_epoch": 20, "epochs": 9}
+    run = recorded(code=(edit,), knobs={"cache": "off"}, **size)
+    runs = Epochs(tmp_path, ".cache()")
+    pairs = PairedRuns("train.py", runs.measure, FakeClock().clock, sys.maxsize, lambda _: None)
+    found = fix_script([run], 0, LATER, pairs)
+    assert [one.change for one in found.tried if one.kept] == ["cache on"] * is_tried
+    assert (found.patch is not None) == is_tried
+    assert not found.patch or b"+data = data.map(load).cache()\n" in found.patch.diff
 
 
 def test_a_move_that_the_autopilot_had_no_time_to_judge_is_tried_in_pairs(tmp_path: Path) -> None:

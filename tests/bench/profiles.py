@@ -3,8 +3,8 @@
     python -m tests.bench.profiles [--profiles 50] [--model cnn]
 
 Trains a model twice under Watch with deterministic operations: once with profiles asked for at
-random steps. Prints whether weights and losses are equal, the cost of a profile (starting and
-stopping it, and the slower steps), and the memory at the first and the last profile. Exits with 1
+random steps. Prints whether weights and losses are equal, the cost of a profile (starting it,
+and the slower steps), and the memory at the first and the last profile. Exits with 1
 where a bit differs.
 """
 
@@ -94,7 +94,7 @@ def report(kind: str, is_equal: bool, asks: Asks, run: Any) -> None:
     costs = [event.cost_ms for event in done]
     print(
         f"{kind}: {len(done)} profiles, weights and losses"
-        f" {'equal' if is_equal else 'DIFFER'}; start and stop median {median(costs):.1f} ms, most"
+        f" {'equal' if is_equal else 'DIFFER'}; starting takes {median(costs):.1f} ms, most"
         f" {max(costs):.1f}; with the slower steps {slower:.1f} ms each; step"
         f" {np.median(whole[~is_profiled]):.2f} ms; memory {asks.memory[0] >> 20} to"
         f" {asks.memory[-1] >> 20} MB; first {costs[0]:.1f} ms"

@@ -270,7 +270,8 @@ class StepProfiled(Event, frozen=True):
     steps: Count
     #: The mean of these steps, from the begin of the first to the end of the last.
     step_ms: Milliseconds
-    #: What starting and stopping the profiler took of the training.
+    #: What starting the profiler took of the training. It stops beside the next steps, which are
+    #: marked.
     cost_ms: Milliseconds
     #: The operations ran on a GPU.
     on_gpu: bool = False

@@ -154,7 +154,7 @@ def _describe_profile(event: facts.StepProfiled) -> str:
         return f"no profile{', which nobody asked for' if is_automatic else ''}: {event.missing}"
     why = ", though nobody asked: compute is the limit" if is_automatic else ""
     steps = f"{units.counted(event.steps, 'step')} up to step {units.count(event.step)} profiled"
-    return f"{steps}{why}; start and stop took {units.milliseconds(event.cost_ms)}"
+    return f"{steps}{why}; starting took {units.milliseconds(event.cost_ms)}"
 
 
 def _describe_switching(event: RowSource) -> RowText | None:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.watch.profile.gpu_planes import CONV, DENSE, GpuProfile
 from tfwatch.judge.profile.step_parts import step_parts
+from tfwatch.watch.profile.operations import END
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +26,13 @@ def test_kernels_bear_the_paths_of_their_operations_and_all_of_them_count(tmp_pa
         ("copy", "", 0.15),
         ("other", "", 0.01),
     ]
+
+
+def test_what_begins_after_the_last_step_does_not_count(tmp_path: Path) -> None:
+    """TensorFlow records on until it is stopped."""
+    made = GpuProfile().call(0, 100).kernel("sgemm", 10, 400, DENSE).call(500, 1, END)
+    made.call(510, 100).kernel("sgemm", 520, 400, DENSE)
+    assert [one.took_ms for one in made.read(tmp_path).operations] == [0.4]
 
 
 def test_what_the_profiler_adds_beside_the_streams_does_not_count_again(tmp_path: Path) -> None:

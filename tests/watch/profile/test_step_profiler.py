@@ -3,6 +3,7 @@ nothing else changes."""
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -155,6 +156,42 @@ def test_a_profiler_of_the_users_has_precedence(tmp_path: Path, begins_at: int) 
     assert "profiler" in profile.missing
     assert not profile.operations
     assert len(run.steps) == 24
+    assert list((tmp_path / "users").rglob("*.xplane.pb"))
+    assert profiler_v2._profiler_lock is lock
+
+
+def test_a_profiler_that_begins_while_ours_stops_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have their file."""
+    import tensorflow as tf
+    from tensorflow.python.profiler import profiler_v2
+
+    lock, stop = profiler_v2._profiler_lock, profiler_v2.stop
+    may_stop, stops = threading.Event(), threading.Event()
+
+    def stop_late(save: bool = True) -> None:
+        stops.set()
+        may_stop.wait(20)
+        stop(save)
+
+    monkeypatch.setattr(profiler_v2, "stop", stop_late)
+    users: list[threading.Thread] = []
+
+    def during(batch: int) -> None:
+        if stops.is_set() and not users:
+            begin = tf.profiler.experimental.start
+            users.append(threading.Thread(target=begin, args=(str(tmp_path / "users"),)))
+            users[0].start()
+            users[0].join(0.1)
+            assert users[0].is_alive()  # it waits
+            may_stop.set()
+
+    _, run = watched(tmp_path / "runs", during)
+    users[0].join(20)
+    stop()
+    (profile,) = run.events.of(StepProfiled)
+    assert profile.operations
     assert list((tmp_path / "users").rglob("*.xplane.pb"))
     assert profiler_v2._profiler_lock is lock
 

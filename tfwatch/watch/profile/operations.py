@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from collections import Counter, defaultdict
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from tfwatch.watch.profile.origins import Origin
 
+#: The event of the training's thread after the last profiled step.
+END = "tfwatch: the profile ends"
 #: An event of an operation: its path in the graph and its kernel.
 _OPERATION = re.compile(r"(?P<path>[^:\s]+):(?P<op>[A-Za-z_]\w*)")
 #: The statistic of a kernel that XLA compiled, e.g. `MatMul.48`, and the plane and the statistic
@@ -111,13 +114,14 @@ def read_profile(done: Recording, now_ns: int, *, accelerated: bool = False) -> 
     """
     space = _read_space(done)
     compiled = _compiled_paths(space)
-    begins = call_begins(_planes(space, _HOST))
-    times = _device_times(_planes(space, _DEVICE), compiled, begins)
+    host = _planes(space, _HOST)
+    begins, until = call_begins(host), _end_of(host)
+    times = _device_times(_planes(space, _DEVICE), compiled, begins, until)
     on_gpu = bool(times.operations)
     if accelerated and not on_gpu:
         return _missing(done, now_ns, "TensorFlow's profiler sees no kernels of this GPU")
     if not on_gpu:
-        times = _host_times(_planes(space, _HOST), compiled)
+        times = _host_times(host, compiled, until)
     origins = Origins(done.model, done.graph, {one.path for one in times.operations})
     rows, others_ms = _rows(times.operations, origins, done.steps)
     return StepProfiled(
@@ -156,6 +160,17 @@ def _planes(space: Any, name: str) -> list[Any]:
     return [plane for plane in space.planes if plane.name.startswith(name)]
 
 
+def _end_of(host: Iterable[Any]) -> float:
+    """Return the end of the profiled steps, picoseconds: TensorFlow records on until it stops."""
+    for plane in host:
+        marks = {key for key, one in plane.event_metadata.items() if one.name == END}
+        for line in plane.lines if marks else ():
+            for event in line.events:
+                if event.metadata_id in marks:
+                    return begin_ps(line, event)
+    return math.inf
+
+
 def _compiled_paths(space: Any) -> dict[str, str]:
     """Return the paths of the operations that XLA compiled, by the names of its own."""
     paths: dict[str, str] = {}
@@ -183,20 +198,21 @@ def _gently(items: Iterable[_Item]) -> Iterator[_Item]:
 
 
 def _device_times(
-    planes: Sequence[Any], compiled: Mapping[str, str], begins: Sequence[int]
+    planes: Sequence[Any], compiled: Mapping[str, str], begins: Sequence[int], until: float
 ) -> _Times:
     """Return the kernels of GPUs: each bears the path of its operation, but for copies and what
-    fills memory. begins: of the calls of the step."""
+    fills memory. begins: of the calls of the step. until: none that begins from here on."""
     times = _Times(gaps_ps=0 if begins else None)
     for plane in planes:
         known, busy = _statistics(plane), []
         for line in (one for one in plane.lines if one.name.startswith(_STREAM)):
             for event in _gently(line.events):
+                if (begin := begin_ps(line, event)) >= until:
+                    continue
                 path = compiled.get(_statistic(plane, event, known.get(_XLA)), "")
                 path = path or _statistic(plane, event, known.get("tf_op"))
                 name = plane.event_metadata[event.metadata_id].name
                 times.operations.append(_Time(path or f"{CALL}/{name}", name, event.duration_ps))
-                begin = begin_ps(line, event)
                 busy.append(Busy(begin, begin + event.duration_ps, _CALLED in path))
         if times.gaps_ps is not None:
             times.gaps_ps += gaps_ps(busy, begins)
@@ -221,15 +237,16 @@ def _statistic(plane: Any, event: Any, wanted: int | None) -> str:
     return (found.str_value or referred).rpartition(":")[0] or found.str_value or referred
 
 
-def _host_times(planes: Iterable[Any], compiled: Mapping[str, str]) -> _Times:
-    """Return the operations that a CPU's threads ran, each without the events in it."""
+def _host_times(planes: Iterable[Any], compiled: Mapping[str, str], until: float) -> _Times:
+    """Return the operations that a CPU's threads began until then, each without the events in
+    it."""
     times = _Times()
     for plane in planes:
         names = {key: metadata.name for key, metadata in plane.event_metadata.items()}
         of_xla = _statistics(plane).get(_XLA)
         for line in plane.lines:
             kernels = _kernels(plane, line, of_xla)
-            for key, ps in _own_times(names, line):
+            for key, ps in _own_times(names, line, until):
                 if key in kernels:
                     op = _XLA_NUMBER.sub("", names[key])
                     times.operations.append(_Time(compiled.get(names[key], ""), op, ps))
@@ -251,12 +268,14 @@ def _add_host(times: _Times, name: str, ps: int) -> None:
         times.small_ps += ps
 
 
-def _own_times(names: Mapping[int, str], line: Any) -> Iterator[tuple[int, int]]:
+def _own_times(names: Mapping[int, str], line: Any, until: float) -> Iterator[tuple[int, int]]:
     """Yield the number of each event of a thread and its own picoseconds, without the input
     pipeline."""
     of_data = {key for key, name in names.items() if name.startswith(_OF_DATA)}
     events = sorted(
-        (one.offset_ps, -one.duration_ps, one.metadata_id) for one in _gently(line.events)
+        (one.offset_ps, -one.duration_ps, one.metadata_id)
+        for one in _gently(line.events)
+        if begin_ps(line, one) < until
     )
     around: list[_Open] = []
     for begin, minus, key in _gently(events):

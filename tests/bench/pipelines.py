@@ -20,6 +20,7 @@ from pathlib import Path
 PAGE = Path(__file__).parents[2] / "docs/pipelines.md"
 #: The names that the page's code uses.
 NAMES = """
+import os
 import pathlib
 import time
 
@@ -67,11 +68,9 @@ np.load = lambda name: (time.sleep(0.002), read(name))[1]
 layers = [keras.layers.Conv2D(8, 3, strides=2), keras.layers.GlobalAveragePooling2D()]
 model = keras.Sequential([{layers}keras.layers.Dense(2, activation="softmax")])
 model.compile("adam", "sparse_categorical_crossentropy")
-model.fit(data, epochs=100, verbose=0{arguments}
+model.fit(data, epochs=100, verbose=0{arguments})
+os._exit(0)  # else TensorFlow waits for a generator or a `PyDataset` within an epoch, for ever
 """
-#: TensorFlow hangs or aborts at the end of Python in 4 of 6 scripts with an endless generator, also
-#: without tfwatch: such a script ends at once.
-_ENDLESS = ", steps_per_epoch=len(arrays) // 32)\n__import__('os')._exit(0"
 
 
 @dataclass(frozen=True)
@@ -86,8 +85,8 @@ class Pipeline:
     def training(self) -> str:
         """Return the code that trains on the data."""
         layers = "" if self.title.startswith("Record") else "*layers, "
-        arguments = _ENDLESS if "generator" in self.title else ""
-        return _TRAIN.format(layers=layers, arguments=f"{arguments})")
+        arguments = ", steps_per_epoch=len(arrays) // 32" if "generator" in self.title else ""
+        return _TRAIN.format(layers=layers, arguments=arguments)
 
 
 def pipelines() -> list[Pipeline]:

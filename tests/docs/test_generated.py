@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.docs.pages import ROOT
+from tfwatch.judge import troubles
 from tfwatch.judge.findings import compute, ranking
 from tfwatch.report.facts import tables_below
 from tfwatch.report.metrics import METRICS, describe_metrics
@@ -119,6 +120,14 @@ def test_a_generated_file_is_that_of_the_table(path: Path) -> None:
 
     assert path.read_text(encoding="utf-8") == written()[path.name]
     assert path == SCHEMA or len(_GENERATED.findall(path.read_text(encoding="utf-8"))) == 1
+
+
+def test_the_page_of_findings_names_what_happens_beside_the_losses() -> None:
+    beside = FINDINGS.read_text(encoding="utf-8").partition("<!-- end -->")[2]
+    kinds = re.findall(r'Finding\(\s+"([a-z-]+)"', inspect.getsource(troubles))
+
+    assert len(kinds) > 4
+    assert [kind for kind in kinds if f"`{kind}`" not in beside] == []
 
 
 def test_the_dashboard_queries_metrics_that_are_served() -> None:

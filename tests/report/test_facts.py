@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
 from tfwatch.report import facts
-from tfwatch.report.facts import as_object, describe, known, pick, schema_of, within
+from tfwatch.report.facts import as_object, known, pick, schema_of, within
 
 PART = (facts.number("took_ms", "its time"), facts.text("why", "its cause", "cause"))
 TABLE = (
@@ -90,18 +90,3 @@ def test_the_schema_takes_the_object_and_no_other(change: dict[str, Any]) -> Non
     judge.validate(as_object(TABLE, subject(part=None)))
     with pytest.raises(ValidationError):
         judge.validate({**as_object(TABLE, subject()), **change})
-
-
-def test_the_page_describes_each_key_once() -> None:
-    lines = list(describe(TABLE, "A run"))
-
-    assert lines[:5] == [
-        "## A run",
-        "",
-        "| key | content |",
-        "| --- | --- |",
-        "| `name` | its name: `a`, `b` |",
-    ]
-    assert "| `parts` | all parts; each entry: [`part`](#part) |" in lines
-    assert [line for line in lines if line.startswith("#")] == ["## A run", "## `part`"]
-    assert lines.count("| `took_ms` | its time |") == 1

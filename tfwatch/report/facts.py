@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tfwatch.core import units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
 #: Returns the value of a fact from its subject; a text is the path of its attribute.
 Source: TypeAlias = "str | Callable[[Any], Any]"
@@ -248,20 +248,3 @@ def _schema_of_value(fact: Definition, names: dict[Table, str]) -> dict[str, Any
         case ValueKind.ANY:
             return about
     return {**about, "type": [fact.kind.value, "null"]}
-
-
-def describe(table: Table, title: str) -> Iterator[str]:
-    """Yield the keys of a table in Markdown, then those of its records and rows, once each."""
-    names = tables_below(table)
-    for head, one in ((title, table), *((f"`{name}`", one) for one, name in names.items())):
-        yield from (f"## {head}", "", "| key | content |", "| --- | --- |")
-        yield from (f"| `{fact.key}` | {_content(fact, names)} |" for fact in one)
-        yield ""
-
-
-def _content(fact: Definition, names: dict[Table, str]) -> str:
-    name = names.get(fact.table, "")
-    each = "each entry" if fact.kind is ValueKind.ROWS else "its keys"
-    below = f"; {each}: [`{name}`](#{name})" if name else ""
-    choices = f": {', '.join(f'`{one}`' for one in fact.choices)}" if fact.choices else ""
-    return f"{fact.meaning}{choices}{below}"

@@ -38,6 +38,10 @@ FIRST_S = 10.0
 _LARGE = 64 * 2**20
 
 
+class SilentDiskError(OSError):
+    """A disk does not respond; the message is a sentence for the user."""
+
+
 class DiskCall(Generic[T]):
     """A call that has begun; where the system gives no thread for it, it is done at once.
 
@@ -118,11 +122,15 @@ class LateCall(Generic[T]):
         return call.answer()
 
 
-def call_and_report(work: Callable[[], T], place: Path) -> T:
+def call_and_report(work: Callable[[], T], place: Path, patience_s: float | None = None) -> T:
     """Return the result of work, which a command waits for; a disk that is silent is reported, and
     ctrl+c works.
 
-    place: what is read, named in the report. Raises what the work raises.
+    place: what is read, named in the report. patience_s: the longest wait; None: without an end.
+    Raises what the work raises.
+
+    Raises:
+        SilentDiskError: the disk has not responded for so long.
     """
     call = DiskCall(work)
     if not call.wait(SLOW_S):
@@ -130,7 +138,8 @@ def call_and_report(work: Callable[[], T], place: Path) -> T:
             f"waiting for the disk of {place}, which has not responded for {SLOW_S:g} s; ctrl+c"
             " ends the wait"
         )
-    call.wait()
+    if not call.wait(patience_s):
+        raise SilentDiskError(f"the disk of {place} has not responded for {patience_s:g} s")
     return call.answer()
 
 

@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.pseudo import ROOT, Pseudo
+from tests.runs.hanging import hang
 from tests.runs.processes import wait_until
 from tfwatch import cli
 from tfwatch.cli.script import run
+from tfwatch.cli.script.request import RunOptions
+from tfwatch.runs import library
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.run import open_run
 from tfwatch.runs.script_process import Launch
@@ -431,3 +434,19 @@ def test_without_a_temporary_folder_the_script_runs_without_log_and_notices(tmp_
     assert under.returncode == 7
     why = "[Errno 28] No space left on device"
     assert under.stderr.startswith(f"tfwatch: messages of this script are not read: {why}\n")
+
+
+def test_a_disk_that_hangs_costs_the_summary_and_not_the_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import sys; sys.exit(3)")
+    monkeypatch.setattr(run, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr("tfwatch.runs.folder.SLOW_S", 0.01)
+    with hang(monkeypatch, library, "runs_since"):
+        code = run.run(RunOptions([str(script)], tmp_path / "runs", headless=True))
+
+    assert code == 3
+    assert capsys.readouterr().err.endswith(
+        f"tfwatch: no summary: the disk of {tmp_path}/runs has not responded for 0.05 s\n"
+    )

@@ -14,10 +14,12 @@ import sys
 import threading
 import traceback
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open, name_of_signal, warn_user
 from tfwatch.judge.script_runs import ScriptRuns
+from tfwatch.runs.folder import call_and_report
 from tfwatch.runs.script_process import (
     ENDING_SIGNALS,
     Announcements,
@@ -42,6 +44,8 @@ _LOOK_S = 0.2
 _AWAITED = (*ENDING_SIGNALS, signal.SIGCHLD)
 #: A script that ends after ctrl+c is not reported as late within this time.
 _LATE_S = 5.0
+#: Seconds that the end of a script waits for the disk of its run.
+_PATIENCE_S = 10.0
 _LATE = "the script has not ended since ctrl+c: ctrl+\\ ends it"
 
 
@@ -178,7 +182,8 @@ class ScriptProcess(Script):
             with fails_open(
                 lambda why: warn_user(f"the run does not say which signal ended it: {why}")
             ):
-                record_signal(self.folders[-1], -self.code)
+                record = partial(record_signal, self.folders[-1], -self.code)
+                call_and_report(record, self.folders[-1], _PATIENCE_S)
         self._ended.set()
 
 

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -23,6 +24,7 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, fails_open
 from tfwatch.judge.kept_setting import find_kept_setting
 from tfwatch.judge.script_runs import ScriptRuns
+from tfwatch.runs.folder import SilentDiskError, call_and_report
 from tfwatch.runs.script_process import Announcements, record_signal
 from tfwatch.terminal.capture import flush, held_signals, open_missing, passed_signals
 from tfwatch.terminal.pseudo_terminal import OutputRelay, is_one_output
@@ -45,6 +47,8 @@ training in a process that the script starts:  callbacks=[tfwatch.Watch()] in it
 _NO_TENSORFLOW = "{} has no TensorFlow: tfwatch run --python PATH takes the one of your training\n"
 #: The exit code of a script that argparse ends: its sentence is enough.
 _BAD_ARGUMENTS = 2
+#: Seconds that the end of a script waits for the disk of its runs.
+_PATIENCE_S = 30.0
 #: Seconds between two looks for the end of a workload.
 _LOOK_S = 0.2
 
@@ -127,18 +131,34 @@ def run_recorded(options: RunOptions, clock: Clock = SYSTEM) -> tuple[Ran, list[
 
 def _conclude(options: RunOptions, ran: Ran, began_ns: int) -> int:
     """Print the summary of the script's runs, and return its exit code."""
-    from tfwatch.runs.library import runs_since
+    from tfwatch.terminal.output import write
 
     with fails_open(
         lambda why: _print(f"tfwatch: the runs of this script cannot be read: {why}\n")
     ):
-        runs = list(runs_since(options.runs_dir, ran.pid, began_ns))
-        _record_signal(runs, ran.code)
-        if options.as_json and runs:
-            _print_json(runs[0])
-        elif not options.quiet and (runs or ran.code != _BAD_ARGUMENTS):
-            _print(_summary(runs) if runs else _nothing_recorded(options, ran.code))
+        read = partial(_read_end, options, ran, began_ns)
+        try:
+            document, summary = call_and_report(read, options.runs_dir, _PATIENCE_S)
+        except SilentDiskError as error:
+            document, summary = "", f"tfwatch: no summary: {error}\n"
+        if document:
+            write(sys.stdout, document)
+        _print(summary)
     return ran.code
+
+
+def _read_end(options: RunOptions, ran: Ran, began_ns: int) -> tuple[str, str]:
+    """Return the JSON object of the script's last run, or the summary of its runs; each empty where
+    it is not to be printed."""
+    from tfwatch.runs.library import runs_since
+
+    runs = list(runs_since(options.runs_dir, ran.pid, began_ns))
+    _record_signal(runs, ran.code)
+    if options.as_json and runs:
+        return _json_of(runs[0]), ""
+    if options.quiet or not (runs or ran.code != _BAD_ARGUMENTS):
+        return "", ""
+    return "", _summary(runs) if runs else _nothing_recorded(options, ran.code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,12 +341,11 @@ def _summary(runs: Sequence[Path]) -> str:
     return f"{earlier} of this script: tfwatch runs\n{last}\n" if runs[1:] else f"{last}\n"
 
 
-def _print_json(run: Path) -> None:
+def _json_of(run: Path) -> str:
     from tfwatch.report.run_facts import as_json
     from tfwatch.runs.run import open_run
-    from tfwatch.terminal.output import write
 
-    write(sys.stdout, json.dumps(as_json(open_run(run)), indent=1) + "\n")
+    return json.dumps(as_json(open_run(run)), indent=1) + "\n"
 
 
 def _print(text: str) -> None:

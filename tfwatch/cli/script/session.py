@@ -14,7 +14,7 @@ from tfwatch.cli.screen_host import ScreenHost, make_app, make_checkup
 from tfwatch.core.errors import fails_open, printable
 from tfwatch.notices import Notifier
 from tfwatch.runs.buffers import LogLines
-from tfwatch.runs.folder import read_file
+from tfwatch.runs.folder import DiskCall, read_file
 from tfwatch.runs.format import LOG
 from tfwatch.runs.run import Run, follow_folder
 from tfwatch.runs.script_process import AwaitedRun
@@ -260,7 +260,13 @@ class ScriptSession:
 
 
 def _end_of(log: Path) -> str:
-    """Return the last lines of a log, as a terminal shows them at the end."""
+    """Return the last lines of a log, as a terminal shows them at the end; none where its disk is
+    silent."""
+    reading = DiskCall(lambda: _read_end(log))
+    return reading.answer() if reading.wait(_PATIENCE_S) else ""
+
+
+def _read_end(log: Path) -> str:
     size = log.stat().st_size if log.is_file() else 0
     lines = LogLines()
     lines.add(read_file(log, max(0, size - _PRINTED_BYTES), _PRINTED_BYTES))

@@ -236,7 +236,9 @@ def compare(
         known: the results so far, filled here; a caller that compares often keeps it.
         accelerated: the steps run on a device beside the CPU.
     """
-    made = [event for event in events if isinstance(event, PipelineSwitched)]
+    # A damaged file may repeat its lines.
+    found = {(one.step, one.knob): one for one in events if isinstance(one, PipelineSwitched)}
+    made = list(found.values())
     known = {} if known is None else known
     comparisons = []
     for at, switch in enumerate(made):

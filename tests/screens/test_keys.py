@@ -15,7 +15,7 @@ from tfwatch.core import events as facts
 from tfwatch.core.knobs import LARGEST
 from tfwatch.core.script_code import CodeEdit
 from tfwatch.screens.keys import LIVE_BINDINGS, PANE_BINDINGS
-from tfwatch.screens.overlays import Leave, PatchScreen
+from tfwatch.screens.overlays import Leave, PatchScreen, TextScreen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,6 +111,22 @@ async def test_keys_without_effect_are_not_listed(tmp_path: Path, live: bool, ov
             keys = show.rows[-1].split("  tfwatch")[0].split()
             assert [word for word in keys if word in expected] == expected
             assert not {*"pwfau", "-", "+"} & {*keys}
+
+
+@pytest.mark.parametrize(("live", "over"), [(True, False), (False, False), (True, True)])
+async def test_the_help_lists_the_keys_that_have_an_effect(
+    tmp_path: Path, live: bool, over: bool
+) -> None:
+    run = usual(tmp_path)
+    async with shown(run.ended() if over else run, live=live) as show:
+        await show.press("question_mark")
+        assert isinstance(show.app.screen, TextScreen)
+        lines = show.app.screen.text.plain.splitlines()
+        heads = [line for line in lines if line and not line.startswith(" ")]
+        assert ("switch the input pipeline" in heads) == (live and not over)
+        assert heads[-4:-1] == ["in the focused pane", "marks below the chart", "terms"]
+        starts = {len(line) - len(line.lstrip()) for line in lines if line.startswith("  ")}
+        assert starts == {2, 16}, "a meaning stays in its column"
 
 
 async def test_read_only_keys_explain_why(tmp_path: Path) -> None:

@@ -53,11 +53,11 @@ LIVE_BINDINGS = [
         ("f", "ask('toggle_autopilot')", "f", "autopilot: find the fastest settings by itself"),
         ("k", "ask('switch_to_kept')", "k", "what the autopilot found for this script before"),
         ("u", "ask('undo')", "u", "undo the last switch"),
-        ("e", "explain", "e", "profile a few steps: which layer, metric or optimizer takes them?"),
     ),
     *(replace(binding, action=f"timeline({binding.action!r})") for binding in KEYS),
     *_keys(
         LOOK,
+        ("e", "explain", "e", "profile a few steps: which layer, metric or optimizer takes them?"),
         ("1", "pane(1)", "1", "the settings, and the effect of the newest switch"),
         ("2", "pane(2)", "2", "the input pipeline, stage by stage"),
         ("3", "pane(3)", "3", "the events"),

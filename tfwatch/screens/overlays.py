@@ -13,10 +13,10 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from tfwatch.core.knobs import CACHE
-from tfwatch.screens.basics.text import row
+from tfwatch.screens.basics.text import row, wrap_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
@@ -29,6 +29,8 @@ _ACCENT = "$accent bold"
 class TextScreen(ModalScreen[None]):
     """Shows a text with a title; escape, q, enter and ? close it."""
 
+    #: The most cells of a row, with its frame.
+    CELLS = 84
     DEFAULT_CSS = """
     TextScreen { align: center middle; background: $background 60%; }
     TextScreen #text {
@@ -77,35 +79,50 @@ def _diff_line(line: str) -> Content:
 
 _TERMS = [
     ("host", "time until the next fetch: callbacks, Python, logging"),
-    ("starving", "data wait as a share of step time"),
+    ("starving", "data wait as a share of the time; red from 20 % on"),
     ("of the time", "since the last switch or filled cache, without first traces"),
-    ("verdict", "NOT < 5 %, MODERATELY 5 to 20 %, HIGHLY >= 20 % input-bound"),
     (CACHE, "keeps examples as they are before random ops, from one epoch on"),
     ("red", "in the chart: one data wait beyond the top of the axis, a stall; dim: a compile"),
 ]
-_KEY_CELLS = 13
+_MARKS = [
+    ("p w c ...", "a switch, by its key"),
+    ("A F", "an A/B test, the autopilot"),
+    ("E C", "an epoch ended; a step was compiled, which is not counted"),
+    ("S", "a stall: no batch for half a second or more"),
+    ("H M Z", "slowed by heat, slowed by swapping, asleep"),
+    ("X ! ✓", "failed; not recorded; finished"),
+]
+#: The cells of a key, and of what stands around the text of its screen.
+_KEY_CELLS, _FRAME_CELLS = 13, 7
 
 
-def help_screen(bindings: Iterable[Binding], lacks: Sequence[SensorMissing]) -> TextScreen:
-    """Return the screen with the key bindings by group, the terms, and the figures that this
-    machine lacks, with the reason and the remedy."""
+def help_screen(
+    bindings: Iterable[Binding], lacks: Sequence[SensorMissing], columns: int
+) -> TextScreen:
+    """Return the screen with the key bindings by group, the marks, the terms, and the figures that
+    this machine lacks, with the reason and the remedy. columns: of the window."""
+    sections: dict[str, list[tuple[str, str]]] = {}
+    for one in bindings:
+        entries = sections.setdefault(one.group.description if one.group else "", [])
+        entries.append((one.key_display or one.key, one.tooltip))
+    sections |= {"marks below the chart": _MARKS, "terms": _TERMS}
+    sections["figures that this machine lacks"] = [
+        (one.sensor, "; ".join(filter(None, (one.reason, one.fix)))) for one in lacks
+    ]
+    width = min(columns, TextScreen.CELLS) - _FRAME_CELLS
     lines: list[Content] = []
-    group = ""
-    for binding in bindings:
-        name = binding.group.description if binding.group else ""
-        lines += [*([Content()] if lines else []), row((name, _ACCENT))] if name != group else []
-        group = name
-        lines.append(_entry(binding.key_display or binding.key, binding.tooltip))
-    absent = [(one.sensor, "; ".join(filter(None, (one.reason, one.fix)))) for one in lacks]
-    for name, entries in (("terms", _TERMS), ("figures that this machine lacks", absent)):
+    for name, entries in sections.items():
         if entries:
-            lines += [Content(), row((name, _ACCENT)), *(_entry(*entry) for entry in entries)]
+            lines += [Content()] * bool(lines) + [row((name, _ACCENT))]
+            lines += [line for word, text in entries for line in _entry(word, text, width)]
     return TextScreen(lines, "keys and terms")
 
 
-def _entry(word: str, meaning: str) -> Content:
-    """Return a row whose meaning stays in its column; a long word takes no room from it."""
-    return row((f"  {word:<{_KEY_CELLS}} ", "bold"), meaning)
+def _entry(word: str, meaning: str, width: int) -> Iterator[Content]:
+    """Yield rows whose meaning stays in its column; a long word takes no room from it."""
+    for text in wrap_text(meaning, width - _KEY_CELLS - 3) or [""]:
+        yield row((f"  {word:<{_KEY_CELLS}} ", "bold"), text)
+        word = ""
 
 
 class Leave(Enum):

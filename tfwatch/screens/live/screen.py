@@ -25,6 +25,7 @@ from tfwatch.screens.keys import (
     PANE_BINDINGS,
     SETTINGS,
     STAGES,
+    SWITCH,
     Layout,
     footer_keys,
     layout_for,
@@ -386,12 +387,17 @@ class LiveScreen(Screen[None], CachedLines):
         self.notify(f"{why}copied: {what}{also}", timeout=8)
 
     def action_help(self) -> None:
-        """Show every key of this run, and the figures that it lacks."""
+        """Show the keys that have an effect in this run, and the figures that it lacks."""
         knobs = self.view.snapshot.manifest.knobs if self.view else {}
         absent = {toggle_action(name) for name in KNOBS if name not in knobs}
-        keys = [key for key in (*LIVE_BINDINGS, *PANE_BINDINGS) if key.action not in absent]
+        is_over = self.view is not None and self.view.is_over
+        keys = [
+            key
+            for key in (*LIVE_BINDINGS, *PANE_BINDINGS)
+            if key.action not in absent and (key.group is not SWITCH or (self.live and not is_over))
+        ]
         lacks = missing(self.view) if self.view else []
-        self.app.push_screen(help_screen(keys, lacks))
+        self.app.push_screen(help_screen(keys, lacks, self.size.width))
 
     @on(EventsPane.Chosen)
     def show_event_moment(self, message: EventsPane.Chosen) -> None:

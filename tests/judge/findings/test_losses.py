@@ -622,6 +622,19 @@ def test_a_cause_without_known_seconds_comes_last_and_is_the_advice_on_the_limit
     assert "%" not in cause.sentence
 
 
+def test_the_time_between_the_kernels_of_a_loop_is_the_layers() -> None:
+    """Of a layer without cuDNN the GPU mostly waits for the next small kernel."""
+    profile = msgspec.structs.replace(
+        profile_of(msgspec.structs.replace(MULTIPLIES, took_ms=1.0)), step_ms=10.0, gaps_ms=7.0
+    )
+    looping = losing(split=LAUNCHES, model=LOOPS, profile=profile, accelerated=True)
+    plain = changed(looping, manifest=msgspec.structs.replace(looping.manifest, model=None))
+
+    assert kinds(plain)[0] == "launch-bound"
+    assert kinds(looping)[0] == "no-cudnn"
+    assert "launch-bound" not in kinds(looping)
+
+
 def test_without_an_nvidia_gpu_there_is_no_cudnn_to_miss() -> None:
     profile = profile_of(MULTIPLIES, UPDATES)
     on_gpu = losing(model=LOOPS, profile=profile, accelerated=True)

@@ -211,6 +211,16 @@ class Situation:
         return step_parts(self.profile) if self.profile else ()
 
     @property
+    def share_without_cudnn(self) -> float:
+        """The share of compute of recurrent layers that loop on an NVIDIA GPU for want of cuDNN,
+        0 to 1, with the time between their kernels; 0.0 where it is unknown."""
+        model = self.manifest.model if self.manifest.has_cudnn else None
+        looping = model.without_cudnn if model else ()
+        of_gaps = sum(part.share for part in self.parts if part.role == "gaps")
+        own = sum(part.share for part in self.parts if any(one.has(part.name) for one in looping))
+        return own / (1 - of_gaps) if own else 0.0
+
+    @property
     def step_rows(self) -> tuple[StepPart, ...]:
         """The parts with the layers of a deep model in groups."""
         return step_rows(self.profile) if self.profile else ()

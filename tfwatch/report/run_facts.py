@@ -158,7 +158,7 @@ STALL = (
     whole("steps", "the steps of the stretch"),
     number("lost_ms", "their data wait"),
     text("cause", "its cause, or `unexplained`"),
-    text("place", "the line or the stage that it waited for", if_any("place")),
+    text("place", "the line or the stage that it waited for"),
 )
 
 

@@ -14,7 +14,7 @@ from tfwatch.judge.event_rows import changes_of_run
 from tfwatch.judge.machine import PIPELINE
 from tfwatch.judge.profile.step_groups import step_rows
 from tfwatch.judge.steps.time_breakdown import PART_NAMES, PARTS
-from tfwatch.report.facts import as_rows, if_any, known
+from tfwatch.report.facts import as_rows, if_any, known, pick, text
 from tfwatch.report.run_facts import MACHINE, STALL, STEP_ROW, missing_stages
 from tfwatch.report.text import time_parts
 
@@ -31,6 +31,11 @@ MOST_STALLS, MOST_EPOCHS = 10, 500
 #: Metrics beside the time of an epoch.
 _MOST_METRICS = 6
 MOST_CHANGES = 12
+#: The columns of a stall.
+_STALL = (
+    *pick(STALL, "step", "start_s", "steps", "lost_ms"),
+    text("waited for", "its cause and its place", "reason"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +112,7 @@ def _step(judged: JudgedRun) -> Section:
 def _stalls(judged: JudgedRun) -> Section:
     more = len(judged.stalls) - MOST_STALLS
     note = f"{units.counted(more, 'shorter one')} left out" if more > 0 else ""
-    return Section("Stalls", *as_rows(STALL, costliest_stalls(judged)), note)
+    return Section("Stalls", *as_rows(_STALL, costliest_stalls(judged)), note)
 
 
 def costliest_stalls(judged: JudgedRun) -> list[Stall]:

@@ -20,6 +20,7 @@ from tfwatch.judge.effects.wording import outcome_text as switch_text
 from tfwatch.judge.event_rows import changes_of_run
 from tfwatch.judge.findings.finding import Tone
 from tfwatch.judge.findings.switch_lines import lines_of, proved_knobs
+from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.report.facts import known
 from tfwatch.report.redaction import shown
 from tfwatch.report.run_facts import FIGURES
@@ -30,6 +31,7 @@ from tfwatch.runs.sums import BUCKET_S
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.judged_run import JudgedRun
     from tfwatch.report.redaction import Redaction
 
@@ -58,7 +60,7 @@ def as_html(judged: JudgedRun, redaction: Redaction | None = None) -> str:
         "date": local_time(run.manifest.origin_wall_ns).strftime("%d %b %Y, %H:%M"),
         "lost": lost_text(judged),
         "proof": proof_of(judged),
-        "findings": [(one, loss_text(one)) for one in losses],
+        "findings": [(one, loss_text(one), _basis(one)) for one in losses],
         "notes": [one for one in findings if one not in losses],
         "figures": known(FIGURES, judged),
         "chart": make_chart(judged),
@@ -81,6 +83,14 @@ def lost_text(judged: JudgedRun) -> str:
     since = _SINCE.get(regime.cause, "while it trained")
     share = units.percent(regime.share(lost_s))
     return f"{units.seconds(lost_s)} of {units.seconds(regime.judged_s)} lost {since}, {share}"
+
+
+def _basis(finding: Finding) -> str:
+    """Return the words before an advice: what it rests on."""
+    forecast = finding.forecast
+    if isinstance(forecast, Forecast) and forecast.measured:
+        return "Next, by a measurement of this run"
+    return "To try, not measured in this run" if finding.code or forecast else "Next"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,13 +186,13 @@ def make_chart(judged: JudgedRun) -> StepChart | None:
     known = parts.sum(axis=0)[np.isfinite(parts).all(axis=0)]
     if not len(known):
         return None
-    top_ms = max(min(known.max(), _TOP * np.percentile(known, 90)), 1e-3)
+    top_ms = float(max(min(known.max(), _TOP * np.percentile(known, 90)), 1e-3))
     heights = np.round(100 * parts / top_ms, 1).T.tolist()
     drawn = [_drawn(dict(zip(_PARTS, column, strict=True))) for column in heights]
     return StepChart(
         drawn,
         units.seconds(width_s),
-        units.duration(float(top_ms) / 1e3),
+        units.milliseconds(top_ms) if top_ms < 1e3 else units.seconds(top_ms / 1e3),
         units.seconds(length_s),
         [(part, name) for part, name in _PARTS.items() if any(part in one for one in drawn)],
         list(_moments(judged, length_s)),

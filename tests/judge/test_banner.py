@@ -79,7 +79,8 @@ from tfwatch.judge.steps.stalls import Stall
         pytest.param(
             {"split": judged(0.2)},
             "OK, data wait 1 %",
-            "compute-bound: only 0.2 of 14.0 ms is data wait",
+            "compute-bound: only 0.2 of 14.0 ms is data wait; the input pipeline is not the limit,"
+            " 93 % of the step is compute",
             id="healthy",
         ),
         pytest.param(

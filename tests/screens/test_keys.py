@@ -234,7 +234,7 @@ _USUAL = ("prefetch", "workers", "cache")
         (
             120,
             _USUAL[:1],
-            "p prefetch f autopilot a A/B test u undo space freeze z zoom y copy ? keys q quit",
+            "p prefetch 1 settings f autopilot space freeze z zoom y copy ? keys q quit",
         ),
         (
             60,

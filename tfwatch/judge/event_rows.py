@@ -51,12 +51,16 @@ class EventRow:
 
 #: The marks of an experiment and of the autopilot; and of what needs none on a time axis.
 _EXPERIMENT, _AUTOPILOT, NO_MARK = "A", "F", "."
+#: That of an epoch.
+EPOCH = "E"
 #: The marks of ends that are no failure.
 _END_MARKS = {"finished": "✓", "stopped": NO_MARK}
 #: The newest rows of a column of time that are looked at for one with a mark.
 _MOST_IN_COLUMN = 3
 #: When a requested setting takes effect, by the number of epoch starts until then.
 _WHEN = ("", ", from the next epoch", ", after an epoch has filled it")
+#: The metrics of an epoch's row: the loss, and the first other one.
+_METRICS = {"val_loss": 0, "loss": 1, "accuracy": 2}
 #: The shortest pause that gets a row.
 _PAUSED_MS = 200.0
 #: Rows of steps hold the lower bits of an epoch's number.
@@ -84,18 +88,17 @@ def _describe_switch(
 
 
 def _describe_epoch(event: facts.EpochEnded, snapshot: Snapshot) -> RowText:
-    """Describe an epoch: its steps, then its metrics, validation first: a narrow pane cuts the
-    end."""
+    """Describe an epoch: its steps, then its losses and a metric, validation first: a narrow pane
+    cuts the end."""
     sees_wait = snapshot.manifest.sees_data_wait
     figures = _steps_of_epoch(snapshot.epochs, event, sees_wait=sees_wait)
-    metrics = sorted(event.metrics.items(), key=lambda item: not item[0].startswith("val_"))
-    figures += [f"{metric_name(name)} {value:.4g}" for name, value in metrics[:4]]
+    metrics = sorted(event.metrics.items(), key=lambda item: _METRICS.get(item[0], len(_METRICS)))
+    figures += [f"{metric_name(name)} {value:.4g}" for name, value in metrics[: len(_METRICS)]]
     validations = reversed(snapshot.events.of(facts.ValidationEnded))
     validation = next((one for one in validations if one.epoch == event.epoch), None)
     if validation:
         figures.append(f"validation {units.seconds(validation.took_ms / 1e3)}")
-    figures.append(f"to step {units.count(event.step)}")
-    return "E", f"epoch {event.epoch + 1}: {', '.join(figures)}", ""
+    return EPOCH, f"epoch {event.epoch + 1}: {', '.join(figures)}", ""
 
 
 def _steps_of_epoch(rows: Rows, ended: facts.EpochEnded, *, sees_wait: bool) -> list[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from textual.binding import Binding
 
 from tfwatch.core.knobs import KNOBS
+from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.profile.profiling import IN_COMPUTE
 from tfwatch.screens.basics.keyline import Key
 from tfwatch.screens.live.header import epoch_text
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from textual.geometry import Size
 
     from tfwatch.judge.view import RunView
+
+#: The numbers of the panes.
+SETTINGS, STAGES, EVENTS, MACHINE, LOG, LOSS = range(1, 7)
 
 SWITCH = Binding.Group("switch the input pipeline")
 RUN = Binding.Group("the run")
@@ -90,22 +94,42 @@ PANE_BINDINGS = _keys(
 )
 
 
+#: The keys of a list that has the focus.
+_IN_LIST = (
+    Key("up", "↑", ""),
+    Key("down", "↓", "rows"),
+    Key("pagedown", "pagedown", "more rows", 6),
+)
+_BACK = Key("escape", "escape", "back")
+
+
 def footer_keys(
     view: RunView,
     live: bool,
     frozen: bool,
     stopping: bool,
+    *,
+    focus: int = 0,
+    all_settings: bool = True,
 ) -> tuple[Key, ...]:
-    """The footer's keys that have an effect now, from left to right.
+    """The footer's keys that have an effect now, from left to right: those of the pane that has the
+    focus, else the advised switch, or with all settings each.
 
-    A recorded run and a followed run have no keys that switch.
+    A recorded run and a followed run have no keys that switch. focus: the number of the pane.
     """
     switches = live and not view.is_over and not stopping
     space = "freeze" if not frozen else "end" if view.is_over else "live"
     copy = Key("y", "y", "quit now" if stopping else "copy", 0 if stopping else 7)
+    if focus in (EVENTS, LOG):
+        whole = (Key("enter", "enter", "the whole sentence", 4),) if focus == EVENTS else ()
+        own = (*_IN_LIST, *whole, _BACK)
+    else:
+        own = tuple(_switch_keys(view, all_settings=all_settings) if switches else ())
+    look = (Key("left", "←", ""), Key("right", "→", "look", 4)) if frozen else ()
     return (
-        *(_switch_keys(view) if switches else ()),
+        *own,
         Key("space", "space", space, 0 if frozen else 5, chosen=frozen),
+        *look,
         Key("z", "z", "zoom", 8),
         *((Key("e", "e", "layers", 5),) if _is_for_layers(view, switches) else ()),
         *((copy,) if stopping or view.finding.code else ()),
@@ -120,16 +144,22 @@ def _is_for_layers(view: RunView, switches: bool) -> bool:
     return view.situation.profile is not None or (switches and limit in IN_COMPUTE)
 
 
-def _switch_keys(view: RunView) -> Iterator[Key]:
+def _switch_keys(view: RunView, *, all_settings: bool) -> Iterator[Key]:
+    advised = view.finding.forecast
     for knob in KNOBS.values():
         manifest = view.snapshot.manifest
         is_offered = not view.refusal(knob.name, live=True) or manifest.needs_consent(knob.name)
-        if knob.name in manifest.knobs and is_offered:
+        is_advised = isinstance(advised, Forecast) and advised.knob == knob.name
+        if knob.name in manifest.knobs and is_offered and (all_settings or is_advised):
             yield Key(knob.key, knob.key, knob.label, knob.rank)
+    if not all_settings:
+        yield Key("1", "1", "settings", 2)
     if view.snapshot.manifest.switchable:
         yield Key("f", "f", "autopilot", 3)
-        yield Key("a", "a", "A/B test", 6)
-        yield Key("u", "u", "undo", 4)
+        if all_settings:
+            yield Key("a", "a", "A/B test", 6)
+        if all_settings or view.comparisons:
+            yield Key("u", "u", "undo", 4)
 
 
 def too_small_text(view: RunView | None, width: int, height: int) -> str:
@@ -164,7 +194,6 @@ def layout_for(size: Size) -> Layout:
     return Layout.PANES if roomy else Layout.TABS
 
 
-SETTINGS, STAGES, EVENTS, MACHINE, LOG, LOSS = range(1, 7)
 #: Panes that show in turn in a large window.
 LOWER = (EVENTS, MACHINE, LOG, LOSS)
 

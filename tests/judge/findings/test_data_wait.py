@@ -414,7 +414,7 @@ def situation(changes: dict[str, Any], **more: Any) -> Situation:
 
 LIMITS = [
     pytest.param(READY_AND_STARVING, "larger batches", id="the wait is the fetch"),
-    pytest.param(WELL_FED, "not the limit", id="compute"),
+    pytest.param(WELL_FED, "smaller model", id="compute"),
 ]
 
 

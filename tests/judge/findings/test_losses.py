@@ -67,7 +67,7 @@ CALLS_TOO = OperationTime("loss", "", "", "EagerPyFunc", 2.0)
 ROTATES = OperationTime("forward", "rotation", "RandomRotation", "Transform", 6.0)
 MULTIPLIES = OperationTime("forward", "lstm", "LSTM", "MatMul", 4.0, in_loop=True)
 UPDATES = OperationTime("optimizer", "adam", "Adam", "Mul", 4.0)
-NO_GPU = "A GPU or a smaller model"
+NO_GPU = "a GPU or a smaller model"
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ def asked(run: Canned, knob: str, old: str, new: str) -> Canned:
 async def test_the_cache_shows_its_size_and_its_first_epoch(tmp_path: Path) -> None:
     run = cnn(tmp_path)
     async with shown(run) as show:
+        await show.press("1")
         (row,) = (row for row in show.rows if "c cache off next: on" in " ".join(row.split()))
         assert "gain not sure" in row
         await show.press("c")
@@ -58,6 +59,7 @@ async def test_a_cache_that_fills_in_the_last_epoch_is_too_late(epochs: int, wor
 
 async def test_a_cache_that_does_not_fit_is_greyed_with_its_figures(tmp_path: Path) -> None:
     async with shown(cnn(tmp_path, cache_bytes=round(4.1 * GB))) as show:
+        await show.press("1")
         assert "needs 4.1 GB, 6.2 GB are free" in show.text
 
 

@@ -47,9 +47,9 @@ def test_where_rows_are_few_the_cheapest_have_none() -> None:
     assert [row.removeprefix("→").split()[0] for row in rows] == [
         "map(read)",
         "map(decode)",
+        "batch(32)",
         "prefetch",
         "total",
-        "map(decode)",
     ]
 
 

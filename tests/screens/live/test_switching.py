@@ -64,7 +64,7 @@ async def test_a_request_shows_until_the_training_answers(tmp_path: Path) -> Non
         await show.frame()
         assert "taken up" not in show.text
         assert "requested" not in show.text
-        assert "p prefetch 4 next: off" in show.words
+        assert "p prefetch 4 off: 0.6 x" in show.words
 
 
 async def test_w_asks_before_maps_draw_other_random_numbers() -> None:
@@ -82,6 +82,7 @@ async def test_w_asks_before_maps_draw_other_random_numbers() -> None:
 
 async def test_a_fixed_pipeline_explains_why_it_cannot_switch() -> None:
     async with shown(usual(None, switchable=["prefetch"])) as show:
+        await show.press("1")
         assert "fixed in this run's own pipeline" in show.text
         await show.press("w")
         assert show.asked() == []

@@ -273,8 +273,8 @@ def forecast_note(known: Forecast) -> str:
     if not known.is_known:
         return known.why
     if known.differs and not known.is_sure:
-        return _gain(known)
-    return f"about {units.milliseconds(known.step_ms)}  {_gain(known)}"
+        return gain_text(known)
+    return f"about {units.milliseconds(known.step_ms)}  {gain_text(known)}"
 
 
 def expected_gain_text(known: Forecast, shown_ms: float = math.nan) -> str:
@@ -285,11 +285,11 @@ def expected_gain_text(known: Forecast, shown_ms: float = math.nan) -> str:
     where it differs, the text says that the first figure is that of all steps so far.
     """
     if not known.is_sure:
-        return f"try it, {_gain(known)}"
+        return f"try it, {gain_text(known)}"
     so_far = " so far" if abs(shown_ms / known.now_ms - 1) > _DIFFERS else ""
     within = f" ({interval_text(known)})" if interval_text(known) else ""
     now, then = units.in_one_unit(known.now_ms, known.step_ms)
-    return f"{now}{so_far} to about {then}{within}, {_gain(known)} ({known.why})"
+    return f"{now}{so_far} to about {then}{within}, {gain_text(known)} ({known.why})"
 
 
 def interval_text(known: Forecast) -> str:
@@ -299,7 +299,7 @@ def interval_text(known: Forecast) -> str:
     return " to ".join(units.in_one_unit(known.low_ms, known.high_ms)).removesuffix(" ms")
 
 
-def _gain(known: Forecast) -> str:
+def gain_text(known: Forecast) -> str:
     """Return `1.7 x`; without a factor where the interval holds the present step."""
     if not known.differs:
         return "no gain"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
 
 _PRECISION = 'keras.mixed_precision.set_global_policy("mixed_float16")  # before the model is made'
+_LIMIT = "the input pipeline is not the limit, {} of the step is compute"
 _FETCH_OUTSIDE = (
     "loop over tfwatch.track(dataset), and pass each batch to the function: then its data wait is"
     " seen"
@@ -47,12 +48,13 @@ def find(now: Situation) -> Finding | None:
     )
     # Data and compute may share the cores: a switch that is sure to gain comes before the limit.
     gain = best(one for one in now.switches if one.is_sure)
-    next_step = advise_gain(now, gain) if gain else _advise(now, spent.compute_s / worked_s)
+    next_step = advise_gain(now, gain) if gain else _advise(now)
     brief = f"compute-bound: only {waited} is data wait"
+    limit = _LIMIT.format(units.percent(spent.compute_s / worked_s))
     return Finding(
         "compute-bound",
         now.label("OK, data wait", spent.data_wait_s),
-        f"{brief}{_largest(now)}{_once(now)}",
+        f"{brief}; {limit}{_largest(now)}{_once(now)}",
         next_step.sentence,
         next_step.edit,
         Tone.GOOD,
@@ -68,7 +70,7 @@ def _train_on_batch(now: Situation, worked_s: float) -> Finding:
     spent = now.regime.spent
     takes = units.in_one_unit(1e3 * spent.compute_s / spent.steps, 1e3 * worked_s / spent.steps)
     brief = f"compute-bound: train_on_batch takes {' of '.join(takes)}/step"
-    advice = _advise(now, spent.compute_s / worked_s)
+    advice = _advise(now)
     word, lines = "OK, data wait n/a", advice.edit
     return Finding("compute-bound", word, brief, advice.sentence, lines, Tone.GOOD, brief)
 
@@ -107,19 +109,18 @@ def _once(now: Situation) -> str:
     return f"; the first epoch waited {units.seconds(wait_s)} while it filled the cache, once"
 
 
-def _advise(now: Situation, share: float) -> Advice:
-    limit = f"The input pipeline is not the limit: {units.percent(share)} of the step is compute."
+def _advise(now: Situation) -> Advice:
     replicas, size = len(now.manifest.replicas), now.manifest.batch_size
     if replicas > 1:
         each = f"{size // replicas} examples" if size else "a share of the batch"
-        larger = f"A batch {replicas} times as large keeps {replicas} devices as busy as one alone"
-        return Advice(f"{limit} {larger}: each has {each}")
+        larger = f"a batch {replicas} times as large keeps {replicas} devices as busy as one alone"
+        return Advice(f"{larger}: each has {each}")
     if now.manifest.accelerated:
         return Advice(
-            f"{limit} Mixed precision or jit_compile may shorten it.", _PRECISION, (JIT_COMPILE,)
+            "mixed precision or jit_compile may shorten the step", _PRECISION, (JIT_COMPILE,)
         )
-    layers = " e shows which layer takes it." if now.live and not now.parts else ""
-    return Advice(f"{limit} A GPU or a smaller model would shorten it.{layers}")
+    layers = "; e shows which layer takes it" if now.live and not now.parts else ""
+    return Advice(f"a GPU or a smaller model would shorten the step{layers}")
 
 
 def _compute_or_data_wait(now: Situation) -> Finding:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from textual.content import Content
+from textual.reactive import reactive
 
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
@@ -21,10 +22,12 @@ from tfwatch.judge.effects.wording import (
     autopilot_text,
     block_text,
     forecast_note,
+    gain_text,
     kept_text,
     outcome_text,
     subject_text,
 )
+from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.screens.basics.pane import FramedPane
 from tfwatch.screens.basics.text import (
     QUIET_COLOUR,
@@ -40,7 +43,6 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.effects.switching_state import KnobState
-    from tfwatch.judge.forecasts.forecast import Forecast
     from tfwatch.judge.view import RunView
     from tfwatch.runs.snapshot import Snapshot
 
@@ -77,6 +79,8 @@ class KnobRow:
     busy: bool = False
     #: The key has an effect.
     enabled: bool = True
+    #: It is the advised switch, was switched, or is being switched: else it is folded away.
+    matters: bool = False
 
 
 def knob_rows(view: RunView, live: bool) -> tuple[KnobRow, ...]:
@@ -90,7 +94,8 @@ def knob_rows(view: RunView, live: bool) -> tuple[KnobRow, ...]:
             if autopilot
             else "finds the fastest settings by itself"
         )
-        rows.append(KnobRow("f", "autopilot", "", "", note, busy=autopilot is not None))
+        is_busy = autopilot is not None
+        rows.append(KnobRow("f", "autopilot", "", "", note, busy=is_busy, matters=True))
     return tuple(rows)
 
 
@@ -123,15 +128,23 @@ def _knob_row(view: RunView, live: bool, knob: Knob) -> KnobRow:
     forecast_text = _forecast_text(view, state, forecast) if forecast and is_forecast else ""
     if asks and can_switch:
         forecast_text = "; ".join(filter(None, (forecast_text, _ASKS)))
-    shows_next = not refused and (state.asked or following != state.now)
+    gains = forecast is None or not forecast.is_known or forecast.has_gain
+    shows_next = not refused and (state.asked or (following != state.now and gains))
+    if forecast and forecast_text and not gains:
+        forecast_text = f"{following}: {gain_text(forecast)}"
+    advised = view.finding.forecast
+    is_advised = isinstance(advised, Forecast) and advised.knob == knob.name
+    is_switched = state.now != view.snapshot.manifest.knobs.get(knob.name)
+    is_busy = bool(status) and not refused
     return KnobRow(
         key=knob.key,
         name=knob.label,
         now=state.now,
         next=(state.asked or following) if shows_next else "",
         note=(refused if can_switch else "") or status or forecast_text or knob.purpose,
-        busy=bool(status) and not refused,
+        busy=is_busy,
         enabled=not refused,
+        matters=is_advised or is_switched or is_busy,
     )
 
 
@@ -212,8 +225,12 @@ class KnobsPane(FramedPane):
 
     TITLE = "live switches"
 
+    #: Only the settings that matter now are shown; the key 1 shows all.
+    folded: reactive[bool] = reactive(False, repaint=False)
     #: The rows of the settings.
     knobs: tuple[KnobRow, ...] = ()
+
+    watch_folded = FramedPane.repaint_rows
 
     def news(self, view: RunView) -> object:
         """Return the settings, which change at once, and the second and the events, with which
@@ -231,6 +248,7 @@ class KnobsPane(FramedPane):
         if view is None or not self.knobs:
             text = _AWAITED if view and view.awaits_fit else _NONE
             return [row((f" {text}", QUIET_COLOUR))]
+        shown = [one for one in self.knobs if not self.folded or one.matters]
         names, values, following = (
             max(map(cell_len, texts)) + 1
             for texts in (
@@ -239,7 +257,10 @@ class KnobsPane(FramedPane):
                 [_next_text(knob) for knob in self.knobs],
             )
         )
-        knobs = [_row(knob, width, (names, values, following)) for knob in self.knobs]
+        knobs = [_row(knob, width, (names, values, following)) for knob in shown]
+        if hidden := len(self.knobs) - len(shown):
+            more = f"{'all' if hidden == len(self.knobs) else 'more'} settings"
+            knobs.append(row(("1  ", "$accent bold"), (more, QUIET_COLOUR)))
         effect = [
             row((line, QUIET_COLOUR if at else "bold"))
             for at, text in enumerate(effect_lines(view) or ("", _hint(view)))

@@ -14,7 +14,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from tfwatch.judge.event_rows import EventCollector, EventRow
+from tfwatch.judge.event_rows import EPOCH, EventCollector, EventRow
 from tfwatch.judge.log_lines import meaning_of
 from tfwatch.screens.basics.pane import FRAME_CSS, PaintedRows, Titled, strip_of
 from tfwatch.screens.basics.text import plain, row, wrap_text
@@ -113,6 +113,7 @@ class RowList(ScrollView, PaintedRows, Titled, can_focus=True, inherit_bindings=
 # -- events ----------------------------------------------------------------------------------------
 
 _KEYS_HINT = "3, then up and down: its moment in the charts"
+_FOLDED_HINT = "3: all events, their moments in the charts"
 
 
 class EventsPane(RowList):
@@ -128,6 +129,8 @@ class EventsPane(RowList):
 
     #: The row under the cursor, from the newest on; -1 without one.
     cursor: reactive[int] = reactive(-1, repaint=False)
+    #: Of the epochs only the newest one has a row; the key 3 shows all.
+    folded: reactive[bool] = reactive(False, repaint=False)
 
     @dataclass
     class Chosen(Message):
@@ -140,7 +143,8 @@ class EventsPane(RowList):
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)
-        #: Oldest first.
+        #: Oldest first: all, and those that have a row.
+        self._all: Sequence[EventRow] = ()
         self.event_rows: Sequence[EventRow] = ()
         self._collector = EventCollector()
 
@@ -149,21 +153,30 @@ class EventsPane(RowList):
 
     def take(self, view: RunView) -> EventRows:
         """Return all events of a view, and show them; the cursor stays at its event."""
-        rows, before = self._collector.take(view), self.event_rows
-        if rows is not before:
-            chosen = before[-1 - self.cursor] if 0 <= self.cursor < len(before) else None
-            self.event_rows = rows
-            if chosen:
-                at = (at for at in range(len(rows)) if rows[-1 - at] == chosen)
-                self.cursor = next(at, self.cursor)
-            self.rows_changed()
+        rows = self._collector.take(view)
+        if rows is not self._all:
+            self._all = rows
+            self._choose_rows()
         return rows
+
+    def watch_folded(self) -> None:
+        self._choose_rows()
+
+    def _choose_rows(self) -> None:
+        """Choose the rows to show; the cursor stays at its event."""
+        before, rows = self.event_rows, self._all
+        chosen = before[-1 - self.cursor] if 0 <= self.cursor < len(before) else None
+        self.event_rows = rows = folded_epochs(rows) if self.folded else rows
+        if chosen:
+            at = (at for at in range(len(rows)) if rows[-1 - at] == chosen)
+            self.cursor = next(at, -1)
+        self.rows_changed()
 
     def show(self, view: RunView) -> None:
         """Show in the title how much of the run is read."""
-        read = view.searched
+        read, hidden = view.searched, len(self._all) - len(self.event_rows)
         title = "events" if read is None else f"events, still reading, {int(read * 100)} %"
-        self.set_titles(title, _KEYS_HINT)
+        self.set_titles(title, _FOLDED_HINT if hidden else _KEYS_HINT)
 
     def count(self) -> int:
         """Return the number of rows."""
@@ -215,6 +228,17 @@ class EventsPane(RowList):
         if self.cursor >= 0:
             self.cursor = -1
             self.scroll_to(y=0, animate=False)
+
+
+#: Rows that are looked at for an epoch among the newest ones: no pane has more.
+_MOST_ROWS = 64
+
+
+def folded_epochs(rows: Sequence[EventRow]) -> list[EventRow]:
+    """Return the newest rows, oldest first, with one epoch among them."""
+    newest = rows[-_MOST_ROWS:]
+    epochs = [row for row in newest if row.mark == EPOCH]
+    return [row for row in newest if row.mark != EPOCH or row is epochs[-1]]
 
 
 # -- the log ---------------------------------------------------------------------------------------

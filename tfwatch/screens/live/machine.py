@@ -126,7 +126,9 @@ def _memory(view: RunView, machine: MachineFigures) -> Reading:
     parts = [_of(used, total)]
     if machine.process_memory:
         parts.append(f"process {machine.process_memory.text}")
-    tight = available is not None and available < 0.1 * total
+    # Memory that other programs hold is no alarm of this training.
+    own = machine.process_memory.end_bytes if machine.process_memory else 0.0
+    tight = available is not None and available < 0.1 * total and own >= 0.5 * (used or 0.0)
     return Reading("memory", ", ".join(parts), tight)
 
 

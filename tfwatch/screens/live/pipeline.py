@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 #: Minimum cells: at 120 columns a buffer of a thousand elements fits beside its bar.
 _NAME, _FIGURE, _BAR = 12, 6, 4
 _WIDEST_BAR = 24
-#: Below this many rows there are no column heads, and the sentence gets one row.
+#: Below this many rows there are no column heads.
 _LOW = 8
 #: The stage reader examines waits from this length on.
 _STALL_S = 3.0
@@ -60,17 +60,16 @@ class PipelinePane(FramedPane):
         if view is None or table is None:
             text = explain_unread(view) if view else ""
             return [row((line, QUIET_COLOUR)) for line in wrap_text(text, width)]
-        sentence = _sentence_rows(view, table, width, height)
         heads = height >= _LOW
         limit = _limiting_stage(view, table)
-        shown = _most_important(table, limit, height - heads - 1 - len(sentence))
+        shown = _most_important(table, limit, height - heads - 1)
         stages = self._stage_rows(view, shown, limit, width, heads)
-        return [*stages, _total(view, table), *sentence]
+        return [*stages, _total(view, table)]
 
     def _stage_rows(
         self, view: RunView, stages: Sequence[Stage], limit: Stage | None, width: int, heads: bool
     ) -> list[Content]:
-        cells = [(one, *_figures(view, one)) for one in stages]
+        cells = [(one, *_figures(view, one, is_limit=one is limit)) for one in stages]
         head = ("stage", "ms/batch", "parallel", "buffer")
         parallel = max([len(head[2]) * heads, *(len(cell[2]) for cell in cells)])
         buffer = max([0, *(len(cell[3]) for cell in cells)])
@@ -100,15 +99,18 @@ class PipelinePane(FramedPane):
         return rows
 
 
-def _figures(view: RunView, stage: Stage) -> tuple[str, str, str]:
-    """Return `7.7`, `1 of 10` cores, `4 of 4` elements of a stage; empty where it has none."""
+def _figures(view: RunView, stage: Stage, *, is_limit: bool) -> tuple[str, str, str]:
+    """Return `7.7`, `1 of 10` cores, `4 of 4` elements of a stage: the calls of the limit and of
+    what runs in parallel, the elements of what only buffers; empty for others."""
     cores = view.snapshot.manifest.machine.get("cores")
     cost = "" if stage.is_buffer else units.number(stage.busy_ms)
     workers = buffer = ""
-    if not math.isnan(stage.parallelism) and not stage.is_buffer:
+    if (is_limit or stage.parallelism > 1) and not (
+        stage.is_buffer or math.isnan(stage.parallelism)
+    ):
         of_cores = f" of {cores}" if cores and stage.kind.startswith(_PARALLEL_KINDS) else ""
         workers = f"{stage.parallelism:.0f}{of_cores}"
-    if not math.isnan(stage.buffered):
+    if stage.is_buffer and not math.isnan(stage.buffered):
         size = "" if math.isnan(stage.buffer_size) else f" of {stage.buffer_size:.0f}"
         buffer = f"{stage.buffered:.0f}{size}"
     return cost, workers, buffer
@@ -137,18 +139,11 @@ def _most_important(table: StageTable, limit: Stage | None, room: int) -> list[S
     return [stage for stage in table.stages if any(stage is one for one in kept)]
 
 
-def _sentence_rows(view: RunView, table: StageTable, width: int, height: int) -> list[Content]:
-    """Return why the limiting stage limits, or why there are no figures; the banner has a stall."""
-    text = table.bottleneck.sentence if table.bottleneck else ""
-    if math.isnan(table.all_ms):
-        text = _why_missing(view) or "no batch passed in the last seconds"
-    style = "$text-warning" if _starves(view) else QUIET_COLOUR
-    lines = [text] if height < _LOW else wrap_text(text, width)
-    return [row((line, style)) for line in lines if line]
-
-
 def _total(view: RunView, table: StageTable) -> Content:
-    """Return the row that compares a batch in all stages, one after another, with the step."""
+    """Return the row that compares a batch in all stages, one after another, with the step; the
+    cause of a limit is on the banner."""
+    if math.isnan(table.all_ms):
+        return row((_why_missing(view) or "no batch passed in the last seconds", QUIET_COLOUR))
     total = f"  total {units.number(table.all_ms)} "
     style = "$text-warning" if _starves(view) else QUIET_COLOUR
     return row((total, "bold"), (_compare(view, table), style))
@@ -158,7 +153,7 @@ def _compare(view: RunView, table: StageTable) -> str:
     """Return `< 13.8 compute + host: fully overlapped`."""
     now = view.situation
     part = now.split
-    if part is None or math.isnan(table.all_ms):
+    if part is None:
         return ""
     work = units.number(part.work_mean_ms)
     if now.knobs.get(PREFETCH) == "off" and len(now.manifest.replicas) < 2:

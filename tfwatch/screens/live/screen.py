@@ -13,6 +13,7 @@ from textual.widgets import Static
 from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import StopRefused
 from tfwatch.core.knobs import KNOBS
+from tfwatch.judge.profile.profiling import IN_COMPUTE
 from tfwatch.runs.folder import DiskCall, LateCall
 from tfwatch.runs.library import save_copy
 from tfwatch.screens.basics.keyline import Key, KeyLine
@@ -101,7 +102,9 @@ class LiveScreen(Screen[None], CachedLines):
     ) -> None:
         super().__init__()
         self.pane, self.lower = 0, EVENTS
-        self._shows_step = False
+        self._shows_all_settings = False
+        #: The step by layer has the place of the pipeline; None: where compute is the limit.
+        self._shows_step: bool | None = None
         self.follower = follower
         self._reader, self._clock = reader, clock
         self._framed = framed
@@ -200,6 +203,7 @@ class LiveScreen(Screen[None], CachedLines):
     def take_place_of(self, before: LiveScreen) -> None:
         """Show the same panes as the screen of an earlier run."""
         self.pane, self.lower, self._has_steps = before.pane, before.lower, True
+        self._shows_all_settings = before._shows_all_settings
 
     def _show_messages(self, view: RunView) -> None:
         """Report requests that the training did not get, did not take, or refused, and how the A/B
@@ -227,8 +231,9 @@ class LiveScreen(Screen[None], CachedLines):
         if self.has_class(Layout.TOO_SMALL.value):
             self._show_too_small()
             return
-        if not self._has_steps and (view.is_over or view.snapshot.steps_total):
-            self._has_steps = True
+        has_steps = self._has_steps or view.is_over or bool(view.snapshot.steps_total)
+        if has_steps != self._has_steps or self._is_step_shown != self.step_pane.display:
+            self._has_steps = has_steps
             self._choose_panes()
         self.banner.banner = view.finding
         self.timeline.show(view, self.events_pane.take(view))
@@ -240,7 +245,14 @@ class LiveScreen(Screen[None], CachedLines):
             self.step_pane.show(view)
         if not (self.timeline.frozen or self.events_pane.has_focus):
             self.events_pane.follow()
-        self.keys.keys = footer_keys(view, self.live, self.timeline.frozen, self.stopping)
+        self.keys.keys = footer_keys(
+            view,
+            self.live,
+            self.timeline.frozen,
+            self.stopping,
+            focus=next((n for n, pane in enumerate(self.panes, 1) if pane.has_focus), 0),
+            all_settings=not self.knobs.folded,
+        )
 
     def _show_too_small(self) -> None:
         text = too_small_text(self.view, *self.size)
@@ -252,6 +264,13 @@ class LiveScreen(Screen[None], CachedLines):
         self._choose_panes()
         if self.view:
             self.show(self.view)
+
+    @property
+    def _is_step_shown(self) -> bool:
+        if self._shows_step is not None or self.view is None:
+            return bool(self._shows_step)
+        limit = self.view.losses[0].kind if self.view.losses else ""
+        return self.view.situation.profile is not None and limit in IN_COMPUTE
 
     def _set_size_classes(self) -> None:
         """Set the classes of the window's size, at once: each change restyles the screen and all of
@@ -266,8 +285,11 @@ class LiveScreen(Screen[None], CachedLines):
         shown = panes_shown(self.app.size, self.pane, self.lower, self._has_steps)
         for number, pane in enumerate(self.panes, 1):
             pane.display = number in shown
-        self.step_pane.display = self._shows_step and STAGES in shown
-        self.pipeline.display = not self._shows_step and STAGES in shown
+        is_roomy = layout_for(self.app.size) is Layout.PANES
+        self.knobs.folded = is_roomy and not self._shows_all_settings
+        self.events_pane.folded = is_roomy and self.pane != EVENTS
+        self.step_pane.display = self._is_step_shown and STAGES in shown
+        self.pipeline.display = not self._is_step_shown and STAGES in shown
         for selector, numbers in _CONTAINERS:
             self.query_one(selector).display = bool(shown & numbers)
         self.tabs.keys = tuple(
@@ -302,7 +324,7 @@ class LiveScreen(Screen[None], CachedLines):
         none yet, and for another one where it is shown."""
         if self.view is None or self._switch_requests.is_held("explain"):
             return
-        if self._shows_step or self.view.situation.profile is None:
+        if self._is_step_shown or self.view.situation.profile is None:
             self.notify(self._switch_requests.ask_profile(self.view))
         self._shows_step = True
         self.pane = STAGES if self.pane or self.has_class(Layout.TABS.value) else 0
@@ -315,8 +337,12 @@ class LiveScreen(Screen[None], CachedLines):
         await self.timeline.run_action(action)
 
     def action_pane(self, number: int) -> None:
-        """Show a pane and focus it."""
-        self.pane, self._shows_step = number, False
+        """Show a pane and focus it; in a large window the settings show all, or only those that
+        matter."""
+        if number == SETTINGS:
+            self._shows_all_settings = not self._shows_all_settings
+        self.pane = number
+        self._shows_step = False if number == STAGES else self._shows_step
         self.lower = number if number in LOWER else self.lower
         self._arrange()
         pane = self.panes[number - 1]
@@ -325,7 +351,9 @@ class LiveScreen(Screen[None], CachedLines):
 
     def action_back(self) -> None:
         """Leave the focused pane."""
+        self.pane = self.pane if self.has_class(Layout.TABS.value) else 0
         self.set_focus(None)
+        self._arrange()
 
     async def action_copy(self) -> None:
         """Show and copy the patch of the proved settings, else copy the code suggestion or that of

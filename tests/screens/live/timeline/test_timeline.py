@@ -127,7 +127,7 @@ async def test_a_switch_is_seen_to_cut_the_wait_off(run: Canned) -> None:
             "                               ================================",
             "                               ================================",
             "     0                         ================================",
-            "why                               p prefetch off > 4 at step 334",
+            "why                                           p prefetch off > 4",
         ]
         assert title(app.timeline) == "last 28 s ... z zoom  < > look back"
 

@@ -3,6 +3,7 @@ of day."""
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from itertools import groupby
@@ -85,10 +86,13 @@ def _importance(row: EventRow) -> tuple[int, float]:
     return _STYLES.index(row.style) if row.style in _STYLES else 0, row.at_s
 
 
+#: The end of the first words of a sentence: figures follow.
+_END = re.compile(r",|:| at step | in ")
+
+
 def _texts(row: EventRow) -> tuple[str, str]:
     """Return `E epoch 1` and `E`: the mark with the first words of its sentence, and alone."""
-    words = row.text.partition(",")[0].partition(":")[0]
-    return single_width(f"{row.mark} {words}"), row.mark
+    return single_width(f"{row.mark} {_END.split(row.text, 1)[0]}"), row.mark
 
 
 def mark_line(labels: Sequence[Label], columns: int) -> Line:
@@ -209,7 +213,7 @@ def gauge(shares: Floats) -> str:
 # -- the time axis ---------------------------------------------------------------------------------
 
 #: The columns from one time of day to the next.
-_APART = 30
+_APART = 45
 
 
 def axis_line(bars: Bars, snapshot: Snapshot) -> Line:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FONT = 'font-family="Arial, sans-serif" font-size="23" font-weight="bold" fill="#0f1318"'
 HERE = Path(__file__).parent
-SIZE = (112, 34)
+SIZE = (120, 38)
 TITLE = f"tfwatch train cnn --storage-latency {STORAGE_MS:.0f}"
 #: The parts of the screen in the order of README.md's list, by their class in `tfwatch.screens`.
 PARTS = (
@@ -31,7 +31,7 @@ PARTS = (
 #: Where a number stands: this share of a part's width from its left edge.
 ACROSS = 0.6
 #: The completed steps at which `p` is pressed, and at which the pictures are taken.
-KEY_STEP, LAST_STEP = 180, 420
+KEY_STEP, LAST_STEP = 290, 600
 
 
 async def main() -> None:

@@ -180,7 +180,7 @@ def slow_scripts() -> dict[str, str]:
         "augmentation": (_IMAGES, _pipeline(batch), _AUGMENTED, _COMPILE, _DATA),
     }
     small = {"epochs": 8, "batch": 128, "count": 20_000}
-    images = {"epochs": 8, "count": 3200}
+    images = {"epochs": 11, "count": 2400}
     sizes = {
         "cheap_maps": {"epochs": 5, "batch": 256, "count": 40_000},
         "cheap_maps_lines": {"epochs": 5, "batch": 128, "count": 30_000},

@@ -77,7 +77,7 @@ class Runs:
 
 
 class Epochs:
-    """Runs of 8 epochs of 20 steps, 0.4 s each, with 0.4 s between two without the change, whose
+    """Runs of 12 epochs of 20 steps, 0.4 s each, with 0.4 s between two without the change, whose
     source has a word."""
 
     def __init__(self, folder: Path, word: str = "changed") -> None:
@@ -87,9 +87,9 @@ class Epochs:
     def measure(self, script: Path, trial: ScriptTrial) -> RunToCompare:
         number, gap_ns = len(self.trials), 0 if self.word in script.read_text() else 400_000_000
         self.trials.append(trial)
-        rows = make_steps(np.full(160, 2.0), compute=17.0, host=1.0)
-        rows["epoch"] = 1 + np.arange(160) // 20
-        rows["start_ns"] += (rows["epoch"] - 1).astype(np.uint64) * np.uint64(gap_ns)
+        rows = make_steps(np.full(240, 2.0), compute=17.0, host=1.0)
+        rows["epoch"] = np.arange(240) // 20
+        rows["start_ns"] += rows["epoch"].astype(np.uint64) * np.uint64(gap_ns)
         folder = record(self.folder / str(number), rows, start_s=10.0 * number)
         progress = np.array([(2, 64, 8, 0, 8, 0.5)], dtype=PROGRESS)
         (folder / "progress.bin").write_bytes(progress.tobytes())
@@ -104,7 +104,7 @@ def tried(
     pairs = PairedRuns("train.py", runs.measure, clock.clock, until_ns, lambda _: None)
     file = UserFile.read("train.py", sys.maxsize)
     rows = noisy_rows(1)
-    judged = JudgedRun(open_run(record(folder / "first", rows, steps_per_epoch=20, epochs=9)))
+    judged = JudgedRun(open_run(record(folder / "first", rows, steps_per_epoch=20, epochs=12)))
     answer = pairs.try_change(file, file.text, change, judged)
     assert os.listdir() == ["train.py"]
     assert Path("train.py").read_text() == SOURCE
@@ -203,4 +203,4 @@ def test_a_validation_is_tried_by_whole_epochs(tmp_path: Path) -> None:
     found, _ = tried(runs, tmp_path, change)
     assert found.kept
     assert found.outcome.startswith("2.00 x faster")
-    assert runs.trials[0] == ScriptTrial(6 * 20 + 1, validates=True)
+    assert runs.trials[0] == ScriptTrial(10 * 20 + 2, validates=True)

@@ -79,7 +79,7 @@ def test_a_cache_that_the_memory_holds_is_tried_by_whole_epochs(
     cache_bytes: int, is_tried: bool, tmp_path: Path
 ) -> None:
     edit = replace(EDIT, knob="cache", new=".cache()")
-    size: dict[str, Any] = {"cache_bytes": cache_bytes, "steps_per_epoch": 20, "epochs": 9}
+    size: dict[str, Any] = {"cache_bytes": cache_bytes, "steps_per_epoch": 20, "epochs": 12}
     run = recorded(code=(edit,), knobs={"cache": "off"}, **size)
     runs = Epochs(tmp_path, ".cache()")
     pairs = PairedRuns("train.py", runs.measure, FakeClock().clock, sys.maxsize, lambda _: None)

@@ -39,11 +39,11 @@ PAIRS = 4
 _FIRST_PAIRS = 2
 #: Seconds that the steps of one run take, and their number: a start takes some seconds more.
 _RUN_S, LEAST_STEPS, _MOST_STEPS = 5.0, 120, 2000
-#: Epochs of a run whose time between epochs counts: the first has the traces, five have each
-#: validation of `validation_freq=5` once.
+#: Epochs that count of a run whose time between epochs counts, after as many: these have all
+#: traces, and each five have one validation of `validation_freq=5`.
 _EPOCHS = 5
-#: Seconds of an epoch from which on these take too long.
-_LONG_EPOCH_S = 20.0
+#: The fewest epochs of such a fit, and the longest ones, seconds.
+_LEAST_EPOCHS, _LONG_EPOCH_S = 2 * _EPOCHS + 1, 15.0
 #: Losses of a change that rounds otherwise may differ by this share beside the spread of plain
 #: runs; by twice the spread: four runs show about two standard deviations.
 _ROUNDING, _SPREADS = 1e-3, 2.0
@@ -111,7 +111,7 @@ class PairedRuns:
 
 
 def _trial(judged: JudgedRun, change: ScriptChange) -> ScriptTrial:
-    """Return how long each run is: about 5 s of steps, or 5 epochs with their validation.
+    """Return how long each run is: about 5 s of steps, or ten epochs with their validation.
 
     Raises:
         NoPatchError: the script has too few epochs, or they take too long.
@@ -121,12 +121,13 @@ def _trial(judged: JudgedRun, change: ScriptChange) -> ScriptTrial:
         return ScriptTrial(max(LEAST_STEPS, min(_MOST_STEPS, math.ceil(_RUN_S / step_s))))
     manifest = judged.run.manifest
     steps, epochs = manifest.steps_per_epoch, manifest.epochs
-    if not steps or not epochs or epochs < _EPOCHS + 2:
-        raise NoPatchError(f"its fit has fewer than {_EPOCHS + 2} epochs")
+    if not steps or not epochs or epochs < _LEAST_EPOCHS:
+        raise NoPatchError(f"its fit has fewer than {_LEAST_EPOCHS} epochs")
     epoch_s = judged.run.length_s / max(1, len(judged.run.steps) / steps)
     if epoch_s > _LONG_EPOCH_S:
         raise NoPatchError(f"an epoch takes {epoch_s:.0f} s")
-    return ScriptTrial((_EPOCHS + 1) * steps + 1, validates=True)
+    # With validation: it is a part of an epoch. The last step of a trial has no row.
+    return ScriptTrial((_LEAST_EPOCHS - 1) * steps + 2, validates=True)
 
 
 def _estimate(sides: Sides, change: ScriptChange) -> Estimate:
@@ -138,12 +139,13 @@ def _estimate(sides: Sides, change: ScriptChange) -> Estimate:
 
 
 def _epochs_s(run: RunToCompare) -> float:
-    """Return the seconds from the first step of the second epoch to that of the one five later."""
+    """Return the seconds from the first step of the sixth epoch to that of the eleventh."""
     rows = run.run.steps
-    begins = [rows["start_ns"][rows["epoch"] == epoch] for epoch in (2, 2 + _EPOCHS)]
-    if not all(map(len, begins)):
-        raise NoPatchError(f"its fit has fewer than {_EPOCHS + 2} epochs")
-    return float(int(begins[1].min()) - int(begins[0].min())) / 1e9
+    _, first = np.unique(rows["epoch"], return_index=True)
+    if len(first) < _LEAST_EPOCHS:
+        raise NoPatchError(f"a run has no step of epoch {_LEAST_EPOCHS}")
+    begin, end = (int(rows["start_ns"][first[epoch]]) for epoch in (_EPOCHS, 2 * _EPOCHS))
+    return (end - begin) / 1e9
 
 
 # -- losses ----------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import os
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -124,6 +125,19 @@ def fingerprint(model: Any, history: Any) -> tuple[str, int, list[float]]:
         b"".join(weight.tobytes() for weight in model.get_weights())
     ).hexdigest()
     return digest, int(model.optimizer.iterations), history.history["loss"]
+
+
+@contextlib.contextmanager
+def as_on_a_gpu() -> Iterator[None]:
+    """Within, the knobs of the copy to a GPU build their stages, for the CPU."""
+    from tfwatch.tfdata import device_stages
+    from tfwatch.watch.fit.switching import requested_switches
+
+    with (
+        mock.patch.object(requested_switches, "why_no_device_prefetch", return_value=None),
+        mock.patch.object(device_stages, "DEVICE", "/CPU:0"),
+    ):
+        yield
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ way of stepping.
     python -m tests.bench.kinds [--only PART ...]
 
 PART: of a name, e.g. `attention, generator` or `, exact`. Compared are weights, losses and every
-batch's logs, with switches of the pipeline from the second epoch on; the last batch is ragged.
+batch's logs, with 50 switches or more of all knobs, one after each call; the last batch is ragged.
 Exits with 1 if one differs.
 """
 
@@ -13,18 +13,21 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections import Counter
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.watch import kinds
 from tests.watch.fit.test_kinds import train
-from tests.watch.kinds import Kind
-from tfwatch.core.events import WatchFailed
+from tests.watch.kinds import STEPS, Kind
+from tfwatch.core.events import PipelineSwitched, SwitchFailed, WatchFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+SWITCHES = 51
 JIT = {"jit_compile": True}
 #: Models with their inputs and what `compile` gets.
 MODELS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
@@ -69,17 +72,28 @@ def matrix() -> Iterator[Kind]:
                 )
 
 
+def lasting(kind: Kind) -> Kind:
+    """Return a kind that trains for `SWITCHES` calls, unless it has its own number of epochs."""
+    calls = STEPS // kind.compile.get("steps_per_execution", 1)
+    return replace(kind, options={"epochs": -(-SWITCHES // calls) + 1, **kind.options})
+
+
 def compare(kind: Kind) -> str:
-    """Return `equal`, or the differences."""
+    """Return `equal` with the number of switches by knob, or the differences."""
     stock, _ = train(kind)
     with tempfile.TemporaryDirectory() as folder:
-        watched, run = train(kind, Path(folder))
+        watched, run = train(kind, Path(folder), every=1)
+        made = Counter(event.knob for event in run.events.of(PipelineSwitched))
+        refused = len(run.events.of(SwitchFailed))
         failures = [event.reason for event in run.events.of(WatchFailed)]
     if failures or run.manifest.not_split:
         return f"DIFFERS: {run.manifest.not_split} {failures}"
     parts = ("weights", "iterations", "losses", "history", "batches")
     unequal = [part for part, one, other in zip(parts, stock, watched, strict=True) if one != other]
-    return f"DIFFERS in {', '.join(unequal)}" if unequal else "equal"
+    switches = ", ".join(f"{knob} {count}" for knob, count in made.items())
+    return (
+        f"DIFFERS in {', '.join(unequal)}" if unequal else f"equal: {switches}, refused {refused}"
+    )
 
 
 def main() -> int:
@@ -97,11 +111,13 @@ def main() -> int:
     options = parser.parse_args()
     tf.config.experimental.enable_op_determinism()
     results = []
-    for kind in (kind for kind in matrix() if any(part in kind.name for part in options.only)):
-        results.append(compare(kind))
-        print(f"{kind.name}: {results[-1]}", flush=True)
-    print(f"{results.count('equal')} of {len(results)} equal")
-    return 0 if results.count("equal") == len(results) else 1
+    for kind in (*kinds.KINDS, *matrix()):
+        if any(part in kind.name for part in options.only):
+            results.append(compare(lasting(kind)))
+            print(f"{kind.name}: {results[-1]}", flush=True)
+    equal = sum(result.startswith("equal") for result in results)
+    print(f"{equal} of {len(results)} equal")
+    return 0 if equal == len(results) else 1
 
 
 if __name__ == "__main__":

@@ -1,10 +1,6 @@
-"""Scripts' own pipelines, rebuilt: their time, and whether each element stays equal.
+"""The time of scripts' own pipelines, rebuilt.
 
-`python -m tests.bench.rebuilt equal [SHAPES]` runs that many shapes of pipelines (all by default)
-with 50 switches of prefetch, workers and cache each, and compares every element with those of the
-pipeline as written, in order. It exits with 1 where one differs.
-
-`python -m tests.bench.rebuilt time [ROUNDS]` prints wall and CPU time of a batch of a script's own
+`python -m tests.bench.rebuilt [ROUNDS]` prints wall and CPU time of a batch of a script's own
 serial pipeline before and after a switch of workers, also as ratios of the same pipeline written in
 parallel; the rounds interleave the forms, and each figure is a median. It exits with 1 where the
 untouched pipeline is not the script's own object.
@@ -13,7 +9,6 @@ untouched pipeline is not the script's own object.
 from __future__ import annotations
 
 import argparse
-import random
 import statistics
 import sys
 import time
@@ -22,9 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from tests.tfdata import pipelines
 from tests.tfdata.batches import next_batch
-from tests.tfdata.rebuilt_epochs import in_python, rebuilt_epoch
 from tfwatch.core.knobs import Knobs
 from tfwatch.tfdata.live_switch import SwitchablePipeline
 from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
@@ -33,9 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _EXAMPLES, _BATCH, _CALLS, _BATCHES = 1024, 16, 2, 40
-#: The switches of a shape, and whether each of its first epochs has the cache: it fills, serves,
-#: and is dropped.
-_SWITCHES, _CACHE = 50, (False, True, True, True, False)
 
 
 def _images() -> list[bytes]:
@@ -110,36 +100,7 @@ def main(rounds: int) -> int:
     return 0 if iterator._dataset is serial else 1
 
 
-def equal(shapes: int) -> int:
-    """Compare the elements of so many shapes; return the exit code."""
-    made = {**pipelines.AT_ONCE, **pipelines.WITH_EPOCH}
-    found = [_is_equal(name, made[name]) for name in [*made][:shapes]]
-    print(f"{sum(found)} of {len(found)} shapes equal")
-    return 0 if all(found) else 1
-
-
-def _is_equal(name: str, make: Callable[[], Any]) -> bool:
-    """Return whether the epochs of a pipeline stay equal; print its row."""
-    bare, data, script, chooser = make(), make(), ScriptPipeline(), random.Random(name)
-    total, epochs, differ = 0, 0, 0
-    while epochs < len(_CACHE) or total < _SWITCHES:
-        iterator = iter(data)
-        script.read(iterator)
-        cache = not script.why_no_cache and (epochs >= len(_CACHE) or _CACHE[epochs])
-        got, switches = rebuilt_epoch(iterator, script, chooser, cache=cache)
-        differ += got != [in_python(batch) for batch in bare]
-        total, epochs = total + switches, epochs + 1
-    script.close_cache()
-    kept = script.why_no_cache or "cached"
-    print(f"{name:26} {epochs} epochs {total:4} switches {differ} differ  {kept}", flush=True)
-    return not differ
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", nargs="?", choices=["equal", "time"], default="time")
-    parser.add_argument("count", nargs="?", type=int, help="shapes (all), or rounds (7)")
-    options = parser.parse_args()
-    if options.what == "equal":
-        sys.exit(equal(options.count or sys.maxsize))
-    sys.exit(main(options.count or 7))
+    parser.add_argument("rounds", nargs="?", type=int, default=7, help="rounds (7)")
+    sys.exit(main(parser.parse_args().rounds))

@@ -68,6 +68,12 @@ def _in_python(x: Any) -> Any:
     return tf.ensure_shape(tf.numpy_function(_triple, [x], tf.int64), [])
 
 
+def _sum(x: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.reduce_sum(x)
+
+
 def _random(x: Any) -> Any:
     import tensorflow as tf
 
@@ -187,6 +193,7 @@ AT_ONCE: dict[str, Callable[[], Any]] = {
     "no batch": lambda: _range().take(100).map(_triple),
     "shuffle": lambda: _range().shuffle(20, seed=1).map(_triple).batch(2),
     "fixed shuffle": lambda: _range().shuffle(20, seed=1, reshuffle_each_iteration=False).map(_triple).batch(2),  # noqa: E501
+    "fixed shuffle over another": lambda: _range().shuffle(9, seed=1).shuffle(20, seed=2, reshuffle_each_iteration=False).map(_triple).batch(2),  # noqa: E501
     "map before shuffle": lambda: _range().map(_triple).shuffle(20, seed=1).batch(2),
     "two shuffles": lambda: _range().shuffle(9, seed=1).map(_triple).shuffle(20, seed=2).batch(2),
     "shuffled batches": lambda: _range().map(_triple).batch(2, drop_remainder=True).shuffle(5, seed=4).map(_more),  # noqa: E501
@@ -200,6 +207,8 @@ AT_ONCE: dict[str, Callable[[], Any]] = {
     "parallel batch": lambda: _range().map(_triple).batch(2, num_parallel_calls=2),
     "padded batch": lambda: _range().map(_growing).padded_batch(2).prefetch(2),
     "batches of batches": lambda: _range().map(_triple).batch(2).map(_more).batch(1, drop_remainder=True),  # noqa: E501
+    "padded batch of batches": lambda: _range().repeat(2).map(_triple).batch(2).padded_batch(2).map(_more),  # noqa: E501
+    "batch of sums": lambda: _range().repeat(3).map(_triple).batch(2).map(_sum).batch(1).batch(3).map(_more),  # noqa: E501
     "prefetch inside": lambda: _range().map(_triple).prefetch(4).batch(2).prefetch(2).prefetch(1),
     "table": lambda: _range().map(_table().lookup).batch(2),
     "structure": lambda: _range().map(_fields).map(_label).batch(2),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("in_parallel")]
 
-EPOCHS, SWITCHES = 2, 50
+EPOCHS, SWITCHES = 1, 20
 
 
 @pytest.mark.parametrize("name", [*pipelines.AT_ONCE, *pipelines.WITH_EPOCH])
@@ -37,6 +37,21 @@ def test_random_switches_change_no_element_and_no_order(name: str) -> None:
         assert got == [in_python(batch) for batch in bare]
         total += switches
     assert total >= SWITCHES
+
+
+def test_a_split_by_a_fixed_shuffle_without_a_seed_stays_the_same() -> None:
+    import tensorflow as tf
+
+    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
+
+    shuffled = tf.data.Dataset.range(200).shuffle(200, reshuffle_each_iteration=False)
+    data, script = shuffled.map(lambda x: x * 3).skip(100).batch(2), ScriptPipeline()
+    bare = [in_python(batch) for batch in data]
+    for seed in range(2):
+        iterator = iter(data)
+        script.read(iterator)
+        assert not script.why_not
+        assert rebuilt_epoch(iterator, script, random.Random(seed))[0] == bare
 
 
 def _map(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -96,6 +111,10 @@ def _refused() -> dict[str, tuple[Callable[[Any], Any], str]]:
         "smaller": (
             lambda data: data.map(abs).batch(3).repeat(2),
             "a smaller last batch would come among the others: repeat stands after batch(3)",
+        ),
+        "apart": (
+            lambda data: data.map(abs).batch(3).take(2).batch(2),
+            "a smaller last batch would come among the others: batch(2) stands after batch(3)",
         ),
         "twice": (
             lambda data: data.map(abs).shuffle(9).shuffle(9),

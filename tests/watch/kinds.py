@@ -256,7 +256,7 @@ class Kind:
     """A kind of `fit`.
 
     split: Watch's. steps: of the last recorded run. rows: the run's description of their timing.
-    switched: whether its pipeline was. deterministic: TensorFlow's determinism is on; then nothing
+    deterministic: TensorFlow's determinism is on; then nothing
     is compiled by XLA, and no graph may read TensorFlow's clock. built: the optimizer and the
     metric have their variables; else the first step makes them, and TensorFlow traces it twice.
     optimizer: SGD, which has least to trace; RMSprop where the first step makes variables, or
@@ -272,7 +272,6 @@ class Kind:
     callbacks: Callable[[], list[Any]] = list
     steps: int = EPOCHS * STEPS
     rows: str = "exact"
-    switched: bool = True
     deterministic: bool = True
     built: bool = True
     optimizer: str = "sgd"
@@ -362,7 +361,6 @@ KINDS = [
         "an exception in mid-epoch and a bare fit after it",
         fit=raised_in_between,
         steps=6,
-        switched=False,
     ),
     Kind("steps_per_execution 3", **in_graph(3), deterministic=False, **UNBUILT),
     Kind(

@@ -26,6 +26,7 @@ from tfwatch.tfdata.pipeline_tree import (
     ORDERS,
     REPEATS_SHUFFLE,
     CannotRebuildError,
+    has_unknown_order,
     reshuffles,
     why_in_any_order,
     why_not_same,
@@ -62,8 +63,8 @@ class CachePlace:
 
     @property
     def shuffles(self) -> list[Any]:
-        """The stages that reshuffle in each iterator."""
-        return [node for node in (*self.kept, *self.above) if reshuffles(node)]
+        """The shuffles of which only an iterator knows the order."""
+        return [node for node in (*self.kept, *self.above) if has_unknown_order(node)]
 
     def make_store(self) -> ExampleStore:
         """Return a store for the elements, closed at first."""
@@ -205,7 +206,7 @@ def _lowest(spine: list[Any], at: int) -> int:
         is_map = kind_of(node) in MAPS
         if why_not_same(node) if is_map else kind_of(node) not in (*ORDERS, *NEUTRAL):
             break
-        lowest = n if is_map or reshuffles(node) else lowest
+        lowest = n if is_map or has_unknown_order(node) else lowest
     return lowest
 
 
@@ -225,9 +226,9 @@ def _check_above(place: CachePlace) -> None:
     for node in place.above:
         if not can_rebuild(node):
             raise CannotRebuildError(f"{label_of(node)} cannot be built again")
-    if len(place.shuffles) > 1:
-        raise CannotRebuildError(f"{label_of(place.shuffles[0])} is followed by another shuffle")
     stages = [*place.kept, *place.above]
+    if place.shuffles and sum(kind_of(node) == "Shuffle" for node in stages) > 1:
+        raise CannotRebuildError(f"{label_of(place.shuffles[0])} is followed by another shuffle")
     if place.shuffles and any(
         kind_of(node) == "Repeat" for node in stages[stages.index(place.shuffles[0]) :]
     ):

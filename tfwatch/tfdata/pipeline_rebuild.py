@@ -12,6 +12,9 @@ variables are shared.
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +27,8 @@ from tfwatch.tfdata.pipeline_tree import (
     ORDERS,
     CannotRebuildError,
     Tree,
+    has_unknown_order,
     is_true,
-    reshuffles,
 )
 from tfwatch.tfdata.stage_names import HIDDEN, inputs_of, kind_of, label_of
 
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from tfwatch.core.knobs import Knobs
 
 OTHER_SHAPE = "its batches would have another shape or type"
-#: The two seeds of each stage that reshuffles, by the stage's `id`.
+#: The two seeds of each shuffle, by the stage's `id`.
 Seeds = dict[int, tuple[int, int]]
 
 
@@ -77,18 +80,18 @@ class RebuiltPipeline:
             CannotRebuildError: a stage over a shuffle is of an unknown kind.
         """
         data = with_seeds(self.tree.base, seeds)
-        for node in self.tree.chain:
-            if kind_of(node) in ORDERS:
-                data = rebuild(node, data, seeds)
-            elif kind_of(node) in BATCHES:
-                data = _hide_over(_batch(node, data), data)
+        for are_batches, nodes in self._skeleton:
+            if are_batches:
+                data = _hide_over(_whole_batch(nodes, data), data)
+            else:
+                data = functools.reduce(lambda below, one: rebuild(one, below, seeds), nodes, data)
         skipped = _hide_over(data.skip(batches), data) if batches else data
         return skipped.with_options(self._options(None))
 
     def build(self, blocks: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
         """Return the pipeline under these knobs over the elements of `source`."""
         data = blocks
-        for _ in [node for node in self._upper if kind_of(node) in BATCHES]:
+        for _ in range(sum(are_batches for are_batches, _ in self._skeleton)):
             data = _hide_over(data.unbatch(), data)
         for node in self._upper:
             data = _with_workers(node, data, knobs.workers)
@@ -97,6 +100,14 @@ class RebuiltPipeline:
         if built.element_spec != self.tree.top.element_spec:
             raise CannotRebuildError(OTHER_SHAPE)
         return built
+
+    @property
+    def _skeleton(self) -> list[tuple[bool, list[Any]]]:
+        """The batches that follow one another, True, and the stages between them that order
+        elements, False."""
+        nodes = [node for node in self.tree.chain if kind_of(node) in (*BATCHES, *ORDERS)]
+        groups = itertools.groupby(nodes, lambda node: kind_of(node) in BATCHES)
+        return [(are_batches, [*group]) for are_batches, group in groups]
 
     @property
     def _upper(self) -> list[Any]:
@@ -217,6 +228,13 @@ def rebuild(node: Any, data: Any, seeds: Mapping[int, tuple[int, int]]) -> Any:
 
 def _batch(node: Any, data: Any) -> Any:
     return data.batch(node._batch_size, drop_remainder=is_true(node._drop_remainder))
+
+
+def _whole_batch(nodes: list[Any], data: Any) -> Any:
+    """Return the elements of a batch of batches, side by side: smaller ones have no common shape
+    with the others."""
+    size = math.prod(int(node._batch_size) for node in nodes)
+    return data.batch(size, drop_remainder=all(is_true(node._drop_remainder) for node in nodes))
 
 
 def _padded_batch(node: Any, data: Any) -> Any:
@@ -356,7 +374,7 @@ def _parallel_interleave(node: Any, data: Any) -> Any:
 
 def _shuffle(node: Any, data: Any, seeds: tuple[int, int] | None) -> Any:
     """Return a shuffle; with seeds, one of this order in each iterator."""
-    if reshuffles(node) and seeds is None:
+    if has_unknown_order(node) and seeds is None:
         raise CannotRebuildError(f"the order of {label_of(node)} is unknown")
     seed, seed2 = seeds or (node._seed, node._seed2)
 

@@ -104,8 +104,7 @@ class Tree:
     chain: the stages from the lowest map that can be rebuilt to the top; without one, the
     prefetches at the top.
     base: the data set below them.
-    shuffles: the stages of `base` and `chain` that reshuffle in each iterator, the last one of the
-    pipeline first.
+    shuffles: those of `base` and `chain`, the last one of the pipeline first.
     why_not_now: the reason why another iterator cannot continue in the middle of an epoch, or not
     at once; else empty.
     left_out: for each map that stays as it is, the reason.
@@ -158,7 +157,7 @@ def split_tree(dataset: Any, *, with_maps: bool = True, random_draws: bool = Fal
     chain, left_out = _chain_of(dataset, random_draws) if with_maps else ([], [])
     chain = chain or _end_of(dataset)
     base = inputs_of(chain[0])[0] if chain else dataset
-    shuffles = tuple(node for node in nodes_of(dataset) if reshuffles(node))
+    shuffles = tuple(node for node in nodes_of(dataset) if kind_of(node) == "Shuffle")
     why_not_now = _why_not_now(dataset, base)
     return Tree(tuple(chain), base, shuffles, why_not_now, tuple(left_out))
 
@@ -214,18 +213,23 @@ def _without_order(chain: list[Any], left_out: list[str]) -> list[Any]:
 def _why_below(node: Any, before: list[Any], after: list[Any]) -> str:
     """Return the reason why a stage that orders elements gives another order without the maps
     before it."""
-    small = next(
-        (one for one in before if kind_of(one) in BATCHES and not is_true(one._drop_remainder)),
-        None,
+    first = next(
+        (n for n, one in enumerate(before) if _has_small_batch(one)),
+        len(before),
     )
-    if small is not None and kind_of(node) in ("Shuffle", "Repeat"):
+    is_apart = kind_of(node) in BATCHES and any(kind_of(one) in ORDERS for one in before[first:])
+    if before[first:] and (is_apart or kind_of(node) in ("Shuffle", "Repeat")):
         return (
             f"a smaller last batch would come among the others: {label_of(node)} stands after"
-            f" {label_of(small)}"
+            f" {label_of(before[first])}"
         )
     # Of two shuffles, the lower one takes its seeds with its first element.
-    again = reshuffles(node) and any(reshuffles(later) for later in after)
+    again = has_unknown_order(node) and any(kind_of(later) == "Shuffle" for later in after)
     return f"{label_of(node)} is followed by another shuffle" if again else ""
+
+
+def _has_small_batch(node: Any) -> bool:
+    return kind_of(node) in BATCHES and not is_true(node._drop_remainder)
 
 
 def is_true(flag: Any) -> bool:
@@ -246,6 +250,16 @@ def _why_no_map(dataset: Any, left_out: Sequence[str]) -> str:
 def reshuffles(node: Any) -> bool:
     """Return whether a stage gives another order in each iterator."""
     return kind_of(node) == "Shuffle" and bool(getattr(node, "_reshuffle_each_iteration", True))
+
+
+def has_unknown_order(node: Any) -> bool:
+    """Return whether only its iterators know the order of a shuffle: it reshuffles, or TensorFlow
+    drew its seeds."""
+    import tensorflow as tf
+
+    if kind_of(node) != "Shuffle" or reshuffles(node):
+        return kind_of(node) == "Shuffle"
+    return not any(tf.get_static_value(seed) for seed in (node._seed, node._seed2))
 
 
 def _not_same_again(base: Any) -> Any | None:

@@ -49,8 +49,8 @@ class Fetch:
 
         Returns the structure of its batches.
         """
-        if self.switches.script.is_rebuilt and iterator is self.current.keras:
-            return self.current.spec
+        if iterator is self.current.keras and self.current.is_switchable:
+            return self.current.spec  # a pipeline over it may hold batches
         is_new = self.current.use(iterator)
         self._filling = ShuffleFill(iterator)
         self.switches.begin_iterator(iterator, is_new=is_new)

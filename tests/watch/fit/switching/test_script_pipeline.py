@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.keras_fixtures import BATCH, STEPS, compile_built
+from tests.keras_fixtures import BATCH, STEPS, compile_built, determinism
 from tests.runs.processes import wait_until
 from tests.watch.watched import EPOCHS, Make, known, watch_in
 from tests.whole import events_of
@@ -398,6 +398,29 @@ def test_a_prefetch_goes_on_and_back_to_the_script_s_off_and_another_fit_has_its
     assert [(event.old, event.new) for event in switched] == [("off", "4"), ("4", "off")]
     make_model().fit(at_once_bare(arrays), verbose=0, callbacks=[watch])
     assert open_run(watch.run_path).manifest.knobs["prefetch"] == "default"
+
+
+@pytest.mark.parametrize("steps_per_execution", [1, 2])
+def test_batches_ahead_are_trained_where_a_callback_makes_the_train_function_again(
+    steps_per_execution: int, arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    import keras
+
+    results, watch = [], watch_in(tmp_path)
+    switch = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: watch.set(prefetch="default" if batch > 4 else 4)
+    )
+    for callbacks in ([], [watch, switch]):
+        model = make_model()
+        compile_built(model, steps_per_execution=steps_per_execution)
+        again = keras.callbacks.LambdaCallback(
+            on_epoch_end=lambda epoch, logs, model=model: model.make_train_function(force=True)
+        )
+        data, callbacks = known(arrays).repeat(), [*callbacks, again]
+        with determinism(on=False):  # which takes a prefetch away
+            model.fit(data, epochs=3, steps_per_epoch=8, verbose=0, callbacks=callbacks)
+        results.append(_weights(model))
+    assert results[0] == results[1]
 
 
 @pytest.mark.parametrize("steps_per_execution", [1, 2])

@@ -29,7 +29,6 @@ from tfwatch.tfdata.pipeline_tree import (
     RandomDrawsError,
     parallel_maps,
     read_tree,
-    reshuffles,
     split_tree,
     why_other_draws,
 )
@@ -144,9 +143,8 @@ class ScriptPipeline:
         """Note the order of a large shuffle while its buffer is empty: later to read it takes 4 us
         an element."""
         dataset = dataset_of(iterator)
-        shuffles = (
-            [node for node in nodes_of(dataset) if reshuffles(node)] if dataset is not None else []
-        )
+        nodes = nodes_of(dataset) if dataset is not None else ()
+        shuffles = [node for node in nodes if kind_of(node) == "Shuffle"]
         if (
             len(shuffles) == 1
             and elements_ahead(shuffles[0]) > _LARGE_SHUFFLE

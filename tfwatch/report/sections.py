@@ -16,7 +16,6 @@ from tfwatch.judge.profile.step_groups import step_rows
 from tfwatch.judge.steps.time_breakdown import PART_NAMES, PARTS
 from tfwatch.report.facts import as_rows, if_any, known, pick, text
 from tfwatch.report.run_facts import MACHINE, STALL, STEP_ROW, missing_stages
-from tfwatch.report.text import time_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -51,7 +50,6 @@ class Section:
 def make_sections(judged: JudgedRun, *, is_redacted: bool) -> list[Section]:
     """Return the tables that have rows or a note, in the order of a report."""
     made = (
-        _time(judged),
         _effects(judged),
         _pipeline(judged),
         _step(judged),
@@ -62,12 +60,6 @@ def make_sections(judged: JudgedRun, *, is_redacted: bool) -> list[Section]:
         Section("Versions", ("", ""), list(judged.run.manifest.versions.items())),
     )
     return [one for one in made if one.rows or one.note]
-
-
-def _time(judged: JudgedRun) -> Section:
-    parts = time_parts(judged.time_breakdown.total)
-    rows = [(one.name, units.seconds(one.seconds), units.percent(one.share)) for one in parts]
-    return Section("Where each second went", ("part", "time", "of the run"), rows)
 
 
 def _effects(judged: JudgedRun) -> Section:

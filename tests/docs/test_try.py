@@ -20,18 +20,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NOTEBOOK = ROOT / "docs/try.ipynb"
+_STEP_TIMES = re.compile(r"^step time +([\d.]+) ms +([\d.]+) ms", re.MULTILINE)
 
 
 @pytest.mark.tensorflow
 def test_the_notebook_finds_the_loss_and_proves_the_gain(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", str(NOTEBOOK)]
-    subprocess.run([*command, "--output", str(tmp_path / "run")], check=True, capture_output=True)
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    command += ["--output", str(tmp_path / "run")]
+    subprocess.run(command, check=True, capture_output=True, env=environment)
 
     cells = json.loads((tmp_path / "run.ipynb").read_text(encoding="utf-8"))["cells"]
-    slow, fast, compared = [text for cell in cells if (text := _output(cell))]
+    slow, _, compared = [text for cell in cells if (text := _output(cell))]
+    before_ms, after_ms = map(float, _STEP_TIMES.findall(compared)[0])
     assert "each step waits" in slow
-    assert "each step waits" not in fast
-    assert re.search(r"B is [\d.]+ x faster than A", compared)
+    assert after_ms < before_ms  # 5 to 12 times less, also beside a load of 20
     if os.environ.get("TFWATCH_DOCS") == "write":
         _keep(cells)
 

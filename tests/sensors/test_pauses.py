@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import math
 import signal
+import sys
 import threading
+from typing import Any
 
 import pytest
 
@@ -112,23 +114,45 @@ def test_a_collection_is_timed() -> None:
     assert pause.took_ms == pytest.approx(40.0)
 
 
-def test_an_interrupt_that_a_collection_drops_is_sent_once_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def interrupt() -> None:
-        raise KeyboardInterrupt
+class TooLateError(Exception):
+    """What a time limit raises."""
 
+
+def end(*_: object) -> None:
+    raise TooLateError
+
+
+@pytest.mark.parametrize(
+    ("number", "handler"),
+    [(signal.SIGINT, signal.default_int_handler), (signal.SIGALRM, end)],
+    ids=["ctrl+c", "a time limit"],
+)
+def test_a_signal_whose_handler_raises_in_a_collection_is_sent_once_more(
+    number: int,
+    handler: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Here the entry of a collection raises the signal itself: its handler runs in it."""
     sent: list[tuple[int, int]] = []
     monkeypatch.setattr(signal, "pthread_kill", lambda *what: sent.append(what))
     writer = make_writer(FakeClock())
     collected = CollectionTimes(writer)
-    with monkeypatch.context() as interrupted:
-        interrupted.setattr(writer, "now_ns", interrupt)
-        collected("start", {"generation": 2})
+    before = signal.signal(number, handler)
+    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
+    collected.start()
+    try:
+        with monkeypatch.context() as interrupted:
+            interrupted.setattr(writer, "now_ns", lambda: signal.raise_signal(number))
+            gc.collect()
+    finally:
+        collected.stop()
+        signal.signal(number, before)
     collected.pass_on()
     collected.pass_on()
 
-    assert sent == [(threading.main_thread().ident, signal.SIGINT)]
+    assert sent == [(threading.main_thread().ident, number)]
+    assert capsys.readouterr().err == ""
 
 
 def test_stopping_removes_the_callback_and_the_thread() -> None:

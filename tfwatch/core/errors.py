@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import FrameType, TracebackType
 
 
@@ -84,14 +84,33 @@ def is_interrupt(error: BaseException) -> bool:
 
 def _was_given(frame: FrameType, given: FrameType) -> bool:
     """Return whether a function's frame has another one among its arguments."""
+    return any(one is given for one in _arguments(frame))
+
+
+def _arguments(frame: FrameType) -> Iterator[object]:
+    """Yield the arguments of a function's frame."""
     code, values = frame.f_code, frame.f_locals
     count = code.co_argcount + code.co_kwonlyargcount
     names = code.co_varnames[: count + bool(code.co_flags & inspect.CO_VARARGS)]
-    arguments = [values[name] for name in names if name in values]
-    return any(
-        one is given or (type(one) is tuple and any(part is given for part in one))
-        for one in arguments
-    )
+    for name in names:
+        value = values.get(name)
+        if type(value) is tuple:
+            yield from value
+        else:
+            yield value
+
+
+def signal_of(error: BaseException) -> int | None:
+    """Return the signal whose handler raised an exception; None where none did."""
+    trace, interrupted = error.__traceback__, None
+    while trace is not None:
+        frame = trace.tb_frame
+        if interrupted is not None and _was_given(frame, interrupted):
+            numbers = (one for one in _arguments(frame) if isinstance(one, int))
+            return next(numbers, None)
+        interrupted, trace = frame, trace.tb_next
+    # That of Python's own handler, which has no frame.
+    return signal.SIGINT if type(error) is KeyboardInterrupt else None
 
 
 def _is_set_by_thread(kind: type[BaseException], innermost: FrameType) -> bool:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import gc
 import signal
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.clock import SYSTEM, Clock, RateLimit
-from tfwatch.core.errors import fails_open
+from tfwatch.core.errors import fails_open, signal_of
 from tfwatch.core.events import Paused, SensorMissing
 from tfwatch.core.rows import Phase
 from tfwatch.sensors.code_sampler import CodeSampler
@@ -47,7 +48,7 @@ class PauseDetector:
 
     def start(self) -> None:
         """Start the thread; an event reports where the system cannot start one."""
-        gc.callbacks.append(self._collections)
+        self._collections.start()
         self._writer.before_end = self._code.write
         try:
             self._thread.start()
@@ -56,8 +57,7 @@ class PauseDetector:
 
     def stop(self) -> None:
         """End the thread. A second call does nothing."""
-        if self._collections in gc.callbacks:
-            gc.callbacks.remove(self._collections)
+        self._collections.stop()
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(timeout=2)
@@ -107,33 +107,60 @@ class CallbackTimes:
             self._limiter.add(Paused(end_ns, cause, (end_ns - self._begin_ns) / 1e6, self._name))
 
 
+def _take_dropped() -> None:
+    """Have what is raised in an entry of a collection noted, in place of reported, from now on."""
+    report = sys.unraisablehook
+    if getattr(report, "__module__", "") == __name__:
+        return
+
+    def take(dropped: Any) -> None:
+        entry = dropped.object
+        if not (isinstance(entry, CollectionTimes) and entry.note_dropped(dropped.exc_value)):
+            report(dropped)
+
+    sys.unraisablehook = take
+
+
 class CollectionTimes:
     """A `gc.callbacks` entry that times collections, without those of the youngest generation,
     which are short.
 
-    Python prints what such an entry raises, and drops it. During a collection a ctrl+c waits for
-    the first line of Python, which is here: it is sent once more.
+    Python prints what such an entry raises, and drops it. During a collection a signal waits for
+    the first line of Python, which is here: one whose handler raises is sent once more.
     """
 
     def __init__(self, writer: RunWriter) -> None:
         self._writer = writer
         self._limiter = PauseLimiter(writer)
         self._begin_ns = 0
-        self._is_interrupted = False
+        self._dropped: int | None = None
+
+    def start(self) -> None:
+        """Time collections from now on."""
+        _take_dropped()
+        gc.callbacks.append(self)
+
+    def stop(self) -> None:
+        """Time no more; a second call does nothing."""
+        if self in gc.callbacks:
+            gc.callbacks.remove(self)
 
     def __call__(self, phase: str, info: dict[str, Any]) -> None:
-        try:
-            with fails_open(lambda _: None):
-                self._time(phase, info)
-        except KeyboardInterrupt:
-            self._is_interrupted = True
+        with fails_open(lambda _: None):
+            self._time(phase, info)
+
+    def note_dropped(self, error: BaseException | None) -> bool:
+        """Note the signal whose handler has raised in this entry; return whether one has."""
+        number = signal_of(error) if error else None
+        self._dropped = self._dropped if number is None else number
+        return number is not None
 
     def pass_on(self) -> None:
-        """Send the main thread an interrupt that a collection has dropped."""
-        main = threading.main_thread().ident
-        if self._is_interrupted and main is not None:
-            self._is_interrupted = False
-            signal.pthread_kill(main, signal.SIGINT)
+        """Send the main thread a signal that a collection has dropped."""
+        main, number = threading.main_thread().ident, self._dropped
+        if number is not None and main is not None:
+            self._dropped = None
+            signal.pthread_kill(main, number)
 
     def _time(self, phase: str, info: dict[str, Any]) -> None:
         if not info.get("generation"):

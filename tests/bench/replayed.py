@@ -148,10 +148,10 @@ class Change:
 
     @property
     def text(self) -> str:
-        """The three lines without their figures."""
+        """The texts of the banner without their figures."""
         found = self.finding
-        beside = bool(found.remark)
-        return _FIGURE.sub("#", f"{found.word}\n{found.cause}\n{found.advice}\n{beside}")
+        lines = found.word, found.remark, found.cause, found.advice
+        return _FIGURE.sub("#", "\n".join(lines))
 
 
 def changes_of_banner(folder: Path) -> Iterator[Change]:

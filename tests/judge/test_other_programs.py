@@ -56,7 +56,7 @@ def test_a_load_that_ended_is_named_for_most_of_a_minute() -> None:
 
     train(run, 50, beside=False)
     found = follower.now(run.snapshot())
-    assert (found.matters, found.text) == (True, "other programs use 1.4 of 2 cores at times")
+    assert (found.matters, found.text) == (True, "other programs use 1.4 of 2 cores")
 
     train(run, 12, beside=False)
     assert not follower.now(run.snapshot()).matters

@@ -25,8 +25,6 @@ _CONTENTION = "CPU contention"
 #: Other programs matter where they take cores for this share of a time, and no longer below the
 #: second share: a load that comes and goes is one.
 _FROM, _UNTIL = 0.25, 0.05
-#: Where they take cores for less than this share, they do at times.
-_MOSTLY = 0.75
 #: The seconds that a live screen looks back, and the least that say something.
 _WINDOW_S, _LEAST_S = 60.0, 4.0
 #: A switch is measured within so many seconds before and after it.
@@ -53,9 +51,8 @@ class OtherPrograms:
 
     @property
     def text(self) -> str:
-        """`other programs use 1.6 of 2 cores`, `... at times`."""
-        at_times = "" if self.share >= _MOSTLY else " at times"
-        return f"other programs use {self._used}{at_times}"
+        """`other programs use 1.6 of 2 cores`, now or at times."""
+        return f"other programs use {self._used}"
 
     @property
     def past_text(self) -> str:

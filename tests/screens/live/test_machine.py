@@ -43,7 +43,7 @@ def test_only_readings_that_need_attention_alert() -> None:
         (hardware.compute_bound_nvidia, []),
         (hardware.eaten, ["GPU"]),
         (hardware.throttled, ["heat"]),
-        (hardware.swapping, ["memory", "swap"]),
+        (hardware.swapping, ["swap"]),
         (
             lambda folder: hardware.on_apple(folder, hardware.apple(memory_level=1.0)).steps(
                 200, COMPUTE_BOUND

@@ -217,7 +217,7 @@ def _sides(switch: Comparison) -> str:
 _LONGEST_VALUE = 12
 _NONE = "no settings to switch: the loop has its own pipeline"
 _AWAITED = "the settings appear with the first fit"
-_HINT = "no switch yet: p switches prefetch, a A/B-tests it"
+_HINT = "no switch yet; a proves a switch by an A/B test"
 
 
 class KnobsPane(FramedPane):

@@ -88,6 +88,27 @@ def test_an_exception_of_a_signal_handler_passes_through_every_boundary(
     assert not words
 
 
+def test_an_exception_of_a_signal_handler_passes_where_a_library_raises_another_one_from_it() -> (
+    None
+):
+    """TensorFlow does, where it binds the arguments of a function."""
+
+    def bind() -> None:
+        try:
+            signal.raise_signal(signal.SIGUSR1)
+        except Exception as error:
+            raise TypeError("cannot bind") from error
+
+    words: list[str] = []
+    before = signal.signal(signal.SIGUSR1, _on_signal)
+    try:
+        with pytest.raises(_TooLateError), fails_open(words.append), fails_open(words.append):
+            bind()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert not words
+
+
 def test_an_exception_of_a_signal_handler_passes_while_another_one_is_published() -> None:
     before = signal.signal(signal.SIGUSR1, _on_signal)
     try:

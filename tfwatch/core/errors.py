@@ -130,10 +130,25 @@ def _is_own_work(module: str) -> bool:
     return package in _OWN_WORK or package in sys.stdlib_module_names
 
 
+#: TensorFlow raises a TypeError of its own from whatever is raised while it binds arguments.
+_MOST_CAUSES = 8
+
+
+def find_interrupt(error: BaseException) -> BaseException | None:
+    """Return an error, or the cause that it was raised from, which is an interrupt; None where
+    neither is."""
+    one: BaseException | None = error
+    for _ in range(_MOST_CAUSES):
+        if one is None or is_interrupt(one):
+            return one
+        one = one.__cause__
+    return None
+
+
 def raise_interrupt(error: Exception) -> None:
     """Raise an exception again that is not of the code that caught it (see `is_interrupt`)."""
-    if is_interrupt(error):
-        raise error
+    if interrupt := find_interrupt(error):
+        raise interrupt
 
 
 class fails_open:
@@ -167,8 +182,12 @@ class fails_open:
         trace: TracebackType | None,
     ) -> bool:
         """Publish the exception."""
-        if not isinstance(error, Exception) or is_interrupt(error):
+        if not isinstance(error, Exception):
             return False
+        if interrupt := find_interrupt(error):
+            if interrupt is error:
+                return False
+            raise interrupt
         try:
             self._publish(self._words(error))
         except Exception as failure:  # noqa: BLE001  nothing is left to publish it, and the block fails open

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
 
-from tfwatch.core.errors import fails_open, is_interrupt, reason, warn_once, warn_user
+from tfwatch.core.errors import fails_open, find_interrupt, reason, warn_once, warn_user
 from tfwatch.core.knobs import (
     AS_WRITTEN,
     CACHE,
@@ -204,12 +204,16 @@ class Watch(keras.callbacks.Callback):
         exception is reported and goes on."""
         try:
             yield
-        except BaseException as error:
-            if isinstance(error, Exception) and not is_interrupt(error):
+        except Exception as error:  # noqa: BLE001  the training's boundary
+            interrupt = find_interrupt(error)
+            if interrupt is None:
                 self._fail(error)
             else:
-                self._stop(error)
-                raise
+                self._stop(interrupt)
+                raise interrupt from None
+        except BaseException as error:
+            self._stop(error)
+            raise
 
     def _fail(self, error: Exception) -> None:
         """Report a failure of tfwatch; the training goes on."""

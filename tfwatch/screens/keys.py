@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from textual.binding import Binding
 
 from tfwatch.core.knobs import KNOBS
-from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.profile.profiling import IN_COMPUTE
 from tfwatch.screens.basics.keyline import Key
 from tfwatch.screens.live.header import epoch_text
@@ -145,12 +144,11 @@ def _is_for_layers(view: RunView, switches: bool) -> bool:
 
 
 def _switch_keys(view: RunView, *, all_settings: bool) -> Iterator[Key]:
-    advised = view.finding.forecast
     for knob in KNOBS.values():
         manifest = view.snapshot.manifest
         is_offered = not view.refusal(knob.name, live=True) or manifest.needs_consent(knob.name)
-        is_advised = isinstance(advised, Forecast) and advised.knob == knob.name
-        if knob.name in manifest.knobs and is_offered and (all_settings or is_advised):
+        is_shown = all_settings or view.finding.advises(knob)
+        if knob.name in manifest.knobs and is_offered and is_shown:
             yield Key(knob.key, knob.key, knob.label, knob.rank)
     if not all_settings:
         yield Key("1", "1", "settings", 2)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.judge.profiles import PROFILE, profile_of
 from tests.judge.situations import RUNNING, changed, split, stat
 from tfwatch.core.events import OperationTime
+from tfwatch.core.knobs import KNOBS
 from tfwatch.judge.findings.finding import Finding, RemedyForecast, Tone
 from tfwatch.judge.findings.ranking import LeadHolder, find_losses
 from tfwatch.judge.findings.situation import Situation, SourceKind
@@ -748,3 +749,30 @@ def test_the_word_has_the_share_of_the_time_and_the_verdict_is_of_it() -> None:
     (first, *_) = find_losses(losing(**waits))
     assert first.word == "STARVING 13 %"
     assert first.sentence.startswith("each step waits 7.0 of 17.0 ms")
+
+
+@pytest.mark.parametrize(
+    ("advice", "knobs"),
+    [
+        pytest.param("w, from the next epoch: workers=4", {"workers"}, id="a key"),
+        pytest.param("w and m, from the next epoch: ...", {"workers", "multiprocessing"}, id="two"),
+        pytest.param("a GPU or a smaller model would shorten the step", set(), id="none"),
+    ],
+)
+def test_the_keys_that_begin_an_advice_are_advised(advice: str, knobs: set[str]) -> None:
+    found = Finding("input-bound", "STARVING 41 %", "", advice)
+
+    assert {name for name, knob in KNOBS.items() if found.advises(knob)} == knobs
+
+
+def test_a_cause_that_is_not_measured_lately_stays_with_the_finding() -> None:
+    holder = LeadHolder()
+    known = Finding(
+        "input-bound", "STARVING 41 %", "waits 9 ms: map is serial", "w", brief="waits 9 ms"
+    )
+    unread = replace(known, sentence="waits 8 ms", brief="waits 8 ms", advice="cheaper batches")
+    holder.order((known,), 0, 0.0)
+
+    for second in range(1, 60):
+        (shown,) = holder.order((unread,), 0, float(second))
+        assert (shown.sentence, shown.advice) == ("waits 8 ms: map is serial", "w")

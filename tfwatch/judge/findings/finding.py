@@ -14,6 +14,8 @@ from tfwatch.judge.forecasts.forecast import Forecast
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tfwatch.core.knobs import Knob
+
 #: Arguments, of `compile` and of a map, that a finding can name as its remedy.
 STEPS_PER_EXECUTION, JIT_COMPILE, RUN_EAGERLY, PARALLEL_CALLS = (
     "steps_per_execution",
@@ -126,6 +128,13 @@ class Finding:
         if isinstance(switch, Forecast):
             return switch.knob, switch.value, switch.is_sure
         return (_FIGURE.sub("", self.advice),)
+
+    def advises(self, knob: Knob) -> bool:
+        """Return whether it advises a knob: by its forecast, or by the keys that begin the advice,
+        as in `w and m, from the next epoch: ...`."""
+        if isinstance(self.forecast, Forecast):
+            return self.forecast.knob == knob.name
+        return knob.key in self.advice.partition(",")[0].split(" and ")
 
     @property
     def identity(self) -> tuple[object, ...]:

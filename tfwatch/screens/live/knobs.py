@@ -27,7 +27,6 @@ from tfwatch.judge.effects.wording import (
     outcome_text,
     subject_text,
 )
-from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.screens.basics.pane import FramedPane
 from tfwatch.screens.basics.text import (
     QUIET_COLOUR,
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.effects.switching_state import KnobState
+    from tfwatch.judge.forecasts.forecast import Forecast
     from tfwatch.judge.view import RunView
     from tfwatch.runs.snapshot import Snapshot
 
@@ -132,8 +132,7 @@ def _knob_row(view: RunView, live: bool, knob: Knob) -> KnobRow:
     shows_next = not refused and (state.asked or (following != state.now and gains))
     if forecast and forecast_text and not gains:
         forecast_text = f"{following}: {gain_text(forecast)}"
-    advised = view.finding.forecast
-    is_advised = isinstance(advised, Forecast) and advised.knob == knob.name
+    is_advised = view.finding.advises(knob)
     is_switched = state.now != view.snapshot.manifest.knobs.get(knob.name)
     is_busy = bool(status) and not refused
     return KnobRow(

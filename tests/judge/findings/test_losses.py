@@ -776,3 +776,12 @@ def test_a_cause_that_is_not_measured_lately_stays_with_the_finding() -> None:
     for second in range(1, 60):
         (shown,) = holder.order((unread,), 0, float(second))
         assert (shown.sentence, shown.advice) == ("waits 8 ms: map is serial", "w")
+
+
+def test_a_finding_that_is_missing_for_a_moment_stays_and_for_good_does_not() -> None:
+    holder = LeadHolder()
+    stalls, other = (Finding(kind, kind, kind) for kind in ("stall", "input-bound"))
+    holder.order((stalls,), 0, 0.0)
+    kinds = [holder.order((other,), 0, at_s)[0].kind for at_s in (1.0, 2.0, 3.0, 4.0)]
+
+    assert kinds == ["stall", "stall", "stall", "input-bound"]

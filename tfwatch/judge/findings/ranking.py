@@ -173,8 +173,8 @@ class LeadHolder:
     """Holds the first finding of a run in progress, with its cause and its remedy, until another
     one is ahead for a while: a reader acts on what stays."""
 
-    #: Seconds.
-    AHEAD_S = 20.0
+    #: Seconds for which another one is ahead, and for which the held one is missing.
+    AHEAD_S, GONE_S = 20.0, 3.0
 
     def __init__(self) -> None:
         #: The first one as it was shown last; None before the first verdict.
@@ -193,20 +193,26 @@ class LeadHolder:
         before, is_new = self.held, begin_ns != self._begin_ns
         fresh = next((one for one in losses if before and one.kind == before.kind), None)
         self._begin_ns = begin_ns
-        if before is None or fresh is None or is_new or not _may_lead(fresh):
+        if before is None or is_new or (fresh and not _may_lead(fresh)):
             return self._lead(losses)
-        if before.cause and not fresh.cause:  # the stages were not read lately
+        if fresh and before.cause and not fresh.cause:  # the stages were not read lately
             known = _as_shown(fresh, before)
             losses = tuple(known if one is fresh else one for one in losses)
             fresh = known
-        if losses[0].identity != self._challenger:
-            self._challenger, self._since_s = losses[0].identity, now_s
-        is_ahead = now_s - self._since_s >= self.AHEAD_S
+        ahead_s = self._ahead_s(losses[0], now_s)
+        if fresh is None:  # for a moment, as while a stall is open, or for good
+            return self._lead(losses) if ahead_s >= self.GONE_S else (before, *losses)
         is_explained = fresh is losses[0] and bool(fresh.cause) and not before.cause
-        if is_ahead or is_explained or self._challenger == before.identity:
+        if ahead_s >= self.AHEAD_S or is_explained or losses[0].identity == before.identity:
             return self._lead(losses)
         self.held = _as_shown(fresh, before)
         return (self.held, *(one for one in losses if one is not fresh))
+
+    def _ahead_s(self, first: Finding, now_s: float) -> float:
+        """Return the seconds for which the first finding is the first one."""
+        if first.identity != self._challenger:
+            self._challenger, self._since_s = first.identity, now_s
+        return now_s - self._since_s
 
     def _lead(self, losses: tuple[Finding, ...]) -> tuple[Finding, ...]:
         self.held, self._challenger = losses[0], losses[0].identity

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
 import threading
 import weakref
@@ -140,3 +141,34 @@ def test_closed_pipelines_leave_no_function() -> None:
     close_some(10)
     # A disposal in its own thread frees the last ones.
     wait_until(lambda: is_settled() and functions() <= few)
+
+
+_ENDS_WHILE_DELETING = """
+import threading
+import time
+from tfwatch.tfdata import disposal
+
+begun = threading.Event()
+
+class Iterator:
+    def __init__(self, name):
+        self.name = name
+
+    def __del__(self):
+        begun.set()
+        time.sleep(0.2)
+        print(self.name, flush=True)
+
+disposal.dispose([Iterator("deleted")], [], [])
+begun.wait(20)
+disposal._wait_for_deletions()
+disposal._delete([Iterator("kept")])
+"""
+
+
+def test_a_process_ends_after_deletions_that_have_begun_and_begins_no_others() -> None:
+    """A thread that comes back from TensorFlow while Python ends aborts the process."""
+    done = subprocess.run(
+        [sys.executable, "-c", _ENDS_WHILE_DELETING], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["deleted"]

@@ -9,6 +9,7 @@ so this module holds the iterator until it has the last reference.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import gc
 import os
@@ -112,11 +113,13 @@ _MAX_WAITING = 8
 
 
 def _dispose(pipelines: list[Any], sources: list[Any], built: list[FreedSignal]) -> None:
-    pipelines.clear()
+    _delete(pipelines)
     _waiting.append(None)
     try:
         if len(_waiting) >= _MAX_WAITING:
-            gc.collect()
+            with _Deletion() as is_allowed:
+                if is_allowed:
+                    gc.collect()
         _dispose_sources(sources, built)
     finally:
         _waiting.pop()
@@ -128,7 +131,7 @@ def _dispose_sources(sources: list[Any], built: list[FreedSignal]) -> None:
     with CollectionPasses() as passes:
         while any(_is_referenced(sources, n) for n in range(len(sources))):
             passes.wait()
-    sources.clear()
+    _delete(sources)
 
 
 def _is_referenced(sources: list[Any], n: int) -> bool:
@@ -140,6 +143,46 @@ def _is_referenced(sources: list[Any], n: int) -> bool:
     return (
         handle is not None and sys.getrefcount(handle) > 3
     )  # the iterator, this function, and the call
+
+
+#: At its end the process waits at most so long, seconds, for iterators that are being deleted: a
+#: deletion took 27 s at most.
+_LONGEST_S = 30.0
+_deleting: set[threading.Lock] = set()
+_ends = threading.Event()
+
+
+class _Deletion:
+    """A span in which iterators are deleted, for which the end of the process waits. Within it is
+    false once the process ends: a thread that comes back from TensorFlow's C++ while Python ends
+    aborts the process.
+    """
+
+    def __enter__(self) -> bool:
+        self._is_open = threading.Lock()
+        self._is_open.acquire()
+        _deleting.add(self._is_open)
+        return not _ends.is_set()
+
+    def __exit__(self, *_: object) -> None:
+        _deleting.discard(self._is_open)
+        self._is_open.release()
+
+
+def _delete(iterators: list[Any]) -> None:
+    """Drop the last references; keep them for ever once the process ends."""
+    with _Deletion() as is_allowed:
+        if not is_allowed:
+            for one in iterators:
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
+        iterators.clear()
+
+
+@atexit.register
+def _wait_for_deletions() -> None:
+    _ends.set()
+    for is_open in list(_deleting):
+        is_open.acquire(timeout=_LONGEST_S)
 
 
 class CollectionPasses:
@@ -183,3 +226,4 @@ def _keep_for_ever() -> None:
 
 
 os.register_at_fork(after_in_child=_keep_for_ever)
+os.register_at_fork(after_in_child=_deleting.clear)

@@ -19,10 +19,7 @@ Rows = NDArray[np.void]
 #: One training step, 36 bytes. `wait_ms + compute_ms + host_ms` is the step time, from one fetch of
 #: a batch to the next. `compute_ms` contains `copy_ms`, the copy of the batch to the device's
 #: memory, and `dispatch_ms`, from there until the step's call returned. `copy_ms` is NaN where the
-#: copy is not timed: it then is inside the call, and a part of `dispatch_ms`. Of copies from pinned
-#: memory one in eight is timed, the others go on beside launching: their steps bear the time of the
-#: last one that was timed, and `dispatch_ms` is then the whole call, at most what the copy leaves
-#: of compute. Of steps that run
+#: copy is not timed: it then is inside the call, and a part of `dispatch_ms`. Of steps that run
 #: several in one call (`steps_per_execution`), the last one has the call's host part and the others
 #: 0; where the call stays one, the first has as `dispatch_ms` what launching it took, and the
 #: others 0. Of steps that run op by op on the CPU (`Manifest.op_by_op`) it is what Python took

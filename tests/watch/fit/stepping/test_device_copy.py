@@ -196,34 +196,6 @@ def test_without_a_stamp_a_wait_is_for_a_copy_that_fills_the_step(
     assert copy.wait_ns(400_000_000, 407_000_000, lambda: None) == copied_ms * 1_000_000
 
 
-@pytest.mark.parametrize(
-    ("gb_in_s", "apart"),
-    [
-        pytest.param(6.0, 60, id="ordinary memory: each, as the call would wait too"),
-        pytest.param(30.0, 15 + 45 // 8, id="pinned memory: the first, then one of eight"),
-    ],
-)
-def test_most_copies_from_pinned_memory_are_left_to_the_call(
-    gb_in_s: float, apart: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tfwatch.watch.fit.stepping.device_copy import LEAST_BYTES, DeviceCopy, TimedCopy
-
-    took_ns = 4 * LEAST_BYTES / gb_in_s
-    made: list[Any] = []
-
-    def copy_apart(_: Any, batch: Any) -> float:
-        made.append(batch)
-        return took_ns
-
-    monkeypatch.setattr(DeviceCopy, "__call__", copy_apart)
-    copy = TimedCopy(make_writer(None), DeviceCopy(HOST))
-    for _ in range(60):
-        copied_ns = copy(batch_of(float32=LEAST_BYTES))
-        assert (copied_ns, copy.in_call_ns) in {(took_ns, 0.0), (0.0, took_ns)}
-
-    assert len(made) == apart
-
-
 def test_copies_ahead_do_not_count_as_copies_by_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     from tfwatch.watch.fit.stepping.device_copy import LEAST_BYTES, DeviceCopy, TimedCopy
 

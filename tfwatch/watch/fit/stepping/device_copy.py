@@ -2,8 +2,10 @@
 
 Otherwise the copy happens inside the call and looks like launching. The step itself is the same,
 bit for bit: it would copy the same tensors to the same device. A copy from pageable memory returns
-when it is done. One from pinned memory goes on beside launching when the call makes it, so only a
-few of these are made apart.
+when it is done. One from pinned memory would go on beside launching if the call made it: with all
+copies apart, steps of 7.5 ms took 3 to 5 % longer on an H200. They all stay apart: TensorFlow keeps
+one instance of the step for batches from the host and one for those on the GPU, and stateful random
+operations draw anew in each.
 """
 
 from __future__ import annotations
@@ -47,11 +49,6 @@ _FILLS, _STEPS = 0.8, 20
 _LONGEST = 4.0
 #: The copies whose median is that of the run.
 _FIRST = 15
-#: Copies at this rate, bytes a nanosecond, are from pinned memory: 39 MB were copied at 26 to 32,
-#: 10 MB at 8.5 to 9, of ordinary memory at 4.8 to 6.6. One of so many of these is made apart: with
-#: all of them a step of 7.5 ms, of which the copy takes 1.5, was 3 to 8 % longer on an H200 than
-#: with one of eight.
-_PINNED, _TIMED_OF = 8.0, 8
 
 
 class DeviceCopy:
@@ -118,9 +115,6 @@ class TimedCopy:
 
     Batches may be copied ahead of their steps, by a prefetch to the device of tfwatch's or of the
     script's own.
-
-    in_call_ns: nanoseconds of the newest timed copy, where the last batch was left to the step's
-    call; 0 where it was copied apart.
     """
 
     def __init__(self, writer: RunWriter, copy: DeviceCopy) -> None:
@@ -129,9 +123,6 @@ class TimedCopy:
         self._has_begun = False
         self._is_ahead: bool | None = None
         self._first_ns: list[float] | None = []
-        self.in_call_ns = 0.0
-        self._apart_ns = 0.0
-        self._since_timed = self._bytes = 0
         self._copy_ns = 0.0
         self._begun_ns = 0
         self._step_ns = 0.0
@@ -147,29 +138,14 @@ class TimedCopy:
             if self._copy is None:
                 return _NAN
             self._see(self._copy.is_there(batch))
-            self._since_timed += 1
-            if self._is_left_to_call():
-                self.in_call_ns = self._apart_ns
-                return 0.0
-            return self._copy_apart(self._copy, batch)
+            took_ns = self._copy(batch)
+            if self._first_ns is not None and not self._is_ahead:
+                self._note(took_ns, self._first_ns)
+            return took_ns
         except Exception as error:  # noqa: BLE001  the step copies what is left, and raises what the user is to see
             raise_interrupt(error)
             self._stop(to_text(error).partition("\n")[0])
             return _NAN
-
-    def _is_left_to_call(self) -> bool:
-        """Return whether the call copies this batch, beside launching."""
-        is_known = self._first_ns is None and not self._is_ahead and self._apart_ns > 0
-        if not is_known or self._since_timed >= _TIMED_OF:
-            return False
-        return self._bytes >= _PINNED * self._apart_ns
-
-    def _copy_apart(self, copy: DeviceCopy, batch: Any) -> float:
-        self._since_timed, self.in_call_ns = 0, 0.0
-        self._apart_ns = took_ns = copy(batch)
-        if self._first_ns is not None and not self._is_ahead:
-            self._note(took_ns, self._first_ns)
-        return took_ns
 
     def wait_ns(self, start_ns: int, got_ns: int, ready_ns: Callable[[], int | None]) -> int:
         """Return the part of the last batch's fetch that waited for its copy to the device.
@@ -200,7 +176,6 @@ class TimedCopy:
         if not copy.copied_bytes:
             self._stop(NotTimed.SMALL.value)
             return
-        self._bytes = sum(copy.copied_bytes.values())
         self._writer.describe(copied_bytes=copy.copied_bytes, copy_not_timed="")
         if copy.is_there(batch):
             self._describe(copy.time_like(batch))
@@ -220,7 +195,7 @@ class TimedCopy:
         self._writer.describe(copy_ms=copy_ns / 1e6)
 
     def _stop(self, why: str) -> None:
-        self._copy, self.in_call_ns = None, 0.0
+        self._copy = None
         self._writer.describe(copied_bytes={}, copied_ahead=False, copy_not_timed=why)
 
 

@@ -281,9 +281,6 @@ class StepByStepRunner:
             # copy.
             ahead_ns = self._copy.wait_ns(start_ns, got_ns, self._fetch.ready_ns)
             got_ns, copy_ns = got_ns - ahead_ns, copy_ns + ahead_ns
-            if in_call_ns := self._copy.in_call_ns:
-                copy_ns = min(in_call_ns, float(done_ns - got_ns))
-                dispatched_ns = min(dispatched_ns + int(copy_ns), done_ns)
         if got_ns - start_ns > LATE_NS:
             self._fetch.explain_wait(got_ns - start_ns)
         step_log.record_step(

@@ -95,10 +95,12 @@ class StepProfiler:
         return _PROFILED
 
     def _after_step(self, steps: int, in_call: int) -> int:
-        if self._stopping or self._done:  # reading it, the writer's thread holds Python's lock
+        # Reading it, the writer's thread holds Python's lock.
+        if self._done or (self._stopping and self._stopping.is_alive()):
             return _PROFILED
+        self._stopping = None
         if self._folder is None:
-            if steps < self._not_before:
+            if not self._is_asked or steps < self._not_before:
                 return 0
             self._begin()
             return _PROFILED
@@ -149,28 +151,19 @@ class StepProfiler:
         times_ms = (done_ns - self._begin_ns) / 1e6 / self._taken, self._cost_ns / 1e6
         of_model = self._model(), self._graph
         done = Recording(folder.path, steps, self._taken, *times_ms, self._by, *of_model)
-        guard.keep()
+        self._stopping = guard.stop_beside(lambda: self._stop_beside(guard, folder, done))
         self._guard = self._folder = None
-        self._stopping = threading.Thread(
-            target=self._stop_beside,
-            args=(guard, folder, done),
-            name="tfwatch-profile",
-            daemon=True,
-        )
-        self._stopping.start()
 
     def _stop_beside(self, guard: _GivesWay, folder: TemporaryFolder, done: Recording) -> None:
         """Stop the profiler in a thread of its own: on an H200 that takes 10 to 30 ms after steps
         of a small model, 0.1 to 0.6 s after those of a deep one."""
-        is_done = False
-        try:
-            with fails_open(lambda why: self._report(why, done.step)):
-                guard.stop()
-                self._done, is_done = (folder, done), True
-        finally:
-            self._stopping = None
-            if not is_done:
-                folder.close()
+        is_ours = False
+        with fails_open(lambda why: self._report(why, done.step)):
+            is_ours = guard.stop()
+        if is_ours:
+            self._done = folder, done
+        else:
+            folder.close()
 
     def _stop(self) -> None:
         """Stop the profiler where it runs, and drop what it has recorded."""
@@ -209,8 +202,8 @@ class StepProfiler:
         with fails_open(lambda why: self._report(f"the profile cannot be read: {why}", done.step)):
             now_ns, on_gpu = self._writer.now_ns(), self._writer.manifest().accelerated
             self._writer.event(read_profile(done, now_ns, accelerated=on_gpu))
-        folder.close()
         self._done = None
+        folder.close()
 
     def finish(self) -> None:
         """End with the run: write what is done, or why nothing is."""
@@ -241,8 +234,7 @@ class _GivesWay:
         self._module: Any = profiler_v2
         self._lock = profiler_v2._profiler_lock
         self._end = end
-        self._is_kept = False
-        self._stopper: int | None = None
+        self._stopper: threading.Thread | None = None
 
     def begin(self) -> None:
         """Take the place of the lock."""
@@ -253,26 +245,38 @@ class _GivesWay:
         if self._module._profiler_lock is self:
             self._module._profiler_lock = self._lock
 
-    def keep(self) -> None:
-        """Take the lock for `stop`, which releases it."""
-        self._lock.acquire()
-        self._is_kept = True
-
-    def stop(self) -> None:
-        """Stop our profiler, which writes its file."""
-        self._stopper = threading.get_ident()
+    def stop_beside(self, stop: Callable[[], None]) -> threading.Thread:
+        """Return the thread in which `stop` runs, which calls ours."""
+        self._stopper = threading.Thread(target=stop, name="tfwatch-profile", daemon=True)
         try:
-            self._module.stop()
-        finally:
-            self.end()
+            self._stopper.start()
+        except BaseException:
+            self._stopper = None
+            raise
+        return self._stopper
+
+    def stop(self) -> bool:
+        """Stop our profiler, which writes its file, in that thread; return False where it has given
+        way."""
+        with self._lock:
+            if self._module._profiler_lock is not self:
+                return False
+            try:
+                self._module.stop()
+            finally:
+                self.end()
+        return True
 
     def __enter__(self) -> None:
-        if threading.get_ident() == self._stopper:
-            return
-        if not self._is_kept:
+        if threading.current_thread() is self._stopper:
+            return  # `stop` holds the lock
+        if self._stopper is None:
             self.end()
             self._end()
+        else:
+            self._stopper.join()
         self._lock.acquire()
 
     def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        if threading.current_thread() is not self._stopper:
+            self._lock.release()

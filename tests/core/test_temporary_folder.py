@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -61,3 +64,51 @@ def test_folders_of_others_and_in_use_stay(place: Path) -> None:
     own.close()
     remove_orphans()
     assert {one.name for one in place.iterdir()} == {"tfwatch-my-runs", "tfwatch-link"}
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_where_the_disk_has_no_locks_the_folder_is_kept_without_one(
+    place: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    with monkeypatch.context() as lockless:
+        lockless.setattr(fcntl, "flock", Mock(side_effect=[OSError(number, "")] * 9))
+        folder = TemporaryFolder()
+    remove_orphans()
+    assert list(place.iterdir()) == [folder.path]
+
+    folder.close()
+    assert list(place.iterdir()) == []
+
+
+def test_a_folder_that_is_always_taken_for_an_orphan_is_an_error(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=[BlockingIOError] * 9))
+    with pytest.raises(OSError, match="taken for an orphan"):
+        TemporaryFolder()
+
+
+def test_a_folder_without_a_lock_file_is_removed(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as full, pytest.raises(OSError, match="full"):
+        full.setattr(os, "open", Mock(side_effect=OSError(errno.ENOSPC, "full")))
+        TemporaryFolder()
+    assert list(place.iterdir()) == []
+
+
+def test_a_descriptor_that_the_program_has_closed_and_reused_stays_open(
+    place: Path, tmp_path: Path
+) -> None:
+    folder = TemporaryFolder()
+    os.close(folder._lock)
+    folder.close()
+    assert list(place.iterdir()) == []
+
+    folder = TemporaryFolder()
+    with (tmp_path / "users").open("w") as users:
+        os.dup2(users.fileno(), folder._lock)
+        folder.close()
+        assert os.path.sameopenfile(users.fileno(), folder._lock)
+    os.close(folder._lock)
+    assert [one.name for one in place.iterdir()] == ["users"]

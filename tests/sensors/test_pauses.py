@@ -133,7 +133,43 @@ def test_a_signal_whose_handler_raises_in_a_collection_is_sent_once_more(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Here the entry of a collection raises the signal itself: its handler runs in it."""
+    sent, collected = drop(number, handler, monkeypatch)
+    before = signal.signal(number, handler)
+    try:
+        collected.pass_on()
+        collected.pass_on()
+    finally:
+        signal.signal(number, before)
+
+    assert sent == [(threading.main_thread().ident, number)]
+    assert capsys.readouterr().err == ""
+
+
+def end_at_next(number: int, _: object) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    raise TooLateError
+
+
+@pytest.mark.parametrize("now", [signal.SIG_DFL, lambda *_: None], ids=["none", "another"])
+@pytest.mark.parametrize("handler", [end, end_at_next])
+def test_a_signal_whose_handler_is_gone_is_not_sent_again(
+    handler: Any, now: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent, collected = drop(signal.SIGALRM, handler, monkeypatch)
+    before = signal.signal(signal.SIGALRM, now)
+    try:
+        collected.pass_on()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+    assert sent == []
+
+
+def drop(
+    number: int, handler: Any, monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[tuple[int, int]], CollectionTimes]:
+    """Have a handler raise in the entry of a collection, which here raises the signal itself;
+    return the signals that are sent, and the entry."""
     sent: list[tuple[int, int]] = []
     monkeypatch.setattr(signal, "pthread_kill", lambda *what: sent.append(what))
     writer = make_writer(FakeClock())
@@ -148,11 +184,7 @@ def test_a_signal_whose_handler_raises_in_a_collection_is_sent_once_more(
     finally:
         collected.stop()
         signal.signal(number, before)
-    collected.pass_on()
-    collected.pass_on()
-
-    assert sent == [(threading.main_thread().ident, number)]
-    assert capsys.readouterr().err == ""
+    return sent, collected
 
 
 def test_stopping_removes_the_callback_and_the_thread() -> None:

@@ -126,14 +126,15 @@ class CollectionTimes:
     which are short.
 
     Python prints what such an entry raises, and drops it. During a collection a signal waits for
-    the first line of Python, which is here: one whose handler raises is sent once more.
+    the first line of Python, which is here: one whose handler raises is sent once more, while it
+    has that handler: without one, a signal ends the process.
     """
 
     def __init__(self, writer: RunWriter) -> None:
         self._writer = writer
         self._limiter = PauseLimiter(writer)
         self._begin_ns = 0
-        self._dropped: int | None = None
+        self._dropped: tuple[int, object] | None = None
 
     def start(self) -> None:
         """Time collections from now on."""
@@ -152,14 +153,18 @@ class CollectionTimes:
     def note_dropped(self, error: BaseException | None) -> bool:
         """Note the signal whose handler has raised in this entry; return whether one has."""
         number = signal_of(error) if error else None
-        self._dropped = self._dropped if number is None else number
-        return number is not None
+        if number is None:
+            return False
+        self._dropped = number, signal.getsignal(number)
+        return True
 
     def pass_on(self) -> None:
         """Send the main thread a signal that a collection has dropped."""
-        main, number = threading.main_thread().ident, self._dropped
-        if number is not None and main is not None:
-            self._dropped = None
+        main, dropped = threading.main_thread().ident, self._dropped
+        if dropped is None or main is None:
+            return
+        self._dropped, (number, handler) = None, dropped
+        if callable(handler) and signal.getsignal(number) is handler:
             signal.pthread_kill(main, number)
 
     def _time(self, phase: str, info: dict[str, Any]) -> None:

@@ -91,9 +91,10 @@ def test_a_folder_that_is_always_taken_for_an_orphan_is_an_error(
 def test_a_folder_without_a_lock_file_is_removed(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as full, pytest.raises(OSError, match="full"):
+    with monkeypatch.context() as full:
         full.setattr(os, "open", Mock(side_effect=OSError(errno.ENOSPC, "full")))
-        TemporaryFolder()
+        with pytest.raises(OSError, match="full"):
+            TemporaryFolder()
     assert list(place.iterdir()) == []
 
 

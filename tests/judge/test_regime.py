@@ -167,6 +167,11 @@ def test_host_time_that_grows_is_that_of_the_first_and_the_last_tenth(count: int
     assert last_ms == pytest.approx(8.6, rel=0.15)
 
 
+def test_a_long_step_now_and_then_is_no_growth() -> None:
+    steps = np.where(np.arange(1000) % 300 == 299, 1500.0, 0.1)
+    assert regime_of(hosts(steps), [], 1.0, None).host_growth_ms == pytest.approx((0.1, 0.1))
+
+
 def test_a_run_without_steps_has_no_host_time() -> None:
     assert np.isnan(regime_of(hosts(np.zeros(0)), [], 1.0, None).host_growth_ms).all()
 

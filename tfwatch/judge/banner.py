@@ -308,7 +308,7 @@ def _autopilot(now: Situation) -> Finding | None:
 def _measuring(now: Situation, before: Finding | None) -> Finding:
     """Return the verdict that stood before a switch, until there is another one."""
     done, needed = now.split.steps if now.split else 0, NEEDED
-    progress = f"{done} of {needed} steps" if done < needed else f"{units.counted(done, 'step')}"
+    progress = f"{done} of {needed} steps" if done < needed else "the first steps"
     if before and now.regime.cause != "start":
         return replace(before, advice=f"measuring the new setting: {progress}", code="")
     return _moment("MEASURING", progress, "the verdict needs a few seconds of steps", Tone.BUSY)

@@ -286,16 +286,16 @@ class _HostTimes:
 
     @property
     def growth_ms(self) -> tuple[float, float]:
-        """The mean over the first and over the last tenth of the steps, NaN without steps."""
+        """The median block over the first and over the last tenth of the steps, NaN without steps:
+        a long step now and then is no growth."""
         total = self._steps.sum()
         if not total:
             return math.nan, math.nan
         ends = np.cumsum(self._steps)
         first = int(np.searchsorted(ends, 0.1 * total)) + 1
         last = int(np.searchsorted(ends, 0.9 * total))
-        parts = (slice(0, first), slice(last, None))
-        means = [float(self._host_ms[part].sum() / self._steps[part].sum()) for part in parts]
-        return means[0], means[1]
+        means = self._host_ms / self._steps
+        return float(np.median(means[:first])), float(np.median(means[last:]))
 
 
 def regime_of(rows: Rows, events: Sequence[Event], length_s: float, doing: Phase | None) -> Regime:

@@ -197,6 +197,6 @@ def test_the_lines_for_a_py_dataset_set_its_workers_before_fit() -> None:
     workers, queue, processes = switch_lines.pasted_lines(
         {**started, "workers": "auto", "multiprocessing": "on"}, started
     ).splitlines()
-    assert workers == "dataset.workers = os.cpu_count()  # before fit"
+    assert workers == "dataset.workers = max(os.cpu_count(), 4)  # before fit, after import os"
     assert queue == "dataset.max_queue_size = max(dataset.max_queue_size, 2 * dataset.workers)"
     assert processes.startswith("dataset.use_multiprocessing = True  # before fit")

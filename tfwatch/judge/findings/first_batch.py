@@ -133,4 +133,5 @@ def advise_longer_epochs(now: Situation) -> Advice:
 
 
 def _fit(now: Situation, dataset: str) -> str:
-    return f"model.fit({dataset}, steps_per_epoch={now.manifest.steps_per_epoch or '...'})"
+    steps = now.manifest.steps_per_epoch or "..."
+    return f"model.fit({dataset}, steps_per_epoch={steps}, epochs=...)"

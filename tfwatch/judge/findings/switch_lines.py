@@ -59,9 +59,11 @@ _LINES = {
     " '__main__':",
 }
 _WORKERS_OF_PY_DATASET = (
-    "dataset.workers = {}  # before fit\n"
+    "dataset.workers = {}  # before fit{}\n"
     "dataset.max_queue_size = max(dataset.max_queue_size, 2 * dataset.workers)"
 )
+#: As many as `watch.fit.py_dataset` takes for `auto`.
+_AUTO_WORKERS = "max(os.cpu_count(), 4)"
 _NOT_MEASURED: Mapping[tuple[str, str], str] = MappingProxyType({})
 
 
@@ -234,7 +236,8 @@ def best_measured(knob: str, value: str, better: Mapping[tuple[str, str], str]) 
 
 
 def _workers_of_py_dataset(value: str) -> str:
-    return _WORKERS_OF_PY_DATASET.format("os.cpu_count()" if value == "auto" else value)
+    given, after = (_AUTO_WORKERS, ", after import os") if value == "auto" else (value, "")
+    return _WORKERS_OF_PY_DATASET.format(given, after)
 
 
 def _number(value: str) -> str:

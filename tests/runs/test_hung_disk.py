@@ -4,6 +4,8 @@ it responds."""
 from __future__ import annotations
 
 import os
+import queue
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,6 +101,20 @@ def test_a_disk_that_hangs_at_the_first_file_does_not_block(
     assert made.close()
     assert made.folder
     assert len(open_run(made.folder).steps) == 10
+
+
+def test_a_begin_does_not_wait_for_the_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, found = threading.Event(), queue.SimpleQueue[bool]()
+    monkeypatch.setattr(create, "BEGIN_S", 30.0)
+    monkeypatch.setattr(create, "record_sources", lambda *_: found.put(begun.wait(3)))
+    made, why = begin_run(tmp_path, "cnn")
+    begun.set()
+
+    assert (made.folder is not None, why) == (True, "")
+    assert found.get(timeout=30)
+    made.close()
 
 
 def test_a_disk_that_hangs_at_the_end_is_reported_and_does_not_block(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 
+from tests.runs.begun import begin_run
+from tfwatch.runs.run import open_run
 from tfwatch.runs.sources import read_sources, record_sources, script_file
 
 if TYPE_CHECKING:
@@ -66,6 +70,21 @@ def test_a_process_without_a_script_of_the_users_records_none(
     record_sources(tmp_path, LATER_S)
 
     assert (script_file(), list(tmp_path.iterdir())) == ("", [])
+
+
+def test_a_script_in_a_working_directory_that_is_gone_is_recorded_without_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main = ModuleType("__main__")
+    main.__file__ = "train.py"
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    monkeypatch.setattr(os, "getcwd", Mock(side_effect=FileNotFoundError))
+    writer, why = begin_run(tmp_path, "cnn")
+    writer.close()
+
+    assert why == ""
+    assert writer.folder
+    assert open_run(writer.folder).manifest.script == ""
 
 
 @pytest.mark.parametrize("text", ["", "[1, 2]", '{"train.py": 3}', "\xff"])

@@ -52,8 +52,9 @@ def make_writer(
 
 def make_folder(writer: RunWriter, runs_dir: Path) -> str:
     """Complete the manifest and create the run's folder; return why there is none, or none yet."""
+    with fails_open(lambda _: None):  # the working directory of a relative path may be gone
+        writer.describe(script=script_file())
     writer.describe(
-        script=script_file(),
         machine=describe_machine(),
         process_started_s=psutil.Process().create_time(),
         boot_id=boot_id(),
@@ -65,26 +66,29 @@ def _create_folder(writer: RunWriter, runs_dir: Path) -> str:
     """Create a folder for the writer, now or when the disk responds; return why there is none
     yet."""
     failures: list[str] = []
+    is_over = threading.Event()
 
     def fail(why: str) -> None:
         failures.append(why)
         writer.note(f"nothing is recorded: {why}")
 
     def make() -> None:
-        with fails_open(fail, lambda error: _refusal(error, runs_dir)):
-            writer.describe(versions=_versions())  # reads the folders of sys.path, the script's too
-            folder = _make_run_dir(writer, runs_dir)
-            writer.adopt(folder)
+        try:
+            with fails_open(fail, lambda error: _refusal(error, runs_dir)):
+                writer.describe(versions=_versions())  # reads sys.path, with the script's folder
+                writer.adopt(_make_run_dir(writer, runs_dir))
+        finally:
+            is_over.set()
+        if writer.folder:
             with fails_open(lambda _: None):  # runs are compared without it too
-                record_sources(folder, writer.manifest().process_started_s)
+                record_sources(writer.folder, writer.manifest().process_started_s)
 
     maker = threading.Thread(target=make, name="tfwatch-folder", daemon=True)
     try:
         maker.start()
     except RuntimeError:  # the run cannot begin, and the folder must record that
         make()
-    else:
-        maker.join(BEGIN_S)
+    is_over.wait(BEGIN_S)
     return failures[0] if failures else "" if writer.folder else _report_delay(writer, runs_dir)
 
 

@@ -3,8 +3,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,7 +15,7 @@ from tests.runs.folders import ORIGIN_WALL_NS, FakeClock, write_run
 from tfwatch.cli.runs import beyond, why_kept
 from tfwatch.core.events import RunEnded
 from tfwatch.runs import group as groups
-from tfwatch.runs.format import GROUP_FILE, NotARunError
+from tfwatch.runs.format import GROUP_FILE, NotARunError, is_own
 from tfwatch.runs.group import (
     WINDOW_S,
     Membership,
@@ -130,6 +132,34 @@ def test_a_group_of_somebody_else_is_not_joined(tmp_path: Path, is_link: bool) -
 
     assert joined.parent.name == f"{theirs.name}-2"
     assert not (theirs / joined.name).exists()
+
+
+def test_on_a_disk_that_shows_another_owner_the_ranks_share_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as NFS with root_squash: there a file of the user's own has that owner too."""
+    monkeypatch.setattr(groups, "_MOST", 3)
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    joined = [join_as(rank, tmp_path).folder for rank in (0, 1)]
+    for folder in joined:
+        trained(folder, ENDED)
+
+    assert [one.name for one in tmp_path.iterdir()] == [joined[0].parent.name]
+    assert [one.name for one in joined] == ["rank-0", "rank-1"]
+    manifest = open_run(joined[0]).manifest
+    assert sorted(runs_since(tmp_path, manifest.pid, 0)) == joined
+    assert why_kept(joined[0].parent) == ""
+
+
+def test_where_no_file_can_be_made_a_folder_of_another_owner_is_somebody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    monkeypatch.setattr(tempfile, "TemporaryFile", Mock(side_effect=PermissionError))
+
+    assert not is_own(tmp_path)
 
 
 def test_a_rank_that_is_taken_begins_another_group(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
@@ -72,7 +73,17 @@ def is_own(folder: Path) -> bool:
         OSError: there is none.
     """
     status = folder.lstat()
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+    return stat.S_ISDIR(status.st_mode) and (
+        status.st_uid == os.geteuid() or status.st_uid == _owner_of_new_file(folder.parent)
+    )
+
+
+def _owner_of_new_file(folder: Path) -> int | None:
+    """Return the owner that a disk shows for what this user creates, of a network disk another one
+    than the user; None where nothing can be created."""
+    with suppress(OSError), tempfile.TemporaryFile(dir=folder) as file:
+        return os.fstat(file.fileno()).st_uid
+    return None
 
 
 SCHEMA = 1

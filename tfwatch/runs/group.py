@@ -324,7 +324,7 @@ def join(runs_dir: Path, membership: Membership, started_s: float, clock: Clock)
     ranks = range(_MOST) if membership.rank is None else (membership.rank,)
     for group in _candidates(runs_dir, membership):
         made = _make_group(group)
-        if not is_own(group):  # others may put links in the place of its runs
+        if not (made or is_own(group)):  # others may put links in the place of its runs
             continue
         if not is_group(group):
             name, launcher, size = membership.name, membership.launcher, membership.size

@@ -105,3 +105,25 @@ def test_bad_input_is_one_sentence(words: list[str], capfd: pytest.CaptureFixtur
             code = int(error.code or 0)
     assert code == 2
     assert capfd.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("before", [signal.SIG_IGN, signal.SIG_DFL])
+def test_a_hangup_ends_it_unless_it_runs_under_nohup(before: signal.Handlers) -> None:
+    outer = signal.signal(signal.SIGHUP, before)
+    try:
+        with command._ended_by_signals():
+            is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            assert is_ignored == (before is signal.SIG_IGN)
+        assert signal.getsignal(signal.SIGHUP) is before
+    finally:
+        signal.signal(signal.SIGHUP, outer)
+
+
+def test_a_handler_that_is_not_of_python_stays_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`getsignal` returns None for a handler in C, which cannot be put back."""
+    monkeypatch.setattr(signal, "getsignal", lambda _: None)
+    numbers: list[Any] = []
+    monkeypatch.setattr(signal, "signal", lambda number, _: numbers.append(number))
+    with command._ended_by_signals():
+        assert numbers == [signal.SIGTERM, signal.SIGHUP]
+    assert len(numbers) == 2

@@ -153,6 +153,9 @@ found = [(x.numpy().tolist(), y["twice"].numpy().tolist()) for x, y in data]
 """
 
 
+GENERATOR = "tf.data.Dataset.from_generator(g, output_signature=s).batch(8)"
+
+
 @pytest.mark.tensorflow
 def test_batches_of_a_generator_are_those_of_its_rows() -> None:
     changed = made("batches_from_generator", ROWS)
@@ -181,6 +184,27 @@ def test_batches_of_a_generator_are_those_of_its_rows() -> None:
             "other arguments than its size",
         ),
         ("take_first", "d.cache().batch(2).take(9)", "no calls of take right after cache"),
+        (
+            "take_first",
+            "d = d.cache()\nt = d.take(8)\nv = d.skip(8)",
+            "no calls of take right after",
+        ),
+        (
+            "take_first",
+            "d = d.cache()\nd = d.take(len(d) // 2)",
+            "no calls of take right after cache",
+        ),
+        ("batch_first", "d = d.map(f)\nt = d.batch(8)\nv = d.take(4)", "no calls of batch right"),
+        (
+            "batch_first",
+            "d = r.map(lambda x: d)\nd = d.batch(8)",
+            "no calls of batch right after map",
+        ),
+        ("batches_from_generator", f"x = 1; {GENERATOR}", "another statement begins its line"),
+        ("batches_from_generator", f"if a:\n    pass\nelif b: {GENERATOR}", "begins its line"),
+        ("batches_from_generator", f"@f({GENERATOR})\ndef g(): pass\n", "begins its line"),
+        ("batches_from_generator", f"x = 1; \\\n{GENERATOR}", "the changed script is no Python"),
+        ("num_parallel_calls", "import tensorflow as tf\nn += 1; d = d.map(f)", "begins its line"),
         ("validation_freq", "m.fit(x)", "no calls of fit"),
         (
             "validation_freq",

@@ -151,6 +151,17 @@ def test_the_losses_have_to_agree(
     assert ("loss" in found.outcome) == (not kept or bool(change.kind))
 
 
+@pytest.mark.parametrize(("loss", "spread", "kept"), [(0.5, 0.0, True), (0.6, 0.02, False)])
+def test_a_map_is_moved_only_where_the_losses_prove_that_nothing_else_changes(
+    loss: float, spread: float, kept: bool, tmp_path: Path
+) -> None:
+    """A map such as `x / tf.reduce_max(x)` gives other values over a batch."""
+    change = replace(change_of("batch_first"), make=lambda text: text + "# changed\n")
+    found, _ = tried(Runs(tmp_path, 16.0, loss, spread), tmp_path, change)
+    assert found.kept == kept
+    assert ("may compute something else over a batch" in found.outcome) != kept
+
+
 def test_after_the_budget_no_run_begins(tmp_path: Path) -> None:
     runs = Runs(tmp_path, new_ms=16.0)
     assert tried(runs, tmp_path, budget_s=0.0)[0].outcome == "not tried: the budget is used up"

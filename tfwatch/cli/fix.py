@@ -109,13 +109,21 @@ def _pairs(
 
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """End at SIGTERM and at a hangup as at ctrl+c: what is not needed any more is removed first."""
-    before = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    """End at SIGTERM and at a hangup as at ctrl+c: what is not needed any more is removed first.
+
+    A signal that is ignored stays so, as the hangup under nohup.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    ended = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    for number in ended:
+        signal.signal(number, _end)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number in ended:
+            # A handler in C is None, and cannot be put back.
+            if before[number] is not None:
+                signal.signal(number, before[number])
 
 
 def _end(signum: int, frame: object) -> NoReturn:

@@ -43,6 +43,7 @@ class ScriptChange:
     findings: kinds of findings that it is a remedy of. effect: what it changes beside the time.
     kind: one of `ALLOWED`; empty where the weights stay the same but for rounding. is_exact: they
     are the same bit for bit. is_of_epoch: it changes the time between epochs, and not a step's.
+    moves_map: a function of the script gets other arguments: equal losses have to prove it exact.
     """
 
     name: str
@@ -53,6 +54,7 @@ class ScriptChange:
     kind: str = ""
     is_exact: bool = False
     is_of_epoch: bool = False
+    moves_map: bool = False
 
     def is_named(self, losses: Sequence[Finding]) -> bool:
         """Return whether a finding names it."""
@@ -79,7 +81,12 @@ CHANGES = (
         is_exact=True,
     ),
     ScriptChange(
-        "batch_first", "batch before map", edits.batch_before_maps, ("cheap-maps",), is_exact=True
+        "batch_first",
+        "batch before map",
+        edits.batch_before_maps,
+        ("cheap-maps",),
+        is_exact=True,
+        moves_map=True,
     ),
     ScriptChange(
         "batches_from_generator",

@@ -1,6 +1,7 @@
 """Changes of the source of a script: the rest of it stays, as do comments and line breaks.
 
-Each returns the changed source. Raises `NoPatchError` where the source has no single place for it.
+Each returns the changed source. Raises `NoPatchError` where the source has no single place for it,
+or the result is no Python.
 """
 
 from __future__ import annotations
@@ -131,11 +132,8 @@ def rows_in_batches(text: str) -> str:
     if not owner or "rows_in_batches" in text:
         raise NoPatchError("the script has no name for TensorFlow, or makes batches already")
     function = code.code_of(rows.args[0])
-    begin = code.start_of(_statement(code.tree, rows))
-    line = text.rfind("\n", 0, begin) + 1
-    made = textwrap.indent(_ROWS_IN_BATCHES.format(tf=owner), text[line:begin])
     edits = [
-        (line, line, made),
+        _lines_before(code, rows, _ROWS_IN_BATCHES.format(tf=owner)),
         _in_place_of(code, rows.args[0], f"rows_in_batches({function}, {size})"),
         _in_place_of(code, signature, f"in_batches({code.code_of(signature)})"),
         (_end_of_owner(code, batch), code.end_of(batch), ""),
@@ -159,10 +157,9 @@ def more_calls(text: str, calls: str) -> str:
             edits.append(_in_place_of(code, given, calls))
         elif _method(one) == "map":
             edits.append(_added(code, one, f"{_CALLS}={calls}"))
-    end, begin = code.end_of(chain[-1]), code.start_of(_statement(code.tree, chain[-1]))
-    line = text.rfind("\n", 0, begin) + 1
-    options = textwrap.indent(_OPTIONS.format(tf=name, calls=calls), text[line:begin])
-    edits += [(end, end, ".with_options(parallel_options)"), (line, line, options)]
+    end = code.end_of(chain[-1])
+    edits.append((end, end, ".with_options(parallel_options)"))
+    edits.append(_lines_before(code, chain[-1], _OPTIONS.format(tf=name, calls=calls)))
     return _with_edits(code, edits)
 
 
@@ -226,10 +223,23 @@ def _pipelines(tree: ast.Module) -> list[list[ast.Call]]:
     for body in _bodies(tree):
         for before, line in pairwise(body):
             value = getattr(line, "value", None)
-            if id(value) in chains and (target := _target(before)) and target == _base(value):
+            if id(value) in chains and _is_continued(before, line):
                 first = getattr(before, "value", None)
                 chains[id(value)][:0] = chains.pop(id(first), [])
     return list(chains.values())
+
+
+def _is_continued(before: ast.stmt, line: ast.stmt) -> bool:
+    """Return whether a line calls methods of the name that the line before it sets, and sets it
+    again: no code but these calls reads the data set between them."""
+    name = _target(line)
+    is_same = bool(name) and name == _target(before) == _base(line)
+    return is_same and all(_reads(one, name) == (_base(one) == name) for one in (before, line))
+
+
+def _reads(line: ast.stmt, name: str) -> int:
+    names = (one for one in ast.walk(line) if isinstance(one, ast.Name) and one.id == name)
+    return sum(isinstance(one.ctx, ast.Load) for one in names)
 
 
 def _chain(last: ast.Call) -> list[ast.Call]:
@@ -241,8 +251,9 @@ def _chain(last: ast.Call) -> list[ast.Call]:
     return calls[::-1]
 
 
-def _base(value: ast.expr | None) -> str:
-    """Return the name of the data set that a chain of calls begins with."""
+def _base(line: ast.stmt) -> str:
+    """Return the name of the data set that the chain of calls of a line begins with."""
+    value = getattr(line, "value", None)
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         value = value.func.value
     return value.id if isinstance(value, ast.Name) else ""
@@ -283,6 +294,17 @@ def _statement(tree: ast.Module, node: ast.AST) -> ast.stmt:
         if any(one is node for one in ast.walk(line))
     ]
     return holders[-1]
+
+
+def _lines_before(code: SourceCode, node: ast.AST, lines: str) -> Edit:
+    """Return the addition of lines before the statement that contains a node."""
+    statement = _statement(code.tree, node)
+    begin = code.start_of(next(iter(getattr(statement, "decorator_list", ())), statement))
+    line = code.text.rfind("\n", 0, begin) + 1
+    indent = code.text[line:begin]
+    if indent.strip():
+        raise NoPatchError(f"another statement begins its line: {indent.strip()}")
+    return line, line, textwrap.indent(lines, indent)
 
 
 def _start_of_method(code: SourceCode, call: ast.Call) -> int:
@@ -385,4 +407,8 @@ def _with_edits(code: SourceCode, edits: Iterable[Edit]) -> str:
     text = code.text
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
+    try:
+        ast.parse(text)
+    except SyntaxError as error:
+        raise NoPatchError(f"the changed script is no Python: {error}") from error
     return text

@@ -93,7 +93,7 @@ class PairedRuns:
                 self.report(f"{change.text}: {which}, {trial.steps} steps")
                 sides[side].append(self._run(scripts[side], trial))
         estimate = _estimate(sides, change)
-        unlike = _unlike_losses(sides, is_exact=change.is_exact)
+        unlike = _unlike_losses(sides, change)
         kept = clears(estimate) and not (unlike and not change.kind)
         notes = (unlike, ALLOWED.get(change.kind, ""), change.effect if kept else "")
         outcome = f"{estimate_text(estimate)} over {PAIRS} pairs of runs"
@@ -151,11 +151,8 @@ def _epochs_s(run: RunToCompare) -> float:
 # -- losses ----------------------------------------------------------------------------------------
 
 
-def _unlike_losses(sides: Sides, *, is_exact: bool) -> str:
-    """Return why the losses of both sides do not agree; empty where they do.
-
-    is_exact: equal runs of one side promise that those of the other are equal too.
-    """
+def _unlike_losses(sides: Sides, change: ScriptChange) -> str:
+    """Return why the losses of both sides do not agree; empty where they do."""
     old_runs, new_runs = ([_losses_by_step(run) for run in side] for side in sides)
     common = set(old_runs[0]).intersection(*old_runs, *new_runs)
     known = [step for step in common if all(math.isfinite(run[step]) for run in old_runs)]
@@ -165,8 +162,13 @@ def _unlike_losses(sides: Sides, *, is_exact: bool) -> str:
     old, new = ([run[step] for run in runs] for runs in (old_runs, new_runs))
     spread, apart = max(old) - min(old), abs(_mean(new) - _mean(old))
     unlike = f"the loss after step {step} is {_mean(new):.6g}, without it {_mean(old):.6g}"
-    if is_exact and spread == 0:
+    if change.is_exact and spread == 0:
         return "" if set(new) == set(old) else unlike
+    if change.moves_map:
+        return (
+            "not kept: the map may compute something else over a batch, and runs of the script as "
+            "it is have unequal losses"
+        )
     allowed = _SPREADS * spread + _ROUNDING * abs(_mean(old))
     return "" if apart <= allowed else unlike
 

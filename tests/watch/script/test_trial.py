@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tfwatch.runs.script_process import ScriptTrial
 from tfwatch.watch.script.trial import patch_trial
@@ -15,7 +17,6 @@ pytestmark = pytest.mark.tensorflow
 
 
 def model() -> Any:
-    keras.utils.set_random_seed(1)
     return keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
 
 
@@ -53,3 +54,13 @@ def test_a_trial_validates_as_the_script_does_or_never(validates: bool, times: i
                 callbacks=[begins],
             )
     assert len(seen) == times
+
+
+def test_trials_of_a_script_without_a_seed_draw_the_same() -> None:
+    draws = []
+    for _ in range(2):
+        with patch_trial(keras, ScriptTrial(1)):
+            shuffled = [*tf.data.Dataset.range(99).shuffle(99).as_numpy_iterator()]
+            weights = model().get_weights()[0].tolist()
+            draws.append((random.random(), np.random.rand(), shuffled, weights))
+    assert draws[0] == draws[1]

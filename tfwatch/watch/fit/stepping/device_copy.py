@@ -5,7 +5,7 @@ bit for bit: it would copy the same tensors to the same device. A copy from page
 when it is done. One from pinned memory would go on beside launching if the call made it: with all
 copies apart, steps of 7.5 ms took 3 to 5 % longer on an H200. They all stay apart: TensorFlow keeps
 one instance of the step for batches from the host and one for those on the GPU, and stateful random
-operations draw anew in each.
+operations of each draw numbers of their own.
 """
 
 from __future__ import annotations

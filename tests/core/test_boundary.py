@@ -10,6 +10,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from tfwatch.core.errors import fails_open, reason
@@ -172,3 +173,14 @@ class Mute(Exception):
 )
 def test_an_error_is_described_by_class_and_message(error: Exception, words: str) -> None:
     assert reason(error) == words
+
+
+def test_an_error_of_the_reader_of_files_is_no_interrupt() -> None:
+    """Its class is of a package, and no code of the user's runs where it is raised."""
+    words: list[str] = []
+    with fails_open(words.append):
+        try:
+            msgspec.json.decode(b"{")
+        except msgspec.DecodeError as error:
+            raise ValueError("cannot be read") from error
+    assert words

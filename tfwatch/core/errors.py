@@ -61,7 +61,10 @@ def warn_once(sentence: str) -> None:
 
 
 #: Packages whose code runs in tfwatch's own work, beside what the user gives it.
-_OWN_WORK = {"absl", "google", "keras", "numpy", "psutil", "tensorflow", "tfwatch", "builtins"}
+_OWN_WORK = {
+    "absl", "builtins", "google", "keras", "msgspec", "numpy", "psutil", "pynvml", "tensorflow",
+    "tfwatch",
+}  # fmt: skip
 
 
 def is_interrupt(error: BaseException) -> bool:

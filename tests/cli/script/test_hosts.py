@@ -49,7 +49,7 @@ def test_its_exit_code_is_that_of_a_process(
     text: str, code: int, printed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with started(tmp_path, text) as script:
-        assert script.wait(20)
+        assert script.wait(90)
     assert (script.code, script.is_hung) == (code, False)
     assert printed in capsys.readouterr().err
 

@@ -86,7 +86,7 @@ def _children() -> list[psutil.Process]:
     lists = [*Path("/proc/self/task").glob("*/children")]
     found: list[psutil.Process] = [] if lists else psutil.Process().children()
     for path in lists:
-        with contextlib.suppress(OSError, psutil.NoSuchProcess):  # a thread, or a child, has ended
+        with contextlib.suppress(OSError, psutil.Error):  # a thread, or a child, has ended
             found += [psutil.Process(int(pid)) for pid in path.read_text().split()]
     return found
 
@@ -94,7 +94,7 @@ def _children() -> list[psutil.Process]:
 def _cores(process: psutil.Process, rate: Rate, now_ns: int) -> float:
     try:
         times = process.cpu_times()
-    except psutil.NoSuchProcess:
+    except psutil.Error:  # it has ended, or is another user's by now
         return math.nan
     return rate.of(now_ns, times.user + times.system)
 

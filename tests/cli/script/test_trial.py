@@ -79,7 +79,6 @@ def test_a_process_that_does_not_end_after_its_run_is_ended(
     ("change", "outcome"),
     [
         ("metric=auc", "without the metric auc"),
-        ("jit_compile", "jit_compile=True"),
         ("metric=nope", "not tried: compile has no single metric nope"),
     ],
 )

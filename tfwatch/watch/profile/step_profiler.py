@@ -151,8 +151,12 @@ class StepProfiler:
         times_ms = (done_ns - self._begin_ns) / 1e6 / self._taken, self._cost_ns / 1e6
         of_model = self._model(), self._graph
         done = Recording(folder.path, steps, self._taken, *times_ms, self._by, *of_model)
-        self._stopping = guard.stop_beside(lambda: self._stop_beside(guard, folder, done))
-        self._guard = self._folder = None
+        arguments = guard, folder, done
+        stopping = threading.Thread(
+            target=self._stop_beside, args=arguments, name="tfwatch-profile", daemon=True
+        )
+        stopping.start()
+        self._stopping, self._guard, self._folder = stopping, None, None
 
     def _stop_beside(self, guard: _GivesWay, folder: TemporaryFolder, done: Recording) -> None:
         """Stop the profiler in a thread of its own: on an H200 that takes 10 to 30 ms after steps
@@ -245,19 +249,9 @@ class _GivesWay:
         if self._module._profiler_lock is self:
             self._module._profiler_lock = self._lock
 
-    def stop_beside(self, stop: Callable[[], None]) -> threading.Thread:
-        """Return the thread in which `stop` runs, which calls ours."""
-        self._stopper = threading.Thread(target=stop, name="tfwatch-profile", daemon=True)
-        try:
-            self._stopper.start()
-        except BaseException:
-            self._stopper = None
-            raise
-        return self._stopper
-
     def stop(self) -> bool:
-        """Stop our profiler, which writes its file, in that thread; return False where it has given
-        way."""
+        """Stop our profiler, which writes its file; return False where it has given way."""
+        self._stopper = threading.current_thread()
         with self._lock:
             if self._module._profiler_lock is not self:
                 return False

@@ -80,14 +80,6 @@ def test_where_the_disk_has_no_locks_the_folder_is_kept_without_one(
     assert list(place.iterdir()) == []
 
 
-def test_a_folder_that_is_always_taken_for_an_orphan_is_an_error(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=[BlockingIOError] * 9))
-    with pytest.raises(OSError, match="taken for an orphan"):
-        TemporaryFolder()
-
-
 def test_a_folder_without_a_lock_file_is_removed(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

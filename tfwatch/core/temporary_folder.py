@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 _PREFIX = "tfwatch-"
 #: The file that is locked while somebody uses the folder. A folder without it is none of these.
 _LOCK = ".in-use-by-tfwatch"
-#: Somebody who takes a new folder for an orphan does so once.
-_MOST_TRIES = 3
+#: Its name before it is locked.
+_NEW_LOCK = ".new-lock"
 _OPEN = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -34,30 +34,16 @@ class TemporaryFolder:
 
     def __init__(self, purpose: str = "") -> None:
         """purpose: a part of its name."""
-        for _ in range(_MOST_TRIES):
-            self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{purpose}"))
-            try:
-                self._lock = os.open(self.path / _LOCK, _OPEN | os.O_CREAT | os.O_EXCL, 0o600)
-            except OSError:
-                self.path.rmdir()
-                raise
-            self._file = os.fstat(self._lock)
-            if self._is_kept():
-                return
-            os.close(self._lock)
-        raise OSError(f"each new folder in {self.path.parent} was taken for an orphan")
-
-    def _is_kept(self) -> bool:
-        """Lock the folder; return False where it was taken for an orphan before."""
+        self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{purpose}"))
         try:
+            self._lock = os.open(self.path / _NEW_LOCK, _OPEN | os.O_CREAT | os.O_EXCL, 0o600)
+        except OSError:
+            self.path.rmdir()
+            raise
+        self._file = os.fstat(self._lock)
+        with suppress(OSError):  # a disk without locks: such a folder is taken for no orphan
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.stat(self.path / _LOCK)
-        except (BlockingIOError, FileNotFoundError):
-            return False
-        except OSError:  # a disk without locks: a folder without the file is taken for no orphan
-            with suppress(OSError):
-                os.unlink(self.path / _LOCK)
-        return True
+            os.rename(self.path / _NEW_LOCK, self.path / _LOCK)
 
     def close(self) -> None:
         """Remove the folder; a program may have closed the lock, and reused its descriptor."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 
@@ -244,11 +246,23 @@ def test_a_run_of_another_user_takes_and_gives_no_request(
     assert why_no_requests(tmp_path) == ""
     stranger = os.geteuid() + 1
     monkeypatch.setattr(os, "geteuid", lambda: stranger)
+    monkeypatch.setattr(tempfile, "TemporaryFile", Mock(side_effect=PermissionError))
 
     with pytest.raises(NoRequestsError, match="belongs to another user"):
         RequestFile(tmp_path).read()
     with pytest.raises(NoRequestsError, match="belongs to another user"):
         append(tmp_path, StopRequest("key"))
+
+
+def test_a_run_on_a_disk_that_shows_another_owner_takes_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as NFS with root_squash: there a file of the user's own has that owner too."""
+    user = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    append(tmp_path, StopRequest("key"))
+
+    assert [line.request for line in RequestFile(tmp_path).read()] == [StopRequest("key")]
 
 
 def test_a_folder_that_is_gone_takes_none(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import msgspec
@@ -46,6 +47,7 @@ from tfwatch.core.rows import GPU, PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
 from tfwatch.core.script_code import CodeEdit
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tfwatch.core.rows import Rows
@@ -73,17 +75,40 @@ def is_own(folder: Path) -> bool:
         OSError: there is none.
     """
     status = folder.lstat()
-    return stat.S_ISDIR(status.st_mode) and (
-        status.st_uid == os.geteuid() or status.st_uid == _owner_of_new_file(folder.parent)
-    )
+    return stat.S_ISDIR(status.st_mode) and belongs_to_user(status, folder.parent)
 
 
-def _owner_of_new_file(folder: Path) -> int | None:
+def belongs_to_user(status: os.stat_result, folder: Path) -> bool:
+    """Return whether a file, or a folder, is this user's. folder: one on its disk."""
+    with suppress(OSError):  # nothing can be created there
+        return status.st_uid == os.geteuid() or status.st_uid == _owner_of_new_file(folder)
+    return False
+
+
+@cache
+def _owner_of_new_file(folder: Path) -> int:
     """Return the owner that a disk shows for what this user creates, of a network disk another one
-    than the user; None where nothing can be created."""
-    with suppress(OSError), tempfile.TemporaryFile(dir=folder) as file:
+    than the user."""
+    with tempfile.TemporaryFile(dir=folder) as file:
         return os.fstat(file.fileno()).st_uid
-    return None
+
+
+@contextmanager
+def opened_folder(path: Path | str, place: int | None = None, flags: int = 0) -> Iterator[int]:
+    """Within, the descriptor of a folder.
+
+    place: the descriptor of the folder that a relative path begins in. flags: others to open it
+    with, as `os.O_NOFOLLOW`.
+
+    Raises:
+        OSError: there is none.
+    """
+    flags |= os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    folder = os.open(path, flags, dir_fd=place)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
 
 
 SCHEMA = 1

@@ -3,19 +3,16 @@ exchanged between a question and its answer."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from tfwatch.runs.format import GROUP_FILE, MANIFEST
+from tfwatch.runs.format import GROUP_FILE, MANIFEST, opened_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _LAST = (MANIFEST, GROUP_FILE)
 
 
@@ -38,8 +35,8 @@ class FolderToRemove:
         Raises:
             OSError: a file cannot be removed, or another folder has taken its place.
         """
-        with _opened(self.path.parent, _FOLDER) as place:
-            with _opened(self.path.name, _FOLDER | os.O_NOFOLLOW, place) as folder:
+        with opened_folder(self.path.parent) as place:
+            with opened_folder(self.path.name, place, os.O_NOFOLLOW) as folder:
                 if not os.path.samestat(os.fstat(folder), self._status):
                     raise OSError(errno.ESTALE, "another folder has taken its place")
                 _empty(folder)
@@ -52,15 +49,6 @@ def _empty(folder: int) -> None:
         if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
             os.unlink(name, dir_fd=folder)
             continue
-        with _opened(name, _FOLDER | os.O_NOFOLLOW, folder) as inner:
+        with opened_folder(name, folder, os.O_NOFOLLOW) as inner:
             _empty(inner)
         os.rmdir(name, dir_fd=folder)
-
-
-@contextlib.contextmanager
-def _opened(path: Path | str, flags: int, place: int | None = None) -> Iterator[int]:
-    fd = os.open(path, flags, dir_fd=place)
-    try:
-        yield fd
-    finally:
-        os.close(fd)

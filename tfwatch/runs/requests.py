@@ -44,7 +44,7 @@ from tfwatch.core.events import (
     encode,
 )
 from tfwatch.core.knobs import KNOBS, check_value, option_name
-from tfwatch.runs.format import FILE_MODE, REQUESTS
+from tfwatch.runs.format import FILE_MODE, REQUESTS, belongs_to_user, opened_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -198,12 +198,9 @@ def _open_own(folder: Path, flags: int) -> int:
     """
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            _check_own(os.fstat(place), "folder")
+        with opened_folder(folder) as place:
+            _check_own(os.fstat(place), "folder", folder)
             fd = os.open(REQUESTS, flags, FILE_MODE, dir_fd=place)
-        finally:
-            os.close(place)
     except FileNotFoundError:
         if flags & os.O_CREAT:
             raise NoRequestsError("the run's folder is gone") from None
@@ -214,15 +211,15 @@ def _open_own(folder: Path, flags: int) -> int:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             raise NoRequestsError(f"{REQUESTS} is not a regular file")
-        _check_own(status, REQUESTS)
+        _check_own(status, REQUESTS, folder)
     except OSError:
         os.close(fd)
         raise
     return fd
 
 
-def _check_own(status: os.stat_result, what: str) -> None:
-    if status.st_uid != os.geteuid():
+def _check_own(status: os.stat_result, what: str, folder: Path) -> None:
+    if not belongs_to_user(status, folder.parent):
         raise NoRequestsError("this training belongs to another user")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise NoRequestsError(f"the run takes no requests: others may write to its {what}")

@@ -10,7 +10,7 @@ import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from tfwatch.runs.format import FILE_MODE
+from tfwatch.runs.format import FILE_MODE, opened_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,15 +42,12 @@ class WrittenFolder:
         Raises:
             OSError: it is gone, a link, or somebody else's.
         """
-        place = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
+        with opened_folder(self._path, flags=os.O_NOFOLLOW) as place:
             owner = os.fstat(place).st_uid  # of a network disk it may be another one than the user
             if self._owner not in (None, owner):
                 raise FileNotFoundError
             self._owner = owner
             yield place
-        finally:
-            os.close(place)
 
     def open(self, name: str, flags: int) -> int:
         """Open a file to write it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,9 +12,11 @@ from tests.cli.recorded import noisy_rows, record, trained
 from tests.fix.test_script_fix import autopilot
 from tests.screens.canned import STARVING, Canned, usual
 from tests.screens.showing import shown
+from tfwatch.cli.script import run as run_command
 from tfwatch.cli.script.request import RunOptions
 from tfwatch.cli.script.run import _name_kept_setting
-from tfwatch.judge.kept_setting import find_kept_setting
+from tfwatch.judge.effects.interval import UNKNOWN
+from tfwatch.judge.kept_setting import KeptSetting, find_kept_setting
 from tfwatch.runs.format import SOURCES
 
 if TYPE_CHECKING:
@@ -81,6 +84,22 @@ def test_a_run_without_a_screen_names_it_with_its_options(
     said = " ".join(capfd.readouterr().err.split())
     assert "tfwatch: the autopilot found prefetch 4: 1.68 x faster (1.61 to 1.74) in" in said
     assert said.endswith("to use it: --switch 1:prefetch=4")
+
+
+def test_a_script_does_not_wait_for_a_disk_that_hangs(
+    script: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    responds = threading.Event()
+
+    def find_late(*_: object) -> KeptSetting:
+        responds.wait(9)
+        return KeptSetting({"prefetch": "4"}, UNKNOWN, "a run")
+
+    monkeypatch.setattr(run_command, "find_kept_setting", find_late)
+    monkeypatch.setattr(run_command, "_KEPT_S", 0.01)
+    _name_kept_setting(RunOptions([str(script)], script.parent / "runs", headless=True))
+    responds.set()
+    assert capfd.readouterr().err == ""
 
 
 async def test_the_screen_offers_it_and_k_switches_to_it(script: Path) -> None:

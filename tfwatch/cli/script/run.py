@@ -24,7 +24,7 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, fails_open
 from tfwatch.judge.kept_setting import find_kept_setting
 from tfwatch.judge.script_runs import ScriptRuns
-from tfwatch.runs.folder import SilentDiskError, call_and_report
+from tfwatch.runs.folder import DiskCall, SilentDiskError, call_and_report
 from tfwatch.runs.script_process import Announcements, record_signal
 from tfwatch.terminal.capture import flush, held_signals, open_missing, passed_signals
 from tfwatch.terminal.pseudo_terminal import OutputRelay, is_one_output
@@ -49,6 +49,8 @@ _NO_TENSORFLOW = "{} has no TensorFlow: tfwatch run --python PATH takes the one 
 _BAD_ARGUMENTS = 2
 #: Seconds that the end of a script waits for the disk of its runs.
 _PATIENCE_S = 30.0
+#: Seconds that the begin of a script waits for its earlier runs: 200 are read in 0.05.
+_KEPT_S = 0.5
 #: Seconds between two looks for the end of a workload.
 _LOOK_S = 0.2
 
@@ -100,8 +102,9 @@ def run(options: RunOptions, clock: Clock = SYSTEM) -> int:
 
 def _name_kept_setting(options: RunOptions) -> None:
     """Name the setting that the autopilot found for this script in an earlier run."""
+    look = DiskCall(partial(find_kept_setting, options.runs_dir, options.script[0]))
     with fails_open(lambda _: None):
-        if kept := find_kept_setting(options.runs_dir, options.script[0]):
+        if look.wait(_KEPT_S) and (kept := look.answer()):
             switches = (f"--switch 1:{knob}={value}" for knob, value in kept.values.items())
             _print(f"tfwatch: the autopilot found {kept.text}; to use it: {' '.join(switches)}\n")
 

@@ -77,8 +77,8 @@ SCRIPTS = {
     "trailing comma": (
         "data = data.map(\n    triple,  # three times\n).batch(3)\n",
         (
-            "data = data.map(\n    triple, num_parallel_calls=tf.data.AUTOTUNE  # three"
-            " times\n).batch(3).prefetch(4)"
+            "data = data.map(\n    triple,  # three times\n"
+            "    num_parallel_calls=tf.data.AUTOTUNE,\n).batch(3).prefetch(4)"
         ),
     ),
     "backslashes": (

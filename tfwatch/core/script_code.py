@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core.bounds import Count
+from tfwatch.core.source_code import with_edits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -87,12 +88,11 @@ def edited_lines(edits: Sequence[CodeEdit], values: Mapping[str, str]) -> str:
     return "\n".join(filter(None, described))
 
 
-def with_edits(text: str, edits: Sequence[CodeEdit], values: Mapping[str, str]) -> str:
-    """Return a text with changes whose `start` and `end` are places in it; of those at one place
-    the last one comes first."""
-    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end), reverse=True):
-        text = text[: edit.start] + edit.replacement(edit.value_of(values)) + text[edit.end :]
-    return text
+def with_values(text: str, edits: Sequence[CodeEdit], values: Mapping[str, str]) -> str:
+    """Return a text with changes whose `start` and `end` are places in it, for these values."""
+    return with_edits(
+        text, [(one.start, one.end, one.replacement(one.value_of(values))) for one in edits]
+    )
 
 
 def _in_one_block(edits: Sequence[CodeEdit]) -> list[CodeEdit]:
@@ -120,7 +120,7 @@ def _described(edits: Sequence[CodeEdit], values: Mapping[str, str]) -> str:
     """Return the lines of changes after them, below a comment with their place; empty where they
     stay the same."""
     before = edits[0].text
-    after = with_edits(before, edits, values)
+    after = with_values(before, edits, values)
     lines = before.strip().split("\n")
     old = lines[0] if len(lines) == 1 else f"{lines[0]} ... {lines[-1].strip()}"
     return f"# {edits[0].place}  in place of: {old}\n{after}" if after != before else ""

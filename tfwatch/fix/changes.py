@@ -76,14 +76,14 @@ CHANGES = (
     ScriptChange(
         "take_first",
         "take before cache",
-        edits.take_before_cache,
+        partial(edits.move_before, method="take", others="cache"),
         ("take-after-cache",),
         is_exact=True,
     ),
     ScriptChange(
         "batch_first",
         "batch before map",
-        edits.batch_before_maps,
+        partial(edits.move_before, method="batch", others="map"),
         ("cheap-maps",),
         is_exact=True,
         moves_map=True,
@@ -98,7 +98,7 @@ CHANGES = (
     ScriptChange(
         PARALLEL_CALLS,
         "num_parallel_calls=16 and as many threads",
-        partial(edits.more_calls, calls="16"),
+        edits.more_calls,
         is_exact=True,
     ),
     _argument(
@@ -126,7 +126,7 @@ CHANGES = (
     ScriptChange(
         "mixed_bfloat16",
         "mixed_bfloat16",
-        partial(edits.set_policy, policy="mixed_bfloat16"),
+        edits.set_policy,
         kind=PRECISION,
     ),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import difflib
 import io
 import os
@@ -11,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch.core import system_tool
-from tfwatch.core.script_code import with_edits
+from tfwatch.core.script_code import with_values
 from tfwatch.core.temporary_folder import temporary_folder
-from tfwatch.fix.user_file import NoPatchError, UserFile
+from tfwatch.fix.user_file import NoPatchError, UserFile, check_python
 from tfwatch.terminal.capture import held_signals
 
 if TYPE_CHECKING:
@@ -72,11 +71,8 @@ def edited_text(file: UserFile, edits: Sequence[CodeEdit], values: Mapping[str, 
             raise NoPatchError(f"{edit.place} is another line than the one that ran")
         begin = sum(len(line) + 1 for line in lines[: edit.line - 1])
         moved.append(replace(edit, start=begin + edit.start, end=begin + edit.end))
-    text = with_edits(file.text, moved, values)
-    try:
-        ast.parse(text)
-    except SyntaxError as error:
-        raise NoPatchError(f"the changed {file.name} is no Python: {error}") from error
+    text = with_values(file.text, moved, values)
+    check_python(text, file.name)
     return text
 
 

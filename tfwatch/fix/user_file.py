@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import os
@@ -22,6 +23,18 @@ _BOM = b"\xef\xbb\xbf"
 
 class NoPatchError(Exception):
     """No patch can be made; the message is one sentence for the user."""
+
+
+def check_python(text: str, name: str = "script") -> None:
+    """Check a changed source.
+
+    Raises:
+        NoPatchError: it is no Python.
+    """
+    try:
+        ast.parse(text)
+    except SyntaxError as error:
+        raise NoPatchError(f"the changed {name} is no Python: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

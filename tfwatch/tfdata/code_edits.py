@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.knobs import CACHE, PREFETCH, WORKERS
 from tfwatch.core.script_code import VALUE, CodeEdit
-from tfwatch.core.source_code import SourceCode
+from tfwatch.core.source_code import SourceCode, imported_name, keyword_of, method_of
 from tfwatch.tfdata.pipeline_tree import MAPS
 from tfwatch.tfdata.stage_names import inputs_of, kind_of, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import CodeType, FrameType
+
+    from tfwatch.core.source_code import Edit
 
 _NOTE = "_tfwatch_call"
 #: The methods of a data set whose calls are noted: each returns a new stage.
@@ -143,6 +145,7 @@ def _shell() -> Any:
 
 # -- changes ---------------------------------------------------------------------------------------
 
+_TENSORFLOW = "tensorflow"
 #: The name of `tf.data.AUTOTUNE` in TensorFlow.
 AUTOTUNE = "data.AUTOTUNE"
 #: The value of `tf.data.AUTOTUNE`, for a script that has no name for it.
@@ -205,14 +208,10 @@ def _edit(knob: str, site: CallSite | None) -> CodeEdit | None:
         return None
     if knob in _APPENDED and knob != site.method:
         end = source.code.end_of(call)
-        change: _Change | None = (end, end, _APPENDED[knob])
+        change: Edit | None = (end, end, _APPENDED[knob])
     else:
         change = source.argument(call, site.method)
     return _named(source.edit(knob, *change)) if change else None
-
-
-#: The begin and the end of characters of a source, and their replacement.
-_Change = tuple[int, int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,25 +233,20 @@ class SourceFile:
             return None
         return SourceFile(file, code, _autotune(code.tree, file)) if text else None
 
-    def argument(self, call: ast.Call, method: str) -> _Change | None:
+    def argument(self, call: ast.Call, method: str) -> Edit | None:
         """Return the change of the argument that holds the knob's value, or its addition."""
         if method not in _ARGUMENTS:
             return None
         keyword, position = _ARGUMENTS[method]
-        given = next((one.value for one in call.keywords if one.arg == keyword), None)
+        given = keyword_of(call, keyword)
         if given is None and len(call.args) > position:
             given = call.args[position]
         if given is not None:
-            return self.code.start_of(given), self.code.end_of(given), VALUE
+            return self.code.in_place_of(given, VALUE)
         unpacked = any(isinstance(one, ast.Starred) for one in call.args) or any(
             not one.arg for one in call.keywords
         )
-        return None if unpacked else self._addition(call, keyword)
-
-    def _addition(self, call: ast.Call, keyword: str) -> _Change:
-        """Return the addition of an argument after the last one."""
-        last, end = self.code.last_token(call)
-        return end, end, f"{' ' if last == ',' else ', '}{keyword}={VALUE}"
+        return None if unpacked else self.code.added(call, f"{keyword}={VALUE}")
 
     def edit(self, knob: str, start: int, end: int, new: str) -> CodeEdit:
         """Return the change of these characters as that of their lines."""
@@ -282,16 +276,9 @@ def name_of(file: str) -> str:
 
 def find_call(tree: ast.AST, site: CallSite) -> ast.Call | None:
     """Return the call at a site; None where the source has no such call, or several."""
-    calls = [node for node in ast.walk(tree) if _calls(node, site.method) and _is_at(node, site)]
-    return calls[0] if len(calls) == 1 and isinstance(calls[0], ast.Call) else None
-
-
-def _calls(node: ast.AST, method: str) -> bool:
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == method
-    )
+    calls = [node for node in ast.walk(tree) if method_of(node) == site.method]
+    found = [call for call in calls if _is_at(call, site)]
+    return found[0] if len(found) == 1 and isinstance(found[0], ast.Call) else None
 
 
 def _is_at(call: Any, site: CallSite) -> bool:
@@ -300,9 +287,7 @@ def _is_at(call: Any, site: CallSite) -> bool:
 
 def _autotune(tree: ast.AST, file: str) -> str:
     """Return the name that a script has for `tf.data.AUTOTUNE`, or its value."""
-    for node in ast.walk(tree):
-        for name in node.names if isinstance(node, ast.Import) else ():
-            if name.name == "tensorflow":
-                return f"{name.asname or name.name}.{AUTOTUNE}"
-    imported = name_of_module("tensorflow") if is_cell(file) else ""
+    imported = imported_name(ast.walk(tree), _TENSORFLOW)
+    if not imported and is_cell(file):
+        imported = name_of_module(_TENSORFLOW)
     return f"{imported}.{AUTOTUNE}" if imported else _AUTOTUNE_VALUE

@@ -15,6 +15,7 @@ from tests.runs.folders import FakeClock
 from tfwatch.core.events import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
 from tfwatch.core.knobs import KnobChange
 from tfwatch.core.script_code import CodeEdit
+from tfwatch.fix.changes import Wanted
 from tfwatch.fix.pairs import PairedRuns
 from tfwatch.fix.script_fix import ScriptFix, fix_script
 
@@ -72,6 +73,12 @@ def test_what_the_run_did_not_prove_is_tried_in_pairs(
         ("prefetch 4", kept),
     ]
     assert not found.patch or b"+data = data.map(load).prefetch(4)\n" in found.patch.diff
+
+
+def test_each_change_that_the_user_names_is_tried_once_in_any_order(tmp_path: Path) -> None:
+    wanted = Wanted(("jit_compile", "run_eagerly"))
+    found = fix_script([recorded()], 0, LATER, restarts(tmp_path, 16.0), wanted)
+    assert [one.change for one in found.tried] == ["run_eagerly=False", "jit_compile=True"]
 
 
 @pytest.mark.parametrize(("cache_bytes", "is_tried"), [(10**6, True), (10**10, False)])

@@ -39,7 +39,7 @@ class ScriptFix:
     ratio. evidence: sentences on what was measured. runs: their folders, the newest first.
     """
 
-    runs: tuple[Path, ...]
+    runs: tuple[Path, ...] = ()
     patch: Patch | None = None
     tried: tuple[Tried, ...] = ()
     evidence: tuple[str, ...] = ()
@@ -60,14 +60,15 @@ def fix_script(
     since 1970. pairs: None where it runs no more.
     """
     if not runs:
-        return ScriptFix((), why_none=f"{_NO_PROOF}: no step of this script is recorded")
+        return ScriptFix(why_none=f"{_NO_PROOF}: no step of this script is recorded")
     if code:
         why = f"{_NO_PROOF}: the script failed with exit code {code}"
         return ScriptFix(tuple(runs), why_none=why)
     judged = [JudgedRun(open_run(run)) for run in reversed(runs)]
     results = [live_result(one, wanted.allowed) for one in judged]
     best = next((n for n, one in enumerate(results) if one.values), 0)
-    return _fixed(tuple(runs), judged[best], results[best], began_ns, (pairs, wanted))
+    fix = _fixed(judged[best], results[best], began_ns, pairs, wanted)
+    return replace(fix, runs=tuple(runs))
 
 
 def fix_changes(began_ns: int, pairs: PairedRuns, wanted: Wanted) -> ScriptFix:
@@ -77,18 +78,17 @@ def fix_changes(began_ns: int, pairs: PairedRuns, wanted: Wanted) -> ScriptFix:
         BadInputError: it cannot be run for a few steps.
     """
     judged = pairs.measure(Path(pairs.script), ScriptTrial(LEAST_STEPS)).judged
-    return _fixed((), judged, NOTHING_LIVE, began_ns, (pairs, wanted))
+    return _fixed(judged, NOTHING_LIVE, began_ns, pairs, wanted)
 
 
 def _fixed(
-    runs: tuple[Path, ...],
     judged: JudgedRun,
     found: LiveResult,
     began_ns: int,
-    restarts: tuple[PairedRuns | None, Wanted],
+    pairs: PairedRuns | None,
+    wanted: Wanted,
 ) -> ScriptFix:
-    fix = ScriptFix(runs, tried=found.tried, evidence=tuple(_evidence(found)))
-    pairs, wanted = restarts
+    fix = ScriptFix(tried=found.tried, evidence=tuple(_evidence(found)))
     try:
         files = with_settings(found.code, found.values, began_ns)
         if pairs:
@@ -129,15 +129,16 @@ class _Restarted:
         """Try what its findings name, and what the run did not prove; what is kept is put into the
         files."""
         changes = wanted.changes(self._judged.losses)
-        first = [one for one in changes if one.name in BEFORE_SETTINGS]
-        for change in first:
-            yield self._try(files, change, wanted)
+        for change in changes:
+            if change.name in BEFORE_SETTINGS:
+                yield self._try(files, change, wanted)
         for values in (self._found.open_values, {CACHE: ON} if self._found.may_cache else {}):
             if values and (settings := self._settings(values)):
                 yield (tried := self._try(files, settings, wanted))
                 self._values |= values if tried.kept else {}
-        for change in changes[len(first) :]:
-            yield self._try(files, change, wanted)
+        for change in changes:
+            if change.name not in BEFORE_SETTINGS:
+                yield self._try(files, change, wanted)
 
     def _try(self, files: dict[Path, ChangedFile], change: ScriptChange, wanted: Wanted) -> Tried:
         if change.kind and change.kind not in wanted.allowed:

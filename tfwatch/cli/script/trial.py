@@ -70,20 +70,13 @@ def _wait(child: subprocess.Popen[bytes], runs_dir: Path) -> int:
     Raises:
         BadInputError: it trains in a loop of its own, which would run to its end.
     """
-    from tfwatch.runs.folder import RunFolder
+    from tfwatch.runs.run import RECENT, open_run
 
     pause, looks = threading.Event(), 0
     while child.poll() is None and looks < _LOOKS_AFTER_END:
-        folders = [one.parent for one in runs_dir.glob("*/run.json")]
-        loops = (RunFolder(one).manifest().loop for one in folders)
-        if loop := next(filter(None, loops), ""):
+        runs = [open_run(one.parent, SYSTEM, RECENT) for one in runs_dir.glob("*/run.json")]
+        if loop := next(filter(None, (run.manifest.loop for run in runs)), ""):
             raise BadInputError(f"a loop of the script's own cannot be tried: {printable(loop)}")
-        looks += any(map(_has_ended, folders))
+        looks += any(run.ended for run in runs)
         pause.wait(_LOOK_S)
     return child.returncode or 0
-
-
-def _has_ended(folder: Path) -> bool:
-    from tfwatch.runs.run import RECENT, open_run
-
-    return open_run(folder, SYSTEM, RECENT).ended is not None

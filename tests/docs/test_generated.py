@@ -104,7 +104,7 @@ def _word_and_kind(module: ModuleType) -> tuple[str, str]:
 
 def _first_text(tree: ast.expr) -> str:
     constants = [one.value for one in ast.walk(tree) if isinstance(one, ast.Constant)]
-    return next(one for one in constants if isinstance(one, str))
+    return next(one.strip() for one in constants if isinstance(one, str))
 
 
 def _meaning_and_remedy(module: ModuleType) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.widgets._toast import Toast
 
+from tests.pseudo import ROOT
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
 from tests.screens.showing import shown
 from tests.screens.states import starving
@@ -183,12 +184,13 @@ async def test_a_finding_without_code_copies_the_lines_of_the_settings(tmp_path:
 LINE = "data = data.map(load)"
 
 
-def switched_by_script(folder: Path) -> Canned:
-    """A run whose prefetch is proved faster, of a script with the line that sets it."""
+def switched_by_script(folder: Path, name: str = "") -> Canned:
+    """A run whose prefetch is proved faster, of a script with the line that sets it. name: of the
+    script in its lines, its path for an empty one."""
     script = folder / "train.py"
     script.write_text(f"{LINE}\n")
     os.utime(script, (0, 0))
-    edit = CodeEdit("prefetch", str(script), 1, LINE, 21, 21, ".prefetch({})", "-1")
+    edit = CodeEdit("prefetch", name or str(script), 1, LINE, 21, 21, ".prefetch({})", "-1")
     knobs = {"prefetch": "off", "workers": "off"}
     run = Canned(folder / "run", knobs=knobs, switchable=["prefetch"], code=(edit,)).started()
     run.begin_epoch().steps(200, STARVING).switched("prefetch", "off", "4")
@@ -210,6 +212,27 @@ async def test_the_patch_of_a_proved_setting_is_shown_copied_and_written_by_w(
         await show.press("w")
         await show.until(lambda: "prefetch" in (tmp_path / "train.py").read_text())
     assert (tmp_path / "train.py").read_text() == f"{LINE}.prefetch(4)\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        pytest.param("train.py", "elsewhere", id="a file of the same name in another folder"),
+        pytest.param("tfwatch/workloads/cnn.py", ROOT, id="a workload of tfwatch"),
+    ],
+)
+async def test_no_patch_is_made_of_what_is_not_the_scripts_own_file(
+    name: str, folder: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "train.py").write_text(f"{LINE}\n")
+    os.utime(tmp_path / "elsewhere" / "train.py", (0, 0))
+    monkeypatch.chdir(tmp_path / folder)
+    async with shown(switched_by_script(tmp_path, name)) as show:
+        await show.press("y")
+        await show.until(lambda: show.app.clipboard)
+        assert not isinstance(show.app.screen, PatchScreen)
+        assert "+++" not in show.app.clipboard
 
 
 async def test_a_file_that_changed_is_refused_in_a_sentence_and_the_lines_are_copied(

@@ -102,7 +102,8 @@ def patch_of_settings(now: Situation) -> Patch | None:
         NoPatchError: a file changed since its process began, or cannot be edited.
     """
     manifest = now.manifest
-    code = [one for one in _lines_of_user(manifest.code) if not Path(one.file).is_relative_to(_OWN)]
+    lines = _lines_of_user(manifest.code)
+    code = [one for one in lines if _is_users_file(one.file, Path(manifest.script))]
     proved = proved_knobs(now)
     values = {
         one.knob: proved[one.knob]
@@ -113,6 +114,13 @@ def patch_of_settings(now: Situation) -> Patch | None:
         return None
     files = with_settings(code, values, round(manifest.process_started_s * 1e9))
     return make_patch([*files.values()])
+
+
+def _is_users_file(name: str, script: Path) -> bool:
+    """Return whether a name is that of a file of the user's here: a relative one was given in the
+    folder of the training, which had the script below it."""
+    is_here = Path(name).is_absolute() or script.is_relative_to(Path.cwd())
+    return is_here and not Path(name).resolve().is_relative_to(_OWN)
 
 
 def _lines_of_user(code: Sequence[CodeEdit]) -> tuple[CodeEdit, ...]:

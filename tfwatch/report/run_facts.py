@@ -221,7 +221,7 @@ _PROFILE = (
     whole("step", "the last profiled step"),
     whole("steps", "the number of profiled steps"),
     number("step_ms", "the mean of these steps"),
-    number("cost_ms", "what the profile took of the training: start, stop and slower steps"),
+    number("cost_ms", "what the profile took of the training: its start and slower steps"),
     text("by", "`key`, `command`, or `automatic`: nobody asked"),
     flag("on_gpu", "the operations ran on a GPU"),
     number("gaps_ms", "a step, the GPU runs nothing between two kernels; null on a CPU"),

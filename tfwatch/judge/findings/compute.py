@@ -51,9 +51,10 @@ def find(now: Situation) -> Finding | None:
     next_step = advise_gain(now, gain) if gain else _advise(now)
     brief = f"compute-bound: only {waited} is data wait"
     limit = _LIMIT.format(units.percent(spent.compute_s / worked_s))
+    share = part.wait_share if part else spent.data_wait_s / worked_s
     return Finding(
         "compute-bound",
-        now.label("OK, data wait", spent.data_wait_s),
+        f"OK, data wait {units.percent(share)}",
         f"{brief}; {limit}{_largest(now)}{_once(now)}",
         next_step.sentence,
         next_step.edit,

@@ -112,8 +112,8 @@ def profile_of_run(run: Snapshot) -> StepProfiled | None:
 
 
 def _slower_ms(rows: Rows) -> float:
-    """Return the time that the profiled steps took beyond that of usual ones, starting and stopping
-    the profiler included; 0.0 where no steps are usual."""
+    """Return the time that the profiled steps took beyond that of usual ones, starting the
+    profiler included; 0.0 where no steps are usual."""
     profiled = rows[rows["flags"] == Flag.PROFILED]
     usual = rows[rows["flags"] == 0]
     if len(usual) < _LEAST_USUAL or not len(profiled):

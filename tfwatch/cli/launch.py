@@ -8,6 +8,7 @@ import re
 import shlex
 import sys
 from dataclasses import replace
+from glob import escape, glob
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from tfwatch.runs.library import list_runs
 from tfwatch.workloads import list_workloads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from tfwatch.screens.launcher import LauncherApp
@@ -98,34 +99,22 @@ def run_script(line: str) -> tuple[str, ...]:
 
 def complete(line: str) -> tuple[str, list[str]]:
     """Return the line with its last word completed as a path, as far as the files decide it, and
-    their names: scripts and folders for the first word, any files for an argument.
-
-    Raises:
-        OSError: the folder cannot be read.
-    """
+    their names: scripts and folders for the first word, any files for an argument."""
     start = re.search(r"(?:\\.|\S)*$", line)
     assert start
-    word = start[0].replace("\\ ", " ")
-    part = word.rpartition(os.sep)[2]
-    folder = os.path.expanduser(word.removesuffix(part)) or os.curdir
-    is_argument = bool(line[: start.start()].strip())
-    with os.scandir(folder) as entries:
-        names = sorted(_fitting(entries, part, is_argument))
+    folder, part = os.path.split(start[0].replace("\\ ", " "))
+    place = os.path.join(os.path.expanduser(folder), part)
+    named = map(_name, sorted(glob(f"{escape(place)}*")))
+    ends = "" if line[: start.start()].strip() else (os.sep, ".py")
+    names = [name for name in named if name.isprintable() and name.endswith(ends)]
     common = os.path.commonprefix(names)  # noqa: RUF071  by characters: part of a name is common
     added = common[len(part) :].replace(" ", "\\ ")
     return line + added, names
 
 
-def _fitting(entries: Iterable[os.DirEntry[str]], part: str, is_argument: bool) -> Iterator[str]:
-    """Yield the names that begin with a part, those of folders with a slash; no hidden ones unless
-    the part is."""
-    for entry in entries:
-        is_shown = entry.name.isprintable() and entry.name.startswith(part)
-        is_shown &= part.startswith(".") or not entry.name.startswith(".")
-        if is_shown and entry.is_dir():
-            yield f"{entry.name}{os.sep}"
-        elif is_shown and (is_argument or entry.name.endswith(".py")):
-            yield entry.name
+def _name(path: str) -> str:
+    """Return the name of a file; that of a folder ends with a slash."""
+    return os.path.basename(path) + (os.sep if os.path.isdir(path) else "")
 
 
 def past_runs(runs_dir: Path, clock: Clock = SYSTEM) -> Iterable[PastRun]:

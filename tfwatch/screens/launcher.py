@@ -47,7 +47,7 @@ class LauncherContent:
     workloads: tuple[tuple[str, str], ...]
     #: Makes a command of a script that was typed; raises ValueError with the reason.
     run_script: Callable[[str], tuple[str, ...]]
-    #: Completes the path at the end of a line, and names what fits; raises OSError.
+    #: Completes the path at the end of a line, and names what fits.
     complete: Callable[[str], tuple[str, list[str]]]
     #: Yields the runs, newest first; called in a thread after the first paint.
     runs: Callable[[], Iterable[PastRun]]
@@ -243,10 +243,7 @@ class LauncherApp(ThemedApp):
     def _complete(self) -> None:
         """Complete the path at the end of the field, and show what fits."""
         line = self.script.value
-        try:
-            found = self._completing.ask(lambda: self._content.complete(line))
-        except OSError as error:
-            found = line, [error.strerror or str(error)]
+        found = self._completing.ask(lambda: self._content.complete(line))
         text, names = found or (line, ["the disk is slow: press tab again"])
         if text.startswith(line):  # else it is the answer to an earlier line
             self.script.value, self.script.cursor_position = text, len(text)

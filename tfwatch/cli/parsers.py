@@ -13,6 +13,7 @@ import runpy
 import shutil
 import textwrap
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli import options
@@ -207,14 +208,8 @@ def _add_bench(own: Any) -> None:
     own.add_argument("--sizes", metavar="N", nargs="+", type=read, default=[], help=text)
 
 
-def _add_replay(own: Any) -> None:
-    own.add_argument("which", metavar="RUN", nargs="?", help=_NEWEST_RUN)
-    _add_runs_dir(own)
-    _add_screen(own)
-
-
-def _add_attach(own: Any) -> None:
-    own.add_argument("which", metavar="RUN", nargs="?", help=_TRAINING)
+def _add_shown(own: Any, which: str = _NEWEST_RUN) -> None:
+    own.add_argument("which", metavar="RUN", nargs="?", help=which)
     _add_runs_dir(own)
     _add_screen(own)
 
@@ -352,7 +347,7 @@ COMMANDS = {
     ),
     "replay": Command(
         "open a recorded run in the same screen; a run that still trains is followed, read only",
-        _add_replay,
+        _add_shown,
         "cli.replay:replay",
     ),
     "report": Command(
@@ -371,7 +366,7 @@ COMMANDS = {
     "attach": Command(
         "the live screen, with its keys, on a training that runs in another terminal; d leaves it"
         " again",
-        _add_attach,
+        partial(_add_shown, which=_TRAINING),
         "cli.replay:attach",
     ),
     "set": Command(

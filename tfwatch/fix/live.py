@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.core.errors import printable
-from tfwatch.core.knobs import CACHE, OFF
+from tfwatch.core.knobs import CACHE, OFF, ON
 from tfwatch.fix.changes import DRAWS
 from tfwatch.fix.patch import make_patch, with_settings
 from tfwatch.fix.tried import Tried, clears, in_fresh_runs
@@ -21,7 +21,7 @@ from tfwatch.judge.findings.switch_lines import proved_knobs
 from tfwatch.judge.forecasts.forecast import Forecast
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from tfwatch.core.events import MoveJudged
     from tfwatch.core.knobs import KnobChange
@@ -45,43 +45,47 @@ class LiveResult:
     """The proof of a run: the values of the knobs that are kept.
 
     gain: of these values; None without any, or where it has no ratio. code: the lines that set
-    knobs in the script. open_values: of knobs that may be faster, and that the run did not prove.
-    may_cache: a cache may help, from the second epoch on. tried: in the run's order. evidence: in a
-    sentence. no_line: the settings that no line of the script sets.
+    knobs in the script. not_proved: settings that may be faster, each to be tried by itself. tried:
+    in the run's order. evidence: in sentences.
     """
 
-    values: dict[str, str]
-    gain: Estimate | None
-    code: tuple[CodeEdit, ...]
-    open_values: dict[str, str]
-    may_cache: bool
-    tried: tuple[Tried, ...]
-    evidence: str
-    no_line: str
-
-
-NOTHING_LIVE = LiveResult({}, None, (), {}, False, (), "", "")
+    values: Mapping[str, str] = field(default_factory=dict)
+    gain: Estimate | None = None
+    code: tuple[CodeEdit, ...] = ()
+    not_proved: tuple[dict[str, str], ...] = ()
+    tried: tuple[Tried, ...] = ()
+    evidence: tuple[str, ...] = ()
 
 
 def live_result(judged: JudgedRun, allowed: Collection[str] = ()) -> LiveResult:
     """Return the proof of a run about the knobs of its input pipeline. allowed: kinds of changes,
     as of `Wanted`."""
-    kept = _proved(judged)
+    runs = autopilot_runs(judged.run.events)
+    kept = _proved(judged, runs)
     code = _lines_of_user(judged.run.manifest.code)
     in_script = {edit.knob for edit in code}
     values = {knob: value for knob, value in kept.items() if knob in in_script}
     missing = [setting_text(knob, value) for knob, value in kept.items() if knob not in in_script]
-    may_be = _not_proved(judged, DRAWS in allowed).items()
+    still_open = in_script - {*kept}
+    may_be = _not_proved(judged, runs, DRAWS in allowed)
+    may_be = {knob: value for knob, value in may_be.items() if knob in still_open}
+    cache = {CACHE: ON} if CACHE in still_open and _may_cache(judged) else {}
     return LiveResult(
         values,
-        _gain(judged, values) if values else None,
+        _gain(judged, runs, values) if values else None,
         code,
-        {knob: value for knob, value in may_be if knob in in_script and knob not in kept},
-        CACHE in in_script and CACHE not in kept and _may_cache(judged),
-        _tried(judged, values),
-        printable("; ".join(autopilot_text(one) for one in autopilot_runs(judged.run.events))),
-        ", ".join(missing),
+        tuple(filter(None, (may_be, cache))),
+        _tried(runs, values),
+        tuple(_evidence(runs, missing)),
     )
+
+
+def _evidence(runs: Sequence[AutopilotRun], missing: Sequence[str]) -> Iterator[str]:
+    if runs:
+        measured = printable("; ".join(map(autopilot_text, runs)))
+        yield f"measured while it trained: {measured}"
+    if missing:
+        yield f"proved, but no single line of the script sets it: {', '.join(missing)}"
 
 
 def _may_cache(judged: JudgedRun) -> bool:
@@ -128,25 +132,28 @@ def _lines_of_user(code: Sequence[CodeEdit]) -> tuple[CodeEdit, ...]:
     return tuple(one for one in code if one.is_plain and not one.is_cell)
 
 
-def _gain(judged: JudgedRun, values: Mapping[str, str]) -> Estimate | None:
+def _gain(
+    judged: JudgedRun, runs: Sequence[AutopilotRun], values: Mapping[str, str]
+) -> Estimate | None:
     """Return the gain of what the autopilot kept, else that of the newest proved switch, in fresh
     runs: their spread is assumed."""
-    known = [run.estimate for run in autopilot_runs(judged.run.events) if run.kept]
+    known = [run.estimate for run in runs if run.kept]
     known += [one.estimate for one in judged.switches if values.get(one.knob) == one.new]
     found = next(filter(_is_precise, known), None)
-    run = RunToCompare(judged, "")
-    spread = assumed_share(([run], [run]))
+    side = [RunToCompare(judged, "")]
+    spread = assumed_share((side, side))
     return in_fresh_runs(found, _UPPER * math.sqrt(2) * spread) if found else None
 
 
-def _not_proved(judged: JudgedRun, may_draw_others: bool) -> dict[str, str]:
+def _not_proved(
+    judged: JudgedRun, runs: Sequence[AutopilotRun], may_draw_others: bool
+) -> dict[str, str]:
     """Return the settings that the autopilot kept or had no time to judge, else the one that the
     first findings forecast.
 
     None of them is a cache, which helps from the second epoch on, or draws other random numbers
     where that is not allowed.
     """
-    runs = autopilot_runs(judged.run.events)
     changes = [change for run in runs for change in (*run.kept, *_undecided(run))]
     advised = (one.forecast for one in judged.losses)
     named = next((one for one in advised if isinstance(one, Forecast)), None)
@@ -170,9 +177,13 @@ def _undecided(run: AutopilotRun) -> tuple[KnobChange, ...]:
     return run.made.changes
 
 
-def _proved(judged: JudgedRun) -> dict[str, str]:
-    """Return the values that are proved faster than those of the start, by 2 % and more."""
-    start, enough = judged.run.manifest.knobs, _enough(judged)
+def _proved(judged: JudgedRun, runs: Sequence[AutopilotRun]) -> dict[str, str]:
+    """Return the values that are proved faster than those of the start: the gain of a switch, or of
+    all that the autopilot kept, clears the least one with its whole interval, and is precise."""
+    known = [(one.estimate, one.knob, one.new) for one in judged.switches]
+    known += [(run.estimate, one.knob, one.new) for run in runs for one in run.kept]
+    enough = {(knob, new) for estimate, knob, new in known if _is_precise(estimate)}
+    start = judged.run.manifest.knobs
     return {
         knob: value
         for knob, value in proved_knobs(judged.situation).items()
@@ -180,32 +191,20 @@ def _proved(judged: JudgedRun) -> dict[str, str]:
     }
 
 
-def _enough(judged: JudgedRun) -> set[tuple[str, str]]:
-    """Return the values whose gain clears the least one with its whole interval, and is precise: of
-    a switch, or of all that the autopilot kept."""
-    known = [(one.estimate, one.knob, one.new) for one in judged.switches]
-    known += [
-        (run.estimate, change.knob, change.new)
-        for run in autopilot_runs(judged.run.events)
-        for change in run.kept
-    ]
-    return {(knob, new) for estimate, knob, new in known if _is_precise(estimate)}
-
-
 def _is_precise(estimate: Estimate | None) -> bool:
     """Return whether a gain is proved, and precise: else restarted pairs measure it."""
     return estimate is not None and clears(estimate) and estimate.half_log <= _PRECISE
 
 
-def _tried(judged: JudgedRun, values: dict[str, str]) -> tuple[Tried, ...]:
-    moves = [move for run in autopilot_runs(judged.run.events) for move in run.moves]
+def _tried(runs: Sequence[AutopilotRun], values: Mapping[str, str]) -> tuple[Tried, ...]:
     return tuple(
         Tried(
             changes_text(move.changes),
             _move_text(move),
             move.kept and all(values.get(one.knob) == one.new for one in move.changes),
         )
-        for move in moves
+        for run in runs
+        for move in run.moves
     )
 
 

@@ -7,9 +7,9 @@ from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfwatch.core.knobs import CACHE, ON
+from tfwatch.core.knobs import CACHE
 from tfwatch.fix.changes import ALLOWED, BEFORE_SETTINGS, DRAWS, LIVE, ScriptChange, Wanted
-from tfwatch.fix.live import NOTHING_LIVE, live_result
+from tfwatch.fix.live import LiveResult, live_result
 from tfwatch.fix.pairs import LEAST_STEPS
 from tfwatch.fix.patch import ChangedFile, make_patch, with_settings
 from tfwatch.fix.tried import Tried, product
@@ -22,7 +22,6 @@ from tfwatch.runs.script_process import ScriptTrial
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tfwatch.fix.live import LiveResult
     from tfwatch.fix.pairs import PairedRuns
     from tfwatch.fix.patch import Patch
     from tfwatch.judge.effects.interval import Estimate
@@ -78,7 +77,7 @@ def fix_changes(began_ns: int, pairs: PairedRuns, wanted: Wanted) -> ScriptFix:
         BadInputError: it cannot be run for a few steps.
     """
     judged = pairs.measure(Path(pairs.script), ScriptTrial(LEAST_STEPS)).judged
-    return _fixed(judged, NOTHING_LIVE, began_ns, pairs, wanted)
+    return _fixed(judged, LiveResult(), began_ns, pairs, wanted)
 
 
 def _fixed(
@@ -88,7 +87,7 @@ def _fixed(
     pairs: PairedRuns | None,
     wanted: Wanted,
 ) -> ScriptFix:
-    fix = ScriptFix(tried=found.tried, evidence=tuple(_evidence(found)))
+    fix = ScriptFix(tried=found.tried, evidence=found.evidence)
     try:
         files = with_settings(found.code, found.values, began_ns)
         if pairs:
@@ -102,13 +101,6 @@ def _fixed(
         return replace(fix, patch=make_patch([*files.values()]), gain=gain)
     except NoPatchError as error:
         return replace(fix, why_none=str(error))
-
-
-def _evidence(found: LiveResult) -> Iterator[str]:
-    if found.evidence:
-        yield f"measured while it trained: {found.evidence}"
-    if found.no_line:
-        yield f"proved, but no single line of the script sets it: {found.no_line}"
 
 
 class _Restarted:
@@ -132,8 +124,8 @@ class _Restarted:
         for change in changes:
             if change.name in BEFORE_SETTINGS:
                 yield self._try(files, change, wanted)
-        for values in (self._found.open_values, {CACHE: ON} if self._found.may_cache else {}):
-            if values and (settings := self._settings(values)):
+        for values in self._found.not_proved:
+            if settings := self._settings(values):
                 yield (tried := self._try(files, settings, wanted))
                 self._values |= values if tried.kept else {}
         for change in changes:

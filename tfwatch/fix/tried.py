@@ -43,12 +43,15 @@ def clears(estimate: Estimate | None) -> bool:
 def in_fresh_runs(estimate: Estimate, half_log: float) -> Estimate:
     """Return a gain with the interval of one fresh run of each side. half_log: half the width of
     the interval that their own spread gives, on the logarithm."""
-    wide = math.exp(math.hypot(estimate.half_log, half_log))
-    return Estimate(estimate.ratio, estimate.ratio / wide, estimate.ratio * wide)
+    return _with_halves(estimate.ratio, (estimate.half_log, half_log))
 
 
 def product(gains: Sequence[Estimate]) -> Estimate:
     """Return the gain of several changes, one upon the other."""
     ratio = math.prod(one.ratio for one in gains)
-    wide = math.exp(math.hypot(*(one.half_log for one in gains)))
+    return _with_halves(ratio, [one.half_log for one in gains])
+
+
+def _with_halves(ratio: float, half_logs: Sequence[float]) -> Estimate:
+    wide = math.exp(math.hypot(*half_logs))
     return Estimate(ratio, ratio / wide, ratio * wide)

@@ -23,6 +23,7 @@ from tfwatch.judge.banner import banner as make_banner
 from tfwatch.judge.banner import moment_text, stall_sentence
 from tfwatch.judge.findings.finding import Tone
 from tfwatch.judge.machine import MachineFigures
+from tfwatch.judge.other_programs import OtherPrograms
 from tfwatch.judge.regime import Regime
 from tfwatch.judge.steps.stalls import Stall
 
@@ -232,6 +233,14 @@ def test_a_stall_as_long_as_those_before_is_no_news() -> None:
     assert banner(stalled).word == "NO BATCH FOR 16.0 s"
     assert banner(changed(stalled, longest_step_s=15.0)).word == "STARVING 41 %"
     assert banner(changed(stalled, longest_step_s=15.0, phase_s=19.0)).word.startswith("NO BATCH")
+
+
+def test_beside_other_programs_no_verdict_is_good_and_the_first_line_names_them() -> None:
+    others = OtherPrograms(20.0, 60.0, 1.4, 2, matters=True)
+    found = banner(changed(RUNNING, split=judged(0.2), others=others))
+
+    assert (found.word, found.tone) == ("OK, data wait 1 %", Tone.WARN)
+    assert found.remark == "OTHER PROGRAMS USE 1.4 OF 2 CORES: all times here are longer for it"
 
 
 def test_the_verdict_before_a_switch_stands_until_the_next_one() -> None:

@@ -1,4 +1,4 @@
-"""Other programs that take cores: on the banner, in the findings, beside a switch."""
+"""Other programs that take cores: in the findings and the summary, and beside a switch."""
 
 from __future__ import annotations
 
@@ -60,18 +60,6 @@ def test_a_load_that_ended_is_named_for_most_of_a_minute() -> None:
 
     train(run, 12, beside=False)
     assert not follower.now(run.snapshot()).matters
-
-
-def test_beside_them_no_verdict_is_good_and_the_first_line_names_them() -> None:
-    run = begun()
-    for _ in range(20):
-        run.lasting(0.5, COMPUTE_BOUND).sample(**LOADED)
-        run.event(facts.Paused, cause="CPU contention", took_ms=500.0)
-    found = Follower(live=True).follow(run.doing(Phase.COMPUTE, 0.001).snapshot(), (), None).finding
-
-    assert found.word == "OK, data wait 1 %"
-    assert found.tone.value == "warn"
-    assert found.remark == "OTHER PROGRAMS USE 1.4 OF 2 CORES: all times here are longer for it"
 
 
 def test_the_summary_begins_with_them_and_the_findings_have_them(tmp_path: Path) -> None:

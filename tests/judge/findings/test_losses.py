@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from tests.judge.losses import (
+    ADAM,
+    BATCH,
+    COPIES,
+    GAINS,
+    LAUNCHES,
+    LOOPS,
+    MULTIPLIES,
+    UNEVEN,
+    UPDATES,
+    kinds,
+    losing,
+)
 from tests.judge.profiles import PROFILE, profile_of
-from tests.judge.situations import RUNNING, changed, split, stat
+from tests.judge.situations import changed, split
 from tfwatch.core.events import OperationTime
-from tfwatch.core.knobs import KNOBS
-from tfwatch.judge.findings.finding import Finding, RemedyForecast, Tone
-from tfwatch.judge.findings.ranking import LeadHolder, find_losses
+from tfwatch.judge.findings.finding import RemedyForecast
+from tfwatch.judge.findings.ranking import find_losses
 from tfwatch.judge.findings.situation import Situation, SourceKind
-from tfwatch.judge.forecasts.forecast import Forecast
-from tfwatch.judge.regime import CodeTime, Regime
+from tfwatch.judge.regime import CodeTime
 from tfwatch.judge.stages import Stage, StageTable
 from tfwatch.judge.steps.stalls import Stall
-from tfwatch.judge.steps.time_breakdown import PARTS, TimeSpent
-from tfwatch.runs.format import Embedding, Layer, Machine, ModelFacts, RecurrentLayer
-
-_OF_SPENT = {field.name for field in fields(TimeSpent)}
-_OF_REGIME = {field.name for field in fields(Regime)}
-
-
-def losing(**changes: Any) -> Situation:
-    """Return a run of 1 000 steps that compute for 10 s over ten epochs, and lose these seconds."""
-    spent = {name: changes.pop(name) for name in _OF_SPENT & changes.keys()}
-    of_regime = {name: changes.pop(name) for name in _OF_REGIME & changes.keys()}
-    total = TimeSpent(**{"steps": 1000, "compute_s": 10.0, **spent})
-    regime = Regime(spent=total, **{"epochs": 10, **of_regime})
-    return changed(RUNNING, **{"live": False, "is_whole": True, "regime": regime, **changes})
+from tfwatch.judge.steps.time_breakdown import TimeSpent
+from tfwatch.runs.format import Layer, Machine, ModelFacts
 
 
 def code(phase: str, seconds: float, callback: str = "", call: str = "") -> CodeTime:
@@ -42,22 +38,9 @@ def code(phase: str, seconds: float, callback: str = "", call: str = "") -> Code
 
 
 PLOTTER = (code("HOST", 4.0, "Plotter"), code("HOST", 1.0))
-BATCH = Stage("batch(32)", "BatchV2", 0.1)
 CACHE = Stage("cache", "MemoryCache", 0.1)
 TAKE = Stage("take(640)", "FiniteTake", 0.1)
-COPIES = replace(split(0.0, 10.0, 0.0), copy=stat(5.0), step=stat(15.0))
 EVEN = split(0.0, 10.0, 0.0)
-LAUNCHES = replace(split(0.0, 10.0, 0.0), dispatch=stat(8.0))
-UNEVEN = replace(
-    split(20.0, 10.0, 0.0),
-    step=replace(stat(30.0), median=10.1),
-    wait=replace(stat(20.0), median=0),
-)
-GAINS = Forecast("prefetch", "4", 12.0, 11.0, 13.0, "it overlaps", 17.0)
-ADAM = ModelFacts(optimizer="Adam", largest_embedding=Embedding("items", 20_000, 64))
-DROPS = RecurrentLayer("lstm", "LSTM", ["recurrent_dropout=0.2"])
-UNROLLS = RecurrentLayer("encoder/gru", "GRU", ["RNN(GRUCell)", "unroll=True"])
-LOOPS = ModelFacts(without_cudnn=[DROPS, UNROLLS])
 HALVES = ModelFacts(
     float16_convolutions=[Layer("body/conv", "Conv2D"), Layer("depthwise", "DepthwiseConv2D")]
 )
@@ -66,8 +49,6 @@ BY_CHANNEL = OperationTime("forward", "depthwise", "DepthwiseConv2D", "Depthwise
 CALLS = OperationTime("forward", "own", "Own", "PyFunc", 3.0, "train.py:41 in call")
 CALLS_TOO = OperationTime("loss", "", "", "EagerPyFunc", 2.0)
 ROTATES = OperationTime("forward", "rotation", "RandomRotation", "Transform", 6.0)
-MULTIPLIES = OperationTime("forward", "lstm", "LSTM", "MatMul", 4.0, in_loop=True)
-UPDATES = OperationTime("optimizer", "adam", "Adam", "Mul", 4.0)
 NO_GPU = "a GPU or a smaller model"
 
 
@@ -551,53 +532,6 @@ def test_float16_is_no_loss_where_the_cpu_may_have_it_or_a_gpu_computes() -> Non
     assert kinds(on_cpu([], profile=None)) == ["compute-bound", "float16-on-cpu"]
 
 
-def kinds(now: Situation) -> list[str]:
-    return [finding.kind for finding in find_losses(now)]
-
-
-def test_the_largest_loss_comes_first_whatever_its_kind() -> None:
-    parts = {"first_batch_s": 3.0, "validation_s": 10.0, "data_wait_s": 5.0, "host_s": 7.0}
-
-    found = find_losses(losing(**parts))
-
-    assert [one.kind for one in found] == ["validation", "host-bound", "input-bound", "first-batch"]
-    assert [one.lost_s for one in found] == pytest.approx([8.0, 6.125, 5.0, 3.0])
-
-
-def test_a_run_without_a_large_loss_is_well() -> None:
-    small = losing(data_wait_s=0.1, host_s=0.1, validation_s=0.1, first_batch_s=0.1)
-
-    assert kinds(small) == ["compute-bound"]
-    assert find_losses(small)[0].tone is Tone.GOOD
-
-
-def test_a_loss_below_a_tenth_comes_after_the_limit_of_the_steps() -> None:
-    assert kinds(losing(data_wait_s=0.8)) == ["compute-bound", "input-bound"]
-
-
-def test_nothing_is_judged_before_there_is_enough() -> None:
-    short = losing(compute_s=1.0, data_wait_s=1.0, steps=5, is_whole=False)
-
-    assert find_losses(short) == ()
-    assert kinds(changed(short, is_whole=True)) == ["input-bound"]
-    assert kinds(changed(short, split=None)) == []
-    assert kinds(losing(compute_s=5.0, data_wait_s=5.0, is_whole=False)) == ["input-bound"]
-
-
-@pytest.mark.parametrize("live", [True, False])
-def test_a_live_screen_names_the_key_that_gains_beside_the_remedy_in_the_script(
-    live: bool,
-) -> None:
-    stages = StageTable(0, (Stage("map(scale)", "Map", 0.96), BATCH))
-    now = losing(data_wait_s=5.0, stages=stages, forecasts={("prefetch", "4"): GAINS}, live=live)
-
-    first, *_ = find_losses(now)
-
-    key = "p prefetch on: 17.0 to about 12.0 ms, 1.4 x (it overlaps); or "
-    assert first.kind == "cheap-maps"
-    assert first.advice.startswith(f"{key if live else ''}.batch(32) before the map")
-
-
 def test_python_of_a_metric_is_the_metrics() -> None:
     (first,) = find_losses(
         losing(
@@ -610,17 +544,6 @@ def test_python_of_a_metric_is_the_metrics() -> None:
 def test_small_operations_without_a_loop_are_no_loss() -> None:
     (limit,) = find_losses(losing(profile=profile_of(ROTATES, small_ms=6.0), cores_free=0.0))
     assert limit.kind == "compute-bound"
-
-
-def test_a_cause_without_known_seconds_comes_last_and_is_the_advice_on_the_limit() -> None:
-    now = losing(model=LOOPS, accelerated=True, host_s=0.7)
-
-    limit, loss, cause = find_losses(now)
-
-    assert [limit.kind, loss.kind, cause.kind] == ["compute-bound", "host-bound", "no-cudnn"]
-    assert limit.advice.startswith("lstm (LSTM) and 1 more without cuDNN: recurrent_dropout=0.2")
-    assert (cause.lost_s, cause.share, cause.word) == (0.0, 0.0, "COMPUTE")
-    assert "%" not in cause.sentence
 
 
 def test_the_time_between_the_kernels_of_a_loop_is_the_layers() -> None:
@@ -654,134 +577,8 @@ def test_a_filled_cache_is_said_with_what_it_cost_once() -> None:
     assert ok.sentence.endswith("the first epoch waited 4.5 s while it filled the cache, once")
 
 
-SECONDS = st.floats(0, 1e6)
-TIMES = st.builds(
-    CodeTime,
-    st.sampled_from(["HOST", "EPOCH_END", "BETWEEN_FITS", "WAIT"]),
-    st.sampled_from(["", "Plotter", "ModelCheckpoint"]),
-    st.sampled_from(["", "predict", "gc.collect", "save"]),
-    st.sampled_from(["", "train.py:9 in f"]),
-    SECONDS,
-)
-SPENT = st.builds(
-    TimeSpent,
-    steps=st.integers(0, 10_000),
-    traces=st.integers(0, 200),
-    **dict.fromkeys(PARTS, SECONDS),
-)
-REGIMES = st.builds(
-    Regime,
-    spent=SPENT,
-    code=st.lists(TIMES, max_size=4).map(tuple),
-    models=st.integers(1, 50),
-    fits=st.integers(1, 500),
-    epochs=st.integers(0, 500),
-    newest=st.lists(SPENT, max_size=4).map(tuple),
-    fills_shuffle=st.booleans(),
-    host_growth_ms=st.tuples(SECONDS, SECONDS),
-)
-PART = st.floats(0.01, 100)
-SPLITS = st.builds(split, PART, PART, PART) | st.just(UNEVEN) | st.just(COPIES) | st.just(LAUNCHES)
-TABLES = st.sampled_from(
-    [
-        None,
-        StageTable(0, (Stage("map(scale)", "Map", 0.96), BATCH)),
-        StageTable(0, (Stage("from_generator", "FlatMap python", 3.2), BATCH)),
-        StageTable(0, (Stage("map(read)", "ParallelMapV2", 8.0, 4.0), BATCH)),
-    ]
-)
-
-
-@given(
-    regime=REGIMES,
-    split=SPLITS,
-    stages=TABLES,
-    accelerated=st.booleans(),
-    op_by_op=st.booleans(),
-    model=st.sampled_from([None, ADAM, LOOPS]),
-    profile=st.sampled_from([None, PROFILE, profile_of(MULTIPLIES, UPDATES)]),
-    stalls_ms=st.lists(SECONDS, max_size=3),
-    log=st.sampled_from([frozenset(), frozenset({"cache dropped"})]),
-    is_whole=st.booleans(),
-)
-def test_no_second_is_claimed_twice(stalls_ms: list[float], **drawn: Any) -> None:
-    now = changed(RUNNING, stalls=[Stall(9, 1, 1, ms, "") for ms in stalls_ms], **drawn)
-    spent = now.regime.spent
-
-    found = find_losses(now)
-
-    assert sum(one.lost_s for one in found) <= spent.active_s * (1 + 1e-9)
-    assert all(0 <= one.share <= 1 for one in found)
-    losses = [one.lost_s for one in found if one.lost_s]
-    assert losses == sorted(losses, reverse=True)
-
-
-def first_kinds(holder: LeadHolder, *frames: tuple[float, str]) -> list[str]:
-    """Return the first kinds of frames, each a moment and the kind that is ahead in it."""
-    both = {kind: Finding(kind, "", "", share=0.3) for kind in ("input-bound", "callback")}
-    ordered = []
-    for now_s, ahead in frames:
-        losses = tuple(sorted(both.values(), key=lambda one: one.kind != ahead))
-        ordered.append(holder.order(losses, 0, now_s)[0].kind)
-    return ordered
-
-
-def test_the_first_finding_of_a_live_run_holds_until_another_is_ahead_for_a_while() -> None:
-    frames = [(0.0, "input-bound"), (1.0, "callback"), (2.0, "input-bound"), (3.0, "callback")]
-    later = [(22.9, "callback"), (23.0, "callback"), (24.0, "callback")]
-
-    assert first_kinds(LeadHolder(), *frames, *later) == ["input-bound"] * 5 + ["callback"] * 2
-
-
-def test_a_new_regime_holds_no_finding() -> None:
-    holder, one, two = (
-        LeadHolder(),
-        Finding("a", "", "", share=0.3),
-        Finding("b", "", "", share=0.2),
-    )
-
-    assert holder.order((one, two), 0, 1.0)[0] is one
-    assert holder.order((two, one), 5, 2.0)[0] is two
-
-
 def test_the_word_has_the_share_of_the_time_and_the_verdict_is_of_it() -> None:
     waits = {"data_wait_s": 1.5, "split": split(7.0, 10.0, 0.0)}
     (first, *_) = find_losses(losing(**waits))
     assert first.word == "STARVING 13 %"
     assert first.sentence.startswith("each step waits 7.0 of 17.0 ms")
-
-
-@pytest.mark.parametrize(
-    ("advice", "knobs"),
-    [
-        pytest.param("w, from the next epoch: workers=4", {"workers"}, id="a key"),
-        pytest.param("w and m, from the next epoch: ...", {"workers", "multiprocessing"}, id="two"),
-        pytest.param("a GPU or a smaller model would shorten the step", set(), id="none"),
-    ],
-)
-def test_the_keys_that_begin_an_advice_are_advised(advice: str, knobs: set[str]) -> None:
-    found = Finding("input-bound", "STARVING 41 %", "", advice)
-
-    assert {name for name, knob in KNOBS.items() if found.advises(knob)} == knobs
-
-
-def test_a_cause_that_is_not_measured_lately_stays_with_the_finding() -> None:
-    holder = LeadHolder()
-    known = Finding(
-        "input-bound", "STARVING 41 %", "waits 9 ms: map is serial", "w", brief="waits 9 ms"
-    )
-    unread = replace(known, sentence="waits 8 ms", brief="waits 8 ms", advice="cheaper batches")
-    holder.order((known,), 0, 0.0)
-
-    for second in range(1, 60):
-        (shown,) = holder.order((unread,), 0, float(second))
-        assert (shown.sentence, shown.advice) == ("waits 8 ms: map is serial", "w")
-
-
-def test_a_finding_that_is_missing_for_a_moment_stays_and_for_good_does_not() -> None:
-    holder = LeadHolder()
-    stalls, other = (Finding(kind, kind, kind) for kind in ("stall", "input-bound"))
-    holder.order((stalls,), 0, 0.0)
-    kinds = [holder.order((other,), 0, at_s)[0].kind for at_s in (1.0, 2.0, 3.0, 4.0)]
-
-    assert kinds == ["stall", "stall", "stall", "input-bound"]

@@ -59,25 +59,27 @@ async def test_a_live_screen_has_at_most_sixty_numbers(make: Callable[[], Canned
         assert 10 < len(numbers) <= MOST, show.text
 
 
-async def test_of_the_epochs_only_the_newest_one_has_a_row_until_the_list_is_chosen() -> None:
-    async with shown(epochs(STARVING), (120, 40)) as show:
-        assert "E epoch 9" in show.text
-        assert "E epoch 8:" not in show.text
-        await show.press("3")
-        assert "E epoch 8:" in show.text
-        await show.press("escape")
-        assert "E epoch 8:" not in show.text
-
-
-async def test_the_settings_that_do_not_matter_now_are_behind_their_number() -> None:
-    async with shown(starving(None), (120, 40)) as show:
-        assert "p prefetch off next: 4" in show.words
-        assert "w workers" not in show.words
-        assert "1 more settings" in show.words
-        await show.press("1")
-        assert "w workers" in show.words
-        await show.press("1")
-        assert "w workers" not in show.words
+@pytest.mark.parametrize(
+    ("make", "shown_row", "hidden_row", "opens", "closes"),
+    [
+        pytest.param(
+            lambda: epochs(STARVING), "E epoch 9", "E epoch 8:", "3", "escape", id="earlier epochs"
+        ),
+        pytest.param(
+            lambda: starving(None), "1 more settings", "w workers", "1", "1", id="settings"
+        ),
+    ],
+)
+async def test_what_does_not_matter_now_is_behind_its_number(
+    make: Callable[[], Canned], shown_row: str, hidden_row: str, opens: str, closes: str
+) -> None:
+    async with shown(make(), (120, 40)) as show:
+        assert shown_row in show.words
+        assert hidden_row not in show.words
+        await show.press(opens)
+        assert hidden_row in show.words
+        await show.press(closes)
+        assert hidden_row not in show.words
 
 
 async def test_the_keys_of_the_footer_are_those_of_the_focused_pane() -> None:

@@ -96,11 +96,14 @@ class TfwatchApp(ThemedApp):
         self.call_after_refresh(self._first_frame)
 
     def frame(self) -> None:
-        """Draw a frame of the newest run. A question that is open waits for its answer."""
+        """Draw a frame of the newest run. A question that is open waits for its answer, or for the
+        end of the training: then there is nothing to ask."""
         has_ended = self._script is not None and self._script.has_ended
         if has_ended and self._leaving:
             self.exit_with(Leave.STOP)  # also where its run can no longer be read
             return
+        if isinstance(self.screen, Question) and self._is_over():
+            self.screen.dismiss(None)
         if self._runs and self.screen is self.live and not self._leaves_with_run():
             self._show_newest_run(self._runs)
             if has_ended and self._runs.folder is None:

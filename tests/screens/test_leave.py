@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.screens.canned import usual
 from tests.screens.showing import shown
 from tfwatch.core.rows import Phase
@@ -91,6 +93,19 @@ async def test_a_stopping_run_refuses_switches() -> None:
 
 async def test_a_finished_run_quits_without_asking(tmp_path: Path) -> None:
     async with shown(usual(tmp_path).ended()) as show:
+        await show.press("q")
+        assert show.app.return_value is Leave.LEFT
+
+
+@pytest.mark.parametrize("key", ["q", "s"])
+async def test_the_end_of_a_run_closes_the_question_and_q_quits(tmp_path: Path, key: str) -> None:
+    async with shown(usual(tmp_path)) as show:
+        await show.press(key)
+        assert isinstance(show.app.screen, Question)
+        show.run.ended()
+        await show.frame()
+        show.app.frame()
+        assert show.app.screen_stack[-1] is show.live
         await show.press("q")
         assert show.app.return_value is Leave.LEFT
 

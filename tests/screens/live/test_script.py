@@ -140,6 +140,19 @@ async def test_a_question_keeps_its_screen(tmp_path: Path) -> None:
         assert script.interrupts == 0
 
 
+async def test_the_end_of_the_script_closes_the_question(tmp_path: Path) -> None:
+    script = FakeScript(tmp_path)
+    async with shown(script) as show:
+        script.fit(tmp_path / "first", 0.5)
+        await show.frame()
+        await show.pilot.press("q")
+        script.has_ended = True
+        await show.frame()
+        assert show.app.screen is show.app.live
+        await show.pilot.press("q")
+    assert show.app.return_value is Leave.LEFT
+
+
 async def test_s_interrupts_the_script_and_y_then_ends_it(tmp_path: Path) -> None:
     script = FakeScript(tmp_path)
     async with shown(script) as show:

@@ -92,7 +92,7 @@ def _summary(runs: list[Path]) -> dict[str, str]:
     from tfwatch.runs.library import home_folder
     from tfwatch.runs.run import open_run
 
-    text = as_text(open_run(runs[0]), home_folder())
-    if len(runs) > 1:
-        text = f"{units.counted(len(runs) - 1, 'earlier run')} of this cell: tfwatch runs\n{text}"
+    earlier = units.counted(len(runs) - 1, "earlier run")
+    before = f"{earlier} of this cell: tfwatch runs" if runs[1:] else ""
+    text = as_text(open_run(runs[0]), home_folder(), before)
     return {"text/plain": text, "text/html": f"<pre>{escape(text)}</pre>"}

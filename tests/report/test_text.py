@@ -29,7 +29,7 @@ from tfwatch.core.rows import Flag, Phase, Rows
 from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.steps.time_breakdown import TimeSpent
 from tfwatch.report.run_facts import as_json
-from tfwatch.report.text import CODE, loss_text, time_bar
+from tfwatch.report.text import CODE, loss_text, time_bar, wrapped
 from tfwatch.runs import library
 from tfwatch.runs.format import MANIFEST, Pulse
 from tfwatch.runs.run import open_run
@@ -58,14 +58,34 @@ def starving_run(folder: Path, *events: Event) -> list[str]:
     return text_of(open_written(folder, rows, *epochs, *events))
 
 
-def test_a_summary_is_ten_lines_of_what_happened_and_what_to_do(tmp_path: Path) -> None:
+def rows_of(lines: list[str]) -> int:
+    """Return the rows of a terminal of 80 columns."""
+    return len(wrapped("\n".join(lines), 80).split("\n"))
+
+
+def test_a_summary_says_what_happened_and_what_to_do(tmp_path: Path) -> None:
     lines = starving_run(tmp_path / "run")
 
     assert lines[0] == "cnn finished: 2 epochs, 400 steps in 12.0 s, loss 0.3125"
     assert lines[1].startswith("[")
-    assert len(lines) <= 12
+    assert rows_of(lines) <= 10
     assert sum(line.startswith(CODE) for line in lines) <= 4
     assert not any("n/a" in line for line in lines)
+
+
+def test_a_summary_of_more_than_ten_rows_keeps_the_verdict(tmp_path: Path) -> None:
+    refused = Noted(0, "A/B test ended before it began: the run is over", is_refusal=True)
+    diverged, long = LossDiverged(1, 21, "NaN", 20), TrainingFailed(0, 12, "E: " + "x y " * 99, "")
+    usual = starving_run(tmp_path / "usual", PROFILE, diverged)
+    lines = starving_run(tmp_path / "run", PROFILE, diverged, refused, long, *SWITCH)
+
+    assert rows_of(usual) <= 10
+    assert rows_of(lines) <= 10
+    assert [line for line in lines if line[:2] in ("1.", "2.", "3.")] == [
+        line for line in usual if line.startswith("1.")
+    ]
+    assert lines[1].startswith("failed at step 12: E: x y x y")
+    assert lines[-1].startswith("recorded")
 
 
 # -- what happened ---------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
-"""The summary of a run in about ten lines, at its end."""
+"""The summary of a run in at most ten lines, at its end."""
 
 from __future__ import annotations
 
+import math
 import shlex
 import textwrap
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 #: The indent of a line that is code to paste: it is never wrapped.
 CODE = "    "
+#: The most rows of the summary, on a terminal of so many columns.
+_MOST_ROWS, _COLUMNS = 10, 80
 #: The most losses, lines of code, and changes of settings.
 _MOST_LOSSES, _MOST_CODE, _MOST_CHANGES = 3, 4, 2
 #: Findings without a loss that have a line of their own; the others have one above, or are losses.
@@ -63,27 +66,43 @@ class Part:
     share: float
 
 
-def as_text(run: Snapshot, home: Path) -> str:
-    """Return the summary that stays on the terminal; `home` is written `~`.
+def as_text(run: Snapshot, home: Path, before: str = "") -> str:
+    """Return the summary that stays on the terminal; `home` is written `~`. before: a first line.
 
-    Text from outside is cut to one line, without control characters.
+    Text from outside is cut to one line, without control characters. What does not fit is left out,
+    the least important first.
     """
     judged = JudgedRun(run)
-    lines = [
-        outcome_text(judged),
-        *failure(run),
-        *filter(None, [divergences_text(run)]),
-        *_others(judged),
-        *_not_separated(run),
-        *filter(None, [time_bar(judged.time_breakdown.total)]),
-        *_step(judged),
-        *_losses(judged.losses),
-        *_code(judged.losses),
-        *_warnings(judged),
-        *_changes(judged),
-        *_recorded(run, home),
+    errors = [textwrap.shorten(one, 2 * _COLUMNS, placeholder=" ...") for one in failure(run)]
+    verdict, *others = _losses(judged.losses) or [[]]
+    blocks = [
+        (0, [*filter(None, [before]), outcome_text(judged), *errors]),
+        (1, list(filter(None, [divergences_text(run)]))),
+        (1, _others(judged)),
+        (3, _not_separated(run)),
+        (2, list(filter(None, [time_bar(judged.time_breakdown.total)]))),
+        (4, _step(judged)),
+        (0, verdict),
+        *((5, lines) for lines in others),
+        (2, _code(judged.losses)),
+        *((3, [line]) for line in _warnings(judged)),
+        *((4, [line]) for line in _changes(judged)),
+        (0, _recorded(run, home)),
     ]
-    return "\n".join(lines)
+    return "\n".join(line for lines in _fitting(blocks) for line in lines)
+
+
+def _fitting(blocks: Sequence[tuple[int, list[str]]]) -> list[list[str]]:
+    """Return the blocks of lines that fit, in their order; those of rank 0 always do."""
+    left = _MOST_ROWS
+    kept = set()
+    for number, (rank, lines) in sorted(enumerate(blocks), key=lambda one: one[1][0]):
+        rows = wrapped("\n".join(lines), _COLUMNS).split("\n")
+        needed = sum(math.ceil(len(row) / _COLUMNS) for row in rows)
+        if not rank or needed <= left:
+            kept.add(number)
+            left -= needed
+    return [lines for number, (_, lines) in enumerate(blocks) if number in kept]
 
 
 def one_line(text: str) -> str:
@@ -193,18 +212,20 @@ def _step(judged: JudgedRun) -> list[str]:
 # -- losses ----------------------------------------------------------------------------------------
 
 
-def _losses(findings: Sequence[Finding]) -> Iterator[str]:
-    """Yield the largest losses, each with its seconds and its remedy; a limit without a loss has no
-    number."""
+def _losses(findings: Sequence[Finding]) -> list[list[str]]:
+    """Return the lines of the largest losses; a limit without a loss has no number."""
     shown = findings[:_MOST_LOSSES]
     losses = [one for one in shown if one.lost_s]
-    for one in shown:
-        number = losses.index(one) + 1 if one.lost_s else 0
-        yield one_line(f"{number}. {loss_text(one)}" if number else one.sentence)
-        if one.advice:
-            yield f"   -> {one_line(one.advice)}"
-        if isinstance(one.forecast, RemedyForecast):
-            yield f"      {one_line(remedy_text(one.forecast))}"
+    return [list(_loss(one, losses.index(one) + 1 if one.lost_s else 0)) for one in shown]
+
+
+def _loss(finding: Finding, number: int) -> Iterator[str]:
+    """Yield a loss with its seconds and its remedy."""
+    yield one_line(f"{number}. {loss_text(finding)}" if number else finding.sentence)
+    if finding.advice:
+        yield f"   -> {one_line(finding.advice)}"
+    if isinstance(finding.forecast, RemedyForecast):
+        yield f"      {one_line(remedy_text(finding.forecast))}"
 
 
 def remedy_text(forecast: RemedyForecast) -> str:

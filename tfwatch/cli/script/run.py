@@ -339,9 +339,9 @@ def _summary(runs: Sequence[Path]) -> str:
     from tfwatch.runs.library import home_folder
     from tfwatch.runs.run import open_run
 
-    last = as_text(open_run(runs[0]), home_folder()).rstrip("\n")
     earlier = units.counted(len(runs) - 1, "earlier run")
-    return f"{earlier} of this script: tfwatch runs\n{last}\n" if runs[1:] else f"{last}\n"
+    before = f"{earlier} of this script: tfwatch runs" if runs[1:] else ""
+    return f"{as_text(open_run(runs[0]), home_folder(), before)}\n"
 
 
 def _json_of(run: Path) -> str:

@@ -237,7 +237,7 @@ def test_a_stall_as_long_as_those_before_is_no_news() -> None:
 
 def test_beside_other_programs_no_verdict_is_good_and_the_first_line_names_them() -> None:
     others = OtherPrograms(20.0, 60.0, 1.4, 2, matters=True)
-    found = banner(changed(RUNNING, split=judged(0.2), others=others))
+    found = banner(changed(RUNNING, split=judged(0.2), machine=MachineFigures(), others=others))
 
     assert (found.word, found.tone) == ("OK, data wait 1 %", Tone.WARN)
     assert found.remark == "OTHER PROGRAMS USE 1.4 OF 2 CORES: all times here are longer for it"

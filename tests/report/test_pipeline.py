@@ -10,7 +10,7 @@ import pytest
 from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, write_run
 from tfwatch.core.events import Event, RunEnded, SensorMissing, StagesFound, StallLocated
-from tfwatch.judge.steps.stalls import LocatedStalls, Stall
+from tfwatch.judge.steps.stalls import Pauses, Stall
 from tfwatch.report import run_facts
 from tfwatch.runs.run import open_run
 
@@ -117,4 +117,4 @@ STALL = Stall(412, 5 * S, 3, 9000.0, "unexplained")
     ],
 )
 def test_where_a_stall_stood(located: tuple[StallLocated, ...], words: str) -> None:
-    assert LocatedStalls(located, "map(load)").of(STALL.step, STALL.steps) == words
+    assert STALL.named(Pauses(), located, "map(load)").place == words

@@ -25,7 +25,14 @@ from tfwatch.judge.effects.switching_state import AUTOPILOT_EVENTS, autopilot_ru
 from tfwatch.judge.findings.situation import metric_name
 from tfwatch.judge.log_lines import LogFinding
 from tfwatch.judge.other_programs import beside_switch
-from tfwatch.judge.steps.stalls import LIMITS, STOPPED, Stall, is_stall_of_callback, join_piece
+from tfwatch.judge.steps.stalls import (
+    CONTENTION,
+    LIMITS,
+    STOPPED,
+    Stall,
+    is_stall_of_callback,
+    join_piece,
+)
 from tfwatch.judge.troubles import divergence_text, ignored_text
 
 if TYPE_CHECKING:
@@ -51,12 +58,11 @@ class EventRow:
 
 #: The marks of an experiment and of the autopilot; and of what needs none on a time axis.
 _EXPERIMENT, _AUTOPILOT, NO_MARK = "A", "F", "."
-#: That of an epoch.
-EPOCH = "E"
 #: The marks of ends that are no failure.
 _END_MARKS = {"finished": "✓", "stopped": NO_MARK}
-#: The newest rows of a column of time that are looked at for one with a mark.
-_MOST_IN_COLUMN = 3
+#: The newest rows of a column of time that are looked at for one with a mark, and those that are
+#: looked at for an epoch: no pane has more.
+_MOST_IN_COLUMN, _MOST_IN_PANE = 3, 64
 #: When a requested setting takes effect, by the number of epoch starts until then.
 _WHEN = ("", ", from the next epoch", ", after an epoch has filled it")
 #: The metrics of an epoch's row: the loss, and the first other one.
@@ -98,7 +104,7 @@ def _describe_epoch(event: facts.EpochEnded, snapshot: Snapshot) -> RowText:
     validation = next((one for one in validations if one.epoch == event.epoch), None)
     if validation:
         figures.append(f"validation {units.seconds(validation.took_ms / 1e3)}")
-    return EPOCH, f"epoch {event.epoch + 1}: {', '.join(figures)}", ""
+    return "E", f"epoch {event.epoch + 1}: {', '.join(figures)}", ""
 
 
 def _steps_of_epoch(rows: Rows, ended: facts.EpochEnded, *, sees_wait: bool) -> list[str]:
@@ -122,7 +128,7 @@ def _describe_pause(event: facts.Paused) -> RowText | None:
     if event.cause in LIMITS:
         why = f" ({detail})" if detail else ""
         return LIMITS[event.cause][0], f"slowed by heat for {took}{why}", _WARNING
-    if event.took_ms < _PAUSED_MS or event.cause == "CPU contention":
+    if event.took_ms < _PAUSED_MS or event.cause == CONTENTION:
         return None
     if event.cause == STOPPED:
         where = f" {detail}" if detail else ""
@@ -313,10 +319,20 @@ class EventRows(Sequence[EventRow]):
         self._rows = rows
         self._made: dict[int, EventRow] = {}
         self._snapshot = snapshot
+        self._comparisons = comparisons
         self._switches = {(c.step, c.knob): c for c in comparisons}
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def with_one_epoch(self) -> EventRows:
+        """Return the newest rows, with the newest epoch alone among them; these rows where they
+        have no more."""
+        newest = self._rows[-_MOST_IN_PANE:]
+        epochs = [at for at, (_, what) in enumerate(newest) if isinstance(what, facts.EpochEnded)]
+        kept = [timed for at, timed in enumerate(newest) if at not in epochs[:-1]]
+        same = len(kept) == len(self._rows)
+        return self if same else EventRows(kept, self._snapshot, self._comparisons)
 
     def newest_in_each(self, edges_s: Sequence[float]) -> list[EventRow]:
         """Return the newest row with a mark in each column of time; the edges rise."""

@@ -32,8 +32,6 @@ from tfwatch.judge.steps.steady_steps import Breakdown, SteadySteps
 from tfwatch.judge.steps.time_breakdown import TimeBreakdown, make_time_breakdown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from tfwatch.core.rows import Rows
     from tfwatch.judge.regime import Regime
     from tfwatch.judge.stages import StageTable
@@ -110,9 +108,9 @@ class JudgedRun:
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """All findings in rank: why the run failed, its losses, and what happened beside them."""
-        named = [one.where for one in self.losses if one.kind == "callback"]
+        named = {one.where.partition(", ")[0] for one in self.losses if one.kind == "callback"}
         found = troubles.beside(self.run, self.machine)
-        beside = (one for one in found if not one.where or not _names(named, one.where))
+        beside = (one for one in found if not one.where or one.where not in named)
         return (*troubles.failure(self.run), *self.losses, *beside)
 
     @cached_property
@@ -147,10 +145,6 @@ class JudgedRun:
         run, at_ns = self.run, round(self.run.length_s * 1e9)
         table = stage_table_at(run, at_ns)
         return build_evidence(run, self.switches, table, len(run.steps), at_ns)
-
-
-def _names(places: Iterable[str], name: str) -> bool:
-    return any(place.partition(", ")[0] == name for place in places)
 
 
 class EndedRunJudge:

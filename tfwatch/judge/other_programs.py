@@ -16,12 +16,12 @@ import numpy as np
 
 from tfwatch.core import units
 from tfwatch.core.events import EpochStarted, Paused
+from tfwatch.judge.steps.stalls import CONTENTION
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
     from tfwatch.runs.snapshot import Snapshot
 
-_CONTENTION = "CPU contention"
 #: Other programs matter where they take cores for this share of a time, and no longer below the
 #: second share: a load that comes and goes is one.
 _FROM, _UNTIL = 0.25, 0.05
@@ -73,7 +73,7 @@ def other_programs(run: Snapshot, begin_s: float, end_s: float) -> OtherPrograms
     spans = [
         (max(pause.at_ns - round(pause.took_ms * 1e6), begin_ns), pause.at_ns)
         for pause in pauses
-        if pause.cause == _CONTENTION
+        if pause.cause == CONTENTION
     ]
     took_s = sum(end - begin for begin, end in spans) / 1e9
     found = OtherPrograms(

@@ -55,7 +55,6 @@ from tfwatch.judge.profile.step_parts import profile_of_run
 from tfwatch.judge.regime import RunningRegime
 from tfwatch.judge.script_runs import newest_fit
 from tfwatch.judge.steps.stalls import (
-    LocatedStalls,
     Pauses,
     Stall,
     StallSearch,
@@ -224,7 +223,8 @@ class StepSearch:
         named = [
             stretch.named(
                 Pauses(events.between(Paused, *_recorded_within(stretch))),
-                LocatedStalls(events.between(StallLocated, *_recorded_within(stretch)), stage),
+                events.between(StallLocated, *_recorded_within(stretch)),
+                stage,
             )
             for stretch in stalls
         ]

@@ -9,7 +9,7 @@ from tests.judge.step_rows import make_steps, plain, restart
 from tfwatch.core.events import Event, Paused
 from tfwatch.core.rows import Flag, Rows
 from tfwatch.judge.steps import stalls
-from tfwatch.judge.steps.stalls import LocatedStalls, Pauses, Stall, StallSearch
+from tfwatch.judge.steps.stalls import Pauses, Stall, StallSearch
 
 
 def find_stalls(rows: Rows, *events: Event) -> list[Stall]:
@@ -130,10 +130,7 @@ def test_what_is_found_does_not_depend_on_how_the_rows_come(seed: int) -> None:
         some = int(rng.choice([1, 3, 18, 200, 700]))
         search.take(rows[at : at + some])
         at += some
-        found = [
-            replace(stretch.named(Pauses(), LocatedStalls()), lost_ms=0.0)
-            for stretch in search.stretches()
-        ]
+        found = [replace(stretch.named(Pauses()), lost_ms=0.0) for stretch in search.stretches()]
         assert found == [replace(stall, lost_ms=0.0) for stall in find_stalls(rows[:at])]
 
     assert sum(stretch.lost_ms for stretch in search.stretches()) == pytest.approx(

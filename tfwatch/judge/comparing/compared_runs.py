@@ -315,11 +315,11 @@ def estimate_of_times(before: Values, after: Values) -> Estimate:
     """Return the ratio of times, a row with one of each run, of two runs of each side and more that
     alternate."""
     logs = np.log(before), np.log(after)
-    spread = _measured(*logs, len(before) + len(after) - 2)
-    return _as_ratio(difference(*logs, spread))
+    return _as_ratio(difference(*logs, _measured(*logs)))
 
 
-def _measured(before: Values, after: Values, freedom: int) -> Spread:
+def _measured(before: Values, after: Values) -> Spread:
+    freedom = len(before) + len(after) - 2
     squares = sum(float(side[:, 0].var() * len(side)) for side in (before, after))
     return Spread(math.sqrt(squares / freedom), freedom, "measured")
 
@@ -354,8 +354,8 @@ def _plain(
     if min(len(before), len(after)) < 2:
         why = "one value a run: two runs of each side give an interval"
         return ComparedFigure(name, unit, first, second, second - first, missing=why)
-    spread = _measured(before, after, len(before) + len(after) - 2)
-    return ComparedFigure(name, unit, first, second, *difference(before, after, spread))
+    interval = difference(before, after, _measured(before, after))
+    return ComparedFigure(name, unit, first, second, *interval)
 
 
 def _last_common_epoch(runs: Sequence[RunToCompare], by_example: bool) -> int | None:

@@ -124,8 +124,7 @@ class Situation:
     """One moment of a run."""
 
     manifest: Manifest
-    #: On the newest steady steps of the present setting.
-    #: Of its newest steady steps; None without any.
+    #: Of the newest steady steps of the present setting; None without any.
     split: Breakdown | None = None
     #: The settings in effect, in words.
     knobs: Mapping[str, str] = field(default_factory=dict)

@@ -38,9 +38,9 @@ STOPPED = "process stopped"
 #: Heat lowers clocks for minutes: all steps get slower, not a single one.
 THERMAL = "thermal limit"
 UNEXPLAINED = "unexplained"
+CONTENTION = "CPU contention"
 #: The order of the search. Callbacks and checkpoints run between two steps, and delay no wait.
-_CONTENTION = "CPU contention"
-_RANK = {STOPPED: 0, "garbage collection": 1, "swap": 2, _CONTENTION: 3, THERMAL: 4}
+_RANK = {STOPPED: 0, "garbage collection": 1, "swap": 2, CONTENTION: 3, THERMAL: 4}
 #: Heat explains a single wait only where the limit began with it: sensors read twice a second.
 _ONSET_NS = 1_000_000_000
 
@@ -165,12 +165,16 @@ class Stall:
         """The end of its longest wait."""
         return self.longest_ns + self.longest_ms * 1e6
 
-    def named(self, pauses: Pauses, places: LocatedStalls) -> Stall:
+    def named(
+        self, pauses: Pauses, located: Iterable[StallLocated] = (), python_stage: str = ""
+    ) -> Stall:
         """Return the stall with its place, and its cause: a flag, a pause that covers half of the
         longest wait, or `unexplained`. A line that waits is no contention for the CPU."""
-        place = places.of(self.step, self.steps)
+        steps = range(self.step, self.step + self.steps)
+        found = merge_locations(one for one in located if one.step in steps)
+        place = place_text(found, python_stage) if found else ""
         cause = Flag(self.flags & _CAUSES).cause or pauses.cause(self.longest_ns, self.end_ns)
-        is_other = bool(place) and cause == _CONTENTION
+        is_other = bool(place) and cause == CONTENTION
         return replace(self, cause=UNEXPLAINED if is_other else cause, place=place)
 
     @property
@@ -243,9 +247,10 @@ def find_stalls(rows: Rows, events: Sequence[Event]) -> list[Stall]:
     search = StallSearch()
     for first in range(0, len(rows), _BLOCK):
         search.take(rows[first : first + _BLOCK])
-    found = [event for event in events if isinstance(event, StagesFound)]
-    places = LocatedStalls(events, python_stage(found))
-    return without_own([stretch.named(pauses, places) for stretch in search.stretches()], events)
+    located = [event for event in events if isinstance(event, StallLocated)]
+    stage = python_stage([event for event in events if isinstance(event, StagesFound)])
+    named = (stretch.named(pauses, located, stage) for stretch in search.stretches())
+    return without_own(named, events)
 
 
 def is_stall_of_callback(pause: Paused) -> bool:
@@ -373,17 +378,3 @@ def python_stage(pipelines: Iterable[StagesFound]) -> str:
     names = [name for name, kind in pairs if {"python", "generator"} & {*kind.split()}]
     # A map that TensorFlow joins with its batch has the names of both.
     return f"{names[0]}".partition(", ")[0] if len(names) == 1 else ""
-
-
-class LocatedStalls:
-    """The places of the stalls of a run."""
-
-    def __init__(self, events: Iterable[Event] = (), python_stage: str = "") -> None:
-        self._located = [event for event in events if isinstance(event, StallLocated)]
-        self._stage = python_stage
-
-    def of(self, step: int, steps: int) -> str:
-        """Return the place that these steps waited for; empty where they were not located."""
-        in_it = (one for one in self._located if step <= one.step < step + steps)
-        located = merge_locations(in_it)
-        return place_text(located, self._stage) if located else ""

@@ -14,7 +14,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from tfwatch.judge.event_rows import EPOCH, EventCollector, EventRow
+from tfwatch.judge.event_rows import EventCollector
 from tfwatch.judge.log_lines import meaning_of
 from tfwatch.screens.basics.pane import FRAME_CSS, PaintedRows, Titled, strip_of
 from tfwatch.screens.basics.text import plain, row, wrap_text
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.content import Content
 
-    from tfwatch.judge.event_rows import EventRows
+    from tfwatch.judge.event_rows import EventRow, EventRows
     from tfwatch.judge.view import RunView
     from tfwatch.screens.basics.text import Part
 
@@ -144,7 +144,7 @@ class EventsPane(RowList):
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)
         #: Oldest first: all, and those that have a row.
-        self._all: Sequence[EventRow] = ()
+        self._all: EventRows | None = None
         self.event_rows: Sequence[EventRow] = ()
         self._collector = EventCollector()
 
@@ -156,17 +156,16 @@ class EventsPane(RowList):
         rows = self._collector.take(view)
         if rows is not self._all:
             self._all = rows
-            self._choose_rows()
+            self.watch_folded()
         return rows
 
     def watch_folded(self) -> None:
-        self._choose_rows()
-
-    def _choose_rows(self) -> None:
         """Choose the rows to show; the cursor stays at its event."""
+        if self._all is None:
+            return
         before, rows = self.event_rows, self._all
         chosen = before[-1 - self.cursor] if 0 <= self.cursor < len(before) else None
-        self.event_rows = rows = folded_epochs(rows) if self.folded else rows
+        self.event_rows = rows = rows.with_one_epoch() if self.folded else rows
         if chosen:
             at = (at for at in range(len(rows)) if rows[-1 - at] == chosen)
             self.cursor = next(at, -1)
@@ -174,7 +173,7 @@ class EventsPane(RowList):
 
     def show(self, view: RunView) -> None:
         """Show in the title how much of the run is read."""
-        read, hidden = view.searched, len(self._all) - len(self.event_rows)
+        read, hidden = view.searched, self.event_rows is not self._all
         title = "events" if read is None else f"events, still reading, {int(read * 100)} %"
         self.set_titles(title, _FOLDED_HINT if hidden else _KEYS_HINT)
 
@@ -228,17 +227,6 @@ class EventsPane(RowList):
         if self.cursor >= 0:
             self.cursor = -1
             self.scroll_to(y=0, animate=False)
-
-
-#: Rows that are looked at for an epoch among the newest ones: no pane has more.
-_MOST_ROWS = 64
-
-
-def folded_epochs(rows: Sequence[EventRow]) -> list[EventRow]:
-    """Return the newest rows, oldest first, with one epoch among them."""
-    newest = rows[-_MOST_ROWS:]
-    epochs = [row for row in newest if row.mark == EPOCH]
-    return [row for row in newest if row.mark != EPOCH or row is epochs[-1]]
 
 
 # -- the log ---------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from textual import on
+from textual import on, work
 from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
@@ -361,8 +361,9 @@ class LiveScreen(Screen[None], CachedLines):
         if self.stopping:
             await self.run_action("app.leave_now")
         elif self.view:
-            self.run_worker(self._copy(self.view), exclusive=True)
+            self._copy(self.view)
 
+    @work(exclusive=True)
     async def _copy(self, view: RunView) -> None:
         from tfwatch.fix.live import patch_of_settings
         from tfwatch.fix.user_file import NoPatchError
@@ -382,11 +383,11 @@ class LiveScreen(Screen[None], CachedLines):
     def _show_patch(self, view: RunView, patch: Patch) -> None:
         diff = patch.diff.decode(errors="replace")
         names = ", ".join(one.file.name for one in patch.files)
-        write = lambda: self.run_worker(self._write(patch, names), exclusive=True)  # noqa: E731
-        self.app.push_screen(PatchScreen(diff, names, write))
+        self.app.push_screen(PatchScreen(diff, names, lambda: self._write_patch(patch, names)))
         self._copy_text(view, diff, f"the patch of {names}", name="copied.diff")
 
-    async def _write(self, patch: Patch, names: str) -> None:
+    @work(exclusive=True)
+    async def _write_patch(self, patch: Patch, names: str) -> None:
         try:
             await self._late(patch.write)
         except BadInputError as error:
@@ -394,12 +395,12 @@ class LiveScreen(Screen[None], CachedLines):
         else:
             self.notify(f"written: {names}; the next run begins with it", timeout=8)
 
-    async def _late(self, work: Callable[[], _T]) -> _T:
-        """Return the result of work on a disk, which takes no time of the keys.
+    async def _late(self, task: Callable[[], _T]) -> _T:
+        """Return the result of a task on a disk, which takes no time of the keys.
 
-        Raises what the work raises.
+        Raises what the task raises.
         """
-        call = DiskCall(work, self._clock)
+        call = DiskCall(task, self._clock)
         while not call.wait(0):
             await asyncio.sleep(_LOOK_S)
         return call.answer()

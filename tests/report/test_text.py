@@ -28,6 +28,7 @@ from tfwatch.core.events import (
 from tfwatch.core.rows import Flag, Phase, Rows
 from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.steps.time_breakdown import TimeSpent
+from tfwatch.report import text as summary
 from tfwatch.report.run_facts import as_json
 from tfwatch.report.text import CODE, loss_text, time_bar, wrapped
 from tfwatch.runs import library
@@ -236,7 +237,7 @@ def test_of_tensorflows_log_the_lines_that_cost_something_are_named(tmp_path: Pa
 def test_a_switch_has_its_effect(tmp_path: Path) -> None:
     run = open_written(tmp_path / "run", switched_run(), *SWITCH, FINISHED)
 
-    (line,) = (line for line in text_of(run) if line.startswith("switched: "))
+    (line,) = (line for line in text_of(run, str(tmp_path)) if line.startswith("switched: "))
 
     assert (
         line == "switched: prefetch off → 4 at step 101: 1.77 x faster (1.77 to 1.77) over 99 steps"
@@ -305,7 +306,10 @@ def test_a_folder_that_is_gone_is_not_to_be_opened_again(tmp_path: Path) -> None
     assert text_of(run, str(tmp_path))[-1] == "no record is left: ~/run no longer exists"
 
 
-def test_the_longest_parts_of_a_profiled_step_are_named_once(tmp_path: Path) -> None:
+def test_the_longest_parts_of_a_profiled_step_are_named_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(summary, "_MOST_ROWS", 20)
     starving = "\n".join(starving_run(tmp_path / "starving", PROFILE))
     parts = "body/conv2d (Conv2D) 50 %, metric auc (AUC) 20 %, optimizer adam (Adam) 15 %"
     assert f"a step by layer: {parts}; report has all" in starving

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 CODE = "    "
 #: The most rows of the summary, on a terminal of so many columns.
 _MOST_ROWS, _COLUMNS = 10, 80
-#: The most losses, lines of code, and changes of settings.
-_MOST_LOSSES, _MOST_CODE, _MOST_CHANGES = 3, 4, 2
+#: The most losses, and lines of code.
+_MOST_LOSSES, _MOST_CODE = 3, 4
 #: Findings without a loss that have a line of their own; the others have one above, or are losses.
 _WARNINGS = ("trainable-ignored", "heat", "swapping", "memory-growth", "callback-stall")
 #: The line of TensorFlow's log on a machine without a GPU; the summary names the device.
@@ -86,7 +86,8 @@ def as_text(run: Snapshot, home: Path, before: str = "") -> str:
         *((5, lines) for lines in others),
         (2, _code(judged.losses)),
         *((3, [line]) for line in _warnings(judged)),
-        *((4, [line]) for line in _changes(judged)),
+        (3, _changes(judged)),
+        (4, _refusal(run)),
         (0, _recorded(run, home)),
     ]
     return "\n".join(line for lines in _fitting(blocks) for line in lines)
@@ -242,10 +243,12 @@ def loss_text(finding: Finding) -> str:
 
 
 def _code(findings: Sequence[Finding]) -> list[str]:
-    """Return the lines to change, of the first finding that has some."""
+    """Return the lines to change, of the first finding that has some; one that is too wide has no
+    comment."""
     code = next((one.code for one in findings[:_MOST_LOSSES] if one.code), "")
-    lines = [printable(line) for line in code.split("\n") if line.strip()]
-    return ["lines to change:", *(f"{CODE}{line}" for line in lines[:_MOST_CODE])] if lines else []
+    lines = [f"{CODE}{printable(line)}" for line in code.split("\n") if line.strip()]
+    fitting = [line if len(line) <= _COLUMNS else line.partition("  # ")[0] for line in lines]
+    return ["lines to change:", *fitting[:_MOST_CODE]] if lines else []
 
 
 def _warnings(judged: JudgedRun) -> list[str]:
@@ -257,13 +260,15 @@ def _warnings(judged: JudgedRun) -> list[str]:
 
 
 def _changes(judged: JudgedRun) -> list[str]:
-    """Return what the switches, the A/B tests and the autopilot did, and the last refusal."""
-    noted = [one.text for one in judged.run.events.of(Noted) if one.is_refusal]
+    """Return what the newest switch, A/B test or autopilot did."""
     changes = changes_of_run(judged.run, judged.switches)
-    newest = [f"switched: {one.text}" for one in changes[-_MOST_CHANGES:]]
-    more = len(changes) - len(newest)
-    earlier = [f"switched: {units.counted(more, 'earlier change')}"] if more else []
-    return [one_line(line) for line in (*earlier, *newest, *noted[-1:])]
+    more = f"; {units.counted(len(changes) - 1, 'earlier change')}" if changes[1:] else ""
+    return [one_line(f"switched: {one.text}{more}") for one in changes[-1:]]
+
+
+def _refusal(run: Snapshot) -> list[str]:
+    """Return why the last A/B test did not begin."""
+    return [one_line(one.text) for one in run.events.of(Noted) if one.is_refusal][-1:]
 
 
 # -- the record ------------------------------------------------------------------------------------

@@ -3,8 +3,10 @@ events and rows joined by time; and the limits that heat and memory set."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -166,12 +168,16 @@ class Stall:
         return self.longest_ns + self.longest_ms * 1e6
 
     def named(
-        self, pauses: Pauses, located: Iterable[StallLocated] = (), python_stage: str = ""
+        self, pauses: Pauses, located: Sequence[StallLocated] = (), python_stage: str = ""
     ) -> Stall:
         """Return the stall with its place, and its cause: a flag, a pause that covers half of the
-        longest wait, or `unexplained`. A line that waits is no contention for the CPU."""
-        steps = range(self.step, self.step + self.steps)
-        found = merge_locations(one for one in located if one.step in steps)
+        longest wait, or `unexplained`. A line that waits is no contention for the CPU.
+
+        located: places in the order of their steps.
+        """
+        ends = self.step, self.step + self.steps
+        first, end = (bisect_left(located, step, key=attrgetter("step")) for step in ends)
+        found = merge_locations(located[first:end])
         place = place_text(found, python_stage) if found else ""
         cause = Flag(self.flags & _CAUSES).cause or pauses.cause(self.longest_ns, self.end_ns)
         is_other = bool(place) and cause == CONTENTION
@@ -247,9 +253,10 @@ def find_stalls(rows: Rows, events: Sequence[Event]) -> list[Stall]:
     search = StallSearch()
     for first in range(0, len(rows), _BLOCK):
         search.take(rows[first : first + _BLOCK])
-    located = [event for event in events if isinstance(event, StallLocated)]
+    located = (event for event in events if isinstance(event, StallLocated))
+    in_order = sorted(located, key=attrgetter("step"))
     stage = python_stage([event for event in events if isinstance(event, StagesFound)])
-    named = (stretch.named(pauses, located, stage) for stretch in search.stretches())
+    named = (stretch.named(pauses, in_order, stage) for stretch in search.stretches())
     return without_own(named, events)
 
 

@@ -309,7 +309,7 @@ def test_a_folder_that_is_gone_is_not_to_be_opened_again(tmp_path: Path) -> None
 def test_the_longest_parts_of_a_profiled_step_are_named_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(summary, "_MOST_ROWS", 20)
+    monkeypatch.setattr(summary, "_MOST_ROWS", 99)
     starving = "\n".join(starving_run(tmp_path / "starving", PROFILE))
     parts = "body/conv2d (Conv2D) 50 %, metric auc (AUC) 20 %, optimizer adam (Adam) 15 %"
     assert f"a step by layer: {parts}; report has all" in starving

@@ -404,7 +404,7 @@ class Follower:
 
 
 def _longest_s(rows: Rows) -> float:
-    known = step_ms(rows[rows["flags"] & Flag.COMPILE == 0])
+    known = step_ms(rows)[rows["flags"] & Flag.COMPILE == 0]
     return float(known.max(initial=0.0)) / 1e3
 
 

@@ -52,9 +52,8 @@ def newest_rows(before: Rows, rows: Rows, count: int) -> Rows:
     """Return the last `count` rows of both, read-only, in an array of their own."""
     rows = rows[-count:]  # ten million steps are read in large blocks
     kept = before[len(before) + len(rows) - count :] if len(before) + len(rows) > count else before
-    newest: Rows = np.concatenate([kept, rows])
-    newest.flags.writeable = False
-    return newest
+    # As bytes: numpy copies rows of 36 bytes field by field, 70 instead of 3 us for 4 096.
+    return np.frombuffer(kept.tobytes() + rows.tobytes(), dtype=rows.dtype)
 
 
 #: A stage table covers this time: where a batch takes a second, a single reading contains one or

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -18,4 +17,4 @@ _LONGEST = 60
 def new_part(path: Path) -> tuple[Path, int]:
     """Return a name beside a file that nobody can foresee, and the flags to open it as a new
     file."""
-    return path.with_name(f".{path.name[:_LONGEST]}.{secrets.token_hex(8)}"), _NEW
+    return path.with_name(f".{path.name[:_LONGEST]}.{os.urandom(8).hex()}"), _NEW

@@ -1,341 +1,190 @@
 """Do the patches of `tfwatch fix` apply, train the same, and give what they promise?
 
-    python -m tests.bench.patches OUT [SCRIPT ...] [--slow 20] [--healthy 40]
+    python -m tests.bench.patches OUT [SCRIPT ...] [--slow 20] [--healthy 40] [--fresh 100]
+        [--first 16 --cores 14]
 
-Each script is fixed in a folder of its own. Where there is a patch, git applies it, and the script
-runs in full as it was and as patched, once each under `tfwatch run`: the ratio of their steps
-should be within the interval that the patch has for fresh runs, and the losses of their last epoch
-should be equal. OUT/rows.jsonl has a row a script; scripts with a row are left out, so that the
-program can be stopped and run again. `--slow` and `--healthy`: so many scripts in the style of
-keras.io, each slow in a way of its own, or not at all.
+Each script is fixed in a folder of its own, and OUT/rows.jsonl has a row of it. Where there is a
+patch, git applies it, and the script runs in full as it was and as patched, as often as `--fresh`
+allows for all patches: OUT/fresh.jsonl has a row for each pair of runs. Its gain should be within
+the interval that the patch has for fresh runs in 95 of 100, and the losses of the last epochs
+should be equal. What has a row is left out, so that the program can be stopped and run again.
+
+`--slow` and `--healthy`: so many scripts of `slow_scripts`. `--cores`: each two run a script,
+beside the others; without it, one script runs at a time on all cores.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
-import shutil
+import queue
+import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
-from dataclasses import asdict, dataclass
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tests.bench.slow_scripts import healthy_scripts, slow_scripts
 from tests.pseudo import ROOT
-from tfwatch.judge.comparing.compared_runs import compare_runs
+from tfwatch.fix.changes import FILLED, VALIDATED
+from tfwatch.fix.pairs import PAIRS, gain_of
 from tfwatch.judge.comparing.run_to_compare import NotComparableError, RunToCompare
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.runs.run import open_run
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
 #: Seconds of a fix, and of a run of a script; a fix begins no run later than the budget.
 _LONGEST_S, _BUDGET = 1500, "6m"
 
+#: The processes that run.
+_children: list[subprocess.Popen[str]] = []
 #: Without it the losses of two runs differ.
 _SEEDED = "import keras\n\nkeras.utils.set_random_seed(1)\n"
-
-# -- scripts ---------------------------------------------------------------------------------------
-
-_HEAD = """\
-import time
-
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
-keras.utils.set_random_seed({seed})
-rng = np.random.default_rng({seed})
-"""
-_ROWS = """
-x_train = rng.random(({count}, 32), dtype="float32")
-y_train = (x_train.sum(axis=1) > 16).astype("int32")
-"""
-_IMAGES = """
-x_train = rng.integers(0, 255, ({count}, 32, 32, 3), dtype="uint8")
-y_train = rng.integers(0, 4, {count})
-"""
-_MLP = """
-model = keras.Sequential(
-    [
-        keras.Input((32,)),
-        *(layers.Dense({units}, activation="relu") for _ in range({deep})),
-        layers.Dense(4),
-    ]
-)
-"""
-_CNN = """
-inputs = keras.Input((32, 32, 3))
-x = layers.Rescaling(1 / 255)(inputs)
-x = layers.Conv2D({units}, 3, strides=2, activation="relu")(x)
-x = layers.Conv2D({units}, 3, strides=2, activation="relu")(x)
-x = layers.GlobalAveragePooling2D()(x)
-outputs = layers.Dense(4)(x)
-model = keras.Model(inputs, outputs)
-"""
-_LSTM = """
-model = keras.Sequential(
-    [keras.Input((32,)), layers.Reshape((8, 4)), layers.LSTM({units}), layers.Dense(4)]
-)
-"""
-_COMPILE = """
-model.compile(
-    optimizer="adam",
-    loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-    metrics=["accuracy"],{more}
-)
-"""
-_ARRAYS = "model.fit(x_train, y_train, batch_size={batch}, epochs={epochs}, verbose=2)\n"
-_DATA = "model.fit(train_ds, epochs={epochs}, verbose=2)\n"
-_SLICES = "tf.data.Dataset.from_tensor_slices((x_train, y_train))"
-_BLUR = """
-def prepare(image, label):
-    image = tf.cast(image, tf.float32)
-    for _ in range({work}):
-        image = tf.image.resize(tf.image.resize(image, (48, 48)), (32, 32))
-    return image, label
-"""
-_WAIT = """
-def read(image, label):
-    def load(value):
-        time.sleep(0.002)  # a slow disk
-        return value
-
-    image = tf.numpy_function(load, [image], tf.uint8)
-    image.set_shape((32, 32, 3))
-    return image, label
-"""
-_CHEAP = (
-    ".map(lambda x, y: (x - 0.5, y))",
-    ".map(lambda x, y: (x * 2.0, y))",
-)
-
-
-_SIZES = {"units": 32, "deep": 2, "batch": 32, "count": 4096, "work": 16, "epochs": 3}
-
-
-def _script(seed: int, *parts: str, more: str = "", **sizes: int) -> str:
-    sizes = {**_SIZES, "seed": seed, **sizes}
-    text = "".join((_HEAD, *parts)).replace("{more}", f"\n    {more}," if more else "")
-    for name, value in sizes.items():
-        text = text.replace(f"{{{name}}}", str(value))
-    return text
-
-
-def _pipeline(*calls: str, source: str = _SLICES) -> str:
-    lines = "\n".join(f"    {call}" for call in calls)
-    return f"\ntrain_ds = (\n    {source}\n{lines}\n)\n"
-
-
-def _lines(*calls: str) -> str:
-    return f"\ntrain_ds = {_SLICES}\n" + "".join(f"train_ds = train_ds{one}\n" for one in calls)
-
-
-def slow_scripts() -> dict[str, str]:
-    """Return scripts that lose time, by what they lose it to."""
-    batch, auto = ".batch({batch})", "tf.data.AUTOTUNE"
-    made = {
-        "cheap_maps": (_ROWS, _pipeline(*_CHEAP, batch), _MLP, _COMPILE, _DATA),
-        "cheap_maps_lines": (_ROWS, _lines(*_CHEAP, batch), _MLP, _COMPILE, _DATA),
-        "cheap_maps_shuffled": (
-            *(_ROWS, _pipeline(".shuffle(1024, seed=1)", *_CHEAP, ".batch({batch})")),
-            *(_MLP, _COMPILE, _DATA),
-        ),
-        "serial_map": (_IMAGES, _BLUR, _pipeline(".map(prepare)", batch), _CNN, _COMPILE, _DATA),
-        "serial_map_lines": (_IMAGES, _BLUR, _lines(".map(prepare)", batch), _CNN, _COMPILE, _DATA),
-        "serial_map_prefetched": (
-            *(_IMAGES, _BLUR, _pipeline(".map(prepare)", batch, ".prefetch(1)")),
-            *(_CNN, _COMPILE, _DATA),
-        ),
-        "no_prefetch": (
-            *(_IMAGES, _BLUR, _pipeline(f".map(prepare, num_parallel_calls={auto})", batch)),
-            *(_CNN, _COMPILE, _DATA),
-        ),
-        "waiting_reads": (_IMAGES, _WAIT, _pipeline(".map(read)", batch), _CNN, _COMPILE, _DATA),
-        "waiting_reads_two": (
-            *(_IMAGES, _WAIT, _pipeline(".map(read, num_parallel_calls=2)", batch, ".prefetch(2)")),
-            *(_CNN, _COMPILE, _DATA),
-        ),
-        "take_after_cache": (
-            *(_IMAGES, _BLUR, _pipeline(".map(prepare)", ".cache()", ".take(1024)", batch)),
-            *(_CNN, _COMPILE, _DATA),
-        ),
-        "take_after_cache_lines": (
-            *(_IMAGES, _BLUR, _lines(".map(prepare)", ".cache()", ".take(1024)", batch)),
-            *(_CNN, _COMPILE, _DATA),
-        ),
-        "eager_arrays": (_ROWS, _MLP, _COMPILE, _ARRAYS),
-        "eager_data": (_IMAGES, _pipeline(batch, ".prefetch(2)"), _CNN, _COMPILE, _DATA),
-        "tiny_steps": (_ROWS, _MLP, _COMPILE, _ARRAYS),
-        "tiny_steps_data": (_ROWS, _pipeline(batch, ".prefetch(2)"), _MLP, _COMPILE, _DATA),
-        "unrolled": (_ROWS, _LSTM.replace("{units})", "{units}, unroll=True)"), _COMPILE, _ARRAYS),
-        "validation": (
-            *(_ROWS, _MLP, _COMPILE),
-            _ARRAYS.replace("verbose", "validation_data=(x_train, y_train), verbose"),
-        ),
-        "slow_callback": (_ROWS, _MLP, _COMPILE, _CALLBACK),
-        "generator": (_IMAGES, _GENERATOR, _CNN, _COMPILE, _DATA),
-        "augmentation": (_IMAGES, _pipeline(batch), _AUGMENTED, _COMPILE, _DATA),
-    }
-    small = {"epochs": 8, "batch": 128, "count": 20_000}
-    images = {"epochs": 11, "count": 2400}
-    sizes = {
-        "cheap_maps": {"epochs": 5, "batch": 256, "count": 40_000},
-        "cheap_maps_lines": {"epochs": 5, "batch": 128, "count": 30_000},
-        "cheap_maps_shuffled": {"epochs": 5, "batch": 64, "count": 30_000},
-        "take_after_cache": {"epochs": 10, "batch": 16},
-        "take_after_cache_lines": {"epochs": 10, "batch": 16},
-        "eager_arrays": {"epochs": 3, "count": 9600},
-        "eager_data": {"epochs": 3, "count": 6400},
-        "tiny_steps": {"epochs": 4, "batch": 8},
-        "tiny_steps_data": {"epochs": 4, "batch": 8},
-        "unrolled": {"epochs": 8, "count": 9600},
-        "validation": {"epochs": 12, "count": 9600},
-        "slow_callback": small,
-        "waiting_reads": {"epochs": 3, "count": 3200},
-        "waiting_reads_two": {"epochs": 4, "count": 4800},
-    }
-    more = {"eager_arrays": "run_eagerly=True", "eager_data": "run_eagerly=True"}
-    return {
-        name: _script(n, *parts, more=more.get(name, ""), **sizes.get(name, images))
-        for n, (name, parts) in enumerate(made.items(), 1)
-    }
-
-
-_CALLBACK = """
-class Logger(keras.callbacks.Callback):
-    def on_train_batch_end(self, batch, logs=None):
-        self.text = "".join(str(number * batch) for number in range(6000))
-
-
-model.fit(
-    x_train, y_train, batch_size={batch}, epochs={epochs}, callbacks=[Logger()], verbose=2
-)
-"""
-_GENERATOR = """
-def batches():
-    for at in range(0, len(x_train), {batch}):
-        images = np.stack([np.roll(one, 3, axis=0) for one in x_train[at : at + {batch}]])
-        time.sleep(0.02)
-        yield images, y_train[at : at + {batch}]
-
-
-train_ds = tf.data.Dataset.from_generator(
-    batches,
-    output_signature=(
-        tf.TensorSpec((None, 32, 32, 3), tf.uint8),
-        tf.TensorSpec((None,), tf.int64),
-    ),
-)
-"""
-_AUGMENTED = """
-model = keras.Sequential(
-    [
-        keras.Input((32, 32, 3)),
-        layers.RandomRotation(0.1),
-        layers.RandomZoom(0.1),
-        layers.Conv2D({units}, 3, strides=2, activation="relu"),
-        layers.GlobalAveragePooling2D(),
-        layers.Dense(4),
-    ]
-)
-"""
-
-
-def healthy_scripts(count: int) -> dict[str, str]:
-    """Return scripts that lose nothing: models that take most of a step, over data that is ready
-    in time."""
-    auto = "tf.data.AUTOTUNE"
-    cast = "lambda x, y: (tf.cast(x, tf.float32), y)"
-    feeds = (
-        _ARRAYS,
-        _pipeline(".batch({batch})", ".prefetch(2)") + _DATA,
-        _pipeline(".cache()", ".shuffle(512)", ".batch({batch})", f".prefetch({auto})") + _DATA,
-        _pipeline(".batch({batch})", f".map({cast}, num_parallel_calls={auto})", ".prefetch(2)")
-        + _DATA,
-    )
-    models = (
-        (_ROWS, _MLP, {"units": 768, "deep": 4, "batch": 128, "count": 12_800}),
-        (_IMAGES, _CNN, {"units": 64, "batch": 32, "count": 4800}),
-        (_ROWS, _LSTM, {"units": 192, "batch": 64, "count": 6400}),
-    )
-    found = {}
-    for n in range(count):
-        rows, model, sizes = models[n % len(models)]
-        feed = feeds[n // len(models) % len(feeds)]
-        sizes = {**sizes, "units": sizes["units"] + 16 * (n // 12)}
-        text = _script(100 + n, rows, model, _COMPILE, feed, more="", **sizes)
-        found[f"healthy_{n + 1:02}"] = text
-    return found
-
-
-# -- a script --------------------------------------------------------------------------------------
 
 
 @dataclass
 class Row:
-    """A script. promised: of the patch in fresh runs, with its interval; fresh: measured.
-
-    losses: of the last epoch, as it was and as patched. applies: None without a patch.
-    """
+    """A script that was fixed. promised: of the patch in fresh runs, with its interval; None
+    without a patch. live_s: of its run to the end. restarts: runs of its first steps. switched:
+    settings that were tried in that one run."""
 
     name: str
-    took_s: float
-    kept: list[str]
-    tried: list[list[str]]
-    why: str
-    applies: bool | None = None
+    took_s: float = 0.0
+    live_s: float = 0.0
+    restarts: int = 0
+    switched: int = 0
+    tried: list[tuple[str, str]] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    why: str = ""
+    applies: bool = False
+    patched: str = ""
     promised: list[float | None] | None = None
-    fresh: float | None = None
-    losses: list[float] | None = None
 
 
-def measure(name: str, source: str, out: Path, allowed: list[str]) -> Row:
-    """Fix a script, and run it as it was and as patched."""
-    folder = out / name
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    script = folder / "train.py"
-    script.write_text(source)
-    began_s = time.monotonic()
-    words = ["fix", "--json", "--budget", _BUDGET, *(f"--allow={one}" for one in allowed)]
-    found = _tfwatch(folder, *words, str(script))
-    try:
-        document = json.loads(found)
-    except ValueError:
-        return Row(name, time.monotonic() - began_s, [], [], "fix failed")
-    tried = [[one["change"], one["outcome"]] for one in document["tried"]]
-    kept = [one["change"] for one in document["tried"] if one["kept"]]
-    row = Row(name, time.monotonic() - began_s, kept, tried, document["why_none"] or "")
-    if document["patch"]:
-        row.promised = [document[f"speedup{end}"] for end in ("", "_low", "_high")]
-        _check(row, folder, document["patch"])
-    return row
+@dataclass
+class Pair:
+    """A script as it was, and as patched. losses: of the last epoch."""
+
+    name: str
+    number: int
+    gain: float | None
+    losses: list[float]
+    why: str = ""
 
 
-def _check(row: Row, folder: Path, patch: str) -> None:
-    """Apply the patch, and run the script as it was and as patched."""
-    original = (folder / "train.py").read_text()
-    (folder / "fix.diff").write_text(patch)
-    git = ["git", "apply", "fix.diff"]
-    row.applies = subprocess.run(git, cwd=folder, check=False).returncode == 0
-    (folder / "patched.py").write_text((folder / "train.py").read_text())
-    (folder / "train.py").write_text(original)
-    runs = [_run(folder, one) for one in ("train", "patched")]
-    row.losses = [_last_loss(run) for run in runs]
-    try:
-        row.fresh = compare_runs([runs[0]], [runs[1]]).estimate.ratio
-    except NotComparableError as error:
-        row.why = str(error)
+class Place:
+    """A folder, and the cores on which a script runs in it; empty: on all."""
+
+    def __init__(self, folder: Path, cores: str) -> None:
+        self.folder, self._cores = folder, cores
+        folder.mkdir(parents=True)
+
+    def fix(self, name: str, source: str) -> Row:
+        """Fix a script."""
+        script = self._script("train", source)
+        allowed = ["--allow=validation"] if name == "validation" else []
+        began_s = time.monotonic()
+        found = self._tfwatch("fix", "--json", "--budget", _BUDGET, *allowed, str(script))
+        row = Row(name, time.monotonic() - began_s)
+        try:
+            document = json.loads(found)
+        except ValueError:
+            row.why = f"fix failed: {(self.folder / 'log').read_text()[-500:]}"
+            return row
+        row.live_s = sum(open_run(Path(run)).length_s for run in document["runs"])
+        row.restarts = (self.folder / "log").read_text().count(" steps\n")
+        row.tried = [(one["change"], one["outcome"]) for one in document["tried"]]
+        row.switched = sum("/step over" in outcome for _, outcome in row.tried)
+        row.kept = [one["change"] for one in document["tried"] if one["kept"]]
+        row.why = document["why_none"] or ""
+        if document["patch"]:
+            row.promised = [document[f"speedup{end}"] for end in ("", "_low", "_high")]
+            row.applies = self._applies(document["patch"])
+            row.patched = script.read_text()
+        return row
+
+    def _applies(self, patch: str) -> bool:
+        (self.folder / "fix.diff").write_text(patch)
+        git = ["git", "apply", "fix.diff"]
+        return subprocess.run(git, cwd=self.folder, check=False).returncode == 0
+
+    def compare(self, row: Row, source: str, number: int) -> Pair:
+        """Run a script as it was and as patched, in an order that changes."""
+        sides = [("as_it_was", source), ("patched", row.patched)]
+        runs = dict(self._run(*side) for side in (sides if number % 2 else sides[::-1]))
+        old, new = (runs[name] for name, _ in sides)
+        if not old or not new:
+            return Pair(row.name, number, None, [], "a run failed")
+        losses = [_last_loss(old), _last_loss(new)]
+        try:
+            gain = gain_of(([old], [new]), epochs_before(row.kept)).ratio
+        except NotComparableError as error:
+            return Pair(row.name, number, None, losses, str(error))
+        return Pair(row.name, number, gain, losses)
+
+    def _run(self, name: str, source: str) -> tuple[str, RunToCompare | None]:
+        runs_dir = self.folder / f"runs_{name}"
+        self._tfwatch("run", "--headless", str(self._script(name, source)), runs_dir=runs_dir)
+        runs = [JudgedRun(open_run(one.parent)) for one in runs_dir.glob("*/run.json")]
+        first = min(runs, key=lambda one: one.run.manifest.origin_wall_ns, default=None)
+        return name, RunToCompare(first, name) if first else None
+
+    def _script(self, name: str, source: str) -> Path:
+        script = self.folder / f"{name}.py"
+        script.write_text(source)
+        return script
+
+    def _tfwatch(self, *words: str, runs_dir: Path | None = None) -> str:
+        path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(ROOT))))
+        environ = {
+            **os.environ,
+            "PYTHONPATH": path,
+            "TFWATCH_RUNS_DIR": str(runs_dir or self.folder / "runs"),
+            "TF_CPP_MIN_LOG_LEVEL": "1",
+        }
+        pinned = ["taskset", "-c", self._cores] if self._cores else []
+        with (self.folder / "log").open("w") as log:
+            child = subprocess.Popen(
+                [*pinned, sys.executable, "-m", "tfwatch", *words],
+                cwd=self.folder,
+                env=environ,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+            _children.append(child)
+            try:
+                return child.communicate(timeout=_LONGEST_S)[0]
+            finally:
+                _end(child)
+                _children.remove(child)
 
 
-def _run(folder: Path, name: str) -> RunToCompare:
-    runs_dir = folder / f"runs_{name}"
-    _tfwatch(folder, "run", "--headless", str(folder / f"{name}.py"), runs_dir=runs_dir)
-    (run,) = (one.parent for one in runs_dir.glob("*/run.json"))
-    return RunToCompare(JudgedRun(open_run(run)), name)
+def _end(child: subprocess.Popen[str]) -> None:
+    """End a process and all that it began."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def epochs_before(kept: list[str]) -> int:
+    """Return the epochs after which a patch changes the time of an epoch; 0: it changes a step."""
+    if any("validation_freq" in one for one in kept):
+        return VALIDATED
+    return FILLED if any("cache" in one for one in kept) else 0
 
 
 def _last_loss(run: RunToCompare) -> float:
@@ -343,79 +192,158 @@ def _last_loss(run: RunToCompare) -> float:
     return epochs[max(epochs)].metrics.get("loss", math.nan) if epochs else math.nan
 
 
-def _tfwatch(folder: Path, *words: str, runs_dir: Path | None = None) -> str:
-    path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(ROOT))))
-    environ = {
-        **os.environ,
-        "PYTHONPATH": path,
-        "TFWATCH_RUNS_DIR": str(runs_dir or folder / "runs"),
-        "TF_CPP_MIN_LOG_LEVEL": "1",
-    }
-    with (folder / f"{words[0]}.log").open("w") as log:
-        done = subprocess.run(
-            [sys.executable, "-m", "tfwatch", *words],
-            cwd=folder,
-            env=environ,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            timeout=_LONGEST_S,
-            check=False,
+# -- all of them -----------------------------------------------------------------------------------
+
+
+class Table:
+    """The rows of a file, to which more are added."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._lock = path, threading.Lock()
+        text = path.read_text() if path.exists() else ""
+        # The last line of a program that was killed may be torn.
+        self.rows = [json.loads(one) for one in text.splitlines(keepends=True) if one[-1] == "\n"]
+
+    def add(self, row: Row | Pair) -> None:
+        with self._lock, self._path.open("a") as file:
+            file.write(json.dumps(asdict(row)) + "\n")
+            self.rows.append(asdict(row))
+
+
+class Bench:
+    """The scripts by name, and what was measured of them."""
+
+    def __init__(self, out: Path, scripts: dict[str, str], cores: list[str]) -> None:
+        out.mkdir(parents=True, exist_ok=True)
+        self.scripts = scripts
+        self.fixed, self.fresh = Table(out / "rows.jsonl"), Table(out / "fresh.jsonl")
+        self._cores, self._is_stopped = cores, False
+        self._free: queue.Queue[str] = queue.Queue()
+        for one in cores:
+            self._free.put(one)
+
+    def run(self, pairs: int) -> None:
+        """Fix the scripts, then run those with a patch in so many pairs in all."""
+        done = {row["name"] for row in self.fixed.rows}
+        self._all(partial(self._fix, name) for name in self.scripts if name not in done)
+        patched = [Row(**row) for row in self.fixed.rows if row["patched"]]
+        patched = [row for row in patched if row.name in self.scripts]
+        known = {(row["name"], row["number"]) for row in self.fresh.rows}
+        wanted = [(patched[n % len(patched)], n // len(patched)) for n in range(pairs) if patched]
+        self._all(
+            partial(self._compare, row, number)
+            for row, number in wanted
+            if (row.name, number) not in known
         )
-    return done.stdout
+
+    def _all(self, jobs: Iterator[Callable[[Place], None]]) -> None:
+        pool = ThreadPoolExecutor(len(self._cores))
+        try:
+            for one in [pool.submit(self._in_place, job) for job in jobs]:
+                one.result()
+        finally:
+            self._is_stopped = sys.exc_info()[0] is not None
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in [*_children]:
+                _end(child)
+            pool.shutdown()
+
+    def _in_place(self, job: Callable[[Place], None]) -> None:
+        cores = self._free.get()
+        try:
+            with tempfile.TemporaryDirectory(prefix="tfwatch-patches-") as folder:
+                job(Place(Path(folder) / "script", cores))
+        finally:
+            self._free.put(cores)
+
+    def _fix(self, name: str, place: Place) -> None:
+        row = place.fix(name, self.scripts[name])
+        if not self._is_stopped:
+            self.fixed.add(row)
+            print_row(asdict(row))
+
+    def _compare(self, row: Row, number: int, place: Place) -> None:
+        pair = place.compare(row, self.scripts[row.name], number)
+        if not self._is_stopped:
+            self.fresh.add(pair)
 
 
 # -- the table -------------------------------------------------------------------------------------
 
 
 def print_row(row: dict[str, Any]) -> None:
-    """Print a row of the table."""
-    if row["applies"] is None:
-        print(f"{row['name']:<28} {row['took_s']:4.0f} s  no patch  {row['why'][:100]}", flush=True)
+    """Print a script that was fixed."""
+    head = f"{row['name']:<34} {row['took_s']:4.0f} s"
+    if row["promised"] is None:
+        print(f"{head}  no patch  {row['why'][:100]}", flush=True)
         return
     promised = " ".join("n/a" if one is None else f"{one:.3g}" for one in row["promised"])
-    same = row["losses"][0] == row["losses"][1]
-    loss = "same loss" if same else f"losses {row['losses'][0]:.7g} {row['losses'][1]:.7g}"
-    fresh = "n/a" if row["fresh"] is None else f"{row['fresh']:.3g}"
     applies = "applies" if row["applies"] else "APPLIES NOT"
-    figures = f"promised {promised}, fresh {fresh} ({_within(row)})"
-    kept = ", ".join(row["kept"])
+    print(f"{head}  {applies}, promised {promised}: {', '.join(row['kept'])}", flush=True)
+
+
+def print_pairs(row: dict[str, Any], pairs: list[dict[str, Any]]) -> Counter[str]:
+    """Print the pairs of a patch, and return how many are within its interval."""
+    found = Counter(_within(row, one["gain"]) for one in pairs)
+    gains = sorted(one["gain"] for one in pairs if one["gain"] is not None)
+    losses = [one["losses"] for one in pairs if one["losses"]]
+    apart = max((abs(new / old - 1) for old, new in losses if old), default=math.nan)
+    ends = f"{gains[0]:.3g} {gains[len(gains) // 2]:.3g} {gains[-1]:.3g}" if gains else "n/a"
+    print(f"{row['name']:<34} fresh {ends} {dict(found)}; losses apart {apart:.1e}", flush=True)
+    return found
+
+
+def _within(row: dict[str, Any], gain: float | None) -> str:
+    _, low, high = row["promised"]
+    if gain is None or low is None:
+        return "n/a"
+    return "within" if low <= gain <= high else "beyond" if gain > high else "below"
+
+
+def print_minutes(rows: list[dict[str, Any]]) -> None:
+    """Print how long all fixes took, and about how long with restarted pairs for each setting that
+    a running training tried."""
+    took_s = sum(row["took_s"] for row in rows)
+    restarts = sum(row["restarts"] for row in rows)
+    each_s = sum(row["took_s"] - row["live_s"] for row in rows) / max(restarts, 1)
+    switched = sum(row["switched"] for row in rows)
+    more_s = switched * 2 * PAIRS * each_s
     print(
-        f"{row['name']:<28} {row['took_s']:4.0f} s  {applies}; {loss}; {figures}: {kept}",
-        flush=True,
+        f"{took_s / 60:.0f} minutes for {len(rows)} scripts, {switched} settings tried live; with"
+        f" {2 * PAIRS} restarts for each of them {(took_s + more_s) / 60:.0f}"
     )
 
 
-def _within(row: dict[str, Any]) -> str:
-    if row["fresh"] is None or row["promised"][1] is None:
-        return "n/a"
-    low, high = row["promised"][1:]
-    return "within" if low <= row["fresh"] <= high else "beyond" if row["fresh"] > high else "below"
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("out", type=Path)
     parser.add_argument("scripts", type=Path, nargs="*")
     parser.add_argument("--slow", type=int, default=20)
     parser.add_argument("--healthy", type=int, default=40)
+    parser.add_argument("--fresh", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--cores", type=int, default=0)
     args = parser.parse_args()
-    scripts = {one.stem: f"{_SEEDED}{one.read_text()}" for one in args.scripts}
-    scripts.update(list(slow_scripts().items())[: args.slow])
-    scripts.update(healthy_scripts(args.healthy))
-    args.out.mkdir(parents=True, exist_ok=True)
-    table = args.out / "rows.jsonl"
-    known = [json.loads(one) for one in table.read_text().splitlines()] if table.exists() else []
-    done = {row["name"] for row in known}
-    for row in known:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    scripts = list(slow_scripts().items())[: args.slow]
+    scripts += [(one.stem, f"{_SEEDED}{one.read_text()}") for one in args.scripts]
+    scripts += list(healthy_scripts(args.healthy).items())
+    slots = range(args.first, args.first + args.cores - 1, 2)
+    bench = Bench(args.out, dict(scripts), [f"{one},{one + 1}" for one in slots] or [""])
+    for row in bench.fixed.rows:
         print_row(row)
-    for name, source in scripts.items():
-        if name not in done:
-            allowed = ["validation"] if name == "validation" else []
-            row = asdict(measure(name, source, args.out, allowed))
-            with table.open("a") as file:
-                file.write(json.dumps(row) + "\n")
-            print_row(row)
+    bench.run(args.fresh)
+    total: Counter[str] = Counter()
+    for row in bench.fixed.rows:
+        if row["promised"]:
+            total += print_pairs(
+                row, [one for one in bench.fresh.rows if one["name"] == row["name"]]
+            )
+    print(f"in all {dict(total)}")
+    print_minutes(bench.fixed.rows)
 
 
 if __name__ == "__main__":

@@ -97,14 +97,18 @@ class Epochs:
 
 
 def tried(
-    runs: Any, folder: Path, change: ScriptChange = STEPS_8, budget_s: float = 1e3
+    runs: Any,
+    folder: Path,
+    change: ScriptChange = STEPS_8,
+    budget_s: float = 1e3,
+    epochs: int = 12,
 ) -> tuple[Tried, str]:
     clock = FakeClock()
     until_ns = clock.now_ns() + round(budget_s * 1e9)
     pairs = PairedRuns("train.py", runs.measure, clock.clock, until_ns, lambda _: None)
     file = UserFile.read("train.py", sys.maxsize)
     rows = noisy_rows(1)
-    judged = JudgedRun(open_run(record(folder / "first", rows, steps_per_epoch=20, epochs=12)))
+    judged = JudgedRun(open_run(record(folder / "first", rows, steps_per_epoch=20, epochs=epochs)))
     answer = pairs.try_change(file, file.text, change, judged)
     assert os.listdir() == ["train.py"]
     assert Path("train.py").read_text() == SOURCE
@@ -215,3 +219,19 @@ def test_a_validation_is_tried_by_whole_epochs(tmp_path: Path) -> None:
     assert found.kept
     assert found.outcome.startswith("2.00 x faster")
     assert runs.trials[0] == ScriptTrial(10 * 20 + 2, validates=True)
+
+
+def test_a_cache_is_tried_once_it_is_full(tmp_path: Path) -> None:
+    change = replace(change_of("take_first"), make=lambda text: text + "# changed\n")
+    runs = Epochs(tmp_path)
+    assert tried(runs, tmp_path, change)[0].outcome.startswith("2.00 x faster")
+    assert runs.trials[0] == ScriptTrial(6 * 20 + 2, validates=True)
+
+
+@pytest.mark.parametrize(("name", "least"), [("take_first", 4), ("validation_freq", 11)])
+def test_a_change_of_epochs_needs_so_many(name: str, least: int, tmp_path: Path) -> None:
+    change = replace(change_of(name), make=lambda text: text + "# changed\n")
+    runs = Epochs(tmp_path)
+    found, _ = tried(runs, tmp_path, change, epochs=least - 1)
+    assert found.outcome == f"not tried: its fit has fewer than {least} epochs"
+    assert tried(runs, tmp_path / "again", change, epochs=least)[0].estimate

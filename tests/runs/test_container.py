@@ -13,6 +13,7 @@ from tfwatch.runs import machine_info
 from tfwatch.runs.machine_info import (
     ProcessLimits,
     cpu_types,
+    describe_machine,
     limits,
     memory_total,
     used_bytes,
@@ -27,8 +28,7 @@ GB = 2**30
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four cores, 64 GB."""
-    monkeypatch.setattr(psutil, "cpu_count", lambda: 4)
-    monkeypatch.setattr(machine_info, "_affinity_cores", lambda: 4.0)
+    monkeypatch.setattr(machine_info, "bound_cores", lambda: [0, 1, 2, 3])
     monkeypatch.setattr(psutil, "virtual_memory", lambda: type("Memory", (), {"total": 64 * GB}))
 
 
@@ -114,10 +114,12 @@ def test_the_limits_of_this_process(
     assert limits(make_root(tmp_path, own, files)) == ProcessLimits(memory, folder, cores)
 
 
-def test_affinity_limits_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_info, "_affinity_cores", lambda: 3.0)
-
-    assert limits(tmp_path).cores == 3
+def test_the_cores_are_those_that_the_process_is_bound_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine_info, "bound_cores", lambda: [4, 5, 6])
+    assert describe_machine()["cores"] == 3
+    assert limits(tmp_path).cores is None
     assert limits(make_root(tmp_path, "/", {"cpu.max": "200000 100000"})).cores == 2
 
 

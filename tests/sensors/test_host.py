@@ -14,6 +14,7 @@ import pytest
 from tests.sensors.conftest import one_after_another
 from tfwatch.core.rows import SAMPLE
 from tfwatch.runs.machine_info import ProcessLimits
+from tfwatch.sensors import host
 from tfwatch.sensors.host import (
     CpuSensor,
     MacPressureSensor,
@@ -45,8 +46,19 @@ def test_every_column_of_a_sample_that_this_host_can_fill_is_filled() -> None:
     assert always <= columns <= set(names)
 
 
-def test_the_cores_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    readings = one_after_another([[0.0, 0.0], [50.0, 100.0]])
+@pytest.mark.parametrize(
+    ("bound", "shares"),
+    [
+        pytest.param([0, 1], [50.0, 100.0], id="all"),
+        pytest.param([1, 2], [70.0, 50.0, 100.0, 80.0], id="of those that it is bound to"),
+        pytest.param([6, 7], [50.0, 100.0], id="in a container that lists its own"),
+    ],
+)
+def test_the_cores_in_use(
+    monkeypatch: pytest.MonkeyPatch, bound: list[int], shares: list[float]
+) -> None:
+    monkeypatch.setattr(host, "bound_cores", lambda: bound)
+    readings = one_after_another([[0.0] * len(shares), shares])
     monkeypatch.setattr(psutil, "cpu_percent", readings)
     sensor = CpuSensor()
 

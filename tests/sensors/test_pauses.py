@@ -205,7 +205,7 @@ class Machine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.preemptions = 0
         monkeypatch.setattr(host, "_preemptions", lambda: self.preemptions)
-        monkeypatch.setattr("psutil.cpu_count", lambda: 2)
+        monkeypatch.setattr(host, "bound_cores", lambda: [0, 1])
         self.clock = FakeClock(1.0)
         self.writer = make_writer(self.clock)
         self.pressure = Pressure(self.writer)

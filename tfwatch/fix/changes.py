@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: The settings that are switched while the script trains, as `--only` takes them.
 LIVE = "live"
+#: The epochs after which a cache is full, and `validation_freq=5` has traced validation.
+FILLED, VALIDATED = 1, 5
 #: A change that no finding names: `metric=NAME` leaves a metric out.
 _METRIC = "metric="
 ORDER, DRAWS = "order", "random-draws"
@@ -42,7 +44,8 @@ class ScriptChange:
 
     findings: kinds of findings that it is a remedy of. effect: what it changes beside the time.
     kind: one of `ALLOWED`; empty where the weights stay the same but for rounding. is_exact: they
-    are the same bit for bit. is_of_epoch: it changes the time between epochs, and not a step's.
+    are the same bit for bit. epochs: those after which it changes the time of an epoch; 0: it
+    changes the time of a step.
     moves_map: a function of the script gets other arguments: equal losses have to prove it exact.
     """
 
@@ -53,7 +56,7 @@ class ScriptChange:
     effect: str = ""
     kind: str = ""
     is_exact: bool = False
-    is_of_epoch: bool = False
+    epochs: int = 0
     moves_map: bool = False
 
     def is_named(self, losses: Sequence[Finding]) -> bool:
@@ -79,6 +82,7 @@ CHANGES = (
         partial(edits.move_before, method="take", others="cache"),
         ("take-after-cache",),
         is_exact=True,
+        epochs=FILLED,
     ),
     ScriptChange(
         "batch_first",
@@ -115,7 +119,7 @@ CHANGES = (
         ("validation",),
         kind=VALIDATION,
         is_exact=True,
-        is_of_epoch=True,
+        epochs=VALIDATED,
     ),
     ScriptChange(
         "deterministic", "deterministic=False", edits.any_order, ("kept-order",), kind=ORDER

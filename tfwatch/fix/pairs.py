@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.core.errors import BadInputError
-from tfwatch.fix.changes import ALLOWED
+from tfwatch.fix.changes import ALLOWED, VALIDATED
 from tfwatch.fix.tried import Tried, clears, in_fresh_runs
 from tfwatch.fix.user_file import NoPatchError, copy_beside
 from tfwatch.judge.comparing.compared_runs import compare_runs, estimate_of_times
-from tfwatch.judge.comparing.run_to_compare import NotComparableError
+from tfwatch.judge.comparing.run_to_compare import NotComparableError, RunToCompare
 from tfwatch.judge.effects.wording import estimate_text
 from tfwatch.runs.script_process import ScriptTrial
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tfwatch.core.clock import Clock
     from tfwatch.fix.changes import ScriptChange
     from tfwatch.fix.user_file import UserFile
-    from tfwatch.judge.comparing.run_to_compare import RunToCompare, Sides
+    from tfwatch.judge.comparing.run_to_compare import Sides
     from tfwatch.judge.effects.interval import Estimate
     from tfwatch.judge.judged_run import JudgedRun
 
@@ -39,11 +39,9 @@ PAIRS = 4
 _FIRST_PAIRS = 2
 #: Seconds that the steps of one run take, and their number: a start takes some seconds more.
 _RUN_S, LEAST_STEPS, _MOST_STEPS = 5.0, 120, 2000
-#: Epochs that count of a run whose time between epochs counts, after as many: these have all
-#: traces, and each five have one validation of `validation_freq=5`.
-_EPOCHS = 5
-#: The fewest epochs of such a fit, and the longest ones, seconds.
-_LEAST_EPOCHS, _LONG_EPOCH_S = 2 * _EPOCHS + 1, 15.0
+#: The most epochs that count of a run whose epochs count, and the fewest after a cache was filled:
+#: each five have one validation of `validation_freq=5`. The longest such run, seconds.
+_EPOCHS, _LEAST_EPOCHS, _LONGEST_S = 5, 2, 150.0
 #: Losses of a change that rounds otherwise may differ by this share beside the spread of plain
 #: runs; by twice the spread: four runs show about two standard deviations.
 _ROUNDING, _SPREADS = 1e-3, 2.0
@@ -86,13 +84,13 @@ class PairedRuns:
         """
         sides: tuple[list[RunToCompare], list[RunToCompare]] = ([], [])
         for pair in range(PAIRS):
-            if pair == _FIRST_PAIRS and _estimate(sides, change).ratio < 1:
+            if pair == _FIRST_PAIRS and gain_of(sides, change.epochs).ratio < 1:
                 return Tried(change.text, f"not faster in {_FIRST_PAIRS} pairs of runs", kept=False)
             for side in (1, 0) if pair % 2 == 0 else (0, 1):
                 which = ("without it", "with it")[side]
                 self.report(f"{change.text}: {which}, {trial.steps} steps")
                 sides[side].append(self._run(scripts[side], trial))
-        estimate = _estimate(sides, change)
+        estimate = gain_of(sides, change.epochs)
         unlike = _unlike_losses(sides, change)
         kept = clears(estimate) and not (unlike and not change.kind)
         notes = (unlike, ALLOWED.get(change.kind, ""), change.effect if kept else "")
@@ -111,40 +109,52 @@ class PairedRuns:
 
 
 def _trial(judged: JudgedRun, change: ScriptChange) -> ScriptTrial:
-    """Return how long each run is: about 5 s of steps, or ten epochs with their validation.
+    """Return how long each run is: about 5 s of steps, or epochs with their validation.
 
     Raises:
         NoPatchError: the script has too few epochs, or they take too long.
     """
-    if not change.is_of_epoch:
+    if not change.epochs:
         step_s = judged.split.step.mean / 1e3 if judged.split else _RUN_S / LEAST_STEPS
         return ScriptTrial(max(LEAST_STEPS, min(_MOST_STEPS, math.ceil(_RUN_S / step_s))))
-    manifest = judged.run.manifest
-    steps, epochs = manifest.steps_per_epoch, manifest.epochs
-    if not steps or not epochs or epochs < _LEAST_EPOCHS:
-        raise NoPatchError(f"its fit has fewer than {_LEAST_EPOCHS} epochs")
+    steps, epochs = _steps_per_epoch(judged), judged.run.manifest.epochs
+    least = change.epochs + (_EPOCHS if change.epochs == VALIDATED else _LEAST_EPOCHS)
+    if not steps or not epochs or epochs <= least:
+        raise NoPatchError(f"its fit has fewer than {least + 1} epochs")
     epoch_s = judged.run.length_s / max(1, len(judged.run.steps) / steps)
-    if epoch_s > _LONG_EPOCH_S:
+    if epoch_s * least > _LONGEST_S:
         raise NoPatchError(f"an epoch takes {epoch_s:.0f} s")
+    begun = min(epochs - 1, change.epochs + _EPOCHS)
     # With validation: it is a part of an epoch. The last step of a trial has no row.
-    return ScriptTrial((_LEAST_EPOCHS - 1) * steps + 2, validates=True)
+    return ScriptTrial(begun * steps + 2, validates=True)
 
 
-def _estimate(sides: Sides, change: ScriptChange) -> Estimate:
-    """Return the gain: of the step, or of an epoch with all that follows it."""
-    if not change.is_of_epoch:
+def _steps_per_epoch(judged: JudgedRun) -> int | None:
+    """Return the steps of an epoch, also where the size of the data set is not known before."""
+    first = next(iter(RunToCompare(judged, "").epochs.values()), None)
+    return judged.run.manifest.steps_per_epoch or (first.step if first else None)
+
+
+def gain_of(sides: Sides, epochs: int) -> Estimate:
+    """Return the gain: of the step, or of the epochs after so many of them.
+
+    Raises:
+        NotComparableError: the runs cannot be compared.
+    """
+    if not epochs:
         return compare_runs(*sides).estimate
-    old, new = (np.array([[_epochs_s(run)] for run in side]) for side in sides)
+    last = min(int(run.run.steps["epoch"][-1]) for side in sides for run in side)
+    if last <= epochs:
+        raise NotComparableError(f"a run has no step of epoch {epochs + 2}")
+    last = min(last, epochs + _EPOCHS)
+    old, new = (np.array([[_epochs_s(run, epochs, last)] for run in side]) for side in sides)
     return estimate_of_times(old, new)
 
 
-def _epochs_s(run: RunToCompare) -> float:
-    """Return the seconds from the first step of the sixth epoch to that of the eleventh."""
+def _epochs_s(run: RunToCompare, first: int, last: int) -> float:
+    """Return the seconds from the first step of an epoch to that of another one; from 0 on."""
     rows = run.run.steps
-    _, first = np.unique(rows["epoch"], return_index=True)
-    if len(first) < _LEAST_EPOCHS:
-        raise NoPatchError(f"a run has no step of epoch {_LEAST_EPOCHS}")
-    begin, end = (int(rows["start_ns"][first[epoch]]) for epoch in (_EPOCHS, 2 * _EPOCHS))
+    begin, end = (int(rows["start_ns"][np.searchsorted(rows["epoch"], n)]) for n in (first, last))
     return (end - begin) / 1e9
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch.core.knobs import CACHE
-from tfwatch.fix.changes import ALLOWED, BEFORE_SETTINGS, DRAWS, LIVE, ScriptChange, Wanted
+from tfwatch.fix.changes import ALLOWED, BEFORE_SETTINGS, DRAWS, FILLED, LIVE, ScriptChange, Wanted
 from tfwatch.fix.live import LiveResult, live_result
 from tfwatch.fix.pairs import LEAST_STEPS
 from tfwatch.fix.patch import ChangedFile, make_patch, with_settings
@@ -163,7 +163,7 @@ class _Restarted:
             make,
             kind=DRAWS if draws else "",
             is_exact=True,
-            is_of_epoch=CACHE in values,
+            epochs=FILLED if CACHE in values else 0,
         )
 
 

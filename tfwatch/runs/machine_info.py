@@ -43,13 +43,14 @@ def _boot_session() -> str:
 def describe_machine() -> Machine:
     """Return host name, system, cores and memory, as in run.json.
 
+    cores: those that this process is bound to, as by SLURM, `taskset` or `docker --cpuset-cpus`.
     cores_allowed, memory_limit_bytes: the limits of a container; None: no limit.
     """
     allowed = limits()
     return {
         "host": os.uname().nodename,
         "system": platform.platform(),
-        "cores": psutil.cpu_count() or 0,
+        "cores": len(bound_cores()),
         "memory_bytes": psutil.virtual_memory().total,
         "cores_allowed": allowed.cores,
         "cpu_types": cpu_types(),
@@ -90,7 +91,7 @@ class ProcessLimits:
     """The limits of this process; None: no limit.
 
     memory_bytes: the smallest limit of its control groups; `group` is the folder of that one.
-    cores: the minimum of the groups' quotas and the cores that the process is bound to.
+    cores: the minimum of the groups' quotas, where that is less than the cores.
     """
 
     memory_bytes: int | None = None
@@ -111,12 +112,12 @@ def limits(root: Path = Path("/")) -> ProcessLimits:
     ]
     installed = psutil.virtual_memory().total
     limit, group = min(memories, default=(installed, None), key=lambda memory: memory[0])
-    quotas = (parse_cpu_max(kernel_text(group / "cpu.max")) for group in groups)
-    cores = min([_affinity_cores(), *(quota for quota in quotas if quota is not None)])
+    quotas = [parse_cpu_max(kernel_text(group / "cpu.max")) for group in groups]
+    cores = min((quota for quota in quotas if quota is not None), default=math.inf)
     return ProcessLimits(
         memory_bytes=limit if limit < installed else None,
         group=group if limit < installed else None,
-        cores=cores if cores < (psutil.cpu_count() or 1) else None,
+        cores=cores if cores < len(bound_cores()) else None,
     )
 
 
@@ -184,9 +185,11 @@ def _groups(root: Path) -> Iterator[Path]:
         yield root / "sys/fs/cgroup" / folder
 
 
-def _affinity_cores() -> float:
-    """Return the number of cores that this process is bound to; infinite where it is unknown."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else float("inf")
+def bound_cores() -> list[int]:
+    """Return the numbers of the cores that this process is bound to; all where it is unknown."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(psutil.cpu_count() or 1))
 
 
 def kernel_text(path: Path) -> str:

@@ -19,7 +19,7 @@ import psutil
 
 from tfwatch.core.events import Paused
 from tfwatch.core.system_tool import run
-from tfwatch.runs.machine_info import ProcessLimits, limits, used_bytes
+from tfwatch.runs.machine_info import ProcessLimits, bound_cores, limits, used_bytes
 from tfwatch.sensors.sensor import Rate, Sensor, SensorError, Unavailable
 
 if TYPE_CHECKING:
@@ -40,15 +40,21 @@ def host_sensors(system: str = sys.platform) -> list[Sensor]:
 
 
 class CpuSensor(Sensor):
-    """Cores in use by all programs."""
+    """Cores in use by all programs, of those that this process is bound to."""
 
     name = "CPU"
 
-    _has_begun = False
+    def __init__(self) -> None:
+        self._bound = bound_cores()
+        self._has_begun = False
 
     def read(self, now_ns: int) -> Mapping[str, float]:
         """Return `cpu_cores` over the time since the last call; nothing at the first."""
-        cores = sum(psutil.cpu_percent(percpu=True)) / 100
+        shares = psutil.cpu_percent(percpu=True)
+        # A container may list its own cores alone, from 0 on.
+        is_of_all = self._bound[-1] < len(shares)
+        cores = sum(shares[n] for n in self._bound) if is_of_all else sum(shares)
+        cores /= 100
         had_begun, self._has_begun = self._has_begun, True
         return {"cpu_cores": cores} if had_begun else {}
 
@@ -273,7 +279,7 @@ class Pressure:
 
     def __init__(self, writer: RunWriter) -> None:
         self._writer = writer
-        self._cores = psutil.cpu_count() or 1
+        self._cores = len(bound_cores())
         self._swap = math.nan
         self._preempted = _preemptions()
         self._at_ns = writer.now_ns()

@@ -12,9 +12,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tests.bench.injected import Sleeping, Sleeps
 from tests.bench.starvation import CLASSES, SIZE, delayed
 from tfwatch import Watch
-from tfwatch.checks.injected_trainings import Sleeping, Sleeps
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.run import follow_folder

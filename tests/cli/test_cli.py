@@ -29,7 +29,7 @@ NO_SCRIPT = "run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MO
         pytest.param(
             ["zzz"],
             "no command 'zzz': there are run, train, ab, fix, bench, replay, report, compare,"
-            " attach, set, runs, doctor, selftest, serve",
+            " attach, set, runs, doctor, serve",
             id="unlike any command",
         ),
         pytest.param(["--"], "COMMAND is missing: tfwatch --help", id="no command"),

@@ -48,9 +48,7 @@ def tfwatch(words: list[str], packages: Path, folder: Path) -> subprocess.Comple
     )
 
 
-@pytest.mark.parametrize(
-    "words", ["train cnn", "ab --knob prefetch=off,4 cnn", "bench matmul", "selftest"]
-)
+@pytest.mark.parametrize("words", ["train cnn", "ab --knob prefetch=off,4 cnn", "bench matmul"])
 def test_a_command_that_trains_says_what_is_missing(
     words: str, packages: Path, tmp_path: Path
 ) -> None:

@@ -278,22 +278,12 @@ def _add_removal(own: Any) -> None:
     own.add_argument("--yes", action="store_true", help="do not ask")
 
 
-def _add_doctor(own: Any) -> None:
-    text = "print the sudoers line that permits powermetrics (macOS); nothing is changed"
-    own.add_argument("--sudoers", action="store_true", help=text)
-    _add_runs_dir(own)
-
-
 def _add_serve(own: Any) -> None:
     read, default = options.whole(0, 65_535), _PROMETHEUS_PORT
     own.add_argument("--port", metavar="N", type=read, default=default, help=f"port ({default})")
     text = "address to listen on (127.0.0.1: this machine alone)"
     own.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help=text)
     _add_runs_dir(own)
-
-
-def _add_nothing(own: Any) -> None:
-    """A command without arguments."""
 
 
 RUNS_ACTIONS = {
@@ -343,7 +333,7 @@ COMMANDS = {
     "bench": Command(
         "time a matrix product and a convolution on CPU and GPU: is the GPU worth it?",
         _add_bench,
-        "checks.bench:bench",
+        "cli.doctor:bench",
     ),
     "replay": Command(
         "open a recorded run in the same screen; a run that still trains is followed, read only",
@@ -381,13 +371,8 @@ COMMANDS = {
     ),
     "doctor": Command(
         "check the installation and the machine: is TensorFlow slow because of them?",
-        _add_doctor,
+        _add_runs_dir,
         "cli.doctor:doctor",
-    ),
-    "selftest": Command(
-        "check the numbers on this machine: train with known delays and compare; about a minute",
-        _add_nothing,
-        "cli.doctor:selftest",
     ),
     "serve": Command(
         "metrics of the runs for Prometheus, from a process beside the training",

@@ -31,7 +31,7 @@ _LOG_BYTES = 4 * 2**20
 #: imported.
 _PROGRAM = (
     "import sys; sys.path[:] = [p for p in sys.path if p] + sys.argv[1:2]; "
-    "from tfwatch.checks.trial_program import main; main(sys.argv[2])"
+    "from tfwatch.doctor.trial_program import main; main(sys.argv[2])"
 )
 #: TensorFlow logs missing libraries only with these, and takes no more GPU memory
 #: than it needs.
@@ -101,13 +101,13 @@ def try_tensorflow() -> Trial:
 
 
 def run_program(argument: str, limit_s: float) -> Trial:
-    """Run `tfwatch.checks.trial_program` with this argument in a process of its own."""
+    """Run `tfwatch.doctor.trial_program` with this argument in a process of its own."""
     root = str(Path(__file__).parents[2])
     return run_trial([sys.executable, "-c", _PROGRAM, root, argument], limit_s)
 
 
 def run_trial(command: Sequence[str], limit_s: float = LIMIT_S) -> Trial:
-    """Run a program with the output format of `tfwatch.checks.trial_program`; kill it at the time
+    """Run a program with the output format of `tfwatch.doctor.trial_program`; kill it at the time
     limit."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as log:
         try:

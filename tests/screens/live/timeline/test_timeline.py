@@ -212,7 +212,9 @@ async def test_what_is_not_known_of_the_gpu_is_a_gap_and_an_idle_one_a_line(run:
 
 async def test_a_gpu_whose_sensor_died_is_seen_where_it_was(run: Canned) -> None:
     gpu_steps(run, 10.0, 0.9)
-    run.event(SensorMissing, sensor="GPU", reason="powermetrics ended", fix="tfwatch tries again")
+    run.event(
+        SensorMissing, sensor="GPU", reason="ioreg: it ended with 1", fix="tfwatch tries again"
+    )
     gpu_steps(run, 60.0, NAN)
     async with shown(run) as (app, _):
         assert not [text for text in rows(app.timeline) if text.startswith("GPU")]

@@ -1,38 +1,36 @@
-"""Trainings with known delays, with which `tfwatch selftest` compares Watch's figures.
+"""Watch's figures against trainings with known delays.
 
-A seeded schedule decides which steps sleep in their fetch, their compute and their host part, and
-each sleep times itself. The steps without a sleep in a part show that part's own cost, which is
-subtracted.
+    python -m tests.bench.injected [--rounds 1]
+
+A `fit` over batches that are made on request, so that each delay in them is data wait in full, and
+a loop under `tfwatch.track`. A seeded schedule decides which steps sleep in their fetch, their
+compute and their host part, and each sleep times itself. The steps without a sleep in a part show
+that part's own cost, which is subtracted. Prints a line for each delay: what was injected and what
+Watch measured, medians of the steps; and the sum of the parts against the wall clock.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import gc
+import os
 import tempfile
 import time
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tfwatch.checks.selftest import (
-    LOOP,
-    PARTS,
-    Case,
-    Schedule,
-    TrainingResult,
-    part_case,
-    sum_case,
-)
+from tfwatch import Watch, open_run, track
 from tfwatch.core.knobs import Knobs
-from tfwatch.runs.run import open_run
 from tfwatch.tfdata.work_ahead import options, without_autotune
-from tfwatch.watch.fit.callback import Watch
-from tfwatch.watch.loops.track import track
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -41,6 +39,54 @@ if TYPE_CHECKING:
 
     from tfwatch.core.rows import Rows
     from tfwatch.runs.snapshot import Snapshot
+
+PARTS = ("wait", "compute", "host")
+FIT, LOOP = "fit", "tfwatch.track"
+#: The tolerance of each part: milliseconds, or this share of the injected figure where that is
+#: more. Compute and callbacks have varying costs of their own.
+_TOLERANCES = {"wait": (0.3, 0.02), "compute": (1.5, 0.05), "host": (1.0, 0.05)}
+#: Percent of the wall clock.
+_WALL_TOLERANCE = 0.1
+_DELAYS_MS = (0, 0, 1, 2, 5, 10, 20, 40)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """One training of `steps` steps. `*_ms`: the sleeps in that part, of which each step draws one.
+
+    kind: the way in which the training gets its batches.
+    """
+
+    wait_ms: tuple[float, ...] = (0.0,)
+    compute_ms: tuple[float, ...] = (0.0,)
+    host_ms: tuple[float, ...] = (0.0,)
+    kind: str = FIT
+    steps: int = 160
+
+
+SCHEDULES = (
+    Schedule(_DELAYS_MS, (0, 0, 4, 12), (0, 0, 2, 6)),
+    Schedule(_DELAYS_MS, (0, 0, 4, 12), kind=LOOP),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One comparison. tolerance: the error that passes; NaN, of too few steps, does not."""
+
+    name: str
+    injected: float
+    measured: float
+    tolerance: float
+
+    @property
+    def passed(self) -> bool:
+        """True within the tolerance."""
+        return abs(self.measured - self.injected) <= self.tolerance
+
+    def __str__(self) -> str:
+        word = "pass" if self.passed else "FAIL"
+        return f"{word}  {self.name:<42}{self.injected:>10.2f}{self.measured:>10.2f}"
 
 
 _BATCH = 8
@@ -143,21 +189,22 @@ class InjectedTrainings:
         self._rng = np.random.default_rng(seed)
         self._model, self._sleeping = make_model()
 
-    def train(self, schedule: Schedule) -> TrainingResult:
-        """Train one schedule and compare its delays with Watch's figures."""
+    def train(self, schedule: Schedule) -> tuple[Snapshot, list[Case]]:
+        """Train one schedule; return its run, and the comparison of its delays with Watch's
+        figures."""
         sleeps = {part: self._sleeps(part, schedule) for part in PARTS}
         self._sleeping.sleeps = sleeps["compute"]
         with _quiet():
             train = self._loop if schedule.kind == LOOP else self._fit
             run, ends_ns = train(schedule, sleeps)
-        parts = compare_parts(run.steps, schedule, sleeps)
-        share = _sum_share(run.steps, np.array(ends_ns))
-        return TrainingResult([*parts, sum_case(schedule.kind, share)], run)
+        percent = 100 * _sum_share(run.steps, np.array(ends_ns))
+        whole = Case(f"{schedule.kind}, sum of the parts, %", 100.0, percent, _WALL_TOLERANCE)
+        return run, [*compare_parts(run.steps, schedule, sleeps), whole]
 
     def _fit(self, schedule: Schedule, sleeps: dict[str, Sleeps]) -> tuple[Snapshot, list[int]]:
         """Return the run and the time at which the callbacks of each step ended."""
         watch = Watch(self._own_folder())
-        host, data = _Host(watch, schedule, sleeps["host"]), make_data(schedule, sleeps["wait"])
+        host, data = _Host(sleeps["host"]), make_data(schedule, sleeps["wait"])
         self._model.fit(data, shuffle=False, verbose=0, callbacks=[watch, host])
         return open_run(watch.run_path or ""), host.end_ns
 
@@ -184,20 +231,15 @@ class InjectedTrainings:
 
 
 class _Host(keras.callbacks.Callback):
-    """The last callback: sleeps, switches and records its end, which is when the next batch is
-    requested."""
+    """The last callback: sleeps and records its end, which is when the next batch is requested."""
 
-    def __init__(self, watch: Watch, schedule: Schedule, sleeps: Sleeps) -> None:
+    def __init__(self, sleeps: Sleeps) -> None:
         super().__init__()
         self.end_ns: list[int] = []
-        self._watch = watch
-        self._switches = dict(schedule.switches)
         self._sleeps = sleeps
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self._sleeps.sleep_and_end()
-        if len(self.end_ns) + 1 in self._switches:
-            self._watch.set(prefetch=self._switches[len(self.end_ns) + 1])
         self.end_ns.append(time.perf_counter_ns())
 
 
@@ -229,8 +271,10 @@ def compare_parts(rows: Rows, schedule: Schedule, sleeps: dict[str, Sleeps]) -> 
         error -= float(np.median(error[steady & (planned == 0)]))
         for level in levels[1:]:
             at_level = steady & (planned == level)
-            figures = _medians(injected[at_level], error[at_level])
-            yield part_case(part, schedule.kind, level, *figures)
+            injected_ms, measured_ms = _medians(injected[at_level], error[at_level])
+            least_ms, share = _TOLERANCES[part]
+            name = f"{schedule.kind}, {part}, {level:g} ms"
+            yield Case(name, injected_ms, measured_ms, max(least_ms, share * injected_ms))
 
 
 def _medians(injected: NDArray[np.float64], error: NDArray[np.float64]) -> tuple[float, float]:
@@ -260,3 +304,20 @@ def _sum_share(rows: Rows, end_ns: NDArray[np.int64]) -> float:
     sums = (float(rows[f"{part}_ms"][1:-1].sum(dtype=np.float64)) for part in PARTS)
     wall_ms = float(end_ns[-2] - end_ns[0]) / 1e6
     return sum(sums) / wall_ms
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=1)
+    args, passed = parser.parse_args(), list[bool]()
+    with tempfile.TemporaryDirectory() as folder:
+        trainings = InjectedTrainings(Path(folder), seed=2011)
+        for schedule in SCHEDULES * args.rounds:
+            for case in trainings.train(schedule)[1]:
+                print(case, flush=True)
+                passed.append(case.passed)
+    print(f"\n{sum(passed)} of {len(passed)} cases pass")
+
+
+if __name__ == "__main__":
+    main()

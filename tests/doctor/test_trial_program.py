@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfwatch.checks import trial_program
+from tfwatch.doctor import trial_program
 from tfwatch.doctor.checks import why_wrong
 from tfwatch.doctor.trial import try_tensorflow
 

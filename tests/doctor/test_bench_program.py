@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfwatch.checks import trial_program
-from tfwatch.checks.bench import BenchRow, run_in_process
-from tfwatch.checks.trial_program import Spec
+from tfwatch.cli.doctor import BenchRow, run_in_process
+from tfwatch.doctor import trial_program
 from tfwatch.doctor.trial import Trial
+from tfwatch.doctor.trial_program import Spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("op_determinism")]
+pytestmark = pytest.mark.tensorflow
 
 
 def run_here(spec: Spec) -> Trial:

@@ -6,7 +6,10 @@ Each script of `tests/bench/losses` loses time to one cause, in sizes drawn from
 line names the kinds of finding that are right, `none` where it loses to nothing. Each is run under
 `tfwatch run --headless`, slow and remedied, at two cores. A row for each pair: the first finding
 and its claim, and the seconds that the remedy gave back. Of `healthy.py`, which is trained 20
-times, a loss of 10 % is wrong. Scripts `gpu_*` need a GPU, and are run where they are named.
+times, a loss of 5 % is wrong. Scripts `gpu_*` need a GPU, and are run where they are named.
+
+OUT/rows.jsonl gets a row with both reports as soon as a pair is done, the kinds in turn. A pair
+that has a row there is not run again.
 """
 
 from __future__ import annotations
@@ -16,8 +19,9 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from queue import SimpleQueue
 from statistics import median
@@ -28,8 +32,9 @@ from tests.pseudo import ROOT
 FOLDER = Path(__file__).parent / "losses"
 #: A claim is right within this share of what the remedy gives back.
 _WITHIN = 0.20
-#: A loss of less does not come first: compute does.
-_HEALTHY = 0.10
+_HEALTHY = "healthy"
+#: So many healthy trainings, and the share from which on a loss of one is wrong.
+_TRAININGS, _LEAST = 20, 0.05
 #: These kinds are found by a profile of the step.
 _OF_PROFILE = {
     "metric",
@@ -45,8 +50,8 @@ _LONGEST_S = 180
 
 @dataclass(frozen=True)
 class Row:
-    """A pair of runs. claimed_s: of the first finding; given_s: the slow run's length less that of
-    the remedied one; None for a healthy run."""
+    """A pair of runs. claimed_s: of the findings that are right; given_s: the slow run's length
+    less that of the remedied one; None for a healthy run."""
 
     kind: str
     seed: int
@@ -76,14 +81,15 @@ def report_of(
     own = [sys.executable, "-m", "tfwatch"]
     shared = ["--runs-dir", str(runs_dir)]
     more = ["--explain"] if explain or kinds_of(script) & _OF_PROFILE else []
-    subprocess.run(
-        [*pinned, *own, "run", "--headless", *more, *shared, str(script), *words],
-        env=environ,
-        stdout=subprocess.DEVNULL,
-        stderr=(runs_dir.with_suffix(".log")).open("w"),
-        timeout=_LONGEST_S,
-        check=True,
-    )
+    with runs_dir.with_suffix(".log").open("w") as log:
+        subprocess.run(
+            [*pinned, *own, "run", "--headless", *more, *shared, str(script), *words],
+            env=environ,
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            timeout=_LONGEST_S,
+            check=True,
+        )
     done = subprocess.run(
         [*own, "report", "latest", "--json", *shared],
         env=environ,
@@ -92,7 +98,6 @@ def report_of(
         timeout=60,
         check=True,
     )
-    (runs_dir.with_suffix(".json")).write_text(done.stdout)
     report: dict[str, Any] = json.loads(done.stdout)
     return report
 
@@ -101,28 +106,51 @@ def _python_path() -> str:
     return os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 
 
-def measure(script: Path, seed: int, out: Path, cores: str) -> Row:
-    """Run a script, slow and remedied, and judge the first finding."""
-    name = f"{script.stem}-{seed}"
-    slow = report_of(script, [str(seed)], out / name, cores)
-    least = _HEALTHY if script.stem == "healthy" else 0.0
+def measure(script: Path, seed: int, cores: str) -> tuple[Row, dict[str, Any]]:
+    """Run a script, slow and remedied, and judge the first finding; return the reports too."""
+    is_healthy = script.stem == _HEALTHY
+    with tempfile.TemporaryDirectory() as folder:
+        slow = report_of(script, [str(seed)], Path(folder) / "slow", cores)
+        remedied = None
+        if not is_healthy:
+            words = [str(seed), "remedied"]
+            remedied = report_of(script, words, Path(folder) / "remedied", cores)
+    given_s = slow["length_s"] - remedied["length_s"] if remedied else None
+    return judge(script, seed, slow, given_s), {"slow": slow, "remedied": remedied}
+
+
+def judge(script: Path, seed: int, slow: dict[str, Any], given_s: float | None) -> Row:
+    """Judge the findings of a slow run, or of a healthy one."""
+    is_healthy, right = script.stem == _HEALTHY, kinds_of(script)
+    least = _LEAST if is_healthy else 0.0
     losses = [one for one in slow["findings"] if (one["share"] or 0.0) > least]
     nothing: dict[str, Any] = {"kind": "none", "sentence": ""}
     first = losses[0] if losses else nothing
-    claimed_s = sum(one["lost_s"] for one in losses if one["kind"] in kinds_of(script))
-    given_s = None
-    if script.stem == "healthy":
-        claimed_s = sum(one["lost_s"] for one in losses)
-    else:
-        remedied = report_of(script, [str(seed), "remedied"], out / f"{name}-remedied", cores)
-        given_s = slow["length_s"] - remedied["length_s"]
-    is_right = first["kind"] in kinds_of(script)
-    if not is_right:
-        with (out / "wrong.jsonl").open("a") as wrong:
-            wrong.write(
-                json.dumps([name, slow["findings"], slow["time_breakdown"]["total"]]) + "\n"
-            )
+    claimed_s = sum(one["lost_s"] for one in losses if is_healthy or one["kind"] in right)
+    is_right = first["kind"] in right
     return Row(script.stem, seed, is_right, first["kind"], claimed_s, given_s, first["sentence"])
+
+
+class RowFile:
+    """The rows of all pairs so far, in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        lines = path.read_text().splitlines() if path.exists() else []
+        names = {field.name for field in fields(Row)}
+        known = (json.loads(line) for line in lines)
+        self.rows = [Row(**{name: row[name] for name in names}) for row in known]
+
+    def has(self, script: Path, seed: int) -> bool:
+        """Return whether a pair has its row."""
+        return any((row.kind, row.seed) == (script.stem, seed) for row in self.rows)
+
+    def add(self, row: Row, reports: dict[str, Any]) -> None:
+        """Append a row with its reports."""
+        line = json.dumps({**asdict(row), **reports}, separators=(",", ":"))
+        with self._path.open("a") as file:
+            file.write(f"{line}\n")
+        self.rows.append(row)
 
 
 def print_row(row: Row) -> None:
@@ -144,7 +172,16 @@ def print_summary(rows: list[Row]) -> None:
         ratios = sorted(row.ratio for row in own if row.ratio is not None)
         within = sum(abs(ratio - 1) <= _WITHIN for ratio in ratios)
         claims = f"claimed over given back {median(ratios):.2f}, {within} within" if ratios else ""
-        print(f"{kind:20} {right} of {len(own)} named  {claims}")
+        each = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+        print(f"{kind:20} {right} of {len(own)} named  {claims}: {each}")
+
+
+def pairs(scripts: list[Path], first: int, cases: int) -> list[tuple[Path, int]]:
+    """Return the pairs in the order of their runs: a stop in the middle leaves rows of each
+    kind."""
+    counts = {one: _TRAININGS if one.stem == _HEALTHY else cases for one in scripts}
+    turns = [(n / count, one, n) for one, count in counts.items() for n in range(count)]
+    return [(script, first + n) for _, script, n in sorted(turns)]
 
 
 def main() -> int:
@@ -153,39 +190,38 @@ def main() -> int:
     parser.add_argument("out", type=Path)
     parser.add_argument("--cases", type=int, default=10)
     parser.add_argument("--slots", type=int, default=1, help="pairs at a time, two cores each")
+    parser.add_argument("--first-core", type=int, default=0, help="of the slots")
     parser.add_argument("--kinds", nargs="*", default=[])
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
+    file = RowFile(asked.out / "rows.jsonl")
     slots: SimpleQueue[str] = SimpleQueue()
     for slot in range(asked.slots):
-        slots.put(f"{2 * slot},{2 * slot + 1}" if asked.slots > 1 else "")
+        core = asked.first_core + 2 * slot
+        slots.put(f"{core},{core + 1}" if asked.slots > 1 or asked.first_core else "")
 
     def one(script: Path, seed: int) -> Row | None:
         cores = slots.get()
         try:
-            row = measure(script, seed, asked.out, cores)
+            row, reports = measure(script, seed, cores)
         except (subprocess.SubprocessError, ValueError, KeyError) as error:
             print(f"FAILED {script.stem} {seed}: {error}", flush=True)
             return None
         finally:
             slots.put(cores)
+        file.add(row, reports)
         print_row(row)
         return row
 
     scripts = sorted(FOLDER.glob("*.py"))
     chosen = [one for one in scripts if one.stem in asked.kinds]
     chosen = chosen or [one for one in scripts if not one.stem.startswith("gpu_")]
+    missing = [pair for pair in pairs(chosen, asked.first, asked.cases) if not file.has(*pair)]
     with ThreadPoolExecutor(asked.slots) as pool:
-        seeds = range(asked.first, asked.first + asked.cases)
-        waiting = [
-            pool.submit(one, script, seed)
-            for script in chosen
-            for seed in (range(20) if script.stem == "healthy" else seeds)
-        ]
-        rows = [row for each in waiting if (row := each.result())]
-    print_summary(rows)
-    return int(len(rows) < len(waiting) or not all(row.is_right for row in rows))
+        rows = [row for row in pool.map(one, *zip(*missing, strict=True)) if row] if missing else []
+    print_summary(file.rows)
+    return int(len(rows) < len(missing) or not all(row.is_right for row in file.rows))
 
 
 if __name__ == "__main__":

@@ -257,6 +257,12 @@ def test_what_works_beside_a_waiting_stage_is_not_its_work() -> None:
             id="python",
         ),
         pytest.param(
+            [stage("FlatMap python", 17.0, name="from_generator(rows)")],
+            math.nan,
+            "from_generator(rows) runs Python: 17.0 ms/batch, serial",
+            id="Python of which nothing says whether it waits",
+        ),
+        pytest.param(
             [
                 stage("ParallelMapV2 python", 64.0, 8, name="map(ask)"),
                 stage("BatchV2", 6.0, name="batch"),

@@ -305,8 +305,8 @@ def _sentence(
     if reason == "python" and waits:
         return f"{name} waits in Python: {takes}{calls}{in_use}"
     if reason == "python":
-        holds = "may hold" if waits is None else "holds"
-        return f"{name} runs Python and {holds} the GIL: {takes}{calls}"
+        holds = "" if waits is None else " and holds the GIL"
+        return f"{name} runs Python{holds}: {takes}{calls}"
     if not stage.is_parallel:
         return f"{name} is CPU-bound: {takes}"
     workers = f"{stage.parallelism:.0f} workers{f' on {cores} cores' if cores else ''}"

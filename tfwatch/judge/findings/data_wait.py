@@ -402,8 +402,9 @@ def _python(now: Situation, limit: Bottleneck, stage: Stage) -> Advice:
         return _DEARER
     if stage.is_parallel:
         return _more_calls(stage)
+    wait = "its calls wait" if limit.waits else "calls that wait do so"
     return Advice(
-        "num_parallel_calls=tf.data.AUTOTUNE on the map: its calls wait at the same time",
+        f"num_parallel_calls=tf.data.AUTOTUNE on the map: {wait} at the same time",
         parallel_map(stage.name),
         (PARALLEL_CALLS,),
     )

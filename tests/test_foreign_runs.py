@@ -70,7 +70,7 @@ EVENTS: tuple[facts.Event, ...] = (
     facts.Slept(4, 60_000.0),
     facts.EpochStarted(5, 0, 3, 60),
     facts.TrainableIgnored(6, ["stem"], ["head"]),
-    facts.Paused(SECOND, "garbage collection", 12.0, "generation 2"),
+    facts.Paused(SECOND, "swap", 12.0, "30 MB"),
     facts.Paused(SECOND, "thermal limit", 900.0),
     facts.StallLocated(SECOND, 40, "map(read)", SECOND // 2, "feed.py:41 in rows", "generator"),
     facts.Traced(SECOND, 3, 40.0, "input 0: shape (8, 31) -> (8, 47)", 2, 90.0),

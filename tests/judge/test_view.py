@@ -232,7 +232,7 @@ def test_an_end_is_marked_as_a_failure_only_where_it_is_one(
 
 
 def test_a_pause_before_the_first_epoch_held_no_training_up() -> None:
-    pause = {"cause": "garbage collection", "took_ms": 1500.0, "detail": "generation 2"}
+    pause = {"cause": "swap", "took_ms": 1500.0, "detail": "30 MB"}
     run = Canned(None).event(facts.Paused, **pause)
     assert list(EventCollector().take(look(run))) == []
     run.begin_epoch().event(facts.Paused, **pause)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.judge.step_rows import plain
 from tests.runs.folders import ORIGIN_WALL_NS, FakeClock, write_run
-from tfwatch.cli.runs import beyond, why_kept
+from tfwatch.cli.runs import FolderToRemove, beyond, why_kept
 from tfwatch.core.events import RunEnded
 from tfwatch.runs import group as groups
 from tfwatch.runs.format import GROUP_FILE, NotARunError, is_own
@@ -32,7 +32,6 @@ from tfwatch.runs.library import (
     run_name,
     runs_since,
 )
-from tfwatch.runs.removal import FolderToRemove
 from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:

@@ -40,10 +40,10 @@ class Unwilling:
 def test_a_pause_after_the_end_is_none_of_the_runs(tmp_path: Path) -> None:
     clock = FakeClock(10.0)
     writer = RunWriter(tmp_path, make_manifest(), clock.clock)
-    writer.event(Paused(writer.now_ns(), "garbage collection", 20.0, "generation 2"))
+    writer.event(Paused(writer.now_ns(), "swap", 20.0, "30 MB"))
     writer.end("finished")
     clock.at_s = 32.0
-    writer.event(Paused(writer.now_ns(), "garbage collection", 30.0, "generation 2"))
+    writer.event(Paused(writer.now_ns(), "swap", 30.0, "30 MB"))
     writer.note("said afterwards")
     writer.close()
 

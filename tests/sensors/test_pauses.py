@@ -1,13 +1,9 @@
-"""Pauses by callbacks and garbage collections, and pressure on the whole machine."""
+"""Pauses by callbacks, and pressure on the whole machine."""
 
 from __future__ import annotations
 
-import gc
 import math
-import signal
-import sys
 import threading
-from typing import Any
 
 import pytest
 
@@ -18,7 +14,7 @@ from tfwatch.runs import format as layout
 from tfwatch.runs.writer import RunWriter
 from tfwatch.sensors import host
 from tfwatch.sensors.host import Pressure
-from tfwatch.sensors.pauses import CallbackTimes, CollectionTimes, PauseDetector
+from tfwatch.sensors.pauses import CallbackTimes, PauseDetector
 from tfwatch.sensors.running_code import RunningCode
 
 
@@ -100,102 +96,12 @@ def test_a_callback_that_is_slow_every_step_does_not_fill_the_disk() -> None:
     assert {pause.cause for pause in found} == {"callback"}
 
 
-def test_a_collection_is_timed() -> None:
-    clock = FakeClock(1.0)
-    writer = make_writer(clock)
-    collected = CollectionTimes(writer)
-    for generation, took_s in ((0, 1.0), (2, 0.04), (1, 0.001)):
-        collected("start", {"generation": generation})
-        clock.at_s += took_s
-        collected("stop", {"generation": generation})
-
-    (pause,) = pauses_in(writer)
-    assert (pause.cause, pause.detail) == ("garbage collection", "generation 2")
-    assert pause.took_ms == pytest.approx(40.0)
-
-
-class TooLateError(Exception):
-    """What a time limit raises."""
-
-
-def end(*_: object) -> None:
-    raise TooLateError
-
-
-@pytest.mark.parametrize(
-    ("number", "handler"),
-    [(signal.SIGINT, signal.default_int_handler), (signal.SIGALRM, end)],
-    ids=["ctrl+c", "a time limit"],
-)
-def test_a_signal_whose_handler_raises_in_a_collection_is_sent_once_more(
-    number: int,
-    handler: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    sent, collected = drop(number, handler, monkeypatch)
-    before = signal.signal(number, handler)
-    try:
-        collected.pass_on()
-        collected.pass_on()
-    finally:
-        signal.signal(number, before)
-
-    assert sent == [(threading.main_thread().ident, number)]
-    assert capsys.readouterr().err == ""
-
-
-def end_at_next(number: int, _: object) -> None:
-    signal.signal(number, signal.SIG_DFL)
-    raise TooLateError
-
-
-@pytest.mark.parametrize("now", [signal.SIG_DFL, lambda *_: None], ids=["none", "another"])
-@pytest.mark.parametrize("handler", [end, end_at_next])
-def test_a_signal_whose_handler_is_gone_is_not_sent_again(
-    handler: Any, now: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sent, collected = drop(signal.SIGALRM, handler, monkeypatch)
-    before = signal.signal(signal.SIGALRM, now)
-    try:
-        collected.pass_on()
-    finally:
-        signal.signal(signal.SIGALRM, before)
-
-    assert sent == []
-
-
-def drop(
-    number: int, handler: Any, monkeypatch: pytest.MonkeyPatch
-) -> tuple[list[tuple[int, int]], CollectionTimes]:
-    """Have a handler raise in the entry of a collection, which here raises the signal itself;
-    return the signals that are sent, and the entry."""
-    sent: list[tuple[int, int]] = []
-    monkeypatch.setattr(signal, "pthread_kill", lambda *what: sent.append(what))
-    writer = make_writer(FakeClock())
-    collected = CollectionTimes(writer)
-    before = signal.signal(number, handler)
-    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
-    collected.start()
-    try:
-        with monkeypatch.context() as interrupted:
-            interrupted.setattr(writer, "now_ns", lambda: signal.raise_signal(number))
-            gc.collect()
-    finally:
-        collected.stop()
-        signal.signal(number, before)
-    return sent, collected
-
-
-def test_stopping_removes_the_callback_and_the_thread() -> None:
-    before = list(gc.callbacks)
+def test_stopping_ends_the_thread() -> None:
     thread = PauseDetector(make_writer(FakeClock()))
     thread.start()
-    assert len(gc.callbacks) == len(before) + 1
     thread.stop()
     thread.stop()
 
-    assert gc.callbacks == before
     assert thread._thread not in threading.enumerate()
 
 

@@ -14,8 +14,7 @@ from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import PipelineSwitched, StepProfiled, SwitchFailed
 from tfwatch.core.knobs import option_name
 from tfwatch.judge.effects.switching_state import knobs_in_effect
-from tfwatch.judge.profile.model_facts import fact_lines
-from tfwatch.judge.profile.step_texts import profile_lines
+from tfwatch.judge.profile.step_texts import fact_lines, profile_lines
 from tfwatch.runs.folder import RunFolder, call_and_report
 from tfwatch.runs.requests import NoRequestsError, ProfileRequest, append, parse_change
 from tfwatch.runs.run import Run

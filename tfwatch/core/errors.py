@@ -103,19 +103,6 @@ def _arguments(frame: FrameType) -> Iterator[object]:
             yield value
 
 
-def signal_of(error: BaseException) -> int | None:
-    """Return the signal whose handler raised an exception; None where none did."""
-    trace, interrupted = error.__traceback__, None
-    while trace is not None:
-        frame = trace.tb_frame
-        if interrupted is not None and _was_given(frame, interrupted):
-            numbers = (one for one in _arguments(frame) if isinstance(one, int))
-            return next(numbers, None)
-        interrupted, trace = frame, trace.tb_next
-    # That of Python's own handler, which has no frame.
-    return signal.SIGINT if type(error) is KeyboardInterrupt else None
-
-
 def _is_set_by_thread(kind: type[BaseException], innermost: FrameType) -> bool:
     """Return whether an exception of the user's own class was raised where no code of the user's
     runs."""

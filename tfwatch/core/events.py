@@ -451,8 +451,7 @@ class Slept(Event, frozen=True):
 class Paused(Event, frozen=True):
     """The training was held up for the `took_ms` before `at_ns`."""
 
-    #: `checkpoint`, `callback`, `garbage collection`, `CPU contention`, `swap`, `thermal limit` or
-    #: `process stopped`.
+    #: `checkpoint`, `callback`, `CPU contention`, `swap`, `thermal limit` or `process stopped`.
     cause: str
     took_ms: Milliseconds
     #: The class of a callback; where the process stopped, the part of the step: `in data wait`, `in

@@ -11,7 +11,7 @@ import textwrap
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
-from tfwatch.core.source_code import (
+from tfwatch.core.script_code import (
     SourceCode,
     imported_name,
     keyword_of,
@@ -23,7 +23,7 @@ from tfwatch.fix.user_file import NoPatchError, check_python
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from tfwatch.core.source_code import Edit
+    from tfwatch.core.script_code import Edit
 
 _T = TypeVar("_T")
 COMPILE, FIT = "compile", "fit"

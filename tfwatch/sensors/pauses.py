@@ -1,4 +1,4 @@
-"""Pauses of the training thread: callbacks, garbage collections, and stops of the whole process.
+"""Pauses of the training thread: callbacks, and stops of the whole process.
 
 Keras has no hook around a callback: its name is that of the samples. A process is stopped by
 SIGSTOP, by ctrl+z, or with its virtual machine.
@@ -6,14 +6,11 @@ SIGSTOP, by ctrl+z, or with its virtual machine.
 
 from __future__ import annotations
 
-import gc
-import signal
-import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM, Clock, RateLimit
-from tfwatch.core.errors import fails_open, signal_of
+from tfwatch.core.errors import fails_open
 from tfwatch.core.events import Paused, SensorMissing
 from tfwatch.core.rows import Phase
 from tfwatch.sensors.code_sampler import CodeSampler
@@ -41,14 +38,12 @@ class PauseDetector:
         self._clock = clock
         self._code = CodeSampler(writer)
         self._callbacks = CallbackTimes(writer, self._code)
-        self._collections = CollectionTimes(writer)
         self._stops = StopDetector(writer, clock)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tfwatch-pauses", daemon=True)
 
     def start(self) -> None:
         """Start the thread; an event reports where the system cannot start one."""
-        self._collections.start()
         self._writer.before_end = self._code.write
         try:
             self._thread.start()
@@ -57,7 +52,6 @@ class PauseDetector:
 
     def stop(self) -> None:
         """End the thread. A second call does nothing."""
-        self._collections.stop()
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(timeout=2)
@@ -69,7 +63,6 @@ class PauseDetector:
                     self._code.skip()
                 self._code.poll()
                 self._callbacks.poll()
-                self._collections.pass_on()
 
     def _report(self, why: str) -> None:
         self._writer.event(
@@ -105,79 +98,6 @@ class CallbackTimes:
         if self._name:
             cause = "checkpoint" if any(word in self._name for word in _SAVERS) else "callback"
             self._limiter.add(Paused(end_ns, cause, (end_ns - self._begin_ns) / 1e6, self._name))
-
-
-def _take_dropped() -> None:
-    """Have what is raised in an entry of a collection noted, in place of reported, from now on."""
-    report = sys.unraisablehook
-    if getattr(report, "__module__", "") == __name__:
-        return
-
-    def take(dropped: Any) -> None:
-        entry = dropped.object
-        if not (isinstance(entry, CollectionTimes) and entry.note_dropped(dropped.exc_value)):
-            report(dropped)
-
-    sys.unraisablehook = take
-
-
-class CollectionTimes:
-    """A `gc.callbacks` entry that times collections, without those of the youngest generation,
-    which are short.
-
-    Python prints what such an entry raises, and drops it. During a collection a signal waits for
-    the first line of Python, which is here: one whose handler raises is sent once more, while it
-    has that handler: without one, a signal ends the process.
-    """
-
-    def __init__(self, writer: RunWriter) -> None:
-        self._writer = writer
-        self._limiter = PauseLimiter(writer)
-        self._begin_ns = 0
-        self._dropped: tuple[int, object] | None = None
-
-    def start(self) -> None:
-        """Time collections from now on."""
-        _take_dropped()
-        gc.callbacks.append(self)
-
-    def stop(self) -> None:
-        """Time no more; a second call does nothing."""
-        if self in gc.callbacks:
-            gc.callbacks.remove(self)
-
-    def __call__(self, phase: str, info: dict[str, Any]) -> None:
-        with fails_open(lambda _: None):
-            self._time(phase, info)
-
-    def note_dropped(self, error: BaseException | None) -> bool:
-        """Note the signal whose handler has raised in this entry; return whether one has."""
-        number = signal_of(error) if error else None
-        if number is None:
-            return False
-        self._dropped = number, signal.getsignal(number)
-        return True
-
-    def pass_on(self) -> None:
-        """Send the main thread a signal that a collection has dropped."""
-        main, dropped = threading.main_thread().ident, self._dropped
-        if dropped is None or main is None:
-            return
-        self._dropped, (number, handler) = None, dropped
-        if callable(handler) and signal.getsignal(number) is handler:
-            signal.pthread_kill(main, number)
-
-    def _time(self, phase: str, info: dict[str, Any]) -> None:
-        if not info.get("generation"):
-            return
-        if phase == "start":
-            self._begin_ns = self._writer.now_ns()
-        elif self._begin_ns:
-            now_ns = self._writer.now_ns()
-            took_ms = (now_ns - self._begin_ns) / 1e6
-            self._limiter.add(
-                Paused(now_ns, "garbage collection", took_ms, f"generation {info['generation']}")
-            )
 
 
 class PauseLimiter:

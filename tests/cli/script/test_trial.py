@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tfwatch.cli import fix as command
 from tfwatch.cli import main
-from tfwatch.cli.script import trial as command
 from tfwatch.cli.script.request import RunOptions
 from tfwatch.runs.script_process import ScriptTrial
 

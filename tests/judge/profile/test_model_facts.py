@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.runs.folders import make_manifest
-from tfwatch.judge.profile.model_facts import fact_lines
+from tfwatch.judge.profile.step_texts import fact_lines
 from tfwatch.runs.format import Embedding, Layer, ModelFacts, RecurrentLayer, ThresholdMetric
 
 MODEL = ModelFacts(

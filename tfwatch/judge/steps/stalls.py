@@ -42,7 +42,7 @@ THERMAL = "thermal limit"
 UNEXPLAINED = "unexplained"
 CONTENTION = "CPU contention"
 #: The order of the search. Callbacks and checkpoints run between two steps, and delay no wait.
-_RANK = {STOPPED: 0, "garbage collection": 1, "swap": 2, CONTENTION: 3, THERMAL: 4}
+_RANK = {STOPPED: 0, "swap": 1, CONTENTION: 2, THERMAL: 3}
 #: Heat explains a single wait only where the limit began with it: sensors read twice a second.
 _ONSET_NS = 1_000_000_000
 

@@ -10,9 +10,8 @@ from rich.cells import cell_len
 
 from tfwatch.core import units
 from tfwatch.core.events import StepProfiled
-from tfwatch.judge.profile.model_facts import fact_lines
 from tfwatch.judge.profile.step_groups import step_rows
-from tfwatch.judge.profile.step_texts import name_text, part_text, time_text
+from tfwatch.judge.profile.step_texts import fact_lines, name_text, part_text, time_text
 from tfwatch.screens.basics.pane import FramedPane
 from tfwatch.screens.basics.text import COMPUTE_COLOUR, QUIET_COLOUR, column, row, wrap_text
 

@@ -4,12 +4,15 @@ equal."""
 from __future__ import annotations
 
 import linecache
+import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.tfdata.pasted_lines import pasted
 from tfwatch.core.script_code import CodeEdit, edited_lines
+from tfwatch.tfdata.code_edits import names_in_fit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -244,3 +247,29 @@ def test_a_stage_of_a_library_has_no_line(tmp_path: Path) -> None:
         + "from tensorflow.python.data.ops import map_op\ndata = map_op._map_v2(data, triple)\n"
     )
     assert not knobs_of(run(tmp_path / "train.py", source))
+
+
+@pytest.mark.parametrize(
+    ("call", "names"),
+    [
+        ("net.fit(train, epochs=3)", {"model": "net", "dataset": "train"}),
+        ("self.net.fit(x=self.rows)", {"model": "self.net", "dataset": "self.rows"}),
+        ("net.fit(train.batch(2))", {"model": "net"}),
+        ("make().fit(*given)", {}),
+        ("net.fit()", {"model": "net"}),
+    ],
+)
+def test_the_names_are_those_in_the_call_of_fit(
+    call: str, names: dict[str, str], tmp_path: Path
+) -> None:
+    script, found = tmp_path / "train.py", []
+
+    class Net:
+        def fit(self, *_given: Any, **_more: Any) -> None:
+            found.append(names_in_fit(sys._getframe(1)))
+
+    self, train, given = SimpleNamespace(net=Net(), rows=[]), SimpleNamespace(batch=abs), ()
+    script.write_text(f"net = self.net\n{call}\n")
+    known = {"self": self, "train": train, "given": given, "make": Net}
+    exec(compile(script.read_text(), script, "exec"), known)
+    assert found == [names if sys.version_info >= (3, 11) else {}]

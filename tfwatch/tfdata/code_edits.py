@@ -24,6 +24,7 @@ from tfwatch.core.script_code import (
     keyword_of,
     method_of,
 )
+from tfwatch.core.user_code import is_users
 from tfwatch.tfdata.pipeline_tree import MAPS
 from tfwatch.tfdata.stage_names import inputs_of, kind_of, nodes_of
 
@@ -285,6 +286,31 @@ def find_call(tree: ast.AST, site: CallSite) -> ast.Call | None:
     calls = [node for node in ast.walk(tree) if method_of(node) == site.method]
     found = [call for call in calls if _is_at(call, site)]
     return found[0] if len(found) == 1 and isinstance(found[0], ast.Call) else None
+
+
+def names_in_fit(frame: FrameType | None) -> dict[str, str]:
+    """Return the names of the `model` and the `dataset` in the user's call of `fit` that these
+    frames run, e.g. `self.model` and `train`; none where they are no names."""
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return {}
+    site = CallSite("fit", frame.f_code, frame.f_lasti, frame.f_lineno)
+    source = SourceFile.of(site.file)
+    call = find_call(source.code.tree, site) if source else None
+    if call is None:
+        return {}
+    data = keyword_of(call, "x") or next(iter(call.args), None)
+    found = {"model": getattr(call.func, "value", None), "dataset": data}
+    return {word: name for word, node in found.items() if (name := _name_in(node))}
+
+
+def _name_in(node: ast.AST | None) -> str:
+    """Return a name, or one with attributes; empty where it is neither."""
+    if isinstance(node, ast.Attribute):
+        before = _name_in(node.value)
+        return f"{before}.{node.attr}" if before else ""
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _is_at(call: Any, site: CallSite) -> bool:

@@ -8,8 +8,10 @@ import pytest
 
 from tests.judge.situations import RUNNING, banner, changed, judged
 from tfwatch.core.events import ExperimentBegan
+from tfwatch.core.script_code import CodeEdit
 from tfwatch.judge.effects.switching_state import RunningExperiment
 from tfwatch.judge.findings import switch_lines
+from tfwatch.judge.findings.situation import SourceKind
 from tfwatch.judge.findings.switch_lines import proved_knobs
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.regime import Regime
@@ -200,3 +202,36 @@ def test_the_lines_for_a_py_dataset_set_its_workers_before_fit() -> None:
     assert workers == "dataset.workers = max(os.cpu_count(), 4)  # before fit, after import os"
     assert queue == "dataset.max_queue_size = max(dataset.max_queue_size, 2 * dataset.workers)"
     assert processes.startswith("dataset.use_multiprocessing = True  # before fit")
+
+
+@pytest.mark.parametrize(
+    ("origin", "line", "named"),
+    [
+        ("TF_DATA", "dataset = dataset.take(n)  # of a model", "rows = rows.take(n)  # of a model"),
+        (
+            "TF_DATA",
+            "model.fit(dataset.repeat())  # a dataset",
+            "net.fit(rows.repeat())  # a dataset",
+        ),
+        ("TF_DATA", "# train.py:9  in place of: dataset = dataset.map(f)", ""),
+        ("TF_DATA", "dataset = dataset.map(f, num_parallel_calls=2)", ""),
+        (
+            "PY_DATASET",
+            "dataset.workers, dataset.max_queue_size = 4, 8",
+            "rows.workers, rows.max_queue_size = 4, 8",
+        ),
+        (
+            "ARRAYS",
+            "dataset = tf.data.Dataset.range(9); model.fit(dataset)",
+            "dataset = tf.data.Dataset.range(9); net.fit(dataset)",
+        ),
+    ],
+)
+def test_lines_have_the_names_of_the_script_and_its_own_lines_stay(
+    origin: str, line: str, named: str
+) -> None:
+    text = "dataset = dataset.map(f)"
+    edit = CodeEdit("workers", "train.py", 9, text, len(text) - 1, len(text) - 1, ", n={}", "")
+    names = {"model": "net", "dataset": "rows"}
+    now = changed(RUNNING, origin=SourceKind[origin], code=(edit,), names=names)
+    assert switch_lines.with_names(now, line) == (named or line)

@@ -1,7 +1,7 @@
 """The switch that gains most, as an advice, and the lines of Python that do in the user's pipeline
 what a knob does in tfwatch.
 
-`dataset` is the user's input pipeline.
+`dataset` is the user's input pipeline and `model` the model, where their names are unknown.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from tfwatch.core.script_code import edited_lines
 from tfwatch.judge.effects.switching_state import deeper
 from tfwatch.judge.effects.wording import expected_gain_text
 from tfwatch.judge.findings.finding import Advice
+from tfwatch.judge.findings.situation import SourceKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,6 +65,8 @@ _WORKERS_OF_PY_DATASET = (
 )
 #: As many as `watch.fit.py_dataset` takes for `auto`.
 _AUTO_WORKERS = "max(os.cpu_count(), 4)"
+#: A placeholder, as code and not in a sentence of a comment.
+_PLACEHOLDER = re.compile(r"(?<![.\w])(dataset|model)(?=\.\w|\(| = |\))")
 _NOT_MEASURED: Mapping[tuple[str, str], str] = MappingProxyType({})
 
 
@@ -151,7 +154,37 @@ def proved_knobs(now: Situation) -> dict[str, str]:
 
 def lines_of(now: Situation, knobs: Mapping[str, str]) -> str:
     """Return the lines of Python for these knobs where they differ from those of the start."""
-    return pasted_lines(knobs, now.manifest.knobs, now.stages, now.better, now.manifest.code)
+    code = now.manifest.code
+    return with_names(now, pasted_lines(knobs, now.manifest.knobs, now.stages, now.better, code))
+
+
+def with_names(now: Situation, lines: str) -> str:
+    """Return lines to paste with the script's names of its data set and its model, as its call of
+    `fit` has them; its own lines stay as they are."""
+    has_dataset = now.origin in (SourceKind.TF_DATA, SourceKind.PY_DATASET)
+    names = {
+        word: name
+        for word, name in now.manifest.names.items()
+        if name.replace(".", "").isidentifier() and (word != "dataset" or has_dataset)
+    }
+    own = _starts_of_own_lines(now.manifest.code)
+
+    def named(match: re.Match[str]) -> str:
+        return names.get(match[1], match[1])
+
+    return "\n".join(
+        line if line.startswith(own) else _PLACEHOLDER.sub(named, line)
+        for line in lines.split("\n")
+    )
+
+
+def _starts_of_own_lines(code: Sequence[CodeEdit]) -> tuple[str, ...]:
+    """Return what lines of the script begin with in `edited_lines`: an edit leaves it as it is."""
+    starts: set[str] = set()
+    for edit in code:
+        before, _, after = edit.text.partition("\n")
+        starts |= {f"# {edit.place}", before[: edit.start], *after.split("\n")}
+    return tuple(start for start in starts if start.strip())
 
 
 # -- lines -----------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from tfwatch.core.knobs import (
 from tfwatch.runs.control import Control
 from tfwatch.runs.requests import SwitchRequest
 from tfwatch.runs.script_process import launched, take_switches
+from tfwatch.tfdata.code_edits import names_in_fit
 from tfwatch.watch.fit.fit_runs import FitRun, run_of_next_fit
 from tfwatch.watch.fit.model_facts import read_model
 from tfwatch.watch.fit.py_dataset import PyDatasetSettings
@@ -298,6 +299,7 @@ class Watch(keras.callbacks.Callback):
         with fails_open(lambda why: writer.note(f"facts of the model are unknown: {why}")):
             if run.is_first_fit:
                 writer.describe(model=read_model(self.model))
+                writer.describe(names=names_in_fit(sys._getframe()))
 
     def _is_watched_already(self) -> bool:
         """Return whether another Watch records this `fit`, whose callbacks share their `params`."""

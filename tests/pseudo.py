@@ -39,7 +39,7 @@ class Pseudo:
         self.resize(columns, rows)
         self.before = termios.tcgetattr(self.slave)
         self.output = b""
-        self._mark = uuid.uuid4().hex
+        self.mark = uuid.uuid4().hex
         self.process = subprocess.Popen(
             [sys.executable, *args],
             stdin=self.slave,
@@ -50,7 +50,7 @@ class Pseudo:
                 **os.environ,
                 "TERM": "xterm-256color",
                 "PYTHONPATH": str(ROOT),
-                MARK: self._mark,
+                MARK: self.mark,
                 **environ,
             },
             start_new_session=True,
@@ -64,7 +64,7 @@ class Pseudo:
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGKILL)
         self.process.wait(timeout=10)
-        kill_marked(self._mark)
+        kill_marked(self.mark)
         for fd in (self._master, self.slave):
             with contextlib.suppress(OSError):
                 os.close(fd)
@@ -92,7 +92,7 @@ class Pseudo:
         deadline = time.monotonic() + timeout_s
         while text not in self.words:
             assert time.monotonic() < deadline, f"{text!r} never came: {self.words[-1000:]!r}"
-            self._read(0.1)
+            self.read(0.1)
         return self.output.decode(errors="replace")
 
     def read_until(self, condition: Callable[[], object], timeout_s: float = 20) -> None:
@@ -104,8 +104,8 @@ class Pseudo:
         deadline = time.monotonic() + timeout_s
         while not condition():
             assert time.monotonic() < deadline, f"it never came to hold: {self.words[-1000:]!r}"
-            self._read(0.01)
-        while self._read(0.05):
+            self.read(0.01)
+        while self.read(0.05):
             pass
 
     def wait(self, timeout_s: float = 20) -> int:
@@ -113,8 +113,8 @@ class Pseudo:
         deadline = time.monotonic() + timeout_s
         while self.process.poll() is None:
             assert time.monotonic() < deadline, f"it never ended: {self.words[-1000:]!r}"
-            self._read(0.02)
-        while self._read(0.3):  # the guard may still write
+            self.read(0.02)
+        while self.read(0.3):  # the guard may still write
             pass
         return self.process.returncode
 
@@ -133,7 +133,8 @@ class Pseudo:
         """The terminal's current settings."""
         return termios.tcgetattr(self.slave)
 
-    def _read(self, timeout_s: float) -> bool:
+    def read(self, timeout_s: float) -> bool:
+        """Take what the program writes within a time; return whether it has written."""
         if not select.select([self._master], [], [], timeout_s)[0]:
             return False
         try:

@@ -1,14 +1,12 @@
 """Damage run folders at random, and read each with every command: no traceback, each read within
 5 s and 1 GB.
 
-    python -m tests.bench.damaged [--folders 3000] [--first 0]
-
-A folder goes by its number: `--first N --folders 1` damages it again. Exits with 1 if a read fails.
+A folder goes by its number. The options are those of `tests/bench/numbered.py`.
 """
 
 from __future__ import annotations
 
-import argparse
+import atexit
 import io
 import json
 import os
@@ -28,6 +26,7 @@ import numpy as np
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.bench.numbered import Result, run_trials
 from tests.report.hostile import hostile_run
 from tests.screens.canned import usual
 from tests.screens.states import failed, slow_callback, stalled, validating
@@ -44,7 +43,7 @@ from tfwatch.runs.format import NotARunError
 from tfwatch.runs.run import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
 LONGEST_S, MOST_BYTES = 5.0, 2**30
 FILES = (layout.MANIFEST, *layout.STREAMS, layout.PULSES, layout.LOG, layout.REQUESTS)
@@ -303,6 +302,10 @@ class Failure:
     reader: str
     why: str
 
+    def __str__(self) -> str:
+        """Return the failure as text."""
+        return f"{self.reader}: {self.why} after {', '.join(self.damages)}"
+
 
 def try_folder(number: int, runs_dir: Path) -> Iterator[Failure]:
     """Damage the folder of a number, and read it in every way."""
@@ -339,28 +342,20 @@ def limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Try folders, and print the reads that fail."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--folders", type=int, default=3000)
-    parser.add_argument("--first", type=int, default=0)
-    args = parser.parse_args(argv)
-    failures = 0
+def make_trial() -> Callable[[int], Result]:
+    """Return the function of a trial."""
     set_command._LONGEST_S = 0  # nobody answers
-    templates()
+    atexit.register(shutil.rmtree, templates()[0].parent)
     limit_memory()
-    for number in range(args.first, args.first + args.folders):
-        with tempfile.TemporaryDirectory(prefix="damaged-") as folder:
-            for one in try_folder(number, Path(folder)):
-                failures += 1
-                print(
-                    f"{one.number} {one.reader}: {one.why}\n    {', '.join(one.damages)}",
-                    flush=True,
-                )
-    print(f"{args.folders} folders, {failures} reads failed")
-    shutil.rmtree(templates()[0].parent)
-    return int(failures > 0)
+    return try_number
+
+
+def try_number(number: int) -> Result:
+    """Damage the folder of a number, and read it in every way."""
+    with tempfile.TemporaryDirectory(prefix="damaged-") as folder:
+        failures = [str(one) for one in try_folder(number, Path(folder))]
+    return Result(number, "\n    ".join(failures))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_trials("tests.bench.damaged", make_trial, count=5000, each=500, most_s=120))

@@ -1,16 +1,13 @@
-"""Compare stock `fit` with a watched one, bit for bit: every model below, over every data, in every
-way of stepping.
+"""Compare stock `fit` with a watched one, bit for bit: every kind of `tests/watch/kinds.py`, and
+every model below over every data, in every way of stepping.
 
-    python -m tests.bench.kinds [--only PART ...]
-
-PART: of a name, e.g. `attention, generator` or `, exact`. Compared are weights, losses and every
-batch's logs, with 50 switches or more of all knobs, one after each call; the last batch is ragged.
-Exits with 1 if one differs.
+Compared are weights, losses and every batch's logs: with a switch after each call, of all knobs in
+turn; then of each knob that takes effect with 50 switches of it alone. The last batch is ragged.
+The options are those of `tests/bench/numbered.py`.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 from collections import Counter
@@ -19,15 +16,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.bench.numbered import Result, run_trials
 from tests.watch import kinds
-from tests.watch.fit.test_kinds import train
+from tests.watch.fit.test_kinds import SWITCHES, train
 from tests.watch.kinds import STEPS, Kind
-from tfwatch.core.events import PipelineSwitched, SwitchFailed, WatchFailed
+from tfwatch.core.events import PipelineSwitched, WatchFailed
+from tfwatch.core.knobs import KNOBS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-SWITCHES = 51
+#: Switches of a training; one of a knob that takes effect with an epoch is asked for in every third
+#: epoch, and any other after every second call.
+COUNT, WANTED, EPOCHS, CALLS = 55, 50, 3, 2
+PARTS = ("weights", "iterations", "losses", "history", "batches")
 JIT = {"jit_compile": True}
 #: Models with their inputs and what `compile` gets.
 MODELS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
@@ -72,53 +74,63 @@ def matrix() -> Iterator[Kind]:
                 )
 
 
-def lasting(kind: Kind) -> Kind:
-    """Return a kind that trains for `SWITCHES` calls, unless it has its own number of epochs."""
-    calls = STEPS // kind.compile.get("steps_per_execution", 1)
-    return replace(kind, options={"epochs": -(-SWITCHES // calls) + 1, **kind.options})
+class Comparison:
+    """A kind of `fit`, as stock and watched."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind, self._calls = kind, -(-STEPS // kind.compile.get("steps_per_execution", 1))
+        self._stock: dict[int, Any] = {}
+        self.counts: Counter[str] = Counter()
+
+    def differences(self) -> Iterator[str]:
+        """Yield what differs."""
+        yield from self._compare("all knobs", SWITCHES, 1)
+        for knob in [name for name in KNOBS if self.counts[name]]:
+            of_epochs = KNOBS[knob].epochs or self._kind.name.startswith("PyDataset")
+            every = self._calls * EPOCHS if of_epochs else CALLS
+            yield from self._compare(knob, [one for one in SWITCHES if one[0] == knob], every)
+
+    def _compare(self, name: str, switches: Sequence[tuple[str, Any]], every: int) -> Iterator[str]:
+        kind = self._lasting(COUNT * every)
+        epochs = kind.options["epochs"]
+        if epochs not in self._stock:
+            self._stock[epochs] = train(kind)[0]
+        with tempfile.TemporaryDirectory() as folder:
+            watched, run = train(kind, Path(folder), every, switches)
+            made = Counter(event.knob for event in run.events.of(PipelineSwitched))
+            lost = [run.manifest.not_split, *(one.reason for one in run.events.of(WatchFailed))]
+        self.counts += made
+        if made[name] < WANTED and name in KNOBS:
+            self.counts[f"kinds with fewer switches of {name}"] += 1
+        stock = self._stock[epochs]
+        unequal = [part for part, a, b in zip(PARTS, stock, watched, strict=True) if a != b]
+        if any(lost) or unequal:
+            yield f"{name}: {unequal} {lost}"
+
+    def _lasting(self, calls: int) -> Kind:
+        """Return the kind for so many calls of the train function."""
+        epochs = -(-calls // self._calls) + 1
+        kind = replace(self._kind, options={**self._kind.options, "epochs": epochs})
+        if kind.callbacks is kinds.early_stopping:
+            return replace(kind, callbacks=partial(kinds.early_stopping, epochs - 2))
+        return kind
 
 
-def compare(kind: Kind) -> str:
-    """Return `equal` with the number of switches by knob, or the differences."""
-    stock, _ = train(kind)
-    with tempfile.TemporaryDirectory() as folder:
-        watched, run = train(kind, Path(folder), every=1)
-        made = Counter(event.knob for event in run.events.of(PipelineSwitched))
-        refused = len(run.events.of(SwitchFailed))
-        failures = [event.reason for event in run.events.of(WatchFailed)]
-    if failures or run.manifest.not_split:
-        return f"DIFFERS: {run.manifest.not_split} {failures}"
-    parts = ("weights", "iterations", "losses", "history", "batches")
-    unequal = [part for part, one, other in zip(parts, stock, watched, strict=True) if one != other]
-    switches = ", ".join(f"{knob} {count}" for knob, count in made.items())
-    return (
-        f"DIFFERS in {', '.join(unequal)}" if unequal else f"equal: {switches}, refused {refused}"
-    )
-
-
-def main() -> int:
+def make_trial() -> Callable[[int], Result]:
+    """Return the function of a trial."""
     import tensorflow as tf
 
-    parser = argparse.ArgumentParser(
-        description="compare stock fit with a watched one, bit for bit"
-    )
-    parser.add_argument(
-        "--only",
-        nargs="*",
-        default=[""],
-        help="only the combinations whose name holds one of these",
-    )
-    options = parser.parse_args()
     tf.config.experimental.enable_op_determinism()
-    results = []
-    for kind in (*kinds.KINDS, *matrix()):
-        if any(part in kind.name for part in options.only):
-            results.append(compare(lasting(kind)))
-            print(f"{kind.name}: {results[-1]}", flush=True)
-    equal = sum(result.startswith("equal") for result in results)
-    print(f"{equal} of {len(results)} equal")
-    return 0 if equal == len(results) else 1
+    chosen = [*kinds.KINDS, *matrix()]
+
+    def compare(number: int) -> Result:
+        compared = Comparison(kind := chosen[number])
+        failure = "; ".join(compared.differences())
+        return Result(number, f"{kind.name}: {failure}" if failure else "", {**compared.counts})
+
+    return compare
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    count = len([*kinds.KINDS, *matrix()])
+    sys.exit(run_trials("tests.bench.kinds", make_trial, count=count, each=4, most_s=900))

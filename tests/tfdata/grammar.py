@@ -288,16 +288,17 @@ def _built(text: str, known: dict[str, Any]) -> Any:
 
 
 @functools.cache
-def _files() -> str:
+def _files() -> tempfile.TemporaryDirectory[str]:
     """Return a folder with four text files and four files of records, of five lines each."""
-    folder = Path(tempfile.mkdtemp())
+    made = tempfile.TemporaryDirectory()
+    folder = Path(made.name)
     for n in range(4):
         lines = [str(10 * (n + 1) + k) for k in range(5)]
         (folder / f"{n}.txt").write_text("\n".join([*lines, ""]))
         with tf.io.TFRecordWriter(str(folder / f"{n}.rec")) as writer:
             for line in lines:
                 writer.write(line.encode())
-    return str(folder)
+    return made
 
 
 _as_is: Callable[[Any], Any] = tf.autograph.experimental.do_not_convert
@@ -352,7 +353,7 @@ def names(folder: str) -> dict[str, Any]:
 
     folder: for the files that a pipeline writes.
     """
-    data, files, calls = tf.data.Dataset, _files(), itertools.count(1)
+    data, files, calls = tf.data.Dataset, _files().name, itertools.count(1)
     with tf.device("/CPU:0"):
         counter = tf.Variable(0, dtype=tf.int64)
         scale = tf.Variable(2, dtype=tf.int64)

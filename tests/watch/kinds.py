@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -206,7 +207,7 @@ def once(model: Any, data: Any, options: dict[str, Any], callbacks: list[Any]) -
 
 
 def again_and_again(model: Any, data: Any, options: dict[str, Any], callbacks: list[Any]) -> Any:
-    for _ in range(EPOCHS):
+    for _ in range(options.get("epochs", EPOCHS)):
         history = once(model, data, {**options, "epochs": 1}, callbacks)
     return history
 
@@ -214,17 +215,20 @@ def again_and_again(model: Any, data: Any, options: dict[str, Any], callbacks: l
 def compiled_in_between(
     model: Any, data: Any, options: dict[str, Any], callbacks: list[Any]
 ) -> Any:
-    once(model, data, {**options, "epochs": 2}, callbacks)
+    once(model, data, options, callbacks)
     model.compile("sgd", "mse", steps_per_execution=2)
-    return once(model, data, {**options, "epochs": 2}, callbacks)
+    return once(model, data, options, callbacks)
 
 
 def raised_in_between(model: Any, data: Any, options: dict[str, Any], callbacks: list[Any]) -> Any:
-    """Raise in mid-epoch, then call `fit` again without callbacks."""
+    """Raise in the first epoch, or the last of so many; then call `fit` again without callbacks."""
     import keras
 
+    at = itertools.count(1)
+    last = STEPS * (options.get("epochs", 1) - 1) + 6
+
     def fail(batch: int, logs: Any) -> None:
-        if batch == 5:
+        if next(at) == last:
             raise RuntimeError("a callback of the user's")
 
     failing = keras.callbacks.LambdaCallback(on_train_batch_end=fail)
@@ -233,12 +237,11 @@ def raised_in_between(model: Any, data: Any, options: dict[str, Any], callbacks:
     return once(model, data, options, [])
 
 
-def early_stopping() -> list[Any]:
+def early_stopping(patience: int = 1) -> list[Any]:
     import keras
 
-    return [
-        keras.callbacks.EarlyStopping("loss", min_delta=10, patience=1, restore_best_weights=True)
-    ]
+    stopping = partial(keras.callbacks.EarlyStopping, "loss", min_delta=10)
+    return [stopping(patience=patience, restore_best_weights=True)]
 
 
 def several() -> list[Any]:

@@ -16,6 +16,7 @@ from tfwatch.core.events import PipelineSwitched, WatchFailed
 from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tfwatch.runs.snapshot import Snapshot
@@ -37,11 +38,11 @@ SWITCHES: list[tuple[str, Any]] = [
 class Seen:
     """The logs that a callback gets of each batch, and a switch after every so many calls."""
 
-    def __init__(self, watch: Any = None, every: int = 3) -> None:
+    def __init__(self, watch: Any, every: int, switches: Sequence[tuple[str, Any]]) -> None:
         import keras
 
         batches: list[tuple[int, float]] = []
-        switches = itertools.cycle(SWITCHES)
+        due = itertools.cycle(switches)
 
         class Callback(keras.callbacks.Callback):
             calls = 0
@@ -50,7 +51,7 @@ class Seen:
                 batches.append((batch, logs["loss"]))
                 self.calls += 1
                 if watch and self.calls % every == 0:
-                    knob, value = next(switches)
+                    knob, value = next(due)
                     watch.set(**{knob: value})
 
         self.batches = batches
@@ -90,10 +91,15 @@ def train_stock(name: str) -> Any:
     return train(kind)[0]
 
 
-def train(kind: Kind, runs_dir: Path | None = None, every: int = 3) -> tuple[Any, Any]:
+def train(
+    kind: Kind,
+    runs_dir: Path | None = None,
+    every: int = 3,
+    switches: Sequence[tuple[str, Any]] = SWITCHES,
+) -> tuple[Any, Any]:
     """Return the result, and the run of the last recorded `fit`; None without Watch.
 
-    every: the calls of the train function between two switches.
+    every: the calls of the train function between two of the switches, which come over and over.
     """
     import keras
 
@@ -101,7 +107,7 @@ def train(kind: Kind, runs_dir: Path | None = None, every: int = 3) -> tuple[Any
 
     keras.utils.set_random_seed(3)
     watch = Watch(runs_dir) if runs_dir else None
-    seen = Seen(watch, every)
+    seen = Seen(watch, every, switches)
     callbacks = [*kind.callbacks(), *([watch] if watch else []), seen.callback]
     with determinism(kind.deterministic), as_on_a_gpu():
         model = kind.model()

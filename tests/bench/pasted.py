@@ -1,12 +1,13 @@
-"""Is a live setting the line that a user pastes, and what does Watch cost? On a GPU, by kinds of
-data.
+"""Is a live setting the line that a user pastes, and what does Watch cost? By kinds of data.
 
-    python -m tests.bench.pasted OUT [--kinds naive arrays] [--batch 64] [--steps 300] [--rounds 2]
+    python -m tests.bench.pasted OUT [--minutes 10] [--kinds naive arrays] [--batches 64]
 
-For each kind of data: bare, with Watch, and for each line of its pipeline switched live and back,
-and pasted. A row has medians of step time and copy, ms: as written, live, back, pasted; the ratios
-of live to pasted, back to as written, and Watch to bare; and the longest step beside the first
-switch. Every step is in OUT. It exits with 1 where a ratio is above 1.03.
+Trains for so many minutes, in rounds (`pasted_script.py`), then prints a table of all rounds in
+OUT; with 0 minutes it prints alone. For each kind, batch and line: medians over the rounds of step
+and copy, ms, as written, live, back, pasted; and ratios, each the median of those of the rounds
+with its 95 % interval: live over pasted, back over written, and Watch over bare. One fit differs
+from the next by several percent, so a ratio is of two fits of one round, and many rounds count. It
+exits with 1 where a ratio is proved to be above 1.03.
 """
 
 from __future__ import annotations
@@ -15,103 +16,127 @@ import argparse
 import json
 import subprocess
 import sys
+from collections import defaultdict
+from math import comb
 from pathlib import Path
 from statistics import median
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from tests.pseudo import ROOT
 
-#: The lines that are tried, by the kind of data.
-LINES = {
-    "naive": ("prefetch=4", "workers=8", "workers=auto", "device_prefetch=2"),
-    "uint8": ("prefetch=4", "workers=8"),
-    "tuned": ("prefetch=4", "device_prefetch=2"),
-    "random": ("workers=auto",),
-    "slices": ("prefetch=4", "pinned=on", "device_prefetch=2"),
-    "arrays": ("pinned=on", "device_prefetch=2"),
-    "generator": ("pinned=on", "device_prefetch=2"),
-    "pydataset": ("pinned=on", "device_prefetch=2"),
-}
-#: Steps that are left out after a switch and at the start; those beside a switch.
-_SETTLE, _BESIDE = 30, 12
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 #: A live setting costs at most this ratio of the pasted line.
 _MOST = 1.03
+#: An interval misses with this probability.
+_MISS = 0.05
+_SCRIPT = Path(__file__).with_name("pasted_script.py")
+_KINDS = ("naive", "uint8", "tuned", "random", "slices", "arrays", "generator", "pydataset")
 
 
-def run(kind: str, batch: int, steps: int, rounds: int, out: Path) -> list[dict[str, Any]]:
-    """Run the trainings of a kind of data; return the rows that the script prints."""
-    script = Path(__file__).with_name("pasted_script.py")
-    words = [kind, str(batch), str(steps), str(rounds), *LINES[kind]]
-    done = subprocess.run(
-        [sys.executable, str(script), *words], capture_output=True, text=True, cwd=ROOT
-    )
-    (out / f"{kind}-{batch}.jsonl").write_text(done.stdout)
-    if done.returncode:
-        print(done.stderr[-1500:], flush=True)
-    return [json.loads(line) for line in done.stdout.splitlines()]
+def interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Return the median and its interval by order statistics; with fewer than six values the
+    interval is their range, and misses more often."""
+    ordered, count, cut, chance = sorted(values), len(values), 0, 0.0
+    for rank in range(count // 2):
+        chance += 2 * comb(count, rank) / 2**count
+        cut = rank + 1 if chance <= _MISS else cut
+    cut = max(cut - 1, 0)
+    return median(ordered), ordered[cut], ordered[-1 - cut]
 
 
-def _medians(row: dict[str, Any], first: int, last: int) -> tuple[float, float]:
-    """Return the medians of step and copy, ms, of a range of steps."""
-    copies = np.array(row.get("copy_ms", [np.nan]), float)[first:last]
-    has_copy = bool(np.isfinite(copies).any())
-    return median(row["ms"][first:last]), float(np.nanmedian(copies)) if has_copy else np.nan
+def _text(values: Sequence[float]) -> str:
+    if not values:
+        return "n/a"
+    middle, low, high = interval(values)
+    return f"{middle:.3f} ({low:.3f} to {high:.3f})"
 
 
-def _pause(row: dict[str, Any], steps: int) -> float:
-    """Return the longest step beside the first switch over the median, ms."""
-    on = steps // 3
-    steps_ms: list[float] = row["ms"]
-    return max(steps_ms[on - 1 : on + _BESIDE]) - median(steps_ms[_SETTLE:on])
+def _is_above(values: Sequence[float]) -> bool:
+    return bool(values) and interval(values)[1] > _MOST
 
 
-def _print_line(rows: list[dict[str, Any]], line: str, steps: int) -> bool:
-    """Print the row of a line; return whether a ratio is too large."""
-    live = [one for one in rows if (one["arm"], one["line"]) == ("live", line)]
-    pasted = [one for one in rows if (one["arm"], one["line"]) == ("pasted", line)]
-    third, ends = steps // 3, 2 * steps // 3
-    ranges = ((_SETTLE, third), (third + _SETTLE, ends), (ends + _SETTLE, steps))
-    parts = [np.median([_medians(row, *part) for row in live], axis=0) for part in ranges]
-    if pasted:
-        parts.append(np.median([_medians(row, _SETTLE, steps) for row in pasted], axis=0))
-    figures = " ".join(f"{step:7.2f} {copy:5.2f}" for step, copy in parts)
-    ratio = parts[1][0] / parts[3][0] if pasted else float("nan")
-    back = parts[2][0] / parts[0][0]
-    pause = max(_pause(row, steps) for row in live)
-    print(f"  {line:18} {figures}   {ratio:.3f} {back:.3f}  {pause:6.0f} ms", flush=True)
-    for row in live:
-        if len(row.get("switched", ())) != 2:
-            print(f"    switched: {row.get('switched')} {row.get('events')}", flush=True)
-    return ratio > _MOST or back > _MOST
+def _figures(rows: Sequence[dict[str, Any]], part: str) -> str:
+    steps = [row[part][0] for row in rows]
+    copies = [row[part][1] for row in rows if row[part][1] is not None]
+    copy = f"{median(copies):5.2f}" if copies else "     "
+    return f"{median(steps):7.2f} {copy}" if steps else " " * 13
+
+
+class Cell:
+    """The fits of one kind of data and batch."""
+
+    def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
+        self._of: dict[tuple[str, str], dict[int, list[dict[str, Any]]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        for row in rows:
+            self._of[row["arm"], row["line"]][row["round"]].append(row)
+        self.lines = list(dict.fromkeys(row["line"] for row in rows if row["line"]))
+
+    def _steps(self, arm: str, line: str, part: str) -> dict[int, float]:
+        """Return the median step of each round."""
+        rounds = self._of[arm, line].items()
+        return {at: median(row[part][0] for row in rows) for at, rows in rounds}
+
+    def watch_over_bare(self) -> list[float]:
+        """Return the ratio of each round."""
+        return _ratios(self._steps("watch", "", "all"), self._steps("bare", "", "all"))
+
+    def print_line(self, line: str) -> bool:
+        """Print the row of a line; return whether a ratio is too large."""
+        live = [row for rows in self._of["live", line].values() for row in rows]
+        pasted = [row for rows in self._of["pasted", line].values() for row in rows]
+        steps = self._steps
+        over = _ratios(steps("live", line, "live"), steps("pasted", line, "all"))
+        back = _ratios(steps("live", line, "back"), steps("live", line, "written"))
+        parts = [_figures(live, part) for part in ("written", "live", "back")]
+        parts.append(_figures(pasted, "all"))
+        pause = median(row["pause_ms"] for row in live) if live else 0.0
+        print(
+            f"  {line:18} {' '.join(parts)}  {_text(over)}  {_text(back)}  {pause:5.0f} ms",
+            flush=True,
+        )
+        failed = [row for row in live if row["switched"] != 2]
+        if failed:
+            print(f"    {len(failed)} of {len(live)} not switched: {failed[0]['failed']}")
+        return _is_above(over) or _is_above(back)
+
+
+def _ratios(over: dict[int, float], under: dict[int, float]) -> list[float]:
+    return [over[at] / under[at] for at in over if at in under]
+
+
+def print_table(file: Path) -> bool:
+    """Print all rounds of a file; return whether a ratio is proved to be too large."""
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    cells: dict[tuple[int, str], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        cells[row["batch"], row["kind"]].append(row)
+    bad = False
+    print("  line                     written          live          back        pasted")
+    for (batch, kind), own in sorted(cells.items()):
+        cell, rounds = Cell(own), len({row["round"] for row in own})
+        watch = cell.watch_over_bare()
+        print(f"{kind}, batches of {batch}, {rounds} rounds: Watch/bare {_text(watch)}")
+        for line in cell.lines:
+            bad = cell.print_line(line) or bad
+    return bad
 
 
 def main() -> int:
-    """Print a row for each kind and line."""
+    """Train, and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("out", type=Path)
-    parser.add_argument("--kinds", nargs="*", default=[*LINES])
-    parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--kinds", nargs="*", default=_KINDS)
+    parser.add_argument("--batches", nargs="*", default=["64"])
     asked = parser.parse_args()
-    asked.out.mkdir(parents=True, exist_ok=True)
-    bad = False
-    print(
-        "  line                 written          live          back        pasted   live/p back/w"
-    )
-    for kind in asked.kinds:
-        rows = run(kind, asked.batch, asked.steps, asked.rounds, asked.out)
-        plain = {
-            arm: [_medians(row, _SETTLE, asked.steps)[0] for row in rows if row["arm"] == arm]
-            for arm in ("bare", "watch")
-        }
-        ratios = [with_it / bare for bare, with_it in zip(*plain.values(), strict=True)]
-        print(f"{kind}: bare {plain['bare']}, Watch/bare {[round(one, 3) for one in ratios]}")
-        for line in LINES[kind]:
-            bad = _print_line(rows, line, asked.steps) or bad
-    return int(bad)
+    if asked.minutes:
+        words = [asked.out, ",".join(asked.kinds), ",".join(asked.batches), str(asked.minutes)]
+        subprocess.run([sys.executable, str(_SCRIPT), *map(str, words)], cwd=ROOT, check=True)
+    return int(print_table(asked.out / "fits.jsonl"))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,14 @@
-"""The trainings of `tests.bench.pasted`: `pasted_script.py KIND BATCH STEPS ROUNDS LINE...`.
+"""The trainings of `tests.bench.pasted`.
 
-In each round, in turn: bare, with Watch, and for each line switched live and back, and pasted.
-Prints a JSON object a training: the line, the steps in ms, and of a watched one the copies and the
-longest step beside each switch.
+    pasted_script.py OUT KINDS BATCHES MINUTES      rows of short fits, until the time is over
+    pasted_script.py OUT KINDS BATCHES MINUTES noise        each step of long ones
+    pasted_script.py OUT KINDS BATCHES MINUTES hand         lines pasted together, beside bare
+    pasted_script.py plain KIND BATCH STEPS         as a user's script, for `tfwatch run`
+
+KINDS and BATCHES are separated by commas. In each round, in turn: bare, with Watch, and for each
+line switched live and back, and pasted. A row is a JSON object: of each part of a fit the median
+step and copy, ms, and the longest step beside the first switch. Rows are appended to a file for
+each mode, so that a second run goes on with its rounds.
 """
 
 from __future__ import annotations
@@ -12,8 +18,9 @@ import os
 import sys
 import tempfile
 import time
+from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -24,18 +31,46 @@ import tensorflow as tf
 from tfwatch import Watch
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.runs.run import open_run
+from tfwatch.watch.fit.fit_runs import complete_runs
 
-SIDE, IMAGES, EPOCH = 224, 64, 100
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SIDE, IMAGES = 224, 64
+#: Steps of an epoch of arrays, of each part of a fit, and of those the ones that are left out.
+EPOCH, PART, SETTLE = 30, 60, 20
+#: Steps of a fit whose noise is recorded.
+NOISE_STEPS = 3000
 DEVICE = "/GPU:0" if tf.config.list_physical_devices("GPU") else "/CPU:0"
+#: The lines that are tried, by the kind of data.
+LINES = {
+    "naive": ("prefetch=4", "workers=8", "device_prefetch=2"),
+    "uint8": ("prefetch=4", "workers=8"),
+    "tuned": ("prefetch=4", "device_prefetch=2"),
+    "random": ("workers=auto",),
+    "slices": ("prefetch=4", "pinned=on", "device_prefetch=2"),
+    "arrays": ("pinned=on", "device_prefetch=2"),
+    "generator": ("pinned=on", "device_prefetch=2"),
+    "pydataset": ("pinned=on", "device_prefetch=2"),
+}
+#: Lines that are pasted together, of which the fastest is the best by hand.
+_IN_MEMORY = (("pinned=on",), ("pinned=on", "prefetch=2"), ("pinned=on", "device_prefetch=2"))
+_OF_FILES = (("workers=auto", "prefetch=4"), ("workers=auto", "device_prefetch=2"))
+HANDS = {
+    "naive": _OF_FILES,
+    "uint8": _OF_FILES,
+    "tuned": (("device_prefetch=2",),),
+    "random": _OF_FILES,
+    **dict.fromkeys(("slices", "arrays", "generator", "pydataset"), _IN_MEMORY),
+}
 
 
 class Clock(keras.callbacks.Callback):
-    """Notes when each step ends; switches a line on after a third of the steps, and back."""
+    """Notes when each step ends; switches a line on after a part of the steps, and back."""
 
-    def __init__(self, watch: Watch | None, line: str, steps: int) -> None:
+    def __init__(self, watch: Watch | None, line: str) -> None:
         super().__init__()
         self.ends: list[int] = []
-        self.on, self.back = steps // 3, 2 * steps // 3
         self._watch, self._line = watch, line
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -44,9 +79,9 @@ class Clock(keras.callbacks.Callback):
         if self._watch is None or not self._line:
             return
         knob, _, value = self._line.partition("=")
-        if len(self.ends) == self.on:
+        if len(self.ends) == PART:
             self._watch.set(**{knob: _value(knob, value)}, random_draws=True)
-        elif len(self.ends) == self.back:
+        elif len(self.ends) == 2 * PART:
             default = "default" if knob in ("prefetch", "workers") else "off"
             self._watch.set(**{knob: _value(knob, default)})
 
@@ -57,7 +92,7 @@ def _value(knob: str, value: str) -> Any:
 
 def decode(file: Any, label: Any) -> Any:
     """Return an image of a JPEG."""
-    image = tf.ensure_shape(tf.io.decode_jpeg(file, channels=3), (SIDE, SIDE, 3))
+    image, label = decode_uint8(file, label)
     return tf.cast(image, tf.float32), label
 
 
@@ -87,14 +122,21 @@ class Rows(keras.utils.PyDataset):
         return self._x[at].copy(), self._y[at]
 
 
-def files_of(batch: int, steps: int, function: Any, line: str, *, tuned: bool) -> Any:
-    """Return a data set of JPEGs with a line pasted."""
+def _image_files() -> list[bytes]:
+    """Return JPEGs of gradients with a little noise, which are decoded as fast as photographs."""
     rng = np.random.default_rng(0)
-    noise = rng.integers(0, 255, (IMAGES, SIDE, SIDE, 3), dtype=np.uint8)
-    files = [tf.io.encode_jpeg(image).numpy() for image in noise]
-    data = tf.data.Dataset.from_tensor_slices((files, np.arange(IMAGES) % 10))
-    data = data.repeat(batch * (steps + 40) // IMAGES)
-    calls = {"workers=8": 8, "workers=auto": tf.data.AUTOTUNE}.get(line)
+    slopes = rng.uniform(0, 1, (IMAGES, 1, 1, 3)) * np.arange(SIDE)[None, :, None, None]
+    images = slopes + rng.normal(0, 4, (IMAGES, SIDE, SIDE, 3))
+    images = np.clip(images, 0, 255).astype(np.uint8)
+    return [tf.io.encode_jpeg(image).numpy() for image in images]
+
+
+def files_of(batch: int, steps: int, function: Any, lines: tuple[str, ...], *, tuned: bool) -> Any:
+    """Return a data set of JPEGs with lines pasted."""
+    data = tf.data.Dataset.from_tensor_slices((_image_files(), np.arange(IMAGES) % 10))
+    data = data.repeat(batch * (steps + 40) // IMAGES + 1)
+    known = {"workers=8": 8, "workers=auto": tf.data.AUTOTUNE}
+    calls = next((known[line] for line in lines if line in known), None)
     calls = tf.data.AUTOTUNE if tuned else calls
     data = data.map(function, num_parallel_calls=calls).batch(batch, drop_remainder=True)
     return data.prefetch(tf.data.AUTOTUNE) if tuned else data
@@ -122,24 +164,57 @@ def pasted(data: Any, line: str) -> Any:
     return data
 
 
-def fit_arguments(kind: str, batch: int, steps: int, line: str, arrays: Any) -> dict[str, Any]:
-    """Return the arguments of `fit` for a kind of data with a line pasted."""
+def _as_keras_reads(arguments: dict[str, Any]) -> Any:
+    """Return the data set that Keras makes of arrays, a generator or a `PyDataset`."""
+    from keras.src.trainers import data_adapters
+
+    x, y = arguments["x"], arguments.get("y")
+    adapter = data_adapters.get_data_adapter(
+        x, y, batch_size=arguments.get("batch_size"), shuffle=arguments.get("shuffle", True)
+    )
+    return adapter.get_tf_dataset()
+
+
+def fit_arguments(
+    kind: str, batch: int, steps: int, lines: tuple[str, ...], arrays: Any
+) -> dict[str, Any]:
+    """Return the arguments of `fit` for a kind of data with lines pasted."""
+    arguments = _arguments(kind, batch, steps, lines, arrays)
+    if not lines:
+        return arguments
+    data = arguments["x"]
+    if not isinstance(data, tf.data.Dataset):
+        epochs = arguments.get("epochs", 1)
+        data = _as_keras_reads(arguments)
+        arguments = {"steps_per_epoch": arguments.get("steps_per_epoch", EPOCH), "epochs": epochs}
+        data = data.repeat(epochs) if epochs > 1 else data
+    for line in lines:
+        data = pasted(data, line)
+    return {**arguments, "x": data}
+
+
+def _arguments(
+    kind: str, batch: int, steps: int, lines: tuple[str, ...], arrays: Any
+) -> dict[str, Any]:
     functions = {"naive": decode, "tuned": decode, "random": augment, "uint8": decode_uint8}
     if kind in functions:
-        data = files_of(batch, steps, functions[kind], line, tuned=kind == "tuned")
-        return {"x": pasted(data, line), "steps_per_epoch": steps}
+        data = files_of(batch, steps, functions[kind], lines, tuned=kind == "tuned")
+        return {"x": data, "steps_per_epoch": steps}
     x, y = arrays
-    epochs = {"epochs": -(-steps // EPOCH)}
+    epochs = -(-steps // EPOCH)
     if kind == "slices":
-        data = tf.data.Dataset.from_tensor_slices((x, y)).repeat(epochs["epochs"]).batch(batch)
-        return {"x": pasted(data, line), "steps_per_epoch": steps}
+        data = tf.data.Dataset.from_tensor_slices((x, y)).repeat(epochs).batch(batch)
+        return {"x": data, "steps_per_epoch": steps}
     if kind == "arrays":
-        return {"x": x, "y": y, "batch_size": batch, **epochs}
+        return {"x": x, "y": y, "batch_size": batch, "epochs": epochs}
     if kind == "pydataset":
-        return {"x": Rows(x, y, batch), "shuffle": False, **epochs}
-    rows = Rows(x, y, batch)
-    batches = (rows[n % EPOCH] for n in range(steps + 40))
-    return {"x": batches, "steps_per_epoch": steps}
+        return {"x": Rows(x, y, batch), "shuffle": False, "epochs": epochs}
+    return {"x": _generate(Rows(x, y, batch), steps + 40), "steps_per_epoch": steps}
+
+
+def _generate(rows: Rows, steps: int) -> Iterator[Any]:
+    for number in range(steps):
+        yield rows[number % EPOCH]
 
 
 def make_model(dtype: str) -> Any:
@@ -155,50 +230,132 @@ def make_model(dtype: str) -> Any:
     return model
 
 
-def train(model: Any, given: dict[str, Any], steps: int, live: str | None) -> dict[str, Any]:
-    """Train, and return the steps; live: the line that is switched, None without Watch."""
-    with tempfile.TemporaryDirectory() as folder:
-        watch = None if live is None else Watch(Path(folder))
-        clock = Clock(watch, live or "", steps)
-        began_ns = time.perf_counter_ns()
-        model.fit(**given, verbose=0, callbacks=[clock, *([watch] if watch else [])])
-        took_s = (time.perf_counter_ns() - began_ns) / 1e9
-        found: dict[str, Any] = {"ms": np.diff(clock.ends) / 1e6, "took_s": took_s}
-        if watch is not None and watch.run_path is not None:
-            run = open_run(watch.run_path)
-            copies = run.steps["copy_ms"].astype(float)
-            found["copy_ms"] = [None if np.isnan(one) else one for one in copies]
-            found["wait_ms"] = run.steps["wait_ms"].astype(float)
-            switches = run.events.of(PipelineSwitched)
-            found["switched"] = [[one.step, one.new, one.took_ms] for one in switches]
-            found["events"] = [str(event) for event in run.events if "Fail" in str(event)][:3]
-    return {key: _rounded(value) for key, value in found.items()}
+class Fit:
+    """One training: its steps, and what a Watch recorded of them."""
+
+    def __init__(self, model: Any, given: dict[str, Any], live: str | None) -> None:
+        """live: the line that is switched, None without Watch."""
+        with tempfile.TemporaryDirectory() as folder:
+            watch = None if live is None else Watch(Path(folder))
+            clock = Clock(watch, live or "")
+            began_ns = time.perf_counter_ns()
+            model.fit(**given, verbose=0, callbacks=[clock, *([watch] if watch else [])])
+            self.took_s = (time.perf_counter_ns() - began_ns) / 1e9
+            complete_runs()  # one that waits for a next fit would run beside a bare one
+            self.ms = np.diff(clock.ends) / 1e6
+            self.copy_ms = np.full(len(self.ms), np.nan)
+            self.switched: list[Any] = []
+            self.failed: list[str] = []
+            if watch is not None and watch.run_path is not None:
+                run = open_run(watch.run_path)
+                self.copy_ms = run.steps["copy_ms"].astype(float)[1:]
+                switches = run.events.of(PipelineSwitched)
+                self.switched = [[one.step, one.new, one.took_ms] for one in switches]
+                self.failed = [str(event) for event in run.events if "Fail" in str(event)][:3]
+
+    def medians(self, first: int, last: int) -> list[float | None]:
+        """Return the medians of step and copy of a range of steps, ms."""
+        ms, copy_ms = self.ms[first:last], self.copy_ms[first:last]
+        has_copy = bool(np.isfinite(copy_ms).any())
+        return [
+            round(float(np.median(ms)), 4),
+            round(float(np.nanmedian(copy_ms)), 3) if has_copy else None,
+        ]
+
+    def row(self, *, is_live: bool = False) -> dict[str, Any]:
+        """Return what is kept of it."""
+        row: dict[str, Any] = {"took_s": round(self.took_s, 2)}
+        count = 3 if is_live else 1
+        names = ("written", "live", "back") if is_live else ("all",)
+        for at, name in zip(range(count), names, strict=True):
+            row[name] = self.medians(at * PART + SETTLE, (at + 1) * PART - 1)
+        if is_live:
+            beside = self.ms[PART - 1 : PART + 12]
+            row["pause_ms"] = round(float(beside.max() - np.median(self.ms[SETTLE:PART])), 1)
+            row["switched"], row["failed"] = len(self.switched), self.failed
+        return row
 
 
-def _rounded(value: Any) -> Any:
-    return [round(float(one), 3) for one in value] if isinstance(value, np.ndarray) else value
+class Program:
+    """The trainings of some kinds of data, in rounds."""
+
+    def __init__(self, out: Path, kinds: list[str], batches: list[int], minutes: float) -> None:
+        self._out, self._kinds, self._batches = out, kinds, batches
+        self._until_s = time.monotonic() + 60 * minutes
+        self._models: dict[str, Any] = {}
+        self._arrays: dict[int, Any] = {}
+
+    def run(self, mode: str) -> None:
+        """Train in rounds until the time is over."""
+        rounds = self._rounds_done(mode)
+        for batch in cycle(self._batches):
+            for kind in self._kinds:
+                if time.monotonic() > self._until_s:
+                    return
+                getattr(self, f"_{mode}")(kind, batch, rounds)
+            rounds += 1
+
+    def _fits(self, kind: str, batch: int, rounds: int) -> None:
+        arms: list[tuple[str, str]] = [("bare", ""), ("watch", ""), ("bare", ""), ("watch", "")]
+        for line in LINES[kind]:
+            arms += [("live", line), ("pasted", line)]
+        for arm, line in arms if rounds % 2 == 0 else arms[::-1]:
+            is_live = arm == "live"
+            lines = (line,) if arm == "pasted" else ()
+            live = {"bare": None, "live": line}.get(arm, "")
+            done = self._fit(kind, batch, 3 * PART if is_live else PART, lines, live)
+            self._write(
+                "fits", kind, batch, rounds, arm=arm, line=line, **done.row(is_live=is_live)
+            )
+
+    def _noise(self, kind: str, batch: int, rounds: int) -> None:
+        lines = HANDS[kind][-1] if rounds % 2 else ()
+        done = self._fit(kind, batch, NOISE_STEPS, lines, "")
+        arm = "by hand" if lines else "written"
+        steps_ms = [round(float(one), 3) for one in done.ms]
+        self._write("noise", kind, batch, rounds, arm=arm, ms=steps_ms)
+
+    def _hand(self, kind: str, batch: int, rounds: int) -> None:
+        arms: list[tuple[str, tuple[str, ...]]] = [("bare", ())]
+        arms += [("hand", lines) for lines in HANDS[kind]]
+        for arm, lines in arms if rounds % 2 == 0 else arms[::-1]:
+            done = self._fit(kind, batch, PART, lines, None)
+            self._write("hand", kind, batch, rounds, arm=arm, line=" ".join(lines), **done.row())
+
+    def _fit(
+        self, kind: str, batch: int, steps: int, lines: tuple[str, ...], live: str | None
+    ) -> Fit:
+        dtype = "uint8" if kind == "uint8" else "float32"
+        if dtype not in self._models:
+            self._models[dtype] = make_model(dtype)
+        if kind in ("slices", "arrays", "pydataset", "generator") and batch not in self._arrays:
+            self._arrays = {**self._arrays, batch: arrays_of(batch)}
+        given = fit_arguments(kind, batch, steps, lines, self._arrays.get(batch))
+        return Fit(self._models[dtype], given, live)
+
+    def _rounds_done(self, mode: str) -> int:
+        file = self._out / f"{mode}.jsonl"
+        rows = map(json.loads, file.read_text().splitlines()) if file.exists() else ()
+        return 1 + max((row["round"] for row in rows if row["kind"] in self._kinds), default=-1)
+
+    def _write(self, mode: str, kind: str, batch: int, rounds: int, **row: Any) -> None:
+        named = {"kind": kind, "batch": batch, "round": rounds, **row}
+        with (self._out / f"{mode}.jsonl").open("a") as file:
+            file.write(json.dumps(named) + "\n")
 
 
 def main() -> None:
-    """Train every arm in each round."""
-    kind, batch, steps, rounds = sys.argv[1], *map(int, sys.argv[2:5])
-    arrays = arrays_of(batch) if kind in ("slices", "arrays", "pydataset", "generator") else None
-    can_paste = kind not in ("generator", "pydataset", "arrays")
-    model = make_model("uint8" if kind == "uint8" else "float32")
-    if sys.argv[5:] == ["plain"]:  # as a user's script, for `tfwatch run`
-        model.fit(**fit_arguments(kind, batch, steps, "", arrays), verbose=2)
+    """Train."""
+    if sys.argv[1] == "plain":
+        kind, batch, steps = sys.argv[2], *map(int, sys.argv[3:5])
+        arrays = arrays_of(batch)
+        model = make_model("uint8" if kind == "uint8" else "float32")
+        model.fit(**fit_arguments(kind, batch, steps, (), arrays), verbose=2)
         return
-    train(model, fit_arguments(kind, batch, steps, "", arrays), 1, None)
-    for number in range(rounds):
-        arms: list[tuple[str, str]] = [("bare", ""), ("watch", "")]
-        for line in sys.argv[5:]:
-            arms += [("live", line), *([("pasted", line)] if can_paste else [])]
-        for arm, line in arms if number % 2 == 0 else arms[::-1]:
-            given = fit_arguments(kind, batch, steps, line if arm == "pasted" else "", arrays)
-            live = {"bare": None, "live": line}.get(arm, "")
-            row = train(model, given, steps, live)
-            named = {"kind": kind, "batch": batch, "arm": arm, "line": line, "round": number}
-            print(json.dumps({**named, **row}), flush=True)
+    out, kinds, batches = Path(sys.argv[1]), sys.argv[2].split(","), sys.argv[3].split(",")
+    out.mkdir(parents=True, exist_ok=True)
+    program = Program(out, kinds, [int(one) for one in batches], float(sys.argv[4]))
+    program.run(sys.argv[5] if len(sys.argv) > 5 else "fits")
 
 
 if __name__ == "__main__":

@@ -1,20 +1,25 @@
-"""What do profiles of a few steps cost a training, and does it stay the same?
+"""What do profiles of a few steps cost a training, does it stay the same, and are they right?
 
-    python -m tests.bench.profiles [--profiles 50] [--model cnn]
+    python -m tests.bench.profiles [--model cnn] [--profiles 50] bits, cost, memory
+    python -m tests.bench.profiles --model resnet --pairs 8      lengths with a profile, without
+    python -m tests.bench.profiles --model resnet --trace OUT    a long profile beside a short one
 
-Trains a model twice under Watch with deterministic operations: once with profiles asked for at
-random steps. Prints whether weights and losses are equal, the cost of a profile (starting it,
-and the slower steps), and the memory at the first and the last profile. Exits with 1
-where a bit differs.
+By default it trains twice with deterministic operations, once with profiles at random steps, and
+exits with 1 where a bit differs. A pair is two trainings of some seconds, one of them with one
+profile: its row has both lengths, and the cost by the run folder. A trace of 30 steps is for XProf;
+beside it stand the rows of tfwatch's own profile.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
+import json
 import os
 import random
 import sys
 import tempfile
+import time
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,65 +32,123 @@ import psutil
 import tensorflow as tf
 
 from tfwatch import Watch
-from tfwatch.core.events import StepProfiled
+from tfwatch.core.events import AUTOMATIC, StepProfiled
 from tfwatch.core.rows import Flag, step_ms
+from tfwatch.judge.profile.step_parts import profile_of_run, step_parts
 from tfwatch.runs.requests import ProfileRequest, append
 from tfwatch.runs.run import open_run
+from tfwatch.watch.fit.fit_runs import complete_runs
 
+layers = keras.layers
 #: Steps between two profiles on average, and steps of an epoch.
 _BETWEEN, _EPOCH = 60, 300
+#: The length of a training of a pair, seconds, and steps that are not counted at its begin.
+_PAIR_S, _SETTLE = 5.0, 20
+#: Steps of a long trace.
+_TRACED = 30
+_BATCH = 32
 
 
 class Asks(keras.callbacks.Callback):
-    """Asks for a profile at random steps; notes losses, and memory at each request."""
+    """Asks for a profile after some steps; notes losses, ends of steps, and memory at each
+    request."""
 
-    def __init__(self, watch: Watch, count: int) -> None:
+    def __init__(self, watch: Watch, at: set[int], by: str = "command") -> None:
         super().__init__()
-        chooser = random.Random(7)
         self.losses: list[float] = []
+        self.ends_s: list[float] = []
         self.memory: list[int] = []
-        self._watch = watch
-        self._at = {n * _BETWEEN + chooser.randrange(_BETWEEN // 2) for n in range(1, count + 1)}
+        self._watch, self._at, self._by = watch, at, by
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Note the loss; ask."""
+        """Note the step; ask."""
+        self.ends_s.append(time.perf_counter())
         self.losses.append(logs["loss"])
         if len(self.losses) in self._at and self._watch.run_path is not None:
-            append(self._watch.run_path, ProfileRequest("command"))
+            append(self._watch.run_path, ProfileRequest(self._by))
             self.memory.append(psutil.Process().memory_info().rss)
 
+    @property
+    def length_s(self) -> float:
+        """The time of the steps after the first ones."""
+        return self.ends_s[-1] - self.ends_s[_SETTLE]
 
-def make_model(kind: str) -> tuple[Any, tuple[int, ...]]:
-    """Return a model and the shape of an example."""
+
+def _transformer() -> Any:
+    """Return two blocks of attention, as keras.io's text classification has one."""
+    inputs = x = keras.Input((128, 64))
+    for _ in range(2):
+        attended = layers.MultiHeadAttention(4, 64)(x, x)
+        x = layers.LayerNormalization()(layers.Add()([x, attended]))
+        dense = layers.Dense(64)(layers.Dense(256, activation="relu")(x))
+        x = layers.LayerNormalization()(layers.Add()([x, dense]))
+    return keras.Model(inputs, layers.Dense(1)(layers.GlobalAveragePooling1D()(x)))
+
+
+def _network(kind: str) -> Any:
+    match kind:
+        case "dense":
+            return keras.Sequential([keras.Input((64,)), layers.Dense(128), layers.Dense(1)])
+        case "lstm":
+            return keras.Sequential([keras.Input((40, 16)), layers.LSTM(32), layers.Dense(1)])
+        case "loop":
+            recurrent = layers.LSTM(64, use_cudnn=False)
+            return keras.Sequential([keras.Input((40, 32)), recurrent, layers.Dense(1)])
+        case "transformer":
+            return _transformer()
+        case "resnet":
+            base = keras.applications.ResNet50(weights=None, input_shape=(96, 96, 3), classes=1)
+            return keras.Sequential([keras.Input((96, 96, 3)), base])
+    body = [layers.Conv2D(32, 3, activation="relu"), layers.Conv2D(32, 3, activation="relu")]
+    pool = layers.GlobalAveragePooling2D()
+    return keras.Sequential([keras.Input((64, 64, 3)), *body, pool, layers.Dense(1)])
+
+
+def make_model(kind: str) -> Any:
+    """Return a compiled model."""
     keras.utils.set_random_seed(3)
-    layers = keras.layers
-    if kind == "dense":
-        model = keras.Sequential([keras.Input((64,)), layers.Dense(128), layers.Dense(1)])
-    elif kind == "lstm":
-        model = keras.Sequential([keras.Input((40, 16)), layers.LSTM(32), layers.Dense(1)])
-    else:
-        body = [layers.Conv2D(32, 3, activation="relu"), layers.Conv2D(32, 3, activation="relu")]
-        pool = layers.GlobalAveragePooling2D()
-        model = keras.Sequential([keras.Input((64, 64, 3)), *body, pool, layers.Dense(1)])
+    model = _network(kind)
     model.compile("adam", "mse", jit_compile=False)
-    return model, model.input_shape[1:]
+    return model
 
 
-def train(kind: str, folder: Path, count: int, steps: int) -> tuple[Any, Asks, Any]:
-    """Train; return the weights, the callback and the run."""
-    model, shape = make_model(kind)
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(32 * 20, *shape)).astype("float32"), rng.normal(size=(32 * 20, 1))
-    data = tf.data.Dataset.from_tensor_slices((x, y)).repeat().batch(32)
+def make_data(model: Any) -> Any:
+    """Return endless random examples."""
+    rng, shape = np.random.default_rng(0), model.input_shape[1:]
+    x = rng.normal(size=(_BATCH * 20, *shape)).astype("float32")
+    data = tf.data.Dataset.from_tensor_slices((x, rng.normal(size=(len(x), 1))))
+    return data.repeat().batch(_BATCH)
+
+
+def train(model: Any, folder: Path, at: set[int], steps: int, by: str) -> tuple[Asks, Any]:
+    """Train with a profile after some steps; return the callback and the run."""
     watch = Watch(folder)
-    asks = Asks(watch, count)
-    epochs = -(-steps // _EPOCH)
-    model.fit(data, epochs=epochs, steps_per_epoch=_EPOCH, verbose=0, callbacks=[watch, asks])
-    return [one.tobytes() for one in model.get_weights()], asks, open_run(watch.run_path or "")
+    asks = Asks(watch, at, by)
+    epochs, data = -(-steps // _EPOCH), make_data(model)
+    each = min(steps, _EPOCH)
+    model.fit(data, epochs=epochs, steps_per_epoch=each, verbose=0, callbacks=[watch, asks])
+    complete_runs()
+    return asks, open_run(watch.run_path or "")
 
 
-def report(kind: str, is_equal: bool, asks: Asks, run: Any) -> None:
-    """Print the figures of a training."""
+def compare_bits(kind: str, profiles: int, folder: Path) -> bool:
+    """Train with profiles at random steps, and without; print, and return whether both are
+    equal."""
+    tf.config.experimental.enable_op_determinism()
+    steps, chooser = _BETWEEN * (profiles + 2), random.Random(7)
+    at = {n * _BETWEEN + chooser.randrange(_BETWEEN // 2) for n in range(1, profiles + 1)}
+    plain, profiled = make_model(kind), make_model(kind)
+    without, _ = train(plain, folder / "a", set(), steps, "command")
+    asks, run = train(profiled, folder / "b", at, steps, "command")
+    pairs = zip(plain.get_weights(), profiled.get_weights(), strict=True)
+    is_equal = asks.losses == without.losses and all(
+        one.tobytes() == other.tobytes() for one, other in pairs
+    )
+    _print_costs(kind, is_equal, asks, run)
+    return is_equal
+
+
+def _print_costs(kind: str, is_equal: bool, asks: Asks, run: Any) -> None:
     done = [event for event in run.events.of(StepProfiled) if not event.missing]
     whole = step_ms(run.steps, np.float64)
     is_profiled = run.steps["flags"] & int(Flag.PROFILED) > 0
@@ -101,20 +164,74 @@ def report(kind: str, is_equal: bool, asks: Asks, run: Any) -> None:
     )
 
 
+def print_pairs(kind: str, pairs: int, folder: Path) -> None:
+    """Print a JSON line for each pair of trainings, with a profile for which nobody asked and
+    without one."""
+    model = make_model(kind)
+    warm, _ = train(model, folder / "warm", set(), 5 * _SETTLE, "command")
+    steps = int(_PAIR_S / float(np.median(np.diff(warm.ends_s[_SETTLE:]))))
+    steps = min(steps, _EPOCH) if steps <= _EPOCH else steps // _EPOCH * _EPOCH
+    for number in range(pairs):
+        row: dict[str, Any] = {"kind": kind, "steps": steps}
+        for name in ("plain", "profiled") if number % 2 else ("profiled", "plain"):
+            at = {steps // 2} if name == "profiled" else set()
+            asks, run = train(model, folder / f"{number}{name}", at, steps, AUTOMATIC)
+            row[f"{name}_s"] = round(asks.length_s, 4)
+            if name == "profiled":
+                profile = profile_of_run(run)
+                row["cost_ms"] = round(profile.cost_ms, 2) if profile else None
+                done = run.events.of(StepProfiled)
+                row["start_ms"] = round(done[0].cost_ms, 2) if done else None
+                row["missing"] = done[0].missing if done else "none came"
+                row["marked"] = int((run.steps["flags"] & int(Flag.PROFILED) > 0).sum())
+        print(json.dumps(row), flush=True)
+
+
+def write_trace(kind: str, folder: Path, out: Path) -> None:
+    """Write the recording of a long profile, and the rows of a short one, of one model."""
+    model = make_model(kind)
+    out.mkdir(parents=True, exist_ok=True)
+    _, run = train(model, folder / "short", {2 * _SETTLE}, 200, "command")
+    done = [one for one in run.events.of(StepProfiled) if one.operations]
+    parts = [(one.role, one.name, one.took_ms) for one in step_parts(done[-1])] if done else []
+    (out / f"{kind}.json").write_text(json.dumps(parts))
+    model.fit(make_data(model), steps_per_epoch=_SETTLE, verbose=0)
+    options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=1)
+    with tf.profiler.experimental.Profile(str(folder / "long"), options):
+        model.fit(make_data(model), steps_per_epoch=_TRACED, verbose=0)
+    for recorded in (folder / "long").rglob("*.xplane.pb"):
+        (out / f"{kind}.xplane.pb.gz").write_bytes(_of_devices(recorded.read_bytes()))
+
+
+def _of_devices(recording: bytes) -> bytes:
+    """Return a recording, compressed, without the threads of the host where it has a GPU."""
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    space = xplane_pb2.XSpace.FromString(recording)
+    if any(plane.name.startswith("/device:GPU") for plane in space.planes):
+        for plane in space.planes:
+            if plane.name.startswith("/host:CPU"):
+                plane.ClearField("lines")
+    return gzip.compress(space.SerializeToString())
+
+
 def main() -> int:
-    """Train twice and compare."""
+    """Train and compare."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--profiles", type=int, default=50)
-    parser.add_argument("--model", choices=["cnn", "dense", "lstm"], default="cnn")
+    parser.add_argument("--pairs", type=int, default=0)
+    parser.add_argument("--trace", type=Path)
+    kinds = ["cnn", "dense", "lstm", "loop", "transformer", "resnet"]
+    parser.add_argument("--model", choices=kinds, default="cnn")
     asked = parser.parse_args()
-    tf.config.experimental.enable_op_determinism()
-    steps = _BETWEEN * (asked.profiles + 2)
     with tempfile.TemporaryDirectory() as folder:
-        plain, without, _ = train(asked.model, Path(folder, "a"), 0, steps)
-        weights, asks, run = train(asked.model, Path(folder, "b"), asked.profiles, steps)
-        is_equal = weights == plain and asks.losses == without.losses
-        report(asked.model, is_equal, asks, run)
-    return int(not is_equal)
+        if asked.trace:
+            write_trace(asked.model, Path(folder), asked.trace)
+        elif asked.pairs:
+            print_pairs(asked.model, asked.pairs, Path(folder))
+        else:
+            return int(not compare_bits(asked.model, asked.profiles, Path(folder)))
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,33 +1,53 @@
 """Does a profile of a few steps name the part that takes most of them?
 
-    python -m tests.bench.step_parts OUT                                    on a CPU
+    python -m tests.bench.step_parts OUT [--parts conv dense] [--no-jit]
     python -m tests.bench.step_parts OUT --gpu                              beside an NVIDIA GPU
 
-Ten parts in three sizes, each trained under `tfwatch run --headless --explain`. A row for each: the
-longest part, its share and what the profile took. With a GPU there are two more, which only it can
-show: launch gaps, and products in float32 without tensor cores. Below each row stand the busy time
-of the parts and the launch gaps beside the profiled step, the share that has no part, and the
-losses found: they say what a remedy gives back.
+Ten parts in three sizes, each trained as under `tfwatch run --explain`. A row for each: the
+longest part, its share, what starting the profiler took, and the share without a part. With a GPU
+there are two more, which only it can show: launch gaps, and products in float32 without tensor
+cores; then a row has the launch gaps, and the time of its parts over that in which the trace shows
+a kernel or a copy. Without XLA there is a round more. The longest rows of each profile are in OUT.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
+import json
+import os
 import sys
-from collections import Counter
+import tempfile
+import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tests.bench.losses import report_of
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-_SCRIPT = Path(__file__).with_name("step_parts_script.py")
+import numpy as np
+
+from tests.bench.step_parts_models import make
+from tests.bench.trace import busy_until
+from tfwatch import Watch
+from tfwatch.core.events import StepProfiled
+from tfwatch.judge.profile.step_parts import step_parts
+from tfwatch.runs.run import open_run
+from tfwatch.runs.script_process import Launch, announce_in
+from tfwatch.watch.fit.fit_runs import complete_runs
+from tfwatch.watch.profile import operations, step_profiler
+from tfwatch.watch.profile.gaps import begin_ps
+
+if TYPE_CHECKING:
+    from tfwatch.judge.profile.step_parts import StepPart
+
 _SIZES = (1, 2, 3)
-#: The name that the longest part has; small operations are those of its loop.
+#: The name that the longest part has, or the layer that it is in; small operations are those of its
+#: loop.
 _PARTS = {
     "conv": "answer",
     "dense": "answer",
     "augmentation": "answer",
-    "attention": "answer/heads",
+    "attention": "answer",
     "embedding": "adam",
     "metric": "answer",
     "loss": "pairs_loss",
@@ -37,6 +57,98 @@ _PARTS = {
 }
 #: Those that a GPU alone can show.
 _OF_GPU = {"launching": "launch gaps", "float32": "answer"}
+#: The steps of a training; the rows that are kept; the most that may be wrong.
+_STEPS, _ROWS, _MOST_WRONG = 120, 12, 2
+
+
+class Recordings:
+    """Notes the time in which GPUs work until the profiled steps end, of each recording that
+    tfwatch reads.
+
+    A recording is removed once it is read.
+    """
+
+    def __init__(self, keep: Path | None = None) -> None:
+        """keep: a file to which the last recording is copied, compressed."""
+        self.busy_ms, self._keep = 0.0, keep
+        module: Any = step_profiler
+        self._read, module.read_profile = module.read_profile, self._note
+
+    def _note(self, done: Any, *arguments: Any, **options: Any) -> StepProfiled:
+        space = operations._read_space(done)
+        until = operations._end_of(operations._planes(space, operations._HOST))
+        planes = operations._planes(space, operations._DEVICE)
+        self.busy_ms = sum(_busy_ms(plane, until) for plane in planes) / done.steps
+        if self._keep:
+            self._keep.write_bytes(gzip.compress(space.SerializeToString()))
+        profile: StepProfiled = self._read(done, *arguments, **options)
+        return profile
+
+
+def _busy_ms(plane: Any, until: float) -> float:
+    """Return the time in which a GPU runs anything, on any of its streams."""
+    begins = [
+        (begin_ps(line, one), one.duration_ps)
+        for line in plane.lines
+        if line.name.startswith(operations._STREAM)
+        for one in line.events
+    ]
+    spans = [(begin, begin + took) for begin, took in begins if begin < until]
+    return float(busy_until(np.array(spans, np.int64))[1][-1]) / 1e9 if spans else 0.0
+
+
+def profiled(training: Any, out: Path, steps: int = _STEPS) -> StepProfiled:
+    """Train, and return the profile; out: of this training alone, as short ones share a run."""
+    watch = Watch(out)
+    training.model.fit(training.data, steps_per_epoch=steps, verbose=0, callbacks=[watch])
+    complete_runs()
+    found = open_run(_path_of(watch)).events.of(StepProfiled)
+    return found[-1] if found else StepProfiled(0, 0, 0, 0.0, 0.0, missing="none came")
+
+
+def _path_of(watch: Watch) -> Path:
+    if watch.run_path is None:
+        sys.exit("no run was recorded")
+    return watch.run_path
+
+
+def first_of(profile: StepProfiled, answer: str) -> StepPart | None:
+    """Return the longest part. A GPU idles beside many of them, which is the answer of one."""
+    left_out = ("small",) if answer == "launch gaps" else ("small", "gaps")
+    return next((one for one in step_parts(profile) if one.role not in left_out), None)
+
+
+def row_of(name: str, answer: str, profile: StepProfiled, busy_ms: float) -> dict[str, Any]:
+    """Return the figures of a training; times are milliseconds a step."""
+    parts = step_parts(profile)
+    first = first_of(profile, answer)
+    timed_ms = sum(one.took_ms for one in parts if one.role not in ("gaps", "host"))
+    placed = first is not None and (first.name == answer or first.name.startswith(f"{answer}/"))
+    return {
+        "name": name,
+        "is_right": placed,
+        "first": first.name if first else profile.missing or "none",
+        "share": first.share if first else 0.0,
+        "cost_ms": profile.cost_ms,
+        "step_ms": profile.step_ms,
+        "gaps_ms": profile.gaps_ms,
+        "float32_ms": profile.float32_ms,
+        "of_busy": timed_ms / busy_ms if busy_ms else None,
+        "without_part": sum(one.share for one in parts if one.role == "other"),
+        "rows": [(one.role, one.name, round(one.took_ms, 4)) for one in parts[:_ROWS]],
+    }
+
+
+def print_row(row: dict[str, Any]) -> None:
+    """Print the longest part and the sums."""
+    gaps = "n/a" if row["gaps_ms"] is None else f"{row['gaps_ms']:.2f}"
+    busy = "n/a" if row["of_busy"] is None else f"{row['of_busy']:.3f}"
+    print(
+        f"{'ok   ' if row['is_right'] else 'WRONG'} {row['name']:18} {row['first']:24}"
+        f" {row['share']:5.0%}  cost {row['cost_ms']:5.1f} ms, gaps {gaps} of"
+        f" {row['step_ms']:.2f} ms, parts/busy {busy}, no part {row['without_part']:.1%}",
+        flush=True,
+    )
 
 
 def main() -> int:
@@ -44,54 +156,33 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--gpu", action="store_true", help="a GPU trains")
+    parser.add_argument("--no-jit", action="store_true", help="without XLA")
     parser.add_argument("--parts", nargs="*", help="of these only")
     asked = parser.parse_args()
     answers = _PARTS | (_OF_GPU if asked.gpu else {})
     asked.out.mkdir(parents=True, exist_ok=True)
-    right = count = 0
+    kept = asked.out / f"step_parts{'-no-jit' if asked.no_jit else ''}.jsonl"
+    done = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+    recordings = Recordings()
+    announce_in("", launch=Launch(explain=True))
     for part in asked.parts or answers:
         for size in _SIZES:
             name = f"{part}-{size}"
-            report = report_of(_SCRIPT, [part, str(size)], asked.out / name, "", explain=True)
-            is_right = _print_row(name, report, answers[part])
-            right, count = right + is_right, count + 1
-            if asked.gpu:
-                print(f"      {_of_gpu(report)}", flush=True)
-    print(f"{right} of {count} are right")
-    return int(count - right > 2)
-
-
-def _print_row(name: str, report: dict[str, Any], answer: str) -> bool:
-    """Print the longest part, and return whether it is the answer. A GPU idles beside many of
-    them, which is the answer of one."""
-    profile = report["profile"] or {"parts": [], "cost_ms": 0.0}
-    left_out = ("small",) if answer == "launch gaps" else ("small", "gaps")
-    parts = [one for one in profile["parts"] if one["role"] not in left_out]
-    first = parts[0] if parts else {"name": "none", "share": 0.0}
-    is_right = bool(first["name"] == answer)
-    print(
-        f"{'ok   ' if is_right else 'WRONG'} {name:18} {first['name']:24}"
-        f" {first['share']:5.0%}  cost {profile['cost_ms']:5.1f} ms",
-        flush=True,
-    )
-    return is_right
-
-
-def _of_gpu(report: dict[str, Any]) -> str:
-    profile = report["profile"]
-    if not profile or not profile["on_gpu"]:
-        return "no kernels of a GPU"
-    of_role: Counter[str] = Counter()
-    for one in profile["parts"]:
-        of_role[one["role"]] += one["took_ms"]
-    busy_ms = sum(took_ms for role, took_ms in of_role.items() if role != "gaps")
-    gaps = "n/a" if profile["gaps_ms"] is None else f"{profile['gaps_ms']:.2f}"
-    plain = "n/a" if profile["float32_ms"] is None else f"{profile['float32_ms']:.2f}"
-    losses = [f"{one['kind']} {one['lost_s'] or 0:.2f} s" for one in report["findings"]]
-    return (
-        f"busy {busy_ms:.2f} + gaps {gaps} of {profile['step_ms']:.2f} ms, without a part"
-        f" {of_role['other'] / busy_ms:.0%}, float32 {plain} ms; {', '.join(losses)}"
-    )
+            if any(one["name"] == name for one in done):
+                continue
+            began_s, jit = time.monotonic(), False if asked.no_jit else "auto"
+            recordings.busy_ms = 0.0
+            training = make(part, size, on_gpu=asked.gpu, jit=jit)
+            with tempfile.TemporaryDirectory() as folder:
+                profile = profiled(training, Path(folder))
+            done.append(row_of(name, answers[part], profile, recordings.busy_ms))
+            done[-1]["took_s"] = round(time.monotonic() - began_s, 1)
+            with kept.open("a") as file:
+                file.write(json.dumps(done[-1]) + "\n")
+            print_row(done[-1])
+    right = sum(one["is_right"] for one in done)
+    print(f"{right} of {len(done)} are right")
+    return int(len(done) - right > _MOST_WRONG)
 
 
 if __name__ == "__main__":

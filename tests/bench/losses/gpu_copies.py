@@ -11,7 +11,7 @@ rng, remedied = random.Random(sys.argv[1]), "remedied" in sys.argv
 batch, size, filters = rng.choice([32, 64, 96]), rng.choice([160, 224]), rng.choice([8, 16, 32])
 images = np.random.default_rng(int(sys.argv[1])).normal(size=(batch * 8, size, size, 3))
 images = images.astype("float32")
-data = tf.data.Dataset.from_tensor_slices((images, np.arange(batch * 8) % 10)).repeat(60)
+data = tf.data.Dataset.from_tensor_slices((images, np.arange(batch * 8) % 10)).repeat(200)
 if remedied:
     data = data.map(lambda *parts: parts, num_parallel_calls=tf.data.AUTOTUNE)
 data = data.batch(batch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import runpy
 import subprocess
 import sys
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 #: Arguments with which a workload trains a few steps; those of a loop of its own, which `steps`
 #: does not end, too.
 SMALL = {
-    "arrays": ("--epochs", "1", "--batch-size", "20000"),
+    "arrays": ("--epochs", "1", "--batch-size", "100"),
     "cifar10": ("--eager",),
     "cnn": ("--image-size", "16", "--storage-latency", "1"),
-    "cnn-loop": ("--epochs", "1", "--batch-size", "20000"),
+    "cnn-loop": ("--epochs", "1", "--batch-size", "100"),
     "conv": ("--mixed-precision",),
     "dense": ("--jit", "--seed", "1"),
     "generator": ("--steps-per-execution", "2"),
@@ -35,6 +36,8 @@ SMALL = {
     "transfer": ("--batch-size", "4"),
 }
 STEPS = 4
+#: Three batches of the two loops.
+IMAGES = 300
 
 
 def test_there_are_eleven_and_each_has_a_line() -> None:
@@ -72,6 +75,17 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
+@pytest.fixture
+def _few_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep 60 000 images, and a convolution's gigabytes for batches of them, out of the tests."""
+    with as_main([str(script_of("arrays"))]):
+        data = importlib.import_module("workload_data")
+    patterns = data.patterns
+    monkeypatch.setattr(
+        data, "patterns", lambda count, *rest, **seed: patterns(min(count, IMAGES), *rest, **seed)
+    )
+
+
 def run_watched(words: list[str], launch: Launch) -> None:
     """Run a script in this process, which has TensorFlow already, as its own child would."""
     from tfwatch.watch.fit.fit_runs import complete_runs
@@ -89,6 +103,7 @@ def run_watched(words: list[str], launch: Launch) -> None:
 
 
 @pytest.mark.tensorflow
+@pytest.mark.usefixtures("_few_images")
 @pytest.mark.parametrize("name", SMALL)
 def test_a_workload_trains_and_is_recorded(
     name: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

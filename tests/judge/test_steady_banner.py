@@ -4,9 +4,10 @@ programs beside it do from one second to the next."""
 from __future__ import annotations
 
 import math
+import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.bench.replayed import Change, most_in_a_minute
 from tests.screens.canned import Canned
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.screens.canned import Staged
+    from tfwatch.judge.findings.finding import Finding
 
 EPOCH_STEPS, FRAME_S = 47, 0.25
 N_A = math.nan
@@ -24,6 +26,28 @@ STAGES: tuple[Staged, ...] = (
     ("shuffle(1500)", "ShuffleDatasetV3", 0.2, 1.0, 900.0, 1500.0),
     ("map(load), batch(32)", "MapAndBatch", 33.0, 1.0, 0.0, N_A),
 )
+
+
+_FIGURE = re.compile(r"\d+([.,: ]\d+)*")
+
+
+@dataclass(frozen=True)
+class Change:
+    """A new text of the banner, and its moment."""
+
+    at_s: float
+    finding: Finding
+
+    @property
+    def text(self) -> str:
+        """The texts of the banner without their figures."""
+        found = self.finding
+        return _FIGURE.sub("#", f"{found.word}\n{found.remark}\n{found.cause}\n{found.advice}")
+
+
+def most_in_a_minute(times_s: list[float]) -> int:
+    """Return the most of these moments within 60 s."""
+    return max((sum(0 <= one - first < 60 for one in times_s) for first in times_s), default=0)
 
 
 def texts_of(seconds: int, beside: Callable[[Canned, float], None]) -> list[Change]:

@@ -9,6 +9,7 @@ import pytest
 from tfwatch.cli import fix as command
 from tfwatch.cli import main
 from tfwatch.cli.script.request import RunOptions
+from tfwatch.fix import pairs
 from tfwatch.runs.script_process import ScriptTrial
 
 FITS = """
@@ -83,8 +84,12 @@ def test_a_process_that_does_not_end_after_its_run_is_ended(
     ],
 )
 def test_a_change_is_tried_and_nothing_after_its_steps_runs(
-    change: str, outcome: str, capsys: pytest.CaptureFixture[str]
+    change: str,
+    outcome: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr(pairs, "PAIRS", 1)
     assert trial(FITS, change) in (0, 1)
     assert outcome in capsys.readouterr().err
     assert {one.name for one in Path().iterdir()} <= {"train.py", "epoch"}

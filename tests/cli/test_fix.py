@@ -82,8 +82,18 @@ def test_a_script_that_is_stopped_changes_nothing(
 ) -> None:
     run_as(monkeypatch, code=code)
     assert main(["fix", "--apply", "train.py"]) == code
-    assert capfd.readouterr().out == ""
+    out, err = capfd.readouterr()
+    assert (out, "no patch, and no file is changed" in err) == ("", True)
     assert Path("train.py").read_text() == f"{LINE}\n"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(143)])
+def test_a_stop_while_it_runs_again_says_that_no_file_is_changed(
+    error: BaseException, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(type(error)), command._ended_by_signals():
+        raise error
+    assert "no patch, and no file is changed" in capfd.readouterr().err
 
 
 def test_the_signal_of_the_script_is_that_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +105,15 @@ def test_the_signal_of_the_script_is_that_of_the_command(monkeypatch: pytest.Mon
     assert ended == [-signal.SIGINT]
 
 
-@pytest.mark.parametrize("words", [["fix"], ["fix", "nothing.py"], ["fix", "--steps", "0", "a.py"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["fix"],
+        ["fix", "nothing.py"],
+        ["fix", "--steps", "0", "a.py"],
+        ["fix", "--json", "--markdown", "a.py"],
+    ],
+)
 def test_bad_input_is_one_sentence(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["tfwatch", *words])

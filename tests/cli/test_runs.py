@@ -211,7 +211,7 @@ def test_what_lies_beyond_the_limits(
         (["prune", "--yes"], "give a limit: --older-than, --keep or --max-size"),
         (
             ["prune", "--older-than", "soon"],
-            "--older-than: 'soon' is not an age: give 90m, 12h, 30d or 8w",
+            "--older-than: 'soon' is no time: give 90m, 12h, 30d or 8w",
         ),
         (["remove", "unknown", "--yes"], "no run 'unknown' in {folder}: tfwatch runs lists them"),
     ],

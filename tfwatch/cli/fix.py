@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 #: The exit codes of a script that ctrl+c or SIGTERM ended.
 _STOPPED = (130, 143)
+_NO_CHANGE = "the script was stopped: no patch, and no file is changed"
 
 
 def fix(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
@@ -60,7 +61,7 @@ def fix(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     if wanted.is_live:
         live = run_recorded(options, clock)
         if live[0].code < 0 or live[0].code in _STOPPED:
-            _say("the script was stopped: no patch, and no file is changed")
+            _say(_NO_CHANGE)
             return end_as(live[0].code)
     with temporary_folder("fix-") as folder, _ended_by_signals():
         pairs = _pairs(args, options, folder, clock) if wanted.restarts else None
@@ -115,17 +116,19 @@ def _ended_by_signals() -> Iterator[None]:
 
     A signal that is ignored stays so, as the hangup under nohup.
     """
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    ended = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
-    for number in ended:
-        signal.signal(number, _end)
+    ending = (signal.SIGTERM, signal.SIGHUP)
+    taken = [number for number in ending if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, _end) for number in taken}
     try:
         yield
+    except (KeyboardInterrupt, SystemExit):
+        _say(_NO_CHANGE)
+        raise
     finally:
-        for number in ended:
+        for number, handler in before.items():
             # A handler in C is None, and cannot be put back.
-            if before[number] is not None:
-                signal.signal(number, before[number])
+            if handler is not None:
+                signal.signal(number, handler)
 
 
 def _end(signum: int, frame: object) -> NoReturn:

@@ -95,9 +95,10 @@ def _add_fix(own: Any) -> None:
     own.has_script = True
     text = "write the changed files; without it the patch is printed alone"
     own.add_argument("--apply", action="store_true", help=text)
-    _add_json(own, "the patch")
+    form = own.add_mutually_exclusive_group()
+    _add_json(form, "the patch")
     text = "print the evidence with the patch as Markdown, for a pull request"
-    own.add_argument("--markdown", action="store_true", help=text)
+    form.add_argument("--markdown", action="store_true", help=text)
     text = (
         "try only this change: live, what can be switched while the script trains, which then runs"
         " once; or jit_compile, metric=NAME and others (docs/fix.md). May be given again"

@@ -141,11 +141,11 @@ def parse_age(text: str) -> float:
     """Return seconds from `90m`, `12h`, `30d` or `8w`.
 
     Raises:
-        ValueError: the text is not such an age.
+        ValueError: the text is no such time.
     """
     unit = _UNITS_S.get(text[-1:])
     if unit is None or not (text.isascii() and text[:-1].isdigit() and len(text) < _LONGEST_AGE):
-        raise ValueError(f"{text!r} is not an age: give 90m, 12h, 30d or 8w")
+        raise ValueError(f"{text!r} is no time: give 90m, 12h, 30d or 8w")
     return float(text[:-1]) * unit
 
 

@@ -60,11 +60,10 @@ def fix_script(
     runs: their folders, the newest first. code: its exit code. began_ns: when it began, nanoseconds
     since 1970. pairs: None where it runs no more.
     """
-    if not runs:
-        return ScriptFix(why_none=f"{_NO_PROOF}: no step of this script is recorded")
-    if code:
-        why = f"{_NO_PROOF}: the script failed with exit code {code}"
-        return ScriptFix(tuple(runs), why_none=why)
+    if code or not runs:
+        failed = f"the script failed with exit code {code}"
+        why = failed if code else "no step of this script is recorded"
+        return ScriptFix(tuple(runs), why_none=f"{_NO_PROOF}: {why}")
     judged = [JudgedRun(open_run(run)) for run in reversed(runs)]
     results = [live_result(one, wanted.allowed) for one in judged]
     best = next((n for n, one in enumerate(results) if one.values), 0)

@@ -130,6 +130,16 @@ TWO = "d = d.map(f)\n# note\nd = d.map(lambda x: x, num_parallel_calls=2)\nd = d
             'import tensorflow as tf\ntf.keras.config.set_dtype_policy("mixed_bfloat16")\nx = 1\n',
         ),
         (
+            "float32",
+            "keras.mixed_precision.set_global_policy('mixed_float16')  # half",
+            'keras.mixed_precision.set_global_policy("float32")  # half',
+        ),
+        (
+            "cudnn",
+            "a = LSTM(8, unroll=True)\nb = k.GRU(8, use_cudnn=False, unroll=False)",
+            'a = LSTM(8, unroll=False)\nb = k.GRU(8, use_cudnn="auto", unroll=False)',
+        ),
+        (
             "metric=auc",
             "m.compile('a', metrics=['mae', keras.metrics.AUC(), k.Mean(name='b')])",
             "m.compile('a', metrics=['mae', k.Mean(name='b')])",
@@ -138,6 +148,57 @@ TWO = "d = d.map(f)\n# note\nd = d.map(lambda x: x, num_parallel_calls=2)\nd = d
 )
 def test_a_change_is_made(name: str, source: str, expected: str) -> None:
     assert made(name, source) == expected
+
+
+HEAD = """\
+import tensorflow as tf
+m = keras.Sequential(
+    [
+        keras.Input((8, 8, 3)),
+        k.RandomFlip(),
+        k.RandomZoom(0.1),  # a little
+        k.Flatten(),
+    ]
+)
+m.fit(data, epochs=3)
+"""
+AUGMENTED = """\
+import tensorflow as tf
+m = keras.Sequential(
+    [
+        keras.Input((8, 8, 3)),
+        k.Flatten(),
+    ]
+)
+augment = keras.Sequential([
+    k.RandomFlip(),
+        k.RandomZoom(0.1),  # a little
+])
+m.fit(data.MAP, epochs=3)
+"""
+OF_ITS_OWN = """\
+import tensorflow as tf
+flip = keras.Sequential([k.RandomFlip()])
+x = k.Flatten()(flip(inputs))
+m.fit(read().batch(8))
+"""
+FLIPPED = """\
+import tensorflow as tf
+flip = keras.Sequential([k.RandomFlip()])
+x = k.Flatten()(inputs)
+m.fit(read().batch(8).MAP)
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "expected", "name"), [(HEAD, AUGMENTED, "augment"), (OF_ITS_OWN, FLIPPED, "flip")]
+)
+def test_random_layers_move_into_a_map(source: str, expected: str, name: str) -> None:
+    moved = (
+        f"map(lambda x, y: ({name}(x, training=True), y), num_parallel_calls=tf.data.AUTOTUNE)"
+        ".prefetch(tf.data.AUTOTUNE)"
+    )
+    assert made("augmentation", source) == expected.replace("MAP", moved)
 
 
 ROWS = """\
@@ -219,6 +280,16 @@ def test_batches_of_a_generator_are_those_of_its_rows() -> None:
             "a policy of its own",
         ),
         ("mixed_bfloat16", "x = 1\n", "does not import keras"),
+        ("float32", "k.set_global_policy('float64')", "not mixed_float16"),
+        ("cudnn", "a = LSTM(8)", "no layer has unroll=True"),
+        ("augmentation", HEAD.replace("k.RandomFlip", "k.RandomCrop"), "no models that begin"),
+        (
+            "augmentation",
+            HEAD.replace("k.Flatten()", "k.Flatten(), k.RandomFlip()"),
+            "no models that begin",
+        ),
+        ("augmentation", HEAD.replace("import tensorflow as tf", ""), "no name for TensorFlow"),
+        ("augmentation", OF_ITS_OWN.replace("flip(inputs)", "m"), "no calls of flip"),
         ("metric=auc", "m.compile('a', metrics=['mae'])", "no single metric auc"),
         (JIT, "m.compile(", "cannot be parsed"),
     ],

@@ -33,7 +33,7 @@ ALLOWED = {
     BATCH_SIZE: "the batch size is another one",
     ORDER: "batches come in another order",
     DRAWS: "random draws are others",
-    PRECISION: "layers compute in bfloat16",
+    PRECISION: "layers compute in another dtype",
     VALIDATION: "callbacks and logs see validation less often",
 }
 
@@ -131,7 +131,23 @@ CHANGES = (
         "mixed_bfloat16",
         "mixed_bfloat16",
         edits.set_policy,
+        ("idle-tensor-cores",),
         kind=PRECISION,
+    ),
+    ScriptChange(
+        "float32",
+        "float32 in place of mixed_float16",
+        edits.full_precision,
+        ("float16-on-cpu",),
+        kind=PRECISION,
+    ),
+    ScriptChange("cudnn", "layers that cuDNN computes", edits.with_cudnn, ("no-cudnn",)),
+    ScriptChange(
+        "augmentation",
+        "random layers in a parallel map",
+        edits.augment_in_map,
+        ("augmentation",),
+        kind=DRAWS,
     ),
 )
 _NAMES = (LIVE, *(one.name for one in CHANGES))

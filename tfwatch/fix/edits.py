@@ -35,6 +35,12 @@ _VALIDATES = ("validation_data", "validation_split")
 _UNSET = frozenset({"None", "False", "'auto'", "1"})
 _POLICY = ("set_dtype_policy", "set_global_policy")
 
+#: Arguments of a recurrent layer without which it computes the same, by their values then.
+_NO_CUDNN = (("unroll", "True", "False"), ("use_cudnn", "False", '"auto"'))
+_IN_MAP = (
+    ".map(lambda x, y: ({augment}(x, training=True), y), num_parallel_calls={tf}.data.AUTOTUNE)"
+    ".prefetch({tf}.data.AUTOTUNE)"
+)
 _CALLS, _MANY = "num_parallel_calls", "16"
 _OPTIONS = """\
 parallel_options = {tf}.data.Options()
@@ -94,6 +100,15 @@ def without_metric(text: str, name: str) -> str:
     return _with_edits(code, [code.in_place_of(given, new)])
 
 
+def full_precision(text: str) -> str:
+    """Set the only policy of the script to float32, in place of mixed_float16."""
+    code = _parsed(text)
+    call = _only([one for one in _calls(code) if method_of(one) in _POLICY], "dtype policies")
+    if len(call.args) != 1 or ast.unparse(call.args[0]) != "'mixed_float16'":
+        raise NoPatchError("its policy is not mixed_float16")
+    return _with_edits(code, [code.in_place_of(call.args[0], '"float32"')])
+
+
 def set_policy(text: str) -> str:
     """Set Keras' global dtype policy after the imports at the top: layers compute in bfloat16."""
     code = _parsed(text)
@@ -108,6 +123,66 @@ def set_policy(text: str) -> str:
     end = text.find("\n", code.end_of(imports[-1]))
     line = f'\n{name}.config.set_dtype_policy("mixed_bfloat16")'
     return _with_edits(code, [(end, end, line)])
+
+
+def with_cudnn(text: str) -> str:
+    """Leave out what keeps cuDNN from recurrent layers that it computes alike."""
+    code = _parsed(text)
+    calls = [one for one in ast.walk(code.tree) if isinstance(one, ast.Call)]
+    given = [(keyword_of(one, name), old, new) for one in calls for name, old, new in _NO_CUDNN]
+    edits = [code.in_place_of(one, new) for one, old, new in given if one and _is(one, old)]
+    if not edits:
+        raise NoPatchError("no layer has unroll=True or use_cudnn=False")
+    return _with_edits(code, edits)
+
+
+def augment_in_map(text: str) -> str:
+    """Move the random layers of the only list of layers that has some into a map of the data of the
+    only `fit`; all others see the data as it is without training."""
+    code = _parsed(text)
+    lists = [one for one in _calls(code) if method_of(one) == "Sequential" and _augments(one)]
+    made = _only(lists, "models that begin with random layers")
+    fit = _only(
+        [one for one in _calls(code) if method_of(one) == "fit" and one.args], "calls of fit"
+    )
+    tensorflow = imported_name(code.tree.body, "tensorflow")
+    if not tensorflow or not isinstance(fit.args[0], ast.Name | ast.Call):
+        raise NoPatchError("the script has no name for TensorFlow, or for the data of fit")
+    moved, rest = _parts_of(made)
+    edits, augment = [], "augment"
+    if rest:
+        begin, end = code.start_of(moved[0]), code.start_of(rest[0])
+        layers = code.text[begin:end].rstrip().rstrip(",")
+        lines = f"{augment} = {code.code_of(made.func)}([\n    {layers}\n])\n"
+        edits += [_lines_before(code, fit, lines), (begin, end, "")]
+    else:
+        augment = _target(_statement(code.tree, made))
+        calls = [one for one in ast.walk(code.tree) if isinstance(one, ast.Call) and one.args]
+        call = _only([one for one in calls if _is(one.func, augment)], f"calls of {augment}")
+        edits.append(code.in_place_of(call, code.code_of(call.args[0])))
+    end = code.end_of(fit.args[0])
+    edits.append((end, end, _IN_MAP.format(augment=augment, tf=tensorflow)))
+    return _with_edits(code, edits)
+
+
+def _augments(call: ast.Call) -> bool:
+    """Return whether a model has a list of layers that begins with random ones."""
+    moved, rest = _parts_of(call)
+    return bool(moved) and not any(map(_is_random, rest))
+
+
+def _parts_of(model: ast.Call) -> tuple[list[ast.expr], list[ast.expr]]:
+    """Return the random layers with which a list of layers begins, and those after them."""
+    layers = model.args[0].elts if model.args and isinstance(model.args[0], ast.List) else []
+    first = int(bool(layers) and method_of(layers[0]) == "Input")
+    last = next((n for n in range(first, len(layers)) if not _is_random(layers[n])), len(layers))
+    return layers[first:last], layers[last:]
+
+
+def _is_random(layer: ast.expr) -> bool:
+    """Return whether a layer changes images in training alone; a crop does so always."""
+    kind = ast.unparse(layer.func).rpartition(".")[2] if isinstance(layer, ast.Call) else ""
+    return kind.startswith("Random") and kind != "RandomCrop"
 
 
 def move_before(text: str, method: str, others: str) -> str:
@@ -325,6 +400,10 @@ def _is_keras(call: ast.Call, method: str) -> bool:
     is_parent = isinstance(owner, ast.Call) and ast.unparse(owner.func) == "super"
     validates = any(keyword_of(call, name) is not None for name in _VALIDATES)
     return not is_other and not is_parent and (method != FIT or validates)
+
+
+def _is(node: ast.expr, source: str) -> bool:
+    return ast.unparse(node) == source
 
 
 def _names_of_metric(node: ast.expr) -> set[str]:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 #: A process that has more memory ends after its trial, and a new one goes on; none gets the most.
 _MANY_BYTES, _MOST_BYTES = 3 * 2**30, 64 * 2**30
+#: Seconds that a process has to end on request.
+_PATIENCE_S = 5
 
 
 @dataclass(frozen=True)
@@ -147,8 +149,13 @@ class Trials:
 
     def _stop(self) -> None:
         self._is_stopped = True
-        for process in [*self._running]:
+        running = [*self._running]
+        for process in running:
             process.terminate()
+        for process in running:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=_PATIENCE_S)
+            process.kill()
 
     def _run_chunk(self, numbers: list[int]) -> None:
         pinned = self._slots.get()

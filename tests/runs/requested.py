@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch.runs.control import Control
@@ -28,7 +29,7 @@ class SentRequests(RequestSender):
     """Keeps what a screen sends. stop: set by a request to stop."""
 
     def __init__(self) -> None:
-        super().__init__(lambda: None)
+        super().__init__(Path())
         self.stop = threading.Event()
         self.failures: list[str] = []
         #: Who asked for profiles.

@@ -243,7 +243,7 @@ def test_the_end_of_a_killed_tuner_is_recorded(run: Taken) -> None:
 
 
 def test_a_sender_appends_in_order_without_a_wait(run: Taken) -> None:
-    sender = RequestSender(lambda: run.folder)
+    sender = RequestSender(run.folder)
     for depth in (2, 4, 8):
         sender.send(switch("prefetch", str(depth)))
     sender.send(StopRequest("key"))
@@ -259,8 +259,8 @@ def test_a_sender_appends_in_order_without_a_wait(run: Taken) -> None:
     assert sender.take_failures() == []
 
 
-def test_a_run_without_a_folder_takes_no_requests() -> None:
-    sender = RequestSender(lambda: None)
+def test_a_request_to_a_folder_that_is_gone_has_a_reason(tmp_path: Path) -> None:
+    sender = RequestSender(tmp_path / "gone")
     sender.send(StopRequest("key"))
     wait_until(lambda: not sender.is_stopping)
-    assert sender.take_failures() == ["this run is not recorded"]
+    assert sender.take_failures() == ["the run's folder is gone"]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.runs.begun import begin_run
 from tests.screens.canned import STARVING, Canned
-from tfwatch.core import new_file
+from tfwatch.core import temporary_files
 from tfwatch.core.events import Noted
 from tfwatch.runs import library
 from tfwatch.runs.format import EVENTS, make_folder, write_atomically
@@ -82,7 +82,7 @@ def test_a_file_that_is_replaced_is_never_written_through_a_link(
     victim, path = tmp_path / "bashrc", tmp_path / "copied.py"
     victim.write_text("mine")
     monkeypatch.setattr(os, "urandom", bytes)
-    part, _ = new_file.new_part(path)
+    part, _ = temporary_files.new_part(path)
     part.symlink_to(victim)
 
     with pytest.raises(FileExistsError):

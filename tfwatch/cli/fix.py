@@ -17,7 +17,7 @@ from tfwatch.cli.script.request import RunOptions, script_of_words
 from tfwatch.cli.script.run import end_as, run_recorded, script_command
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
-from tfwatch.core.temporary_folder import temporary_folder
+from tfwatch.core.temporary_files import temporary_folder
 from tfwatch.tuner.autopilot import Autopilot
 
 if TYPE_CHECKING:

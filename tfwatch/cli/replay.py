@@ -68,7 +68,7 @@ def attach(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     reader = (runs and runs.next_reader()) or follow_folder(folder, clock)
     tuner = Tuner(lambda: runs.folder if runs else folder, clock)
     try:
-        requests = RequestSender(lambda: folder)
+        requests = RequestSender(folder)
         return show_run(args, reader, clock, requests, runs=runs, tuner=tuner, is_attached=True)
     finally:
         tuner.close()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core import system_tool
 from tfwatch.core.script_code import with_values
-from tfwatch.core.temporary_folder import temporary_folder
+from tfwatch.core.temporary_files import temporary_folder
 from tfwatch.fix.user_file import NoPatchError, UserFile, check_python
 from tfwatch.terminal.capture import held_signals
 

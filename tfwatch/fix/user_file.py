@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import BadInputError
-from tfwatch.core.new_file import new_part
+from tfwatch.core.temporary_files import new_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

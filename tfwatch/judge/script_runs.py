@@ -113,7 +113,7 @@ class ScriptRuns:
         is_here = self._reader is not None and self._reader.manifest.boot_id == boot_id()
         if folder is None or not is_here or why_no_requests(folder):
             return None
-        return RequestSender(lambda: folder)
+        return RequestSender(folder)
 
 
 def newest_fit(run: Snapshot) -> int:

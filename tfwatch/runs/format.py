@@ -42,9 +42,9 @@ from tfwatch.core.knobs import (
     check_value,
     epochs_until,
 )
-from tfwatch.core.new_file import new_part
 from tfwatch.core.rows import GPU, PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
 from tfwatch.core.script_code import CodeEdit
+from tfwatch.core.temporary_files import new_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -47,7 +47,7 @@ from tfwatch.core.knobs import KNOBS, check_value, option_name
 from tfwatch.runs.format import FILE_MODE, REQUESTS, belongs_to_user, opened_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 #: The longest line with its end, bytes: it is appended with one write.
@@ -306,10 +306,10 @@ class RequestSender:
     """Sends the requests of a screen or a command to a run, in order and without a wait: a thread
     appends them.
 
-    folder: returns the run's folder; None while there is none.
+    folder: the run's.
     """
 
-    def __init__(self, folder: Callable[[], Path | None]) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._is_stopping = False
         self._failures: deque[str] = deque()
@@ -343,10 +343,7 @@ class RequestSender:
 
     def _send(self, request: Request) -> None:
         try:
-            folder = self._folder()
-            if folder is None:
-                raise NoRequestsError("this run is not recorded")
-            append(folder, request)
+            append(self._folder, request)
         except NoRequestsError as error:
             self._is_stopping = self._is_stopping and not isinstance(request, StopRequest)
             self._failures.append(str(error))

@@ -44,6 +44,8 @@ T = TypeVar("T")
 #: Steps of a snapshot: those of the verdict and of the single-step zoom.
 RECENT = 4096
 _CHUNK = 4 * 2**20
+#: Examples a second are a mean over this time.
+_EXAMPLES_NS = 5e9
 
 
 class Run:
@@ -268,9 +270,9 @@ def _latest(progress: Rows) -> ProgressNow | None:
     return ProgressNow(images, step, epoch, epoch_step, None if np.isnan(loss) else loss)
 
 
-def _examples_s(progress: Rows, window_s: float = 5.0) -> float | None:
+def _examples_s(progress: Rows) -> float | None:
     tail = progress[-64:]
-    tail = tail[tail["at_ns"] >= tail["at_ns"][-1] - window_s * 1e9] if len(tail) else tail
+    tail = tail[tail["at_ns"] >= tail["at_ns"][-1] - _EXAMPLES_NS] if len(tail) else tail
     if len(tail) < 2 or not tail["images"][-1]:
         return None
     seconds = (float(tail["at_ns"][-1]) - float(tail["at_ns"][0])) / 1e9

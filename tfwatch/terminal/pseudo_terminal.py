@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
-from tfwatch.core.temporary_folder import TemporaryFolder, remove_orphans
+from tfwatch.core.temporary_files import TemporaryFolder, remove_orphans
 from tfwatch.runs.format import FILE_MODE, LOG
 from tfwatch.runs.script_process import Announcements
 
@@ -50,6 +50,8 @@ _IGNORED = (
 _MOST_WAITING = 2**20
 _END = b"e"
 _YES, _NO = 1, 0
+#: The end of a script waits so long for what it has written.
+_END_OF_OUTPUT_S = 2.0
 #: The descriptor whose output is copied without a screen.
 _COPIED = 2
 
@@ -119,13 +121,13 @@ class OutputRelay:
         """Write further output to the terminal too."""
         self._shows[0] = _YES
 
-    def finish_reading(self, patience_s: float = 2.0) -> None:
+    def finish_reading(self) -> None:
         """Wait until the output of a script that has ended is written.
 
         A process that the script left behind may hold the pseudo terminal: its output goes to the
         log.
         """
-        select.select([self._ended], [], [], patience_s)
+        select.select([self._ended], [], [], _END_OF_OUTPUT_S)
 
     def close(self) -> None:
         """Close the pseudo terminal, and remove the folder."""

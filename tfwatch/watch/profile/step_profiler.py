@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import AUTOMATIC, StepProfiled
 from tfwatch.core.rows import Flag
-from tfwatch.core.temporary_folder import TemporaryFolder
+from tfwatch.core.temporary_files import TemporaryFolder
 from tfwatch.watch.profile.operations import END, Recording, read_profile
 from tfwatch.watch.profile.origins import records_much
 

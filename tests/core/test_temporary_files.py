@@ -14,11 +14,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from tfwatch.core.temporary_folder import TemporaryFolder, remove_orphans
+from tfwatch.core.temporary_files import TemporaryFolder, remove_orphans
 
 _PROGRAM = """
 import os, sys, time
-from tfwatch.core.temporary_folder import TemporaryFolder
+from tfwatch.core.temporary_files import TemporaryFolder
 folder = TemporaryFolder()
 (folder.path / "log.txt").write_text("x")
 if os.fork():

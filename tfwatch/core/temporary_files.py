@@ -1,5 +1,5 @@
-"""Folders for temporary files that outlive nobody: what a killed process leaves, the next one
-removes."""
+"""Temporary folders that outlive nobody: what a killed process leaves, the next one removes; and
+the file that takes the place of another one once it is complete."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,3 +80,15 @@ def _remove_orphan(folder: Path) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
         finally:
             os.close(lock)
+
+
+#: A new file: never one that is there, nor one behind a link that somebody else has put there.
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+#: Characters of the other file's name: a name has at most 255 bytes.
+_LONGEST = 60
+
+
+def new_part(path: Path) -> tuple[Path, int]:
+    """Return a name beside a file that nobody can foresee, and the flags to open it as a new
+    file."""
+    return path.with_name(f".{path.name[:_LONGEST]}.{os.urandom(8).hex()}"), _NEW

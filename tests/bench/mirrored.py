@@ -87,7 +87,6 @@ def train(strategy: Any, late_ms: float, out: Path) -> dict[str, Any]:
     run = open_run(watch.run_path or "")
     profile = run.events.of(StepProfiled)[-1]
     parts = step_parts(profile)
-    busy_ms = sum(one.took_ms for one in parts if one.role != "gaps")
     rows = run.steps[_SETTLE:]
     return {
         "late_ms": late_ms,
@@ -96,7 +95,7 @@ def train(strategy: Any, late_ms: float, out: Path) -> dict[str, Any]:
         "missing": profile.missing,
         "gaps_ms": profile.gaps_ms,
         "step_ms": profile.step_ms,
-        "of_busy": busy_ms / recordings.busy_ms if recordings.busy_ms else None,
+        "of_busy": recordings.of_busy,
         "rows": [(one.role, one.name, one.operation, one.took_ms) for one in parts[:_ROWS]],
     }
 

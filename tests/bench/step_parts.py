@@ -70,7 +70,9 @@ class Recordings:
 
     def __init__(self, keep: Path | None = None) -> None:
         """keep: a file to which the last recording is copied, compressed."""
-        self.busy_ms, self._keep = 0.0, keep
+        #: The time of the parts with kernels of a GPU, over that in which it works; None on a CPU.
+        self.of_busy: float | None = None
+        self._keep = keep
         module: Any = step_profiler
         self._read, module.read_profile = module.read_profile, self._note
 
@@ -78,10 +80,13 @@ class Recordings:
         space = operations._read_space(done)
         until = operations._end_of(operations._planes(space, operations._HOST))
         planes = operations._planes(space, operations._DEVICE)
-        self.busy_ms = sum(_busy_ms(plane, until) for plane in planes) / done.steps
+        busy_ms = sum(_busy_ms(plane, until) for plane in planes) / done.steps
         if self._keep:
             self._keep.write_bytes(gzip.compress(space.SerializeToString()))
         profile: StepProfiled = self._read(done, *arguments, **options)
+        kernels = {one.name for plane in planes for one in plane.event_metadata.values()}
+        timed_ms = sum(one.took_ms for one in profile.operations if one.op in kernels)
+        self.of_busy = (timed_ms + profile.others_ms) / busy_ms if busy_ms else None
         return profile
 
 
@@ -118,11 +123,10 @@ def first_of(profile: StepProfiled, answer: str) -> StepPart | None:
     return next((one for one in step_parts(profile) if one.role not in left_out), None)
 
 
-def row_of(name: str, answer: str, profile: StepProfiled, busy_ms: float) -> dict[str, Any]:
+def row_of(name: str, answer: str, profile: StepProfiled, of_busy: float | None) -> dict[str, Any]:
     """Return the figures of a training; times are milliseconds a step."""
     parts = step_parts(profile)
     first = first_of(profile, answer)
-    timed_ms = sum(one.took_ms for one in parts if one.role not in ("gaps", "host"))
     placed = first is not None and (first.name == answer or first.name.startswith(f"{answer}/"))
     return {
         "name": name,
@@ -133,7 +137,7 @@ def row_of(name: str, answer: str, profile: StepProfiled, busy_ms: float) -> dic
         "step_ms": profile.step_ms,
         "gaps_ms": profile.gaps_ms,
         "float32_ms": profile.float32_ms,
-        "of_busy": timed_ms / busy_ms if busy_ms else None,
+        "of_busy": of_busy,
         "without_part": sum(one.share for one in parts if one.role == "other"),
         "rows": [(one.role, one.name, round(one.took_ms, 4)) for one in parts[:_ROWS]],
     }
@@ -171,11 +175,11 @@ def main() -> int:
             if any(one["name"] == name for one in done):
                 continue
             began_s, jit = time.monotonic(), False if asked.no_jit else "auto"
-            recordings.busy_ms = 0.0
+            recordings.of_busy = None
             training = make(part, size, on_gpu=asked.gpu, jit=jit)
             with tempfile.TemporaryDirectory() as folder:
                 profile = profiled(training, Path(folder))
-            done.append(row_of(name, answers[part], profile, recordings.busy_ms))
+            done.append(row_of(name, answers[part], profile, recordings.of_busy))
             done[-1]["took_s"] = round(time.monotonic() - began_s, 1)
             with kept.open("a") as file:
                 file.write(json.dumps(done[-1]) + "\n")

@@ -48,6 +48,7 @@ ROLES: Final = (
     "metric",
     "optimizer",
     "clipping",
+    "collective",
     "copy",
     "other",
 )

@@ -27,6 +27,7 @@ class GpuProfile:
         self.space = xplane_pb2.XSpace()
         self._host = self.space.planes.add(name="/host:CPU")
         self._python = self._host.lines.add(name="python", timestamp_ns=_BEGIN_NS)
+        self._threads = self._host.lines.add(name="tf_Compute", timestamp_ns=_BEGIN_NS)
         self._gpu = self.space.planes.add(name="/device:GPU:0")
         self._streams: dict[str, Any] = {}
         for name, value in zip(("major", "minor"), capability, strict=True):
@@ -36,6 +37,11 @@ class GpuProfile:
     def call(self, begin_us: float, took_us: float, name: str = _CALL) -> GpuProfile:
         """Add a call of the step by the training thread."""
         self._add(self._host, self._python, name, begin_us, took_us)
+        return self
+
+    def on_host(self, path: str, begin_us: float, took_us: float) -> GpuProfile:
+        """Add an operation that a thread of TensorFlow's runs."""
+        self._add(self._host, self._threads, path, begin_us, took_us)
         return self
 
     def kernel(

@@ -79,6 +79,40 @@ def test_gaps_are_a_row_and_the_busy_rows_sum_to_the_busy_time(tmp_path: Path) -
     assert sum(one.share for one in parts) == pytest.approx(1.0)
 
 
+def test_what_the_host_computes_while_the_gpu_idles_is_no_launch_gap(tmp_path: Path) -> None:
+    """A `py_function` of 400 us between two kernels, and the launch of the second one."""
+    made = GpuProfile().call(0, 50).kernel("first", 10, 40, CONV).kernel("last", 600, 40, DENSE)
+    made.on_host("StatefulPartitionedCall/net_1/sort_1/EagerPyFunc:EagerPyFunc", 100, 400)
+    profile = made.on_host(DENSE, 500, 150).read(tmp_path)
+    longest = profile.operations[0]
+    assert (longest.name, longest.op) == ("net_1/sort_1", "EagerPyFunc")
+    assert longest.took_ms == pytest.approx(0.4)
+    assert profile.gaps_ms == pytest.approx(0.15)
+
+
+def test_what_the_host_computes_beside_the_kernels_takes_no_time_of_the_step(
+    tmp_path: Path,
+) -> None:
+    made = GpuProfile().call(0, 50).kernel("first", 10, 500, CONV).kernel("last", 510, 40, DENSE)
+    profile = made.on_host("StatefulPartitionedCall/words/Find:Find", 20, 300).read(tmp_path)
+    assert [one.op for one in profile.operations] == ["first", "last"]
+
+
+def test_the_input_pipeline_is_no_part_of_a_step_while_the_gpu_idles(tmp_path: Path) -> None:
+    made = GpuProfile().call(0, 50).kernel("first", 10, 40, CONV).kernel("last", 600, 40, DENSE)
+    made.on_host("Iterator::ParallelMapV2", 90, 420)
+    path = "StatefulPartitionedCall/net_1/flip_1/Reverse:Reverse"
+    assert made.on_host(path, 100, 400).read(tmp_path).gaps_ms == pytest.approx(0.55)
+
+
+def test_collective_operations_are_a_row(tmp_path: Path) -> None:
+    made = GpuProfile().call(0, 50).kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 10, 90)
+    path = "StatefulPartitionedCall/adam/CollectiveReduceV2:CollectiveReduceV2"
+    (row,) = made.kernel("Memcpy", 100, 10, path).read(tmp_path).operations
+    assert row.role == "collective"
+    assert row.took_ms == pytest.approx(0.1)
+
+
 @pytest.mark.parametrize(
     ("kernel", "is_float32"),
     [

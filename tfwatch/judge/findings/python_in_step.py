@@ -20,8 +20,9 @@ _ADVICE = "TensorFlow's or keras.ops' operations in place of Python: they run in
 
 
 def find(now: Situation) -> Finding | None:
-    """Find the calls of Python, by a profile of the step on a CPU: that of a GPU has its kernels
-    alone. They gave back more than their own time: while Python runs, other operations wait."""
+    """Find the calls of Python, by a profile of the step; on a GPU they are the time for which it
+    waits for them. They gave back more than their own time: while Python runs, other operations
+    wait."""
     operations = now.profile.operations if now.profile else []
     # What a metric takes is a finding of its own.
     calls = [one for one in operations if one.op in _CALLS and one.role != "metric"]

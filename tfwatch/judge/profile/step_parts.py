@@ -31,6 +31,7 @@ _WORDS = {
     "metric": "metric",
     "optimizer": "optimizer",
     "clipping": "gradient clipping",
+    "collective": "collective operations",
     "copy": "copy to the device",
     "other": "other operations",
 }
@@ -42,7 +43,8 @@ _SMALL, _SHORTEST, _GAPS = "small operations", "the shortest operations", "launc
 class StepPart:
     """One part of a step."""
 
-    #: `layer`, `loss`, `metric`, `optimizer`, `clipping`, `copy`, `other`, `small` or `gaps`.
+    #: `layer`, `loss`, `metric`, `optimizer`, `clipping`, `collective`, `copy`, `other`, `small` or
+    #: `gaps`.
     role: str
     name: str
     #: Its class; empty where it is not known.

@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from typing import TypeAlias
+
+    #: A begin and an end, picoseconds.
+    Span: TypeAlias = tuple[int, int]
 
 #: The event of a thread that calls a `tf.function`, with its name.
 _CALL = "EagerLocalExecute: __inference_"
@@ -36,20 +40,38 @@ def begin_ps(line: Any, event: Any) -> int:
     return int(line.timestamp_ns) * 1000 + int(event.offset_ps)
 
 
-def gaps_ps(busy: Iterable[Busy], begins: Sequence[int]) -> int:
-    """Return the time in which one GPU runs nothing between the first and the last kernel of each
+def gaps_of(busy: Iterable[Busy], begins: Sequence[int]) -> list[Span]:
+    """Return the times in which one GPU runs nothing between the first and the last kernel of each
     call, on any of its streams.
 
     A kernel belongs to the call that began last: Keras waits for a step before it calls the next
     one. The time between two calls is data wait and host, and no gap.
     """
-    gaps = waiting = until = 0
-    call = -1
+    gaps: list[Span] = []
+    waiting: list[Span] = []
+    until, call = 0, -1
     for one in sorted(busy):
-        waiting += max(one.begin - until, 0)
+        if one.begin > until:
+            waiting.append((until, one.begin))
         until = max(until, one.end)
         if one.of_call:
             own = bisect_right(begins, one.begin)
-            gaps += waiting if own == call else 0
-            call, waiting = own, 0
+            gaps += waiting if own == call else []
+            call, waiting = own, []
     return gaps
+
+
+def length_ps(spans: Iterable[Span]) -> int:
+    """Return the sum of their lengths."""
+    return sum(end - begin for begin, end in spans)
+
+
+def within(span: Span, gaps: Sequence[Span]) -> list[Span]:
+    """Return the parts of a span that lie in gaps, which are in order."""
+    found = []
+    for begin, end in gaps[max(bisect_right(gaps, span) - 1, 0) :]:
+        if begin >= span[1]:
+            break
+        if end > span[0]:
+            found.append((max(begin, span[0]), min(end, span[1])))
+    return found

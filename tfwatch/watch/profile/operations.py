@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import MOST_OPERATIONS, OperationTime, StepProfiled
-from tfwatch.watch.profile.gaps import Busy, begin_ps, call_begins, gaps_ps
+from tfwatch.watch.profile.gaps import Busy, begin_ps, call_begins, gaps_of, length_ps, within
 from tfwatch.watch.profile.origins import CALL, Origins
 from tfwatch.watch.profile.tensor_cores import has_tensor_cores, idle_tensor_cores_ps
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from tfwatch.watch.profile.gaps import Span
     from tfwatch.watch.profile.origins import Origin
 
 #: The event of the training's thread after the last profiled step.
@@ -38,6 +39,9 @@ _HOST, _DEVICE = "/host:CPU", "/device:GPU"
 #: A line of a GPU's plane that has its kernels; others have what the profiler adds. The path of an
 #: operation that a `tf.function` runs.
 _STREAM, _CALLED = "Stream #", "PartitionedCall"
+#: Launching an operation takes a thread 5 to 20 us. One without a kernel that takes it longer, as a
+#: `py_function` does, computes there.
+_LONGEST_LAUNCH_PS = 100_000_000
 #: After so many of a loop, 0.3 ms of it, the reader rests for so long. The training needs Python's
 #: lock twice a step, and Python lets it wait for 5 ms: 120 steps of 4 ms took 14 ms while a profile
 #: of a recurrent layer was read.
@@ -116,7 +120,7 @@ def read_profile(done: Recording, now_ns: int, *, accelerated: bool = False) -> 
     compiled = _compiled_paths(space)
     host = _planes(space, _HOST)
     begins, until = call_begins(host), _end_of(host)
-    times = _device_times(_planes(space, _DEVICE), compiled, begins, until)
+    times = _device_times(_planes(space, _DEVICE), host, compiled, begins, until)
     on_gpu = bool(times.operations)
     if accelerated and not on_gpu:
         return _missing(done, now_ns, "TensorFlow's profiler sees no kernels of this GPU")
@@ -198,10 +202,15 @@ def _gently(items: Iterable[_Item]) -> Iterator[_Item]:
 
 
 def _device_times(
-    planes: Sequence[Any], compiled: Mapping[str, str], begins: Sequence[int], until: float
+    planes: Sequence[Any],
+    host: Sequence[Any],
+    compiled: Mapping[str, str],
+    begins: Sequence[int],
+    until: float,
 ) -> _Times:
     """Return the kernels of GPUs: each bears the path of its operation, but for copies and what
-    fills memory. begins: of the calls of the step. until: none that begins from here on."""
+    fills memory; and what the host computes while a GPU idles. begins: of the calls of the step.
+    until: none that begins from here on."""
     times = _Times(gaps_ps=0 if begins else None)
     for plane in planes:
         known, busy = _statistics(plane), []
@@ -215,10 +224,45 @@ def _device_times(
                 times.operations.append(_Time(path or f"{CALL}/{name}", name, event.duration_ps))
                 busy.append(Busy(begin, begin + event.duration_ps, _CALLED in path))
         if times.gaps_ps is not None:
-            times.gaps_ps += gaps_ps(busy, begins)
+            _add_gaps(times, gaps_of(busy, begins), host)
     if all(map(has_tensor_cores, planes)):
         times.float32_ps = idle_tensor_cores_ps((one.op, one.ps) for one in times.operations)
     return times
+
+
+def _add_gaps(times: _Times, gaps: Sequence[Span], host: Sequence[Any]) -> None:
+    """Add the gaps of a GPU; those in which the host computes are the time of its operations."""
+    paths = {one.path for one in times.operations}
+    all_ps, until = length_ps(gaps), 0
+    for begin, end, path, op in sorted(_long_operations(host)):
+        if path not in paths and end > until:
+            taken_ps = length_ps(within((max(begin, until), end), gaps))
+            times.operations += [_Time(path, op, taken_ps)] if taken_ps else []
+            all_ps, until = all_ps - taken_ps, end
+    times.gaps_ps = (times.gaps_ps or 0) + all_ps
+
+
+def _long_operations(host: Iterable[Any]) -> Iterator[tuple[int, int, str, str]]:
+    """Yield begin, end, path and kernel of the step's operations that take a thread longer than a
+    launch."""
+    for plane in host:
+        names = {key: metadata.name for key, metadata in plane.event_metadata.items()}
+        for line in plane.lines:
+            data_until = 0
+            for begin, end, key in sorted(_gently(_spans(line))):
+                if names[key].startswith(_OF_DATA):
+                    data_until = max(data_until, end)
+                elif end - begin >= _LONGEST_LAUNCH_PS and begin >= data_until:
+                    match = _OPERATION.fullmatch(names[key])
+                    if match and _CALLED in match["path"]:
+                        yield begin, end, match["path"], match["op"]
+
+
+def _spans(line: Any) -> Iterator[tuple[int, int, int]]:
+    """Yield begin, end and number of each event of a thread."""
+    for event in line.events:
+        begin = begin_ps(line, event)
+        yield begin, begin + event.duration_ps, event.metadata_id
 
 
 def _statistics(plane: Any) -> dict[str, int]:

@@ -38,6 +38,7 @@ _IF, _BRANCHES = ("If", "StatelessIf"), ("then_branch", "else_branch")
 _BACKWARD = "gradient_tape"
 _LOSS = "compile_loss"
 COPY = re.compile(r"Mem[cC]py|_Send$|_Recv$|IteratorGetNext")
+_COLLECTIVE = re.compile(r"Collective|[nN]ccl|AllReduce")
 _METRICS = os.path.join("keras", "src", "metrics", "")
 #: Keras' own step, which calls the model.
 _STEP = os.path.join("tensorflow", "trainer.py")
@@ -93,6 +94,8 @@ class Origins:
 
     def _find(self, path: str, op: str) -> Origin:
         parts, is_backward = _parts(path)
+        if _COLLECTIVE.search(op) or _COLLECTIVE.search(parts[-1]):
+            return Origin("collective")
         if COPY.search(op) or COPY.search(parts[0]):
             return Origin("copy")
         if parts[0].startswith(_LOSS):

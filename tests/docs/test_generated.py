@@ -96,7 +96,10 @@ def describe_findings() -> Iterator[str]:
 def _word_and_kind(module: ModuleType) -> tuple[str, str]:
     """Return the word on the banner and the kind, of the first finding that a module makes."""
     for call in ast.walk(ast.parse(inspect.getsource(module))):
-        if isinstance(call, ast.Call) and ast.unparse(call.func) == "Finding":
+        made = ast.unparse(call.func) if isinstance(call, ast.Call) else ""
+        if isinstance(call, ast.Call) and made in ("Finding", "compute_loss"):
+            if made == "compute_loss":
+                return "COMPUTE", _first_text(call.args[1])
             kind, word = (_first_text(one) for one in call.args[:2])
             return word, kind
     raise ValueError(f"{module.__name__} makes no finding")

@@ -53,7 +53,7 @@ NO_GPU = "a GPU or a smaller model"
 
 
 @pytest.mark.parametrize(
-    ("kind", "now", "sentence", "lost_s", "advice", "never"),
+    ("kind", "now", "sentence", "lost_s", "advice"),
     [
         (
             "retracing",
@@ -64,7 +64,6 @@ NO_GPU = "a GPU or a smaller model"
             ),
             5.5,
             "pad batches to a few lengths",
-            NO_GPU,
         ),
         (
             "retracing",
@@ -72,7 +71,6 @@ NO_GPU = "a GPU or a smaller model"
             "11 of 1 000 steps traced again",
             5.5,
             "pass tensors in place of Python numbers",
-            "pad batches",
         ),
         (
             "retracing",
@@ -80,7 +78,6 @@ NO_GPU = "a GPU or a smaller model"
             "11 of 1 000 steps traced again",
             5.5,
             "XLA compiles each length",
-            "input_signature",
         ),
         (
             "new-models",
@@ -88,7 +85,6 @@ NO_GPU = "a GPU or a smaller model"
             "5 models in 5 fits: each new model is traced and compiled again, 6.4 s in all",
             6.4,
             "make and compile the model once, before the loop",
-            "pad batches",
         ),
         (
             "eager",
@@ -96,7 +92,6 @@ NO_GPU = "a GPU or a smaller model"
             "run_eagerly=True runs operations one by one: Python takes 50 % of 10.0 ms",
             8.75,
             "leave run_eagerly=True out of compile",
-            NO_GPU,
         ),
         (
             "eager",
@@ -104,7 +99,6 @@ NO_GPU = "a GPU or a smaller model"
             "the loop at train.py:22 runs operations one by one",
             8.75,
             "put @tf.function over the function of one step",
-            "run_eagerly",
         ),
         (
             "take-after-cache",
@@ -112,7 +106,6 @@ NO_GPU = "a GPU or a smaller model"
             "each epoch fills the cache again, 8.0 s in all",
             8.0,
             ".take() before .cache()",
-            "prefetch",
         ),
         (
             "take-after-cache",
@@ -124,7 +117,6 @@ NO_GPU = "a GPU or a smaller model"
             "each epoch fills the cache again, 6.0 s in all",
             6.0,
             ".take() before .cache()",
-            "prefetch",
         ),
         (
             "stall",
@@ -132,7 +124,6 @@ NO_GPU = "a GPU or a smaller model"
             "3 stalls of 1.8 s each: swap; between them the pipeline keeps up, ",
             5.4,
             "hides short stalls only",
-            "num_parallel_calls",
         ),
         (
             "kept-order",
@@ -144,7 +135,6 @@ NO_GPU = "a GPU or a smaller model"
             "some elements of map(read) take long, and others wait for them",
             20.0,
             "deterministic=False on the map: batches then come in another order",
-            "prefetch",
         ),
         (
             "generator-rows",
@@ -155,7 +145,6 @@ NO_GPU = "a GPU or a smaller model"
             "from_generator yields single rows: 100 us each",
             7.6,
             "yield batches of 32 from the generator",
-            "num_parallel_calls",
         ),
         (
             "cheap-maps",
@@ -166,7 +155,6 @@ NO_GPU = "a GPU or a smaller model"
             "map(scale) takes 30 us an example, most of it for the call itself",
             5.0 * 0.96 / 1.06,
             ".batch(32) before the map",
-            NO_GPU,
         ),
         (
             "input-bound",
@@ -174,7 +162,6 @@ NO_GPU = "a GPU or a smaller model"
             "a step waits 7.0 ms for data in the mean",
             7.0,
             ".prefetch(tf.data.AUTOTUNE)",
-            NO_GPU,
         ),
         (
             "input-bound",
@@ -186,7 +173,6 @@ NO_GPU = "a GPU or a smaller model"
             "each step waits 7.0 of 17.0 ms for data",
             5.0,
             ".prefetch(4): 17.0 to about 12.0 ms",
-            "p prefetch",
         ),
         (
             "copy-bound",
@@ -194,7 +180,6 @@ NO_GPU = "a GPU or a smaller model"
             "copying batches to the GPU takes 5.0 of 15.0 ms/step",
             5.0,
             "copy fewer bytes",
-            "Mixed precision",
         ),
         (
             "callback",
@@ -202,7 +187,6 @@ NO_GPU = "a GPU or a smaller model"
             "callback Plotter takes 4.0 s, 4.0 ms/step (train.py:41 in load)",
             4.0,
             "do the work of Plotter every 100th step",
-            "it grows",
         ),
         (
             "callback",
@@ -213,7 +197,6 @@ NO_GPU = "a GPU or a smaller model"
             ),
             4.0,
             "keep a running figure in Plotter",
-            "steps_per_execution",
         ),
         (
             "callback",
@@ -221,7 +204,6 @@ NO_GPU = "a GPU or a smaller model"
             "callback Saver takes 5.0 s",
             5.0,
             "save less often in Saver",
-            "every 100th step",
         ),
         (
             "callback",
@@ -229,7 +211,6 @@ NO_GPU = "a GPU or a smaller model"
             "callback Collector takes 5.0 s",
             5.0,
             "no gc.collect() in Collector",
-            "every 100th step",
         ),
         (
             "callback",
@@ -237,7 +218,6 @@ NO_GPU = "a GPU or a smaller model"
             "callback Report takes 5.0 s, 0.5 s an epoch",
             5.0,
             "do less in Report.on_epoch_end",
-            "longer epochs",
         ),
         (
             "host-bound",
@@ -245,7 +225,6 @@ NO_GPU = "a GPU or a smaller model"
             "host time takes 8.0 of 18.0 ms/step, in callbacks and Python between the steps",
             7.0,
             "log less often, or compile(steps_per_execution=8): about 11.0 ms/step",
-            NO_GPU,
         ),
         (
             "host-bound",
@@ -253,7 +232,6 @@ NO_GPU = "a GPU or a smaller model"
             "host time takes 8.0 of 18.0 ms/step, most of it at train.py:41 in load",
             8.0,
             "do less at train.py:41 in load after each step",
-            "compile(",
         ),
         (
             "validation",
@@ -261,7 +239,6 @@ NO_GPU = "a GPU or a smaller model"
             "validation takes 1.0 s after each epoch of 1.0 s",
             8.0,
             "validation_freq=5",
-            "steps_per_execution",
         ),
         (
             "first-batch",
@@ -269,7 +246,6 @@ NO_GPU = "a GPU or a smaller model"
             "the first batch takes 0.5 s per epoch of 100 steps: a new iterator",
             5.0,
             "longer epochs (.repeat() with steps_per_epoch)",
-            "shuffle",
         ),
         (
             "shuffle-fill",
@@ -277,7 +253,6 @@ NO_GPU = "a GPU or a smaller model"
             "the first batch takes 0.5 s per epoch of 100 steps: filling shuffle(5000)",
             5.0,
             ".repeat() right after .shuffle(5000)",
-            "longer epochs",
         ),
         (
             "epoch-end",
@@ -285,7 +260,6 @@ NO_GPU = "a GPU or a smaller model"
             "an epoch's end takes 0.5 s per epoch of 100 steps",
             5.0,
             "do less in on_epoch_end",
-            "validation",
         ),
         (
             "epoch-end",
@@ -293,7 +267,6 @@ NO_GPU = "a GPU or a smaller model"
             "an epoch's end takes 0.5 s per epoch of 100 steps",
             5.0,
             "do less between two epochs of the loop",
-            "on_epoch_end",
         ),
         (
             "between-fits",
@@ -301,7 +274,6 @@ NO_GPU = "a GPU or a smaller model"
             "9.0 s between 10 fits of 100 steps, in the script: 100 % of it at train.py:41 in load",
             9.0,
             "one data set that does it while the model trains",
-            "train_on_batch",
         ),
         (
             "between-fits",
@@ -312,7 +284,6 @@ NO_GPU = "a GPU or a smaller model"
             ),
             9.0,
             "model.predict_on_batch(x) in place of model.predict",
-            "from_generator",
         ),
         (
             "between-fits",
@@ -320,7 +291,6 @@ NO_GPU = "a GPU or a smaller model"
             "1:30 between 500 fits of 2 steps, in the script",
             90.0,
             "train_on_batch in place of fit",
-            "from_generator",
         ),
         (
             "metric",
@@ -328,7 +298,6 @@ NO_GPU = "a GPU or a smaller model"
             "metric auc takes 20 % of compute: 2.0 ms of each step",
             2.0,
             "fewer thresholds, or compute it in validation only",
-            NO_GPU,
         ),
         (
             "python-in-step",
@@ -339,7 +308,6 @@ NO_GPU = "a GPU or a smaller model"
             ),
             5.0,
             "TensorFlow's or keras.ops' operations in place of",
-            NO_GPU,
         ),
         (
             "python-in-step",
@@ -347,7 +315,6 @@ NO_GPU = "a GPU or a smaller model"
             "Python within the step takes 33 % of compute: py_function or numpy_function, most",
             10 / 3,
             "TensorFlow's or keras.ops' operations in place of",
-            NO_GPU,
         ),
         (
             "augmentation",
@@ -355,7 +322,6 @@ NO_GPU = "a GPU or a smaller model"
             "rotation augments within the step: 60 % of compute",
             3.0,
             "move it into the input pipeline",
-            NO_GPU,
         ),
         (
             "small-operations",
@@ -363,7 +329,6 @@ NO_GPU = "a GPU or a smaller model"
             "starting small operations takes 60 % of compute: lstm (LSTM) runs a loop of",
             3.6,
             "jit_compile=True, or larger batches",
-            NO_GPU,
         ),
         (
             "dense-update",
@@ -371,7 +336,6 @@ NO_GPU = "a GPU or a smaller model"
             "Adam updates all rows of items (20 000 x 64), 50 % of compute",
             5.0,
             "an optimizer without moments for the embedding",
-            NO_GPU,
         ),
         (
             "dense-update",
@@ -379,21 +343,19 @@ NO_GPU = "a GPU or a smaller model"
             "Adam updates all rows of items (20 000 x 64), about 61 % of compute",
             1000 * 20_000 * 64 * 24 / 5e9,
             "each changes what is trained",
-            NO_GPU,
         ),
         (
             "no-cudnn",
             losing(model=LOOPS, profile=profile_of(MULTIPLIES, UPDATES), accelerated=True),
             (
                 "lstm (LSTM) and 1 more without cuDNN: recurrent_dropout=0.2, RNN(GRUCell),"
-                " unroll=True rule it out; 50 % of compute"
+                " unroll=True; 50 % of compute"
             ),
             4.0,
             (
                 "keras.layers.GRU in place of RNN(GRUCell) and no unroll=True: the same layer up to"
                 " rounding; no recurrent_dropout=0.2: cuDNN then runs the layer, but another model"
             ),
-            "jit_compile",
         ),
         (
             "launch-bound",
@@ -401,7 +363,6 @@ NO_GPU = "a GPU or a smaller model"
             "launching kernels takes 8.0 of 10.0 ms/step, longer than the GPU then computes",
             6.0,
             "compile(steps_per_execution=8)",
-            "Mixed precision",
         ),
         (
             "idle-tensor-cores",
@@ -412,7 +373,6 @@ NO_GPU = "a GPU or a smaller model"
             "kernels in float32 take 50 % of compute, and tensor cores idle: 2.0 ms of each step",
             2.5,
             "mixed_float16",
-            "smaller model",
         ),
         (
             # Its steps took 1 ms longer than others: so much shorter are the gaps without it.
@@ -425,7 +385,6 @@ NO_GPU = "a GPU or a smaller model"
             "launching kernels takes 8.0 of 10.0 ms/step, the GPU idles 4.0 ms between two kernels",
             4.0,
             "compile(steps_per_execution=8)",
-            "Mixed precision",
         ),
         (
             "compute-bound",
@@ -433,7 +392,6 @@ NO_GPU = "a GPU or a smaller model"
             "compute-bound: only 0.1 of 10.1 ms is data wait",
             0.0,
             NO_GPU,
-            "prefetch",
         ),
         (
             "unknown-wait",
@@ -441,7 +399,6 @@ NO_GPU = "a GPU or a smaller model"
             "10.0 ms/step is compute or data wait",
             0.0,
             "loop over tfwatch.track(dataset)",
-            NO_GPU,
         ),
         (
             "few-steps",
@@ -449,12 +406,11 @@ NO_GPU = "a GPU or a smaller model"
             "only 0.3 s of 21.0 s is data wait: unaccounted time takes 20.0 s",
             0.0,
             "longer runs of steps",
-            NO_GPU,
         ),
     ],
 )
 def test_a_kind_of_loss_comes_first_with_its_seconds(
-    kind: str, now: Situation, sentence: str, lost_s: float, advice: str, never: str
+    kind: str, now: Situation, sentence: str, lost_s: float, advice: str
 ) -> None:
     first = find_losses(now)[0]
 
@@ -463,7 +419,6 @@ def test_a_kind_of_loss_comes_first_with_its_seconds(
     assert first.lost_s == pytest.approx(lost_s)
     assert first.share == pytest.approx(now.regime.share(lost_s))
     assert advice in first.advice
-    assert never not in " ".join((first.word, first.sentence, first.advice, first.code))
 
 
 @pytest.mark.parametrize(

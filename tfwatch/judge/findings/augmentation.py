@@ -9,9 +9,10 @@ import math
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import Fact, Finding
+from tfwatch.judge.findings.compute import compute_loss
 
 if TYPE_CHECKING:
+    from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.findings.situation import Situation
     from tfwatch.judge.profile.step_parts import StepPart
 
@@ -40,21 +41,22 @@ def find(now: Situation) -> Finding | None:
     if not parts:
         return None
     share = sum(part.share for part in parts)
-    lost_s, names = share * now.regime.spent.compute_s, ", ".join(part.name for part in parts)
+    names = ", ".join(part.name for part in parts)
     brief = f"{names} augment{'' if len(parts) > 1 else 's'} within the step"
     kinds = dict.fromkeys(f"keras.layers.{part.kind}(...)" for part in parts)
-    return Finding(
+    hidden = _hidden(now)
+    return compute_loss(
+        now,
         "augmentation",
-        now.label("COMPUTE", lost_s),
-        f"{brief}: {units.percent(share)} of compute",
-        "move it into the input pipeline, in parallel: it then runs beside the steps; other random"
-        " draws than in the model",
-        _CODE.format(kinds=", ".join(kinds)),
-        brief=brief,
+        share,
+        brief,
+        f": {units.percent(share)} of compute",
+        gives_back=hidden,
+        why=f", {units.percent(hidden)} of it beside the steps",
+        advice="move it into the input pipeline, in parallel: it then runs beside the steps; other"
+        " random draws than in the model",
+        code=_CODE.format(kinds=", ".join(kinds)),
         where=names,
-        evidence=(Fact("share", share),),
-        basis=f"{now.profiled(share)}, {units.percent(_hidden(now))} of it beside the steps",
-        claims={"compute_s": lost_s * _hidden(now)},
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import Advice, Fact, Finding
+from tfwatch.judge.findings.finding import Advice, Finding
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
@@ -57,11 +57,6 @@ def find(now: Situation) -> Finding | None:
         advice.edit,
         brief=brief,
         where=top.place if top else "",
-        evidence=(
-            Fact("between_fits", spent.between_fits_s, "s"),
-            Fact("fits", regime.fits),
-            *((Fact("place", top.place),) if top else ()),
-        ),
         claims={"between_fits_s": lost_s},
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import Fact, Finding
+from tfwatch.judge.findings.finding import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,7 +46,6 @@ def find(now: Situation) -> Finding | None:
         code,
         brief=brief,
         where=f"{name}, {place}" if place else name,
-        evidence=(Fact("callback", name), Fact("lost", lost_s, "s")),
         claims=took[name],
     )
 

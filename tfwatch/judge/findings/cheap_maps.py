@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfwatch.judge.findings.finding import Fact, Finding
+from tfwatch.judge.findings.finding import Finding
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
@@ -47,7 +47,6 @@ def find(now: Situation) -> Finding | None:
         f"dataset = dataset.batch({size}).map(function)  # in place of .map(function)"
         f".batch({size}); function gets whole batches",
         where=maps[0].name,
-        evidence=(Fact("calls", calls_ms, "ms"), Fact("batch", size)),
         claims={"data_wait_s": lost_s},
     )
 

@@ -5,10 +5,10 @@ Remedy: leave the input pipeline as it is. Press `e` to see which layer takes th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import JIT_COMPILE, Advice, Fact, Finding, Tone
+from tfwatch.judge.findings.finding import JIT_COMPILE, Advice, Finding, Tone
 from tfwatch.judge.findings.situation import of_step
 from tfwatch.judge.findings.switch_lines import advise_gain
 from tfwatch.judge.forecasts.forecast import best
@@ -62,7 +62,6 @@ def find(now: Situation) -> Finding | None:
         brief,
         arguments=next_step.arguments,
         forecast=gain,
-        evidence=(Fact("compute", spent.compute_s, "s"), Fact("steps", spent.steps, "step")),
     )
 
 
@@ -89,7 +88,6 @@ def _waits_little(now: Situation) -> Finding:
         "longer runs of steps, before the input pipeline is worth a change",
         tone=Tone.CALM,
         brief=brief,
-        evidence=(Fact("data_wait", spent.data_wait_s, "s"), Fact("steps", spent.steps, "step")),
     )
 
 
@@ -132,4 +130,33 @@ def _compute_or_data_wait(now: Situation) -> Finding:
     why = "the loop fetches batches inside its tf.function, where a wait is not seen"
     return Finding(
         "unknown-wait", "DATA WAIT n/a", f"{brief}: {why}", _FETCH_OUTSIDE, "", Tone.CALM, brief
+    )
+
+
+def compute_loss(
+    now: Situation,
+    kind: str,
+    share: float,
+    brief: str,
+    more: str = "",
+    *,
+    gives_back: float = 1.0,
+    why: str = "",
+    **fields: Any,
+) -> Finding:
+    """Return the finding of a part of compute, by a profile of the step; without its seconds where
+    the share is 0.
+
+    share: of compute, 0 to 1; gives_back: the part of it that the remedy gives back, and why; more:
+    the rest of the sentence; fields: those of `Finding`.
+    """
+    lost_s = share * now.regime.spent.compute_s
+    return Finding(
+        kind,
+        now.label("COMPUTE", lost_s) if share else "COMPUTE",
+        f"{brief}{more}",
+        brief=brief,
+        basis=f"{now.profiled(share)}{why}",
+        claims={"compute_s": lost_s * gives_back} if share else {},
+        **fields,
     )

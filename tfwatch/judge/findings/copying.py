@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.core.knobs import COPY_KNOBS, OFF, ON, PINNED
-from tfwatch.judge.findings.finding import Advice, Fact, Finding
+from tfwatch.judge.findings.finding import Advice, Finding
 from tfwatch.judge.findings.situation import SourceKind
 from tfwatch.judge.findings.switch_lines import advise_gain, switch_line
 from tfwatch.judge.forecasts.forecast import best
@@ -56,7 +56,6 @@ def find(now: Situation) -> Finding | None:
         remedy.sentence,
         remedy.edit,
         brief=brief,
-        evidence=(Fact("copy_mean", took_ms, "ms"),),
         forecast=ahead,
         claims=_claims(now, took_ms, min(1.0, saved_ms / took_ms) if took_ms else 0.0),
     )

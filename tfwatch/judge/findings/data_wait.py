@@ -29,7 +29,6 @@ from tfwatch.judge.findings.finding import (
     PARALLEL_CALLS,
     STEPS_PER_EXECUTION,
     Advice,
-    Fact,
     Finding,
     Tone,
 )
@@ -78,10 +77,6 @@ def find(now: Situation) -> Finding | None:
         brief,
         arguments=remedy.arguments,
         where=now.stages.stages[limit.stage].name if now.stages and limit else "",
-        evidence=(
-            Fact("data_wait", waited_s, "s"),
-            *((Fact("bottleneck", limit.sentence),) if limit else ()),
-        ),
         forecast=gain,
         claims={"data_wait_s": waited_s * _recovered(now, gain if gain and gain.is_sure else None)},
     )

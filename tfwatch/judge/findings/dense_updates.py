@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import Fact, Finding
+from tfwatch.judge.findings.finding import Finding
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
@@ -54,7 +54,6 @@ def find(now: Situation) -> Finding | None:
         "model.compile(optimizer=keras.optimizers.SGD(), ...)  # changes the training",
         brief=brief,
         where=name,
-        evidence=(Fact("weights", weights), Fact("update", 1e3 * lost_s / spent.steps, "ms")),
         basis=basis or now.profiled(share),
         claims={"compute_s": lost_s},
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import RUN_EAGERLY, Fact, Finding
+from tfwatch.judge.findings.finding import RUN_EAGERLY, Finding
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
@@ -47,6 +47,5 @@ def find(now: Situation) -> Finding | None:
         arguments=() if loop else (RUN_EAGERLY,),
         brief=brief,
         where=now.manifest.loop,
-        evidence=(Fact("launch_share", share, "share"),),
         claims={"compute_s": lost_s},
     )

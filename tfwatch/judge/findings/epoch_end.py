@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import Advice, Fact, Finding
+from tfwatch.judge.findings.finding import Advice, Finding
 from tfwatch.judge.findings.first_batch import advise_longer_epochs
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ def find(now: Situation) -> Finding | None:
         advice.edit,
         brief=brief,
         where=place,
-        evidence=(Fact("epoch_end", end_s, "s"), Fact("epochs", regime.epochs)),
         claims={"epoch_end_s": end_s},
     )
 

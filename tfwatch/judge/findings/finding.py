@@ -92,6 +92,7 @@ class Finding:
     remark: str = ""
     #: The place of the cause: a line of the user's file, a stage, a callback.
     where: str = ""
+    #: Of a loss the seconds of each part of the time breakdown, set by `ranking`.
     evidence: tuple[Fact, ...] = ()
     #: What the seconds of a part of compute rest on, e.g. its share of a profile; empty for others.
     basis: str = ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import Advice, Fact, Finding
+from tfwatch.judge.findings.finding import Advice, Finding
 from tfwatch.judge.findings.situation import SourceKind
 
 if TYPE_CHECKING:
@@ -56,7 +56,6 @@ def find(now: Situation) -> Finding | None:
         advice.edit,
         brief=brief,
         where=filled if fills else "",
-        evidence=(Fact("first_batch", first_s, "s"), Fact("epochs", regime.epochs)),
         claims={"first_batch_s": _given_back_s(now, first_s) * done},
     )
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import Fact, Finding
+from tfwatch.judge.findings.compute import compute_loss
 
 if TYPE_CHECKING:
+    from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.findings.situation import Situation
 
 #: The part of their time that float32 gives back: on two cores of an AMD EPYC steps of nine
@@ -33,21 +34,21 @@ def find(now: Situation) -> Finding | None:
     by_channel = sum(part.share for part in parts if part.kind.startswith(_BY_CHANNEL))
     recovered = _RECOVERED * (share - by_channel) + _RECOVERED_BY_CHANNEL * by_channel
     gives_back = recovered / share if share else 0.0
-    compute_s = now.regime.spent.compute_s
     more = f" and {len(layers) - 1} more" if len(layers) > 1 else ""
-    brief = f"{layers[0].name} ({layers[0].kind}){more} in float16 on a CPU"
+    brief = f"{layers[0].name} ({layers[0].kind}){more} in float16 on a CPU without"
+    brief = f"{brief} instructions for it"
     takes = f": {units.percent(share)} of compute" if share else ""
     faster = "float32, or bfloat16, which it has" if "bfloat16" in types else "float32"
     policy = "mixed_bfloat16" if "bfloat16" in types else "float32"
-    return Finding(
+    return compute_loss(
+        now,
         "float16-on-cpu",
-        now.label("COMPUTE", share * compute_s) if share else "COMPUTE",
-        f"{brief} without instructions for it{takes}",
-        f"{faster}: a convolution in float16 takes 2 to 9 times as long; it changes the rounding",
-        _CODE.format(policy=policy),
-        brief=f"{brief}{takes}",
+        share,
+        f"{brief}{takes}",
+        gives_back=gives_back,
+        why=f", of which float32 gave back {units.percent(gives_back)}",
+        advice=f"{faster}: a convolution in float16 takes 2 to 9 times as long; it changes the"
+        " rounding",
+        code=_CODE.format(policy=policy),
         where=layers[0].name,
-        evidence=(Fact("layers", len(layers)), Fact("share", share)),
-        basis=f"{now.profiled(share)}, of which float32 gave back {units.percent(gives_back)}",
-        claims={"compute_s": recovered * compute_s} if share else {},
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.judge.findings.cheap_maps import batch_size
-from tfwatch.judge.findings.finding import Fact, Finding
+from tfwatch.judge.findings.finding import Finding
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
@@ -46,7 +46,6 @@ def find(now: Situation) -> Finding | None:
         _CODE.format(size=size),
         brief=brief,
         where=rows.name,
-        evidence=(Fact("row", rows.busy_ms / size, "ms"), Fact("batch", size)),
         claims={"data_wait_s": lost_s},
     )
 

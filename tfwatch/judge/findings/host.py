@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import STEPS_PER_EXECUTION, Advice, Fact, Finding
+from tfwatch.judge.findings.finding import STEPS_PER_EXECUTION, Advice, Finding
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
@@ -55,7 +55,6 @@ def find(now: Situation) -> Finding | None:
         arguments=advice.arguments,
         brief=brief,
         where=place,
-        evidence=(Fact("host_mean", host_ms, "ms"),),
         claims={"host_s": host_s * saved},
     )
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import Fact, Finding
+from tfwatch.judge.findings.compute import compute_loss
 
 if TYPE_CHECKING:
+    from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.findings.situation import Situation
 
 #: The part of their time that tensor cores are taken to give back: not measured. They pass eight
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 _RECOVERED = 0.5
 #: GPUs of compute capability 7.5 without tensor cores.
 _WITHOUT = "GTX 16"
+_ADVICE = (
+    "mixed_float16 computes them on tensor cores, as does TensorFloat-32 from an A100 on, where the"
+    " script has switched it off; both change the rounding"
+)
 _CODE = 'keras.mixed_precision.set_global_policy("mixed_float16")  # before the model is made'
 
 
@@ -30,17 +35,15 @@ def find(now: Situation) -> Finding | None:
     if not took_ms or not all_ms or _WITHOUT in name:
         return None
     share = took_ms / all_ms
-    lost_s = share * now.regime.spent.compute_s
     brief = f"kernels in float32 take {units.percent(share)} of compute, and tensor cores idle"
-    return Finding(
+    return compute_loss(
+        now,
         "idle-tensor-cores",
-        now.label("COMPUTE", lost_s),
-        f"{brief}: {units.milliseconds(took_ms)} of each step",
-        "mixed_float16 computes them on tensor cores, as does TensorFloat-32 from an A100 on, where"
-        " the script has switched it off; both change the rounding",
-        _CODE,
-        brief=brief,
-        evidence=(Fact("share", share), Fact("took", took_ms, "ms")),
-        basis=f"{now.profiled(share)}; tensor cores are taken to give back half of it",
-        claims={"compute_s": lost_s * _RECOVERED},
+        share,
+        brief,
+        f": {units.milliseconds(took_ms)} of each step",
+        gives_back=_RECOVERED,
+        why="; tensor cores are taken to give back half of it",
+        advice=_ADVICE,
+        code=_CODE,
     )

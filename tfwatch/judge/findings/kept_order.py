@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import Fact, Finding
+from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.forecasts.evidence import cores_of
 
 if TYPE_CHECKING:
@@ -55,11 +55,6 @@ def find(now: Situation) -> Finding | None:
         _CODE,
         brief=brief,
         where=slow.name,
-        evidence=(
-            Fact("supply", supply_ms, "ms"),
-            Fact("step_mean", part.step.mean, "ms"),
-            Fact("step_median", part.step.median, "ms"),
-        ),
         claims={"data_wait_s": lost_s},
     )
 

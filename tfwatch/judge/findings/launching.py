@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import JIT_COMPILE, STEPS_PER_EXECUTION, Fact, Finding
+from tfwatch.judge.findings.finding import JIT_COMPILE, STEPS_PER_EXECUTION, Finding
 from tfwatch.judge.findings.situation import of_step
 from tfwatch.judge.steps.steady_steps import LAUNCH_FROM
 
@@ -34,9 +34,7 @@ def find(now: Situation) -> Finding | None:
     why = "longer than the GPU then computes"
     # Kernels run while others are launched: what is over half of compute leaves it idle.
     basis = f"launching takes {units.percent(part.launch_share)} of compute; half is hidden"
-    evidence = [Fact("launch_mean", part.dispatch.mean, "ms")]
     if gaps_ms is not None:
-        evidence.append(Fact("gaps", gaps_ms, "ms"))
         why = f"the GPU idles {units.milliseconds(gaps_ms)} between two kernels"
         basis = now.profiled(share)
     brief = f"launching kernels takes {of_step(part.dispatch, part.step)}/step"
@@ -48,7 +46,6 @@ def find(now: Situation) -> Finding | None:
         _CODE,
         arguments=(STEPS_PER_EXECUTION, JIT_COMPILE),
         brief=brief,
-        evidence=tuple(evidence),
         basis=basis,
         claims={"compute_s": spent.compute_s * share},
     )

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import Fact, Finding
+from tfwatch.judge.findings.compute import compute_loss
 
 if TYPE_CHECKING:
+    from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.findings.situation import Situation
 
 #: Metrics that count at many thresholds, 200 by default: each takes as long as it has of them.
@@ -24,19 +25,16 @@ def find(now: Situation) -> Finding | None:
     part = next((one for one in now.parts if one.role == "metric"), None)
     if part is None:
         return None
-    lost_s = part.share * now.regime.spent.compute_s
     brief = f"metric {part.name} takes {units.percent(part.share)} of compute"
     counts = any(word in part.kind for word in _AT_THRESHOLDS)
     fewer = "fewer thresholds, or compute it" if counts else "compute it"
-    return Finding(
+    return compute_loss(
+        now,
         "metric",
-        now.label("COMPUTE", lost_s),
-        f"{brief}: {units.milliseconds(part.took_ms)} of each step",
-        f"{fewer} in validation only: the weights stay the same",
-        _FEWER.format(kind=part.kind) if counts else _AT_END,
-        brief=brief,
+        part.share,
+        brief,
+        f": {units.milliseconds(part.took_ms)} of each step",
+        advice=f"{fewer} in validation only: the weights stay the same",
+        code=_FEWER.format(kind=part.kind) if counts else _AT_END,
         where=part.name,
-        evidence=(Fact("metric", part.name), Fact("took", part.took_ms, "ms")),
-        basis=now.profiled(part.share),
-        claims={"compute_s": lost_s},
     )

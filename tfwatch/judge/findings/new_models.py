@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import Fact, Finding
+from tfwatch.judge.findings.finding import Finding
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
@@ -41,6 +41,5 @@ def find(now: Situation) -> Finding | None:
         _ADVICE,
         _CODE,
         brief=brief,
-        evidence=(Fact("models", regime.models, ""), Fact("compile", spent.compile_s, "s")),
         claims={"compile_s": lost_s},
     )

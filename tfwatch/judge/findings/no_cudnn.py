@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import Fact, Finding
+from tfwatch.judge.findings.compute import compute_loss
 
 if TYPE_CHECKING:
+    from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.findings.situation import Situation
 
 #: The part of the layers' time that cuDNN is taken to give back: of one loop on an H200 it gave
@@ -29,21 +30,19 @@ def find(now: Situation) -> Finding | None:
     if not layers or not now.manifest.has_cudnn:
         return None
     share = now.share_without_cudnn
-    lost_s = share * now.regime.spent.compute_s
     against = list(dict.fromkeys(argument for one in layers for argument in one.against))
     more = f" and {len(layers) - 1} more" if len(layers) > 1 else ""
     brief = f"{layers[0].name} ({layers[0].kind}){more} without cuDNN: {', '.join(against)}"
     takes = f"; {units.percent(share)} of compute" if share else ""
-    return Finding(
+    return compute_loss(
+        now,
         "no-cudnn",
-        now.label("COMPUTE", lost_s) if share else "COMPUTE",
-        f"{brief} {'rule' if len(against) > 1 else 'rules'} it out{takes}",
-        _advise(against),
-        brief=f"{brief}{takes}",
+        share,
+        f"{brief}{takes}",
+        gives_back=_RECOVERED,
+        why=f"; cuDNN is taken to give back {units.percent(_RECOVERED)}",
+        advice=_advise(against),
         where=layers[0].name,
-        evidence=(Fact("layers", len(layers)), Fact("share", share)),
-        basis=f"{now.profiled(share)}; cuDNN is taken to give back {units.percent(_RECOVERED)}",
-        claims={"compute_s": lost_s * _RECOVERED} if share else {},
     )
 
 

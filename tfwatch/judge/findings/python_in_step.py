@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import Fact, Finding
+from tfwatch.judge.findings.compute import compute_loss
 
 if TYPE_CHECKING:
     from tfwatch.core.events import OperationTime
+    from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.findings.situation import Situation
 
 #: TensorFlow's operations that call Python: `tf.py_function`, and `tf.numpy_function`.
@@ -30,19 +31,15 @@ def find(now: Situation) -> Finding | None:
         return None
     took_ms = sum(one.took_ms for one in calls)
     share = took_ms / sum(part.took_ms for part in now.parts)
-    lost_s = share * now.regime.spent.compute_s
-    where = _where(calls[0])
     brief = f"Python within the step takes {units.percent(share)} of compute"
-    return Finding(
+    return compute_loss(
+        now,
         "python-in-step",
-        now.label("COMPUTE", lost_s),
-        f"{brief}: py_function or numpy_function, {where}",
-        _ADVICE,
-        brief=brief,
+        share,
+        brief,
+        f": py_function or numpy_function, {_where(calls[0])}",
+        advice=_ADVICE,
         where=calls[0].place,
-        evidence=(Fact("share", share), Fact("took", took_ms, "ms")),
-        basis=now.profiled(share),
-        claims={"compute_s": lost_s},
     )
 
 

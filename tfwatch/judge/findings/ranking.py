@@ -33,7 +33,7 @@ from tfwatch.judge.findings import (
     take_after_cache,
     validation,
 )
-from tfwatch.judge.findings.finding import RemedyForecast
+from tfwatch.judge.findings.finding import Fact, RemedyForecast
 from tfwatch.judge.findings.situation import LEADS_FROM
 from tfwatch.judge.findings.switch_lines import advise_gain, lines_with_switches, with_names
 from tfwatch.judge.forecasts.forecast import Forecast, best
@@ -106,7 +106,8 @@ def find_losses(now: Situation) -> tuple[Finding, ...]:
         if finding and regime.share(lost_s) >= LEAST_SHARE:
             left = {part: left[part] - claims.get(part, 0.0) for part in PARTS}
             finding = _with_key(now, finding) if kind in _WITH_KEY else finding
-            counted = {"lost_s": lost_s, "share": regime.share(lost_s)}
+            facts = (Fact(part.removesuffix("_s"), one, "s") for part, one in claims.items())
+            counted = {"lost_s": lost_s, "share": regime.share(lost_s), "evidence": tuple(facts)}
             found.append(replace(finding, **counted, forecast=_forecast(now, finding, lost_s)))
     found.sort(key=lambda finding: -finding.lost_s)
     limit = compute.find(now) if not found or found[0].share < LEADS_FROM else None

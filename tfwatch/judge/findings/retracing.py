@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import Fact, Finding
+from tfwatch.judge.findings.finding import Finding
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
@@ -41,7 +41,6 @@ def find(now: Situation) -> Finding | None:
     change = f", {regime.trace_change}" if regime.trace_change else ""
     brief = f"{many} traced again, {units.seconds(lost_s)}"
     advice, code = _advise(now)
-    facts = (Fact("traces", spent.traces, "step"), Fact("compile", spent.compile_s, "s"))
     return Finding(
         "retracing",
         now.label("RETRACING", lost_s),
@@ -50,7 +49,6 @@ def find(now: Situation) -> Finding | None:
         code,
         brief=brief,
         where=regime.trace_change,
-        evidence=facts,
         claims={"compile_s": lost_s},
     )
 

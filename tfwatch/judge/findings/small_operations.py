@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import JIT_COMPILE, Fact, Finding
+from tfwatch.judge.findings.compute import compute_loss
+from tfwatch.judge.findings.finding import JIT_COMPILE
 from tfwatch.judge.profile.step_texts import name_text
 
 if TYPE_CHECKING:
+    from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.findings.situation import Situation
 
 #: The share of a step from which on this is its limit, and the part of it that XLA gives back: two
@@ -30,18 +32,17 @@ def find(now: Situation) -> Finding | None:
     loop = next((part for part in now.parts if part.in_loop), None)
     if small is None or loop is None or small.share < _LEAST:
         return None
-    lost_s = small.share * now.regime.spent.compute_s
     brief = f"starting small operations takes {units.percent(small.share)} of compute"
-    return Finding(
+    return compute_loss(
+        now,
         "small-operations",
-        now.label("COMPUTE", lost_s),
-        f"{brief}: {name_text(loop)} runs a loop of them in each step",
-        _ADVICE,
-        _CODE,
+        small.share,
+        brief,
+        f": {name_text(loop)} runs a loop of them in each step",
+        gives_back=_RECOVERED,
+        why=f", of which XLA gave back {units.percent(_RECOVERED)}",
+        advice=_ADVICE,
+        code=_CODE,
         arguments=(JIT_COMPILE,),
-        brief=brief,
         where=loop.name,
-        evidence=(Fact("share", small.share), Fact("took", small.took_ms, "ms")),
-        basis=f"{now.profiled(small.share)}, of which XLA gave back {units.percent(_RECOVERED)}",
-        claims={"compute_s": lost_s * _RECOVERED},
     )

@@ -10,7 +10,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import Fact, Finding
+from tfwatch.judge.findings.finding import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,6 @@ def find(now: Situation) -> Finding | None:
     lost_s = sum(one.lost_ms for one in stalls) / 1e3
     if not stalls or lost_s < _MOST * regime.spent.data_wait_s:
         return None
-    longest = max(stalls, key=lambda one: one.lost_ms)
     each = units.seconds(lost_s / len(stalls))
     counted = units.counted(len(stalls), "stall")
     brief = f"{counted} of {each}" if len(stalls) == 1 else f"{counted} of {each} each"
@@ -43,11 +42,6 @@ def find(now: Situation) -> Finding | None:
         f"look at {place}" if place else "a larger buffer (.prefetch) hides short stalls only",
         brief=brief,
         where=place,
-        evidence=(
-            Fact("stalls", len(stalls)),
-            Fact("longest", longest.lost_ms, "ms"),
-            Fact("step", longest.step, "step"),
-        ),
         claims={"data_wait_s": lost_s},
     )
 

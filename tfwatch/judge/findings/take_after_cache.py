@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import Fact, Finding
+from tfwatch.judge.findings.finding import Finding
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
@@ -34,7 +34,6 @@ def find(now: Situation) -> Finding | None:
         ".take() before .cache(): the cache then keeps what is taken",
         _CODE,
         brief=brief,
-        evidence=(Fact("lost", lost_s, "s"),),
         claims={"data_wait_s": spent.data_wait_s, "first_batch_s": spent.first_batch_s},
     )
 

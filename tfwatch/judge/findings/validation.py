@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.finding import Fact, Finding
+from tfwatch.judge.findings.finding import Finding
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
@@ -39,6 +39,5 @@ def find(now: Situation) -> Finding | None:
         _LOOP if now.has_own_loop else _FIT,
         "" if now.has_own_loop else f"model.fit(..., validation_freq={_EVERY})",
         brief=brief,
-        evidence=(Fact("validation", spent.validation_s, "s"),),
         claims={"validation_s": spent.validation_s * (1 - 1 / _EVERY)},
     )

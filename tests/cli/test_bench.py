@@ -9,13 +9,7 @@ import pytest
 
 from tfwatch.cli import doctor as room
 from tfwatch.cli.dispatch import make_parser
-from tfwatch.cli.doctor import (
-    BenchRow,
-    bench,
-    make_rows,
-    measure,
-    render_rows,
-)
+from tfwatch.cli.doctor import BenchRow, bench, make_rows, measure, render_rows
 from tfwatch.doctor.trial import Trial
 from tfwatch.terminal.output import render
 

@@ -9,11 +9,7 @@ import pytest
 
 from tests.judge.step_rows import make_steps, plain, restart
 from tests.report.written_runs import open_written
-from tfwatch.core.events import (
-    EpochStarted,
-    Event,
-    RunEnded,
-)
+from tfwatch.core.events import EpochStarted, Event, RunEnded
 from tfwatch.core.rows import Flag, Rows
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.report import run_facts

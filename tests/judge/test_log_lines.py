@@ -10,12 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from tfwatch.judge import log_lines
-from tfwatch.judge.log_lines import (
-    LogFollower,
-    find_meanings,
-    meaning_of,
-    wall_s,
-)
+from tfwatch.judge.log_lines import LogFollower, find_meanings, meaning_of, wall_s
 
 #: A meaning's name, a tab, and a line as TensorFlow, Keras or tensorflow-metal printed it.
 KNOWN = [

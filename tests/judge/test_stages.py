@@ -9,12 +9,7 @@ import pytest
 
 from tfwatch.core.events import StagesFound
 from tfwatch.core.rows import STAGE, Rows
-from tfwatch.judge.stages import (
-    Stage,
-    StageTable,
-    find_bottleneck,
-    make_stage_table,
-)
+from tfwatch.judge.stages import Stage, StageTable, find_bottleneck, make_stage_table
 
 NAN = math.nan
 FOUND = {0: StagesFound(0, 0, ["range", "map(decode)", "prefetch"], ["Range", "Map", "Prefetch"])}

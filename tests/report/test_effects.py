@@ -8,11 +8,7 @@ import pytest
 
 from tests.judge.step_rows import plain
 from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run, text_of
-from tfwatch.core.events import (
-    ExperimentEnded,
-    PipelineSwitched,
-    SwitchFailed,
-)
+from tfwatch.core.events import ExperimentEnded, PipelineSwitched, SwitchFailed
 from tfwatch.report.run_facts import as_json
 from tfwatch.runs.requests import parse_switch
 

@@ -10,14 +10,7 @@ import numpy as np
 import pytest
 
 from tests.judge.step_rows import plain
-from tests.runs.folders import (
-    FakeClock,
-    add_steps,
-    kinds,
-    make_manifest,
-    make_writer,
-    reader_of,
-)
+from tests.runs.folders import FakeClock, add_steps, kinds, make_manifest, make_writer, reader_of
 from tests.runs.processes import wait_until
 from tfwatch.core.events import EpochEnded, Noted, Paused
 from tfwatch.runs.folder import RunFolder

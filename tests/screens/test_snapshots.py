@@ -19,15 +19,7 @@ import pytest
 
 from tests.judge.profiles import PROFILE
 from tests.screens import hardware, states
-from tests.screens.canned import (
-    COMPUTE_BOUND,
-    N_A,
-    PREFETCHED,
-    STAGES,
-    STARVING,
-    Canned,
-    usual,
-)
+from tests.screens.canned import COMPUTE_BOUND, N_A, PREFETCHED, STAGES, STARVING, Canned, usual
 from tests.screens.showing import shown
 from tfwatch.core import events as facts
 from tfwatch.core.knobs import KnobChange

@@ -11,13 +11,7 @@ import textwrap
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
-from tfwatch.core.script_code import (
-    SourceCode,
-    imported_name,
-    keyword_of,
-    method_of,
-    with_edits,
-)
+from tfwatch.core.script_code import SourceCode, imported_name, keyword_of, method_of, with_edits
 from tfwatch.fix.user_file import NoPatchError, check_python
 
 if TYPE_CHECKING:

@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.core.knobs import knob_name
 from tfwatch.core.rows import Phase
-from tfwatch.judge.effects.wording import (
-    autopilot_parts,
-    experiment_progress,
-    subject_text,
-)
+from tfwatch.judge.effects.wording import autopilot_parts, experiment_progress, subject_text
 from tfwatch.judge.findings.finding import MOMENT, Finding, Tone
 from tfwatch.judge.findings.situation import data_wait_parts
 from tfwatch.judge.machine import HEAT, PRESSURE

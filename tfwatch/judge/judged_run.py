@@ -17,11 +17,7 @@ from tfwatch.judge.effects.switching_state import autopilot_runs
 from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.findings.ranking import find_losses
 from tfwatch.judge.findings.situation import Situation, batch_source
-from tfwatch.judge.forecasts.evidence import (
-    Evidence,
-    build_evidence,
-    stage_table_at,
-)
+from tfwatch.judge.forecasts.evidence import Evidence, build_evidence, stage_table_at
 from tfwatch.judge.forecasts.forecast import forecasts
 from tfwatch.judge.log_lines import find_meanings
 from tfwatch.judge.machine import MachineFigures, machine_of_run

@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from tfwatch.core.events import (
-    CodeSampled,
-    EpochStarted,
-    PipelineSwitched,
-    StagesFound,
-    Traced,
-)
+from tfwatch.core.events import CodeSampled, EpochStarted, PipelineSwitched, StagesFound, Traced
 from tfwatch.core.knobs import CACHE
 from tfwatch.core.rows import Flag
 from tfwatch.judge.steps.time_breakdown import (

@@ -54,13 +54,7 @@ from tfwatch.judge.other_programs import OthersFollower
 from tfwatch.judge.profile.step_parts import profile_of_run
 from tfwatch.judge.regime import RunningRegime
 from tfwatch.judge.script_runs import newest_fit
-from tfwatch.judge.steps.stalls import (
-    Pauses,
-    Stall,
-    StallSearch,
-    python_stage,
-    without_own,
-)
+from tfwatch.judge.steps.stalls import Pauses, Stall, StallSearch, python_stage, without_own
 from tfwatch.judge.steps.steady_steps import NEEDED, judge
 from tfwatch.judge.steps.time_breakdown import RunningTimeBreakdown, is_breakdown_event
 from tfwatch.runs.liveness import Life, find_open_phase

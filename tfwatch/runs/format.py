@@ -35,13 +35,7 @@ from tfwatch.core.bounds import (
     encode_json,
 )
 from tfwatch.core.errors import printable
-from tfwatch.core.knobs import (
-    LACKING,
-    WORKERS,
-    Refusal,
-    check_value,
-    epochs_until,
-)
+from tfwatch.core.knobs import LACKING, WORKERS, Refusal, check_value, epochs_until
 from tfwatch.core.rows import GPU, PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
 from tfwatch.core.script_code import CodeEdit
 from tfwatch.core.temporary_files import new_part

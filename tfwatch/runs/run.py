@@ -20,13 +20,7 @@ from tfwatch.runs.buffers import (
     StageRows,
     newest_rows,
 )
-from tfwatch.runs.folder import (
-    FIRST_S,
-    PATIENCE_S,
-    DiskCall,
-    LateCall,
-    RunFolder,
-)
+from tfwatch.runs.folder import FIRST_S, PATIENCE_S, DiskCall, LateCall, RunFolder
 from tfwatch.runs.format import NotARunError, decode_pulse
 from tfwatch.runs.liveness import state_now
 from tfwatch.runs.snapshot import ProgressNow, Snapshot

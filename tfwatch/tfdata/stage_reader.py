@@ -28,13 +28,7 @@ from tfwatch.tfdata.stage_model import (
     without_gate,
     work_since,
 )
-from tfwatch.tfdata.stage_names import (
-    CodeStage,
-    align,
-    dataset_of,
-    find_code_stages,
-    label_of_kind,
-)
+from tfwatch.tfdata.stage_names import CodeStage, align, dataset_of, find_code_stages, label_of_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

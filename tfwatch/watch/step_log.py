@@ -11,12 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from tfwatch.core.errors import fails_open, raise_interrupt, reason
-from tfwatch.core.events import (
-    EpochEnded,
-    EpochStarted,
-    ValidationEnded,
-    WatchFailed,
-)
+from tfwatch.core.events import EpochEnded, EpochStarted, ValidationEnded, WatchFailed
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.watch.profile.step_profiler import StepProfiler
 from tfwatch.watch.traces import CompiledShapes, Numbers, Signature, TraceLog, batch_signature

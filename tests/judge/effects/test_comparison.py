@@ -6,12 +6,7 @@ from msgspec.structs import replace
 
 from tests.judge.step_rows import make_steps
 from tests.step_noise import NOISE, noisy_steps
-from tfwatch.core.events import (
-    Event,
-    ExperimentEnded,
-    PipelineSwitched,
-    SwitchAsked,
-)
+from tfwatch.core.events import Event, ExperimentEnded, PipelineSwitched, SwitchAsked
 from tfwatch.core.knobs import COMPUTE, COPY, WAIT
 from tfwatch.core.rows import Flag, Rows
 from tfwatch.judge.effects.comparison import (

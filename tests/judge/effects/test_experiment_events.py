@@ -15,11 +15,7 @@ from tfwatch.core.events import (
     SwitchAsked,
 )
 from tfwatch.judge.effects.switching_state import running_experiment
-from tfwatch.judge.effects.wording import (
-    answer_text,
-    experiment_progress,
-    kept_text,
-)
+from tfwatch.judge.effects.wording import answer_text, experiment_progress, kept_text
 from tfwatch.judge.steps.stalls import Stall, without_own
 
 BEGAN = ExperimentBegan(10, "prefetch", ("off", "4"), 100, 600)

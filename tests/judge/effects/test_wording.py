@@ -8,9 +8,7 @@ from tests.judge.situations import changed, effect, split
 from tfwatch.core.knobs import COMPUTE, WAIT
 from tfwatch.judge.effects.comparison import Comparison, SwitchEffect
 from tfwatch.judge.effects.interval import Change, Estimate
-from tfwatch.judge.effects.wording import (
-    outcome_text,
-)
+from tfwatch.judge.effects.wording import outcome_text
 
 BEFORE, AFTER = split(9.6, 13.0, 0.8, 600), split(0.2, 12.9, 0.8, 600)
 FASTER = effect(1.68, 1.61, 1.74)

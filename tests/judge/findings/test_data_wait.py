@@ -11,10 +11,7 @@ from tests.judge.situations import RUNNING, banner, changed, judged
 from tests.runs.folders import make_manifest
 from tfwatch.core.events import StagesFound
 from tfwatch.core.script_code import CodeEdit
-from tfwatch.judge.findings.situation import (
-    SourceKind,
-    batch_source,
-)
+from tfwatch.judge.findings.situation import SourceKind, batch_source
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.stages import Stage, StageTable
 

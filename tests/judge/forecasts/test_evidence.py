@@ -16,11 +16,7 @@ from tests.judge.test_stages import FOUND, row
 from tests.runs.folders import make_manifest
 from tfwatch.core.rows import Flag
 from tfwatch.judge.effects.comparison import compare
-from tfwatch.judge.forecasts.evidence import (
-    build_evidence,
-    cores_of,
-    stage_table_at,
-)
+from tfwatch.judge.forecasts.evidence import build_evidence, cores_of, stage_table_at
 from tfwatch.runs.buffers import EventLog
 
 if TYPE_CHECKING:

@@ -12,13 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfwatch.core.events import (
-    EpochEnded,
-    EpochStarted,
-    Slept,
-    ValidationEnded,
-    WatchFailed,
-)
+from tfwatch.core.events import EpochEnded, EpochStarted, Slept, ValidationEnded, WatchFailed
 from tfwatch.core.rows import STEP, Flag, Phase
 from tfwatch.judge.steps.stalls import find_stalls
 from tfwatch.judge.steps.steady_steps import SteadySteps, judge

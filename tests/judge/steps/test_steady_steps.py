@@ -6,13 +6,7 @@ import pytest
 from tests.judge.step_rows import make_steps, plain, spike_steps
 from tfwatch.core.rows import Flag, Rows
 from tfwatch.judge.steps import steady_steps
-from tfwatch.judge.steps.steady_steps import (
-    NEEDED,
-    Breakdown,
-    Verdict,
-    breakdown,
-    steady,
-)
+from tfwatch.judge.steps.steady_steps import NEEDED, Breakdown, Verdict, breakdown, steady
 
 NOT, MODERATELY, HIGHLY = Verdict
 

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 
 from tests.judge.built_runs import COMPUTE, HOST, STEPS, WAIT, RunBuilder, whole_run
-from tfwatch.core.events import (
-    EpochStarted,
-    Paused,
-    Slept,
-    WatchFailed,
-)
+from tfwatch.core.events import EpochStarted, Paused, Slept, WatchFailed
 from tfwatch.core.rows import Phase
 from tfwatch.judge.steps.time_breakdown import (
     PARTS,

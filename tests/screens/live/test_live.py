@@ -10,10 +10,7 @@ import pytest
 
 from tests.screens.canned import usual
 from tests.screens.showing import shown
-from tests.screens.states import (
-    MARKUP,
-    starving,
-)
+from tests.screens.states import MARKUP, starving
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
 from tfwatch.runs.folder import RunFolder

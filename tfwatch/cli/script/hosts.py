@@ -20,12 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core.errors import fails_open, name_of_signal, warn_user
 from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.runs.folder import call_and_report
-from tfwatch.runs.script_process import (
-    ENDING_SIGNALS,
-    Announcements,
-    announce_in,
-    record_signal,
-)
+from tfwatch.runs.script_process import ENDING_SIGNALS, Announcements, announce_in, record_signal
 from tfwatch.terminal.capture import KILLED, flush
 from tfwatch.watch.script.bootstrap import reader_after_relay
 from tfwatch.watch.script.import_hook import ImportHook

@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from tfwatch.core.events import EXPERIMENT, PipelineSwitched
-from tfwatch.core.knobs import (
-    COMPUTE,
-    COPY,
-    HOST,
-    KNOBS,
-    PARTS,
-    WAIT,
-    ChangesKnob,
-    epochs_until,
-)
+from tfwatch.core.knobs import COMPUTE, COPY, HOST, KNOBS, PARTS, WAIT, ChangesKnob, epochs_until
 from tfwatch.core.rows import STEP
 from tfwatch.judge.effects.interval import estimate_change, estimate_ratio
 from tfwatch.judge.steps.steady_steps import Breakdown, Stat, breakdown, steady

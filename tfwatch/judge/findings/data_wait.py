@@ -33,11 +33,7 @@ from tfwatch.judge.findings.finding import (
     Tone,
 )
 from tfwatch.judge.findings.situation import SourceKind, of_step
-from tfwatch.judge.findings.switch_lines import (
-    advise_gain,
-    parallel_map,
-    switch_line,
-)
+from tfwatch.judge.findings.switch_lines import advise_gain, parallel_map, switch_line
 from tfwatch.judge.forecasts.evidence import cores_of
 from tfwatch.judge.forecasts.forecast import best
 from tfwatch.judge.stages import FETCH_MS

@@ -10,16 +10,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfwatch.core.errors import fails_open, raise_interrupt, reason
-from tfwatch.core.knobs import (
-    AS_WRITTEN,
-    CACHE,
-    DEFAULT,
-    KNOBS,
-    OFF,
-    ON,
-    WORKERS,
-    Refusal,
-)
+from tfwatch.core.knobs import AS_WRITTEN, CACHE, DEFAULT, KNOBS, OFF, ON, WORKERS, Refusal
 from tfwatch.tfdata.cache import NoRoomError
 from tfwatch.tfdata.code_edits import find_edits
 from tfwatch.tfdata.pipeline_cache import find_place, last_lasting_map, stage_to_cache

@@ -290,18 +290,20 @@ class Follower:
             self._step_search.searched if over else min(snapshot.steps_total, NEEDED),
         )
         if due != self._figured:
+            is_same_setting = self._figured is not None and self._figured[1] == len(switches)
             self._measured = self._measure(snapshot)
             total, accelerated = snapshot.steps_total, snapshot.manifest.accelerated
             self._comparisons = tuple(
                 compare(switches, total, snapshot.steps_between, self._known, accelerated)
             )
             self._figured = due
-            self._losses = None
+            # Else with the forecasts, which come in a frame of their own.
+            self._losses = self._losses if is_same_setting and not over else None
         knobs = knob_states(snapshot.manifest.knobs, switches, asks)
         if self._make_forecasts(snapshot, knobs):
             self._losses = None  # their advice has the figures of the knobs' rows
         situation = self._situation(snapshot, knobs, stopping_s)
-        if self._losses is None:
+        if not self._losses:
             regime, losses = situation.regime, find_losses(situation)
             self._losses = self._lead.order(losses, regime.begin_ns, snapshot.now_s)
         losses = situation.last_losses or self._losses

@@ -48,6 +48,8 @@ class ThemedApp(App[Leave]):
 
     TITLE = "tfwatch"
     ENABLE_COMMAND_PALETTE = False
+    #: ctrl+c, which would copy it, quits.
+    ALLOW_SELECT = False
     #: A message stands over the keys of the last row, where it covers no pane.
     CSS = """
     ToastRack { margin-bottom: 0; overflow: hidden; }

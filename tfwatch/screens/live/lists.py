@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
 from textual.binding import Binding
-from textual.geometry import Region, Size
+from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
@@ -16,11 +16,11 @@ from textual.strip import Strip
 
 from tfwatch.judge.event_rows import EventCollector
 from tfwatch.judge.log_lines import meaning_of
-from tfwatch.screens.basics.pane import FRAME_CSS, PaintedRows, Titled, strip_of
+from tfwatch.screens.basics.pane import FRAME_CSS, Titled, strip_of
 from tfwatch.screens.basics.text import plain, row, wrap_text
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from textual import events
     from textual.binding import BindingType
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tfwatch.screens.basics.text import Part
 
 
-class RowList(ScrollView, PaintedRows, Titled, can_focus=True, inherit_bindings=False):
+class RowList(ScrollView, Titled, can_focus=True, inherit_bindings=False):
     """A scrolling list; a subclass returns the number of rows and each row."""
 
     DEFAULT_CSS = f"""
@@ -52,8 +52,6 @@ class RowList(ScrollView, PaintedRows, Titled, can_focus=True, inherit_bindings=
     #: The end when the rows last changed: a pane that was resized or hidden since is still at its
     #: end.
     _end = 0
-    #: The visible rows.
-    _seen: tuple[Content, ...] = ()
 
     def count(self) -> int:
         """Return the number of rows."""
@@ -88,25 +86,16 @@ class RowList(ScrollView, PaintedRows, Titled, can_focus=True, inherit_bindings=
     def on_resize(self) -> None:
         self.rows_changed()
 
-    def paint_lines(self, crop: Region) -> list[Strip]:
-        """Make the visible rows, then paint the lines within `crop`."""
-        size, first = self.scrollable_content_region.size, self.scroll_offset.y
-        last = min(first + size.height, self.count())
-        self._seen = tuple(self.row_at(index, size.width) for index in range(max(first, 0), last))
-        return super().paint_lines(crop)
-
-    def row_key(self, y: int) -> Hashable:
-        """Return the text, the styles and the width of visible row `y`: a scrollbar takes a
-        cell."""
-        width = self.scrollable_content_region.width
-        return (width, self._seen[y].plain, *self._seen[y].spans) if y < len(self._seen) else None
+    def repaint_rows(self) -> None:
+        """Repaint the rows, not the frame around them."""
+        self.refresh(self.size.region)
 
     def render_line(self, y: int) -> Strip:
         """Draw visible row `y`."""
-        width = self.scrollable_content_region.width
-        if y >= len(self._seen):
+        width, index = self.scrollable_content_region.width, y + self.scroll_offset.y
+        if index >= self.count():
             return Strip.blank(width, self.rich_style)
-        line = self._seen[y].truncate(width, ellipsis=True)
+        line = self.row_at(index, width).truncate(width, ellipsis=True)
         return strip_of(self, line, width).adjust_cell_length(width, self.rich_style)
 
 

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from textual import on, work
+from textual.containers import Container, Horizontal
 from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
@@ -17,7 +18,6 @@ from tfwatch.judge.profile.profiling import IN_COMPUTE
 from tfwatch.runs.folder import DiskCall, LateCall
 from tfwatch.runs.library import save_copy
 from tfwatch.screens.basics.keyline import Key, KeyLine
-from tfwatch.screens.basics.pane import CachedContainer, CachedHorizontal, CachedLines
 from tfwatch.screens.basics.text import shorten
 from tfwatch.screens.keys import (
     EVENTS,
@@ -74,7 +74,7 @@ _CONTAINERS = (
 _COSTLY_NS, _MOST_SKIPPED, _WARM_UP = 25e6, 3, 4
 
 
-class LiveScreen(Screen[None], CachedLines):
+class LiveScreen(Screen[None]):
     """Follows a run and shows one `RunView` per frame; sends requests to the training.
 
     Args:
@@ -139,12 +139,12 @@ class LiveScreen(Screen[None], CachedLines):
         yield self.banner
         yield self.timeline
         yield self.tabs
-        with CachedContainer(id="panes"):
-            with CachedHorizontal(id="upper"):
+        with Container(id="panes"):
+            with Horizontal(id="upper"):
                 yield self.pipeline
                 yield self.step_pane
                 yield self.knobs
-            with CachedContainer(id="lower"):
+            with Container(id="lower"):
                 yield self.events_pane
                 yield self.log_pane
                 yield self.curves

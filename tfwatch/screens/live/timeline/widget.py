@@ -9,7 +9,6 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.binding import Binding
-from textual.geometry import Region
 from textual.strip import Strip
 
 from tfwatch.screens.basics.pane import FRAME_CSS, PaintedRows, Titled
@@ -185,13 +184,8 @@ class Timeline(PaintedRows, Titled):
         live = self._newest[0] if self._held and self._newest else None
         self.set_titles(*picture.title_words(scene, live, len(scene.bars.starts_s)))
         self.set_class(self.frozen, "-frozen")
-        before, self._lines = self._lines, picture.draw(scene, *size)
-        if len(before) != len(self._lines):
-            self.refresh()
-            return
-        pairs = enumerate(zip(self._lines, before, strict=True))
-        if changed := [Region(0, y, size.width, 1) for y, (line, old) in pairs if line != old]:
-            self.refresh(*changed)
+        self._lines = picture.draw(scene, *size)
+        self.repaint_changed(self._lines)
 
     def _scene(self, run: RunView, rows: EventRows, fresh: bool) -> Scene:
         columns = self._columns
@@ -208,10 +202,6 @@ class Timeline(PaintedRows, Titled):
         cursor = None if cursor_s is None else views.column_of(bars, cursor_s)
         return Scene(run, self._view, bars, self._labels, self._top_ms, self._is_fine, cursor)
 
-    def row_key(self, y: int) -> Line | None:
-        """Return row `y`; None below the last row."""
-        return self._lines[y] if y < len(self._lines) else None
-
     def render_line(self, y: int) -> Strip:
         """Draw row `y`, cut to the widget's width."""
-        return self._painter.strip(self.row_key(y) or (), self.size.width)
+        return self._painter.strip(self._lines[y] if y < len(self._lines) else (), self.size.width)

@@ -283,7 +283,7 @@ READERS: dict[str, Callable[[Path], None]] = {
     "scrape": scrape,
     "report --json": command("report", "--json", DAMAGED),
     "report --markdown": command("report", "--markdown", DAMAGED),
-    "report --redact": command("report", "--redact", "-o", "RUNS/page.html", DAMAGED),
+    "report": command("report", "-o", "RUNS/page.html", DAMAGED),
     "compare": command("compare", "--json", SOUND, DAMAGED),
     "compare back": command("compare", DAMAGED, SOUND),
     "runs": command("runs"),

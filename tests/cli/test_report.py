@@ -49,15 +49,6 @@ def test_the_page_is_named_after_its_run(
     assert page.read_text(encoding="utf-8").endswith("</html>\n")
 
 
-def test_a_redacted_page_has_no_name_of_a_run(
-    runs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert report(runs, "--redact") == 0
-
-    assert capsys.readouterr().out == "tfwatch-report.html\n"
-    assert NEW not in (runs.parent / "here" / "tfwatch-report.html").read_text(encoding="utf-8")
-
-
 def test_a_page_goes_to_a_file_or_to_standard_output(
     runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import html5lib
 
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.report.page import as_html
-from tfwatch.report.redaction import redaction_of
 
 if TYPE_CHECKING:
     from tfwatch.runs.snapshot import Snapshot
@@ -22,10 +20,9 @@ dt dd table tbody tr th td"""
 KNOWN = frozenset(_ELEMENTS.split())
 
 
-def page_of(run: Snapshot, *, redacted: bool = False) -> str:
+def page_of(run: Snapshot) -> str:
     """Return the page of a run in a folder."""
-    redaction = redaction_of(run, Path("/home/ada"), {"cnn"}) if redacted else None
-    return as_html(JudgedRun(run), redaction)
+    return as_html(JudgedRun(run))
 
 
 def parsed(page: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tests.cli.recorded import add_memory
 from tests.groups import write_group
@@ -33,23 +33,6 @@ def hostile_group(folder: Path) -> Path:
     hostile_run(folder_of_rank(folder, 0))
     add_memory(folder_of_rank(folder, 1), 2**30)
     return folder
-
-
-def test_a_redacted_report_has_no_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    names: dict[str, Any] = {
-        "workload": "secret.py",
-        "machine": {"host": "node7"},
-        "settings": {"data": "/data/ada"},
-    }
-    folder = write_group(tmp_path / "night_ada", [1, 1, 6], **names)
-    write_group_file(folder, GroupFile("night_ada", "TFWATCH_GROUP", 1.0, 10**9, 3))
-    secrets = ("secret", "night", "node7", "/data", str(tmp_path))
-
-    plain, redacted = report_of(folder, capsys), report_of(folder, capsys, "--redact")
-
-    assert secrets[0] in plain
-    assert not [one for one in secrets if one in redacted]
-    assert "STRAGGLER rank 2" in redacted
 
 
 def test_the_markdown_has_the_finding_and_a_row_a_rank(

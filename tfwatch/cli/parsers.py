@@ -224,8 +224,6 @@ def _add_report(own: Any) -> None:
     form.add_argument("--markdown", action="store_true", help=text)
     text = "all figures and findings as one JSON object instead of the page"
     form.add_argument("--json", action="store_true", help=text)
-    text = "leave out paths, names and the host"
-    own.add_argument("--redact", action="store_true", help=text)
     _add_runs_dir(own)
 
 

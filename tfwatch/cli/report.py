@@ -12,14 +12,10 @@ from tfwatch.cli.named_runs import find, find_side, last_two, opened, readable
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
 from tfwatch.runs.group import is_group, open_group, without_group
-from tfwatch.runs.library import home_folder
 from tfwatch.terminal.output import STANDARD_OUTPUT, write, write_text
-from tfwatch.workloads import list_workloads
 
 if TYPE_CHECKING:
     import argparse
-
-    from tfwatch.report.redaction import Redaction
 
 #: The exit codes of the outcomes of `--max-slower`.
 EXIT_CODES = {"passed": 0, "failed": 4, "inconclusive": 3}
@@ -31,54 +27,44 @@ def report(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     Raises:
         BadInputError: there is no such run, or the place cannot be written.
     """
-    if args.json and args.redact:
-        raise BadInputError("--redact is for the page and Markdown: JSON holds all figures")
     with readable(args.runs_dir):
         folder = without_group(find(args.which, args.runs_dir))
     if is_group(folder):
         return write_text(args.output or STANDARD_OUTPUT, _group_text(folder, args, clock))
-    text, redaction = _run_text(folder, args, clock)
+    text = _run_text(folder, args, clock)
     if args.json or args.markdown:
         return write_text(args.output or STANDARD_OUTPUT, text)
-    name = "tfwatch-report" if redaction else f"tfwatch-{folder.absolute().name}"
-    place = args.output or Path(f"{name}.html")
+    place = args.output or Path(f"tfwatch-{folder.absolute().name}.html")
     failed = write_text(place, text)
     if failed or place == STANDARD_OUTPUT:
         return failed
     return write(sys.stdout, f"{printable(str(place))}\n")
 
 
-def _run_text(folder: Path, args: argparse.Namespace, clock: Clock) -> tuple[str, Redaction | None]:
+def _run_text(folder: Path, args: argparse.Namespace, clock: Clock) -> str:
     from tfwatch.judge.judged_run import JudgedRun
     from tfwatch.report.markdown import as_markdown
     from tfwatch.report.page import as_html
-    from tfwatch.report.redaction import redaction_of
     from tfwatch.report.run_facts import judged_json
 
-    run = opened(folder, clock)
-    redaction = redaction_of(run, home_folder(), list_workloads()) if args.redact else None
-    judged = JudgedRun(run)
+    judged = JudgedRun(opened(folder, clock))
     if args.json:
-        return _json_text(judged_json(judged)), redaction
+        return _json_text(judged_json(judged))
     if args.markdown:
-        return as_markdown(judged, redaction), redaction
-    return as_html(judged, redaction), redaction
+        return as_markdown(judged)
+    return as_html(judged)
 
 
 def _group_text(folder: Path, args: argparse.Namespace, clock: Clock) -> str:
     """Return the table of a group in Markdown, or as JSON."""
     from tfwatch.judge.groups.judged_group import judge_group
     from tfwatch.report.group_report import group_json, group_markdown
-    from tfwatch.report.redaction import redaction_of_group
 
     with readable(folder):
         judged = judge_group(open_group(folder, clock))
     if args.json:
         return _json_text(group_json(judged))
-    redaction = None
-    if args.redact:
-        redaction = redaction_of_group(judged.group, home_folder(), list_workloads())
-    return group_markdown(judged, redaction)
+    return group_markdown(judged)
 
 
 def _json_text(document: dict[str, Any]) -> str:

@@ -27,7 +27,6 @@ from tfwatch.report.text import one_line
 
 if TYPE_CHECKING:
     from tfwatch.judge.groups.judged_group import JudgedGroup, RankRow
-    from tfwatch.report.redaction import Redaction
 
 #: The columns of the table; times are means of a rank's newest steady steps.
 COLUMNS = ("rank", "step", "ms/step", "data wait", "compute", "host", "late by", "why", "state")
@@ -43,12 +42,11 @@ def rank_cells(row: RankRow) -> tuple[str, ...]:
     return str(row.rank), step, *figures, row.why, one_line(row.state)
 
 
-def group_markdown(judged: JudgedGroup, redaction: Redaction | None = None) -> str:
-    """Return the finding and the table in Markdown. redaction: replaces paths, names and the
-    hosts."""
-    first, *more = (plain(one, redaction) for one in judged.sentences)
-    head = [f"### {plain(judged.title, redaction)}", "", f"**{plain(judged.word)}**: {first}", ""]
-    cells = table(COLUMNS, map(rank_cells, judged.rows), redaction)
+def group_markdown(judged: JudgedGroup) -> str:
+    """Return the finding and the table in Markdown."""
+    first, *more = (plain(one) for one in judged.sentences)
+    head = [f"### {plain(judged.title)}", "", f"**{plain(judged.word)}**: {first}", ""]
+    cells = table(COLUMNS, map(rank_cells, judged.rows))
     return "\n".join([*head, *(f"* {one}" for one in more), "", *cells]) + "\n"
 
 

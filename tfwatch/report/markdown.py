@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 
 from tfwatch.judge.event_rows import changes_of_run
 from tfwatch.report.facts import known
-from tfwatch.report.redaction import shown
 from tfwatch.report.run_facts import FIGURES
-from tfwatch.report.text import failure, loss_text, outcome_text
+from tfwatch.report.text import failure, loss_text, outcome_text, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.judged_run import JudgedRun
-    from tfwatch.report.redaction import Redaction
 
 #: Characters that markdown or HTML reads as markup.
 _MARKUP = re.compile(r"([\\`*_\[\]<>|~&$])")
@@ -28,51 +26,47 @@ _LONGEST_CODE = 2000
 _MOST_CHANGES = 12
 
 
-def as_markdown(judged: JudgedRun, redaction: Redaction | None = None) -> str:
-    """Return the summary of a run. redaction: replaces paths, names and the host."""
+def as_markdown(judged: JudgedRun) -> str:
+    """Return the summary of a run."""
     figures = ((fact.name, words, fact.meaning) for fact, words in known(FIGURES, judged))
-    lines = [f"### {plain(outcome_text(judged), redaction)}", ""]
+    lines = [f"### {plain(outcome_text(judged))}", ""]
     for sentence in failure(judged.run):
-        lines += [f"**{plain(sentence, redaction)}**", ""]
+        lines += [f"**{plain(sentence)}**", ""]
     for finding in judged.findings:
-        lines += _finding(finding, redaction)
-    lines += table(("figure", "value", ""), figures, redaction)
+        lines += _finding(finding)
+    lines += table(("figure", "value", ""), figures)
     changes = [[one.time, one.text] for one in changes_of_run(judged.run, judged.switches)]
     if changes:
-        lines += table(("at", "change and effect"), changes[-_MOST_CHANGES:], redaction)
+        lines += table(("at", "change and effect"), changes[-_MOST_CHANGES:])
     return "\n".join(lines)
 
 
-def plain(text: str, redaction: Redaction | None = None) -> str:
+def plain(text: str) -> str:
     """Return a text in which nothing is markup."""
-    text = _LINK.sub(rf"\1{_NO_BREAK}", shown(text, redaction))
+    text = _LINK.sub(rf"\1{_NO_BREAK}", shown(text))
     return _MARKUP.sub(r"\\\1", text)
 
 
-def table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], redaction: Redaction | None = None
-) -> Iterator[str]:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Yield the lines of a table; nothing in its cells is markup."""
-    yield f"| {' | '.join(plain(cell, redaction) for cell in head)} |"
+    yield f"| {' | '.join(plain(cell) for cell in head)} |"
     yield f"|{' --- |' * len(head)}"
-    yield from (f"| {' | '.join(plain(cell, redaction) for cell in row)} |" for row in rows)
+    yield from (f"| {' | '.join(plain(cell) for cell in row)} |" for row in rows)
     yield ""
 
 
-def _finding(finding: Finding, redaction: Redaction | None) -> Iterator[str]:
-    word = plain(finding.word, redaction)
-    yield from (f"**{word}**: {plain(loss_text(finding), redaction)}", "")
+def _finding(finding: Finding) -> Iterator[str]:
+    word = plain(finding.word)
+    yield from (f"**{word}**: {plain(loss_text(finding))}", "")
     if finding.advice:
-        yield from (f"**Next:** {plain(finding.advice, redaction)}", "")
+        yield from (f"**Next:** {plain(finding.advice)}", "")
     if finding.code:
-        yield from code_block(finding.code.split("\n"), redaction)
+        yield from code_block(finding.code.split("\n"))
 
 
-def code_block(
-    lines: Iterable[str], redaction: Redaction | None = None, language: str = "python"
-) -> Iterator[str]:
+def code_block(lines: Iterable[str], language: str = "python") -> Iterator[str]:
     """Yield lines of code between fences; empty ones are left out."""
-    code = [shown(line, redaction, _LONGEST_CODE) for line in lines if line]
+    code = [shown(line, _LONGEST_CODE) for line in lines if line]
     ticks = (len(found) for line in code for found in re.findall("`+", line))
     fence = "`" * max(3, max(ticks, default=0) + 1)
     yield from (f"{fence}{language}", *code, fence, "")

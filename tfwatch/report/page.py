@@ -27,20 +27,18 @@ from tfwatch.judge.machine import PIPELINE
 from tfwatch.judge.profile.step_groups import step_rows
 from tfwatch.judge.steps.time_breakdown import PART_NAMES, PARTS
 from tfwatch.report.facts import as_rows, if_any, known, pick, text
-from tfwatch.report.redaction import shown
 from tfwatch.report.run_facts import FIGURES, MACHINE, STALL, STEP_ROW, missing_stages
-from tfwatch.report.text import failure, loss_text, outcome_text, time_parts
+from tfwatch.report.text import failure, loss_text, outcome_text, shown, time_parts
 from tfwatch.runs.sums import BUCKET_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.judged_run import JudgedRun
     from tfwatch.judge.stages import Stage
     from tfwatch.judge.steps.stalls import Stall
     from tfwatch.judge.steps.time_breakdown import TimeSpent
-    from tfwatch.report.redaction import Redaction
 
 #: The most stalls, and the most epochs.
 MOST_STALLS, MOST_EPOCHS = 10, 500
@@ -64,7 +62,7 @@ class Section:
     note: str = ""
 
 
-def make_sections(judged: JudgedRun, *, is_redacted: bool) -> list[Section]:
+def make_sections(judged: JudgedRun) -> list[Section]:
     """Return the tables that have rows or a note, in the order of a report."""
     made = (
         _effects(judged),
@@ -72,7 +70,7 @@ def make_sections(judged: JudgedRun, *, is_redacted: bool) -> list[Section]:
         _step(judged),
         _stalls(judged),
         _epoch_table(judged),
-        Section("Machine", ("", ""), list(_machine(judged, is_redacted))),
+        Section("Machine", ("", ""), list(_machine(judged))),
         Section("Settings", ("", ""), list(_settings(judged))),
         Section("Versions", ("", ""), list(judged.run.manifest.versions.items())),
     )
@@ -154,11 +152,10 @@ def _metrics(values: dict[str, float], names: list[str]) -> list[str]:
     return [f"{values[name]:.4g}" if name in values else "" for name in names]
 
 
-def _machine(judged: JudgedRun, is_redacted: bool) -> Iterator[tuple[str, str]]:
+def _machine(judged: JudgedRun) -> Iterator[tuple[str, str]]:
     """Yield the machine, its median figures, and why a figure is missing."""
     about, machine = judged.run.manifest.machine, judged.machine
     facts = {
-        "host": "" if is_redacted else str(about.get("host") or ""),
         "system": str(about.get("system") or ""),
         "cores": str(about.get("cores_allowed") or about.get("cores") or ""),
         "memory": units.memory(about.get("memory_bytes")),
@@ -194,13 +191,12 @@ _MOST_EPOCHS = 12
 _PARTS = {"compute": "compute", "copy": "copy to the GPU", "host": "host", "wait": "data wait"}
 
 
-def as_html(judged: JudgedRun, redaction: Redaction | None = None) -> str:
-    """Return the page of a run. redaction: replaces paths, names and the host."""
+def as_html(judged: JudgedRun) -> str:
+    """Return the page of a run."""
     run, findings = judged.run, judged.findings
     losses = [one for one in findings if one in judged.losses or one.tone is Tone.BAD]
     page = {
         "style": Markup((_TEMPLATES / "page.css").read_text(encoding="utf-8")),
-        "is_redacted": redaction is not None,
         "title": outcome_text(judged),
         "name": run.manifest.run,
         "failure": failure(run),
@@ -212,9 +208,9 @@ def as_html(judged: JudgedRun, redaction: Redaction | None = None) -> str:
         "figures": known(FIGURES, judged),
         "chart": make_chart(judged),
         "parts": time_parts(judged.time_breakdown.total),
-        "sections": make_sections(judged, is_redacted=redaction is not None),
+        "sections": make_sections(judged),
     }
-    return _environment(redaction).get_template("page.html.j2").render(page)
+    return _environment().get_template("page.html.j2").render(page)
 
 
 _SINCE = {"switch": "since the last switch", "cache": "since the cache is filled"}
@@ -267,29 +263,26 @@ def proof_of(judged: JudgedRun) -> Proof | None:
     return Proof(sentences, lines_of(judged.situation, kept)) if changed else None
 
 
-def _environment(redaction: Redaction | None) -> jinja2.Environment:
+def _environment() -> jinja2.Environment:
     """Return an environment in which every text of a run is made harmless before it is escaped."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
-        finalize=_finalizer(redaction),
+        finalize=_harmless,
         trim_blocks=True,
         keep_trailing_newline=True,
         lstrip_blocks=True,
     )
     made.filters["sentence"] = lambda text: text[:1].upper() + text[1:]
-    made.filters["code"] = lambda text: Markup.escape(shown(text, redaction, _LONGEST_CODE))
+    made.filters["code"] = lambda text: Markup.escape(shown(text, _LONGEST_CODE))
     made.filters |= {"percent": units.percent, "seconds": units.seconds}
     return made
 
 
-def _finalizer(redaction: Redaction | None) -> Callable[[object], object]:
-    def finalize(value: object) -> object:
-        is_text = isinstance(value, str) and not isinstance(value, Markup)
-        return shown(str(value), redaction) if is_text else value
-
-    return finalize
+def _harmless(value: object) -> object:
+    is_text = isinstance(value, str) and not isinstance(value, Markup)
+    return shown(str(value)) if is_text else value
 
 
 # -- the chart -------------------------------------------------------------------------------------

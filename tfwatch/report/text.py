@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 CODE = "    "
 #: The most rows of the summary, on a terminal of so many columns.
 _MOST_ROWS, _COLUMNS = 10, 80
+#: Characters of one text on a page: a name may have any length.
+LONGEST = 400
 #: The most losses, and lines of code.
 _MOST_LOSSES, _MOST_CODE = 3, 4
 #: Findings without a loss that have a line of their own; the others have one above, or are losses.
@@ -109,6 +111,12 @@ def _fitting(blocks: Sequence[tuple[int, list[str]]]) -> list[list[str]]:
 def one_line(text: str) -> str:
     """Return the first line of text from outside, without control characters."""
     return printable(text.strip().split("\n")[0])
+
+
+def shown(text: str, longest: int = LONGEST) -> str:
+    """Return text from outside for a page: one line without control characters, cut to
+    `longest`."""
+    return printable(text if len(text) <= longest else f"{text[: longest - 1]}…")
 
 
 def outcome_text(judged: JudgedRun) -> str:

@@ -98,7 +98,8 @@ def prune_runs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     Raises:
         BadInputError: there is no limit, the folder cannot be read, or nobody can be asked.
     """
-    limits = args.older_than, args.keep, args.max_size
+    size = None if args.max_size is None else args.max_size * 2**30
+    limits = args.older_than, args.keep, size
     if limits == (None, None, None):
         raise BadInputError("give a limit: --older-than, --keep or --max-size")
     with readable(args.runs_dir):

@@ -112,7 +112,6 @@ def number(value: float | None, digits: int = 1) -> str:
     return MISSING if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
-_MOST_GIGABYTES = 65536
 _UNITS_S = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _LONGEST_AGE = 8
 
@@ -126,15 +125,6 @@ def parse_whole(text: str, least: int, most: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
         raise ValueError(f"{text!r} is not a whole number from {least} to {most}")
     return int(text)
-
-
-def parse_gigabytes(text: str) -> float:
-    """Return bytes from a number of gigabytes (2**30 bytes) above 0.
-
-    Raises:
-        ValueError: the text is not such a number.
-    """
-    return _above_0(text, _MOST_GIGABYTES, "memory: give gigabytes") * 2**30
 
 
 def parse_age(text: str) -> float:
@@ -161,14 +151,4 @@ def parse_number(text: str, most: float) -> float:
         value = math.nan
     if not 0 <= value <= most:
         raise ValueError(f"{text!r} is not a number from 0 to {most:g}")
-    return value
-
-
-def _above_0(text: str, most: float, what: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value <= most:
-        raise ValueError(f"{text!r} is no {what} above 0, up to {most}")
     return value

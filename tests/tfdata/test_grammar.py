@@ -9,7 +9,16 @@ import pytest
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("in_parallel")]
 
-SEEDS, CHUNK = 200, 20
+#: Of the seeds below 200, these reach what all of them do: each branch of tfwatch, each stage and
+#: function of a text, each knob alone and in calls of several steps, and each reason of a refusal.
+SEEDS = (
+    *(0, 1, 3, 9, 10, 15, 20, 24, 27, 29, 35, 43, 46, 52, 58, 59, 60, 65, 66, 70, 74, 77, 80, 86),
+    *(87, 88, 95, 98, 100, 103, 105, 106, 118, 120, 122, 124, 126, 128, 129, 130, 133, 135, 137),
+    *(138, 140, 144, 148, 155, 158, 159, 160, 164, 165, 167, 174, 177, 179, 180, 187, 192, 196),
+)
+CHUNK = 8
+#: Every so many seeds are those of a `fit` of Keras.
+FIT_EVERY = 20
 #: Pipelines that have differed: the text, and the switches before each step.
 KEPT = {
     "a fixed shuffle over another": (
@@ -23,14 +32,14 @@ KEPT = {
 }
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+@pytest.mark.parametrize("first", range(0, len(SEEDS), CHUNK))
 def test_no_switch_changes_an_element(first: int) -> None:
     from tests.tfdata.grammar import difference, draw, fitted, trained
 
     switched: set[str] = set()
-    for seed in range(first, first + CHUNK):
+    for seed in SEEDS[first : first + CHUNK]:
         trial = draw(seed)
-        why, outcome = difference(trial, trained if seed % CHUNK else fitted)
+        why, outcome = difference(trial, trained if seed % FIT_EVERY else fitted)
         assert not why, f"{trial}\n{why}"
         switched.update(outcome.switched)
     assert "prefetch" in switched

@@ -4,6 +4,7 @@ pipelines."""
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import threading
@@ -82,10 +83,16 @@ def freed_in(monkeypatch: pytest.MonkeyPatch, made: list[int]) -> list[str]:
     return threads
 
 
-@pytest.fixture(scope="session")
-def arrays() -> tuple[Any, Any]:
+@functools.cache
+def training_arrays() -> tuple[Any, Any]:
+    """Return the examples and labels of most trainings."""
     rng = np.random.default_rng(0)
     return rng.normal(size=(EXAMPLES, 6)).astype("float32"), np.arange(EXAMPLES) % 4
+
+
+@pytest.fixture(scope="session")
+def arrays() -> tuple[Any, Any]:
+    return training_arrays()
 
 
 @pytest.fixture

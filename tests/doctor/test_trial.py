@@ -22,13 +22,6 @@ def child(code: str, limit_s: float = 60.0) -> Trial:
     return run_trial([sys.executable, "-c", program], limit_s)
 
 
-def test_a_child_that_reports_every_stage_is_complete() -> None:
-    trial = child(_WHOLE)
-
-    assert (trial.outcome, trial.stage, trial.exit_code) == ("completed", "", 0)
-    assert trial.results["import"]["took_s"] == 2.0
-
-
 @pytest.mark.parametrize(
     ("code", "words", "todo"),
     [
@@ -113,11 +106,11 @@ def test_a_long_log_is_cut_to_its_end() -> None:
     assert trial.log_text.endswith("the end")
 
 
-@pytest.mark.parametrize("line", ["{", "[1]", "\\x00\\xff"])
-def test_results_that_cannot_be_read_are_left_out(line: str) -> None:
-    trial = child(f"sys.stdout.buffer.write(b'''{line}''' + b'\\n'); sys.stdout.flush()\n{_WHOLE}")
+def test_a_child_that_reports_every_stage_is_complete_whatever_it_prints_beside() -> None:
+    other = r"sys.stdout.buffer.write(b'{\n[1]\n\x00\xff\n'); sys.stdout.flush()"
+    trial = child(f"{other}\n{_WHOLE}")
 
-    assert trial.outcome == "completed"
+    assert (trial.outcome, trial.stage, trial.exit_code) == ("completed", "", 0)
     assert trial.results["import"]["took_s"] == 2.0
 
 

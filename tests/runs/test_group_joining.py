@@ -3,10 +3,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
-from unittest.mock import Mock
 
 import pytest
 
@@ -15,7 +13,7 @@ from tests.runs.folders import ORIGIN_WALL_NS, FakeClock, write_run
 from tfwatch.cli.runs import FolderToRemove, beyond, why_kept
 from tfwatch.core.events import RunEnded
 from tfwatch.runs import group as groups
-from tfwatch.runs.format import GROUP_FILE, NotARunError, is_own
+from tfwatch.runs.format import GROUP_FILE, NotARunError
 from tfwatch.runs.group import (
     WINDOW_S,
     Membership,
@@ -143,16 +141,6 @@ def test_on_a_disk_that_shows_another_owner_the_ranks_share_a_folder(
     manifest = open_run(joined[0]).manifest
     assert sorted(runs_since(tmp_path, manifest.pid, 0)) == joined
     assert why_kept(joined[0].parent) == ""
-
-
-def test_where_no_file_can_be_made_a_folder_of_another_owner_is_somebody_elses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    owner = os.geteuid()
-    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    monkeypatch.setattr(tempfile, "TemporaryFile", Mock(side_effect=PermissionError))
-
-    assert not is_own(tmp_path)
 
 
 def test_a_rank_that_is_taken_begins_another_group(tmp_path: Path) -> None:

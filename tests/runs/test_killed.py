@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.runs.processes import wait_until, writing_child
-from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.liveness import SILENT_S, Life
-from tfwatch.runs.run import Run, open_run
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_killed_run_has_every_row_up_to_a_fifth_of_a_second(tmp_path: Path) -> None:
+def test_a_killed_run_has_every_row_up_to_a_fifth_of_a_second_and_its_last_phase(
+    tmp_path: Path,
+) -> None:
     with writing_child(tmp_path) as child:
         killed_ns = child.signal(signal.SIGKILL)
         child.process.wait(timeout=20)
@@ -22,25 +23,14 @@ def test_a_killed_run_has_every_row_up_to_a_fifth_of_a_second(tmp_path: Path) ->
         run = open_run(child.folder)
 
     assert run.life is Life.KILLED
-    assert run.ended is None
+    assert (run.ended, run.torn) == (None, 0)
     assert run.steps["step"].tolist() == list(range(1, len(run.steps) + 1))
     assert killed_ns - int(run.steps["start_ns"][-1]) < 0.2e9
     assert killed_ns - int(run.samples["at_ns"][-1]) < 0.2e9
     assert run.length_s == pytest.approx(killed_ns / 1e9, abs=0.2)
-
-
-def test_a_killed_run_replays_with_its_last_phase(tmp_path: Path) -> None:
-    with writing_child(tmp_path) as child:
-        child.signal(signal.SIGKILL)
-        child.process.wait(timeout=20)
-
-        snapshot = Run(RunFolder(child.folder)).read()
-
-    assert snapshot.life is Life.KILLED
-    assert snapshot.pulse is not None
-    assert snapshot.pulse.step >= snapshot.steps_total
-    assert snapshot.torn == 0
-    assert snapshot.time_sums.columns(snapshot.now_s, 0.25, 400).steps.sum() == snapshot.steps_total
+    assert run.pulse is not None
+    assert run.pulse.step >= run.steps_total
+    assert run.time_sums.columns(run.now_s, 0.25, 400).steps.sum() == run.steps_total
 
 
 def test_a_stopped_process_does_not_respond_and_then_continues(tmp_path: Path) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tests.keras_fixtures import BATCH
+from tests.keras_fixtures import BATCH, compile_built, small_model, training_arrays
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +26,28 @@ def watch_in(folder: Path) -> Any:
     from tfwatch import Watch
 
     return Watch(folder)
+
+
+def fit_result(
+    make_data: Callable[[Any], Any],
+    *callbacks: Any,
+    epochs: int = EPOCHS,
+    steps_per_execution: int = 1,
+) -> tuple[list[Any], list[float]]:
+    """Return the weights and losses of a `fit` of the small model."""
+    import keras
+
+    model = small_model()
+    compile_built(model, steps_per_execution=steps_per_execution)
+    data = make_data(training_arrays())
+    history = model.fit(data, epochs=epochs, verbose=0, callbacks=list(callbacks))
+    weights = [weight.tolist() for weight in model.get_weights()]
+    keras.backend.clear_session(free_memory=False)
+    return weights, history.history["loss"]
+
+
+#: That of a `fit` without tfwatch, once for all tests.
+stock_result = functools.cache(fit_result)
 
 
 def homeless(*_: object, **__: object) -> str:

@@ -14,8 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.keras_fixtures import STEPS, compile_built, fingerprint
-from tests.watch.watched import EPOCHS, Make, is_restored, known, watch_in
+from tests.keras_fixtures import STEPS, fingerprint
+from tests.watch.watched import (
+    EPOCHS,
+    Make,
+    fit_result,
+    is_restored,
+    known,
+    stock_result,
+    watch_in,
+)
 from tests.whole import events_of, only
 from tfwatch.core.events import (
     EpochEnded,
@@ -80,11 +88,13 @@ def test_a_switch_between_epochs_takes_effect_with_the_next(
     )
 
 
+def _five_times(arrays: Any) -> Any:
+    return known(arrays).repeat(5)
+
+
 @pytest.mark.parametrize("steps_per_execution", [1, 4])
 @pytest.mark.parametrize("lasts", [True, False], ids=["lasts", "stays ended"])
 def test_alternating_settings_have_one_pipeline_each(
-    arrays: Any,
-    make_model: Make,
     tmp_path: Path,
     steps_per_execution: int,
     lasts: bool,
@@ -97,20 +107,14 @@ def test_alternating_settings_have_one_pipeline_each(
 
     from tfwatch.tfdata import live_switch
 
-    def fit(*callbacks: Any) -> tuple[str, int, list[float]]:
-        model = make_model()
-        compile_built(model, steps_per_execution=steps_per_execution)
-        return fingerprint(
-            model, model.fit(known(arrays).repeat(5), verbose=0, callbacks=list(callbacks))
-        )
-
     if not lasts:
         monkeypatch.setattr(live_switch, "_restartable", lambda batches: batches)
     watch, settings = watch_in(tmp_path), cycle((3, "default", 1, "off", 3, 1))
     ask = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: watch.set(prefetch=next(settings))
     )
-    assert fit(watch, ask) == fit()
+    how = {"epochs": 1, "steps_per_execution": steps_per_execution}
+    assert fit_result(_five_times, watch, ask, **how) == stock_result(_five_times, **how)
     switched = events_of(open_run(watch.run_path), PipelineSwitched)
     assert len(switched) >= 10
     assert "MainThread" not in freed_in

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import keras
 import pytest
 
-from tests.keras_fixtures import compile_built
 from tests.watch.fit.switching.test_script_pipeline import at_once
-from tests.watch.watched import Make, watch_in
+from tests.watch.watched import fit_result, stock_result, watch_in
 from tests.whole import events_of, only
 from tfwatch.core.events import Noted, PipelineSwitched, SwitchFailed
 from tfwatch.runs.run import open_run
@@ -29,42 +28,26 @@ def _raises(*_: Any) -> None:
     raise RuntimeError("no room")
 
 
-class Fits:
-    """A `fit` with switches of prefetch at given batches, against one without tfwatch."""
-
-    def __init__(self, make_model: Make, arrays: Any, folder: Path) -> None:
-        self._make_model, self._arrays, self._folder = make_model, arrays, folder
-
-    def fit(self, steps_per_execution: int, *callbacks: Any) -> Any:
-        model = self._make_model()
-        compile_built(model, steps_per_execution=steps_per_execution)
-        history = model.fit(at_once(self._arrays), epochs=2, verbose=0, callbacks=list(callbacks))
-        return [weight.tolist() for weight in model.get_weights()], history.history["loss"]
-
-    def switched(self, steps_per_execution: int, **settings: list[Any]) -> Snapshot:
-        """Return the run of a `fit` with a switch after each call of the first epoch; its result is
-        the stock one's."""
-        watch = watch_in(self._folder)
-        ((knob, values),) = settings.items()
-        switch = keras.callbacks.LambdaCallback(
-            on_train_batch_end=lambda batch, logs: values and watch.set(**{knob: values.pop(0)})
-        )
-        assert self.fit(steps_per_execution, watch, switch) == self.fit(steps_per_execution)
-        assert watch.run_path
-        return open_run(watch.run_path)
-
-
-@pytest.fixture
-def fits(make_model: Make, arrays: Any, tmp_path: Path) -> Fits:
-    return Fits(make_model, arrays, tmp_path)
+def switched(folder: Path, steps_per_execution: int, **settings: list[Any]) -> Snapshot:
+    """Return the run of a `fit` with a switch after each call of the first epoch; its result is the
+    stock one's."""
+    watch = watch_in(folder)
+    ((knob, values),) = settings.items()
+    switch = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: values and watch.set(**{knob: values.pop(0)})
+    )
+    found = fit_result(at_once, watch, switch, steps_per_execution=steps_per_execution)
+    assert found == stock_result(at_once, steps_per_execution=steps_per_execution)
+    assert watch.run_path
+    return open_run(watch.run_path)
 
 
 @pytest.mark.parametrize("steps_per_execution", [1, 2])
 def test_the_scripts_own_pipeline_continues_where_the_new_one_does_not_take_over(
-    steps_per_execution: int, fits: Fits, monkeypatch: pytest.MonkeyPatch
+    steps_per_execution: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SwitchablePipeline, "take_over", _raises)
-    run = fits.switched(steps_per_execution, prefetch=[2, 4])
+    run = switched(tmp_path, steps_per_execution, prefetch=[2, 4])
     made = [(event.old, event.new, event.by) for event in events_of(run, PipelineSwitched)]
     assert made == [("default", "2", "code"), ("2", "default", "data")]
     failed = only(run, SwitchFailed)
@@ -76,7 +59,7 @@ def test_the_scripts_own_pipeline_continues_where_the_new_one_does_not_take_over
 
 
 def test_a_switch_whose_gate_does_not_close_leaves_nothing_that_waits(
-    fits: Fits, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = SwitchablePipeline.start
 
@@ -85,14 +68,14 @@ def test_a_switch_whose_gate_does_not_close_leaves_nothing_that_waits(
         self._open = _StuckGate(self._open)
 
     monkeypatch.setattr(SwitchablePipeline, "start", start_stuck)
-    run = fits.switched(1, prefetch=[2, 4, 3])
+    run = switched(tmp_path, 1, prefetch=[2, 4, 3])
     assert [event.new for event in events_of(run, PipelineSwitched)] == ["2", "3"]
     assert (only(run, SwitchFailed).new, only(run, SwitchFailed).now) == ("4", "2")
 
 
 @pytest.mark.parametrize("steps_per_execution", [1, 2])
 def test_an_epoch_that_tfwatch_leaves_to_keras_after_a_rebuilt_one_is_trained(
-    steps_per_execution: int, fits: Fits, monkeypatch: pytest.MonkeyPatch
+    steps_per_execution: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def use_rebuilt(self: Fetch, iterator: Any) -> Any:
         shape = use(self, iterator)
@@ -102,7 +85,7 @@ def test_an_epoch_that_tfwatch_leaves_to_keras_after_a_rebuilt_one_is_trained(
 
     epochs, use = itertools.count(), Fetch.use_iterator
     monkeypatch.setattr(Fetch, "use_iterator", use_rebuilt)
-    run = fits.switched(steps_per_execution, workers=[2])
+    run = switched(tmp_path, steps_per_execution, workers=[2])
     assert run.manifest.not_split == "no room"
     assert events_of(run, PipelineSwitched)[-1].by == "data"
 

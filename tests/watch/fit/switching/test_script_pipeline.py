@@ -13,7 +13,14 @@ import pytest
 
 from tests.keras_fixtures import BATCH, STEPS, compile_built, determinism
 from tests.runs.processes import wait_until
-from tests.watch.watched import EPOCHS, Make, known, watch_in
+from tests.watch.watched import (
+    EPOCHS,
+    Make,
+    fit_result,
+    known,
+    stock_result,
+    watch_in,
+)
 from tests.whole import events_of
 from tfwatch.core.events import PipelineSwitched, RandomDrawsAllowed, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import Refusal
@@ -76,30 +83,24 @@ def _weights(model: Any) -> list[Any]:
 @pytest.mark.parametrize("make_data", [at_once, with_epoch])
 @pytest.mark.parametrize("steps_per_execution", [1, 2])
 def test_switches_of_workers_leave_the_weights_equal(
-    make_data: Any, steps_per_execution: int, arrays: Any, make_model: Make, tmp_path: Path
+    make_data: Any, steps_per_execution: int, tmp_path: Path
 ) -> None:
-    results, watch = [], watch_in(tmp_path)
-    for callbacks in ([], [watch, _switching(watch)]):
-        model = make_model()
-        compile_built(model, steps_per_execution=steps_per_execution)
-        history = model.fit(make_data(arrays), epochs=EPOCHS + 1, verbose=0, callbacks=callbacks)
-        results.append((_weights(model), history.history["loss"]))
-    assert results[0] == results[1]
+    watch = watch_in(tmp_path)
+    how = {"epochs": EPOCHS + 1, "steps_per_execution": steps_per_execution}
+    assert fit_result(make_data, watch, _switching(watch), **how) == fit_result(make_data, **how)
     run = open_run(watch.run_path)
     assert {event.knob for event in events_of(run, PipelineSwitched)} == {"prefetch", "workers"}
     assert not events_of(run, SwitchFailed)
 
 
-def test_a_switch_that_waits_for_an_epoch_that_never_comes_is_missed(
-    arrays: Any, make_model: Make, tmp_path: Path
-) -> None:
+def test_a_switch_that_waits_for_an_epoch_that_never_comes_is_missed(tmp_path: Path) -> None:
     import keras
 
     watch = watch_in(tmp_path)
     switch = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: batch or watch.set(workers=3)
     )
-    make_model().fit(with_epoch(arrays), verbose=0, callbacks=[watch, switch])
+    fit_result(with_epoch, watch, switch, epochs=1)
     run = open_run(watch.run_path)
     asked, missed = events_of(run, SwitchAsked), events_of(run, SwitchFailed)
     assert [(event.knob, event.new) for event in (*asked, *missed)] == [("workers", "3")] * 2
@@ -135,34 +136,24 @@ def _moved(x: Any, y: Any) -> Any:
 
 
 def test_a_cache_serves_from_the_second_epoch_on_and_leaves_the_weights_equal(
-    arrays: Any, make_model: Make, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     import keras
 
-    settings: list[dict[str, Any]] = [
-        {"cache": True},
-        {"prefetch": 4},
-        {"prefetch": 1},
-        {"cache": False},
-    ]
-    settings.append({"cache": True})
-    results, watch = [], watch_in(tmp_path)
+    settings: list[dict[str, Any]] = [{"cache": True}, {"prefetch": 4}, {"prefetch": 1}]
+    settings += [{"cache": False}, {"cache": True}]
+    watch = watch_in(tmp_path)
     switch = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: (
             settings and batch == 1 and watch.set(**settings.pop(0))
         )
     )
-    for callbacks in ([], [watch, switch]):
-        model = make_model()
-        history = model.fit(augmented(arrays), epochs=6, verbose=0, callbacks=callbacks)
-        results.append((_weights(model), history.history["loss"]))
-    assert results[0] == results[1]
+    assert fit_result(augmented, watch, switch, epochs=6) == fit_result(augmented, epochs=6)
     run = open_run(watch.run_path)
-    steps = -(-len(arrays[0]) // BATCH)
     made = [
         (event.knob, event.old, event.new, event.step) for event in events_of(run, PipelineSwitched)
     ]
-    cached, dropped = ("cache", "off", "on", 2 * steps + 1), ("cache", "on", "off", 4 * steps + 1)
+    cached, dropped = ("cache", "off", "on", 2 * STEPS + 1), ("cache", "on", "off", 4 * STEPS + 1)
     assert [one for one in made if one[0] == "cache"] == [cached, dropped]
     assert [event.epochs for event in events_of(run, SwitchAsked) if event.knob == "cache"] == [
         2,
@@ -183,59 +174,53 @@ def _frees_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stores, "threading", SimpleNamespace(Thread=refuse))
 
 
+def _many(arrays: Any) -> Any:
+    """Return the pipeline of `augmented` over eight times the examples."""
+    import numpy as np
+
+    return augmented(tuple(np.repeat(part, 8, axis=0) for part in arrays))
+
+
 @pytest.mark.usefixtures("_frees_at_once")
 @pytest.mark.parametrize("after", [{}, {"prefetch": 4}])
 def test_a_cache_that_is_off_again_while_it_fills_is_no_switch_and_ends_no_training(
-    after: dict[str, Any], arrays: Any, make_model: Make, tmp_path: Path
+    after: dict[str, Any], tmp_path: Path
 ) -> None:
     import keras
-    import numpy as np
 
     settings: dict[Any, Any] = {
         (0, 1): {"cache": True},
         (1, 1): {"cache": False},
         (1, 9): after,
     }
-    results, watch = [], watch_in(tmp_path)
+    watch = watch_in(tmp_path)
     switch = keras.callbacks.LambdaCallback(
         on_epoch_begin=lambda epoch, logs: settings.update(now=epoch),
         on_train_batch_end=lambda batch, logs: watch.set(
             **settings.get((settings["now"], batch), {})
         ),
     )
-    many = tuple(np.repeat(part, 8, axis=0) for part in arrays)
-    for callbacks in ([], [watch, switch]):
-        model = make_model()
-        model.fit(augmented(many), epochs=3, verbose=0, callbacks=callbacks)
-        results.append(_weights(model))
-    assert results[0] == results[1]
+    assert fit_result(_many, watch, switch, epochs=3) == stock_result(_many, epochs=3)
     run = open_run(watch.run_path)
     assert not any(event.knob == "cache" for event in events_of(run, PipelineSwitched))
     assert not events_of(run, SwitchFailed)
 
 
 def test_steps_left_to_keras_in_mid_epoch_continue_where_the_rebuilt_pipeline_was(
-    arrays: Any, make_model: Make, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     import keras
 
-    results = []
-    for watched in (False, True):
-        model, watch = make_model(), watch_in(tmp_path)
+    def give_up(batch: int, logs: Any) -> None:
+        if batch == 0:
+            watch.set(workers=3)
+        if batch == 2 and watch._recorder:
+            watch._recorder._give_up(RuntimeError("as in this test"))
+            switch.model.train_function._runner = watch._recorder._runner
 
-        def give_up(batch: int, logs: Any, model: Any = model, watch: Any = watch) -> None:
-            if batch == 0:
-                watch.set(workers=3)
-            if batch == 2 and watch._recorder:
-                watch._recorder._give_up(RuntimeError("as in this test"))
-                model.train_function._runner = watch._recorder._runner
-
-        switch = keras.callbacks.LambdaCallback(on_train_batch_end=give_up)
-        model.fit(
-            at_once(arrays), epochs=2, verbose=0, callbacks=[watch, switch] if watched else []
-        )
-        results.append(_weights(model))
-    assert results[0] == results[1]
+    watch = watch_in(tmp_path)
+    switch = keras.callbacks.LambdaCallback(on_train_batch_end=give_up)
+    assert fit_result(at_once, watch, switch) == stock_result(at_once, steps_per_execution=1)
 
 
 def _augmented_in_parallel(arrays: Any) -> Any:
@@ -248,15 +233,11 @@ def _augmented_in_parallel(arrays: Any) -> Any:
     return mapped.batch(BATCH).prefetch(2)
 
 
-def test_random_maps_run_in_parallel_once_the_user_accepts_other_draws(
-    arrays: Any, make_model: Make, tmp_path: Path
-) -> None:
-    watch, stock, watched = watch_in(tmp_path), make_model(), make_model()
+def test_random_maps_run_in_parallel_once_the_user_accepts_other_draws(tmp_path: Path) -> None:
+    watch = watch_in(tmp_path)
     watch.set(workers=1, random_draws=True)
-    stock.fit(_augmented_in_parallel(arrays), epochs=2, verbose=0)
-    watched.fit(augmented(arrays), epochs=2, verbose=0, callbacks=[watch])
 
-    assert _weights(watched) == _weights(stock)
+    assert fit_result(augmented, watch) == fit_result(_augmented_in_parallel)
     run = open_run(watch.run_path)
     (accepted,) = events_of(run, RandomDrawsAllowed)
     assert (accepted.step, accepted.by, accepted.reason) == (0, "code", _DRAWS)
@@ -265,12 +246,10 @@ def test_random_maps_run_in_parallel_once_the_user_accepts_other_draws(
     ]
 
 
-def test_random_maps_stay_as_written_without_consent(
-    arrays: Any, make_model: Make, tmp_path: Path
-) -> None:
+def test_random_maps_stay_as_written_without_consent(tmp_path: Path) -> None:
     watch = watch_in(tmp_path)
     watch.set(workers=1)
-    make_model().fit(augmented(arrays), verbose=0, callbacks=[watch])
+    fit_result(augmented, watch, epochs=1)
 
     run = open_run(watch.run_path)
     assert [event.reason for event in events_of(run, SwitchFailed)] == [_DRAWS]
@@ -368,19 +347,19 @@ def at_once_bare(arrays: Any) -> Any:
     ],
 )
 def test_prefetch_reads_off_where_the_script_prepares_no_batch_ahead(
-    make_data: Any, prefetch: str, arrays: Any, make_model: Make, tmp_path: Path
+    make_data: Any, prefetch: str, tmp_path: Path
 ) -> None:
     watch = watch_in(tmp_path)
-    make_model().fit(make_data(arrays), verbose=0, callbacks=[watch])
+    fit_result(make_data, watch, epochs=1)
     assert open_run(watch.run_path).manifest.knobs["prefetch"] == prefetch
 
 
 def test_a_prefetch_goes_on_and_back_to_the_script_s_off_and_another_fit_has_its_own(
-    arrays: Any, make_model: Make, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     import keras
 
-    watch, weights = watch_in(tmp_path), []
+    watch = watch_in(tmp_path)
     asks = {3: "4", 9: "off"}
     counts = itertools.count()
 
@@ -389,14 +368,10 @@ def test_a_prefetch_goes_on_and_back_to_the_script_s_off_and_another_fit_has_its
             watch.set(prefetch=value)
 
     switching = keras.callbacks.LambdaCallback(on_train_batch_end=switch)
-    for callbacks in ([], [watch, switching]):
-        model = make_model()
-        model.fit(nothing_ahead(arrays), epochs=EPOCHS, verbose=0, callbacks=callbacks)
-        weights.append(_weights(model))
-    assert weights[0] == weights[1]
+    assert fit_result(nothing_ahead, watch, switching) == fit_result(nothing_ahead)
     switched = events_of(open_run(watch.run_path), PipelineSwitched)
     assert [(event.old, event.new) for event in switched] == [("off", "4"), ("4", "off")]
-    make_model().fit(at_once_bare(arrays), verbose=0, callbacks=[watch])
+    fit_result(at_once_bare, watch, epochs=1)
     assert open_run(watch.run_path).manifest.knobs["prefetch"] == "default"
 
 
@@ -425,11 +400,7 @@ def test_batches_ahead_are_trained_where_a_callback_makes_the_train_function_aga
 
 @pytest.mark.parametrize("steps_per_execution", [1, 2])
 def test_a_switch_far_into_an_epoch_lets_the_training_go_on_until_another_iterator_is_there(
-    steps_per_execution: int,
-    arrays: Any,
-    make_model: Make,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    steps_per_execution: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import keras
 
@@ -454,13 +425,9 @@ def test_a_switch_far_into_an_epoch_lets_the_training_go_on_until_another_iterat
                 lambda: not any(thread.name == "tfwatch-replay" for thread in threading.enumerate())
             )
 
-    results, watch = [], watch_in(tmp_path)
-    for callbacks in ([], [watch, keras.callbacks.LambdaCallback(on_train_batch_end=switch)]):
-        model = make_model()
-        compile_built(model, steps_per_execution=steps_per_execution)
-        history = model.fit(at_once(arrays), epochs=EPOCHS, verbose=0, callbacks=callbacks)
-        results.append((_weights(model), history.history["loss"]))
-    assert results[0] == results[1]
+    watch, how = watch_in(tmp_path), {"steps_per_execution": steps_per_execution}
+    callbacks = watch, keras.callbacks.LambdaCallback(on_train_batch_end=switch)
+    assert fit_result(at_once, *callbacks, **how) == stock_result(at_once, **how)
     (switched,) = events_of(open_run(watch.run_path), PipelineSwitched)
     assert (switched.asked_step, switched.step) == (4, 13)
 
@@ -475,7 +442,7 @@ def _held_until(reads: threading.Event, drop: Callable[[], None]) -> Callable[[]
 
 @pytest.mark.parametrize("epochs", [1, 2])
 def test_an_epoch_that_ends_before_the_second_iterator_is_there_leaves_the_switch_to_the_next(
-    epochs: int, arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    epochs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import keras
 
@@ -489,7 +456,7 @@ def test_an_epoch_that_ends_before_the_second_iterator_is_there_leaves_the_switc
         on_train_batch_end=lambda batch, logs: batch == 12 and watch.set(workers=3)
     )
     try:
-        make_model().fit(at_once(arrays), epochs=epochs, verbose=0, callbacks=[watch, switch])
+        fit_result(at_once, watch, switch, epochs=epochs)
     finally:
         over.set()
     run = open_run(watch.run_path)

@@ -158,10 +158,8 @@ def _uuid_of(number: int) -> str:
     except OSError:
         return ""
     handle, uuid_bytes = ctypes.c_int(), (ctypes.c_ubyte * _UUID_BYTES)()
-    # The first version of the call gives the UUID of the whole GPU for a MIG slice; old drivers
-    # have only that one.
-    read = getattr(cuda, "cuDeviceGetUuid_v2", None) or cuda.cuDeviceGetUuid
-    failed = cuda.cuDeviceGet(ctypes.byref(handle), number) or read(
+    # The first version of the call gives the UUID of the whole GPU for a MIG slice.
+    failed = cuda.cuDeviceGet(ctypes.byref(handle), number) or cuda.cuDeviceGetUuid_v2(
         ctypes.byref(uuid_bytes), handle
     )
     return "" if failed else str(uuid.UUID(bytes=bytes(uuid_bytes)))

@@ -10,7 +10,6 @@ import pytest
 
 from tests.runs.folders import FakeClock
 from tests.sensors.nvml import (
-    MISSING,
     OTHER,
     OWN,
     UNSEEN,
@@ -57,7 +56,7 @@ def test_a_reading_has_the_figures_of_nvidia_smi(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_refused_figure_is_read_once_and_has_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    nvml = FakeNvml(nvmlDeviceGetPowerUsage=NVMLError(3), nvmlDeviceGetClockInfo=MISSING)
+    nvml = FakeNvml(nvmlDeviceGetPowerUsage=NVMLError(3))
     source = opened(nvml, monkeypatch)
     assert [figures_of(source)["power_w"] for _ in range(3)] == [None] * 3
 
@@ -65,27 +64,7 @@ def test_a_refused_figure_is_read_once_and_has_its_reason(monkeypatch: pytest.Mo
         ("nvmlDeviceGetPowerUsage", "gpu0")
     ]
     assert source.gaps()["gpu_power_w"].reason == "the NVIDIA driver refuses it: Not Supported"
-    assert source.gaps()["gpu_freq_mhz"].reason == "this nvidia-ml-py is too old for it"
     assert figures_of(source)["busy"] == 0.37
-
-
-def test_an_old_driver_has_other_calls_for_memory_and_limits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def memory(handle: str, version: int | None = None) -> Any:
-        return NVMLError(13) if version else SimpleNamespace(used=2**31, total=2**34)
-
-    nvml = FakeNvml(
-        nvmlDeviceGetMemoryInfo=memory,
-        nvmlDeviceGetCurrentClocksEventReasons=NVMLError(13),
-        nvmlDeviceGetCurrentClocksThrottleReasons=0x40 | 0x4,
-    )
-    source = opened(nvml, monkeypatch)
-    (reading,) = source.read()
-
-    assert reading.figures["gpu_memory_bytes"] == 2**31
-    assert reading.figures["thermal_level"] == 4.0
-    assert source.gaps() == {}
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,8 @@ class Card:
         nvml, card = self._nvml, self._handle
         busy = self._call("gpu_busy", "nvmlDeviceGetUtilizationRates", card)
         power = self._call("gpu_power_w", "nvmlDeviceGetPowerUsage", card)
-        memory = self._memory()
+        # As in nvidia-smi, without the driver's own.
+        memory = self._call("gpu_memory_bytes", "nvmlDeviceGetMemoryInfo", card, nvml.nvmlMemory_v2)
         clock = self._call("gpu_freq_mhz", "nvmlDeviceGetClockInfo", card, nvml.NVML_CLOCK_SM)
         figures = {
             "gpu_busy": None if busy is None else min(busy.gpu / 100, 1.0),
@@ -83,16 +84,13 @@ class Card:
         nvml = self._nvml
         try:
             return getattr(nvml, function)(*args)
-        except AttributeError:
-            if column:
-                self.gaps[column] = Unavailable("this nvidia-ml-py is too old for it", INSTALL)
         except nvml.NVMLError as error:
             lasting = (
                 nvml.NVML_ERROR_NOT_SUPPORTED,
                 nvml.NVML_ERROR_NO_PERMISSION,
                 nvml.NVML_ERROR_FUNCTION_NOT_FOUND,
                 nvml.NVML_ERROR_INVALID_ARGUMENT,
-                getattr(nvml, "NVML_ERROR_ARGUMENT_VERSION_MISMATCH", None),
+                nvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
             )
             if error.value not in lasting:
                 raise SensorError(f"NVML: {error}") from error
@@ -100,21 +98,9 @@ class Card:
                 self.gaps[column] = _refused(error)
         return None
 
-    def _memory(self) -> Any:
-        """Return the memory as in nvidia-smi, without the driver's own; an old driver reports only
-        the sum."""
-        version = getattr(self._nvml, "nvmlMemory_v2", None)
-        return (
-            version and self._call("", "nvmlDeviceGetMemoryInfo", self._handle, version)
-        ) or self._call("gpu_memory_bytes", "nvmlDeviceGetMemoryInfo", self._handle)
-
     def _thermal_level(self) -> float | None:
-        """Return the level of a limited clock. The call has another name before driver 535."""
+        """Return the level of a limited clock; None before driver 535."""
         reasons = self._call("events", "nvmlDeviceGetCurrentClocksEventReasons", self._handle)
-        if reasons is None:
-            reasons = self._call(
-                "throttle", "nvmlDeviceGetCurrentClocksThrottleReasons", self._handle
-            )
         if reasons is None:
             return None
         return 4.0 if int(reasons) & _CRITICAL else 3.0 if int(reasons) & _HEAVY else 0.0

@@ -71,7 +71,7 @@ SCHEDULES = (
 
 
 @dataclass(frozen=True)
-class Case:
+class KnownDelay:
     """One comparison. tolerance: the error that passes; NaN, of too few steps, does not."""
 
     name: str
@@ -189,7 +189,7 @@ class InjectedTrainings:
         self._rng = np.random.default_rng(seed)
         self._model, self._sleeping = make_model()
 
-    def train(self, schedule: Schedule) -> tuple[Snapshot, list[Case]]:
+    def train(self, schedule: Schedule) -> tuple[Snapshot, list[KnownDelay]]:
         """Train one schedule; return its run, and the comparison of its delays with Watch's
         figures."""
         sleeps = {part: self._sleeps(part, schedule) for part in PARTS}
@@ -198,7 +198,7 @@ class InjectedTrainings:
             train = self._loop if schedule.kind == LOOP else self._fit
             run, ends_ns = train(schedule, sleeps)
         percent = 100 * _sum_share(run.steps, np.array(ends_ns))
-        whole = Case(f"{schedule.kind}, sum of the parts, %", 100.0, percent, _WALL_TOLERANCE)
+        whole = KnownDelay(f"{schedule.kind}, sum of the parts, %", 100.0, percent, _WALL_TOLERANCE)
         return run, [*compare_parts(run.steps, schedule, sleeps), whole]
 
     def _fit(self, schedule: Schedule, sleeps: dict[str, Sleeps]) -> tuple[Snapshot, list[int]]:
@@ -257,7 +257,9 @@ def _quiet() -> Iterator[None]:
             gc.enable()
 
 
-def compare_parts(rows: Rows, schedule: Schedule, sleeps: dict[str, Sleeps]) -> Iterator[Case]:
+def compare_parts(
+    rows: Rows, schedule: Schedule, sleeps: dict[str, Sleeps]
+) -> Iterator[KnownDelay]:
     """Compare each injected delay of a part with the measured time of that part."""
     steady = rows["flags"] == 0
     steady[:_WARM_UP] = False
@@ -274,7 +276,7 @@ def compare_parts(rows: Rows, schedule: Schedule, sleeps: dict[str, Sleeps]) -> 
             injected_ms, measured_ms = _medians(injected[at_level], error[at_level])
             least_ms, share = _TOLERANCES[part]
             name = f"{schedule.kind}, {part}, {level:g} ms"
-            yield Case(name, injected_ms, measured_ms, max(least_ms, share * injected_ms))
+            yield KnownDelay(name, injected_ms, measured_ms, max(least_ms, share * injected_ms))
 
 
 def _medians(injected: NDArray[np.float64], error: NDArray[np.float64]) -> tuple[float, float]:

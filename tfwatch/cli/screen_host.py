@@ -6,7 +6,7 @@ import contextlib
 import gc
 import os
 import signal
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tfwatch.terminal.capture import (
     Capture,
@@ -20,22 +20,12 @@ from tfwatch.terminal.output import has_colour, has_unicode
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from tfwatch.doctor.checks import CheckUp
     from tfwatch.screens.doctor import RunCheckup
     from tfwatch.screens.overlays import Leave
-
-
-class Screen(Protocol):
-    """The part of an app that shows it: of the live screen, a group or the launcher."""
-
-    def run(self) -> Leave | None: ...
-
-    def exit_with(self, leave: Leave) -> None: ...
-
-    def suspend(self) -> AbstractContextManager[None]: ...
+    from tfwatch.screens.themes import ThemedApp
 
 
 class ScreenHost:
@@ -48,13 +38,13 @@ class ScreenHost:
     def __init__(
         self,
         terminal: Capture,
-        make: Callable[..., Screen],
+        make: Callable[..., ThemedApp],
         painted: Callable[[], None] = lambda: None,
     ) -> None:
         self._terminal = terminal
         self._make = make
         self._when_painted = painted
-        self._app: Screen | None = None
+        self._app: ThemedApp | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leaving: Leave | None = None
 
@@ -95,21 +85,21 @@ class ScreenHost:
             gc.freeze()
             self._when_painted()
 
-    def _resume(self, app: Screen) -> None:
+    def _resume(self, app: ThemedApp) -> None:
         """Set the terminal's mode again after a shell changed it. A hangup also sends SIGCONT, on
         leaving."""
         if not self._leaving:
             with app.suspend():
                 pass
 
-    def _soon(self, call: Callable[[Screen], None]) -> None:
+    def _soon(self, call: Callable[[ThemedApp], None]) -> None:
         """Call from a signal handler or another thread; do nothing where the app has no loop."""
         if self._loop and self._app:
             with contextlib.suppress(RuntimeError):  # it has just been closed
                 self._loop.call_soon_threadsafe(call, self._app)
 
 
-def show_app(make: Callable[..., Screen]) -> int:
+def show_app(make: Callable[..., ThemedApp]) -> int:
     """Show an app in a process that does not train. Returns 0, 1 where it failed, or 128 + the
     signal that ended it."""
     from tfwatch.screens.overlays import Leave
@@ -132,7 +122,7 @@ def show_app(make: Callable[..., Screen]) -> int:
     return 1 if left is None else 0
 
 
-def make_app(*args: Any, **given: Any) -> Screen:
+def make_app(*args: Any, **given: Any) -> ThemedApp:
     """Return the live screen; the arguments are those of `tfwatch.app.TfwatchApp`."""
     from tfwatch.app import TfwatchApp
 

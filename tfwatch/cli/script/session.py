@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tfwatch.cli.screen_host import Screen
     from tfwatch.cli.script.hosts import Script
     from tfwatch.cli.script.request import RunOptions
     from tfwatch.core.clock import Clock
     from tfwatch.judge.script_runs import ScriptRuns
     from tfwatch.screens.overlays import Leave
+    from tfwatch.screens.themes import ThemedApp
 
 #: Exit codes of a script that did not fail: ctrl+c and SIGTERM stop it.
 _WELL = (0, -signal.SIGINT, -signal.SIGTERM, 128 + signal.SIGINT, 128 + signal.SIGTERM)
@@ -211,7 +211,7 @@ class ScriptSession:
             )
         return self._script.waiting
 
-    def _make_app(self, **terminal: Any) -> Screen:
+    def _make_app(self, **terminal: Any) -> ThemedApp:
         return make_app(
             self._reader,
             None,

@@ -118,7 +118,6 @@ class AutopilotSearch:
         self._limits = limits
         self._tried = [dict(knobs)]
         self._slow_steps = 0
-        self._least_work_ms = self.now.work_mean_ms
 
     @property
     def changed(self) -> frozenset[str]:
@@ -128,7 +127,7 @@ class AutopilotSearch:
     def next(self, make_forecast: MakeForecast, steps_left: int) -> Move | Stop:
         """Return the next move, or the reason to stop. make_forecast: of a switch from the current
         settings."""
-        if not (self._starves or self._is_copy_bound or self._is_crowded):
+        if not (self._starves or self._is_copy_bound):
             share = units.percent(self.now.wait_share)
             return Stop("not_starving", f"data wait is only {share} of a step")
         moves = self._ranked(make_forecast)
@@ -152,7 +151,6 @@ class AutopilotSearch:
         kept = gain.low > 1 and gain.ratio > 1 + LEAST_GAIN
         if not (kept or last) and _is_open(gain, len(rows)):
             return None
-        self._least_work_ms = min(self._least_work_ms, after.work_mean_ms)
         if not kept:
             if after.step.median > (1 + LEAST_GAIN) * self.first.step.median:
                 self._slow_steps += len(rows) + settling_steps(move.settings)
@@ -183,12 +181,6 @@ class AutopilotSearch:
         return self.now.wait_share >= NOT_STARVING_BELOW
 
     @property
-    def _is_crowded(self) -> bool:
-        """True on a CPU whose compute and host were shorter under another setting."""
-        longest_ms = (1 + LEAST_GAIN) * self._least_work_ms
-        return not self._limits.accelerated and self.now.work_mean_ms > longest_ms
-
-    @property
     def _is_copy_bound(self) -> bool:
         """True where batches can be copied to the device in another way, and their copy takes
         long."""
@@ -209,8 +201,7 @@ class AutopilotSearch:
         moves = [self._move(settings, make_forecast) for settings in candidates]
         ranked = [(self._expected_gain(move), move) for move in moves]
         ranked.sort(key=lambda one: -one[0])
-        least = 0.0 if self._starves or self._is_copy_bound else LEAST_GAIN
-        return [move for gain, move in ranked if gain >= least]
+        return [move for gain, move in ranked if gain >= 0]
 
     def _candidates(self) -> list[dict[str, str]]:
         """Return the settings that may shorten data wait and fit the memory limit."""

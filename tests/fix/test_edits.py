@@ -139,11 +139,6 @@ TWO = "d = d.map(f)\n# note\nd = d.map(lambda x: x, num_parallel_calls=2)\nd = d
             "a = LSTM(8, unroll=True)\nb = k.GRU(8, use_cudnn=False, unroll=False)",
             'a = LSTM(8, unroll=False)\nb = k.GRU(8, use_cudnn="auto", unroll=False)',
         ),
-        (
-            "metric=auc",
-            "m.compile('a', metrics=['mae', keras.metrics.AUC(), k.Mean(name='b')])",
-            "m.compile('a', metrics=['mae', k.Mean(name='b')])",
-        ),
     ],
 )
 def test_a_change_is_made(name: str, source: str, expected: str) -> None:
@@ -290,7 +285,6 @@ def test_batches_of_a_generator_are_those_of_its_rows() -> None:
         ),
         ("augmentation", HEAD.replace("import tensorflow as tf", ""), "no name for TensorFlow"),
         ("augmentation", OF_ITS_OWN.replace("flip(inputs)", "m"), "no calls of flip"),
-        ("metric=auc", "m.compile('a', metrics=['mae'])", "no single metric auc"),
         (JIT, "m.compile(", "cannot be parsed"),
     ],
 )

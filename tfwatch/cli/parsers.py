@@ -101,7 +101,7 @@ def _add_fix(own: Any) -> None:
     form.add_argument("--markdown", action="store_true", help=text)
     text = (
         "try only this change: live, what can be switched while the script trains, which then runs"
-        " once; or jit_compile, metric=NAME and others (docs/fix.md). May be given again"
+        " once; or jit_compile and others (docs/fix.md). May be given again"
     )
     own.add_argument("--only", metavar="CHANGE", action="append", default=[], help=text)
     text = f"try changes of what is trained too: {', '.join(_ALLOWED)}. May be given again"

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 LIVE = "live"
 #: The epochs after which a cache is full, and `validation_freq=5` has traced validation.
 FILLED, VALIDATED = 1, 5
-#: A change that no finding names: `metric=NAME` leaves a metric out.
-_METRIC = "metric="
 ORDER, DRAWS = "order", "random-draws"
 BATCH_SIZE, PRECISION, VALIDATION = "batch-size", "precision", "validation"
 #: The kinds of changes that are made only where they are allowed, by what each of them changes.
@@ -196,12 +194,7 @@ def change_of(name: str) -> ScriptChange:
     Raises:
         BadInputError: there is none of this name.
     """
-    if name.startswith(_METRIC) and (metric := name.removeprefix(_METRIC)):
-        make = partial(edits.without_metric, name=metric)
-        text, effect = f"without the metric {metric}", "the weights are the same, the logs lack it"
-        return ScriptChange(name, text, make, effect=effect, is_exact=False)
     found = next((one for one in CHANGES if one.name == name), None)
     if found is None:
-        known = ", ".join((*_NAMES, f"{_METRIC}NAME"))
-        raise BadInputError(f"no change {name!r}: {known}")
+        raise BadInputError(f"no change {name!r}: {', '.join(_NAMES)}")
     return found

@@ -82,18 +82,6 @@ def set_argument(text: str, method: str, keyword: str, value: str, old: str = ""
     return _with_edits(code, [code.added(call, f"{keyword}={value}")])
 
 
-def without_metric(text: str, name: str) -> str:
-    """Leave a metric out of the list of `compile`."""
-    code = _parsed(text)
-    lists = [keyword_of(call, "metrics") for call in _calls(code) if _is_keras(call, COMPILE)]
-    given = _only([one for one in lists if isinstance(one, ast.List)], "lists of metrics")
-    kept = [one for one in given.elts if name not in _names_of_metric(one)]
-    if len(kept) != len(given.elts) - 1:
-        raise NoPatchError(f"compile has no single metric {name} in its list")
-    new = f"[{', '.join(map(code.code_of, kept))}]"
-    return _with_edits(code, [code.in_place_of(given, new)])
-
-
 def full_precision(text: str) -> str:
     """Set the only policy of the script to float32, in place of mixed_float16."""
     code = _parsed(text)
@@ -220,7 +208,7 @@ def rows_in_batches(text: str) -> str:
         _lines_before(code, rows, _ROWS_IN_BATCHES.format(tf=owner)),
         code.in_place_of(rows.args[0], f"rows_in_batches({function}, {size})"),
         code.in_place_of(signature, f"in_batches({code.code_of(signature)})"),
-        (_end_of_owner(code, batch), code.end_of(batch), ""),
+        (code.end_of(_owner(batch)), code.end_of(batch), ""),
     ]
     return _with_edits(code, edits)
 
@@ -307,21 +295,19 @@ def _reads(line: ast.stmt, name: str) -> int:
     return sum(isinstance(one.ctx, ast.Load) for one in names)
 
 
-def _chain(last: ast.Call) -> list[ast.Call]:
+def _chain(last: ast.expr | None) -> list[ast.Call]:
     calls: list[ast.Call] = []
-    call: ast.expr = last
-    while isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
-        calls.append(call)
-        call = call.func.value
+    while isinstance(last, ast.Call) and isinstance(last.func, ast.Attribute):
+        calls.append(last)
+        last = last.func.value
     return calls[::-1]
 
 
 def _base(line: ast.stmt) -> str:
     """Return the name of the data set that the chain of calls of a line begins with."""
-    value = getattr(line, "value", None)
-    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-        value = value.func.value
-    return value.id if isinstance(value, ast.Name) else ""
+    chain = _chain(getattr(line, "value", None))
+    first = _owner(chain[0]) if chain else None
+    return first.id if isinstance(first, ast.Name) else ""
 
 
 def _target(line: ast.stmt) -> str:
@@ -338,10 +324,10 @@ def _bodies(tree: ast.Module) -> Iterator[list[ast.stmt]]:
                 yield body
 
 
-def _end_of_owner(code: SourceCode, call: ast.Call) -> int:
-    """Return the place after what a method is called on."""
+def _owner(call: ast.Call) -> ast.expr:
+    """Return what a method is called on."""
     assert isinstance(call.func, ast.Attribute)
-    return code.end_of(call.func.value)
+    return call.func.value
 
 
 def _statement(tree: ast.Module, node: ast.AST) -> ast.stmt:
@@ -398,17 +384,6 @@ def _is_keras(call: ast.Call, method: str) -> bool:
 
 def _is(node: ast.expr, source: str) -> bool:
     return ast.unparse(node) == source
-
-
-def _names_of_metric(node: ast.expr) -> set[str]:
-    """Return the names that a metric may have: its text, its `name`, or that of its class."""
-    if isinstance(node, ast.Constant):
-        return {str(node.value)}
-    given = keyword_of(node, "name") if isinstance(node, ast.Call) else None
-    if isinstance(given, ast.Constant):
-        return {str(given.value)}
-    last = ast.unparse(node.func if isinstance(node, ast.Call) else node).rpartition(".")[2]
-    return {last, last.lower()}
 
 
 # -- text ------------------------------------------------------------------------------------------

@@ -79,8 +79,8 @@ def test_a_process_that_does_not_end_after_its_run_is_ended(
 @pytest.mark.parametrize(
     ("change", "outcome"),
     [
-        ("metric=auc", "without the metric auc"),
-        ("metric=nope", "not tried: compile has no single metric nope"),
+        ("steps_per_execution", "steps_per_execution=8"),
+        ("run_eagerly", "not tried: compile has no run_eagerly=True"),
     ],
 )
 def test_a_change_is_tried_and_nothing_after_its_steps_runs(

@@ -283,12 +283,12 @@ def estimate_spread(
     before: Values, after: Values, assumed: float, alternating: bool = True
 ) -> Spread:
     """Estimate the spread between runs."""
-    squares = sum(float(side[:, 0].var() * len(side)) for side in (before, after))
     freedom = len(before) + len(after) - 2
     if freedom >= _ENOUGH and alternating:
-        return Spread(math.sqrt(squares / freedom), freedom, "measured")
+        return _measured(before, after)
     prior = assumed**2 + _within(np.concatenate([before, after]))
     weight = _FREEDOM + freedom
+    squares = _squares(before, after)
     return Spread(math.sqrt((_FREEDOM * prior + squares) / weight), weight, "assumed")
 
 
@@ -320,8 +320,11 @@ def estimate_of_times(before: Values, after: Values) -> Estimate:
 
 def _measured(before: Values, after: Values) -> Spread:
     freedom = len(before) + len(after) - 2
-    squares = sum(float(side[:, 0].var() * len(side)) for side in (before, after))
-    return Spread(math.sqrt(squares / freedom), freedom, "measured")
+    return Spread(math.sqrt(_squares(before, after) / freedom), freedom, "measured")
+
+
+def _squares(before: Values, after: Values) -> float:
+    return sum(float(side[:, 0].var() * len(side)) for side in (before, after))
 
 
 def _as_ratio(logs: tuple[float, float, float]) -> Estimate:

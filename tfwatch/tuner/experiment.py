@@ -49,7 +49,7 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.knobs import knob_name
 from tfwatch.core.rows import step_ms
-from tfwatch.judge.effects.interval import SAME, TOP, UNKNOWN, Estimate
+from tfwatch.judge.effects.interval import SAME, UNKNOWN, Estimate, mean_of_rows
 from tfwatch.judge.steps.steady_steps import steady
 from tfwatch.runs.requests import StopRequest
 from tfwatch.tuner.client import Interrupt, RefusedError, settling_steps
@@ -349,25 +349,13 @@ def block_means(times: Sequence[Sequence[NDArray[np.float64]]]) -> NDArray[np.fl
     blocks = [block for of_setting in times for block in of_setting]
     if not blocks:
         return np.empty((0, len(times)))
-    plain, cut = (means.reshape(len(times), -1).T for means in _means(blocks))
+    plain, cut = (
+        np.array([mean_of_rows(one[None], in_bursts)[0] for one in blocks])
+        .reshape(len(times), -1)
+        .T
+        for in_bursts in (True, False)
+    )
     return cut if _alike((plain - cut) / cut.mean(axis=0)) else plain
-
-
-def _means(
-    blocks: Sequence[NDArray[np.float64]],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the mean of each block, and that with its slowest quarter cut; blocks of one length in
-    one call."""
-    lengths = np.array([len(block) for block in blocks])
-    plain, cut = np.empty(len(blocks)), np.empty(len(blocks))
-    for length in np.unique(lengths):
-        which = np.flatnonzero(lengths == length).tolist()
-        stacked = np.stack([blocks[at] for at in which])
-        plain[which] = stacked.mean(axis=1)
-        cut[which] = np.minimum(stacked, np.quantile(stacked, TOP, axis=1, keepdims=True)).mean(
-            axis=1
-        )
-    return plain, cut
 
 
 def _alike(tails: NDArray[np.float64]) -> bool:

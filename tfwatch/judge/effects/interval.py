@@ -207,15 +207,15 @@ def _changes(times: Times, size: int, in_bursts: bool, scale: Scale) -> Times:
     block apart."""
     blocks = sliding_window_view(times, size)
     first = np.arange(0, len(times) - 2 * size + 1, max(1, size // _OVERLAP))
-    changes: Times = scale(_means(blocks[first], in_bursts)) - scale(
-        _means(blocks[first + size], in_bursts)
+    changes: Times = scale(mean_of_rows(blocks[first], in_bursts)) - scale(
+        mean_of_rows(blocks[first + size], in_bursts)
     )
     return changes
 
 
-def _means(blocks: Times, in_bursts: bool) -> Times:
-    """Return the mean of each row; outside bursts slow steps are cut as in
-    `tuner.experiment.block_means`."""
+def mean_of_rows(blocks: Times, in_bursts: bool) -> Times:
+    """Return the mean of each row; outside bursts the slowest quarter of a row counts as the
+    fastest of that quarter."""
     if not in_bursts:
         at = int(TOP * (blocks.shape[1] - 1))
         blocks = np.minimum(blocks, np.partition(blocks, at, axis=1)[:, at, None])

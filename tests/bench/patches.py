@@ -20,7 +20,6 @@ import contextlib
 import json
 import math
 import os
-import queue
 import signal
 import subprocess
 import sys
@@ -34,7 +33,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.bench.slow_scripts import healthy_scripts, slow_scripts
+from tests.bench.slow_scripts import HEALTHY, healthy_scripts, slow_scripts
 from tests.pseudo import ROOT
 from tfwatch.fix.changes import FILLED, VALIDATED
 from tfwatch.fix.pairs import PAIRS, gain_of
@@ -43,7 +42,7 @@ from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 #: Seconds of a fix, and of a run of a script; a fix begins no run later than the budget.
 _LONGEST_S, _BUDGET = 1500, "6m"
@@ -129,7 +128,10 @@ class Place:
             return Pair(row.name, number, None, [], "a run failed")
         losses = [_last_loss(old), _last_loss(new)]
         try:
-            gain = gain_of(([old], [new]), epochs_before(row.kept)).ratio
+            epochs = epochs_before(row.kept)
+            # One run of each side has a ratio of its epochs, and no interval.
+            many = 2 if epochs else 1
+            gain = gain_of(([old] * many, [new] * many), epochs).ratio
         except NotComparableError as error:
             return Pair(row.name, number, None, losses, str(error))
         return Pair(row.name, number, gain, losses)
@@ -217,44 +219,55 @@ class Bench:
         out.mkdir(parents=True, exist_ok=True)
         self.scripts = scripts
         self.fixed, self.fresh = Table(out / "rows.jsonl"), Table(out / "fresh.jsonl")
-        self._cores, self._is_stopped = cores, False
-        self._free: queue.Queue[str] = queue.Queue()
-        for one in cores:
-            self._free.put(one)
+        self._cores, self._is_stopped, self._lock = cores, False, threading.Lock()
 
     def run(self, pairs: int) -> None:
-        """Fix the scripts, then run those with a patch in so many pairs in all."""
+        """Fix the scripts, and run those with a patch in so many pairs in all."""
         done = {row["name"] for row in self.fixed.rows}
-        self._all(partial(self._fix, name) for name in self.scripts if name not in done)
-        patched = [Row(**row) for row in self.fixed.rows if row["patched"]]
-        patched = [row for row in patched if row.name in self.scripts]
-        known = {(row["name"], row["number"]) for row in self.fresh.rows}
-        wanted = [(patched[n % len(patched)], n // len(patched)) for n in range(pairs) if patched]
-        self._all(
-            partial(self._compare, row, number)
-            for row, number in wanted
-            if (row.name, number) not in known
-        )
-
-    def _all(self, jobs: Iterator[Callable[[Place], None]]) -> None:
+        names = [name for name in self.scripts if name not in done]
+        healthy = [name for name in names if name.startswith(HEALTHY)]
+        slow = [name for name in names if name not in healthy]
+        left_pairs = max(pairs - len(self.fresh.rows), 0)
+        self._wanted = {"slow": slow, "healthy": healthy, "pairs": [""] * left_pairs}
+        self._begun = dict.fromkeys(self._wanted, 0)
+        self._pairs_begun = Counter(row["name"] for row in self.fresh.rows)
         pool = ThreadPoolExecutor(len(self._cores))
         try:
-            for one in [pool.submit(self._in_place, job) for job in jobs]:
+            for one in [pool.submit(self._work, cores) for cores in self._cores]:
                 one.result()
         finally:
             self._is_stopped = sys.exc_info()[0] is not None
-            pool.shutdown(wait=False, cancel_futures=True)
             for child in [*_children]:
                 _end(child)
             pool.shutdown()
 
-    def _in_place(self, job: Callable[[Place], None]) -> None:
-        cores = self._free.get()
-        try:
+    def _work(self, cores: str) -> None:
+        while not self._is_stopped and (job := self._next()):
             with tempfile.TemporaryDirectory(prefix="tfwatch-patches-") as folder:
                 job(Place(Path(folder) / "script", cores))
-        finally:
-            self._free.put(cores)
+
+    def _next(self) -> Callable[[Place], None] | None:
+        """Return a job of the kind of which the smallest share has begun: a program that is stopped
+        has as much of each."""
+        with self._lock:
+            patched = [
+                row for row in self.fixed.rows if row["patched"] and row["name"] in self.scripts
+            ]
+            kinds = [
+                kind
+                for kind, wanted in self._wanted.items()
+                if self._begun[kind] < len(wanted) and (kind != "pairs" or patched)
+            ]
+            if not kinds:
+                return None
+            kind = min(kinds, key=lambda one: self._begun[one] / len(self._wanted[one]))
+            name = self._wanted[kind][self._begun[kind]]
+            self._begun[kind] += 1
+            if kind != "pairs":
+                return partial(self._fix, name)
+            row = Row(**min(patched, key=lambda one: self._pairs_begun[one["name"]]))
+            self._pairs_begun[row.name] += 1
+            return partial(self._compare, row, self._pairs_begun[row.name])
 
     def _fix(self, name: str, place: Place) -> None:
         row = place.fix(name, self.scripts[name])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+#: The names of healthy scripts begin with it.
+HEALTHY = "healthy_"
 _HEAD = """\
 import time
 
@@ -231,5 +233,5 @@ def healthy_scripts(count: int) -> dict[str, str]:
         feed = feeds[n // len(models) % len(feeds)]
         sizes = {**sizes, "units": sizes["units"] + 16 * (n // 12)}
         text = _script(100 + n, rows, model, _COMPILE, feed, more="", **sizes)
-        found[f"healthy_{n + 1:02}"] = text
+        found[f"{HEALTHY}{n + 1:02}"] = text
     return found

@@ -11,7 +11,7 @@ import numpy as np
 
 from tfwatch.core.errors import BadInputError
 from tfwatch.fix.changes import ALLOWED, VALIDATED
-from tfwatch.fix.tried import Tried, clears, in_fresh_runs
+from tfwatch.fix.tried import Tried, clears, in_fresh_runs, twice_as_wide
 from tfwatch.fix.user_file import NoPatchError, copy_beside
 from tfwatch.judge.comparing.compared_runs import compare_runs, estimate_of_times
 from tfwatch.judge.comparing.run_to_compare import NotComparableError, RunToCompare
@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 
 #: Pairs of a change: the spread between runs counts as measured from three on.
 PAIRS = 4
-#: Pairs after which a change that is slower by then is given up: that proves no gain by chance.
-_FIRST_PAIRS = 2
+#: Pairs after which a change that is slower by then is given up, which proves no gain by chance;
+#: and after which one is proved that clears the least gain with an interval twice as wide, 99.5 %.
+_FIRST_PAIRS, _CLEAR_PAIRS = 2, 3
 #: Seconds that the steps of one run take, and their number: a start takes some seconds more.
 _RUN_S, LEAST_STEPS, _MOST_STEPS = 5.0, 120, 2000
 #: The most epochs that count of a run whose epochs count, and the fewest after a cache was filled:
@@ -90,13 +91,15 @@ class PairedRuns:
                 which = ("without it", "with it")[side]
                 self.report(f"{change.text}: {which}, {trial.steps} steps")
                 sides[side].append(self._run(scripts[side], trial))
-        estimate = gain_of(sides, change.epochs)
+            if pair + 1 == _CLEAR_PAIRS and clears(twice_as_wide(gain_of(sides, change.epochs))):
+                break
+        estimate, pairs = gain_of(sides, change.epochs), len(sides[0])
         unlike = _unlike_losses(sides, change)
         kept = clears(estimate) and not (unlike and not change.kind)
         notes = (unlike, ALLOWED.get(change.kind, ""), change.effect if kept else "")
-        outcome = f"{estimate_text(estimate)} over {PAIRS} pairs of runs"
+        outcome = f"{estimate_text(estimate)} over {pairs} pairs of runs"
         # A mean of four runs has half the spread of one.
-        fresh = in_fresh_runs(estimate, estimate.half_log * math.sqrt(PAIRS))
+        fresh = in_fresh_runs(estimate, estimate.half_log * math.sqrt(pairs))
         return Tried(change.text, "; ".join(filter(None, (outcome, *notes))), kept, estimate, fresh)
 
     def _run(self, script: Path, trial: ScriptTrial) -> RunToCompare:

@@ -46,6 +46,11 @@ def in_fresh_runs(estimate: Estimate, half_log: float) -> Estimate:
     return _with_halves(estimate.ratio, (estimate.half_log, half_log))
 
 
+def twice_as_wide(estimate: Estimate) -> Estimate:
+    """Return a gain with an interval twice as wide, on the logarithm."""
+    return _with_halves(estimate.ratio, (2 * estimate.half_log,))
+
+
 def product(gains: Sequence[Estimate]) -> Estimate:
     """Return the gain of several changes, one upon the other."""
     ratio = math.prod(one.ratio for one in gains)

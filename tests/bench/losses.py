@@ -45,7 +45,7 @@ _OF_PROFILE = {
     "python-in-step",
 }
 #: A run that lasts longer, seconds, is ended.
-_LONGEST_S = 180
+_LONGEST_S = 120
 
 
 @dataclass(frozen=True)
@@ -82,14 +82,8 @@ def report_of(
     shared = ["--runs-dir", str(runs_dir)]
     more = ["--explain"] if explain or kinds_of(script) & _OF_PROFILE else []
     with runs_dir.with_suffix(".log").open("w") as log:
-        subprocess.run(
-            [*pinned, *own, "run", "--headless", *more, *shared, str(script), *words],
-            env=environ,
-            stdout=subprocess.DEVNULL,
-            stderr=log,
-            timeout=_LONGEST_S,
-            check=True,
-        )
+        command = [*pinned, *own, "run", "--headless", *more, *shared, str(script), *words]
+        _run(command, env=environ, stdout=subprocess.DEVNULL, stderr=log)
     done = subprocess.run(
         [*own, "report", "latest", "--json", *shared],
         env=environ,
@@ -100,6 +94,23 @@ def report_of(
     )
     report: dict[str, Any] = json.loads(done.stdout)
     return report
+
+
+def _run(command: list[str], **given: Any) -> None:
+    """Run `tfwatch run`; stop it by SIGTERM where it takes too long: it ends its script, which
+    would take the cores of the pairs after it.
+
+    Raises:
+        subprocess.SubprocessError: it took too long, or failed.
+    """
+    with subprocess.Popen(command, **given) as running:
+        try:
+            running.wait(_LONGEST_S)
+        except subprocess.TimeoutExpired:
+            running.terminate()
+            raise
+    if running.returncode:
+        raise subprocess.CalledProcessError(running.returncode, command)
 
 
 def _python_path() -> str:

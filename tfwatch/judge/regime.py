@@ -126,6 +126,13 @@ class Regime:
         """Return the places of these phases, the most seconds first."""
         return [one for one in self.code if one.phase in phases]
 
+    def share_without_callbacks(self, phase: str) -> float:
+        """Return the share of a phase in which no callback ran, as far as it is sampled."""
+        sampled = self.code_in(phase)
+        all_s = sum(one.seconds for one in sampled)
+        plain_s = sum(one.seconds for one in sampled if not one.callback)
+        return plain_s / all_s if all_s > 0 else 1.0
+
 
 def _usual(values: Sequence[float]) -> float:
     """values: in their order, at least one."""

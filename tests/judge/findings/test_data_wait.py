@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
-from tests.judge.situations import RUNNING, banner, changed, judged
+from tests.judge.situations import RUNNING, banner, changed, judged, with_regime
 from tests.runs.folders import make_manifest
 from tfwatch.core.events import StagesFound
 from tfwatch.core.script_code import CodeEdit
+from tfwatch.judge.findings import data_wait
 from tfwatch.judge.findings.situation import SourceKind, batch_source
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.stages import Stage, StageTable
+from tfwatch.runs.format import Machine
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.finding import Finding
@@ -467,3 +470,17 @@ def test_a_switch_that_gains_nothing_is_no_line_either(live: bool) -> None:
         "prefetch cannot hide the wait: make batches cheaper: a parallel map, cache, a map over"
         f" whole batches{'; no key helps' * live}"
     )
+
+
+@pytest.mark.parametrize(
+    ("free", "share"), [(math.nan, 0.656), (0.0, 0.1), (4.0, 0.475), (7.0, 0.869)]
+)
+def test_a_serial_map_gives_back_no_more_than_the_idle_cores(free: float, share: float) -> None:
+    serial = Stage("map(decode)", "Map", 99.0)
+    stages = StageTable(0, (serial, PREFETCH), wait_cores=1.0).with_bottleneck(8, 0.0, 99.0, 1.0)
+    now = changed(SCRIPT, origin=SourceKind.TF_DATA, stages=stages, split=judged(99.0, 1.0, 0.0))
+    machine = msgspec.structs.replace(now.manifest, machine=Machine(cores=8))
+    found = data_wait.find(with_regime(changed(now, manifest=machine, cores_free=free)))
+
+    assert found
+    assert found.claims["data_wait_s"] == pytest.approx(share * 100, rel=0.01)

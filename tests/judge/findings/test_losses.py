@@ -235,9 +235,13 @@ NO_GPU = "a GPU or a smaller model"
         ),
         (
             "validation",
-            losing(validation_s=10.0),
-            "validation takes 1.0 s after each epoch of 1.0 s",
-            8.0,
+            losing(
+                validation_s=10.0,
+                epoch_end_s=5.0,
+                code=(code("EPOCH_END", 4.0, call="fit"), code("EPOCH_END", 1.0, "Report")),
+            ),
+            "validation takes 1.0 s after each epoch of 1.5 s",
+            11.2,
             "validation_freq=5",
         ),
         (

@@ -6,6 +6,7 @@ pipelines](pipelines.md) and their edits.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -48,9 +49,12 @@ if TYPE_CHECKING:
 #: The share of the fetches that larger batches give back where batches are ready: of batches eight
 #: times as large a fetch took a quarter an example.
 _FEWER_FETCHES = 0.5
-#: The share of a serial stage's work that other cores take over where it computes: on two cores 0.9
-#: in three maps, on two threads of one core half or two thirds in five.
+#: The share of a serial stage's work that other cores take over where it computes and the idle ones
+#: are not known: on two cores 0.9 in three maps, on two threads of one core half or two thirds.
 _SHARED = 0.75
+#: Parallel maps take so many times the work of a serial one; the least share that they save: a wait
+#: does not read as compute.
+_PARALLEL_LOSS, _LEAST_SHARED = 1.05, 0.1
 
 
 def find(now: Situation) -> Finding | None:
@@ -176,10 +180,18 @@ def _recovered(now: Situation, gain: Forecast | None) -> float:
     has_threads = now.origin is SourceKind.TF_DATA and cores > 1  # one for each core
     # A map that TensorFlow joins with its batch is a parallel stage, of one call.
     if has_threads and slow is not None and not (slow.is_parallel and slow.parallelism > 1):
-        shared = _SHARED if limit and limit.reason == "serial" else 1.0
-        return min(1.0, shared * part.step.mean * (1 - 1 / cores) / part.wait.mean)
+        saved = _saved_by_cores(now, cores) if limit and limit.reason == "serial" else 1 - 1 / cores
+        return min(1.0, saved * part.step.mean / part.wait.mean)
     is_fetch = now.origin is SourceKind.ARRAYS or is_fetch_bound(now, part)
     return _FEWER_FETCHES if is_fetch else 1.0
+
+
+def _saved_by_cores(now: Situation, cores: int) -> float:
+    """Return the share of a step that all cores save of a serial stage which computes: the work
+    stays the same, so no more than their idle share. Other programs leave some of theirs."""
+    if math.isnan(now.cores_free) or now.others.matters:
+        return _SHARED * (1 - 1 / cores)
+    return max(_LEAST_SHARED, 1 - _PARALLEL_LOSS * (1 - min(now.cores_free / cores, 1.0)))
 
 
 # -- the user's code -------------------------------------------------------------------------------

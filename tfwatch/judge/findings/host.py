@@ -34,7 +34,7 @@ def find(now: Situation) -> Finding | None:
     spent = now.regime.spent
     if not spent.steps or not spent.host_s:
         return None
-    host_s = spent.host_s * _share_without_callbacks(now)
+    host_s = spent.host_s * now.regime.share_without_callbacks("HOST")
     step_ms = 1e3 * (spent.data_wait_s + spent.copy_s + spent.compute_s + spent.host_s)
     host_ms, step_ms = 1e3 * host_s / spent.steps, step_ms / spent.steps
     python = (one for one in now.regime.code_in("HOST") if not one.callback)
@@ -57,14 +57,6 @@ def find(now: Situation) -> Finding | None:
         where=place,
         claims={"host_s": host_s * saved},
     )
-
-
-def _share_without_callbacks(now: Situation) -> float:
-    """Return the share of the host time in which no callback ran, as far as it is sampled."""
-    sampled = now.regime.code_in("HOST")
-    all_s = sum(one.seconds for one in sampled)
-    plain_s = sum(one.seconds for one in sampled if not one.callback)
-    return plain_s / all_s if all_s > 0 else 1.0
 
 
 def _advise(now: Situation, place: str, then_ms: float) -> Advice:

@@ -54,6 +54,7 @@ LIVE_BINDINGS = [
         ("minus,underscore", "ask('deepen', -1)", "- _", "halve the prefetch depth"),
         ("a", "ask('toggle_experiment')", "a", "A/B test of the newest switch, else prefetch"),
         ("f", "ask('toggle_autopilot')", "f", "autopilot: find the fastest settings by itself"),
+        ("k", "ask('switch_to_kept')", "k", "what the autopilot found for this script before"),
         ("u", "ask('undo')", "u", "undo the last switch"),
     ),
     *(replace(binding, action=f"timeline({binding.action!r})") for binding in KEYS),

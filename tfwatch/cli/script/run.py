@@ -22,8 +22,9 @@ from tfwatch.cli.script.hosts import ScriptProcess, ScriptThread, describe_end, 
 from tfwatch.cli.script.request import check_script, request_of
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, fails_open
+from tfwatch.judge.past_run import find_kept_setting
 from tfwatch.judge.script_runs import ScriptRuns
-from tfwatch.runs.folder import SilentDiskError, call_and_report
+from tfwatch.runs.folder import DiskCall, SilentDiskError, call_and_report
 from tfwatch.runs.script_process import Announcements, record_signal
 from tfwatch.terminal.capture import flush, held_signals, open_missing, passed_signals
 from tfwatch.terminal.pseudo_terminal import OutputRelay, is_one_output
@@ -48,6 +49,8 @@ _NO_TENSORFLOW = "{} has no TensorFlow: tfwatch run --python PATH takes the one 
 _BAD_ARGUMENTS = 2
 #: Seconds that the end of a script waits for the disk of its runs.
 _PATIENCE_S = 30.0
+#: Seconds that the begin of a script waits for its earlier runs: 200 are read in 0.05.
+_KEPT_S = 0.5
 #: Seconds between two looks for the end of a workload.
 _LOOK_S = 0.2
 
@@ -82,6 +85,8 @@ def run(options: RunOptions, clock: Clock = SYSTEM) -> int:
     """
     has_screen = not options.headless and os.isatty(1)
     _check(options, has_screen)
+    if not (has_screen or options.quiet or options.switches or options.job or options.is_workload):
+        _name_kept_setting(options)
     began_ns = clock.wall_ns()
     try:
         ran = _run_on_screen(options, clock) if has_screen else _run_bare(options, clock)
@@ -93,6 +98,15 @@ def run(options: RunOptions, clock: Clock = SYSTEM) -> int:
     if ran.is_hung:  # a step that blocks can neither be ended nor joined
         os._exit(code)
     return end_as(code)
+
+
+def _name_kept_setting(options: RunOptions) -> None:
+    """Name the setting that the autopilot found for this script in an earlier run."""
+    look = DiskCall(partial(find_kept_setting, options.runs_dir, options.script[0]))
+    with fails_open(lambda _: None):
+        if look.wait(_KEPT_S) and (kept := look.answer()):
+            switches = (f"--switch 1:{knob}={value}" for knob, value in kept.values.items())
+            _print(f"tfwatch: the autopilot found {kept.text}; to use it: {' '.join(switches)}\n")
 
 
 def run_recorded(options: RunOptions, clock: Clock = SYSTEM) -> tuple[Ran, list[Path]]:

@@ -210,6 +210,8 @@ class LiveScreen(Screen[None]):
         test or autopilot ended."""
         for message in self._switch_requests.take_messages(view):
             self.notify(message, timeout=15)
+        if offer := self._switch_requests.offer_kept(view):
+            self.notify(offer, timeout=20)
         refused, asked_s = view.snapshot.events.newest(StopRefused), self._stopping_s
         if refused and asked_s is not None and refused.at_ns / 1e9 >= asked_s:
             self._switch_requests.stop_failed()

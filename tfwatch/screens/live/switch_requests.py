@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tfwatch.core.events import AUTOMATIC, AutopilotEnded, ExperimentEnded, Noted
@@ -9,7 +10,9 @@ from tfwatch.core.knobs import LARGEST, PREFETCH, Refusal, check_value, knob_nam
 from tfwatch.judge.effects import switching_state
 from tfwatch.judge.effects.wording import subject_text
 from tfwatch.judge.event_rows import sentence_of
+from tfwatch.judge.past_run import KeptSetting, find_kept_setting
 from tfwatch.judge.profile.profiling import is_due
+from tfwatch.runs.folder import DiskCall
 from tfwatch.runs.requests import ProfileRequest, StopRequest, SwitchRequest
 from tfwatch.screens.live.knobs import find_testable_switch
 from tfwatch.tuner.autopilot import Autopilot
@@ -56,6 +59,8 @@ class SwitchRequests:
         self._has_asked_by_itself = False
         #: The number of events when the job began whose end is not reported yet.
         self._began: int | None = None
+        self._kept: DiskCall[KeptSetting | None] | None = None
+        self._has_offered = False
 
     def take_messages(self, view: RunView) -> list[str]:
         """Return why requests could not be sent, and how the A/B test or autopilot of this screen
@@ -109,6 +114,45 @@ class SwitchRequests:
         if self.requests is not None and not self._has_asked_by_itself and is_due(view):
             self._has_asked_by_itself = True
             self.requests.send(ProfileRequest(AUTOMATIC))
+
+    def offer_kept(self, view: RunView) -> str:
+        """Return, once, the setting that the autopilot found for this script in an earlier run, and
+        its key; empty before the disk has answered, and without one."""
+        folder, script = view.snapshot.folder, view.snapshot.manifest.script
+        if self.requests is None or self._has_offered or not folder or not script:
+            return ""
+        runs_dir = folder.parent
+        look = self._kept or DiskCall(lambda: find_kept_setting(runs_dir, script), self._clock)
+        self._kept = look
+        self._has_offered = look.is_done
+        kept = self._kept_setting()
+        is_new = kept is not None and not self._has_kept(view, kept)
+        return f"the autopilot found {kept.text}; k switches to it" if kept and is_new else ""
+
+    def switch_to_kept(self, view: RunView) -> str:
+        """Request the setting that the autopilot found for this script in an earlier run. Return
+        the reason for a refusal."""
+        kept = self._kept_setting()
+        if kept is None:
+            return "no earlier run of this script has a setting that the autopilot found"
+        if self._has_kept(view, kept):
+            return "these settings are on already"
+        states = {knob: self._state(view, knob) for knob in kept.values}
+        if refused := next((why for why, state in states.values() if state is None), ""):
+            return refused
+        for knob, value in kept.values.items():
+            self._ask(view, knob, value)
+        return ""
+
+    def _kept_setting(self) -> KeptSetting | None:
+        with suppress(OSError):
+            return self._kept.answer() if self._kept and self._kept.is_done else None
+        return None
+
+    def _has_kept(self, view: RunView, kept: KeptSetting) -> bool:
+        states = self._states(view)
+        coming = {knob: one.coming for knob, one in states.items()}
+        return all(coming.get(knob) == value for knob, value in kept.values.items())
 
     def deepen(self, view: RunView, direction: int) -> str:
         """Request twice the prefetch depth, or half where `direction` is negative. Return the

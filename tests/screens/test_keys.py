@@ -253,7 +253,11 @@ _USUAL = ("prefetch", "workers", "cache")
 @pytest.mark.parametrize(
     ("width", "knobs", "keys"),
     [
-        (80, _USUAL, "p prefetch w workers c cache f autopilot u undo space freeze ? keys q quit"),
+        (
+            80,
+            _USUAL,
+            "p prefetch w workers c cache f autopilot a A/B test space freeze ? keys q quit",
+        ),
         (
             120,
             _USUAL[:1],
@@ -264,7 +268,7 @@ _USUAL = ("prefetch", "workers", "cache")
             (*_USUAL, "device_prefetch"),
             "p prefetch w workers c cache f autopilot ? keys q quit",
         ),
-        (60, _USUAL[:2], "p prefetch w workers f autopilot u undo ? keys q quit"),
+        (60, _USUAL[:2], "p prefetch w workers f autopilot ? keys q quit"),
     ],
 )
 async def test_a_narrow_footer_keeps_the_keys_that_switch_and_quit(

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.core.knobs import knob_name
 from tfwatch.core.rows import Phase
-from tfwatch.judge.effects.wording import autopilot_parts, experiment_progress, subject_text
+from tfwatch.judge.effects.wording import (
+    autopilot_parts,
+    experiment_progress,
+    setting_text,
+    subject_text,
+)
 from tfwatch.judge.findings.finding import MOMENT, Finding, Tone
 from tfwatch.judge.findings.situation import data_wait_parts
 from tfwatch.judge.machine import HEAT, PRESSURE
@@ -279,11 +284,12 @@ def moment_text(now: Situation) -> str:
 def _ab_test(now: Situation) -> Finding | None:
     if now.experiment is None:
         return None
-    ends = "a cancels it and restores the setting before; " if now.live else ""
-    advice = (
-        f"{ends}the run keeps the faster setting; it trains on the same batches in the same order"
-    )
     began, progress = now.experiment.began, experiment_progress(now.experiment)
+    stays = setting_text(began.knob, now.experiment.before)
+    advice = (
+        f"{'a cancels it; ' if now.live else ''}{stays} stays unless another setting is proved"
+        " faster; it trains on the same batches in the same order"
+    )
     subject = subject_text(began.knob, began.values)
     brief = f"{subject}: {progress.partition(' (')[0]}"
     return _moment("A/B TEST", f"{subject}: {progress}", advice, Tone.BUSY, brief=brief)

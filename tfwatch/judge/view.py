@@ -16,6 +16,7 @@ from tfwatch.core.events import (
     StagesFound,
     StallLocated,
     SwitchAsked,
+    without_experiments,
 )
 from tfwatch.core.knobs import Refusal
 from tfwatch.core.rows import Flag, step_ms
@@ -418,7 +419,13 @@ def _without_requested(
 def _experiment(snapshot: Snapshot) -> RunningExperiment | None:
     if snapshot.life.is_over:
         return None
-    return running_experiment(snapshot.events.of(*EXPERIMENT_EVENTS))
+    running = running_experiment(snapshot.events.of(*EXPERIMENT_EVENTS))
+    if running is None:
+        return None
+    knob, switches = running.began.knob, snapshot.events.of(PipelineSwitched)
+    values = [one.new for one in without_experiments(switches) if one.knob == knob]
+    before = values[-1] if values else snapshot.manifest.knobs.get(knob, "")
+    return replace(running, before=before)
 
 
 def _asked(snapshot: Snapshot, knobs: dict[str, KnobState]) -> dict[str, str]:

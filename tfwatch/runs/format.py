@@ -266,6 +266,8 @@ class Manifest(msgspec.Struct, frozen=True):
     copy_not_timed: str = ""
     epochs: Count | None = None
     steps_per_epoch: Count | None = None
+    #: The steps of `--steps`, after which the training ends.
+    steps_limit: Count | None = None
     #: The size of a cache of all examples; None where the pipeline has none.
     cache_bytes: Bytes | None = None
     #: The stage of a script's pipeline whose results a cache keeps; empty where it is not known.

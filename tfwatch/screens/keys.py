@@ -156,7 +156,7 @@ def _switch_keys(view: RunView, *, all_settings: bool) -> Iterator[Key]:
         yield Key("f", "f", "autopilot", 3)
         if all_settings:
             yield Key("a", "a", "A/B test", 6)
-        if all_settings or view.comparisons:
+        if view.comparisons:
             yield Key("u", "u", "undo", 4)
 
 

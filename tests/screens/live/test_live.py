@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.screens.canned import usual
-from tests.screens.showing import shown
+from tests.judge.test_view import look
+from tests.screens.canned import STARVING, Canned, usual
+from tests.screens.showing import header_of, shown
 from tests.screens.states import MARKUP, starving
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
@@ -34,6 +35,15 @@ async def test_a_run_without_a_sign_of_life_has_no_speed_and_no_eta(
             await show.frame()
             assert "examples/s" not in show.rows[0], life
             assert "ETA" not in show.rows[0], life
+
+
+def test_the_header_counts_to_the_step_that_ends_the_training(tmp_path: Path) -> None:
+    run = Canned(tmp_path, steps_limit=350)
+    for steps, words in ((75, "75/250"), (175, "250/250"), (50, "50/100"), (50, "100/100")):
+        if run.step == 250:
+            run.begin_epoch()
+        run.steps(steps, STARVING)
+        assert words in header_of(look(run))
 
 
 async def test_a_window_too_small_shows_the_needed_size_and_recovers(tmp_path: Path) -> None:

@@ -69,6 +69,10 @@ class Shown:
         await self.pilot.pause()
         self.app.frame()
         await self.pilot.pause()
+        for _ in range(100):  # on a busy machine a screen has its first layout later
+            if any(row.strip() for row in rows_of(self.app.screen)):
+                break
+            await self.pilot.pause()
         return "\n".join(rows_of(self.app.screen))
 
 

@@ -186,6 +186,8 @@ class RunningExperiment:
     block: ExperimentBlock | None
     #: The run ended first.
     cut_off: bool = False
+    #: The setting before it, which stays unless another is proved faster; empty where unknown.
+    before: str = ""
 
 
 def running_experiment(events: Iterable[Event]) -> RunningExperiment | None:

@@ -331,8 +331,10 @@ def _epoch_begins(snapshot: Snapshot) -> bool:
 
 def steps_in_all(snapshot: Snapshot) -> int | None:
     """Return the planned number of steps of the run; None where unknown."""
-    epochs, per_epoch = snapshot.manifest.epochs, snapshot.manifest.steps_per_epoch
-    return epochs * per_epoch if epochs and per_epoch else None
+    manifest = snapshot.manifest
+    limit, per_epoch = manifest.steps_limit, manifest.steps_per_epoch
+    planned = manifest.epochs * per_epoch if manifest.epochs and per_epoch else limit
+    return min(planned, limit) if planned and limit else planned
 
 
 #: The pace of a run is that of its last seconds.

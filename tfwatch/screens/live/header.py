@@ -73,7 +73,7 @@ class RunHeader(ViewPane):
 
     def _bar(self, snapshot: Snapshot) -> Content:
         """Draw the finished share of the epoch; nothing where its length is unknown."""
-        latest, per_epoch = snapshot.latest, snapshot.manifest.steps_per_epoch
+        latest, per_epoch = snapshot.latest, _steps_of_epoch(snapshot)
         if latest is None or not per_epoch:
             return Content()
         full = min(round(10 * latest.epoch_step / per_epoch), 10)
@@ -104,8 +104,17 @@ def _device(view: RunView) -> str:
     return f"{manifest.device.partition(' ')[0]} {machine.found.name}".strip()
 
 
+def _steps_of_epoch(snapshot: Snapshot) -> int | None:
+    """Return the steps that the epoch will have: `--steps` may end it earlier."""
+    manifest, latest = snapshot.manifest, snapshot.latest
+    if latest is None or not manifest.steps_limit:
+        return manifest.steps_per_epoch
+    left = manifest.steps_limit - (latest.step - latest.epoch_step)
+    return max(min(manifest.steps_per_epoch or left, left), latest.epoch_step)
+
+
 def _step(snapshot: Snapshot) -> str:
-    latest, per_epoch = snapshot.latest, snapshot.manifest.steps_per_epoch
+    latest, per_epoch = snapshot.latest, _steps_of_epoch(snapshot)
     if latest is None:
         return ""
     if per_epoch:

@@ -13,7 +13,7 @@ from textual.reactive import reactive
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import AUTOPILOT, EpochStarted, ExperimentEnded
-from tfwatch.core.knobs import CACHE, KNOBS, Knob, no_room
+from tfwatch.core.knobs import CACHE, DEFAULT, KNOBS, Knob, no_room
 from tfwatch.core.rows import Phase
 from tfwatch.judge.effects import switching_state
 from tfwatch.judge.effects.switching_state import AUTOPILOT_EVENTS, autopilot_runs
@@ -109,6 +109,8 @@ def title(view: RunView, live: bool) -> str:
     return "live switches" if live else "settings, read only: tfwatch attach has the keys"
 
 
+#: The note beside a value of the script's own.
+_AS_WRITTEN = "as in the script, with what TensorFlow adds"
 #: The note beside a knob that asks first.
 _ASKS = "other random draws: asks"
 
@@ -140,7 +142,10 @@ def _knob_row(view: RunView, live: bool, knob: Knob) -> KnobRow:
         name=knob.label,
         now=state.now,
         next=(state.asked or following) if shows_next else "",
-        note=(refused if can_switch else "") or status or forecast_text or knob.purpose,
+        note=(refused if can_switch else "")
+        or status
+        or forecast_text
+        or (_AS_WRITTEN if state.now == DEFAULT else knob.purpose),
         busy=is_busy,
         enabled=not refused,
         matters=is_advised or is_switched or is_busy,

@@ -283,6 +283,7 @@ class LiveScreen(Screen[None]):
     def _choose_panes(self) -> None:
         """Show the panes that fit, and mark the tab."""
         shown = panes_shown(self.app.size, self.pane, self.lower, self._has_steps)
+        self.set_class(not self._has_steps, "-starting")
         for number, pane in enumerate(self.panes, 1):
             pane.display = number in shown
         is_roomy = layout_for(self.app.size) is Layout.PANES

@@ -257,6 +257,7 @@ class Watch(keras.callbacks.Callback):
             self._note_model(run)
             run.serve(self._control)
             self._control.stop_at = launched().steps
+            run.script.writer.describe(steps_limit=launched().steps)
             for switch in take_switches():
                 self._control.ask(switch)
             session = Session(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.judge.situations import RUNNING, changed
-from tfwatch.judge.effects.wording import expected_gain_text, forecast_note, interval_text
+from tfwatch.judge.effects.wording import expected_gain_text, forecast_note
 from tfwatch.judge.findings.switch_lines import advise_gain, key_text
 from tfwatch.judge.forecasts.forecast import Forecast, best
 from tfwatch.judge.machine import MachineFigures
@@ -122,8 +122,3 @@ def test_keys_are_named_as_they_are_pressed() -> None:
     assert key_text(changed(ON, value="auto"), "4") == "+ depth 4 → auto"
     device = changed(WORKERS, knob="device_prefetch", value="2")
     assert key_text(device, "off") == "g device prefetch 2"
-
-
-def test_a_narrow_interval_is_not_shown() -> None:
-    assert interval_text(changed(ON, low_ms=10.0, high_ms=20.0)) == "10.0 to 20.0"
-    assert interval_text(ON) == ""

@@ -29,11 +29,6 @@ DRIFTED = SwitchEffect(
             id="slower",
         ),
         pytest.param(
-            changed(SETTLED, effect=effect(20.11, 15.0, 25.0)),
-            "20 x faster (15 to 25) over 600 steps",
-            id="many times",
-        ),
-        pytest.param(
             changed(SETTLED, effect=effect(1.01, 0.98, 1.02)),
             "no difference (0.98 to 1.02) over 600 steps",
             id="same",
@@ -54,19 +49,9 @@ DRIFTED = SwitchEffect(
             id="the wait is gone, the step is open",
         ),
         pytest.param(
-            changed(SETTLED, effect=effect(1.68, 1.61, 1.74, LESS_WAIT)),
-            "1.68 x faster (1.61 to 1.74) over 600 steps",
-            id="a proved step needs no wait",
-        ),
-        pytest.param(
             changed(SETTLED, effect=effect(1.01, 0.98, 1.02, Change(-0.4, -0.5, -0.3))),
             "no difference (0.98 to 1.02) over 600 steps",
             id="below 2 % of a step",
-        ),
-        pytest.param(
-            changed(SETTLED, effect=effect(1.03, 0.96, 1.1, Change(-9.4, -19.6, 0.1))),
-            "not clear (0.96 to 1.10) over 600 steps",
-            id="neither is proved",
         ),
         pytest.param(
             changed(SETTLED, after=split(0.2, 12.9, 0.8, 34), settled=False),
@@ -87,11 +72,6 @@ DRIFTED = SwitchEffect(
             changed(SETTLED, after=None, effect=None, settled=False),
             "0 of 60 steps",
             id="nothing measured",
-        ),
-        pytest.param(
-            changed(SETTLED, before=None, effect=None),
-            "not enough steps before it to compare",
-            id="asked early",
         ),
         pytest.param(
             changed(SETTLED, effect=None, beside="workers"),

@@ -50,35 +50,15 @@ def pipeline(number: int, *kinds: str) -> StagesFound:
 @pytest.mark.parametrize(
     ("pipelines", "origin"),
     [
-        pytest.param(
-            [["FlatMap python PyDataset", "Prefetch"]],
-            SourceKind.PY_DATASET,
-            id="PyDataset",
-        ),
-        pytest.param(
-            [["FlatMap python PyDataset"]],
-            SourceKind.PY_DATASET,
-            id="with workers",
-        ),
-        pytest.param(
-            [["FlatMap python generator", "Prefetch"]],
-            SourceKind.GENERATOR,
-            id="generator",
-        ),
-        pytest.param(
-            [["Range", "Map arrays", "ParallelMapV2 arrays", "Prefetch"]],
-            SourceKind.ARRAYS,
-            id="arrays",
-        ),
-        pytest.param([["FlatMap python", "Prefetch"]], SourceKind.TF_DATA, id="tf.data"),
-        pytest.param(
-            [["Prefetch"], ["FlatMap python generator"]],
-            SourceKind.GENERATOR,
-            id="its end was read first",
-        ),
-        pytest.param([["Python iterator"]], SourceKind.ITERATOR, id="Python's own"),
-        pytest.param([["Prefetch"]], SourceKind.UNKNOWN, id="only its end was read"),
-        pytest.param([], SourceKind.UNKNOWN, id="nothing was read"),
+        ([["FlatMap python PyDataset", "Prefetch"]], SourceKind.PY_DATASET),
+        ([["FlatMap python generator", "Prefetch"]], SourceKind.GENERATOR),
+        ([["Range", "Map arrays", "ParallelMapV2 arrays", "Prefetch"]], SourceKind.ARRAYS),
+        ([["FlatMap python", "Prefetch"]], SourceKind.TF_DATA),
+        # Its end was read first.
+        ([["Prefetch"], ["FlatMap python generator"]], SourceKind.GENERATOR),
+        ([["Python iterator"]], SourceKind.ITERATOR),
+        ([["Prefetch"]], SourceKind.UNKNOWN),
+        ([], SourceKind.UNKNOWN),
     ],
 )
 def test_the_stages_show_the_kind_of_data_passed_to_fit(
@@ -280,8 +260,6 @@ def test_a_strategy_prepares_ahead_so_its_maps_come_first(given: SourceKind) -> 
     assert said.advice.startswith(
         "num_parallel_calls=tf.data.AUTOTUNE on the map below the strategy"
     )
-    assert "experimental_per_replica_buffer_size=4" in said.advice
-    assert "tf.distribute.InputOptions(experimental_per_replica_buffer_size=4)" in said.code
     assert "num_parallel_calls=tf.data.AUTOTUNE" in said.code
 
 
@@ -324,9 +302,7 @@ def test_other_machines_are_advised_where_all_cores_are_busy(
 ) -> None:
     found = busy(DECODE, **changes)
 
-    assert ("; or a tf.data service on other machines: elements then" in found.advice) is advised
-    assert ("WorkerServer(" in found.code) is advised
-    assert ("tfwatch run --feed HOST:5050" in found.code) is advised
+    assert ("; or other machines (tfwatch run --feed)" in found.advice) is advised
 
 
 @pytest.mark.parametrize(
@@ -434,18 +410,6 @@ def test_a_cache_that_is_forecast_to_gain_is_the_advice(
 @pytest.mark.parametrize(("changes", "otherwise"), LIMITS)
 def test_without_a_gain_the_limit_is(changes: dict[str, Any], otherwise: str) -> None:
     assert otherwise in banner(situation(changes, forecasts={("cache", "on"): NO_GAIN})).advice
-
-
-def test_a_switch_of_another_knob_than_prefetch_is_named_too() -> None:
-    ahead = changed(CACHE_ON, knob="device_prefetch", value="2")
-    now = situation(
-        READY_AND_STARVING,
-        switchable=["device_prefetch"],
-        forecasts={("device_prefetch", "2"): ahead},
-    )
-    found = banner(changed(now, stages=None, origin=SourceKind.ARRAYS))
-    assert "g device prefetch 2: 23.4 so far to about 18.0 ms" in found.advice
-    assert "cannot be switched" not in found.advice
 
 
 @pytest.mark.parametrize(

@@ -73,13 +73,6 @@ NO_GPU = "a GPU or a smaller model"
             "pass tensors in place of Python numbers",
         ),
         (
-            "retracing",
-            losing(compile_s=6.0, traces=12, model=ModelFacts(jit_compile=True)),
-            "11 of 1 000 steps traced again",
-            5.5,
-            "XLA compiles each length",
-        ),
-        (
             "new-models",
             losing(compile_s=8.0, traces=5, models=5, fits=5),
             "5 models in 5 fits: each new model is traced and compiled again, 6.4 s in all",
@@ -92,13 +85,6 @@ NO_GPU = "a GPU or a smaller model"
             "run_eagerly=True runs operations one by one: Python takes 50 % of 10.0 ms",
             8.75,
             "leave run_eagerly=True out of compile",
-        ),
-        (
-            "eager",
-            losing(op_by_op=True, loop="train.py:22"),
-            "the loop at train.py:22 runs operations one by one",
-            8.75,
-            "put @tf.function over the function of one step",
         ),
         (
             "take-after-cache",
@@ -200,13 +186,6 @@ NO_GPU = "a GPU or a smaller model"
         ),
         (
             "callback",
-            losing(host_s=5.0, code=(code("HOST", 4.0, "Saver", "save_weights"),)),
-            "callback Saver takes 5.0 s",
-            5.0,
-            "save less often in Saver",
-        ),
-        (
-            "callback",
             losing(host_s=5.0, code=(code("HOST", 4.0, "Collector", "gc.collect"),)),
             "callback Collector takes 5.0 s",
             5.0,
@@ -266,13 +245,6 @@ NO_GPU = "a GPU or a smaller model"
             "do less in on_epoch_end",
         ),
         (
-            "epoch-end",
-            losing(epoch_end_s=5.0, loop="train.py:22"),
-            "an epoch's end takes 0.5 s per epoch of 100 steps",
-            5.0,
-            "do less between two epochs of the loop",
-        ),
-        (
             "between-fits",
             losing(between_fits_s=9.0, fits=10, code=(code("BETWEEN_FITS", 9.0),)),
             "9.0 s between 10 fits of 100 steps, in the script: 100 % of it at train.py:41 in load",
@@ -290,13 +262,6 @@ NO_GPU = "a GPU or a smaller model"
             "model.predict_on_batch(x) in place of model.predict",
         ),
         (
-            "between-fits",
-            losing(between_fits_s=90.0, fits=500),
-            "1:30 between 500 fits of 2 steps, in the script",
-            90.0,
-            "train_on_batch in place of fit",
-        ),
-        (
             "metric",
             losing(profile=PROFILE),
             "metric auc takes 20 % of compute: 2.0 ms of each step",
@@ -311,13 +276,6 @@ NO_GPU = "a GPU or a smaller model"
                 " of it at train.py:41 in call"
             ),
             5.0,
-            "TensorFlow's or keras.ops' operations in place of",
-        ),
-        (
-            "python-in-step",
-            losing(profile=profile_of(CALLS_TOO, MULTIPLIES)),
-            "Python within the step takes 33 % of compute: py_function or numpy_function, most",
-            10 / 3,
             "TensorFlow's or keras.ops' operations in place of",
         ),
         (

@@ -111,12 +111,6 @@ def test_parallel_calls_of_a_map_that_draws_random_numbers_share_its_work() -> N
     assert step_ms_of(found) == pytest.approx(13.8, rel=0.1)
 
 
-def test_a_cache_helps() -> None:
-    found = forecast(evidence(20.0, knobs={"cache": "off"}, cache_bytes=2e9), {"cache": "on"})
-
-    assert step_ms_of(found) < 33.8
-
-
 def test_a_cache_after_a_known_stage_leaves_the_work_above_it() -> None:
     costs = (("map(decode)", "Map", 4.0), ("map(flip)", "Map", 12.0), ("batch(32)", "Batch", 4.0))
     table, off = StageTable(0, tuple(Stage(*one) for one in costs)), {"cache": "off"}
@@ -183,12 +177,6 @@ def test_a_copy_ahead_is_forecast_within_the_share_that_the_race_decides_on(drai
 
     assert step_ms_of(found) == pytest.approx(2.8 + 1.5 + drain + 0.3 - 0.45)
     assert found.low_ms <= 2.8 + drain <= 2.8 + 1.8 + drain <= found.high_ms
-
-
-def test_a_step_is_never_forecast_to_be_shorter_than_its_copy() -> None:
-    assert (
-        step_ms_of(forecast(copied_by_the_step(10.0, 0.2, 0.0), {"device_prefetch": "2"})) >= 10.0
-    )
 
 
 def test_a_setting_that_an_ab_test_measured_is_its_own_forecast() -> None:

@@ -18,7 +18,6 @@ from tfwatch.core.knobs import (
     MULTIPROCESSING,
     OFF,
     ON,
-    PER_REPLICA,
     PREFETCH,
     PY_DATASET_KNOBS,
     WORKERS,
@@ -207,13 +206,6 @@ _SMALLER_ARRAYS = (
     'x = x.astype("uint8")  # images of whole numbers to 255: a quarter of the bytes\n'
     "keras.layers.Rescaling(1 / 255)  # the model's first layer casts"
 )
-#: Batches that a strategy prepares ahead for each replica in place of one.
-_PER_REPLICA = 4
-_SPREAD = (
-    f"options = tf.distribute.InputOptions({PER_REPLICA}={_PER_REPLICA})  # batches ahead for"
-    " each replica\ndataset = strategy.experimental_distribute_dataset(dataset, options)  # fit"
-    " takes it too"
-)
 _PY_DATASET = """class Batches(keras.utils.PyDataset):  # in place of the generator
     def __len__(self): return batches  # in an epoch
     def __getitem__(self, index): return x, y  # the batch with this number
@@ -249,11 +241,10 @@ def _fetch(now: Situation) -> Advice:
 def _below_strategy(now: Situation) -> Advice:
     """Advise on the data set that a strategy spreads over its replicas: it prepares batches ahead
     already."""
-    line = switch_line(WORKERS, "auto", now.stages, now.manifest.code)
     return Advice(
         "num_parallel_calls=tf.data.AUTOTUNE on the map below the strategy: its batches are"
-        f" prepared ahead already; if only some batches are late, {PER_REPLICA}={_PER_REPLICA}",
-        f"{line}\n{_SPREAD}",
+        " prepared ahead already",
+        switch_line(WORKERS, "auto", now.stages, now.manifest.code),
     )
 
 
@@ -345,13 +336,6 @@ def _computes(now: Situation) -> bool:
 _LEAST_THREADS, _MORE_THREADS = 16, 4
 #: Other machines are advised where fewer cores of this one are free.
 _CORES_FREE = 1.0
-_SERVICE = (
-    "# one machine: DispatchServer(DispatcherConfig(port=5050)).join(), of"
-    ' tf.data.experimental.service\n# each machine: WorkerServer(WorkerConfig("HOST:5050",'
-    ' worker_address="ITS_NAME:%port%")).join()\nservice ='
-    ' tf.data.experimental.service.distribute("distributed_epoch", "grpc://HOST:5050")\ndataset ='
-    " dataset.apply(service)  # before .batch(); or unchanged: tfwatch run --feed HOST:5050"
-)
 _FROM_GENERATOR = (
     "dataset = dataset.map(load, num_parallel_calls=tf.data.AUTOTUNE)"
     "  # TensorFlow operations in place of from_generator: they do not hold the GIL"
@@ -449,18 +433,16 @@ def _busy(now: Situation, limit: Bottleneck, stage: Stage) -> Advice:
     """Advise on a stage whose parallel calls use all cores: to cache it only where that keeps the
     elements."""
     words = f"cheaper operations or a map over whole batches: all workers of {stage.name} are busy"
-    lines = ""
     if now.cores_free < _CORES_FREE and not now.has_own_loop:
-        words = f"{words}; or a tf.data service on other machines: elements then come in another"
-        words, lines = f"{words} order", _SERVICE
+        words = f"{words}; or other machines (tfwatch run --feed): elements in another order"
     if not _can_cache(now, limit):
-        return Advice(words, lines)
+        return Advice(words)
     size, after = now.manifest.cache_bytes, now.manifest.cache_after or "the slow stages"
     fits = f" ({units.memory(size)})" if size else " where it fits into memory"
     line = edited_lines(now.manifest.code, {CACHE: "on"}) or (
         f"dataset = dataset.cache()  # after {after}, both before shuffle and anything random"
     )
-    return Advice(f".cache(){fits}, {words}", f"{line}\n{lines}".strip())
+    return Advice(f".cache(){fits}, {words}", line)
 
 
 def _can_cache(now: Situation, limit: Bottleneck) -> bool:

@@ -341,6 +341,7 @@ def test_a_known_fault_of_cuda_has_a_sentence_and_a_remedy(
             {"runs_problem": "Read-only file system"}, "disk", "fail", "Read-only", id="read-only"
         ),
         pytest.param({"disk_free_bytes": 1e6}, "disk", "warn", "1.0 MB free", id="nearly full"),
+        pytest.param({"nvidia": Nvidia()}, "devices", "ok", "CPU:0", id="no GPU, and none needed"),
     ],
 )
 def test_checks_of_the_machine(changes: dict[str, Any], id: str, status: str, words: str) -> None:
@@ -348,7 +349,3 @@ def test_checks_of_the_machine(changes: dict[str, Any], id: str, status: str, wo
 
     assert got[0] == status
     assert words in got[1]
-
-
-def test_a_machine_without_a_gpu_needs_none() -> None:
-    assert found(linux(nvidia=Nvidia()), "devices")[0] == "ok"

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.runs.folders import FakeClock, make_manifest, reader_of
-from tfwatch.core.events import LossDiverged, Noted, RunEnded
+from tfwatch.core.events import Event, LossDiverged, Noted, RunEnded
 from tfwatch.core.rows import Phase
 from tfwatch.runs.run import open_run
 from tfwatch.runs.writer import ProgressLog, RunWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tfwatch.core.events import Event
 
 NAN, INFINITE = math.nan, math.inf
 
@@ -28,48 +26,41 @@ class OnADevice:
         raise AssertionError("it was asked for")
 
 
-def events_about(*losses: Any, a_flush: int = 1000, first: int = 1, call: int = 1) -> list[Event]:
-    """Return the events about these losses: one a call of `call` steps, `a_flush` calls a flush; no
-    row is due."""
-    progress, events = ProgressLog(), []
+def diverged(*losses: Any, a_flush: int = 1000, call: int = 1) -> list[tuple[int, int | None]]:
+    """Return the step of each NaN that is reported and the last step with a number: one loss a call
+    of `call` steps, `a_flush` calls a flush; no row is due."""
+    progress, events = ProgressLog(), list[Event]()
     progress.flush(0, last=False)
     progress._due_ns = 10**18
-    for n, loss in enumerate(losses):
-        step = first + (n + 1) * call - 1
-        progress.reports.append((0, step, 0, step, loss))
-        if (n + 1) % a_flush == 0:
+    for n, loss in enumerate(losses, 1):
+        progress.reports.append((0, n * call, 0, n * call, loss))
+        if n % a_flush == 0:
             events += progress.flush(n, last=False)[1]
-    return [*events, *progress.flush(len(losses), last=False)[1]]
+    events += progress.flush(len(losses), last=False)[1]
+    found = [event for event in events if isinstance(event, LossDiverged)]
+    assert len(found) == len(events)
+    assert {event.loss for event in found} <= {"NaN"}
+    return [(event.step, event.finite_step) for event in found]
 
 
 @pytest.mark.parametrize("a_flush", [1, 2, 1000])
 def test_the_first_nan_of_a_loss_is_one_event(a_flush: int) -> None:
-    (event,) = events_about(*[0.5] * 150, *[NAN] * 50, a_flush=a_flush)
-
-    assert isinstance(event, LossDiverged)
-    assert (event.step, event.loss, event.finite_step) == (151, "NaN", 150)
+    assert diverged(*[0.5] * 150, *[NAN] * 50, a_flush=a_flush) == [(151, 150)]
 
 
 def test_a_loss_that_diverges_again_is_another_event() -> None:
-    first, second = events_about(0.5, NAN, NAN, 0.5, 0.5, NAN, a_flush=6)
-
-    assert isinstance(first, LossDiverged)
-    assert isinstance(second, LossDiverged)
-    assert (second.step, second.finite_step) == (6, 5)
-    assert len(events_about(*[0.5, NAN] * 100)) == 50
+    assert diverged(0.5, NAN, NAN, 0.5, 0.5, NAN, a_flush=6) == [(2, 1), (6, 5)]
+    assert len(diverged(*[0.5, NAN] * 100)) == 50
 
 
 def test_a_call_of_several_steps_gives_the_range_of_steps() -> None:
-    (event,) = events_about(0.5, NAN, call=10)
-
-    assert isinstance(event, LossDiverged)
-    assert (event.step, event.finite_step) == (20, 10)
+    assert diverged(0.5, NAN, call=10) == [(20, 10)]
 
 
 @pytest.mark.parametrize("loss", [None, "low", OnADevice()])
 def test_a_loss_that_is_missing_is_not_nan(loss: Any) -> None:
-    assert events_about(loss, loss) == []
-    assert [type(event) for event in events_about(0.5, NAN, loss, 0.5)] == [LossDiverged]
+    assert diverged(loss, loss) == []
+    assert len(diverged(0.5, NAN, loss, 0.5)) == 1
 
 
 def test_an_event_about_the_loss_precedes_the_end_of_its_run(tmp_path: Path) -> None:
@@ -81,11 +72,11 @@ def test_an_event_about_the_loss_precedes_the_end_of_its_run(tmp_path: Path) -> 
     clock.at_s = 9.0
     writer.close()
 
-    diverged, ended = open_run(tmp_path, clock.clock).events
+    first, ended = open_run(tmp_path, clock.clock).events
 
-    assert diverged == LossDiverged(1_000_000_000, 2, "NaN", 1)
+    assert first == LossDiverged(1_000_000_000, 2, "NaN", 1)
     assert isinstance(ended, RunEnded)
-    assert ended.at_ns == diverged.at_ns
+    assert ended.at_ns == first.at_ns
 
 
 def test_a_row_is_due_twice_a_second_and_at_the_end() -> None:

@@ -132,23 +132,21 @@ def test_the_replay_argument_finds_the_run(tmp_path: Path, monkeypatch: pytest.M
     assert replay_argument(outside) == str(outside)
 
 
-def test_without_a_run_folder_it_is_next_to_the_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("where", ["no run", "a run that cannot be written", "somebody else's"])
+def test_a_copy_without_a_run_folder_of_ones_own_is_next_to_the_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
+    if where == "somebody else's" and os.geteuid() != 0:
+        pytest.skip("only root gives files away")
     monkeypatch.setattr(library, "default_runs_dir", lambda: tmp_path / "state" / "runs")
-    assert library.save_copy(None, "x") == tmp_path / "state" / "copied.py"
     (tmp_path / "file").write_text("")
-    assert library.save_copy(tmp_path / "file" / "run", "x") == tmp_path / "state" / "copied.py"
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_nothing_is_written_into_the_run_of_somebody_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(library, "default_runs_dir", lambda: tmp_path / "state" / "runs")
     (tmp_path / "run").mkdir()
-    os.chown(tmp_path / "run", 54321, -1)
-    assert library.save_copy(tmp_path / "run", "x") == tmp_path / "state" / "copied.py"
+    os.chown(tmp_path / "run", 54321 if where == "somebody else's" else -1, -1)
+    folders = {"no run": None, "somebody else's": tmp_path / "run"}
+
+    copied = library.save_copy(folders.get(where, tmp_path / "file" / "run"), "x")
+
+    assert copied == tmp_path / "state" / "copied.py"
 
 
 def test_without_a_writable_folder_there_is_no_path(

@@ -9,38 +9,12 @@ from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, reader_of, write_run
 from tfwatch.core.rows import STAGE
 from tfwatch.runs import format as layout
-from tfwatch.runs.run import Run, open_run
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfwatch.core.events import Event
-    from tfwatch.runs.snapshot import Snapshot
-    from tfwatch.runs.writer import RunWriter
-
 S = 10**9
-
-
-def stage(writer: RunWriter, at_s: float, pipeline: int = 0, busy_ms: float = 1.0) -> None:
-    writer.stage(round(at_s * S), pipeline, 0, 5, busy_ms, 1.0, math.nan, math.nan, math.nan, 0.5)
-
-
-def make(
-    folder: Path, seconds: int, *events: Event, now_s: float | None = None
-) -> tuple[RunWriter, Run]:
-    """Return a run with one reading a second, and its reader at the time of the last one."""
-    clock = FakeClock(seconds if now_s is None else now_s)
-    writer = write_run(folder, plain(3), clock=clock)
-    for second in range(1, seconds + 1):
-        stage(writer, second)
-    for event in events:
-        writer.event(event)
-    writer.flush()
-    return writer, reader_of(writer, clock.clock)
-
-
-def seconds_of(snapshot: Snapshot) -> list[float]:
-    return [float(at) / S for at in snapshot.recent_stages["at_ns"]]
 
 
 def test_a_row_is_read_back(tmp_path: Path) -> None:
@@ -55,6 +29,11 @@ def test_a_row_is_read_back(tmp_path: Path) -> None:
 
 
 def test_the_last_seconds_are_kept(tmp_path: Path) -> None:
-    _, reader = make(tmp_path, 3600)
+    clock = FakeClock(3600)
+    writer = write_run(tmp_path, plain(3), clock=clock)
+    for second in range(1, 3601):
+        writer.stage(second * S, 0, 0, 5, 1.0, 1.0, math.nan, math.nan, math.nan, 0.5)
 
-    assert seconds_of(reader.read()) == list(range(3591, 3601))
+    kept = reader_of(writer, clock.clock).read().recent_stages
+
+    assert (kept["at_ns"] // S).tolist() == list(range(3591, 3601))

@@ -125,43 +125,30 @@ def test_a_failed_sensor_stops_no_other_and_is_reported_once_until_it_works(
     ]
 
 
+HOUR_MS = 3_600_000
+
+
 @pytest.mark.parametrize(
-    ("jump_ms", "slept_ms"),
+    ("asleep_ms", "jump_ms", "slept_ms"),
     [
-        pytest.param(0, [], id="awake"),
-        pytest.param(1_900, [], id="a clock set right"),
-        pytest.param(-60_000, [], id="a clock set back"),
-        pytest.param(3_600_000, [3_600_000.0], id="an hour asleep"),
+        pytest.param(None, 0, [], id="awake"),
+        pytest.param(None, 1_900, [], id="a clock set right"),
+        pytest.param(None, -60_000, [], id="a clock set back"),
+        pytest.param(None, HOUR_MS, [HOUR_MS], id="an hour asleep"),
+        pytest.param(0, HOUR_MS, [], id="counted: the wall clock alone was set"),
+        pytest.param(1_900, HOUR_MS, [], id="counted: less than a nap"),
+        pytest.param(HOUR_MS, HOUR_MS, [HOUR_MS], id="counted: an hour asleep"),
     ],
 )
-def test_sleep_shows_as_wall_time_where_no_clock_counts_it(
-    jump_ms: int, slept_ms: list[float], time: FakeTime, writer: RunWriter
+def test_sleep_is_what_the_system_counts_and_wall_time_where_it_counts_none(
+    asleep_ms: int | None, jump_ms: int, slept_ms: list[int], time: FakeTime, writer: RunWriter
 ) -> None:
+    time.asleep_ns = None if asleep_ms is None else 7 * MS
     sampler = Sensors(writer, time.clock(), [])
     sampler.sample()
+    if asleep_ms is not None:
+        time.asleep_ns = (7 + asleep_ms) * MS
     time.wall_ns += jump_ms * MS
-    time.pass_ms(500)
-    sampler.sample()
-    sampler.sample()
-    assert events(writer) == [Slept(500 * MS, ms) for ms in slept_ms]
-
-
-@pytest.mark.parametrize(
-    ("asleep_ms", "slept_ms"),
-    [
-        pytest.param(0, [], id="the wall clock alone was set"),
-        pytest.param(1_900, [], id="less than a nap"),
-        pytest.param(3_600_000, [3_600_000.0], id="an hour asleep"),
-    ],
-)
-def test_a_clock_set_forward_is_no_sleep_where_the_system_counts_it(
-    asleep_ms: int, slept_ms: list[float], time: FakeTime, writer: RunWriter
-) -> None:
-    time.asleep_ns = 7 * MS
-    sampler = Sensors(writer, time.clock(), [])
-    sampler.sample()
-    time.asleep_ns += asleep_ms * MS
-    time.wall_ns += 3_600_000 * MS
     time.pass_ms(500)
     sampler.sample()
     sampler.sample()

@@ -28,9 +28,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tests.tfdata.batches import without_autotune
 from tfwatch import Watch, open_run, track
 from tfwatch.core.knobs import Knobs
-from tfwatch.tfdata.work_ahead import options, without_autotune
+from tfwatch.tfdata.work_ahead import options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -17,3 +17,13 @@ def next_batch(pipeline: SwitchablePipeline) -> Any:
             if not pipeline.has_successor:
                 raise
         pipeline.take_over()
+
+
+def without_autotune() -> Any:
+    """Return the options of a data set without autotuning: tf.data keeps no model of its stages,
+    and deletes its iterator without a wait."""
+    import tensorflow as tf
+
+    chosen = tf.data.Options()
+    chosen.autotune.enabled = False
+    return chosen

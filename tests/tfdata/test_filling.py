@@ -130,8 +130,8 @@ def test_the_shuffle_and_the_map_that_it_can_come_before_are_named() -> None:
 def test_without_an_iterator_or_a_model_no_wait_is_explained() -> None:
     import tensorflow as tf
 
+    from tests.tfdata.batches import without_autotune
     from tfwatch.tfdata.shuffle_fill import ShuffleFill
-    from tfwatch.tfdata.work_ahead import without_autotune
 
     batches = tf.data.Dataset.range(10).shuffle(5, seed=1)
 

@@ -264,7 +264,7 @@ def test_the_argument_of_fit_marks_the_stage_that_keras_made_of_it() -> None:
 def test_a_pipeline_that_cannot_be_read_is_reported_once(iterator: str, reason: str) -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.work_ahead import without_autotune
+    from tests.tfdata.batches import without_autotune
 
     _held, writer, reader, _ = begin(
         iter(tf.data.Dataset.range(9).with_options(without_autotune()))
@@ -285,7 +285,7 @@ def test_tensorflow_is_not_asked_for_a_model_that_it_lacks(monkeypatch: pytest.M
     """It logs a warning each time, once a second into the user's log."""
     import tensorflow as tf
 
-    from tfwatch.tfdata.work_ahead import without_autotune
+    from tests.tfdata.batches import without_autotune
 
     asked: list[Any] = []
     monkeypatch.setattr(tf.data.experimental, "get_model_proto", asked.append)

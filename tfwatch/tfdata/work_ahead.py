@@ -59,20 +59,6 @@ def is_added(knobs: Knobs) -> bool:
     return knobs.pinned != OFF or any(size is not None for size in sizes)
 
 
-def without_autotune() -> tf.data.Options:
-    """Return the options of a data set that needs no autotuning.
-
-    Deleting an iterator waits for the autotuning thread (see `disposal`): on two busy cores 15 ms,
-    at most 540 ms, of 1 900 times; without it 1 ms, at most 120. tf.data then keeps no model of the
-    stages (see `stage_model`).
-    """
-    import tensorflow as tf
-
-    chosen = tf.data.Options()
-    chosen.autotune.enabled = False
-    return chosen
-
-
 def count_of(value: str) -> int | None:
     """Return the argument of `Dataset.prefetch` or `Dataset.map` for a knob's value; None for no
     prefetch, or a sequential map."""

@@ -94,23 +94,13 @@ class UserFile:
         Raises:
             BadInputError: the file changed since it was read, or cannot be written.
         """
-        try:
-            self._replace(self.encoded(text))
-        except OSError as error:
-            why = error.strerror or error
-            raise BadInputError(f"{self.name} cannot be written: {why}") from error
-
-    def _replace(self, data: bytes) -> None:
-        mode = stat.S_IMODE(self.path.stat().st_mode)
         part, flags = new_part(self.path)
         try:
-            with open(os.open(part, flags, stat.S_IRUSR | stat.S_IWUSR), "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fchmod(file.fileno(), mode)
-                os.fsync(file.fileno())
-            self.check_unchanged()
-            part.replace(self.path)
+            with _named(self.name):
+                _write_new(part, flags, self.encoded(text))
+                part.chmod(stat.S_IMODE(self.path.stat().st_mode))
+                self.check_unchanged()
+                part.replace(self.path)
         finally:
             part.unlink(missing_ok=True)
 
@@ -126,19 +116,27 @@ def copy_beside(file: UserFile, text: str) -> Iterator[Path]:
     part, flags = new_part(file.path)
     copy = part.with_name(f"{part.name}.py")
     try:
-        _write_new(copy, flags, file.encoded(text))
+        with _named(str(copy)):
+            _write_new(copy, flags, file.encoded(text))
         yield copy
     finally:
         copy.unlink(missing_ok=True)
 
 
-def _write_new(path: Path, flags: int, data: bytes) -> None:
+@contextlib.contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Name the file that cannot be written."""
     try:
-        with open(os.open(path, flags, stat.S_IRUSR | stat.S_IWUSR), "wb") as file:
-            file.write(data)
+        yield
     except OSError as error:
-        why = error.strerror or error
-        raise BadInputError(f"{path} cannot be written: {why}") from error
+        raise BadInputError(f"{name} cannot be written: {error.strerror or error}") from error
+
+
+def _write_new(path: Path, flags: int, data: bytes) -> None:
+    with open(os.open(path, flags, stat.S_IRUSR | stat.S_IWUSR), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _decoded(data: bytes) -> str:

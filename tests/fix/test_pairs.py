@@ -210,7 +210,7 @@ def test_the_changes_are_those_that_the_findings_name_or_the_user_allows() -> No
     named = ["run_eagerly", "steps_per_execution", "jit_compile", "validation_freq"]
     assert [one.name for one in Wanted().changes(found)] == named
     allowed = Wanted(allowed=("precision",)).changes(found)
-    assert [one.name for one in allowed] == [*named, "mixed_bfloat16", "float32"]
+    assert [one.name for one in allowed] == [*named, "mixed_bfloat16"]
     assert [one.name for one in Wanted(("jit_compile", "live")).changes(found)] == ["jit_compile"]
 
 

@@ -15,9 +15,15 @@ from tests.runs.folders import FakeClock
 from tfwatch.core.events import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
 from tfwatch.core.knobs import KnobChange
 from tfwatch.core.script_code import CodeEdit
+from tfwatch.fix import live
 from tfwatch.fix.changes import Wanted
 from tfwatch.fix.pairs import PairedRuns
 from tfwatch.fix.script_fix import ScriptFix, fix_script
+from tfwatch.judge.effects.switching_state import autopilot_runs
+from tfwatch.judge.findings.finding import Finding
+from tfwatch.judge.forecasts.forecast import Forecast
+from tfwatch.judge.judged_run import JudgedRun
+from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
     from tfwatch.core.events import Event
@@ -101,6 +107,24 @@ def test_a_move_that_the_autopilot_had_no_time_to_judge_is_tried_in_pairs(tmp_pa
     found = fix_script([run], 0, LATER, restarts(tmp_path, 16.0))
     assert found.patch
     assert [(one.change, one.kept) for one in found.tried] == [("prefetch 4", True)]
+
+
+@pytest.mark.parametrize(
+    ("knob", "may_draw_others", "tried"),
+    [
+        ("workers", True, [{"prefetch": "4"}, {"workers": "auto"}]),
+        ("workers", False, [{"prefetch": "4"}, {}]),
+        ("prefetch", True, [{"prefetch": "4"}, {}]),
+    ],
+)
+def test_the_setting_that_a_finding_forecasts_is_tried_beside_an_open_move(
+    knob: str, may_draw_others: bool, tried: list[dict[str, str]]
+) -> None:
+    judged = JudgedRun(open_run(recorded(*autopilot(low=1.61)[:2], workers_ask=True)))
+    forecast = Forecast(knob, "auto", 9.0, 8.0, 10.0, "", 20.0)
+    judged.losses = (Finding("data-wait", "STARVING", "", forecast=forecast),)
+    runs = autopilot_runs(judged.run.events)
+    assert live._not_proved(judged, runs, may_draw_others) == tried
 
 
 def test_a_setting_of_another_file_than_the_script_is_not_tried_in_pairs(tmp_path: Path) -> None:

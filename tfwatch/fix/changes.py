@@ -57,9 +57,10 @@ class ScriptChange:
     epochs: int = 0
     moves_map: bool = False
 
-    def is_named(self, losses: Sequence[Finding]) -> bool:
-        """Return whether a finding names it."""
-        return any(one.kind in self.findings or self.name in one.arguments for one in losses)
+    def is_due(self, losses: Sequence[Finding], allowed: Sequence[str]) -> bool:
+        """Return whether a finding names it, or it is allowed and none could."""
+        is_named = any(one.kind in self.findings or self.name in one.arguments for one in losses)
+        return is_named or (self.kind in allowed and not self.findings)
 
 
 def _argument(
@@ -129,7 +130,6 @@ CHANGES = (
         "mixed_bfloat16",
         "mixed_bfloat16",
         edits.set_policy,
-        ("idle-tensor-cores",),
         kind=PRECISION,
     ),
     ScriptChange(
@@ -153,7 +153,7 @@ _NAMES = (LIVE, *(one.name for one in CHANGES))
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The changes that the user asks for. only: their names; empty: those that findings name.
+    """The changes that the user asks for. only: their names; empty: those that are due.
 
     allowed: kinds of `ALLOWED`.
     """
@@ -185,7 +185,7 @@ class Wanted:
         """Return the changes to try by restarts of a script with these losses."""
         if self.only:
             return [change_of(one) for one in self.only if one != LIVE]
-        return [one for one in CHANGES if one.is_named(losses) or one.kind in self.allowed]
+        return [one for one in CHANGES if one.is_due(losses, self.allowed)]
 
 
 def change_of(name: str) -> ScriptChange:

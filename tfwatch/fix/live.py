@@ -67,14 +67,16 @@ def live_result(judged: JudgedRun, allowed: Collection[str] = ()) -> LiveResult:
     values = {knob: value for knob, value in kept.items() if knob in in_script}
     missing = [setting_text(knob, value) for knob, value in kept.items() if knob not in in_script]
     still_open = in_script - {*kept}
-    may_be = _not_proved(judged, runs, DRAWS in allowed)
-    may_be = {knob: value for knob, value in may_be.items() if knob in still_open}
+    may_be = [
+        {knob: value for knob, value in one.items() if knob in still_open}
+        for one in _not_proved(judged, runs, DRAWS in allowed)
+    ]
     cache = {CACHE: ON} if CACHE in still_open and _may_cache(judged) else {}
     return LiveResult(
         values,
         _gain(judged, runs, values) if values else None,
         code,
-        tuple(filter(None, (may_be, cache))),
+        tuple(filter(None, (*may_be, cache))),
         _tried(runs, values),
         tuple(_evidence(runs, missing)),
     )
@@ -147,8 +149,8 @@ def _gain(
 
 def _not_proved(
     judged: JudgedRun, runs: Sequence[AutopilotRun], may_draw_others: bool
-) -> dict[str, str]:
-    """Return the settings that the autopilot kept or had no time to judge, else the one that the
+) -> list[dict[str, str]]:
+    """Return the settings that the autopilot kept or had no time to judge, and the one that the
     first findings forecast.
 
     None of them is a cache, which helps from the second epoch on, or draws other random numbers
@@ -158,16 +160,18 @@ def _not_proved(
     advised = (one.forecast for one in judged.losses)
     named = next((one for one in advised if isinstance(one, Forecast)), None)
     found = {change.knob: change.new for change in changes}
-    if named and not found:
-        found = {named.knob: named.value}
+    other = {named.knob: named.value} if named and named.knob not in found else {}
     manifest = judged.run.manifest
-    return {
-        knob: value
-        for knob, value in found.items()
-        if knob != CACHE
-        and value != manifest.knobs.get(knob)
-        and (may_draw_others or not manifest.needs_consent(knob))
-    }
+    return [
+        {
+            knob: value
+            for knob, value in one.items()
+            if knob != CACHE
+            and value != manifest.knobs.get(knob)
+            and (may_draw_others or not manifest.needs_consent(knob))
+        }
+        for one in (found, other)
+    ]
 
 
 def _undecided(run: AutopilotRun) -> tuple[KnobChange, ...]:

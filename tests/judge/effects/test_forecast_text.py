@@ -19,12 +19,7 @@ if TYPE_CHECKING:
 ON = Forecast("prefetch", "4", 13.8, 13.2, 14.4, "the rest is compute", 23.4)
 WORKERS = Forecast("workers", "auto", 13.9, 13.0, 15.0, "the rest is compute", 22.3)
 NONE = Forecast(
-    "cache",
-    "off",
-    math.nan,
-    math.nan,
-    math.nan,
-    "no forecast: not seen without a cache",
+    "cache", "off", math.nan, math.nan, math.nan, "no forecast: not seen without a cache"
 )
 
 

@@ -103,12 +103,7 @@ def test_a_copy_ahead_is_named_as_the_one_that_launching_waits_for() -> None:
     ahead = Breakdown(
         100, stat(12.0), stat(0.2), stat(10.0), stat(11.5), stat(0.3), 0.0125, copy=stat(0.0)
     )
-    now = changed(
-        copying(float32=60 * 2**20),
-        split=ahead,
-        copy_ms=9.0,
-        copied_ahead=True,
-    )
+    now = changed(copying(float32=60 * 2**20), split=ahead, copy_ms=9.0, copied_ahead=True)
 
     found = banner(now)
 

@@ -274,9 +274,7 @@ BUSY = "cheaper operations or a map over whole batches: all workers of map("
 
 def busy(*stages: Stage, **known: Any) -> Finding:
     now = changed(
-        SCRIPT,
-        origin=SourceKind.TF_DATA,
-        stages=table(*stages, PREFETCH, wait_cores=4.0),
+        SCRIPT, origin=SourceKind.TF_DATA, stages=table(*stages, PREFETCH, wait_cores=4.0)
     )
     return banner(changed(now, **known))
 
@@ -316,10 +314,7 @@ def test_other_machines_are_advised_where_all_cores_are_busy(
             {"cache_after": "map(read)", "code": (CACHED,)}, id="only what is below is the same"
         ),
         pytest.param(
-            {
-                "knobs": {**SCRIPT.knobs, "cache": "on"},
-                "started": {**SCRIPT.knobs, "cache": "on"},
-            },
+            {"knobs": {**SCRIPT.knobs, "cache": "on"}, "started": {**SCRIPT.knobs, "cache": "on"}},
             id="it is on",
         ),
         pytest.param({"better": {("cache", "on"): "off"}}, id="it was slower"),
@@ -357,15 +352,7 @@ def test_a_ready_batch_of_arrays_is_fetched_less_often_by_larger_batches() -> No
 
 # -- switches that gain ----------------------------------------------------------------------------
 
-CACHE_ON = Forecast(
-    "cache",
-    "on",
-    18.0,
-    16.5,
-    19.5,
-    "compute and data share the cores",
-    23.4,
-)
+CACHE_ON = Forecast("cache", "on", 18.0, 16.5, 19.5, "compute and data share the cores", 23.4)
 NO_GAIN = changed(CACHE_ON, step_ms=23.0)
 FULL = Stage("prefetch", "Prefetch", math.nan, buffered=4.0, buffer_size=4.0, filled=1.0)
 #: Batches wait in a full buffer: the data wait is the fetch itself.
@@ -381,10 +368,7 @@ WELL_FED = {"split": judged(0.0, 13.0, 0.1), "knobs": {"cache": "off"}}
 
 
 def situation(changes: dict[str, Any], **more: Any) -> Situation:
-    values = {
-        "switchable": ("prefetch", "workers", "cache"),
-        "origin": SourceKind.TF_DATA,
-    }
+    values = {"switchable": ("prefetch", "workers", "cache"), "origin": SourceKind.TF_DATA}
     return changed(RUNNING, **{**values, **changes, **more})
 
 

@@ -95,11 +95,7 @@ NO_GPU = "a GPU or a smaller model"
         ),
         (
             "take-after-cache",
-            losing(
-                data_wait_s=6.0,
-                epochs=3,
-                stages=StageTable(0, (CACHE, TAKE)),
-            ),
+            losing(data_wait_s=6.0, epochs=3, stages=StageTable(0, (CACHE, TAKE))),
             "each epoch fills the cache again, 6.0 s in all",
             6.0,
             ".take() before .cache()",
@@ -135,8 +131,7 @@ NO_GPU = "a GPU or a smaller model"
         (
             "cheap-maps",
             losing(
-                data_wait_s=5.0,
-                stages=StageTable(0, (Stage("map(scale)", "Map", 0.96), BATCH)),
+                data_wait_s=5.0, stages=StageTable(0, (Stage("map(scale)", "Map", 0.96), BATCH))
             ),
             "map(scale) takes 30 us an example, most of it for the call itself",
             5.0 * 0.96 / 1.06,
@@ -152,9 +147,7 @@ NO_GPU = "a GPU or a smaller model"
         (
             "input-bound",
             losing(
-                data_wait_s=7.0,
-                split=split(7.0, 10.0, 0.0),
-                forecasts={("prefetch", "4"): GAINS},
+                data_wait_s=7.0, split=split(7.0, 10.0, 0.0), forecasts={("prefetch", "4"): GAINS}
             ),
             "each step waits 7.0 of 17.0 ms for data",
             5.0,

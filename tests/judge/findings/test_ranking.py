@@ -62,9 +62,7 @@ def test_nothing_is_judged_before_there_is_enough() -> None:
 
 
 @pytest.mark.parametrize("live", [True, False])
-def test_a_live_screen_names_the_key_that_gains_beside_the_remedy_in_the_script(
-    live: bool,
-) -> None:
+def test_a_live_screen_names_the_key_that_gains_beside_the_remedy_in_the_script(live: bool) -> None:
     stages = StageTable(0, (Stage("map(scale)", "Map", 0.96), BATCH))
     now = losing(data_wait_s=5.0, stages=stages, forecasts={("prefetch", "4"): GAINS}, live=live)
 

@@ -34,10 +34,7 @@ WORKERS = Forecast("workers", "auto", 9.1, 8.6, 9.9, "the rest is compute", 23.4
     [
         pytest.param("prefetch", "4", "dataset = dataset.prefetch(4)", id="prefetch"),
         pytest.param(
-            "prefetch",
-            "auto",
-            "dataset = dataset.prefetch(tf.data.AUTOTUNE)",
-            id="prefetch auto",
+            "prefetch", "auto", "dataset = dataset.prefetch(tf.data.AUTOTUNE)", id="prefetch auto"
         ),
         pytest.param(
             "workers", "8", "dataset = dataset.map(decode, num_parallel_calls=8)", id="workers"

@@ -33,8 +33,7 @@ def run_of(stages: Rows | None = None, *events: Event) -> Any:
         log.add(event)
     return SimpleNamespace(
         manifest=make_manifest(
-            knobs={"prefetch": "off", "workers": "off"},
-            machine={"cores": 16, "cores_allowed": 3.5},
+            knobs={"prefetch": "off", "workers": "off"}, machine={"cores": 16, "cores_allowed": 3.5}
         ),
         events=log.view(),
         stages_found=FOUND,

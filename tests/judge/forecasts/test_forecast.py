@@ -164,10 +164,7 @@ def copied_by_the_step(copy: float, dispatch: float, drain: float, host: float =
         np.zeros(100), compute=copy + dispatch + drain, host=host, dispatch=dispatch, copy=copy
     )
     return replace(
-        evidence(0.0),
-        rows=rows,
-        breakdown=breakdown(rows),
-        knobs={"device_prefetch": "off"},
+        evidence(0.0), rows=rows, breakdown=breakdown(rows), knobs={"device_prefetch": "off"}
     )
 
 

@@ -158,9 +158,7 @@ def build_evidence(
 
 
 def evidence_now(
-    run: Snapshot,
-    comparisons: Sequence[Comparison] | None = None,
-    no_forecast_reason: str = "",
+    run: Snapshot, comparisons: Sequence[Comparison] | None = None, no_forecast_reason: str = ""
 ) -> Evidence:
     """Return the evidence of this moment of a live run. comparisons: of the switches so far, made
     here where they are not given. no_forecast_reason: see `Evidence`."""

@@ -164,6 +164,14 @@ def _print_costs(kind: str, is_equal: bool, asks: Asks, run: Any) -> None:
     )
 
 
+def _halves_ms(asks: Asks) -> tuple[Any, Any]:
+    """Return the median step of the first half, before a profile, and of the last quarter."""
+    steps_ms = 1e3 * np.diff(asks.ends_s[_SETTLE:])
+    return np.median(steps_ms[: len(steps_ms) // 2 - _SETTLE]), np.median(
+        steps_ms[-len(steps_ms) // 4 :]
+    )
+
+
 def print_pairs(kind: str, pairs: int, folder: Path) -> None:
     """Print a JSON line for each pair of trainings, with a profile for which nobody asked and
     without one."""
@@ -177,6 +185,7 @@ def print_pairs(kind: str, pairs: int, folder: Path) -> None:
             at = {steps // 2} if name == "profiled" else set()
             asks, run = train(model, folder / f"{number}{name}", at, steps, AUTOMATIC)
             row[f"{name}_s"] = round(asks.length_s, 4)
+            row[f"{name}_ms"] = [round(float(one), 3) for one in _halves_ms(asks)]
             if name == "profiled":
                 profile = profile_of_run(run)
                 row["cost_ms"] = round(profile.cost_ms, 2) if profile else None

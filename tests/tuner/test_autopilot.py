@@ -66,7 +66,7 @@ def test_the_gain_comes_with_the_interval_of_a_before_after() -> None:
 
 
 def test_a_gain_within_the_noise_is_not_claimed() -> None:
-    (ended,) = flown(Plant(data_ms=8.9, compute_ms=8, noise=0.3), knobs=Knobs(prefetch="4")).events(
+    (ended,) = flown(Plant(data_ms=8.9, compute_ms=8, noise=1.0), knobs=Knobs(prefetch="4")).events(
         AutopilotEnded
     )
     assert ended.ratio is None or ended.low < 1 < ended.high

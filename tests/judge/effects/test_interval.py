@@ -53,7 +53,7 @@ def test_switches_back_and_forth_claim_no_more() -> None:
     [
         pytest.param(ORDINARY, 1.1, BEFORE, AFTER, id="10 % in ordinary steps"),
         pytest.param(QUIET, 1.2, 100, 100, id="20 % in 100 quiet steps"),
-        pytest.param(QUIET, 1.05, 400, 400, id="5 % in 400 quiet steps"),
+        pytest.param([*QUIET, *ORDINARY], 1.05, 400, 400, id="5 % in 400 steps"),
     ],
 )
 def test_a_difference_is_found_in_95_of_100_switches(
@@ -71,9 +71,9 @@ def test_switches_back_and_forth_find_what_one_switch_does_not() -> None:
     source, one, together = rng(), 0, 0
     for _ in range(40):
         steps = noisy_steps("correlated 0.3, 10 %", 600, source)
-        steps[100:200] /= 1.1
-        steps[300:400] /= 1.1
-        steps[500:] /= 1.1
+        steps[100:200] /= 1.06
+        steps[300:400] /= 1.06
+        steps[500:] /= 1.06
         one += compare(steps[:200], 100).answer == "faster"
         together += compare(steps, 100, 200, 300, 400, 500).answer == "faster"
     assert together >= 2 * one >= 2

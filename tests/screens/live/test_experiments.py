@@ -28,7 +28,7 @@ async def test_a_tests_prefetch_where_no_switch_is_open(tmp_path: Path) -> None:
 
 
 def _noisy(run: Canned, count: int, source: np.random.Generator) -> Canned:
-    for noise in source.normal(1, 0.2, count):
+    for noise in source.normal(1, 0.4, count):
         run.steps(1, (9.6, 13.0 * max(0.5, noise), 0.8))
     return run
 

@@ -9,12 +9,11 @@ is the smallest one that contains both:
   means: neighboring steps are correlated, so a setting counts as a few batches (Kalibera & Jones,
   "Rigorous benchmarking in reasonable time", ISMM 2013). The median passes over a burst, in which
   another program takes a core for a while. Drift is not in its error.
-* Over the blocks next to each switch: the mean change from the block before it to the block after
-  it. Its error is that of the same change at every other place, where nothing was switched:
-  placebos (Chernozhukov, Wüthrich & Zhu, "An exact and robust conformal inference method for
-  counterfactual and synthetic controls", JASA 116, 2021). It is the t-interval of their root mean
-  square, and no narrower than the largest of them, over the root of the number of switches. Drift,
-  random walks and bursts change the placebos as much as they change a switch.
+* Over all blocks of steps in their order: the change at the switches of a level that wanders, below
+  noise (the local level model; Harvey, "Forecasting, structural time series models and the Kalman
+  filter", 1989). How fast the level wanders is not known. So the intervals for many speeds are
+  averaged, each with its likelihood: where the steps stay on one level all of them count, and under
+  drift, random walks and bursts mostly those next to a switch.
 
 The screen compares again and again while steps come in, and a claim at any look is a claim. So both
 intervals are widened until all looks together miss the truth in 5 of 100 switches at most.
@@ -27,12 +26,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from tfwatch.core.bounds import LARGEST_RATIO, SMALLEST_RATIO
 
@@ -56,16 +54,14 @@ TOP = 0.75
 #: of itself.
 _PRECISE = 0.03
 _PRECISE_SHARE = 0.125
-#: A block next to a switch is this share of the shortest stretch. Of 4, 5, 6 and 8, fewer blocks
-#: find a difference in noisy steps more often, and more blocks find it more often in a run that
-#: drifts (simulated).
-_BLOCKS = 5
-#: Placebos begin this share of a block apart: overlapping ones estimate the error better.
-_OVERLAP = 4
+#: The blocks of the shortest stretch, the fewest steps of one, and the most blocks in all.
+_BLOCKS, _BLOCK_STEPS, _MOST_BLOCKS = 20, 3, 400
+#: How far a level may wander from block to block: its variance over that of a block's noise.
+_SPEEDS = np.concatenate([[0.0], np.geomspace(3e-4, 30, 26)])
+#: The least variance, of steps that are all equal.
+_LEAST_VARIANCE = 1e-24
 #: The most batches of a stretch, and the fewest steps of one.
 _BATCHES, _BATCH_STEPS = 8, 5
-#: A placebo shares a block with its neighbor, and so counts as less than one.
-_PLACEBO_FREEDOM = 0.8
 #: An interval of 95 % ends at this quantile.
 _UPPER = 0.975
 #: The widening of an interval for all looks together, every 10 steps from 60 to 600. With 1.0, 5.9
@@ -156,10 +152,10 @@ def _with_interval(
     its interval."""
     arrays = [np.asarray(one, dtype=np.float64) for one in stretches]
     whole = _all_steps(arrays[-2::-2], arrays[::-2], in_bursts, scale)
-    near = _next_to_switches(arrays, in_bursts, scale)
+    wandering = _of_level(*_blocks(arrays, in_bursts, scale))
     typical = whole[0]
-    below = max(typical - at + half for at, half in (whole, near))
-    above = max(at + half - typical for at, half in (whole, near))
+    below = max(typical - at + half for at, half in (whole, wandering))
+    above = max(at + half - typical for at, half in (whole, wandering))
     return typical, typical - _ALL_LOOKS * below, typical + _ALL_LOOKS * above
 
 
@@ -187,30 +183,49 @@ def _batches(times: Times, typical: Callable[..., Any]) -> Times:
     return np.asarray(typical(times[: count * size].reshape(count, size), axis=1))
 
 
-def _next_to_switches(stretches: list[Times], in_bursts: bool, scale: Scale) -> tuple[float, float]:
-    """Return the mean difference of the blocks next to each switch, before less after, and the half
-    width of its interval by placebos."""
-    size = min(map(len, stretches)) // _BLOCKS
-    blocks = [np.concatenate([old[-size:], new[:size]]) for old, new in pairwise(stretches)]
-    changes = [float(_changes(both, size, in_bursts, scale)[0]) for both in blocks]
-    signs = [-1.0 if n % 2 else 1.0 for n in reversed(range(len(changes)))]
-    at_switch = float(np.mean(np.multiply(signs, changes)))
-    placebos = np.concatenate([_changes(one, size, in_bursts, scale) for one in stretches])
-    error = math.sqrt(float((placebos**2).mean()))
-    freedom = _PLACEBO_FREEDOM * (sum(map(len, stretches)) / size - len(stretches))
-    half = max(t_quantile(_UPPER, freedom) * error, float(np.abs(placebos).max()))
-    return at_switch, half / math.sqrt(len(changes))
-
-
-def _changes(times: Times, size: int, in_bursts: bool, scale: Scale) -> Times:
-    """Return each block's mean less that of the block after it, on a scale, at places a part of a
-    block apart."""
-    blocks = sliding_window_view(times, size)
-    first = np.arange(0, len(times) - 2 * size + 1, max(1, size // _OVERLAP))
-    changes: Times = scale(mean_of_rows(blocks[first], in_bursts)) - scale(
-        mean_of_rows(blocks[first + size], in_bursts)
+def _blocks(stretches: list[Times], in_bursts: bool, scale: Scale) -> tuple[Times, Times]:
+    """Return the typical time of each block of steps, on a scale, and 1.0 where it is of the
+    setting after, else 0.0. Of a stretch the steps beside its later switch are whole blocks."""
+    size = max(
+        min(map(len, stretches)) // _BLOCKS, sum(map(len, stretches)) // _MOST_BLOCKS, _BLOCK_STEPS
     )
-    return changes
+    *_, last = stretches
+    times = [
+        one[: len(one) // size * size] if one is last else one[len(one) % size :]
+        for one in stretches
+    ]
+    levels = [scale(mean_of_rows(one.reshape(-1, size), in_bursts)) for one in times]
+    is_after = [np.full(len(one), float(at % 2 == 0)) for at, one in enumerate(levels[::-1])]
+    return np.concatenate(levels), np.concatenate(is_after[::-1])
+
+
+def _of_level(levels: Times, is_after: Times) -> tuple[float, float]:
+    """Return the difference of two settings, before less after, and the half width of its
+    interval, where the level wanders.
+
+    The steps from block to block have the covariance `speed` + 2 on the diagonal and -1 beside it,
+    in units of the noise. Its eigenvectors are sines, so each speed takes one division.
+    """
+    count = len(levels) - 1
+    steps, switches = (_sines(count) @ np.diff(one) for one in (levels, is_after))
+    values = _SPEEDS[:, None] + 2 - 2 * np.cos(np.pi * np.arange(1, count + 1) / (count + 1))
+    known = (switches**2 / values).sum(axis=1)
+    change = (switches * steps / values).sum(axis=1) / known
+    rest = ((steps - change[:, None] * switches) ** 2 / values).sum(axis=1)
+    variance = np.maximum(rest / (count - 1), _LEAST_VARIANCE)
+    restricted = (count - 1) * np.log(variance) + np.log(values).sum(axis=1) + np.log(known)
+    weight = np.exp((restricted.min() - restricted) / 2)
+    weight /= weight.sum()
+    typical = float(weight @ change)
+    error = math.sqrt(float(weight @ (variance / known + (change - typical) ** 2)))
+    return -typical, t_quantile(_UPPER, count - 2) * error
+
+
+@lru_cache(maxsize=8)
+def _sines(count: int) -> Times:
+    at = np.arange(1, count + 1)
+    sines: Times = math.sqrt(2 / (count + 1)) * np.sin(np.pi * np.outer(at, at) / (count + 1))
+    return sines
 
 
 def mean_of_rows(blocks: Times, in_bursts: bool) -> Times:

@@ -9,8 +9,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from tfwatch.core.errors import fails_open
 from tfwatch.core.events import MOST_OPERATIONS, OperationTime, StepProfiled
+from tfwatch.watch.profile.compiled import operations_of_kernels
 from tfwatch.watch.profile.gaps import Busy, begin_ps, call_begins, gaps_of, length_ps, within
 from tfwatch.watch.profile.origins import CALL, Origins
 from tfwatch.watch.profile.tensor_cores import has_tensor_cores, idle_tensor_cores_ps
@@ -117,7 +117,8 @@ def read_profile(done: Recording, now_ns: int, *, accelerated: bool = False) -> 
         Exception: TensorFlow's file is missing, or not as expected.
     """
     space = _read_space(done)
-    compiled = _compiled_paths(space)
+    named = operations_of_kernels(_planes(space, _XLA_PLANE))
+    compiled = {kernel: f"{CALL}/{name}" for kernel, name in named.items()}
     host = _planes(space, _HOST)
     begins, until = call_begins(host), _end_of(host)
     times = _device_times(_planes(space, _DEVICE), host, compiled, begins, until)
@@ -173,21 +174,6 @@ def _end_of(host: Iterable[Any]) -> float:
                 if event.metadata_id in marks:
                     return begin_ps(line, event)
     return math.inf
-
-
-def _compiled_paths(space: Any) -> dict[str, str]:
-    """Return the paths of the operations that XLA compiled, by the names of its own."""
-    paths: dict[str, str] = {}
-    with fails_open(lambda _: None):
-        from tensorflow.compiler.xla.service import hlo_pb2
-
-        for plane in _planes(space, _XLA_PLANE):
-            for module in plane.event_metadata.values():
-                proto = hlo_pb2.HloProto.FromString(module.stats[0].bytes_value)
-                for computation in proto.hlo_module.computations:
-                    made = computation.instructions
-                    paths |= {one.name: f"{CALL}/{one.metadata.op_name}" for one in made}
-    return paths
 
 
 def _gently(items: Iterable[_Item]) -> Iterator[_Item]:

@@ -1,0 +1,79 @@
+"""A kernel that XLA compiled belongs to the operation that takes most of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tfwatch.watch.profile.compiled import operations_of_kernels
+
+pytestmark = pytest.mark.tensorflow
+
+METRIC, LOSS = "Greater_1", "compile_loss/mse/Square"
+
+
+class Module:
+    """A module with a main computation, as XLA writes it."""
+
+    def __init__(self) -> None:
+        from tensorflow.compiler.xla.service import hlo_pb2
+
+        self.proto = hlo_pb2.HloProto()
+        self._main = self._computation()
+        self._count = 0
+
+    def _computation(self) -> Any:
+        made = self.proto.hlo_module.computations.add()
+        made.id = len(self.proto.hlo_module.computations)
+        return made
+
+    def add(self, where: Any, opcode: str, name: str, size: int, *operands: int) -> Any:
+        """Add an instruction that writes so many numbers."""
+        self._count += 1
+        one = where.instructions.add(name=f"{opcode}.{self._count}", opcode=opcode, id=self._count)
+        one.metadata.op_name = name
+        one.shape.dimensions.append(size)
+        one.operand_ids.extend(operands)
+        return one
+
+    def fusion(self, name: str, *inside: tuple[str, int]) -> Any:
+        """Add a kernel of several operations with their names and sizes."""
+        computation = self._computation()
+        for operation, size in inside:
+            self.add(computation, "multiply", operation, size)
+        made = self.add(self._main, "fusion", name, 1)
+        made.called_computation_ids.append(computation.id)
+        return made
+
+    def plain(self, opcode: str, name: str, *operands: int) -> Any:
+        """Add a kernel of one operation."""
+        return self.add(self._main, opcode, name, 1, *operands)
+
+    def names(self) -> dict[str, str]:
+        """Return the operations by the kernels."""
+        from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+        plane = xplane_pb2.XPlane()
+        plane.event_metadata[1].stats.add(bytes_value=self.proto.SerializeToString())
+        return operations_of_kernels([plane])
+
+
+def test_a_kernel_of_several_operations_is_that_of_its_result() -> None:
+    made = Module()
+    kernel = made.fusion(LOSS, ("net/dense/Sigmoid", 100), (LOSS, 100), ("", 900))
+    assert made.names()[kernel.name] == LOSS
+
+
+def test_it_is_that_of_another_one_that_works_on_many_more_numbers() -> None:
+    made = Module()
+    kernel = made.fusion(LOSS, (LOSS, 100), (METRIC, 400_000))
+    assert made.names()[kernel.name] == METRIC
+
+
+def test_an_operation_of_xlas_own_is_that_of_what_it_reads() -> None:
+    made = Module()
+    compared = made.fusion(METRIC, (METRIC, 100))
+    window = made.plain("reduce-window", "", compared.id)
+    last = made.plain("reduce", "", window.id)
+    assert made.names()[last.name] == METRIC

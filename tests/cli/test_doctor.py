@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from io import StringIO
 from typing import TYPE_CHECKING
@@ -132,6 +133,14 @@ def test_ctrl_c_ends_it_without_a_word(
     monkeypatch.setattr(command, "check_up", check)
     assert exit_code("doctor") == 130
     assert capsys.readouterr() == ("", "")
+
+
+def test_the_line_of_sudoers_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("doctor", "--sudoers") == 0
+    out, err = capsys.readouterr()
+
+    assert f"#{os.getuid()} ALL=(root) NOPASSWD: /usr/bin/powermetrics -s" in out.splitlines()[-1]
+    assert ("no other system needs this" in err) == (sys.platform != "darwin")
 
 
 # -- the command line -----------------------------------------------------------------------------

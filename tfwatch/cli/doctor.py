@@ -37,6 +37,8 @@ _STYLES = {
 
 def doctor(args: argparse.Namespace) -> int:
     """Check everything and print it. 1 where a check fails or printing does; 130 for ctrl+c."""
+    if args.sudoers:
+        return print_sudoers()
     try:
         found = check_up(args.runs_dir, lambda name: show_progress(sys.stderr, f"checking {name}"))
     except KeyboardInterrupt:
@@ -45,6 +47,15 @@ def doctor(args: argparse.Namespace) -> int:
         show_progress(sys.stderr, "")
     unwritten = write(sys.stdout, as_text(found, sys.stdout))
     return 1 if worst(found.checks) is Status.FAIL else unwritten
+
+
+def print_sudoers() -> int:
+    """Print the line that permits powermetrics to this user. Returns 1 where printing fails."""
+    from tfwatch.sensors.gpu.powermetrics import sudoers
+
+    if sys.platform != "darwin":
+        sys.stderr.write("tfwatch: powermetrics is a tool of macOS: no other system needs this\n")
+    return write(sys.stdout, sudoers(os.getuid()))
 
 
 def as_text(found: CheckUp, out: TextIO) -> str:

@@ -277,6 +277,12 @@ def _add_removal(own: Any) -> None:
     own.add_argument("--yes", action="store_true", help="do not ask")
 
 
+def _add_doctor(own: Any) -> None:
+    text = "print the sudoers line that permits powermetrics (macOS); nothing is changed"
+    own.add_argument("--sudoers", action="store_true", help=text)
+    _add_runs_dir(own)
+
+
 def _add_serve(own: Any) -> None:
     read, default = options.whole(0, 65_535), _PROMETHEUS_PORT
     own.add_argument("--port", metavar="N", type=read, default=default, help=f"port ({default})")
@@ -370,7 +376,7 @@ COMMANDS = {
     ),
     "doctor": Command(
         "check the installation and the machine: is TensorFlow slow because of them?",
-        _add_runs_dir,
+        _add_doctor,
         "cli.doctor:doctor",
     ),
     "serve": Command(

@@ -379,7 +379,7 @@ class GpusFound(Event, frozen=True):
 class GpuFound(Event, frozen=True):
     """The GPU whose figures the samples hold from now on."""
 
-    #: The sensor: `nvml` or `ioreg`.
+    #: The sensor: `nvml`, `powermetrics` or `ioreg`.
     source: str
     name: str
     #: The GPU's own memory, or with `unified` the machine's, which the GPU shares; None: unknown.

@@ -66,3 +66,21 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     for pipe in (process.stdout, process.stderr):
         if pipe:
             pipe.close()
+
+
+def start(argv: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start a tool that runs as long as its caller reads its output; its stderr is in it.
+
+    It has its own session: sudo finds no terminal there to prompt on, and ctrl+c does not reach it.
+
+    Raises:
+        OSError: the tool cannot be started.
+    """
+    return subprocess.Popen(
+        list(argv),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=ENVIRONMENT,
+        start_new_session=True,
+    )

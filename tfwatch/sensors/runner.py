@@ -103,7 +103,10 @@ class Sensors:
         self._check_sleep()
         figures = dict.fromkeys(_COLUMNS, math.nan)
         for sensor in self._sensors or ():
-            figures.update(self._read(sensor, now_ns))
+            for column, value in self._read(sensor, now_ns).items():
+                # The CPU and the GPU have a thermal level of their own: the hotter counts.
+                if not figures[column] > value:
+                    figures[column] = value
         self._writer.sample(self._writer.now_ns(), figures)
         self._pressure.update(figures)
 

@@ -146,6 +146,16 @@ def test_each_gpu_of_a_strategy_has_a_row_a_second_and_a_name(
     assert [event.sensor for event in events if isinstance(event, SensorMissing)] == ["GPU:1"]
 
 
+def test_another_source_of_the_same_gpu_is_an_event(writer: RunWriter, clock: FakeClock) -> None:
+    source = FakeSource(name="ioreg")
+    machine = Machine(writer, clock, source)
+    for source.name in ("ioreg", "powermetrics", "powermetrics", "ioreg"):
+        machine.sample()
+    found = [event.source for event in machine.new_events() if isinstance(event, GpuFound)]
+
+    assert found == ["ioreg", "powermetrics", "ioreg"]
+
+
 # -- events ----------------------------------------------------------------------------------------
 
 

@@ -1,14 +1,18 @@
-"""An Apple GPU by ioreg, which any program may run."""
+"""An Apple GPU: ioreg, which any program may run, and over its activity that of powermetrics, where
+this is permitted."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 
+from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.system_tool import run
+from tfwatch.sensors.gpu.powermetrics import Powermetrics
 from tfwatch.sensors.sensor import GpuReading, GpuSource, SensorError, Unavailable
 
 if TYPE_CHECKING:
@@ -56,20 +60,14 @@ def _figures(statistics: str) -> dict[str, float]:
     return figures
 
 
-_BY_ROOT = Unavailable("macOS reports it to root alone")
-_GAPS = {
-    "gpu_process_busy": Unavailable("it is not read on macOS"),
-    "gpu_power_w": _BY_ROOT,
-    "gpu_freq_mhz": _BY_ROOT,
-}
+#: The time of each process on the GPU.
+_UNREAD = Unavailable("it is not read on macOS")
 
 
 class IoregSource(GpuSource):
     """ioreg, which runs for each reading."""
 
     name = "ioreg"
-    #: A call takes some 15 ms of a core.
-    period_s = 2.0
 
     def __init__(self) -> None:
         self._gaps: dict[str, Unavailable] = {}
@@ -91,7 +89,7 @@ class IoregSource(GpuSource):
         figures = parse(text)
         if not figures:
             raise SensorError("ioreg no longer prints the activity of a GPU")
-        self._gaps = dict(_GAPS)
+        self._gaps = {"gpu_process_busy": _UNREAD}
         if "gpu_busy" not in figures:
             why = 'ioreg prints no "Device Utilization %" for this GPU'
             self._gaps["gpu_busy"] = Unavailable(why)
@@ -114,3 +112,48 @@ class IoregSource(GpuSource):
         if result.failure:
             raise SensorError(f"ioreg: {result.failure}")
         return result.out
+
+
+class AppleSource(GpuSource):
+    """Figures of both tools; those of powermetrics, as long as it prints any, come first."""
+
+    name = "ioreg"
+    #: Its tools take some 15 ms of a core a call.
+    period_s = 2.0
+
+    def __init__(self, clock: Clock = SYSTEM, command: Sequence[str] = ()) -> None:
+        """command: in place of powermetrics, for tests."""
+        self._ioreg = IoregSource()
+        self._powermetrics = Powermetrics(clock, command)
+        self._gpu = GpuReading()
+
+    def why_unavailable(self) -> Unavailable | None:
+        """Start powermetrics where there is a GPU; it may be refused."""
+        why = self._ioreg.why_unavailable()
+        if why is None:
+            self._powermetrics.start()
+        return why
+
+    def read(self) -> Sequence[GpuReading]:
+        """Return ioreg's reading with the newest figures of powermetrics, which suffice where ioreg
+        fails."""
+        figures = self._powermetrics.read()
+        if figures or self._powermetrics.ended:
+            self.name = "powermetrics" if figures else "ioreg"
+        try:
+            self._gpu = self._ioreg.read()[0]
+        except SensorError:
+            if not self._gpu.name or "gpu_busy" not in figures:
+                raise
+            return [replace(self._gpu, figures=figures)]
+        self.gpus = self._ioreg.gpus
+        return [replace(self._gpu, figures={**self._gpu.figures, **figures})]
+
+    def gaps(self) -> Mapping[str, Unavailable]:
+        gaps = {**self._ioreg.gaps(), **self._powermetrics.gaps()}
+        if self.name == "powermetrics":
+            gaps.pop("gpu_busy", None)
+        return gaps
+
+    def close(self) -> None:
+        self._powermetrics.close()

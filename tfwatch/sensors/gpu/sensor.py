@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import GpuFound, GpusFound, SensorMissing
-from tfwatch.sensors.gpu.ioreg import IoregSource
+from tfwatch.sensors.gpu.ioreg import AppleSource
 from tfwatch.sensors.gpu.nvml import NvmlSource
 from tfwatch.sensors.sensor import (
     GpuReading,
@@ -59,7 +59,7 @@ _MAX_READINGS = 120
 
 def choose_source(system: str = sys.platform, clock: Clock = SYSTEM) -> GpuSource:
     """Return the source of a system."""
-    return IoregSource() if system == "darwin" else NvmlSource(clock)
+    return AppleSource(clock) if system == "darwin" else NvmlSource(clock)
 
 
 class GpuSensor(Sensor):
@@ -171,7 +171,7 @@ class GpuSensor(Sensor):
                 self._missing.report(name, why)
 
     def _report_found(self, gpu: GpuReading) -> None:
-        if self._found:
+        if self._found and self._found.source == self._source.name:
             return
         self._missing.forget(self.name)
         self._found = GpuFound(

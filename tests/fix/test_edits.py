@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from tfwatch.cli import parsers
-from tfwatch.fix.changes import ALLOWED, change_of
+from tfwatch.fix.changes import ALLOWED, BY_NAME
 from tfwatch.fix.user_file import NoPatchError
 
 JIT, GRAPH = "jit_compile", "run_eagerly"
 
 
 def made(name: str, source: str) -> str:
-    changed = change_of(name).make(source)
+    changed = BY_NAME[name].make(source)
     ast.parse(changed)
     return changed
 

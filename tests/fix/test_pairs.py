@@ -17,7 +17,7 @@ from tests.judge.step_rows import make_steps
 from tests.runs.folders import FakeClock
 from tfwatch.core.errors import BadInputError
 from tfwatch.core.rows import PROGRESS
-from tfwatch.fix.changes import ScriptChange, Wanted, change_of
+from tfwatch.fix.changes import BY_NAME, ScriptChange, Wanted
 from tfwatch.fix.pairs import PAIRS, PairedRuns
 from tfwatch.fix.user_file import UserFile
 from tfwatch.judge.comparing.run_to_compare import RunToCompare
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from tfwatch.fix.tried import Tried
 
 SOURCE = "import keras\nmodel.compile('adam')\n"
-STEPS_8, JIT = change_of("steps_per_execution"), change_of("jit_compile")
-POLICY = change_of("mixed_bfloat16")
+STEPS_8, JIT = BY_NAME["steps_per_execution"], BY_NAME["jit_compile"]
+POLICY = BY_NAME["mixed_bfloat16"]
 
 
 @pytest.fixture(autouse=True)
@@ -163,7 +163,7 @@ def test_a_map_is_moved_only_where_the_losses_prove_that_nothing_else_changes(
     loss: float, spread: float, kept: bool, tmp_path: Path
 ) -> None:
     """A map such as `x / tf.reduce_max(x)` gives other values over a batch."""
-    change = replace(change_of("batch_first"), make=lambda text: text + "# changed\n")
+    change = replace(BY_NAME["batch_first"], make=lambda text: text + "# changed\n")
     found, _ = tried(Runs(tmp_path, 16.0, loss, spread), tmp_path, change)
     assert found.kept == kept
     assert ("may compute something else over a batch" in found.outcome) != kept
@@ -216,7 +216,7 @@ def test_the_changes_are_those_that_the_findings_name_or_the_user_allows() -> No
 
 def test_a_validation_is_tried_by_whole_epochs(tmp_path: Path) -> None:
     """Epochs take as long, and a run with the change lacks the time between them."""
-    change = replace(change_of("validation_freq"), make=lambda text: text + "# changed\n")
+    change = replace(BY_NAME["validation_freq"], make=lambda text: text + "# changed\n")
     runs = Epochs(tmp_path)
     found, _ = tried(runs, tmp_path, change)
     assert found.kept
@@ -225,7 +225,7 @@ def test_a_validation_is_tried_by_whole_epochs(tmp_path: Path) -> None:
 
 
 def test_a_cache_is_tried_once_it_is_full(tmp_path: Path) -> None:
-    change = replace(change_of("take_first"), make=lambda text: text + "# changed\n")
+    change = replace(BY_NAME["take_first"], make=lambda text: text + "# changed\n")
     runs = Epochs(tmp_path)
     assert tried(runs, tmp_path, change)[0].outcome.startswith("2.00 x faster")
     assert runs.trials[0] == ScriptTrial(6 * 20 + 2, validates=True)
@@ -233,7 +233,7 @@ def test_a_cache_is_tried_once_it_is_full(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "least"), [("take_first", 4), ("validation_freq", 11)])
 def test_a_change_of_epochs_needs_so_many(name: str, least: int, tmp_path: Path) -> None:
-    change = replace(change_of(name), make=lambda text: text + "# changed\n")
+    change = replace(BY_NAME[name], make=lambda text: text + "# changed\n")
     runs = Epochs(tmp_path)
     found, _ = tried(runs, tmp_path, change, epochs=least - 1)
     assert found.outcome == f"not tried: its fit has fewer than {least} epochs"

@@ -148,7 +148,7 @@ CHANGES = (
         kind=DRAWS,
     ),
 )
-_NAMES = (LIVE, *(one.name for one in CHANGES))
+BY_NAME = {one.name: one for one in CHANGES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +167,9 @@ class Wanted:
         Raises:
             BadInputError: there is none of a name.
         """
-        for name in self.only:
-            if name != LIVE:
-                change_of(name)
+        known = (LIVE, *BY_NAME)
+        if unknown := next((one for one in self.only if one not in known), ""):
+            raise BadInputError(f"no change {unknown!r}: {', '.join(known)}")
 
     @property
     def is_live(self) -> bool:
@@ -184,17 +184,5 @@ class Wanted:
     def changes(self, losses: Sequence[Finding]) -> list[ScriptChange]:
         """Return the changes to try by restarts of a script with these losses."""
         if self.only:
-            return [change_of(one) for one in self.only if one != LIVE]
+            return [BY_NAME[one] for one in self.only if one != LIVE]
         return [one for one in CHANGES if one.is_due(losses, self.allowed)]
-
-
-def change_of(name: str) -> ScriptChange:
-    """Return a change by its name.
-
-    Raises:
-        BadInputError: there is none of this name.
-    """
-    found = next((one for one in CHANGES if one.name == name), None)
-    if found is None:
-        raise BadInputError(f"no change {name!r}: {', '.join(_NAMES)}")
-    return found

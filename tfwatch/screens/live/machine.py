@@ -1,16 +1,15 @@
-"""The machine: is the GPU used, are memory and a core left, and what did data wait cost?"""
+"""The machine: is the GPU used, are memory and a core left? What needs attention is on the
+banner."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import chain, repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import GpuFound, SensorMissing
-from tfwatch.judge.findings.situation import data_wait_parts
-from tfwatch.judge.machine import HEAT, PRESSURE, missing_sensors
+from tfwatch.judge.machine import missing_sensors
 from tfwatch.runs.machine_info import memory_total
 from tfwatch.screens.basics.pane import FramedPane
 from tfwatch.screens.basics.text import QUIET_COLOUR, column, row, wrap_text
@@ -29,13 +28,8 @@ _COPY = "copy to the GPU"
 _NOTE = "? lists what is n/a, and why"
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A labelled row. alert: it needs attention."""
-
-    label: str
-    text: str
-    alert: bool = False
+#: A label, and its figures.
+Reading: TypeAlias = tuple[str, str]
 
 
 class MachinePane(FramedPane):
@@ -61,24 +55,24 @@ class MachinePane(FramedPane):
 
 
 def _lines(reading: Reading, width: int) -> list[Content]:
-    style = "$text-warning bold" if reading.alert else ""
-    labels = chain([reading.label], repeat(""))
+    label, text = reading
+    labels = chain([label], repeat(""))
     return [
-        row((column(label, _LABEL), QUIET_COLOUR), (words, style))
-        for label, words in zip(labels, wrap_text(reading.text, width - _LABEL), strict=False)
+        row((column(label, _LABEL), QUIET_COLOUR), words)
+        for label, words in zip(labels, wrap_text(text, width - _LABEL), strict=False)
     ]
 
 
 def readings(view: RunView) -> tuple[Reading, ...]:
-    """Make the pane's rows: those that need attention first; none does in a run that is over."""
+    """Make the pane's rows."""
     machine = view.situation.machine
     if machine is None:
-        return Reading("sensors", "no sample yet"), _cost(view)
-    rows = [*_gpu(view, machine), _memory(view, machine), _cpu(view, machine), *_limits(machine)]
-    rows += [_cost(view), *_torn(view)]
-    if view.situation.ended:
-        return tuple(Reading(one.label, one.text) for one in rows)
-    return tuple(sorted(rows, key=lambda one: not one.alert))
+        return (("sensors", "no sample yet"),)
+    torn = view.snapshot.torn
+    what = "row or line" if torn == 1 else "rows or lines"
+    unreadable = ("record", f"{units.count(torn)} {what} of this run cannot be read")
+    rows = *_gpu(view, machine), _memory(view, machine), _cpu(view, machine)
+    return (*rows, unreadable) if torn else rows
 
 
 def _gpu(view: RunView, machine: MachineFigures) -> Iterator[Reading]:
@@ -94,10 +88,9 @@ def _gpu(view: RunView, machine: MachineFigures) -> Iterator[Reading]:
         "" if gpu.power_w is None else units.watts(gpu.power_w),
     ]
     label = f"{len(machine.gpus)} GPUs" if len(machine.gpus) > 1 else "GPU"
-    is_shared = view.situation.manifest.accelerated and gpu.is_shared
-    yield Reading(label, ", ".join(filter(None, parts)), is_shared or is_unused)
+    yield label, ", ".join(filter(None, parts))
     if text := _gpu_memory(gpu, machine):
-        yield Reading("GPU mem", text)
+        yield "GPU mem", text
 
 
 def _gpu_memory(gpu: GpuFigures, machine: MachineFigures) -> str:
@@ -120,16 +113,11 @@ def _of(used: float | None, total: float | None) -> str:
 
 
 def _memory(view: RunView, machine: MachineFigures) -> Reading:
-    used = machine.figures.get("memory_used_bytes")
-    available = machine.figures.get("memory_available_bytes")
     total = memory_total(view.snapshot.manifest.machine)
-    parts = [_of(used, total)]
+    parts = [_of(machine.figures.get("memory_used_bytes"), total)]
     if machine.process_memory:
         parts.append(f"process {machine.process_memory.text}")
-    # Memory that other programs hold is no alarm of this training.
-    own = machine.process_memory.end_bytes if machine.process_memory else 0.0
-    tight = available is not None and available < 0.1 * total and own >= 0.5 * (used or 0.0)
-    return Reading("memory", ", ".join(parts), tight)
+    return "memory", ", ".join(parts)
 
 
 def _cpu(view: RunView, machine: MachineFigures) -> Reading:
@@ -138,34 +126,7 @@ def _cpu(view: RunView, machine: MachineFigures) -> Reading:
     cores, allowed = facts.get("cores"), facts.get("cores_allowed")
     in_use = f"{units.number(now.get('cpu_cores'))}{f' of {cores}' if cores else ''} cores"
     ours = f"ours {units.number(now.get('process_cores'))}{f' of {allowed:g}' if allowed else ''}"
-    return Reading("CPU", f"{in_use}, {ours}")
-
-
-def _limits(machine: MachineFigures) -> Iterator[Reading]:
-    """Make the rows of what slows the machine down: swapping and heat."""
-    if machine.pressure or machine.is_swapping:
-        parts = [f"swap {units.memory(machine.figures.get('swap_used_bytes'))}"]
-        if machine.swap_bytes_s is not None:
-            parts.append(f"{machine.swap_bytes_s / 2**20:.0f} MB/s")
-        if machine.pressure is not None:
-            parts.append(f"pressure {PRESSURE[machine.pressure]}")
-        yield Reading("swap", ", ".join(parts), alert=True)
-    if machine.is_hot:
-        yield Reading("heat", f"{HEAT[machine.heat or 0]}, clocks reduced", alert=True)
-
-
-def _torn(view: RunView) -> list[Reading]:
-    torn = view.snapshot.torn
-    what = "row or line" if torn == 1 else "rows or lines"
-    text = f"{units.count(torn)} {what} of this run cannot be read"
-    return [Reading("record", text, alert=True)] if torn else []
-
-
-def _cost(view: RunView) -> Reading:
-    now, stalls = view.situation, len(view.stalls)
-    parts = data_wait_parts(now.waited_s, now.now_s)
-    parts += [units.counted(stalls, "stall")] * bool(stalls)
-    return Reading("cost", ", ".join(parts))
+    return "CPU", f"{in_use}, {ours}"
 
 
 def missing(view: RunView) -> list[SensorMissing]:

@@ -211,10 +211,9 @@ def draw(view: RunView, rows: EventRows, zoom: Zoom) -> None:
     seen, columns = View(zoom), 80
     bars = bars_in_view(view.snapshot, seen, columns)
     labels = labels_in_view(rows, bars)
-    scene = Scene(view, seen, bars, labels, next_top(bars, None), True, 5)
+    scene = Scene(view, seen, bars, labels, next_top(bars, None), True)
     picture.draw(scene, 107, 16)
     picture.title_words(scene, None, columns)
-    picture.read_out(scene, 5)
 
 
 def reports(folder: Path, snapshot: Snapshot) -> Iterator[str]:

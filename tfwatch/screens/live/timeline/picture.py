@@ -59,7 +59,7 @@ _TEXTURES = "█▞░▒▒ "
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """The data of one picture. cursor: a column."""
+    """The data of one picture."""
 
     run: RunView
     view: View
@@ -68,7 +68,6 @@ class Scene:
     top_ms: float | None
     #: A cell may show two parts, split at an eighth; else parts differ by texture.
     is_fine: bool
-    cursor: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,7 @@ def draw(scene: Scene, width: int, height: int) -> list[Line]:
     layout = lay_out(width, height, len(lanes))
     rows, is_fine = layout.strip_rows, scene.is_fine
     cells = step_bars.stack(bars, scene.top_ms, rows, is_fine)
-    charts = strip_lines(cells, is_fine, scene.cursor)
+    charts = strip_lines(cells, is_fine)
     parts = scene.run.situation.split
     is_stale = snapshot.life.is_stale or scene.run.situation.is_stalled
     sees_wait = snapshot.manifest.sees_data_wait
@@ -123,8 +122,8 @@ def _beside(label: str, chart: Line, right: Line) -> Line:
 # -- the strip -------------------------------------------------------------------------------------
 
 
-def strip_lines(cells: Cells, is_fine: bool, cursor: int | None) -> list[Line]:
-    """Draw the stacked bars, and the cursor's line where its column is empty."""
+def strip_lines(cells: Cells, is_fine: bool) -> list[Line]:
+    """Draw the stacked bars."""
     size = len(BarPart)
     if is_fine:  # one index per cell: three would need a tuple and its hash for each
         pairs = cells.lower.astype(np.int64) * size + cells.upper
@@ -132,11 +131,7 @@ def strip_lines(cells: Cells, is_fine: bool, cursor: int | None) -> list[Line]:
     else:
         looks = [(_TEXTURES[part], _COLOURS.get(part, "")) for part in BarPart]
         at = cells.lower.astype(np.int64)
-    rows = [[looks[index] for index in indices] for indices in at.tolist()]
-    for y, row in enumerate(rows):
-        if cursor is not None and cells.lower[y, cursor] == BarPart.NOTHING:
-            row[cursor] = "│", NUMBER
-    return [joined(row) for row in rows]
+    return [joined([looks[index] for index in indices]) for indices in at.tolist()]
 
 
 def _fine(lower: BarPart, upper: BarPart, height: int) -> Piece:
@@ -225,20 +220,7 @@ def title_words(scene: Scene, live: RunView | None, columns: int) -> tuple[str, 
     frozen, else None."""
     run = scene.run.snapshot
     left = span_words(run, scene.view, columns)
-    right = "z zoom  ← → look back"
     if live:
-        cursor_s = scene.view.cursor_s
-        at_s = min(run.now_s, scene.bars.end_s if cursor_s is None else cursor_s)
-        left = f"FROZEN at {clock(run, at_s)}, space: {'end' if live.is_over else 'live'}"
-    return left, right if scene.cursor is None else read_out(scene, scene.cursor)
-
-
-def read_out(scene: Scene, column: int) -> str:
-    """Return `10:18:31 wait 9.6, host 0.8, compute 12.9 ms` of a column."""
-    bars = scene.bars
-    when = clock(scene.run.snapshot, float(bars.starts_s[column]))
-    parts = [float(part[column]) for part in (bars.wait_ms, bars.host_ms, bars.compute_ms)]
-    if np.isnan(parts[0]):
-        return f"{when} no step"
-    figures = zip(("wait", "host", "compute"), units.in_one_unit(*parts), strict=True)
-    return f"{when} {', '.join(f'{name} {figure}' for name, figure in figures)}"
+        at = clock(run, min(run.now_s, scene.bars.end_s))
+        left = f"FROZEN at {at}, space: {'end' if live.is_over else 'live'}"
+    return left, "z zoom  ← → look back"

@@ -39,8 +39,8 @@ def _key(keys: str, action: str, does: str) -> Binding:
 #: The live screen binds these keys, wherever the focus is.
 KEYS = (
     _key("space", "freeze", "freeze the charts, or follow again"),
-    _key("left", "look(-1)", "move back by a column; zoom out first to move far"),
-    _key("right", "look(1)", "move forward by a column"),
+    _key("left", "look(-1)", "move back by half a window"),
+    _key("right", "look(1)", "move forward by half a window"),
     _key("end", "live", "follow the run again"),
     _key("z", "zoom", "zoom out, up to the whole run; then to the seconds again"),
 )
@@ -137,11 +137,10 @@ class Timeline(PaintedRows, Titled):
         elif self._shown:
             self._freeze(views.frozen(self._shown.snapshot, self._view))
 
-    def action_look(self, columns: int) -> None:
-        """Freeze, and move the cursor by `columns`, to the past where negative."""
-        if self._shown and self._bars:
-            view = views.moved(self._shown.snapshot, self._view, self._bars, columns)
-            self._freeze(view)
+    def action_look(self, halves: int) -> None:
+        """Freeze, and move by halves of the window, to the past where negative."""
+        if self._shown:
+            self._freeze(views.moved(self._shown.snapshot, self._view, self._columns, halves))
 
     def action_live(self) -> None:
         """Follow the run."""
@@ -155,9 +154,11 @@ class Timeline(PaintedRows, Titled):
             self._redraw(fresh=True)
 
     def jump_to(self, at_s: float) -> None:
-        """Freeze with the moment `at_s`, seconds since the clock origin, in the middle."""
+        """Freeze with the moment `at_s`, seconds since the clock origin, in the middle; from the
+        whole run its seconds are shown."""
         if self._shown:
-            self._freeze(views.around(self._shown.snapshot, self._view, self._columns, at_s))
+            view = views.View() if self._view.zoom is views.Zoom.ALL else self._view
+            self._freeze(views.around(self._shown.snapshot, view, self._columns, at_s))
 
     def _freeze(self, view: views.View) -> None:
         self._held, self._view = self._held or self._newest, view
@@ -198,9 +199,7 @@ class Timeline(PaintedRows, Titled):
         labels_of = rows, float(bars.starts_s[0]), bars.end_s
         if labels_of != self._labels_of:
             self._labels_of, self._labels = labels_of, labels_in_view(rows, bars)
-        cursor_s = self._view.cursor_s
-        cursor = None if cursor_s is None else views.column_of(bars, cursor_s)
-        return Scene(run, self._view, bars, self._labels, self._top_ms, self._is_fine, cursor)
+        return Scene(run, self._view, bars, self._labels, self._top_ms, self._is_fine)
 
     def render_line(self, y: int) -> Strip:
         """Draw row `y`, cut to the widget's width."""

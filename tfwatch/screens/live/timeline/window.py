@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tfwatch.core import units
 from tfwatch.core.rows import Phase
 from tfwatch.runs.liveness import Life
@@ -50,8 +48,6 @@ class View:
     zoom: Zoom = Zoom.SECONDS
     #: The moment of the newest column; None follows the run.
     end_s: float | None = None
-    #: The moment under the cursor.
-    cursor_s: float | None = None
 
 
 def bars_in_view(snapshot: Snapshot, view: View, columns: int) -> Bars:
@@ -87,28 +83,16 @@ def _end_s(snapshot: Snapshot, view: View, columns: int) -> float:
     return snapshot.now_s if view.end_s is None else view.end_s
 
 
-def column_of(bars: Bars, at_s: float) -> int:
-    """Return the column of a moment, or the nearest column."""
-    column = int(np.searchsorted(bars.starts_s, at_s, side="right")) - 1
-    return min(max(column, 0), len(bars.starts_s) - 1)
-
-
 def frozen(snapshot: Snapshot, view: View) -> View:
     """Return the view with a fixed end."""
     return view if view.end_s is not None else replace(view, end_s=snapshot.now_s)
 
 
-def moved(snapshot: Snapshot, view: View, bars: Bars, by: int) -> View:
-    """Move the cursor by `by` columns; at an edge move the view too."""
-    view, columns = frozen(snapshot, view), len(bars.starts_s)
-    cursor = column_of(bars, snapshot.now_s if view.cursor_s is None else view.cursor_s)
-    target = min(max(cursor + by, 0), columns - 1)
-    if beyond := cursor + by - target:
-        shift_s = beyond * width_s(snapshot, view, columns)
-        end_s = _clamped(snapshot, view, columns, _end_s(snapshot, view, columns) + shift_s)
-        view = replace(view, end_s=end_s)
-        bars = bars_in_view(snapshot, view, columns)
-    return replace(view, cursor_s=float(bars.starts_s[target]))
+def moved(snapshot: Snapshot, view: View, columns: int, by: int) -> View:
+    """Move the view by `by` halves of its width, to the past where negative."""
+    shift_s = by * columns / 2 * width_s(snapshot, view, columns)
+    end_s = _end_s(snapshot, view, columns) + shift_s
+    return replace(view, end_s=_clamped(snapshot, view, columns, end_s))
 
 
 def _clamped(snapshot: Snapshot, view: View, columns: int, end_s: float) -> float:
@@ -120,18 +104,17 @@ def _clamped(snapshot: Snapshot, view: View, columns: int, end_s: float) -> floa
 def around(snapshot: Snapshot, view: View, columns: int, at_s: float) -> View:
     """Return a view with a moment in the middle."""
     end_s = at_s + columns // 2 * width_s(snapshot, view, columns)
-    return View(view.zoom, _clamped(snapshot, view, columns, end_s), at_s)
+    return View(view.zoom, _clamped(snapshot, view, columns, end_s))
 
 
 def zoomed(snapshot: Snapshot, view: View, columns: int) -> View:
-    """Return the view at the next zoom, without spans longer than the run; the moment under the
-    cursor stays in view."""
+    """Return the view at the next zoom, without spans longer than the run; its middle stays."""
     longest_s = max(snapshot.now_s, _SPAN_S[Zoom.SECONDS] + 1)
     levels = [zoom for zoom in Zoom if _SPAN_S.get(zoom, 0.0) < longest_s]
     zoom = next((level for level in levels if level > view.zoom), Zoom.SECONDS)
     if view.end_s is None:
         return replace(view, zoom=zoom)
-    at_s = view.end_s if view.cursor_s is None else view.cursor_s
+    at_s = view.end_s - columns // 2 * width_s(snapshot, view, columns)
     return around(snapshot, replace(view, zoom=zoom), columns, at_s)
 
 

@@ -79,7 +79,6 @@ def _with_loss(now: Situation, finding: Finding) -> Finding:
 
 
 def _moment(word: str, sentence: str, advice: str, tone: Tone, brief: str = "") -> Finding:
-    """Return what happens at this moment."""
     return Finding(MOMENT, word, sentence, advice, tone=tone, brief=brief)
 
 
@@ -308,7 +307,6 @@ def _autopilot(now: Situation) -> Finding | None:
 
 
 def _measuring(now: Situation, before: Finding | None) -> Finding:
-    """Return the verdict that stood before a switch, until there is another one."""
     done, needed = now.split.steps if now.split else 0, NEEDED
     progress = f"{done} of {needed} steps" if done < needed else "the first steps"
     if before and now.regime.cause != "start":

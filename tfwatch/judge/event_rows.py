@@ -142,7 +142,6 @@ def _describe_pause(event: facts.Paused) -> RowText | None:
 
 
 def _describe_found(what: RowSource) -> RowText | None:
-    """Describe what is found in the steps and in the log."""
     match what:
         case Stall():
             lost, step = units.seconds(what.lost_ms / 1e3), units.count(what.step)
@@ -169,7 +168,6 @@ def _describe_profile(event: facts.StepProfiled) -> str:
 
 
 def _describe_switching(event: RowSource) -> RowText | None:
-    """Describe requests, tests and what became of them."""
     match event:
         case facts.ExperimentBegan():
             subject = wording.subject_text(event.knob, event.values)
@@ -229,7 +227,6 @@ def _describe_trouble(event: RowSource) -> RowText | None:
 
 
 def _describe_plain(event: RowSource) -> RowText | None:
-    """Describe a fact that needs no other data; None for an event without a row."""
     return (
         _describe_found(event)
         or _describe_switching(event)

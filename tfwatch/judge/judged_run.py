@@ -139,7 +139,6 @@ class JudgedRun:
 
     @cached_property
     def _evidence(self) -> Evidence:
-        """The evidence at the end of the last setting's steps."""
         run, at_ns = self.run, round(self.run.length_s * 1e9)
         table = stage_table_at(run, at_ns)
         return build_evidence(run, self.switches, table, len(run.steps), at_ns)

@@ -239,7 +239,6 @@ class RunningRegime:
         return bool(self._switch_ns) and (self._switched is None or self._switched.knob != CACHE)
 
     def _epoch_begin_ns(self, rows: Rows) -> int:
-        """Return the begin of the epoch of the first row."""
         if not len(rows):
             return self._switch_ns
         first_ns = int(rows["first_ns"][0])

@@ -58,7 +58,6 @@ def _losses(run: Snapshot) -> Iterator[Finding]:
 
 
 def _callbacks(run: Snapshot) -> Iterator[Finding]:
-    """Yield each callback that held the training up for long at a time."""
     longest = [one for one in run.events.of(Paused) if is_stall_of_callback(one)]
     for name in dict.fromkeys(one.detail for one in longest):
         took_s = [one.took_ms / 1e3 for one in longest if one.detail == name]
@@ -73,7 +72,6 @@ def _callbacks(run: Snapshot) -> Iterator[Finding]:
 
 
 def _trainable(run: Snapshot) -> Iterator[Finding]:
-    """Yield the newest change of `trainable` that has no effect."""
     if ignored := run.events.newest(TrainableIgnored):
         yield Finding(
             "trainable-ignored",
@@ -84,7 +82,6 @@ def _trainable(run: Snapshot) -> Iterator[Finding]:
 
 
 def _machine(run: Snapshot, machine: MachineFigures) -> Iterator[Finding]:
-    """Yield the other programs, the time that heat and swapping cost, and memory that grew."""
     if machine.others.matters:
         yield Finding(
             "other-programs",

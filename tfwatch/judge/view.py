@@ -204,7 +204,6 @@ class StepSearch:
         return [event for event in new if is_breakdown_event(event)]
 
     def _take_open_wait(self, snapshot: Snapshot) -> None:
-        """Take the wait in which a run ended, if it did: no row holds it."""
         last = find_open_phase(snapshot.ended, snapshot.pulse)
         if last and not self._over and snapshot.life.is_over:
             self._over = True
@@ -345,7 +344,6 @@ class Follower:
         )
 
     def _data_wait_s(self, snapshot: Snapshot) -> float:
-        """The seconds of data wait of the run so far."""
         last = snapshot.open_phase
         # Pauses are many, and the time breakdown needs only the stops.
         self._breakdown_events += filter(is_breakdown_event, snapshot.events[self._seen :])

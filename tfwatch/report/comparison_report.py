@@ -90,7 +90,6 @@ def _sides(compared: ComparedRuns) -> list[tuple[str, Sequence[RunToCompare]]]:
 
 
 def _rows(compared: ComparedRuns) -> list[tuple[str, ...]]:
-    """Return the head, the figures of a step, and the metrics of the last common epoch."""
     rows: list[tuple[str, ...]] = [("", "A", "B", "difference", "95 % interval")]
     rows += map(_row, compared.figures)
     if compared.losses:
@@ -163,7 +162,6 @@ def _notes(compared: ComparedRuns, limit: float | None) -> list[str]:
 
 
 def _change_lines(compared: ComparedRuns) -> list[str]:
-    """Return what differs beside the lines of scripts, what is the same, and what is unknown."""
     words = [_change_text(one) for one in compared.changes if one.kind != "script"]
     missing = [(kind, name) for name, side in _sides(compared) for kind in unknown(side)]
     differ = {one.kind for one in compared.changes} | {kind for kind, _ in missing}
@@ -185,7 +183,6 @@ def _change_text(one: SideDifference) -> str:
 
 
 def _code_lines(compared: ComparedRuns) -> list[str]:
-    """Return the lines of scripts that differ as in a diff, below their places, as code."""
     lines: list[str] = []
     for one in compared.changes:
         if one.kind == "script":

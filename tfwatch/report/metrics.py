@@ -241,7 +241,6 @@ def metrics_of(runs: Mapping[str, RunView] | None) -> list[Metric]:
 
 
 def _samples(row: MetricRow, view: RunView) -> Iterator[tuple[list[str], float]]:
-    """Yield the values that are known, each with its label."""
     found = row.of(view)
     values = found if isinstance(found, Mapping) else {"": found}
     for label, value in values.items():

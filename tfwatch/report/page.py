@@ -129,7 +129,6 @@ def costliest_stalls(judged: JudgedRun) -> list[Stall]:
 
 
 def _epoch_table(judged: JudgedRun) -> Section:
-    """Return the epochs: their time, by parts that some epoch has, and their metrics."""
     every = list(judged.time_breakdown.epochs)
     shown = every[:MOST_EPOCHS]
     ended = {one.epoch: one.metrics for one in judged.run.events.of(EpochEnded)}
@@ -153,7 +152,6 @@ def _metrics(values: dict[str, float], names: list[str]) -> list[str]:
 
 
 def _machine(judged: JudgedRun) -> Iterator[tuple[str, str]]:
-    """Yield the machine, its median figures, and why a figure is missing."""
     about, machine = judged.run.manifest.machine, judged.machine
     facts = {
         "system": str(about.get("system") or ""),
@@ -167,7 +165,6 @@ def _machine(judged: JudgedRun) -> Iterator[tuple[str, str]]:
 
 
 def _settings(judged: JudgedRun) -> Iterator[tuple[str, str]]:
-    """Yield the settings of the start, and those of the knobs that were switched since."""
     manifest, now = judged.run.manifest, judged.situation.knobs
     for knob, value in manifest.knobs.items():
         is_kept = now.get(knob, value) == value
@@ -229,7 +226,6 @@ def lost_text(judged: JudgedRun) -> str:
 
 
 def _basis(finding: Finding) -> str:
-    """Return the words before an advice: what it rests on."""
     forecast = finding.forecast
     if isinstance(forecast, Forecast) and forecast.measured:
         return "Next, by a measurement of this run"
@@ -341,7 +337,6 @@ def make_chart(judged: JudgedRun) -> StepChart | None:
 
 
 def _drawn(column: dict[str, float]) -> dict[str, float]:
-    """Return the parts of a column that have a height."""
     return {part: height for part, height in column.items() if height > 0}
 
 

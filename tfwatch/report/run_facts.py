@@ -283,7 +283,6 @@ def steps_done(judged: JudgedRun) -> int:
 
 
 def _split_method(manifest: Manifest) -> str:
-    """Return the method that separated the parts of a step, or the reason for none."""
     return f"none: {manifest.not_split}" if manifest.not_split else manifest.split
 
 

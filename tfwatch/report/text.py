@@ -229,7 +229,6 @@ def _losses(findings: Sequence[Finding]) -> list[list[str]]:
 
 
 def _loss(finding: Finding, number: int) -> Iterator[str]:
-    """Yield a loss with its seconds and its remedy."""
     yield one_line(f"{number}. {loss_text(finding)}" if number else finding.sentence)
     if finding.advice:
         yield f"   -> {one_line(finding.advice)}"
@@ -260,7 +259,6 @@ def _code(findings: Sequence[Finding]) -> list[str]:
 
 
 def _warnings(judged: JudgedRun) -> list[str]:
-    """Return what the machine and TensorFlow reported."""
     warnings = [one.sentence for one in judged.findings if one.kind in _WARNINGS]
     lines = (one.meaning for one in find_meanings(judged.run.log))
     said = [one.text for one in lines if one.name != _NO_GPU]
@@ -268,7 +266,6 @@ def _warnings(judged: JudgedRun) -> list[str]:
 
 
 def _changes(judged: JudgedRun) -> list[str]:
-    """Return what the newest switch, A/B test or autopilot did."""
     changes = changes_of_run(judged.run, judged.switches)
     more = f"; {units.counted(len(changes) - 1, 'earlier change')}" if changes[1:] else ""
     return [one_line(f"switched: {one.text}{more}") for one in changes[-1:]]

@@ -76,7 +76,6 @@ class DoctorScreen(TextScreen):
 
 
 def _lines(checkup: CheckUp) -> Iterator[Content]:
-    """Yield the machine, and each check with its result and its remedy."""
     yield row((checkup.machine, "bold"))
     for check in checkup.checks:
         yield Content()

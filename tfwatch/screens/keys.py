@@ -34,7 +34,6 @@ ROWS = Binding.Group("in the focused pane")
 
 
 def _keys(group: Binding.Group, *rows: tuple[str, str, str, str]) -> list[Binding]:
-    """Make bindings of rows: the keys, the action, the keys on the screen, what they do."""
     return [
         Binding(keys, action, does, key_display=shown, tooltip=does, group=group, show=False)
         for keys, action, shown, does in rows

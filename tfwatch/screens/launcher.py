@@ -173,7 +173,6 @@ class LauncherApp(ThemedApp):
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
-        """Read the runs in a thread, after the first paint."""
         threading.Thread(target=self._load, daemon=True, name="tfwatch-launcher").start()
         self.notify_painted()
 
@@ -212,8 +211,6 @@ class LauncherApp(ThemedApp):
     @on(OptionList.OptionHighlighted)
     @on(Input.Changed)
     def _show_choice(self) -> None:
-        """Show the command of the row under the cursor, or what completes the field, and the
-        keys."""
         focused = self.focused
         if isinstance(focused, OptionList) and focused.highlighted is None:
             focused.action_first()
@@ -241,7 +238,6 @@ class LauncherApp(ThemedApp):
 
     @on(ScriptInput.Completes)
     def _complete(self) -> None:
-        """Complete the path at the end of the field, and show what fits."""
         line = self.script.value
         found = self._completing.ask(lambda: self._content.complete(line))
         text, names = found or (line, ["the disk is slow: press tab again"])

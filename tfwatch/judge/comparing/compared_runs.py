@@ -328,7 +328,6 @@ def _squares(before: Values, after: Values) -> float:
 
 
 def _as_ratio(logs: tuple[float, float, float]) -> Estimate:
-    """Return the speedup of a difference of logarithms, after less before, with its interval."""
     return Estimate(*(math.exp(-logs[n]) for n in (0, 2, 1)))
 
 

@@ -264,7 +264,6 @@ def _changed_lines(before: Mapping[str, str], after: Mapping[str, str]) -> Itera
 def _edits(
     kind: str, name: str, before: Sequence[str], after: Sequence[str], joined_by: str
 ) -> Iterator[SideDifference]:
-    """Yield the stretches of two sequences that differ; lines of a file by their place."""
     matcher = SequenceMatcher(None, before, after, autojunk=False)
     for tag, first, last, begin, end in matcher.get_opcodes():
         if tag != "equal":

@@ -162,7 +162,6 @@ def _newest_split(run: Snapshot) -> Breakdown | None:
 
 
 def _least_starved(splits: Iterable[Breakdown | None]) -> Breakdown | None:
-    """Return the steps of the rank that starves least, where each of several does; else None."""
     known = list(splits)
     least = min(filter(None, known), key=lambda split: split.wait_share, default=None)
     starve = least and least.wait_share >= _STARVES_FROM and None not in known and len(known) > 1
@@ -186,7 +185,6 @@ def _finding(
     why_not: str,
     starved: Breakdown | None,
 ) -> _Found:
-    """Return the finding on the ranks that train: the larger share of the time comes first."""
     if late:
         tone = Tone.BAD if late.is_critical else Tone.WARN
         found = tone, straggler_word(late), straggler_sentences(late)

@@ -272,13 +272,11 @@ def _slow(cycles: Cycles, place: int) -> Straggler | None:
 
 
 def _known(values: list[float | None]) -> list[float]:
-    """Return the values if all are known and none is 0; else nothing."""
     known = [value for value in values if value]
     return known if len(known) == len(values) else []
 
 
 def _beside(values: Times, place: int) -> tuple[float, float]:
-    """Return one rank's value, and the median of the others'."""
     return float(values[place]), float(np.median(np.delete(values, place)))
 
 

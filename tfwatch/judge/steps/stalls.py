@@ -227,7 +227,6 @@ class StallSearch:
                 self._judge(held)
 
     def _newest(self) -> list[Stall]:
-        """Return the stretches that may still grow."""
         if self._open:
             return [self._open]
         return _stretches(self._held, _over(self._held["wait_ms"], self._held["wait_ms"]))
@@ -327,7 +326,6 @@ def _medians(values: NDArray[np.float32], begins: NDArray[np.intp]) -> NDArray[n
 
 
 def _stretches(rows: Rows, starves: NDArray[np.bool_]) -> list[Stall]:
-    """Return each stretch of consecutive steps that starve."""
     edges = np.flatnonzero(np.diff(starves, prepend=False, append=False))
     return [_stretch(rows[first:end]) for first, end in edges.reshape(-1, 2).tolist()]
 

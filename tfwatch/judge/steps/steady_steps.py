@@ -134,7 +134,6 @@ def judge(rows: Rows) -> Breakdown | None:
 
 
 def _window(rows: Rows) -> Rows:
-    """Return the newest steady rows of the current setting, to judge by."""
     for newest in (rows[-_USUALLY:], rows):
         switches = np.flatnonzero(newest["flags"] & Flag.SWITCH)
         of_setting = newest[switches[-1] :] if len(switches) else newest
@@ -214,7 +213,6 @@ def _split(parts: dict[str, NDArray[np.float32]]) -> Breakdown | None:
 
 
 def _stat(values: NDArray[np.float32]) -> Stat:
-    """Return the statistics of one part."""
     median, p95 = np.quantile(values, (0.5, 0.95)).tolist()
     return Stat(median, float(values.mean(dtype=np.float64)), p95)
 
@@ -311,7 +309,6 @@ def _window_starts(count: int) -> NDArray[np.intp]:
 
 
 def _rare(is_spike: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return those of `found` that have few others near."""
     at = np.flatnonzero(is_spike)
     near = np.searchsorted(at, at + _NEAR, side="right") - np.searchsorted(
         at, at - _NEAR, side="left"

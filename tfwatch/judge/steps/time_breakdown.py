@@ -181,7 +181,6 @@ def make_time_breakdown(
 
 
 def _spans(begun: _Begun, events: Sequence[Event], end_ns: int, doing: Phase | None) -> list[_Span]:
-    """Return the time before the first epoch, and each epoch."""
     begins, rows = [begin for begin, _ in begun], [row for _, row in begun]
     ends = [*begins[1:], max(end_ns, begins[-1])]
     parts = _parted(events, ends)
@@ -212,7 +211,6 @@ def _begun(epochs: Rows, events: Sequence[Event]) -> _Begun:
 
 
 def _parted(events: Sequence[Event], ends: Sequence[int]) -> list[tuple[Event, ...]]:
-    """Return the events of each span; events after the end of the last span belong to it too."""
     parts: list[list[Event]] = [[] for _ in ends]
     at = 0
     for event in events:
@@ -270,7 +268,6 @@ def _number(span: _Span, known: int) -> int:
 
 
 def _end(span: _Span, last_s: float, after_s: float, ended: bool) -> dict[str, float]:
-    """Return the time after the last step: the epoch's end, or the current phase."""
     if span.all(WatchFailed):
         return {"epoch_end_s": last_s, "unaccounted_s": after_s}
     if not ended:
@@ -324,7 +321,6 @@ def _tail(span: _Span) -> str:
 
 
 def _over(one_ms: float, sum_ms: float, count: int) -> float:
-    """Return the excess of one part over the mean of the others."""
     others = (sum_ms - one_ms) / (count - 1) if count > 1 else 0.0
     return max(0.0, float(one_ms - others))
 

@@ -65,7 +65,6 @@ class KeyLine(Pane):
         return [line]
 
     def _placed(self, width: int) -> Iterator[tuple[int, Key]]:
-        """Yield the first column of each key that fits, and the key."""
         keys, gap = list(self.keys), 2
         while len(keys) > 1 and sum(len(key.text) + gap for key in keys) - gap > width:
             if gap == 1:

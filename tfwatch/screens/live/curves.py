@@ -83,7 +83,6 @@ def _curve(name: str, ended: Sequence[EpochEnded]) -> MetricCurve:
 
 
 def _reported_loss(snapshot: Snapshot) -> MetricCurve:
-    """Return the curve of the loss while the steps ran."""
     every = len(snapshot.progress) // _POINTS + 1
     rows: Rows = snapshot.progress[::every]
     known = np.isfinite(rows["loss"])

@@ -56,7 +56,6 @@ class RunHeader(ViewPane):
         return [spread(fit(parts, room), state, width)]
 
     def _parts(self, view: RunView) -> Iterator[tuple[int, Content]]:
-        """Yield the parts with their ranks; an empty one is left out."""
         device = _device(view)
         runs, moment = view.snapshot.life is Life.RUNNING, _moment(view)
         yield 5, row(("tfwatch", "$accent bold"))
@@ -90,7 +89,6 @@ def epoch_text(view: RunView) -> str:
 
 
 def _rank(view: RunView) -> str:
-    """Return the number of the rank in its group; empty where the process trains alone."""
     manifest = view.snapshot.manifest
     of_size = f" of {manifest.group_size}" if manifest.group_size else ""
     return f"rank {manifest.rank}{of_size}" if manifest.group else ""
@@ -123,7 +121,6 @@ def _step(snapshot: Snapshot) -> str:
 
 
 def _moment(view: RunView) -> str:
-    """Return what goes on between two steps, or how far a switch is measured."""
     newest = view.comparisons[-1] if view.comparisons else None
     if moment := moment_text(view.situation):
         return moment
@@ -166,7 +163,6 @@ def _state(view: RunView) -> tuple[str, bool]:
 
 
 def _script_state(view: RunView) -> tuple[str, bool]:
-    """Return the state of a run of the script that this screen shows."""
     snapshot = view.snapshot
     if view.is_over or snapshot.folder is None:
         return view.script, snapshot.life is Life.KILLED

@@ -153,7 +153,6 @@ def _knob_row(view: RunView, live: bool, knob: Knob) -> KnobRow:
 
 
 def _forecast_text(view: RunView, state: KnobState, forecast: Forecast) -> str:
-    """Return the forecast of a switch, and the memory that a cache needs."""
     text = forecast_note(forecast)
     if state.knob != CACHE:
         return text
@@ -163,8 +162,6 @@ def _forecast_text(view: RunView, state: KnobState, forecast: Forecast) -> str:
 
 
 def _status(view: RunView, state: KnobState) -> str:
-    """Return what happens to a knob: it is tested, requested or failed; empty where nothing
-    does."""
     experiment = view.situation.experiment
     if experiment and experiment.began.knob == state.knob:
         return f"A/B test, {block_text(experiment)}"

@@ -121,7 +121,6 @@ def _cost_ms(stage: Stage) -> float:
 
 
 def _limiting_stage(view: RunView, table: StageTable) -> Stage | None:
-    """Return the bottleneck, or in a stall the stage that delivers no element."""
     if _stalled(view):
         located = view.situation.located
         named = (one for one in table.stages if located and one.name == located.stage)
@@ -196,7 +195,6 @@ def _code_stages_text(view: RunView) -> str:
 
 
 def _why_missing(view: RunView) -> str:
-    """Return `n/a: the batches come from no tf.data iterator`; empty where no reason is known."""
     sensors = missing_sensors(view.snapshot.events.of(SensorMissing))
     missing = next((event for event in sensors if event.sensor == PIPELINE), None)
     return f"n/a: {missing.reason}{f'; {missing.fix}' if missing.fix else ''}" if missing else ""

@@ -185,7 +185,6 @@ class LiveScreen(Screen[None]):
         self._framed(view)
 
     def _measure_frame(self) -> None:
-        """Measure the CPU time of reading, judging and drawing since the last frame."""
         before, self._cpu_ns = self._cpu_ns, self._clock.thread_ns() + self._reader.cpu_ns
         self._frames += 1
         if self._frames > _WARM_UP:
@@ -206,8 +205,6 @@ class LiveScreen(Screen[None]):
         self._shows_all_settings = before._shows_all_settings
 
     def _show_messages(self, view: RunView) -> None:
-        """Report requests that the training did not get, did not take, or refused, and how the A/B
-        test or autopilot ended."""
         for message in self._switch_requests.take_messages(view):
             self.notify(message, timeout=15)
         if offer := self._switch_requests.offer_kept(view):
@@ -281,7 +278,6 @@ class LiveScreen(Screen[None]):
         self.update_classes({known.value: known is layout for known in Layout})
 
     def _choose_panes(self) -> None:
-        """Show the panes that fit, and mark the tab."""
         shown = panes_shown(self.app.size, self.pane, self.lower, self._has_steps)
         self.set_class(not self._has_steps, "-starting")
         for number, pane in enumerate(self.panes, 1):
@@ -312,7 +308,6 @@ class LiveScreen(Screen[None]):
             self.notify(message)
 
     def _ask_for_consent(self, view: RunView, knob: str) -> None:
-        """Ask whether the maps may draw other random numbers, and switch the knob if they may."""
 
         def answered(answer: Leave | None) -> None:
             if answer is not None and self.view is not None:

@@ -77,7 +77,6 @@ class StepPane(FramedPane):
 
 
 def _bar(part: StepPart, cells: int) -> str:
-    """Return the bar of a part, its backward pass behind."""
     backward = round(part.backward_ms / part.took_ms * cells) if part.took_ms else 0
     return _FORWARD * (cells - backward) + _BACKWARD * backward
 

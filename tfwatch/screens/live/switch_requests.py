@@ -199,7 +199,6 @@ class SwitchRequests:
         return self._begin_job(view, Autopilot(), "autopilot: looks for faster settings; f ends it")
 
     def _begin_job(self, view: RunView, job: TunerJob, message: str) -> str:
-        """Begin a job of this terminal's tuner. Return the message, or why it cannot begin."""
         assert self._tuner is not None
         runs = view.situation.experiment or view.situation.autopilot_run
         if runs and not self._tuner.is_busy:
@@ -209,8 +208,6 @@ class SwitchRequests:
         return refused or message
 
     def _end_job(self, message: str) -> str:
-        """End the job of this terminal's tuner. Return the message; another terminal's job goes
-        on."""
         assert self._tuner is not None
         if not self._tuner.is_busy:
             return _ELSEWHERE
@@ -226,7 +223,6 @@ class SwitchRequests:
         return self._ask(view, *back) if state else refusal
 
     def _states(self, view: RunView) -> dict[str, switching_state.KnobState]:
-        """The knobs, with the requests since the last frame."""
         return switching_state.knob_states(
             view.snapshot.manifest.knobs, view.snapshot.events.switches(), self.asks
         )

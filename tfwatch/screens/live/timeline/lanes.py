@@ -131,7 +131,6 @@ def gpu_lanes(
 
 
 def _lane_of(snapshot: Snapshot, gpu: GpuFigures, word: str, bars: Bars) -> Lane:
-    """Return the lane of one of several GPUs, which is an extreme."""
     found = find_gpus(snapshot.events.of(GpusFound))
     names = [*found.names] if found else []
     seen = _in_view(snapshot.gpus, bars)
@@ -150,7 +149,6 @@ def _figures(machine: MachineFigures | None, is_wide: bool) -> tuple[str, str]:
 
 
 def _sample_gpu(snapshot: Snapshot, bars: Bars) -> Floats:
-    """Return the GPU's use in each column, of all programs; NaN without samples."""
     seen = _in_view(snapshot.samples, bars)
     return _columns(seen["gpu_busy"], seen["at_ns"] / 1e9, bars, snapshot.now_s)
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tfwatch.runs.snapshot import Snapshot
     from tfwatch.screens.live.timeline.lanes import Label, Line, Piece
 
-# -- the place on the time axis ---------------------------------------------------------------------
+# -- the place on the time axis --------------------------------------------------------------------
 
 
 class Zoom(IntEnum):

@@ -306,7 +306,7 @@ NO_GPU = "a GPU or a smaller model"
                 "lstm (LSTM) and 1 more without cuDNN: recurrent_dropout=0.2, RNN(GRUCell),"
                 " unroll=True; 50 % of compute"
             ),
-            4.0,
+            5.0,
             (
                 "keras.layers.GRU in place of RNN(GRUCell) and no unroll=True: the same layer up to"
                 " rounding; no recurrent_dropout=0.2: cuDNN then runs the layer, but another model"

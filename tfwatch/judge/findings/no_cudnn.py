@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.findings.situation import Situation
 
-#: The part of the layers' time that cuDNN is taken to give back: of one loop on an H200 it gave
-#: back most.
-_RECOVERED = 0.8
 #: Without these arguments a layer computes the same, up to rounding.
 _SAME = ("use_cudnn=False", "unroll=True")
 _CELLS = {"RNN(LSTMCell)": "LSTM", "RNN(GRUCell)": "GRU"}
@@ -25,7 +22,8 @@ _CELLS = {"RNN(LSTMCell)": "LSTM", "RNN(GRUCell)": "GRU"}
 
 def find(now: Situation) -> Finding | None:
     """Find the recurrent layers that cuDNN cannot compute, on an NVIDIA GPU; without a profile
-    their seconds are not known, and none are claimed."""
+    their seconds are not known, and none are claimed. A GRU and an LSTM on an H100 gave back 1.04
+    and 1.05 times their share."""
     layers = now.manifest.model.without_cudnn if now.manifest.model else []
     if not layers or not now.manifest.has_cudnn:
         return None
@@ -39,8 +37,7 @@ def find(now: Situation) -> Finding | None:
         "no-cudnn",
         share,
         f"{brief}{takes}",
-        gives_back=_RECOVERED,
-        why=f"; cuDNN is taken to give back {units.percent(_RECOVERED)}",
+        why=", all of which cuDNN gave back",
         advice=_advise(against),
         where=layers[0].name,
     )

@@ -101,7 +101,10 @@ class Finding:
     #: Seconds that the remedy gives back, by the part of the time breakdown that they come from;
     #: `ranking` lets no other finding claim them too.
     claims: Mapping[str, float] = field(default_factory=lambda: _NOTHING)
-    #: Their sum as far as no finding before has claimed them; set by `ranking`.
+    #: Seconds that the remedy costs once, e.g. for compiling.
+    once_s: float = 0.0
+    #: The sum of `claims` as far as no finding before has claimed them, less `once_s`; set by
+    #: `ranking`.
     lost_s: float = 0.0
     #: `lost_s` over the wall clock time of the present regime, 0 to 1; set by `ranking`.
     share: float = 0.0

@@ -102,13 +102,14 @@ def find_losses(now: Situation) -> tuple[Finding, ...]:
         if finding and not finding.claims:
             causes.append(finding)
         claims = _left_of(finding.claims, left) if finding else {}
-        lost_s = sum(claims.values())
+        claimed_s = sum(claims.values())
+        lost_s = max(claimed_s - finding.once_s, 0.0) if finding else 0.0
         if finding and regime.share(lost_s) >= LEAST_SHARE:
             left = {part: left[part] - claims.get(part, 0.0) for part in PARTS}
             finding = _with_key(now, finding) if kind in _WITH_KEY else finding
             facts = (Fact(part.removesuffix("_s"), one, "s") for part, one in claims.items())
             counted = {"lost_s": lost_s, "share": regime.share(lost_s), "evidence": tuple(facts)}
-            found.append(replace(finding, **counted, forecast=_forecast(now, finding, lost_s)))
+            found.append(replace(finding, **counted, forecast=_forecast(now, finding, claimed_s)))
     found.sort(key=lambda finding: -finding.lost_s)
     limit = compute.find(now) if not found or found[0].share < LEADS_FROM else None
     ranked = (*((_with_cause(limit, causes),) if limit else ()), *found, *causes)
@@ -124,12 +125,14 @@ def _with_cause(limit: Finding, causes: list[Finding]) -> Finding:
     return replace(limit, advice=f"{cause.brief}: {cause.advice}", code=cause.code)
 
 
-def _forecast(now: Situation, finding: Finding, lost_s: float) -> Forecast | RemedyForecast | None:
+def _forecast(
+    now: Situation, finding: Finding, claimed_s: float
+) -> Forecast | RemedyForecast | None:
     """Return the forecast of the step without the seconds that a remedy gives back of compute."""
     part, compute_s = now.split, now.regime.spent.compute_s
     if not finding.basis or part is None:
         return finding.forecast
-    saved_ms = part.compute.mean * lost_s / compute_s
+    saved_ms = part.compute.mean * claimed_s / compute_s
     return RemedyForecast(part.step.mean, part.step.mean - saved_ms, finding.basis)
 
 

@@ -25,7 +25,12 @@ def find(now: Situation) -> Finding | None:
     if not is_logged and not _takes_from_cache(now):
         return None
     spent = now.regime.spent
-    lost_s = spent.data_wait_s + spent.first_batch_s
+    claims = {
+        "data_wait_s": spent.data_wait_s,
+        "first_batch_s": spent.first_batch_s,
+        "epoch_end_s": now.iterator_ends_s,
+    }
+    lost_s = sum(claims.values())
     brief = f"each epoch fills the cache again, {units.seconds(lost_s)} in all"
     return Finding(
         "take-after-cache",
@@ -34,7 +39,7 @@ def find(now: Situation) -> Finding | None:
         ".take() before .cache(): the cache then keeps what is taken",
         _CODE,
         brief=brief,
-        claims={"data_wait_s": spent.data_wait_s, "first_batch_s": spent.first_batch_s},
+        claims=claims,
     )
 
 

@@ -102,12 +102,13 @@ def tried(
     change: ScriptChange = STEPS_8,
     budget_s: float = 1e3,
     epochs: int = 12,
+    step_ms: float = 20.0,
 ) -> tuple[Tried, str]:
     clock = FakeClock()
     until_ns = clock.now_ns() + round(budget_s * 1e9)
     pairs = PairedRuns("train.py", runs.measure, clock.clock, until_ns, lambda _: None)
     file = UserFile.read("train.py", sys.maxsize)
-    rows = noisy_rows(1)
+    rows = noisy_rows(1, step_ms=step_ms)
     judged = JudgedRun(open_run(record(folder / "first", rows, steps_per_epoch=20, epochs=epochs)))
     answer = pairs.try_change(file, file.text, change, judged)
     assert os.listdir() == ["train.py"]
@@ -229,6 +230,14 @@ def test_a_cache_is_tried_once_it_is_full(tmp_path: Path) -> None:
     runs = Epochs(tmp_path)
     assert tried(runs, tmp_path, change)[0].outcome.startswith("2.00 x faster")
     assert runs.trials[0] == ScriptTrial(6 * 20 + 2, validates=True)
+
+
+def test_of_long_epochs_fewer_are_run(tmp_path: Path) -> None:
+    change = replace(BY_NAME["take_first"], make=lambda text: text + "# changed\n")
+    runs = Epochs(tmp_path)
+    tried(runs, tmp_path, change, step_ms=1500.0)
+    assert runs.trials[0].steps == 5 * 20 + 2, "of 30 s each"
+    assert "an epoch takes 6" in tried(runs, tmp_path / "b", change, step_ms=3000.0)[0].outcome
 
 
 @pytest.mark.parametrize(("name", "least"), [("take_first", 4), ("validation_freq", 11)])

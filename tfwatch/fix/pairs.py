@@ -127,7 +127,8 @@ def _trial(judged: JudgedRun, change: ScriptChange) -> ScriptTrial:
     epoch_s = judged.run.length_s / max(1, len(judged.run.steps) / steps)
     if epoch_s * least > _LONGEST_S:
         raise NoPatchError(f"an epoch takes {epoch_s:.0f} s")
-    begun = min(epochs - 1, change.epochs + _EPOCHS)
+    short = max(least, int(_LONGEST_S / max(epoch_s, 1e-3)))
+    begun = min(epochs - 1, change.epochs + _EPOCHS, short)
     # With validation: it is a part of an epoch. The last step of a trial has no row.
     return ScriptTrial(begun * steps + 2, validates=True)
 

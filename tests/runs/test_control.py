@@ -126,7 +126,7 @@ def test_what_is_refused_comes_back_as_an_event(run: Taken) -> None:
     failed = run.events(SwitchFailed)
 
     assert [event.knob for event in failed] == ["cache", "workers"]
-    assert failed[1].reason == "fixed in this run's own pipeline"
+    assert failed[1].reason == "its pipeline is not read yet"
     assert not run.control.has_requests
 
 

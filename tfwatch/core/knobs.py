@@ -296,6 +296,7 @@ class Refusal(Enum):
     NO_FIT_YET = "the script has not called fit yet"
     READ_ONLY = "read only: tfwatch attach switches it"
     FIXED = "fixed in this run's own pipeline"
+    UNREAD = "its pipeline is not read yet"
     NO_SUCH_KNOB = "not a knob of this run"
     NOTHING_TO_CACHE = (
         "its examples are in memory, or tfwatch cannot see which stages of its pipeline are random"

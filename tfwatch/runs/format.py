@@ -329,10 +329,13 @@ class Manifest(msgspec.Struct, frozen=True):
         return not (self.fetches_in_calls or self.makes_batches)
 
     def why_not_switchable(self, knob: str) -> str:
-        """Return the reason why the run never switches a knob; empty where it does."""
+        """Return the reason why the run does not switch a knob; empty where it does.
+
+        A `fit` begins with `prefetch` alone: its pipeline is read within a second.
+        """
         if knob in self.knobs and knob in self.switchable:
             return ""
-        none = Refusal.FIXED if knob in self.knobs else LACKING.get(knob, Refusal.NO_SUCH_KNOB)
+        none = Refusal.UNREAD if knob in self.knobs else LACKING.get(knob, Refusal.NO_SUCH_KNOB)
         return self.fixed.get(knob) or none.words
 
     def needs_consent(self, knob: str) -> bool:

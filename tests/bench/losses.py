@@ -38,7 +38,6 @@ _TRAININGS, _LEAST = 20, 0.05
 #: These kinds are found by a profile of the step.
 _OF_PROFILE = {
     "metric",
-    "augmentation",
     "small-operations",
     "float16-on-cpu",
     "no-cudnn",

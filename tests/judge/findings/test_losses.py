@@ -474,6 +474,12 @@ def test_the_time_between_the_kernels_of_a_loop_is_the_layers() -> None:
     assert "launch-bound" not in kinds(looping)
 
 
+def test_a_gpu_augments_faster_than_the_cores_beside_it() -> None:
+    on_cpu = losing(profile=profile_of(ROTATES, MULTIPLIES), cores_free=0.5)
+    assert "augmentation" in kinds(on_cpu)
+    assert "augmentation" not in kinds(changed(on_cpu, accelerated=True))
+
+
 def test_without_an_nvidia_gpu_there_is_no_cudnn_to_miss() -> None:
     profile = profile_of(MULTIPLIES, UPDATES)
     on_gpu = losing(model=LOOPS, profile=profile, accelerated=True)

@@ -28,6 +28,16 @@ def test_kernels_bear_the_paths_of_their_operations_and_all_of_them_count(tmp_pa
     ]
 
 
+def test_kernels_of_other_functions_are_other_operations(tmp_path: Path) -> None:
+    """All that keeps the GPU busy is in a row."""
+    made = GpuProfile().call(0, 100).kernel("sgemm", 10, 600, DENSE)
+    profile = made.kernel("random", 700, 300, "RandomUniform:RandomUniform").read(tmp_path)
+    assert [(one.role, one.took_ms) for one in profile.operations] == [
+        ("forward", 0.6),
+        ("other", 0.3),
+    ]
+
+
 def test_what_begins_after_the_last_step_does_not_count(tmp_path: Path) -> None:
     """TensorFlow records on until it is stopped."""
     made = GpuProfile().call(0, 100).kernel("sgemm", 10, 400, DENSE).call(500, 1, END)

@@ -128,6 +128,8 @@ def read_profile(done: Recording, now_ns: int, *, accelerated: bool = False) -> 
     if not on_gpu:
         times = _host_times(host, compiled, until)
     origins = Origins(done.model, done.graph, {one.path for one in times.operations})
+    if not on_gpu:  # other functions run on the CPU's threads too; all kernels are the GPU's time
+        times.operations = [one for one in times.operations if origins.has(one.path)]
     rows, others_ms = _rows(times.operations, origins, done.steps)
     return StepProfiled(
         now_ns,
@@ -343,7 +345,7 @@ def _closed(around: list[_Open]) -> Iterator[tuple[int, int]]:
 def _rows(times: list[_Time], origins: Origins, steps: int) -> tuple[list[OperationTime], float]:
     """Return the longest parts, and the time of the others, milliseconds a step."""
     parts: dict[Origin, _Part] = defaultdict(_Part)
-    for (path, op), ps in _gently(_longest_first(times, origins)):
+    for (path, op), ps in _gently(_longest_first(times)):
         origin = origins.of(path, op)
         part = parts[replace(origin, place="")]
         part.ps += ps
@@ -354,13 +356,10 @@ def _rows(times: list[_Time], origins: Origins, steps: int) -> tuple[list[Operat
     return rows, _ms(sum(part.ps for _, part in ranked[MOST_OPERATIONS:]), steps)
 
 
-def _longest_first(
-    times: Iterable[_Time], origins: Origins
-) -> Iterable[tuple[tuple[str, str], int]]:
-    """Return the time of each operation of the step: where looking up is limited, the longest
-    count."""
+def _longest_first(times: Iterable[_Time]) -> Iterable[tuple[tuple[str, str], int]]:
+    """Return the time of each operation: where looking up is limited, the longest count."""
     by_path: Counter[tuple[str, str]] = Counter()
-    for time in _gently(one for one in times if origins.has(one.path)):
+    for time in _gently(times):
         by_path[time.path, time.op] += time.ps
     return by_path.most_common()
 

@@ -247,7 +247,7 @@ class Manifest(msgspec.Struct, frozen=True):
     workers_from_epoch: bool = False
     #: The changes of the script's lines that set its knobs; empty where its code is not known.
     code: tuple[CodeEdit, ...] = ()
-    #: The script's names of its `model` and its `dataset`, as in its first call of `fit`.
+    #: The script's names of its `model` and its `dataset`, as in all its calls of `fit`.
     names: dict[str, str] = {}
     #: The threads of the pipeline's own pool (`private_threadpool_size`); None where TensorFlow has
     #: one a core.

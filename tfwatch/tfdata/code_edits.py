@@ -12,6 +12,7 @@ import linecache
 import os
 import sys
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -295,7 +296,13 @@ def names_in_fit(frame: FrameType | None) -> dict[str, str]:
         frame = frame.f_back
     if frame is None:
         return {}
-    site = CallSite("fit", frame.f_code, frame.f_lasti, frame.f_lineno)
+    return _names_at(CallSite("fit", frame.f_code, frame.f_lasti, frame.f_lineno))
+
+
+@lru_cache(maxsize=8)
+def _names_at(site: CallSite) -> dict[str, str]:
+    """Return the names in a call, whose file is read once: a loop may call `fit` thousands of
+    times."""
     source = SourceFile.of(site.file)
     call = find_call(source.code.tree, site) if source else None
     if call is None:

@@ -294,13 +294,16 @@ class Watch(keras.callbacks.Callback):
         return values
 
     def _note_model(self, run: FitRun) -> None:
-        """Number the model that trains; run.json has the facts of the first one."""
+        """Number the model that trains; run.json has the facts of the first one, and the names that
+        all calls of `fit` have for theirs."""
         run.step_log.use_model(self.model)
         writer = run.script.writer
         with fails_open(lambda why: writer.note(f"facts of the model are unknown: {why}")):
+            names = names_in_fit(sys._getframe())
             if run.is_first_fit:
-                writer.describe(model=read_model(self.model))
-                writer.describe(names=names_in_fit(sys._getframe()))
+                writer.describe(model=read_model(self.model), names=names)
+            elif (known := writer.manifest().names) != names:
+                writer.describe(names=dict(known.items() & names.items()))
 
     def _is_watched_already(self) -> bool:
         """Return whether another Watch records this `fit`, whose callbacks share their `params`."""

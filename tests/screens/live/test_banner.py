@@ -12,6 +12,7 @@ from tests.judge.situations import RUNNING, banner, changed, judged, losses, reg
 from tests.runs.folders import make_manifest
 from tfwatch.core.events import RunEnded, TrainingFailed
 from tfwatch.core.rows import Phase
+from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.findings.situation import SourceKind
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.machine import MachineFigures
@@ -164,3 +165,30 @@ def test_advice_for_every_kind_of_data_is_whole_at_80_columns(
             pane.banner = banner(changed(RUNNING, live=live, split=split, regime=regime, **changes))
             _, _, line = pane.rows(WIDTH, 3)
             assert 0 < line.cell_length <= WIDTH, line.plain
+
+
+_CAUSE = "map(f) at src/train.py:26 runs serially: 53 ms/batch"
+
+
+@pytest.mark.parametrize(
+    ("width", "cause"),
+    [
+        (
+            160,
+            f"each step waits 9 ms for data: {_CAUSE}",
+        ),
+        (78, _CAUSE),
+        (44, "map(f) at train.py:26 runs serially"),
+    ],
+)
+def test_beside_a_remark_the_cause_is_kept_and_the_figures_go(width: int, cause: str) -> None:
+    pane = BannerPane()
+    pane.banner = Finding(
+        "data-wait",
+        "STARVING 40 %",
+        f"each step waits 9 ms for data: {_CAUSE}",
+        brief="each step waits 9 ms for data",
+        remark="OTHER PROGRAMS USE 1.6 OF 2 CORES",
+    )
+
+    assert pane.rows(width, 3)[1].plain == cause

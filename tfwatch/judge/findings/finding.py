@@ -118,7 +118,8 @@ class Finding:
     @property
     def cause(self) -> str:
         """The part of the sentence after the loss; else the place."""
-        return self.sentence.removeprefix(self.brief).lstrip(":;, ") or self.where
+        after = self.sentence.rpartition(self.brief)[2] if self.brief else self.sentence
+        return after.lstrip(":;, ") or self.where
 
     @property
     def cause_words(self) -> str:

@@ -31,6 +31,8 @@ _HARMLESS = re.compile(r"[\x20-\x7e°·…←-⇿─-◿]*")
 #: Variation selectors: terminals disagree on the width of the character before them.
 _SELECTORS = re.compile("[\ufe00-\ufe0f]")
 _LONGEST = 4000
+#: The folders before a line of a file.
+_FOLDERS = re.compile(r"[^\s/]*/(?:[^\s/]+/)*(?=[^\s/]+\.py:\d)")
 _ASIDE = re.compile(r" \([^()]*\)(?=[;,]|$)")
 _PART = re.compile("; | - ")
 _WITHIN = re.compile(", |: ")
@@ -105,15 +107,16 @@ def spread(left: Content, right: Content, width: int) -> Content:
 
 
 def shorten_clauses(text: str, width: int) -> str:
-    """Shorten a text to `width` cells: drop the brackets from the last, then the last parts, then
-    the first sentence.
+    """Shorten a text to `width` cells: drop the folders of files, then the brackets from the last,
+    then the last parts, then the first sentence.
 
     Parts end in a semicolon or ` - `. A single part that is still too long loses its ends from the
     last comma or colon outside a call's brackets on. A text that cannot be shortened to fit is
     returned whole.
     """
-    remaining = plain(text)
-    shorter = [remaining]
+    whole = plain(text)
+    remaining = _FOLDERS.sub("", whole)
+    shorter = [whole, remaining]
     for aside in reversed([*_ASIDE.finditer(remaining)]):
         remaining = remaining[: aside.start()] + remaining[aside.end() :]
         shorter.append(remaining)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from textual.content import Content
 from textual.reactive import reactive
 
@@ -204,6 +205,8 @@ class BannerPane(Pane):
         loss = "" if found.kind == MOMENT else found.loss
         first = shorten_clauses(found.remark or loss, width - word.cell_length - 2)
         second = found.sentence if found.remark or not loss else found.cause
+        if found.brief and cell_len(second) > width:
+            second = found.cause or second  # the word and the chart have the figures
         return [
             word + row((f"  {first}", "bold")),
             row((shorten_clauses(second, width), "bold")),

@@ -28,6 +28,8 @@ _USUAL = {"TERM": "xterm-256color", "PYTHONPATH": str(Path(__file__).parent.pare
 #: Processes that a program leaves behind are found by this variable.
 MARK = "TFWATCH_TEST_TERMINAL"
 ROOT = Path(__file__).parent.parent
+#: Of the modules of a program: what this process finds, it does.
+PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 
 
 class Pseudo:
@@ -49,7 +51,7 @@ class Pseudo:
             env={
                 **os.environ,
                 "TERM": "xterm-256color",
-                "PYTHONPATH": str(ROOT),
+                "PYTHONPATH": PATH,
                 MARK: self.mark,
                 **environ,
             },

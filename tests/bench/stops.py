@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from tests.bench.numbered import Result, run_trials
-from tests.pseudo import MARK, ROOT, Pseudo, kill_marked
+from tests.pseudo import MARK, PATH, Pseudo, kill_marked
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.run import open_run
@@ -109,7 +109,7 @@ class Training:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": str(ROOT), **self._environ, MARK: self.mark},
+            env={**os.environ, "PYTHONPATH": PATH, **self._environ, MARK: self.mark},
             start_new_session=True,
         )
 
@@ -188,7 +188,7 @@ def make_trial() -> Callable[[int], Result]:
         )
         began_s = time.monotonic()
         training = Training(Path(folder), has_screen=False, switches=True)
-        training.end()
+        assert training.end() == 0
         usual = Usual(results.read_text().splitlines(), time.monotonic() - began_s)
 
     def try_number(number: int) -> Result:
@@ -237,7 +237,7 @@ def _wrong_results(stop: Stop, usual: Usual, training: Training, code: int | Non
 
 def _left_files(training: Training) -> Iterator[str]:
     """Yield the temporary files that the next start of tfwatch leaves."""
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(training.temporary)}
+    environ = {**os.environ, "PYTHONPATH": PATH, "TMPDIR": str(training.temporary)}
     words = ["-m", "tfwatch", "run", "--headless", "--runs-dir", str(training.runs_dir)]
     script = training.temporary.with_name("nothing.py")
     script.touch()

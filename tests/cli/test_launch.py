@@ -177,7 +177,7 @@ def test_runs_are_the_newest_first_with_what_became_of_them(tmp_path: Path) -> N
     ]
     assert [(run.workload, run.age_s) for run in runs] == [("cnn", 720.0)] * 2
     assert runs[0].length.startswith("451 steps, ")
-    split = breakdown(steady(open_run(runs[1].words).plausible_steps))
+    split = breakdown(steady(open_run(runs[1].words).steps))
     assert split
     assert runs[1].wait_share == pytest.approx(split.wait_share)
     assert list(room.past_runs(tmp_path / "nowhere")) == []

@@ -13,6 +13,7 @@ from tests.judge.step_rows import make_steps
 from tests.report.hostile import HOSTILE, hostile_run
 from tests.report.pages import assert_harmless, columns_of, page_of, rows_of, text_of
 from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run
+from tests.runs.folders import FakeClock
 from tests.screens.canned import STAGES, STARVING, Canned, usual
 from tests.screens.states import failed, starting
 from tfwatch.core.events import EpochEnded, EpochStarted, Event, RunEnded
@@ -257,7 +258,7 @@ def test_a_long_run_makes_a_small_page(tmp_path: Path) -> None:
         for one in began
         if isinstance(one, EpochStarted)
     ]
-    run = open_written(tmp_path / "run", rows[:0], *began, *over, FINISHED)
+    run = open_written(tmp_path / "run", rows[:0], *began, *over, FINISHED, clock=FakeClock(4000))
     rows.tofile(tmp_path / "run" / "steps.bin")
     run = open_run(tmp_path / "run")
 

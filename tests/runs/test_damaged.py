@@ -9,6 +9,7 @@ import random
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from tests.judge.step_rows import plain
@@ -104,18 +105,33 @@ def test_implausible_rows_are_counted_and_left_out(tmp_path: Path) -> None:
     assert snapshot.time_sums.end_s == pytest.approx(0.2)
 
 
-@pytest.mark.parametrize("days", [0.5, 99.0])
-def test_an_absurd_start_takes_little_memory(tmp_path: Path, days: float) -> None:
-    write_run(tmp_path, plain(0))
+@pytest.mark.parametrize(("column", "value"), [("start_ns", 7200 * 10**9), ("compute_ms", 1e8)])
+def test_a_step_that_ends_later_than_the_run_is_left_out(
+    tmp_path: Path, column: str, value: float
+) -> None:
+    write_run(tmp_path, plain(10), clock=FakeClock(1))
     rows = plain(10)
-    rows["start_ns"][5] = int(days * 86_400e9)
+    rows[column][-1] = value
     rows.tofile(tmp_path / layout.STEPS)
 
     snapshot = read(tmp_path)
-    columns = snapshot.time_sums.columns(0.2, 0.25, 4)
 
-    assert snapshot.steps_total == 10
-    assert columns.steps.tolist() == [0, 0, 0, 9]
+    assert (snapshot.steps_total, snapshot.torn, len(snapshot.steps)) == (10, 1, 9)
+    assert snapshot.steps_between(1, 10)["step"].tolist() == list(range(1, 10))
+    assert snapshot.time_sums.end_s == pytest.approx(0.18)
+
+
+@pytest.mark.parametrize("name", [layout.SAMPLES, layout.PROGRESSES, layout.GPUS])
+def test_a_row_that_is_later_than_the_run_is_left_out(tmp_path: Path, name: str) -> None:
+    write_run(tmp_path, plain(1), clock=FakeClock(1))
+    rows = np.zeros(2, layout.TABLES[name])
+    rows["at_ns"] = 10**9, 7200 * 10**9
+    rows.tofile(tmp_path / name)
+
+    snapshot = read(tmp_path)
+
+    tables = (snapshot.samples, snapshot.progress, snapshot.gpus)
+    assert sum(table["at_ns"].tolist() == [10**9] for table in tables) == 1
 
 
 def random_bytes(seed: int) -> bytes:
@@ -184,7 +200,7 @@ def test_an_endless_file_has_no_data(
 
 
 def test_a_file_that_goes_on_as_a_hole_ends_before_it(tmp_path: Path) -> None:
-    write_run(tmp_path, plain(10_000))
+    write_run(tmp_path, plain(10_000), clock=FakeClock(200))
     os.truncate(tmp_path / layout.STEPS, 2**42)
 
     run = opened(tmp_path)

@@ -35,9 +35,11 @@ def test_local_time_includes_the_machines_sleep(tmp_path: Path) -> None:
 
 def test_a_reader_follows_new_data(tmp_path: Path) -> None:
     rows = plain(RECENT + 500)
-    writer = write_run(tmp_path, rows[:100])
-    reader = Run(RunFolder(tmp_path), FakeClock(1).clock)
+    clock = FakeClock(2)
+    writer = write_run(tmp_path, rows[:100], clock=clock)
+    reader = Run(RunFolder(tmp_path), clock.clock)
     first = reader.read()
+    clock.at_s = 92
     add_steps(writer, rows[100:])
     writer.event(EpochStarted(0, 0, 1, None))
     writer.flush()

@@ -78,14 +78,14 @@ def test_rows_come_in_their_order_while_several_threads_append(tmp_path: Path) -
     noters = [threading.Thread(target=note) for _ in range(3)]
     for thread in noters:
         thread.start()
-    add_steps(writer, plain(5000))
+    add_steps(writer, plain(2500))
     for thread in noters:
         thread.join()
     writer.close()
 
     run = open_run(tmp_path, FakeClock(1).clock)
 
-    assert run.steps["step"].tolist() == list(range(1, 5001))
+    assert run.steps["step"].tolist() == list(range(1, 2501))
     assert len(run.events) == 1500
 
 

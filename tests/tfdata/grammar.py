@@ -40,8 +40,9 @@ if TYPE_CHECKING:
 EPOCHS, MOST_STAGES = 3, 7
 #: The batches of an epoch without end; the most of any other.
 STEPS, MOST_STEPS = 9, 30
-#: Bare runs that a pipeline may have to show that its script asks for no order.
-BARE_RUNS = 4
+#: Bare runs that a pipeline may have to show that its script asks for no order; before a
+#: difference is reported.
+BARE_RUNS, MANY_RUNS = 5, 40
 
 #: In a text, `{n}` is a small number, `{pipeline}` another pipeline, and each name of `CHOICES` one
 #: of its texts. Half of the trials have only what most scripts have.
@@ -666,12 +667,24 @@ def difference(trial: Trial, train: Callable[..., Outcome] = trained) -> tuple[s
         del views["order"]
         if _elements(bare[0]) == _elements(switched):
             return "", switched
-    bare += [train(trial, switched=False) for _ in range(BARE_RUNS)]
     for name, view in views.items():
-        seen = [view(one) for one in bare]
-        if all(one == seen[0] for one in seen):
-            return "" if view(switched) == seen[0] else f"other {name}: {unlike}", switched
+        seen = view(bare[0])
+        is_fixed = all(view(one) == seen for one in _more(bare, trial, train, BARE_RUNS))
+        if is_fixed and view(switched) == seen:
+            return "", switched
+        if is_fixed and all(view(one) == seen for one in _more(bare, trial, train, MANY_RUNS)):
+            return f"other {name}: {unlike}", switched
     return "", switched
+
+
+def _more(
+    bare: list[Outcome], trial: Trial, train: Callable[..., Outcome], count: int
+) -> Iterator[Outcome]:
+    """Yield so many bare runs; those that there are not yet are trained."""
+    for number in range(count):
+        if number == len(bare):
+            bare.append(train(trial, switched=False))
+        yield bare[number]
 
 
 def _is_same(one: Outcome, other: Outcome) -> bool:

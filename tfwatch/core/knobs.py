@@ -308,6 +308,7 @@ class Refusal(Enum):
         "the steps of this fit are not split: its batches are fetched by the model's own train"
         " function"
     )
+    CACHE_FILE = "the file of its cache is not complete, and only one iterator can write it"
     ON_DEVICE = (
         "the script's pipeline puts its batches on the device (prefetch_to_device): no stage can"
         " follow"

@@ -48,7 +48,7 @@ class JudgedRun:
     @cached_property
     def setting_steps(self) -> Rows:
         """The steps of the last setting: those of the present regime."""
-        rows = self.run.plausible_steps
+        rows = self.run.steps
         return rows[int(np.searchsorted(rows["start_ns"], self.regime.begin_ns)) :]
 
     @cached_property
@@ -61,13 +61,13 @@ class JudgedRun:
     def switches(self) -> list[Comparison]:
         """Every switch that took effect, with the steps before and after it."""
         run = self.run
-        steps, accelerated = len(run.steps), run.manifest.accelerated
+        steps, accelerated = run.steps_total, run.manifest.accelerated
         return compare(run.events, steps, run.steps_between, accelerated=accelerated)
 
     @cached_property
     def stalls(self) -> list[Stall]:
         """The stalls; a wait that has not ended may be one, and is no step."""
-        run, rows = self.run, self.run.plausible_steps
+        run, rows = self.run, self.run.steps
         waits = np.concatenate([rows, run.open_phase.wait]) if run.open_phase else rows
         return find_stalls(waits, run.events)
 
@@ -94,7 +94,7 @@ class JudgedRun:
         """The present regime, or the last one."""
         run = self.run
         doing = run.open_phase.phase if run.open_phase else None
-        return regime_of(run.plausible_steps, run.events, run.length_s, doing)
+        return regime_of(run.steps, run.events, run.length_s, doing)
 
     @cached_property
     def losses(self) -> tuple[Finding, ...]:
@@ -141,7 +141,7 @@ class JudgedRun:
     def _evidence(self) -> Evidence:
         run, at_ns = self.run, round(self.run.length_s * 1e9)
         table = stage_table_at(run, at_ns)
-        return build_evidence(run, self.switches, table, len(run.steps), at_ns)
+        return build_evidence(run, self.switches, table, run.steps_total, at_ns)
 
 
 class EndedRunJudge:

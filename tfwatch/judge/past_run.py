@@ -107,7 +107,7 @@ def worst_state(states: Sequence[str]) -> str:
 
 def past_run(run: Snapshot, words: str, clock: Clock) -> PastRun:
     """Return a run in a line."""
-    split = breakdown(steady(run.plausible_steps))
+    split = breakdown(steady(run.steps))
     return PastRun(
         words=words,
         workload=run.manifest.workload,

@@ -47,8 +47,8 @@ class ProgressNow:
 class Snapshot:
     """A run as far as it has been read. Compared by identity.
 
-    What a frame needs is in memory. `steps`, `plausible_steps`, `stages` and `fits` read the disk
-    when they are first asked for: never in the thread of a screen's keys.
+    What a frame needs is in memory. `steps`, `stages` and `fits` read the disk when they are first
+    asked for: never in the thread of a screen's keys.
     """
 
     manifest: Manifest
@@ -63,7 +63,7 @@ class Snapshot:
     pulse: Pulse | None
     #: The last `run.RECENT` plausible rows of `core.rows.STEP`.
     recent: Rows
-    #: The number of all steps.
+    #: The number of all steps, implausible rows included.
     steps_total: int
     #: Returns the plausible rows of steps first to last: see `Run.steps_between`.
     steps_between: Callable[[int, int], Rows]
@@ -94,6 +94,8 @@ class Snapshot:
     torn: int
     #: The first and the end of the rows that were read, by file.
     ranges: Mapping[str, tuple[int, int]]
+    #: Nanoseconds since the clock origin; a row of a later time is implausible.
+    latest_ns: int
 
     @property
     def folder(self) -> Path | None:
@@ -110,18 +112,13 @@ class Snapshot:
 
     @cached_property
     def steps(self) -> Rows:
-        """All rows of `core.rows.STEP`, a read-only view of the file."""
-        return self._rows(layout.STEPS)
-
-    @cached_property
-    def plausible_steps(self) -> Rows:
-        """The plausible ones of `steps`."""
-        return plausible_rows(self.steps)
+        """All plausible rows of `core.rows.STEP`: where all are, a read-only view of the file."""
+        return plausible_rows(self._rows(layout.STEPS), self.latest_ns)
 
     @cached_property
     def stages(self) -> Rows:
         """All rows of `core.rows.STAGE`."""
-        return clean_rows(self._rows(layout.STAGES))
+        return clean_rows(self._rows(layout.STAGES), self.latest_ns)
 
     @cached_property
     def epochs(self) -> Rows:

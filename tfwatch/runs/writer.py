@@ -344,12 +344,13 @@ class RunWriter:
             return ""
         unwritten, self._stale_manifest = self._stale_manifest, False
         try:
+            # First: a folder may take no new file, and rows are read up to the pulse.
+            write_at_start(self._place, layout.PULSES, self._pulse)
             if unwritten:
                 with self._place.opened() as place:
                     text = self._manifest.encode()
                     layout.write_atomically(Path(layout.MANIFEST), text, place)
                 unwritten, self.can_open = False, True
-            write_at_start(self._place, layout.PULSES, self._pulse)
         except OSError as error:
             return why_not(error)
         finally:

@@ -58,6 +58,7 @@ class RebuiltPipeline:
         """
         if any(kind_of(node) in BATCHES for node in tree.chain):
             _check_shapes(tree.base)
+        _check_encoding(tree.base)
         return RebuiltPipeline(tree, tree.top.options())
 
     @property
@@ -168,6 +169,16 @@ def _check_shapes(base: Any) -> None:
     for spec in tf.nest.flatten(base.element_spec):
         if type(spec) is not tf.TensorSpec or not spec.shape.is_fully_defined():
             raise CannotRebuildError(f"the elements after {label_of(base)} have no fixed shape")
+
+
+def _check_encoding(base: Any) -> None:
+    """Refuse rows of a ragged tensor: TensorFlow encodes them for its stages, and a gate gives them
+    as plain tensors."""
+    for spec in tf.nest.flatten(base.element_spec):
+        if isinstance(spec, tf.RaggedTensorSpec) and not spec.ragged_rank:
+            raise CannotRebuildError(
+                f"the elements after {label_of(base)} are rows of a ragged tensor"
+            )
 
 
 def _with_workers(node: Any, data: tf.data.Dataset, workers: str) -> tf.data.Dataset:

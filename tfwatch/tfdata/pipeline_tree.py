@@ -290,6 +290,16 @@ def _gives_same_again(node: Any) -> bool:
     return kind_of(node) in _SAME_AGAIN
 
 
+def writes_cache_file(dataset: Any) -> bool:
+    """Return whether a `.cache(file)` of a data set is not complete: TensorFlow refuses a second
+    iterator while one that has not been deleted writes the file."""
+    import tensorflow as tf
+
+    caches = [node for node in nodes_of(dataset) if kind_of(node) == "Cache"]
+    files = [tf.get_static_value(getattr(node, "_filename", "")) for node in caches]
+    return any(file and not tf.io.gfile.exists(file + b".index") for file in files)
+
+
 def _repeats_shuffle(node: Any) -> bool:
     return kind_of(node) == "Repeat" and any(reshuffles(below) for below in nodes_of(node))
 

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.core import units
-from tfwatch.core.rows import plausible_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,7 +107,7 @@ class Cycles:
 def align(ranks: Sequence[RankSteps]) -> Cycles:
     """Align the steps that all ranks have, one rank at least; steps with a flag at some rank
     (compile, switch), and those that take long, are left out."""
-    rows = [plausible_rows(rank.rows) for rank in ranks]
+    rows = [rank.rows for rank in ranks]
     plain = [of_rank["step"][_is_plain(of_rank)] for of_rank in rows]
     steps = reduce(_common, plain)
     at = [np.searchsorted(of_rank["step"], steps) for of_rank in rows]

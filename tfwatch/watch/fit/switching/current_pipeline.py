@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open
+from tfwatch.core.knobs import Refusal
 from tfwatch.tfdata.disposal import dispose, dispose_unless_referenced
 from tfwatch.tfdata.live_switch import BatchIterator, BatchSpec, SwitchablePipeline
 from tfwatch.tfdata.work_ahead import is_added, prefetch_only
@@ -64,7 +65,10 @@ class CurrentPipeline:
     def open_direct(self) -> None:
         """Prepare to fetch from Keras' iterator itself."""
         old, self._direct = [self._direct], BatchIterator(self.keras)
-        dispose(old, [], [])
+        if why_not_switchable(self.keras) is Refusal.CACHE_FILE:
+            old.clear()  # here, as without tfwatch: the new one cannot begin before
+        else:
+            dispose(old, [], [])
 
     def start_rebuilt(self, source: Any, knobs: Knobs, batches: int) -> None:
         """Continue with the rebuilt pipeline over a source that so many batches of Keras' iterator
@@ -160,5 +164,7 @@ class CurrentPipeline:
     def drop(self) -> None:
         """Let go of Keras' iterator."""
         last = [self.keras]
+        is_alone = why_not_switchable(self.keras) is Refusal.CACHE_FILE
         self.keras = self._direct = None
-        dispose_unless_referenced(last)
+        if not is_alone:
+            dispose_unless_referenced(last)

@@ -22,6 +22,7 @@ from tfwatch.tfdata.pipeline_tree import (
     read_tree,
     split_tree,
     why_other_draws,
+    writes_cache_file,
 )
 from tfwatch.tfdata.replay import (
     Replay,
@@ -315,7 +316,10 @@ def why_not_switchable(iterator: Any) -> Refusal | None:
     device = getattr(getattr(iterator, "_iterator_resource", None), "device", None) or "CPU"
     # tf.data works in host memory: with a gate over batches in GPU memory, training hung or
     # crashed.
-    return None if "CPU" in device.upper() else Refusal.ON_DEVICE
+    if "CPU" not in device.upper():
+        return Refusal.ON_DEVICE
+    dataset = dataset_of(iterator)
+    return Refusal.CACHE_FILE if dataset is not None and writes_cache_file(dataset) else None
 
 
 class KnobDescriber:
@@ -328,27 +332,27 @@ class KnobDescriber:
     def __init__(self, writer: RunWriter, py_dataset: PyDatasetSettings | None = None) -> None:
         self._writer, self._py_dataset = writer, py_dataset
         self._described: Callable[[], Any] = lambda: None
-        self._random_draws = False
+        self._known: tuple[bool, Refusal | None] = (False, None)
 
     def describe(self, iterator: Any, used: ScriptPipeline) -> None:
         """Describe the pipeline of an iterator, once. used: as the training reads it, if a switch
         was requested."""
         dataset = dataset_of(iterator)
-        is_known = dataset is self._described() and used.random_draws is self._random_draws
-        if dataset is None or is_known:
+        known = (used.random_draws, why_not_switchable(iterator))
+        if dataset is None or (dataset is self._described() and known == self._known):
             return
-        self._described, self._random_draws = weakref.ref(dataset), used.random_draws
+        self._described, self._known = weakref.ref(dataset), known
         with fails_open(
             lambda why: self._writer.note(f"the settings of this pipeline are unknown: {why}")
         ):
             self._write(dataset, iterator, used)
 
     def _write(self, dataset: Any, iterator: Any, used: ScriptPipeline) -> None:
+        _, refused = self._known
         script, manifest = ScriptPipeline(), self._writer.manifest()
         script.random_draws = used.random_draws
         script.read(iterator)
         script.is_rebuilt = used.is_rebuilt
-        refused = why_not_switchable(iterator)
         if refused is Refusal.SPREAD:
             fixed = fixed_below_strategy(script.edits)
             self._writer.describe(switchable=[], fixed=fixed, code=script.edits)

@@ -36,6 +36,8 @@ SLOW_S = 3.0
 FIRST_S = 10.0
 #: The bytes of a run.json that are read, and from which on a file is looked through for holes.
 _LARGE = 64 * 2**20
+#: A manifest has some kilobytes.
+_LONGEST_MANIFEST = 4 * 2**20
 
 
 class SilentDiskError(OSError):
@@ -260,7 +262,7 @@ class RunFolder:
             if not stat.S_ISREG(path.lstat().st_mode):
                 raise NotARunError(f"its {layout.MANIFEST} is not a file")
             with _opened(path) as file:
-                text = file.read(_LARGE)
+                text = file.read(_LONGEST_MANIFEST)
             manifest = Manifest.decode(text.decode(errors="replace"))
             paths = [one for name in layout.STREAMS if (one := self._folder / name).exists()]
             closed = [one.name for one in paths if not os.access(one, os.R_OK)]

@@ -19,12 +19,11 @@ if TYPE_CHECKING:
 
 #: The share of a step from which on this is its limit, and the part of it that XLA gives back: two
 #: LSTMs and two GRUs of 30 and 60 time steps took 0.34, 0.54, 0.55 and 0.96 of their time on two
-#: cores, later ones 0.29 and 0.41; unrolled 0.60 to 1.05, and up to 7 s to compile. Four times the
-#: batch took an LSTM 1.1.
-_LEAST, _RECOVERED = 0.3, 0.65
-#: XLA compiles the step once: for a GRU and an LSTM 2.1 and 2.3 times as long as their first step
-#: took without it.
-_COMPILES = 2.2
+#: cores, three later ones 0.29 to 0.41; unrolled 0.60 to 1.05, and up to 7 s to compile. Four times
+#: the batch took an LSTM 1.1.
+_LEAST, _RECOVERED = 0.3, 0.7
+#: Seconds for which XLA compiles the step once: 1.8 for a GRU, with little beside it.
+_COMPILES_S = 2.0
 _ADVICE = "jit_compile=True, or larger batches: fewer, larger operations"
 _CODE = "model.compile(..., jit_compile=True)"
 
@@ -44,7 +43,7 @@ def find(now: Situation) -> Finding | None:
         brief,
         f": {name_text(loop)} runs a loop of them in each step",
         gives_back=_RECOVERED,
-        once_s=_COMPILES * (now.regime.spent.compile_s + now.regime.before.compile_s),
+        once_s=_COMPILES_S,
         why=f", of which XLA gave back {units.percent(_RECOVERED)}",
         advice=_ADVICE,
         code=_CODE,

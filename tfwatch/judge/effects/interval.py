@@ -65,7 +65,7 @@ _BATCHES, _BATCH_STEPS = 8, 5
 #: An interval of 95 % ends at this quantile.
 _UPPER = 0.975
 #: The widening of an interval for all looks together, every 20 steps from 60 to 600. With 1.0, 6.9
-#: % of equal settings were claimed to differ at some look, and 12 % at most of a kind of noise; with
+#: % of equal settings were claimed to differ at some look, 12 % at most of a kind of noise; with
 #: 1.3, 2.5 and 7.5 %; with 1.4, 1.7 and 4.7 % (simulated).
 _ALL_LOOKS = 1.4
 #: Shorter steps count as this long: the logarithm of 0 is infinite.

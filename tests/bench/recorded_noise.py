@@ -2,9 +2,10 @@
 
     python -m tests.bench.recorded_noise STEPS.jsonl
 
-STEPS.jsonl is of `pasted_script.py OUT KINDS BATCHES MINUTES noise`. Each try cuts a stretch out of the recorded steps of
-one training at random, and makes its second half faster. Prints the share of tries that are claimed
-faster or slower, after so many steps on each side and at any look of every 20.
+STEPS.jsonl is of `pasted_script.py OUT KINDS BATCHES MINUTES noise`. Each try cuts a stretch out of
+the recorded steps of one training at random, and makes its second half faster. Prints the share of
+tries that are claimed faster or slower, after so many steps on each side and at any look of every
+20.
 """
 
 from __future__ import annotations

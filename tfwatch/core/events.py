@@ -345,14 +345,14 @@ class SwitchFailed(Event, ChangesKnob, frozen=True):
 
 
 class RandomDrawsAllowed(Event, frozen=True):
-    """The user accepts that maps draw other random numbers from here on: they may run in parallel,
-    as with the line in the script."""
+    """The user accepts that maps or a `PyDataset` draw other random numbers from here on: they may
+    run in parallel, as with the line in the script."""
 
     #: The steps done.
     step: Count
     #: `key`, `command` or `code`.
     by: str
-    #: The map, and what it does.
+    #: What draws them.
     reason: str
 
 

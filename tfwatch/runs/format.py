@@ -35,7 +35,14 @@ from tfwatch.core.bounds import (
     encode_json,
 )
 from tfwatch.core.errors import printable
-from tfwatch.core.knobs import LACKING, WORKERS, Refusal, check_value, epochs_until
+from tfwatch.core.knobs import (
+    LACKING,
+    PY_DATASET_KNOBS,
+    WORKERS,
+    Refusal,
+    check_value,
+    epochs_until,
+)
 from tfwatch.core.rows import GPU, PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
 from tfwatch.core.script_code import CodeEdit
 from tfwatch.core.temporary_files import new_part
@@ -237,8 +244,8 @@ class Manifest(msgspec.Struct, frozen=True):
     switchable: list[str] = []
     #: Why a knob cannot be switched, by knob.
     fixed: dict[str, str] = {}
-    #: The map whose parallel calls draw other random numbers, and what it does; empty without one,
-    #: and once the user accepts that.
+    #: The map or the `PyDataset` that draws other random numbers in parallel, and what it does;
+    #: empty without one, and once the user accepts that.
     random_maps: str = ""
     #: Workers are switched once the user accepts it.
     workers_ask: bool = False
@@ -340,7 +347,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
     def needs_consent(self, knob: str) -> bool:
         """Return whether a knob is switched once the user accepts other random draws."""
-        return knob == WORKERS and self.workers_ask
+        return knob in PY_DATASET_KNOBS and self.workers_ask
 
     def epochs_until(self, knob: str, value: str) -> int:
         """Return the number of epochs that must begin before a setting is in effect; 0: the next

@@ -200,8 +200,8 @@ def consent_question(random_map: str) -> Question:
     """Return the question before a switch that changes random draws. random_map: the map, and what
     it does."""
     return Question(
-        f"{random_map}. With parallel calls it draws others from here on, as with"
-        " num_parallel_calls in your script: your results are no longer those of the plain run.",
+        f"{random_map}. In parallel it draws others from here on, as with the same line in your"
+        " script: your results are no longer those of the plain run.",
         "The run records the step. It is asked once.",
         y="switch: other random draws",
         n="stay",

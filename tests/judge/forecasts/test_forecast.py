@@ -111,6 +111,19 @@ def test_parallel_calls_of_a_map_that_draws_random_numbers_share_its_work() -> N
     assert step_ms_of(found) == pytest.approx(13.8, rel=0.1)
 
 
+@pytest.mark.parametrize("kinds", [(), ("MapAndBatch",), ("MapAndBatch files",)])
+def test_a_random_map_that_works_ahead_gains_nothing_by_a_deeper_prefetch(
+    kinds: tuple[str, ...],
+) -> None:
+    """Seen: 14.6 ms/step stayed 14.6, and 8.6 were promised for one that reads files."""
+    table = StageTable(0, tuple(Stage("map(load), batch(32)", one, 14.9, 1.0) for one in kinds))
+    knobs = {"prefetch": "default", "workers": "default"}
+    draws = "map(load) draws random numbers"
+    known = evidence(14.6, knobs=knobs, stages=table if kinds else None, random_maps=draws)
+
+    assert not forecast(known, {"prefetch": "8"}).has_gain
+
+
 def test_a_cache_after_a_known_stage_leaves_the_work_above_it() -> None:
     costs = (("map(decode)", "Map", 4.0), ("map(flip)", "Map", 12.0), ("batch(32)", "Batch", 4.0))
     table, off = StageTable(0, tuple(Stage(*one) for one in costs)), {"cache": "off"}

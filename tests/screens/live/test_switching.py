@@ -73,7 +73,7 @@ async def test_w_asks_before_maps_draw_other_random_numbers() -> None:
     async with shown(starving(None, **asks)) as show:
         await show.press("w")
         assert isinstance(show.app.screen, Question)
-        assert show.app.screen.question.startswith(f"{draws}. With parallel calls it draws others")
+        assert show.app.screen.question.startswith(f"{draws}. In parallel it draws others")
         await show.press("n")
         assert show.asked() == []
         await show.press("w", "y")

@@ -12,7 +12,7 @@ import pytest
 
 from tests.watch.watched import Make, watch_in
 from tests.whole import events_of
-from tfwatch.core.events import PipelineSwitched, SwitchFailed
+from tfwatch.core.events import PipelineSwitched, RandomDrawsAllowed, SwitchFailed
 from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
@@ -98,3 +98,71 @@ def test_its_workers_change_with_an_epoch_or_say_why_not_and_the_result_stays(
     assert failed or "Thread-" in min(threads[2]), "threads of Keras' pool"
     assert failed or not threads[3], "processes have a copy of it"
     assert not multiprocessing.active_children()
+
+
+def flipped(array: Any) -> Any:
+    """Return an array, turned over at random."""
+    import numpy as np
+
+    return array[::-1] if np.random.default_rng(1).random() < 0.5 else array
+
+
+class Noise:
+    """Adds to arrays what it draws."""
+
+    def __init__(self) -> None:
+        import numpy as np
+
+        self.generator = np.random.default_rng(1)
+
+    def __call__(self, array: Any) -> Any:
+        return array + self.drawn(array)
+
+    def drawn(self, array: Any) -> Any:
+        return self.generator.standard_normal(array.shape)
+
+
+@pytest.mark.parametrize(
+    ("change", "drawn"),
+    [
+        (lambda array: array, ""),
+        (flipped, "random"),
+        (lambda array: flipped(array), "random"),
+        (Noise(), "standard_normal"),
+    ],
+)
+def test_one_that_draws_random_numbers_has_workers_once_the_user_accepts_others(
+    change: Any, drawn: str, arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    import keras
+
+    class Batches(keras.utils.PyDataset):
+        def __init__(self) -> None:
+            super().__init__()
+            self.change, self.order = change, list(range(LENGTH))
+
+        def __len__(self) -> int:
+            return LENGTH
+
+        def __getitem__(self, index: int) -> Any:
+            at = self.order[index] * 16
+            x, y = (array[at : at + 16] for array in arrays)
+            return self.change(x), y
+
+        def on_epoch_end(self) -> None:
+            random.shuffle(self.order)  # between two epochs nobody else draws
+
+    watch = watch_in(tmp_path)
+    asked = {0: {"workers": 2}, 1: {"workers": 3, "random_draws": True}}
+    ask = keras.callbacks.LambdaCallback(
+        on_epoch_begin=lambda epoch, logs: watch.set(**asked.get(epoch, {}))
+    )
+    make_model().fit(Batches(), epochs=3, verbose=0, callbacks=[watch, ask])
+
+    run = open_run(watch.run_path)
+    reasons = [event.reason for event in events_of(run, SwitchFailed)]
+    accepted = [event.reason for event in events_of(run, RandomDrawsAllowed)]
+    why = [f"the PyDataset's __getitem__ draws random numbers ({drawn})"] if drawn else []
+    assert reasons == accepted == why
+    made = [one.new for one in events_of(run, PipelineSwitched)]
+    assert made == (["3"] if drawn else ["2", "3"])

@@ -143,7 +143,8 @@ def _beside_keys(now: Situation, sentence: str) -> str:
     if PREFETCH not in now.manifest.switchable:
         return f"{sentence}; this pipeline cannot be switched live"
     if keys := _keys_of_py_dataset(now):
-        return f"{keys}, from the next epoch: {sentence}"
+        draws = "; it draws other random numbers then" if now.manifest.workers_ask else ""
+        return f"{keys}, from the next epoch: {sentence}{draws}"
     is_known = any(one.is_known for one in now.switches)
     return f"{sentence}; no key helps" if is_known or now.origin.has_no_pipeline else sentence
 
@@ -152,10 +153,11 @@ def _keys_of_py_dataset(now: Situation) -> str:
     """Return the keys that give a `PyDataset` workers, and processes where they help; empty where
     there are none."""
     knobs, can_switch = now.knobs, now.manifest.switchable
-    if MULTIPROCESSING not in knobs or WORKERS not in can_switch:
+    can = [one for one in PY_DATASET_KNOBS if one in can_switch or now.manifest.needs_consent(one)]
+    if MULTIPROCESSING not in knobs or WORKERS not in can:
         return ""
     helps = {WORKERS: True, MULTIPROCESSING: _computes(now) or knobs[WORKERS] != OFF}
-    off = [knob for knob in PY_DATASET_KNOBS if knob in can_switch and knobs[knob] == OFF]
+    off = [knob for knob in can if knobs[knob] == OFF]
     return " and ".join(KNOBS[knob].key for knob in off if helps[knob])
 
 

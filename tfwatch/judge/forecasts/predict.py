@@ -229,7 +229,7 @@ def _supply(evidence: Evidence, split: Breakdown, now: Mapping[str, str]) -> _Su
         costliest = max(maps, key=lambda one: one.busy_ms, default=table.stages[0])
         after = table.stages[table.stages.index(costliest) :]
         # A map that is joined with its batch works ahead by batches.
-        is_by_element = any("Batch" in stage.kind and stage.kind != PINS for stage in after)
+        is_by_element = any("Batch" in one.kind and not is_joined(one.kind) for one in after)
         elements = elements if is_by_element else 1.0
         if table.all_ms > 0:
             shown = min(table.all_ms / work_ms, 1.0) if work_ms > 0 else 1.0
@@ -297,8 +297,9 @@ def _as_it_runs(evidence: Evidence) -> dict[str, str]:
             works = not stages or any(stage.kind.startswith(kinds) for stage in stages)
             knobs[knob] = "auto" if works else "off"
     if evidence.run.random_maps and evidence.knobs.get(WORKERS) == "default":
-        # TensorFlow joins such a map with its batch, and makes one call at a time.
-        knobs[WORKERS] = "1" if any(stage.kind == PINS for stage in stages) else "off"
+        # TensorFlow joins such a map with its batch, and makes one call at a time, ahead.
+        works_ahead = not stages or any(is_joined(one.kind) for one in stages)
+        knobs[WORKERS] = "1" if works_ahead else "off"
     return knobs
 
 
@@ -361,8 +362,12 @@ def _on_shared_cores(
 _ORDINARY, _PINNED = 12e9, 25e9
 #: The bytes of a batch from which on these rates hold.
 _LEAST_BYTES = 2 * 2**20
-#: The kernel of a map and a batch in one stage, which allocates its batches in pinned memory.
-PINS = "MapAndBatch"
+
+
+def is_joined(kind: str) -> bool:
+    """Return whether a stage is a map and a batch in one kernel, which allocates its batches in
+    pinned memory. kind: its kind, and what it does."""
+    return "MapAndBatch" in kind.split()
 
 
 def bandwidth(copied_bytes: Mapping[str, int], copy_ms: float) -> float | None:
@@ -378,6 +383,6 @@ def saved_if_pinned_ms(
     their size is unknown. kinds: those of the pipeline's stages."""
     rate = bandwidth(copied_bytes, copy_ms)
     is_small = sum(copied_bytes.values()) < _LEAST_BYTES
-    if rate is None or rate >= _ORDINARY or is_small or PINS in kinds:
+    if rate is None or rate >= _ORDINARY or is_small or any(map(is_joined, kinds)):
         return 0.0
     return copy_ms * (1 - rate / _PINNED)

@@ -6,11 +6,13 @@ each once.
 
 from __future__ import annotations
 
+import inspect
 import multiprocessing
 import os
 import sys
 import weakref
 from dataclasses import replace
+from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -28,6 +30,8 @@ from tfwatch.core.knobs import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tfwatch.runs.requests import SwitchRequest
 
 #: The batches that each worker may keep ready, at least: with fewer some workers wait.
@@ -41,12 +45,24 @@ _NOT_FORKED = (
     "processes begin by {}, and need a PyDataset that can be pickled: set use_multiprocessing in"
     " the script"
 )
+_RANDOM = "the PyDataset's __getitem__ draws random numbers ({})"
+#: Names in Python code that draw random numbers; all with `random` do too.
+_DRAWS = {
+    *("choice", "choices", "integers", "normal", "permutation", "permuted", "rand", "randint"),
+    *("randn", "rng", "sample", "shuffle", "standard_normal", "uniform"),
+}
+#: Their functions are not looked into: a call that draws says so by its name.
+_LIBRARIES = {"keras", "numpy", "tensorflow"}
+#: So many functions are looked into at most.
+_MOST_FUNCTIONS = 300
 
 
 class PyDatasetSettings:
     """The settings of the `PyDataset` that the epochs of a `fit` read.
 
-    written: the knobs with the settings that the script gave.
+    written: the knobs with the settings that the script gave. draws: what `__getitem__` draws, and
+    would draw otherwise in parallel; empty where it draws nothing, where the script has workers
+    that draw in any order, and once the user accepts it.
     """
 
     def __init__(self, epochs: Any) -> None:
@@ -59,10 +75,23 @@ class PyDatasetSettings:
             multiprocessing=ON if has_processes and self._workers > 0 else OFF,
         )
         self._why_not = _find_obstacle(epochs, dataset)
+        is_serial = {self.written.workers, self.written.multiprocessing} == {OFF}
+        name = _name_of_draw(dataset) if is_serial else ""
+        self.draws = _RANDOM.format(name) if name else ""
 
     def reasons(self) -> dict[str, str]:
         """Return why each knob cannot be switched; empty where it can."""
-        return {WORKERS: self._why_not, MULTIPROCESSING: self._why_not or self._why_no_processes()}
+        no_processes = self._why_not or self._why_no_processes()
+        return {WORKERS: self._why_not or self.draws, MULTIPROCESSING: no_processes or self.draws}
+
+    @property
+    def asks(self) -> bool:
+        """True if workers are switched once the user accepts other random draws."""
+        return bool(self.draws and not self._why_not)
+
+    def allow_random_draws(self) -> None:
+        """Let workers draw other random numbers."""
+        self.draws = ""
 
     def refusal(self, request: SwitchRequest) -> str:
         """Return the reason to refuse a request; empty if there is none."""
@@ -123,3 +152,51 @@ def _find_obstacle(epochs: Any, dataset: Any) -> str:
         return _PARTIAL_EPOCHS
     own = getattr(type(dataset), "on_epoch_begin", None)
     return "" if own is getattr(keras.utils.PyDataset, "on_epoch_begin", None) else _OWN_BEGIN
+
+
+# -- random numbers --------------------------------------------------------------------------------
+
+
+def _name_of_draw(dataset: Any) -> str:
+    """Return the name by which `__getitem__`, or what it calls, draws random numbers; empty where
+    no name says so."""
+    waiting: list[FunctionType] = [type(dataset).__getitem__]
+    seen: set[CodeType] = set()
+    while waiting and len(seen) < _MOST_FUNCTIONS:
+        function = waiting.pop()
+        if function.__code__ in seen:
+            continue
+        seen.add(function.__code__)
+        names = list(_names_in(function.__code__))
+        if drawn := next((name for name in names if "random" in name or name in _DRAWS), ""):
+            return drawn
+        waiting += _functions_of(names, function, dataset)
+    return ""
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    yield from (*code.co_names, *code.co_freevars)
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield from _names_in(one)
+
+
+def _functions_of(names: list[str], function: FunctionType, dataset: Any) -> list[FunctionType]:
+    """Return the functions in Python that the names in a function of a data set stand for."""
+    held = list(vars(dataset).values())
+    known = [function.__globals__.get(name) for name in names]
+    owners = [type(dataset), *map(type, held), *known]
+    found = [getattr(owner, name, None) for owner in owners if _is_own(owner) for name in names]
+    called = [type(one).__call__ for one in held if _is_own(type(one)) and callable(one)]
+    own = inspect.getclosurevars(function).nonlocals.values()
+    return [one for one in (*known, *own, *held, *found, *called) if _is_own_function(one)]
+
+
+def _is_own(owner: Any) -> bool:
+    """Return whether a class or module is not of a library."""
+    name = owner.__name__ if isinstance(owner, ModuleType) else getattr(owner, "__module__", "")
+    return isinstance(owner, type | ModuleType) and name.partition(".")[0] not in _LIBRARIES
+
+
+def _is_own_function(one: Any) -> bool:
+    return isinstance(one, FunctionType) and one.__module__.partition(".")[0] not in _LIBRARIES

@@ -72,6 +72,8 @@ class RequestedSwitches:
         self._py_dataset = session.py_dataset
         self.script.written = session.control.written
         self.script.random_draws = session.control.random_draws
+        if self._py_dataset is not None and session.control.random_draws:
+            self._py_dataset.allow_random_draws()
         self.current = CurrentPipeline(self.script, note_failure)
         self.requested: list[SwitchAsked] = []
         #: Those that take effect with an epoch, by their knob.
@@ -307,7 +309,7 @@ class RequestedSwitches:
         """Take the requests, and return the knobs that result."""
         knobs = self._control.knobs
         for request in self._control.take(steps):
-            if request.random_draws and self._py_dataset is None:
+            if request.random_draws:
                 self._allow_random_draws(steps, request.by)
             if refusal := self._refusal(request):
                 self._refuse_request(request, refusal, steps)
@@ -327,10 +329,15 @@ class RequestedSwitches:
         return knobs
 
     def _allow_random_draws(self, steps: int, by: str) -> None:
-        """Let the script's maps draw other random numbers, where they draw any."""
-        self.script.read(self.current.keras)
-        if self.script.asks:
-            why = self.script.random_maps
+        """Let the script's maps or its `PyDataset` draw other random numbers, where they draw
+        any."""
+        if self._py_dataset is not None:
+            asks, why = self._py_dataset.asks, self._py_dataset.draws
+            self._py_dataset.allow_random_draws()
+        else:
+            self.script.read(self.current.keras)
+            asks, why = self.script.asks, self.script.random_maps
+        if asks:
             self._control.random_draws = True
             self.script.allow_random_draws(self.current.keras)
             self._writer.event(RandomDrawsAllowed(self._writer.now_ns(), steps, by, why))

@@ -366,8 +366,8 @@ class KnobDescriber:
         self._writer.describe(
             switchable=switchable,
             fixed=fixed,
-            random_maps=script.random_maps,
-            workers_ask=script.asks and not why_none,
+            random_maps=self._py_dataset.draws if self._py_dataset else script.random_maps,
+            workers_ask=(self._py_dataset or script).asks and not why_none,
             code=script.edits,
             cache_bytes=script.store.bytes_needed if script.store else None,
             cache_after=script.cache_after,

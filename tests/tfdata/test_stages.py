@@ -210,6 +210,28 @@ def test_a_new_epochs_iterator_keeps_the_known_names() -> None:
     assert known.tolist() == [False, True, False, True]
 
 
+def test_the_stages_are_read_often_until_the_work_of_one_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import tensorflow as tf
+
+    held, _, reader, _ = begin(iter(tf.data.Dataset.range(1000).map(decode)))
+    waits: list[float] = []
+
+    def sleep(wait_s: float) -> bool:
+        waits.append(wait_s)
+        for _ in range(5):
+            next(held.batches)
+        return len(waits) == 4
+
+    monkeypatch.setattr(reader, "_sleep", sleep)
+    reader.start()
+    wait_until(lambda: len(waits) == 4)
+
+    # The first reading of an iterator includes its start-up, and gives no figures.
+    assert waits == [0.2, 0.2, 1.0, 1.0]
+
+
 def test_epochs_that_end_before_the_next_reading_are_reported_as_the_reason() -> None:
     import tensorflow as tf
 
@@ -222,7 +244,7 @@ def test_epochs_that_end_before_the_next_reading_are_reported_as_the_reason() ->
         reader.read()
 
     assert only(recorded(writer), SensorMissing).reason.startswith(
-        "epochs are shorter than the second"
+        "epochs are shorter than the time between two readings"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from tests.judge.losses import (
     losing,
 )
 from tests.judge.profiles import PROFILE, profile_of
-from tests.judge.situations import changed, split
+from tests.judge.situations import RUNNING, changed, split
 from tfwatch.core.events import OperationTime
 from tfwatch.judge.findings.finding import RemedyForecast
 from tfwatch.judge.findings.ranking import find_losses
@@ -41,6 +42,10 @@ PLOTTER = (code("HOST", 4.0, "Plotter"), code("HOST", 1.0))
 CACHE = Stage("cache", "MemoryCache", 0.1)
 TAKE = Stage("take(640)", "FiniteTake", 0.1)
 EVEN = split(0.0, 10.0, 0.0)
+STARVED = split(20.0, 10.0, 0.0)
+READS = Stage("map(read)", "ParallelMapV2", 60.0, 2.0)
+FOUR_CORES = msgspec.structs.replace(RUNNING.manifest, machine=Machine(cores=4))
+AHEAD = Stage("prefetch", "Prefetch", math.nan)
 HALVES = ModelFacts(
     float16_convolutions=[Layer("body/conv", "Conv2D"), Layer("depthwise", "DepthwiseConv2D")]
 )
@@ -106,6 +111,19 @@ NO_GPU = "a GPU or a smaller model"
             ".take() before .cache()",
         ),
         (
+            "take-after-cache",
+            losing(
+                data_wait_s=20.0,
+                split=STARVED,
+                stages=StageTable(0, (READS, CACHE, TAKE, AHEAD)),
+                log=frozenset({"cache dropped"}),
+                manifest=FOUR_CORES,
+            ),
+            "each epoch fills the cache again, 23.3 s in all",
+            20.0 + 10.0 * 2 / (2 + 4),
+            ".take() before .cache()",
+        ),
+        (
             "stall",
             losing(data_wait_s=6.0, stalls=[Stall(9, 1, 1, 1800.0, "swap")] * 3),
             "3 stalls of 1.8 s each: swap; between them the pipeline keeps up, ",
@@ -131,6 +149,19 @@ NO_GPU = "a GPU or a smaller model"
             ),
             "from_generator yields single rows: 100 us each",
             7.6,
+            "yield batches of 32 from the generator",
+        ),
+        (
+            "generator-rows",
+            losing(
+                data_wait_s=20.0,
+                split=STARVED,
+                stages=StageTable(
+                    0, (Stage("from_generator", "FlatMap python", 3.2), BATCH, AHEAD)
+                ),
+            ),
+            "from_generator yields single rows: 100 us each",
+            19.0 + 10.0 / 2,
             "yield batches of 32 from the generator",
         ),
         (

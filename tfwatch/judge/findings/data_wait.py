@@ -168,6 +168,15 @@ def is_fetch_bound(now: Situation, part: Breakdown) -> bool:
     return alike and now.stages is not None and now.stages.is_ahead(part.work_mean_ms)
 
 
+def compute_beside(now: Situation) -> float:
+    """Return the seconds of compute on the CPU that batches have in the prefetch work: where steps
+    find no batch, it never pauses. 0.0 where it pauses, or where that is not known."""
+    part, table = now.split, now.stages
+    waits = part is not None and part.wait.median > FETCH_MS
+    works = waits and table is not None and table.is_prefetched and not now.manifest.accelerated
+    return now.regime.spent.compute_s if works else 0.0
+
+
 def _recovered(now: Situation, gain: Forecast | None) -> float:
     """Return the share of the data wait that the remedy gives back; 1 where no forecast says
     less. A serial stage would share all cores."""

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 rng, remedied = random.Random(sys.argv[1]), "remedied" in sys.argv
-units, chunks, count = rng.choice([64, 256]), rng.choice([8, 12]), rng.choice([3000, 6000])
+units, chunks, count = rng.choice([64, 256]), rng.choice([20, 30]), rng.choice([3000, 6000])
 rows = np.random.default_rng(int(sys.argv[1]))
 model = keras.Sequential(
     [keras.Input((32,)), keras.layers.Dense(units, activation="relu"), keras.layers.Dense(1)]

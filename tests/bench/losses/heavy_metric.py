@@ -21,4 +21,5 @@ model = keras.Sequential(
     ]
 )
 model.compile("adam", "binary_crossentropy", metrics=[] if remedied else [auc])
-model.fit(x, y, batch_size=batch, epochs=rng.choice([3, 5]), verbose=2)
+epochs = rng.choice([40, 60]) * 1024 * 400 // (batch * thresholds)
+model.fit(x, y, batch_size=batch, epochs=epochs, verbose=2)

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 rng, remedied = random.Random(sys.argv[1]), "remedied" in sys.argv
-units, batch, epochs = rng.choice([128, 256, 512]), rng.choice([32, 64]), rng.choice([10, 15])
+units, batch, epochs = rng.choice([128, 256, 512]), rng.choice([32, 64]), rng.choice([15, 20])
 rows = np.random.default_rng(int(sys.argv[1]))
 x = rows.normal(size=(batch * 60, 64))
 held_out = rows.normal(size=(batch * 60 * rng.choice([3, 5, 8]), 64))

@@ -30,7 +30,7 @@ def train_step(x, y):
     return loss
 
 
-for _ in range(3 if in_steps else 10):
+for _ in range(6 if in_steps else 20):
     for x, y in data:
         loss = train_step(x, y)
         if in_steps and not remedied:

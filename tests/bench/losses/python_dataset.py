@@ -26,4 +26,4 @@ model = keras.Sequential(
 )
 model.compile("sgd", "mse")
 data = Files(workers=16, max_queue_size=32) if remedied else Files()
-model.fit(data, epochs=2, verbose=2)
+model.fit(data, epochs=3, verbose=2)

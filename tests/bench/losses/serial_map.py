@@ -8,7 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 rng, remedied = random.Random(sys.argv[1]), "remedied" in sys.argv
-batch, size, epochs = rng.choice([16, 32]), rng.choice([64, 96, 128]), rng.choice([4, 6])
+batch, size = rng.choice([16, 32]), rng.choice([64, 96, 128])
+epochs = rng.choice([40, 60]) * 16 * 64 * 64 // (batch * size * size)
 pixels = np.random.default_rng(int(sys.argv[1])).integers(0, 255, (size, size, 3), dtype=np.uint8)
 files = [tf.io.encode_jpeg(np.roll(pixels, n, 0)).numpy() for n in range(batch * 60)]
 options = tf.data.Options()

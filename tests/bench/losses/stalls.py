@@ -10,7 +10,7 @@ import tensorflow as tf
 
 rng, remedied = random.Random(sys.argv[1]), "remedied" in sys.argv
 units, batch = rng.choice([256, 512]), rng.choice([64, 128])
-every, seconds, steps = rng.choice([80, 120, 160]), rng.choice([0.7, 1.0, 1.5, 2.0]), 900
+every, seconds, steps = rng.choice([80, 120, 160]), rng.choice([0.7, 1.0, 1.5, 2.0]), 1800
 rows = np.random.default_rng(int(sys.argv[1])).normal(size=(batch, 64)).astype("float32")
 
 

@@ -9,6 +9,8 @@ import tensorflow as tf
 rng, remedied = random.Random(sys.argv[1]), "remedied" in sys.argv
 batch, taken, size = rng.choice([16, 32, 64]), rng.randint(20, 40), rng.choice([64, 96, 128])
 work = rng.choice([8, 16])
+pixels = batch * taken * work * size * size
+epochs = max(4, rng.choice([1_000_000_000, 1_400_000_000]) // pixels)
 
 
 def slow(seed):
@@ -30,4 +32,4 @@ model = keras.Sequential(
     ]
 )
 model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-model.fit(data.prefetch(2), epochs=rng.choice([5, 8]), verbose=2)
+model.fit(data.prefetch(2), epochs=epochs, verbose=2)

@@ -11,6 +11,7 @@ import tensorflow as tf
 rng, remedied = random.Random(sys.argv[1]), "remedied" in sys.argv
 batch, units = rng.choice([32, 64]), rng.choice([256, 512, 1024])
 wait_s, steps = rng.choice([0.01, 0.02, 0.04]), 200
+epochs = round(rng.choice([0.08, 0.12]) / wait_s)
 rows = np.random.default_rng(int(sys.argv[1])).normal(size=(batch, 128)).astype("float32")
 
 
@@ -35,4 +36,4 @@ model = keras.Sequential(
     ]
 )
 model.compile("sgd", "mse")
-model.fit(data.prefetch(8) if remedied else data, epochs=2, verbose=2)
+model.fit(data.prefetch(8) if remedied else data, epochs=epochs, verbose=2)

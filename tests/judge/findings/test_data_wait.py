@@ -75,9 +75,10 @@ def test_the_advice_for_a_pydataset_is_workers_and_never_prefetch() -> None:
     has_some = found(SourceKind.PY_DATASET, workers=True)
 
     assert waits.advice.startswith("workers=4, max_queue_size=8 for the PyDataset")
-    assert waits.code.startswith("dataset.workers, dataset.max_queue_size = 4, 8")
+    assert waits.code.startswith("dataset.workers = 4  # before fit\ndataset.max_queue_size")
     assert "use_multiprocessing=True" in computes.advice
-    assert "use_multiprocessing = 4, True" in computes.code
+    assert computes.code.startswith("dataset.workers = 4  # before fit")
+    assert "dataset.use_multiprocessing = True" in computes.code
     assert has_some.advice.startswith("use_multiprocessing=True for the PyDataset")
     assert not [one for one in (waits, computes, has_some) if "prefetch(" in one.advice + one.code]
 
@@ -246,6 +247,88 @@ def test_the_keys_of_a_py_dataset_give_it_workers(
         stages=table(ROWS, wait_cores=cores),
     )
     assert banner(waits).advice.startswith(advice)
+
+
+THREADS_FASTER = {("workers", "off"): "auto"}
+PROCESSES_SLOWER = {("multiprocessing", "on"): "off"}
+WORKERS_SLOWER = {("workers", "auto"): "off"}
+
+
+@pytest.mark.parametrize("live", [True, False])
+@pytest.mark.parametrize(
+    ("knobs", "better", "advice", "code"),
+    [
+        pytest.param(
+            {"workers": "auto"},
+            THREADS_FASTER,
+            "more workers for the PyDataset",
+            "dataset.workers = 16  # before fit\n"
+            "dataset.max_queue_size = max(dataset.max_queue_size, 2 * dataset.workers)",
+            id="threads that gain wait",
+        ),
+        pytest.param(
+            {"workers": "auto"},
+            THREADS_FASTER | PROCESSES_SLOWER,
+            "more workers for the PyDataset",
+            "dataset.workers = 16  # before fit",
+            id="undone processes",
+        ),
+        pytest.param(
+            {"workers": "4"},
+            PROCESSES_SLOWER,
+            "more workers for the PyDataset",
+            "dataset.workers = 8  # before fit",
+            id="undone processes of a script with workers",
+        ),
+        pytest.param(
+            {"workers": "auto", "multiprocessing": "on"},
+            THREADS_FASTER | PROCESSES_SLOWER,
+            "threads for the PyDataset: its processes measured slower",
+            "dataset.workers = max(os.cpu_count(), 4)  # before fit, after import os",
+            id="processes that lose",
+        ),
+        pytest.param(
+            {},
+            WORKERS_SLOWER,
+            "a cheaper __getitem__ for the PyDataset: workers measured slower",
+            "",
+            id="workers that lose",
+        ),
+        pytest.param(
+            {"workers": "8"},
+            {("workers", "off"): "8", ("workers", "16"): "8"},
+            "a cheaper __getitem__ for the PyDataset",
+            "dataset.workers = 8  # before fit",
+            id="as many as gain",
+        ),
+    ],
+)
+def test_the_advice_for_a_py_dataset_is_never_what_measured_slower(
+    knobs: dict[str, str],
+    better: dict[tuple[str, str], str],
+    advice: str,
+    code: str,
+    *,
+    live: bool,
+) -> None:
+    started = {"prefetch": "default", "workers": "off", "multiprocessing": "off"}
+    waits = changed(
+        SCRIPT,
+        live=live,
+        knobs={**started, **knobs},
+        started=started,
+        switchable=["prefetch", "workers", "multiprocessing"],
+        origin=SourceKind.PY_DATASET,
+        manifest=msgspec.structs.replace(SCRIPT.manifest, machine=Machine(cores=8)),
+        better=better,
+    )
+
+    said = banner(waits)
+
+    assert said.advice.startswith(advice)
+    assert said.code.startswith(code)
+    assert "use_multiprocessing" not in said.code + said.advice
+    assert said.code.count("dataset.workers = ") == bool(code)
 
 
 LOOP = changed(RUNNING, live=False, loop="train.py:22", knobs={}, started={}, switchable=[])

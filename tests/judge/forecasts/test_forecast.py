@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -197,6 +198,10 @@ def test_a_setting_that_an_ab_test_measured_is_its_own_forecast() -> None:
     found = forecast(evidence(9.6, test=test), {"prefetch": "4"})
 
     assert (found.measured, step_ms_of(found)) == (True, 24.9)
+    assert found.low_ms < found.now_ms < found.high_ms
+    assert found.is_sure  # it is proved: no "loss not sure" beside the key
+    unclear = msgspec.structs.replace(test, answer="unclear")
+    assert not forecast(evidence(9.6, test=unclear), {"prefetch": "4"}).is_sure
 
 
 TESTED = {"off": 23.4, "4": 24.9}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.core.knobs import (
+    AUTO,
     CACHE,
     DEFAULT,
     KNOBS,
@@ -33,7 +34,12 @@ from tfwatch.judge.findings.finding import (
     Tone,
 )
 from tfwatch.judge.findings.situation import SourceKind, of_step
-from tfwatch.judge.findings.switch_lines import advise_gain, parallel_map, switch_line
+from tfwatch.judge.findings.switch_lines import (
+    advise_gain,
+    parallel_map,
+    py_dataset_lines,
+    switch_line,
+)
 from tfwatch.judge.forecasts.evidence import cores_of
 from tfwatch.judge.forecasts.forecast import best
 from tfwatch.judge.stages import FETCH_MS
@@ -156,7 +162,7 @@ def _keys_of_py_dataset(now: Situation) -> str:
     can = [one for one in PY_DATASET_KNOBS if one in can_switch or now.manifest.needs_consent(one)]
     if MULTIPROCESSING not in knobs or WORKERS not in can:
         return ""
-    helps = {WORKERS: True, MULTIPROCESSING: _computes(now) or knobs[WORKERS] != OFF}
+    helps = {WORKERS: not _is_slower(now, WORKERS), MULTIPROCESSING: _may_need_processes(now)}
     off = [knob for knob in can if knobs[knob] == OFF]
     return " and ".join(KNOBS[knob].key for knob in off if helps[knob])
 
@@ -217,14 +223,13 @@ _SMALLER_ARRAYS = (
     'x = x.astype("uint8")  # images of whole numbers to 255: a quarter of the bytes\n'
     "keras.layers.Rescaling(1 / 255)  # the model's first layer casts"
 )
+_CHEAPER_BATCHES = Advice("a cheaper __getitem__ for the PyDataset: workers measured slower")
+#: The workers of a `PyDataset` to begin with: as many as `auto` has at least.
+_LEAST_WORKERS = 4
 _PY_DATASET = """class Batches(keras.utils.PyDataset):  # in place of the generator
     def __len__(self): return batches  # in an epoch
     def __getitem__(self, index): return x, y  # the batch with this number
 model.fit(Batches({way}), ...)"""
-_PROCESSES = (
-    "dataset.workers, dataset.use_multiprocessing = {}, True  # before fit, below if __name__ =="
-    " '__main__':"
-)
 
 
 def _cause(now: Situation) -> Advice:
@@ -260,26 +265,60 @@ def _below_strategy(now: Situation) -> Advice:
 
 
 def _py_dataset(now: Situation) -> Advice:
-    workers = number_of(now.knobs.get(WORKERS, OFF)) or 4
-    if now.knobs.get(MULTIPROCESSING) == ON:
-        lines = f"dataset.workers, dataset.max_queue_size = {2 * workers}, {4 * workers}"
-        return Advice("more workers for the PyDataset", f"{lines}  # before fit")
-    if now.knobs.get(WORKERS, OFF) not in (OFF, DEFAULT):
+    has_workers = now.knobs.get(WORKERS, OFF) not in (OFF, DEFAULT)
+    has_processes = now.knobs.get(MULTIPROCESSING) == ON
+    if has_processes and _is_slower(now, MULTIPROCESSING):
+        return Advice("threads for the PyDataset: its processes measured slower")
+    needs_processes = _may_need_processes(now)
+    if has_processes or (has_workers and not needs_processes):
+        return _more_workers(now)
+    lines = py_dataset_lines(str(_workers(now)), has_processes=needs_processes)
+    if has_workers:
         return Advice(
             "use_multiprocessing=True for the PyDataset: its threads share the GIL where"
             " __getitem__ computes in Python; where it waits, more of them",
-            _PROCESSES.format(workers),
+            lines,
         )
-    if _computes(now):
+    if needs_processes:
         return Advice(
             "workers=4, use_multiprocessing=True for the PyDataset: processes do not share the GIL",
-            _PROCESSES.format(workers),
+            lines,
         )
+    if _is_slower(now, WORKERS):
+        return _CHEAPER_BATCHES
     return Advice(
         "workers=4, max_queue_size=8 for the PyDataset: four batches are prepared in parallel",
-        "dataset.workers, dataset.max_queue_size = 4, 8  # before fit: four threads prepare"
-        " batches",
+        lines,
     )
+
+
+def _more_workers(now: Situation) -> Advice:
+    workers = str(2 * _workers(now))
+    if _is_slower(now, WORKERS) or (WORKERS, workers) in now.better:
+        return _CHEAPER_BATCHES
+    return Advice("more workers for the PyDataset", py_dataset_lines(workers))
+
+
+def _workers(now: Situation) -> int:
+    """Return the workers of a `PyDataset`; 4 where it has none."""
+    workers = now.knobs.get(WORKERS, OFF)
+    least = max(cores_of(now.manifest), _LEAST_WORKERS) if workers == AUTO else _LEAST_WORKERS
+    return number_of(workers) or least
+
+
+def _may_need_processes(now: Situation) -> bool:
+    """Return whether processes may be faster than threads: `__getitem__` computes, and nothing
+    measured says no. Threads that measured faster than none wait, for a disk or a network."""
+    if _is_slower(now, MULTIPROCESSING):
+        return False
+    if now.knobs.get(WORKERS, OFF) in (OFF, DEFAULT):
+        return _computes(now)
+    return (WORKERS, OFF) not in now.better
+
+
+def _is_slower(now: Situation, knob: str) -> bool:
+    """Return whether the run has measured a knob of a `PyDataset` as slower than without it."""
+    return any(one == knob and faster == OFF for (one, _), faster in now.better.items())
 
 
 def _generator(now: Situation) -> Advice:

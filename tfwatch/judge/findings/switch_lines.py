@@ -125,9 +125,19 @@ def _cache_costs(now: Situation) -> str:
 
 
 def lines_with_switches(now: Situation, code: str) -> str:
-    """Return the lines of a remedy that is no switch, after those of the switches already made."""
-    lines = (*lines_of(now, proved_knobs(now)).splitlines(), *code.splitlines())
+    """Return the lines of a remedy that is no switch, after those of the switches already made;
+    the remedy's own value of an attribute replaces the one before."""
+    own = with_names(now, code).splitlines()
+    attributes = {_attribute(line) for line in own} - {""}
+    made = lines_of(now, proved_knobs(now)).splitlines()
+    lines = (*(line for line in made if _attribute(line) not in attributes), *own)
     return "\n".join(dict.fromkeys(filter(None, lines)))
+
+
+def _attribute(line: str) -> str:
+    """Return the attribute that a line sets, e.g. `dataset.workers`; empty where it sets none."""
+    target, _, value = line.partition(" = ")
+    return target if value and "." in target and "(" not in target else ""
 
 
 def line_with_switch(now: Situation, knob: str, value: str) -> str:
@@ -266,6 +276,12 @@ def best_measured(knob: str, value: str, better: Mapping[tuple[str, str], str]) 
     while (value := better.get((knob, value), value)) not in seen:
         seen.add(value)
     return value
+
+
+def py_dataset_lines(workers: str, *, has_processes: bool = False) -> str:
+    """Return the lines that give a `PyDataset` so many workers, threads or processes."""
+    lines = _workers_of_py_dataset(workers)
+    return f"{lines}\n{_LINES[MULTIPROCESSING]}" if has_processes else lines
 
 
 def _workers_of_py_dataset(value: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core.knobs import CACHE, DEVICE_PREFETCH, PREFETCH, WORKERS, no_room
 from tfwatch.judge.effects import switching_state
-from tfwatch.judge.effects.comparison import LEAST
+from tfwatch.judge.effects.comparison import LEAST, find_better_settings
 from tfwatch.judge.forecasts.predict import Prediction, predict
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ class Forecast:
     now_ms: float = math.nan
     #: The run has measured that setting before, and its steps are the forecast.
     measured: bool = False
+    #: The run has proved that it is faster, or slower, than the current setting.
+    proved: bool = False
 
     @property
     def is_known(self) -> bool:
@@ -70,8 +72,8 @@ class Forecast:
 
     @property
     def is_sure(self) -> bool:
-        """True where the interval does not hold the present step."""
-        return self.is_known and not self.low_ms < self.now_ms < self.high_ms
+        """True where the run has proved it, or the interval does not hold the present step."""
+        return self.is_known and (self.proved or not self.low_ms < self.now_ms < self.high_ms)
 
     @property
     def may_be_slower(self) -> bool:
@@ -184,7 +186,23 @@ def _make_forecast(
         why=prediction.why or _why(evidence, split, prediction.step_ms),
         now_ms=split.typical_ms(split.step),
         measured=is_measured,
+        proved=is_measured and _is_proved(evidence, split, settings, prediction.step_ms),
     )
+
+
+def _is_proved(
+    evidence: Evidence, split: Breakdown, settings: Mapping[str, str], step_ms: float
+) -> bool:
+    """Return whether the run has proved, one against the other, what the means of two settings
+    say."""
+    if len(settings) > 1:
+        return False
+    ((knob, value),) = settings.items()
+    current = evidence.knobs.get(knob, "")
+    tests = [evidence.test] if evidence.test else []
+    better = find_better_settings(evidence.comparisons, tests)
+    faster = value if step_ms < split.typical_ms(split.step) else current
+    return better.get((knob, current if faster == value else value)) == faster
 
 
 def _why(evidence: Evidence, split: Breakdown, step_ms: float) -> str:

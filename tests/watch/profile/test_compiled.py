@@ -52,11 +52,21 @@ class Module:
 
     def names(self) -> dict[str, str]:
         """Return the operations by the kernels."""
-        from tensorflow.tsl.profiler.protobuf import xplane_pb2
+        return names_of(step=self)
 
-        plane = xplane_pb2.XPlane()
-        plane.event_metadata[1].stats.add(bytes_value=self.proto.SerializeToString())
-        return operations_of_kernels([plane])
+
+def names_of(*ran: str, **modules: Module) -> dict[str, str]:
+    """Return the operations by the kernels of several modules, of which some ran."""
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    compiled, host = xplane_pb2.XPlane(), xplane_pb2.XPlane()
+    for number, (name, module) in enumerate(modules.items()):
+        of_module = compiled.event_metadata[number]
+        of_module.name = f"{name}({number})"
+        of_module.stats.add(bytes_value=module.proto.SerializeToString())
+    for number, name in enumerate(ran):
+        host.stat_metadata[number].name = name
+    return operations_of_kernels([compiled], [host])
 
 
 def test_a_kernel_of_several_operations_is_that_of_its_result() -> None:
@@ -77,3 +87,13 @@ def test_an_operation_of_xlas_own_is_that_of_what_it_reads() -> None:
     window = made.plain("reduce-window", "", compared.id)
     last = made.plain("reduce", "", window.id)
     assert made.names()[last.name] == METRIC
+
+
+def test_kernels_are_those_of_the_modules_that_ran() -> None:
+    before, now, beside = Module(), Module(), Module()
+    for module, name in ((before, "the model before"), (now, LOSS), (beside, METRIC)):
+        module.plain("dot", name)
+    modules = {"before": before, "now": now, "beside": beside}
+
+    assert names_of("now", **modules) == {"dot.1": LOSS}
+    assert names_of("now", "beside", **modules) == {"dot.1": ""}, "it is not known which one"

@@ -16,18 +16,27 @@ if TYPE_CHECKING:
 _LARGER = 4
 
 
-def operations_of_kernels(planes: Iterable[Any]) -> dict[str, str]:
-    """Return the path of an operation in the graph by the name of each kernel. planes: those that
-    have the modules."""
+def operations_of_kernels(planes: Iterable[Any], ran: Iterable[Any]) -> dict[str, str]:
+    """Return the path of an operation in the graph by the name of each kernel; empty where two
+    modules have different ones. planes: those that have the modules, of the process so far. ran:
+    the planes with the events."""
     paths: dict[str, str] = {}
+    names = {one.name for plane in ran for one in plane.stat_metadata.values()}
     with fails_open(lambda _: None):
         from tensorflow.compiler.xla.service import hlo_pb2
 
         for plane in planes:
-            for module in plane.event_metadata.values():
+            modules = list(plane.event_metadata.values())
+            for module in [one for one in modules if _program(one) in names] or modules:
                 proto = hlo_pb2.HloProto.FromString(module.stats[0].bytes_value)
-                paths |= _paths_of_module(proto.hlo_module)
+                for kernel, path in _paths_of_module(proto.hlo_module).items():
+                    paths[kernel] = path if paths.get(kernel, path) == path else ""
     return paths
+
+
+def _program(module: Any) -> str:
+    """Return the name by which the events of a module refer to it: its own is `step.5(6)`."""
+    return str(module.name).rpartition("(")[0]
 
 
 def _paths_of_module(module: Any) -> dict[str, str]:

@@ -117,11 +117,11 @@ def read_profile(done: Recording, now_ns: int, *, accelerated: bool = False) -> 
         Exception: TensorFlow's file is missing, or not as expected.
     """
     space = _read_space(done)
-    named = operations_of_kernels(_planes(space, _XLA_PLANE))
+    host, devices = _planes(space, _HOST), _planes(space, _DEVICE)
+    named = operations_of_kernels(_planes(space, _XLA_PLANE), [*host, *devices])
     compiled = {kernel: f"{CALL}/{name}" for kernel, name in named.items()}
-    host = _planes(space, _HOST)
     begins, until = call_begins(host), _end_of(host)
-    times = _device_times(_planes(space, _DEVICE), host, compiled, begins, until)
+    times = _device_times(devices, host, compiled, begins, until)
     on_gpu = bool(times.operations)
     if accelerated and not on_gpu:
         return _missing(done, now_ns, "TensorFlow's profiler sees no kernels of this GPU")

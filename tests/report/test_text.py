@@ -38,9 +38,15 @@ from tfwatch.runs.run import open_run
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tfwatch.runs.snapshot import Snapshot
+
 
 def starving_run(folder: Path, *events: Event) -> list[str]:
     """The summary of a run with two epochs that starve, and validation."""
+    return text_of(starving(folder, *events))
+
+
+def starving(folder: Path, *events: Event) -> Snapshot:
     rows = plain(400, 0.5)
     rows["compute_ms"][0] += 2000
     rows["flags"][0] = Flag.COMPILE
@@ -56,7 +62,7 @@ def starving_run(folder: Path, *events: Event) -> list[str]:
         EpochEnded(end_ns, 1, 400, {"loss": 0.3125}),
         RunEnded(end_ns, "finished", 400),
     )
-    return text_of(open_written(folder, rows, *epochs, *events))
+    return open_written(folder, rows, *epochs, *events)
 
 
 def rows_of(lines: list[str]) -> int:
@@ -69,19 +75,42 @@ def test_a_summary_says_what_happened_and_what_to_do(tmp_path: Path) -> None:
 
     assert lines[0] == "cnn finished: 2 epochs, 400 steps in 12.0 s, loss 0.3125"
     assert lines[1].startswith("[")
-    assert rows_of(lines) <= 10
+    assert rows_of(lines) <= 12
     assert sum(line.startswith(CODE) for line in lines) <= 4
     assert not any("n/a" in line for line in lines)
 
 
-def test_a_summary_of_more_than_ten_rows_keeps_the_verdict(tmp_path: Path) -> None:
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_losses_and_the_lines_to_change_are_left_out_last(tmp_path: Path, columns: int) -> None:
+    """Many warnings, a long error and a profile take their room from what is less important."""
+    diverged = LossDiverged(1, 21, "NaN", 20)
+    run = starving(tmp_path / "run", PROFILE, diverged, *SWITCH)
+
+    lines = text_of(run, str(tmp_path), columns)
+
+    assert len(wrapped("\n".join(lines), columns).split("\n")) <= 12
+    assert "lines to change:" in lines
+    assert [line[:2] for line in lines if line[:2] in ("1.", "2.")] == ["1.", "2."]
+
+
+def test_the_seconds_since_a_switch_say_so(tmp_path: Path) -> None:
+    rows = switched_run()
+    rows["wait_ms"][100:] = 20
+    run = open_written(
+        tmp_path / "run", restart(rows), *SWITCH, RunEnded(8 * 10**9, "finished", 200)
+    )
+    (first,) = (line for line in text_of(run) if line.startswith("1. "))
+    assert " s lost since the last switch: each step waits " in first
+
+
+def test_a_summary_of_more_than_twelve_rows_keeps_the_verdict(tmp_path: Path) -> None:
     refused = Noted(0, "A/B test ended before it began: the run is over", is_refusal=True)
     diverged, long = LossDiverged(1, 21, "NaN", 20), TrainingFailed(0, 12, "E: " + "x y " * 99, "")
     usual = starving_run(tmp_path / "usual", PROFILE, diverged)
     lines = starving_run(tmp_path / "run", PROFILE, diverged, refused, long, *SWITCH)
 
-    assert rows_of(usual) <= 10
-    assert rows_of(lines) <= 10
+    assert rows_of(usual) <= 12
+    assert rows_of(lines) <= 12
     assert [line for line in lines if line[:2] in ("1.", "2.", "3.")] == [
         line for line in usual if line.startswith("1.")
     ]

@@ -39,5 +39,5 @@ def open_written(folder: Path, rows: Rows, *events: Event, **changes: Any) -> Sn
     return open_run(folder, FakeClock(900).clock)
 
 
-def text_of(run: Snapshot, home: str = "/home/ada") -> list[str]:
-    return as_text(run, Path(home)).splitlines()
+def text_of(run: Snapshot, home: str = "/home/ada", columns: int | None = None) -> list[str]:
+    return as_text(run, Path(home), columns=columns).splitlines()

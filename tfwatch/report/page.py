@@ -28,7 +28,7 @@ from tfwatch.judge.profile.step_groups import step_rows
 from tfwatch.judge.steps.time_breakdown import PART_NAMES, PARTS
 from tfwatch.report.facts import as_rows, if_any, known, pick, text
 from tfwatch.report.run_facts import FIGURES, MACHINE, STALL, STEP_ROW, missing_stages
-from tfwatch.report.text import failure, loss_text, outcome_text, shown, time_parts
+from tfwatch.report.text import SINCE, failure, loss_text, outcome_text, shown, time_parts
 from tfwatch.runs.sums import BUCKET_S
 
 if TYPE_CHECKING:
@@ -210,9 +210,6 @@ def as_html(judged: JudgedRun) -> str:
     return _environment().get_template("page.html.j2").render(page)
 
 
-_SINCE = {"switch": "since the last switch", "cache": "since the cache is filled"}
-
-
 def lost_text(judged: JudgedRun) -> str:
     """Return `27.1 of 33.8 s are lost since the last switch`, of the time that is judged; empty
     where no loss has seconds."""
@@ -220,7 +217,7 @@ def lost_text(judged: JudgedRun) -> str:
     if not lost_s:
         return ""
     regime = judged.regime
-    since = _SINCE.get(regime.cause, "while it trained")
+    since = SINCE.get(regime.cause, "while it trained")
     share = units.percent(regime.share(lost_s))
     return f"{units.seconds(lost_s)} of {units.seconds(regime.judged_s)} lost {since}, {share}"
 

@@ -1,4 +1,4 @@
-"""The summary of a run in at most ten lines, at its end."""
+"""The summary of a run in at most twelve lines, at its end."""
 
 from __future__ import annotations
 
@@ -33,12 +33,14 @@ if TYPE_CHECKING:
 
 #: The indent of a line that is code to paste: it is never wrapped.
 CODE = "    "
-#: The most rows of the summary, on a terminal of so many columns.
-_MOST_ROWS, _COLUMNS = 10, 80
+#: The most rows of the summary, half of a small terminal; its columns where there is no terminal.
+_MOST_ROWS, _COLUMNS = 12, 80
 #: Characters of one text on a page: a name may have any length.
 LONGEST = 400
 #: The most losses, and lines of code.
 _MOST_LOSSES, _MOST_CODE = 3, 4
+#: The begin of the regime whose losses are counted, where that is not the run's.
+SINCE = {"switch": "since the last switch", "cache": "since the cache is filled"}
 #: Findings without a loss that have a line of their own; the others have one above, or are losses.
 _WARNINGS = ("trainable-ignored", "heat", "swapping", "memory-growth", "callback-stall")
 #: The line of TensorFlow's log on a machine without a GPU; the summary names the device.
@@ -68,40 +70,42 @@ class Part:
     share: float
 
 
-def as_text(run: Snapshot, home: Path, before: str = "") -> str:
+def as_text(run: Snapshot, home: Path, before: str = "", columns: int | None = None) -> str:
     """Return the summary that stays on the terminal; `home` is written `~`. before: a first line.
+    columns: of the terminal; None without one.
 
     Text from outside is cut to one line, without control characters. What does not fit is left out,
-    the least important first.
+    the least important first: the largest losses and the lines to change are left out last.
     """
+    columns = columns or _COLUMNS
     judged = JudgedRun(run)
-    errors = [textwrap.shorten(one, 2 * _COLUMNS, placeholder=" ...") for one in failure(run)]
-    verdict, *others = _losses(judged.losses) or [[]]
+    errors = [textwrap.shorten(one, 2 * columns, placeholder=" ...") for one in failure(run)]
+    verdict, *others = _losses(judged) or [[]]
     blocks = [
         (0, [*filter(None, [before]), outcome_text(judged), *errors]),
         (1, list(filter(None, [divergences_text(run)]))),
         (1, _others(judged)),
-        (3, _not_separated(run)),
-        (2, list(filter(None, [time_bar(judged.time_breakdown.total)]))),
-        (4, _step(judged)),
+        (5, _not_separated(run)),
+        (4, list(filter(None, [time_bar(judged.time_breakdown.total)]))),
+        (6, _step(judged)),
         (0, verdict),
-        *((5, lines) for lines in others),
-        (2, _code(judged.losses)),
-        *((3, [line]) for line in _warnings(judged)),
-        (3, _changes(judged)),
-        (4, _refusal(run)),
+        *zip((3, 5), others, strict=False),
+        (2, _code(judged.losses, columns)),
+        *((5, [line]) for line in _warnings(judged)),
+        (5, _changes(judged)),
+        (6, _refusal(run)),
         (0, _recorded(run, home)),
     ]
-    return "\n".join(line for lines in _fitting(blocks) for line in lines)
+    return "\n".join(line for lines in _fitting(blocks, columns) for line in lines)
 
 
-def _fitting(blocks: Sequence[tuple[int, list[str]]]) -> list[list[str]]:
+def _fitting(blocks: Sequence[tuple[int, list[str]]], columns: int) -> list[list[str]]:
     """Return the blocks of lines that fit, in their order; those of rank 0 always do."""
     left = _MOST_ROWS
     kept = set()
     for number, (rank, lines) in sorted(enumerate(blocks), key=lambda one: one[1][0]):
-        rows = wrapped("\n".join(lines), _COLUMNS).split("\n")
-        needed = sum(math.ceil(len(row) / _COLUMNS) for row in rows)
+        rows = wrapped("\n".join(lines), columns).split("\n")
+        needed = sum(math.ceil(len(row) / columns) for row in rows)
         if not rank or needed <= left:
             kept.add(number)
             left -= needed
@@ -221,15 +225,15 @@ def _step(judged: JudgedRun) -> list[str]:
 # -- losses ----------------------------------------------------------------------------------------
 
 
-def _losses(findings: Sequence[Finding]) -> list[list[str]]:
+def _losses(judged: JudgedRun) -> list[list[str]]:
     """Return the lines of the largest losses; a limit without a loss has no number."""
-    shown = findings[:_MOST_LOSSES]
+    shown, since = judged.losses[:_MOST_LOSSES], SINCE.get(judged.regime.cause, "")
     losses = [one for one in shown if one.lost_s]
-    return [list(_loss(one, losses.index(one) + 1 if one.lost_s else 0)) for one in shown]
+    return [list(_loss(one, losses.index(one) + 1 if one.lost_s else 0, since)) for one in shown]
 
 
-def _loss(finding: Finding, number: int) -> Iterator[str]:
-    yield one_line(f"{number}. {loss_text(finding)}" if number else finding.sentence)
+def _loss(finding: Finding, number: int, since: str) -> Iterator[str]:
+    yield one_line(f"{number}. {loss_text(finding, since)}" if number else finding.sentence)
     if finding.advice:
         yield f"   -> {one_line(finding.advice)}"
     if isinstance(finding.forecast, RemedyForecast):
@@ -242,19 +246,21 @@ def remedy_text(forecast: RemedyForecast) -> str:
     return f"{now} to about {then}/step ({forecast.why})"
 
 
-def loss_text(finding: Finding) -> str:
-    """Return `27.0 s lost: each step waits 11.9 of 35.8 ms for data (train.py:24)`."""
-    lost = f"{units.seconds(finding.lost_s)} lost: " if finding.lost_s else ""
+def loss_text(finding: Finding, since: str = "") -> str:
+    """Return `27.0 s lost: each step waits 11.9 of 35.8 ms for data (train.py:24)`. since: of
+    `SINCE`, as in `27.0 s lost since the last switch: ...`."""
+    words = f"lost {since}".rstrip()
+    lost = f"{units.seconds(finding.lost_s)} {words}: " if finding.lost_s else ""
     is_named = all(part in finding.sentence for part in finding.where.split(", "))
     return f"{lost}{finding.sentence}{'' if is_named else f' ({finding.where})'}"
 
 
-def _code(findings: Sequence[Finding]) -> list[str]:
+def _code(findings: Sequence[Finding], columns: int) -> list[str]:
     """Return the lines to change, of the first finding that has some; one that is too wide has no
     comment."""
     code = next((one.code for one in findings[:_MOST_LOSSES] if one.code), "")
     lines = [f"{CODE}{printable(line)}" for line in code.split("\n") if line.strip()]
-    fitting = [line if len(line) <= _COLUMNS else line.partition("  # ")[0] for line in lines]
+    fitting = [line if len(line) <= columns else line.partition("  # ")[0] for line in lines]
     return ["lines to change:", *fitting[:_MOST_CODE]] if lines else []
 
 

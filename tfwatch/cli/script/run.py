@@ -338,10 +338,12 @@ def _summary(runs: Sequence[Path]) -> str:
     from tfwatch.report.text import as_text
     from tfwatch.runs.library import home_folder
     from tfwatch.runs.run import open_run
+    from tfwatch.terminal.output import terminal_columns
 
     earlier = units.counted(len(runs) - 1, "earlier run")
     before = f"{earlier} of this script: tfwatch runs" if runs[1:] else ""
-    return f"{as_text(open_run(runs[0]), home_folder(), before)}\n"
+    text = as_text(open_run(runs[0]), home_folder(), before, terminal_columns(sys.stderr))
+    return f"{text}\n"
 
 
 def _json_of(run: Path) -> str:

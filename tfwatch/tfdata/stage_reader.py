@@ -1,5 +1,5 @@
-"""Read tf.data's model of the input pipeline once a second, on a thread of its own; more often
-until the work of a stage is known: a short `fit`, or one of short epochs, is judged by it too.
+"""Read tf.data's model of the input pipeline once a second, on a thread of its own; sooner at
+the begin and after an epoch's first reading: a short `fit`, or one of short epochs, is judged too.
 
 Two iterators matter, the source below tfwatch's gate and the pipeline above it; together they make
 one table. The reader references them only while it reads, about a millisecond: see `disposal`.
@@ -44,11 +44,11 @@ SENSOR = "pipeline"
 _COPY = "CopyToDevice"
 _AHEAD = frozenset({_COPY, "Prefetch"})
 PERIOD_S = 1.0
-#: The period at which the CPU of a wait is sampled, and until the work of a stage is known: an
-#: epoch's first reading shows none, and an epoch of a second may have no other.
+#: The period at which the CPU of a wait is sampled, until the first stages are known, and after an
+#: epoch's first reading: that shows no work, and an epoch of a second may have no other.
 _SAMPLE_PERIOD_S = 0.2
-#: A table is read every second for so long; then stages.bin grows by at most so many bytes/s: 9 MB
-#: in 10 h.
+#: A table is read every second for so long; then stages.bin grows by at most so many bytes/s, twice
+#: that where epochs are short: 9 or 18 MB in 10 h.
 _EVERY_SECOND_NS, _BYTES_PER_S = 600 * 10**9, 250
 #: Readings take at most this share of a core.
 _SHARE = 0.002
@@ -86,7 +86,6 @@ class StageReader:
         self._located_ns = 0
         self._read_ns = 0
         self._cut_off = 0
-        self._works = False
         self._epoch: Callable[[], Any] = lambda: None
         self._epochs_met = 0
         self._stopping = threading.Event()
@@ -129,9 +128,10 @@ class StageReader:
             spent_ns = now_ns
 
     def _period_s(self, rows: int) -> float:
-        if self._writer.now_ns() > _EVERY_SECOND_NS:
-            return max(PERIOD_S, rows * STAGE.itemsize / _BYTES_PER_S)
-        return PERIOD_S if self._works or self._reported else _SAMPLE_PERIOD_S
+        if not self._reported and (self._epochs_met or not self._numbers):
+            return _SAMPLE_PERIOD_S
+        is_long = self._writer.now_ns() > _EVERY_SECOND_NS
+        return max(PERIOD_S, is_long * rows * STAGE.itemsize / _BYTES_PER_S)
 
     def _sleep(self, wait_s: float) -> bool:
         """Wait, sample the training's waits meanwhile, and return whether to stop."""
@@ -220,7 +220,6 @@ class StageReader:
     def _write(self, lines: list[StageChange]) -> None:
         now_ns = self._writer.now_ns()
         number = self._number_of(lines)
-        self._works = self._works or any(line.elements for line in lines)
         wait_cores = self._waits.cores()
         for n, line in enumerate(lines):
             node = line.node

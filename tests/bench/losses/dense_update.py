@@ -9,7 +9,7 @@ import numpy as np
 rng, remedied = random.Random(sys.argv[1]), "remedied" in sys.argv
 vocabulary, width = rng.choice([100_000, 200_000, 300_000]), rng.choice([32, 64])
 batch = rng.choice([32, 64])
-steps = rng.choice([3_000_000_000, 5_000_000_000]) // (vocabulary * width)
+steps = rng.choice([5_000_000_000, 7_000_000_000]) // (vocabulary * width)
 rows = np.random.default_rng(int(sys.argv[1]))
 x = rows.integers(0, vocabulary, (batch * steps, 12))
 y = rows.integers(0, 2, batch * steps)

@@ -21,5 +21,5 @@ model = keras.Sequential(
     ]
 )
 model.compile("adam", "binary_crossentropy", metrics=[] if remedied else [auc])
-epochs = rng.choice([40, 60]) * 1024 * 400 // (batch * thresholds)
+epochs = rng.choice([60, 80]) * 1024 * 400 // (batch * thresholds)
 model.fit(x, y, batch_size=batch, epochs=epochs, verbose=2)

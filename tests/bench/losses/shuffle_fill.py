@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 rng, remedied = random.Random(sys.argv[1]), "remedied" in sys.argv
-batch, filters, epochs = rng.choice([8, 16]), rng.choice([16, 32]), rng.choice([24, 32])
+batch, filters, epochs = rng.choice([8, 16]), rng.choice([16, 32]), rng.choice([32, 48])
 count, wait_s = batch * 40, rng.choice([0.01, 0.02])
 image = np.random.default_rng(int(sys.argv[1])).normal(size=(64, 64, 3)).astype("float32")
 

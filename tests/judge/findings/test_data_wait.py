@@ -515,3 +515,18 @@ def test_a_serial_map_gives_back_no_more_than_the_idle_cores(free: float, share:
 
     assert found
     assert found.claims["data_wait_s"] == pytest.approx(share * 100, rel=0.01)
+
+
+@pytest.mark.parametrize(("on_gpu", "given_ms"), [(False, 10.0 - 13.0 / 2), (True, 10.0 - 9.4 / 2)])
+def test_a_parallel_map_shares_the_cores_with_the_compute_of_a_cpu(
+    on_gpu: bool, given_ms: float
+) -> None:
+    serial = Stage("map(decode)", "Map", 9.4 / 1.05)
+    stages = StageTable(0, (serial, PREFETCH), wait_cores=1.0).with_bottleneck(2, 0.0, 6.4, 3.6)
+    now = changed(SCRIPT, origin=SourceKind.TF_DATA, stages=stages, split=judged(6.4, 3.6, 0.0))
+    machine = msgspec.structs.replace(now.manifest, machine=Machine(cores=2), accelerated=on_gpu)
+    found = data_wait.find(with_regime(changed(now, manifest=machine, cores_free=2.0)))
+
+    assert found
+    # A thousand steps.
+    assert found.claims["data_wait_s"] == pytest.approx(given_ms, rel=0.01)

@@ -196,18 +196,24 @@ def _recovered(now: Situation, gain: Forecast | None) -> float:
     has_threads = now.origin is SourceKind.TF_DATA and cores > 1  # one for each core
     # A map that TensorFlow joins with its batch is a parallel stage, of one call.
     if has_threads and slow is not None and not (slow.is_parallel and slow.parallelism > 1):
-        saved = _saved_by_cores(now, cores) if limit and limit.reason == "serial" else 1 - 1 / cores
+        is_serial = limit is not None and limit.reason == "serial"
+        saved = _saved_by_cores(now, part, cores) if is_serial else 1 - 1 / cores
         return min(1.0, saved * part.step.mean / part.wait.mean)
     is_fetch = now.origin is SourceKind.ARRAYS or is_fetch_bound(now, part)
     return _FEWER_FETCHES if is_fetch else 1.0
 
 
-def _saved_by_cores(now: Situation, cores: int) -> float:
+def _saved_by_cores(now: Situation, part: Breakdown, cores: int) -> float:
     """Return the share of a step that all cores save of a serial stage which computes: the work
-    stays the same, so no more than their idle share. Other programs leave some of theirs."""
+    stays the same, so no more than their idle share, by the machine's figures and by those of the
+    step. Other programs leave some of theirs."""
     if math.isnan(now.cores_free) or now.others.matters:
-        return _SHARED * (1 - 1 / cores)
-    return max(_LEAST_SHARED, 1 - _PARALLEL_LOSS * (1 - min(now.cores_free / cores, 1.0)))
+        idle = _SHARED * (1 - 1 / cores)
+    else:
+        idle = 1 - _PARALLEL_LOSS * (1 - min(now.cores_free / cores, 1.0))
+    of_map_ms = _PARALLEL_LOSS * now.stages.all_ms if now.stages else 0.0
+    of_step_ms = 0.0 if now.manifest.accelerated else part.work_mean_ms
+    return max(_LEAST_SHARED, min(idle, 1 - (of_map_ms + of_step_ms) / (cores * part.step.mean)))
 
 
 # -- the user's code -------------------------------------------------------------------------------

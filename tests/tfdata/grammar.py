@@ -145,6 +145,11 @@ CHOICES: dict[str, Sequence[str]] = {
 }  # fmt: skip
 #: Texts with which a script asks for no order.
 _NO_ORDER = re.compile(r"deterministic=False|sloppy=True")
+#: Its length is said to be that of its input: it asks data without end for ever for a class that is
+#: not there.
+_RESAMPLED = re.compile(r"\.rejection_resample\([^()]*\)$")
+#: `assert_cardinality` raises the same error for each request, and all of them are ignored.
+_ERROR_IGNORED = re.compile(r"\.apply\(asserted\).*\.ignore_errors\(\)$")
 SETTINGS = {
     "prefetch": ("off", "default", "auto", "1", "4"),
     "workers": ("off", "default", "auto", "1", "3"),
@@ -254,16 +259,19 @@ def _extend(
         part = _fill(chooser, chooser.choice(texts), known, depth)
         with contextlib.suppress(Exception):
             data = _built(f"data{part}" if before else part, known)
-            if _suits(known.get("data"), data):
+            if _suits(known.get("data"), data, before + part):
                 return before + part, data
     raise ValueError(f"nothing suits {before}")
 
 
-def _suits(below: Any, data: Any) -> bool:
-    """Return whether a stage over other data gives plain elements. One over data without end may
-    have to give none for ever, where its length is unknown."""
+def _suits(below: Any, data: Any, text: str) -> bool:
+    """Return whether a stage over other data gives plain elements, and some. One over data without
+    end may have to give none for ever, where it leaves some out."""
     is_endless = below is not None and below.cardinality() == tf.data.INFINITE_CARDINALITY
-    if is_endless and data.cardinality() == tf.data.UNKNOWN_CARDINALITY:
+    is_unknown = data.cardinality() == tf.data.UNKNOWN_CARDINALITY
+    if is_endless and (is_unknown or _RESAMPLED.search(text)):
+        return False
+    if _ERROR_IGNORED.search(text):
         return False
     plain = (tf.TensorSpec, tf.RaggedTensorSpec, tf.SparseTensorSpec)
     return all(isinstance(spec, plain) for spec in tf.nest.flatten(data.element_spec))
@@ -663,10 +671,13 @@ def difference(trial: Trial, train: Callable[..., Outcome] = trained) -> tuple[s
     if _is_same(bare[0], switched) or not (unlike := _unlike(bare[0], switched)):
         return "", switched
     views = {"order": _order, "elements": _elements, "batches": _batches}
-    if not trial.seeded or _NO_ORDER.search(trial.text):
+    is_unordered = bool(_NO_ORDER.search(trial.text))
+    if not trial.seeded or is_unordered:
         del views["order"]
         if _elements(bare[0]) == _elements(switched):
             return "", switched
+    if is_unordered and trial.steps:
+        del views["elements"]  # an epoch that is cut off has those that came first
     for name, view in views.items():
         seen = view(bare[0])
         is_fixed = all(view(one) == seen for one in _more(bare, trial, train, BARE_RUNS))

@@ -21,7 +21,7 @@ SEEDS = (
 CHUNK = 8
 #: Every so many seeds are those of a `fit` of Keras.
 FIT_EVERY = 20
-CACHE_FILE = Refusal.CACHE_FILE.words
+CACHE_FILE, RAGGED_ROWS = Refusal.CACHE_FILE.words, Refusal.RAGGED_ROWS.words
 #: Pipelines that have differed: the text, and the switches before each step.
 _RAGGED = "Dataset.from_tensor_slices(tf.ragged.constant([[1], [], [2, 3], [5]] * 5, tf.int64))"
 KEPT = {
@@ -45,6 +45,16 @@ KEPT = {
         "Dataset.range(40).map(looped, num_parallel_calls=2).batch(3).padded_batch(4).map(more)",
         {2: [("prefetch", "1")], 4: [("workers", "auto")], 7: [("cache", "on")]},
     ),
+}
+#: Those that have differed in Keras' own `fit` alone: the text, `steps_per_epoch`, and whether a
+#: callback makes the train function again in each epoch.
+KEPT_FITS = {
+    "a batch ahead of an epoch with another train function": (
+        "Dataset.range(7).repeat()",
+        9,
+        True,
+    ),
+    "single rows of a ragged tensor": (f"{_RAGGED}.rebatch(6)", 0, False),
 }
 
 
@@ -71,3 +81,16 @@ def test_a_pipeline_that_differed_is_equal(name: str, fused: int) -> None:
     why, outcome = difference(trial)
     assert not why
     assert outcome.switched or CACHE_FILE in outcome.refused
+
+
+@pytest.mark.parametrize("name", KEPT_FITS)
+@pytest.mark.parametrize("fused", [1, 3])
+def test_a_fit_that_differed_is_equal(name: str, fused: int) -> None:
+    from tests.tfdata.grammar import Trial, difference, fitted
+
+    text, steps, remade = KEPT_FITS[name]
+    switches = {1: [("prefetch", "4")], 3: [("prefetch", "4")]}
+    trial = Trial(0, text, steps, fused, remade, seeded=True, switches=switches)
+    why, outcome = difference(trial, fitted)
+    assert not why
+    assert outcome.switched or RAGGED_ROWS in outcome.refused

@@ -313,6 +313,7 @@ class Refusal(Enum):
         "the script's pipeline puts its batches on the device (prefetch_to_device): no stage can"
         " follow"
     )
+    RAGGED_ROWS = "its batches are single rows of a ragged tensor, which no stage can follow"
 
     @property
     def words(self) -> str:

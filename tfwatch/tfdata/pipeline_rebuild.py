@@ -172,13 +172,15 @@ def _check_shapes(base: Any) -> None:
 
 
 def _check_encoding(base: Any) -> None:
-    """Refuse rows of a ragged tensor: TensorFlow encodes them for its stages, and a gate gives them
-    as plain tensors."""
-    for spec in tf.nest.flatten(base.element_spec):
-        if isinstance(spec, tf.RaggedTensorSpec) and not spec.ragged_rank:
-            raise CannotRebuildError(
-                f"the elements after {label_of(base)} are rows of a ragged tensor"
-            )
+    if has_ragged_rows(base.element_spec):
+        raise CannotRebuildError(f"the elements after {label_of(base)} are rows of a ragged tensor")
+
+
+def has_ragged_rows(spec: Any) -> bool:
+    """Return whether elements hold rows of a ragged tensor: TensorFlow encodes them for its stages,
+    and a gate gives them as plain tensors."""
+    leaves = tf.nest.flatten(spec)
+    return any(isinstance(leaf, tf.RaggedTensorSpec) and not leaf.ragged_rank for leaf in leaves)
 
 
 def _with_workers(node: Any, data: tf.data.Dataset, workers: str) -> tf.data.Dataset:

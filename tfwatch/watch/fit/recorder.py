@@ -46,6 +46,8 @@ _NOT_KERAS = (
     " is replaced)"
 )
 
+_MAKE = "make_train_function"
+
 
 class Recorder:
     """One `fit` of one model.
@@ -67,6 +69,7 @@ class Recorder:
         )
         self._runner: Runner | None = None
         self._spec: Any = None
+        self._remaking: _Remaking | None = None
         self._has_step_raised = False
         self._why_exact = ""
         self._history = getattr(model, "history", None)
@@ -127,11 +130,19 @@ class Recorder:
         if not self.is_passive and not self._train_function.is_installed:
             self._train_function.install()
             self._runner = None
+        if not self.is_passive and self._remaking is None:
+            self._remaking = _Remaking(self._model, self._train_function, self._install_again)
+
+    def _install_again(self) -> None:
+        with fails_open(self.report_failure):
+            self._install()
 
     def _release(self) -> None:
         """Leave every further call to the model's own train function."""
         self.is_passive, self._runner = True, None
         self._train_function.uninstall()
+        if self._remaking:
+            self._remaking.remove()
 
     # -- a new iterator -------------------------------------------------------------------------
 
@@ -337,6 +348,32 @@ class Recorder:
         for part in (self.end, report):
             with fails_open(self.report_failure):
                 part()
+
+
+class _Remaking:
+    """Stands in for a model's `make_train_function`: what a callback makes within an epoch is
+    replaced at once. It would fetch from Keras' iterator and miss the batches prepared ahead."""
+
+    def __init__(self, model: Any, watched: TrainFunction, install: Callable[[], None]) -> None:
+        self._model, self._watched, self._install = model, watched, install
+        self._make = model.make_train_function
+        self._own = vars(model).get(_MAKE)
+        vars(model)[_MAKE] = self
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        found = self._model.train_function
+        made = self._make(*args, **options)
+        # A stand-in of another `Watch` stays.
+        if found is self._watched or not isinstance(found, TrainFunction):
+            self._install()
+        return made
+
+    def remove(self) -> None:
+        """Restore the model's own, unless the script has replaced this one."""
+        names = vars(self._model)
+        if names.get(_MAKE) is self:
+            del names[_MAKE]
+            names.update({} if self._own is None else {_MAKE: self._own})
 
 
 def _first_line(error: Exception) -> str:

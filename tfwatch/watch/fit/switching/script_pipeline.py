@@ -14,7 +14,7 @@ from tfwatch.core.knobs import AS_WRITTEN, CACHE, DEFAULT, KNOBS, OFF, ON, WORKE
 from tfwatch.tfdata.cache import NoRoomError
 from tfwatch.tfdata.code_edits import find_edits
 from tfwatch.tfdata.pipeline_cache import find_place, last_lasting_map, stage_to_cache
-from tfwatch.tfdata.pipeline_rebuild import OTHER_SHAPE, RebuiltPipeline, Seeds
+from tfwatch.tfdata.pipeline_rebuild import OTHER_SHAPE, RebuiltPipeline, Seeds, has_ragged_rows
 from tfwatch.tfdata.pipeline_tree import (
     CannotRebuildError,
     RandomDrawsError,
@@ -319,7 +319,9 @@ def why_not_switchable(iterator: Any) -> Refusal | None:
     if "CPU" not in device.upper():
         return Refusal.ON_DEVICE
     dataset = dataset_of(iterator)
-    return Refusal.CACHE_FILE if dataset is not None and writes_cache_file(dataset) else None
+    if dataset is not None and writes_cache_file(dataset):
+        return Refusal.CACHE_FILE
+    return Refusal.RAGGED_ROWS if has_ragged_rows(iterator.element_spec) else None
 
 
 class KnobDescriber:

@@ -375,9 +375,10 @@ def test_a_prefetch_goes_on_and_back_to_the_script_s_off_and_another_fit_has_its
     assert open_run(watch.run_path).manifest.knobs["prefetch"] == "default"
 
 
+@pytest.mark.parametrize("at", ["on_epoch_begin", "on_epoch_end", "on_train_batch_end"])
 @pytest.mark.parametrize("steps_per_execution", [1, 2])
 def test_batches_ahead_are_trained_where_a_callback_makes_the_train_function_again(
-    steps_per_execution: int, arrays: Any, make_model: Make, tmp_path: Path
+    steps_per_execution: int, at: str, arrays: Any, make_model: Make, tmp_path: Path
 ) -> None:
     import keras
 
@@ -389,7 +390,7 @@ def test_batches_ahead_are_trained_where_a_callback_makes_the_train_function_aga
         model = make_model()
         compile_built(model, steps_per_execution=steps_per_execution)
         again = keras.callbacks.LambdaCallback(
-            on_epoch_end=lambda epoch, logs, model=model: model.make_train_function(force=True)
+            **{at: lambda _, logs, model=model: model.make_train_function(force=True)}
         )
         data, callbacks = known(arrays).repeat(), [*callbacks, again]
         with determinism(on=False):  # which takes a prefetch away

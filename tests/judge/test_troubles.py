@@ -91,14 +91,17 @@ def test_a_diverged_loss_does_not_hide_starving() -> None:
 
 
 def test_a_callback_that_held_the_training_up_is_named_once() -> None:
-    pauses = [Paused(n, "callback", took_ms, "Log") for n, took_ms in enumerate((1500, 90, 1700))]
+    pauses = [
+        Paused(n, "callback", took_ms, "Log", "run.py:9 in f")
+        for n, took_ms in enumerate((1500, 90, 1700))
+    ]
     run = read_back(
         write_run(None, plain(9), *pauses, Paused(9, "checkpoint", 700.0, "ModelCheckpoint"))
     )
     found = [one for one in beside(run, MachineFigures()) if one.kind == "callback-stall"]
 
     assert [one.sentence for one in found] == [
-        "callback Log held the training up for 3.2 s (2 times, the longest 1.7 s)",
+        "callback Log (run.py:9 in f) held the training up for 3.2 s (2 times, the longest 1.7 s)",
         "callback ModelCheckpoint held the training up for 0.7 s (1 time, the longest 0.7 s)",
     ]
 

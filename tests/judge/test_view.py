@@ -185,7 +185,10 @@ def test_everything_rare_is_a_row() -> None:
         step=1,
         now="off",
     )
-    run.event(facts.Paused, cause="checkpoint", took_ms=1500.0, detail="ModelCheckpoint")
+    place = "train.py:41 in on_epoch_end"
+    run.event(
+        facts.Paused, cause="checkpoint", took_ms=1500.0, detail="ModelCheckpoint", place=place
+    )
     run.event(facts.Paused, cause="callback", took_ms=50.0, detail="too short to be told")
     run.event(facts.Paused, cause="process stopped", took_ms=7000.0, detail="in compute")
     run.event(facts.EpochEnded, epoch=1, step=300, metrics={"loss": 1.2, "val_loss": 1.5})
@@ -203,7 +206,7 @@ def test_everything_rare_is_a_row() -> None:
         "! tfwatch failed and stopped measuring: boom",
         ". a note",
         "p prefetch off → 4 at step 1: failed: no memory; prefetch off continues",
-        "S no step for 1.5 s: checkpoint ModelCheckpoint",
+        "S no step for 1.5 s: checkpoint ModelCheckpoint, train.py:41 in on_epoch_end",
         ". paused for 7.0 s in compute: the process was stopped",
         "E epoch 2: 34.0 ms/step, data wait 60 %, val_loss 1.5, loss 1.2",
         "S no batch for 3.5 s at step 452",

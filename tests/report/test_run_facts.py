@@ -28,6 +28,7 @@ from tfwatch.core.events import (
     MoveJudged,
     MoveMade,
     RunEnded,
+    StallLocated,
     SwitchAsked,
     SwitchFailed,
     TrainingFailed,
@@ -255,6 +256,18 @@ def test_stalls_are_listed(tmp_path: Path) -> None:
             "place": None,
         }
     ]
+
+
+def test_a_stall_with_a_place_is_not_unexplained(tmp_path: Path) -> None:
+    rows = plain(400)
+    rows["wait_ms"][350] = 3000
+    located = StallLocated(8 * 10**9, 351, "", 0, "feed.py:41 in rows", "generator")
+    over = RunEnded(13 * 10**9, "finished", 400)
+
+    (stall,) = as_json(open_written(tmp_path / "run", restart(rows), located, over))["stalls"]
+
+    assert stall["cause"] is None
+    assert stall["place"].startswith("feed.py:41 in rows")
 
 
 def test_what_a_file_holds_in_place_of_a_number_is_null(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +16,10 @@ from tests.screens.states import starving
 from tfwatch.core import events as facts
 from tfwatch.core.knobs import LARGEST
 from tfwatch.core.script_code import CodeEdit
-from tfwatch.screens.keys import LIVE_BINDINGS, PANE_BINDINGS
+from tfwatch.judge.forecasts.forecast import Forecast
+from tfwatch.screens.basics.keyline import Pressed
+from tfwatch.screens.keys import LIVE_BINDINGS, PANE_BINDINGS, footer_keys
+from tfwatch.screens.live.knobs import knob_rows
 from tfwatch.screens.overlays import Leave, PatchScreen, TextScreen
 
 if TYPE_CHECKING:
@@ -277,6 +281,27 @@ async def test_a_narrow_footer_keeps_the_keys_that_switch_and_quit(
     run = starving(None, knobs=dict.fromkeys(knobs, "off"), switchable=[*knobs])
     async with shown(run, (width, 40)) as show:
         assert " ".join(show.rows[-1].split()) == keys
+
+
+async def test_the_footer_and_the_settings_have_the_depth_key_that_the_banner_names() -> None:
+    flat = Forecast("prefetch", "off", 23.4, 23.0, 24.0, "", 23.4)
+    deeper = Forecast("prefetch", "8", 13.0, 12.0, 14.0, "the rest is compute", 23.4)
+    run = starving(None, knobs={"prefetch": "4"}, switchable=["prefetch"])
+    async with shown(run) as show:
+        assert show.live.view
+        advised = replace(show.live.view.finding, advice="+ depth 4 → 8: faster", forecast=deeper)
+        known = replace(show.live.view.situation, forecasts={("prefetch", "off"): flat})
+        view = replace(show.live.view, finding=advised, situation=known)
+        without = footer_keys(show.live.view, live=True, frozen=False, stopping=False)
+        keys = footer_keys(view, live=True, frozen=False, stopping=False)
+        (row, _) = knob_rows(view, live=True)
+
+        assert "+" not in [key.label for key in without]
+        (depth,) = (key for key in keys if key.label == "+")
+        assert (depth.word, row.note) == ("depth", "+ depth 4 → 8: 1.8 x")
+        show.live.post_message(Pressed(depth.key))
+        await show.frame()
+        assert show.asked() == [("prefetch", "8")]
 
 
 async def test_enter_shows_the_whole_of_a_line_that_its_row_cuts(tmp_path: Path) -> None:

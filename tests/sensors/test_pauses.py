@@ -35,7 +35,7 @@ class SeenCode:
 
     def __init__(self, writer: RunWriter, callback: str) -> None:
         self._writer = writer
-        self._code = RunningCode(callback)
+        self._code = RunningCode(callback, place="train.py:41 in save")
 
     @property
     def newest(self) -> tuple[int, RunningCode]:
@@ -60,6 +60,7 @@ def test_a_callback_is_timed_from_the_steps_end() -> None:
 
     (pause,) = pauses_in(writer)
     assert (pause.cause, pause.detail) == ("checkpoint", "ModelCheckpoint")
+    assert pause.place == "train.py:41 in save"
     assert pause.at_ns == 1_062_000_000
     assert pause.took_ms == pytest.approx(62.0)
 

@@ -458,6 +458,9 @@ class Paused(Event, frozen=True):
     #: The class of a callback; where the process stopped, the part of the step: `in data wait`, `in
     #: compute`, `in host`.
     detail: str = ""
+    #: The line of the user's code that a callback ran last, e.g. `train.py:41 in on_epoch_end`;
+    #: empty: none was seen.
+    place: str = ""
 
 
 class RecordingLost(Event, frozen=True):

@@ -135,7 +135,8 @@ def _describe_pause(event: facts.Paused) -> RowText | None:
     if event.cause == STOPPED:
         where = f" {detail}" if detail else ""
         return NO_MARK, f"paused for {took}{where}: the process was stopped", ""
-    by = f"{event.cause} {detail}".strip()
+    at = f", {event.place}" if event.place else ""
+    by = f"{event.cause} {detail}".strip() + at
     if is_stall_of_callback(event):
         return "S", f"no step for {took}: {by}", _WARNING
     return NO_MARK, f"paused for {took} by {by}", ""

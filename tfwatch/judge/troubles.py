@@ -61,12 +61,15 @@ def _callbacks(run: Snapshot) -> Iterator[Finding]:
     longest = [one for one in run.events.of(Paused) if is_stall_of_callback(one)]
     for name in dict.fromkeys(one.detail for one in longest):
         took_s = [one.took_ms / 1e3 for one in longest if one.detail == name]
+        place = next((one.place for one in longest if one.detail == name and one.place), "")
+        of_line = f" ({place})" if place else ""
         each = f"{units.counted(len(took_s), 'time')}, the longest {units.seconds(max(took_s))}"
         yield Finding(
             "callback-stall",
             "CALLBACK",
-            f"callback {name} held the training up for {units.seconds(sum(took_s))} ({each})",
-            where=name,
+            f"callback {name}{of_line} held the training up for {units.seconds(sum(took_s))}"
+            f" ({each})",
+            where=f"{name}, {place}" if place else name,
             evidence=(Fact("lasted", sum(took_s), "s"),),
         )
 

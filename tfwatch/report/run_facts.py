@@ -18,6 +18,7 @@ from tfwatch.judge.machine import PIPELINE
 from tfwatch.judge.past_run import state_of
 from tfwatch.judge.profile.step_groups import step_rows
 from tfwatch.judge.profile.step_parts import step_parts
+from tfwatch.judge.steps.stalls import UNEXPLAINED
 from tfwatch.judge.steps.time_breakdown import PART_NAMES
 from tfwatch.report.effects import (
     AUTOPILOT,
@@ -157,7 +158,11 @@ STALL = (
     number("start_s", "since the start of the run", lambda one: one.start_ns / 1e9),
     whole("steps", "the steps of the stretch"),
     number("lost_ms", "their data wait"),
-    text("cause", "its cause, or `unexplained`"),
+    text(
+        "cause",
+        "an event that explains it; null where `place` alone does; `unexplained` without either",
+        lambda one: None if one.place and one.cause == UNEXPLAINED else one.cause,
+    ),
     text("place", "the line or the stage that it waited for"),
 )
 

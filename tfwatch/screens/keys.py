@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from textual.binding import Binding
 
-from tfwatch.core.knobs import KNOBS
+from tfwatch.core.knobs import KNOBS, PREFETCH
 from tfwatch.judge.profile.profiling import IN_COMPUTE
 from tfwatch.screens.basics.keyline import Key
 from tfwatch.screens.live.header import epoch_text
@@ -149,6 +149,8 @@ def _switch_keys(view: RunView, *, all_settings: bool) -> Iterator[Key]:
         is_shown = all_settings or view.finding.advises(knob)
         if knob.name in manifest.knobs and is_offered and is_shown:
             yield Key(knob.key, knob.key, knob.label, knob.rank)
+            if key := _depth_key(view, knob.name):
+                yield Key("plus" if key == "+" else "minus", key, "depth", knob.rank)
     if not all_settings:
         yield Key("1", "1", "settings", 2)
     if view.snapshot.manifest.switchable:
@@ -157,6 +159,13 @@ def _switch_keys(view: RunView, *, all_settings: bool) -> Iterator[Key]:
             yield Key("a", "a", "A/B test", 6)
         if view.comparisons:
             yield Key("u", "u", "undo", 4)
+
+
+def _depth_key(view: RunView, knob: str) -> str:
+    """Return `+` or `-` where the advice begins with it: the footer has each key that the banner
+    names."""
+    key, _, rest = view.finding.advice.partition(" ")
+    return key if knob == PREFETCH and rest and key in ("+", "-") else ""
 
 
 def too_small_text(view: RunView | None, width: int, height: int) -> str:

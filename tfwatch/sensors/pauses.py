@@ -79,6 +79,8 @@ class CallbackTimes:
         self._limiter = PauseLimiter(writer)
         self._since_ns = -1
         self._name = ""
+        #: The user's line that it ran last; empty where none was seen.
+        self._place = ""
         self._begin_ns = 0
 
     def poll(self) -> None:
@@ -89,15 +91,18 @@ class CallbackTimes:
         is_seen = phase in _POLLED and sampled_ns == since_ns
         name = code.callback if is_seen and now_ns - since_ns >= _LASTS_NS else ""
         if (since_ns, name) == (self._since_ns, self._name):
+            self._place = (code.place if name else "") or self._place
             return
         self._close(now_ns if since_ns == self._since_ns else since_ns)
         self._begin_ns = now_ns if since_ns == self._since_ns and self._name else since_ns
         self._since_ns, self._name = since_ns, name
+        self._place = code.place if name else ""
 
     def _close(self, end_ns: int) -> None:
         if self._name:
             cause = "checkpoint" if any(word in self._name for word in _SAVERS) else "callback"
-            self._limiter.add(Paused(end_ns, cause, (end_ns - self._begin_ns) / 1e6, self._name))
+            took_ms = (end_ns - self._begin_ns) / 1e6
+            self._limiter.add(Paused(end_ns, cause, took_ms, self._name, self._place))
 
 
 class PauseLimiter:

@@ -37,7 +37,7 @@ def test_with_prefetch_the_data_wait_is_shown_beside_the_bottleneck() -> None:
         ("batch(32)", "BatchV2", 0.6, 1.0, N_A, N_A),
     )
     rows = alone(run, 62)
-    assert row_of(rows, "total") == "total 92.6 wall 23.0 > 13.8 compute + host: 9.6 data wait"
+    assert row_of(rows, "wall") == "wall 23.0; a step: 13.8 compute + host, 9.6 data wait"
     assert row_of(rows, "map(decode)") == f"→ map(decode) 92.0 {'█' * 24} 4 of 2"
 
 
@@ -49,7 +49,7 @@ def test_where_rows_are_few_the_cheapest_have_none() -> None:
         "map(decode)",
         "batch(32)",
         "prefetch",
-        "total",
+        "calls",
     ]
 
 

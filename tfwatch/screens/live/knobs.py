@@ -27,6 +27,8 @@ from tfwatch.judge.effects.wording import (
     outcome_text,
     subject_text,
 )
+from tfwatch.judge.findings.switch_lines import key_text
+from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.screens.basics.pane import FramedPane
 from tfwatch.screens.basics.text import (
     QUIET_COLOUR,
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
 
     from tfwatch.judge.effects.comparison import Comparison
     from tfwatch.judge.effects.switching_state import KnobState
-    from tfwatch.judge.forecasts.forecast import Forecast
     from tfwatch.judge.view import RunView
     from tfwatch.runs.snapshot import Snapshot
 
@@ -134,6 +135,7 @@ def _knob_row(view: RunView, live: bool, knob: Knob) -> KnobRow:
     shows_next = not refused and (state.asked or (following != state.now and gains))
     if forecast and forecast_text and not gains:
         forecast_text = f"{following}: {gain_text(forecast)}"
+        forecast_text = _other_key(view, state) or forecast_text
     is_advised = view.finding.advises(knob)
     is_switched = state.now != view.snapshot.manifest.knobs.get(knob.name)
     is_busy = bool(status) and not refused
@@ -150,6 +152,14 @@ def _knob_row(view: RunView, live: bool, knob: Knob) -> KnobRow:
         enabled=not refused,
         matters=is_advised or is_switched or is_busy,
     )
+
+
+def _other_key(view: RunView, state: KnobState) -> str:
+    """Return `+ depth 2 → 4: 1.3 x`, where the banner names another key of the knob; else empty."""
+    advised = view.finding.forecast
+    if not isinstance(advised, Forecast) or advised.knob != state.knob:
+        return ""
+    return f"{key_text(advised, state.now)}: {gain_text(advised)}"
 
 
 def _forecast_text(view: RunView, state: KnobState, forecast: Forecast) -> str:

@@ -346,3 +346,14 @@ def test_the_longest_parts_of_a_profiled_step_are_named_once(
     text = "\n".join(text_of(open_written(tmp_path / "run", switched_run(), PROFILE, FINISHED)))
     assert "; of compute, body/conv2d (Conv2D) 50 % and metric auc (AUC) 20 %" in text
     assert "a step by layer" not in text
+
+
+def test_a_long_comment_to_paste_is_not_cut_to_nothing() -> None:
+    place = "# train.py:24, " + ", ".join(f"train.py:{at}" for at in range(25, 35))
+    long = f"dataset = dataset.map(a_function, num_parallel_calls=4)  # {'why ' * 20}"
+    found = Finding("cheap-maps", "STARVING", "", code=f"{place}\n{long}")
+
+    head, comment, line = summary._code([found], 80)
+
+    assert (head, comment) == ("lines to change:", f"{CODE}{place}")
+    assert line == f"{CODE}dataset = dataset.map(a_function, num_parallel_calls=4)"

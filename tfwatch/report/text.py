@@ -259,8 +259,10 @@ def _code(findings: Sequence[Finding], columns: int) -> list[str]:
     """Return the lines to change, of the first finding that has some; one that is too wide has no
     comment."""
     code = next((one.code for one in findings[:_MOST_LOSSES] if one.code), "")
-    lines = [f"{CODE}{printable(line)}" for line in code.split("\n") if line.strip()]
-    fitting = [line if len(line) <= columns else line.partition("  # ")[0] for line in lines]
+    room = columns - len(CODE)
+    lines = [printable(line) for line in code.split("\n") if line.strip()]
+    short = [line if len(line) <= room else line.partition("  # ")[0] for line in lines]
+    fitting = [f"{CODE}{line}" for line in short]
     return ["lines to change:", *fitting[:_MOST_CODE]] if lines else []
 
 

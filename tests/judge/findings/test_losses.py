@@ -24,6 +24,7 @@ from tests.judge.losses import (
 from tests.judge.profiles import PROFILE, profile_of
 from tests.judge.situations import RUNNING, changed, split
 from tfwatch.core.events import OperationTime
+from tfwatch.core.script_code import CodeEdit
 from tfwatch.judge.findings.finding import RemedyForecast
 from tfwatch.judge.findings.ranking import find_losses
 from tfwatch.judge.findings.situation import Situation, SourceKind
@@ -534,3 +535,35 @@ def test_the_word_has_the_share_of_the_time_and_the_verdict_is_of_it() -> None:
     (first, *_) = find_losses(losing(**waits))
     assert first.word == "STARVING 13 %"
     assert first.sentence.startswith("each step waits 7.0 of 17.0 ms")
+
+
+def test_the_code_for_cheap_maps_and_saves_is_the_place_and_what_to_do_there() -> None:
+    """No line that the script does not have: no function by another name, no literal `...`."""
+    line = "    .map(lambda x, y: (x / 255.0, y))"
+    edits = [CodeEdit("workers", "train.py", at, line, 36, 36, ", n={}", "auto") for at in (24, 25)]
+    stages = StageTable(0, (Stage("map(scale)", "Map", 0.96), BATCH))
+    cheap = losing(data_wait_s=5.0, stages=stages)
+    behind = StageTable(0, (*stages.stages, Stage("map(augment)", "Map", 0.1)))
+    saves = losing(host_s=5.0, code=(code("HOST", 5.0, "SaveOften", "save_weights"),))
+    unseen = CodeTime("HOST", "ModelCheckpoint", "save", "", 5.0)
+
+    def line_of(now: Situation) -> str:
+        return find_losses(now)[0].code
+
+    then = "; functions get whole batches then"
+    assert line_of(cheap) == f"# .batch(32) before map(scale){then}"
+    assert line_of(
+        changed(cheap, manifest=msgspec.structs.replace(cheap.manifest, code=edits))
+    ) == (f"# .batch(32) before train.py:24, train.py:25{then}")
+    assert (
+        line_of(
+            changed(
+                cheap, stages=behind, manifest=msgspec.structs.replace(cheap.manifest, code=edits)
+            )
+        )
+        == f"# .batch(32) before map(scale){then}"
+    )
+    assert line_of(saves) == "# train.py:41 in load: save every 100th step, or in on_epoch_end"
+    assert line_of(losing(host_s=5.0, code=(unseen,))) == (
+        "# ModelCheckpoint: add save_freq='epoch' where it is made"
+    )

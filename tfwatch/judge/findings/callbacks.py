@@ -37,7 +37,7 @@ def find(now: Situation) -> Finding | None:
     brief = f"callback {name} takes {units.seconds(lost_s)}{_each(regime, took[name])}"
     place = _place(one for one in regime.code if one.callback == name)
     is_at_end = took[name]["epoch_end_s"] > took[name]["host_s"]
-    advice, code = _advise(regime, name, is_at_end=is_at_end)
+    advice, code = _advise(regime, name, place, is_at_end=is_at_end)
     return Finding(
         "callback",
         now.label("HOST-BOUND", lost_s),
@@ -86,11 +86,12 @@ def _place(times: Iterable[CodeTime]) -> str:
     return next((one.place for one in times if one.place), "")
 
 
-def _advise(regime: Regime, name: str, *, is_at_end: bool) -> tuple[str, str]:
+def _advise(regime: Regime, name: str, place: str, *, is_at_end: bool) -> tuple[str, str]:
     calls = {one.call for one in regime.code if one.callback == name}
     if calls & set(_SAVES) or "Checkpoint" in name:
         saves = f"save less often in {name}, or in on_epoch_end"
-        return saves, "keras.callbacks.ModelCheckpoint(..., save_freq='epoch')"
+        line = f"# {place}: save every 100th step, or in on_epoch_end"
+        return saves, line if place else f"# {name}: add save_freq='epoch' where it is made"
     if _COLLECTS in calls:
         return (
             f"no gc.collect() in {name}: Python collects by itself, at a fraction of the time",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfwatch.core.knobs import WORKERS
 from tfwatch.judge.findings.finding import Finding
 
 if TYPE_CHECKING:
@@ -44,11 +45,21 @@ def find(now: Situation) -> Finding | None:
         sentence,
         f".batch({size}) before the map, with a function of whole batches (vectorized):"
         f" {size} calls a batch become one",
-        f"dataset = dataset.batch({size}).map(function)  # in place of .map(function)"
-        f".batch({size}); function gets whole batches",
+        f"# .batch({size}) before {_places(now, table) or names}; functions get whole batches then",
         where=maps[0].name,
         claims={"data_wait_s": lost_s},
     )
+
+
+def _places(now: Situation, table: StageTable) -> str:
+    """Return the script's lines with the maps, `train.py:24, train.py:25`; empty where they are not
+    known, or some maps come after the batch."""
+    names = [stage.name for stage in table.stages]
+    at = next(n for n, name in enumerate(names) if "batch" in name)
+    if any("map" in name for name in names[at + 1 :]):
+        return ""
+    edits = (one for one in now.manifest.code if one.knob == WORKERS and ".map(" in one.text)
+    return ", ".join(dict.fromkeys(one.place for one in edits))
 
 
 def batch_size(table: StageTable | None, known: int | None) -> int | None:

@@ -375,10 +375,9 @@ def test_a_prefetch_goes_on_and_back_to_the_script_s_off_and_another_fit_has_its
     assert open_run(watch.run_path).manifest.knobs["prefetch"] == "default"
 
 
-@pytest.mark.parametrize("at", ["on_epoch_begin", "on_epoch_end", "on_train_batch_end"])
 @pytest.mark.parametrize("steps_per_execution", [1, 2])
 def test_batches_ahead_are_trained_where_a_callback_makes_the_train_function_again(
-    steps_per_execution: int, at: str, arrays: Any, make_model: Make, tmp_path: Path
+    steps_per_execution: int, arrays: Any, make_model: Make, tmp_path: Path
 ) -> None:
     import keras
 
@@ -390,12 +389,39 @@ def test_batches_ahead_are_trained_where_a_callback_makes_the_train_function_aga
         model = make_model()
         compile_built(model, steps_per_execution=steps_per_execution)
         again = keras.callbacks.LambdaCallback(
-            **{at: lambda _, logs, model=model: model.make_train_function(force=True)}
+            on_epoch_end=lambda epoch, logs, model=model: model.make_train_function(force=True)
         )
         data, callbacks = known(arrays).repeat(), [*callbacks, again]
         with determinism(on=False):  # which takes a prefetch away
             model.fit(data, epochs=3, steps_per_epoch=8, verbose=0, callbacks=callbacks)
         results.append(_weights(model))
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("steps_per_execution", [1, 3])
+def test_batches_ahead_are_trained_where_it_is_made_again_within_an_epoch(
+    steps_per_execution: int, arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    import keras
+    import tensorflow as tf
+
+    results, watch = [], watch_in(tmp_path)
+    for watches in ([], [watch]):
+        model = make_model()
+        compile_built(model, steps_per_execution=steps_per_execution)
+
+        def change(batch: int, logs: Any, model: Any = model) -> None:
+            if batch == 2:
+                watch.set(prefetch=4)
+            if batch == 5:
+                model.make_train_function(force=True)
+
+        callbacks = [*watches, keras.callbacks.LambdaCallback(on_train_batch_end=change)]
+        data = tf.data.Dataset.from_tensor_slices(arrays).repeat().batch(16)
+        with determinism(on=False):  # which takes a prefetch away
+            model.fit(data, epochs=3, steps_per_epoch=9, verbose=0, callbacks=callbacks)
+        results.append(_weights(model))
+        assert "make_train_function" not in vars(model)
     assert results[0] == results[1]
 
 

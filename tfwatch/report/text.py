@@ -83,14 +83,14 @@ def as_text(run: Snapshot, home: Path, before: str = "", columns: int | None = N
     verdict, *others = _losses(judged) or [[]]
     blocks = [
         (0, [*filter(None, [before]), outcome_text(judged), *errors]),
-        (1, list(filter(None, [divergences_text(run)]))),
-        (1, _others(judged)),
+        (0, list(filter(None, [divergences_text(run)]))),
+        (2, _others(judged)),
         (5, _not_separated(run)),
         (4, list(filter(None, [time_bar(judged.time_breakdown.total)]))),
         (6, _step(judged)),
         (0, verdict),
         *zip((3, 5), others, strict=False),
-        (2, _code(judged.losses, columns)),
+        (1, _code(judged.losses, columns)),
         *((5, [line]) for line in _warnings(judged)),
         (5, _changes(judged)),
         (6, _refusal(run)),

@@ -550,18 +550,18 @@ def test_the_code_for_cheap_maps_and_saves_is_the_place_and_what_to_do_there() -
     def line_of(now: Situation) -> str:
         return find_losses(now)[0].code
 
-    then = "; functions get whole batches then"
-    assert line_of(cheap) == f"# .batch(32) before map(scale){then}"
+    then = ": .batch(32) before it; functions get whole batches"
+    assert line_of(cheap) == f"# map(scale){then}"
     assert line_of(
         changed(cheap, manifest=msgspec.structs.replace(cheap.manifest, code=edits))
-    ) == (f"# .batch(32) before train.py:24, train.py:25{then}")
+    ) == (f"# train.py:24{then}")
     assert (
         line_of(
             changed(
                 cheap, stages=behind, manifest=msgspec.structs.replace(cheap.manifest, code=edits)
             )
         )
-        == f"# .batch(32) before map(scale){then}"
+        == f"# map(scale){then}"
     )
     assert line_of(saves) == "# train.py:41 in load: save every 100th step, or in on_epoch_end"
     assert line_of(losing(host_s=5.0, code=(unseen,))) == (

@@ -45,21 +45,22 @@ def find(now: Situation) -> Finding | None:
         sentence,
         f".batch({size}) before the map, with a function of whole batches (vectorized):"
         f" {size} calls a batch become one",
-        f"# .batch({size}) before {_places(now, table) or names}; functions get whole batches then",
+        f"# {_place(now, table) or names}: .batch({size}) before it; functions get whole batches",
         where=maps[0].name,
         claims={"data_wait_s": lost_s},
     )
 
 
-def _places(now: Situation, table: StageTable) -> str:
-    """Return the script's lines with the maps, `train.py:24, train.py:25`; empty where they are not
-    known, or some maps come after the batch."""
+def _place(now: Situation, table: StageTable) -> str:
+    """Return the script's line with the first map, `train.py:24`; empty where it is not known, or
+    some maps come after the batch."""
     names = [stage.name for stage in table.stages]
     at = next(n for n, name in enumerate(names) if "batch" in name)
     if any("map" in name for name in names[at + 1 :]):
         return ""
-    edits = (one for one in now.manifest.code if one.knob == WORKERS and ".map(" in one.text)
-    return ", ".join(dict.fromkeys(one.place for one in edits))
+    maps = [one for one in now.manifest.code if one.knob == WORKERS and ".map(" in one.text]
+    first = min(maps, key=lambda one: one.line, default=None)
+    return first.place if first and len({one.file for one in maps}) == 1 else ""
 
 
 def batch_size(table: StageTable | None, known: int | None) -> int | None:

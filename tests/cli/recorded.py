@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tests.judge.step_rows import make_steps
-from tests.runs.folders import HOST, ORIGIN_WALL_NS, write_run
+from tests.runs.folders import HOST, ORIGIN_WALL_NS, FakeClock, write_run
 from tfwatch.core.events import EpochEnded, EpochStarted, RunEnded
 from tfwatch.core.rows import SAMPLE
 
@@ -48,7 +48,9 @@ def record(folder: Path, rows: Rows, *events: Event, start_s: float = 0.0, **cha
         "knobs": {"prefetch": "off"},
         "origin_wall_ns": ORIGIN_WALL_NS + round(start_s * 1e9),
     }
-    writer = write_run(folder, rows, *(events or trained(rows)), **{**values, **changes})
+    end_s = rows["start_ns"][-1] / 1e9 + 1.0 if len(rows) else 0.0
+    given = events or trained(rows)
+    writer = write_run(folder, rows, *given, clock=FakeClock(end_s), **{**values, **changes})
     assert writer.folder == folder
     return folder
 

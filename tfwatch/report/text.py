@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 #: The indent of a line that is code to paste: it is never wrapped.
 CODE = "    "
 #: The most rows of the summary, half of a small terminal; its columns where there is no terminal.
-_MOST_ROWS, _COLUMNS = 12, 80
+_MOST_ROWS, _COLUMNS = 10, 80
 #: Characters of one text on a page: a name may have any length.
 LONGEST = 400
 #: The most losses, and lines of code.

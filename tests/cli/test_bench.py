@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfwatch.cli import doctor as room
+from tfwatch.cli import bench as room
+from tfwatch.cli.bench import BenchRow, bench, make_rows, measure, render_rows
 from tfwatch.cli.dispatch import make_parser
-from tfwatch.cli.doctor import BenchRow, bench, make_rows, measure, render_rows
 from tfwatch.doctor.trial import Trial
 from tfwatch.terminal.output import render
 
@@ -106,7 +106,7 @@ def test_measured_rows_are_printed_after_an_interrupt(
         except StopIteration:
             raise KeyboardInterrupt from None
 
-    monkeypatch.setattr("tfwatch.cli.doctor.run_in_process", run)
+    monkeypatch.setattr("tfwatch.cli.bench.run_in_process", run)
     assert bench(asked("conv")) == 130
     assert "3.0 ms ± n/a" in capsys.readouterr().out
 
@@ -115,8 +115,8 @@ def test_measured_rows_are_printed_after_an_interrupt(
 def test_a_table_that_cannot_be_written_is_exit_code_1(
     monkeypatch: pytest.MonkeyPatch, exit_code: int
 ) -> None:
-    monkeypatch.setattr("tfwatch.cli.doctor.run_in_process", lambda _: timed(1.0))
-    monkeypatch.setattr("tfwatch.cli.doctor.write", lambda *_: exit_code)
+    monkeypatch.setattr("tfwatch.cli.bench.run_in_process", lambda _: timed(1.0))
+    monkeypatch.setattr("tfwatch.cli.bench.write", lambda *_: exit_code)
     assert bench(asked("conv")) == exit_code
 
 
@@ -125,6 +125,6 @@ def test_a_busy_machine_is_reported_before(
     used: float, warns: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("tfwatch.doctor.facts.other_programs", lambda: used)
-    monkeypatch.setattr("tfwatch.cli.doctor.run_in_process", lambda _: timed(1.0))
+    monkeypatch.setattr("tfwatch.cli.bench.run_in_process", lambda _: timed(1.0))
     assert bench(asked("conv")) == 0
     assert ("other programs use 1.5 of" in capsys.readouterr().err) is warns

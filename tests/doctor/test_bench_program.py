@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfwatch.cli.doctor import BenchRow, run_in_process
+from tfwatch.cli.bench import BenchRow, run_in_process
 from tfwatch.doctor import trial_program
 from tfwatch.doctor.trial import Trial
 from tfwatch.doctor.trial_program import Spec

@@ -338,7 +338,7 @@ COMMANDS = {
     "bench": Command(
         "time a matrix product and a convolution on CPU and GPU: is the GPU worth it?",
         _add_bench,
-        "cli.doctor:bench",
+        "cli.bench:bench",
     ),
     "replay": Command(
         "open a recorded run in the same screen; a run that still trains is followed, read only",

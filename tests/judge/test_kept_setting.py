@@ -16,7 +16,7 @@ from tfwatch.cli.script import run as run_command
 from tfwatch.cli.script.request import RunOptions
 from tfwatch.cli.script.run import _name_kept_setting
 from tfwatch.judge.effects.interval import UNKNOWN
-from tfwatch.judge.past_run import KeptSetting, find_kept_setting
+from tfwatch.judge.kept_setting import KeptSetting, find_kept_setting
 from tfwatch.runs.format import SOURCES
 
 if TYPE_CHECKING:

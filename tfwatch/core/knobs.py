@@ -30,6 +30,9 @@ PARTS: Final = (WAIT, COPY, COMPUTE, HOST)
 
 #: The largest buffer or parallelism: a larger one costs memory and gains no speed.
 LARGEST: Final = 1024
+#: The workers of a `PyDataset` under `auto` on a machine with fewer cores: threads mostly wait for
+#: their files.
+LEAST_AUTO_WORKERS: Final = 4
 #: A cache may take this share of the available memory.
 CACHE_SHARE: Final = 0.5
 

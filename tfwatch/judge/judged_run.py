@@ -107,9 +107,7 @@ class JudgedRun:
         """All findings in rank: why the run failed, its losses, and what happened beside them."""
         named = {one.where.partition(", ")[0] for one in self.losses if one.kind == "callback"}
         found = troubles.beside(self.run, self.machine)
-        beside = (
-            one for one in found if not one.where or one.where.partition(", ")[0] not in named
-        )
+        beside = (one for one in found if one.where.partition(", ")[0] not in named)
         return (*troubles.failure(self.run), *self.losses, *beside)
 
     @cached_property

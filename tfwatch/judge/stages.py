@@ -73,6 +73,18 @@ class Stage:
         return self.kind.startswith(_PARALLEL)
 
     @property
+    def workers(self) -> float:
+        """Its parallel calls; 1 for a stage without workers of its own, or where they are
+        unknown."""
+        return max(1.0, self.parallelism) if self.is_parallel else 1.0
+
+    @property
+    def is_map_and_batch(self) -> bool:
+        """True for a map and a batch in one kernel, which allocates its batches in pinned
+        memory."""
+        return "MapAndBatch" in self.kind.split()
+
+    @property
     def calls_python(self) -> bool:
         return "python" in self.kind.split()
 
@@ -94,7 +106,7 @@ class Stage:
     def batch_ms(self) -> float:
         """The least time of a batch in this stage, with its workers; NaN where no element
         passed."""
-        return self.busy_ms / (max(1.0, self.parallelism) if self.is_parallel else 1.0)
+        return self.busy_ms / self.workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +284,7 @@ def _reason(
         return "python"
     if stage.is_service:
         return "storage"
-    workers = max(1.0, stage.parallelism) if stage.is_parallel else 1.0
+    workers = stage.workers
     reads = stage.reads_files
     share = stage.batch_ms / in_all
     at_work = min(workers, cores or workers) * share

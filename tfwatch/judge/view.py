@@ -297,8 +297,8 @@ class Follower:
                 compare(switches, total, snapshot.steps_between, self._known, accelerated)
             )
             self._figured = due
-            # Else with the forecasts, which come in a frame of their own.
-            self._losses = self._losses if is_same_setting and not over else None
+            if over or not is_same_setting:  # else with the forecasts, in a frame of their own
+                self._losses = None
         knobs = knob_states(snapshot.manifest.knobs, switches, asks)
         if self._make_forecasts(snapshot, knobs):
             self._losses = None  # their advice has the figures of the knobs' rows

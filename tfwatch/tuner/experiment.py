@@ -346,16 +346,17 @@ def block_means(times: Sequence[Sequence[NDArray[np.float64]]]) -> NDArray[np.fl
     mean. A hidden difference of slow steps, at most `SAME`, is in neither the ratio nor its
     interval.
     """
-    blocks = [block for of_setting in times for block in of_setting]
-    if not blocks:
+    if not any(times):
         return np.empty((0, len(times)))
-    plain, cut = (
-        np.array([mean_of_rows(one[None], in_bursts)[0] for one in blocks])
-        .reshape(len(times), -1)
-        .T
-        for in_bursts in (True, False)
-    )
+    plain, cut = _block_means(times, in_bursts=True), _block_means(times, in_bursts=False)
     return cut if _alike((plain - cut) / cut.mean(axis=0)) else plain
+
+
+def _block_means(
+    times: Sequence[Sequence[NDArray[np.float64]]], in_bursts: bool
+) -> NDArray[np.float64]:
+    means = [[mean_of_rows(block[None], in_bursts)[0] for block in one] for one in times]
+    return np.array(means).T
 
 
 def _alike(tails: NDArray[np.float64]) -> bool:

@@ -22,7 +22,7 @@ from tfwatch.cli.script.hosts import ScriptProcess, ScriptThread, describe_end, 
 from tfwatch.cli.script.request import check_script, request_of
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, fails_open
-from tfwatch.judge.past_run import find_kept_setting
+from tfwatch.judge.kept_setting import find_kept_setting
 from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.runs.folder import DiskCall, SilentDiskError, call_and_report
 from tfwatch.runs.script_process import Announcements, record_signal

@@ -81,14 +81,5 @@ def cheap_maps(table: StageTable | None, size: int | None) -> list[Stage]:
         for stage in table.stages[: at + 1]
         if stage.name.startswith("map")
         and not (stage.calls_python or stage.reads_files)
-        and 0 < stage.busy_ms <= _calls_ms(stage, size) * stage_workers(stage) / _LEAST_CALL
+        and 0 < stage.busy_ms <= _CALL_MS * size / _LEAST_CALL
     ]
-
-
-def stage_workers(stage: Stage) -> float:
-    """Return the workers of a stage, 1 where it has none of its own."""
-    return max(1.0, stage.parallelism) if stage.is_parallel else 1.0
-
-
-def _calls_ms(stage: Stage, size: int) -> float:
-    return _CALL_MS * size / stage_workers(stage)

@@ -12,8 +12,8 @@ from tfwatch.core.knobs import COPY_KNOBS, OFF, ON, PINNED
 from tfwatch.judge.findings.finding import Advice, Finding
 from tfwatch.judge.findings.situation import SourceKind
 from tfwatch.judge.findings.switch_lines import advise_gain, switch_line
+from tfwatch.judge.forecasts.copies import bandwidth, saved_if_pinned_ms
 from tfwatch.judge.forecasts.forecast import best
-from tfwatch.judge.forecasts.predict import bandwidth, saved_if_pinned_ms
 from tfwatch.judge.steps.steady_steps import MODERATELY_FROM
 
 if TYPE_CHECKING:
@@ -119,10 +119,10 @@ def _saved_by_bytes_ms(now: Situation, took_ms: float) -> float:
 
 
 def _saved_if_pinned_ms(now: Situation, took_ms: float) -> float:
-    kinds = [stage.kind for stage in now.stages.stages] if now.stages else []
+    stages = now.stages.stages if now.stages else ()
     if now.knobs.get(PINNED, OFF) != OFF:
         return 0.0
-    return saved_if_pinned_ms(now.manifest.copied_bytes, kinds, took_ms)
+    return saved_if_pinned_ms(now.manifest.copied_bytes, stages, took_ms)
 
 
 def _advise_pinned(now: Situation, then_ms: float) -> Advice:

@@ -35,8 +35,9 @@ def find(now: Situation) -> Finding | None:
     recovered = _RECOVERED * (share - by_channel) + _RECOVERED_BY_CHANNEL * by_channel
     gives_back = recovered / share if share else 0.0
     more = f" and {len(layers) - 1} more" if len(layers) > 1 else ""
-    brief = f"{layers[0].name} ({layers[0].kind}){more} in float16 on a CPU without"
-    brief = f"{brief} instructions for it"
+    brief = (
+        f"{layers[0].name} ({layers[0].kind}){more} in float16 on a CPU without instructions for it"
+    )
     takes = f": {units.percent(share)} of compute" if share else ""
     faster = "float32, or bfloat16, which it has" if "bfloat16" in types else "float32"
     policy = "mixed_bfloat16" if "bfloat16" in types else "float32"

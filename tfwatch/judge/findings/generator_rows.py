@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.judge.findings.cheap_maps import batch_size
-from tfwatch.judge.findings.data_wait import compute_beside
 from tfwatch.judge.findings.finding import Finding
+from tfwatch.judge.findings.shared_cores import compute_beside
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation

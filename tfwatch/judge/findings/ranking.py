@@ -35,7 +35,7 @@ from tfwatch.judge.findings import (
 )
 from tfwatch.judge.findings.finding import Fact, RemedyForecast
 from tfwatch.judge.findings.situation import LEADS_FROM
-from tfwatch.judge.findings.switch_lines import advise_gain, lines_with_switches, with_names
+from tfwatch.judge.findings.switch_lines import advise_gain, lines_with_switches
 from tfwatch.judge.forecasts.forecast import Forecast, best
 from tfwatch.judge.steps.time_breakdown import PARTS
 
@@ -145,11 +145,11 @@ def _with_key(now: Situation, finding: Finding) -> Finding:
 
 
 def _with_switches(now: Situation, finding: Finding) -> Finding:
-    """Return the finding with the lines of the switches made before its own, which those of an
-    advised switch have already, and with the script's names."""
-    has_them = isinstance(finding.forecast, Forecast)
-    code = finding.code if has_them else lines_with_switches(now, finding.code)
-    return replace(finding, code=with_names(now, code))
+    """Return the finding with the lines of the switches made before its own, and with the script's
+    names; the lines of an advised switch have both already."""
+    if isinstance(finding.forecast, Forecast):
+        return finding
+    return replace(finding, code=lines_with_switches(now, finding.code))
 
 
 def _is_judgeable(now: Situation) -> bool:

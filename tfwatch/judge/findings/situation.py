@@ -220,6 +220,11 @@ class Situation:
         return own / (1 - of_gaps) if own else 0.0
 
     @property
+    def computes_batches(self) -> bool:
+        """True if preparing batches uses the CPU, False also where that is unknown."""
+        return self.stages is not None and self.stages.is_computing
+
+    @property
     def iterator_ends_s(self) -> float:
         """The time at the ends of a fit's epochs in which no callback runs: Keras ends the iterator
         of a validation then, after its callbacks, which took 0.4 times as long as the validation

@@ -17,6 +17,7 @@ from tfwatch.core.knobs import (
     DEFAULT,
     DEVICE_PREFETCH,
     KNOBS,
+    LEAST_AUTO_WORKERS,
     MULTIPROCESSING,
     OFF,
     ON,
@@ -63,8 +64,7 @@ _WORKERS_OF_PY_DATASET = (
     "dataset.workers = {}  # before fit{}\n"
     "dataset.max_queue_size = max(dataset.max_queue_size, 2 * dataset.workers)"
 )
-#: As many as `watch.fit.py_dataset` takes for `auto`.
-_AUTO_WORKERS = "max(os.cpu_count(), 4)"
+_AUTO_WORKERS = f"max(os.cpu_count(), {LEAST_AUTO_WORKERS})"
 #: A placeholder, as code and not in a sentence of a comment.
 _PLACEHOLDER = re.compile(r"(?<![.\w])(dataset|model)(?=\.\w|\(| = |\))")
 _NOT_MEASURED: Mapping[tuple[str, str], str] = MappingProxyType({})
@@ -145,7 +145,8 @@ def line_with_switch(now: Situation, knob: str, value: str) -> str:
     if (knob, value) in now.better:
         return ""
     knobs = {**proved_knobs(now), knob: value}
-    return lines_of(now, knobs) or switch_line(knob, value, now.stages, now.manifest.code)
+    line = lines_of(now, knobs)
+    return line or with_names(now, switch_line(knob, value, now.stages, now.manifest.code))
 
 
 def proved_knobs(now: Situation) -> dict[str, str]:
@@ -190,11 +191,11 @@ def with_names(now: Situation, lines: str) -> str:
 
 def _starts_of_own_lines(code: Sequence[CodeEdit]) -> tuple[str, ...]:
     """Return what lines of the script begin with in `edited_lines`: an edit leaves it as it is."""
-    starts: set[str] = set()
+    starts: list[str] = []
     for edit in code:
-        before, _, after = edit.text.partition("\n")
-        starts |= {f"# {edit.place}", before[: edit.start], *after.split("\n")}
-    return tuple(start for start in starts if start.strip())
+        first, *others = edit.text.split("\n")
+        starts += [f"# {edit.place}", first[: edit.start], *others]
+    return tuple(filter(str.strip, starts))
 
 
 # -- lines -----------------------------------------------------------------------------------------

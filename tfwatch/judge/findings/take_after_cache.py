@@ -8,10 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.judge.findings.cheap_maps import stage_workers
-from tfwatch.judge.findings.data_wait import compute_beside
 from tfwatch.judge.findings.finding import Finding
-from tfwatch.judge.forecasts.evidence import cores_of
+from tfwatch.judge.findings.shared_cores import compute_beside, share_of_workers
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
@@ -32,7 +30,7 @@ def find(now: Situation) -> Finding | None:
         "data_wait_s": spent.data_wait_s,
         "first_batch_s": spent.first_batch_s,
         "epoch_end_s": now.iterator_ends_s,
-        "compute_s": _share_of_cores(now) * compute_beside(now),
+        "compute_s": share_of_workers(now) * compute_beside(now),
     }
     lost_s = sum(claims.values())
     brief = f"each epoch fills the cache again, {units.seconds(lost_s)} in all"
@@ -45,17 +43,6 @@ def find(now: Situation) -> Finding | None:
         brief=brief,
         claims=claims,
     )
-
-
-def _share_of_cores(now: Situation) -> float:
-    """Return the share of the cores that filling the cache takes from steps which use them all.
-
-    On two cores with two workers it is half; of five runs there, a kept cache gave back 0.4 to 0.7
-    of compute.
-    """
-    stages, cores = now.stages.stages if now.stages else (), cores_of(now.manifest)
-    workers = min(cores, max(map(stage_workers, stages), default=0.0))
-    return workers / (workers + cores)
 
 
 def _takes_from_cache(now: Situation) -> bool:

@@ -26,11 +26,12 @@ from tfwatch.core.knobs import (
     WORKERS,
 )
 from tfwatch.judge.effects.comparison import LEAST
+from tfwatch.judge.forecasts.copies import saved_if_pinned_ms
 from tfwatch.judge.stages import FETCH_MS
 from tfwatch.judge.steps.steady_steps import MODERATELY_FROM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from tfwatch.judge.forecasts.evidence import Evidence
     from tfwatch.judge.stages import Stage
@@ -46,7 +47,7 @@ _BATCH = 32
 _IN_MAPS, _HIDDEN_IN_MAPS = 0.9, 0.5
 #: Parallel maps take more work in total: 1.0 where they sleep, 1.3 for JPEGs decoded on both of two
 #: cores.
-_PARALLEL_LOSS = 1.05
+PARALLEL_LOSS = 1.05
 #: The work of a batch over its busy time in tf.data's model. Busy time is wall clock: of parallel
 #: maps it includes the waits for each other.
 _BUSY_BESIDE_EACH_OTHER = 0.7
@@ -62,8 +63,6 @@ _FULL = 0.5
 _YIELDED = 0.5
 #: The most that more workers lengthen a step on a CPU with no free core.
 _CROWDED = 1.4
-#: Stages that show TensorFlow's choice for a knob left at its default.
-_WORKS_AHEAD = {PREFETCH: ("Prefetch",), WORKERS: ("Parallel", "MapAndBatch")}
 #: The most, the usual and the least share of the copy's saving by which pinned memory shortens a
 #: step: 1.1 and 1.0 over a data set and arrays, 0.4 over a slow `PyDataset`
 #: (docs/developers/results.md).
@@ -149,9 +148,9 @@ def _pinned(evidence: Evidence, split: Breakdown) -> Prediction | str:
     """
     if split.copy is None:
         return "the copy of batches is not timed"
-    kinds = [stage.kind for stage in evidence.stages.stages] if evidence.stages else []
+    stages = evidence.stages.stages if evidence.stages else ()
     copy_ms, now_ms = split.typical_ms(split.copy), split.typical_ms(split.step)
-    saved_ms = saved_if_pinned_ms(evidence.run.copied_bytes, kinds, copy_ms)
+    saved_ms = saved_if_pinned_ms(evidence.run.copied_bytes, stages, copy_ms)
     if not saved_ms:
         return "batches are small, or in pinned memory already"
     least_ms, step_ms, most_ms = (now_ms - share * saved_ms for share in _PINNED_SAVES)
@@ -199,7 +198,7 @@ class _Supply:
         data_ms = self.serial_ms + self.parallel_ms
         if calls:
             # The maps of one batch overlap with the serial stages of another.
-            shared_ms = self.parallel_ms * _PARALLEL_LOSS / min(calls, cores)
+            shared_ms = self.parallel_ms * PARALLEL_LOSS / min(calls, cores)
             data_ms = max(shared_ms, self.serial_ms)
         if depth(knobs.get(PREFETCH, "off")):
             return max(data_ms, work_ms)
@@ -229,7 +228,7 @@ def _supply(evidence: Evidence, split: Breakdown, now: Mapping[str, str]) -> _Su
         costliest = max(maps, key=lambda one: one.busy_ms, default=table.stages[0])
         after = table.stages[table.stages.index(costliest) :]
         # A map that is joined with its batch works ahead by batches.
-        is_by_element = any("Batch" in one.kind and not is_joined(one.kind) for one in after)
+        is_by_element = any("Batch" in one.kind and not one.is_map_and_batch for one in after)
         elements = elements if is_by_element else 1.0
         if table.all_ms > 0:
             shown = min(table.all_ms / work_ms, 1.0) if work_ms > 0 else 1.0
@@ -292,13 +291,16 @@ def _as_it_runs(evidence: Evidence) -> dict[str, str]:
     """Return the knobs; under `default` only the stages show prefetch and parallel calls."""
     stages = evidence.stages.stages if evidence.stages else ()
     knobs = dict(evidence.knobs)
-    for knob, kinds in _WORKS_AHEAD.items():
+    works = {
+        PREFETCH: any(one.is_buffer for one in stages),
+        WORKERS: any(one.is_parallel for one in stages),
+    }
+    for knob, is_on in works.items():
         if knobs.get(knob) == "default":
-            works = not stages or any(stage.kind.startswith(kinds) for stage in stages)
-            knobs[knob] = "auto" if works else "off"
+            knobs[knob] = "auto" if is_on or not stages else "off"
     if evidence.run.random_maps and evidence.knobs.get(WORKERS) == "default":
         # TensorFlow joins such a map with its batch, and makes one call at a time, ahead.
-        works_ahead = not stages or any(is_joined(one.kind) for one in stages)
+        works_ahead = not stages or any(one.is_map_and_batch for one in stages)
         knobs[WORKERS] = "1" if works_ahead else "off"
     return knobs
 
@@ -353,36 +355,3 @@ def _on_shared_cores(
         high_ms=max(found.high_ms, worst_ms),
         why="compute and data share the cores" if worst_ms > found.step_ms else found.why,
     )
-
-
-# -- the copy of batches ---------------------------------------------------------------------------
-
-#: Bytes a second. Of batches in ordinary memory 4.8 to 6.6e9 were copied on an H100 and an H200, of
-#: those in pinned memory 24 to 45e9.
-_ORDINARY, _PINNED = 12e9, 25e9
-#: The bytes of a batch from which on these rates hold.
-_LEAST_BYTES = 2 * 2**20
-
-
-def is_joined(kind: str) -> bool:
-    """Return whether a stage is a map and a batch in one kernel, which allocates its batches in
-    pinned memory. kind: its kind, and what it does."""
-    return "MapAndBatch" in kind.split()
-
-
-def bandwidth(copied_bytes: Mapping[str, int], copy_ms: float) -> float | None:
-    """Return the bytes that are copied per second; None where unknown."""
-    total = sum(copied_bytes.values())
-    return total / copy_ms * 1e3 if total and copy_ms > 0 else None
-
-
-def saved_if_pinned_ms(
-    copied_bytes: Mapping[str, int], kinds: Iterable[str], copy_ms: float
-) -> float:
-    """Return the time of a copy that pinned memory saves; 0 where batches are in it, are small, or
-    their size is unknown. kinds: those of the pipeline's stages."""
-    rate = bandwidth(copied_bytes, copy_ms)
-    is_small = sum(copied_bytes.values()) < _LEAST_BYTES
-    if rate is None or rate >= _ORDINARY or is_small or any(map(is_joined, kinds)):
-        return 0.0
-    return copy_ms * (1 - rate / _PINNED)

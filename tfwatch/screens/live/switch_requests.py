@@ -10,7 +10,7 @@ from tfwatch.core.knobs import LARGEST, PREFETCH, Refusal, check_value, knob_nam
 from tfwatch.judge.effects import switching_state
 from tfwatch.judge.effects.wording import subject_text
 from tfwatch.judge.event_rows import sentence_of
-from tfwatch.judge.past_run import KeptSetting, find_kept_setting
+from tfwatch.judge.kept_setting import KeptSetting, find_kept_setting
 from tfwatch.judge.profile.profiling import is_due
 from tfwatch.runs.folder import DiskCall
 from tfwatch.runs.requests import ProfileRequest, StopRequest, SwitchRequest

@@ -21,6 +21,7 @@ from tfwatch.core.knobs import (
     AS_WRITTEN,
     AUTO,
     LARGEST,
+    LEAST_AUTO_WORKERS,
     MULTIPROCESSING,
     OFF,
     ON,
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 #: The batches that each worker may keep ready, at least: with fewer some workers wait.
 _QUEUED = 2
-#: The workers of `auto` on a machine with fewer cores: threads mostly wait for their files.
-_LEAST_AUTO = 4
 _PARTIAL_EPOCHS = "steps_per_epoch: an epoch does not begin the PyDataset again"
 _ENDLESS = "its PyDataset has no length, so that no epoch begins it again"
 _OWN_BEGIN = "its on_epoch_begin changes the PyDataset, and workers begin before it is called"
@@ -140,7 +139,7 @@ class PyDatasetSettings:
 
     def _count_workers(self, value: str) -> int:
         if value == AUTO:
-            return max(os.cpu_count() or 1, _LEAST_AUTO)
+            return max(os.cpu_count() or 1, LEAST_AUTO_WORKERS)
         return 1 if value == OFF else number_of(value) or max(self._workers, 1)
 
 

@@ -96,11 +96,10 @@ def _no_models_are_frozen() -> Iterator[None]:
 def _slow_disks_are_awaited() -> Iterator[None]:
     """A run begins without its folder after 2 s: the disk of a busy test machine may take
     longer."""
-    from tfwatch.runs import writer
-    from tfwatch.watch import session
+    from tfwatch.runs import create, writer
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (session, writer):
+        for module in (create, writer):
             patch.setattr(module, "BEGIN_S", 60.0)
         yield
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.watch import session
-from tfwatch.watch.session import make_folder, make_writer
+from tfwatch.runs import create
+from tfwatch.runs.create import make_folder, make_writer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,5 +28,5 @@ def begin_run(
 def _why_not_recorded(writer: RunWriter, runs_dir: Path) -> str:
     """Wait for the first flush; return why nothing is recorded, empty where it is."""
     if not writer.wait_until_begun():
-        return session._report_delay(writer, runs_dir)
+        return create._report_delay(writer, runs_dir)
     return f"{runs_dir} cannot be written: {writer.lost.reason}" if writer.lost else ""

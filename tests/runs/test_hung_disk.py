@@ -17,10 +17,9 @@ from tests.runs.folders import add_steps
 from tests.runs.hanging import Hanging, hang
 from tests.runs.processes import wait_until
 from tfwatch.core.events import Noted
+from tfwatch.runs import create, writer
 from tfwatch.runs import format as layout
-from tfwatch.runs import writer
 from tfwatch.runs.run import open_run
-from tfwatch.watch import session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +31,7 @@ HUNG = (
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "BEGIN_S", 0.05)
+    monkeypatch.setattr(create, "BEGIN_S", 0.05)
     monkeypatch.setattr(writer, "BEGIN_S", 0.05)
 
 
@@ -108,8 +107,8 @@ def test_a_begin_does_not_wait_for_the_sources(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, found = threading.Event(), queue.SimpleQueue[bool]()
-    monkeypatch.setattr(session, "BEGIN_S", 30.0)
-    monkeypatch.setattr(session, "record_sources", lambda *_: found.put(begun.wait(3)))
+    monkeypatch.setattr(create, "BEGIN_S", 30.0)
+    monkeypatch.setattr(create, "record_sources", lambda *_: found.put(begun.wait(3)))
     made, why = begin_run(tmp_path, "cnn")
     begun.set()
 

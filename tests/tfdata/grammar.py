@@ -29,10 +29,10 @@ from tfwatch import Watch
 from tfwatch.core.events import PipelineSwitched, SwitchFailed
 from tfwatch.core.knobs import AS_WRITTEN, KNOBS
 from tfwatch.runs.control import Control
+from tfwatch.runs.create import make_writer
 from tfwatch.runs.requests import SwitchRequest
 from tfwatch.runs.run import open_run
 from tfwatch.watch.fit.fetch import Fetch
-from tfwatch.watch.session import make_writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -11,13 +11,19 @@ import textwrap
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
-from tfwatch.core.script_code import SourceCode, imported_name, keyword_of, method_of, with_edits
+from tfwatch.core.source_code import (
+    SourceCode,
+    imported_name,
+    keyword_of,
+    method_of,
+    with_edits,
+)
 from tfwatch.fix.user_file import NoPatchError, check_python
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from tfwatch.core.script_code import Edit
+    from tfwatch.core.source_code import Edit
 
 _T = TypeVar("_T")
 COMPILE, FIT = "compile", "fit"

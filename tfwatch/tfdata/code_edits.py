@@ -17,14 +17,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.knobs import CACHE, PREFETCH, WORKERS
-from tfwatch.core.script_code import (
-    VALUE,
-    CodeEdit,
-    SourceCode,
-    imported_name,
-    keyword_of,
-    method_of,
-)
+from tfwatch.core.script_code import VALUE, CodeEdit
+from tfwatch.core.source_code import SourceCode, imported_name, keyword_of, method_of
 from tfwatch.core.user_code import is_users
 from tfwatch.tfdata.pipeline_tree import MAPS
 from tfwatch.tfdata.stage_names import inputs_of, kind_of, nodes_of
@@ -33,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import CodeType, FrameType
 
-    from tfwatch.core.script_code import Edit
+    from tfwatch.core.source_code import Edit
 
 _NOTE = "_tfwatch_call"
 #: The methods of a data set whose calls are noted: each returns a new stage.

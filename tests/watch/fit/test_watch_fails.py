@@ -13,8 +13,8 @@ from tests.runs.processes import wait_until
 from tests.watch.watched import EPOCHS, Make, is_restored, known, watch_in
 from tests.whole import events_of, only
 from tfwatch.core.events import Noted, PipelineSwitched, RunEnded, TrainingFailed, WatchFailed
+from tfwatch.runs import create
 from tfwatch.runs.run import open_run
-from tfwatch.watch import session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,7 +153,7 @@ def test_a_fit_does_not_wait_for_its_disk_and_is_recorded_once_the_disk_responds
 ) -> None:
     import keras
 
-    monkeypatch.setattr(session, "BEGIN_S", 0.05)
+    monkeypatch.setattr(create, "BEGIN_S", 0.05)
     model, watch = make_model(), watch_in(tmp_path)
     seen = []
 

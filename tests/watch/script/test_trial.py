@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tfwatch.runs.script_process import ScriptTrial
-from tfwatch.watch.script.patches import patch_trial
+from tfwatch.watch.script.trial import patch_trial
 
 pytestmark = pytest.mark.tensorflow
 

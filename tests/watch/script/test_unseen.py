@@ -11,7 +11,7 @@ import pytest
 
 from tfwatch.runs.script_process import Launch
 from tfwatch.watch.script import bootstrap
-from tfwatch.watch.script.import_hook import hide_own_threads
+from tfwatch.watch.script.unseen import hide_own_threads
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,5 +1,5 @@
 """The facts of a model that cost or save time, read once as its first `fit` begins: a
-millisecond, and nothing of the model changes; and frozen layers that still train."""
+millisecond, and nothing of the model changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from tfwatch.core.events import MOST_NAMES, TrainableIgnored
 from tfwatch.runs.format import (
     LONGEST_NAME,
     MOST_LAYERS,
@@ -18,12 +17,9 @@ from tfwatch.runs.format import (
     RecurrentLayer,
     ThresholdMetric,
 )
-from tfwatch.watch.fit.stepping.kept_traces import find_kept, keep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-
-    from tfwatch.runs.writer import RunWriter
 
 _CONVOLUTIONS = tuple(
     kind for name, kind in vars(keras.layers).items() if "Conv" in name and "LSTM" not in name
@@ -153,54 +149,3 @@ def _is(function: Any, name: str) -> bool:
 
 def _name(function: Any) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
-
-
-# -- layers whose `trainable` changed since the step was traced ------------------------------------
-#
-# Keras reads it in the trace of its `train_step` alone: until `compile` a frozen layer still
-# trains, and one that is no longer frozen does not ("Recommended workflow when changing trainable
-# variables", `Trainer.compile` of Keras 3.15).
-
-
-class TrainedVariables:
-    """The variables that a trace trains, and all of its model."""
-
-    def __init__(self, model: Any) -> None:
-        self._trained = {id(one) for one in model.trainable_variables}
-        self._all = {id(one) for one in model.variables}
-
-    def changed_since(self, model: Any) -> tuple[list[str], list[str]]:
-        """Return the layers that the trace trains and that are not trainable now, and those that
-        are trainable now and that the trace does not train."""
-        now = {id(one): one for one in model.trainable_variables}
-        if now.keys() == self._trained:
-            return [], []
-        frozen, unfrozen = self._trained - now.keys(), self._all - self._trained
-        return (
-            _layers_of(one for one in model.variables if id(one) in frozen),
-            _layers_of(one for key, one in now.items() if key in unfrozen),
-        )
-
-
-def _layers_of(variables: Iterable[Any]) -> list[str]:
-    paths = (str(one.path).rpartition("/")[0] for one in variables)
-    return list(dict.fromkeys(paths))[:MOST_NAMES]
-
-
-def note_trained(
-    model: Any, function: Callable[[Any], Any], spec: object, writer: RunWriter, *, is_traced: bool
-) -> None:
-    """Keep with a train function what its trace trains, and report what changed since.
-
-    is_traced: an earlier `fit` traced the step for this structure of batches. A `train_step` of the
-    script's own may freeze layers by itself.
-    """
-    if type(model).train_step is not keras.Model.train_step:
-        return
-    known = find_kept(function, TrainedVariables, spec) if is_traced else None
-    if known is None:
-        keep(function, TrainedVariables(model), spec)
-        return
-    frozen, unfrozen = known.changed_since(model)
-    if frozen or unfrozen:
-        writer.event(TrainableIgnored(writer.now_ns(), frozen, unfrozen))

@@ -14,7 +14,6 @@ from tfwatch.core.errors import fails_open, message_of, raise_interrupt
 from tfwatch.core.knobs import NotTimed
 from tfwatch.tfdata.disposal import keep_when_forked
 from tfwatch.watch.fit.fetch import Fetch
-from tfwatch.watch.fit.model_facts import note_trained
 from tfwatch.watch.fit.stepping.device_copy import make_copy, why_no_device_prefetch
 from tfwatch.watch.fit.stepping.eager_operations import time_operations
 from tfwatch.watch.fit.stepping.fused_steps import FusedSteps
@@ -30,6 +29,7 @@ from tfwatch.watch.fit.stepping.step_runners import (
     UntimedRunner,
     is_keras_own,
 )
+from tfwatch.watch.fit.trained_variables import note_trained
 from tfwatch.watch.tensorflow_info import note_replicas
 from tfwatch.watch.traces import CompiledShapes, is_one_shape
 

@@ -3,20 +3,19 @@ from the script's debugger. It imports none of them."""
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
-import threading
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open, warn_once, warn_user
+from tfwatch.watch.script.unseen import hide_own_frames
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
-    from types import FrameType, ModuleType, TracebackType
+    from types import ModuleType
 
     from tfwatch.watch.loops.found_loops import BatchCalls, FoundLoops
 
@@ -126,7 +125,8 @@ class ImportHook:
 
     def _use_keras(self, module: Any) -> None:
         from tfwatch.runs.script_process import launched
-        from tfwatch.watch.script.patches import end_trial, find_refusal, patch_keras, patch_trial
+        from tfwatch.watch.script.patches import find_refusal, patch_keras
+        from tfwatch.watch.script.trial import end_trial, patch_trial
 
         trial = launched().trial
         if refusal := find_refusal(module):
@@ -163,51 +163,3 @@ def _refuse_legacy() -> None:
 
 def _not_watched() -> fails_open:
     return fails_open(lambda why: warn_user(f"this script runs unwatched: {why}"))
-
-
-# -- tfwatch is not seen by the script -------------------------------------------------------------
-
-#: The names of tfwatch's threads begin with it.
-_PREFIX = "tfwatch-"
-#: The program whose frames call the script.
-_BOOTSTRAP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bootstrap.py")
-
-
-def hide_own_threads() -> None:
-    """Leave tfwatch's threads out of `threading.enumerate` and `threading.active_count`.
-
-    A script that joins all threads would wait for them: until its run ends, a minute after its last
-    step.
-    """
-    every = threading.enumerate
-
-    @functools.wraps(every)
-    def others() -> list[threading.Thread]:
-        return [thread for thread in every() if not thread.name.startswith(_PREFIX)]
-
-    @functools.wraps(threading.active_count)
-    def count() -> int:
-        return len(others())
-
-    threading.enumerate = others
-    threading.active_count = count
-
-
-def hide_own_frames(debugger: Any) -> None:
-    """Leave the frames that call the script out of the stack of pdb, and of what derives from it.
-
-    debugger: the module `bdb`.
-    """
-    every = debugger.Bdb.get_stack
-
-    @functools.wraps(every)
-    def get_stack(
-        self: Any, frame: FrameType | None, trace: TracebackType | None
-    ) -> tuple[list[tuple[FrameType, int]], int]:
-        stack, current = every(self, frame, trace)
-        own = 0
-        while own < current and stack[own][0].f_code.co_filename == _BOOTSTRAP:
-            own += 1
-        return stack[own:], current - own
-
-    debugger.Bdb.get_stack = get_stack

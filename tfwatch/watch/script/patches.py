@@ -12,7 +12,7 @@ import os
 import sys
 from contextlib import ExitStack
 from functools import cache
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open, raise_interrupt, reason, warn_once, warn_user
 from tfwatch.core.user_code import find_users_frame, is_users
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import FrameType
 
-    from tfwatch.runs.script_process import ScriptTrial
     from tfwatch.watch.loops.found_loops import BatchCalls, FoundLoop, FoundLoops
 
 #: An attribute of a class that is replaced: the class, the name, and what makes the new one of it.
@@ -405,77 +404,3 @@ class _Fits:
                     writer.note(sentence)
 
         return [self._keras.callbacks.LambdaCallback(on_train_begin=note_all)] if notes else []
-
-
-# -- a trial of `tfwatch fix` ----------------------------------------------------------------------
-#
-# Its first `fit` runs a few steps, and the process ends there. What the script draws without a seed
-# of its own has one here: runs have equal losses.
-
-#: Keras' callbacks that write files: a trial leaves no checkpoint of a few steps.
-_WRITE = ("ModelCheckpoint", "BackupAndRestore", "CSVLogger", "TensorBoard", "RemoteMonitor")
-#: A `validation_freq` of no epoch.
-_NEVER = 10**9
-#: The script's own seed comes later, and counts.
-_SEED = 1
-
-
-def end_trial(why: str) -> NoReturn:
-    """End the process of a trial that cannot be made: it must not train to its end.
-
-    Raises:
-        SystemExit: with the reason.
-    """
-    raise SystemExit(f"tfwatch: no trial: {why}")
-
-
-def patch_trial(keras: Any, trial: ScriptTrial) -> ExitStack:
-    """Have `fit` end the process; return what puts it back.
-
-    Raises:
-        SystemExit: this Keras is another one than those tried.
-    """
-    try:
-        keras.utils.set_random_seed(_SEED)
-        one = _PatchedTrial(keras, trial)
-        return replace_all(((keras.Model, "fit", one.ended),))
-    except (AttributeError, TypeError) as error:
-        end_trial(reason(error))
-
-
-class _PatchedTrial:
-    def __init__(self, keras: Any, trial: ScriptTrial) -> None:
-        self._keras, self._trial = keras, trial
-        self._writers = tuple(getattr(keras.callbacks, name) for name in _WRITE)
-
-    def ended(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a `fit` that writes no checkpoints and does not return."""
-        signature = inspect.signature(original)
-
-        @functools.wraps(original)
-        def fit(*args: Any, **kwargs: Any) -> NoReturn:
-            call = signature.bind(*args, **kwargs)
-            given = call.arguments.get("callbacks")
-            callbacks = self._keras.tree.flatten(given) if given else []
-            kept = [one for one in callbacks if not isinstance(one, self._writers)]
-            call.arguments["callbacks"] = [*kept, self._last_step()]
-            if not self._trial.validates:
-                call.arguments["validation_freq"] = _NEVER
-            original(*call.args, **call.kwargs)
-            raise SystemExit(0)
-
-        return fit
-
-    def _last_step(self) -> Any:
-        """Return a callback that ends the process after the last step: no code after `fit` runs,
-        and no callback at the end of an epoch."""
-        done, before = 0, -1
-
-        def count(batch: int, logs: Any) -> None:
-            nonlocal done, before
-            # A call may have several steps, and an epoch begins with 0.
-            done, before = done + (batch - before if batch > before else batch + 1), batch
-            if done >= self._trial.steps:
-                raise SystemExit(0)
-
-        return self._keras.callbacks.LambdaCallback(on_train_batch_end=count)

@@ -298,8 +298,8 @@ def test_run_json_has_the_knobs_of_the_pipeline(
     workers_from_epoch: bool,
     arrays: Any,
 ) -> None:
+    from tfwatch.runs.create import make_writer
     from tfwatch.watch.fit.switching.script_pipeline import KnobDescriber, ScriptPipeline
-    from tfwatch.watch.session import make_writer
 
     writer = make_writer(
         "test", knobs={"prefetch": "default", "workers": "default"}, switchable=["prefetch"]

@@ -34,8 +34,9 @@ from tfwatch.screens.live.lists import log_lines
 from tfwatch.screens.live.machine import readings
 from tfwatch.screens.live.timeline import picture
 from tfwatch.screens.live.timeline.lanes import labels_in_view
-from tfwatch.screens.live.timeline.picture import Scene, View, Zoom, bars_in_view
+from tfwatch.screens.live.timeline.picture import Scene
 from tfwatch.screens.live.timeline.step_bars import next_top
+from tfwatch.screens.live.timeline.window import View, Zoom, bars_in_view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

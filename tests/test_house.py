@@ -200,7 +200,7 @@ def test_nothing_slow_is_loaded_before_ctrl_c_is_handled() -> None:
 
 
 #: The modules that start a Python interpreter.
-PYTHON_STARTERS = ("trial.py", "fix.py", "hosts.py")
+PYTHON_STARTERS = ("trial.py", "hosts.py")
 #: The module that starts the user's own command.
 COMMAND_STARTER = "notices.py"
 

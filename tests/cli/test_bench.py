@@ -16,7 +16,7 @@ from tfwatch.terminal.output import render
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from tfwatch.doctor.trial_program import Spec
+    from tfwatch.doctor.bench_program import Spec
 
 
 def timed(*steps_ms: float) -> Trial:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfwatch.cli.bench import BenchRow, run_in_process
-from tfwatch.doctor import trial_program
+from tfwatch.doctor.bench_program import Spec, measure
 from tfwatch.doctor.trial import Trial
-from tfwatch.doctor.trial_program import Spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +20,7 @@ pytestmark = pytest.mark.tensorflow
 def run_here(spec: Spec) -> Trial:
     import tensorflow as tf
 
-    return Trial("completed", results={"measured": trial_program.measure(tf, spec)})
+    return Trial("completed", results={"measured": measure(tf, spec)})
 
 
 @pytest.mark.parametrize(

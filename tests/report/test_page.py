@@ -20,8 +20,9 @@ from tfwatch.core.events import EpochEnded, EpochStarted, Event, RunEnded
 from tfwatch.judge.findings.finding import Finding
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.judged_run import JudgedRun
-from tfwatch.report.page import MOST_STALLS, _basis
+from tfwatch.report.page import _basis
 from tfwatch.report.run_facts import judged_json
+from tfwatch.report.sections import MOST_STALLS
 from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.judge.step_rows import plain
 from tests.runs.folders import ORIGIN_WALL_NS, FakeClock, write_run
-from tfwatch.cli.runs import FolderToRemove, beyond, why_kept
+from tfwatch.cli.runs import beyond, why_kept
 from tfwatch.core.events import RunEnded
 from tfwatch.runs import group as groups
 from tfwatch.runs.format import GROUP_FILE, NotARunError
@@ -24,6 +24,7 @@ from tfwatch.runs.group import (
     read_group_file,
 )
 from tfwatch.runs.library import find_run, list_runs, list_single_runs, run_name, runs_since
+from tfwatch.runs.removal import FolderToRemove
 from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tfwatch.core.script_code import code_kinds
 from tfwatch.tfdata.stage_model import (
     RESTART_KIND,
     Node,
@@ -19,7 +18,7 @@ from tfwatch.tfdata.stage_model import (
     without_gate,
     work_since,
 )
-from tfwatch.tfdata.stage_names import CodeStage, align, label_of_kind
+from tfwatch.tfdata.stage_names import CodeStage, align, code_kinds, label_of_kind
 
 MS = 10**6
 

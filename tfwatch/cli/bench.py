@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from tfwatch.core import units
+from tfwatch.doctor.bench_program import SIZES, Spec
 from tfwatch.doctor.facts import describe_load
 from tfwatch.doctor.packages import require_tensorflow
 from tfwatch.doctor.trial import explain, run_program
-from tfwatch.doctor.trial_program import SIZES, Spec
 from tfwatch.terminal.output import render, show_progress, write
 
 if TYPE_CHECKING:

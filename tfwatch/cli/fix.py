@@ -6,15 +6,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import os
 import signal
-import subprocess
 import sys
-import threading
 from typing import TYPE_CHECKING, NoReturn
 
 from tfwatch.cli.script.request import RunOptions, script_of_words
-from tfwatch.cli.script.run import end_as, run_recorded, script_command
+from tfwatch.cli.script.run import end_as, run_recorded
+from tfwatch.cli.script.trial import measure
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
 from tfwatch.core.temporary_files import temporary_folder
@@ -137,7 +135,7 @@ def _end(signum: int, frame: object) -> NoReturn:
 
 def _print(found: ScriptFix, args: argparse.Namespace) -> int:
     """Print the evidence, and the patch, the JSON object or the Markdown; return the exit code."""
-    from tfwatch.fix.script_fix import as_json, as_lines, as_markdown
+    from tfwatch.fix.evidence import as_json, as_lines, as_markdown
     from tfwatch.terminal.output import write
 
     _say("\n".join(map(printable, as_lines(found, args.apply))))
@@ -171,70 +169,3 @@ def _say(text: str) -> None:
     from tfwatch.terminal.output import terminal_columns, write
 
     write(sys.stderr, wrapped(f"{text}\n", terminal_columns(sys.stderr)))
-
-
-# -- a trial in a child process --------------------------------------------------------------------
-
-#: Seconds between two looks at the child, and the last lines of one that failed.
-_LOOK_S, _LAST_LINES = 0.5, 5
-#: Looks after the end of a run: a process whose pipeline waits in Python may not end by itself, and
-#: is killed.
-_LOOKS_AFTER_END = 10
-
-
-def measure(options: RunOptions, name: str) -> RunToCompare:
-    """Run the script, and return its run.
-
-    Raises:
-        BadInputError: it failed, or has no fit.
-    """
-    from tfwatch.judge.comparing.run_to_compare import RunToCompare
-    from tfwatch.judge.judged_run import JudgedRun
-    from tfwatch.runs.run import open_run
-
-    options.runs_dir.mkdir()
-    output = options.runs_dir / "output.txt"
-    code = _run(options, output)
-    folders = [one.parent for one in options.runs_dir.glob("*/run.json")]
-    if code or not folders:
-        lines = output.read_text(errors="replace").splitlines()[-_LAST_LINES:]
-        failed = f"its exit code is {code}" if code else "it has no fit"
-        why = "; ".join(("the script cannot be tried", failed, *map(printable, lines)))
-        raise BadInputError(why)
-    return RunToCompare(JudgedRun(open_run(folders[0])), name)
-
-
-def _run(options: RunOptions, output: Path) -> int:
-    """Run the script to its last step, and return its exit code."""
-    environment = {**os.environ, "TFWATCH_RUNS_DIR": str(options.runs_dir)}
-    with output.open("wb") as log:
-        child = subprocess.Popen(
-            script_command(options, None),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=environment,
-        )
-        try:
-            return _wait(child, options.runs_dir)
-        finally:
-            child.kill()
-            child.wait()
-
-
-def _wait(child: subprocess.Popen[bytes], runs_dir: Path) -> int:
-    """Wait for the end of the script.
-
-    Raises:
-        BadInputError: it trains in a loop of its own, which would run to its end.
-    """
-    from tfwatch.runs.run import RECENT, open_run
-
-    pause, looks = threading.Event(), 0
-    while child.poll() is None and looks < _LOOKS_AFTER_END:
-        runs = [open_run(one.parent, SYSTEM, RECENT) for one in runs_dir.glob("*/run.json")]
-        if loop := next(filter(None, (run.manifest.loop for run in runs)), ""):
-            raise BadInputError(f"a loop of the script's own cannot be tried: {printable(loop)}")
-        looks += any(run.ended for run in runs)
-        pause.wait(_LOOK_S)
-    return child.returncode or 0

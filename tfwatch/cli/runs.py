@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import stat
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -16,14 +13,16 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
 from tfwatch.judge.past_run import PastRun, past_entry
 from tfwatch.runs.folder import RunFolder
-from tfwatch.runs.format import GROUP_FILE, MANIFEST, NotARunError, is_own, opened_folder
+from tfwatch.runs.format import NotARunError, is_own
 from tfwatch.runs.library import list_runs, runs_of
 from tfwatch.runs.liveness import Life
+from tfwatch.runs.removal import FolderToRemove
 from tfwatch.runs.run import RECENT, open_run
 from tfwatch.terminal.output import render, write
 
 if TYPE_CHECKING:
     import argparse
+    import os
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
@@ -217,46 +216,3 @@ def _lstat(path: Path) -> os.stat_result | None:
         return path.lstat()
     except OSError:  # removed meanwhile
         return None
-
-
-# -- the folder of a run that is removed -----------------------------------------------------------
-
-_LAST = (MANIFEST, GROUP_FILE)
-
-
-class FolderToRemove:
-    """The folder of a run or a group, as it is now; `path` is its place.
-
-    Raises:
-        OSError: there is none.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._status = path.lstat()
-
-    def remove(self) -> None:
-        """Remove the folder with everything in it, relative to its descriptor.
-
-        The file that makes it a run goes last: a removal cut short can be repeated.
-
-        Raises:
-            OSError: a file cannot be removed, or another folder has taken its place.
-        """
-        with opened_folder(self.path.parent) as place:
-            with opened_folder(self.path.name, place, os.O_NOFOLLOW) as folder:
-                if not os.path.samestat(os.fstat(folder), self._status):
-                    raise OSError(errno.ESTALE, "another folder has taken its place")
-                _empty(folder)
-            os.rmdir(self.path.name, dir_fd=place)
-
-
-def _empty(folder: int) -> None:
-    """Remove everything in a folder."""
-    for name in sorted(os.listdir(folder), key=_LAST.__contains__):
-        if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-            os.unlink(name, dir_fd=folder)
-            continue
-        with opened_folder(name, folder, os.O_NOFOLLOW) as inner:
-            _empty(inner)
-        os.rmdir(name, dir_fd=folder)

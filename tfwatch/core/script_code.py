@@ -1,9 +1,8 @@
-"""The code of a script's pipeline as a run records it: the kinds of its stages, and changes of its
-lines, each of which does in the pipeline what a knob does in tfwatch."""
+"""Changes of a script's lines as a run records them, each of which does in the pipeline what a knob
+does in tfwatch."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -124,50 +123,3 @@ def _described(edits: Sequence[CodeEdit], values: Mapping[str, str]) -> str:
     lines = before.strip().split("\n")
     old = lines[0] if len(lines) == 1 else f"{lines[0]} ... {lines[-1].strip()}"
     return f"# {edits[0].place}  in place of: {old}\n{after}" if after != before else ""
-
-
-# -- kinds of stages -------------------------------------------------------------------------------
-
-#: TensorFlow's variants of one stage of the code: they compute the same.
-_VARIANT = re.compile(
-    r"^(?:Parallel|Legacy|Private|Finite|Forever|Memory|File|Experimental)+(?=[A-Z])|(?:Impl)?V?\d*$"
-)
-_FUSED = {"MapAndBatch": ("Map", "Batch"), "ShuffleAndRepeat": ("Shuffle", "Repeat")}
-_ALIKE = {"FromTensor": "Tensor", "InterleaveMany": "Interleave", "ExperimentalScan": "Scan"}
-_BATCHES = ("Batch", "PaddedBatch")
-#: Stages that may follow the last batch: they stay with the training.
-_STAYS = (*_BATCHES, "Prefetch", "Options", "Repeat")
-#: Stages that give the same elements in a worker: of `take` and `cache`, for example, each worker
-#: would run its own.
-_MOVES = (
-    *("Map", *_BATCHES, "Shuffle", "Filter", "FlatMap", "Interleave", "TFRecord", "TextLine"),
-    *("Unbatch", "Restructured", "Prefetch", "Options", "TensorSlice", "Tensor", "Range", "Zip"),
-)
-
-
-def code_kinds(kind: str) -> tuple[str, ...]:
-    """Return the kinds of the stages that a node of tf.data's model stands for: one, or two if they
-    were fused."""
-    name = _VARIANT.sub("", kind) or kind
-    return _FUSED.get(name, (_ALIKE.get(name, name),))
-
-
-def count_moving(kinds: Sequence[Sequence[str]]) -> int:
-    """Return how many stages are below the last batch, which stays with the training; 0 without
-    such a batch.
-
-    kinds: those of each stage as `code_kinds` returns them, the source first. A map that is fused
-    with the batch moves.
-    """
-    moving = 0
-    for n in range(len(kinds) - 1, -1, -1):
-        if any(kind in _BATCHES for kind in kinds[n]):
-            moving = n + (len(kinds[n]) > 1)
-        if any(kind not in _STAYS for kind in kinds[n]):
-            break
-    return moving
-
-
-def can_move(kind: str) -> bool:
-    """Return whether a stage of this kind of the code can run in a worker."""
-    return kind in _MOVES

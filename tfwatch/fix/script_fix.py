@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import starmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tfwatch.core import units
 from tfwatch.core.knobs import CACHE
 from tfwatch.fix.changes import ALLOWED, BEFORE_SETTINGS, DRAWS, FILLED, LIVE, ScriptChange, Wanted
 from tfwatch.fix.live import LiveResult, live_result
@@ -17,7 +16,6 @@ from tfwatch.fix.tried import Tried, product
 from tfwatch.fix.user_file import NoPatchError, UserFile
 from tfwatch.judge.effects.wording import setting_text
 from tfwatch.judge.judged_run import JudgedRun
-from tfwatch.report.markdown import code_block, plain, table
 from tfwatch.runs.run import open_run
 from tfwatch.runs.script_process import ScriptTrial
 
@@ -172,81 +170,3 @@ def _first_advice(judged: JudgedRun) -> str:
     """Return the first finding with its advice."""
     first = next((one for one in judged.findings if one.advice), None)
     return f": {first.sentence} -> {first.advice}" if first else ""
-
-
-# -- its evidence as text --------------------------------------------------------------------------
-
-
-def as_lines(found: ScriptFix, is_applied: bool) -> Iterator[str]:
-    """Yield what was tried, the evidence, and what becomes of the patch."""
-    width = max((len(one.change) for one in found.tried), default=0)
-    for one in found.tried:
-        yield f"{_word(one):<5}  {one.change:<{width}}  {one.outcome}"
-    yield from (*found.evidence, *_gain(found))
-    if found.patch is None:
-        yield found.why_none
-        return
-    checked = found.patch.checked
-    yield f"{checked} applies it to a copy" if checked else "not tried: there is no git or patch"
-    names = ", ".join(one.file.name for one in found.patch.files)
-    apply = f"in {found.patch.folder}: git apply, or patch -p1"
-    yield f"written: {names}" if is_applied else f"nothing is written; to apply it, {apply}"
-
-
-def as_markdown(found: ScriptFix) -> str:
-    """Return what was tried as a table, the evidence, and the patch."""
-    rows = [(_word(one), one.change, one.outcome) for one in found.tried]
-    lines = [*table(("", "change", "outcome"), rows)] if rows else []
-    lines += [
-        line
-        for one in (*found.evidence, *_gain(found), found.why_none)
-        if one
-        for line in (plain(one), "")
-    ]
-    if found.patch:
-        diff = found.patch.diff.decode(errors="replace").split("\n")
-        lines += code_block(diff, language="diff")
-    return "\n".join(lines)
-
-
-def as_json(found: ScriptFix, is_applied: bool) -> dict[str, Any]:
-    """Return all of it as one object."""
-    patch = found.patch
-    return {
-        "patch": patch.diff.decode(errors="replace") if patch else None,
-        "folder": str(patch.folder) if patch else None,
-        "checked_by": (patch.checked or None) if patch else None,
-        "applied": is_applied and patch is not None,
-        **_ratios(found.gain),
-        "why_none": found.why_none or None,
-        "tried": [_tried(one) for one in found.tried],
-        "evidence": list(found.evidence),
-        "runs": [str(run) for run in found.runs],
-    }
-
-
-def _gain(found: ScriptFix) -> Iterator[str]:
-    if found.gain:
-        gain, low, high = map(units.times, (found.gain.ratio, found.gain.low, found.gain.high))
-        yield f"the patch in a fresh run, with its 95 % interval: {gain} ({low} to {high})"
-
-
-def _tried(one: Tried) -> dict[str, Any]:
-    return {
-        "change": one.change,
-        "outcome": one.outcome,
-        "kept": one.kept,
-        **_ratios(one.estimate),
-    }
-
-
-def _ratios(known: Estimate | None) -> dict[str, float | None]:
-    return {
-        "speedup": known.ratio if known else None,
-        "speedup_low": known.low if known else None,
-        "speedup_high": known.high if known else None,
-    }
-
-
-def _word(one: Tried) -> str:
-    return "kept" if one.kept else "tried"

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import socket
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.script_code import can_move, code_kinds, count_moving
 from tfwatch.tfdata.pipeline_rebuild import rebuild, with_seeds
 from tfwatch.tfdata.pipeline_tree import MAPS, CannotRebuildError, reshuffles
 from tfwatch.tfdata.stage_names import (
     PYTHON,
+    code_kinds,
     function_of,
     inputs_of,
     kind_of,
@@ -24,6 +24,9 @@ from tfwatch.tfdata.stage_names import (
     nodes_of,
     operations_of,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 #: The sentence on what changes in what is trained.
 CHANGES = (
@@ -33,6 +36,15 @@ CHANGES = (
 #: A graph, with the arrays of `from_tensor_slices` in it, is one message of protobuf.
 MOST_BYTES = 2**31
 _CONNECT_S = 2.0
+_BATCHES = ("Batch", "PaddedBatch")
+#: Stages that may follow the last batch: they stay with the training.
+_STAYS = (*_BATCHES, "Prefetch", "Options", "Repeat")
+#: Stages that give the same elements in a worker: of `take` and `cache`, for example, each worker
+#: would run its own.
+_MOVES = (
+    *("Map", *_BATCHES, "Shuffle", "Filter", "FlatMap", "Interleave", "TFRecord", "TextLine"),
+    *("Unbatch", "Restructured", "Prefetch", "Options", "TensorSlice", "Tensor", "Range", "Zip"),
+)
 
 
 def feed(dataset: Any, address: str) -> tuple[Any, str]:
@@ -96,7 +108,7 @@ def find_moved_part(dataset: Any) -> MovedPart:
             "a strategy has distributed the data set already: give fit the data set itself"
         )
     chain = _chain(dataset)
-    moving = count_moving([_kinds(node) for node in chain])
+    moving = _count_moving([_kinds(node) for node in chain])
     if not moving:
         top = next(node for node in reversed(chain) if kind_of(node) not in ("Prefetch", "Options"))
         raise CannotRebuildError(
@@ -143,6 +155,22 @@ def _chain(dataset: Any) -> list[Any]:
     return chain
 
 
+def _count_moving(kinds: Sequence[Sequence[str]]) -> int:
+    """Return how many stages are below the last batch, which stays with the training; 0 without
+    such a batch.
+
+    kinds: those of each stage as `code_kinds` returns them, the source first. A map that is fused
+    with the batch moves.
+    """
+    moving = 0
+    for n in range(len(kinds) - 1, -1, -1):
+        if any(kind in _BATCHES for kind in kinds[n]):
+            moving = n + (len(kinds[n]) > 1)
+        if any(kind not in _STAYS for kind in kinds[n]):
+            break
+    return moving
+
+
 def _kinds(node: Any) -> tuple[str, ...]:
     return code_kinds(kind_of(node))
 
@@ -153,7 +181,7 @@ def _why_not(node: Any) -> str:
         return f"{label_of(node)} holds 2 GiB or more, which the service cannot send"
     wrapper = function_of(node)
     why = _why_function_stays(wrapper.function) if wrapper is not None else ""
-    if not why and not all(map(can_move, _kinds(node))):
+    if not why and not all(kind in _MOVES for kind in _kinds(node)):
         why = "is not known to give the same elements in a worker"
     return f"{label_of(node)} {why}" if why else ""
 

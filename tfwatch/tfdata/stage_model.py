@@ -7,8 +7,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.script_code import code_kinds
-from tfwatch.tfdata.stage_names import READERS
+from tfwatch.tfdata.stage_names import READERS, code_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

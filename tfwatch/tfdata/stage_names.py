@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.script_code import code_kinds
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -38,6 +36,12 @@ OWN = "tfwatch_own"
 #: An attribute that marks a stage of tfwatch's own in a script's pipeline.
 HIDDEN = "tfwatch_hidden"
 _GENERATOR = "from_generator"
+#: TensorFlow's variants of one stage of the code: they compute the same.
+_VARIANT = re.compile(
+    r"^(?:Parallel|Legacy|Private|Finite|Forever|Memory|File|Experimental)+(?=[A-Z])|(?:Impl)?V?\d*$"
+)
+_FUSED = {"MapAndBatch": ("Map", "Batch"), "ShuffleAndRepeat": ("Shuffle", "Repeat")}
+_ALIKE = {"FromTensor": "Tensor", "InterleaveMany": "Interleave", "ExperimentalScan": "Scan"}
 #: The argument of `fit` that a function of these modules of Keras turns into a data set.
 _GIVEN = {
     "py_dataset_adapter": "PyDataset",
@@ -63,6 +67,13 @@ class CodeStage:
     files: bool = False
     given: str = ""
     hidden: bool = False
+
+
+def code_kinds(kind: str) -> tuple[str, ...]:
+    """Return the kinds of the stages that a node of tf.data's model stands for: one, or two if they
+    were fused."""
+    name = _VARIANT.sub("", kind) or kind
+    return _FUSED.get(name, (_ALIKE.get(name, name),))
 
 
 def label_of_kind(kind: str) -> str:

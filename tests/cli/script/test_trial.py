@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tfwatch.cli import fix as command
 from tfwatch.cli import main
+from tfwatch.cli.script import trial as trials
 from tfwatch.cli.script.request import RunOptions
 from tfwatch.fix import pairs
 from tfwatch.runs.script_process import ScriptTrial
@@ -65,13 +65,13 @@ def test_a_process_that_does_not_end_after_its_run_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
-    monkeypatch.setattr(command, "_LOOK_S", 0.05)
+    monkeypatch.setattr(trials, "_LOOK_S", 0.05)
     runs = tmp_path / "runs"
     Path("train.py").write_text(
         "import time\nfrom tests.cli.fake_fits import fit\nfit(3)\ntime.sleep(600)\n"
     )
     options = RunOptions(["train.py", str(runs)], runs, headless=True, trial=ScriptTrial(60))
-    run = command.measure(options, "run 1")
+    run = trials.measure(options, "run 1")
     assert run.run.ended
 
 

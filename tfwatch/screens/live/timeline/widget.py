@@ -12,7 +12,7 @@ from textual.binding import Binding
 from textual.strip import Strip
 
 from tfwatch.screens.basics.pane import FRAME_CSS, PaintedRows, Titled
-from tfwatch.screens.live.timeline import picture
+from tfwatch.screens.live.timeline import picture, window
 from tfwatch.screens.live.timeline.lanes import labels_in_view
 from tfwatch.screens.live.timeline.picture import Scene, lay_out
 from tfwatch.screens.live.timeline.step_bars import next_top
@@ -97,10 +97,10 @@ class Timeline(PaintedRows, Titled):
         self._is_fine = is_fine
         self._newest: tuple[RunView, EventRows] | None = None
         self._held: tuple[RunView, EventRows] | None = None
-        self._view = picture.View()
+        self._view = window.View()
         self._top_ms: float | None = None
         self._bars: Bars | None = None
-        self._seen: tuple[picture.Zoom, float | None, int] | None = None
+        self._seen: tuple[window.Zoom, float | None, int] | None = None
         self._labels: list[Label] = []
         self._labels_of: tuple[object, ...] = ()
         self._lines: list[Line] = []
@@ -109,7 +109,7 @@ class Timeline(PaintedRows, Titled):
     def show(self, view: RunView, rows: EventRows) -> None:
         """Draw a frame; a run that is over already opens whole. rows: its events."""
         if self._newest is None and view.is_over:
-            self._view = picture.View(picture.Zoom.ALL)
+            self._view = window.View(window.Zoom.ALL)
         self._newest = view, rows
         self._redraw()
 
@@ -134,32 +134,32 @@ class Timeline(PaintedRows, Titled):
         if self._held:
             self.action_live()
         elif self._shown:
-            self._freeze(picture.frozen(self._shown.snapshot, self._view))
+            self._freeze(window.frozen(self._shown.snapshot, self._view))
 
     def action_look(self, halves: int) -> None:
         """Freeze, and move by halves of the window, to the past where negative."""
         if self._shown:
-            self._freeze(picture.moved(self._shown.snapshot, self._view, self._columns, halves))
+            self._freeze(window.moved(self._shown.snapshot, self._view, self._columns, halves))
 
     def action_live(self) -> None:
         """Follow the run."""
-        self._held, self._view = None, picture.View(self._view.zoom)
+        self._held, self._view = None, window.View(self._view.zoom)
         self._redraw(fresh=True)
 
     def action_zoom(self) -> None:
         """Zoom out; from the whole run to its seconds."""
         if self._shown:
-            self._view = picture.zoomed(self._shown.snapshot, self._view, self._columns)
+            self._view = window.zoomed(self._shown.snapshot, self._view, self._columns)
             self._redraw(fresh=True)
 
     def jump_to(self, at_s: float) -> None:
         """Freeze with the moment `at_s`, seconds since the clock origin, in the middle; from the
         whole run its seconds are shown."""
         if self._shown:
-            view = picture.View() if self._view.zoom is picture.Zoom.ALL else self._view
-            self._freeze(picture.around(self._shown.snapshot, view, self._columns, at_s))
+            view = window.View() if self._view.zoom is window.Zoom.ALL else self._view
+            self._freeze(window.around(self._shown.snapshot, view, self._columns, at_s))
 
-    def _freeze(self, view: picture.View) -> None:
+    def _freeze(self, view: window.View) -> None:
         self._held, self._view = self._held or self._newest, view
         self._redraw(fresh=True)
 
@@ -192,7 +192,7 @@ class Timeline(PaintedRows, Titled):
         # The sums still grow while the picture is frozen: its newest column would fill up.
         seen = (self._view.zoom, self._view.end_s, columns) if self._held else None
         if seen is None or seen != self._seen or self._bars is None:
-            self._seen, self._bars = seen, picture.bars_in_view(run.snapshot, self._view, columns)
+            self._seen, self._bars = seen, window.bars_in_view(run.snapshot, self._view, columns)
         bars = self._bars
         self._top_ms = next_top(bars, None if fresh else self._top_ms) or self._top_ms
         labels_of = rows, float(bars.starts_s[0]), bars.end_s

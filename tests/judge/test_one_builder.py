@@ -33,7 +33,7 @@ def builders() -> dict[str, set[str]]:
             "JudgedRun",
             {
                 *("judge/judged_run.py", "report/run_facts.py", "report/text.py"),
-                *("cli/report.py", "cli/named_runs.py", "cli/fix.py", "fix/script_fix.py"),
+                *("cli/report.py", "cli/named_runs.py", "cli/script/trial.py", "fix/script_fix.py"),
             },
         ),
     ],

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfwatch.cli import bench as room
-from tfwatch.cli.bench import BenchRow, bench, make_rows, measure, render_rows
+from tfwatch.cli.bench import BenchRow, bench, measure, render_rows
 from tfwatch.cli.dispatch import make_parser
+from tfwatch.doctor.bench_program import Spec
 from tfwatch.doctor.trial import Trial
 from tfwatch.terminal.output import render
 
 if TYPE_CHECKING:
     from argparse import Namespace
-
-    from tfwatch.doctor.bench_program import Spec
 
 
 def timed(*steps_ms: float) -> Trial:
@@ -31,12 +30,10 @@ def asked(*words: str) -> Namespace:
     return make_parser().parse_args(["bench", *words])
 
 
-def measured(
-    args: Namespace, answers: dict[str, list[Trial]], monkeypatch: pytest.MonkeyPatch
-) -> list[BenchRow]:
+def measured(answers: dict[str, list[Trial]], monkeypatch: pytest.MonkeyPatch) -> list[BenchRow]:
     """Return the rows with the answers for each device, one after another."""
     monkeypatch.setattr(room, "run_in_process", lambda spec: answers[spec.device].pop(0))
-    rows = make_rows(args)
+    rows = [BenchRow(Spec("matmul", device)) for device in answers]
     measure(rows)
     return rows
 
@@ -52,7 +49,7 @@ def test_every_configuration_runs_once_a_round_and_the_rounds_medians_decide(
         "cpu": [timed(9, 10, 11), timed(10, 10.4, 30), timed(10, 10, 10)],
         "gpu": [timed(5, 5, 5), timed(4, 5, 6), timed(5, 5, 99)],
     }
-    rows = measured(asked("matmul"), answers, monkeypatch)
+    rows = measured(answers, monkeypatch)
 
     assert [sorted(row.medians_ms) for row in rows] == [[10, 10, 10.4], [5, 5, 5]]
     assert [(row.step_ms, row.speedup(rows)) for row in rows] == [(10, None), (5, 2.0)]
@@ -66,28 +63,15 @@ def test_a_row_that_fails_has_its_reason_once_and_is_not_run_again(
     no_gpu = "TensorFlow sees no GPU here"
     answers = {"cpu": [timed(10)], "gpu": [refused(no_gpu)]}
     monkeypatch.setattr(room, "_ROUNDS", 1)
-    rows = measured(asked("matmul"), answers, monkeypatch)
+    rows = measured(answers, monkeypatch)
 
     assert "10.0 ms ± n/a" in printed(rows)
     assert printed(rows).count(f"not measured on the gpu: {no_gpu}") == 1
     assert rows[1].step_ms is None
 
-    monkeypatch.setattr(room, "_DEVICES", ("gpu",))
     dead = {"gpu": [Trial("died", stage="measured", exit_code=-9)]}
-    rows = measured(asked("matmul"), dead, monkeypatch)
+    rows = measured(dead, monkeypatch)
     assert printed(rows).startswith("not measured on the gpu: ")
-
-
-def test_both_bodies_are_timed_by_default_in_their_own_sizes_or_in_those_asked_for() -> None:
-    wanted = [row.spec for row in make_rows(asked())]
-    assert [(spec.body, spec.size, spec.device) for spec in wanted] == [
-        ("matmul", 2048, "cpu"),
-        ("matmul", 2048, "gpu"),
-        ("conv", 1, "cpu"),
-        ("conv", 1, "gpu"),
-    ]
-    sizes = make_rows(asked("conv", "--sizes", "8", "16"))
-    assert [row.spec.size for row in sizes] == [8, 8, 16, 16]
 
 
 @pytest.fixture(autouse=True)

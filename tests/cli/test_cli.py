@@ -46,11 +46,6 @@ NO_SCRIPT = "run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MO
             id="train of a script",
         ),
         pytest.param(
-            ["bench", "--sizes", "x"],
-            "--sizes: 'x' is not a whole number from 1 to 10000000",
-            id="size",
-        ),
-        pytest.param(
             ["run", "--stps", "9", "own.py"], "unrecognized arguments: --stps", id="option"
         ),
         pytest.param(

@@ -31,7 +31,7 @@ def trial(
     `xla_error`."""
     xla_error = gpu.pop("xla_error", "")
     results: dict[str, dict[str, Any]] = {
-        "import": {"took_s": 2.4, "tensorflow": "2.19.1", "keras": "3.12.0", "build": build or {}},
+        "import": {"took_s": 2.4, "build": build or {}},
         "devices": {"devices": list(devices)},
         "training": {
             "trained": [
@@ -89,7 +89,6 @@ def mac(
         trial=trial(CPU, METAL) if metal else trial(CPU),
         free_bytes=8 * GB,
         total_bytes=16 * GB,
-        swapped_bytes=GB,
     )
     return replace(facts, **changes)
 

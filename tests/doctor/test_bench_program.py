@@ -27,12 +27,12 @@ def run_here(spec: Spec) -> Trial:
     ("spec", "run"),
     [
         pytest.param(
-            Spec("matmul", "cpu", size=64, seconds=0.1),
+            Spec("matmul", "cpu", seconds=0.1),
             run_here,
             id="a product",
         ),
         pytest.param(
-            Spec("conv", "cpu", size=2, seconds=0.1),
+            Spec("conv", "cpu", seconds=0.1),
             run_in_process,
             id="a convolution, in a process",
         ),
@@ -50,6 +50,6 @@ def test_a_configuration_is_timed(spec: Spec, run: Callable[[Spec], Trial]) -> N
 
 
 def test_a_missing_gpu_is_reported() -> None:
-    row = BenchRow(Spec("matmul", "gpu", size=64, seconds=0.1))
+    row = BenchRow(Spec("matmul", "gpu", seconds=0.1))
     row.add_round(run_here(row.spec))
     assert row.reason.startswith("TensorFlow sees no GPU")

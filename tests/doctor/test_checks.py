@@ -26,7 +26,7 @@ from tests.doctor.machines import (
 from tfwatch.doctor.checks import Check, Status, counted, judge, worst
 from tfwatch.doctor.facts import Facts, Nvidia
 from tfwatch.doctor.packages import METAL_PAIR, Installed
-from tfwatch.doctor.trial import SKIPPED, Trial
+from tfwatch.doctor.trial import Trial
 
 
 @pytest.mark.parametrize("facts", [linux(), with_gpu(), mac()], ids=["linux", "gpu", "mac"])
@@ -56,9 +56,30 @@ def test_control_characters_are_removed_from_texts() -> None:
     assert len(check.todo) < 1000
 
 
-# -- Python and packages --------------------------------------------------------------------------
+# -- problems -------------------------------------------------------------------------------------
 
-_NO_TENSORFLOW = linux(installed=Installed("linux", "x86_64"), trial=SKIPPED)
+
+def _blind(*libraries: str, build: dict[str, str] = CUDA_BUILD, **nvidia: Any) -> Facts:
+    """Return a machine with a driver and a card, on which TensorFlow sees no GPU."""
+    lines = "".join(f"Could not load dynamic library '{name}'; dlerror: x\n" for name in libraries)
+    return linux(
+        trial=trial(CPU, build=build, log_text=2 * lines), nvidia=replace(DRIVER, **nvidia)
+    )
+
+
+_PTX = (
+    "W0000 gpu_device.cc:2433] TensorFlow was not built with CUDA kernel binaries compatible with "
+    "compute capability 12.0. CUDA kernels will be jit-compiled from PTX, which could take 30 "
+    "minutes or longer.\n"
+)
+_CUDNN = (
+    "E0000 cuda_dnn.cc:522] Loaded runtime CuDNN library: 9.1.0 but source was compiled with:"
+    " 9.3.0.  CuDNN library needs to have matching major version and equal or higher minor"
+    " version.\n"
+)
+
+
+_NO_TENSORFLOW = linux(installed=Installed("linux", "x86_64"), trial=Trial("skipped"))
 
 
 @pytest.mark.parametrize(
@@ -97,9 +118,87 @@ _NO_TENSORFLOW = linux(installed=Installed("linux", "x86_64"), trial=SKIPPED)
             *("python", "fail", "knows no TensorFlow wheel", "3.11 or 3.12"),
             id="too new",
         ),
+        pytest.param(
+            _blind("libcudnn.so.9"),
+            *("devices", "fail", "could not load libcudnn.so.9", "tensorflow[and-cuda]"),
+            id="a library is missing",
+        ),
+        pytest.param(
+            _blind("libcuda.so.1"),
+            *("devices", "fail", "could not load libcuda.so.1", "NVIDIA_DRIVER_CAPABILITIES"),
+            id="the driver's library is missing",
+        ),
+        pytest.param(
+            _blind(build={"is_cuda_build": "False"}),
+            *("devices", "fail", "built without CUDA", "tensorflow[and-cuda]"),
+            id="tensorflow-cpu",
+        ),
+        pytest.param(
+            _blind("libnvinfer.so.8"),
+            *("devices", "fail", "it sees no GPU", "CUDA 12 needs driver 525.60"),
+            id="unknown reason",
+        ),
+        pytest.param(
+            _blind(has_device_files=False),
+            *("devices", "warn", "this container has no access to the GPU", "--gpus all"),
+            id="a container without its GPU",
+        ),
+        pytest.param(
+            _blind(driver="", has_device_files=False),
+            *(
+                "devices",
+                "warn",
+                "there is an NVIDIA card but no driver",
+                "install NVIDIA's driver",
+            ),
+            id="a card without a driver",
+        ),
+        pytest.param(
+            _blind(hidden="-1"),
+            *("devices", "warn", "CUDA_VISIBLE_DEVICES=-1 hides every GPU", "unset"),
+            id="hidden",
+        ),
+        pytest.param(
+            with_gpu(trial=trial(CPU, H100, log_text=_PTX)),
+            *("training", "warn", "(compute capability 12.0): each one is compiled", "nvcr.io"),
+            id="Blackwell, compiled",
+        ),
+        pytest.param(
+            with_gpu(
+                trial=trial(CPU, H100, log_text=_PTX, error="failed with 'CUDA_ERROR_INVALID_PTX'")
+            ),
+            *("training", "fail", "the driver cannot compile them from PTX", "nvcr.io"),
+            id="Blackwell, refused",
+        ),
+        pytest.param(
+            with_gpu(
+                trial=trial(CPU, H100, log_text=_CUDNN, error="DNN library initialization failed.")
+            ),
+            *(
+                "training",
+                "fail",
+                "loaded cuDNN 9.1.0, but it is built for 9.3.0",
+                "unset LD_LIBRARY_PATH",
+            ),
+            id="cuDNN",
+        ),
+        pytest.param(
+            with_gpu(
+                trial=trial(
+                    CPU, H100, xla_error="INTERNAL: libdevice not found at ./libdevice.10.bc"
+                )
+            ),
+            *("training", "fail", "does not find CUDA's libdevice.10.bc", "xla_gpu_cuda_data_dir"),
+            id="XLA",
+        ),
+        pytest.param(
+            with_gpu(trial=stopped("training", exit_code=1, log_text=f"{_CUDNN}x.Error: DNN\n")),
+            *("training", "fail", "built for 9.3.0", "unset LD_LIBRARY_PATH"),
+            id="a training that dies",
+        ),
     ],
 )
-def test_a_wrong_installation_is_reported_with_a_remedy(
+def test_a_problem_has_a_row_with_its_remedy(
     facts: Facts, id: str, status: str, words: str, todo: str
 ) -> None:
     got = found(facts, id)
@@ -207,116 +306,6 @@ def test_a_metal_gpu_has_the_name_of_the_chip() -> None:
     assert found(with_gpu(), "devices")[1] == "CPU:0, GPU:0 (NVIDIA H100 80GB HBM3)"
 
 
-def _blind(*libraries: str, build: dict[str, str] = CUDA_BUILD, **nvidia: Any) -> Facts:
-    """Return a machine with a driver and a card, on which TensorFlow sees no GPU."""
-    lines = "".join(f"Could not load dynamic library '{name}'; dlerror: x\n" for name in libraries)
-    return linux(
-        trial=trial(CPU, build=build, log_text=2 * lines), nvidia=replace(DRIVER, **nvidia)
-    )
-
-
-@pytest.mark.parametrize(
-    ("facts", "status", "words", "todo"),
-    [
-        pytest.param(
-            _blind("libcudnn.so.9"),
-            *("fail", "could not load libcudnn.so.9", "tensorflow[and-cuda]"),
-            id="a library is missing",
-        ),
-        pytest.param(
-            _blind("libcuda.so.1"),
-            *("fail", "could not load libcuda.so.1", "NVIDIA_DRIVER_CAPABILITIES"),
-            id="the driver's library is missing",
-        ),
-        pytest.param(
-            _blind(build={"is_cuda_build": "False"}),
-            *("fail", "built without CUDA", "tensorflow[and-cuda]"),
-            id="tensorflow-cpu",
-        ),
-        pytest.param(
-            _blind("libnvinfer.so.8"),
-            *("fail", "it sees no GPU", "CUDA 12 needs driver 525.60"),
-            id="unknown reason",
-        ),
-        pytest.param(
-            _blind(has_device_files=False),
-            *("warn", "this container has no access to the GPU", "--gpus all"),
-            id="a container without its GPU",
-        ),
-        pytest.param(
-            _blind(driver="", has_device_files=False),
-            *("warn", "there is an NVIDIA card but no driver", "install NVIDIA's driver"),
-            id="a card without a driver",
-        ),
-        pytest.param(
-            _blind(hidden="-1"),
-            *("warn", "CUDA_VISIBLE_DEVICES=-1 hides every GPU", "unset"),
-            id="hidden",
-        ),
-    ],
-)
-def test_a_gpu_that_tensorflow_misses_is_explained(
-    facts: Facts, status: str, words: str, todo: str
-) -> None:
-    got = found(facts, "devices")
-
-    assert got[0] == status
-    assert words in got[1]
-    assert todo in got[2]
-
-
-_PTX = (
-    "W0000 gpu_device.cc:2433] TensorFlow was not built with CUDA kernel binaries compatible with "
-    "compute capability 12.0. CUDA kernels will be jit-compiled from PTX, which could take 30 "
-    "minutes or longer.\n"
-)
-_CUDNN = (
-    "E0000 cuda_dnn.cc:522] Loaded runtime CuDNN library: 9.1.0 but source was compiled with:"
-    " 9.3.0.  CuDNN library needs to have matching major version and equal or higher minor"
-    " version.\n"
-)
-
-
-@pytest.mark.parametrize(
-    ("seen", "status", "words", "todo"),
-    [
-        pytest.param(
-            trial(CPU, H100, log_text=_PTX),
-            *("warn", "(compute capability 12.0): each one is compiled", "nvcr.io"),
-            id="Blackwell, compiled",
-        ),
-        pytest.param(
-            trial(CPU, H100, log_text=_PTX, error="failed with 'CUDA_ERROR_INVALID_PTX'"),
-            *("fail", "the driver cannot compile them from PTX", "nvcr.io"),
-            id="Blackwell, refused",
-        ),
-        pytest.param(
-            trial(CPU, H100, log_text=_CUDNN, error="DNN library initialization failed."),
-            *("fail", "loaded cuDNN 9.1.0, but it is built for 9.3.0", "unset LD_LIBRARY_PATH"),
-            id="cuDNN",
-        ),
-        pytest.param(
-            trial(CPU, H100, xla_error="INTERNAL: libdevice not found at ./libdevice.10.bc"),
-            *("fail", "does not find CUDA's libdevice.10.bc", "xla_gpu_cuda_data_dir"),
-            id="XLA",
-        ),
-        pytest.param(
-            stopped("training", exit_code=1, log_text=f"{_CUDNN}errors_impl.Error: DNN\n"),
-            *("fail", "built for 9.3.0", "unset LD_LIBRARY_PATH"),
-            id="a training that dies",
-        ),
-    ],
-)
-def test_a_known_fault_of_cuda_has_a_sentence_and_a_remedy(
-    seen: Trial, status: str, words: str, todo: str
-) -> None:
-    got = found(with_gpu(trial=seen), "training")
-
-    assert got[0] == status
-    assert words in got[1]
-    assert todo in got[2]
-
-
 # -- the machine ----------------------------------------------------------------------------------
 
 
@@ -326,9 +315,6 @@ def test_a_known_fault_of_cuda_has_a_sentence_and_a_remedy(
         pytest.param({"free_bytes": GB}, "memory", "warn", "1.0 GB of", id="little memory"),
         pytest.param(
             {"is_container": True}, "memory", "ok", "a container's limit", id="a container"
-        ),
-        pytest.param(
-            {"swapped_bytes": 7 * GB}, "memory", "warn", "7.0 GB are swapped", id="swapped"
         ),
         pytest.param({"core_quota": 1.0}, "cores", "warn", "quota allows 1", id="a quota"),
         pytest.param({"cores": 64}, "cores", "ok", "2 of 64 cores", id="bound to cores"),

@@ -9,7 +9,7 @@ import pytest
 
 from tfwatch.doctor import trial_program
 from tfwatch.doctor.checks import why_wrong
-from tfwatch.doctor.trial import try_tensorflow
+from tfwatch.doctor.trial import LIMIT_S, run_program
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ def test_this_tensorflow_works_and_ignores_the_users_files(
     (tmp_path / "random.py").write_text("raise RuntimeError('this is the user's own')\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")  # tf.keras would need tf_keras
-    trial = try_tensorflow()
+    trial = run_program("", LIMIT_S)
 
     assert trial.outcome == "completed"
     assert [one["device"] for one in trial.trained] == [one["name"] for one in trial.devices]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from tfwatch.core import units
-from tfwatch.doctor.bench_program import SIZES, Spec
+from tfwatch.doctor.bench_program import BODIES, Spec
 from tfwatch.doctor.facts import describe_load
 from tfwatch.doctor.packages import require_tensorflow
 from tfwatch.doctor.trial import explain, run_program
@@ -30,7 +30,7 @@ _ROUNDS = 3
 _DEVICES = ("cpu", "gpu")
 _LEGEND = (
     "step: median of the rounds, a process each, ± half of their range",
-    "speedup: relative to the first row of the same body and size",
+    "speedup: relative to the first row of the same body",
 )
 
 
@@ -47,26 +47,22 @@ class BenchRow:
     reason: str = ""
 
     @property
-    def name(self) -> str:
-        """The body and its size."""
-        return f"{self.spec.body} {self.spec.size}"
-
-    @property
     def step_ms(self) -> float | None:
         """The median of the rounds' medians; None without a measured round."""
         return statistics.median(self.medians_ms) if self.medians_ms else None
 
     @property
-    def spread(self) -> float | None:
-        """The range of the rounds as a share of their median; None with fewer than two."""
-        if len(self.medians_ms) < 2:
-            return None
-        return (max(self.medians_ms) - min(self.medians_ms)) / statistics.median(self.medians_ms)
+    def words(self) -> str:
+        """The step with half the range of the rounds, as a share of their median."""
+        spread = "± n/a"
+        if len(self.medians_ms) > 1:
+            half = (max(self.medians_ms) - min(self.medians_ms)) / 2
+            spread = f"±{half / statistics.median(self.medians_ms):.0%}"
+        return f"{units.milliseconds(self.step_ms)} {spread}"
 
     def speedup(self, rows: Sequence[BenchRow]) -> float | None:
-        """Return the speed relative to the first row of the same body and size; None for that
-        row."""
-        first = next(other for other in rows if other.name == self.name)
+        """Return the speed relative to the first row of the same body; None for that row."""
+        first = next(other for other in rows if other.spec.body == self.spec.body)
         if first is self or not (first.step_ms and self.step_ms):
             return None
         return first.step_ms / self.step_ms
@@ -90,7 +86,8 @@ def bench(args: argparse.Namespace) -> int:
     require_tensorflow()
     if load := describe_load():
         sys.stderr.write(f"tfwatch: {load}\n")
-    rows, code = make_rows(args), 0
+    bodies = [args.body] if args.body else BODIES
+    rows, code = [BenchRow(Spec(body, device)) for body in bodies for device in _DEVICES], 0
     try:
         measure(rows)
     except KeyboardInterrupt:
@@ -100,23 +97,14 @@ def bench(args: argparse.Namespace) -> int:
     return code or unwritten or (0 if any(row.step_ms for row in rows) else 1)
 
 
-def make_rows(args: argparse.Namespace) -> list[BenchRow]:
-    """Return a row for every configuration, in the order of the table."""
-    return [
-        BenchRow(Spec(body, device, size))
-        for body in ([args.body] if args.body else SIZES)
-        for size in args.sizes or (SIZES[body],)
-        for device in _DEVICES
-    ]
-
-
 def measure(rows: Sequence[BenchRow]) -> None:
     """Run every configuration once a round, in a new random order each round; one that failed runs
     no more."""
     rng = random.Random(0)
     order = [one for _ in range(_ROUNDS) for one in rng.sample(rows, len(rows))]
     for done, row in enumerate(order):
-        show_progress(sys.stderr, f"{done} of {len(order)}: {row.name} on {row.spec.device}")
+        what = f"{row.spec.body} on {row.spec.device}"
+        show_progress(sys.stderr, f"{done} of {len(order)}: {what}")
         if not row.reason:
             row.add_round(run_in_process(row.spec))
 
@@ -133,18 +121,11 @@ def render_rows(rows: Sequence[BenchRow]) -> list[Table | str]:
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         if row.step_ms is not None:
-            table.add_row(row.name, row.spec.device, *_figures(row, rows))
+            speedup = row.speedup(rows)
+            faster = "" if speedup is None else f"{speedup:.2f} x"
+            table.add_row(row.spec.body, row.spec.device, row.words, faster)
     missing = {
         f"not measured on the {one.spec.device}: {one.reason}": 0 for one in rows if one.reason
     }
     parts: list[Table | str] = [table, *_LEGEND] if table.row_count else []
     return [*parts, *missing]
-
-
-def _figures(row: BenchRow, rows: Sequence[BenchRow]) -> tuple[str, ...]:
-    speedup = row.speedup(rows)
-    spread = "± n/a" if row.spread is None else f"±{row.spread / 2:.0%}"
-    return (
-        f"{units.milliseconds(row.step_ms)} {spread}",
-        "" if speedup is None else f"{speedup:.2f} x",
-    )

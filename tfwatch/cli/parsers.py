@@ -30,8 +30,6 @@ _PROMETHEUS_PORT = 9464
 _MOST_RUNS, _MOST_GIGABYTES = 1_000_000, 65_536
 #: The changes of what is trained that `fix` may try, as of `fix.changes.ALLOWED`.
 _ALLOWED = ("batch-size", "order", "random-draws", "precision", "validation")
-#: A limit against typing errors. A size that does not fit into memory is reported and may be tried.
-_LARGEST_BATCH = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +202,6 @@ def _add_json(own: Any, instead: str = "the table") -> None:
 def _add_bench(own: Any) -> None:
     text = "matmul or conv; default: both"
     own.add_argument("body", metavar="BODY", nargs="?", choices=("matmul", "conv"), help=text)
-    text = "rows of the matrices (2048), images of the convolution (1)"
-    read = options.whole(1, _LARGEST_BATCH)
-    own.add_argument("--sizes", metavar="N", nargs="+", type=read, default=[], help=text)
 
 
 def _add_shown(own: Any, which: str = _NEWEST_RUN) -> None:

@@ -18,22 +18,17 @@ if TYPE_CHECKING:
 _WARM_UP = 4
 #: The least and the most timed calls within the requested seconds.
 _LEAST, _MOST = 5, 2000
-#: Pixels a side, and filters, of `conv`.
-_PIXELS, _FILTERS = 256, 32
-#: The default size of each body.
-SIZES = {"matmul": 2048, "conv": 1}
+BODIES = ("matmul", "conv")
+#: Rows of the matrices of `matmul`; pixels a side of the image of `conv`, and its filters.
+_ROWS, _PIXELS, _FILTERS = 2048, 256, 32
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A configuration to time.
-
-    body: `matmul`, of square matrices with `size` rows, or `conv`, of `size` images.
-    """
+    """A configuration to time. body: `matmul`, of square matrices, or `conv`, of one image."""
 
     body: str
     device: str
-    size: int
     seconds: float = 2.0
 
     def encode(self) -> str:
@@ -56,10 +51,10 @@ def body_of(tf: Any, spec: Spec) -> Callable[[], Any]:
     """Return the call to time: one operation on arrays on the device, in a graph."""
     normal = tf.random.stateless_normal
     if spec.body == "matmul":
-        one, other = (normal((spec.size, spec.size), (n, n)) for n in (1, 2))
+        one, other = (normal((_ROWS, _ROWS), (n, n)) for n in (1, 2))
         body = functools.partial(tf.matmul, one, other)
     else:
-        images = normal((spec.size, _PIXELS, _PIXELS, 3), (1, 1))
+        images = normal((1, _PIXELS, _PIXELS, 3), (1, 1))
         filters = normal((3, 3, 3, _FILTERS), (2, 2))
         body = functools.partial(tf.nn.conv2d, images, filters, strides=1, padding="SAME")
     traced: Callable[[], Any] = tf.function(lambda: body())

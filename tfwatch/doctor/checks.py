@@ -222,7 +222,7 @@ def training(facts: Facts) -> Check | None:
     if trial.xla_error:
         wrong.append(f"XLA cannot compile for the GPU: {trial.xla_error}")
     right = [_trained(one) for one in trial.trained if not why_wrong(one)]
-    found = "; ".join([*wrong, *(f"a small network trains on {one}" for one in right)])
+    found = "; ".join([*wrong, *right])
     fault, todo = explain_cuda(trial) or ("", _BROKEN_DEVICE)
     status = Status.FAIL if wrong else Status.WARN if fault else Status.OK
     if fault:
@@ -232,7 +232,8 @@ def training(facts: Facts) -> Check | None:
 
 def _trained(one: Mapping[str, Any]) -> str:
     first, step = units.milliseconds(one["first_ms"]), units.milliseconds(one["step_ms"])
-    return f"{one['device']} (first step {first}, the others {step})"
+    on = f"a small network trains on {one['device']}"
+    return f"{on} (first step {first}, the others {step})"
 
 
 def why_wrong(one: Mapping[str, Any]) -> str:
@@ -255,8 +256,6 @@ def why_wrong(one: Mapping[str, Any]) -> str:
 _LITTLE_BYTES = 1.5 * 2**30
 #: 45 MB hold 10 hours at 20 steps/s.
 _LITTLE_DISK_BYTES = 200 * 2**20
-#: More swap in use than this share of the memory means that something large does not fit.
-_SWAPPED = 0.25
 #: Where other programs use more of the cores, times are theirs too.
 _BUSY = 0.4
 
@@ -280,16 +279,12 @@ def cores(facts: Facts) -> Check:
 
 
 def memory(facts: Facts) -> Check:
-    """Check the free memory, and the memory that was moved to disk."""
+    """Check the free memory."""
     found = f"{units.memory(facts.free_bytes)} of {units.memory(facts.total_bytes)} available"
     found += " (a container's limit)" if facts.is_container else ""
     if facts.free_bytes < _LITTLE_BYTES:
         found += ": too little for most trainings"
         todo = "close other programs, or raise the container's limit"
-        return Check("memory", Status.WARN, found, todo)
-    if facts.swapped_bytes > _SWAPPED * facts.total_bytes:
-        found += f", {units.memory(facts.swapped_bytes)} are swapped to disk"
-        todo = "close other programs; a step that touches swapped memory waits for the disk"
         return Check("memory", Status.WARN, found, todo)
     return Check("memory", Status.OK, found)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
@@ -15,7 +14,7 @@ import psutil
 from tfwatch.core.errors import reason
 from tfwatch.core.system_tool import run
 from tfwatch.doctor.packages import Installed
-from tfwatch.doctor.trial import SKIPPED, Trial, try_tensorflow
+from tfwatch.doctor.trial import LIMIT_S, Trial, run_program
 from tfwatch.runs.folder import DiskCall
 from tfwatch.runs.library import find_problem, nearest, short_path
 from tfwatch.runs.machine_info import free_bytes, kernel_text, limits
@@ -71,11 +70,10 @@ class Facts:
     #: The cores that other programs keep busy; None beside a training of this process.
     busy_cores: float | None = None
     is_container: bool = False
-    swapped_bytes: float = 0.0
     installed: Installed = field(default_factory=Installed)
     #: The processor's name.
     chip: str = ""
-    trial: Trial = SKIPPED
+    trial: Trial = field(default_factory=lambda: Trial("skipped"))
     nvidia: Nvidia = field(default_factory=Nvidia)
 
     @property
@@ -118,7 +116,6 @@ def collect_facts(
         core_quota=limit.cores,
         busy_cores=busy,
         is_container=limit.memory_bytes is not None,
-        swapped_bytes=_swapped_bytes(),
         installed=installed,
         chip=processor(installed.system),
         nvidia=nvidia(os.environ),
@@ -128,17 +125,11 @@ def collect_facts(
 
 def _trial(installed: Installed, notify: Callable[[str], None], is_beside_training: bool) -> Trial:
     if "tensorflow" not in installed.versions:
-        return SKIPPED
+        return Trial("skipped")
     if is_beside_training:
         return Trial("skipped", log_text=_WHILE_TRAINING)
     notify("TensorFlow")
-    return try_tensorflow()
-
-
-def _swapped_bytes() -> float:
-    with contextlib.suppress(OSError, RuntimeError):
-        return float(psutil.swap_memory().used)
-    return 0.0
+    return run_program("", LIMIT_S)
 
 
 def _try_folder(folder: Path) -> tuple[str, float]:
@@ -168,17 +159,14 @@ def nvidia(environ: Mapping[str, str], root: Path = Path("/")) -> Nvidia:
     """Return NVIDIA's driver and card; WSL uses the driver of Windows."""
     is_windows = (root / "usr/lib/wsl/lib/libcuda.so.1").exists()
     driver = _DRIVER.search(kernel_text(root / "proc/driver/nvidia/version"))
+    devices = (root / "sys/bus/pci/devices").glob("*")
+    displays = (one for one in devices if kernel_text(one / "class").startswith(_DISPLAY))
     return Nvidia(
         driver=driver[1] if driver else "Windows' own" if is_windows else "",
-        has_card=any(map(_is_nvidia_display, (root / "sys/bus/pci/devices").glob("*"))),
+        has_card=any(kernel_text(one / "vendor").strip() == _NVIDIA for one in displays),
         has_device_files=is_windows or any((root / "dev").glob("nvidia[0-9]*")),
         hidden=environ.get("CUDA_VISIBLE_DEVICES"),
     )
-
-
-def _is_nvidia_display(device: Path) -> bool:
-    is_display = kernel_text(device / "class").startswith(_DISPLAY)
-    return is_display and kernel_text(device / "vendor").strip() == _NVIDIA
 
 
 def other_programs(seconds: float = _LOAD_S) -> float:

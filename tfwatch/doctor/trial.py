@@ -92,14 +92,6 @@ class Trial:
         return dict(self.results.get("import", {}).get("build", {}))
 
 
-SKIPPED = Trial("skipped")
-
-
-def try_tensorflow() -> Trial:
-    """Try the TensorFlow of this Python."""
-    return run_program("", LIMIT_S)
-
-
 def run_program(argument: str, limit_s: float) -> Trial:
     """Run `tfwatch.doctor.trial_program` with this argument in a process of its own."""
     root = str(Path(__file__).parents[2])

@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
@@ -20,7 +21,7 @@ from tfwatch.core.clock import SYSTEM
 from tfwatch.doctor.bench_program import Spec, measure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
 #: Steps and learning rate of the training on each device.
 _STEPS = 10
@@ -34,27 +35,24 @@ def main(argument: str) -> None:
 
     argument: an encoded `Spec`, or empty for the trial.
     """
-    results = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+    results = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # TensorFlow prints on both
     warnings.simplefilter("ignore")
     os.environ["KERAS_BACKEND"] = "tensorflow"
+    stages: dict[str, Callable[[], dict[str, Any]]] = {"import": _import}
     if argument:
-        _bench(results, Spec(**json.loads(argument)))
+        stages["measured"] = partial(_bench, Spec(**json.loads(argument)))
     else:
-        _try(results)
+        faulthandler.enable()
+        signal.alarm(_LONGEST_S)
+        stages |= {"devices": _devices, "training": _train}
+    for stage, run in stages.items():
+        _write(results, begin=stage)
+        _write(results, end=stage, **run())
+    _write(results, end="all")
 
 
-def _try(results: TextIO) -> None:
-    """Run every stage of the trial."""
-    faulthandler.enable()
-    signal.alarm(_LONGEST_S)
-    for stage, run in (("import", _import), ("devices", _devices), ("training", _train)):
-        write_result(results, begin=stage)
-        write_result(results, end=stage, **run())
-    write_result(results, end="all")
-
-
-def write_result(results: TextIO, **values: Any) -> None:
+def _write(results: TextIO, **values: Any) -> None:
     """Write one line."""
     results.write(json.dumps(values) + "\n")
     results.flush()
@@ -65,15 +63,10 @@ def _import() -> dict[str, Any]:
     import tensorflow as tf
 
     took_s = (SYSTEM.now_ns() - begin_ns) / 1e9
-    import keras
+    import keras  # noqa: F401  a Keras that cannot be imported ends the stage
 
     build = {name: str(value) for name, value in tf.sysconfig.get_build_info().items()}
-    return {
-        "took_s": took_s,
-        "tensorflow": tf.__version__,
-        "keras": keras.__version__,
-        "build": build,
-    }
+    return {"took_s": took_s, "build": build}
 
 
 def _devices() -> dict[str, Any]:
@@ -98,7 +91,8 @@ def _describe(tf: Any, device: Any) -> dict[str, str]:
 def _train() -> dict[str, Any]:
     import tensorflow as tf
 
-    trained = [_train_on(tf, name) for name in _names(tf)]
+    kinds = [one for one in tf.config.list_logical_devices() if one.device_type in ("CPU", "GPU")]
+    trained = [_train_on(tf, one.name.removeprefix("/device:")) for one in kinds]
     return {"trained": trained, "xla_error": _try_xla(tf)}
 
 
@@ -124,12 +118,6 @@ def _try_xla(tf: Any) -> str:
     return ""
 
 
-def _names(tf: Any) -> Iterator[str]:
-    for device in tf.config.list_logical_devices():
-        if device.device_type in ("CPU", "GPU"):
-            yield device.name.removeprefix("/device:")
-
-
 def train_seeded(device: str) -> dict[str, Any]:
     """Train ten steps on a device, on fixed examples; return the device that holds the weights,
     the losses, and the times of the first and of a usual step."""
@@ -139,19 +127,16 @@ def train_seeded(device: str) -> dict[str, Any]:
     keras.utils.set_random_seed(0)
     images = np.random.default_rng(0).normal(size=(32, 16, 16, 3)).astype(np.float32)
     labels = np.arange(32) % 10
+    losses, steps_ms = [], []
     with tf.device(device):
         model = _network(keras)
-        steps = [_step(model, images, labels) for _ in range(_STEPS)]
-    losses, (first_ms, *steps_ms) = zip(*steps, strict=True)
+        for _ in range(_STEPS):
+            begin_ns = SYSTEM.now_ns()
+            losses.append(float(model.train_on_batch(images, labels)))
+            steps_ms.append((SYSTEM.now_ns() - begin_ns) / 1e6)
     placed = model.trainable_weights[0].value.device.rpartition("device:")[2]
-    return {"placed": placed, "losses": losses, "first_ms": first_ms, "step_ms": min(steps_ms)}
-
-
-def _step(model: Any, images: Any, labels: Any) -> tuple[float, float]:
-    """Return the loss of a step, and its time in milliseconds."""
-    begin_ns = SYSTEM.now_ns()
-    loss = float(model.train_on_batch(images, labels))
-    return loss, (SYSTEM.now_ns() - begin_ns) / 1e6
+    times = {"first_ms": steps_ms[0], "step_ms": min(steps_ms[1:])}
+    return {"placed": placed, "losses": losses, **times}
 
 
 def _network(keras: Any) -> Any:
@@ -171,11 +156,7 @@ def _network(keras: Any) -> Any:
     return model
 
 
-def _bench(results: TextIO, spec: Spec) -> None:
-    """Time a configuration; a failure becomes the `error` of the stage `measured`."""
-    write_result(results, begin="import")
+def _bench(spec: Spec) -> dict[str, Any]:
     import tensorflow as tf
 
-    write_result(results, begin="measured")
-    write_result(results, end="measured", **measure(tf, spec))
-    write_result(results, end="all")
+    return measure(tf, spec)

@@ -16,7 +16,7 @@ from tfwatch.report.facts import as_object, flag, number, record, rows, text, wh
 from tfwatch.report.markdown import plain, table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from tfwatch.judge.comparing.compared_runs import ComparedFigure, ComparedRuns
     from tfwatch.judge.comparing.run_to_compare import RunToCompare, SideDifference
@@ -68,13 +68,9 @@ def answer_text(compared: ComparedRuns) -> str:
     times = " → ".join(units.in_one_unit(step.before, step.after))
     within = noise_text(compared.estimate) or interval_of_claim(compared.estimate)
     of = "an example" if compared.by_example else "a step"
-    return f"{_claim(compared)} ({within}): {times} {of}{_in_all(compared)}"
-
-
-def _in_all(compared: ComparedRuns) -> str:
-    """Return `, 50.1 s → 21.0 s in all`; empty where the runs are not of the same work."""
-    lengths_s = compared.lengths_s
-    return f", {' → '.join(map(units.seconds, lengths_s))} in all" if lengths_s else ""
+    lengths_s = compared.lengths_s  # None where the runs are not of the same work
+    in_all = f", {' → '.join(map(units.seconds, lengths_s))} in all" if lengths_s else ""
+    return f"{_claim(compared)} ({within}): {times} {of}{in_all}"
 
 
 def _claim(compared: ComparedRuns) -> str:
@@ -115,20 +111,12 @@ def value_text(value: float | None, unit: str) -> str:
     """Return a value with its unit; `n/a` where it is missing."""
     if value is None:
         return units.MISSING
-    as_text = _TEXTS.get(unit)
-    return as_text(value) if as_text else f"{value:.{_LOSS_DIGITS}f}"
-
-
-def _small_ms(value: float) -> str:
-    """Return milliseconds with three digits: `0.118 ms`, `5.81 ms`, `23.4 ms`, `412 ms`."""
-    digits = 3 if abs(value) < 1 else 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
-    return f"{value:.{digits}f} ms"
-
-
-_TEXTS: dict[str, Callable[[float], str]] = {
-    "ms": _small_ms,
-    "bytes": units.memory,
-}
+    if unit == "bytes":
+        return units.memory(value)
+    if unit == "ms":  # with three digits: `0.118 ms`, `5.81 ms`, `23.4 ms`, `412 ms`
+        digits = 3 if abs(value) < 1 else 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
+        return f"{value:.{digits}f} ms"
+    return f"{value:.{_LOSS_DIGITS}f}"
 
 
 def _signed(value: float, unit: str) -> str:
@@ -229,7 +217,6 @@ _CHANGE = (
 )
 _SPREAD = (
     number("share", "standard deviation of equal runs, over the step time", "deviation"),
-    number("degrees_of_freedom", "of this deviation", "freedom"),
     text("source", "measured by these runs, or assumed in part"),
 )
 _RUN = (
@@ -247,7 +234,6 @@ COMPARISON = (
     number("speedup_low", "lower end of its 95 % interval", "estimate.low"),
     number("speedup_high", "its upper end", "estimate.high"),
     whole("steps", "the steady steps of each run that count"),
-    text("statistic", "of the steps of a run", lambda one: "mean" if one.in_bursts else "median"),
     rows("figures", "of a step", _FIGURE),
     whole("loss_epoch", "the last common epoch, from 0"),
     rows("losses", "the metrics of that epoch", _FIGURE),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfwatch.core.events import ExperimentEnded, SwitchFailed
 from tfwatch.core.knobs import option_name
@@ -20,10 +20,6 @@ _ANSWERS = ("faster", "slower", "same", "unclear")
 def by_name(knobs: Mapping[str, str]) -> dict[str, str]:
     """Return settings by the names of the knobs that `--switch` takes."""
     return {option_name(knob): value for knob, value in knobs.items()}
-
-
-def _answer_of_switch(switch: Any) -> str | None:
-    return switch.answer if getattr(switch, "estimate", None) else None
 
 
 STAT = (
@@ -70,7 +66,7 @@ SWITCH = (
     *_CHANGE,
     record("before", "the steady steps before it", STEADY, if_any("before")),
     record("after", "the steady steps after it", STEADY, if_any("after")),
-    text("answer", "what the interval proves", _answer_of_switch, _ANSWERS),
+    text("answer", "what the interval proves", if_any("estimate.answer"), _ANSWERS),
     number("speedup", f"{_SPEEDUP}; null without enough steps", if_any("estimate.ratio")),
     number("speedup_low", "its lower end", if_any("estimate.low")),
     number("speedup_high", "its upper end", if_any("estimate.high")),
@@ -88,7 +84,6 @@ EXPERIMENT = (
     number("speedup", f"{_SPEEDUP}; null where unknown", "ratio"),
     number("speedup_low", "its lower end", "low"),
     number("speedup_high", "its upper end", "high"),
-    whole("rounds", "those that count"),
     whole("steps", "the steps that count"),
     mapping("step_ms", "mean step time by setting"),
     text("kept", "the final setting"),
@@ -101,12 +96,7 @@ AUTOPILOT = (
     whole("steps", "the steps that it took", if_any("ended.steps")),
     number("before_ms", "mean step time at its start", if_any("ended.before_ms")),
     number("after_ms", "mean step time at its end", if_any("ended.after_ms")),
-    text(
-        "answer",
-        "what the interval proves",
-        if_any("estimate.answer"),
-        _ANSWERS,
-    ),
+    text("answer", "what the interval proves", if_any("estimate.answer"), _ANSWERS),
     number("speedup", f"{_SPEEDUP}; null where no move was kept", if_any("ended.ratio")),
     number("speedup_low", "its lower end", if_any("ended.low")),
     number("speedup_high", "its upper end", if_any("ended.high")),

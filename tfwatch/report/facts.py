@@ -30,6 +30,9 @@ _UNITS: dict[str, Callable[[float | None], str]] = {
     "c": lambda value: f"{units.number(value, 0)} °C",
     "mhz": lambda value: f"{units.number(value, 0)} MHz",
     "cores": units.number,
+    "parallelism": lambda value: units.number(value, 0),
+    "buffered": lambda value: units.number(value, 0),
+    "size": lambda value: units.number(value, 0),
     "share": units.percent,
     "busy": units.percent,
 }
@@ -146,18 +149,11 @@ def if_any(path: str) -> Callable[[Any], Any]:
 def within(table: Table, of: Source) -> Table:
     """Return the facts of a part of a subject as facts of the subject; of: the part."""
     part = _source("", of)
-    return tuple(replace(fact, of=_Chained(part, fact.of)) for fact in table)
 
+    def chained(fact: Definition) -> Callable[[Any], Any]:
+        return lambda subject: fact.of(part(subject))
 
-@dataclass(frozen=True, slots=True)
-class _Chained:
-    """The source of a fact within a part."""
-
-    part: Callable[[Any], Any]
-    of: Callable[[Any], Any]
-
-    def __call__(self, subject: Any) -> Any:
-        return self.of(self.part(subject))
+    return tuple(replace(fact, of=chained(fact)) for fact in table)
 
 
 def _source(key: str, of: Source) -> Callable[[Any], Any]:
@@ -216,19 +212,16 @@ def tables_below(table: Table) -> dict[Table, str]:
 def schema_of(table: Table) -> dict[str, Any]:
     """Return the JSON schema of the object of a table: each key is there, and no other."""
     names = tables_below(table)
-    return {
-        **_schema_of_object(table, names),
-        "$defs": {name: _schema_of_object(one, names) for one, name in names.items()},
-    }
 
+    def of_object(one: Table) -> dict[str, Any]:
+        return {
+            "type": "object",
+            "properties": {fact.key: _schema_of_value(fact, names) for fact in one},
+            "required": [fact.key for fact in one],
+            "additionalProperties": False,
+        }
 
-def _schema_of_object(table: Table, names: dict[Table, str]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": {fact.key: _schema_of_value(fact, names) for fact in table},
-        "required": [fact.key for fact in table],
-        "additionalProperties": False,
-    }
+    return {**of_object(table), "$defs": {name: of_object(one) for one, name in names.items()}}
 
 
 def _schema_of_value(fact: Definition, names: dict[Table, str]) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfwatch.judge.event_rows import changes_of_run
 from tfwatch.report.facts import known
 from tfwatch.report.run_facts import FIGURES
-from tfwatch.report.text import failure, loss_text, outcome_text, shown
+from tfwatch.report.sections import changes_section
+from tfwatch.report.text import LONGEST_CODE, failure, loss_text, outcome_text, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -21,9 +21,6 @@ _MARKUP = re.compile(r"([\\`*_\[\]<>|~&$])")
 #: Characters that make a link, a mention or a reference to an issue of what follows them.
 _LINK = re.compile(r"(@|#|\bwww|:(?=//))(?=\S)")
 _NO_BREAK = "\N{WORD JOINER}"
-_LONGEST_CODE = 2000
-#: The newest changes of settings.
-_MOST_CHANGES = 12
 
 
 def as_markdown(judged: JudgedRun) -> str:
@@ -35,9 +32,8 @@ def as_markdown(judged: JudgedRun) -> str:
     for finding in judged.findings:
         lines += _finding(finding)
     lines += table(("figure", "value", ""), figures)
-    changes = [[one.time, one.text] for one in changes_of_run(judged.run, judged.switches)]
-    if changes:
-        lines += table(("at", "change and effect"), changes[-_MOST_CHANGES:])
+    if (changes := changes_section(judged)).rows:
+        lines += table(changes.head, changes.rows)
     return "\n".join(lines)
 
 
@@ -66,7 +62,7 @@ def _finding(finding: Finding) -> Iterator[str]:
 
 def code_block(lines: Iterable[str], language: str = "python") -> Iterator[str]:
     """Yield lines of code between fences; empty ones are left out."""
-    code = [shown(line, _LONGEST_CODE) for line in lines if line]
+    code = [shown(line, LONGEST_CODE) for line in lines if line]
     ticks = (len(found) for line in code for found in re.findall("`+", line))
     fence = "`" * max(3, max(ticks, default=0) + 1)
     yield from (f"{fence}{language}", *code, fence, "")

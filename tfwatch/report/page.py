@@ -20,22 +20,26 @@ from tfwatch.judge.effects.wording import outcome_text as switch_text
 from tfwatch.judge.event_rows import changes_of_run
 from tfwatch.judge.findings.finding import Tone
 from tfwatch.judge.findings.switch_lines import lines_of, proved_knobs
-from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.report.facts import known
 from tfwatch.report.run_facts import FIGURES
 from tfwatch.report.sections import MOST_CHANGES, costliest_stalls, make_sections
-from tfwatch.report.text import SINCE, failure, loss_text, outcome_text, shown, time_parts
+from tfwatch.report.text import (
+    LONGEST_CODE,
+    SINCE,
+    failure,
+    loss_text,
+    outcome_text,
+    shown,
+    time_parts,
+)
 from tfwatch.runs.sums import BUCKET_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.judged_run import JudgedRun
 
 _TEMPLATES = Path(__file__).parent / "templates"
-#: A line of code may be longer than a name.
-_LONGEST_CODE = 2000
 #: The most columns of the chart.
 _COLUMNS = 240
 #: Its top, in 90th percentiles of the columns: a stall would flatten all the others.
@@ -57,7 +61,7 @@ def as_html(judged: JudgedRun) -> str:
         "date": local_time(run.manifest.origin_wall_ns).strftime("%d %b %Y, %H:%M"),
         "lost": lost_text(judged),
         "proof": proof_of(judged),
-        "findings": [(one, loss_text(one), _basis(one)) for one in losses],
+        "findings": [(one, loss_text(one)) for one in losses],
         "notes": [one for one in findings if one not in losses],
         "figures": known(FIGURES, judged),
         "chart": make_chart(judged),
@@ -79,24 +83,9 @@ def lost_text(judged: JudgedRun) -> str:
     return f"{units.seconds(lost_s)} of {units.seconds(regime.judged_s)} lost {since}, {share}"
 
 
-def _basis(finding: Finding) -> str:
-    forecast = finding.forecast
-    if isinstance(forecast, Forecast) and forecast.measured:
-        return "Next, by a measurement of this run"
-    return "To try, not measured in this run" if finding.code or forecast else "Next"
-
-
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """The settings that the run has proved faster. sentences: each with its measurement; code:
-    their lines."""
-
-    sentences: list[str]
-    code: str
-
-
-def proof_of(judged: JudgedRun) -> Proof | None:
-    """Return what the run has proved, as it differs from its start; None without a difference."""
+def proof_of(judged: JudgedRun) -> tuple[list[str], str] | None:
+    """Return the settings that the run has proved faster, as they differ from its start: sentences
+    with their measurements, and their lines; None without a difference."""
     start, kept = judged.run.manifest.knobs, proved_knobs(judged.situation)
     changed = {(knob, value) for knob, value in kept.items() if value != start.get(knob, value)}
     measured = {
@@ -110,7 +99,7 @@ def proof_of(judged: JudgedRun) -> Proof | None:
     }
     texts = {**measured, **tested}
     sentences = [texts.get(one, setting_text(*one)) for one in sorted(changed)]
-    return Proof(sentences, lines_of(judged.situation, kept)) if changed else None
+    return (sentences, lines_of(judged.situation, kept)) if changed else None
 
 
 def _environment() -> jinja2.Environment:
@@ -125,7 +114,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     made.filters["sentence"] = lambda text: text[:1].upper() + text[1:]
-    made.filters["code"] = lambda text: Markup.escape(shown(text, _LONGEST_CODE))
+    made.filters["code"] = lambda text: Markup.escape(shown(text, LONGEST_CODE))
     made.filters |= {"percent": units.percent, "seconds": units.seconds}
     return made
 
@@ -148,25 +137,13 @@ class Mark:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class StepChart:
-    """The mean step time of each column of time. columns: percent of the height of each part, from
-    the bottom up; empty where there are no steps."""
+def make_chart(judged: JudgedRun) -> dict[str, object] | None:
+    """Return the mean step time of each column of time, for the template; None without a step.
 
-    columns: list[dict[str, float]]
-    #: In words: the time of a column, the height of the chart, the length of the run.
-    column: str
-    top: str
-    length: str
-    #: The parts that some column has.
-    parts: list[tuple[str, str]]
-    #: Stalls and switches; epochs, of many each so many.
-    marks: list[Mark]
-    epochs: list[Mark]
-
-
-def make_chart(judged: JudgedRun) -> StepChart | None:
-    """Return the step time over a run; None where it has no step."""
+    columns: percent of the height of each part, from the bottom up; empty where there are no steps.
+    column, top, length: in words the time of a column, the height of the chart, the length of the
+    run. parts: those that some column has. marks: stalls and switches.
+    """
     run = judged.run
     length_s = max(run.length_s, run.time_sums.end_s)
     width_s = BUCKET_S * max(1, math.ceil(length_s / _COLUMNS / BUCKET_S))
@@ -178,20 +155,19 @@ def make_chart(judged: JudgedRun) -> StepChart | None:
         return None
     top_ms = float(max(min(known.max(), _TOP * np.percentile(known, 90)), 1e-3))
     heights = np.round(100 * parts / top_ms, 1).T.tolist()
-    drawn = [_drawn(dict(zip(_PARTS, column, strict=True))) for column in heights]
-    return StepChart(
-        drawn,
-        units.seconds(width_s),
-        units.milliseconds(top_ms) if top_ms < 1e3 else units.seconds(top_ms / 1e3),
-        units.seconds(length_s),
-        [(part, name) for part, name in _PARTS.items() if any(part in one for one in drawn)],
-        list(_moments(judged, length_s)),
-        list(_epochs(judged, length_s)),
-    )
-
-
-def _drawn(column: dict[str, float]) -> dict[str, float]:
-    return {part: height for part, height in column.items() if height > 0}
+    drawn = [
+        {part: height for part, height in zip(_PARTS, column, strict=True) if height > 0}
+        for column in heights
+    ]
+    return {
+        "columns": drawn,
+        "column": units.seconds(width_s),
+        "top": units.milliseconds(top_ms) if top_ms < 1e3 else units.seconds(top_ms / 1e3),
+        "length": units.seconds(length_s),
+        "parts": [(one, name) for one, name in _PARTS.items() if any(one in it for it in drawn)],
+        "marks": list(_moments(judged, length_s)),
+        "epochs": list(_epochs(judged, length_s)),
+    }
 
 
 def _moments(judged: JudgedRun, length_s: float) -> Iterator[Mark]:

@@ -6,6 +6,7 @@ docs/json.md and docs/run.schema.json are generated from here.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open, warn_user
@@ -17,7 +18,6 @@ from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.machine import PIPELINE
 from tfwatch.judge.past_run import state_of
 from tfwatch.judge.profile.step_groups import step_rows
-from tfwatch.judge.profile.step_parts import step_parts
 from tfwatch.judge.steps.stalls import UNEXPLAINED
 from tfwatch.judge.steps.time_breakdown import PART_NAMES
 from tfwatch.report.effects import (
@@ -33,7 +33,6 @@ from tfwatch.report.facts import (
     anything,
     as_object,
     finite,
-    flag,
     if_any,
     mapping,
     number,
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tfwatch.runs.format import Manifest
     from tfwatch.runs.snapshot import Snapshot
 
 # -- findings --------------------------------------------------------------------------------------
@@ -115,16 +113,15 @@ _PART_MEANINGS = {
 }
 
 
-def _part(name: str) -> Any:
-    return lambda spent: None if name == "copy_s" and not spent.copies else getattr(spent, name)
+def _spent(name: str, spent: Any) -> float | None:
+    return None if name == "copy_s" and not spent.copies else getattr(spent, name)
 
 
 TIME_SPENT = (
     whole("epoch", "counted from 0; null in a total"),
     whole("steps", "completed steps"),
     number("wall_s", "seconds of wall clock; the parts sum to it"),
-    number("between_s", "first batch, validation, the ends of epochs and fits, together"),
-    *(number(name, _PART_MEANINGS[name], _part(name)) for name in PART_NAMES),
+    *(number(name, _PART_MEANINGS[name], partial(_spent, name)) for name in PART_NAMES),
 )
 _TIME_BREAKDOWN = (
     record("total", "the whole run", TIME_SPENT),
@@ -176,17 +173,12 @@ STAGE = (
     number("parallelism", "its workers"),
     number("buffered", "elements in its buffer"),
     number("buffer_size", "the size of its buffer"),
-    number("buffered_bytes", "bytes in its buffer"),
 )
 _BOTTLENECK = (
     text("stage", "its name", lambda table: table.stages[table.bottleneck.stage].name),
     text("reason", "why it limits the pipeline", "bottleneck.reason"),
     text("sentence", "the same in words", "bottleneck.sentence"),
 )
-
-
-def _limited(judged: JudgedRun) -> Any:
-    return judged.pipeline if judged.pipeline and judged.pipeline.bottleneck else None
 
 
 def missing_stages(judged: JudgedRun) -> str:
@@ -200,13 +192,18 @@ def missing_stages(judged: JudgedRun) -> str:
 _PIPELINE_FACTS = (
     rows("stages", "the source first", STAGE, lambda j: j.pipeline.stages if j.pipeline else ()),
     number("total_ms", "a batch in all stages", if_any("pipeline.all_ms")),
-    record("bottleneck", "the stage that limits the pipeline", _BOTTLENECK, _limited),
+    record(
+        "bottleneck",
+        "the stage that limits the pipeline",
+        _BOTTLENECK,
+        lambda j: j.pipeline if j.pipeline and j.pipeline.bottleneck else None,
+    ),
     text("missing", "why there are no figures", missing_stages),
 )
 
 # -- the step by layer -----------------------------------------------------------------------------
 
-_STEP_PART = (
+STEP_ROW = (
     text("role", "the part of the step", choices=("layer", *ROLES[2:], "small", "gaps")),
     text("name", "of the layer, the metric or the optimizer"),
     text("kind", "its class"),
@@ -215,26 +212,20 @@ _STEP_PART = (
     number("share", "of the time of all operations and of launch gaps, 0 to 1"),
     text("operation", "TensorFlow's name of the operation that takes most of it"),
     text("place", "the line of yours that makes it, such as `train.py:24 in call`"),
-    text("variable", "that the optimizer updates", lambda one: one.variable or None),
-)
-STEP_ROW = (
-    *_STEP_PART,
+    text("variable", "that the optimizer updates"),
     whole("count", "the layers or the variables that are one row"),
-    text("longest", "that of them that takes most", lambda one: one.longest or None),
+    text("longest", "that of them that takes most"),
 )
 _PROFILE = (
     whole("step", "the last profiled step"),
     whole("steps", "the number of profiled steps"),
     number("step_ms", "the mean of these steps"),
     number("cost_ms", "what the profile took of the training: its start and slower steps"),
-    text("by", "`key`, `command`, or `automatic`: nobody asked"),
-    flag("on_gpu", "the operations ran on a GPU"),
     number("gaps_ms", "a step, the GPU runs nothing between two kernels; null on a CPU"),
     number("float32_ms", "a step, kernels in float32 on a GPU whose tensor cores idle"),
     rows(
         "parts", "the longest first, of a deep model with its layers in groups", STEP_ROW, step_rows
     ),
-    rows("single_parts", "the same with each layer by itself", _STEP_PART, step_parts),
 )
 
 # -- machine ---------------------------------------------------------------------------------------
@@ -244,15 +235,9 @@ def _median(column: str) -> Any:
     return lambda machine: machine.figures[column]
 
 
-def _missing_sensors(machine: Any) -> dict[str, Any]:
-    return {one.sensor: {"reason": one.reason, "fix": one.fix or None} for one in machine.missing}
-
-
 MACHINE = (
     text("gpu", "the GPU", if_any("found.name")),
-    whole("gpus", "the number of GPUs", if_any("found.gpus")),
     number("gpu_total_bytes", "its memory", if_any("found.memory_bytes")),
-    flag("unified_memory", "it shares the machine's memory", if_any("found.unified")),
     number("gpu_busy", "share of time with a kernel on the GPU, 0 to 1", _median("gpu_busy")),
     number("gpu_process_busy", "of it, with one of this training", _median("gpu_process_busy")),
     number("gpu_others_busy", "of it, with one of other programs", if_any("gpu.others")),
@@ -262,16 +247,19 @@ MACHINE = (
     number("cpu_cores", "cores in use by all programs", _median("cpu_cores")),
     number("process_cores", "cores in use by the training", _median("process_cores")),
     number("process_bytes", "memory of the training", _median("process_bytes")),
-    number("memory_used_bytes", "memory in use", _median("memory_used_bytes")),
-    number("swap_used_bytes", "swap in use", _median("swap_used_bytes")),
     number(
         "process_peak_bytes", "the most memory of the training", if_any("process_memory.peak_bytes")
     ),
     number("thermal_limit_s", "slowed down by heat", "heat_s"),
     number("swapping_s", "slowed down by swapping", "swap_s"),
     number("other_programs_s", "other programs took cores from it", "others.took_s"),
-    number("other_programs_cores", "how many meanwhile, the mean", "others.cores"),
-    mapping("missing", "`reason` and `fix` of each sensor without figures", _missing_sensors),
+    mapping(
+        "missing",
+        "`reason` and `fix` of each sensor without figures",
+        lambda machine: {
+            one.sensor: {"reason": one.reason, "fix": one.fix or None} for one in machine.missing
+        },
+    ),
 )
 # -- the run ---------------------------------------------------------------------------------------
 
@@ -287,7 +275,8 @@ def steps_done(judged: JudgedRun) -> int:
     return judged.run.ended.steps if judged.run.ended else len(judged.run.steps)
 
 
-def _split_method(manifest: Manifest) -> str:
+def _split_method(judged: JudgedRun) -> str:
+    manifest = judged.run.manifest
     return f"none: {manifest.not_split}" if manifest.not_split else manifest.split
 
 
@@ -324,7 +313,7 @@ RUN = (
     record("time_breakdown", "where each second went", _TIME_BREAKDOWN),
     record("data_wait_cost", "the cost of data wait", _COST, lambda j: j),
     record("last_setting", "the steady steps of the last setting", _LAST_SETTING, lambda j: j),
-    text("split", "how the parts are separated", lambda j: _split_method(j.run.manifest)),
+    text("split", "how the parts are separated", _split_method),
     record("pipeline", "the stages by tf.data's own model", _PIPELINE_FACTS, lambda j: j),
     record("profile", "the step by layer, as profiled last", _PROFILE, "situation.profile"),
     rows("switches", "live switches of knobs", SWITCH, all_switches),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -15,13 +14,12 @@ from tfwatch.judge.machine import PIPELINE
 from tfwatch.judge.profile.step_groups import step_rows
 from tfwatch.judge.steps.time_breakdown import PART_NAMES, PARTS
 from tfwatch.report.facts import as_rows, if_any, known, pick, text
-from tfwatch.report.run_facts import MACHINE, STALL, STEP_ROW, missing_stages
+from tfwatch.report.run_facts import MACHINE, STAGE, STALL, STEP_ROW, missing_stages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tfwatch.judge.judged_run import JudgedRun
-    from tfwatch.judge.stages import Stage
     from tfwatch.judge.steps.stalls import Stall
     from tfwatch.judge.steps.time_breakdown import TimeSpent
 
@@ -35,6 +33,8 @@ _STALL = (
     *pick(STALL, "step", "start_s", "steps", "lost_ms"),
     text("waited for", "its cause and its place", "reason"),
 )
+#: The columns of a stage.
+_STAGE = pick(STAGE, "name", "busy_ms", "parallelism", "buffered", "buffer_size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Section:
 def make_sections(judged: JudgedRun) -> list[Section]:
     """Return the tables that have rows or a note, in the order of a report."""
     made = (
-        _effects(judged),
+        changes_section(judged),
         _pipeline(judged),
         _step(judged),
         _stalls(judged),
@@ -62,7 +62,8 @@ def make_sections(judged: JudgedRun) -> list[Section]:
     return [one for one in made if one.rows or one.note]
 
 
-def _effects(judged: JudgedRun) -> Section:
+def changes_section(judged: JudgedRun) -> Section:
+    """Return the newest changes of settings, with their effects."""
     changes = changes_of_run(judged.run, judged.switches)
     rows = [(one.time, one.text) for one in changes[-MOST_CHANGES:]]
     more = len(changes) - len(rows)
@@ -72,23 +73,10 @@ def _effects(judged: JudgedRun) -> Section:
 
 def _pipeline(judged: JudgedRun) -> Section:
     stages = judged.pipeline.stages if judged.pipeline else ()
-    head = ("stage", "work per batch", "workers", "buffer")
     bottleneck = if_any("pipeline.bottleneck.sentence")(judged)
     note = f"Bottleneck: {bottleneck}" if bottleneck else "No stage is found to limit the pipeline"
     missing = f"{units.MISSING}: {missing_stages(judged) or 'no stage of it was read'}"
-    return Section("Input pipeline", head, list(map(_stage, stages)), note if stages else missing)
-
-
-def _stage(stage: Stage) -> tuple[str, ...]:
-    """Return the cells of a stage; a figure that it does not have is empty."""
-    held = (stage.busy_ms, stage.parallelism, stage.buffered, stage.buffer_size)
-    work, workers, buffered, size = (None if math.isnan(one) else one for one in held)
-    return (
-        stage.name,
-        "" if work is None else units.milliseconds(work),
-        "" if workers is None else units.number(workers, 0),
-        "" if buffered is None else units.number(buffered, 0) + (f" of {size:.0f}" if size else ""),
-    )
+    return Section("Input pipeline", *as_rows(_STAGE, stages), note if stages else missing)
 
 
 def _step(judged: JudgedRun) -> Section:
@@ -120,9 +108,11 @@ def _epoch_table(judged: JudgedRun) -> Section:
     parts = [part for part in PARTS if any(getattr(row, part) > 0 for row in shown)]
     metrics = list(dict.fromkeys(name for one in ended.values() for name in one))[:_MOST_METRICS]
     head = ["epoch", "steps", "wall", *(PART_NAMES[part] for part in parts), *metrics]
-    rows = [
-        [*_times(row, parts), *_metrics(ended.get(row.epoch or 0, {}), metrics)] for row in shown
-    ]
+    rows = []
+    for row in shown:
+        values = ended.get(row.epoch or 0, {})
+        figures = [f"{values[name]:.4g}" if name in values else "" for name in metrics]
+        rows.append([*_times(row, parts), *figures])
     more = len(every) - len(shown)
     return Section("Epochs", head, rows, f"{more} more epochs are left out" if more else "")
 
@@ -130,10 +120,6 @@ def _epoch_table(judged: JudgedRun) -> Section:
 def _times(row: TimeSpent, parts: list[str]) -> list[str]:
     spent = (units.seconds(getattr(row, part)) for part in parts)
     return [str((row.epoch or 0) + 1), units.count(row.steps), units.seconds(row.wall_s), *spent]
-
-
-def _metrics(values: dict[str, float], names: list[str]) -> list[str]:
-    return [f"{values[name]:.4g}" if name in values else "" for name in names]
 
 
 def _machine(judged: JudgedRun) -> Iterator[tuple[str, str]]:

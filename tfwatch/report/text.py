@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 CODE = "    "
 #: The most rows of the summary, half of a small terminal; its columns where there is no terminal.
 _MOST_ROWS, _COLUMNS = 10, 80
-#: Characters of one text on a page: a name may have any length.
-LONGEST = 400
+#: Characters of one text on a page: a name may have any length, and a line of code is longer.
+LONGEST, LONGEST_CODE = 400, 2000
 #: The most losses, and lines of code.
 _MOST_LOSSES, _MOST_CODE = 3, 4
 #: The begin of the regime whose losses are counted, where that is not the run's.
@@ -127,18 +127,13 @@ def outcome_text(judged: JudgedRun) -> str:
     """Return `train.py on GPU:0 finished: 3 epochs, 600 steps in 1:12, loss 0.31`."""
     run = judged.run
     where = f" on {run.manifest.device}" if run.manifest.device else ""
-    return one_line(f"{run.manifest.workload}{where} {state_text(run)}: {trained_text(judged)}")
-
-
-def trained_text(judged: JudgedRun) -> str:
-    """Return `3 epochs, 600 steps in 1:12, loss 0.31`."""
-    steps, epochs, loss = steps_done(judged), finished_epochs(judged), final_loss(judged.run)
-    if not steps:
-        return "no step was trained"
-    counts = f"{units.counted(epochs, 'epoch')}, " if epochs else ""
-    ended = "" if units.is_missing(loss) else f", loss {loss:.4g}"
-    length = units.seconds(judged.run.length_s)
-    return f"{counts}{units.counted(steps, 'step')} in {length}{ended}"
+    trained = "no step was trained"
+    if steps := steps_done(judged):
+        epochs, loss = finished_epochs(judged), final_loss(run)
+        counts = f"{units.counted(epochs, 'epoch')}, " if epochs else ""
+        ended = "" if units.is_missing(loss) else f", loss {loss:.4g}"
+        trained = f"{counts}{units.counted(steps, 'step')} in {units.seconds(run.length_s)}{ended}"
+    return one_line(f"{run.manifest.workload}{where} {state_text(run)}: {trained}")
 
 
 def state_text(run: Snapshot) -> str:

@@ -263,7 +263,7 @@ class OperationTime(msgspec.Struct, frozen=True):
     variable: str = ""
 
 
-class StepProfiled(Event, frozen=True):
+class StepProfiled(Event, frozen=True, cache_hash=True):
     """A few steps ran under TensorFlow's profiler: the time of their operations by part."""
 
     #: The last one.
@@ -277,7 +277,7 @@ class StepProfiled(Event, frozen=True):
     #: The operations ran on a GPU.
     on_gpu: bool = False
     #: The longest first.
-    operations: Annotated[list[OperationTime], Meta(max_length=MOST_OPERATIONS)] = []
+    operations: Annotated[tuple[OperationTime, ...], Meta(max_length=MOST_OPERATIONS)] = ()
     #: Parts beyond these, a step.
     others_ms: Milliseconds = 0.0
     #: Starting operations that are too small to be recorded one by one, and these, a step.

@@ -15,7 +15,6 @@ from tfwatch.judge.event_rows import changes_of_run
 from tfwatch.judge.findings.finding import RemedyForecast
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.log_lines import find_meanings
-from tfwatch.judge.profile.step_texts import name_text
 from tfwatch.judge.steps.time_breakdown import PART_NAMES
 from tfwatch.judge.troubles import divergences_text
 from tfwatch.report.run_facts import final_loss, finished_epochs, steps_done
@@ -212,7 +211,7 @@ def _step(judged: JudgedRun) -> list[str]:
     """Return the longest parts of a profiled step; no line without a profile, and where a limit in
     compute names them."""
     parts = judged.situation.step_rows[:_MOST_PARTS]
-    words = ", ".join(f"{name_text(one)} {units.percent(one.share)}" for one in parts)
+    words = ", ".join(f"{one.title} {units.percent(one.share)}" for one in parts)
     is_named = not parts or any(one.kind == "compute-bound" for one in judged.losses)
     return [] if is_named else [one_line(f"a step by layer: {words}; report has all")]
 

@@ -8,7 +8,6 @@ from tests.judge.profiles import profile_of
 from tfwatch.core.events import OperationTime, StepProfiled
 from tfwatch.judge.profile.step_groups import blocks_in, step_rows
 from tfwatch.judge.profile.step_parts import step_parts
-from tfwatch.judge.profile.step_texts import name_text
 
 
 def deep(*layers: tuple[str, str, float]) -> StepProfiled:
@@ -98,7 +97,7 @@ def test_the_optimizer_is_one_row_beside_a_variable_that_takes_much() -> None:
             for variable, took_ms in updates
         ),
     )
-    assert [name_text(one) for one in step_rows(profile)] == [
+    assert [one.title for one in step_rows(profile)] == [
         "optimizer adam (Adam) of table/embeddings",
         "table (Embedding)",
         "optimizer adam (Adam)",

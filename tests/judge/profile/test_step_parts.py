@@ -6,8 +6,8 @@ import msgspec
 
 from tests.judge.profiles import PROFILE
 from tfwatch.core.events import EpochStarted, Event, StepProfiled
+from tfwatch.judge.profile.step_groups import profile_lines
 from tfwatch.judge.profile.step_parts import newest_profile, step_parts
-from tfwatch.judge.profile.step_texts import profile_lines
 from tfwatch.runs.buffers import EventLog, Events
 
 

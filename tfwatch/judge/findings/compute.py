@@ -12,7 +12,6 @@ from tfwatch.judge.findings.finding import JIT_COMPILE, Advice, Finding, Tone
 from tfwatch.judge.findings.situation import of_step
 from tfwatch.judge.findings.switch_lines import advise_gain
 from tfwatch.judge.forecasts.forecast import best
-from tfwatch.judge.profile.step_texts import name_text
 from tfwatch.judge.steps.steady_steps import MODERATELY_FROM
 from tfwatch.judge.steps.time_breakdown import PART_NAMES, PARTS
 
@@ -55,7 +54,7 @@ def find(now: Situation) -> Finding | None:
     return Finding(
         "compute-bound",
         f"OK, data wait {units.percent(share)}",
-        f"{brief}; {limit}{_largest(now)}{_once(now)}",
+        f"{brief}; {limit}{_largest(now)}",
         next_step.sentence,
         next_step.edit,
         Tone.GOOD,
@@ -95,17 +94,8 @@ def _largest(now: Situation) -> str:
     """Return the parts of the step that take most, e.g. `; conv2d (Conv2D) takes 41 % of compute`;
     empty without a profile."""
     named = [part for part in now.step_rows if part.role != "other"][:2]
-    words = [f"{name_text(part)} {units.percent(part.share)}" for part in named]
+    words = [f"{part.title} {units.percent(part.share)}" for part in named]
     return f"; of compute, {' and '.join(words)}" if words else ""
-
-
-def _once(now: Situation) -> str:
-    """Return what filling the cache cost once; empty without a cache."""
-    before = now.regime.before
-    wait_s = before.data_wait_s + before.first_batch_s
-    if now.regime.cause != "cache" or not before.active_s:
-        return ""
-    return f"; the first epoch waited {units.seconds(wait_s)} while it filled the cache, once"
 
 
 def _advise(now: Situation) -> Advice:

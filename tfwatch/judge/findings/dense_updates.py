@@ -25,25 +25,22 @@ _CPU, _GPU = 5e9, 8e11
 _MOST = 0.85
 
 
-def updates_all_rows(optimizer: str) -> bool:
-    """Return whether an optimizer of this class keeps dense moments."""
-    return optimizer.lower() in _BYTES
-
-
 def find(now: Situation) -> Finding | None:
     """Find the update of the largest embedding, by a profile of the step; without one it is
     estimated from its size."""
     spent, model = now.regime.spent, now.manifest.model
     table, optimizer = (model.largest_embedding, model.optimizer) if model else (None, "")
-    if table is None or not updates_all_rows(optimizer) or not spent.steps:
+    of_weight = _BYTES.get(optimizer.lower())
+    if table is None or of_weight is None or not spent.steps:
         return None
-    name, weights = table.name, table.rows * table.columns
-    lost_s = _measured_s(now, name)
-    about = "" if lost_s else "about "
-    moved = units.memory(weights * _BYTES[optimizer.lower()])
-    basis = "" if lost_s else f"{moved} that an update reads and writes; no profile"
-    lost_s = lost_s or _estimated_s(now, weights * _BYTES[optimizer.lower()])
+    name, step_bytes = table.name, table.rows * table.columns * of_weight
+    measured_s = _measured_s(now, name)
+    lost_s = measured_s or _estimated_s(now, step_bytes)
     share = lost_s / spent.compute_s if spent.compute_s else 0.0
+    about, basis = "", now.profiled(share)
+    if not measured_s:
+        about = "about "
+        basis = f"{units.memory(step_bytes)} that an update reads and writes; no profile"
     size = f"{units.count(table.rows)} x {units.count(table.columns)}"
     brief = f"{optimizer} updates all rows of {name} ({size}), {about}{units.percent(share)}"
     return Finding(
@@ -55,7 +52,7 @@ def find(now: Situation) -> Finding | None:
         "model.compile(optimizer=keras.optimizers.SGD(), ...)  # changes the training",
         brief=brief,
         where=name,
-        basis=basis or now.profiled(share),
+        basis=basis,
         claims={"compute_s": lost_s},
     )
 
@@ -69,7 +66,6 @@ def _measured_s(now: Situation, table: str) -> float:
 
 
 def _estimated_s(now: Situation, step_bytes: int) -> float:
-    """step_bytes: that an update reads and writes."""
     spent = now.regime.spent
     update_s = step_bytes / (_GPU if now.manifest.accelerated else _CPU)
     return min(update_s * spent.steps, _MOST * spent.compute_s)

@@ -24,7 +24,7 @@ def find(now: Situation) -> Finding | None:
     """Find the calls of Python, by a profile of the step; on a GPU they are the time for which it
     waits for them. They gave back more than their own time: while Python runs, other operations
     wait."""
-    operations = now.profile.operations if now.profile else []
+    operations = now.profile.operations if now.profile else ()
     # What a metric takes is a finding of its own.
     calls = [one for one in operations if one.op in _CALLS and one.role != "metric"]
     if not calls:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.judge.findings.compute import compute_loss
 from tfwatch.judge.findings.finding import JIT_COMPILE
-from tfwatch.judge.profile.step_texts import name_text
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.finding import Finding
@@ -41,7 +40,7 @@ def find(now: Situation) -> Finding | None:
         "small-operations",
         small.share,
         brief,
-        f": {name_text(loop)} runs a loop of them in each step",
+        f": {loop.title} runs a loop of them in each step",
         gives_back=_RECOVERED,
         once_s=_COMPILES_S,
         why=f", of which XLA gave back {units.percent(_RECOVERED)}",

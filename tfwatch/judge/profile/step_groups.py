@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
-from tfwatch.judge.profile.step_parts import StepPart, once_per_profile, step_parts
+from tfwatch.core import units
+from tfwatch.judge.profile.step_parts import StepPart, step_parts, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,7 +31,7 @@ _BULK, _UNDECIDED = 0.8, 4
 _BLOCK = re.compile(r"(?:\d|block\d+[a-z])(?=_.*[A-Za-z])")
 
 
-@once_per_profile
+@lru_cache(maxsize=4)
 def step_rows(profile: StepProfiled) -> tuple[StepPart, ...]:
     """Return the parts of a profiled step, the longest first, with many layers in groups.
 
@@ -53,6 +55,21 @@ def step_rows(profile: StepProfiled) -> tuple[StepPart, ...]:
     rows += _layer_rows(grouped, layers) if grouped else []
     rows += [_update_row(updates)] if updates else []
     return tuple(sorted(rows, key=lambda part: -part.took_ms))
+
+
+#: The longest parts have a line.
+_MOST_LINES = 12
+
+
+def profile_lines(profile: StepProfiled) -> list[str]:
+    """Return a profile as lines of a text: each part with its time a step, its share and its
+    line; or why there is none."""
+    if profile.missing:
+        return [f"no profile: {profile.missing}"]
+    return [
+        f"{time_text(one.took_ms):>8} {units.percent(one.share):>5}  {one.text}"
+        for one in step_rows(profile)[:_MOST_LINES]
+    ]
 
 
 def blocks_in(name: str) -> list[str]:

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from functools import lru_cache, wraps
+from functools import lru_cache
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
+from tfwatch.core import units
 from tfwatch.core.events import EpochStarted, StepProfiled
 from tfwatch.core.rows import Flag, step_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import TypeAlias
-
     from tfwatch.core.events import OperationTime
     from tfwatch.core.rows import Rows
     from tfwatch.runs.buffers import Events
     from tfwatch.runs.snapshot import Snapshot
-
-    Parts: TypeAlias = "tuple[StepPart, ...]"
 
 #: How a part is named where its operations have no name of their own.
 _WORDS = {
@@ -66,6 +62,28 @@ class StepPart:
     longest: str = ""
     #: That the optimizer updates; empty where it is none, or unknown.
     variable: str = ""
+
+    @property
+    def title(self) -> str:
+        """Its name: `conv2d (Conv2D)`, `block_3 (6 layers)`, `metric auc (AUC)`."""
+        role = f"{self.role} " if self.role in ("metric", "optimizer", "loss") else ""
+        name = self.name if self.name.strip() != self.role else ""
+        kind = self.kind or (units.counted(self.count, "layer") if self.count > 1 else "")
+        kind = f" ({kind})" if kind else ""
+        variable = f" of {self.variable}" if self.variable else ""
+        return f"{role}{name}{kind}{variable}".strip()
+
+    @property
+    def text(self) -> str:
+        """It in words: `conv2d (Conv2D), backward 6.1 ms, train.py:41 in call`."""
+        backward = f"backward {time_text(self.backward_ms)}" if self.backward_ms else ""
+        longest = f"most in {self.longest}" if self.longest else ""
+        return ", ".join(filter(None, (self.title, backward, longest, self.place)))
+
+
+def time_text(took_ms: float) -> str:
+    """Return milliseconds, with two decimals of a short time: many parts are."""
+    return units.milliseconds(took_ms) if took_ms >= 1 else f"{units.number(took_ms, 2)} ms"
 
 
 @dataclass
@@ -125,29 +143,8 @@ def _slower_ms(rows: Rows) -> float:
     return float(start_ms + (step_ms(profiled[1:]) - np.median(step_ms(usual))).sum())
 
 
-class _Same:
-    """A profile as a key, by identity: its list of operations has no hash."""
-
-    __slots__ = ("profile",)
-
-    def __init__(self, profile: StepProfiled) -> None:
-        self.profile = profile
-
-    def __hash__(self) -> int:
-        return id(self.profile)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.profile is self.profile
-
-
-def once_per_profile(find: Callable[[StepProfiled], Parts]) -> Callable[[StepProfiled], Parts]:
-    """Return the function with its newest answers kept: each frame asks a dozen times, and a
-    network of 430 layers takes 0.8 ms."""
-    kept = lru_cache(maxsize=4)(lambda same: find(same.profile))
-    return wraps(find)(lambda profile: kept(_Same(profile)))
-
-
-@once_per_profile
+# Each frame asks a dozen times, and a network of 430 layers takes 0.8 ms.
+@lru_cache(maxsize=4)
 def step_parts(profile: StepProfiled) -> tuple[StepPart, ...]:
     """Return the parts of a profiled step, the longest first; none where there is no profile."""
     # On a CPU the operations of several threads may be more than the step took.

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from tfwatch.core import units
 from tfwatch.core.events import StepProfiled
 from tfwatch.judge.profile.step_groups import step_rows
-from tfwatch.judge.profile.step_texts import fact_lines, name_text, part_text, time_text
+from tfwatch.judge.profile.step_parts import time_text
 from tfwatch.screens.basics.pane import FramedPane
 from tfwatch.screens.basics.text import COMPUTE_COLOUR, QUIET_COLOUR, column, row, wrap_text
 
@@ -40,7 +40,7 @@ class StepPane(FramedPane):
 
     def news(self, view: RunView) -> object:
         newest = view.snapshot.events.newest(StepProfiled)
-        return newest, view.situation.profile, view.is_over, view.snapshot.manifest.model
+        return newest, view.situation.profile, view.is_over
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         view = self.view
@@ -50,9 +50,7 @@ class StepPane(FramedPane):
         missing = f"no profile: {newest.missing}" if newest and newest.missing else ""
         if profile is None:
             text = missing or (_READ_ONLY if view.is_over else _NO_PROFILE)
-            facts = fact_lines(view.snapshot.manifest)
-            said = [line for one in (text, *facts) for line in wrap_text(one, width)]
-            return [row((line, QUIET_COLOUR)) for line in said[:height]]
+            return [row((line, QUIET_COLOUR)) for line in wrap_text(text, width)[:height]]
         parts = step_rows(profile)[: max(height - (height >= _LOW) - bool(missing), 1)]
         rows = [self._row(part, parts[0], width) for part in parts]
         if height >= _LOW:
@@ -63,9 +61,9 @@ class StepPane(FramedPane):
         bar = max(_BAR, min(_WIDEST_BAR, width // 6))
         filled = _bar(part, round(part.share / longest.share * bar))
         room = max(width - _TIME - _SHARE - bar - 3, 1)
-        inner = name_text(replace(part, name=part.name.rpartition("/")[2]))
-        shorter = part_text(replace(part, longest="", place=""))
-        texts = (part_text(part), shorter, name_text(part), inner)
+        inner = replace(part, name=part.name.rpartition("/")[2]).title
+        shorter = replace(part, longest="", place="").text
+        texts = (part.text, shorter, part.title, inner)
         text = column(next((one for one in texts if cell_len(one) <= room), inner), room, "…")
         is_first = part is longest
         return row(

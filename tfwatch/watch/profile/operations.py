@@ -342,7 +342,9 @@ def _closed(around: list[_Open]) -> Iterator[tuple[int, int]]:
 # -- rows ------------------------------------------------------------------------------------------
 
 
-def _rows(times: list[_Time], origins: Origins, steps: int) -> tuple[list[OperationTime], float]:
+def _rows(
+    times: list[_Time], origins: Origins, steps: int
+) -> tuple[tuple[OperationTime, ...], float]:
     """Return the longest parts, and the time of the others, milliseconds a step."""
     parts: dict[Origin, _Part] = defaultdict(_Part)
     for (path, op), ps in _gently(_longest_first(times)):
@@ -352,8 +354,8 @@ def _rows(times: list[_Time], origins: Origins, steps: int) -> tuple[list[Operat
         part.ops[op] += ps
         part.place = part.place or origin.place
     ranked = sorted(parts.items(), key=lambda one: -one[1].ps)
-    rows = [part.row(origin, steps) for origin, part in ranked[:MOST_OPERATIONS]]
-    return rows, _ms(sum(part.ps for _, part in ranked[MOST_OPERATIONS:]), steps)
+    rows = (part.row(origin, steps) for origin, part in ranked[:MOST_OPERATIONS])
+    return tuple(rows), _ms(sum(part.ps for _, part in ranked[MOST_OPERATIONS:]), steps)
 
 
 def _longest_first(times: Iterable[_Time]) -> Iterable[tuple[tuple[str, str], int]]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from tfwatch.core.bounds import LATEST_NS
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import RunEnded, decode
 from tfwatch.core.rows import clean_rows, plausible
@@ -41,8 +40,6 @@ RECENT = 4096
 _CHUNK = 4 * 2**20
 #: Examples a second are a mean over this time.
 _EXAMPLES_NS = 5e9
-#: Rows are written with the pulse, at most so long before it: a process is killed between both.
-_PULSE_LATE_NS = 60 * 10**9
 
 
 class Run:
@@ -82,7 +79,6 @@ class Run:
         self._stages = StageRows()
         self._events = EventLog()
         self._pulse: Pulse | None = None
-        self._latest_ns = self._find_latest_ns()
         self._log = LogLines()
         self._torn = 0
         self._splitter = LineSplitter()
@@ -115,16 +111,16 @@ class Run:
         while len(rows := self._rows(layout.STEPS)):
             self._add_steps(rows)
         while len(rows := self._rows(layout.SAMPLES)):
-            self._samples.extend(clean_rows(rows, self._latest_ns))
+            self._samples.extend(clean_rows(rows))
         while len(rows := self._rows(layout.GPUS)):
-            self._gpus.extend(clean_rows(rows, self._latest_ns))
+            self._gpus.extend(clean_rows(rows))
         while len(rows := self._rows(layout.PROGRESSES)):
-            self._progress.extend(clean_rows(rows, self._latest_ns))
+            self._progress.extend(clean_rows(rows))
         for data in self._new(layout.EVENTS):
             for line in self._splitter.split(data):
                 self._add_event(line)
         while len(rows := self._rows(layout.STAGES)):
-            self._stages.add(clean_rows(rows, self._latest_ns))
+            self._stages.add(clean_rows(rows))
         for data in self._new(layout.LOG):
             self._log.add(data)
         return self._snapshot()
@@ -145,10 +141,10 @@ class Run:
             return newest[first - 1 - older : max(last - older, 0)].copy()
         start, length = (first - 1) * itemsize, max(last - first + 1, 0) * itemsize
         rows = layout.rows_of(layout.STEPS, self._source.read(layout.STEPS, start, length))
-        return rows[plausible(rows, self._latest_ns)]
+        return rows[plausible(rows)]
 
     def _snapshot(self) -> Snapshot:
-        newest = self._read_pulse()
+        newest = decode_pulse(self._source.read(layout.PULSES, 0, 4096))
         self._pulse = pulse = newest or self._pulse
         is_gone = newest is None and self._source.folder is not None and self._source.is_gone()
         events, recent = self._events.view(), self._recent
@@ -183,7 +179,6 @@ class Run:
             log_unfinished=self._log.unfinished,
             torn=self._torn,
             ranges={name: self._range(name) for name in self._firsts},
-            latest_ns=self._latest_ns,
         )
 
     def _range(self, name: str) -> tuple[int, int]:
@@ -192,7 +187,7 @@ class Run:
     # -- reading ------------------------------------------------------------------------------
 
     def _add_steps(self, rows: Rows) -> None:
-        mask = plausible(rows, self._latest_ns)
+        mask = plausible(rows)
         good = rows if mask.all() else rows[mask]
         self._total += len(rows)
         self._torn += len(rows) - len(good)
@@ -212,17 +207,7 @@ class Run:
     def _rows(self, name: str) -> Rows:
         rows = layout.rows_of(name, self._source.read(name, self._offsets[name], _CHUNK))
         self._offsets[name] += rows.nbytes
-        if len(rows) and rows[-1][0] >= self._latest_ns:  # the first column is the time
-            self._latest_ns = self._find_latest_ns()
         return rows
-
-    def _find_latest_ns(self) -> int:
-        """Return the time up to which the run can have rows."""
-        pulse = self._read_pulse() or self._pulse
-        return min(pulse.now_ns + _PULSE_LATE_NS, LATEST_NS) if pulse else LATEST_NS
-
-    def _read_pulse(self) -> Pulse | None:
-        return decode_pulse(self._source.read(layout.PULSES, 0, 4096))
 
     def _new(self, name: str) -> Iterator[bytes]:
         while data := self._source.read(name, self._offsets[name], _CHUNK):

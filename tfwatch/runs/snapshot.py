@@ -94,8 +94,6 @@ class Snapshot:
     torn: int
     #: The first and the end of the rows that were read, by file.
     ranges: Mapping[str, tuple[int, int]]
-    #: Nanoseconds since the clock origin; a row of a later time is implausible.
-    latest_ns: int
 
     @property
     def folder(self) -> Path | None:
@@ -113,12 +111,12 @@ class Snapshot:
     @cached_property
     def steps(self) -> Rows:
         """All plausible rows of `core.rows.STEP`: where all are, a read-only view of the file."""
-        return plausible_rows(self._rows(layout.STEPS), self.latest_ns)
+        return plausible_rows(self._rows(layout.STEPS))
 
     @cached_property
     def stages(self) -> Rows:
         """All rows of `core.rows.STAGE`."""
-        return clean_rows(self._rows(layout.STAGES), self.latest_ns)
+        return clean_rows(self._rows(layout.STAGES))
 
     @cached_property
     def epochs(self) -> Rows:

@@ -344,7 +344,7 @@ class RunWriter:
             return ""
         unwritten, self._stale_manifest = self._stale_manifest, False
         try:
-            # First: a folder may take no new file, and rows are read up to the pulse.
+            # First: the folder may take no new file.
             write_at_start(self._place, layout.PULSES, self._pulse)
             if unwritten:
                 with self._place.opened() as place:

@@ -531,7 +531,11 @@ _EventT = TypeVar("_EventT", bound=Event)
 
 #: The classes of events.
 KINDS: Final = tuple(Event.__subclasses__())
-_DECODER: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Union[KINDS])  # noqa: UP007
+if TYPE_CHECKING:
+    AnyEvent: TypeAlias = Event
+else:
+    AnyEvent = Union[KINDS]  # noqa: UP007
+_DECODER: msgspec.json.Decoder[Event] = msgspec.json.Decoder(AnyEvent)
 
 
 def encode(event: Event) -> bytes:

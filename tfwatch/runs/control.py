@@ -10,7 +10,6 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
-from tfwatch.core.clock import RateLimit
 from tfwatch.core.events import (
     AutopilotBegan,
     AutopilotEnded,
@@ -36,15 +35,11 @@ from tfwatch.runs.requests import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfwatch.runs.requests import Line, Request
+    from tfwatch.runs.requests import Request
     from tfwatch.runs.writer import RunWriter
 
 NO_FIT = "no fit runs at the moment"
 OWN_LOOP = "the loop is the script's own: it can be followed, not changed"
-#: Switches that a training has not taken yet: more are refused.
-_MOST_WAITING = 64
-#: Lines that are taken a second on average, and at once; more are skipped.
-_LINES_PER_S, _LINES_AT_ONCE = 20.0, 100.0
 #: A run that has ended looks so often for the end of the tuner's job, seconds apart.
 _MOST_LAST_LOOKS, _LAST_LOOK_S = 20, 0.05
 #: Later than the end of any line.
@@ -86,11 +81,6 @@ class Control:
     def asks(self, knob: str) -> bool:
         """Return whether a request for this knob to be on waits."""
         return any(one.knob == knob and one.value != OFF for one in tuple(self._requests))
-
-    @property
-    def waiting_count(self) -> int:
-        """The number of requests that wait."""
-        return len(self._requests)
 
     @property
     def is_stopping(self) -> bool:
@@ -165,7 +155,6 @@ class RequestTaker:
         self._file: RequestFile | None = None
         #: The offset after the user's last request for each knob.
         self._user_ends: dict[str, int] = {}
-        self._rate = RateLimit(_LINES_AT_ONCE, _LINES_PER_S)
         self._noted: set[str] = set()
         self._tuner: tuple[int, float] | None = None
         self._tuner_due_ns = 0
@@ -190,7 +179,10 @@ class RequestTaker:
         try:
             self._record_code()
             for line in self._file.read():
-                self._take(line)
+                if line.request:
+                    self.accept(line.request, line.end)
+                else:
+                    self._note_once("line", f"a line of the requests is skipped: {line.problem}")
         except NoRequestsError as error:
             self._note_once("file", str(error))
         self._look_for_tuner()
@@ -217,8 +209,6 @@ class RequestTaker:
             case SwitchRequest():
                 self._switch(request, end)
 
-    # -- lines ------------------------------------------------------------------------------------
-
     def _record_code(self) -> None:
         """Append what the script's own code has asked for, so that the file has every request."""
         control, folder = self._control, self._writer.folder
@@ -226,14 +216,6 @@ class RequestTaker:
             request = control.by_code.popleft()
             self._user_ends[request.knob] = _NOT_READ_YET
             append(folder, request)
-
-    def _take(self, line: Line) -> None:
-        if line.request is None:
-            self._note_once("line", f"a line of the requests is skipped: {line.problem}")
-        elif not self._rate.take(self._writer.now_ns()):
-            self._note_once("rate", "requests are skipped: too many in a second")
-        else:
-            self.accept(line.request, line.end)
 
     def _note_once(self, kind: str, text: str) -> None:
         if kind not in self._noted:
@@ -261,8 +243,6 @@ class RequestTaker:
             return self._no_control
         if self._control.is_stopping:
             return Refusal.RUN_IS_ENDING.words
-        if self._control.waiting_count >= _MOST_WAITING:
-            return "too many requests wait"
         manifest = self._writer.manifest()
         is_allowed = request.random_draws and manifest.needs_consent(request.knob)
         return "" if is_allowed else manifest.why_not_switchable(request.knob)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import tempfile
@@ -420,6 +421,19 @@ def write_atomically(path: Path, text: str, place: int | None = None) -> None:
         with suppress(OSError):
             os.unlink(part, dir_fd=place)
         raise
+
+
+def append_line(file: int, line: bytes) -> None:
+    """Append a line with one write to an open file whose last one may be torn.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    size = os.fstat(file).st_size
+    is_torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
+    line = b"\n" + line if is_torn else line
+    if os.write(file, line) < len(line):
+        raise OSError(errno.ENOSPC, "the disk is full")
 
 
 @dataclass(frozen=True, slots=True)

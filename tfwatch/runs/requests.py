@@ -28,23 +28,9 @@ import msgspec
 
 from tfwatch.core.bounds import Count, Knob, ProcessId, StartTime, Whole, encode_json, one_of
 from tfwatch.core.errors import printable
-from tfwatch.core.events import (
-    AUTOMATIC,
-    AUTOPILOT,
-    EXPERIMENT,
-    AutopilotBegan,
-    AutopilotEnded,
-    ExperimentBegan,
-    ExperimentBlock,
-    ExperimentEnded,
-    MoveJudged,
-    MoveMade,
-    Noted,
-    decode,
-    encode,
-)
+from tfwatch.core.events import AUTOMATIC, AUTOPILOT, EXPERIMENT, AnyEvent, decode, encode
 from tfwatch.core.knobs import KNOBS, check_value, option_name
-from tfwatch.runs.format import FILE_MODE, REQUESTS, belongs_to_user, opened_folder
+from tfwatch.runs.format import FILE_MODE, REQUESTS, append_line, belongs_to_user, opened_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,25 +38,12 @@ if TYPE_CHECKING:
 
 #: The longest line with its end, bytes: it is appended with one write.
 LONGEST = 4096
-#: Bytes that one look at the file reads.
-_AT_ONCE = 2**20
-#: The file's size, bytes, from which on requests are neither appended nor taken.
-MOST_BYTES = 16 * 2**20
+#: Bytes that one look at the file reads: a flood of requests takes no time of a training.
+_AT_ONCE = 2**16
 #: The origins of a user's request, and of the tuner's.
 BY_USER: Final = ("key", "command", "code")
 BY_TUNER: Final = (EXPERIMENT, AUTOPILOT)
 _By: TypeAlias = Annotated[str, one_of(*BY_USER, *BY_TUNER)]
-#: What the tuner has recorded in the run.
-TunerEvent: TypeAlias = Union[  # noqa: UP007
-    ExperimentBegan,
-    ExperimentBlock,
-    ExperimentEnded,
-    AutopilotBegan,
-    MoveMade,
-    MoveJudged,
-    AutopilotEnded,
-    Noted,
-]
 
 
 class BadRequestError(ValueError):
@@ -121,7 +94,7 @@ class ProfileRequest(_Request, frozen=True, tag="profile"):
 class TunerNote(_Request, frozen=True, tag="note"):
     """An event of the tuner, to be recorded as one of the run."""
 
-    event: TunerEvent
+    event: AnyEvent
     #: The tuner's process, and its start in seconds since 1970.
     pid: ProcessId
     started_s: StartTime
@@ -165,13 +138,7 @@ def append(folder: Path, request: Request) -> None:
         raise NoRequestsError(f"a request has at most {LONGEST} bytes")
     fd = _open_own(folder, os.O_RDWR | os.O_APPEND | os.O_CREAT)
     try:
-        size = os.fstat(fd).st_size
-        if size > MOST_BYTES:
-            raise NoRequestsError("the run has had too many requests, and takes no more")
-        is_torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
-        line = b"\n" + line if is_torn else line
-        if os.write(fd, line) < len(line):
-            raise NoRequestsError("the request cannot be written: the disk is full")
+        append_line(fd, line)
     except OSError as error:
         raise _in_words(error) from error
     finally:
@@ -248,7 +215,6 @@ class RequestFile:
     def __init__(self, folder: Path) -> None:
         self.offset = 0
         self._folder = folder
-        self._is_in_long_line = False
 
     def skip_all(self) -> None:
         """Leave out the lines up to now."""
@@ -259,8 +225,7 @@ class RequestFile:
         there are none.
 
         Raises:
-            NoRequestsError: it is not this user's alone, cannot be read, or has more than
-            `MOST_BYTES`.
+            NoRequestsError: it is not this user's alone, or cannot be read.
         """
         return list(self._lines(self._read_new()))
 
@@ -268,13 +233,9 @@ class RequestFile:
         with suppress(FileNotFoundError):
             fd = _open_own(self._folder, os.O_RDONLY)
             try:
-                size = os.fstat(fd).st_size
-                if is_skipped:
-                    self.offset = size
-                elif self.offset > MOST_BYTES:
-                    raise NoRequestsError("there were too many requests: no more are taken")
-                elif size > self.offset:
+                if not is_skipped:
                     return os.pread(fd, _AT_ONCE, self.offset)
+                self.offset = os.fstat(fd).st_size
             except OSError as error:
                 raise _in_words(error) from error
             finally:
@@ -285,21 +246,13 @@ class RequestFile:
         *lines, rest = data.split(b"\n")
         for line in lines:
             self.offset += len(line) + 1
-            if self._is_in_long_line or len(line) >= LONGEST:
-                self._is_in_long_line = False
-                yield Line(self.offset, None, f"a request has at most {LONGEST} bytes")
-            elif line.strip():
-                yield _decoded(line, self.offset)
-        if len(rest) >= LONGEST:
-            self._is_in_long_line = True
+            if line.strip():
+                try:
+                    yield Line(self.offset, decode_request(line))
+                except BadRequestError as error:
+                    yield Line(self.offset, None, str(error))
+        if len(rest) >= LONGEST:  # no request: what follows in its line is none either
             self.offset += len(rest)
-
-
-def _decoded(line: bytes, end: int) -> Line:
-    try:
-        return Line(end, decode_request(line))
-    except BadRequestError as error:
-        return Line(end, None, str(error))
 
 
 class RequestSender:
@@ -339,20 +292,15 @@ class RequestSender:
 
     def _run(self) -> None:
         while True:
-            self._send(self._requests.get())
-
-    def _send(self, request: Request) -> None:
-        try:
-            append(self._folder, request)
-        except NoRequestsError as error:
-            self._is_stopping = self._is_stopping and not isinstance(request, StopRequest)
-            self._failures.append(str(error))
+            request = self._requests.get()
+            try:
+                append(self._folder, request)
+            except NoRequestsError as error:
+                self._is_stopping = self._is_stopping and not isinstance(request, StopRequest)
+                self._failures.append(str(error))
 
 
 # -- as the command line words them --------------------------------------------------------------
-
-#: The knobs that switch live, without waiting for an epoch.
-LIVE_KNOBS = tuple(name for name, knob in KNOBS.items() if not knob.epochs)
 
 
 def parse_switch(text: str) -> SwitchRequest:
@@ -391,7 +339,7 @@ def parse_settings(text: str) -> tuple[str, tuple[str, str]]:
     if not equals:
         raise ValueError(f"{text!r} has no settings: give KNOB=VALUE,VALUE, e.g. prefetch=off,4")
     knob = _knob(name)
-    if knob not in LIVE_KNOBS:
+    if KNOBS[knob].epochs:
         raise ValueError(
             f"{name} takes effect with an epoch: an A/B test needs a knob that switches live"
         )

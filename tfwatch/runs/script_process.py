@@ -264,17 +264,9 @@ def record_signal(folder: Path, signum: int, clock: Clock = SYSTEM) -> None:
         doing=last.phase.name if last else "",
         since_ns=last.since_ns if last else 0,
     )
-    _append_line(folder / layout.EVENTS, encode(ended))
-
-
-def _append_line(path: Path, line: bytes) -> None:
-    """Append a line to a file whose last one may be torn."""
-    fd = os.open(
-        path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, layout.FILE_MODE
-    )
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(folder / layout.EVENTS, flags, layout.FILE_MODE)
     try:
-        size = os.fstat(fd).st_size
-        is_torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
-        os.write(fd, (b"\n" if is_torn else b"") + line + b"\n")
+        layout.append_line(fd, encode(ended) + b"\n")
     finally:
         os.close(fd)

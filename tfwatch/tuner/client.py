@@ -207,7 +207,7 @@ class Driver:
 
     def publish(self, event: Event) -> None:
         """Have an event of this process recorded."""
-        self.send(TunerNote(event, *self._process))  # type: ignore[arg-type]
+        self.send(TunerNote(event, *self._process))
 
     def note(self, text: str) -> None:
         """Have a refusal recorded."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,23 +21,6 @@ def test_plausible_steps_are_not_copied() -> None:
     assert plausible_rows(rows) is rows
     rows["step"][2] = 0
     assert len(plausible_rows(rows)) == 4
-
-
-class OldMemmap(np.ndarray):
-    """An array whose copied parts are read-only, as those of a read-only `np.memmap` before NumPy
-    2.1."""
-
-    def __getitem__(self, key: Any) -> Any:
-        part = super().__getitem__(key)
-        part.flags.writeable = False
-        return part
-
-
-def test_rows_of_a_file_are_cleaned_with_an_old_numpy() -> None:
-    rows = np.zeros(2, SAMPLE)
-    rows["cpu_cores"] = [1.5, 1e30]
-
-    assert clean_rows(rows.view(OldMemmap))["cpu_cores"].tolist()[0] == 1.5
 
 
 @pytest.mark.parametrize("late", [True, False])

@@ -140,8 +140,10 @@ def test_a_folder_in_place_of_a_file_has_no_data(tmp_path: Path, name: str) -> N
     write_run(tmp_path, plain(50))
     (tmp_path / name).unlink(missing_ok=True)
     (tmp_path / name).mkdir()
+    before = len(os.listdir("/dev/fd"))
 
     assert read(tmp_path).manifest == opened(tmp_path).manifest
+    assert len(os.listdir("/dev/fd")) == before
 
 
 def make_hole(path: Path) -> None:

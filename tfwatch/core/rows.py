@@ -221,7 +221,7 @@ class Phase(IntEnum):
 def chosen(rows: Rows, mask: NDArray[np.bool_]) -> Rows:
     """Return a copy of the rows of a mask, in a tenth of the time that `rows[mask]` takes for ten
     million."""
-    rows_chosen: Rows = np.asarray(rows).take(np.flatnonzero(mask))
+    rows_chosen: Rows = rows.take(np.flatnonzero(mask))
     return rows_chosen
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import mmap
 import os
 import stat
 import threading
-from typing import TYPE_CHECKING, BinaryIO, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
@@ -149,35 +150,34 @@ def read_file(path: Path, offset: int, limit: int) -> bytes:
     """Return up to `limit` bytes of a file from `offset`; empty where it is unreadable or not a
     regular file."""
     with contextlib.suppress(OSError, ValueError, OverflowError), _opened(path) as file:
-        return os.pread(file.fileno(), min(limit, max(0, _end_of(file) - offset)), offset)
+        return os.pread(file, min(limit, max(0, _end_of(file) - offset)), offset)
     return b""
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a regular file of a run to read it.
+def _opened(path: Path) -> Iterator[int]:
+    """Within, the descriptor of a regular file of a run.
 
     Raises:
         OSError: it is none. A pipe would wait for its writer, and a link lead anywhere.
     """
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-    file = open(os.open(path, flags), "rb", buffering=0)  # noqa: SIM115  closed below
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        if not stat.S_ISREG(os.fstat(file).st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
         yield file
     finally:
         with contextlib.suppress(OSError):  # of a file system that went away meanwhile
-            file.close()
+            os.close(file)
 
 
-def _end_of(file: BinaryIO) -> int:
+def _end_of(file: int) -> int:
     """Return the size of a file; of a large one up to its first hole, since a writer leaves none: a
     damaged file may have terabytes of nothing."""
-    size = os.fstat(file.fileno()).st_size
+    size = os.fstat(file).st_size
     if size > _LARGE:
         with contextlib.suppress(OSError):  # the file system does not know its holes
-            return os.lseek(file.fileno(), 0, os.SEEK_HOLE)
+            return os.lseek(file, 0, os.SEEK_HOLE)
     return size
 
 
@@ -225,7 +225,8 @@ class RunFolder:
         rows: Rows = np.empty(0, dtype=row)
         with self._asks(), contextlib.suppress(OSError), _opened(self._folder / name) as file:
             if count := _end_of(file) // row.itemsize:
-                rows = np.memmap(file, dtype=row, mode="r", shape=(count,))
+                data = mmap.mmap(file, count * row.itemsize, access=mmap.ACCESS_READ)
+                rows = np.frombuffer(data, dtype=row)
         return rows
 
     def count(self, name: str, newest: int | None) -> int:
@@ -262,7 +263,7 @@ class RunFolder:
             if not stat.S_ISREG(path.lstat().st_mode):
                 raise NotARunError(f"its {layout.MANIFEST} is not a file")
             with _opened(path) as file:
-                text = file.read(_LONGEST_MANIFEST)
+                text = os.read(file, _LONGEST_MANIFEST)
             manifest = Manifest.decode(text.decode(errors="replace"))
             paths = [one for name in layout.STREAMS if (one := self._folder / name).exists()]
             closed = [one.name for one in paths if not os.access(one, os.R_OK)]

@@ -14,7 +14,7 @@ from tests.cli.commands import exit_code
 from tests.screens.canned import usual
 from tfwatch.cli import main
 from tfwatch.cli import runs as room
-from tfwatch.runs.removal import FolderToRemove
+from tfwatch.runs.library import FolderToRemove
 
 if TYPE_CHECKING:
     from pathlib import Path

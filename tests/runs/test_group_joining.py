@@ -23,8 +23,14 @@ from tfwatch.runs.group import (
     rank_folders,
     read_group_file,
 )
-from tfwatch.runs.library import find_run, list_runs, list_single_runs, run_name, runs_since
-from tfwatch.runs.removal import FolderToRemove
+from tfwatch.runs.library import (
+    FolderToRemove,
+    find_run,
+    list_runs,
+    list_single_runs,
+    run_name,
+    runs_since,
+)
 from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:

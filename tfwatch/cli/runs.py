@@ -14,9 +14,8 @@ from tfwatch.core.errors import BadInputError, printable
 from tfwatch.judge.past_run import PastRun, past_entry
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import NotARunError, is_own
-from tfwatch.runs.library import list_runs, runs_of
+from tfwatch.runs.library import FolderToRemove, list_runs, runs_of
 from tfwatch.runs.liveness import Life
-from tfwatch.runs.removal import FolderToRemove
 from tfwatch.runs.run import RECENT, open_run
 from tfwatch.terminal.output import render, write
 

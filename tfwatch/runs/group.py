@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-SCHEMA = 1
 _LARGEST_BYTES = 2**14
 #: The folder of a rank's first run, and of a later one of the same process.
 _RANK_FOLDER = re.compile(r"rank-(\d{1,5})(?:-(\d{1,6}))?", re.ASCII)
@@ -56,7 +55,6 @@ class GroupFile(msgspec.Struct, frozen=True):
     began_wall_ns: WallTime
     #: The number of ranks, None where it is not known.
     size: Count | None = None
-    schema: int = SCHEMA
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -85,17 +83,11 @@ def read_group_file(folder: Path) -> GroupFile:
     """
     try:
         text = read_file(folder / GROUP_FILE, 0, _LARGEST_BYTES)
-        group = msgspec.json.decode(text, type=GroupFile)
+        return msgspec.json.decode(text, type=GroupFile)
     except (ValueError, RecursionError) as error:
         raise NotARunError(
             f"{folder}: its {GROUP_FILE} cannot be read: {printable(str(error))[:200]}"
         ) from error
-    if group.schema != SCHEMA:
-        raise NotARunError(
-            f"{folder}: the schema of its {GROUP_FILE} is {group.schema}, this tfwatch reads"
-            f" {SCHEMA}"
-        )
-    return group
 
 
 def is_group(folder: Path) -> bool:
@@ -178,13 +170,11 @@ def open_group(folder: Path, clock: Clock = SYSTEM) -> Group:
     ranks = {rank: run for rank, run in opened.items() if isinstance(run, Snapshot)}
     if not ranks:
         raise NotARunError(f"{folder}: no rank of the group has a run")
-    return Group(
-        folder, file, ranks, {rank: why for rank, why in opened.items() if isinstance(why, str)}
-    )
+    unreadable = {rank: why for rank, why in opened.items() if isinstance(why, str)}
+    return Group(folder, file, ranks, unreadable)
 
 
 def _open(folder: Path, clock: Clock) -> Snapshot | str:
-    """Return a rank's run, or why it cannot be opened."""
     try:
         return open_run(folder, clock, NEWEST_ROWS)
     except NotARunError as error:

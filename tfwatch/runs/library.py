@@ -1,11 +1,13 @@
-"""The run folders on this machine: their place, a test whether it can be written, and finding a run
-in it."""
+"""The run folders on this machine: their place, a test whether it can be written, finding a run in
+it, and removing one."""
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shlex
+import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -15,10 +17,12 @@ from tfwatch.core.clock import Clock, stamp_of
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import (
     FOLDER_MODE,
+    GROUP_FILE,
     MANIFEST,
     NotARunError,
     is_own,
     make_folder,
+    opened_folder,
     write_atomically,
 )
 from tfwatch.runs.group import WINDOW_S, is_group, rank_folders, read_group_file
@@ -93,8 +97,8 @@ def list_runs(runs_dir: Path) -> list[Path]:
         folders = list(runs_dir.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []
-    named = [folder for folder in folders if not folder.name.startswith("-")]
-    return sorted(filter(_is_entry, named), key=_sort_key, reverse=True)
+    entries = [one for one in folders if not one.name.startswith("-") and _is_entry(one)]
+    return sorted(entries, key=_sort_key, reverse=True)
 
 
 def run_name(run: Path, is_rank: bool | None = None) -> str:
@@ -126,9 +130,8 @@ def runs_of(entry: Path) -> list[Path]:
     """
     if not is_group(entry):
         return [entry]
-    return [
-        one.folder for one in sorted(rank_folders(entry), key=lambda one: (-one.round, one.rank))
-    ]
+    folders = sorted(rank_folders(entry), key=lambda one: (-one.round, one.rank))
+    return [one.folder for one in folders]
 
 
 def _is_entry(folder: Path) -> bool:
@@ -137,10 +140,9 @@ def _is_entry(folder: Path) -> bool:
 
 def _is_run(folder: Path) -> bool:
     """Return whether the folder contains a manifest; an unreadable folder does not."""
-    try:
+    with suppress(OSError, ValueError):
         return (folder / MANIFEST).is_file()
-    except (OSError, ValueError):
-        return False
+    return False
 
 
 def _sort_key(run: Path) -> list[tuple[int, str]]:
@@ -213,12 +215,9 @@ def replay_argument(run: Path, is_rank: bool | None = None) -> str:
     name = run_name(path, is_rank)
     if is_default(path.parents[name.count("/")]):
         return name
-    home = home_folder()
-    return (
-        f"~/{shlex.quote(str(path.relative_to(home)))}"
-        if path.is_relative_to(home)
-        else shlex.quote(str(path))
-    )
+    short = short_path(path)
+    below_home = short.removeprefix("~/")
+    return f"~/{shlex.quote(below_home)}" if below_home != short else shlex.quote(short)
 
 
 def runs_since(runs_dir: Path, pid: int, began_ns: int) -> Iterator[Path]:
@@ -247,25 +246,16 @@ def save_copy(folder: Path | None, text: str, name: str = NAME) -> Path | None:
 
     The file is in the run's folder where that is the user's own, else next to all runs.
     """
-    for place in _places_of_copy(folder):
-        try:
-            make_folder(place)
-            write_atomically(place / name, text + "\n")
-        except OSError:
-            continue
-        return place / name
-    return None
-
-
-def _places_of_copy(folder: Path | None) -> Iterator[Path]:
     with suppress(OSError):
         if folder and is_own(folder):
-            yield folder
-    with suppress(RuntimeError):
-        yield default_runs_dir().parent
-
-
-_PROBE_BYTES = 2**12
+            write_atomically(folder / name, text + "\n")
+            return folder / name
+    with suppress(OSError, RuntimeError):
+        place = default_runs_dir().parent
+        make_folder(place)
+        write_atomically(place / name, text + "\n")
+        return place / name
+    return None
 
 
 def find_problem(folder: Path) -> str:
@@ -273,7 +263,7 @@ def find_problem(folder: Path) -> str:
     empty where one can."""
     try:
         with tempfile.TemporaryFile(dir=nearest(folder), buffering=0) as file:
-            file.write(b"\0" * _PROBE_BYTES)
+            file.write(bytes(4096))
             os.fsync(file.fileno())
     except OSError as error:
         return error.strerror or str(error)
@@ -292,3 +282,49 @@ def nearest(folder: Path) -> Path:
         if os.path.lexists(path):
             raise NotADirectoryError(0, f"{path} is not a folder")
     return folder
+
+
+# -- removal --------------------------------------------------------------------------------------
+
+_LAST = (MANIFEST, GROUP_FILE)
+
+
+class FolderToRemove:
+    """The folder of a run or a group, as it is now; `path` is its place.
+
+    A folder of runs may be shared, and a name there exchanged between a question and its answer:
+    another folder of that name is not removed.
+
+    Raises:
+        OSError: there is none.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._status = path.lstat()
+
+    def remove(self) -> None:
+        """Remove the folder with everything in it, relative to its descriptor.
+
+        The file that makes it a run goes last: a removal cut short can be repeated.
+
+        Raises:
+            OSError: a file cannot be removed, or another folder has taken its place.
+        """
+        with opened_folder(self.path.parent) as place:
+            with opened_folder(self.path.name, place, os.O_NOFOLLOW) as folder:
+                if not os.path.samestat(os.fstat(folder), self._status):
+                    raise OSError(errno.ESTALE, "another folder has taken its place")
+                _empty(folder)
+            os.rmdir(self.path.name, dir_fd=place)
+
+
+def _empty(folder: int) -> None:
+    """Remove everything in a folder."""
+    for name in sorted(os.listdir(folder), key=_LAST.__contains__):
+        if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            os.unlink(name, dir_fd=folder)
+            continue
+        with opened_folder(name, folder, os.O_NOFOLLOW) as inner:
+            _empty(inner)
+        os.rmdir(name, dir_fd=folder)

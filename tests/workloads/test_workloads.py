@@ -79,7 +79,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _few_images(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep 60 000 images, and a convolution's gigabytes for batches of them, out of the tests."""
     with as_main([str(script_of("arrays"))]):
-        data = importlib.import_module("workload_data")
+        data = importlib.import_module("workload_setup")
     patterns = data.patterns
     monkeypatch.setattr(
         data, "patterns", lambda count, *rest, **seed: patterns(min(count, IMAGES), *rest, **seed)

@@ -1,8 +1,8 @@
 """The workloads: plain Keras scripts, one a module, as their user would write them. They import
 nothing of tfwatch.
 
-A script's name and its docstring's first paragraph are its entry in the list; `workload_*.py` are
-parts that they share.
+A script's name and its docstring's first paragraph are its entry in the list;
+`workload_setup.py` is what they share.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _HERE = Path(__file__).parent
-_SHARED = ("__init__", "workload_")
+_SHARED = ("__init__", "workload_setup")
 
 
 def list_workloads() -> dict[str, str]:
@@ -26,7 +26,7 @@ def list_workloads() -> dict[str, str]:
     return {
         script.stem.replace("_", "-"): _description(script)
         for script in sorted(_HERE.glob("*.py"))
-        if not script.stem.startswith(_SHARED)
+        if script.stem not in _SHARED
     }
 
 

@@ -1,12 +1,11 @@
 """Arrays in memory, batched by hand and trained by train_on_batch: Python picks each batch."""
 
-from workload_setup import arguments, begin, optimizer
+from workload_setup import arguments, begin, optimizer, patterns
 
 args = arguments(__doc__, epochs=10, steps_in_call=False).parse_args()
 
 import keras
 import numpy as np
-from workload_data import patterns
 
 begin(args)
 images, labels = patterns(60_000, (784,))

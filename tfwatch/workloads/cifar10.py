@@ -1,12 +1,11 @@
 """One convolution on images like CIFAR-10's: short steps, data in memory."""
 
-from workload_setup import arguments, begin, compiled, nothing_ahead
+from workload_setup import arguments, begin, compiled, nothing_ahead, patterns
 
 args = arguments(__doc__, epochs=5).parse_args()
 
 import keras
 import tensorflow as tf
-from workload_data import patterns
 
 begin(args)
 

@@ -1,6 +1,6 @@
 """A small convolutional network on JPEG files: reading and decoding them starve it."""
 
-from workload_setup import arguments, begin, compiled, nothing_ahead, positive
+from workload_setup import arguments, begin, compiled, delayed, image_files, nothing_ahead, positive
 
 parser = arguments(__doc__, epochs=20)
 parser.add_argument(
@@ -15,7 +15,6 @@ args = parser.parse_args()
 
 import keras
 import tensorflow as tf
-from workload_data import delayed, image_files
 
 begin(args)
 size = (args.image_size, args.image_size)

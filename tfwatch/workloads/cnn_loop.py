@@ -1,12 +1,11 @@
 """One convolution on images like MNIST's in a custom loop: --eager shows tf.function's gain."""
 
-from workload_setup import arguments, begin, nothing_ahead, optimizer
+from workload_setup import arguments, begin, nothing_ahead, optimizer, patterns
 
 args = arguments(__doc__, epochs=5, batch_size=100, steps_in_call=False).parse_args()
 
 import keras
 import tensorflow as tf
-from workload_data import patterns
 
 begin(args)
 

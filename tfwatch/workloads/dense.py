@@ -1,12 +1,11 @@
 """784-128-10 on images like MNIST's: steps of a millisecond, starved by picking single examples."""
 
-from workload_setup import arguments, begin, compiled, nothing_ahead
+from workload_setup import arguments, begin, compiled, nothing_ahead, patterns
 
 args = arguments(__doc__, epochs=10).parse_args()
 
 import keras
 import tensorflow as tf
-from workload_data import patterns
 
 begin(args)
 

@@ -1,6 +1,6 @@
 """One convolution on images of 256x256: enough arithmetic for the device to matter."""
 
-from workload_setup import arguments, begin, compiled, nothing_ahead
+from workload_setup import arguments, begin, compiled, nothing_ahead, patterns
 
 # The dense layer has half a million inputs: at Adam's usual rate a step changes its outputs by
 # hundreds.
@@ -8,7 +8,6 @@ args = arguments(__doc__, epochs=2, learning_rate=1e-5).parse_args()
 
 import keras
 import tensorflow as tf
-from workload_data import patterns
 
 begin(args)
 shape = (256, 256, 3)

@@ -1,6 +1,6 @@
 """MobileNetV2 at 224x224, its base frozen, on JPEG files: resizing and a large model."""
 
-from workload_setup import arguments, begin, compiled, nothing_ahead
+from workload_setup import arguments, begin, compiled, delayed, image_files, nothing_ahead
 
 parser = arguments(__doc__, epochs=2)
 parser.add_argument(
@@ -14,7 +14,6 @@ args = parser.parse_args()
 
 import keras
 import tensorflow as tf
-from workload_data import delayed, image_files
 
 begin(args)
 paths, labels, classes = image_files(args.data)

@@ -137,12 +137,12 @@ def fingerprint(model: Any, history: Any) -> tuple[str, int, list[float]]:
 @contextlib.contextmanager
 def as_on_a_gpu() -> Iterator[None]:
     """Within, the knobs of the copy to a GPU build their stages, for the CPU."""
-    from tfwatch.tfdata import device_stages
+    from tfwatch.tfdata import work_ahead
     from tfwatch.watch.fit.switching import requested_switches
 
     with (
         mock.patch.object(requested_switches, "why_no_device_prefetch", return_value=None),
-        mock.patch.object(device_stages, "DEVICE", "/CPU:0"),
+        mock.patch.object(work_ahead, "DEVICE", "/CPU:0"),
     ):
         yield
 

@@ -88,10 +88,9 @@ def test_batches_in_pinned_memory_are_the_same_and_come_in_order(prefetch: str) 
     import numpy as np
     import tensorflow as tf
 
-    from tfwatch.tfdata.device_stages import in_pinned_memory
     from tfwatch.tfdata.live_switch import SwitchablePipeline
     from tfwatch.tfdata.stage_names import kind_of, nodes_of
-    from tfwatch.tfdata.work_ahead import prefetch_only
+    from tfwatch.tfdata.work_ahead import in_pinned_memory, prefetch_only
 
     rows = {"x": np.arange(46, dtype=np.float32).reshape(23, 2), "name": [b"a"] * 23}
     data = tf.data.Dataset.from_tensor_slices((rows, np.arange(23) % 2 == 0)).batch(4)
@@ -312,18 +311,18 @@ def test_the_first_prefetch_to_a_device_is_built_in_a_thread_that_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from tests.runs.processes import wait_until
-    from tfwatch.tfdata import device_stages
+    from tfwatch.tfdata import work_ahead
 
     built: list[Knobs] = []
-    real = device_stages.on_device
+    real = work_ahead.on_device
 
     def on_device(batches: Any, knobs: Knobs) -> Any:
         built.append(knobs)
         return real(batches, knobs)
 
-    monkeypatch.setattr(device_stages, "DEVICE", "/CPU:0")
-    monkeypatch.setattr(device_stages, "on_device", on_device)
-    warm_up = device_stages.DeviceWarmUp()
+    monkeypatch.setattr(work_ahead, "DEVICE", "/CPU:0")
+    monkeypatch.setattr(work_ahead, "on_device", on_device)
+    warm_up = work_ahead.DeviceWarmUp()
 
     assert not warm_up.is_over()
     wait_until(warm_up.is_over)

@@ -17,7 +17,7 @@ from tfwatch.core.events import SensorMissing, StagesFound, StallLocated
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import STEP, Phase
 from tfwatch.judge.stages import StageTable, make_stage_table
-from tfwatch.tfdata import device_stages, live_switch, work_ahead
+from tfwatch.tfdata import live_switch, work_ahead
 from tfwatch.tfdata.live_switch import SwitchablePipeline
 from tfwatch.tfdata.stage_names import find_code_stages
 from tfwatch.tfdata.stage_reader import STALL_NS, StageReader
@@ -127,16 +127,16 @@ def copied_ahead(
     """The batches of a source with a prefetch to the device, for which the CPU stands."""
     import tensorflow as tf
 
-    from tfwatch.tfdata.device_stages import CopyStamps
+    from tfwatch.tfdata.work_ahead import CopyStamps
 
-    monkeypatch.setattr(device_stages, "DEVICE", "/CPU:0")
+    monkeypatch.setattr(work_ahead, "DEVICE", "/CPU:0")
     gate = live_switch._gated(source, tf.Variable(True))
     over = gate.map(decode, num_parallel_calls=2) if decodes else gate
     monkeypatch.setattr(
         tf, "timestamp", lambda: tf.constant(0.0, tf.float64)
     )  # determinism forbids the clock
     stamped = CopyStamps(2).over(work_ahead.prefetch_only(over, knobs))
-    return iter(device_stages.on_device(stamped, knobs))
+    return iter(work_ahead.on_device(stamped, knobs))
 
 
 @pytest.mark.parametrize("prefetch", ["off", "4"])

@@ -91,7 +91,7 @@ class MovedPart:
         service = tf.data.experimental.service.distribute("distributed_epoch", f"grpc://{address}")
         data = self.below.apply(service)
         for node in self.above:
-            data = rebuild(node, data, {})
+            data = rebuild(node, data)
         return _with_length(data, int(self.top.cardinality()))
 
 

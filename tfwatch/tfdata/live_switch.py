@@ -22,10 +22,9 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from tfwatch.core.knobs import AUTO, Knobs
-from tfwatch.tfdata.device_stages import CopyStamps, in_pinned_memory, make_stamps, on_device
 from tfwatch.tfdata.disposal import FreedSignal, dispose, free_with_functions
 from tfwatch.tfdata.stage_names import GATE, OWN
-from tfwatch.tfdata.work_ahead import count_of
+from tfwatch.tfdata.work_ahead import CopyStamps, in_pinned_memory, make_stamps, on_device
 
 
 class SwitchablePipeline:
@@ -209,7 +208,7 @@ class PipelinesOfEpoch:
         if self._gate is None:
             self._gate = _gated(self._source, self._is_open)
             free_with_functions(self._gate)
-        stamps = make_stamps(knobs, count_of(knobs.device_prefetch))
+        stamps = make_stamps(knobs)
         batches = in_pinned_memory(self._build(self._gate, knobs), knobs)
         dataset = on_device(stamps.over(batches) if stamps else batches, knobs)
         self.built = [

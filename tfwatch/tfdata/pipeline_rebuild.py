@@ -16,10 +16,12 @@ import functools
 import itertools
 import math
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from tfwatch.core.knobs import DEFAULT
 from tfwatch.tfdata import work_ahead
 from tfwatch.tfdata.pipeline_tree import (
     BATCHES,
@@ -30,7 +32,7 @@ from tfwatch.tfdata.pipeline_tree import (
     has_unknown_order,
     is_true,
 )
-from tfwatch.tfdata.stage_names import HIDDEN, inputs_of, kind_of, label_of
+from tfwatch.tfdata.stage_names import HIDDEN, function_of, inputs_of, kind_of, label_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -56,9 +58,11 @@ class RebuiltPipeline:
         Raises:
             CannotRebuildError: its elements cannot be put together at the gate.
         """
-        if any(kind_of(node) in BATCHES for node in tree.chain):
-            _check_shapes(tree.base)
-        _check_encoding(tree.base)
+        spec, after = tree.base.element_spec, f"the elements after {label_of(tree.base)}"
+        if any(kind_of(node) in BATCHES for node in tree.chain) and not has_fixed_shapes(spec):
+            raise CannotRebuildError(f"{after} have no fixed shape")
+        if has_ragged_rows(spec):
+            raise CannotRebuildError(f"{after} are rows of a ragged tensor")
         return RebuiltPipeline(tree, tree.top.options())
 
     @property
@@ -95,8 +99,10 @@ class RebuiltPipeline:
         for _ in range(sum(are_batches for are_batches, _ in self._skeleton)):
             data = _hide_over(data.unbatch(), data)
         for node in self._upper:
-            data = _with_workers(node, data, knobs.workers)
-        size = self.prefetch if knobs.prefetch == "default" else work_ahead.count_of(knobs.prefetch)
+            is_set = kind_of(node) in MAPS and knobs.workers != DEFAULT
+            count = work_ahead.count_of(knobs.workers)
+            data = _with_calls(node, data, count) if is_set else rebuild(node, data)
+        size = self.prefetch if knobs.prefetch == DEFAULT else work_ahead.count_of(knobs.prefetch)
         built = (data if size is None else data.prefetch(size)).with_options(self._options(knobs))
         if built.element_spec != self.tree.top.element_spec:
             raise CannotRebuildError(OTHER_SHAPE)
@@ -121,18 +127,18 @@ class RebuiltPipeline:
     def _options(self, knobs: Knobs | None) -> tf.data.Options:
         """Return the script's options with those of the knobs, or without knobs those of the
         source."""
+        ours = {"inject_prefetch": False}
+        if knobs is not None:
+            ours = work_ahead.options(knobs).experimental_optimization._options
+        off = {name: value for name, value in ours.items() if value is False}
         chosen = tf.data.Options().merge(self.options)
         # Those of the script's data set refuse changes.
-        chosen.experimental_optimization = _changeable(self.options.experimental_optimization)
+        optimization = tf.data.experimental.OptimizationOptions()
+        for name, value in {**self.options.experimental_optimization._options, **off}.items():
+            setattr(optimization, name, value)
+        chosen.experimental_optimization = optimization
         chosen.deterministic = True
         chosen.experimental_warm_start = False
-        if knobs is None:
-            chosen.experimental_optimization.inject_prefetch = False
-        else:
-            _leave_out(
-                chosen.experimental_optimization,
-                work_ahead.options(knobs).experimental_optimization,
-            )
         return chosen
 
 
@@ -150,30 +156,10 @@ def hide(stage: Any) -> Any:
     return stage
 
 
-def _changeable(options: Any) -> Any:
-    """Return a copy of a group of options that can be changed."""
-    copied = type(options)()
-    for name, value in options._options.items():
-        setattr(copied, name, value)
-    return copied
-
-
-def _leave_out(chosen: Any, ours: Any) -> None:
-    """Turn off what the knobs turn off; the rest is the script's."""
-    for name in ("inject_prefetch", "map_parallelization", "map_and_batch_fusion"):
-        if getattr(ours, name) is False:
-            setattr(chosen, name, False)
-
-
-def _check_shapes(base: Any) -> None:
-    for spec in tf.nest.flatten(base.element_spec):
-        if type(spec) is not tf.TensorSpec or not spec.shape.is_fully_defined():
-            raise CannotRebuildError(f"the elements after {label_of(base)} have no fixed shape")
-
-
-def _check_encoding(base: Any) -> None:
-    if has_ragged_rows(base.element_spec):
-        raise CannotRebuildError(f"the elements after {label_of(base)} are rows of a ragged tensor")
+def has_fixed_shapes(spec: Any) -> bool:
+    """Return whether elements hold only plain tensors of a known shape."""
+    leaves = tf.nest.flatten(spec)
+    return all(type(one) is tf.TensorSpec and one.shape.is_fully_defined() for one in leaves)
 
 
 def has_ragged_rows(spec: Any) -> bool:
@@ -181,14 +167,6 @@ def has_ragged_rows(spec: Any) -> bool:
     and a gate gives them as plain tensors."""
     leaves = tf.nest.flatten(spec)
     return any(isinstance(leaf, tf.RaggedTensorSpec) and not leaf.ragged_rank for leaf in leaves)
-
-
-def _with_workers(node: Any, data: tf.data.Dataset, workers: str) -> tf.data.Dataset:
-    """Return a map, batch or prefetch over other data, a map with so many parallel calls."""
-    if workers == "default" or kind_of(node) not in MAPS:
-        return rebuild(node, data, {})
-    count = work_ahead.count_of(workers)
-    return _map(node, data) if count is None else _parallel_map(node, data, count)
 
 
 def with_seeds(dataset: Any, seeds: Seeds) -> Any:
@@ -202,22 +180,13 @@ def with_seeds(dataset: Any, seeds: Seeds) -> Any:
     is_same = all(new is old for new, old in zip(replaced, inputs, strict=True))
     if is_same and id(dataset) not in seeds:
         return dataset
-    return (
-        with_inputs(dataset, replaced) if len(inputs) > 1 else rebuild(dataset, replaced[0], seeds)
-    )
-
-
-def with_inputs(node: Any, inputs: list[Any]) -> Any:
-    """Return a stage over several other data sets.
-
-    Raises:
-        CannotRebuildError: it is of an unknown kind.
-    """
-    if kind_of(node) == "Zip":
-        return tf.data.Dataset.zip(tf.nest.pack_sequence_as(node._datasets, inputs))
-    if kind_of(node) == "Concatenate":
-        return inputs[0].concatenate(inputs[1])
-    raise CannotRebuildError(f"{label_of(node)} cannot be built again")
+    if len(inputs) == 1:
+        return rebuild(dataset, replaced[0], seeds)
+    if kind_of(dataset) == "Zip":
+        return tf.data.Dataset.zip(tf.nest.pack_sequence_as(dataset._datasets, replaced))
+    if kind_of(dataset) == "Concatenate":
+        return replaced[0].concatenate(replaced[1])
+    raise CannotRebuildError(f"{label_of(dataset)} cannot be built again")
 
 
 def can_rebuild(node: Any) -> bool:
@@ -225,22 +194,18 @@ def can_rebuild(node: Any) -> bool:
     return kind_of(node) == "Shuffle" or kind_of(node) in _MAKERS
 
 
-def rebuild(node: Any, data: Any, seeds: Mapping[int, tuple[int, int]]) -> Any:
-    """Return a stage over other data.
+def rebuild(node: Any, data: Any, seeds: Seeds | None = None) -> Any:
+    """Return a stage over other data. seeds: of a shuffle whose order is not known else.
 
     Raises:
         CannotRebuildError: it is of an unknown kind.
     """
     if kind_of(node) == "Shuffle":
-        return _shuffle(node, data, seeds.get(id(node)))
+        return _shuffle(node, data, (seeds or {}).get(id(node)))
     make = _MAKERS.get(kind_of(node))
     if make is None:
         raise CannotRebuildError(f"{label_of(node)} cannot be built again")
     return make(node, data)
-
-
-def _batch(node: Any, data: Any) -> Any:
-    return data.batch(node._batch_size, drop_remainder=is_true(node._drop_remainder))
 
 
 def _whole_batch(nodes: list[Any], data: Any) -> Any:
@@ -269,120 +234,75 @@ def _parallel_batch(node: Any, data: Any) -> Any:
     )
 
 
-def _tf_records(node: Any, data: Any) -> Any:
-    return tf.data.TFRecordDataset(
-        data, node._compression_type, node._buffer_size, node._num_parallel_reads
-    )
-
-
 def _like(
-    node: Any, data: Any, operation: Callable[..., Any], kind: Any = None, **changes: Any
+    node: Any,
+    data: Any,
+    operation: Callable[..., Any],
+    kind: Any = None,
+    changes: Mapping[str, Any] = MappingProxyType({}),
+    **arguments: Any,
 ) -> Any:
-    """Return a stage with the attributes of `node` over other data.
+    """Return a stage with the attributes and the traced function of `node` over other data.
 
-    operation: makes its variant from that of the data. kind: another class. changes: of the
-    attributes.
+    operation: makes its variant, from these arguments and those that every stage has. kind: another
+    class. changes: of the attributes.
     """
+    from tensorflow.python.data.ops import dataset_ops
+
     stage = object.__new__(kind or type(node))
     own = ("_self_", "_variant", "_graph", "_options")
     attributes = {name: value for name, value in vars(node).items() if not name.startswith(own)}
-    vars(stage).update(attributes | changes, _input_dataset=data)
-    variant = operation(input_dataset=data._variant_tensor, **stage._common_args)
-    _unary().__init__(stage, data, variant)
+    vars(stage).update(attributes, **changes, _input_dataset=data)
+    if wrapper := function_of(node):
+        name = "predicate" if kind_of(node) == "Filter" else "f"
+        captured = wrapper.function.captured_inputs
+        arguments |= {name: wrapper.function, "other_arguments": captured}
+    variant = operation(input_dataset=data._variant_tensor, **arguments, **stage._common_args)
+    dataset_ops.UnaryDataset.__init__(stage, data, variant)
     return stage
 
 
-def _unary() -> Any:
-    from tensorflow.python.data.ops import dataset_ops
-
-    return dataset_ops.UnaryDataset
-
-
-def _function(wrapper: Any, name: str = "f") -> dict[str, Any]:
-    return {name: wrapper.function, "other_arguments": wrapper.function.captured_inputs}
-
-
-def _map(node: Any, data: Any) -> Any:
+def _with_calls(node: Any, data: Any, calls: Any) -> Any:
+    """Return a map with so many parallel calls; None: a sequential one."""
     from tensorflow.python.data.ops import map_op
 
-    def make(**common: Any) -> Any:
-        return tf.raw_ops.MapDataset(
-            use_inter_op_parallelism=node._use_inter_op_parallelism,
-            preserve_cardinality=node._preserve_cardinality,
-            force_synchronous=getattr(node, "_force_synchronous", False),
-            **_function(node._map_func),
-            **common,
-        )
-
-    return _like(node, data, make, map_op._MapDataset)
-
-
-def _parallel_map(node: Any, data: Any, calls: Any = None) -> Any:
-    from tensorflow.python.data.ops import map_op
-
-    count = node._num_parallel_calls if calls is None else tf.constant(calls, tf.int64)
-
-    def make(**common: Any) -> Any:
-        return tf.raw_ops.ParallelMapDatasetV2(
-            num_parallel_calls=count,
-            deterministic="true",
-            use_inter_op_parallelism=node._use_inter_op_parallelism,
-            preserve_cardinality=node._preserve_cardinality,
-            use_unbounded_threadpool=getattr(node, "_use_unbounded_threadpool", False),
-            **_function(node._map_func),
-            **common,
-        )
-
-    changes = {"_num_parallel_calls": count, "_deterministic": "true"}
-    return _like(node, data, make, map_op._ParallelMapDataset, **changes)
-
-
-def _filter(node: Any, data: Any) -> Any:
+    same = {
+        "use_inter_op_parallelism": node._use_inter_op_parallelism,
+        "preserve_cardinality": node._preserve_cardinality,
+    }
+    if calls is None:
+        same["force_synchronous"] = getattr(node, "_force_synchronous", False)
+        return _like(node, data, tf.raw_ops.MapDataset, map_op._MapDataset, **same)
+    same["use_unbounded_threadpool"] = getattr(node, "_use_unbounded_threadpool", False)
+    count = tf.cast(calls, tf.int64)
     return _like(
         node,
         data,
-        lambda **common: tf.raw_ops.FilterDataset(
-            **_function(node._predicate, "predicate"), **common
-        ),
-    )
-
-
-def _flat_map(node: Any, data: Any) -> Any:
-    return _like(
-        node,
-        data,
-        lambda **common: tf.raw_ops.FlatMapDataset(**_function(node._map_func), **common),
+        tf.raw_ops.ParallelMapDatasetV2,
+        map_op._ParallelMapDataset,
+        {"_num_parallel_calls": count, "_deterministic": "true"},
+        num_parallel_calls=count,
+        deterministic="true",
+        **same,
     )
 
 
 def _interleave(node: Any, data: Any) -> Any:
-    def make(**common: Any) -> Any:
-        return tf.raw_ops.InterleaveDataset(
-            cycle_length=node._cycle_length,
-            block_length=node._block_length,
-            **_function(node._map_func),
-            **common,
-        )
-
-    return _like(node, data, make)
-
-
-def _parallel_interleave(node: Any, data: Any) -> Any:
+    same = {"cycle_length": node._cycle_length, "block_length": node._block_length}
+    if kind_of(node) == "Interleave":
+        return _like(node, data, tf.raw_ops.InterleaveDataset, **same)
     autotuned = tf.constant(tf.data.AUTOTUNE, tf.int64)
-
-    def make(**common: Any) -> Any:
-        return tf.raw_ops.ParallelInterleaveDatasetV4(
-            cycle_length=node._cycle_length,
-            num_parallel_calls=node._num_parallel_calls,
-            buffer_output_elements=getattr(node, "_buffer_output_elements", autotuned),
-            prefetch_input_elements=getattr(node, "_prefetch_input_elements", autotuned),
-            block_length=node._block_length,
-            deterministic="true",
-            **_function(node._map_func),
-            **common,
-        )
-
-    return _like(node, data, make, _deterministic="true")
+    return _like(
+        node,
+        data,
+        tf.raw_ops.ParallelInterleaveDatasetV4,
+        changes={"_deterministic": "true"},
+        num_parallel_calls=node._num_parallel_calls,
+        buffer_output_elements=getattr(node, "_buffer_output_elements", autotuned),
+        prefetch_input_elements=getattr(node, "_prefetch_input_elements", autotuned),
+        deterministic="true",
+        **same,
+    )
 
 
 def _shuffle(node: Any, data: Any, seeds: tuple[int, int] | None) -> Any:
@@ -390,31 +310,32 @@ def _shuffle(node: Any, data: Any, seeds: tuple[int, int] | None) -> Any:
     if has_unknown_order(node) and seeds is None:
         raise CannotRebuildError(f"the order of {label_of(node)} is unknown")
     seed, seed2 = seeds or (node._seed, node._seed2)
-
-    def make(**common: Any) -> Any:
-        return tf.raw_ops.ShuffleDatasetV3(
-            buffer_size=node._buffer_size,
-            seed=tf.cast(seed, tf.int64),
-            seed2=tf.cast(seed2, tf.int64),
-            seed_generator=tf.raw_ops.DummySeedGenerator(),
-            reshuffle_each_iteration=False,
-            **common,
-        )
-
-    return _like(node, data, make, _reshuffle_each_iteration=False, _seed=seed, _seed2=seed2)
+    return _like(
+        node,
+        data,
+        tf.raw_ops.ShuffleDatasetV3,
+        changes={"_reshuffle_each_iteration": False, "_seed": seed, "_seed2": seed2},
+        buffer_size=node._buffer_size,
+        seed=tf.cast(seed, tf.int64),
+        seed2=tf.cast(seed2, tf.int64),
+        seed_generator=tf.raw_ops.DummySeedGenerator(),
+        reshuffle_each_iteration=False,
+    )
 
 
 _MAKERS: dict[str, Callable[[Any, Any], Any]] = {
-    "Map": _map,
-    "ParallelMap": _parallel_map,
-    "Batch": _batch,
+    "Map": lambda node, data: _with_calls(node, data, None),
+    "ParallelMap": lambda node, data: _with_calls(node, data, node._num_parallel_calls),
+    "Batch": lambda node, data: data.batch(node._batch_size, is_true(node._drop_remainder)),
     "ParallelBatch": _parallel_batch,
     "PaddedBatch": _padded_batch,
-    "Filter": _filter,
-    "FlatMap": _flat_map,
+    "Filter": lambda node, data: _like(node, data, tf.raw_ops.FilterDataset),
+    "FlatMap": lambda node, data: _like(node, data, tf.raw_ops.FlatMapDataset),
     "Interleave": _interleave,
-    "ParallelInterleave": _parallel_interleave,
-    "TFRecord": _tf_records,
+    "ParallelInterleave": _interleave,
+    "TFRecord": lambda node, data: tf.data.TFRecordDataset(
+        data, node._compression_type, node._buffer_size, node._num_parallel_reads
+    ),
     "Unbatch": lambda _, data: data.unbatch(),
     "Take": lambda node, data: data.take(node._count),
     "Skip": lambda node, data: data.skip(node._count),

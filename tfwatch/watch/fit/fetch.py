@@ -16,8 +16,8 @@ from tfwatch.watch.fit.switching.script_pipeline import KnobDescriber
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfwatch.tfdata.device_stages import CopyStamps
     from tfwatch.tfdata.live_switch import BatchSpec
+    from tfwatch.tfdata.work_ahead import CopyStamps
     from tfwatch.watch.session import Session
 
 #: What TensorFlow says of an iterator over no data set.

@@ -130,14 +130,14 @@ def train(folder: Path | None, switches: dict[int, dict[str, Any]]) -> tuple[Any
 def test_training_is_the_same_with_copies_and_with_their_knobs_switched(
     knob: str, values: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from tfwatch.tfdata import device_stages
+    from tfwatch.tfdata import work_ahead
     from tfwatch.watch.fit.stepping import device_copy
     from tfwatch.watch.fit.switching import requested_switches
 
-    monkeypatch.setattr(device_stages, "DEVICE", "/CPU:0")
+    monkeypatch.setattr(work_ahead, "DEVICE", "/CPU:0")
     monkeypatch.setattr(device_copy, "find_device", lambda *_, **__: HOST)
     monkeypatch.setattr(requested_switches, "why_no_device_prefetch", lambda: None)
-    monkeypatch.setattr(device_stages.DeviceWarmUp, "is_over", lambda _: True)
+    monkeypatch.setattr(work_ahead.DeviceWarmUp, "is_over", lambda _: True)
     with determinism(False):  # it forbids the clock of the stamps
         stock, _ = train(None, {})
         watched, run = train(
@@ -218,7 +218,7 @@ def test_a_wait_for_device_prefetch_is_split_where_the_batch_is_ready(
     """The copy to the CPU takes no time, so a stage behind it takes it."""
     import tensorflow as tf
 
-    from tfwatch.tfdata import device_stages, live_switch
+    from tfwatch.tfdata import live_switch, work_ahead
     from tfwatch.watch.fit.stepping import device_copy
     from tfwatch.watch.fit.switching import requested_switches
 
@@ -233,7 +233,7 @@ def test_a_wait_for_device_prefetch_is_split_where_the_batch_is_ready(
     )
     monkeypatch.setattr(device_copy, "find_device", lambda *_, **__: HOST)
     monkeypatch.setattr(requested_switches, "why_no_device_prefetch", lambda: None)
-    monkeypatch.setattr(device_stages.DeviceWarmUp, "is_over", lambda _: True)
+    monkeypatch.setattr(work_ahead.DeviceWarmUp, "is_over", lambda _: True)
     with determinism(False):  # it forbids the clock of the stamps
         run = fit_slowly(tmp_path, late if slow == "pipeline" else None)
     waited, copied = (float(np.median(run.steps[name][3:])) for name in ("wait_ms", "copy_ms"))

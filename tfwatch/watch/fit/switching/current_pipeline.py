@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.core.knobs import Knobs
-    from tfwatch.tfdata.device_stages import CopyStamps
+    from tfwatch.tfdata.work_ahead import CopyStamps
     from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
 

@@ -29,7 +29,7 @@ from tfwatch.core.knobs import (
     option_name,
 )
 from tfwatch.tfdata.cache import NoRoomError
-from tfwatch.tfdata.device_stages import DeviceWarmUp
+from tfwatch.tfdata.work_ahead import DeviceWarmUp
 from tfwatch.watch.fit.stepping.device_copy import why_no_device_prefetch
 from tfwatch.watch.fit.switching.current_pipeline import CurrentPipeline
 from tfwatch.watch.fit.switching.script_pipeline import (

@@ -11,8 +11,7 @@ import pytest
 from tests.runs.folders import FakeClock, make_manifest
 from tests.sensors.nvml import OTHER, OWN
 from tfwatch.runs.writer import RunWriter
-from tfwatch.sensors import host
-from tfwatch.sensors.gpu import nvml
+from tfwatch.sensors import host, nvml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

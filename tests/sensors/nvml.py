@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from tests.runs.folders import FakeClock
-from tfwatch.sensors.gpu import nvml as gpu_nvml
+from tfwatch.sensors import nvml as gpu_nvml
 
 if TYPE_CHECKING:
     import pytest

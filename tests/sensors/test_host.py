@@ -25,7 +25,7 @@ from tfwatch.sensors.host import (
     ToolSensor,
     host_sensors,
 )
-from tfwatch.sensors.sensor import Rate, SensorError, Unavailable
+from tfwatch.sensors.sensor import Rate, SensorError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -132,11 +132,12 @@ def test_swap_traffic_is_a_rate_where_the_system_counts_it(
 # -- macOS -----------------------------------------------------------------------------------------
 
 
-def read(tools: Tools, kind: type[ToolSensor], text: str) -> Mapping[str, float] | Unavailable:
-    """Return the figures of a sensor whose tool prints a text, or why there are none."""
+def read(tools: Tools, kind: type[ToolSensor], text: str) -> Mapping[str, float]:
+    """Return the figures of a sensor whose tool prints a text."""
     sensor = kind()
     sensor.command = (tools.print("tool", text),)
-    return sensor.why_unavailable() or sensor.read(0)
+    sensor.why_unavailable()
+    return sensor.read(0)
 
 
 @pytest.mark.parametrize(
@@ -159,9 +160,8 @@ def test_levels(
 def test_an_output_without_a_level_has_a_reason(tools: Tools) -> None:
     text = f"{KEY}: Failed with code 9"
 
-    assert read(tools, MacThermalSensor, text) == Unavailable(
-        f"tool prints '{text}', which tfwatch cannot parse"
-    )
+    with pytest.raises(SensorError, match=f"tool prints '{text}', which tfwatch cannot parse"):
+        read(tools, MacThermalSensor, text)
 
 
 def test_a_level_is_current_for_a_period_and_a_failure_too(tools: Tools) -> None:

@@ -41,7 +41,7 @@ def doctor(args: argparse.Namespace) -> int:
 
 def print_sudoers() -> int:
     """Print the line that permits powermetrics to this user. Returns 1 where printing fails."""
-    from tfwatch.sensors.gpu.powermetrics import sudoers
+    from tfwatch.sensors.apple import sudoers
 
     if sys.platform != "darwin":
         sys.stderr.write("tfwatch: powermetrics is a tool of macOS: no other system needs this\n")

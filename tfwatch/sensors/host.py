@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 import psutil
 
 from tfwatch.core.events import Paused
-from tfwatch.core.system_tool import run
 from tfwatch.runs.machine_info import ProcessLimits, bound_cores, limits, used_bytes
-from tfwatch.sensors.sensor import Rate, Sensor, SensorError, Unavailable
+from tfwatch.sensors.sensor import Rate, Sensor, SensorError, output_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,8 +52,7 @@ class CpuSensor(Sensor):
         shares = psutil.cpu_percent(percpu=True)
         # A container may list its own cores alone, from 0 on.
         is_of_all = self._bound[-1] < len(shares)
-        cores = sum(shares[n] for n in self._bound) if is_of_all else sum(shares)
-        cores /= 100
+        cores = sum(shares[n] for n in self._bound) / 100 if is_of_all else sum(shares) / 100
         had_begun, self._has_begun = self._has_begun, True
         return {"cpu_cores": cores} if had_begun else {}
 
@@ -138,12 +136,10 @@ class SwapSensor(Sensor):
     def read(self, now_ns: int) -> Mapping[str, float]:
         """Return `swap_used_bytes`, and `swap_bytes_s`, in and out, since the last call."""
         swap = psutil.swap_memory()
-        if not self._counts:
-            return {"swap_used_bytes": swap.used}
-        return {
-            "swap_used_bytes": swap.used,
-            "swap_bytes_s": self._traffic.of(now_ns, swap.sin + swap.sout),
-        }
+        figures: dict[str, float] = {"swap_used_bytes": swap.used}
+        if self._counts:
+            figures["swap_bytes_s"] = self._traffic.of(now_ns, swap.sin + swap.sout)
+        return figures
 
 
 # -- memory pressure and heat, as the kernel of macOS counts them ---------------------------------
@@ -164,15 +160,11 @@ class ToolSensor(Sensor):
 
     def __init__(self) -> None:
         self._due_ns = -math.inf
-        self._newest = 0
+        self._newest = -1
 
-    def why_unavailable(self) -> Unavailable | None:
-        try:
-            self.level(0)
-        except SensorError as error:
-            return Unavailable(str(error))
-        self._due_ns = -math.inf
-        return None
+    def why_unavailable(self) -> None:
+        """Raise a `SensorError` where the tool prints no level."""
+        self.level(0)
 
     def level(self, now_ns: int) -> int:
         """Return the level that the tool printed last, at most a period ago.
@@ -180,23 +172,17 @@ class ToolSensor(Sensor):
         Raises:
             SensorError: it printed none; it runs again in the next period.
         """
-        if now_ns >= self._due_ns:
-            self._due_ns = now_ns + self.period_s * 1e9
-            self._newest = -1
-            self._newest = self._run()
-        if self._newest < 0:
-            raise SensorError(f"{os.path.basename(self.command[0])} printed no level")
-        return self._newest
-
-    def _run(self) -> int:
         tool = os.path.basename(self.command[0])
-        result = run(self.command, PATIENCE_S)
-        if result.failure:
-            raise SensorError(f"{tool}: {result.failure}")
-        if match := self.pattern.search(result.out):
-            return int(match[1])
-        words = " ".join(result.out.split())[:100]
-        raise SensorError(f"{tool} prints {words!r}, which tfwatch cannot parse")
+        if now_ns >= self._due_ns:
+            self._due_ns, self._newest = now_ns + self.period_s * 1e9, -1
+            out = output_of(self.command, PATIENCE_S)
+            if not (match := self.pattern.search(out)):
+                words = " ".join(out.split())[:100]
+                raise SensorError(f"{tool} prints {words!r}, which tfwatch cannot parse")
+            self._newest = int(match[1])
+        if self._newest < 0:
+            raise SensorError(f"{tool} printed no level")
+        return self._newest
 
 
 #: `memory_level` in `core.rows.SAMPLE` for the kernel's levels normal, warning and critical.
@@ -267,10 +253,8 @@ _PREEMPTIONS_S = 20.0
 _SWAPPED = 16 * 2**20
 #: A lasting pressure is reported at this interval, so it has a name before it ends.
 _CHUNK_NS = 5_000_000_000
-#: The `thermal_level` from which heat holds a training up, and the levels' names (see
-#: `core.rows.SAMPLE`).
-_HEAVY = 3
-_HEAT = {3: "heavy", 4: "critical"}
+#: The names of the levels of `thermal_level` (see `core.rows.SAMPLE`) that hold a training up.
+_HEAT = {3.0: "heavy", 4.0: "critical"}
 
 
 class Pressure:
@@ -290,13 +274,10 @@ class Pressure:
         now_ns = self._writer.now_ns()
         preempted = _preemptions()
         seconds = max((now_ns - self._at_ns) / 1e9, 1e-3)
-        self._follow(
-            "CPU contention",
-            now_ns,
-            self._contention(figures, (preempted - self._preempted) / seconds),
-        )
+        preemptions_s = (preempted - self._preempted) / seconds
+        self._follow("CPU contention", now_ns, self._contention(figures, preemptions_s))
         self._follow("swap", now_ns, self._swapping(figures, seconds))
-        self._follow("thermal limit", now_ns, _limited(figures["thermal_level"]))
+        self._follow("thermal limit", now_ns, _HEAT.get(figures["thermal_level"], ""))
         self._preempted, self._at_ns = preempted, now_ns
 
     def _contention(self, figures: Mapping[str, float], preemptions_s: float) -> str:
@@ -321,10 +302,6 @@ class Pressure:
             self._writer.event(Paused(end_ns, cause, (end_ns - begin_ns) / 1e6, known))
             begin_ns = end_ns
         self._open[cause] = (begin_ns if known and detail else self._at_ns, detail)
-
-
-def _limited(level: float) -> str:
-    return _HEAT.get(round(level), "") if level >= _HEAVY else ""
 
 
 def _preemptions() -> int:

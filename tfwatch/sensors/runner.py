@@ -12,7 +12,7 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import Slept
 from tfwatch.core.rows import SAMPLE
-from tfwatch.sensors.gpu.sensor import GpuSensor, choose_source
+from tfwatch.sensors.gpu_sensor import GpuSensor, choose_source
 from tfwatch.sensors.host import Pressure, host_sensors
 from tfwatch.sensors.pauses import PauseDetector
 from tfwatch.sensors.sensor import MissingFigures, Sensor, Unavailable, reason

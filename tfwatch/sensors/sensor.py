@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from tfwatch.core import errors
 from tfwatch.core.events import SensorMissing
+from tfwatch.core.system_tool import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -26,6 +28,18 @@ class Unavailable:
 
 class SensorError(Exception):
     """A source has no more figures; the message is the reason."""
+
+
+def output_of(command: Sequence[str], patience_s: float) -> str:
+    """Return what a tool of the system prints.
+
+    Raises:
+        SensorError: it fails, or takes longer than this.
+    """
+    result = run(command, patience_s)
+    if result.failure:
+        raise SensorError(f"{os.path.basename(command[0])}: {result.failure}")
+    return result.out
 
 
 def reason(error: Exception) -> str:

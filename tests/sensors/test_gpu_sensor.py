@@ -14,8 +14,8 @@ from tests.runs.processes import wait_until
 from tfwatch.core.events import Event, GpuFound, GpusFound, SensorMissing, decode
 from tfwatch.core.rows import GPU
 from tfwatch.runs.format import EVENTS, GPUS
-from tfwatch.sensors.gpu import sensor as module
-from tfwatch.sensors.gpu.sensor import GpuSensor
+from tfwatch.sensors import gpu_sensor as module
+from tfwatch.sensors.gpu_sensor import GpuSensor
 from tfwatch.sensors.sensor import GpuReading, GpuSource, SensorError, Unavailable
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import GpuFound, GpusFound, SensorMissing
-from tfwatch.sensors.gpu.ioreg import AppleSource
-from tfwatch.sensors.gpu.nvml import NvmlSource
+from tfwatch.sensors.apple import AppleSource
+from tfwatch.sensors.nvml import NvmlSource
 from tfwatch.sensors.sensor import (
     GpuReading,
     MissingFigures,

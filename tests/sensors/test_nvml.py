@@ -19,7 +19,7 @@ from tests.sensors.nvml import (
     opened,
     sample,
 )
-from tfwatch.sensors.gpu import nvml as module
+from tfwatch.sensors import nvml as module
 from tfwatch.sensors.sensor import GpuReading, SensorError, Unavailable, combine
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
-"""Activity, watts and clock of an Apple GPU through macOS' powermetrics, which only root may run.
-
-`sudoers` returns the line that permits tfwatch's command.
+"""An Apple GPU: ioreg, which any program may run, and over its activity the activity, watts and
+clock of powermetrics, which only root may run: `sudoers` returns the line that permits tfwatch's
+command.
 """
 
 from __future__ import annotations
@@ -12,19 +12,130 @@ import plistlib
 import re
 import select
 import subprocess
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.parsers.expat import ExpatError
 
+import psutil
+
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.system_tool import start
-from tfwatch.sensors.sensor import SensorError, Unavailable
+from tfwatch.sensors.sensor import GpuReading, GpuSource, SensorError, Unavailable, output_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+IOREG = ("/usr/sbin/ioreg", "-r", "-d", "1", "-w", "0", "-c", "IOAccelerator")
+#: A call takes some 15 ms; it ends before the sensor counts as hung.
+_TIMEOUT_S = 0.6
+
+_STATISTICS = re.compile(r'"PerformanceStatistics"\s?=\s?\{([^\n]*)')
+_MODEL = re.compile(r'"model"\s?=\s?<?"([^"\n]{1,80})"')
+
+
+def _counter(key: str) -> re.Pattern[str]:
+    """Return a pattern of the whole quoted key, because some are prefixes of others, and of a
+    complete number."""
+    return re.compile(rf'"{re.escape(key)}"\s?=\s?(\d{{1,20}})(?=\s?[,}}])', re.ASCII)
+
+
+_BUSY = _counter("Device Utilization %")
+_MEMORY = _counter("In use system memory")
+#: The largest plausible number: a negative one is printed as 2**64 minus its value.
+_MAX_MEMORY = 2**46
+
+
+def parse_ioreg(text: str) -> dict[str, float]:
+    """Parse `ioreg -c IOAccelerator`: `gpu_busy` and `gpu_memory_bytes`, as far as they are there.
+
+    Activity is "Device Utilization %", the only figure that shows machine-learning load; memory is
+    "In use system memory", because "Alloc system memory" is virtual. Of several GPUs the first with
+    activity. Never raises.
+    """
+    gpus = [_figures(match[1]) for match in _STATISTICS.finditer(text)]
+    return next((gpu for gpu in gpus if "gpu_busy" in gpu), gpus[0] if gpus else {})
+
+
+def _figures(statistics: str) -> dict[str, float]:
+    busy, memory = _BUSY.search(statistics), _MEMORY.search(statistics)
+    figures: dict[str, float] = {}
+    # Some releases print a little more than 100.
+    if busy and int(busy[1]) <= 200:
+        figures["gpu_busy"] = min(int(busy[1]) / 100, 1.0)
+    if memory and int(memory[1]) <= _MAX_MEMORY:
+        figures["gpu_memory_bytes"] = float(memory[1])
+    return figures
+
+
+#: The time of each process on the GPU.
+_UNREAD = Unavailable("it is not read on macOS")
+
+
+class AppleSource(GpuSource):
+    """Figures of both tools; those of powermetrics, as long as it prints any, come first."""
+
+    name = "ioreg"
+    #: Its tools take some 15 ms of a core a call.
+    period_s = 2.0
+
+    def __init__(self, clock: Clock = SYSTEM, command: Sequence[str] = ()) -> None:
+        """command: in place of powermetrics, for tests."""
+        self._powermetrics = Powermetrics(clock, command)
+        self._gpu = GpuReading()
+
+    def why_unavailable(self) -> Unavailable | None:
+        """Other systems have no ioreg, and a virtual machine no GPU. Start powermetrics where there
+        is one; it may be refused."""
+        if not Path(IOREG[0]).exists():
+            return Unavailable("ioreg is a tool of macOS")
+        text = output_of(IOREG, _TIMEOUT_S)
+        if not text.strip():
+            return Unavailable("macOS shows no GPU, as in a virtual machine")
+        if not parse_ioreg(text):
+            return Unavailable("ioreg prints no activity of this GPU")
+        self._powermetrics.start()
+        return None
+
+    def read(self) -> Sequence[GpuReading]:
+        """Return ioreg's reading with the newest figures of powermetrics, which suffice where ioreg
+        fails."""
+        figures = self._powermetrics.read()
+        if figures or self._powermetrics.ended:
+            self.name = "powermetrics" if figures else "ioreg"
+        try:
+            self._gpu = self._read_ioreg()
+        except SensorError:
+            if not self._gpu.name or "gpu_busy" not in figures:
+                raise
+            return [replace(self._gpu, figures=figures)]
+        return [replace(self._gpu, figures={**self._gpu.figures, **figures})]
+
+    def _read_ioreg(self) -> GpuReading:
+        text = output_of(IOREG, _TIMEOUT_S)
+        figures, model = parse_ioreg(text), _MODEL.search(text)
+        if not figures:
+            raise SensorError("ioreg no longer prints the activity of a GPU")
+        self.gpus = len(_STATISTICS.findall(text))
+        name = model[1] if model else "Apple GPU"
+        return GpuReading(figures, name, psutil.virtual_memory().total, unified=True)
+
+    def gaps(self) -> Mapping[str, Unavailable]:
+        gaps = {"gpu_process_busy": _UNREAD, **self._powermetrics.gaps()}
+        if self.name == "ioreg" and "gpu_busy" not in self._gpu.figures:
+            why = 'ioreg prints no "Device Utilization %" for this GPU'
+            gaps["gpu_busy"] = Unavailable(why)
+        return gaps
+
+    def close(self) -> None:
+        self._powermetrics.close()
+
+
+# -- powermetrics ---------------------------------------------------------------------------------
+
 #: The command that a sudoers line permits: a document a second. It ends by itself after a week,
 #: because root's process cannot be killed from here. Short flags: macOS 12 renamed the long ones.
-COMMAND = (
+POWERMETRICS = (
     "/usr/bin/powermetrics",
     *("-s", "cpu_power,gpu_power,thermal", "-f", "plist", "-i", "1000", "-n", "604800"),
 )
@@ -55,10 +166,10 @@ _PERMIT = Unavailable(
     "tfwatch doctor --sudoers prints the line that permits it",
 )
 _NEXT_RUN = "the next run tries again"
-_UNREAD = Unavailable("powermetrics prints none that can be read")
+_UNPRINTED = Unavailable("powermetrics prints none that can be read")
 
 
-def parse(document: bytes) -> dict[str, float]:
+def parse_powermetrics(document: bytes) -> dict[str, float]:
     """Parse the figures of one document, as far as they are there and plausible. Never raises.
 
     Watts are the processor's energy (mJ) over `elapsed_ns`, not over the requested interval. The
@@ -117,7 +228,7 @@ class Powermetrics:
     """
 
     def __init__(self, clock: Clock = SYSTEM, command: Sequence[str] = ()) -> None:
-        self._command = command or (COMMAND if os.geteuid() == 0 else (*SUDO, *COMMAND))
+        self._command = command or (POWERMETRICS if os.geteuid() == 0 else (*SUDO, *POWERMETRICS))
         self._clock = clock
         self._process: subprocess.Popen[bytes] | None = None
         self.ended: Unavailable | None = None
@@ -156,7 +267,7 @@ class Powermetrics:
         if self.ended:
             return dict.fromkeys(_OWN, self.ended)
         missing = [column for column in _OWN if column not in self._seen]
-        return dict.fromkeys(missing, _UNREAD) if self._documents >= _TRIED else {}
+        return dict.fromkeys(missing, _UNPRINTED) if self._documents >= _TRIED else {}
 
     def close(self) -> None:
         """Close its pipe: powermetrics, which as root's cannot be killed, ends when it prints
@@ -178,7 +289,9 @@ class Powermetrics:
         """
         has_ended = self._drain(process)
         *whole, self._rest = self._rest.split(_END)
-        figures = next(filter(None, (parse(text + _END) for text in reversed(whole))), {})
+        figures = next(
+            filter(None, (parse_powermetrics(text + _END) for text in reversed(whole))), {}
+        )
         now_ns = self._clock.now_ns()
         if figures:
             self._figures, self._at_ns = figures, now_ns
@@ -222,4 +335,4 @@ _FILE = """\
 def sudoers(uid: int) -> str:
     """Return a whole file for /etc/sudoers.d: the line for a user's number, which needs no quotes,
     and how to check, install and remove it."""
-    return _FILE.format(uid=uid, command=" ".join(COMMAND).replace(",", "\\,"))
+    return _FILE.format(uid=uid, command=" ".join(POWERMETRICS).replace(",", "\\,"))

@@ -1,1 +1,0 @@
-"""The GPU's figures: one module for each source."""

@@ -95,7 +95,8 @@ class CodeSampler:
         self._pace = Pace(writer.clock)
         self._is_late = self._is_quick = False
         self._alone = 0
-        self._stalls = StallPlaces(writer)
+        self._stalled_ns = 0
+        self._stall_limit = RateLimit(_STALLS, _STALLS_PER_S)
 
     def wait(self, stopping: threading.Event) -> bool:
         """Wait for the next poll; return whether to stop."""
@@ -126,12 +127,16 @@ class CodeSampler:
             self._sums.seen.update(self._between)
             self._between.clear()
         self._is_late = False
-        if status[0] not in _COMPUTES or self._is_in_own_loop(status[0]):
+        # The body of a loop of the script's own is compute, its Python included.
+        is_compute = status[0] is Phase.COMPUTE
+        if status[0] not in _COMPUTES or (is_compute and self._writer.manifest().loop):
             self._sample(status, now_ns, passed_ns)
-        elif status[0] is Phase.COMPUTE and now_ns - status[1] >= _HANGS_NS:
+        elif is_compute and now_ns - status[1] >= _HANGS_NS:
             self._keep(status, codes_of_data())
         self._name(status, now_ns)
-        self._write_if_due(now_ns, status[3])
+        has_ended, self._epoch = status[3] != self._epoch, status[3]
+        if now_ns - self._written_ns >= (_WRITE_EPOCH_NS if has_ended else _WRITE_NS):
+            self.write()
 
     def _sample(self, status: Status, now_ns: int, passed_ns: int) -> None:
         if status[0] is Phase.WAIT:
@@ -148,10 +153,6 @@ class CodeSampler:
         if self._keep(status, codes):
             name = self._phase_name(status[0], codes[0])
             self._add(name, codes, passed_ns, is_hidden=self._is_late)
-
-    def _is_in_own_loop(self, phase: Phase) -> bool:
-        """Return whether the body of a loop of the script's own runs, its Python included."""
-        return phase is Phase.COMPUTE and bool(self._writer.manifest().loop)
 
     def _phase_name(self, phase: Phase, code: RunningCode) -> str:
         if self._writer.is_between_fits:
@@ -172,7 +173,21 @@ class CodeSampler:
         codes = codes or [code_of_training(self._writer.training_thread)]
         if self._keep(status, codes):
             self._add(phase.name, codes, passed_ns, is_hidden=self._is_late)
-            self._stalls.note(status, codes[0])
+            self._note_stall(status, codes[0])
+
+    def _note_stall(self, status: Status, code: RunningCode) -> None:
+        """Write the line that a long data wait waits for, once a wait."""
+        _, since_ns, step, *_ = status
+        now_ns = self._writer.now_ns()
+        # In `fit` the training thread's own line says nothing.
+        is_known = code.place and (code.for_data or code.call != "fit")
+        if now_ns - since_ns < _STALL_NS or since_ns == self._stalled_ns or not is_known:
+            return
+        self._stalled_ns = since_ns
+        if self._stall_limit.take(now_ns):
+            thread = "generator" if code.for_data else "training"
+            event = StallLocated(now_ns, step, "", since_ns, code.place, thread)
+            self._writer.event(event)
 
     def _add(self, phase: str, codes: list[RunningCode], ns: int, *, is_hidden: bool) -> None:
         """Add time in which several threads run."""
@@ -207,11 +222,6 @@ class CodeSampler:
             between = phase in (Phase.HOST, Phase.EPOCH_END)
             text = code.callback if between else code.function if code.for_data else ""
             self._writer.current_code = since_ns, text
-
-    def _write_if_due(self, now_ns: int, epoch: int) -> None:
-        has_ended, self._epoch = epoch != self._epoch, epoch
-        if now_ns - self._written_ns >= (_WRITE_EPOCH_NS if has_ended else _WRITE_NS):
-            self.write()
 
     def write(self) -> None:
         """Write the sums since the last event; any thread may call it."""
@@ -274,29 +284,6 @@ def _like(place: Place, sums: Mapping[Place, int]) -> dict[Place, int]:
         for other, ns in sums.items()
         if other[0] == phase and other[1].for_data == code.for_data
     }
-
-
-class StallPlaces:
-    """Writes the line that a long data wait waits for, once a wait."""
-
-    def __init__(self, writer: RunWriter) -> None:
-        self._writer = writer
-        self._since_ns = 0
-        self._limit = RateLimit(_STALLS, _STALLS_PER_S)
-
-    def note(self, status: Status, code: RunningCode) -> None:
-        """Take a sample of a data wait."""
-        _, since_ns, step, *_ = status
-        now_ns = self._writer.now_ns()
-        # In `fit` the training thread's own line says nothing.
-        is_known = code.place and (code.for_data or code.call != "fit")
-        if now_ns - since_ns < _STALL_NS or since_ns == self._since_ns or not is_known:
-            return
-        self._since_ns = since_ns
-        if self._limit.take(now_ns):
-            thread = "generator" if code.for_data else "training"
-            event = StallLocated(now_ns, step, "", since_ns, code.place, thread)
-            self._writer.event(event)
 
 
 class Pace:

@@ -109,7 +109,10 @@ class GpuSensor(Sensor):
     def read(self, now_ns: int) -> Mapping[str, float]:
         """Return the means since the last call."""
         self._source.follow(tuple(self._writer.strategy_gpus.values()))
-        trouble = self._trouble_now(now_ns)
+        began_ns, trouble = self._began_ns, self._trouble
+        if began_ns is not None and now_ns - began_ns >= PATIENCE_NS:
+            why = f"{self._source.name} has not responded for {PATIENCE_NS / 1e9:g} s"
+            trouble = Unavailable(why, "tfwatch waits for it")
         readings = [] if trouble else self._take(now_ns)
         self._report(trouble, readings)
         if not readings:
@@ -147,25 +150,20 @@ class GpuSensor(Sensor):
 
     # -- events -----------------------------------------------------------------------------------
 
-    def _trouble_now(self, now_ns: int) -> Unavailable | None:
-        began_ns = self._began_ns
-        if began_ns is not None and now_ns - began_ns >= PATIENCE_NS:
-            return Unavailable(
-                f"{self._source.name} has not responded for {PATIENCE_NS / 1e9:g} s",
-                "tfwatch waits for it",
-            )
-        return self._trouble
-
     def _report(
         self, trouble: Unavailable | None, readings: Sequence[Sequence[GpuReading]]
     ) -> None:
-        """Report the GPU, and why figures are missing."""
+        """Report the GPU, and why figures are missing, those of one reason together: `GPU power,
+        frequency`."""
         if trouble:
             self._found = None
             self._missing.report(self.name, trouble)
         elif readings:
             self._report_found(readings[-1][0])
-            missing = _missing_figures(self._gaps)
+            by_reason: dict[Unavailable, list[str]] = {}
+            for column, why in self._gaps.items():
+                by_reason.setdefault(why, []).append(_COLUMNS[column])
+            missing = {f"GPU {', '.join(words)}": why for why, words in by_reason.items()}
             self._missing.withdraw_others(missing)
             for name, why in missing.items():
                 self._missing.report(name, why)
@@ -249,12 +247,3 @@ class GpuSensor(Sensor):
         calls."""
         self._cost_s += 0.2 * (cost_s - self._cost_s)
         self.interval_s = min(max(self._cost_s / _BUDGET, self._source.period_s), _SLOWEST_S)
-
-
-def _missing_figures(gaps: Mapping[str, Unavailable]) -> dict[str, Unavailable]:
-    """Return the figures that the source does not have, by name, grouped by reason: `GPU power,
-    frequency`."""
-    by_reason: dict[Unavailable, list[str]] = {}
-    for column, why in gaps.items():
-        by_reason.setdefault(why, []).append(_COLUMNS[column])
-    return {f"GPU {', '.join(words)}": why for why, words in by_reason.items()}

@@ -76,7 +76,7 @@ class CallbackTimes:
     def __init__(self, writer: RunWriter, sampler: CodeSampler) -> None:
         self._writer = writer
         self._sampler = sampler
-        self._limiter = PauseLimiter(writer)
+        self._last: dict[str, tuple[Paused, RateLimit]] = {}
         self._since_ns = -1
         self._name = ""
         #: The user's line that it ran last; empty where none was seen.
@@ -99,26 +99,15 @@ class CallbackTimes:
         self._place = code.place if name else ""
 
     def _close(self, end_ns: int) -> None:
-        if self._name:
-            cause = "checkpoint" if any(word in self._name for word in _SAVERS) else "callback"
-            took_ms = (end_ns - self._begin_ns) / 1e6
-            self._limiter.add(Paused(end_ns, cause, took_ms, self._name, self._place))
-
-
-class PauseLimiter:
-    """Limits the events of a pause that occurs in every step."""
-
-    def __init__(self, writer: RunWriter) -> None:
-        self._writer = writer
-        self._last: dict[str, tuple[Paused, RateLimit]] = {}
-
-    def add(self, pause: Paused) -> None:
-        """Write the pause if it is long enough and the limit allows it."""
-        if pause.took_ms < LEAST_MS:
+        """Write the pause if it is long enough and the limit of its name allows it."""
+        took_ms = (end_ns - self._begin_ns) / 1e6
+        if not self._name or took_ms < LEAST_MS:
             return
-        last, limit = self._last.get(pause.detail, (pause, RateLimit(_IN_A_ROW, per_s=1.0)))
-        if limit.take(pause.at_ns) or pause.took_ms >= _LONGER * last.took_ms:
-            self._last[pause.detail] = pause, limit
+        cause = "checkpoint" if any(word in self._name for word in _SAVERS) else "callback"
+        pause = Paused(end_ns, cause, took_ms, self._name, self._place)
+        last, limit = self._last.get(self._name, (pause, RateLimit(_IN_A_ROW, per_s=1.0)))
+        if limit.take(end_ns) or took_ms >= _LONGER * last.took_ms:
+            self._last[self._name] = pause, limit
             self._writer.event(pause)
 
 

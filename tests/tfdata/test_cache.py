@@ -35,19 +35,12 @@ def rows(numbers: list[int]) -> tuple[Any, Any]:
     return images, np.array(numbers, np.int32)
 
 
-def kept_batches(store: ExampleStore, batches: list[list[int]]) -> list[Any]:
+def keep(store: ExampleStore, numbers: list[int]) -> list[Any]:
+    """Keep the examples of these numbers, and return them as they come out."""
     import tensorflow as tf
 
-    kept = store.examples()
-    data = tf.data.Dataset.from_generator(
-        lambda: ((np.array(numbers), *rows(numbers)) for numbers in batches),
-        output_signature=(
-            tf.TensorSpec((None,), tf.int64),
-            tf.TensorSpec((None, *SHAPE), tf.float32),
-            tf.TensorSpec((None,), tf.int32),
-        ),
-    )
-    return list(data.map(kept.keep).as_numpy_iterator())
+    data = tf.data.Dataset.from_tensor_slices((np.array(numbers, np.int64), *rows(numbers)))
+    return list(data.map(store.examples().keep).as_numpy_iterator())
 
 
 def read(store: ExampleStore, numbers: list[int]) -> tuple[Any, Any]:
@@ -69,8 +62,8 @@ def free(store: ExampleStore) -> None:
 def test_cached_examples_are_read_bit_for_bit_in_any_order() -> None:
     store = make()
     store.open()
-    given = kept_batches(store, [[3, 1, 4], [0, 9]])
-    np.testing.assert_array_equal(given[0][0], rows([3, 1, 4])[0])
+    given = keep(store, [3, 1, 4, 0, 9])
+    np.testing.assert_array_equal([image for image, _ in given], rows([3, 1, 4, 0, 9])[0])
     images, labels = read(store, [9, 3, 1])
     np.testing.assert_array_equal(images, rows([9, 3, 1])[0])
     assert labels.tolist() == [9, 3, 1]
@@ -78,7 +71,7 @@ def test_cached_examples_are_read_bit_for_bit_in_any_order() -> None:
         n in (3, 1, 4, 0, 9) for n in range(COUNT)
     ]
     assert not store.is_settled
-    kept_batches(store, [[2, 5, 6, 7, 8]])
+    keep(store, [2, 5, 6, 7, 8])
     assert store.examples().is_full
     assert store.is_settled
 
@@ -86,7 +79,7 @@ def test_cached_examples_are_read_bit_for_bit_in_any_order() -> None:
 def test_off_empties_the_cache_and_frees_its_memory() -> None:
     store = make()
     store.open()
-    kept_batches(store, [list(range(COUNT))])
+    keep(store, list(range(COUNT)))
     before = store.examples()
     free(store)
     assert not store.is_open
@@ -106,9 +99,7 @@ def test_memory_grows_as_the_cache_fills_and_is_freed_at_once() -> None:
     kept = store.examples()
     empty = process.memory_info().rss
     for number in range(96):
-        kept.keep(
-            [number], np.full((1, MEGABYTE // 4), number, np.float32), np.array([number], np.int32)
-        )
+        kept.keep(number, np.full(MEGABYTE // 4, number, np.float32), np.int32(number))
     full = process.memory_info().rss
     free(store)
     assert full - empty > 64 * MEGABYTE
@@ -116,11 +107,12 @@ def test_memory_grows_as_the_cache_fills_and_is_freed_at_once() -> None:
 
 
 def test_a_cache_that_needs_more_than_half_of_the_free_memory_is_refused() -> None:
-    from tfwatch.tfdata.cache import NoRoomError
+    from tfwatch.tfdata.pipeline_tree import CannotRebuildError
 
     store = make(available=6.2 * 2**30, shape=(10, MEGABYTE), count=100)
     with pytest.raises(
-        NoRoomError, match=r"needs 3\.9 GB, more than half of the 6\.2 GB of memory that are free"
+        CannotRebuildError,
+        match=r"needs 3\.9 GB, more than half of the 6\.2 GB of memory that are free",
     ):
         store.open()
     assert not store.is_open
@@ -152,7 +144,7 @@ def test_it_stops_filling_if_memory_is_low_or_unknown(
     store.notify = sentences.append
     store.open()
     for number in range(40):
-        store.examples().keep([number], np.full((1, MEGABYTE), number, np.float32))
+        store.examples().keep(number, np.full(MEGABYTE, number, np.float32))
     assert sentences[-1] == f"the cache stopped filling: {why}; it keeps 16 of 40 examples"
     assert store.examples().is_stopped
     assert store.is_settled

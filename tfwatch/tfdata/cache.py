@@ -22,20 +22,16 @@ from tfwatch.core import units
 from tfwatch.core.errors import reason
 from tfwatch.core.knobs import no_room
 from tfwatch.runs.machine_info import free_bytes
+from tfwatch.tfdata.pipeline_tree import CannotRebuildError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
 
 #: The cache stops filling once less than this share of the memory that was free at first is left.
 _MIN_FREE_SHARE = 0.125
 #: Free memory is checked after so many bytes.
 _CHECK_BYTES = 64 * 2**20
-
-
-class NoRoomError(Exception):
-    """There is not enough memory for a cache; the message is one sentence for the user."""
 
 
 class ExampleStore:
@@ -77,17 +73,17 @@ class ExampleStore:
         """Turn the cache on.
 
         Raises:
-            NoRoomError: the examples would take more than half of the free memory.
+            CannotRebuildError: the examples would take more than half of the free memory.
         """
         if not _Shared((1,), np.uint8).is_shared():
-            raise NoRoomError(
+            raise CannotRebuildError(
                 "there is no cache with this TensorFlow: it copies arrays that Python shares"
                 " with it"
             )
         free = self._available_bytes()
         needs, has = units.memory(self.bytes_needed), units.memory(free)
         if no_room(self.bytes_needed, free):
-            raise NoRoomError(
+            raise CannotRebuildError(
                 f"the cache needs {needs}, more than half of the {has} of memory that are free"
             )
         if not self._is_open:
@@ -167,9 +163,9 @@ class CachedExamples:
         """In a graph: return the examples, each part of the shape of `numbers` plus its own."""
         return tuple(tf.gather(part.read(), numbers) for part in self._parts)
 
-    def keep(self, numbers: tf.Tensor, *parts: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """In a graph: cache a batch of examples, and return it."""
-        with tf.control_dependencies([tf.numpy_function(self._write, [numbers, *parts], tf.int64)]):
+    def keep(self, number: tf.Tensor, *parts: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """In a graph: cache an example, and return it."""
+        with tf.control_dependencies([tf.numpy_function(self._write, [number, *parts], [])]):
             return tuple(tf.identity(part) for part in parts)
 
     def free(self) -> None:
@@ -178,26 +174,19 @@ class CachedExamples:
         for part in (self._is_cached, *self._parts):
             part.free()
 
-    def _write(self, numbers: NDArray[np.int64], *parts: NDArray[Any]) -> np.int64:
-        for row, number in enumerate(numbers):
-            self._keep(int(number), [part[row] for part in parts])
-        return np.int64(len(numbers))
-
-    def _keep(self, number: int, example: Sequence[Any]) -> None:
-        if self.is_stopped or self._is_cached.array[number]:
+    def _write(self, number: np.int64, *parts: Any) -> None:
+        row = int(number)
+        if self.is_stopped or self._is_cached.array[row]:
             return
-        for part, made in zip(self._parts, example, strict=True):
-            part.array[number] = made  # one row at a time: numpy copies it without the GIL
-            self._unchecked_bytes += part.array[number].nbytes
-        self._is_cached.array[number] = 1
+        for part, made in zip(self._parts, parts, strict=True):
+            part.array[row] = made  # numpy copies it without the GIL
+            self._unchecked_bytes += part.array[row].nbytes
+        self._is_cached.array[row] = 1
         if self._unchecked_bytes >= _CHECK_BYTES:
-            self._check_memory()
-
-    def _check_memory(self) -> None:
-        self._unchecked_bytes = 0
-        if why := self._no_memory():
-            self.is_stopped = True
-            self._on_stop(why, int(self._is_cached.array.sum()))
+            self._unchecked_bytes = 0
+            if why := self._no_memory():
+                self.is_stopped = True
+                self._on_stop(why, int(self._is_cached.array.sum()))
 
 
 class _Shared:

@@ -19,7 +19,7 @@ import tensorflow as tf
 from tfwatch.core.knobs import AUTO, DEFAULT
 from tfwatch.tfdata import work_ahead
 from tfwatch.tfdata.cache import ExampleStore
-from tfwatch.tfdata.pipeline_rebuild import can_rebuild, hide, rebuild
+from tfwatch.tfdata.pipeline_rebuild import can_rebuild, has_fixed_shapes, hide, rebuild
 from tfwatch.tfdata.pipeline_tree import (
     MAPS,
     NEUTRAL,
@@ -31,7 +31,7 @@ from tfwatch.tfdata.pipeline_tree import (
     why_in_any_order,
     why_not_same,
 )
-from tfwatch.tfdata.stage_names import inputs_of, kind_of, label_of, nodes_of
+from tfwatch.tfdata.stage_names import inputs_of, kind_of, label_of, nodes_of, spine_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tfwatch.tfdata.pipeline_rebuild import Seeds
 
 #: The kinds of numpy types that the store shares with TensorFlow: truth values, integers, floats.
-_PLAIN_KINDS = "biuf"
+_PLAIN_KINDS = set("biuf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +109,7 @@ class CachePlace:
         """Return a map that writes the parts of an element into the cache and gives the element."""
 
         def keep(number: tf.Tensor, parts: tuple[tf.Tensor, ...]) -> Any:
-            with tf.control_dependencies(
-                cached.keep(number[None], *(part[None] for part in parts))
-            ):
-                return self._pack(tuple(tf.identity(part) for part in parts))
+            return self._pack(cached.keep(number, *parts))
 
         return _not_converted(keep)
 
@@ -127,10 +124,8 @@ class CachePlace:
 
     def _pack(self, parts: tuple[tf.Tensor, ...]) -> Any:
         spec = self.kept[-1].element_spec
-        shaped = [
-            tf.ensure_shape(part, one.shape) for part, one in zip(parts, self.specs, strict=True)
-        ]
-        return tf.nest.pack_sequence_as(spec, shaped)
+        shapes = [one.shape for one in self.specs]
+        return tf.nest.pack_sequence_as(spec, [*map(tf.ensure_shape, parts, shapes)])
 
     def _named(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Name a function as the map whose results are kept, so that tables show it as that."""
@@ -167,15 +162,6 @@ def find_place(dataset: Any) -> CachePlace:
         except CannotRebuildError as error:
             refused.insert(0, str(error))
     raise CannotRebuildError(refused[0] if refused else "the pipeline has no map")
-
-
-def spine_of(dataset: Any) -> list[Any]:
-    """Return the stages from the top down to the source, or to the first stage over several data
-    sets."""
-    spine = [dataset]
-    while len(inputs := inputs_of(spine[-1])) == 1:
-        spine.append(inputs[0])
-    return spine
 
 
 def _place(spine: list[Any], at: int) -> CachePlace:
@@ -237,12 +223,12 @@ def _check_above(place: CachePlace) -> None:
 
 def _check_size(place: CachePlace) -> None:
     """Refuse elements of an unknown size, or of an unknown number."""
-    label = label_of(place.kept[-1])
-    for spec in place.specs:
-        if type(spec) is not tf.TensorSpec or not spec.shape.is_fully_defined():
-            raise CannotRebuildError(f"the elements after {label} have no fixed shape")
-        if np.dtype(spec.dtype.as_numpy_dtype).kind not in _PLAIN_KINDS:
-            raise CannotRebuildError(f"the elements after {label} are not plain numbers")
+    after = f"the elements after {label_of(place.kept[-1])}"
+    if not has_fixed_shapes(place.kept[-1].element_spec):
+        raise CannotRebuildError(f"{after} have no fixed shape")
+    kinds = {np.dtype(spec.dtype.as_numpy_dtype).kind for spec in place.specs}
+    if not kinds <= _PLAIN_KINDS:
+        raise CannotRebuildError(f"{after} are not plain numbers")
     if place.count < 0:
         below = label_of(place.below)
         raise CannotRebuildError(

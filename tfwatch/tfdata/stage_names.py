@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
@@ -127,6 +128,15 @@ def nodes_of(dataset: Any) -> Iterator[Any]:
         yield from nodes_of(source)
 
 
+def spine_of(dataset: Any) -> list[Any]:
+    """Return the stages from the top down to the source, or to the first stage over several data
+    sets."""
+    spine = [dataset]
+    while len(inputs := inputs_of(spine[-1])) == 1:
+        spine.append(inputs[0])
+    return spine
+
+
 def kind_of(dataset: Any) -> str:
     """Return the kind of a stage: `ParallelMap` of a `_ParallelMapDataset`."""
     return re.sub(r"Dataset(V\d+)?$", "", type(dataset).__name__.lstrip("_"))
@@ -155,14 +165,18 @@ def _describe(dataset: Any) -> CodeStage:
         return CodeStage(kind, label, python=True, given=given)
     name, label = function_name(function), _PLAIN.get(kind, _snake(kind))
     argument = name or _number(dataset, _ARGUMENTS.get(kind, ""))
-    operations = _operations(wrapper)
+    size = _number(dataset, "_buffer_size") if kind in ("Shuffle", "Prefetch") else ""
+    try:  # of the function, and of the functions that it calls
+        operations = {operation.type for operation in operations_of(wrapper.function.graph)}
+    except (AttributeError, RuntimeError):  # no function, or another thread adds some to its graph
+        operations = set()
     module = getattr(function, "__module__", "") or ""
     # tfwatch's shuffle has a name of its own.
     ours = kind == "FlatMap" and module.startswith("tfwatch.")
     return CodeStage(
         kind,
         name if ours else f"{label}({argument})" if argument else label,
-        _size(dataset) if kind in ("Shuffle", "Prefetch") else math.nan,
+        float(size) if size else math.nan,
         python=bool(operations & {*PYTHON, "GeneratorDataset"}),
         files=bool(operations & _FILES) or kind in READERS,
         given=_given(function),
@@ -216,26 +230,12 @@ def _generator(function: Any) -> tuple[str, str]:
 
 
 def _closure_of(function: Any) -> list[Any]:
-    return [
-        cell.cell_contents
-        for cell in getattr(function, "__closure__", None) or ()
-        if _is_filled(cell)
-    ]
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not None
-    except ValueError:
-        return False
-
-
-def _operations(wrapper: Any) -> set[str]:
-    """Return the kinds of operations in a stage's function and in the functions that it calls."""
-    try:
-        return {operation.type for operation in operations_of(wrapper.function.graph)}
-    except (AttributeError, RuntimeError):  # no function, or another thread adds some to its graph
-        return set()
+    """Return the values in a function's closure, empty cells left out."""
+    values = []
+    for cell in getattr(function, "__closure__", None) or ():
+        with suppress(ValueError):
+            values.append(cell.cell_contents)
+    return values
 
 
 def function_of(dataset: Any) -> Any:
@@ -260,11 +260,6 @@ def operations_of(graph: Any) -> Iterator[Any]:
         ]
 
 
-def _size(dataset: Any) -> float:
-    size = _number(dataset, "_buffer_size")
-    return float(size) if size else math.nan
-
-
 def _number(dataset: Any, name: str) -> str:
     """Return an integer argument in digits; empty if there is none or TensorFlow chooses it."""
     try:
@@ -283,39 +278,30 @@ def _snake(kind: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind).lower()
 
 
-#: Stages that TensorFlow puts between a data set and the split of its batches.
-_BELOW_SPLIT = ("_RestructuredDataset", "_MapDataset", "_OptionsDataset")
+#: Stages with which TensorFlow splits the batches of a strategy, the last one first; of a strategy
+#: with a single replica.
+_SPLIT, _UNSPLIT = (
+    ("_RebatchDataset", "_RestructuredDataset", "_MapDataset"),
+    ("_AutoShardDataset",),
+)
 
 
 def dataset_of(iterator: Any) -> Any:
-    """Return the data set of an iterator, also of a strategy's; None where it is unknown."""
-    dataset = getattr(iterator, "_dataset", None)
-    return find_distributed_dataset(iterator) if dataset is None else dataset
-
-
-def find_distributed_dataset(iterator: Any) -> Any:
-    """Return the data set that a strategy spreads over its replicas, as its author made it.
+    """Return the data set of an iterator, of a strategy's as its author made it; None where it is
+    unknown: the attributes are TensorFlow's own.
 
     `experimental_distribute_dataset` adds stages that split each batch;
-    `distribute_datasets_from_function` adds none. None where it is unknown: the attributes are
-    TensorFlow's own.
+    `distribute_datasets_from_function` adds none.
     """
+    if (dataset := getattr(iterator, "_dataset", None)) is not None:
+        return dataset
     parts = getattr(iterator, "_iterators", None) or [None]
-    top = getattr(parts[0], "_dataset", None)
-    node = top
-    while node is not None and type(node).__name__ != "_RebatchDataset":
-        node = next(iter(inputs_of(node)), None)
-    if node is not None:
-        return _below_split(node)
-    return (
-        next(iter(inputs_of(top)), top) if type(top).__name__ == "_AutoShardDataset" else top
-    )  # a single replica
-
-
-def _below_split(node: Any) -> Any:
-    """Return the author's last stage below a `_RebatchDataset`."""
-    for name in _BELOW_SPLIT[:2]:
-        node = next(iter(inputs_of(node)), node)
-        if type(node).__name__ != name:
-            return node
-    return next(iter(inputs_of(node)), node)
+    spine = spine_of(getattr(parts[0], "_dataset", None))
+    names = [type(node).__name__ for node in spine]
+    is_split = _SPLIT[0] in names
+    at = names.index(_SPLIT[0]) if is_split else 0
+    for name in _SPLIT if is_split else _UNSPLIT:
+        if names[at] != name or at + 1 == len(spine):
+            break
+        at += 1
+    return spine[at]

@@ -28,7 +28,7 @@ from tfwatch.core.knobs import (
     epochs_until,
     option_name,
 )
-from tfwatch.tfdata.cache import NoRoomError
+from tfwatch.tfdata.pipeline_tree import CannotRebuildError
 from tfwatch.tfdata.work_ahead import DeviceWarmUp
 from tfwatch.watch.fit.stepping.device_copy import why_no_device_prefetch
 from tfwatch.watch.fit.switching.current_pipeline import CurrentPipeline
@@ -393,7 +393,7 @@ class RequestedSwitches:
         store.notify = self._writer.note
         try:
             store.open()
-        except NoRoomError as error:
+        except CannotRebuildError as error:
             return str(error)
         return ""
 

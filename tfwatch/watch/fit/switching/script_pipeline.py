@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from tfwatch.core.errors import fails_open, raise_interrupt, reason
 from tfwatch.core.knobs import AS_WRITTEN, CACHE, DEFAULT, KNOBS, OFF, ON, WORKERS, Refusal
-from tfwatch.tfdata.cache import NoRoomError
 from tfwatch.tfdata.code_edits import find_edits
 from tfwatch.tfdata.pipeline_cache import find_place, last_lasting_map, stage_to_cache
 from tfwatch.tfdata.pipeline_rebuild import OTHER_SHAPE, RebuiltPipeline, Seeds, has_ragged_rows
@@ -243,11 +242,8 @@ class ScriptPipeline:
             CannotRebuildError: there is no room for it.
         """
         assert self.store
-        try:
-            if not self.store.is_open:  # an open one counts in what is free
-                self.store.open()
-        except NoRoomError as error:
-            raise CannotRebuildError(str(error)) from error
+        if not self.store.is_open:  # an open one counts in what is free
+            self.store.open()
         cached = place.build(self.store.examples(), seeds, workers)
         if cached.element_spec != self._dataset.element_spec:
             raise CannotRebuildError(OTHER_SHAPE)

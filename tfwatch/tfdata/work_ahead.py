@@ -1,5 +1,5 @@
-"""What knobs add to a pipeline that is built: the tf.data options that decide which stages work
-ahead, and the stages after all others, a prefetch and those that bring batches to the GPU.
+"""The additions of knobs to a pipeline: the tf.data options that decide which stages work ahead,
+and the stages after all others, a prefetch and those that bring batches to the GPU.
 
 tf.data works ahead by itself through two optimizations. Each belongs to a knob and is on only while
 that knob is `default`:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from contextlib import suppress
 from dataclasses import replace
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from textual.color import Color, rgb_to_lab
+from textual.strip import Strip
 
 from tests.screens.canned import Canned, usual
 from tests.screens.showing import shown
@@ -72,6 +74,17 @@ async def test_the_bell_rings_once_where_a_run_ends_that_was_seen_running(
         assert len(rung) == 1
     async with shown(usual(None).ended(), live=False):
         assert len(rung) == 1
+
+
+async def test_a_closed_screen_keeps_no_rows_in_memory() -> None:
+    async with shown(usual(None)) as show:
+        strips = []
+        for _ in range(3):
+            for _ in range(5):
+                await show.press("question_mark", "escape")
+            gc.collect()
+            strips.append(sum(isinstance(one, Strip) for one in gc.get_objects()))
+        assert strips[2] - strips[1] < 20, "a row of the help is a strip or two"
 
 
 def _shown(theme: Theme, colour: str) -> Color:

@@ -5,6 +5,8 @@ Colour roles: warning is data wait, error a stall, primary compute, accent a key
 
 from __future__ import annotations
 
+import sys
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.segment import Segment
@@ -27,6 +29,21 @@ if TYPE_CHECKING:
 
 #: The characters of frames, charts and texts, and ASCII in their place.
 _ASCII = str.maketrans("╭╮╰╯─│→←…●✓█▒░▞·▁▂▃▄▅▆▇", "++++-|><.ov=#./....--==")
+
+
+def _release_closed_widgets() -> None:
+    """Have Textual cache two colours by themselves.
+
+    Textual 8.2 caches a method of each widget, which keeps the rows of 1024 closed ones: 70 MB
+    (https://github.com/Textualize/textual/issues/6665).
+    """
+    cache: Any = getattr(sys.modules.get("textual._styles_cache"), "StylesCache", None)
+    method = getattr(cache, "get_inner_outer", None)
+    if plain_method := getattr(method, "__wrapped__", None):
+        cache.get_inner_outer = staticmethod(lru_cache(1024)(partial(plain_method, None)))
+
+
+_release_closed_widgets()
 
 
 class _Ascii(LineFilter):

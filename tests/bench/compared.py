@@ -12,9 +12,9 @@ more than 5 in 100 equal pairs are claimed over all kinds, or fewer than 95 in 1
 
 from __future__ import annotations
 
-import argparse
 import sys
 
+from tests.bench.runner import make_parser, print_head, print_row
 from tests.run_pairs import Noise, claimed
 
 ORDINARY = ("white", "correlated", "half the level")
@@ -38,23 +38,15 @@ MOST_CLAIMED, LEAST_FOUND = 0.05, 0.95
 
 def main() -> int:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("--pairs", type=int, default=200, help="of each kind of noise")
     pairs = parser.parse_args().pairs
-    print(
-        f"{'equal sides, claimed with runs a side:':40} {'1':>7} {'3':>7} {'5':>7}   3 % found"
-        " with 5"
-    )
+    print_head("noise", "claimed, 1 run a side", "3", "5", "3 % found, 5")
     wrong, found = [], []
     for name, noise in NOISES.items():
         counts = [claimed(noise, runs, pairs) / pairs for runs in (1, 3, 5)]
         seen = claimed(noise, 5, pairs, SLOWER) / pairs
-        print(
-            f"{name:40} {counts[0]:7.1%} {counts[1]:7.1%} {counts[2]:7.1%}   {seen:7.1%}",
-            flush=True,
-        )
+        print_row(name, *(f"{share:.1%}" for share in (*counts, seen)))
         wrong += counts
         found += [seen] if name in ORDINARY else []
     share, seen = sum(wrong) / len(wrong), sum(found) / len(found)

@@ -1,68 +1,159 @@
 """The errors of forecasts of switches, and the share of measured steps within their range.
 
-    python -m tests.bench.forecast [--switches 12] [--keep DIR]
+    python -m tests.bench.forecast [--switches 12] [--only NAME]
 
 Trains with knobs that are switched: loaders that sleep, or compute, before convolutions (without a
 GPU, half of them before a step that sleeps too, because there data and compute share the cores).
 Each forecast is made from the run folder as it was just before the switch was requested, and
-compared with the median of the settled steps after it. `variation` is the difference of compute
-between the settings of one training, which no switch changes and no forecast can know. Takes two
-minutes on free cores.
-Exits with 1 where too few switches have a forecast.
+compared with the median of the settled steps after it. Takes two minutes on free cores. Exits with
+1 where too few switches have a forecast.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+import keras
 import numpy as np
+import tensorflow as tf
 
-from tests.bench.starvation import find_batch, make_model
-from tests.bench.turned import Case, make_sleeper, run
-from tfwatch import open_run
+from tests.bench.injected import Sleeping, Sleeps
+from tests.bench.runner import make_parser, print_head, print_row
+from tests.bench.starvation import CLASSES, SIZE, delayed, find_batch, make_model
+from tfwatch import Watch, open_run
+from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import step_ms
 from tfwatch.judge.forecasts.evidence import build_evidence, stage_table_at
 from tfwatch.judge.forecasts.forecast import Forecast, forecast
 from tfwatch.judge.judged_run import JudgedRun
+from tfwatch.runs.requests import SwitchRequest, append
+from tfwatch.tfdata import work_ahead
 from tfwatch.watch.tensorflow_info import find_device
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tfwatch.judge.effects.comparison import Comparison
 
 _STEP_MS = 15.0
-#: No training starts after this time once enough switches have a forecast.
-_BUDGET_S = 110.0
+#: More steps of the first setting: compile, and the start of the pipeline.
+_FIRST_STEPS = 15
+#: Files of a batch.
+_FILES = 8
+#: Loops over 4 096 numbers that take a millisecond of a core of 2 GHz.
+_LOOPS_PER_MS = 60
 #: A loader's times, repeated: every eighth batch takes long.
 _BURSTS = (60.0, *[0.0] * 7)
+
+
+class Case(NamedTuple):
+    """A training and its switches, as (knob, value) in order.
+
+    load_ms: the times of a batch's loading, in turn. steps: of each setting; a comparison takes 60,
+    and stages are read once a second. computes: the loader computes instead of sleeping: a map that
+    sleeps is stateful, and workers leave it serial. sleeps: where there is no GPU, the step sleeps
+    instead of computing.
+    """
+
+    name: str
+    turns: tuple[tuple[str, str], ...]
+    load_ms: tuple[float, ...]
+    steps: int = 150
+    computes: bool = False
+    sleeps: bool = False
+
+
 CASES = (
     Case(
         "loader 8 ms",
-        (("prefetch", 4), ("prefetch", 8), ("prefetch", "off"), ("prefetch", 2)),
+        (("prefetch", "4"), ("prefetch", "8"), ("prefetch", "off"), ("prefetch", "2")),
         load_ms=(8.0,),
         sleeps=True,
     ),
-    Case("loader 6 ms", (("prefetch", 4), ("prefetch", "off"), ("prefetch", 4)), load_ms=(6.0,)),
+    Case(
+        "loader 6 ms",
+        (("prefetch", "4"), ("prefetch", "off"), ("prefetch", "4")),
+        load_ms=(6.0,),
+    ),
     Case(
         "loader 30 ms",
-        (("prefetch", 4), ("workers", 4), ("prefetch", "off"), ("workers", "off")),
+        (("prefetch", "4"), ("workers", "4"), ("prefetch", "off"), ("workers", "off")),
         load_ms=(30.0,),
+        steps=80,
         computes=True,
         sleeps=True,
     ),
-    Case("bursts", (("prefetch", 1), ("prefetch", 8), ("prefetch", "off")), load_ms=_BURSTS),
+    Case(
+        "bursts",
+        (("prefetch", "1"), ("prefetch", "8"), ("prefetch", "off")),
+        load_ms=_BURSTS,
+    ),
 )
+
+
+# -- the trainings --------------------------------------------------------------------------------
+
+
+def make_sleeper() -> Any:
+    """Return a model whose step sleeps and so needs no core, like a step on another device."""
+    image, sleeping = keras.Input((SIZE, SIZE, 3)), Sleeping()
+    sleeping.sleeps = Sleeps(np.full(1, _STEP_MS))
+    pooled = keras.layers.GlobalAveragePooling2D()(sleeping(image))
+    model = keras.Model(image, keras.layers.Dense(CLASSES, activation="softmax")(pooled))
+    model.compile("sgd", "sparse_categorical_crossentropy", jit_compile=False)
+    return model
+
+
+def train(case: Case, model: Any, batch: int, runs_dir: Path) -> JudgedRun:
+    """Train a case with its switches, each of which waits for its step, and return its run."""
+    watch = Watch(runs_dir)
+
+    def request(step: int, logs: Any) -> None:
+        for number, (knob, value) in enumerate(case.turns if step == 0 else (), 1):
+            at_step = _FIRST_STEPS + number * case.steps
+            append(Path(watch.run_path or ""), SwitchRequest(knob, value, "command", at_step))
+
+    callbacks = [watch, keras.callbacks.LambdaCallback(on_train_batch_end=request)]
+    steps = _FIRST_STEPS + (len(case.turns) + 1) * case.steps
+    model.fit(_loader(case, batch), steps_per_epoch=steps, verbose=0, callbacks=callbacks)
+    return JudgedRun(open_run(watch.run_path or ""))
+
+
+def _loader(case: Case, batch: int) -> tf.data.Dataset:
+    rng = np.random.default_rng(0)
+    with tf.device("/CPU:0"):
+        x = tf.constant(rng.normal(size=(batch, SIZE, SIZE, 3)).astype("float32"))
+        y = tf.constant(rng.integers(0, CLASSES, size=batch))
+        load_ms = tf.constant(case.load_ms, tf.float64)
+    load = _computed if case.computes else delayed
+
+    def load_one(number: tf.Tensor) -> tf.Tensor:
+        return load(number, tf.gather(load_ms, (number // _FILES) % len(case.load_ms)) / _FILES)
+
+    numbers = tf.data.Dataset.range(10**9).map(load_one).batch(_FILES)
+    return numbers.map(lambda _: (x, y)).with_options(work_ahead.options(Knobs()))
+
+
+def _computed(number: tf.Tensor, work_ms: tf.Tensor) -> tf.Tensor:
+    """Return the number after work on one core, about as long."""
+    _, numbers = tf.while_loop(
+        lambda n, _: n < tf.cast(work_ms * _LOOPS_PER_MS, tf.int32),
+        lambda n, numbers: (n + 1, tf.tanh(numbers)),
+        (0, tf.ones(4096)),
+        parallel_iterations=1,
+    )
+    return number + tf.cast(numbers[0] > 1, number.dtype)
+
+
+# -- the forecasts --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -75,12 +166,12 @@ class Checked:
     measured_ms: float
 
     @property
-    def off(self) -> float:
+    def error(self) -> float:
         """The error of the forecast, as a share of the measured step; below 0 it was too low."""
         return self.forecast.step_ms / self.measured_ms - 1
 
     @property
-    def inside(self) -> bool:
+    def is_inside(self) -> bool:
         """True where the measured step lies in the prediction interval."""
         return self.forecast.low_ms <= self.measured_ms <= self.forecast.high_ms
 
@@ -100,95 +191,54 @@ def check_forecasts(judged: JudgedRun) -> Iterator[Checked]:
             yield Checked(switch, made, switch.after.step.median)
 
 
-@dataclass(frozen=True)
-class TrainingResult:
-    """A case, the forecasts of its switches, and the variation of its compute: standard deviation
-    over median."""
-
-    case: Case
-    checked: tuple[Checked, ...]
-    variation: float
-
-
-def train(
-    case: Case, accelerated: bool, folder: Path, models: dict[bool, Any], batch: int
-) -> TrainingResult:
-    """Train one case and make its forecasts from the run folder."""
-    path = run(case, models[case.sleeps and not accelerated], batch, folder)
-    checked = tuple(check_forecasts(JudgedRun(open_run(path))))
-    computes = [one.switch.after.compute.median for one in checked if one.switch.after]
-    return TrainingResult(
-        case, checked, float(np.std(computes) / np.median(computes)) if len(computes) > 1 else 0.0
+def print_checked(case: Case, one: Checked) -> None:
+    """Print the row of a switch."""
+    switch, made = one.switch, one.forecast
+    before = switch.before.step.median if switch.before else float("nan")
+    print_row(
+        case.name,
+        f"{switch.knob} {switch.old} > {switch.new}",
+        f"{before:.1f}",
+        f"{made.step_ms:.1f} ({made.low_ms:.1f} to {made.high_ms:.1f})",
+        f"{one.measured_ms:.1f}",
+        f"{one.error:+.1%}",
+        "yes" if one.is_inside else "NO",
+        "measured before" if made.measured else made.why,
     )
 
 
-def print_rows(trained: TrainingResult) -> None:
-    """Print a row for each switch."""
-    for one in trained.checked:
-        switch, forecast = one.switch, one.forecast
-        switched = f"{switch.knob} {switch.old} > {switch.new}"
-        before = switch.before.step.median if switch.before else float("nan")
-        expected = f"{forecast.step_ms:.1f} ({forecast.low_ms:.1f} to {forecast.high_ms:.1f})"
-        note = "measured before" if forecast.measured else forecast.why
-        print(
-            f"| {trained.case.name} | {switched} | {before:.1f} | {expected} |"
-            f" {one.measured_ms:.1f} | {one.off:+.1%} | {'yes' if one.inside else 'NO'} | {note} |",
-            flush=True,
-        )
-
-
-def median_error(checked: list[Checked]) -> float:
-    """Return the median absolute error, as a share of the measured step; NaN without forecasts."""
-    return median(abs(one.off) for one in checked) if checked else float("nan")
-
-
-def conclude(trained: list[TrainingResult], device: str) -> int:
-    """Print the errors; return the number of switches with a forecast."""
-    found = [one for each in trained for one in each.checked]
-    count, inside = len(found), sum(one.inside for one in found)
-    fresh = [one for one in found if not one.forecast.measured]
-    variation = median([each.variation for each in trained] or [float("nan")])
-    print(
-        f"\n{device}: {count} switches, median {median_error(found):.1%} off, {inside} of {count}"
-        " in range"
-    )
-    print(
-        f"never measured before: {len(fresh)}, median {median_error(fresh):.1%},"
-        f" {sum(one.inside for one in fresh)} in range"
-    )
-    print(
-        f"compute alone varied by {variation:.1%} between the settings of one training (median of"
-        " trainings)"
-    )
-    return count
+def summary(checked: Sequence[Checked]) -> str:
+    """Return the median error, and how many measured steps lie in their range."""
+    if not checked:
+        return "none"
+    error, inside = median(abs(one.error) for one in checked), sum(one.is_inside for one in checked)
+    return f"{len(checked)} switches, median error {error:.1%}, {inside} in range"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    """Train and compare."""
+    parser = make_parser(__doc__)
     parser.add_argument(
         "--switches", type=int, default=12, help="the least number of switches with a forecast"
     )
-    parser.add_argument("--keep", type=Path, help="a folder to keep the run folders in")
     parser.add_argument("--only", default="", help="cases whose names contain this")
     options = parser.parse_args()
     device = find_device()
-    models = {False: make_model(), True: make_sleeper(_STEP_MS)}
+    models = {False: make_model(), True: make_sleeper()}
     batch = find_batch(models[False], _STEP_MS)
-    print("| training | switch | before, ms | forecast, ms | measured, ms | off | in range | |")
-    print("| --- | --- | ---: | ---: | ---: | ---: | --- | --- |", flush=True)
-    trained: list[TrainingResult] = []
-    start_s = time.perf_counter()
+    print_head("training", "switch", "before, ms", "forecast", "measured", "error", "in range", "")
+    checked: list[Checked] = []
     with tempfile.TemporaryDirectory() as folder:
         for case in CASES:
-            enough = sum(len(each.checked) for each in trained) >= options.switches
-            if options.only in case.name and not (
-                enough and time.perf_counter() - start_s > _BUDGET_S
-            ):
-                trained.append(
-                    train(case, device.accelerated, options.keep or Path(folder), models, batch)
-                )
-                print_rows(trained[-1])
-    return 0 if conclude(trained, device.name) >= options.switches else 1
+            if options.only in case.name:
+                model = models[case.sleeps and not device.accelerated]
+                found = list(check_forecasts(train(case, model, batch, Path(folder))))
+                checked += found
+                for one in found:
+                    print_checked(case, one)
+    fresh = [one for one in checked if not one.forecast.measured]
+    print(f"\n{device.name}: {summary(checked)}; never measured before: {summary(fresh)}")
+    return 0 if len(checked) >= options.switches else 1
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ Watch measured, medians of the steps; and the sum of the parts against the wall 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import gc
 import os
@@ -28,6 +27,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tests.bench.runner import make_parser, print_head, print_row
 from tests.tfdata.batches import without_autotune
 from tfwatch import Watch, open_run, track
 from tfwatch.core.knobs import Knobs
@@ -85,10 +85,6 @@ class KnownDelay:
         """True within the tolerance."""
         return abs(self.measured - self.injected) <= self.tolerance
 
-    def __str__(self) -> str:
-        word = "pass" if self.passed else "FAIL"
-        return f"{word}  {self.name:<42}{self.injected:>10.2f}{self.measured:>10.2f}"
-
 
 _BATCH = 8
 #: Off, because by default tf.data works ahead of the step, which hides a delay in the fetch.
@@ -105,38 +101,29 @@ class Sleeps:
 
     The machine's time to wake up, 0.3 ms after 20 ms, is part of the delay and no error of the
     measurement.
-
-    Attributes:
-        drawn_ms: the planned time of each delay that began. begin_ns, end_ns: its times by
-        `time.perf_counter_ns`.
     """
 
     def __init__(self, planned_ms: NDArray[np.float64]) -> None:
-        self.drawn_ms: list[float] = []
-        self.begin_ns: list[int] = []
-        self.end_ns: list[int] = []
         self._planned_ms = planned_ms
+        self._begin_ns: list[int] = []
+        self._end_ns: list[int] = []
 
-    def sleep(self) -> None:
+    def begin(self) -> None:
         """Begin a delay and sleep."""
-        planned_ms = float(self._planned_ms[len(self.begin_ns) % len(self._planned_ms)])
-        self.drawn_ms.append(planned_ms)
-        self.begin_ns.append(time.perf_counter_ns())
+        planned_ms = float(self._planned_ms[len(self._begin_ns) % len(self._planned_ms)])
+        self._begin_ns.append(time.perf_counter_ns())
         if planned_ms:
             time.sleep(planned_ms / 1e3)
 
     def end(self) -> None:
         """End a delay."""
-        self.end_ns.append(time.perf_counter_ns())
+        self._end_ns.append(time.perf_counter_ns())
 
-    def sleep_and_end(self) -> None:
-        """Delay plain Python code, which continues right after the sleep."""
-        self.sleep()
-        self.end()
-
-    def delay(self, x: Any) -> Any:
-        """Return `x` after a delay inside a graph."""
-        return _after(_after(x, self.sleep), self.end)
+    def last(self, count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the planned and the real milliseconds of the last delays, which are the steps':
+        Keras fetches extra batches of some kinds before the first step."""
+        planned_ms = np.resize(self._planned_ms, len(self._begin_ns))[-count:]
+        return planned_ms, np.subtract(self._end_ns[-count:], self._begin_ns[-count:]) / 1e6
 
 
 def _after(x: Any, call: Callable[[], None]) -> Any:
@@ -157,7 +144,7 @@ class Sleeping(keras.layers.Layer):
     def call(self, x: Any, training: bool = False) -> Any:
         if not training:
             return x
-        return _after(_after(x, lambda: self.sleeps.sleep()), lambda: self.sleeps.end())
+        return _after(_after(x, lambda: self.sleeps.begin()), lambda: self.sleeps.end())
 
 
 def make_model() -> tuple[Any, Sleeping]:
@@ -172,7 +159,9 @@ def make_model() -> tuple[Any, Sleeping]:
 
 def make_data(schedule: Schedule, sleeps: Sleeps) -> tf.data.Dataset:
     """Return the batches of a training, each of which sleeps once."""
-    batches = _constant(schedule.steps).map(lambda x, y: (sleeps.delay(x), y))
+    batches = _constant(schedule.steps).map(
+        lambda x, y: (_after(_after(x, sleeps.begin), sleeps.end), y)
+    )
     # An autotuned pipeline takes up to 4 s to be deleted after the last step.
     return batches.with_options(options(_OFF)).with_options(without_autotune())
 
@@ -198,7 +187,7 @@ class InjectedTrainings:
         with _quiet():
             train = self._loop if schedule.kind == LOOP else self._fit
             run, ends_ns = train(schedule, sleeps)
-        percent = 100 * _sum_share(run.steps, np.array(ends_ns))
+        percent = _sum_percent(run.steps, ends_ns)
         whole = KnownDelay(f"{schedule.kind}, sum of the parts, %", 100.0, percent, _WALL_TOLERANCE)
         return run, [*compare_parts(run.steps, schedule, sleeps), whole]
 
@@ -240,22 +229,19 @@ class _Host(keras.callbacks.Callback):
         self._sleeps = sleeps
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self._sleeps.sleep_and_end()
+        self._sleeps.begin()
+        self._sleeps.end()
         self.end_ns.append(time.perf_counter_ns())
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Silence Keras' warnings about data that ran out, and collect no garbage by itself."""
-    was_enabled = gc.isenabled()
     gc.disable()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        if was_enabled:
-            gc.enable()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+    gc.enable()
 
 
 def compare_parts(
@@ -268,56 +254,40 @@ def compare_parts(
         levels = sorted(set(getattr(schedule, f"{part}_ms")))
         if len(levels) < 2:
             continue
-        planned = _of_steps(sleeps[part].drawn_ms, rows)
-        injected = _took_ms(sleeps[part], rows)
-        error = rows[f"{part}_ms"].astype(np.float64) - injected
-        error -= float(np.median(error[steady & (planned == 0)]))
+        planned_ms, injected_ms = sleeps[part].last(len(rows))
+        error_ms = rows[f"{part}_ms"].astype(np.float64) - injected_ms
+        error_ms -= float(np.median(error_ms[steady & (planned_ms == 0)]))
         for level in levels[1:]:
-            at_level = steady & (planned == level)
-            injected_ms, measured_ms = _medians(injected[at_level], error[at_level])
+            chosen = steady & (planned_ms == level)
+            if chosen.sum() < _LEAST:
+                chosen[:] = False  # the medians are NaN, which does not pass
+            injected = float(np.median(injected_ms[chosen]))
+            measured = injected + float(np.median(error_ms[chosen]))
             least_ms, share = _TOLERANCES[part]
             name = f"{schedule.kind}, {part}, {level:g} ms"
-            yield KnownDelay(name, injected_ms, measured_ms, max(least_ms, share * injected_ms))
+            yield KnownDelay(name, injected, measured, max(least_ms, share * injected))
 
 
-def _medians(injected: NDArray[np.float64], error: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the injected and the measured time; NaN with too few steps."""
-    if len(injected) < _LEAST:
-        return float("nan"), float("nan")
-    injected_ms = float(np.median(injected))
-    return injected_ms, injected_ms + float(np.median(error))
-
-
-def _of_steps(values: Sequence[float], rows: Rows) -> NDArray[Any]:
-    """Return the last values, which are the steps': Keras fetches extra batches of some kinds
-    before the first step."""
-    return np.array(values[-len(rows) :])
-
-
-def _took_ms(sleeps: Sleeps, rows: Rows) -> NDArray[np.float64]:
-    took_ms: NDArray[np.float64] = (
-        _of_steps(sleeps.end_ns, rows) - _of_steps(sleeps.begin_ns, rows)
-    ) / 1e6
-    return took_ms
-
-
-def _sum_share(rows: Rows, end_ns: NDArray[np.int64]) -> float:
+def _sum_percent(rows: Rows, end_ns: Sequence[int]) -> float:
     """Return the parts' sum between the ends of the first and the last but one step, as a share of
     the wall clock."""
     sums = (float(rows[f"{part}_ms"][1:-1].sum(dtype=np.float64)) for part in PARTS)
-    wall_ms = float(end_ns[-2] - end_ns[0]) / 1e6
-    return sum(sums) / wall_ms
+    return 100 * sum(sums) / (float(end_ns[-2] - end_ns[0]) / 1e6)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    """Train, and print each comparison."""
+    parser = make_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=1)
-    args, passed = parser.parse_args(), list[bool]()
+    options = parser.parse_args()
+    print_head("delay", "injected", "measured", "")
+    passed = []
     with tempfile.TemporaryDirectory() as folder:
         trainings = InjectedTrainings(Path(folder), seed=2011)
-        for schedule in SCHEDULES * args.rounds:
+        for schedule in SCHEDULES * options.rounds:
             for case in trainings.train(schedule)[1]:
-                print(case, flush=True)
+                word = "pass" if case.passed else "FAIL"
+                print_row(case.name, f"{case.injected:.2f}", f"{case.measured:.2f}", word)
                 passed.append(case.passed)
     print(f"\n{sum(passed)} of {len(passed)} cases pass")
 

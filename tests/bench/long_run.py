@@ -1,7 +1,7 @@
 """Opening a run, and a frame of the live screen, by the length of the run.
 
-    python -m tests.bench.long_run [--sizes 80x24,120x40,200x60] [--steps 1000,10000000]
-    [--frames 60] [--rounds 3]
+    python -m tests.bench.long_run [--sizes 80x24 120x40 200x60] [--steps 1000 10000000]
+        [--frames 60] [--rounds 3]
 
 A synthetic run is opened on a pseudo terminal until its first paint; then it is shown while it
 grows. A frame is all CPU time of the process from one frame to the next: reading, judging, and
@@ -14,12 +14,9 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import os
-import pty
 import statistics
 import sys
 import tempfile
-import termios
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +24,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import tfwatch.app
+from tests.bench.runner import make_parser, print_head, print_row
 from tests.judge.step_rows import make_steps
+from tests.pseudo import Pseudo
 from tests.screens.canned import COMPUTE_BOUND, PREFETCHED, STAGES, STARVING, Canned, usual
 from tfwatch.core import events as facts
 from tfwatch.core.clock import Clock
@@ -37,7 +36,7 @@ from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.run import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 #: Frames come faster than live ones, so that the benchmark ends sooner; every cell is painted in
 #: between.
@@ -47,6 +46,8 @@ WARM_UP = 20
 #: Steps of 13.9 ms in a quarter second, and of an epoch.
 STEPS_A_FRAME, EPOCH = 18, 5000
 _BLOCK = 10**6
+#: Seconds of a child.
+_LONGEST_S = 900
 
 
 class MeasuredApp(tfwatch.app.TfwatchApp):
@@ -134,7 +135,7 @@ def child(options: argparse.Namespace) -> None:
         figures = open_run(options.open)
     else:
         with tempfile.TemporaryDirectory() as folder:
-            run = long_run(Path(folder) / "run", int(options.steps))
+            run = long_run(Path(folder) / "run", options.steps[0])
             frames = options.frames + WARM_UP
             reader = Run(RunFolder(Path(folder) / "run", run.clock), run.clock)
             app = MeasuredApp(reader, run.clock, frames, lambda: grow(run))
@@ -146,37 +147,22 @@ def child(options: argparse.Namespace) -> None:
 
 def measured(size: str, *case: str) -> list[float]:
     """Return the figures of a child on a terminal of a size."""
+    columns, _, rows = size.partition("x")
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "figures.json"
-        command = [sys.executable, "-m", "tests.bench.long_run", "--child", str(out), *case]
-        _run_on_terminal(command, size)
+        words = ["-m", "tests.bench.long_run", "--child", str(out), *case]
+        with Pseudo(*words, columns=int(columns), rows=int(rows), COLORTERM="truecolor") as screen:
+            screen.wait(_LONGEST_S)
         if not out.exists():
-            sys.exit(f"the screen failed: {' '.join(command[1:])}")
+            sys.exit(f"the screen failed: {screen.words[-1000:]}")
         return [float(figure) for figure in json.loads(out.read_text(encoding="utf-8"))]
 
 
-def _run_on_terminal(command: list[str], size: str) -> None:
-    """Run a program to its end on a pseudo terminal whose output is discarded."""
-    columns, _, rows = size.partition("x")
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.environ.update(TERM="xterm-256color", COLORTERM="truecolor")
-        os.execv(command[0], command)
-    termios.tcsetwinsize(terminal, (int(rows), int(columns)))
-    try:
-        while os.read(terminal, 65536):
-            pass
-    except OSError:  # Linux' way to say that the other end is closed
-        pass
-    os.waitpid(pid, 0)
-    os.close(terminal)
-
-
 def main() -> None:
-    """Print a line for each size and length."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--sizes", default="80x24,120x40,200x60")
-    parser.add_argument("--steps", default="1000,10000000")
+    """Print a row for each size and length."""
+    parser = make_parser(__doc__)
+    parser.add_argument("--sizes", nargs="*", default=["80x24", "120x40", "200x60"])
+    parser.add_argument("--steps", nargs="*", type=int, default=[1000, 10_000_000])
     parser.add_argument("--frames", type=int, default=60)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--open", type=Path, help=argparse.SUPPRESS)
@@ -185,24 +171,24 @@ def main() -> None:
     if options.child:
         child(options)
         return
-    for steps in options.steps.split(","):
+    columns = ("opens in, s", "CPU of opening, s", "a frame, CPU, ms", "95 % of frames")
+    print_head("size", "steps", *columns)
+    for steps in options.steps:
         with tempfile.TemporaryDirectory() as folder:
             run = Path(folder) / "2026-11-20T10-17-03_cnn"
-            long_run(run, int(steps)).ended("finished").writer.close()
-            for size in options.sizes.split(","):
-                print(f"{size}, {int(steps):,} steps: {_figures(options, size, steps, run)}")
+            long_run(run, steps).ended("finished").writer.close()
+            for size in options.sizes:
+                print_row(size, f"{steps:,}", *_figures(options, size, str(steps), run))
 
 
-def _figures(options: argparse.Namespace, size: str, steps: str, run: Path) -> str:
+def _figures(options: argparse.Namespace, size: str, steps: str, run: Path) -> Iterator[str]:
     opened = [measured(size, "--open", str(run)) for _ in range(options.rounds)]
-    wall_s, cpu_s = (statistics.median(figures) for figures in zip(*opened, strict=True))
+    for times_s in zip(*opened, strict=True):
+        yield f"{statistics.median(times_s):.2f}"
     case = ("--steps", steps, "--frames", str(options.frames))
     costs = [cost for _ in range(options.rounds) for cost in measured(size, *case)]
-    p95_ms = statistics.quantiles(costs, n=20)[-1]
-    return (
-        f"opens in {wall_s:.2f} s, {cpu_s:.2f} s of CPU; a frame takes"
-        f" {statistics.median(costs):.1f} ms of CPU, p95 {p95_ms:.1f} ms"
-    )
+    yield f"{statistics.median(costs):.1f}"
+    yield f"{statistics.quantiles(costs, n=20)[-1]:.1f}"
 
 
 if __name__ == "__main__":

@@ -1,35 +1,33 @@
 """Does tfwatch name the largest loss, and does its remedy give back the seconds that it claims?
 
-    python -m tests.bench.losses OUT [--cases 10] [--slots 1] [--kinds NAME ...]
+    python -m tests.bench.losses OUT [--cases 10] [--slots 1] [--kinds CAUSE ...]
 
-Each script of `tests/bench/losses` loses time to one cause, in sizes drawn from its seed: its first
-line names the kinds of finding that are right, `none` where it loses to nothing. Each is run under
-`tfwatch run --headless`, slow and remedied, at two cores. A row for each pair: the first finding
-and its claim, and the seconds that the remedy gave back. Of `healthy.py`, which is trained 20
-times, a loss of 5 % is wrong. Scripts `gpu_*` need a GPU, and are run where they are named.
+Each script of `tests/bench/losses` loses time to one cause, in sizes drawn from a seed. It is run
+under `tfwatch run --headless`, slow and remedied. A row for each pair: the first finding and its
+claim, and the seconds that the remedy gave back. Of `healthy`, which is trained 20 times, a loss of
+5 % is wrong. The causes `gpu_*` need a GPU, and are run where they are named.
 
-OUT/rows.jsonl gets a row with both reports as soon as a pair is done, the kinds in turn. A pair
+OUT/rows.jsonl gets a row with both reports as soon as a pair is done, the causes in turn. A pair
 that has a row there is not run again.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.pseudo import ROOT
+from tests.bench.runner import Rows, add_slots, make_parser, run_jobs, run_tfwatch
 
-FOLDER = Path(__file__).parent / "losses"
+if TYPE_CHECKING:
+    import argparse
+
 #: A claim is right within this share of what the remedy gives back.
 _WITHIN = 0.20
 #: Of a smaller loss, seconds, there is no ratio: at the begin of an epoch, in a compile and in the
@@ -38,16 +36,48 @@ _LEAST_S = 6.5
 _HEALTHY = "healthy"
 #: So many healthy trainings, and the share from which on a loss of one is wrong.
 _TRAININGS, _LEAST = 20, 0.05
-#: These kinds are found by a profile of the step.
-_OF_PROFILE = {
-    "metric",
-    "small-operations",
-    "float16-on-cpu",
-    "no-cudnn",
-    "python-in-step",
-}
 #: A run that lasts longer, seconds, is ended.
 _LONGEST_S = 120
+
+
+class Cause(NamedTuple):
+    """The script of a cause, and the findings that are right. profiled: a profile of the step finds
+    it."""
+
+    script: str
+    kinds: tuple[str, ...]
+    profiled: bool = False
+
+
+CAUSES = {
+    "cheap_maps": Cause("cheap_maps", ("cheap-maps",)),
+    "chunks_between_fits": Cause("fits", ("between-fits",)),
+    "dense_update": Cause("layers", ("dense-update",)),
+    "eager": Cause("loops", ("eager",)),
+    "float16_convolutions": Cause("layers", ("float16-on-cpu",), profiled=True),
+    "generator_rows": Cause("generator_rows", ("generator-rows",)),
+    "gpu_copies": Cause("gpu_copies", ("copy-bound",)),
+    "gpu_recurrent": Cause("layers", ("no-cudnn",), profiled=True),
+    _HEALTHY: Cause(_HEALTHY, ("none",)),
+    "heavy_metric": Cause("layers", ("metric",), profiled=True),
+    "kept_order": Cause("reads", ("kept-order",)),
+    "long_validation": Cause("epochs", ("validation",)),
+    "loop_python": Cause("loops", ("host-bound", "epoch-end", "between-fits")),
+    "new_models": Cause("fits", ("new-models",)),
+    "predict_between_fits": Cause("fits", ("between-fits",)),
+    "python_dataset": Cause("reads", ("input-bound",)),
+    "python_in_step": Cause("layers", ("python-in-step",), profiled=True),
+    "recurrent_loop": Cause("layers", ("small-operations",), profiled=True),
+    "retraced_lengths": Cause("retraced_lengths", ("retracing",)),
+    "retraced_numbers": Cause("loops", ("retracing",)),
+    "serial_map": Cause("serial_map", ("input-bound",)),
+    "shuffle_fill": Cause("shuffle_fill", ("shuffle-fill",)),
+    "slow_callback": Cause("epochs", ("callback",)),
+    "stalls": Cause("reads", ("stall",)),
+    "take_after_cache": Cause("take_after_cache", ("take-after-cache",)),
+    "tiny_epochs": Cause("epochs", ("first-batch", "epoch-end")),
+    "waiting_reads": Cause("reads", ("input-bound",)),
+}
 
 
 @dataclass(frozen=True)
@@ -71,105 +101,53 @@ class Row:
         return self.claimed_s / given_s if is_measured else None
 
 
-def kinds_of(script: Path) -> set[str]:
-    """Return the kinds of finding that its first line names."""
-    return set(script.read_text().partition(":")[0].strip('"').split())
-
-
-def report_of(
-    script: Path, words: list[str], runs_dir: Path, cores: str, *, explain: bool = False
-) -> dict[str, Any]:
+def report_of(cause: str, words: list[str], runs_dir: Path, cores: str) -> dict[str, Any]:
     """Run a script under tfwatch and return the report of its run."""
-    environ = {**os.environ, "PYTHONPATH": _python_path(), "TF_CPP_MIN_LOG_LEVEL": "1"}
-    pinned = ["taskset", "-c", cores] if cores else []
-    own = [sys.executable, "-m", "tfwatch"]
-    shared = ["--runs-dir", str(runs_dir)]
-    more = ["--explain"] if explain or kinds_of(script) & _OF_PROFILE else []
-    with runs_dir.with_suffix(".log").open("w") as log:
-        command = [*pinned, *own, "run", "--headless", *more, *shared, str(script), *words]
-        _run(command, env=environ, stdout=subprocess.DEVNULL, stderr=log)
-    done = subprocess.run(
-        [*own, "report", "latest", "--json", *shared],
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
+    script, _, profiled = CAUSES[cause]
+    path = Path(__file__).parent / "losses" / f"{script}.py"
+    more = ["--explain"] if profiled else []
+    given = ["--runs-dir", str(runs_dir)]
+    run_tfwatch(
+        *("run", "--headless", *more, *given, str(path), cause, *words),
+        cores=cores,
+        longest_s=_LONGEST_S,
     )
-    report: dict[str, Any] = json.loads(done.stdout)
+    report: dict[str, Any] = json.loads(run_tfwatch("report", "latest", "--json", *given).stdout)
     return report
 
 
-def _run(command: list[str], **given: Any) -> None:
-    """Run `tfwatch run`; stop it by SIGTERM where it takes too long: it ends its script, which
-    would take the cores of the pairs after it.
-
-    Raises:
-        subprocess.SubprocessError: it took too long, or failed.
-    """
-    with subprocess.Popen(command, **given) as running:
-        try:
-            running.wait(_LONGEST_S)
-        except subprocess.TimeoutExpired:
-            running.terminate()
-            raise
-    if running.returncode:
-        raise subprocess.CalledProcessError(running.returncode, command)
-
-
-def _python_path() -> str:
-    return os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-
-
-def measure(script: Path, seed: int, cores: str) -> tuple[Row, dict[str, Any]]:
+def measure(cause: str, seed: int, cores: str) -> tuple[Row, dict[str, Any]]:
     """Run a script, slow and remedied, and judge the first finding; return the reports too."""
-    is_healthy = script.stem == _HEALTHY
     with tempfile.TemporaryDirectory() as folder:
-        slow = report_of(script, [str(seed)], Path(folder) / "slow", cores)
+        slow = report_of(cause, [str(seed)], Path(folder, "slow"), cores)
         remedied = None
-        if not is_healthy:
+        if cause != _HEALTHY:
             words = [str(seed), "remedied"]
-            remedied = report_of(script, words, Path(folder) / "remedied", cores)
+            remedied = report_of(cause, words, Path(folder, "remedied"), cores)
     given_s = slow["length_s"] - remedied["length_s"] if remedied else None
-    return judge(script, seed, slow, given_s), {"slow": slow, "remedied": remedied}
+    return judge(cause, seed, slow, given_s), {"slow": slow, "remedied": remedied}
 
 
-def judge(script: Path, seed: int, slow: dict[str, Any], given_s: float | None) -> Row:
+def judge(cause: str, seed: int, slow: dict[str, Any], given_s: float | None) -> Row:
     """Judge the findings of a slow run, or of a healthy one."""
-    is_healthy, right = script.stem == _HEALTHY, kinds_of(script)
+    is_healthy, right = cause == _HEALTHY, CAUSES[cause].kinds
     least = _LEAST if is_healthy else 0.0
     losses = [one for one in slow["findings"] if (one["share"] or 0.0) > least]
     nothing: dict[str, Any] = {"kind": "none", "sentence": ""}
     first = losses[0] if losses else nothing
     claimed_s = sum(one["lost_s"] for one in losses if is_healthy or one["kind"] in right)
     is_right = first["kind"] in right
-    return Row(script.stem, seed, is_right, first["kind"], claimed_s, given_s, first["sentence"])
+    return Row(cause, seed, is_right, first["kind"], claimed_s, given_s, first["sentence"])
 
 
-class RowFile:
-    """The rows of all pairs so far, in a file."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        lines = path.read_text().splitlines() if path.exists() else []
-        names = {field.name for field in fields(Row)}
-        known = (json.loads(line) for line in lines)
-        self.rows = [Row(**{name: row[name] for name in names}) for row in known]
-
-    def has(self, script: Path, seed: int) -> bool:
-        """Return whether a pair has its row."""
-        return any((row.kind, row.seed) == (script.stem, seed) for row in self.rows)
-
-    def add(self, row: Row, reports: dict[str, Any]) -> None:
-        """Append a row with its reports."""
-        line = json.dumps({**asdict(row), **reports}, separators=(",", ":"))
-        with self._path.open("a") as file:
-            file.write(f"{line}\n")
-        self.rows.append(row)
-
-
-def print_row(row: Row) -> None:
-    """Print a pair of runs."""
+def run_pair(rows: Rows, cause: str, seed: int, cores: str) -> None:
+    """Add the row of a pair, and print it."""
+    try:
+        row, reports = measure(cause, seed, cores)
+    except (subprocess.SubprocessError, ValueError, KeyError) as error:
+        print(f"FAILED {cause} {seed}: {error}", flush=True)
+        return
+    rows.add({**asdict(row), **reports})
     ratio = f"{row.ratio:5.2f}" if row.ratio else "     "
     given = f"{row.given_s:6.1f}" if row.given_s is not None else "      "
     print(
@@ -180,7 +158,7 @@ def print_row(row: Row) -> None:
 
 
 def print_summary(rows: list[Row]) -> None:
-    """Print a line for each script: how often it was named right, and the ratios of its claims."""
+    """Print a line for each cause: how often it was named right, and the ratios of its claims."""
     for kind in sorted({row.kind for row in rows}):
         own = [row for row in rows if row.kind == kind]
         right = sum(row.is_right for row in own)
@@ -191,52 +169,32 @@ def print_summary(rows: list[Row]) -> None:
         print(f"{kind:20} {right} of {len(own)} named  {claims}: {each}")
 
 
-def pairs(scripts: list[Path], first: int, cases: int) -> list[tuple[Path, int]]:
+def pairs(options: argparse.Namespace) -> list[tuple[str, int]]:
     """Return the pairs in the order of their runs: a stop in the middle leaves rows of each
-    kind."""
-    counts = {one: _TRAININGS if one.stem == _HEALTHY else cases for one in scripts}
+    cause."""
+    chosen = options.kinds or [cause for cause in CAUSES if not cause.startswith("gpu_")]
+    counts = {one: _TRAININGS if one == _HEALTHY else options.cases for one in chosen}
     turns = [(n / count, one, n) for one, count in counts.items() for n in range(count)]
-    return [(script, first + n) for _, script, n in sorted(turns)]
+    return [(cause, options.first + n) for _, cause, n in sorted(turns)]
 
 
 def main() -> int:
     """Run all, and return 1 where one is named wrongly."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = make_parser(__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--cases", type=int, default=10)
-    parser.add_argument("--slots", type=int, default=1, help="pairs at a time, two cores each")
-    parser.add_argument("--first-core", type=int, default=0, help="of the slots")
-    parser.add_argument("--kinds", nargs="*", default=[])
+    parser.add_argument("--kinds", nargs="*", default=[], choices=CAUSES, metavar="CAUSE")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    asked = parser.parse_args()
-    asked.out.mkdir(parents=True, exist_ok=True)
-    file = RowFile(asked.out / "rows.jsonl")
-    slots: SimpleQueue[str] = SimpleQueue()
-    for slot in range(asked.slots):
-        core = asked.first_core + 2 * slot
-        slots.put(f"{core},{core + 1}" if asked.slots > 1 or asked.first_core else "")
-
-    def one(script: Path, seed: int) -> Row | None:
-        cores = slots.get()
-        try:
-            row, reports = measure(script, seed, cores)
-        except (subprocess.SubprocessError, ValueError, KeyError) as error:
-            print(f"FAILED {script.stem} {seed}: {error}", flush=True)
-            return None
-        finally:
-            slots.put(cores)
-        file.add(row, reports)
-        print_row(row)
-        return row
-
-    scripts = sorted(FOLDER.glob("*.py"))
-    chosen = [one for one in scripts if one.stem in asked.kinds]
-    chosen = chosen or [one for one in scripts if not one.stem.startswith("gpu_")]
-    missing = [pair for pair in pairs(chosen, asked.first, asked.cases) if not file.has(*pair)]
-    with ThreadPoolExecutor(asked.slots) as pool:
-        rows = [row for row in pool.map(one, *zip(*missing, strict=True)) if row] if missing else []
-    print_summary(file.rows)
-    return int(len(rows) < len(missing) or not all(row.is_right for row in file.rows))
+    add_slots(parser)
+    options = parser.parse_args()
+    file = Rows(options.out / "rows.jsonl")
+    missing = [one for one in pairs(options) if not file.has(kind=one[0], seed=one[1])]
+    before = len(file.read())
+    run_jobs(options, [partial(run_pair, file, *pair) for pair in missing])
+    names = [field.name for field in fields(Row)]
+    rows = [Row(**{name: row[name] for name in names}) for row in file.read()]
+    print_summary(rows)
+    return int(len(rows) < before + len(missing) or not all(row.is_right for row in rows))
 
 
 if __name__ == "__main__":

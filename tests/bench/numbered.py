@@ -1,7 +1,6 @@
 """Trials that go by a number, in processes of their own.
 
-    python -m tests.bench.PROGRAM [COUNT] [--first N] [--processes N] [--cores FIRST]
-        [--results FILE]
+    python -m tests.bench.PROGRAM [COUNT] [--first N] [--slots 2] [--first-core N] [--results FILE]
 
 A trial that ends its process, or hangs, is a failure with its number. Each result is a line of JSON
 in the file at once: a program that was stopped goes on where the file ends.
@@ -11,30 +10,24 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
-import json
-import os
 import resource
 import signal
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tests.bench.runner import Rows, add_slots, is_stopped, make_parser, run_jobs, run_python
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
 #: A process that has more memory ends after its trial, and a new one goes on; none gets the most.
 _MANY_BYTES, _MOST_BYTES = 3 * 2**30, 64 * 2**30
-#: Seconds that a process has to end on request.
-_PATIENCE_S = 5
 
 
 @dataclass(frozen=True)
@@ -62,147 +55,77 @@ def run_trials(
     module: the program's own. make_trial: returns the function of a trial; called in the processes
     of trials alone. count: the usual number. each: trials of a process. most_s: seconds of a trial.
     """
-    parser = argparse.ArgumentParser(description=(sys.modules[make_trial.__module__].__doc__ or ""))
+    parser = make_parser(sys.modules[make_trial.__module__].__doc__)
     parser.add_argument("count", nargs="?", type=int, default=count, help=f"trials ({count})")
     parser.add_argument("--first", type=int, default=0, help="the first number (0)")
-    parser.add_argument("--processes", type=int, default=2, help="at a time (2)")
-    parser.add_argument("--cores", type=int, help="each two processes get two cores from this one")
+    add_slots(parser, 2)
     parser.add_argument("--results", type=Path, help="a file that is gone on with")
     parser.add_argument("--in-process", nargs="*", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if options.in_process is not None:
         resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, resource.RLIM_INFINITY))
-        _run_in_process(make_trial(), options.in_process, most_s)
+        _run_here(make_trial(), options.in_process, most_s, Rows(options.results))
         return 0
     with tempfile.TemporaryDirectory() as folder:
-        results = Results(options.results or Path(folder, "results.jsonl"))
+        results = Rows(options.results or Path(folder, "results.jsonl"))
         numbers = range(options.first, options.first + options.count)
-        Trials(module, results, options.processes, options.cores).run(numbers, each)
-        return results.report(numbers)
-
-
-# -- the file -------------------------------------------------------------------------------------
-
-
-class Results:
-    """Results in a file, a line each."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._lock = path, threading.Lock()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a+b") as file:  # the last line of a program that was killed may be torn
-            if file.tell():
-                file.write(b"\n")
-
-    def add(self, result: Result) -> None:
-        """Append a result."""
-        with self._lock, self._path.open("a") as file:
-            file.write(json.dumps(asdict(result)) + "\n")
-
-    def read(self) -> Iterator[Result]:
-        """Yield what the file holds."""
-        for line in self._path.read_text().splitlines():
-            with suppress(ValueError, TypeError):
-                yield Result(**json.loads(line))
-
-    def report(self, numbers: range) -> int:
-        """Print the failures and sums of some numbers; return 1 where one failed or is missing."""
-        results = [one for one in self.read() if one.number in numbers]
-        counts: Counter[str] = sum((Counter(one.counts) for one in results), Counter())
-        failed = [one for one in results if one.failure]
-        for one in failed:
-            print(f"{one.number}: {one.failure}")
-        done = len({one.number for one in results})
-        took = f"{sum(one.took_s for one in results):.0f} s in all"
-        print(f"{done} of {len(numbers)} trials, {len(failed)} failed, {took}", dict(counts))
-        return int(bool(failed) or done < len(numbers))
-
-
-# -- the processes --------------------------------------------------------------------------------
-
-
-class Trials:
-    """Runs trials in several processes at a time."""
-
-    def __init__(self, module: str, results: Results, processes: int, cores: int | None) -> None:
-        self._module, self._results, self._processes = module, results, processes
-        self._slots: SimpleQueue[list[str]] = SimpleQueue()
-        for slot in range(processes):
-            first = (cores or 0) + slot // 2 * 2
-            pinned = ["taskset", "-c", f"{first}-{first + 1}"]
-            self._slots.put([] if cores is None else pinned)
-        self._running: set[subprocess.Popen[str]] = set()
-        self._is_stopped = False
-
-    def run(self, numbers: Iterable[int], each: int) -> None:
-        """Run all but those that have a result."""
-        done = {one.number for one in self._results.read()}
-        left = [number for number in numbers if number not in done]
+        left = _without_result(results, numbers)
         chunks = [left[at : at + each] for at in range(0, len(left), each)]
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-        with ThreadPoolExecutor(self._processes) as pool:
-            try:
-                for _ in pool.map(self._run_chunk, chunks):
-                    pass
-            finally:
-                self._stop()
-
-    def _stop(self) -> None:
-        self._is_stopped = True
-        running = [*self._running]
-        for process in running:
-            process.terminate()
-        for process in running:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=_PATIENCE_S)
-            process.kill()
-
-    def _run_chunk(self, numbers: list[int]) -> None:
-        pinned = self._slots.get()
-        while numbers and not self._is_stopped:
-            numbers = self._run_process(pinned, numbers)
-        self._slots.put(pinned)
-
-    def _run_process(self, pinned: list[str], numbers: list[int]) -> list[int]:
-        """Run trials in a process; return the numbers that are left."""
-        command = [*pinned, sys.executable, "-m", self._module, "--in-process", *map(str, numbers)]
-        with tempfile.TemporaryFile("w+") as log:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-            self._running.add(process)
-            assert process.stdout
-            for line in process.stdout:
-                self._results.add(result := Result(**json.loads(line)))
-                numbers = numbers[numbers.index(result.number) + 1 :]
-            code = process.wait()
-            self._running.remove(process)
-            if code and not self._is_stopped:
-                # Where all are done, the process failed at its end.
-                number, numbers = (numbers or [result.number])[0], numbers[1:]
-                self._results.add(Result(number, f"exit code {code}: {_end_of(log)}"))
-        return numbers
+        run_jobs(options, [partial(_run_chunk, module, results, chunk) for chunk in chunks])
+        return _report(results, numbers)
 
 
-def _end_of(log: IO[str]) -> str:
-    log.seek(0)
-    return log.read()[-3000:]
+def _without_result(results: Rows, numbers: Sequence[int]) -> list[int]:
+    done = {row["number"] for row in results.read()}
+    return [number for number in numbers if number not in done]
 
 
-def _run_in_process(trial: Callable[[int], Result], numbers: list[int], most_s: int) -> None:
-    """Run trials here, and write a line for each."""
+def _run_chunk(module: str, results: Rows, numbers: list[int], cores: str) -> None:
+    """Run trials, in more than one process where one ends before its last trial."""
+    while numbers:
+        words = ["--results", str(results.path), "--in-process", *map(str, numbers)]
+        done = run_python("-m", module, *words, cores=cores)
+        if is_stopped():
+            return
+        left = _without_result(results, numbers)
+        if done.returncode:
+            # Where all are done, the process failed at its end.
+            failed, left = (left or numbers[-1:])[0], left[1:]
+            why = f"exit code {done.returncode}: {done.stderr[-3000:]}"
+            results.add(asdict(Result(failed, why)))
+        numbers = left
+
+
+def _run_here(
+    trial: Callable[[int], Result], numbers: Sequence[int], most_s: int, results: Rows
+) -> None:
+    """Run trials in this process."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with os.fdopen(os.dup(1), "w") as out:
-        os.dup2(2, 1)  # what a trial prints
-        for number in numbers:
-            faulthandler.dump_traceback_later(most_s, exit=True)
-            began_s = time.perf_counter()
-            result: dict[str, Any] = asdict(trial(number))
-            result["took_s"] = round(time.perf_counter() - began_s, 2)
-            out.write(json.dumps(result) + "\n")
-            out.flush()
-            if _memory_bytes() > _MANY_BYTES:
-                return
+    for number in numbers:
+        faulthandler.dump_traceback_later(most_s, exit=True)
+        began_s = time.perf_counter()
+        row = asdict(trial(number))
+        results.add({**row, "took_s": round(time.perf_counter() - began_s, 2)})
+        if _memory_bytes() > _MANY_BYTES:
+            return
     faulthandler.cancel_dump_traceback_later()
 
 
 def _memory_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def _report(results: Rows, numbers: range) -> int:
+    """Print the failures and sums of some numbers; return 1 where one failed or is missing."""
+    rows = [Result(**row) for row in results.read()]
+    rows = [row for row in rows if row.number in numbers]
+    failed = [row for row in rows if row.failure]
+    for row in failed:
+        print(f"{row.number}: {row.failure}")
+    counts: Counter[str] = sum((Counter(row.counts) for row in rows), Counter())
+    done, took_s = len({row.number for row in rows}), sum(row.took_s for row in rows)
+    print(
+        f"{done} of {len(numbers)} trials, {len(failed)} failed, {took_s:.0f} s in all",
+        dict(counts),
+    )
+    return int(bool(failed) or done < len(numbers))

@@ -1,142 +1,196 @@
 """Is a live setting the line that a user pastes, and what does Watch cost? By kinds of data.
 
     python -m tests.bench.pasted OUT [--minutes 10] [--kinds naive arrays] [--batches 64]
+    python -m tests.bench.pasted OUT --noise      are differences found, and none claimed?
 
-Trains for so many minutes, in rounds (`pasted_script.py`), then prints a table of all rounds in
-OUT; with 0 minutes it prints alone. For each kind, batch and line: medians over the rounds of step
-and copy, ms, as written, live, back, pasted; and ratios, each the median of those of the rounds
-with its 95 % interval: live over pasted, back over written, and Watch over bare. One fit differs
-from the next by several percent, so a ratio is of two fits of one round, and many rounds count. It
-exits with 1 where a ratio is proved to be above 1.03.
+Trains for so many minutes, in rounds, then prints a table of all rounds in OUT; with 0 minutes it
+prints alone. In each round, in turn: bare, with Watch, and for each line switched live and back,
+and pasted. For each kind, batch and line: medians over the rounds of step and copy, ms, as written,
+live, back, pasted; and ratios, each the median of those of the rounds with their range: live over
+pasted, back over written, and Watch over bare. One fit differs from the next by several percent, so
+a ratio is of two fits of one round, and many rounds count. It exits with 1 where a ratio is above
+1.03 in each round.
+
+With `--noise` the fits are long, and each step is recorded. A try cuts a stretch out of one at
+random, and makes its second half faster: printed is the share of tries that are claimed faster or
+slower, after so many steps on each side, at the last look and at any look of every 20.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
 import sys
+import time
 from collections import defaultdict
-from math import comb
+from itertools import count
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from tests.pseudo import ROOT
+import numpy as np
+
+from tests.bench.pasted_fits import (
+    LINES,
+    OF_ARRAYS,
+    PART,
+    Fit,
+    arrays_of,
+    fit_arguments,
+    make_model,
+)
+from tests.bench.runner import Rows, make_parser, print_head, print_row, spread_text
+from tfwatch.judge.effects.interval import estimate_ratio
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
 #: A live setting costs at most this ratio of the pasted line.
 _MOST = 1.03
-#: An interval misses with this probability.
-_MISS = 0.05
-_SCRIPT = Path(__file__).with_name("pasted_script.py")
-_KINDS = ("naive", "uint8", "tuned", "random", "slices", "arrays", "generator", "pydataset")
+#: Steps of a fit whose noise is recorded; tries, and steps between two looks.
+_NOISE_STEPS, _TRIES, _LOOK, _SETTLE = 3000, 300, 20, 50
+#: Steps on each side, and how much faster the second half is.
+_NOISE_CASES = ((100, 1.0), (400, 1.0), (100, 1.2), (400, 1.05))
 
 
-def interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Return the median and its interval by order statistics; with fewer than six values the
-    interval is their range, and misses more often."""
-    ordered, count, cut, chance = sorted(values), len(values), 0, 0.0
-    for rank in range(count // 2):
-        chance += 2 * comb(count, rank) / 2**count
-        cut = rank + 1 if chance <= _MISS else cut
-    cut = max(cut - 1, 0)
-    return median(ordered), ordered[cut], ordered[-1 - cut]
+# -- the trainings --------------------------------------------------------------------------------
 
 
-def _text(values: Sequence[float]) -> str:
-    if not values:
-        return "n/a"
-    middle, low, high = interval(values)
-    return f"{middle:.3f} ({low:.3f} to {high:.3f})"
+class Program:
+    """The trainings of some kinds of data, in rounds."""
+
+    def __init__(self, options: argparse.Namespace, rows: Rows) -> None:
+        self._options, self._rows = options, rows
+        self._until_s = time.monotonic() + 60 * options.minutes
+        self._models: dict[str, Any] = {}
+        self._arrays: dict[int, Any] = {}
+
+    def run(self) -> None:
+        """Train in rounds until the time is over."""
+        train = self._note_noise if self._options.noise else self._fit_arms
+        kinds, batches = self._options.kinds, self._options.batches
+        done = [row["round"] for row in self._rows.read() if row["kind"] in kinds]
+        for number in count(1 + max(done, default=-1)):
+            for kind in kinds:
+                if time.monotonic() > self._until_s:
+                    return
+                train(kind, batches[number % len(batches)], number)
+
+    def _fit_arms(self, kind: str, batch: int, number: int) -> None:
+        arms: list[tuple[str, str]] = [("bare", ""), ("watch", ""), ("bare", ""), ("watch", "")]
+        for line in LINES[kind]:
+            arms += [("live", line), ("pasted", line)]
+        for arm, line in arms if number % 2 == 0 else arms[::-1]:
+            is_live = arm == "live"
+            live = {"bare": None, "live": line}.get(arm, "")
+            steps = 3 * PART if is_live else PART
+            done = self._fit(kind, batch, steps, line if arm == "pasted" else "", live)
+            self._add(kind, batch, number, arm=arm, line=line, **done.row(is_live=is_live))
+
+    def _note_noise(self, kind: str, batch: int, number: int) -> None:
+        done = self._fit(kind, batch, _NOISE_STEPS, "", "")
+        self._add(kind, batch, number, ms=[round(float(one), 3) for one in done.ms])
+
+    def _fit(self, kind: str, batch: int, steps: int, line: str, live: str | None) -> Fit:
+        dtype = "uint8" if kind == "uint8" else "float32"
+        if dtype not in self._models:
+            self._models[dtype] = make_model(dtype)
+        if kind in OF_ARRAYS and batch not in self._arrays:
+            self._arrays[batch] = arrays_of(batch)
+        given = fit_arguments(kind, batch, steps, line, self._arrays.get(batch))
+        return Fit(self._models[dtype], given, live)
+
+    def _add(self, kind: str, batch: int, number: int, **row: Any) -> None:
+        self._rows.add({"kind": kind, "batch": batch, "round": number, **row})
 
 
-def _is_above(values: Sequence[float]) -> bool:
-    return bool(values) and interval(values)[1] > _MOST
+# -- the tables -----------------------------------------------------------------------------------
+
+
+def _ratios(rows: Sequence[dict[str, Any]], over: str, under: str) -> list[float]:
+    """Return the ratio of each round. over, under: an arm and the part of its fits."""
+    of = [_steps(rows, *side.split()) for side in (over, under)]
+    return [of[0][at] / of[1][at] for at in of[0] if at in of[1]]
+
+
+def _steps(rows: Sequence[dict[str, Any]], arm: str, part: str) -> dict[int, float]:
+    """Return the median step of each round."""
+    steps = defaultdict(list)
+    for row in rows:
+        if row["arm"] == arm:
+            steps[row["round"]].append(row[part][0])
+    return {at: median(found) for at, found in steps.items()}
 
 
 def _figures(rows: Sequence[dict[str, Any]], part: str) -> str:
-    steps = [row[part][0] for row in rows]
-    copies = [row[part][1] for row in rows if row[part][1] is not None]
-    copy = f"{median(copies):5.2f}" if copies else "     "
-    return f"{median(steps):7.2f} {copy}" if steps else " " * 13
+    """Return the medians of step and copy."""
+    found = [row[part] for row in rows if part in row]
+    copies = [copy for _, copy in found if copy is not None]
+    copy = f", {median(copies):.2f}" if copies else ""
+    return f"{median(step for step, _ in found):.2f}{copy}" if found else "n/a"
 
 
-class Cell:
-    """The fits of one kind of data and batch."""
-
-    def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
-        self._of: dict[tuple[str, str], dict[int, list[dict[str, Any]]]] = defaultdict(
-            lambda: defaultdict(list)
-        )
-        for row in rows:
-            self._of[row["arm"], row["line"]][row["round"]].append(row)
-        self.lines = list(dict.fromkeys(row["line"] for row in rows if row["line"]))
-
-    def _steps(self, arm: str, line: str, part: str) -> dict[int, float]:
-        """Return the median step of each round."""
-        rounds = self._of[arm, line].items()
-        return {at: median(row[part][0] for row in rows) for at, rows in rounds}
-
-    def watch_over_bare(self) -> list[float]:
-        """Return the ratio of each round."""
-        return _ratios(self._steps("watch", "", "all"), self._steps("bare", "", "all"))
-
-    def print_line(self, line: str) -> bool:
-        """Print the row of a line; return whether a ratio is too large."""
-        live = [row for rows in self._of["live", line].values() for row in rows]
-        pasted = [row for rows in self._of["pasted", line].values() for row in rows]
-        steps = self._steps
-        over = _ratios(steps("live", line, "live"), steps("pasted", line, "all"))
-        back = _ratios(steps("live", line, "back"), steps("live", line, "written"))
-        parts = [_figures(live, part) for part in ("written", "live", "back")]
-        parts.append(_figures(pasted, "all"))
-        pause = median(row["pause_ms"] for row in live) if live else 0.0
-        print(
-            f"  {line:18} {' '.join(parts)}  {_text(over)}  {_text(back)}  {pause:5.0f} ms",
-            flush=True,
-        )
-        failed = [row for row in live if row["switched"] != 2]
-        if failed:
-            print(f"    {len(failed)} of {len(live)} not switched: {failed[0]['failed']}")
-        return _is_above(over) or _is_above(back)
+def print_table(rows: Sequence[dict[str, Any]]) -> bool:
+    """Print all rounds; return whether a ratio is above the most in each of them."""
+    is_bad = False
+    columns = ("written", "live", "back", "pasted", "live/pasted", "back/written", "pause")
+    print_head("data, batch", "line", *columns, "not switched")
+    for kind, batch, line in sorted({(row["kind"], row["batch"], row["line"]) for row in rows}):
+        own = [row for row in rows if (row["kind"], row["batch"]) == (kind, batch)]
+        own = [row for row in own if row["line"] == line]
+        if not line:
+            ratios = spread_text(_ratios(own, "watch all", "bare all"))
+            print_row(f"{kind}, {batch}", "Watch over bare", ratios)
+            continue
+        over = _ratios(own, "live live", "pasted all"), _ratios(own, "live back", "live written")
+        is_bad = is_bad or any(min(one, default=0) > _MOST for one in over)
+        live = [row for row in own if row["arm"] == "live"]
+        pause = f"{median(row['pause_ms'] for row in live):.0f} ms" if live else "n/a"
+        failed = [row["failed"] for row in live if row["switched"] != 2]
+        parts = (_figures(own, part) for part in ("written", "live", "back", "all"))
+        print_row(f"{kind}, {batch}", line, *parts, *map(spread_text, over), pause, *failed[:1])
+    return is_bad
 
 
-def _ratios(over: dict[int, float], under: dict[int, float]) -> list[float]:
-    return [over[at] / under[at] for at in over if at in under]
-
-
-def print_table(file: Path) -> bool:
-    """Print all rounds of a file; return whether a ratio is proved to be too large."""
-    rows = [json.loads(line) for line in file.read_text().splitlines()]
-    cells: dict[tuple[int, str], list[dict[str, Any]]] = defaultdict(list)
+def print_noise(rows: Sequence[dict[str, Any]]) -> None:
+    """Print the share of claims in the noise of each fit."""
+    rng = np.random.default_rng(0)
+    print_head("data", "step, ms", "steps a side", "faster", "at the end", "at any look")
     for row in rows:
-        cells[row["batch"], row["kind"]].append(row)
-    bad = False
-    print("  line                     written          live          back        pasted")
-    for (batch, kind), own in sorted(cells.items()):
-        cell, rounds = Cell(own), len({row["round"] for row in own})
-        watch = cell.watch_over_bare()
-        print(f"{kind}, batches of {batch}, {rounds} rounds: Watch/bare {_text(watch)}")
-        for line in cell.lines:
-            bad = cell.print_line(line) or bad
-    return bad
+        steps = np.array(row["ms"][_SETTLE:])
+        for side, faster in _NOISE_CASES:
+            tries = [_claims(steps, side, faster, rng) for _ in range(_TRIES)]
+            shares = (f"{share:.1%}" for share in np.mean(tries, axis=0))
+            print_row(row["kind"], f"{np.median(steps):.2f}", side, f"{faster} x", *shares)
+
+
+def _claims(steps: Any, side: int, faster: float, rng: np.random.Generator) -> tuple[bool, bool]:
+    """Return whether a stretch is claimed to differ at its end, and at any look."""
+    first = int(rng.integers(len(steps) - 2 * side + 1))
+    part = steps[first : first + 2 * side].copy()
+    part[side:] /= faster
+    answers = [
+        estimate_ratio([part[:side], part[side : side + look]]).answer
+        for look in range(60, side + 1, _LOOK)
+    ]
+    are_claims = [answer in ("faster", "slower") for answer in answers]
+    return are_claims[-1], any(are_claims)
 
 
 def main() -> int:
     """Train, and print the table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = make_parser(__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--kinds", nargs="*", default=_KINDS)
-    parser.add_argument("--batches", nargs="*", default=["64"])
-    asked = parser.parse_args()
-    if asked.minutes:
-        words = [asked.out, ",".join(asked.kinds), ",".join(asked.batches), str(asked.minutes)]
-        subprocess.run([sys.executable, str(_SCRIPT), *map(str, words)], cwd=ROOT, check=True)
-    return int(print_table(asked.out / "fits.jsonl"))
+    parser.add_argument("--kinds", nargs="*", default=[*LINES], choices=LINES)
+    parser.add_argument("--batches", nargs="*", type=int, default=[64])
+    parser.add_argument("--noise", action="store_true")
+    options = parser.parse_args()
+    rows = Rows(options.out / ("noise.jsonl" if options.noise else "fits.jsonl"))
+    Program(options, rows).run()
+    if options.noise:
+        print_noise(rows.read())
+        return 0
+    return int(print_table(rows.read()))
 
 
 if __name__ == "__main__":

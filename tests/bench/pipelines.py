@@ -9,13 +9,16 @@ model, trains both in turn under `tfwatch run --headless`, and prints the answer
 
 from __future__ import annotations
 
-import argparse
 import re
-import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.bench.runner import in_turns, make_parser, run_python, run_tfwatch
+
+if TYPE_CHECKING:
+    import argparse
 
 PAGE = Path(__file__).parents[2] / "docs/pipelines.md"
 #: The names that the page's code uses.
@@ -104,40 +107,33 @@ def pipelines() -> list[Pipeline]:
 
 def main() -> None:
     """Print an answer for each section."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--images", type=int, default=1500)
     parser.add_argument("--only", default="", help="a part of a section's title")
-    args = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        code = FILES.format(images=args.images, pixels=320)
-        subprocess.run([sys.executable, "-c", code], cwd=folder, check=True, capture_output=True)
-        for number, pipeline in enumerate(pipelines()):
-            if args.only in pipeline.title:
-                _measure(folder, number, pipeline, args)
+        code = FILES.format(images=options.images, pixels=320)
+        run_python("-c", code, cwd=folder).check_returncode()
+        for pipeline in pipelines():
+            if options.only in pipeline.title:
+                answer = _measure(folder, pipeline, options)
+                print(f"== {pipeline.title}\n{answer}", flush=True)
 
 
-def _measure(folder: Path, number: int, pipeline: Pipeline, args: argparse.Namespace) -> None:
-    sides: dict[str, list[str]] = {}
-    for side in ("before", "after") * args.rounds:
-        script = folder / f"{side}{number}.py"
+def _measure(folder: Path, pipeline: Pipeline, options: argparse.Namespace) -> str:
+    """Return how the step times before and after the edit compare."""
+    sides: dict[str, list[str]] = {"before": [], "after": []}
+    for _, side in in_turns(options.rounds, [*sides]):
+        script = folder / "train.py"
         script.write_text(f"{NAMES}\n{getattr(pipeline, side)}\n{pipeline.training}")
-        runs = folder / "runs" / f"{number}-{side}-{len(sides.get(side, []))}"
-        words = ["run", "--headless", "--steps", str(args.steps), "--runs-dir", str(runs)]
-        _tfwatch(folder, *words, script.name)
-        sides.setdefault(side, []).append(str(next(runs.iterdir())))
-    answer = _tfwatch(folder, "compare", *(",".join(runs) for runs in sides.values()))
-    print(f"== {pipeline.title}\n{answer}", flush=True)
-
-
-def _tfwatch(folder: Path, *words: str) -> str:
-    command = [sys.executable, "-m", "tfwatch", *words]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    return done.stdout
+        runs_dir = tempfile.mkdtemp(dir=folder)
+        words = ["--steps", str(options.steps), "--runs-dir", runs_dir, script.name]
+        run_tfwatch("run", "--headless", *words, cwd=folder)
+        sides[side].append(str(next(Path(runs_dir).iterdir())))
+    return run_tfwatch("compare", *map(",".join, sides.values())).stdout
 
 
 if __name__ == "__main__":

@@ -12,8 +12,6 @@ beside it stand the rows of tfwatch's own profile.
 
 from __future__ import annotations
 
-import argparse
-import gzip
 import json
 import os
 import random
@@ -31,6 +29,7 @@ import numpy as np
 import psutil
 import tensorflow as tf
 
+from tests.bench.runner import figure, in_turns, make_parser, print_head, print_row
 from tfwatch import Watch
 from tfwatch.core.events import AUTOMATIC, StepProfiled
 from tfwatch.core.rows import Flag, step_ms
@@ -164,69 +163,46 @@ def _print_costs(kind: str, is_equal: bool, asks: Asks, run: Any) -> None:
     )
 
 
-def _halves_ms(asks: Asks) -> tuple[Any, Any]:
-    """Return the median step of the first half, before a profile, and of the last quarter."""
-    steps_ms = 1e3 * np.diff(asks.ends_s[_SETTLE:])
-    return np.median(steps_ms[: len(steps_ms) // 2 - _SETTLE]), np.median(
-        steps_ms[-len(steps_ms) // 4 :]
-    )
-
-
 def print_pairs(kind: str, pairs: int, folder: Path) -> None:
-    """Print a JSON line for each pair of trainings, with a profile for which nobody asked and
-    without one."""
+    """Print a row for each pair of trainings, with a profile for which nobody asked and without
+    one."""
     model = make_model(kind)
     warm, _ = train(model, folder / "warm", set(), 5 * _SETTLE, "command")
     steps = int(_PAIR_S / float(np.median(np.diff(warm.ends_s[_SETTLE:]))))
     steps = min(steps, _EPOCH) if steps <= _EPOCH else steps // _EPOCH * _EPOCH
-    for number in range(pairs):
-        row: dict[str, Any] = {"kind": kind, "steps": steps}
-        for name in ("plain", "profiled") if number % 2 else ("profiled", "plain"):
-            at = {steps // 2} if name == "profiled" else set()
-            asks, run = train(model, folder / f"{number}{name}", at, steps, AUTOMATIC)
-            row[f"{name}_s"] = round(asks.length_s, 4)
-            row[f"{name}_ms"] = [round(float(one), 3) for one in _halves_ms(asks)]
-            if name == "profiled":
-                profile = profile_of_run(run)
-                row["cost_ms"] = round(profile.cost_ms, 2) if profile else None
-                done = run.events.of(StepProfiled)
-                row["start_ms"] = round(done[0].cost_ms, 2) if done else None
-                row["missing"] = done[0].missing if done else "none came"
-                row["marked"] = int((run.steps["flags"] & int(Flag.PROFILED) > 0).sum())
-        print(json.dumps(row), flush=True)
+    print_head("model", "steps", "plain, s", "profiled, s", "cost, ms", "start, ms", "marked steps")
+    lengths_s: dict[str, str] = {}
+    for number, arm in in_turns(pairs, ("plain", "profiled")):
+        at = {steps // 2} if arm == "profiled" else set()
+        asks, run = train(model, folder / f"{number}{arm}", at, steps, AUTOMATIC)
+        lengths_s[arm] = f"{asks.length_s:.3f}"
+        if at:
+            profile, done = profile_of_run(run), run.events.of(StepProfiled)
+            marked = int((run.steps["flags"] & int(Flag.PROFILED) > 0).sum())
+            cost = profile.cost_ms if profile else None
+            start = done[0].cost_ms if done else None
+            costs = figure(cost, ".1f"), figure(start, ".1f"), marked
+        if len(lengths_s) == 2:
+            print_row(kind, steps, lengths_s.pop("plain"), lengths_s.pop("profiled"), *costs)
 
 
 def write_trace(kind: str, folder: Path, out: Path) -> None:
-    """Write the recording of a long profile, and the rows of a short one, of one model."""
+    """Write a long recording for XProf, and the rows of a short profile, of one model."""
     model = make_model(kind)
     out.mkdir(parents=True, exist_ok=True)
-    _, run = train(model, folder / "short", {2 * _SETTLE}, 200, "command")
+    _, run = train(model, folder, {2 * _SETTLE}, 200, "command")
     done = [one for one in run.events.of(StepProfiled) if one.operations]
     parts = [(one.role, one.name, one.took_ms) for one in step_parts(done[-1])] if done else []
     (out / f"{kind}.json").write_text(json.dumps(parts))
     model.fit(make_data(model), steps_per_epoch=_SETTLE, verbose=0)
     options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=1)
-    with tf.profiler.experimental.Profile(str(folder / "long"), options):
+    with tf.profiler.experimental.Profile(str(out / kind), options):
         model.fit(make_data(model), steps_per_epoch=_TRACED, verbose=0)
-    for recorded in (folder / "long").rglob("*.xplane.pb"):
-        (out / f"{kind}.xplane.pb.gz").write_bytes(_of_devices(recorded.read_bytes()))
-
-
-def _of_devices(recording: bytes) -> bytes:
-    """Return a recording, compressed, without the threads of the host where it has a GPU."""
-    from tensorflow.tsl.profiler.protobuf import xplane_pb2
-
-    space = xplane_pb2.XSpace.FromString(recording)
-    if any(plane.name.startswith("/device:GPU") for plane in space.planes):
-        for plane in space.planes:
-            if plane.name.startswith("/host:CPU"):
-                plane.ClearField("lines")
-    return gzip.compress(space.SerializeToString())
 
 
 def main() -> int:
     """Train and compare."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--profiles", type=int, default=50)
     parser.add_argument("--pairs", type=int, default=0)
     parser.add_argument("--trace", type=Path)

@@ -1,6 +1,6 @@
 """The rank that tfwatch names, and its cause, where one rank of a real training is late.
 
-    python -m tests.bench.ranks [--sizes 2,4] [--trials 40] [--clean 20] [--steps 200]
+    python -m tests.bench.ranks [--sizes 2 4] [--trials 40] [--clean 20] [--steps 200]
 
 Trains on CPUs with `MultiWorkerMirroredStrategy`, a process a rank, one training after the other,
 in random order: without a fault, or with one on a random rank: batches late by 20 ms, 25 ms more
@@ -11,38 +11,31 @@ fault. Needs a core and a half a rank.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import random
 import socket
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections import Counter
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from tests.bench.runner import make_parser, print_head, print_row, run_python
 from tfwatch.judge.groups.judged_group import JudgedGroup, judge_group
 from tfwatch.judge.groups.late_rank import Cause
 from tfwatch.runs.group import open_group
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
-ROOT = Path(__file__).parents[2]
-EXPECTED = {
-    "data": Cause.DATA_WAIT,
-    "compute": Cause.COMPUTE,
-    "host": Cause.HOST,
-}
-_TIMEOUT_S = 180.0
+#: The cause of each fault.
+EXPECTED = {"data": Cause.DATA_WAIT, "compute": Cause.COMPUTE, "host": Cause.HOST}
+_LONGEST_S = 180.0
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(NamedTuple):
     """A training: its fault, and the rank that has it."""
 
     fault: str
@@ -55,37 +48,23 @@ def train(size: int, cases: Sequence[Case], steps: int, runs_dir: Path) -> list[
     Raises:
         RuntimeError: a process failed.
     """
-    cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(size)]}
+    workers = [f"127.0.0.1:{port}" for port in free_ports(size)]
     words = [",".join(f"{case.fault}-{case.rank}" for case in cases), str(steps), str(runs_dir)]
-    ranks = [start(cluster, rank, words) for rank in range(size)]
-    try:
-        for rank in ranks:
-            _, errors = rank.communicate(timeout=_TIMEOUT_S)
-            if rank.returncode:
-                raise RuntimeError(errors[-2000:])
-    finally:
-        for rank in ranks:
-            rank.kill()
-    return [judged(runs_dir / str(number)) for number in range(len(cases))]
 
+    def run_rank(rank: int) -> None:
+        task = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}}
+        done = run_python(
+            *("-m", "tests.bench.rank_program", *words),
+            longest_s=_LONGEST_S,
+            environ={"TF_CONFIG": json.dumps(task), "CUDA_VISIBLE_DEVICES": "-1"},
+        )
+        if done.returncode:
+            raise RuntimeError(done.stderr[-2000:])
 
-def judged(runs_dir: Path) -> JudgedGroup:
-    """Return the only group of a folder."""
-    (folder,) = runs_dir.iterdir()
-    return judge_group(open_group(folder))
-
-
-def start(cluster: dict[str, list[str]], rank: int, words: list[str]) -> subprocess.Popen[str]:
-    """Start the process of a rank."""
-    config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank}})
-    environ = {
-        **os.environ,
-        "TF_CONFIG": config,
-        "CUDA_VISIBLE_DEVICES": "-1",
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-    }
-    command = [sys.executable, "-m", "tests.bench.rank_program", *words]
-    return subprocess.Popen(command, cwd=ROOT, env=environ, stderr=subprocess.PIPE, text=True)
+    with ThreadPoolExecutor(size) as pool:
+        list(pool.map(run_rank, range(size)))
+    folders = [next((runs_dir / str(number)).iterdir()) for number in range(len(cases))]
+    return [judge_group(open_group(folder)) for folder in folders]
 
 
 def free_ports(count: int) -> list[int]:
@@ -95,11 +74,6 @@ def free_ports(count: int) -> list[int]:
     for one in sockets:
         one.close()
     return ports
-
-
-def group_ms(group: JudgedGroup) -> float:
-    """Return the mean usual step of a group."""
-    return group.cycles.group_ms
 
 
 def check(group: JudgedGroup, case: Case) -> tuple[bool, str]:
@@ -113,7 +87,7 @@ def check(group: JudgedGroup, case: Case) -> tuple[bool, str]:
 
 def make_cases(size: int, options: argparse.Namespace) -> list[Case]:
     """Return the trainings of a size, in random order."""
-    faults = options.faults.split(",")
+    faults = options.faults
     cases = [Case(faults[n % len(faults)], random.randrange(size)) for n in range(options.trials)]
     cases += [Case("none", 0)] * options.clean
     random.shuffle(cases)
@@ -125,43 +99,38 @@ def measure(size: int, options: argparse.Namespace) -> None:
     cases = make_cases(size, options)
     with tempfile.TemporaryDirectory() as folder:
         groups = train(size, cases, options.steps, Path(folder))
-    clean_ms = statistics.median(
-        group_ms(group) for group, case in zip(groups, cases, strict=True) if case.fault == "none"
-    )
-    right: Counter[str] = Counter()
-    for group, case in zip(groups, cases, strict=True):
+    pairs = [*zip(groups, cases, strict=True)]
+    healthy_ms = [group.cycles.group_ms for group, case in pairs if case.fault == "none"]
+    clean_ms, right = statistics.median(healthy_ms), Counter[str]()
+    for group, case in pairs:
         is_right, found = check(group, case)
         right[case.fault] += is_right
-        word = "right" if is_right else "WRONG"
-        print(
-            f"  {case.fault}, rank {case.rank}: {word} {gain_text(group, case, clean_ms)} {found}",
-            flush=True,
-        )
+        gain = gain_text(group, clean_ms) if case.fault != "none" else ""
+        print_row(size, *case, "right" if is_right else "WRONG", gain, found)
     of = Counter(case.fault for case in cases)
     print(f"{size} ranks, {clean_ms:.1f} ms a step without a fault; right: ", end="")
     print(", ".join(f"{fault} {right[fault]} of {of[fault]}" for fault in of), flush=True)
 
 
-def gain_text(group: JudgedGroup, case: Case, clean_ms: float) -> str:
+def gain_text(group: JudgedGroup, clean_ms: float) -> str:
     """Return the forecast gain without the late rank beside the gain that was measured."""
-    if group.straggler is None or case.fault == "none":
+    if group.straggler is None:
         return ""
-    forecast_ms, gained_ms = group.straggler.gain_ms, group_ms(group) - clean_ms
-    return (
-        f"gain {forecast_ms:.1f} ms, measured {gained_ms:.1f} ({forecast_ms / gained_ms - 1:+.0%})"
-    )
+    forecast_ms, gained_ms = group.straggler.gain_ms, group.cycles.group_ms - clean_ms
+    return f"{forecast_ms:.1f} ms, measured {gained_ms:.1f} ({forecast_ms / gained_ms - 1:+.0%})"
 
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description="the late rank of a group, found and explained")
-    parser.add_argument("--sizes", default="2,4")
+    parser = make_parser(__doc__)
+    parser.add_argument("--sizes", nargs="*", type=int, default=[2, 4])
     parser.add_argument("--trials", type=int, default=40, help="groups with a fault")
     parser.add_argument("--clean", type=int, default=20, help="groups without one, at least 1")
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--faults", default=",".join(EXPECTED))
+    parser.add_argument("--faults", nargs="*", default=[*EXPECTED], choices=EXPECTED)
     options = parser.parse_args()
-    for size in map(int, options.sizes.split(",")):
+    print_head("ranks", "fault", "of rank", "", "gain", "found")
+    for size in options.sizes:
         measure(size, options)
 
 

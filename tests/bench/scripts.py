@@ -12,39 +12,42 @@ trains.
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 import tempfile
-import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tests.pseudo import ROOT
+from tests.bench.runner import ROOT, make_parser, print_head, print_row, run_python
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.run import open_run
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tfwatch.runs.snapshot import Snapshot
 
-FOLDER = Path(__file__).parents[1] / "scripts"
 #: What two bare runs do not share of a line of TensorFlow's log: its time and its process.
 _LOGGED = re.compile(r"^(\d{4}-\d\d-\d\d [\d:.]+|[IWEF]\d{4} [\d:.]+ +\d+)", re.MULTILINE)
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 _TIMES = re.compile(r"\d+(\.\d+)?(s|ms|us)(/step|/epoch)?\b")
 
 
-@dataclass(frozen=True)
-class Script:
-    """A script. runs: the steps of each run that it leaves. wait_ms: the least median data wait of
-    the last one."""
+_ENVIRON = {
+    "TF_CPP_MIN_LOG_LEVEL": "2",
+    "TF_DETERMINISTIC_OPS": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+
+
+class Script(NamedTuple):
+    """A script. runs: the steps of each run that it leaves; None: any. wait_ms: the least median
+    data wait of the last one."""
 
     words: list[str]
-    runs: list[int]
+    runs: list[int] | None
     wait_ms: float = 0.0
 
 
@@ -55,10 +58,10 @@ SCRIPTS = {
     "PyDataset, processes": Script(["py_dataset.py"], [40]),
     "ragged and sparse": Script(["ragged.py"], [54]),
     "transfer, two fits": Script(["transfer.py"], [30]),
-    "checkpoints, early stop": Script(["checkpoints.py"], [0]),
+    "checkpoints, early stop": Script(["checkpoints.py"], None),
     "train_on_batch": Script(["train_on_batch.py"], [30, 32]),
     "GradientTape": Script(["gradient_tape.py"], [26], 10.0),
-    "search, six fits": Script(["search.py"], [0]),
+    "search, six fits": Script(["search.py"], None),
     "MirroredStrategy": Script(["mirrored.py"], [48]),
     "mixed precision": Script(["mixed_precision.py"], [48]),
     "TextVectorization": Script(["text.py"], [40]),
@@ -67,13 +70,11 @@ SCRIPTS = {
 }
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """The end of a script. runs: those that it left, the oldest first."""
 
     output: str
     code: int
-    seconds: float
     errors: str
     runs: list[Snapshot]
 
@@ -81,26 +82,17 @@ class Outcome:
 def execute(words: list[str], runs_dir: Path | None) -> Outcome:
     """Run a script, under tfwatch where there is a folder for its runs."""
     own = ["-m", "tfwatch", "run", "--headless", "--runs-dir", str(runs_dir)] if runs_dir else []
-    environ = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "TF_CPP_MIN_LOG_LEVEL": "2",
-        "TF_DETERMINISTIC_OPS": "1",
-    }
-    begun_s = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, *own, *words],
-        cwd=FOLDER,
-        env={**environ, "PYTHONDONTWRITEBYTECODE": "1"},
-        input="typed",
-        capture_output=True,
-        text=True,
-        timeout=400,
+    done = run_python(
+        *own,
+        *words,
+        cwd=ROOT / "tests/scripts",
+        longest_s=400,
+        typed="typed",
+        environ=_ENVIRON,
     )
-    seconds = time.perf_counter() - begun_s
     runs = [open_run(path) for path in reversed(list_runs(runs_dir))] if runs_dir else []
     errors = _ADDRESS.sub("A", _TIMES.sub("T", _LOGGED.sub("L", done.stderr)))
-    return Outcome(_TIMES.sub("T", done.stdout), done.returncode, seconds, errors, runs)
+    return Outcome(_TIMES.sub("T", done.stdout), done.returncode, errors, runs)
 
 
 def steps_of(run: Snapshot) -> int:
@@ -108,70 +100,47 @@ def steps_of(run: Snapshot) -> int:
     return run.ended.steps if run.ended else 0
 
 
-def problems(script: Script, bare: Outcome, under: Outcome) -> list[str]:
-    """Return what differs from bare, and what is recorded wrongly."""
-    found = []
+def problems(script: Script, bare: Outcome, under: Outcome) -> Iterator[str]:
+    """Yield what differs from bare, and what is recorded wrongly."""
     if under.output != bare.output:
-        found.append("another output")
+        yield "another output"
     if not under.errors.startswith(bare.errors):
-        found.append(f"other errors: {first_difference(bare.errors, under.errors)}")
+        yield f"other errors: {under.errors[-2000:]}"
     if under.code != bare.code:
-        found.append(f"exit code {under.code} in place of {bare.code}")
+        yield f"exit code {under.code} in place of {bare.code}"
     steps = [steps_of(run) for run in under.runs]
-    if script.runs != [0] and steps != script.runs:
-        found.append(f"recorded {steps} steps, trained {script.runs}")
-    if script.runs == [0] and not sum(steps):
-        found.append("nothing recorded")
-    if (
-        script.wait_ms
-        and under.runs
-        and np.median(under.runs[-1].steps["wait_ms"]) < script.wait_ms
-    ):
-        found.append("data wait too short")
-    return found
+    if script.runs is not None and steps != script.runs:
+        yield f"recorded {steps} steps, trained {script.runs}"
+    if not sum(steps):
+        yield "nothing recorded"
+    elif np.median(under.runs[-1].steps["wait_ms"]) < script.wait_ms:
+        yield "data wait too short"
 
 
-def first_difference(bare: str, under: str) -> str:
-    """Return the first line of the errors that differs from bare, and that of bare."""
-    pairs = zip(bare.splitlines(), [*under.splitlines(), ""], strict=False)
-    return next(
-        (f"{other!r} in place of {one!r}" for one, other in pairs if one != other), "their end"
-    )
+def medians(run: Snapshot) -> Iterator[str]:
+    """Yield the medians of a run's parts, milliseconds."""
+    for part in ("wait_ms", "compute_ms", "host_ms"):
+        yield f"{np.median(run.steps[part]):.1f}" if len(run.steps) else "n/a"
 
 
-def split_of(run: Snapshot) -> str:
-    """Return the medians of a run's parts, milliseconds."""
-    if not len(run.steps):
-        return "not split"
-    return " ".join(
-        f"{np.median(run.steps[f'{part}_ms']):5.1f}" for part in ("wait", "compute", "host")
-    )
-
-
-def main(names: list[str]) -> int:
+def main() -> int:
     """Print a row for each script; return 1 if one has a problem."""
-    chosen = {name: script for name, script in SCRIPTS.items() if not names or name in names}
-    print(
-        f"{'script':24} {'bare s':>7} {'run s':>7}  {'steps':14} {'wait, compute, host ms':23}"
-        " result"
-    )
-    bad = False
-    for name, script in chosen.items():
+    parser = make_parser(__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    names = parser.parse_args().names or SCRIPTS
+    print_head("script", "steps", "data wait ms", "compute ms", "host ms", "result")
+    is_bad = False
+    for name in names:
+        script = SCRIPTS[name]
         with tempfile.TemporaryDirectory() as folder:
             bare, under = execute(script.words, None), execute(script.words, Path(folder))
-            found = problems(script, bare, under)
+            found = "; ".join(problems(script, bare, under))
             steps = "+".join(str(steps_of(run)) for run in under.runs)
-            split = split_of(under.runs[-1]) if under.runs else ""
-        result = "; ".join(found) or f"equal, exit code {under.code}"
-        print(
-            f"{name:24} {bare.seconds:7.1f} {under.seconds:7.1f}  {steps:14} {split:23} {result}",
-            flush=True,
-        )
-        if found:
-            bad = True
-            print(under.errors[-2000:] if not under.runs else "", end="")
-    return int(bad)
+            parts = [*medians(under.runs[-1])] if under.runs else ["n/a"] * 3
+        print_row(name, steps, *parts, found or f"equal, exit code {under.code}")
+        is_bad = is_bad or bool(found)
+    return int(is_bad)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-#: The names of healthy scripts begin with it.
-HEALTHY = "healthy_"
+from typing import NamedTuple
+
 _HEAD = """\
 import time
 
@@ -77,99 +77,6 @@ _CHEAP = (
     ".map(lambda x, y: (x - 0.5, y))",
     ".map(lambda x, y: (x * 2.0, y))",
 )
-
-
-_SIZES = {"units": 32, "deep": 2, "batch": 32, "count": 4096, "work": 16, "epochs": 3}
-
-
-def _script(seed: int, *parts: str, more: str = "", **sizes: int) -> str:
-    sizes = {**_SIZES, "seed": seed, **sizes}
-    text = "".join((_HEAD, *parts)).replace("{more}", f"\n    {more}," if more else "")
-    for name, value in sizes.items():
-        text = text.replace(f"{{{name}}}", str(value))
-    return text
-
-
-def _pipeline(*calls: str, source: str = _SLICES) -> str:
-    lines = "\n".join(f"    {call}" for call in calls)
-    return f"\ntrain_ds = (\n    {source}\n{lines}\n)\n"
-
-
-def _lines(*calls: str) -> str:
-    return f"\ntrain_ds = {_SLICES}\n" + "".join(f"train_ds = train_ds{one}\n" for one in calls)
-
-
-def slow_scripts() -> dict[str, str]:
-    """Return scripts that lose time, by what they lose it to."""
-    batch, auto = ".batch({batch})", "tf.data.AUTOTUNE"
-    made = {
-        "cheap_maps": (_ROWS, _pipeline(*_CHEAP, batch), _MLP, _COMPILE, _DATA),
-        "cheap_maps_lines": (_ROWS, _lines(*_CHEAP, batch), _MLP, _COMPILE, _DATA),
-        "cheap_maps_shuffled": (
-            *(_ROWS, _pipeline(".shuffle(1024, seed=1)", *_CHEAP, ".batch({batch})")),
-            *(_MLP, _COMPILE, _DATA),
-        ),
-        "serial_map": (_IMAGES, _BLUR, _pipeline(".map(prepare)", batch), _CNN, _COMPILE, _DATA),
-        "serial_map_lines": (_IMAGES, _BLUR, _lines(".map(prepare)", batch), _CNN, _COMPILE, _DATA),
-        "serial_map_prefetched": (
-            *(_IMAGES, _BLUR, _pipeline(".map(prepare)", batch, ".prefetch(1)")),
-            *(_CNN, _COMPILE, _DATA),
-        ),
-        "no_prefetch": (
-            *(_IMAGES, _BLUR, _pipeline(f".map(prepare, num_parallel_calls={auto})", batch)),
-            *(_CNN, _COMPILE, _DATA),
-        ),
-        "waiting_reads": (_IMAGES, _WAIT, _pipeline(".map(read)", batch), _CNN, _COMPILE, _DATA),
-        "waiting_reads_two": (
-            *(_IMAGES, _WAIT, _pipeline(".map(read, num_parallel_calls=2)", batch, ".prefetch(2)")),
-            *(_CNN, _COMPILE, _DATA),
-        ),
-        "take_after_cache": (
-            *(_IMAGES, _BLUR, _pipeline(".map(prepare)", ".cache()", ".take(1024)", batch)),
-            *(_CNN, _COMPILE, _DATA),
-        ),
-        "take_after_cache_lines": (
-            *(_IMAGES, _BLUR, _lines(".map(prepare)", ".cache()", ".take(1024)", batch)),
-            *(_CNN, _COMPILE, _DATA),
-        ),
-        "eager_arrays": (_ROWS, _MLP, _COMPILE, _ARRAYS),
-        "eager_data": (_IMAGES, _pipeline(batch, ".prefetch(2)"), _CNN, _COMPILE, _DATA),
-        "tiny_steps": (_ROWS, _MLP, _COMPILE, _ARRAYS),
-        "tiny_steps_data": (_ROWS, _pipeline(batch, ".prefetch(2)"), _MLP, _COMPILE, _DATA),
-        "unrolled": (_ROWS, _LSTM.replace("{units})", "{units}, unroll=True)"), _COMPILE, _ARRAYS),
-        "validation": (
-            *(_ROWS, _MLP, _COMPILE),
-            _ARRAYS.replace("verbose", "validation_data=(x_train, y_train), verbose"),
-        ),
-        "slow_callback": (_ROWS, _MLP, _COMPILE, _CALLBACK),
-        "generator": (_IMAGES, _GENERATOR, _CNN, _COMPILE, _DATA),
-        "augmentation": (_IMAGES, _pipeline(batch), _AUGMENTED, _COMPILE, _DATA),
-    }
-    small = {"epochs": 8, "batch": 128, "count": 20_000}
-    images = {"epochs": 11, "count": 2400}
-    sizes = {
-        "cheap_maps": {"epochs": 5, "batch": 256, "count": 40_000},
-        "cheap_maps_lines": {"epochs": 5, "batch": 128, "count": 30_000},
-        "cheap_maps_shuffled": {"epochs": 5, "batch": 64, "count": 30_000},
-        "take_after_cache": {"epochs": 10, "batch": 16},
-        "take_after_cache_lines": {"epochs": 10, "batch": 16},
-        "eager_arrays": {"epochs": 3, "count": 9600},
-        "eager_data": {"epochs": 3, "count": 6400},
-        "tiny_steps": {"epochs": 4, "batch": 8},
-        "tiny_steps_data": {"epochs": 4, "batch": 8},
-        "unrolled": {"epochs": 8, "count": 9600},
-        "validation": {"epochs": 12, "count": 9600},
-        "slow_callback": small,
-        "waiting_reads": {"epochs": 3, "count": 3200},
-        "waiting_reads_two": {"epochs": 4, "count": 4800},
-    }
-    more = {"eager_arrays": "run_eagerly=True", "eager_data": "run_eagerly=True"}
-    return {
-        name: _script(n, *parts, more=more.get(name, ""), **sizes.get(name, images))
-        for n, (name, parts) in enumerate(made.items(), 1)
-    }
-
-
 _CALLBACK = """
 class Logger(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
@@ -208,19 +115,92 @@ model = keras.Sequential(
     ]
 )
 """
+_SIZES = {"units": 32, "deep": 2, "batch": 32, "count": 4096, "work": 16, "epochs": 3}
+_AUTO, _BATCH = "tf.data.AUTOTUNE", ".batch({batch})"
+
+
+class Draft(NamedTuple):
+    """A script with places for its sizes."""
+
+    text: str
+    sizes: dict[str, int]
+
+    def script(self, seed: int) -> str:
+        """Return the script with its sizes and a seed."""
+        text = self.text
+        for name, value in {**_SIZES, **self.sizes, "seed": seed}.items():
+            text = text.replace(f"{{{name}}}", str(value))
+        return text
+
+
+def _draft(*parts: str, more: str = "", **sizes: int) -> Draft:
+    """more: an argument of `compile`."""
+    compiled = _COMPILE.replace("{more}", f"\n    {more}," if more else "")
+    return Draft("".join((_HEAD, *parts[:-1], compiled, parts[-1])), sizes)
+
+
+def _rows(data: str, *, model: str = _MLP, fit: str = _DATA, more: str = "", **sizes: int) -> Draft:
+    """Draft a training over rows of numbers. data: the pipeline, empty for arrays."""
+    return _draft(_ROWS, data, model, fit, more=more, **sizes)
+
+
+def _images(*data: str, model: str = _CNN, more: str = "", **sizes: int) -> Draft:
+    """Draft a training over images. data: a function, and the pipeline."""
+    return _draft(_IMAGES, *data, model, _DATA, more=more, **{"epochs": 11, "count": 2400, **sizes})
+
+
+def _pipeline(*calls: str) -> str:
+    lines = "\n".join(f"    {call}" for call in calls)
+    return f"\ntrain_ds = (\n    {_SLICES}\n{lines}\n)\n"
+
+
+def _lines(*calls: str) -> str:
+    return f"\ntrain_ds = {_SLICES}\n" + "".join(f"train_ds = train_ds{one}\n" for one in calls)
+
+
+def slow_scripts() -> dict[str, str]:
+    """Return scripts that lose time, by what they lose it to."""
+    ready = _pipeline(_BATCH, ".prefetch(2)")
+    parallel = f".map(prepare, num_parallel_calls={_AUTO})"
+    two_reads = _pipeline(".map(read, num_parallel_calls=2)", _BATCH, ".prefetch(2)")
+    taken = (".map(prepare)", ".cache()", ".take(1024)", _BATCH)
+    unrolled = _LSTM.replace("{units})", "{units}, unroll=True)")
+    validated = _ARRAYS.replace("verbose", "validation_data=(x_train, y_train), verbose")
+    shuffled = _pipeline(".shuffle(1024, seed=1)", *_CHEAP, _BATCH)
+    made = {
+        "cheap_maps": _rows(_pipeline(*_CHEAP, _BATCH), epochs=5, batch=256, count=40_000),
+        "cheap_maps_lines": _rows(_lines(*_CHEAP, _BATCH), epochs=5, batch=128, count=30_000),
+        "cheap_maps_shuffled": _rows(shuffled, epochs=5, batch=64, count=30_000),
+        "serial_map": _images(_BLUR, _pipeline(".map(prepare)", _BATCH)),
+        "serial_map_lines": _images(_BLUR, _lines(".map(prepare)", _BATCH)),
+        "serial_map_prefetched": _images(_BLUR, _pipeline(".map(prepare)", _BATCH, ".prefetch(1)")),
+        "no_prefetch": _images(_BLUR, _pipeline(parallel, _BATCH)),
+        "waiting_reads": _images(_WAIT, _pipeline(".map(read)", _BATCH), epochs=3, count=3200),
+        "waiting_reads_two": _images(_WAIT, two_reads, epochs=4, count=4800),
+        "take_after_cache": _images(_BLUR, _pipeline(*taken), epochs=10, batch=16, count=4096),
+        "take_after_cache_lines": _images(_BLUR, _lines(*taken), epochs=10, batch=16, count=4096),
+        "eager_arrays": _rows("", fit=_ARRAYS, more="run_eagerly=True", count=9600),
+        "eager_data": _images(ready, more="run_eagerly=True", epochs=3, count=6400),
+        "tiny_steps": _rows("", fit=_ARRAYS, epochs=4, batch=8),
+        "tiny_steps_data": _rows(ready, epochs=4, batch=8),
+        "unrolled": _rows("", model=unrolled, fit=_ARRAYS, epochs=8, count=9600),
+        "validation": _rows("", fit=validated, epochs=12, count=9600),
+        "slow_callback": _rows("", fit=_CALLBACK, epochs=8, batch=128, count=20_000),
+        "generator": _images(_GENERATOR),
+        "augmentation": _images(_pipeline(_BATCH), model=_AUGMENTED),
+    }
+    return {name: draft.script(seed) for seed, (name, draft) in enumerate(made.items(), 1)}
 
 
 def healthy_scripts(count: int) -> dict[str, str]:
     """Return scripts that lose nothing: models that take most of a step, over data that is ready
     in time."""
-    auto = "tf.data.AUTOTUNE"
-    cast = "lambda x, y: (tf.cast(x, tf.float32), y)"
+    cast = f".map(lambda x, y: (tf.cast(x, tf.float32), y), num_parallel_calls={_AUTO})"
     feeds = (
-        _ARRAYS,
-        _pipeline(".batch({batch})", ".prefetch(2)") + _DATA,
-        _pipeline(".cache()", ".shuffle(512)", ".batch({batch})", f".prefetch({auto})") + _DATA,
-        _pipeline(".batch({batch})", f".map({cast}, num_parallel_calls={auto})", ".prefetch(2)")
-        + _DATA,
+        ("", _ARRAYS),
+        (_pipeline(_BATCH, ".prefetch(2)"), _DATA),
+        (_pipeline(".cache()", ".shuffle(512)", _BATCH, f".prefetch({_AUTO})"), _DATA),
+        (_pipeline(_BATCH, cast, ".prefetch(2)"), _DATA),
     )
     models = (
         (_ROWS, _MLP, {"units": 768, "deep": 4, "batch": 128, "count": 12_800}),
@@ -229,9 +209,9 @@ def healthy_scripts(count: int) -> dict[str, str]:
     )
     found = {}
     for n in range(count):
-        rows, model, sizes = models[n % len(models)]
-        feed = feeds[n // len(models) % len(feeds)]
+        examples, model, sizes = models[n % len(models)]
+        data, fit = feeds[n // len(models) % len(feeds)]
         sizes = {**sizes, "units": sizes["units"] + 16 * (n // 12)}
-        text = _script(100 + n, rows, model, _COMPILE, feed, more="", **sizes)
-        found[f"{HEALTHY}{n + 1:02}"] = text
+        draft = Draft(_draft(examples, data, model, fit).text, sizes)
+        found[f"healthy_{n + 1:02}"] = draft.script(100 + n)
     return found

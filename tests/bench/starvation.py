@@ -1,7 +1,7 @@
 """Watch's data-wait share against the GPU's busy share in its device trace.
 
-    python -m tests.bench.starvation [--delays 0,5,10,20,40] [--step-ms 15] [--steps 40] [--rounds
-    3]
+    python -m tests.bench.starvation [--delays 0 5 10 20 40] [--step-ms 15] [--steps 40]
+        [--rounds 3]
 
 Trains convolutions on delayed batches, with prefetch off and 4, under one device trace. Prints a
 row for each case, over all rounds: the mean step and its compute; Watch's data-wait share of the
@@ -12,13 +12,13 @@ wait in which the GPU is busy. Without a GPU, busy is n/a.
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 import time
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -26,23 +26,22 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tests.bench.runner import figure, in_turns, make_parser, print_head, print_row
 from tests.bench.trace import Busy, trace
 from tfwatch import Watch, open_run
 from tfwatch.core.knobs import Knobs
 from tfwatch.tfdata import work_ahead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-W = TypeVar("W")
 #: What the start of a sleep and the wake-up take, in microseconds.
 _SLEEP_COST_US = 450
 SIZE, FILTERS, CLASSES = 32, 128, 10
 #: Steps before the counted ones: compile, convolution algorithms, the start of the pipeline.
 SKIP = 15
-PREFETCHES: tuple[str, ...] = ("off", "4")
 
 
 def delayed(value: tf.Tensor, delay_ms: float | tf.Tensor) -> tf.Tensor:
@@ -59,8 +58,7 @@ def delayed(value: tf.Tensor, delay_ms: float | tf.Tensor) -> tf.Tensor:
     return made.take(1).get_single_element()
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(NamedTuple):
     """The settings of a case."""
 
     delay_ms: float
@@ -75,18 +73,6 @@ class Window:
     end_ns: int
     waits_ns: NDArray[np.int64]
     compute_ms: float
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A case over all rounds; shares of 1. `busy` and `busy_in_wait` are None where the trace has
-    no GPU."""
-
-    step_ms: float
-    compute_ms: float
-    wait: float
-    busy: float | None
-    busy_in_wait: float | None
 
 
 def make_model() -> Any:
@@ -149,21 +135,6 @@ def run(model: Any, batch: int, case: Case, steps: int, runs_dir: Path) -> Windo
     return Window(bounds.start_ns, bounds.end_ns, waits, float(rows["compute_ms"].sum()))
 
 
-def read(windows: list[Window], busy: Busy) -> Reading:
-    """Combine the windows of a case."""
-    wall_ns = sum(window.end_ns - window.start_ns for window in windows)
-    waits = np.concatenate([window.waits_ns for window in windows])
-    wait_ns = float((waits[:, 1] - waits[:, 0]).sum())
-    ran_ns = busy.within_ns((window.start_ns, window.end_ns) for window in windows)
-    return Reading(
-        step_ms=wall_ns / len(waits) / 1e6,
-        compute_ms=sum(window.compute_ms for window in windows) / len(waits),
-        wait=wait_ns / wall_ns,
-        busy=ran_ns / wall_ns if busy.any else None,
-        busy_in_wait=busy.within_ns(waits) / wait_ns if busy.any else None,
-    )
-
-
 def find_batch(model: Any, step_ms: float) -> int:
     """Return the batch size at which a step without data wait takes about `step_ms`."""
     batch = 32
@@ -183,45 +154,45 @@ def _compute_ms(model: Any, batch: int) -> float:
     return float(np.median(times[4:]))
 
 
+class Reading:
+    """A case over all rounds; shares of 1. `busy` and `busy_in_wait` are NaN where the trace has no
+    GPU."""
+
+    def __init__(self, windows: Sequence[Window], busy: Busy) -> None:
+        wall_ns = sum(window.end_ns - window.start_ns for window in windows)
+        waits = np.concatenate([window.waits_ns for window in windows])
+        wait_ns = float((waits[:, 1] - waits[:, 0]).sum())
+        ran_ns = busy.within_ns((window.start_ns, window.end_ns) for window in windows)
+        self.step_ms = wall_ns / len(waits) / 1e6
+        self.compute_ms = sum(window.compute_ms for window in windows) / len(waits)
+        self.wait = wait_ns / wall_ns
+        self.busy = ran_ns / wall_ns if busy.any else float("nan")
+        self.busy_in_wait = busy.within_ns(waits) / wait_ns if busy.any else float("nan")
+
+
 def print_table(readings: dict[Case, Reading]) -> None:
     """Print a row for each case."""
-    unstarved = [
-        r.busy / (1 - r.wait)
-        for case, r in readings.items()
-        if case.delay_ms == 0 and r.busy is not None
-    ]
-    print(
-        "delay ms  prefetch  step ms  compute ms  data wait  GPU busy  expected  off, points  busy"
-        " in wait"
-    )
-    for case, r in readings.items():
-        row = (
-            f"{case.delay_ms:8g}  {case.prefetch!s:>8}  {r.step_ms:7.2f}  {r.compute_ms:10.2f} "
-            f" {r.wait:9.3f}"
-        )
-        if r.busy is None or not unstarved:
-            print(f"{row}  {'n/a':>8}")
-            continue
-        expected = float(np.mean(unstarved)) * (1 - r.wait)
-        print(
-            f"{row}  {r.busy:8.3f}  {expected:8.3f}  {(r.busy - expected) * 100:+11.1f} "
-            f" {r.busy_in_wait:12.4f}"
-        )
-
-
-def in_turns(rounds: int, cases: list[Case], measure: Callable[[Case], W]) -> dict[Case, list[W]]:
-    """Run every case `rounds` times, in alternating order."""
-    windows: dict[Case, list[W]] = {case: [] for case in cases}
-    for n in range(rounds):
-        for case in cases if n % 2 else reversed(cases):
-            windows[case].append(measure(case))
-    return windows
+    without_delay = [one for case, one in readings.items() if case.delay_ms == 0]
+    unstarved = np.mean([one.busy / (1 - one.wait) for one in without_delay])
+    columns = ("step ms", "compute ms", "data wait", "GPU busy", "expected", "error, points")
+    print_head("delay ms", "prefetch", *columns, "busy in wait")
+    for case, one in readings.items():
+        expected = float(unstarved) * (1 - one.wait)
+        times = f"{one.step_ms:.2f}", f"{one.compute_ms:.2f}", f"{one.wait:.3f}"
+        shares = figure(one.busy, ".3f"), figure(expected, ".3f")
+        error = figure((one.busy - expected) * 100, "+.1f")
+        print_row(*case, *times, *shares, error, figure(one.busy_in_wait, ".4f"))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    """Train under a trace."""
+    parser = make_parser(__doc__)
     parser.add_argument(
-        "--delays", default="0,5,10,20,40", help="milliseconds by which batches are late"
+        "--delays",
+        nargs="*",
+        type=float,
+        default=[0, 5, 10, 20, 40],
+        help="milliseconds by which batches are late; 0 is needed",
     )
     parser.add_argument("--step-ms", type=float, default=15.0)
     parser.add_argument("--steps", type=int, default=40)
@@ -230,25 +201,19 @@ def main() -> None:
     model = make_model()
     batch = find_batch(model, options.step_ms)
     print(f"batches of {batch}", flush=True)
-    cases = [
-        Case(float(delay), prefetch)
-        for delay in options.delays.split(",")
-        for prefetch in PREFETCHES
-    ]
-    with tempfile.TemporaryDirectory() as folder:
+    windows: dict[Case, list[Window]] = {
+        Case(*case): [] for case in product(options.delays, ("off", "4"))
+    }
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
 
-        def measure(case: Case) -> Window:
-            return run(model, batch, case, options.steps, Path(folder))
+        def measure() -> None:
+            for _, case in in_turns(options.rounds, [*windows]):
+                windows[case].append(run(model, batch, case, options.steps, folder))
 
-        measure(cases[0])
-        windows: dict[Case, list[Window]] = {}
-        busy = trace(
-            Path(folder) / "trace", lambda: windows.update(in_turns(options.rounds, cases, measure))
-        )
-        print_table({case: read(windows[case], busy) for case in cases})
-        busy.print_if_incomplete(
-            (w.start_ns, w.end_ns) for found in windows.values() for w in found
-        )
+        run(model, batch, next(iter(windows)), options.steps, folder)
+        busy = trace(folder / "trace", measure)
+        print_table({case: Reading(found, busy) for case, found in windows.items()})
 
 
 if __name__ == "__main__":

@@ -1,24 +1,23 @@
 """Does a profile of a few steps name the part that takes most of them?
 
     python -m tests.bench.step_parts OUT [--parts conv dense] [--no-jit]
-    python -m tests.bench.step_parts OUT --gpu                              beside an NVIDIA GPU
+    python -m tests.bench.step_parts OUT --gpu                           beside an NVIDIA GPU
+    python -m tests.bench.step_parts OUT --gpu --parts mirrored          on two of them
 
 Ten parts in three sizes, each trained as under `tfwatch run --explain`. A row for each: the
 longest part, its share, what starting the profiler took, and the share without a part. With a GPU
 there are two more, which only it can show: launch gaps, and products in float32 without tensor
 cores; then a row has the launch gaps, and the time of its parts over that in which the trace shows
-a kernel or a copy. Without XLA there is a round more. The longest rows of each profile are in OUT.
+a kernel or a copy. `mirrored` trains under a MirroredStrategy, with batches in time, 20 and 40 ms
+late. The longest rows of each profile are in OUT.
 """
 
 from __future__ import annotations
 
-import argparse
-import gzip
-import json
 import os
 import sys
 import tempfile
-import time
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
 
+from tests.bench.runner import Rows, figure, make_parser, print_head, print_row
 from tests.bench.step_parts_models import make
 from tests.bench.trace import busy_until
 from tfwatch import Watch
@@ -57,32 +57,26 @@ _PARTS = {
 }
 #: Those that a GPU alone can show.
 _OF_GPU = {"launching": "launch gaps", "float32": "answer"}
+_OF_TWO = {"mirrored": "collective operations"}
 #: The steps of a training; the rows that are kept; the most that may be wrong.
 _STEPS, _ROWS, _MOST_WRONG = 120, 12, 2
 
 
 class Recordings:
     """Notes the time in which GPUs work until the profiled steps end, of each recording that
-    tfwatch reads.
+    tfwatch reads."""
 
-    A recording is removed once it is read.
-    """
-
-    def __init__(self, keep: Path | None = None) -> None:
-        """keep: a file to which the last recording is copied, compressed."""
+    def __init__(self) -> None:
         #: The time of the parts with kernels of a GPU, over that in which it works; None on a CPU.
         self.of_busy: float | None = None
-        self._keep = keep
         module: Any = step_profiler
         self._read, module.read_profile = module.read_profile, self._note
 
     def _note(self, done: Any, *arguments: Any, **options: Any) -> StepProfiled:
-        space = operations._read_space(done)
+        space = operations._read_space(done)  # before `_read`, which removes it
         until = operations._end_of(operations._planes(space, operations._HOST))
         planes = operations._planes(space, operations._DEVICE)
         busy_ms = sum(_busy_ms(plane, until) for plane in planes) / done.steps
-        if self._keep:
-            self._keep.write_bytes(gzip.compress(space.SerializeToString()))
         profile: StepProfiled = self._read(done, *arguments, **options)
         kernels = {one.name for plane in planes for one in plane.event_metadata.values()}
         timed_ms = sum(one.took_ms for one in profile.operations if one.op in kernels)
@@ -102,19 +96,18 @@ def _busy_ms(plane: Any, until: float) -> float:
     return float(busy_until(np.array(spans, np.int64))[1][-1]) / 1e9 if spans else 0.0
 
 
-def profiled(training: Any, out: Path, steps: int = _STEPS) -> StepProfiled:
-    """Train, and return the profile; out: of this training alone, as short ones share a run."""
+def train(training: Any, out: Path) -> tuple[StepProfiled, float]:
+    """Train, and return the profile and the median data wait, ms.
+
+    out: of this training alone, as short ones share a run.
+    """
     watch = Watch(out)
-    training.model.fit(training.data, steps_per_epoch=steps, verbose=0, callbacks=[watch])
+    training.model.fit(training.data, steps_per_epoch=_STEPS, verbose=0, callbacks=[watch])
     complete_runs()
-    found = open_run(_path_of(watch)).events.of(StepProfiled)
-    return found[-1] if found else StepProfiled(0, 0, 0, 0.0, 0.0, missing="none came")
-
-
-def _path_of(watch: Watch) -> Path:
-    if watch.run_path is None:
-        sys.exit("no run was recorded")
-    return watch.run_path
+    run = open_run(watch.run_path or "")
+    found = run.events.of(StepProfiled)
+    profile = found[-1] if found else StepProfiled(0, 0, 0, 0.0, 0.0, missing="none came")
+    return profile, float(np.median(run.steps["wait_ms"]))
 
 
 def first_of(profile: StepProfiled, answer: str) -> StepPart | None:
@@ -136,54 +129,54 @@ def row_of(name: str, answer: str, profile: StepProfiled, of_busy: float | None)
         "cost_ms": profile.cost_ms,
         "step_ms": profile.step_ms,
         "gaps_ms": profile.gaps_ms,
-        "float32_ms": profile.float32_ms,
         "of_busy": of_busy,
         "without_part": sum(one.share for one in parts if one.role == "other"),
         "rows": [(one.role, one.name, round(one.took_ms, 4)) for one in parts[:_ROWS]],
     }
 
 
-def print_row(row: dict[str, Any]) -> None:
+def print_training(row: dict[str, Any]) -> None:
     """Print the longest part and the sums."""
-    gaps = "n/a" if row["gaps_ms"] is None else f"{row['gaps_ms']:.2f}"
-    busy = "n/a" if row["of_busy"] is None else f"{row['of_busy']:.3f}"
-    print(
-        f"{'ok   ' if row['is_right'] else 'WRONG'} {row['name']:18} {row['first']:24}"
-        f" {row['share']:5.0%}  cost {row['cost_ms']:5.1f} ms, gaps {gaps} of"
-        f" {row['step_ms']:.2f} ms, parts/busy {busy}, no part {row['without_part']:.1%}",
-        flush=True,
+    print_row(
+        row["name"],
+        "yes" if row["is_right"] else "NO",
+        row["first"],
+        f"{row['share']:.0%}",
+        f"{row['cost_ms']:.1f}",
+        f"{row['wait_ms']:.2f}",
+        f"{row['step_ms']:.2f}",
+        figure(row["gaps_ms"], ".2f"),
+        figure(row["of_busy"], ".3f"),
+        f"{row['without_part']:.1%}",
     )
 
 
 def main() -> int:
     """Run all, and return 1 where more than two are wrong."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = make_parser(__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--gpu", action="store_true", help="a GPU trains")
     parser.add_argument("--no-jit", action="store_true", help="without XLA")
     parser.add_argument("--parts", nargs="*", help="of these only")
     asked = parser.parse_args()
     answers = _PARTS | (_OF_GPU if asked.gpu else {})
-    asked.out.mkdir(parents=True, exist_ok=True)
-    kept = asked.out / f"step_parts{'-no-jit' if asked.no_jit else ''}.jsonl"
-    done = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+    rows = Rows(asked.out / f"step_parts{'-no-jit' if asked.no_jit else ''}.jsonl")
     recordings = Recordings()
     announce_in("", launch=Launch(explain=True))
-    for part in asked.parts or answers:
-        for size in _SIZES:
-            name = f"{part}-{size}"
-            if any(one["name"] == name for one in done):
-                continue
-            began_s, jit = time.monotonic(), False if asked.no_jit else "auto"
-            recordings.of_busy = None
-            training = make(part, size, on_gpu=asked.gpu, jit=jit)
-            with tempfile.TemporaryDirectory() as folder:
-                profile = profiled(training, Path(folder))
-            done.append(row_of(name, answers[part], profile, recordings.of_busy))
-            done[-1]["took_s"] = round(time.monotonic() - began_s, 1)
-            with kept.open("a") as file:
-                file.write(json.dumps(done[-1]) + "\n")
-            print_row(done[-1])
+    times = ("cost, ms", "data wait, ms", "step, ms", "gaps, ms")
+    print_head("part", "right", "first", "share", *times, "parts over busy", "no part")
+    for part, size in product(asked.parts or answers, _SIZES):
+        name = f"{part}-{size}"
+        if rows.has(name=name):
+            continue
+        recordings.of_busy = None
+        training = make(part, size, on_gpu=asked.gpu, jit=False if asked.no_jit else "auto")
+        with tempfile.TemporaryDirectory() as folder:
+            profile, wait_ms = train(training, Path(folder))
+        row = row_of(name, (answers | _OF_TWO)[part], profile, recordings.of_busy)
+        rows.add({**row, "wait_ms": wait_ms})
+        print_training({**row, "wait_ms": wait_ms})
+    done = rows.read()
     right = sum(one["is_right"] for one in done)
     print(f"{right} of {len(done)} are right")
     return int(len(done) - right > _MOST_WRONG)

@@ -7,6 +7,7 @@ the copy of a batch of 10 MB takes longer than most parts.
 
 from __future__ import annotations
 
+import time
 from typing import Any, NamedTuple
 
 import keras
@@ -156,10 +157,36 @@ def _case(part: str, size: int, *, on_gpu: bool) -> Case:
     raise ValueError(f"no part {part}")
 
 
+def _mirrored(late_ms: float) -> Training:
+    """Return a training on two devices, whose batches come late."""
+    gpus = tf.config.list_physical_devices("GPU")
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    if not gpus and not tf.config.get_logical_device_configuration(cpu):
+        halves = [tf.config.LogicalDeviceConfiguration()] * 2
+        tf.config.set_logical_device_configuration(cpu, halves)
+    devices = tf.config.list_logical_devices("GPU" if gpus else "CPU")[:2]
+    width = 2048 if gpus else 128
+    with tf.distribute.MirroredStrategy([one.name for one in devices]).scope():
+        body = [layers.Dense(width, activation="relu") for _ in range(4)]
+        model = keras.Sequential([keras.Input((width,)), *body, layers.Dense(1)])
+        model.compile("adam", "mse", jit_compile=False)
+    x = np.random.default_rng(0).normal(size=(256, width)).astype("float32")
+
+    def batches() -> Any:
+        while True:
+            time.sleep(late_ms / 1e3)
+            yield x, x[:, :1]
+
+    kinds = tf.TensorSpec((256, width)), tf.TensorSpec((256, 1))
+    return Training(model, tf.data.Dataset.from_generator(batches, output_signature=kinds))
+
+
 def make(part: str, size: int, *, on_gpu: bool, jit: bool | str = "auto") -> Training:
     """Return a training whose step a part takes."""
     keras.backend.clear_session()
     keras.utils.set_random_seed(size)
+    if part == "mirrored":
+        return _mirrored(20.0 * (size - 1))
     tf.config.experimental.enable_tensor_float_32_execution(part != "float32")
     case = _case(part, size, on_gpu=on_gpu)
     model = keras.Sequential(

@@ -8,23 +8,21 @@ folder for temporary files once another one has begun. The options are those of
 
 from __future__ import annotations
 
-import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 
 from tests.bench.numbered import Result, run_trials
-from tests.pseudo import MARK, PATH, Pseudo, kill_marked
+from tests.bench.runner import run_python, run_tfwatch
+from tests.pseudo import MARK, Pseudo
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.run import open_run
@@ -33,9 +31,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from signal import Signals
 
-SCRIPT = Path(__file__).with_name("stops_script.py")
+SCRIPT = Path(__file__).parents[1] / "scripts/epochs.py"
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSTOP, signal.SIGHUP)
 TARGETS = ("script", "tfwatch", "both")
+_ENVIRON = {
+    "CUDA_VISIBLE_DEVICES": "-1",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "TF_DETERMINISTIC_OPS": "1",
+}
 #: The most seconds that a training and all its processes take to end.
 _LONGEST_S = 120
 
@@ -79,8 +82,7 @@ def draw(number: int) -> Stop:
 # -- the trainings --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Usual:
+class Usual(NamedTuple):
     """The bare script's results, and the seconds that it takes under tfwatch."""
 
     lines: list[str]
@@ -92,41 +94,27 @@ class Training:
 
     def __init__(self, folder: Path, *, has_screen: bool, switches: bool) -> None:
         self.results, self.runs_dir = folder / "results.txt", folder / "runs"
-        self.temporary, self.mark = folder / "tmp", uuid.uuid4().hex
+        self.temporary = folder / "tmp"
         self.temporary.mkdir()
-        self._environ = {**_ENVIRON, "TMPDIR": str(self.temporary), "TFWATCH_HOME": str(folder)}
         flags = [] if has_screen else ["--headless"]
         for at in range(5, 500, 60) if switches else ():
             flags += ["--switch", f"{at}:prefetch=4", "--switch", f"{at + 30}:workers=2"]
         words = ["-m", "tfwatch", "run", "--runs-dir", str(self.runs_dir), *flags]
         words += [str(SCRIPT), str(self.results)]
-        self._screen = Pseudo(*words, columns=120, rows=40, **self._environ) if has_screen else None
-        self._process = self._screen.process if self._screen else self._start(words)
-
-    def _start(self, words: list[str]) -> subprocess.Popen[Any]:
-        return subprocess.Popen(
-            [sys.executable, *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": PATH, **self._environ, MARK: self.mark},
-            start_new_session=True,
-        )
+        own = {"TMPDIR": str(self.temporary), "TFWATCH_HOME": str(folder)}
+        self._screen = Pseudo(*words, columns=120, rows=40, **_ENVIRON, **own)
+        self._process = self._screen.process
 
     def processes(self) -> list[psutil.Process]:
         """Return the processes of the training, whoever their parent is by now."""
-        mark = self._screen.mark if self._screen else self.mark
-        return [one for one in psutil.process_iter() if _is_marked(one, mark)]
+        return [one for one in psutil.process_iter() if _is_marked(one, self._screen.mark)]
 
     def follow(self, until_s: float) -> bool:
-        """Read the screen until a moment; return whether tfwatch has not ended by then."""
+        """Read the terminal until a moment; return whether tfwatch has not ended by then."""
         while (left_s := until_s - time.monotonic()) > 0 and self._process.poll() is None:
-            if self._screen:
-                self._screen.read(min(left_s, 0.1))
-                if "script ended" in self._screen.words:
-                    self._screen.press("q")
-            else:
-                time.sleep(min(left_s, 0.02))
+            self._screen.read(min(left_s, 0.1))
+            if "script ended" in self._screen.words:
+                self._screen.press("q")
         return self._process.poll() is None
 
     def signal(self, target: str, signum: Signals) -> None:
@@ -149,19 +137,7 @@ class Training:
 
     def close(self) -> None:
         """Kill what is left."""
-        if self._screen:
-            self._screen.__exit__()
-        kill_marked(self.mark)
-        self._process.wait()
-
-
-_ENVIRON = {
-    "CUDA_VISIBLE_DEVICES": "-1",
-    "TF_CPP_MIN_LOG_LEVEL": "3",
-    "TF_DETERMINISTIC_OPS": "1",
-    "COLUMNS": "120",
-    "LINES": "40",
-}
+        self._screen.__exit__()
 
 
 def _is_marked(process: psutil.Process, mark: str) -> bool:
@@ -183,12 +159,11 @@ def make_trial() -> Callable[[int], Result]:
     """Return the function of a trial."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "bare.txt")
-        subprocess.run(
-            [sys.executable, str(SCRIPT), str(results)], env={**os.environ, **_ENVIRON}, check=True
-        )
+        run_python(SCRIPT, results, environ=_ENVIRON).check_returncode()
         began_s = time.monotonic()
         training = Training(Path(folder), has_screen=False, switches=True)
         assert training.end() == 0
+        training.close()
         usual = Usual(results.read_text().splitlines(), time.monotonic() - began_s)
 
     def try_number(number: int) -> Result:
@@ -237,19 +212,15 @@ def _wrong_results(stop: Stop, usual: Usual, training: Training, code: int | Non
 
 def _left_files(training: Training) -> Iterator[str]:
     """Yield the temporary files that the next start of tfwatch leaves."""
-    environ = {**os.environ, "PYTHONPATH": PATH, "TMPDIR": str(training.temporary)}
-    words = ["-m", "tfwatch", "run", "--headless", "--runs-dir", str(training.runs_dir)]
     script = training.temporary.with_name("nothing.py")
     script.touch()
-    subprocess.run([sys.executable, *words, script], env=environ, capture_output=True, check=True)
-    left = [one.name for one in training.temporary.iterdir() if not _is_of_autograph(one)]
+    words = ["--headless", "--runs-dir", str(training.runs_dir), str(script)]
+    run_tfwatch("run", *words, environ={"TMPDIR": str(training.temporary)})
+    # TensorFlow's own: a killed bare script leaves it too.
+    own = "__autograph_generated_file"
+    left = [one.name for one in training.temporary.iterdir() if not one.name.startswith(own)]
     if left:
         yield f"left in the temporary folder: {left}"
-
-
-def _is_of_autograph(path: Path) -> bool:
-    """TensorFlow's own: a killed bare script leaves it too."""
-    return path.name.startswith("__autograph_generated_file")
 
 
 if __name__ == "__main__":

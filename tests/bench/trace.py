@@ -15,21 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PLANE = "/device:GPU:0"
-#: Lines of the GPU's plane that TensorFlow derives from others: spans of steps and operators, not
-#: of work.
-DERIVED = (
-    "Steps",
-    "XLA Modules",
-    "XLA Ops",
-    "XLA TraceMe",
-    "Framework Name Scope",
-    "Framework Ops",
-    "TensorFlow Name Scope",
-    "TensorFlow Ops",
-    "Source code",
-    "Launch Stats",
-    "Async XLA Ops",
-)
+#: The lines of its streams: the others are derived from these.
+STREAM = "Stream"
 #: Nanoseconds since 1970 are above it (2001), those since a trace's start below.
 _SINCE_1970_NS = 10**18
 
@@ -39,32 +26,20 @@ class Busy:
     GPU in the trace."""
 
     def __init__(self, folder: Path) -> None:
-        self._spaces = list(_spaces(folder))
-        spans = np.array(
-            [span for space in self._spaces for span in _spans(space)], np.int64
-        ).reshape(-1, 2)
+        spans = np.array([*_spans(folder)], np.int64).reshape(-1, 2)
         self.any = bool(len(spans))
         # Nanoseconds since 1970 have more digits than a float.
-        self.first_ns = int(spans.min()) if self.any else 0
-        self.last_ns = int(spans.max()) if self.any else 0
+        self._first_ns = int(spans.min()) if self.any else 0
         if self.any:
-            self._times, self._busy = busy_until(spans - self.first_ns)
+            self._times, self._busy = busy_until(spans - self._first_ns)
 
     def within_ns(self, spans: Iterable[Sequence[int]]) -> float:
         """Return the nanoseconds of work within spans of time."""
         edges = np.array(list(spans), np.int64)
         if not self.any or not edges.size:
             return 0.0
-        ran = np.interp((edges - self.first_ns).ravel(), self._times, self._busy).reshape(-1, 2)
+        ran = np.interp((edges - self._first_ns).ravel(), self._times, self._busy).reshape(-1, 2)
         return float((ran[:, 1] - ran[:, 0]).sum())
-
-    def print_if_incomplete(self, windows: Iterable[Sequence[int]]) -> None:
-        """Print the planes of a trace without GPU work in the measured windows."""
-        if self.within_ns(windows) > 0:
-            return
-        print(f"NO WORK OF A GPU WITHIN THE WINDOWS; spans from {self.first_ns} to {self.last_ns}")
-        for plane in (plane for space in self._spaces for plane in space.planes):
-            print(f"plane {plane.name!r}: {[line.name for line in plane.lines]}")
 
 
 def trace(folder: Path, measure: Callable[[], None]) -> Busy:
@@ -92,19 +67,14 @@ def busy_until(spans: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.
     )
 
 
-def _spaces(folder: Path) -> Iterator[Any]:
+def _spans(folder: Path) -> Iterator[tuple[int, int]]:
     for path in sorted(folder.rglob("*.xplane.pb")):
-        yield xplane_pb2.XSpace.FromString(path.read_bytes())
-
-
-def _spans(space: Any) -> Iterator[tuple[int, int]]:
-    started_ns = _started_ns(space)
-    for plane in space.planes:
-        for line in plane.lines if plane.name == PLANE else ():
-            if not line.name.startswith(DERIVED):
-                line_ns = line.timestamp_ns + (
-                    0 if line.timestamp_ns > _SINCE_1970_NS else started_ns
-                )
+        space = xplane_pb2.XSpace.FromString(path.read_bytes())
+        planes = [plane for plane in space.planes if plane.name == PLANE]
+        for line in (line for plane in planes for line in plane.lines):
+            if line.name.startswith(STREAM):
+                is_absolute = line.timestamp_ns > _SINCE_1970_NS
+                line_ns = line.timestamp_ns + (0 if is_absolute else _started_ns(space))
                 for event in line.events:
                     from_ns = line_ns + event.offset_ps // 1000
                     yield from_ns, from_ns + event.duration_ps // 1000

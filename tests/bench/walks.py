@@ -1,7 +1,7 @@
 """The autopilot's search over tables of step times: the share of searches that end within 5 % of
 the best.
 
-    python -m tests.bench.walks [--searches 60] [--cases "cnn;generator;..."]
+    python -m tests.bench.walks [--searches 60] [--cases cnn generator ...]
 
 No model trains. Each search gets the steps of a setting on a simulated machine: correlated noise, a
 random factor for each visit to a setting, single spikes, and visits in which another program takes
@@ -12,7 +12,6 @@ than 2 % in truth. The tables are of two quiet cores.
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tests.bench.runner import make_parser, print_head, print_row
 from tests.judge.plants import Plant, search_over
 from tfwatch.core.rows import STEP
 from tfwatch.judge.forecasts.forecast import Forecast
@@ -169,37 +169,31 @@ def run_search(plant: Table, machine: Machine, seed: int) -> tuple[float, int, i
 
 def main() -> int:
     """Run the benchmark; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument(
         "--searches", type=int, default=60, help="of each case on each machine (60)"
     )
-    parser.add_argument("--cases", default=";".join(PLANTS), help="separated by semicolons")
+    parser.add_argument("--cases", nargs="*", default=[*PLANTS], choices=PLANTS)
     options = parser.parse_args()
-    print("| machine | case | within 5 % | median | mean | worst | steps | slow | unfounded |")
-    print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    columns = ("within 5 %", "median", "mean", "worst", "steps", "slow", "unfounded")
+    print_head("machine", "case", *columns)
     for name, machine in MACHINES.items():
         of_all = []
-        for case in options.cases.split(";"):
+        for case in options.cases:
             found = [run_search(PLANTS[case], machine, seed) for seed in range(options.searches)]
             of_all += found
-            _print_row(name, case, found)
-        _print_row(name, "all", of_all)
+            print_searches(name, case, found)
+        print_searches(name, "all", of_all)
     return 0
 
 
-def _print_row(machine: str, case: str, found: Sequence[tuple[float, ...]]) -> None:
+def print_searches(machine: str, case: str, found: Sequence[tuple[float, ...]]) -> None:
+    """Print the row of some searches."""
     over, steps, slow, kept, unfounded = np.array(found).T
-    figures = (
-        f"{(over <= 1.05).mean():.2f} | {np.median(over):.3f} | {over.mean():.3f} |"
-        f" {over.max():.2f}"
-    )
-    print(
-        f"| {machine} | {case} | {figures} | {np.median(steps):.0f} |"
-        f" {slow.mean():.0f} | {unfounded.sum() / max(kept.sum(), 1):.2f} |",
-        flush=True,
-    )
+    ratios = f"{np.median(over):.3f}", f"{over.mean():.3f}", f"{over.max():.2f}"
+    counts = f"{np.median(steps):.0f}", f"{slow.mean():.0f}"
+    share = f"{unfounded.sum() / max(kept.sum(), 1):.2f}"
+    print_row(machine, case, f"{(over <= 1.05).mean():.2f}", *ratios, *counts, share)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,11 @@
-"""generator-rows: a generator yields single rows, and batch puts them together."""
+"""A generator yields single rows, and batch puts them together."""
 
-import random
-import sys
-
-import keras
-import numpy as np
 import tensorflow as tf
+from drawn import dense, normal, remedied, rng
 
-rng, remedied = random.Random(sys.argv[1]), "remedied" in sys.argv
 batch, columns, units = rng.choice([64, 128, 256]), rng.choice([16, 64]), rng.choice([32, 128])
 count = batch * rng.choice([40, 60])
-rows = np.random.default_rng(int(sys.argv[1])).normal(size=(count, columns)).astype("float32")
+rows = normal(count, columns)
 
 
 def single():
@@ -31,8 +26,6 @@ if remedied:
     data = tf.data.Dataset.from_generator(batches, output_signature=specs(batch))
 else:
     data = tf.data.Dataset.from_generator(single, output_signature=specs()).batch(batch)
-model = keras.Sequential(
-    [keras.Input((columns,)), keras.layers.Dense(units, activation="relu"), keras.layers.Dense(1)]
-)
+model = dense(columns, units)
 model.compile("sgd", "mse")
 model.fit(data.prefetch(2), epochs=rng.choice([100_000, 140_000]) // count, verbose=2)

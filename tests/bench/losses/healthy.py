@@ -1,18 +1,13 @@
-"""none: a well-fed training, of each kind of data in turn."""
-
-import random
-import sys
+"""A well-fed training, of each kind of data in turn."""
 
 import keras
-import numpy as np
 import tensorflow as tf
+from drawn import dense, make_step, normal, rng, seed
 
-seed = int(sys.argv[1])
-rng = random.Random(seed)
 batch, units = rng.choice([64, 128, 256]), rng.choice([1024, 1536, 2048])
 kind = ["arrays", "dataset", "cached", "generator", "py_dataset", "mapped", "loop"][seed % 7]
 steps, epochs = rng.choice([60, 100]), rng.choice([2, 3])
-rows = np.random.default_rng(seed).normal(size=(batch * steps, 64)).astype("float32")
+rows = normal(batch * steps, 64)
 arrays = tf.data.Dataset.from_tensor_slices((rows, rows[:, :1]))
 
 
@@ -43,29 +38,9 @@ data = {
     "mapped": arrays.shuffle(500).batch(batch).map(doubled, tf.data.AUTOTUNE).prefetch(2),
     "loop": arrays.batch(batch).prefetch(2),
 }
-model = keras.Sequential(
-    [
-        keras.Input((64,)),
-        keras.layers.Dense(units, activation="relu"),
-        keras.layers.Dense(units, activation="relu"),
-        keras.layers.Dense(units, activation="relu"),
-        keras.layers.Dense(1),
-    ]
-)
+model = dense(64, units, layers=3)
 model.compile("sgd", "mse")
-optimizer = keras.optimizers.SGD()
-optimizer.build(model.trainable_variables)
-
-
-@tf.function
-def train_step(x, y):
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_mean(tf.square(model(x, training=True) - y))
-    grads = tape.gradient(loss, model.trainable_variables)
-    optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
-    return loss
-
-
+train_step = tf.function(make_step(model, keras.optimizers.SGD()))
 if kind == "arrays":
     model.fit(rows, rows[:, :1], batch_size=batch, epochs=epochs, verbose=2)
 elif kind == "loop":

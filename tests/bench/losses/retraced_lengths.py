@@ -1,22 +1,17 @@
-"""retracing: XLA compiles each batch of another length again."""
-
-import random
-import sys
+"""XLA compiles each batch of another length again."""
 
 import keras
-import numpy as np
+from drawn import normal, remedied, rng
 
-rng, remedied = random.Random(sys.argv[1]), "remedied" in sys.argv
 units, batch = rng.choice([16, 32, 64]), rng.choice([8, 16, 32])
 longest, steps = rng.choice([60, 90, 120]), rng.choice([60, 100])
-rows = np.random.default_rng(int(sys.argv[1]))
 lengths = [rng.randint(longest // 3, longest) for _ in range(steps)]
 
 
 def batches():
     for length in lengths:
         padded = longest if remedied else length
-        yield rows.normal(size=(batch, padded, 8)).astype("float32"), rows.normal(size=(batch, 1))
+        yield normal(batch, padded, 8), normal(batch, 1)
 
 
 inputs = keras.Input((None, 8))

@@ -1,17 +1,14 @@
-"""input-bound: a map that works on one core at a time."""
-
-import random
-import sys
+"""A map that works on one core at a time."""
 
 import keras
 import numpy as np
 import tensorflow as tf
+from drawn import numbers, pooled, remedied, rng
 
-rng, remedied = random.Random(sys.argv[1]), "remedied" in sys.argv
 batch, size = rng.choice([16, 32]), rng.choice([64, 96, 128])
 # Long epochs: tf.data's autotuning takes its own time at the begin of each.
 repeats = rng.choice([25, 35]) * 16 * 64 * 64 // (batch * size * size)
-pixels = np.random.default_rng(int(sys.argv[1])).integers(0, 255, (size, size, 3), dtype=np.uint8)
+pixels = numbers.integers(0, 255, (size, size, 3), dtype=np.uint8)
 files = [tf.io.encode_jpeg(np.roll(pixels, n, 0)).numpy() for n in range(batch * 60)]
 options = tf.data.Options()
 options.experimental_optimization.map_parallelization = False
@@ -25,13 +22,6 @@ def decode(file):
 
 data = tf.data.Dataset.from_tensor_slices(files).repeat(repeats)
 data = data.map(decode, num_parallel_calls=tf.data.AUTOTUNE if remedied else None).batch(batch)
-model = keras.Sequential(
-    [
-        keras.Input((48, 48, 3)),
-        keras.layers.Conv2D(8, 3, strides=2, activation="relu"),
-        keras.layers.GlobalAveragePooling2D(),
-        keras.layers.Dense(1),
-    ]
-)
+model = pooled(48, keras.layers.Conv2D(8, 3, strides=2, activation="relu"), outputs=1)
 model.compile("sgd", "mse")
 model.fit(data.prefetch(2).with_options(options), epochs=4, verbose=2)

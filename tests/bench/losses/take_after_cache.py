@@ -1,12 +1,9 @@
-"""take-after-cache: a cache that is not read to its end is filled again in each epoch."""
-
-import random
-import sys
+"""A cache that is not read to its end is filled again in each epoch."""
 
 import keras
 import tensorflow as tf
+from drawn import pooled, remedied, rng
 
-rng, remedied = random.Random(sys.argv[1]), "remedied" in sys.argv
 batch, taken, size = rng.choice([16, 32, 64]), rng.randint(20, 40), rng.choice([64, 96, 128])
 work = rng.choice([8, 16])
 pixels = batch * taken * work * size * size
@@ -23,13 +20,6 @@ def slow(seed):
 data = tf.data.Dataset.range(batch * taken * 2).map(lambda n: slow(tf.cast(n, tf.int32)))
 data = data.batch(batch)
 data = data.take(taken).cache() if remedied else data.cache().take(taken)
-model = keras.Sequential(
-    [
-        keras.Input((32, 32, 3)),
-        keras.layers.Conv2D(8, 3, activation="relu"),
-        keras.layers.GlobalAveragePooling2D(),
-        keras.layers.Dense(10),
-    ]
-)
+model = pooled(32, keras.layers.Conv2D(8, 3, activation="relu"))
 model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 model.fit(data.prefetch(2), epochs=epochs, verbose=2)

@@ -1,24 +1,14 @@
-"""The trainings of `tests.bench.pasted`.
+"""The trainings of `tests.bench.pasted`, by kinds of data: with a line pasted, or switched live.
 
-    pasted_script.py OUT KINDS BATCHES MINUTES      rows of short fits, until the time is over
-    pasted_script.py OUT KINDS BATCHES MINUTES noise        each step of long ones
-    pasted_script.py OUT KINDS BATCHES MINUTES hand         lines pasted together, beside bare
-    pasted_script.py plain KIND BATCH STEPS         as a user's script, for `tfwatch run`
-
-KINDS and BATCHES are separated by commas. In each round, in turn: bare, with Watch, and for each
-line switched live and back, and pasted. A row is a JSON object: of each part of a fit the median
-step and copy, ms, and the longest step beside the first switch. Rows are appended to a file for
-each mode, so that a second run goes on with its rounds.
+tfwatch run tests/bench/pasted_fits.py KIND BATCH STEPS      one as a user's script
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tempfile
 import time
-from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +29,6 @@ if TYPE_CHECKING:
 SIDE, IMAGES = 224, 64
 #: Steps of an epoch of arrays, of each part of a fit, and of those the ones that are left out.
 EPOCH, PART, SETTLE = 30, 60, 20
-#: Steps of a fit whose noise is recorded.
-NOISE_STEPS = 3000
 DEVICE = "/GPU:0" if tf.config.list_physical_devices("GPU") else "/CPU:0"
 #: The lines that are tried, by the kind of data.
 LINES = {
@@ -53,16 +41,7 @@ LINES = {
     "generator": ("pinned=on", "device_prefetch=2"),
     "pydataset": ("pinned=on", "device_prefetch=2"),
 }
-#: Lines that are pasted together, of which the fastest is the best by hand.
-_IN_MEMORY = (("pinned=on",), ("pinned=on", "prefetch=2"), ("pinned=on", "device_prefetch=2"))
-_OF_FILES = (("workers=auto", "prefetch=4"), ("workers=auto", "device_prefetch=2"))
-HANDS = {
-    "naive": _OF_FILES,
-    "uint8": _OF_FILES,
-    "tuned": (("device_prefetch=2",),),
-    "random": _OF_FILES,
-    **dict.fromkeys(("slices", "arrays", "generator", "pydataset"), _IN_MEMORY),
-}
+OF_ARRAYS = ("slices", "arrays", "generator", "pydataset")
 
 
 class Clock(keras.callbacks.Callback):
@@ -131,12 +110,11 @@ def _image_files() -> list[bytes]:
     return [tf.io.encode_jpeg(image).numpy() for image in images]
 
 
-def files_of(batch: int, steps: int, function: Any, lines: tuple[str, ...], *, tuned: bool) -> Any:
-    """Return a data set of JPEGs with lines pasted."""
+def files_of(batch: int, steps: int, function: Any, line: str, *, tuned: bool) -> Any:
+    """Return a data set of JPEGs, with a line for the map pasted."""
     data = tf.data.Dataset.from_tensor_slices((_image_files(), np.arange(IMAGES) % 10))
     data = data.repeat(batch * (steps + 40) // IMAGES + 1)
-    known = {"workers=8": 8, "workers=auto": tf.data.AUTOTUNE}
-    calls = next((known[line] for line in lines if line in known), None)
+    calls = {"workers=8": 8, "workers=auto": tf.data.AUTOTUNE}.get(line)
     calls = tf.data.AUTOTUNE if tuned else calls
     data = data.map(function, num_parallel_calls=calls).batch(batch, drop_remainder=True)
     return data.prefetch(tf.data.AUTOTUNE) if tuned else data
@@ -175,12 +153,10 @@ def _as_keras_reads(arguments: dict[str, Any]) -> Any:
     return adapter.get_tf_dataset()
 
 
-def fit_arguments(
-    kind: str, batch: int, steps: int, lines: tuple[str, ...], arrays: Any
-) -> dict[str, Any]:
-    """Return the arguments of `fit` for a kind of data with lines pasted."""
-    arguments = _arguments(kind, batch, steps, lines, arrays)
-    if not lines:
+def fit_arguments(kind: str, batch: int, steps: int, line: str, arrays: Any) -> dict[str, Any]:
+    """Return the arguments of `fit` for a kind of data with a line pasted; empty: as written."""
+    arguments = _arguments(kind, batch, steps, line, arrays)
+    if not line:
         return arguments
     data = arguments["x"]
     if not isinstance(data, tf.data.Dataset):
@@ -188,17 +164,13 @@ def fit_arguments(
         data = _as_keras_reads(arguments)
         arguments = {"steps_per_epoch": arguments.get("steps_per_epoch", EPOCH), "epochs": epochs}
         data = data.repeat(epochs) if epochs > 1 else data
-    for line in lines:
-        data = pasted(data, line)
-    return {**arguments, "x": data}
+    return {**arguments, "x": pasted(data, line)}
 
 
-def _arguments(
-    kind: str, batch: int, steps: int, lines: tuple[str, ...], arrays: Any
-) -> dict[str, Any]:
+def _arguments(kind: str, batch: int, steps: int, line: str, arrays: Any) -> dict[str, Any]:
     functions = {"naive": decode, "tuned": decode, "random": augment, "uint8": decode_uint8}
     if kind in functions:
-        data = files_of(batch, steps, functions[kind], lines, tuned=kind == "tuned")
+        data = files_of(batch, steps, functions[kind], line, tuned=kind == "tuned")
         return {"x": data, "steps_per_epoch": steps}
     x, y = arrays
     epochs = -(-steps // EPOCH)
@@ -276,86 +248,12 @@ class Fit:
         return row
 
 
-class Program:
-    """The trainings of some kinds of data, in rounds."""
-
-    def __init__(self, out: Path, kinds: list[str], batches: list[int], minutes: float) -> None:
-        self._out, self._kinds, self._batches = out, kinds, batches
-        self._until_s = time.monotonic() + 60 * minutes
-        self._models: dict[str, Any] = {}
-        self._arrays: dict[int, Any] = {}
-
-    def run(self, mode: str) -> None:
-        """Train in rounds until the time is over."""
-        rounds = self._rounds_done(mode)
-        for batch in cycle(self._batches):
-            for kind in self._kinds:
-                if time.monotonic() > self._until_s:
-                    return
-                getattr(self, f"_{mode}")(kind, batch, rounds)
-            rounds += 1
-
-    def _fits(self, kind: str, batch: int, rounds: int) -> None:
-        arms: list[tuple[str, str]] = [("bare", ""), ("watch", ""), ("bare", ""), ("watch", "")]
-        for line in LINES[kind]:
-            arms += [("live", line), ("pasted", line)]
-        for arm, line in arms if rounds % 2 == 0 else arms[::-1]:
-            is_live = arm == "live"
-            lines = (line,) if arm == "pasted" else ()
-            live = {"bare": None, "live": line}.get(arm, "")
-            done = self._fit(kind, batch, 3 * PART if is_live else PART, lines, live)
-            self._write(
-                "fits", kind, batch, rounds, arm=arm, line=line, **done.row(is_live=is_live)
-            )
-
-    def _noise(self, kind: str, batch: int, rounds: int) -> None:
-        lines = HANDS[kind][-1] if rounds % 2 else ()
-        done = self._fit(kind, batch, NOISE_STEPS, lines, "")
-        arm = "by hand" if lines else "written"
-        steps_ms = [round(float(one), 3) for one in done.ms]
-        self._write("noise", kind, batch, rounds, arm=arm, ms=steps_ms)
-
-    def _hand(self, kind: str, batch: int, rounds: int) -> None:
-        arms: list[tuple[str, tuple[str, ...]]] = [("bare", ())]
-        arms += [("hand", lines) for lines in HANDS[kind]]
-        for arm, lines in arms if rounds % 2 == 0 else arms[::-1]:
-            done = self._fit(kind, batch, PART, lines, None)
-            self._write("hand", kind, batch, rounds, arm=arm, line=" ".join(lines), **done.row())
-
-    def _fit(
-        self, kind: str, batch: int, steps: int, lines: tuple[str, ...], live: str | None
-    ) -> Fit:
-        dtype = "uint8" if kind == "uint8" else "float32"
-        if dtype not in self._models:
-            self._models[dtype] = make_model(dtype)
-        if kind in ("slices", "arrays", "pydataset", "generator") and batch not in self._arrays:
-            self._arrays = {**self._arrays, batch: arrays_of(batch)}
-        given = fit_arguments(kind, batch, steps, lines, self._arrays.get(batch))
-        return Fit(self._models[dtype], given, live)
-
-    def _rounds_done(self, mode: str) -> int:
-        file = self._out / f"{mode}.jsonl"
-        rows = map(json.loads, file.read_text().splitlines()) if file.exists() else ()
-        return 1 + max((row["round"] for row in rows if row["kind"] in self._kinds), default=-1)
-
-    def _write(self, mode: str, kind: str, batch: int, rounds: int, **row: Any) -> None:
-        named = {"kind": kind, "batch": batch, "round": rounds, **row}
-        with (self._out / f"{mode}.jsonl").open("a") as file:
-            file.write(json.dumps(named) + "\n")
-
-
 def main() -> None:
-    """Train."""
-    if sys.argv[1] == "plain":
-        kind, batch, steps = sys.argv[2], *map(int, sys.argv[3:5])
-        arrays = arrays_of(batch)
-        model = make_model("uint8" if kind == "uint8" else "float32")
-        model.fit(**fit_arguments(kind, batch, steps, (), arrays), verbose=2)
-        return
-    out, kinds, batches = Path(sys.argv[1]), sys.argv[2].split(","), sys.argv[3].split(",")
-    out.mkdir(parents=True, exist_ok=True)
-    program = Program(out, kinds, [int(one) for one in batches], float(sys.argv[4]))
-    program.run(sys.argv[5] if len(sys.argv) > 5 else "fits")
+    """Train as a user's script does."""
+    kind, batch, steps = sys.argv[1], *map(int, sys.argv[2:4])
+    arrays = arrays_of(batch) if kind in OF_ARRAYS else None
+    model = make_model("uint8" if kind == "uint8" else "float32")
+    model.fit(**fit_arguments(kind, batch, steps, "", arrays), verbose=2)
 
 
 if __name__ == "__main__":

@@ -180,6 +180,7 @@ def replace(path: Path, chance: random.Random) -> None:
     makers: tuple[Callable[[], object], ...] = (
         path.mkdir,
         lambda: os.mkfifo(path),
+        lambda: path.touch(0),
         lambda: path.symlink_to("/dev/zero"),
         lambda: path.symlink_to(path.name),
         lambda: path.symlink_to("/nowhere"),

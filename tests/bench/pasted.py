@@ -1,7 +1,8 @@
 """Is a live setting the line that a user pastes, and what does Watch cost? By kinds of data.
 
     python -m tests.bench.pasted OUT [--minutes 10] [--kinds naive arrays] [--batches 64]
-    python -m tests.bench.pasted OUT --noise      are differences found, and none claimed?
+    python -m tests.bench.pasted OUT --mode hand       lines pasted together, beside bare
+    python -m tests.bench.pasted OUT --mode noise      are differences found, and none claimed?
 
 Trains for so many minutes, in rounds, then prints a table of all rounds in OUT; with 0 minutes it
 prints alone. In each round, in turn: bare, with Watch, and for each line switched live and back,
@@ -11,7 +12,7 @@ pasted, back over written, and Watch over bare. One fit differs from the next by
 a ratio is of two fits of one round, and many rounds count. It exits with 1 where a ratio is above
 1.03 in each round.
 
-With `--noise` the fits are long, and each step is recorded. A try cuts a stretch out of one at
+In the mode `noise` the fits are long, and each step is recorded. A try cuts a stretch out of one at
 random, and makes its second half faster: printed is the share of tries that are claimed faster or
 slower, after so many steps on each side, at the last look and at any look of every 20.
 """
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tests.bench.pasted_fits import (
+    HANDS,
     LINES,
     OF_ARRAYS,
     PART,
@@ -66,7 +68,7 @@ class Program:
 
     def run(self) -> None:
         """Train in rounds until the time is over."""
-        train = self._note_noise if self._options.noise else self._fit_arms
+        train = getattr(self, f"_{self._options.mode}")
         kinds, batches = self._options.kinds, self._options.batches
         done = [row["round"] for row in self._rows.read() if row["kind"] in kinds]
         for number in count(1 + max(done, default=-1)):
@@ -75,7 +77,7 @@ class Program:
                     return
                 train(kind, batches[number % len(batches)], number)
 
-    def _fit_arms(self, kind: str, batch: int, number: int) -> None:
+    def _fits(self, kind: str, batch: int, number: int) -> None:
         arms: list[tuple[str, str]] = [("bare", ""), ("watch", ""), ("bare", ""), ("watch", "")]
         for line in LINES[kind]:
             arms += [("live", line), ("pasted", line)]
@@ -83,20 +85,28 @@ class Program:
             is_live = arm == "live"
             live = {"bare": None, "live": line}.get(arm, "")
             steps = 3 * PART if is_live else PART
-            done = self._fit(kind, batch, steps, line if arm == "pasted" else "", live)
+            done = self._fit(kind, batch, steps, (line,) if arm == "pasted" else (), live)
             self._add(kind, batch, number, arm=arm, line=line, **done.row(is_live=is_live))
 
-    def _note_noise(self, kind: str, batch: int, number: int) -> None:
-        done = self._fit(kind, batch, _NOISE_STEPS, "", "")
+    def _hand(self, kind: str, batch: int, number: int) -> None:
+        arms = [(), *HANDS[kind]]
+        for lines in arms if number % 2 == 0 else arms[::-1]:
+            done = self._fit(kind, batch, PART, lines, None)
+            self._add(kind, batch, number, line=" ".join(lines), **done.row())
+
+    def _noise(self, kind: str, batch: int, number: int) -> None:
+        done = self._fit(kind, batch, _NOISE_STEPS, (), "")
         self._add(kind, batch, number, ms=[round(float(one), 3) for one in done.ms])
 
-    def _fit(self, kind: str, batch: int, steps: int, line: str, live: str | None) -> Fit:
+    def _fit(
+        self, kind: str, batch: int, steps: int, lines: tuple[str, ...], live: str | None
+    ) -> Fit:
         dtype = "uint8" if kind == "uint8" else "float32"
         if dtype not in self._models:
             self._models[dtype] = make_model(dtype)
         if kind in OF_ARRAYS and batch not in self._arrays:
             self._arrays[batch] = arrays_of(batch)
-        given = fit_arguments(kind, batch, steps, line, self._arrays.get(batch))
+        given = fit_arguments(kind, batch, steps, lines, self._arrays.get(batch))
         return Fit(self._models[dtype], given, live)
 
     def _add(self, kind: str, batch: int, number: int, **row: Any) -> None:
@@ -135,8 +145,8 @@ def print_table(rows: Sequence[dict[str, Any]]) -> bool:
     columns = ("written", "live", "back", "pasted", "live/pasted", "back/written", "pause")
     print_head("data, batch", "line", *columns, "not switched")
     for kind, batch, line in sorted({(row["kind"], row["batch"], row["line"]) for row in rows}):
-        own = [row for row in rows if (row["kind"], row["batch"]) == (kind, batch)]
-        own = [row for row in own if row["line"] == line]
+        key = kind, batch, line
+        own = [row for row in rows if (row["kind"], row["batch"], row["line"]) == key]
         if not line:
             ratios = spread_text(_ratios(own, "watch all", "bare all"))
             print_row(f"{kind}, {batch}", "Watch over bare", ratios)
@@ -149,6 +159,15 @@ def print_table(rows: Sequence[dict[str, Any]]) -> bool:
         parts = (_figures(own, part) for part in ("written", "live", "back", "all"))
         print_row(f"{kind}, {batch}", line, *parts, *map(spread_text, over), pause, *failed[:1])
     return is_bad
+
+
+def print_hands(rows: Sequence[dict[str, Any]]) -> None:
+    """Print the steps of the lines pasted by hand."""
+    print_head("data, batch", "lines", "step, ms")
+    for kind, batch, line in sorted({(row["kind"], row["batch"], row["line"]) for row in rows}):
+        key = kind, batch, line
+        own = [row for row in rows if (row["kind"], row["batch"], row["line"]) == key]
+        print_row(f"{kind}, {batch}", line or "bare", _figures(own, "all"))
 
 
 def print_noise(rows: Sequence[dict[str, Any]]) -> None:
@@ -183,14 +202,18 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--kinds", nargs="*", default=[*LINES], choices=LINES)
     parser.add_argument("--batches", nargs="*", type=int, default=[64])
-    parser.add_argument("--noise", action="store_true")
+    parser.add_argument("--mode", choices=["fits", "hand", "noise"], default="fits")
     options = parser.parse_args()
-    rows = Rows(options.out / ("noise.jsonl" if options.noise else "fits.jsonl"))
+    rows = Rows(options.out / f"{options.mode}.jsonl")
     Program(options, rows).run()
-    if options.noise:
-        print_noise(rows.read())
-        return 0
-    return int(print_table(rows.read()))
+    match options.mode:
+        case "hand":
+            print_hands(rows.read())
+        case "noise":
+            print_noise(rows.read())
+        case _:
+            return int(print_table(rows.read()))
+    return 0
 
 
 if __name__ == "__main__":

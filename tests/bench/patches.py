@@ -37,7 +37,7 @@ from tests.bench.runner import (
 )
 from tests.bench.slow_scripts import healthy_scripts, slow_scripts
 from tfwatch.fix.changes import FILLED, VALIDATED
-from tfwatch.fix.pairs import gain_of
+from tfwatch.fix.pairs import PAIRS, gain_of
 from tfwatch.judge.comparing.run_to_compare import NotComparableError, RunToCompare
 from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.runs.run import open_run
@@ -54,11 +54,12 @@ _SEEDED = "import keras\n\nkeras.utils.set_random_seed(1)\n"
 @dataclass
 class Row:
     """A script that was fixed. promised: of the patch in fresh runs, with its interval; None
-    without a patch. restarts: runs of its first steps. switched: settings that were tried in the
-    run to the end."""
+    without a patch. live_s: of its run to the end. restarts: runs of its first steps. switched:
+    settings that were tried in that one run."""
 
     name: str
     took_s: float = 0.0
+    live_s: float = 0.0
     restarts: int = 0
     switched: int = 0
     tried: list[tuple[str, str]] = field(default_factory=list)
@@ -98,6 +99,7 @@ class Place:
             row.why = f"fix failed: {done.stderr[-500:]}"
             return row
         document = json.loads(done.stdout)
+        row.live_s = sum(open_run(Path(run)).length_s for run in document["runs"])
         row.restarts = done.stderr.count(" steps\n")
         row.tried = [(one["change"], one["outcome"]) for one in document["tried"]]
         row.switched = sum("/step over" in outcome for _, outcome in row.tried)
@@ -198,11 +200,21 @@ class Bench:
             found = Counter(_within(row, one["gain"]) for one in pairs)
             total += found
             print_row(row["name"], f"{row['took_s']:.0f}", *_cells(row, pairs), dict(found))
-        minutes, restarts, switched = (
-            sum(row[name] for row in rows) for name in ("took_s", "restarts", "switched")
-        )
         print(f"in all {dict(total)}")
-        print(f"{minutes / 60:.0f} minutes, {restarts} restarts, {switched} settings tried live")
+        print_minutes(rows)
+
+
+def print_minutes(rows: list[dict[str, Any]]) -> None:
+    """Print how long all fixes took, and about how long with restarted pairs for each setting that
+    a running training tried."""
+    took_s, live_s, restarts, switched = (
+        sum(row[name] for row in rows) for name in ("took_s", "live_s", "restarts", "switched")
+    )
+    more_s = switched * 2 * PAIRS * (took_s - live_s) / max(restarts, 1)
+    print(
+        f"{took_s / 60:.0f} minutes, {restarts} restarts, {switched} settings tried live; with"
+        f" {2 * PAIRS} restarts for each of them {(took_s + more_s) / 60:.0f} minutes"
+    )
 
 
 def _cells(row: dict[str, Any], pairs: list[dict[str, Any]]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,10 +27,12 @@ from tests.judge.profiles import PROFILE, profile_of
 from tests.judge.situations import RUNNING, changed, split
 from tfwatch.judge.findings.finding import Tone
 from tfwatch.judge.findings.ranking import find_losses
+from tfwatch.judge.findings.situation import SourceKind
 from tfwatch.judge.regime import CodeTime, Regime
 from tfwatch.judge.stages import Stage, StageTable
 from tfwatch.judge.steps.stalls import Stall
 from tfwatch.judge.steps.time_breakdown import PARTS, TimeSpent
+from tfwatch.runs.format import Machine
 
 
 def test_the_largest_loss_comes_first_whatever_its_kind() -> None:
@@ -46,6 +49,33 @@ def test_a_run_without_a_large_loss_is_well() -> None:
 
     assert kinds(small) == ["compute-bound"]
     assert find_losses(small)[0].tone is Tone.GOOD
+
+
+@pytest.mark.parametrize(
+    ("spent", "losses"),
+    [
+        ({"data_wait_s": 2.9, "first_batch_s": 1.0}, {"input-bound": 1.29, "first-batch": 1.0}),
+        ({"data_wait_s": 9.0, "unaccounted_s": 20.0}, {"input-bound": 0.0}),
+    ],
+    ids=["9 % are given back", "less than 5 % are"],
+)
+def test_a_run_that_waits_for_a_fifth_of_its_time_is_not_well(
+    spent: dict[str, float], losses: dict[str, float]
+) -> None:
+    waited_s = spent["data_wait_s"]
+    table = StageTable(0, (Stage("map(load)", "Map", 20.0), BATCH), wait_cores=1.0)
+    now = losing(
+        **spent,
+        split=split(waited_s, 10.0, 0.0),
+        stages=table.with_bottleneck(2, 0.0, waited_s, 10.0),
+        cores_free=0.0,
+        origin=SourceKind.TF_DATA,
+    )
+    two = msgspec.structs.replace(now.manifest, machine=Machine(cores=2))
+
+    found = find_losses(changed(now, manifest=two))
+
+    assert {one.kind: one.lost_s for one in found} == pytest.approx(losses)
 
 
 def test_a_loss_below_a_tenth_comes_after_the_limit_of_the_steps() -> None:

@@ -37,6 +37,7 @@ from tfwatch.judge.findings.finding import Fact, RemedyForecast
 from tfwatch.judge.findings.situation import LEADS_FROM
 from tfwatch.judge.findings.switch_lines import advise_gain, lines_with_switches
 from tfwatch.judge.forecasts.forecast import Forecast, best
+from tfwatch.judge.steps.steady_steps import HIGHLY_FROM
 from tfwatch.judge.steps.time_breakdown import PARTS
 
 if TYPE_CHECKING:
@@ -111,9 +112,18 @@ def find_losses(now: Situation) -> tuple[Finding, ...]:
             counted = {"lost_s": lost_s, "share": regime.share(lost_s), "evidence": tuple(facts)}
             found.append(replace(finding, **counted, forecast=_forecast(now, finding, claimed_s)))
     found.sort(key=lambda finding: -finding.lost_s)
-    limit = compute.find(now) if not found or found[0].share < LEADS_FROM else None
+    limit = _limit(now, found) if not found or found[0].share < LEADS_FROM else None
     ranked = (*((_with_cause(limit, causes),) if limit else ()), *found, *causes)
     return tuple(_with_switches(now, finding) for finding in ranked)
+
+
+def _limit(now: Situation, found: list[Finding]) -> Finding | None:
+    """Return the limit of the steps: compute, or a long data wait of which no finding gives enough
+    back; None where one does."""
+    if now.regime.share(now.regime.spent.data_wait_s) < HIGHLY_FROM:
+        return compute.find(now)
+    waits = None if any("data_wait_s" in one.claims for one in found) else data_wait.find(now)
+    return replace(waits, claims={}) if waits else None
 
 
 def _with_cause(limit: Finding, causes: list[Finding]) -> Finding:

@@ -9,7 +9,6 @@ import pytest
 
 from tests.runs.folders import make_manifest
 from tfwatch.core.script_code import CodeEdit, edited_lines
-from tfwatch.judge.findings.switch_lines import pasted_lines
 from tfwatch.runs.format import Manifest, NotARunError
 
 LINE = "data = data.map(f).batch(2)"
@@ -41,14 +40,6 @@ def test_a_value_that_no_line_sets_changes_none(value: str) -> None:
 
 def test_a_line_with_control_characters_is_left_out() -> None:
     assert not edited_lines((replace(MAP, text=LINE + "\x1b[2J"),), {"workers": "4"})
-
-
-def test_a_knob_without_a_line_of_the_script_has_a_general_one() -> None:
-    text = pasted_lines({"workers": "4", "prefetch": "8"}, {}, code=(MAP,))
-    assert text.splitlines()[1:] == [
-        "data = data.map(f, num_parallel_calls=4).batch(2)",
-        "dataset = dataset.prefetch(8)  # the last stage: prepares batches while a step runs",
-    ]
 
 
 def test_a_manifest_keeps_the_edits() -> None:

@@ -136,6 +136,11 @@ class StageTable:
     wait_cores: float = math.nan
 
     @property
+    def limiting_stage(self) -> Stage | None:
+        """The stage of the bottleneck; None without one."""
+        return self.stages[self.bottleneck.stage] if self.bottleneck else None
+
+    @property
     def all_ms(self) -> float:
         """The time of a batch in all stages, one after another; NaN where no element passed."""
         known = [stage.busy_ms for stage in self.stages if not math.isnan(stage.busy_ms)]

@@ -46,7 +46,7 @@ from tfwatch.judge.findings.situation import (
     left_s,
     steps_in_all,
 )
-from tfwatch.judge.findings.switch_lines import pasted_lines, proved_knobs
+from tfwatch.judge.findings.switch_lines import lines_of, proved_knobs
 from tfwatch.judge.forecasts.evidence import evidence_now
 from tfwatch.judge.forecasts.forecast import forecasts
 from tfwatch.judge.log_lines import LogFinding, LogFollower
@@ -128,9 +128,7 @@ class RunView:
         """The code suggestion of the finding; without one, the lines for the current settings that
         are proved. Empty without either."""
         now = self.situation
-        return self.finding.code or pasted_lines(
-            proved_knobs(now), {}, now.stages, code=now.manifest.code
-        )
+        return self.finding.code or lines_of(now, proved_knobs(now), {})
 
 
 # -- the search of the steps -----------------------------------------------------------------------

@@ -175,7 +175,7 @@ STAGE = (
     number("buffer_size", "the size of its buffer"),
 )
 _BOTTLENECK = (
-    text("stage", "its name", lambda table: table.stages[table.bottleneck.stage].name),
+    text("stage", "its name", "limiting_stage.name"),
     text("reason", "why it limits the pipeline", "bottleneck.reason"),
     text("sentence", "the same in words", "bottleneck.sentence"),
 )

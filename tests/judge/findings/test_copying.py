@@ -9,8 +9,8 @@ import pytest
 
 from tests.judge.situations import RUNNING, banner, changed, stat
 from tfwatch.judge.findings.copying import UINT8
-from tfwatch.judge.forecasts.copies import bandwidth
 from tfwatch.judge.forecasts.forecast import Forecast
+from tfwatch.judge.forecasts.predict import bandwidth
 from tfwatch.judge.stages import Stage, StageTable
 from tfwatch.judge.steps.steady_steps import Breakdown
 

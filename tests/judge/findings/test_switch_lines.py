@@ -12,7 +12,7 @@ from tfwatch.core.script_code import CodeEdit
 from tfwatch.judge.effects.switching_state import RunningExperiment
 from tfwatch.judge.findings import switch_lines
 from tfwatch.judge.findings.situation import SourceKind
-from tfwatch.judge.findings.switch_lines import proved_knobs
+from tfwatch.judge.findings.switch_lines import lines_of, proved_knobs
 from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.regime import Regime
 from tfwatch.judge.stages import Stage, StageTable, find_bottleneck
@@ -27,6 +27,11 @@ STAGES = (
 )
 TABLE = StageTable(0, STAGES)
 WORKERS = Forecast("workers", "auto", 9.1, 8.6, 9.9, "the rest is compute", 23.4)
+
+
+def pasted_lines(started: dict[str, str], knobs: dict[str, str], **more: Any) -> str:
+    """Return the lines for these knobs of a run that began with others."""
+    return lines_of(changed(RUNNING, **{"stages": TABLE, "started": started, **more}), knobs)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +50,7 @@ WORKERS = Forecast("workers", "auto", 9.1, 8.6, 9.9, "the rest is compute", 23.4
     ],
 )
 def test_a_knob_is_a_line_of_a_pipeline(knob: str, value: str, line: str) -> None:
-    edit = switch_lines.switch_line(knob, value, TABLE)
+    edit = switch_lines.switch_line(changed(RUNNING, stages=TABLE), knob, value)
     assert edit.startswith(line)
     assert bool(edit) == bool(line)
 
@@ -66,9 +71,8 @@ def test_a_phrase_names_the_call_that_a_pipeline_has_or_lacks(
 
 
 def test_lines_are_python_and_name_the_map_that_costs_most_and_has_a_name() -> None:
-    started = dict.fromkeys(("prefetch", "workers", "cache"), "off")
     knobs = {"prefetch": "4", "workers": "8", "cache": "on"}
-    text = switch_lines.pasted_lines(knobs, started, TABLE)
+    text = pasted_lines(dict.fromkeys(knobs, "off"), knobs)
     compile(text, "edit", "exec")
     assert [line.partition("(")[0].rpartition(".")[2] for line in text.splitlines()] == [
         "map",
@@ -76,12 +80,10 @@ def test_lines_are_python_and_name_the_map_that_costs_most_and_has_a_name() -> N
         "prefetch",
     ]
     assert "map(decode," in text
-    assert switch_lines.costliest_map(None) == "decode"
-    assert (
-        switch_lines.pasted_lines(started, started)
-        == switch_lines.pasted_lines({"prefetch": "4"}, {"prefetch": "4"})
-        == ""
+    assert pasted_lines({}, {"workers": "8"}, stages=None).startswith(
+        "dataset = dataset.map(decode,"
     )
+    assert pasted_lines({"prefetch": "4"}, {"prefetch": "4"}) == ""
 
 
 def test_without_keys_the_sentence_holds_the_stage_the_number_and_the_edit() -> None:
@@ -179,22 +181,27 @@ def test_within_an_ab_test_the_proved_setting_is_pasted_and_not_that_of_the_bloc
 def test_a_setting_that_measured_slower_is_not_suggested() -> None:
     started = {"prefetch": "off", "workers": "off"}
     better = {("workers", "auto"): "off", ("prefetch", "8"): "4"}
-    text = switch_lines.pasted_lines(
-        {"prefetch": "8", "workers": "auto"}, started, TABLE, better=better
-    )
+    text = pasted_lines(started, {"prefetch": "8", "workers": "auto"}, better=better)
     assert text.startswith("dataset = dataset.prefetch(4)")
     assert "num_parallel_calls" not in text
     circle = {("prefetch", "8"): "4", ("prefetch", "4"): "8"}
-    assert "prefetch(" in switch_lines.pasted_lines(
-        {"prefetch": "8"}, started, TABLE, better=circle
-    )
+    assert "prefetch(" in pasted_lines(started, {"prefetch": "8"}, better=circle)
+
+
+def test_a_knob_without_a_line_of_the_script_has_a_general_one() -> None:
+    line = "data = data.map(f).batch(2)"
+    edit = CodeEdit("workers", "train.py", 9, line, 17, 17, ", num_parallel_calls={}", "")
+    assert pasted_lines({}, {"workers": "4", "prefetch": "8"}, code=(edit,)).splitlines()[1:] == [
+        "data = data.map(f, num_parallel_calls=4).batch(2)",
+        "dataset = dataset.prefetch(8)  # the last stage: prepares batches while a step runs",
+    ]
 
 
 def test_the_lines_for_a_py_dataset_set_its_workers_before_fit() -> None:
     started = {"prefetch": "default", "workers": "off", "multiprocessing": "off"}
-    assert switch_lines.pasted_lines({**started, "prefetch": "4"}, started) == ""
-    workers, queue, processes = switch_lines.pasted_lines(
-        {**started, "workers": "auto", "multiprocessing": "on"}, started
+    assert pasted_lines(started, {**started, "prefetch": "4"}) == ""
+    workers, queue, processes = pasted_lines(
+        started, {**started, "workers": "auto", "multiprocessing": "on"}
     ).splitlines()
     assert workers == "dataset.workers = max(os.cpu_count(), 4)  # before fit, after import os"
     assert queue == "dataset.max_queue_size = max(dataset.max_queue_size, 2 * dataset.workers)"

@@ -12,8 +12,8 @@ from tfwatch.core.knobs import COPY_KNOBS, OFF, ON, PINNED
 from tfwatch.judge.findings.finding import Advice, Finding
 from tfwatch.judge.findings.situation import SourceKind
 from tfwatch.judge.findings.switch_lines import advise_gain, switch_line
-from tfwatch.judge.forecasts.copies import bandwidth, saved_if_pinned_ms
 from tfwatch.judge.forecasts.forecast import best
+from tfwatch.judge.forecasts.predict import bandwidth, saved_if_pinned_ms
 from tfwatch.judge.steps.steady_steps import MODERATELY_FROM
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _advise_pinned(now: Situation, then_ms: float) -> Advice:
         "batches in pinned memory, which the GPU reads directly: about"
         f" {units.milliseconds(then_ms)}/step, the same elements"
     )
-    code = switch_line(PINNED, ON)
+    code = switch_line(now, PINNED, ON)
     return Advice(sentence, _ARRAYS + code if now.origin is SourceKind.ARRAYS else code)
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 from tfwatch.judge.findings.cheap_maps import batch_size
 from tfwatch.judge.findings.finding import Finding
-from tfwatch.judge.findings.shared_cores import compute_beside
 
 if TYPE_CHECKING:
     from tfwatch.judge.findings.situation import Situation
@@ -41,7 +40,7 @@ def find(now: Situation) -> Finding | None:
         return None
     claims = {
         "data_wait_s": _SAVED * spent.data_wait_s,
-        "compute_s": _TURNS * compute_beside(now),
+        "compute_s": _TURNS * now.compute_beside_s,
     }
     brief = f"{rows.name} yields single rows: {1e3 * rows.busy_ms / size:.0f} us each"
     return Finding(

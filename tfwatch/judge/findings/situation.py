@@ -24,6 +24,7 @@ from tfwatch.judge.other_programs import OtherPrograms
 from tfwatch.judge.profile.step_groups import step_rows
 from tfwatch.judge.profile.step_parts import step_parts
 from tfwatch.judge.regime import Regime
+from tfwatch.judge.stages import FETCH_MS
 from tfwatch.judge.steps.stalls import merge_locations
 from tfwatch.judge.troubles import current_divergence
 from tfwatch.runs.library import replay_argument
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from tfwatch.judge.forecasts.forecast import Forecast
     from tfwatch.judge.machine import MachineFigures
     from tfwatch.judge.profile.step_parts import StepPart
-    from tfwatch.judge.stages import Bottleneck, StageTable
+    from tfwatch.judge.stages import Bottleneck, Stage, StageTable
     from tfwatch.judge.steps.stalls import Stall
     from tfwatch.judge.steps.steady_steps import Breakdown, Stat
     from tfwatch.runs.format import Manifest
@@ -225,6 +226,15 @@ class Situation:
         return self.stages is not None and self.stages.is_computing
 
     @property
+    def compute_beside_s(self) -> float:
+        """The seconds of compute on the CPU that batches have in the prefetch work: where steps
+        find no batch, it never pauses. 0.0 where it pauses, or where that is not known."""
+        part, table = self.split, self.stages
+        waits = part is not None and part.wait.median > FETCH_MS
+        works = waits and table is not None and table.is_prefetched
+        return self.regime.spent.compute_s if works and not self.manifest.accelerated else 0.0
+
+    @property
     def iterator_ends_s(self) -> float:
         """The time at the ends of a fit's epochs in which no callback runs: Keras ends the iterator
         of a validation then, after its callbacks, which took 0.4 times as long as the validation
@@ -251,8 +261,13 @@ class Situation:
 
     @property
     def bottleneck(self) -> Bottleneck | None:
-        """The stage that limits the input pipeline; None where it is unknown, or none does."""
+        """The limit of the input pipeline; None where it is unknown, or there is none."""
         return self.stages.bottleneck if self.stages else None
+
+    @property
+    def limiting_stage(self) -> Stage | None:
+        """The stage of the bottleneck."""
+        return self.stages.limiting_stage if self.stages else None
 
     @property
     def has_own_loop(self) -> bool:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
 from tfwatch.core.knobs import (
+    AUTO,
     CACHE,
     DEFAULT,
     DEVICE_PREFETCH,
@@ -35,9 +35,8 @@ from tfwatch.judge.findings.finding import Advice
 from tfwatch.judge.findings.situation import SourceKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from tfwatch.core.script_code import CodeEdit
     from tfwatch.judge.findings.situation import Situation
     from tfwatch.judge.forecasts.forecast import Forecast
     from tfwatch.judge.stages import StageTable
@@ -67,7 +66,6 @@ _WORKERS_OF_PY_DATASET = (
 _AUTO_WORKERS = f"max(os.cpu_count(), {LEAST_AUTO_WORKERS})"
 #: A placeholder, as code and not in a sentence of a comment.
 _PLACEHOLDER = re.compile(r"(?<![.\w])(dataset|model)(?=\.\w|\(| = |\))")
-_NOT_MEASURED: Mapping[tuple[str, str], str] = MappingProxyType({})
 
 
 # -- advice ----------------------------------------------------------------------------------------
@@ -83,7 +81,7 @@ def advise_gain(now: Situation, gain: Forecast) -> Advice:
     part = now.split
     text = expected_gain_text(gain, part.step.mean if part else math.nan)
     costs = f"; {_cache_costs(now)}" if gain.knob == CACHE else ""
-    key = key_text(gain, now.knobs.get(gain.knob, "off"))
+    key = key_text(gain, now.knobs.get(gain.knob, OFF))
     return Advice(f"{key}: {text}{costs}{draws}", line_with_switch(now, gain.knob, gain.value))
 
 
@@ -144,9 +142,8 @@ def line_with_switch(now: Situation, knob: str, value: str) -> str:
     """Return the line of the advised switch, among those of the switches already made."""
     if (knob, value) in now.better:
         return ""
-    knobs = {**proved_knobs(now), knob: value}
-    line = lines_of(now, knobs)
-    return line or with_names(now, switch_line(knob, value, now.stages, now.manifest.code))
+    lines = lines_of(now, {**proved_knobs(now), knob: value})
+    return lines or with_names(now, switch_line(now, knob, value))
 
 
 def proved_knobs(now: Situation) -> dict[str, str]:
@@ -163,10 +160,29 @@ def proved_knobs(now: Situation) -> dict[str, str]:
     return knobs
 
 
-def lines_of(now: Situation, knobs: Mapping[str, str]) -> str:
-    """Return the lines of Python for these knobs where they differ from those of the start."""
-    code = now.manifest.code
-    return with_names(now, pasted_lines(knobs, now.manifest.knobs, now.stages, now.better, code))
+def lines_of(
+    now: Situation, knobs: Mapping[str, str], started: Mapping[str, str] | None = None
+) -> str:
+    """Return the lines of Python for these knobs where they differ from those of the start, in the
+    order of a pipeline; empty without a difference.
+
+    A setting that measured slower has the faster one in its place. A knob without a line of the
+    script's has a line of its own. started: None for those that the run began with.
+    """
+    started = now.manifest.knobs if started is None else started
+    knobs = {knob: best_measured(knob, value, now.better) for knob, value in knobs.items()}
+    order = PY_DATASET_KNOBS if MULTIPROCESSING in knobs else _ORDER
+    changed = [knob for knob in order if knobs.get(knob, OFF) not in (OFF, started.get(knob, OFF))]
+    in_script = {edit.knob for edit in now.manifest.code}
+    own = edited_lines(now.manifest.code, {knob: knobs[knob] for knob in changed})
+    lines = (
+        py_dataset_lines(knobs[knob])
+        if MULTIPROCESSING in knobs and knob == WORKERS
+        else switch_line(now, knob, knobs[knob])
+        for knob in changed
+        if knob not in in_script
+    )
+    return with_names(now, "\n".join(filter(None, (own, *lines))))
 
 
 def with_names(now: Situation, lines: str) -> str:
@@ -178,97 +194,54 @@ def with_names(now: Situation, lines: str) -> str:
         for word, name in now.manifest.names.items()
         if name.replace(".", "").isidentifier() and (word != "dataset" or has_dataset)
     }
-    own = _starts_of_own_lines(now.manifest.code)
+    # What the script's own lines begin with in `edited_lines`: an edit leaves it as it is.
+    own: list[str] = []
+    for edit in now.manifest.code:
+        first, *others = edit.text.split("\n")
+        own += [f"# {edit.place}", first[: edit.start], *others]
+    starts = tuple(filter(str.strip, own))
 
     def named(match: re.Match[str]) -> str:
         return names.get(match[1], match[1])
 
     return "\n".join(
-        line if line.startswith(own) else _PLACEHOLDER.sub(named, line)
+        line if line.startswith(starts) else _PLACEHOLDER.sub(named, line)
         for line in lines.split("\n")
     )
-
-
-def _starts_of_own_lines(code: Sequence[CodeEdit]) -> tuple[str, ...]:
-    """Return what lines of the script begin with in `edited_lines`: an edit leaves it as it is."""
-    starts: list[str] = []
-    for edit in code:
-        first, *others = edit.text.split("\n")
-        starts += [f"# {edit.place}", first[: edit.start], *others]
-    return tuple(filter(str.strip, starts))
 
 
 # -- lines -----------------------------------------------------------------------------------------
 
 
-def switch_line(
-    knob: str, value: str, table: StageTable | None = None, code: Sequence[CodeEdit] = ()
-) -> str:
-    """Return the line of Python that sets a knob to a value in a pipeline; empty where there is
-    none to add.
-
-    table: its stages, where they are known. code: the changes of the script's own lines, where they
-    are known: then it is these lines, each with its place.
-    """
-    if own := edited_lines(code, {knob: value}):
+def switch_line(now: Situation, knob: str, value: str) -> str:
+    """Return the line that sets a knob to a value in a pipeline, of the script's own where that is
+    known, with its place; empty where there is none to add."""
+    if own := edited_lines(now.manifest.code, {knob: value}):
         return own
     if value in (OFF, DEFAULT):
         return ""
     if knob == WORKERS:
-        return parallel_map(costliest_map(table), _number(value))
+        return parallel_map(costliest_map(now.stages), _number(value))
     return _LINES.get(knob, "").format(_number(value))
 
 
 def parallel_map(stage: str, calls: str = "tf.data.AUTOTUNE") -> str:
-    """Return the line that makes the calls of a map parallel. stage: its name, or that of its
-    function."""
-    match = _NAMED_MAP.search(stage)
-    name = match["name"] if match else stage
-    name = name if name.isidentifier() and name != "map" else _FUNCTION
+    """Return the line that makes the calls of a map parallel. stage: its name."""
+    name = _function_of(stage) or _FUNCTION
     return f"dataset = dataset.map({name}, num_parallel_calls={calls})  # in place of .map({name})"
 
 
+def _function_of(stage: str) -> str:
+    """Return the function in the name of a map; empty where it has no name."""
+    match = _NAMED_MAP.search(stage)
+    return match["name"] if match and match["name"].isidentifier() else ""
+
+
 def costliest_map(table: StageTable | None) -> str:
-    """Return the name of the function of the slowest map; `decode` where unknown."""
-    maps = (
-        (stage.busy_ms, _NAMED_MAP.fullmatch(stage.name))
-        for stage in (table.stages if table else ())
-    )
-    known = [(cost, match["name"]) for cost, match in maps if match and not math.isnan(cost)]
-    named = [one for one in known if one[1].isidentifier()]
-    return max(named)[1] if named else _FUNCTION
-
-
-def pasted_lines(
-    knobs: Mapping[str, str],
-    started: Mapping[str, str],
-    table: StageTable | None = None,
-    better: Mapping[tuple[str, str], str] = _NOT_MEASURED,
-    code: Sequence[CodeEdit] = (),
-) -> str:
-    """Return the lines for all knobs that changed since the start, in the order of a pipeline;
-    empty without a change.
-
-    They are for a pipeline without any of them. better: the faster value of each setting that
-    measured slower: it is suggested in its place. code: as in `switch_line`; a knob without a line
-    of the script's has a line of its own.
-    """
-    knobs = {knob: best_measured(knob, value, better) for knob, value in knobs.items()}
-    is_py_dataset = MULTIPROCESSING in knobs
-    order = PY_DATASET_KNOBS if is_py_dataset else _ORDER
-    changed = [
-        knob for knob in order if knobs.get(knob, "off") not in ("off", started.get(knob, "off"))
-    ]
-    in_script = {edit.knob for edit in code}
-    own = edited_lines(code, {knob: knobs[knob] for knob in changed})
-    lines = (
-        _workers_of_py_dataset(knobs[knob])
-        if is_py_dataset and knob == WORKERS
-        else switch_line(knob, knobs[knob], table)
-        for knob in changed
-        if knob not in in_script
-    )
-    return "\n".join(filter(None, (own, *lines)))
+    """Return the name of the slowest map that has one; empty without one."""
+    maps = [stage for stage in (table.stages if table else ()) if stage.busy_ms > 0]
+    named = [stage for stage in maps if _function_of(stage.name)]
+    return max(named, key=lambda stage: stage.busy_ms).name if named else ""
 
 
 def best_measured(knob: str, value: str, better: Mapping[tuple[str, str], str]) -> str:
@@ -281,14 +254,10 @@ def best_measured(knob: str, value: str, better: Mapping[tuple[str, str], str]) 
 
 def py_dataset_lines(workers: str, *, has_processes: bool = False) -> str:
     """Return the lines that give a `PyDataset` so many workers, threads or processes."""
-    lines = _workers_of_py_dataset(workers)
+    given, after = (_AUTO_WORKERS, ", after import os") if workers == AUTO else (workers, "")
+    lines = _WORKERS_OF_PY_DATASET.format(given, after)
     return f"{lines}\n{_LINES[MULTIPROCESSING]}" if has_processes else lines
 
 
-def _workers_of_py_dataset(value: str) -> str:
-    given, after = (_AUTO_WORKERS, ", after import os") if value == "auto" else (value, "")
-    return _WORKERS_OF_PY_DATASET.format(given, after)
-
-
 def _number(value: str) -> str:
-    return "tf.data.AUTOTUNE" if value == "auto" else value
+    return "tf.data.AUTOTUNE" if value == AUTO else value

@@ -209,10 +209,5 @@ def _why(evidence: Evidence, split: Breakdown, step_ms: float) -> str:
     """Return the limit of the step after the switch."""
     if step_ms <= split.work_median_ms * (1 + _OFF_SHARED):
         return "the rest is compute"
-    table = evidence.stages
-    place = table.bottleneck if table else None
-    return (
-        f"{table.stages[place.stage].name} is the limit"
-        if table and place
-        else "preparing batches is the limit"
-    )
+    slow = evidence.stages.limiting_stage if evidence.stages else None
+    return f"{slow.name if slow else 'preparing batches'} is the limit"

@@ -26,12 +26,11 @@ from tfwatch.core.knobs import (
     WORKERS,
 )
 from tfwatch.judge.effects.comparison import LEAST
-from tfwatch.judge.forecasts.copies import saved_if_pinned_ms
 from tfwatch.judge.stages import FETCH_MS
 from tfwatch.judge.steps.steady_steps import MODERATELY_FROM
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tfwatch.judge.forecasts.evidence import Evidence
     from tfwatch.judge.stages import Stage
@@ -67,6 +66,11 @@ _CROWDED = 1.4
 #: step: 1.1 and 1.0 over a data set and arrays, 0.4 over a slow `PyDataset`
 #: (docs/developers/results.md).
 _PINNED_SAVES = (1.2, 1.0, 0.4)
+#: Bytes a second. Of batches in ordinary memory 4.8 to 6.6e9 were copied on an H100 and an H200, of
+#: those in pinned memory 24 to 45e9.
+_ORDINARY, _PINNED = 12e9, 25e9
+#: The bytes of a batch from which on these rates hold.
+_LEAST_BYTES = 2 * 2**20
 #: The share of waits, host and launching that a copy ahead hides: with it 26 of 33 forecasts on
 #: three H100s are within 10 %. It is -0.3 to 1.0, and differs between runs of one model: whether a
 #: copy or launching comes first is a race.
@@ -155,6 +159,25 @@ def _pinned(evidence: Evidence, split: Breakdown) -> Prediction | str:
         return "batches are small, or in pinned memory already"
     least_ms, step_ms, most_ms = (now_ms - share * saved_ms for share in _PINNED_SAVES)
     return Prediction(step_ms, least_ms, most_ms, "a thread copies them to pinned memory")
+
+
+def bandwidth(copied_bytes: Mapping[str, int], copy_ms: float) -> float | None:
+    """Return the bytes that are copied per second; None where unknown."""
+    total = sum(copied_bytes.values())
+    return total / copy_ms * 1e3 if total and copy_ms > 0 else None
+
+
+def saved_if_pinned_ms(
+    copied_bytes: Mapping[str, int], stages: Sequence[Stage], copy_ms: float
+) -> float:
+    """Return the time of a copy that pinned memory saves; 0 where batches are in it, are small, or
+    their size is unknown."""
+    rate = bandwidth(copied_bytes, copy_ms)
+    is_small = sum(copied_bytes.values()) < _LEAST_BYTES
+    is_pinned = any(stage.is_map_and_batch for stage in stages)
+    if rate is None or rate >= _ORDINARY or is_small or is_pinned:
+        return 0.0
+    return copy_ms * (1 - rate / _PINNED)
 
 
 def _copied_ahead(split: Breakdown) -> Prediction | str:

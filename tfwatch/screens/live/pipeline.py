@@ -125,7 +125,7 @@ def _limiting_stage(view: RunView, table: StageTable) -> Stage | None:
         located = view.situation.located
         named = (one for one in table.stages if located and one.name == located.stage)
         return next(named, None)
-    return table.stages[table.bottleneck.stage] if table.bottleneck else None
+    return table.limiting_stage
 
 
 def _most_important(table: StageTable, limit: Stage | None, room: int) -> list[Stage]:

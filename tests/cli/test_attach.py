@@ -24,7 +24,7 @@ from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import PipelineSwitched, StepProfiled, StopRefused, SwitchFailed
 from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.runs.control import Control, RequestTaker
-from tfwatch.runs.format import REQUESTS
+from tfwatch.runs.format import REQUESTS, Embedding, ModelFacts
 from tfwatch.runs.machine_info import boot_id
 from tfwatch.runs.requests import RequestSender, SwitchRequest
 from tfwatch.screens.overlays import Leave, Question
@@ -124,12 +124,17 @@ def test_set_trace_waits_for_the_step_by_layer(
     assert second == "  5.0 ms  50 %  body/conv2d (Conv2D), backward 4.0 ms, train.py:41 in call"
 
 
-def test_set_trace_fails_where_no_kernel_is_recorded(
+def test_set_trace_prints_the_facts_of_the_model_where_no_kernel_is_recorded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with training(tmp_path, missing="no kernels"):
+    facts = ModelFacts("Adam", largest_embedding=Embedding("items", 50, 3))
+    with training(tmp_path, missing="no kernels") as one:
+        one.writer.describe(model=facts)
         assert main(["set", "cnn", "trace", "--runs-dir", str(tmp_path)]) == 1
-    assert capsys.readouterr().out == "no profile: no kernels\n"
+    assert capsys.readouterr().out.splitlines() == [
+        "no profile: no kernels",
+        "Adam updates all rows of items (50 x 3) in each step",
+    ]
 
 
 def test_set_reports_a_request_for_a_later_epoch(

@@ -52,6 +52,7 @@ def test_a_run_begins_with_its_first_epoch() -> None:
     assert (regime.epochs, regime.fits, regime.models) == (3, 1, 1)
     assert regime.spent.compile_s == pytest.approx(4.0)
     assert regime.spent.wall_s == pytest.approx(whole_run().at_s - 10.0)
+    assert regime.before.wall_s == 0.0
 
 
 def test_a_switch_begins_one() -> None:
@@ -84,6 +85,9 @@ def test_a_cache_that_an_epoch_has_filled_begins_one(knob: str, cause: str, step
     regime = judged(built)
 
     assert (regime.cause, regime.spent.steps) == (cause, steps)
+    filled_s = regime.before.wall_s
+    assert filled_s == pytest.approx((regime.begin_ns / 1e9 - 10.0) if not knob else filled_s)
+    assert bool(filled_s) is (cause == "cache")
 
 
 def test_an_epoch_that_still_fills_the_cache_is_the_run() -> None:
@@ -190,6 +194,7 @@ def test_it_is_the_same_however_the_rows_come(block: int) -> None:
     assert (came.cause, came.begin_ns, came.epochs) == (whole.cause, whole.begin_ns, whole.epochs)
     assert came.spent.steps == whole.spent.steps
     assert came.spent.wall_s == pytest.approx(whole.spent.wall_s)
+    assert came.before.wall_s == pytest.approx(whole.before.wall_s)
 
 
 def _begin(first: int, part: Rows) -> int:

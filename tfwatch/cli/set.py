@@ -14,6 +14,7 @@ from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import PipelineSwitched, StepProfiled, SwitchFailed
 from tfwatch.core.knobs import option_name
 from tfwatch.judge.effects.switching_state import knobs_in_effect
+from tfwatch.judge.profile.profiling import fact_lines
 from tfwatch.judge.profile.step_groups import profile_lines
 from tfwatch.runs.folder import RunFolder, call_and_report
 from tfwatch.runs.requests import NoRequestsError, ProfileRequest, append, parse_change
@@ -153,7 +154,8 @@ def _wait_for_profile(run: Run, seen: int, until_ns: int, clock: Clock) -> tuple
         snapshot = run.read()
         for event in snapshot.events[seen:]:
             if isinstance(event, StepProfiled):
-                return bool(event.missing), "\n".join(profile_lines(event))
+                facts = fact_lines(snapshot.manifest) if event.missing else []
+                return bool(event.missing), "\n".join([*profile_lines(event), *facts])
         if snapshot.life.is_over:
             return True, "no profile: the run is over"
         if clock.now_ns() >= until_ns:

@@ -19,6 +19,7 @@ from tfwatch.judge.steps.time_breakdown import (
     RunningTimeBreakdown,
     TimeSpent,
     is_breakdown_event,
+    make_time_breakdown,
 )
 from tfwatch.runs.sums import EpochSums
 
@@ -63,6 +64,8 @@ class Regime:
     #: Since the clock origin.
     begin_ns: int = 0
     spent: TimeSpent = field(default_factory=TimeSpent)
+    #: The same of the epochs before it; of the whole run for the first regime: nothing.
+    before: TimeSpent = field(default_factory=TimeSpent)
     #: The most seconds first.
     code: tuple[CodeTime, ...] = ()
     #: The number of models that trained in it.
@@ -220,6 +223,7 @@ class RunningRegime:
             cause="cache" if fills else "switch" if self._switch_ns else "start",
             begin_ns=begin_ns,
             spent=spent,
+            before=self._before(rows[: int(fills)], begin_ns),
             code=self._code_times(),
             models=len({event.model for event in started}),
             fits=len({event.fit for event in started}),
@@ -241,6 +245,14 @@ class RunningRegime:
         starts = [event.at_ns for event in self._events if isinstance(event, EpochStarted)]
         before = bisect_right(starts, first_ns)
         return max(starts[before - 1] if before else first_ns, self._switch_ns)
+
+    def _before(self, rows: Rows, begin_ns: int) -> TimeSpent:
+        """Return what filling the cache took."""
+        if not len(rows):
+            return TimeSpent()
+        filled = [event for event in self._events if event.at_ns < begin_ns]
+        first_ns = self._epoch_begin_ns(rows)
+        return make_time_breakdown(rows, filled, begin_ns / 1e9, None, first_ns).total
 
     def _code_times(self) -> tuple[CodeTime, ...]:
         times = (CodeTime(*key, seconds) for key, seconds in self._code.items())

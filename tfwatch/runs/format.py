@@ -199,6 +199,13 @@ class RecurrentLayer(Layer, frozen=True):
     against: Annotated[list[_Name], Meta(max_length=MOST_LAYERS)]
 
 
+class ThresholdMetric(Layer, frozen=True):
+    """A metric that compares each prediction with each of its thresholds: they are not evenly
+    spaced."""
+
+    thresholds: Count
+
+
 class ModelFacts(msgspec.Struct, frozen=True):
     """A model as it was when the first `fit` of a run began."""
 
@@ -212,6 +219,9 @@ class ModelFacts(msgspec.Struct, frozen=True):
     without_cudnn: Annotated[list[RecurrentLayer], Meta(max_length=MOST_LAYERS)] = []
     #: The convolutions that compute in float16.
     float16_convolutions: Annotated[list[Layer], Meta(max_length=MOST_LAYERS)] = []
+    #: The layers that preprocess images within the step.
+    preprocessing: Annotated[list[Layer], Meta(max_length=MOST_LAYERS)] = []
+    threshold_metrics: Annotated[list[ThresholdMetric], Meta(max_length=MOST_LAYERS)] = []
 
 
 class Manifest(msgspec.Struct, frozen=True):

@@ -31,6 +31,7 @@ from tfwatch.judge.findings.situation import Situation, SourceKind
 from tfwatch.judge.regime import CodeTime
 from tfwatch.judge.stages import Stage, StageTable
 from tfwatch.judge.steps.stalls import Stall
+from tfwatch.judge.steps.time_breakdown import TimeSpent
 from tfwatch.runs.format import Layer, Machine, ModelFacts
 
 
@@ -519,6 +520,14 @@ def test_without_an_nvidia_gpu_there_is_no_cudnn_to_miss() -> None:
     assert "no-cudnn" in kinds(on_gpu)
     assert "no-cudnn" not in kinds(changed(on_gpu, manifest=mac))
     assert "no-cudnn" not in kinds(changed(on_gpu, accelerated=False))
+
+
+def test_a_filled_cache_is_said_with_what_it_cost_once() -> None:
+    before = TimeSpent(None, 100, compute_s=1.0, data_wait_s=4.0, first_batch_s=0.5)
+
+    (ok,) = find_losses(losing(cause="cache", before=before))
+
+    assert ok.sentence.endswith("the first epoch waited 4.5 s while it filled the cache, once")
 
 
 def test_the_word_has_the_share_of_the_time_and_the_verdict_is_of_it() -> None:

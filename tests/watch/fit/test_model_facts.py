@@ -99,3 +99,28 @@ def test_convolutions_that_compute_in_float16_are_named() -> None:
 
     found = read_model(model).float16_convolutions
     assert found == [Layer("half", "Conv2D"), Layer("whole", "SeparableConv2D")]
+
+
+def test_preprocessing_layers_and_metrics_of_uneven_thresholds_are_named() -> None:
+    import keras
+
+    from tfwatch.runs.format import Layer, ThresholdMetric
+    from tfwatch.watch.fit.model_facts import read_model
+
+    keras.utils.set_random_seed(3)
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            keras.Input((8, 8, 3)),
+            layers.Rescaling(2.0),
+            layers.RandomFlip(name="flip"),
+            layers.Flatten(),
+            layers.Dense(1, activation="sigmoid"),
+        ]
+    )
+    uneven = keras.metrics.AUC(thresholds=[0.1, 0.7], name="uneven")
+    model.compile("sgd", "mse", metrics=[keras.metrics.AUC(name="even"), "mae", uneven])
+    facts = read_model(model)
+
+    assert facts.preprocessing == [Layer("flip", "RandomFlip")]
+    assert facts.threshold_metrics == [ThresholdMetric("uneven", "AUC", 4)]

@@ -54,7 +54,7 @@ def find(now: Situation) -> Finding | None:
     return Finding(
         "compute-bound",
         f"OK, data wait {units.percent(share)}",
-        f"{brief}; {limit}{_largest(now)}",
+        f"{brief}; {limit}{_largest(now)}{_once(now)}",
         next_step.sentence,
         next_step.edit,
         Tone.GOOD,
@@ -96,6 +96,15 @@ def _largest(now: Situation) -> str:
     named = [part for part in now.step_rows if part.role != "other"][:2]
     words = [f"{part.title} {units.percent(part.share)}" for part in named]
     return f"; of compute, {' and '.join(words)}" if words else ""
+
+
+def _once(now: Situation) -> str:
+    """Return what filling the cache cost once; empty without a cache."""
+    before = now.regime.before
+    wait_s = before.data_wait_s + before.first_batch_s
+    if now.regime.cause != "cache" or not before.active_s:
+        return ""
+    return f"; the first epoch waited {units.seconds(wait_s)} while it filled the cache, once"
 
 
 def _advise(now: Situation) -> Advice:

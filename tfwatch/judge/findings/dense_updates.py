@@ -25,15 +25,19 @@ _CPU, _GPU = 5e9, 8e11
 _MOST = 0.85
 
 
+def updates_all_rows(optimizer: str) -> bool:
+    """Return whether an optimizer of this class keeps dense moments."""
+    return optimizer.lower() in _BYTES
+
+
 def find(now: Situation) -> Finding | None:
     """Find the update of the largest embedding, by a profile of the step; without one it is
     estimated from its size."""
     spent, model = now.regime.spent, now.manifest.model
     table, optimizer = (model.largest_embedding, model.optimizer) if model else (None, "")
-    of_weight = _BYTES.get(optimizer.lower())
-    if table is None or of_weight is None or not spent.steps:
+    if table is None or not updates_all_rows(optimizer) or not spent.steps:
         return None
-    name, step_bytes = table.name, table.rows * table.columns * of_weight
+    name, step_bytes = table.name, table.rows * table.columns * _BYTES[optimizer.lower()]
     measured_s = _measured_s(now, name)
     lost_s = measured_s or _estimated_s(now, step_bytes)
     share = lost_s / spent.compute_s if spent.compute_s else 0.0

@@ -1,15 +1,21 @@
-"""A profile for which nobody asked: when a run is due for one."""
+"""A run without a profile: when it is due for one though nobody asked, and the facts of the model
+that are known without."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfwatch.core import units
 from tfwatch.core.events import StepProfiled
+from tfwatch.judge.findings.dense_updates import updates_all_rows
 from tfwatch.judge.steps.steady_steps import MODERATELY_FROM
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tfwatch.judge.findings.situation import Situation
     from tfwatch.judge.view import RunView
+    from tfwatch.runs.format import Manifest
 
 #: The findings that a profile of the step explains.
 IN_COMPUTE = ("compute-bound", "launch-bound", "dense-update")
@@ -64,3 +70,32 @@ def _is_steady(now: Situation) -> bool:
     most_ms = 1e3 * _MOST_SHARE * max(steps_s, _MINUTE_S)
     stopping_ms = _STOPPING_ON_GPU_MS if now.manifest.accelerated else _STOPPING_MS
     return is_long and stopping_ms + _SLOWER * _STEPS * part.step.mean <= most_ms
+
+
+#: At most so many facts have a line.
+_MOST_FACTS = 8
+
+
+def fact_lines(manifest: Manifest) -> list[str]:
+    """Return a line for each fact; none where the model is not known, as in a loop of the script's
+    own."""
+    return [*_facts(manifest)][:_MOST_FACTS]
+
+
+def _facts(manifest: Manifest) -> Iterator[str]:
+    model = manifest.model
+    if model is None:
+        return
+    if (table := model.largest_embedding) and updates_all_rows(model.optimizer):
+        size = f"{units.count(table.rows)} x {units.count(table.columns)}"
+        yield f"{model.optimizer} updates all rows of {table.name} ({size}) in each step"
+    for metric in model.threshold_metrics:
+        count = units.count(metric.thresholds)
+        yield f"metric {metric.name} ({metric.kind}) compares each prediction with {count} values"
+    for layer in model.preprocessing:
+        yield f"{layer.name} ({layer.kind}) preprocesses images within the step"
+    for recurrent in model.without_cudnn if manifest.has_cudnn else ():
+        against = ", ".join(recurrent.against)
+        yield f"{recurrent.name} ({recurrent.kind}) runs without cuDNN: {against}"
+    for layer in model.float16_convolutions if not manifest.accelerated else ():
+        yield f"{layer.name} ({layer.kind}) computes in float16"

@@ -10,6 +10,7 @@ from rich.cells import cell_len
 
 from tfwatch.core import units
 from tfwatch.core.events import StepProfiled
+from tfwatch.judge.profile.profiling import fact_lines
 from tfwatch.judge.profile.step_groups import step_rows
 from tfwatch.judge.profile.step_parts import time_text
 from tfwatch.screens.basics.pane import FramedPane
@@ -40,7 +41,7 @@ class StepPane(FramedPane):
 
     def news(self, view: RunView) -> object:
         newest = view.snapshot.events.newest(StepProfiled)
-        return newest, view.situation.profile, view.is_over
+        return newest, view.situation.profile, view.is_over, view.snapshot.manifest.model
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         view = self.view
@@ -50,7 +51,9 @@ class StepPane(FramedPane):
         missing = f"no profile: {newest.missing}" if newest and newest.missing else ""
         if profile is None:
             text = missing or (_READ_ONLY if view.is_over else _NO_PROFILE)
-            return [row((line, QUIET_COLOUR)) for line in wrap_text(text, width)[:height]]
+            facts = fact_lines(view.snapshot.manifest)
+            said = [line for one in (text, *facts) for line in wrap_text(one, width)]
+            return [row((line, QUIET_COLOUR)) for line in said[:height]]
         parts = step_rows(profile)[: max(height - (height >= _LOW) - bool(missing), 1)]
         rows = [self._row(part, parts[0], width) for part in parts]
         if height >= _LOW:

@@ -15,10 +15,11 @@ from tfwatch.runs.format import (
     Layer,
     ModelFacts,
     RecurrentLayer,
+    ThresholdMetric,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 _CONVOLUTIONS = tuple(
     kind for name, kind in vars(keras.layers).items() if "Conv" in name and "LSTM" not in name
@@ -38,7 +39,9 @@ def read_model(model: Any) -> ModelFacts:
         jit_compile=bool(model.jit_compile),
         largest_embedding=_largest_embedding(layers.values()),
         without_cudnn=[*_without_cudnn(layers)][:MOST_LAYERS],
-        float16_convolutions=[*_float16_convolutions(layers)][:MOST_LAYERS],
+        float16_convolutions=_those(layers, _is_float16_convolution),
+        preprocessing=_those(layers, _preprocesses_images),
+        threshold_metrics=[*_threshold_metrics(model)][:MOST_LAYERS],
     )
 
 
@@ -68,10 +71,33 @@ def _named(path: str, layer: Any) -> tuple[str, str]:
     return path[-LONGEST_NAME:], type(layer).__name__[:LONGEST_NAME]
 
 
-def _float16_convolutions(layers: dict[str, Any]) -> Iterator[Layer]:
-    for path, layer in layers.items():
-        if isinstance(layer, _CONVOLUTIONS) and layer.compute_dtype == "float16":
-            yield Layer(*_named(path, layer))
+def _those(layers: dict[str, Any], wanted: Callable[[Any], bool]) -> list[Layer]:
+    found = [Layer(*_named(path, layer)) for path, layer in layers.items() if wanted(layer)]
+    return found[:MOST_LAYERS]
+
+
+def _is_float16_convolution(layer: Any) -> bool:
+    return isinstance(layer, _CONVOLUTIONS) and layer.compute_dtype == "float16"
+
+
+def _preprocesses_images(layer: Any) -> bool:
+    return any(kind.__name__ == "BaseImagePreprocessingLayer" for kind in type(layer).__mro__)
+
+
+def _threshold_metrics(model: Any) -> Iterator[ThresholdMetric]:
+    """Yield the metrics with thresholds that are not evenly spaced: Keras counts evenly spaced ones
+    in buckets (`update_confusion_matrix_variables`, keras/src/metrics/metrics_utils.py)."""
+    for metric in _metrics_given(model):
+        if not getattr(metric, "_thresholds_distributed_evenly", True):
+            yield ThresholdMetric(*_named(str(metric.name), metric), len(metric.thresholds))
+
+
+def _metrics_given(model: Any) -> list[Any]:
+    """Return the metrics that `compile` was given: `model.metrics` has them from the first step on
+    only."""
+    given = getattr(model, "_compile_metrics", None)
+    both = [getattr(given, name, None) for name in ("_user_metrics", "_user_weighted_metrics")]
+    return [one for one in keras.tree.flatten(both) if isinstance(one, keras.metrics.Metric)]
 
 
 # -- recurrent layers ------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ async def test_a_notice_of_the_end_rings_the_bell_in_place_of_the_screen(
 ) -> None:
     rung: list[str] = []
     monkeypatch.setattr(TfwatchApp, "bell", lambda _: rung.append("bell"))
-    monkeypatch.setattr(TfwatchApp, "_write_to_terminal", lambda _, text: rung.append(text))
+    monkeypatch.setattr(TfwatchApp, "_show_notice", lambda _, _said, text: rung.append(text))
     for options in (NotifyOptions(in_terminal=True), NotifyOptions(command=("/bin/true",))):
         rung.clear()
         async with shown(usual(None), notifier=Notifier(options, environ={})) as show:

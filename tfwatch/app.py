@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["FRAME_S", "Leave", "TfwatchApp"]
 
 FRAME_S = 0.25
-_ENDING = "the run is already stopping; y quits without waiting for the current batch"
 
 
 class TfwatchApp(ThemedApp):
@@ -148,23 +147,17 @@ class TfwatchApp(ThemedApp):
             self._leaving = self._leaving and (self.live.stopping or view.is_over)
         elif self._seen_running:
             self._seen_running = False
-            self._ring_at_end()
+            if not self._notifier.rings:
+                self.bell()
+            if self._script:
+                self._notifier.script_ended(self._script.state)
         if self._leaving and view.is_over:
             self.exit_with(Leave.STOP)
 
-    def _ring_at_end(self) -> None:
-        if not self._notifier.rings:
-            self.bell()
-        if self._script:
-            self._notifier.script_ended(self._script.state)
-
     def _show_notice(self, _sentence: str, bell: str) -> None:
         """Ring the bell, and notify the desktop; the banner has the sentence."""
-        self._write_to_terminal(bell)
-
-    def _write_to_terminal(self, sequence: str) -> None:
         if self._driver is not None and not self.is_headless:
-            self._driver.write(sequence)
+            self._driver.write(bell)
 
     # -- quitting ----------------------------------------------------------------------------------
 
@@ -190,7 +183,9 @@ class TfwatchApp(ThemedApp):
                 else "read only: stop the run in the terminal that trains it"
             )
         elif self.live.stopping:
-            self.live.notify(_ENDING)
+            self.live.notify(
+                "the run is already stopping; y quits without waiting for the current batch"
+            )
         else:
             self.push_screen(stop_question(is_attached=self._is_attached), self._stop)
 

@@ -47,7 +47,7 @@ def test_files_are_0600_and_folders_0700(tmp_path: Path) -> None:
     writer.close()
     assert writer.folder
     (tmp_path / "relay").mkdir()
-    ScriptLog(tmp_path / "relay").begin([writer.folder])
+    ScriptLog(tmp_path / "relay").begin(writer.folder)
     library.save_copy(writer.folder, "text")
 
     found = modes(home)

@@ -50,7 +50,7 @@ class Shown:
     async def frame(self) -> None:
         """Draw the run's current state."""
         self.run.writer.flush()
-        self.app.live.frame()
+        self.app.frame()
         await self.pilot.pause()
 
     async def look_at(self, view: RunView) -> None:

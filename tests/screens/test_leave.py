@@ -104,7 +104,7 @@ async def test_the_end_of_a_run_closes_the_question_and_q_quits(tmp_path: Path, 
         assert isinstance(show.app.screen, Question)
         show.run.ended()
         await show.frame()
-        show.app.frame()
+        await show.frame()
         assert show.app.screen_stack[-1] is show.live
         await show.press("q")
         assert show.app.return_value is Leave.LEFT

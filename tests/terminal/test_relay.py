@@ -78,7 +78,7 @@ def hung_log(tmp_path: Path) -> ScriptLog:
     (tmp_path / "run").mkdir()
     os.mkfifo(tmp_path / "run" / LOG)
     log = ScriptLog(tmp_path)
-    log.begin([tmp_path / "run"])
+    log.begin(tmp_path / "run")
     return log
 
 

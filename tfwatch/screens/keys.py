@@ -168,11 +168,9 @@ def _depth_key(view: RunView, knob: str) -> str:
     return key if knob == PREFETCH and rest and key in ("+", "-") else ""
 
 
-def too_small_text(view: RunView | None, width: int, height: int) -> str:
+def too_small_text(view: RunView, width: int, height: int) -> str:
     """The text of a window that is too small for the panes."""
     text = f"{width}x{height}, needs {SMALLEST[0]}x{SMALLEST[1]}"
-    if view is None:
-        return text
     going = "run over" if view.is_over else "training goes on"
     facts = ", ".join(part for part in (epoch_text(view), view.finding.word) if part)
     return f"{text} - {going}: {facts}"

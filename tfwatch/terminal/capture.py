@@ -94,7 +94,12 @@ class Capture:
         self._terminals = ()
         sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__ = self._saved  # type: ignore[misc]
         if self._guard:
-            _end_guard(*self._guard)
+            pid, pipe = self._guard
+            with contextlib.suppress(OSError):
+                os.write(pipe, _END)
+            os.close(pipe)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
         faulthandler.enable(2)
         os.close(self._log)
 
@@ -292,15 +297,6 @@ def _start_guard(log: int, if_killed: str, apart: Sequence[int]) -> tuple[int, i
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     os.close(reader)
     return pid, pipe
-
-
-def _end_guard(pid: int, pipe: int) -> None:
-    """Mark a regular end and wait for the child."""
-    with contextlib.suppress(OSError):
-        os.write(pipe, _END)
-    os.close(pipe)
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, 0)
 
 
 def _run_child(

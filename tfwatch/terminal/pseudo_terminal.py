@@ -32,7 +32,7 @@ from tfwatch.runs.format import FILE_MODE, LOG
 from tfwatch.runs.script_process import Announcements
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
 #: Seconds between two looks for a run that begins.
@@ -183,6 +183,7 @@ class _Reader:
         self._relay, self._master, self._shows = relay, relay.for_script[0], shows
         self._here, self._ended, self._copies = here, ended, copies
         self._log = ScriptLog(relay.early_log.parent)
+        self._runs = Announcements(relay.runs)
         self._survives = fails_open(lambda _: None)
 
     def read_until_end(self) -> None:
@@ -200,12 +201,13 @@ class _Reader:
     def _take(self, data: bytes, log: LogThread) -> None:
         runs: list[Path] = []
         with self._survives:
-            runs = self._log.announced()
+            runs = self._runs.take()
         # What the script wrote before it announced a run belongs to the log before it.
         data += self._waiting() if runs else b""
         self._show(data)
         log.write(data)
-        log.begin(runs)
+        for run in runs:
+            log.begin(run)
 
     def _show(self, data: bytes) -> None:
         """Write output to the terminal; a terminal or a reader that is gone gets none, and the
@@ -255,22 +257,12 @@ class ScriptLog:
     begins with. Of a line that overwrites itself it takes one state a second."""
 
     def __init__(self, folder: Path, clock: Clock = SYSTEM) -> None:
-        self._runs = Announcements(folder / "runs")
         early = _append_to(folder / LOG)
         self._early = early
         self._fd = os.open(os.devnull, os.O_WRONLY) if early is None else early
         self._clock = clock
         self._waiting = b""
         self._due_ns = 0
-
-    def announced(self) -> list[Path]:
-        """Return the runs that were announced since the last call."""
-        return self._runs.take()
-
-    def begin(self, runs: Sequence[Path]) -> None:
-        """Begin the logs of further runs."""
-        for run in runs:
-            self._begin(run)
 
     def write(self, data: bytes) -> None:
         """Write output; where the disk takes none, it is lost."""
@@ -286,7 +278,8 @@ class ScriptLog:
         data, self._waiting = self._waiting, b""
         write_all(self._fd, b"\n".join(map(_last_state, data.split(b"\n"))))
 
-    def _begin(self, run: Path) -> None:
+    def begin(self, run: Path) -> None:
+        """Begin the log of a further run; without one the log before it goes on."""
         log = _append_to(run / LOG)
         if log is None:
             return
@@ -308,7 +301,7 @@ class LogThread:
 
     def __init__(self, log: ScriptLog) -> None:
         self._log = log
-        self._jobs: SimpleQueue[bytes | Sequence[Path] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[bytes | Path | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="tfwatch-log", daemon=True)
         self._thread.start()
 
@@ -317,10 +310,9 @@ class LogThread:
         if self._jobs.qsize() < (_MOST_PARTS if data else 1):
             self._jobs.put(data)
 
-    def begin(self, runs: Sequence[Path]) -> None:
-        """Have the logs of further runs begun."""
-        if runs:
-            self._jobs.put(runs)
+    def begin(self, run: Path) -> None:
+        """Have the log of a further run begun."""
+        self._jobs.put(run)
 
     def end(self) -> None:
         """Write what waits, and end the thread; a disk that hangs is not waited for."""

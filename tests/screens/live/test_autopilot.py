@@ -61,11 +61,3 @@ async def test_the_end_of_another_terminals_autopilot_is_an_event_alone(tmp_path
         await show.frame()
         assert not show.app._notifications
         assert "F autopilot: nothing to gain" in show.words
-
-
-async def test_a_read_only_run_starts_no_autopilot(tmp_path: Path) -> None:
-    async with shown(starving(tmp_path), live=False) as show:
-        await show.press("f")
-        assert [note.message for note in show.app._notifications] == [
-            "autopilot: read only: tfwatch attach switches it"
-        ]

@@ -6,11 +6,11 @@ from __future__ import annotations
 import os
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
-from unittest.mock import patch
 
+import pytest
+
+from tests.screens import showing
 from tests.screens.canned import STARVING, Canned
-from tests.screens.showing import rows_of
-from tfwatch.app import TfwatchApp
 from tfwatch.core.events import EpochEnded
 from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.runs.run import Run
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from textual.pilot import Pilot
+    from tests.screens.showing import Shown
 
 
 class FakeScript:
@@ -56,24 +56,9 @@ class FakeScript:
         return run
 
 
-class Shown:
-    """The app, and its pilot."""
-
-    def __init__(self, app: TfwatchApp, pilot: Pilot[Leave]) -> None:
-        self.app = app
-        self.pilot = pilot
-
-    async def frame(self) -> str:
-        """Draw the newest run, and return the text of the screen."""
-        self.app.frame()
-        await self.pilot.pause()
-        self.app.frame()
-        await self.pilot.pause()
-        for _ in range(100):  # on a busy machine a screen has its first layout later
-            if any(row.strip() for row in rows_of(self.app.screen)):
-                break
-            await self.pilot.pause()
-        return "\n".join(rows_of(self.app.screen))
+@pytest.fixture
+def script(tmp_path: Path) -> FakeScript:
+    return FakeScript(tmp_path)
 
 
 @asynccontextmanager
@@ -81,114 +66,98 @@ async def shown(script: FakeScript) -> AsyncIterator[Shown]:
     """Show a script before its first fit."""
     clock = script.canned.clock
     reader = Run(AwaitedRun("train", os.getpid(), script.log, clock), clock)
-    app = TfwatchApp(reader, None, clock=clock, script=script)
-    with patch("tfwatch.app.FRAME_S", 3600.0):
-        async with app.run_test(size=(120, 40)) as pilot:
-            await pilot.pause()
-            yield Shown(app, pilot)
+    async with showing.shown(script.canned, live=False, reader=reader, script=script) as show:
+        yield show
 
 
-async def test_the_output_stands_beside_the_state_until_the_first_fit(tmp_path: Path) -> None:
-    script = FakeScript(tmp_path)
+async def newest(show: Shown) -> str:
+    """Draw the newest run, and return the text of the screen."""
+    await show.frame()
+    await show.frame()
+    await show.until(lambda: show.text.strip())  # on a busy machine the first layout is later
+    return show.text
+
+
+async def test_the_output_stands_beside_the_state_until_the_first_fit(
+    script: FakeScript, tmp_path: Path
+) -> None:
     script.log.write_text("a line\n\r10 %\r20 %")
     async with shown(script) as show:
         script.canned.at_s = 12.0
-        text = await show.frame()
+        text = await newest(show)
         assert "train runs, no fit yet, 12.0 s" in text
         assert "│ a line" in text
         assert "│ 20 %" in text
         assert "read only" not in text
+        await show.press("f")
+        (note,) = show.app._notifications
+        assert note.message == "autopilot: the script has not called fit yet"
 
         script.fit(tmp_path / "first", 0.5)
-        text = await show.frame()
+        text = await newest(show)
         assert "epoch 1" in text
         assert "● recording" in text
         assert "fit 1" not in text
 
 
-async def test_a_key_before_the_first_fit_has_the_true_reason(tmp_path: Path) -> None:
-    async with shown(FakeScript(tmp_path)) as show:
-        for key, what in (("f", "autopilot"), ("p", "prefetch")):
-            await show.pilot.press(key)
-            assert [note.message for note in show.app._notifications] == [
-                f"{what}: the script has not called fit yet"
-            ]
-
-
-async def test_a_further_fit_takes_the_screen_with_the_same_pane(tmp_path: Path) -> None:
-    script = FakeScript(tmp_path)
+async def test_a_further_fit_takes_the_screen_with_the_same_pane(
+    script: FakeScript, tmp_path: Path
+) -> None:
     async with shown(script) as show:
         script.fit(tmp_path / "first", 0.5).ended().writer.close()
-        assert "script runs" in await show.frame()
+        assert "script runs" in await newest(show)
         await show.pilot.press("2")
         script.fit(tmp_path / "second", 0.25)
-        text = await show.frame()
-        assert "fit 2" in text
+        assert "fit 2" in await newest(show)
         assert show.app.live.pane == 2
 
 
-async def test_a_question_keeps_its_screen(tmp_path: Path) -> None:
-    script = FakeScript(tmp_path)
+async def test_a_question_keeps_its_screen(script: FakeScript, tmp_path: Path) -> None:
     async with shown(script) as show:
         script.fit(tmp_path / "first", 0.5)
-        await show.frame()
+        await newest(show)
         await show.pilot.press("q")
         assert isinstance(show.app.screen, Question)
         first = show.app.live
         script.fit(tmp_path / "second", 0.25)
-        await show.frame()
+        await newest(show)
         assert show.app.live is first
         await show.pilot.press("n")
-        await show.frame()
+        await newest(show)
         assert show.app.live is not first
         assert script.interrupts == 0
 
 
-async def test_the_end_of_the_script_closes_the_question(tmp_path: Path) -> None:
-    script = FakeScript(tmp_path)
+async def test_the_end_of_the_script_closes_the_question_and_its_screen_stays(
+    script: FakeScript, tmp_path: Path
+) -> None:
     async with shown(script) as show:
-        script.fit(tmp_path / "first", 0.5)
-        await show.frame()
+        run = script.fit(tmp_path / "first", 0.5)
+        await newest(show)
         await show.pilot.press("q")
+        run.ended().writer.close()
         script.has_ended = True
-        await show.frame()
+        assert "script ended, exit code 0" in await newest(show)
         assert show.app.screen is show.app.live
         await show.pilot.press("q")
     assert show.app.return_value is Leave.LEFT
 
 
-async def test_s_interrupts_the_script_and_y_then_ends_it(tmp_path: Path) -> None:
-    script = FakeScript(tmp_path)
+async def test_s_interrupts_the_script_and_y_then_ends_it(
+    script: FakeScript, tmp_path: Path
+) -> None:
     async with shown(script) as show:
         script.fit(tmp_path / "first", 0.5)
-        await show.frame()
-        await show.pilot.press("s")
-        assert isinstance(show.app.screen, Question)
-        await show.pilot.press("y")
+        await newest(show)
+        await show.pilot.press("s", "y")
         assert script.interrupts == 1
-        assert "STOPPING" in await show.frame()
+        assert "STOPPING" in await newest(show)
         await show.pilot.press("y")
     assert show.app.return_value is Leave.NOW
 
 
-async def test_the_screen_of_a_script_that_has_ended_stays_and_is_left_without_a_question(
-    tmp_path: Path,
-) -> None:
-    script = FakeScript(tmp_path)
+async def test_a_script_that_ends_without_a_fit_ends_its_screen(script: FakeScript) -> None:
     async with shown(script) as show:
-        script.fit(tmp_path / "first", 0.5).ended().writer.close()
-        await show.frame()
         script.has_ended = True
-        assert "script ended, exit code 0" in await show.frame()
-        await show.pilot.press("q")
-    assert show.app.return_value is Leave.LEFT
-
-
-async def test_a_script_that_ends_without_a_fit_ends_its_screen(tmp_path: Path) -> None:
-    script = FakeScript(tmp_path)
-    async with shown(script) as show:
         await show.frame()
-        script.has_ended = True
-        show.app.frame()
-        await show.pilot.pause()
     assert show.app.return_value is Leave.LEFT

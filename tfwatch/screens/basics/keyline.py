@@ -61,7 +61,11 @@ class KeyLine(Pane):
     def rows(self, width: int, height: int) -> Sequence[Content]:
         line = Content()
         for first, key in self._placed(width):
-            line = Content.assemble(line, " " * (first - line.cell_length), _piece(key))
+            line += Content(" " * (first - line.cell_length))
+            if key.chosen:
+                line += row((key.text, "bold reverse"))
+            else:
+                line += row((key.label, "$accent bold"), key.text[len(key.label) :])
         return [line]
 
     def _placed(self, width: int) -> Iterator[tuple[int, Key]]:
@@ -80,9 +84,3 @@ class KeyLine(Pane):
         for first, key in self._placed(self.content_size.width) if at else ():
             if at and first <= at.x < first + len(key.text):
                 self.post_message(Pressed(key.key))
-
-
-def _piece(key: Key) -> Content:
-    if key.chosen:
-        return row((key.text, "bold reverse"))
-    return row((key.label, "$accent bold"), key.text[len(key.label) :])

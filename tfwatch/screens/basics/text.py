@@ -30,6 +30,8 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 _HARMLESS = re.compile(r"[\x20-\x7e°·…←-⇿─-◿]*")
 #: Variation selectors: terminals disagree on the width of the character before them.
 _SELECTORS = re.compile("[\ufe00-\ufe0f]")
+#: The categories of characters that control, or that no font has.
+_UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 _LONGEST = 4000
 #: The folders before a line of a file.
 _FOLDERS = re.compile(r"[^\s/]*/(?:[^\s/]+/)*(?=[^\s/]+\.py:\d)")
@@ -53,11 +55,7 @@ def plain(text: str) -> str:
     text = re.sub(r"\s*\n\s*", " ", text)
     text = re.split(r"\r|\x08{2,}", text)[-1]
     text = _SELECTORS.sub("", text)
-    return "".join(char if _is_shown(char) else "?" for char in text)
-
-
-def _is_shown(char: str) -> bool:
-    return unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+    return "".join("?" if unicodedata.category(char) in _UNSEEN else char for char in text)
 
 
 def row(*parts: Part | str) -> Content:

@@ -26,7 +26,6 @@ from tfwatch.screens.basics.text import COMPUTE_COLOUR, QUIET_COLOUR, WAIT_COLOU
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfwatch.core.rows import Rows
     from tfwatch.judge.view import RunView
     from tfwatch.runs.snapshot import Snapshot
 
@@ -72,7 +71,10 @@ def metric_charts(snapshot: Snapshot) -> list[MetricChart]:
 def _metric_chart(name: str, ended: Sequence[EpochEnded], snapshot: Snapshot) -> MetricChart:
     training = _curve(name, ended)
     if name == "loss" and len(training) < _LEAST_EPOCHS:
-        training = _reported_loss(snapshot) or training
+        rows = snapshot.progress[:: len(snapshot.progress) // _POINTS + 1]
+        known = rows[np.isfinite(rows["loss"])]
+        steps, losses = (known[name].astype(np.float64) for name in ("step", "loss"))
+        training = MetricCurve(steps, losses) or training
     return MetricChart(name, training, _curve(_VALIDATION + name, ended))
 
 
@@ -80,15 +82,6 @@ def _curve(name: str, ended: Sequence[EpochEnded]) -> MetricCurve:
     known = [one for one in ended if math.isfinite(one.metrics.get(name, math.nan))]
     steps, values = [one.step for one in known], [one.metrics[name] for one in known]
     return MetricCurve(np.array(steps, np.float64), np.array(values, np.float64))
-
-
-def _reported_loss(snapshot: Snapshot) -> MetricCurve:
-    every = len(snapshot.progress) // _POINTS + 1
-    rows: Rows = snapshot.progress[::every]
-    known = np.isfinite(rows["loss"])
-    return MetricCurve(
-        rows["step"][known].astype(np.float64), rows["loss"][known].astype(np.float64)
-    )
 
 
 # -- the plot --------------------------------------------------------------------------------------

@@ -61,7 +61,9 @@ def cache_refusal(snapshot: Snapshot, state: KnobState) -> str:
     on."""
     if state.coming == "on":
         return ""
-    return no_room(snapshot.manifest.cache_bytes, available_bytes(snapshot))
+    samples = snapshot.samples
+    available = float(samples[-1]["memory_available_bytes"]) if len(samples) else None
+    return no_room(snapshot.manifest.cache_bytes, available)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +192,6 @@ def _waiting(view: RunView, state: KnobState) -> str:
     if view.situation.phase is Phase.STARTING:
         return "requested, applies at start"
     return "requested, waits for the current batch"
-
-
-def available_bytes(snapshot: Snapshot) -> float | None:
-    """Return the free memory of the newest sample; None before the first sample."""
-    return float(snapshot.samples[-1]["memory_available_bytes"]) if len(snapshot.samples) else None
 
 
 def effect_lines(view: RunView) -> list[str]:

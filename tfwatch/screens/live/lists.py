@@ -180,11 +180,8 @@ class EventsPane(RowList):
             (what.text, f"{what.style} {here}".strip()),
         )
 
-    def action_choose(self) -> None:
+    def action_choose(self, *, shows_text: bool = True) -> None:
         """Jump to the event under the cursor, and show the whole of a sentence that is cut."""
-        self._jump(shows_text=True)
-
-    def _jump(self, *, shows_text: bool) -> None:
         if 0 <= self.cursor < self.count():
             chosen = self.event_rows[-1 - self.cursor]
             width = self.scrollable_content_region.width
@@ -209,7 +206,7 @@ class EventsPane(RowList):
     def action_move(self, rows: int) -> None:
         """Move the cursor, down where `rows` is positive, and jump to its event."""
         self.cursor = min(max(self.cursor + rows, 0), max(self.count() - 1, 0))
-        self._jump(shows_text=False)
+        self.action_choose(shows_text=False)
 
     def follow(self) -> None:
         """Clear the selection, if there is one, and follow the newest events."""
@@ -237,7 +234,7 @@ class LogPane(RowList):
     ]
 
     #: Oldest first.
-    lines: reactive[tuple[str, ...]] = reactive((), repaint=False)
+    lines: tuple[str, ...] = ()
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -250,7 +247,10 @@ class LogPane(RowList):
         self._fold()
 
     def show(self, view: RunView) -> None:
-        self.lines = log_lines(view)
+        lines = log_lines(view)
+        if lines != self.lines:
+            self.lines = lines
+            self._fold()
 
     def count(self) -> int:
         """Return the number of rows of the wrapped lines."""
@@ -259,9 +259,6 @@ class LogPane(RowList):
     def row_at(self, index: int, width: int) -> Content:
         """Return one row."""
         return row(self._folded[index])
-
-    def watch_lines(self) -> None:
-        self._fold()
 
     def _fold(self) -> None:
         width = max(self.scrollable_content_region.width, 20)

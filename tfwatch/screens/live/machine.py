@@ -71,17 +71,15 @@ def readings(view: RunView) -> tuple[Reading, ...]:
     torn = view.snapshot.torn
     what = "row or line" if torn == 1 else "rows or lines"
     unreadable = ("record", f"{units.count(torn)} {what} of this run cannot be read")
-    rows = *_gpu(view, machine), _memory(view, machine), _cpu(view, machine)
+    rows = *_gpu(machine), _memory(view, machine), _cpu(view, machine)
     return (*rows, unreadable) if torn else rows
 
 
-def _gpu(view: RunView, machine: MachineFigures) -> Iterator[Reading]:
+def _gpu(machine: MachineFigures) -> Iterator[Reading]:
     gpu = machine.gpu
     if gpu is None:
         return
-    is_unused = machine.is_gpu_unused(view.snapshot.manifest, view.situation.steps_total)
     parts = [
-        "unused: see tfwatch doctor" if is_unused else "",
         f"{units.percent(gpu.busy)} busy",
         "" if gpu.ours is None else f"ours {units.percent(gpu.ours)}",
         "" if gpu.others is None else f"others {units.percent(gpu.others)}",

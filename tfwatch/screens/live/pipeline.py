@@ -139,19 +139,18 @@ def _most_important(table: StageTable, limit: Stage | None, room: int) -> list[S
 
 
 def _total(view: RunView, table: StageTable) -> Content:
-    """Return the row that compares a batch in all stages, one after another, with the step; the
-    cause of a limit is on the banner."""
+    """Return the row that compares a batch in all stages with the step; the cause of a limit is on
+    the banner.
+
+    It begins with `wall 23.0` where stages run in parallel, else with `calls 28.3`, the work of all
+    calls for a batch.
+    """
     if math.isnan(table.all_ms):
         return row((_why_missing(view) or "no batch passed in the last seconds", QUIET_COLOUR))
     style = "$text-warning" if _starves(view) else QUIET_COLOUR
-    return row((f"  {_work(table)}", "bold"), (_compare(view, table), style))
-
-
-def _work(table: StageTable) -> str:
-    """Return `wall 23.0` where stages run in parallel, else `calls 28.3`, the work of all calls for
-    a batch."""
-    is_shorter = table.rate_ms < 0.9 * table.all_ms
-    return f"{'wall' if is_shorter else 'calls'} {units.number(min(table.rate_ms, table.all_ms))}"
+    word = "wall" if table.rate_ms < 0.9 * table.all_ms else "calls"
+    work = f"  {word} {units.number(min(table.rate_ms, table.all_ms))}"
+    return row((work, "bold"), (_compare(view, table), style))
 
 
 def _compare(view: RunView, table: StageTable) -> str:
@@ -180,9 +179,10 @@ def _starves(view: RunView) -> bool:
 
 
 def explain_unread(view: RunView) -> str:
-    """Return why there is no table of stages."""
+    """Return why there is no table of stages, with the stages of the code where they are known."""
     if why := _why_missing(view):
-        return f"{why}{_code_stages_text(view)}"
+        newest = next(reversed([*view.snapshot.stages_found.values()]), None)
+        return f"{why}. In the code: {', '.join(newest.names)}" if newest else why
     if view.snapshot.manifest.makes_batches:
         return "n/a: the script makes its batches itself, between two calls of train_on_batch"
     if view.is_over:
@@ -190,13 +190,6 @@ def explain_unread(view: RunView) -> str:
     if view.snapshot.steps_total:
         return "waiting for tf.data's figures of the stages"
     return "the stages appear with the first batches"
-
-
-def _code_stages_text(view: RunView) -> str:
-    """Return `. In the code: range, map(decode), batch(32)`, the stages of a pipeline without a
-    model."""
-    newest = next(reversed([*view.snapshot.stages_found.values()]), None)
-    return f". In the code: {', '.join(newest.names)}" if newest else ""
 
 
 def _why_missing(view: RunView) -> str:

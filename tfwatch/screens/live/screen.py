@@ -64,11 +64,6 @@ _LOOK_S = 0.02
 #: Cells of a copied line in the note about it.
 _COPIED_CELLS = 90
 _TABS = ("switch", "stages", "events", "machine", "log", "loss")
-#: The containers, with the numbers of their panes.
-_CONTAINERS = (
-    ("#upper", {SETTINGS, STAGES}),
-    ("#lower", {*LOWER}),
-)
 #: A frame that takes this CPU time takes a tenth of its quarter second: as many of the next frames
 #: are skipped as it is times as costly. The first frames build the screen.
 _COSTLY_NS, _MOST_SKIPPED, _WARM_UP = 25e6, 3, 4
@@ -226,7 +221,8 @@ class LiveScreen(Screen[None]):
         """Show a frame; hidden panes are not updated."""
         self.view = view
         if self.has_class(Layout.TOO_SMALL.value):
-            self._show_too_small()
+            text = Content(too_small_text(view, *self.size))
+            self.query_one("#too-small", Static).update(text)
             return
         has_steps = self._has_steps or view.is_over or bool(view.snapshot.steps_total)
         if has_steps != self._has_steps or self._is_step_shown != self.step_pane.display:
@@ -250,10 +246,6 @@ class LiveScreen(Screen[None]):
             focus=next((n for n, pane in enumerate(self.panes, 1) if pane.has_focus), 0),
             all_settings=not self.knobs.folded,
         )
-
-    def _show_too_small(self) -> None:
-        text = too_small_text(self.view, *self.size)
-        self.query_one("#too-small", Static).update(Content(text))
 
     def _arrange(self) -> None:
         self._set_size_classes()
@@ -287,8 +279,8 @@ class LiveScreen(Screen[None]):
         self.events_pane.folded = is_roomy and self.pane != EVENTS
         self.step_pane.display = self._is_step_shown and STAGES in shown
         self.pipeline.display = not self._is_step_shown and STAGES in shown
-        for selector, numbers in _CONTAINERS:
-            self.query_one(selector).display = bool(shown & numbers)
+        self.query_one("#upper").display = bool(shown & {SETTINGS, STAGES})
+        self.query_one("#lower").display = bool(shown & {*LOWER})
         self.tabs.keys = tuple(
             Key(str(at), str(at), word, chosen=at == min(shown)) for at, word in enumerate(_TABS, 1)
         )
@@ -372,7 +364,9 @@ class LiveScreen(Screen[None]):
         except NoPatchError as error:
             why = f"{error}; "
         if view.code:
-            self._copy_text(view, view.code, _last_line(view.code), why)
+            # The lines before the last one name its place.
+            line = view.code.strip().split("\n")[-1].partition("  #")[0].strip()
+            self._copy_text(view, view.code, shorten(line, _COPIED_CELLS), why)
         else:
             self.notify(f"{why}nothing to copy: no code suggestion, and no setting is on")
 
@@ -431,9 +425,3 @@ class LiveScreen(Screen[None]):
         self.timeline.jump_to(message.at_s)
         if message.cut_text:
             self.notify(message.cut_text, timeout=10)
-
-
-def _last_line(code: str) -> str:
-    """Return the last line of a code suggestion without its comment: the lines before it name its
-    place."""
-    return shorten(code.strip().split("\n")[-1].partition("  #")[0].strip(), _COPIED_CELLS)

@@ -31,9 +31,6 @@ _ELSEWHERE = "it runs in another terminal: end it there, or switch a knob"
 #: A terminal repeats a held-down key after up to 0.66 s, then faster: presses closer than this
 #: count as one.
 HELD_S = 0.7
-_PROFILES = "the next steps are profiled"
-_NO_PROFILE = "no step of this run was profiled"
-_DEEPEST = f"prefetch {LARGEST} is the maximum"
 
 
 class SwitchRequests:
@@ -105,9 +102,9 @@ class SwitchRequests:
     def ask_profile(self, view: RunView) -> str:
         """Ask for a profile of the next steps; return a message for the user."""
         if self.requests is None or view.is_over:
-            return _NO_PROFILE
+            return "no step of this run was profiled"
         self.requests.send(ProfileRequest("key"))
-        return _PROFILES
+        return "the next steps are profiled"
 
     def ask_profile_by_itself(self, view: RunView) -> None:
         """Ask for a profile, once, where the run is due for one though nobody asked."""
@@ -164,7 +161,8 @@ class SwitchRequests:
             state.coming
         )
         if value == state.coming:
-            return _DEEPEST if direction > 0 else "prefetch is already off"
+            deepest = f"prefetch {LARGEST} is the maximum"
+            return deepest if direction > 0 else "prefetch is already off"
         return self._ask(view, PREFETCH, value)
 
     def toggle_experiment(self, view: RunView) -> str:

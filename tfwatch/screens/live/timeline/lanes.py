@@ -44,6 +44,8 @@ def joined(row: Iterable[Piece]) -> Line:
 
 #: The styles of rows, the most important last: their marks are placed first.
 _STYLES = ("", "$text-accent", "$text-warning", "$text-error")
+#: The end of the first words of a sentence: figures follow.
+_END = re.compile(r",|:| at step | in ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,8 @@ def labels_in_view(rows: EventRows, bars: Bars) -> list[Label]:
 
 
 def place(rows: Sequence[EventRow], edges_s: Sequence[float]) -> list[Label]:
-    """Place the mark of each row at its column, with its first words where they leave a blank
-    beside the next label, or drop it.
+    """Place the mark of each row at its column, with its first words, as `E epoch 1`, where they
+    leave a blank beside the next label, or drop it.
 
     Near the right edge a label ends at the edge. Among equal styles the newest is placed first.
     """
@@ -72,7 +74,7 @@ def place(rows: Sequence[EventRow], edges_s: Sequence[float]) -> list[Label]:
     labels = []
     for row in sorted(rows, key=_importance, reverse=True):
         column = bisect_right(edges_s, row.at_s, 0, columns) - 1
-        for text in _texts(row):
+        for text in (single_width(f"{row.mark} {_END.split(row.text, 1)[0]}"), row.mark):
             at = min(column, columns - len(text))
             if at >= 0 and not any(taken[at : at + len(text)]):
                 labels.append(Label(at, text, row.style))
@@ -84,15 +86,6 @@ def place(rows: Sequence[EventRow], edges_s: Sequence[float]) -> list[Label]:
 
 def _importance(row: EventRow) -> tuple[int, float]:
     return _STYLES.index(row.style) if row.style in _STYLES else 0, row.at_s
-
-
-#: The end of the first words of a sentence: figures follow.
-_END = re.compile(r",|:| at step | in ")
-
-
-def _texts(row: EventRow) -> tuple[str, str]:
-    """Return `E epoch 1` and `E`: the mark with the first words of its sentence, and alone."""
-    return single_width(f"{row.mark} {_END.split(row.text, 1)[0]}"), row.mark
 
 
 def mark_line(labels: Sequence[Label], columns: int) -> Line:
@@ -126,7 +119,8 @@ def gpu_lanes(
         return [_lane_of(snapshot, gpu, word, bars) for word, gpu in named][::-1]
     if not snapshot.events.newest(GpuFound):
         return []
-    busy = _sample_gpu(snapshot, bars)
+    seen = _in_view(snapshot.samples, bars)
+    busy = _columns(seen["gpu_busy"], seen["at_ns"] / 1e9, bars, snapshot.now_s)
     return [("GPU", busy, *_figures(machine, is_wide))] if np.isfinite(busy).any() else []
 
 
@@ -146,11 +140,6 @@ def _figures(machine: MachineFigures | None, is_wide: bool) -> tuple[str, str]:
         return units.MISSING, QUIET_COLOUR
     power = "" if gpu.power_w is None or not is_wide else f", {units.watts(gpu.power_w)}"
     return f"{units.percent(gpu.busy)}{power}", LIMIT if gpu.is_shared else NUMBER
-
-
-def _sample_gpu(snapshot: Snapshot, bars: Bars) -> Floats:
-    seen = _in_view(snapshot.samples, bars)
-    return _columns(seen["gpu_busy"], seen["at_ns"] / 1e9, bars, snapshot.now_s)
 
 
 def _in_view(rows: Rows, bars: Bars) -> Rows:

@@ -110,7 +110,7 @@ def bars_of_time(columns: TimeColumns) -> Bars:
     ran = np.isfinite(columns.wait_ms)
     own = np.where(steps > 0, np.arange(len(steps)), 0)
     since = np.maximum.accumulate(own) if len(own) else own
-    muted = ran & _has(flags[since], Flag.COMPILE | Flag.RETRACE)
+    muted = ran & ((flags[since] & np.uint16(Flag.COMPILE | Flag.RETRACE)) != 0)
     parts = columns.wait_ms, columns.host_ms, columns.compute_ms
     return Bars(columns.start_s, columns.end_s, steps, *parts, muted=muted, flagged=flags != 0)
 
@@ -236,10 +236,6 @@ def _cut(
     height = np.where(lower >= upper, units, height) * (EIGHTHS // units)
     column = np.arange(bounds.shape[1])[None, :]
     return kinds[lower, column], kinds[upper, column], height.astype(np.uint8)
-
-
-def _has(flags: NDArray[np.uint16], wanted: Flag) -> Bools:
-    return np.asarray((flags & np.uint16(wanted)) != 0, dtype=np.bool_)
 
 
 def _weighted_quantile(values: Floats, weights: NDArray[np.int64], share: float) -> float:

@@ -20,8 +20,6 @@ from tfwatch.screens.live.timeline.step_bars import next_top
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from textual.widget import Widget
-
     from tfwatch.judge.event_rows import EventRows
     from tfwatch.judge.view import RunView
     from tfwatch.screens.live.timeline.lanes import Label, Line
@@ -46,45 +44,6 @@ KEYS = (
 _FULL = re.compile("(█+)")
 
 
-class Painter:
-    """Paints lines in the colours of a widget's theme.
-
-    fine: draw full blocks as background colour, which has no seams in any font.
-    """
-
-    def __init__(self, widget: Widget, fine: bool) -> None:
-        self._fine = fine
-        self._widget = widget
-        self._styles: dict[str, Style] = {}
-
-    def forget(self) -> None:
-        """Drop the cached styles after a change of theme."""
-        self._styles.clear()
-
-    def strip(self, line: Line, width: int) -> Strip:
-        """Return a line in its colours, padded or cut to `width` cells."""
-        segments = [segment for piece in line for segment in self._segments(*piece)]
-        room = width - sum([cell_len(segment.text) for segment in segments])
-        if room < 0:
-            return Strip(segments, width - room).crop(0, width)
-        return Strip([*segments, Segment(" " * room, self._style(""))] if room else segments, width)
-
-    def _segments(self, text: str, style: str) -> Iterator[Segment]:
-        if not self._fine or "█" not in text:
-            yield Segment(text, self._style(style))
-            return
-        behind = Style(bgcolor=self._style(style).color)
-        for piece in filter(None, _FULL.split(text)):
-            full = piece[0] == "█"
-            yield Segment(" " * len(piece), behind) if full else Segment(piece, self._style(style))
-
-    def _style(self, text: str) -> Style:
-        if text not in self._styles:
-            parsed = self._widget.app.stylesheet.parse_style(text)
-            self._styles[text] = (self._widget.visual_style + parsed).rich_style
-        return self._styles[text]
-
-
 class Timeline(PaintedRows, Titled):
     """The last seconds of a run, or any part of it, in columns of time."""
 
@@ -104,7 +63,7 @@ class Timeline(PaintedRows, Titled):
         self._labels: list[Label] = []
         self._labels_of: tuple[object, ...] = ()
         self._lines: list[Line] = []
-        self._painter = Painter(self, is_fine)
+        self._styles: dict[str, Style] = {}
 
     def show(self, view: RunView, rows: EventRows) -> None:
         """Draw a frame; a run that is over already opens whole. rows: its events."""
@@ -172,7 +131,7 @@ class Timeline(PaintedRows, Titled):
     def notify_style_update(self) -> None:
         """Drop the colours of the old theme."""
         super().notify_style_update()
-        self._painter.forget()
+        self._styles.clear()
 
     def _redraw(self, fresh: bool = False) -> None:
         """Draw the rows and repaint those that changed. `fresh`: choose the axis' top without the
@@ -202,4 +161,26 @@ class Timeline(PaintedRows, Titled):
 
     def render_line(self, y: int) -> Strip:
         """Draw row `y`, cut to the widget's width."""
-        return self._painter.strip(self._lines[y] if y < len(self._lines) else (), self.size.width)
+        line, width = self._lines[y] if y < len(self._lines) else (), self.size.width
+        segments = [segment for piece in line for segment in self._segments(*piece)]
+        room = width - sum([cell_len(segment.text) for segment in segments])
+        if room < 0:
+            return Strip(segments, width - room).crop(0, width)
+        return Strip([*segments, Segment(" " * room, self._style(""))] if room else segments, width)
+
+    def _segments(self, text: str, style: str) -> Iterator[Segment]:
+        """Yield a piece in its colours; with fine cells full blocks are background colour, which
+        has no seams in any font."""
+        if not self._is_fine or "█" not in text:
+            yield Segment(text, self._style(style))
+            return
+        behind = Style(bgcolor=self._style(style).color)
+        for piece in filter(None, _FULL.split(text)):
+            full = piece[0] == "█"
+            yield Segment(" " * len(piece), behind) if full else Segment(piece, self._style(style))
+
+    def _style(self, text: str) -> Style:
+        if text not in self._styles:
+            parsed = self.app.stylesheet.parse_style(text)
+            self._styles[text] = (self.visual_style + parsed).rich_style
+        return self._styles[text]

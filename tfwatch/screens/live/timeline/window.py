@@ -51,14 +51,10 @@ class View:
 
 
 def bars_in_view(snapshot: Snapshot, view: View, columns: int) -> Bars:
-    """Return the `columns` bars of a view."""
+    """Return the `columns` bars of a view, with the unfinished step; of a process that does not
+    respond, until its last sign of life."""
     width, end_s = width_s(snapshot, view, columns), _end_s(snapshot, view, columns)
     bars = bars_of_time(snapshot.time_sums.columns(end_s, width, columns))
-    return _with_open_step(snapshot, bars)
-
-
-def _with_open_step(snapshot: Snapshot, bars: Bars) -> Bars:
-    """Add the unfinished step; of a process that does not respond, until its last sign of life."""
     pulse, life = snapshot.pulse, snapshot.life
     if pulse is None or life not in (Life.RUNNING, Life.NOT_RESPONDING):
         return bars

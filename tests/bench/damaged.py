@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import psutil
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -62,20 +63,12 @@ def flip_bits(path: Path, chance: random.Random) -> None:
     path.write_bytes(data)
 
 
-def truncate(path: Path, chance: random.Random) -> None:
-    """Cut the file."""
-    os.truncate(path, chance.randrange(path.stat().st_size + 1))
-
-
-def fill(path: Path, chance: random.Random) -> None:
-    """Replace the file by random bytes, by one byte alone, or by nothing."""
-    size = chance.choice((0, 1, 1000, 200_000))
-    path.write_bytes(chance.choice((chance.randbytes(size), b"\0" * size, b"\xff" * size)))
-
-
-def repeat(path: Path, chance: random.Random) -> None:
-    """Append the file to itself."""
-    path.write_bytes(path.read_bytes() * chance.choice((2, 3, 50)))
+def rewrite(path: Path, chance: random.Random) -> None:
+    """Cut the file, repeat it, or replace it by random bytes, by one byte alone, or by nothing."""
+    data, size = path.read_bytes(), chance.choice((0, 1, 1000, 200_000))
+    part = data[: chance.randrange(len(data) + 1)]
+    other = chance.choice((chance.randbytes(size), b"\0" * size, b"\xff" * size))
+    path.write_bytes(chance.choice((part, data * chance.choice((2, 3, 50)), other)))
 
 
 def shuffle_parts(path: Path, chance: random.Random) -> None:
@@ -169,28 +162,21 @@ def borrow(path: Path, chance: random.Random) -> None:
         path.write_bytes(other.read_bytes())
 
 
-def remove(path: Path, chance: random.Random) -> None:
-    """Remove the file."""
-    path.unlink()
-
-
 def replace(path: Path, chance: random.Random) -> None:
-    """Put what is no file in its place."""
+    """Remove the file, or put what is no file, or nobody's, in its place."""
     path.unlink()
     makers: tuple[Callable[[], object], ...] = (
-        path.mkdir,
-        lambda: os.mkfifo(path),
-        lambda: path.touch(0),
-        lambda: path.symlink_to("/dev/zero"),
-        lambda: path.symlink_to(path.name),
-        lambda: path.symlink_to("/nowhere"),
-        lambda: path.symlink_to("/dev/tty"),
+        *(path.mkdir, lambda: os.mkfifo(path), lambda: path.touch(0)),
+        *(lambda: path.symlink_to("/dev/zero"), lambda: path.symlink_to("/dev/tty")),
+        *(lambda: path.symlink_to(path.name), lambda: path.symlink_to("/nowhere")),
     )
-    chance.choice(makers)()
+    chance.choice((*makers, lambda: None, lambda: None, lambda: None))()
 
 
+#: Each as often as it has ways.
 DAMAGES = (
-    *(flip_bits, truncate, fill, repeat, shuffle_parts, nest, grow, borrow, remove, replace),
+    *(flip_bits, shuffle_parts, nest, grow, borrow),
+    *(rewrite, rewrite, rewrite, replace, replace),
     *[set_figure] * 5,
 )
 
@@ -295,26 +281,20 @@ def failures(runs_dir: Path) -> Iterator[str]:
             yield f"{name}: {took_s:.1f} s"
 
 
-def limit_memory() -> None:
-    """Let this process take 1 GB more than it has."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    most = pages * resource.getpagesize() + MOST_BYTES
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
-
-
 def make_trial() -> Callable[[int], Result]:
     """Return the function of a trial."""
     set_command._LONGEST_S = 0  # nobody answers
     atexit.register(shutil.rmtree, templates()[0].parent)
-    limit_memory()
+    most = psutil.Process().memory_info().vms + MOST_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+    def try_number(number: int) -> Result:
+        with tempfile.TemporaryDirectory(prefix="damaged-") as name:
+            folder = Path(name)
+            done = ", ".join(make_folder(number, folder))
+            return Result(number, "\n".join(f"after {done}: {one}" for one in failures(folder)))
+
     return try_number
-
-
-def try_number(number: int) -> Result:
-    """Damage the folder of a number, and read it in every way."""
-    with tempfile.TemporaryDirectory(prefix="damaged-") as folder:
-        done = ", ".join(make_folder(number, Path(folder)))
-        return Result(number, "\n".join(f"after {done}: {one}" for one in failures(Path(folder))))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
+
 from tests.bench.runner import Rows, add_slots, is_stopped, make_parser, run_jobs, run_python
 
 if TYPE_CHECKING:
@@ -106,13 +108,9 @@ def _run_here(
         began_s = time.perf_counter()
         row = asdict(trial(number))
         results.add({**row, "took_s": round(time.perf_counter() - began_s, 2)})
-        if _memory_bytes() > _MANY_BYTES:
+        if psutil.Process().memory_info().rss > _MANY_BYTES:
             return
     faulthandler.cancel_dump_traceback_later()
-
-
-def _memory_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def _report(results: Rows, numbers: range) -> int:

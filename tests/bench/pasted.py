@@ -155,7 +155,7 @@ def print_table(rows: Sequence[dict[str, Any]]) -> bool:
         is_bad = is_bad or any(min(one, default=0) > _MOST for one in over)
         live = [row for row in own if row["arm"] == "live"]
         pause = f"{median(row['pause_ms'] for row in live):.0f} ms" if live else "n/a"
-        failed = [row["failed"] for row in live if row["switched"] != 2]
+        failed = ["; ".join(row["failed"]) for row in live if row["switched"] != 2]
         parts = (_figures(own, part) for part in ("written", "live", "back", "all"))
         print_row(f"{kind}, {batch}", line, *parts, *map(spread_text, over), pause, *failed[:1])
     return is_bad

@@ -111,9 +111,12 @@ def train(training: Any, out: Path) -> tuple[StepProfiled, float]:
 
 
 def first_of(profile: StepProfiled, answer: str) -> StepPart | None:
-    """Return the longest part. A GPU idles beside many of them, which is the answer of one."""
-    left_out = ("small",) if answer == "launch gaps" else ("small", "gaps")
-    return next((one for one in step_parts(profile) if one.role not in left_out), None)
+    """Return the longest part; of several devices that of their collective operations. A GPU idles
+    beside many of them, which is the answer of one."""
+    left_out = {"small"} if answer == "launch gaps" else {"small", "gaps"}
+    roles = {one.role for one in step_parts(profile)} - left_out
+    roles = {"collective"} if answer in _OF_TWO.values() else roles
+    return next((one for one in step_parts(profile) if one.role in roles), None)
 
 
 def row_of(name: str, answer: str, profile: StepProfiled, of_busy: float | None) -> dict[str, Any]:

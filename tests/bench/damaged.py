@@ -170,7 +170,7 @@ def replace(path: Path, chance: random.Random) -> None:
         *(lambda: path.symlink_to("/dev/zero"), lambda: path.symlink_to("/dev/tty")),
         *(lambda: path.symlink_to(path.name), lambda: path.symlink_to("/nowhere")),
     )
-    chance.choice((*makers, lambda: None, lambda: None, lambda: None))()
+    chance.choice((*makers, *[path.exists] * 3))()
 
 
 #: Each as often as it has ways.

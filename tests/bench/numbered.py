@@ -85,7 +85,7 @@ def _without_result(results: Rows, numbers: Sequence[int]) -> list[int]:
 def _run_chunk(module: str, results: Rows, numbers: list[int], cores: str) -> None:
     """Run trials, in more than one process where one ends before its last trial."""
     while numbers:
-        words = ["--results", str(results.path), "--in-process", *map(str, numbers)]
+        words = ["--results", str(results.path.resolve()), "--in-process", *map(str, numbers)]
         done = run_python("-m", module, *words, cores=cores)
         if is_stopped():
             return

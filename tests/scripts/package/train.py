@@ -1,7 +1,6 @@
-import hashlib
-
 import numpy as np
 import tensorflow as tf
+from digest import digest
 
 
 def train(model, epochs):
@@ -12,5 +11,4 @@ def train(model, epochs):
         .batch(16)
     )
     history = model.fit(data, epochs=epochs, verbose=2)
-    print([loss.hex() for loss in history.history["loss"]])
-    print(hashlib.sha256(b"".join(weight.tobytes() for weight in model.get_weights())).hexdigest())
+    digest(model, history.history)

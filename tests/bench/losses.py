@@ -17,13 +17,21 @@ import json
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.bench.runner import Rows, add_slots, make_parser, run_jobs, run_tfwatch
+from tests.bench.runner import (
+    Rows,
+    add_slots,
+    figure,
+    make_parser,
+    print_head,
+    print_row,
+    run_jobs,
+    run_tfwatch,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -80,27 +88,6 @@ CAUSES = {
 }
 
 
-@dataclass(frozen=True)
-class Row:
-    """A pair of runs. claimed_s: of the findings that are right; given_s: the slow run's length
-    less that of the remedied one; None for a healthy run."""
-
-    kind: str
-    seed: int
-    is_right: bool
-    named: str
-    claimed_s: float
-    given_s: float | None
-    sentence: str
-
-    @property
-    def ratio(self) -> float | None:
-        """The claimed seconds over those given back; None where both are too small."""
-        given_s = self.given_s or 0.0
-        is_measured = given_s > 0 and max(self.claimed_s, given_s) >= _LEAST_S
-        return self.claimed_s / given_s if is_measured else None
-
-
 def report_of(cause: str, words: list[str], runs_dir: Path, cores: str) -> dict[str, Any]:
     """Run a script under tfwatch and return the report of its run."""
     script, _, profiled = CAUSES[cause]
@@ -116,57 +103,61 @@ def report_of(cause: str, words: list[str], runs_dir: Path, cores: str) -> dict[
     return report
 
 
-def measure(cause: str, seed: int, cores: str) -> tuple[Row, dict[str, Any]]:
-    """Run a script, slow and remedied, and judge the first finding; return the reports too."""
+def measure(cause: str, seed: int, cores: str) -> dict[str, Any]:
+    """Run a script, slow and remedied, and return its row."""
+    remedied: dict[str, Any] | None = None
     with tempfile.TemporaryDirectory() as folder:
         slow = report_of(cause, [str(seed)], Path(folder, "slow"), cores)
-        remedied = None
         if cause != _HEALTHY:
             words = [str(seed), "remedied"]
             remedied = report_of(cause, words, Path(folder, "remedied"), cores)
-    given_s = slow["length_s"] - remedied["length_s"] if remedied else None
-    return judge(cause, seed, slow, given_s), {"slow": slow, "remedied": remedied}
+    row = {"kind": cause, "seed": seed, **judge(cause, slow["findings"])}
+    row["given_s"] = slow["length_s"] - remedied["length_s"] if remedied else None
+    return {**row, "slow": slow, "remedied": remedied}
 
 
-def judge(cause: str, seed: int, slow: dict[str, Any], given_s: float | None) -> Row:
-    """Judge the findings of a slow run, or of a healthy one."""
-    is_healthy, right = cause == _HEALTHY, CAUSES[cause].kinds
-    least = _LEAST if is_healthy else 0.0
-    losses = [one for one in slow["findings"] if (one["share"] or 0.0) > least]
-    nothing: dict[str, Any] = {"kind": "none", "sentence": ""}
-    first = losses[0] if losses else nothing
-    claimed_s = sum(one["lost_s"] for one in losses if is_healthy or one["kind"] in right)
-    is_right = first["kind"] in right
-    return Row(cause, seed, is_right, first["kind"], claimed_s, given_s, first["sentence"])
+def judge(cause: str, findings: list[dict[str, Any]]) -> dict[str, Any]:
+    """Judge the findings of a slow run, or of a healthy one: whether the first is right, and the
+    seconds that the right ones claim."""
+    right, least = CAUSES[cause].kinds, _LEAST if cause == _HEALTHY else 0.0
+    losses = [one for one in findings if (one["share"] or 0.0) > least]
+    first = losses[0] if losses else {"kind": "none", "sentence": ""}
+    claims_s = [one["lost_s"] for one in losses if cause == _HEALTHY or one["kind"] in right]
+    named = {"named": first["kind"], "sentence": first["sentence"]}
+    return {"is_right": first["kind"] in right, "claimed_s": sum(claims_s), **named}
+
+
+def ratio_of(row: dict[str, Any]) -> float | None:
+    """Return the claimed seconds over those given back; None where both are too small."""
+    claimed_s, given_s = row["claimed_s"], row["given_s"] or 0.0
+    return claimed_s / given_s if given_s > 0 and max(claimed_s, given_s) >= _LEAST_S else None
 
 
 def run_pair(rows: Rows, cause: str, seed: int, cores: str) -> None:
     """Add the row of a pair, and print it."""
     try:
-        row, reports = measure(cause, seed, cores)
+        row = measure(cause, seed, cores)
     except (subprocess.SubprocessError, ValueError, KeyError) as error:
         print(f"FAILED {cause} {seed}: {error}", flush=True)
         return
-    rows.add({**asdict(row), **reports})
-    ratio = f"{row.ratio:5.2f}" if row.ratio else "     "
-    given = f"{row.given_s:6.1f}" if row.given_s is not None else "      "
-    print(
-        f"{'ok   ' if row.is_right else 'WRONG'} {row.kind:20} {row.seed:3} {row.named:16}"
-        f" {row.claimed_s:6.1f} {given} {ratio}  {row.sentence[:90]}",
-        flush=True,
+    rows.add(row)
+    times = figure(row["claimed_s"], ".1f"), figure(row["given_s"], ".1f")
+    right = "yes" if row["is_right"] else "NO"
+    print_row(
+        cause, seed, right, row["named"], *times, figure(ratio_of(row), ".2f"), row["sentence"][:90]
     )
 
 
-def print_summary(rows: list[Row]) -> None:
-    """Print a line for each cause: how often it was named right, and the ratios of its claims."""
-    for kind in sorted({row.kind for row in rows}):
-        own = [row for row in rows if row.kind == kind]
-        right = sum(row.is_right for row in own)
-        ratios = sorted(row.ratio for row in own if row.ratio is not None)
+def print_summary(rows: list[dict[str, Any]]) -> None:
+    """Print a row for each cause: how often it was named right, and the ratios of its claims."""
+    print_head("cause", "named", "claimed over given back", f"within {_WITHIN:.0%}", "each")
+    for kind in sorted({row["kind"] for row in rows}):
+        own = [row for row in rows if row["kind"] == kind]
+        right = f"{sum(row['is_right'] for row in own)} of {len(own)}"
+        ratios = sorted(ratio for row in own if (ratio := ratio_of(row)) is not None)
         within = sum(abs(ratio - 1) <= _WITHIN for ratio in ratios)
-        claims = f"claimed over given back {median(ratios):.2f}, {within} within" if ratios else ""
         each = ", ".join(f"{ratio:.2f}" for ratio in ratios)
-        print(f"{kind:20} {right} of {len(own)} named  {claims}: {each}")
+        print_row(kind, right, figure(median(ratios) if ratios else None, ".2f"), within, each)
 
 
 def pairs(options: argparse.Namespace) -> list[tuple[str, int]]:
@@ -188,13 +179,13 @@ def main() -> int:
     add_slots(parser)
     options = parser.parse_args()
     file = Rows(options.out / "rows.jsonl")
-    missing = [one for one in pairs(options) if not file.has(kind=one[0], seed=one[1])]
-    before = len(file.read())
+    done = {(row["kind"], row["seed"]) for row in file.read()}
+    missing = [pair for pair in pairs(options) if pair not in done]
+    print_head("cause", "seed", "right", "named", "claimed, s", "given back, s", "ratio", "")
     run_jobs(options, [partial(run_pair, file, *pair) for pair in missing])
-    names = [field.name for field in fields(Row)]
-    rows = [Row(**{name: row[name] for name in names}) for row in file.read()]
+    rows = file.read()
     print_summary(rows)
-    return int(len(rows) < before + len(missing) or not all(row.is_right for row in rows))
+    return int(len(rows) < len(done) + len(missing) or not all(row["is_right"] for row in rows))
 
 
 if __name__ == "__main__":

@@ -26,8 +26,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 
 from tests.bench.runner import Rows, figure, make_parser, print_head, print_row
+from tests.bench.starvation import busy_until
 from tests.bench.step_parts_models import make
-from tests.bench.trace import busy_until
 from tfwatch import Watch
 from tfwatch.core.events import StepProfiled
 from tfwatch.judge.profile.step_parts import step_parts

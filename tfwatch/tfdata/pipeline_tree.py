@@ -9,7 +9,9 @@ pipeline stays the user's.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import dropwhile, takewhile
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import reason
@@ -21,6 +23,7 @@ from tfwatch.tfdata.stage_names import (
     label_of,
     nodes_of,
     operations_of,
+    spine_of,
 )
 
 if TYPE_CHECKING:
@@ -44,15 +47,8 @@ _REPLAYABLE = (
 
 #: Stateful operations that only read, and calls of functions, which are read too.
 _READING = {
-    "Assert",
-    "LookupTableFind",
-    "LookupTableFindV2",
-    "LookupTableSizeV2",
-    "ReadFile",
-    "ReadVariableOp",
-    "ResourceGather",
-    "ResourceGatherNd",
-    "VariableShape",
+    *("Assert", "LookupTableFind", "LookupTableFindV2", "LookupTableSizeV2", "ReadFile"),
+    *("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"),
 }
 #: Those of them that read what does not change while a training runs.
 _UNCHANGING = {"Assert", "ReadFile"}
@@ -66,16 +62,7 @@ _SAME = (
 #: begun, a shuffle with the seeds of another one. What is not named here may draw again for each
 #: iterator.
 _SAME_AGAIN = (
-    *(
-        *_SAME,
-        *MAPS,
-        *INTERLEAVES,
-        "Csv",
-        "DenseToRagged",
-        "DirectedInterleave",
-        "Filter",
-        "FlatMap",
-    ),
+    *(*_SAME, *MAPS, *INTERLEAVES, "Csv", "DenseToRagged", "DirectedInterleave", "Filter"),
     *("FlatMap", "GroupByWindow", "Restructured", "Scan", "TakeWhile", "Unique", "Window"),
 )
 #: Stages of the data sets that an interleave makes: they have no order or state beside that of
@@ -132,43 +119,42 @@ def read_tree(dataset: Any, *, random_draws: bool = False) -> Tree:
     """
     tree = split_tree(dataset, random_draws=random_draws)
     if not any(kind_of(node) in MAPS for node in tree.chain):
-        why = _why_no_map(dataset, tree.left_out)
-        has_random = not random_draws and _is_readable_if_random(dataset)
-        raise RandomDrawsError(why) if has_random else CannotRebuildError(why)
-    if any(_repeats_shuffle(node) for node in nodes_of(dataset)):
-        raise CannotRebuildError(REPEATS_SHUFFLE)
+        has_interleave = any(kind_of(node) in INTERLEAVES for node in nodes_of(dataset))
+        why_none = ONLY_INTERLEAVES if has_interleave else "the pipeline has no map"
+        why = tree.left_out[-1] if tree.left_out else why_none
+        raise _refusal(dataset, why, is_last=random_draws)
+    for node in nodes_of(dataset):
+        if kind_of(node) == "Repeat" and any(map(reshuffles, nodes_of(node))):
+            raise CannotRebuildError(REPEATS_SHUFFLE)
     if unknown := _not_same_again(tree.base):
         label = label_of(unknown)
         raise CannotRebuildError(f"{label} is not known to give another iterator the same elements")
     return tree
 
 
-def _is_readable_if_random(dataset: Any) -> bool:
-    try:
-        read_tree(dataset, random_draws=True)
-    except CannotRebuildError:
-        return False
-    return True
+def _refusal(dataset: Any, why: str, *, is_last: bool) -> CannotRebuildError:
+    """Return the error of a pipeline without a map to rebuild. is_last: random draws would not
+    help."""
+    if not is_last:
+        with suppress(CannotRebuildError):
+            read_tree(dataset, random_draws=True)
+            return RandomDrawsError(why)
+    return CannotRebuildError(why)
 
 
 def split_tree(dataset: Any, *, with_maps: bool = True, random_draws: bool = False) -> Tree:
     """Return the tree of a pipeline, also of one that has no map to rebuild. with_maps: it rebuilds
     those it can. random_draws: also those that then draw other random numbers."""
     chain, left_out = _chain_of(dataset, random_draws) if with_maps else ([], [])
-    chain = chain or _end_of(dataset)
+    if not chain:
+        top = takewhile(lambda node: kind_of(node) in NEUTRAL, spine_of(dataset))
+        chain = [*top][::-1]
     base = inputs_of(chain[0])[0] if chain else dataset
     shuffles = tuple(node for node in nodes_of(dataset) if kind_of(node) == "Shuffle")
-    why_not_now = _why_not_now(dataset, base)
+    slow = next((node for node in nodes_of(base) if kind_of(node) not in _REPLAYABLE), None)
+    why_slow = f"{label_of(slow)} would have to begin again" if slow is not None else ""
+    why_not_now = why_in_any_order(dataset) or why_slow
     return Tree(tuple(chain), base, shuffles, why_not_now, tuple(left_out))
-
-
-def _end_of(dataset: Any) -> list[Any]:
-    """Return the prefetches and options at the top."""
-    stages = []
-    while kind_of(dataset) in NEUTRAL:
-        stages.append(dataset)
-        dataset = inputs_of(dataset)[0]
-    return stages[::-1]
 
 
 def _chain_of(dataset: Any, random_draws: bool) -> tuple[list[Any], list[str]]:
@@ -176,25 +162,20 @@ def _chain_of(dataset: Any, random_draws: bool) -> tuple[list[Any], list[str]]:
     maps below."""
     chain: list[Any] = []
     left_out: list[str] = []
-    node, lowest = dataset, 0
-    while True:
+    lowest = 0
+    for node in spine_of(dataset):
         kind = kind_of(node)
-        why = why_not_parallel(node, random_draws=random_draws) if kind in MAPS else ""
-        if why or kind not in (*MAPS, *BATCHES, *ORDERS, *NEUTRAL):
-            blocked = (
-                why
-                or f"they come before {label_of(node)}, which decides by each element what follows"
-            )
-            left_out += (
-                [why]
-                if why
-                else [blocked for below in nodes_of(node) if kind_of(below) in MAPS][:1]
-            )
-            return _without_order(chain[:lowest][::-1], left_out), left_out
+        if kind not in (*MAPS, *BATCHES, *ORDERS, *NEUTRAL):
+            if any(kind_of(below) in MAPS for below in nodes_of(node)):
+                decides = f"{label_of(node)}, which decides by each element what follows"
+                left_out.append(f"they come before {decides}")
+            break
+        if kind in MAPS and (why := why_not_parallel(node, random_draws=random_draws)):
+            left_out.append(why)
+            break
         chain.append(node)
-        if kind in MAPS:
-            lowest = len(chain)
-        node = inputs_of(node)[0]
+        lowest = len(chain) if kind in MAPS else lowest
+    return _without_order(chain[:lowest][::-1], left_out), left_out
 
 
 def _without_order(chain: list[Any], left_out: list[str]) -> list[Any]:
@@ -205,31 +186,26 @@ def _without_order(chain: list[Any], left_out: list[str]) -> list[Any]:
         if why := _why_below(node, chain[:n], chain[n + 1 :]):
             left_out += [why] if any(kind_of(below) in MAPS for below in chain[first:n]) else []
             first = n + 1
-    return chain[
-        next((n for n in range(first, len(chain)) if kind_of(chain[n]) in MAPS), len(chain)) :
-    ]
+    return [*dropwhile(lambda node: kind_of(node) not in MAPS, chain[first:])]
 
 
 def _why_below(node: Any, before: list[Any], after: list[Any]) -> str:
     """Return the reason why a stage that orders elements gives another order without the maps
     before it."""
-    first = next(
-        (n for n, one in enumerate(before) if _has_small_batch(one)),
-        len(before),
-    )
-    is_apart = kind_of(node) in BATCHES and any(kind_of(one) in ORDERS for one in before[first:])
-    if before[first:] and (is_apart or kind_of(node) in ("Shuffle", "Repeat")):
+    kind, after_small = kind_of(node), [*dropwhile(_has_no_small_batch, before)]
+    is_apart = kind in BATCHES and any(kind_of(one) in ORDERS for one in after_small)
+    if after_small and (is_apart or kind in ("Shuffle", "Repeat")):
         return (
             f"a smaller last batch would come among the others: {label_of(node)} stands after"
-            f" {label_of(before[first])}"
+            f" {label_of(after_small[0])}"
         )
     # Of two shuffles, the lower one takes its seeds with its first element.
     again = has_unknown_order(node) and any(kind_of(later) == "Shuffle" for later in after)
     return f"{label_of(node)} is followed by another shuffle" if again else ""
 
 
-def _has_small_batch(node: Any) -> bool:
-    return kind_of(node) in BATCHES and not is_true(node._drop_remainder)
+def _has_no_small_batch(node: Any) -> bool:
+    return kind_of(node) not in BATCHES or is_true(node._drop_remainder)
 
 
 def is_true(flag: Any) -> bool:
@@ -237,14 +213,6 @@ def is_true(flag: Any) -> bool:
     import tensorflow as tf
 
     return bool(tf.get_static_value(flag))
-
-
-def _why_no_map(dataset: Any, left_out: Sequence[str]) -> str:
-    if left_out:
-        return left_out[-1]
-    if any(kind_of(node) in INTERLEAVES for node in nodes_of(dataset)):
-        return ONLY_INTERLEAVES
-    return "the pipeline has no map"
 
 
 def reshuffles(node: Any) -> bool:
@@ -265,20 +233,16 @@ def has_unknown_order(node: Any) -> bool:
 def _not_same_again(base: Any) -> Any | None:
     """Return a stage that may give another iterator other elements; None if all are known to give
     the same."""
-    zipped = [part for node in nodes_of(base) if kind_of(node) == "Zip" for part in inputs_of(node)]
-    counters = [id(part) for part in zipped if _is_counter(part)]
-    return next(
-        (one for one in nodes_of(base) if id(one) not in counters and not _gives_same_again(one)),
-        None,
-    )
-
-
-def _is_counter(node: Any) -> bool:
-    """Return whether a part of a zip is the numbers of `enumerate`, whose data set TensorFlow
-    hides."""
     import tensorflow as tf
 
-    return kind_of(node) == "Variant" and node.element_spec == tf.TensorSpec([], tf.int64)
+    zipped = [part for node in nodes_of(base) if kind_of(node) == "Zip" for part in inputs_of(node)]
+    number = tf.TensorSpec([], tf.int64)
+    # The numbers of `enumerate`, whose data set TensorFlow hides.
+    counters = [
+        id(one) for one in zipped if kind_of(one) == "Variant" and one.element_spec == number
+    ]
+    unknown = (one for one in nodes_of(base) if not _gives_same_again(one))
+    return next((one for one in unknown if id(one) not in counters), None)
 
 
 def _gives_same_again(node: Any) -> bool:
@@ -288,6 +252,15 @@ def _gives_same_again(node: Any) -> bool:
         # The experimental `parallel_interleave` has the same name, and an order of its own.
         return "_num_parallel_calls" in vars(node)
     return kind_of(node) in _SAME_AGAIN
+
+
+def why_in_any_order(dataset: Any) -> str:
+    """Return the reason why a pipeline gives its elements in any order; empty if it does not."""
+    if any(getattr(node, "_deterministic", "default") == "false" for node in nodes_of(dataset)):
+        return "its elements come in any order (deterministic=False)"
+    if dataset.options().deterministic is False:
+        return "its elements come in any order (options.deterministic)"
+    return ""
 
 
 def writes_cache_file(dataset: Any) -> bool:
@@ -300,17 +273,15 @@ def writes_cache_file(dataset: Any) -> bool:
     return any(file and not tf.io.gfile.exists(file + b".index") for file in files)
 
 
-def _repeats_shuffle(node: Any) -> bool:
-    return kind_of(node) == "Repeat" and any(reshuffles(below) for below in nodes_of(node))
-
-
 # -- functions ------------------------------------------------------------------------------------
 
 
 def why_not_parallel(node: Any, *, random_draws: bool = False) -> str:
     """Return the reason why a map has to run as its author wrote it; empty if parallel calls give
     the same. random_draws: or the same but for its random draws."""
-    return _worst_effect(node, _effect_beside_draws if random_draws else _effect)
+    if not random_draws:
+        return _worst_effect(node, _effect)
+    return _worst_effect(node, lambda kind: "" if _RANDOM.search(kind) else _effect(kind))
 
 
 def why_not_same(node: Any) -> str:
@@ -318,11 +289,9 @@ def why_not_same(node: Any) -> str:
     same."""
     if {"_map_func", "_predicate"} & vars(node).keys():
         return _worst_effect(node, _lasting_effect)
-    return (
-        ""
-        if kind_of(node) in _SAME
-        else f"{label_of(node)} may give other elements in another epoch"
-    )
+    if kind_of(node) in _SAME:
+        return ""
+    return f"{label_of(node)} may give other elements in another epoch"
 
 
 def _worst_effect(node: Any, effect: Callable[[str], str]) -> str:
@@ -369,10 +338,6 @@ def why_other_draws(maps: Sequence[Any]) -> str:
     return next(filter(None, map(why_not_parallel, maps)), "")
 
 
-def _effect_beside_draws(operation: str) -> str:
-    return "" if _RANDOM.search(operation) else _effect(operation)
-
-
 def _lasting_effect(operation: str) -> str:
     """Return the effect of a stateful operation for which a result of this epoch may not serve the
     next one."""
@@ -396,26 +361,3 @@ def _stateful_operations(graph: Any) -> Iterator[str]:
         is_stateful = definition.is_stateful and not is_call
         if operation.type in PYTHON or is_stateful or "Dataset" in operation.type:
             yield operation.type
-
-
-# -- replays ---------------------------------------------------------------------------------------
-
-
-def _why_not_now(dataset: Any, base: Any) -> str:
-    """Return the reason why a second iterator does not give the rest of an epoch at once; empty if
-    it does."""
-    if why := why_in_any_order(dataset):
-        return why
-    slow = next((node for node in nodes_of(base) if kind_of(node) not in _REPLAYABLE), None)
-    return f"{label_of(slow)} would have to begin again" if slow is not None else ""
-
-
-def why_in_any_order(dataset: Any) -> str:
-    """Return the reason why a pipeline gives its elements in any order; empty if it does not."""
-    if any(getattr(node, "_deterministic", "default") == "false" for node in nodes_of(dataset)):
-        return "its elements come in any order (deterministic=False)"
-    return (
-        "its elements come in any order (options.deterministic)"
-        if dataset.options().deterministic is False
-        else ""
-    )

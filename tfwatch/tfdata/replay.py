@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -23,6 +24,8 @@ from tfwatch.tfdata.stage_names import inputs_of, kind_of, nodes_of
 #: Rows are read by so many; a shuffle's row comes before those of its buffer.
 _ROWS = 32
 _UNREADABLE = "the order of its shuffle cannot be read with this TensorFlow"
+#: What the private names and formats of another TensorFlow raise.
+_UNKNOWN_FORMAT = (AttributeError, ImportError, IndexError, TypeError, ValueError)
 _SEEDS = (b"seed", b"seed2")
 _IGNORE_STATE = 1
 _NOTE = "_tfwatch_seeds"
@@ -80,7 +83,10 @@ class Replay:
             self._dispose()
 
     def _run(self) -> None:
-        while self._goal - self._dropped > _NEAR and self._is_wanted:
+        is_main_alive = threading.main_thread().is_alive
+        while self._goal - self._dropped > _NEAR and is_main_alive():
+            if self._is_left or self._error:
+                break
             self._drop_one()
         self._is_over = True
         if self._is_left:
@@ -94,10 +100,6 @@ class Replay:
             self._error = _ENDED
         except Exception as error:  # noqa: BLE001  a thread: it publishes what the user's pipeline raises
             self._error = reason(error)
-
-    @property
-    def _is_wanted(self) -> bool:
-        return not self._is_left and not self._error and threading.main_thread().is_alive()
 
     def _dispose(self) -> None:
         """Drop the source, in whichever of both threads comes last."""
@@ -117,11 +119,9 @@ def _dropper(source: tf.data.Iterator) -> Any:
 
     spec, resource = source.element_spec, source._iterator_resource
     types, shapes = structure.get_flat_tensor_types(spec), structure.get_flat_tensor_shapes(spec)
-
-    def drop() -> None:
-        tf.raw_ops.IteratorGetNext(iterator=resource, output_types=types, output_shapes=shapes)
-
-    return drop
+    return partial(
+        tf.raw_ops.IteratorGetNext, iterator=resource, output_types=types, output_shapes=shapes
+    )
 
 
 def is_far(dataset: Any, batches: int) -> bool:
@@ -152,14 +152,7 @@ def read_seeds(iterator: Any, count: int, *, has_begun: bool) -> list[tuple[int,
         return []
     try:
         seeds = _read(iterator, count)
-    except (
-        AttributeError,
-        ImportError,
-        IndexError,
-        TypeError,
-        ValueError,
-        tf.errors.OpError,
-    ) as error:
+    except (*_UNKNOWN_FORMAT, tf.errors.OpError) as error:
         raise CannotRebuildError(_UNREADABLE) from error
     names = sorted(seeds, key=len)
     if not names or (has_begun and len(names) != count):

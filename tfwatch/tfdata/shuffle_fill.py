@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.tfdata.pipeline_tree import BATCHES, MAPS, NEUTRAL, ORDERS
 from tfwatch.tfdata.stage_model import NoModelError, read_model, subtree
-from tfwatch.tfdata.stage_names import dataset_of, inputs_of, kind_of, label_of, nodes_of
+from tfwatch.tfdata.stage_names import (
+    dataset_of,
+    inputs_of,
+    kind_of,
+    label_of,
+    nodes_of,
+    spine_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,11 +66,8 @@ class ShuffleFill:
         """Return whether the wait that has just ended mostly filled a buffer; always False without
         a model."""
         iterator, begun, self._begun = self._iterator(), self._begun, True
-        is_fill = (
-            iterator is not None
-            and (not begun or self._may_refill(wait_ns))
-            and self._read(wait_ns, begun)
-        )
+        may_fill = not begun or (self._refills and wait_ns > _LATE_FACTOR * self._usual_ns)
+        is_fill = iterator is not None and may_fill and self._read(iterator, wait_ns, begun)
         if not is_fill:
             self._usual_ns += (wait_ns - self._usual_ns) / _AVERAGED if begun else 0.0
         return is_fill
@@ -73,24 +77,18 @@ class ShuffleFill:
         shuffle, below = find_filled_shuffle(dataset_of(self._iterator()))
         writer.describe(filled_shuffle=shuffle, map_below_shuffle=below)
 
-    def _may_refill(self, wait_ns: float) -> bool:
-        return self._refills and wait_ns > _LATE_FACTOR * self._usual_ns
-
-    def _read(self, wait_ns: float, begun: bool) -> bool:
+    def _read(self, iterator: Any, wait_ns: float, begun: bool) -> bool:
         try:
-            nodes = read_model(self._iterator()).nodes
+            nodes = read_model(iterator).nodes
         except NoModelError:
             self._iterator = lambda: None
             return False
-        before, self._worked_ns = (
-            self._worked_ns,
-            {at: float(node.processing_time) for at, node in nodes.items()},
-        )
+        before = self._worked_ns
+        self._worked_ns = {at: float(node.processing_time) for at, node in nodes.items()}
         if is_shuffle_fill(nodes, wait_ns, begun=begun):
             return True
-        return is_fill_with_all(nodes, wait_ns, before) and _fills_with_work(
-            dataset_of(self._iterator())
-        )
+        shuffles = _shuffles_in(dataset_of(iterator))
+        return is_fill_with_all(nodes, wait_ns, before) and any(map(_is_over_work, shuffles))
 
 
 def is_shuffle_fill(nodes: Mapping[int, Any], wait_ns: float, *, begun: bool) -> bool:
@@ -119,7 +117,9 @@ def is_fill_with_all(
     before.
     """
     new = [
-        at for at, node in nodes.items() if node.name.startswith(_SHUFFLE) and _has_taken_all(node)
+        at
+        for at, node in nodes.items()
+        if node.name.startswith(_SHUFFLE) and not node.inputs and node.buffered_elements > 0
     ]
     if wait_ns < _LATE_WITH_ALL_NS or not any(at not in worked_ns for at in new):
         return False
@@ -129,10 +129,6 @@ def is_fill_with_all(
         if at not in new
     )
     return wait_ns - others_ns >= _FILL_SHARE * wait_ns
-
-
-def _has_taken_all(shuffle: Any) -> bool:
-    return not shuffle.inputs and shuffle.buffered_elements > 0
 
 
 def _filling_ns(nodes: Mapping[int, Any], shuffle: Any) -> float:
@@ -149,16 +145,16 @@ def find_filled_shuffle(dataset: Any) -> tuple[str, str]:
     stands between them. Both as the code has them, `shuffle(1000)` and `map(decode)`; each is empty
     where there is none.
     """
-    shuffles = (
-        [node for node in nodes_of(dataset) if kind_of(node) == _SHUFFLE]
-        if dataset is not None
-        else []
-    )
-    shuffle = next((node for node in shuffles if _is_over_work(node)), next(iter(shuffles), None))
-    if shuffle is None:
+    shuffles = _shuffles_in(dataset)
+    if not shuffles:
         return "", ""
+    shuffle = next(filter(_is_over_work, shuffles), shuffles[0])
     lowest = _lowest_map(shuffle)
     return label_of(shuffle), label_of(lowest) if lowest is not None else ""
+
+
+def _shuffles_in(dataset: Any) -> list[Any]:
+    return [node for node in nodes_of(dataset) if kind_of(node) == _SHUFFLE]
 
 
 def _is_over_work(shuffle: Any) -> bool:
@@ -168,29 +164,18 @@ def _is_over_work(shuffle: Any) -> bool:
     )
 
 
-def _fills_with_work(dataset: Any) -> bool:
-    nodes = nodes_of(dataset) if dataset is not None else ()
-    return any(kind_of(node) == _SHUFFLE and _is_over_work(node) for node in nodes)
-
-
 def _lowest_map(shuffle: Any) -> Any | None:
-    lowest, inputs = None, inputs_of(shuffle)
-    while len(inputs) == 1:
-        (node,) = inputs
+    lowest = None
+    for node in spine_of(shuffle)[1:]:
         if kind_of(node) == _CACHE:
             return None
         if kind_of(node) not in (*MAPS, *_CHEAP):
             return lowest
         lowest = node if kind_of(node) in MAPS else lowest
-        inputs = inputs_of(node)
     return lowest
 
 
 def _refills(dataset: Any) -> bool:
     """Return whether a pipeline repeats a shuffle, so that its buffer is refilled in mid-run."""
-    repeats = (
-        (node for node in nodes_of(dataset) if kind_of(node) == "Repeat")
-        if dataset is not None
-        else ()
-    )
-    return any(kind_of(below) == _SHUFFLE for node in repeats for below in nodes_of(node))
+    repeats = [node for node in nodes_of(dataset) if kind_of(node) == "Repeat"]
+    return any(map(_shuffles_in, repeats))

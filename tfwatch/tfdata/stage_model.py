@@ -103,18 +103,14 @@ def read_model(iterator: Any) -> Any:
     get_model = getattr(tf.data.experimental, "get_model_proto", None)
     if get_model is None:
         raise NoModelError(_OLD, _UPGRADE)
-    if _is_autotune_off(iterator):
+    dataset = getattr(iterator, "_dataset", None)
+    if dataset is not None and dataset.options().autotune.enabled is False:
         # TensorFlow logs a warning each time that it is asked for such a model.
         raise NoModelError(_NOT_AUTOTUNED, AUTOTUNE_FIX)
     try:
         return get_model(iterator)
     except tf.errors.NotFoundError:
         raise NoModelError(_NOT_AUTOTUNED, AUTOTUNE_FIX) from None
-
-
-def _is_autotune_off(iterator: Any) -> bool:
-    dataset = getattr(iterator, "_dataset", None)
-    return dataset is not None and dataset.options().autotune.enabled is False
 
 
 def read_nodes(model: Any) -> tuple[list[Node], int]:
@@ -133,27 +129,21 @@ def _add(nodes_read: list[Node], nodes: Mapping[int, Any], node: Any, per_batch:
     nesting = code_kinds(node.name)[0] in _NESTING
     own, nested = (inputs[:1], inputs[1:]) if nesting else (inputs, [])
     for source in own:
-        _add(nodes_read, nodes, source, per_batch * _ratio(node, source))
+        ratio = float(node.ratio)
+        if ratio <= 0:
+            ratio = source.num_elements / node.num_elements if node.num_elements else math.nan
+        _add(nodes_read, nodes, source, per_batch * ratio)
     stage = _node(nodes, node, nested, per_batch, own)
-    nodes_read.append(_merge(nodes_read.pop(), stage) if own and own[0].name in _PARTS else stage)
-
-
-def _merge(part: Node, node: Node) -> Node:
-    """Return a node with the work and the buffer of the part that TensorFlow keeps below it."""
-    return replace(
-        node,
-        time_ns=node.time_ns + part.time_ns,
-        buffered=part.buffered,
-        buffered_bytes=part.buffered_bytes,
-        waiting=part.waiting,
-    )
-
-
-def _ratio(node: Any, source: Any) -> float:
-    """Return the elements of `source` for one element of `node`."""
-    if node.ratio > 0:
-        return float(node.ratio)
-    return source.num_elements / node.num_elements if node.num_elements else math.nan
+    if own and own[0].name in _PARTS:  # the work and the buffer are those of the part
+        part = nodes_read.pop()
+        stage = replace(
+            stage,
+            time_ns=stage.time_ns + part.time_ns,
+            buffered=part.buffered,
+            buffered_bytes=part.buffered_bytes,
+            waiting=part.waiting,
+        )
+    nodes_read.append(stage)
 
 
 def _node(
@@ -164,8 +154,12 @@ def _node(
     }
     kinds = set(code_kinds(node.name))
     holds = bool(kinds & _HOLDING) or node.name in _PARTS or "parallelism" in settings
-    below = {int(one.id): _inner(nodes, one) for one in nested}
-    inner_kinds = {part for one in nested for part in _kinds(nodes, one)}
+    inner, inner_kinds = {}, set[str]()
+    for one in nested:
+        parts = subtree(nodes, one)
+        work_ns = sum(int(part.processing_time) for part in parts)
+        inner[int(one.id)] = Inner(work_ns, int(one.num_elements))
+        inner_kinds.update(kind for part in parts for kind in code_kinds(part.name))
     return Node(
         number=int(node.id),
         kind=str(node.name),
@@ -176,22 +170,12 @@ def _node(
         buffered=float(node.buffered_elements) if holds else math.nan,
         buffer_size=settings.get("buffer_size", math.nan),
         buffered_bytes=float(node.buffered_bytes) if holds else math.nan,
-        inner=below,
+        inner=inner,
         waiting=_waiting(node, own),
         takes=max(1.0, float(node.ratio)),
         cut_off=node.ratio > 0 and not own and "Cache" not in kinds,
         reads_files=bool((kinds | inner_kinds) & set(READERS)),
     )
-
-
-def _inner(nodes: Mapping[int, Any], node: Any) -> Inner:
-    return Inner(
-        sum(int(one.processing_time) for one in subtree(nodes, node)), int(node.num_elements)
-    )
-
-
-def _kinds(nodes: Mapping[int, Any], node: Any) -> set[str]:
-    return {part for one in subtree(nodes, node) for part in code_kinds(one.name)}
 
 
 def subtree(nodes: Mapping[int, Any], node: Any) -> list[Any]:
@@ -249,9 +233,6 @@ def find_stuck_stage(nodes: Sequence[Node]) -> int | None:
     A stage without one waits for the stage before it, and so does an incomplete batch.
     """
     for n in range(len(nodes) - 1, -1, -1):
-        node = nodes[n]
-        if node.inner or n == 0:
-            return n
-        if node.waiting >= node.takes:
+        if nodes[n].inner or n == 0 or nodes[n].waiting >= nodes[n].takes:
             return n
     return None

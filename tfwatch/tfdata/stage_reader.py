@@ -111,21 +111,16 @@ class StageReader:
             self._thread.join(timeout=_JOIN_S)
 
     def _run(self) -> None:
-        with fails_open(lambda why: self._report(f"the thread that reads it stopped: {why}", "")):
-            self._read_on()
-
-    def _read_on(self) -> None:
         wait_s, cost_s = _SAMPLE_PERIOD_S, 0.0
         spent_ns = self._writer.clock.thread_ns()
-        while not self._sleep(wait_s):
-            if self._iterators() is None:
-                return
-            rows = self.read()
-            now_ns = self._writer.clock.thread_ns()
-            before_s, cost_s = cost_s, (now_ns - spent_ns) / 1e9
-            # A single expensive reading, as a pipeline's first, does not delay the next ones.
-            wait_s = max(self._period_s(rows), min(before_s, cost_s) / _SHARE)
-            spent_ns = now_ns
+        with fails_open(lambda why: self._report(f"the thread that reads it stopped: {why}", "")):
+            while not self._sleep(wait_s) and self._iterators() is not None:
+                rows = self.read()
+                now_ns = self._writer.clock.thread_ns()
+                before_s, cost_s = cost_s, (now_ns - spent_ns) / 1e9
+                # A single expensive reading, as a pipeline's first, does not delay the next ones.
+                wait_s = max(self._period_s(rows), min(before_s, cost_s) / _SHARE)
+                spent_ns = now_ns
 
     def _period_s(self, rows: int) -> float:
         if not self._reported and (self._epochs_met or not self._numbers):
@@ -166,91 +161,66 @@ class StageReader:
             return [], 0
         try:
             lines, batches = self._lines(source, top)
-            self._report_short_epochs(top if source is None else source, lines)
         except NoModelError as error:
             self._report_unreadable(error, code_stages_of(source) or code_stages_of(top))
             return [], 0
+        self._report_short_epochs(top if source is None else source, lines)
         return lines, batches
 
     def _lines(self, source: Any, top: Any) -> tuple[list[StageChange], int]:
-        """Return the stages, and the number of batches so far."""
+        """Return the stages, and the number of batches so far.
+
+        Raises:
+            NoModelError: there is none.
+        """
         seen = follow(self._top, top)
         if source is not None and any(stage.kind == _COPY for stage in seen.stages):
             self._top = seen
-            return self._lines_of_source(source, seen.stages)
+            # The stages above the source run in an iterator of the copy, which has no model.
+            if any(stage.kind not in _AHEAD for stage in seen.stages):
+                raise NoModelError(ON_DEVICE)
+            return self._changes_of(source)
         nodes, batches = read_nodes(read_model(top))
         if any(node.cut_off for node in nodes) and self._cut_off < _MAX_SKIPPED:
             self._cut_off += 1
             return [], batches
-        self._cut_off = 0
-        self._top = seen
+        self._cut_off, self._top = 0, seen
         if source is None:
             return changes_since(seen, nodes, batches), batches
         above = changes_since(seen, without_gate(nodes), batches)
         return [*self._changes_of(source)[0], *above], batches
 
     def _changes_of(self, source: Any) -> tuple[list[StageChange], int]:
-        """Return the stages of the source below the gate, and the number of its batches so far.
-
-        Raises:
-            NoModelError: it has no model.
-        """
-        below = self._source = follow(self._source, source)
+        """Return the stages of the source below the gate, and the number of its batches so far."""
+        self._source = follow(self._source, source)
         nodes, batches = read_nodes(read_model(source))
-        return changes_since(below, nodes, batches), batches
-
-    def _lines_of_source(
-        self, source: Any, above: Sequence[CodeStage]
-    ) -> tuple[list[StageChange], int]:
-        """Return the stages of a source whose batches are prefetched to a device.
-
-        The stages above it run in an iterator of the copy, which has no model: there may be only
-        buffers.
-
-        Raises:
-            NoModelError: there are others, or the source has no model.
-        """
-        if any(stage.kind not in _AHEAD for stage in above):
-            raise NoModelError(ON_DEVICE)
-        try:
-            return self._changes_of(source)
-        except NoModelError:
-            raise NoModelError(ON_DEVICE) from None
+        return changes_since(self._source, nodes, batches), batches
 
     def _write(self, lines: list[StageChange]) -> None:
         now_ns = self._writer.now_ns()
         number = self._number_of(lines)
         wait_cores = self._waits.cores()
         for n, line in enumerate(lines):
-            node = line.node
+            node, busy_ms = line.node, math.nan
             if line.elements:
                 self._moved_ns[n] = now_ns
-            busy_ms = (
-                line.time_ns / line.elements * node.per_batch / 1e6 if line.elements else math.nan
-            )
-            figures = (
-                busy_ms,
-                node.parallelism,
-                node.buffered,
-                line.buffer_size,
-                node.buffered_bytes,
-                wait_cores,
-            )
+                busy_ms = line.time_ns / line.elements * node.per_batch / 1e6
+            buffer = (node.buffered, line.buffer_size, node.buffered_bytes)
+            figures = (busy_ms, node.parallelism, *buffer, wait_cores)
             self._writer.stage(now_ns, number, n, line.elements, *figures)
 
     def _number_of(self, lines: list[StageChange]) -> int:
         names, kinds = tuple(line.name for line in lines), tuple(line.kind for line in lines)
-        number = self._numbers.get((names, kinds))
-        if number is None:
-            number = self._name(names, kinds)
+        if (names, kinds) not in self._numbers:
+            self._name(names, kinds)
+        number = self._numbers[names, kinds]
         if number != self._number:
             self._number, self._moved_ns = number, {}
         return number
 
-    def _name(self, names: Sequence[str], kinds: Sequence[str]) -> int:
+    def _name(self, names: Sequence[str], kinds: Sequence[str]) -> None:
         number = self._numbers[tuple(names), tuple(kinds)] = len(self._numbers)
         self._writer.event(StagesFound(self._writer.now_ns(), number, list(names), list(kinds)))
-        return number
 
     def _report_short_epochs(self, iterator: Any, lines: list[StageChange]) -> None:
         """iterator: lives for one epoch."""
@@ -290,7 +260,9 @@ class StageReader:
         if phase is not Phase.WAIT or not known or since_ns == self._located_ns:
             return
         self._located_ns = since_ns
-        at = find_stalled_stage(lines)
+        at = find_stuck_stage([line.node for line in lines])
+        if at is not None and lines[at].elements:  # the next stage that outputs nothing
+            at = next((n for n in range(at + 1, len(lines)) if not lines[n].elements), None)
         if at is not None:
             moved_ns = min(self._moved_ns.get(at, since_ns), now_ns)
             self._writer.event(StallLocated(now_ns, step, lines[at].name, moved_ns))
@@ -356,14 +328,6 @@ class StageChange:
     buffer_size: float
 
 
-def find_stalled_stage(lines: list[StageChange]) -> int | None:
-    """Return the stage that outputs nothing although it, or a stage before it, works."""
-    at = find_stuck_stage([line.node for line in lines])
-    if at is None or not lines[at].elements:
-        return at
-    return next((n for n in range(at + 1, len(lines)) if not lines[n].elements), None)
-
-
 def follow(followed: FollowedIterator, iterator: Any) -> FollowedIterator:
     """Return the iterator, with its earlier readings if there are any."""
     if followed.iterator() is iterator:
@@ -410,10 +374,8 @@ def _line(node: Node, stages: tuple[CodeStage, ...], time_ns: float, elements: i
 def kind_with_marks(kind: str, stages: Sequence[CodeStage], files: bool = False) -> str:
     """Return a kind followed by marks of its stages in the code: see
     `judge.stages.Stage`."""
-    python, files = (
-        any(stage.python for stage in stages),
-        files or any(stage.files for stage in stages),
-    )
+    python = any(stage.python for stage in stages)
+    files = files or any(stage.files for stage in stages)
     given = next((stage.given for stage in stages if stage.given), "")
     marks = (("python", python), ("files", files), (given, bool(given)))
     return " ".join([kind, *(mark for mark, is_so in marks if is_so)])

@@ -180,11 +180,14 @@ def parse_powermetrics(document: bytes) -> dict[str, float]:
     root = _read(document)
     gpu = _part(root, "gpu")
     idle = _number(gpu.get("idle_ratio"), -0.01, 1.01)
+    elapsed_ns = _number(root.get("elapsed_ns"), 1e6, 1e14)
+    millijoules = _number(_part(root, "processor").get("gpu_energy"), 0, 1e15)
+    watts = millijoules * 1e6 / elapsed_ns if elapsed_ns and millijoules is not None else None
     word = root.get("thermal_pressure")
     figures = {
         "gpu_busy": None if idle is None else min(max(1 - idle, 0.0), 1.0),
         "gpu_freq_mhz": _number(gpu.get("freq_hz"), 0, 1e5),
-        "gpu_power_w": _watts(root),
+        "gpu_power_w": _number(watts, 0, 1e4),
         "thermal_level": min(_HEAT.index(word), 4) if word in _HEAT else None,
     }
     return {column: value for column, value in figures.items() if value is not None}
@@ -198,14 +201,6 @@ def _read(document: bytes) -> dict[str, Any]:
     except (ExpatError, ValueError, TypeError, AttributeError, LookupError, OverflowError):
         return {}
     return root if isinstance(root, dict) else {}
-
-
-def _watts(root: Mapping[str, Any]) -> float | None:
-    elapsed_ns = _number(root.get("elapsed_ns"), 1e6, 1e14)
-    millijoules = _number(_part(root, "processor").get("gpu_energy"), 0, 1e15)
-    if elapsed_ns is None or millijoules is None:
-        return None
-    return _number(millijoules * 1e6 / elapsed_ns, 0, 1e4)
 
 
 def _number(value: Any, least: float, most: float) -> float | None:

@@ -129,7 +129,9 @@ class CodeSampler:
         self._is_late = False
         # The body of a loop of the script's own is compute, its Python included.
         is_compute = status[0] is Phase.COMPUTE
-        if status[0] not in _COMPUTES or (is_compute and self._writer.manifest().loop):
+        if status[0] is Phase.WAIT:
+            self._sample_wait(status, now_ns, passed_ns)
+        elif status[0] not in _COMPUTES or (is_compute and self._writer.manifest().loop):
             self._sample(status, now_ns, passed_ns)
         elif is_compute and now_ns - status[1] >= _HANGS_NS:
             self._keep(status, codes_of_data())
@@ -139,9 +141,6 @@ class CodeSampler:
             self.write()
 
     def _sample(self, status: Status, now_ns: int, passed_ns: int) -> None:
-        if status[0] is Phase.WAIT:
-            self._sample_wait(status, now_ns, passed_ns)
-            return
         # A validation waits for its data, too, and a long call for the Python that it calls.
         hangs = status[0] is Phase.COMPUTE and now_ns - status[1] >= _HANGS_NS
         codes = codes_of_data() if hangs or status[0] is Phase.VALIDATION else []

@@ -172,14 +172,9 @@ class GpuSensor(Sensor):
         if self._found and self._found.source == self._source.name:
             return
         self._missing.forget(self.name)
-        self._found = GpuFound(
-            self._writer.now_ns(),
-            self._source.name,
-            gpu.name,
-            gpu.total_bytes,
-            gpu.unified,
-            self._source.gpus,
-        )
+        source, now_ns = self._source, self._writer.now_ns()
+        facts = (gpu.name, gpu.total_bytes, gpu.unified, source.gpus)
+        self._found = GpuFound(now_ns, source.name, *facts)
         if gpu.name:
             self._writer.event(self._found)
 
@@ -189,14 +184,12 @@ class GpuSensor(Sensor):
         if names == self._reported_cards:
             return
         self._reported_cards, now_ns = names, self._writer.now_ns()
-        totals = {
-            device: card.total_bytes
-            for device, card in card_of.items()
-            if card.total_bytes is not None
-        }
+        bytes_of = {device: card.total_bytes for device, card in card_of.items()}
+        totals = {device: total for device, total in bytes_of.items() if total is not None}
         self._writer.event(GpusFound(now_ns, names, totals))
-        for device in [device for device, name in names.items() if not name]:
-            self._writer.event(SensorMissing(now_ns, device, _UNLISTED, ""))
+        for device, name in names.items():
+            if not name:
+                self._writer.event(SensorMissing(now_ns, device, _UNLISTED, ""))
 
     # -- the thread -------------------------------------------------------------------------------
 
@@ -218,7 +211,10 @@ class GpuSensor(Sensor):
             return self._handle_failure(failures[0])
         finally:
             self._began_ns = None
-            self._adapt_interval((self._clock.thread_ns() - before_ns) / 1e9)
+            # The shortest interval that the budget allows, from the mean cost of the last calls.
+            cost_s = (self._clock.thread_ns() - before_ns) / 1e9
+            self._cost_s += 0.2 * (cost_s - self._cost_s)
+            self.interval_s = min(max(self._cost_s / _BUDGET, self._source.period_s), _SLOWEST_S)
 
     def _read(self) -> float | None:
         if not self._is_ready and (why := self._source.why_unavailable()):
@@ -241,9 +237,3 @@ class GpuSensor(Sensor):
             self._source.close()
         self._trouble = Unavailable("; ".join(failures), f"tfwatch tries again in {_AGAIN_S:g} s")
         return _AGAIN_S
-
-    def _adapt_interval(self, cost_s: float) -> None:
-        """Set the shortest interval that the budget allows, from the mean cost of the last
-        calls."""
-        self._cost_s += 0.2 * (cost_s - self._cost_s)
-        self.interval_s = min(max(self._cost_s / _BUDGET, self._source.period_s), _SLOWEST_S)

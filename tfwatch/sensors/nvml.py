@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -42,7 +43,6 @@ class Card:
         self._nvml = nvml
         self._clock = clock
         self._pid = pid
-        self._is_unlisted = False
         self._handle = handle
         self._share: float | None = None
         self._share_due_ns = 0
@@ -108,7 +108,8 @@ class Card:
     def _process_share(self, gpu_percent: int) -> float | None:
         """Return this process' share, at most half a second old."""
         now_ns = self._clock.now_ns()
-        if now_ns >= self._share_due_ns and (_SHARE not in self.gaps or self._is_unlisted):
+        is_refused = self.gaps.get(_SHARE, _UNLISTED) is not _UNLISTED
+        if now_ns >= self._share_due_ns and not is_refused:
             self._share_due_ns = now_ns + _PROCESSES_NS
             samples = self._samples()
             running = self._call("", "nvmlDeviceGetComputeRunningProcesses", self._handle)
@@ -138,20 +139,16 @@ class Card:
         this process is listed.
         """
         own = own_pids(self._pid)
-        shares: list[float] = [
-            min(sample.smUtil, 100) / 100 for sample in samples if sample.pid in own
-        ]
+        shares = [min(sample.smUtil, 100) / 100 for sample in samples if sample.pid in own]
         listed = {*pids, *(sample.pid for sample in samples)}
         if listed & own:
-            if self._is_unlisted:
-                self._is_unlisted = False
+            if self.gaps.get(_SHARE) is _UNLISTED:
                 del self.gaps[_SHARE]
-            return sum(shares) / len(shares) if shares else 0.0
+            return fmean(shares) if shares else 0.0
         if _SHARE in self.gaps:
             return None
         if any(map(psutil.pid_exists, listed)) or (not listed and gpu_percent == 0):
             return 0.0
-        self._is_unlisted = True
         self.gaps[_SHARE] = _UNLISTED
         return None
 
@@ -257,7 +254,12 @@ class NvmlSource(GpuSource):
             hidden = "CUDA_VISIBLE_DEVICES hides every GPU from this process"
             reason = hidden if self.gpus else "the NVIDIA driver shows no GPU"
             return Unavailable(reason, "to train on a GPU: unset CUDA_VISIBLE_DEVICES")
-        self._card = self._open(self._handle(first or "0"))
+        if first and first.startswith(("GPU-", "MIG-")):
+            handle = self._nvml.nvmlDeviceGetHandleByUUID(first)
+        else:  # CUDA and NVML number GPUs differently
+            number = int(first) if first and first.isdecimal() else 0
+            handle = self._nvml.nvmlDeviceGetHandleByIndex(min(number, self.gpus - 1))
+        self._card = self._open(handle)
         return None
 
     def _open(self, handle: Any) -> Card:
@@ -270,10 +272,3 @@ class NvmlSource(GpuSource):
             with suppress(self._nvml.NVMLError):
                 return self._open(self._nvml.nvmlDeviceGetHandleByUUID(prefix + uuid))
         return None
-
-    def _handle(self, first: str) -> Any:
-        """Find a GPU by number, or by its UUID. CUDA and NVML number GPUs differently."""
-        if first.startswith(("GPU-", "MIG-")):
-            return self._nvml.nvmlDeviceGetHandleByUUID(first)
-        number = int(first) if first.isdecimal() else 0
-        return self._nvml.nvmlDeviceGetHandleByIndex(min(number, self.gpus - 1))

@@ -79,7 +79,12 @@ def code_of_training(thread: int, frames: Frames | None = None) -> RunningCode:
     files = (frame.f_code.co_filename for frame in stack)
     called = takewhile(lambda file: not is_users(file), files)
     in_tensorflow = any(map(_TENSORFLOW.search, called))
-    return RunningCode(_callback_name(stack), *_users_line(stack), in_tensorflow=in_tensorflow)
+    lists = (f for f in reversed(stack) if f.f_code.co_filename.endswith(_CALLBACK_LIST))
+    # The outermost list is that of the training: a callback may evaluate with callbacks.
+    callbacks = (variable_of(frame, "callback") for frame in lists)
+    name = next((type(one).__name__ for one in callbacks if one is not None), "")
+    callback = "" if name == "Watch" else name
+    return RunningCode(callback, *_users_line(stack), in_tensorflow=in_tensorflow)
 
 
 def codes_of_data(frames: Frames | None = None) -> list[RunningCode]:
@@ -95,15 +100,6 @@ def is_alone_in_python(thread: int, frames: Frames | None = None) -> bool:
     frames = thread_frames() if frames is None else frames
     others = (frame.f_code.co_filename for id_, frame in frames.items() if id_ != thread)
     return all(file.endswith(_WAITING) or is_tfwatchs(file) for file in others)
-
-
-def _callback_name(stack: list[FrameType]) -> str:
-    """Return the class of the callback that runs; empty without one, and for tfwatch's own."""
-    lists = (f for f in reversed(stack) if f.f_code.co_filename.endswith(_CALLBACK_LIST))
-    # The outermost list is that of the training: a callback may evaluate with callbacks.
-    callbacks = (variable_of(frame, "callback") for frame in lists)
-    name = next((type(one).__name__ for one in callbacks if one is not None), "")
-    return "" if name == "Watch" else name
 
 
 def _called_for_data(frame: FrameType) -> list[FrameType]:

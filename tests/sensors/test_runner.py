@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from tests.runs.folders import written
-from tfwatch.core.clock import Clock
-from tfwatch.core.events import Event, SensorMissing, Slept, decode
-from tfwatch.core.rows import SAMPLE, Rows
-from tfwatch.runs.format import EVENTS, SAMPLES, Manifest
+from tests.runs.folders import FakeClock, make_manifest, read_back
+from tfwatch.core.events import Event, SensorMissing, Slept
 from tfwatch.runs.writer import RunWriter
 from tfwatch.sensors.runner import Sensors, sample_on_schedule
 from tfwatch.sensors.sensor import Sensor, Unavailable
@@ -21,25 +18,14 @@ from tfwatch.sensors.sensor import Sensor, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tfwatch.runs.snapshot import Snapshot
+
 MS = 10**6
-ORIGIN_NS = 5_000 * MS
 
 
-@dataclass
-class FakeTime:
-    now_ns: int = ORIGIN_NS
-    wall_ns: int = 1_700_000_000 * 10**9
-    cpu_ns: int = 0
-    asleep_ns: int | None = None
-
-    def clock(self) -> Clock:
-        return Clock(
-            lambda: self.now_ns, lambda: self.wall_ns, lambda: self.cpu_ns, lambda: self.asleep_ns
-        )
-
-    def pass_ms(self, ms: float) -> None:
-        self.now_ns += int(ms * MS)
-        self.wall_ns += int(ms * MS)
+def run_of(writer: RunWriter) -> Snapshot:
+    writer.flush()
+    return read_back(writer)
 
 
 @dataclass
@@ -62,66 +48,45 @@ class FakeSensor(Sensor):
         return self.figures
 
 
-@pytest.fixture
-def time() -> FakeTime:
-    return FakeTime()
-
-
-@pytest.fixture
-def writer(time: FakeTime) -> RunWriter:
-    manifest = Manifest(
-        "r", "cnn", origin_ns=ORIGIN_NS, origin_wall_ns=0, pid=1, process_started_s=0, boot_id=""
-    )
-    return RunWriter(None, manifest, time.clock())
-
-
-def rows(writer: RunWriter) -> Rows:
-    writer.flush()
-    return np.frombuffer(written(writer, SAMPLES), dtype=SAMPLE)
-
-
-def events(writer: RunWriter) -> list[Event | None]:
-    writer.flush()
-    return [decode(line) for line in written(writer, EVENTS).splitlines()]
-
-
 def test_a_row_has_each_sensors_figures_and_nan_for_missing_ones(
-    time: FakeTime, writer: RunWriter
+    writer: RunWriter, clock: FakeClock
 ) -> None:
     sensors = [FakeSensor(), FakeSensor("swap", {"swap_used_bytes": 9.0})]
-    sampler = Sensors(writer, time.clock(), sensors)
+    sampler = Sensors(writer, clock.clock, sensors)
     sampler.begin()
-    time.pass_ms(250)
+    clock.at_s += 0.25
     sampler.sample()
-    (row,) = rows(writer)
-    assert row["at_ns"] == 250 * MS
+    run = run_of(writer)
+    (row,) = run.samples
+    assert row["at_ns"] == 1250 * MS
     assert (row["memory_used_bytes"], row["swap_used_bytes"]) == (7.0, 9.0)
     assert np.isnan([row["cpu_cores"], row["process_cores"]]).all()
     assert np.isnan([row["process_bytes"], row["memory_available_bytes"]]).all()
-    assert not events(writer)
+    assert not run.events
 
 
 def test_a_failed_sensor_stops_no_other_and_is_reported_once_until_it_works(
-    time: FakeTime, writer: RunWriter
+    writer: RunWriter, clock: FakeClock
 ) -> None:
     broken = FakeSensor("swap", {"swap_used_bytes": 9.0}, error=PermissionError("not allowed"))
     unavailable = FakeSensor("CPU", missing=RuntimeError())
-    sampler = Sensors(writer, time.clock(), [broken, unavailable, FakeSensor()])
+    sampler = Sensors(writer, clock.clock, [broken, unavailable, FakeSensor()])
     sampler.begin()
     sampler.sample()
     sampler.sample()
     broken.error = None
-    time.pass_ms(10_000)
+    clock.at_s += 10
     sampler.sample()
     sampler.sample()
-    assert rows(writer)["memory_used_bytes"].tolist() == [7.0] * 4
-    np.testing.assert_array_equal(rows(writer)["swap_used_bytes"], [np.nan, np.nan, 9.0, 9.0])
-    assert events(writer) == [
-        SensorMissing(0, "CPU", "RuntimeError", "the next run tries again"),
+    run = run_of(writer)
+    assert run.samples["memory_used_bytes"].tolist() == [7.0] * 4
+    np.testing.assert_array_equal(run.samples["swap_used_bytes"], [np.nan, np.nan, 9.0, 9.0])
+    assert list(run.events) == [
+        SensorMissing(1000 * MS, "CPU", "RuntimeError", "the next run tries again"),
         SensorMissing(
-            0, "swap", "PermissionError: not allowed", "tfwatch tries again twice a second"
+            1000 * MS, "swap", "PermissionError: not allowed", "tfwatch tries again twice a second"
         ),
-        SensorMissing(10_000 * MS, "swap"),
+        SensorMissing(11_000 * MS, "swap"),
     ]
 
 
@@ -141,18 +106,23 @@ HOUR_MS = 3_600_000
     ],
 )
 def test_sleep_is_what_the_system_counts_and_wall_time_where_it_counts_none(
-    asleep_ms: int | None, jump_ms: int, slept_ms: list[int], time: FakeTime, writer: RunWriter
+    asleep_ms: int | None, jump_ms: int, slept_ms: list[int], writer: RunWriter, clock: FakeClock
 ) -> None:
-    time.asleep_ns = None if asleep_ms is None else 7 * MS
-    sampler = Sensors(writer, time.clock(), [])
+    asleep_ns = None if asleep_ms is None else 7 * MS
+    jumped_ns = 0
+    set_clock = replace(
+        clock.clock,
+        wall_ns=lambda: clock.wall_ns() + jumped_ns,
+        asleep_ns=lambda: asleep_ns,
+    )
+    sampler = Sensors(writer, set_clock, [])
     sampler.sample()
-    if asleep_ms is not None:
-        time.asleep_ns = (7 + asleep_ms) * MS
-    time.wall_ns += jump_ms * MS
-    time.pass_ms(500)
+    asleep_ns = None if asleep_ms is None else (7 + asleep_ms) * MS
+    jumped_ns = jump_ms * MS
+    clock.at_s += 0.5
     sampler.sample()
     sampler.sample()
-    assert events(writer) == [Slept(500 * MS, ms) for ms in slept_ms]
+    assert list(run_of(writer).events) == [Slept(1500 * MS, ms) for ms in slept_ms]
 
 
 @pytest.mark.parametrize(
@@ -165,20 +135,20 @@ def test_sleep_is_what_the_system_counts_and_wall_time_where_it_counts_none(
     ],
 )
 def test_the_schedule_is_absolute(
-    takes_ms: list[int], overslept_ms: int, began_ms: list[float], time: FakeTime
+    takes_ms: list[int], overslept_ms: int, began_ms: list[float]
 ) -> None:
-    calls = list[float]()
+    clock, calls = FakeClock(), list[float]()
     oversleeps = iter([0, overslept_ms, 0, 0])
 
     def sample() -> None:
-        calls.append((time.now_ns - ORIGIN_NS) / MS)
-        time.pass_ms(takes_ms[len(calls) - 1])
+        calls.append(round(clock.at_s * 1e3))
+        clock.at_s += takes_ms[len(calls) - 1] / 1e3
 
     def wait(seconds: float) -> bool:
-        time.pass_ms(seconds * 1000 + next(oversleeps))
+        clock.at_s += seconds + next(oversleeps) / 1e3
         return len(calls) == len(takes_ms)
 
-    sample_on_schedule(sample, time.clock(), wait)
+    sample_on_schedule(sample, clock.clock, wait)
     assert calls == began_ms
 
 
@@ -186,7 +156,7 @@ class SignallingWriter(RunWriter):
     """A writer that signals its first row and its first event."""
 
     def __init__(self) -> None:
-        super().__init__(None, Manifest("r", "cnn", 0, 0, pid=1, process_started_s=0, boot_id=""))
+        super().__init__(None, make_manifest())
         self.sampled, self.reported = threading.Event(), threading.Event()
 
     def sample(self, at_ns: int, figures: Mapping[str, float]) -> None:
@@ -206,7 +176,7 @@ def test_the_thread_samples_this_machine_until_it_is_stopped() -> None:
     assert writer.sampled.wait(timeout=10)
     sensors.stop()
     sensors.stop()
-    assert rows(writer)["memory_available_bytes"][0] > 0
+    assert run_of(writer).samples["memory_available_bytes"][0] > 0
     assert not set(threading.enumerate()) - before
 
 
@@ -216,6 +186,6 @@ def test_a_failed_thread_is_reported() -> None:
     sensors.start()
     assert writer.reported.wait(timeout=10)
     sensors.stop()
-    (event,) = events(writer)
+    (event,) = run_of(writer).events
     assert isinstance(event, SensorMissing)
     assert (event.sensor, event.fix) == ("machine", "the next run tries again")

@@ -258,7 +258,7 @@ def _extend(
     for _ in range(99):
         part = _fill(chooser, chooser.choice(texts), known, depth)
         with contextlib.suppress(Exception):
-            data = _built(f"data{part}" if before else part, known)
+            data = built(f"data{part}" if before else part, known)
             if _suits(known.get("data"), data, before + part):
                 return before + part, data
     raise ValueError(f"nothing suits {before}")
@@ -289,7 +289,8 @@ def _fill(chooser: random.Random, text: str, known: dict[str, Any], depth: int) 
     return re.sub(r"\{(\w+)\}", fill, text)
 
 
-def _built(text: str, known: dict[str, Any]) -> Any:
+def built(text: str, known: dict[str, Any]) -> Any:
+    """Return the data set of a text over these names."""
     return eval(text, dict(known))
 
 
@@ -485,7 +486,7 @@ def build(trial: Trial, folder: str) -> Any:
     known = names(folder)
     if not trial.seeded:
         tf.random.set_seed(random.SystemRandom().randrange(2**31))
-    return _built(trial.text, known)
+    return built(trial.text, known)
 
 
 def trained(trial: Trial, *, switched: bool) -> Outcome:

@@ -21,6 +21,14 @@ RESTARTING = (Knobs("off", "3"), Knobs("1", "2"), Knobs("1", "off"))
 NEW_EACH_TIME = Knobs("off", "default")
 
 
+def made_of(text: str) -> Any:
+    """Return the data set of a text in the words of the grammar; one that begins with a dot stands
+    over 201 numbers: with batches of two, 100 batches an epoch."""
+    from tests.tfdata.grammar import built, names
+
+    return built(f"Dataset.range(201){text}" if text.startswith(".") else text, names(""))
+
+
 def in_python(batch: Any) -> Any:
     """Return a batch as lists."""
     import tensorflow as tf

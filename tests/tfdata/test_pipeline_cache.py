@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.tfdata import pipelines
-from tests.tfdata.rebuilt_epochs import in_python, rebuilt_epoch, script_of
+from tests.tfdata.rebuilt_epochs import in_python, made_of, rebuilt_epoch, script_of
+from tfwatch.core.knobs import Knobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,51 +16,48 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("in_parallel")]
 
 
-@pytest.mark.parametrize("name", ["shuffle", "map before shuffle", "take"])
+@pytest.mark.parametrize(
+    ("text", "is_filled"),
+    [
+        (".shuffle(20, seed=1).map(triple).batch(2)", True),
+        (".map(triple).shuffle(20, seed=1).batch(2)", True),
+        # The elements that `take` leaves out are never kept.
+        (".map(triple).take(195).batch(2).take(95)", False),
+    ],
+)
 def test_a_cache_that_fills_serves_and_is_dropped_changes_no_element_and_no_order(
-    name: str,
+    text: str, is_filled: bool
 ) -> None:
-    from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
-
-    make = {**pipelines.AT_ONCE, **pipelines.WITH_EPOCH}[name]
-    bare, data, script, chooser = make(), make(), ScriptPipeline(), random.Random(name)
+    bare, data, chooser = made_of(text), made_of(text), random.Random(text)
+    script = script_of(data)
     for cache in (True, True, False):
-        iterator = iter(data)
-        script.read(iterator)
-        got, switches = rebuilt_epoch(iterator, script, chooser, cache=cache)
+        got, switches = rebuilt_epoch(iter(data), script, chooser, cache=cache)
         assert got == [in_python(batch) for batch in bare]
         assert switches > 20
-        # The elements that `take` leaves out are never kept.
         assert script.store
-        assert script.store.is_settled == (name != "take")
+        assert script.store.is_settled == is_filled
     script.close_cache()
 
 
-def labels(data: Any, cache: bool) -> list[str]:
-    """Return the stages of the second epoch, as tables name them."""
-    from tfwatch.core.knobs import Knobs
-    from tfwatch.tfdata.stage_names import find_code_stages
-
-    script = script_of(data)
-    for _ in range(2):
-        source = script.source(iter(data), 0, Knobs(cache="on" if cache else "off"))
-        batches = script.build(source._dataset, Knobs(cache="on" if cache else "off"))
-        list(source)
-    script.close_cache()
-    return [stage.label for stage in find_code_stages(batches) if not stage.hidden]
+def more(x: Any) -> Any:
+    return x + 1
 
 
 def test_a_full_cache_takes_the_place_of_all_below_it() -> None:
-    make = pipelines.WITH_EPOCH["cache"]
-    assert labels(make(), cache=False) == [
-        "range",
-        "map(more)",
-        "cache",
-        "shuffle(9)",
-        "map(triple)",
-        "batch(2)",
-    ]
-    assert labels(make(), cache=True) == ["shuffle(9)", "map(triple)", "batch(2)"]
+    import tensorflow as tf
+
+    from tfwatch.tfdata.stage_names import find_code_stages
+
+    data = tf.data.Dataset.range(9).map(more).shuffle(9, seed=1).batch(2)
+    script, knobs = script_of(data), Knobs(cache="on")
+    labels = []
+    for _ in range(2):  # it is full in the second epoch
+        source = script.source(iter(data), 0, knobs)
+        stages = find_code_stages(script.build(source._dataset, knobs))
+        labels.append([stage.label for stage in stages if not stage.hidden])
+        list(source)
+    script.close_cache()
+    assert labels == []
 
 
 _DRAWS = "map(draw) draws random numbers: a cache would give those of one epoch in all others"
@@ -140,11 +137,10 @@ def test_a_pipeline_without_a_cache_has_the_reason() -> None:
 def test_a_cache_without_room_is_refused_and_an_open_one_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from tfwatch.core.knobs import Knobs
     from tfwatch.tfdata.pipeline_tree import CannotRebuildError
 
-    script = script_of(pipelines.AT_ONCE["map"]())
-    assert script.store.bytes_needed == pipelines.COUNT * 8
+    script = script_of(made_of(".map(triple).batch(2)"))
+    assert script.store.bytes_needed == 201 * 8
     script.source(None, 0, Knobs(cache="on"))
     monkeypatch.setattr(script.store, "_available_bytes", lambda: 3000.0)
     script.source(None, 0, Knobs(cache="on"))

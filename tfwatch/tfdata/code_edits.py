@@ -11,7 +11,7 @@ import ast
 import linecache
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from tfwatch.core.script_code import VALUE, CodeEdit
 from tfwatch.core.source_code import SourceCode, imported_name, keyword_of, method_of
 from tfwatch.core.user_code import is_users
 from tfwatch.tfdata.pipeline_tree import MAPS
-from tfwatch.tfdata.stage_names import inputs_of, kind_of, nodes_of
+from tfwatch.tfdata.stage_names import kind_of, nodes_of, spine_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,17 +117,6 @@ def place_of(file: str, line: int) -> str:
     return f"{os.path.basename(file)}:{line}"
 
 
-def name_of_module(name: str) -> str:
-    """Return the name that the notebook has for a module, which any cell may have imported; empty
-    without one."""
-    module, names = sys.modules.get(name), getattr(_shell(), "user_ns", {})
-    return min(
-        (given for given, value in list(names.items()) if module and value is module),
-        key=len,
-        default="",
-    )
-
-
 def _number_of(file: str) -> int | None:
     """Return the number of a cell's last run."""
     return getattr(getattr(_shell(), "compile", None), "_filename_map", {}).get(file)
@@ -169,14 +158,13 @@ def find_edits(
     setting. `prefetch` has none unless the call at the end makes the last stage alone.
     cached: the stage that a cache follows; None where no single line adds one.
     """
-    others = {
-        call_of(node)
-        for node in nodes_of(dataset)
-        if kind_of(node) in MAPS and not _is_in(node, stages)
-    }
+    set_here = {id(node) for node in stages}
+    maps = (node for node in nodes_of(dataset) if kind_of(node) in MAPS)
+    others = {call_of(node) for node in maps if id(node) not in set_here}
     made = dict.fromkeys(call_of(node) for node in stages)
     workers = [None if call in others else _edit(WORKERS, call) for call in made]
-    ahead = _edit_after(PREFETCH, _top(dataset), dataset)
+    last = next((node for node in spine_of(dataset) if kind_of(node) != "Options"), dataset)
+    ahead = _edit_after(PREFETCH, last, dataset)
     kept = _edit_after(CACHE, cached, dataset) if cached is not None else None
     known = [edit for edit in workers if edit]
     return (
@@ -189,98 +177,73 @@ def _edit_after(knob: str, stage: Any, dataset: Any) -> CodeEdit | None:
     """Return the change of the call that makes a stage; None where it makes others too."""
     site = call_of(stage)
     is_shared = any(call_of(node) == site for node in nodes_of(dataset) if node is not stage)
-    return None if site is None or is_shared else _edit(knob, site)
-
-
-def _is_in(node: Any, nodes: Sequence[Any]) -> bool:
-    return any(node is one for one in nodes)
-
-
-def _top(dataset: Any) -> Any:
-    """Return the last stage without the options that Keras adds."""
-    while kind_of(dataset) == "Options" and inputs_of(dataset):
-        dataset = inputs_of(dataset)[0]
-    return dataset
+    return None if is_shared else _edit(knob, site)
 
 
 def _edit(knob: str, site: CallSite | None) -> CodeEdit | None:
-    source = SourceFile.of(site.file) if site else None
-    call = find_call(source.code.tree, site) if source and site else None
-    if source is None or call is None or site is None:
+    code = _source_of(site.file) if site else None
+    call = find_call(code.tree, site) if code and site else None
+    if code is None or call is None or site is None:
         return None
     if knob in _APPENDED and knob != site.method:
-        end = source.code.end_of(call)
+        end = code.end_of(call)
         change: Edit | None = (end, end, _APPENDED[knob])
     else:
-        change = source.argument(call, site.method)
-    return _named(source.edit(knob, *change)) if change else None
+        change = _argument(code, call, site.method)
+    return _named(knob, site.file, code, change) if change else None
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFile:
-    """The source of a file. auto: its name of `tf.data.AUTOTUNE`."""
-
-    file: str
-    code: SourceCode
-    auto: str
-
-    @staticmethod
-    def of(file: str) -> SourceFile | None:
-        """Read a file, or a cell of a notebook; None where it cannot be read."""
-        linecache.checkcache(file)
-        text = "".join(linecache.getlines(file))
-        try:
-            code = SourceCode.of(text)
-        except (SyntaxError, ValueError):
-            return None
-        return SourceFile(file, code, _autotune(code.tree, file)) if text else None
-
-    def argument(self, call: ast.Call, method: str) -> Edit | None:
-        """Return the change of the argument that holds the knob's value, or its addition."""
-        if method not in _ARGUMENTS:
-            return None
-        keyword, position = _ARGUMENTS[method]
-        given = keyword_of(call, keyword)
-        if given is None and len(call.args) > position:
-            given = call.args[position]
-        if given is not None:
-            return self.code.in_place_of(given, VALUE)
-        unpacked = any(isinstance(one, ast.Starred) for one in call.args) or any(
-            not one.arg for one in call.keywords
-        )
-        return None if unpacked else self.code.added(call, f"{keyword}={VALUE}")
-
-    def edit(self, knob: str, start: int, end: int, new: str) -> CodeEdit:
-        """Return the change of these characters as that of their lines."""
-        text = self.code.text
-        begin = text.rfind("\n", 0, start) + 1
-        lines = text[begin:end] + text[end:].partition("\n")[0]
-        line = text.count("\n", 0, begin) + 1
-        return CodeEdit(knob, self.file, line, lines, start - begin, end - begin, new, self.auto)
+def _source_of(file: str) -> SourceCode | None:
+    """Read a file, or a cell of a notebook; None where it cannot be read."""
+    linecache.checkcache(file)
+    text = "".join(linecache.getlines(file))
+    try:
+        return SourceCode.of(text) if text else None
+    except (SyntaxError, ValueError):
+        return None
 
 
-def _named(edit: CodeEdit) -> CodeEdit:
-    """Return a change with its place as the user names it."""
-    place = place_in_cell(edit.file, edit.line, edit.text.partition("\n")[0])
-    if place is None:
-        return replace(edit, file=name_of(edit.file))
-    return replace(edit, file=place[0], line=place[1], is_cell=True)
+def _argument(code: SourceCode, call: ast.Call, method: str) -> Edit | None:
+    """Return the change of the argument that holds the knob's value, or its addition."""
+    if method not in _ARGUMENTS:
+        return None
+    keyword, position = _ARGUMENTS[method]
+    given = keyword_of(call, keyword)
+    if given is None and len(call.args) > position:
+        given = call.args[position]
+    if given is not None:
+        return code.in_place_of(given, VALUE)
+    unpacked = any(isinstance(one, ast.Starred) for one in call.args) or any(
+        not one.arg for one in call.keywords
+    )
+    return None if unpacked else code.added(call, f"{keyword}={VALUE}")
 
 
-def name_of(file: str) -> str:
-    """Return a file as a user names it: relative to the working folder if it is below it; one
-    without lines `cell`."""
-    if not os.path.isfile(file):
-        return "cell"
-    relative = os.path.relpath(file)
-    return os.path.abspath(file) if relative.startswith(os.pardir) else relative
+def _named(knob: str, file: str, code: SourceCode, change: Edit) -> CodeEdit:
+    """Return a change of characters as that of their lines, with its place as the user names it: a
+    file relative to the working folder if it is below it; one without lines `cell`."""
+    (start, end, new), text = change, code.text
+    begin = text.rfind("\n", 0, start) + 1
+    lines = text[begin:end] + text[end:].partition("\n")[0]
+    line = text.count("\n", 0, begin) + 1
+    place = place_in_cell(file, line, lines.partition("\n")[0])
+    if place is not None:
+        name, line = place
+    elif not os.path.isfile(file):
+        name = "cell"
+    else:
+        relative = os.path.relpath(file)
+        name = os.path.abspath(file) if relative.startswith(os.pardir) else relative
+    where, auto = (start - begin, end - begin, new), _autotune(code.tree, file)
+    return CodeEdit(knob, name, line, lines, *where, auto, is_cell=place is not None)
 
 
 def find_call(tree: ast.AST, site: CallSite) -> ast.Call | None:
     """Return the call at a site; None where the source has no such call, or several."""
-    calls = [node for node in ast.walk(tree) if method_of(node) == site.method]
-    found = [call for call in calls if _is_at(call, site)]
-    return found[0] if len(found) == 1 and isinstance(found[0], ast.Call) else None
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    named = [call for call in calls if method_of(call) == site.method]
+    found = [call for call in named if (call.end_lineno, call.end_col_offset) == site.end]
+    return found[0] if len(found) == 1 else None
 
 
 def names_in_fit(frame: FrameType | None) -> dict[str, str]:
@@ -297,8 +260,8 @@ def names_in_fit(frame: FrameType | None) -> dict[str, str]:
 def _names_at(site: CallSite) -> dict[str, str]:
     """Return the names in a call, whose file is read once: a loop may call `fit` thousands of
     times."""
-    source = SourceFile.of(site.file)
-    call = find_call(source.code.tree, site) if source else None
+    code = _source_of(site.file)
+    call = find_call(code.tree, site) if code else None
     if call is None:
         return {}
     data = keyword_of(call, "x") or next(iter(call.args), None)
@@ -314,13 +277,12 @@ def _name_in(node: ast.AST | None) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _is_at(call: Any, site: CallSite) -> bool:
-    return site.end is not None and (call.end_lineno, call.end_col_offset) == site.end
-
-
 def _autotune(tree: ast.AST, file: str) -> str:
-    """Return the name that a script has for `tf.data.AUTOTUNE`, or its value."""
+    """Return the name that a script has for `tf.data.AUTOTUNE`, or its value; in a notebook any
+    cell may have imported TensorFlow."""
     imported = imported_name(ast.walk(tree), _TENSORFLOW)
-    if not imported and is_cell(file):
-        imported = name_of_module(_TENSORFLOW)
+    module = sys.modules.get(_TENSORFLOW)
+    if not imported and module and is_cell(file):
+        names = list(getattr(_shell(), "user_ns", {}).items())
+        imported = min((name for name, value in names if value is module), key=len, default="")
     return f"{imported}.{AUTOTUNE}" if imported else _AUTOTUNE_VALUE

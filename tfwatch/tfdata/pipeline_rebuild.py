@@ -99,9 +99,10 @@ class RebuiltPipeline:
         for _ in range(sum(are_batches for are_batches, _ in self._skeleton)):
             data = _hide_over(data.unbatch(), data)
         for node in self._upper:
-            is_set = kind_of(node) in MAPS and knobs.workers != DEFAULT
-            count = work_ahead.count_of(knobs.workers)
-            data = _with_calls(node, data, count) if is_set else rebuild(node, data)
+            if kind_of(node) in MAPS and knobs.workers != DEFAULT:
+                data = _with_calls(node, data, work_ahead.count_of(knobs.workers))
+            else:
+                data = rebuild(node, data)
         size = self.prefetch if knobs.prefetch == DEFAULT else work_ahead.count_of(knobs.prefetch)
         built = (data if size is None else data.prefetch(size)).with_options(self._options(knobs))
         if built.element_spec != self.tree.top.element_spec:

@@ -37,7 +37,7 @@ def in_python(batch: Any) -> Any:
 
 
 def script_of(data: Any) -> Any:
-    """Return the pipeline of a script over a data set, as it was read."""
+    """Return the pipeline of a script over a data set, or of its iterator, as it was read."""
     from tfwatch.watch.fit.switching.script_pipeline import ScriptPipeline
 
     script = ScriptPipeline()

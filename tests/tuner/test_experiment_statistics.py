@@ -122,7 +122,7 @@ def test_the_half_width_is_that_of_the_published_sequence() -> None:
     """The mixture's ratio of likelihoods is exactly 1 / alpha there."""
     seen = np.random.default_rng(13).normal(0, 1, 9)
     n, c = len(seen), 0.1
-    supposed = seen - (seen.mean() - half_width(seen, 0.05))
+    supposed = seen - (seen.mean() - half_width(seen))
     total, squares = supposed.sum(), (supposed**2).sum()
     evidence = math.sqrt(c / (n + c)) * (squares / (squares - total**2 / (n + c))) ** (n / 2)
     assert evidence == pytest.approx(20)

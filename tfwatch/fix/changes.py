@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import BadInputError
 from tfwatch.fix import edits
@@ -70,27 +70,19 @@ def _argument(
     return ScriptChange(keyword, f"{keyword}={value}", make, effect=effect, is_exact=exact)
 
 
+def _moved(method: str, others: str, finding: str, **promise: Any) -> ScriptChange:
+    make = partial(edits.move_before, method=method, others=others)
+    name, text = f"{method}_first", f"{method} before {others}"
+    return ScriptChange(name, text, make, (finding,), is_exact=True, **promise)
+
+
 #: Those that may leave nothing for a setting to gain.
 BEFORE_SETTINGS = (RUN_EAGERLY, "take_first", "batch_first", "batches_from_generator")
 #: In the order in which they are tried.
 CHANGES = (
     _argument(RUN_EAGERLY, "False", "a graph rounds otherwise", old="True"),
-    ScriptChange(
-        "take_first",
-        "take before cache",
-        partial(edits.move_before, method="take", others="cache"),
-        ("take-after-cache",),
-        is_exact=True,
-        epochs=FILLED,
-    ),
-    ScriptChange(
-        "batch_first",
-        "batch before map",
-        partial(edits.move_before, method="batch", others="map"),
-        ("cheap-maps",),
-        is_exact=True,
-        moves_map=True,
-    ),
+    _moved("take", "cache", "take-after-cache", epochs=FILLED),
+    _moved("batch", "map", "cheap-maps", moves_map=True),
     ScriptChange(
         "batches_from_generator",
         "the generator yields batches",
@@ -126,12 +118,7 @@ CHANGES = (
     ScriptChange(
         "batch_size", "a batch size twice as large", edits.larger_batches, kind=BATCH_SIZE
     ),
-    ScriptChange(
-        "mixed_bfloat16",
-        "mixed_bfloat16",
-        edits.set_policy,
-        kind=PRECISION,
-    ),
+    ScriptChange("mixed_bfloat16", "mixed_bfloat16", edits.set_policy, kind=PRECISION),
     ScriptChange(
         "float32",
         "float32 in place of mixed_float16",

@@ -35,12 +35,8 @@ def as_markdown(found: ScriptFix) -> str:
     """Return what was tried as a table, the evidence, and the patch."""
     rows = [(_word(one), one.change, one.outcome) for one in found.tried]
     lines = [*table(("", "change", "outcome"), rows)] if rows else []
-    lines += [
-        line
-        for one in (*found.evidence, *_gain(found), found.why_none)
-        if one
-        for line in (plain(one), "")
-    ]
+    for one in filter(None, (*found.evidence, *_gain(found), found.why_none)):
+        lines += [plain(one), ""]
     if found.patch:
         diff = found.patch.diff.decode(errors="replace").split("\n")
         lines += code_block(diff, language="diff")
@@ -57,7 +53,10 @@ def as_json(found: ScriptFix, is_applied: bool) -> dict[str, Any]:
         "applied": is_applied and patch is not None,
         **_ratios(found.gain),
         "why_none": found.why_none or None,
-        "tried": [_tried(one) for one in found.tried],
+        "tried": [
+            {"change": one.change, "outcome": one.outcome, "kept": one.kept} | _ratios(one.estimate)
+            for one in found.tried
+        ],
         "evidence": list(found.evidence),
         "runs": [str(run) for run in found.runs],
     }
@@ -67,15 +66,6 @@ def _gain(found: ScriptFix) -> Iterator[str]:
     if found.gain:
         gain, low, high = map(units.times, (found.gain.ratio, found.gain.low, found.gain.high))
         yield f"the patch in a fresh run, with its 95 % interval: {gain} ({low} to {high})"
-
-
-def _tried(one: Tried) -> dict[str, Any]:
-    return {
-        "change": one.change,
-        "outcome": one.outcome,
-        "kept": one.kept,
-        **_ratios(one.estimate),
-    }
 
 
 def _ratios(known: Estimate | None) -> dict[str, float | None]:

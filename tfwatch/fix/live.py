@@ -84,8 +84,7 @@ def live_result(judged: JudgedRun, allowed: Collection[str] = ()) -> LiveResult:
 
 def _evidence(runs: Sequence[AutopilotRun], missing: Sequence[str]) -> Iterator[str]:
     if runs:
-        measured = printable("; ".join(map(autopilot_text, runs)))
-        yield f"measured while it trained: {measured}"
+        yield f"measured while it trained: {printable('; '.join(map(autopilot_text, runs)))}"
     if missing:
         yield f"proved, but no single line of the script sets it: {', '.join(missing)}"
 

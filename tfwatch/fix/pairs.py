@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +20,7 @@ from tfwatch.judge.effects.wording import estimate_text
 from tfwatch.runs.script_process import ScriptTrial
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
     from typing import TypeAlias
 
@@ -120,7 +121,10 @@ def _trial(judged: JudgedRun, change: ScriptChange) -> ScriptTrial:
     if not change.epochs:
         step_s = judged.split.step.mean / 1e3 if judged.split else _RUN_S / LEAST_STEPS
         return ScriptTrial(max(LEAST_STEPS, min(_MOST_STEPS, math.ceil(_RUN_S / step_s))))
-    steps, epochs = _steps_per_epoch(judged), judged.run.manifest.epochs
+    manifest = judged.run.manifest
+    first = next(iter(RunToCompare(judged, "").epochs.values()), None)
+    # The first epoch has the steps also where the size of the data set is not known before.
+    steps, epochs = manifest.steps_per_epoch or (first.step if first else None), manifest.epochs
     least = change.epochs + (_EPOCHS if change.epochs == VALIDATED else _LEAST_EPOCHS)
     if not steps or not epochs or epochs <= least:
         raise NoPatchError(f"its fit has fewer than {least + 1} epochs")
@@ -131,12 +135,6 @@ def _trial(judged: JudgedRun, change: ScriptChange) -> ScriptTrial:
     begun = min(epochs - 1, change.epochs + _EPOCHS, short)
     # With validation: it is a part of an epoch. The last step of a trial has no row.
     return ScriptTrial(begun * steps + 2, validates=True)
-
-
-def _steps_per_epoch(judged: JudgedRun) -> int | None:
-    """Return the steps of an epoch, also where the size of the data set is not known before."""
-    first = next(iter(RunToCompare(judged, "").epochs.values()), None)
-    return judged.run.manifest.steps_per_epoch or (first.step if first else None)
 
 
 def gain_of(sides: Sides, epochs: int) -> Estimate:
@@ -174,8 +172,8 @@ def _unlike_losses(sides: Sides, change: ScriptChange) -> str:
         return "no loss is known on both sides"
     step = max(known)
     old, new = ([run[step] for run in runs] for runs in (old_runs, new_runs))
-    spread, apart = max(old) - min(old), abs(_mean(new) - _mean(old))
-    unlike = f"the loss after step {step} is {_mean(new):.6g}, without it {_mean(old):.6g}"
+    spread, apart = max(old) - min(old), abs(fmean(new) - fmean(old))
+    unlike = f"the loss after step {step} is {fmean(new):.6g}, without it {fmean(old):.6g}"
     if change.is_exact and spread == 0:
         return "" if set(new) == set(old) else unlike
     if change.moves_map:
@@ -183,7 +181,7 @@ def _unlike_losses(sides: Sides, change: ScriptChange) -> str:
             "not kept: the map may compute something else over a batch, and runs of the script as "
             "it is have unequal losses"
         )
-    allowed = _SPREADS * spread + _ROUNDING * abs(_mean(old))
+    allowed = _SPREADS * spread + _ROUNDING * abs(fmean(old))
     return "" if apart <= allowed else unlike
 
 
@@ -193,7 +191,3 @@ def _losses_by_step(run: RunToCompare) -> dict[int, float]:
     rows = run.run.progress
     ended = {one.step: one.metrics.get("loss", math.nan) for one in run.epochs.values()}
     return {**dict(zip(rows["step"].tolist(), rows["loss"].tolist(), strict=True)), **ended}
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

@@ -105,18 +105,11 @@ def make_patch(files: Sequence[ChangedFile]) -> Patch:
     changed = tuple(one for one in files if one.text != one.file.text)
     if not changed:
         raise NoPatchError("no line changes")
-    folder = _folder([one.file.path for one in changed])
-    diff = b"".join(_diff(one, folder) for one in changed)
-    patch = Patch(changed, folder, diff)
+    paths, folder = [one.file.path for one in changed], Path.cwd()
+    if not all(path.is_relative_to(folder) for path in paths):
+        folder = Path(os.path.commonpath([path.parent for path in paths]))
+    patch = Patch(changed, folder, b"".join(_diff(one, folder) for one in changed))
     return replace(patch, checked=_tried(patch))
-
-
-def _folder(paths: Sequence[Path]) -> Path:
-    """Return the working folder, or where a file lies outside it the folder of all files."""
-    here = Path.cwd()
-    if all(path.is_relative_to(here) for path in paths):
-        return here
-    return Path(os.path.commonpath([path.parent for path in paths]))
 
 
 def _diff(changed: ChangedFile, folder: Path) -> bytes:

@@ -93,7 +93,9 @@ def _fixed(
             tried = _Restarted(judged, found, pairs, began_ns).try_all(files, wanted)
             fix = replace(fix, tried=(*fix.tried, *tried))
         if not any(one.kept for one in fix.tried) and not found.values:
-            return replace(fix, why_none=f"{_NO_PROOF}{_first_advice(judged)}")
+            first = next((one for one in judged.findings if one.advice), None)
+            advice = f": {first.sentence} -> {first.advice}" if first else ""
+            return replace(fix, why_none=f"{_NO_PROOF}{advice}")
         gains = [found.gain] if found.values else []
         gains += [one.fresh for one in fix.tried if one.kept and one.fresh]
         gain = None if None in gains else product([one for one in gains if one])
@@ -120,15 +122,15 @@ class _Restarted:
         """Try what its findings name, and what the run did not prove; what is kept is put into the
         files."""
         changes = wanted.changes(self._judged.losses)
-        for change in changes:
-            if change.name in BEFORE_SETTINGS:
-                yield self._try(files, change, wanted)
+        first = [one for one in changes if one.name in BEFORE_SETTINGS]
+        for change in first:
+            yield self._try(files, change, wanted)
         for values in self._found.not_proved:
             if settings := self._settings(values):
                 yield (tried := self._try(files, settings, wanted))
                 self._values |= values if tried.kept else {}
         for change in changes:
-            if change.name not in BEFORE_SETTINGS:
+            if change not in first:
                 yield self._try(files, change, wanted)
 
     def _try(self, files: dict[Path, ChangedFile], change: ScriptChange, wanted: Wanted) -> Tried:
@@ -164,9 +166,3 @@ class _Restarted:
             is_exact=True,
             epochs=FILLED if CACHE in values else 0,
         )
-
-
-def _first_advice(judged: JudgedRun) -> str:
-    """Return the first finding with its advice."""
-    first = next((one for one in judged.findings if one.advice), None)
-    return f": {first.sentence} -> {first.advice}" if first else ""

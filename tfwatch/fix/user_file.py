@@ -61,10 +61,12 @@ class UserFile:
             if path.stat().st_mtime_ns > not_after_ns:
                 raise NoPatchError(f"{name} changed since the run began: it has no patch")
             data = path.read_bytes()
-            file = UserFile(name, path, data, _decoded(data))
+            encoding, mark = _encoding(data)
+            text = data.removeprefix(mark).decode(encoding).replace("\r\n", "\n")
         except (OSError, SyntaxError, ValueError) as error:
             raise NoPatchError(f"{name} cannot be read: {error}") from error
-        if file.encoded(file.text) != data:
+        file = UserFile(name, path, data, text)
+        if file.encoded(text) != data:
             raise NoPatchError(f"{name} has both kinds of line ends: no patch is made")
         return file
 
@@ -137,11 +139,6 @@ def _write_new(path: Path, flags: int, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _decoded(data: bytes) -> str:
-    encoding, mark = _encoding(data)
-    return data.removeprefix(mark).decode(encoding).replace("\r\n", "\n")
 
 
 def _encoding(data: bytes) -> tuple[str, bytes]:

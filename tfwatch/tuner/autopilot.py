@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from tfwatch.core.errors import fails_open
@@ -23,14 +24,12 @@ from tfwatch.core.knobs import COPY_KNOBS, PREFETCH, WORKERS
 from tfwatch.judge.effects.comparison import LEAST, effect_between
 from tfwatch.judge.effects.interval import UNKNOWN
 from tfwatch.judge.forecasts.evidence import cores_of, evidence_now
-from tfwatch.judge.forecasts.forecast import Forecast, forecast
+from tfwatch.judge.forecasts.forecast import forecast
 from tfwatch.judge.steps.steady_steps import breakdown, steady
 from tfwatch.tuner.client import Interrupt, RefusedError, settling_steps
 from tfwatch.tuner.search import BASE, BUDGET, MOST, AutopilotSearch, Move, SearchLimits, Stop
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tfwatch.core.rows import Rows
     from tfwatch.judge.steps.steady_steps import Breakdown
     from tfwatch.tuner.client import Driver
@@ -74,7 +73,7 @@ class _AutopilotJob:
         self._end(*self._outcome())
 
     def _begin(self) -> None:
-        """Wait for a first step and for earlier requests, and publish the memory limit."""
+        """Wait for a first step and for earlier requests, and take the memory limit."""
         self._driver.wait(lambda now: now.steps_total > 0 and not self._driver.is_switching)
         self._began = self._driver.snapshot.steps_total
         samples = self._driver.snapshot.samples
@@ -112,12 +111,7 @@ class _AutopilotJob:
 
     def _forecaster(self) -> MakeForecast:
         """Return the function that forecasts a switch from the present settings."""
-        known = evidence_now(self._driver.snapshot)
-
-        def make_forecast(settings: Mapping[str, str]) -> Forecast | None:
-            return forecast(known, settings)
-
-        return make_forecast
+        return partial(forecast, evidence_now(self._driver.snapshot))
 
     # -- a move -----------------------------------------------------------------------------------
 

@@ -142,25 +142,19 @@ class Tuner:
         cancelled: threading.Event,
         before: threading.Thread | None,
     ) -> None:
+        """Run a job; a note of the run says why it did not begin, or that it failed."""
         if before is not None:
             before.join()
         with fails_open(lambda _: None):
-            send = partial(append, folder)
-            requests = RequestFile(folder)
+            send, requests = partial(append, folder), RequestFile(folder)
             driver = Driver(RunFolder(folder), requests, send, cancelled, self._clock)
-            _carry_out(job, driver)
-
-
-def _carry_out(job: TunerJob, driver: Driver) -> None:
-    """Run a job; a note of the run says why it did not begin, or that it failed."""
-    what = job.name
-    with fails_open(lambda why: driver.note(f"{what} failed: {why}")):
-        try:
-            job.run(driver)
-        except Interrupt as over:
-            driver.note(f"{what} ended before it began: {over.reason}")
-        except RefusedError as error:
-            driver.note(f"{what} ended: {error}")
+            with fails_open(lambda why: driver.note(f"{job.name} failed: {why}")):
+                try:
+                    job.run(driver)
+                except Interrupt as over:
+                    driver.note(f"{job.name} ended before it began: {over.reason}")
+                except RefusedError as error:
+                    driver.note(f"{job.name} ended: {error}")
 
 
 class Driver:

@@ -159,21 +159,18 @@ class _ExperimentJob:
         """Measure to the end. Returns its cause, and the reason of a failure."""
         failures: list[str] = []
         with fails_open(failures.append):
-            return self._measure()
+            try:
+                while not evaluate(block_means(self._times()))[1]:
+                    self._round()
+            except _SpentError:
+                return "budget", ""
+            except Interrupt as over:
+                return over.cause, ""
+            except RefusedError as refusal:
+                return "failed", str(refusal)
+            return "clear", ""
         self._blocks = [], []  # they may hold the rows that made it fail
         return "failed", failures[0]
-
-    def _measure(self) -> tuple[str, str]:
-        try:
-            while not evaluate(block_means(self._times()))[1]:
-                self._round()
-        except _SpentError:
-            return "budget", ""
-        except Interrupt as over:
-            return over.cause, ""
-        except RefusedError as refusal:
-            return "failed", str(refusal)
-        return "clear", ""
 
     # -- blocks -----------------------------------------------------------------------------------
 
@@ -250,6 +247,8 @@ class _ExperimentJob:
         request, times = self._request, self._times()
         table = block_means(times)
         found, _ = evaluate(table)
+        # Geometric means, as the ratios use them.
+        means = np.exp(np.log(table).mean(axis=0)).tolist() if len(table) else ()
         kept, step = self._ask_best(cause, found), self._driver.snapshot.steps_total
         self._driver.publish(
             ExperimentEnded(
@@ -263,16 +262,11 @@ class _ExperimentJob:
                 len(table),
                 sum(len(block) for blocks in times for block in blocks),
                 kept,
-                step_ms=self._step_means(table),
+                step_ms=dict(zip(request.values, means, strict=False)),
                 reason=reason,
                 **found.event_fields(),
             )
         )
-
-    def _step_means(self, table: NDArray[np.float64]) -> dict[str, float]:
-        """Return the geometric mean step of each setting, as the ratios use it."""
-        means = np.exp(np.log(table).mean(axis=0)).tolist() if len(table) else ()
-        return dict(zip(self._request.values, means, strict=False))
 
     def _ask_best(self, cause: str, found: Estimate) -> str:
         """Request the better setting for the rest of the run: the one at the start, unless the
@@ -308,23 +302,23 @@ _TAIL_ERRORS = 2.0
 _TAIL_LEAST = 0.01
 
 
-def half_width(differences: NDArray[np.float64], alpha: float = ALPHA) -> float:
+def half_width(differences: NDArray[np.float64]) -> float:
     """Return the half width of the confidence sequence around the mean of `differences`; infinite
     for too few."""
     n = len(differences)
     if n < LEAST_ROUNDS:
         return math.inf
     spread = float(((differences - differences.mean()) ** 2).sum())
-    bound = (math.sqrt((n + _MIXTURE) / _MIXTURE) / alpha) ** (2 / n)
+    bound = (math.sqrt((n + _MIXTURE) / _MIXTURE) / ALPHA) ** (2 / n)
     room = 1 - bound * _MIXTURE / (n + _MIXTURE)
     return math.sqrt(spread * (bound - 1) / (n * room)) if room > 0 else math.inf
 
 
-def estimate(differences: NDArray[np.float64], alpha: float = ALPHA) -> Estimate:
+def estimate(differences: NDArray[np.float64]) -> Estimate:
     """Estimate a ratio from the differences of log step times, one per round."""
     if len(differences) < LEAST_ROUNDS:
         return UNKNOWN
-    mean, half = float(differences.mean()), half_width(differences, alpha)
+    mean, half = float(differences.mean()), half_width(differences)
     return Estimate(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
 

@@ -198,7 +198,10 @@ class AutopilotSearch:
         """Return the moves that are not slower by their forecasts, the largest expected gain
         first."""
         candidates = self._copies() if self._is_copy_bound else self._candidates()
-        moves = [self._move(settings, make_forecast) for settings in candidates]
+        moves = []
+        for settings in candidates:
+            changes = (KnobChange(knob, self.knobs[knob], new) for knob, new in settings.items())
+            moves.append(Move(tuple(changes), make_forecast(settings)))
         ranked = [(self._expected_gain(move), move) for move in moves]
         ranked.sort(key=lambda one: -one[0])
         return [move for gain, move in ranked if gain >= 0]
@@ -206,7 +209,8 @@ class AutopilotSearch:
     def _candidates(self) -> list[dict[str, str]]:
         """Return the settings that may shorten data wait and fit the memory limit."""
         is_far = self.now.wait_share >= _HIGH_WAIT_SHARE
-        depth = self._larger(PREFETCH, self._first_depth, 4, _MOST_DEPTH)
+        first_depth = _MOST_DEPTH if self.now.work_mean_ms < _SHORT_MS else _FIRST_DEPTH
+        depth = self._larger(PREFETCH, first_depth, 4, _MOST_DEPTH)
         workers = self._larger(WORKERS, self._first_workers, 4 if is_far else 2, _MOST_WORKERS)
         wanted = [workers, depth, *self._crowding()]
         if self._is_first(PREFETCH) and self._is_first(WORKERS) and self.now.wait_share > 0.5:
@@ -260,14 +264,6 @@ class AutopilotSearch:
         times = _SPARE * self.now.wait.mean / max(self.now.work_mean_ms, 1e-3)
         most = max(_MOST_FIRST, self._limits.cores)
         return min(1 << math.ceil(math.log2(max(times, 2.0))), most)
-
-    @property
-    def _first_depth(self) -> int:
-        return _MOST_DEPTH if self.now.work_mean_ms < _SHORT_MS else _FIRST_DEPTH
-
-    def _move(self, settings: Mapping[str, str], make_forecast: MakeForecast) -> Move:
-        changes = (KnobChange(knob, self.knobs[knob], new) for knob, new in settings.items())
-        return Move(tuple(changes), make_forecast(settings))
 
     def _expected_gain(self, move: Move) -> float:
         """Return the share of a step that a move saves by its forecast; below 0 where it is

@@ -56,7 +56,7 @@ async def live_run(size: tuple[int, int]) -> AsyncIterator[LiveRun]:
         words = [str(script_of("cnn")), "--seed", "1", "--storage-latency", str(STORAGE_MS)]
         options = RunOptions(words, Path(name) / "runs", headless=False, is_workload=True)
         command = script_command(options, relay.runs, relay.for_script)
-        script = ScriptProcess(command, relay, set(), SYSTEM)
+        script = ScriptProcess(command, relay, set())
         script.start()
         reader = Run(AwaitedRun("cnn", script.pid, relay.early_log, SYSTEM), SYSTEM)
         app = TfwatchApp(reader, None, script=script)

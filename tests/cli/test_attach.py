@@ -162,7 +162,7 @@ def test_a_switch_that_is_not_in_effect_in_time_is_code_1(
     with training(tmp_path) as one:
         one.control.take = lambda steps: []  # type: ignore[method-assign]
         assert main(["set", "prefetch=4", "--runs-dir", str(tmp_path)]) == 1
-        assert capsys.readouterr().out == "prefetch 4 is requested, and not in effect yet\n"
+        assert capsys.readouterr().out == "prefetch 4 is requested, and has no answer yet\n"
 
 
 @pytest.mark.parametrize(

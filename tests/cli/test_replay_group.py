@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.groups import write_group
-from tests.runs.folders import FakeClock
 from tfwatch.cli import main
 from tfwatch.cli import replay as command
 from tfwatch.cli.replay import show_group
@@ -36,7 +35,7 @@ def test_a_damaged_group_is_bad_input(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(command, "why_no_screen", lambda _: "")
 
     with pytest.raises(BadInputError, match=r"its group\.json cannot be read"):
-        show_group(folder, None, FakeClock(2).clock)
+        show_group(folder, None)
 
 
 def test_a_group_of_one_rank_is_that_run(
@@ -46,11 +45,11 @@ def test_a_group_of_one_rank_is_that_run(
     write_group(tmp_path / "other", [1], size=2)
     shown: list[str] = []
 
-    def show_run(_args: object, reader: Run, _clock: object) -> int:
+    def show_run(_args: object, reader: Run) -> int:
         shown.append(reader.read().manifest.run)
         return 0
 
-    def show_all(folder: Path, _theme: object, _clock: object) -> int:
+    def show_all(folder: Path, _theme: object) -> int:
         shown.append(folder.name)
         return 0
 

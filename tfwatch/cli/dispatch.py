@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 from tfwatch import __version__
 from tfwatch.cli import options
 from tfwatch.cli.parsers import COMMANDS, add_command
-from tfwatch.core.errors import printable
+from tfwatch.core.errors import BadInputError, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,8 +41,6 @@ def run(argv: Sequence[str] | None) -> int:
     if words:
         parser.check_command(words[0])
         args = parser.parse_args(words)
-    from tfwatch.core.errors import BadInputError
-
     try:
         return _run_command(args) if args else _launch(parser)
     except BadInputError as error:
@@ -51,8 +49,6 @@ def run(argv: Sequence[str] | None) -> int:
 
 
 def _run_command(args: argparse.Namespace) -> int:
-    from tfwatch.core.errors import BadInputError
-
     try:
         if "runs_dir" in args:
             args.runs_dir = args.runs_dir or _usual_runs_dir()
@@ -73,7 +69,6 @@ def _usual_runs_dir() -> Path:
     Raises:
         BadInputError: the user has no home; the sentence of platformdirs names the fix.
     """
-    from tfwatch.core.errors import BadInputError
     from tfwatch.runs.library import default_runs_dir
 
     try:
@@ -132,12 +127,9 @@ class _Parser(argparse.ArgumentParser):
         missing = message.partition("the following arguments are required: ")[2]
         one_of = message.partition("one of the arguments ")[2].removesuffix(" is required")
         if missing := missing or " or ".join(one_of.split()):
-            message = f"{missing} is missing{self._example()}"
+            how = f", as in: {self.prog} {self.example}"
+            message = f"{missing} is missing{how if self.example else f': {self.prog} --help'}"
         self.exit(2, f"tfwatch: {printable(message.removeprefix('argument '))}\n")
-
-    def _example(self) -> str:
-        how = f", as in: {self.prog} {self.example}"
-        return how if self.example else f": {self.prog} --help"
 
     def check_command(self, word: str) -> None:
         """Exit with a sentence that names the nearest command where `word` is neither a command nor
@@ -176,7 +168,6 @@ def _launch(parser: argparse.ArgumentParser) -> int:
         parser.print_help()
         return 0
     from tfwatch.cli.launch import launch
-    from tfwatch.core.errors import BadInputError
 
     try:
         theme = options.theme(os.environ.get("TFWATCH_THEME") or options.THEMES[0])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 from tfwatch.cli.script.request import RunOptions, script_of_words
 from tfwatch.cli.script.run import end_as, run_recorded
 from tfwatch.cli.script.trial import measure
-from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.clock import SYSTEM
 from tfwatch.core.errors import BadInputError, printable
 from tfwatch.core.temporary_files import temporary_folder
 from tfwatch.tuner.autopilot import Autopilot
@@ -36,7 +36,7 @@ _STOPPED = (130, 143)
 _NO_CHANGE = "the script was stopped: no patch, and no file is changed"
 
 
-def fix(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
+def fix(args: argparse.Namespace) -> int:
     """Print the patch of a script; return 0, or 1 where no setting is proved faster.
 
     Raises:
@@ -55,14 +55,14 @@ def fix(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
         steps=args.steps,
         job=Autopilot(),
     )
-    began_ns, live = clock.wall_ns(), None
+    began_ns, live = SYSTEM.wall_ns(), None
     if wanted.is_live:
-        live = run_recorded(options, clock)
+        live = run_recorded(options)
         if live[0].code < 0 or live[0].code in _STOPPED:
             _say(_NO_CHANGE)
             return end_as(live[0].code)
     with temporary_folder("fix-") as folder, _ended_by_signals():
-        pairs = _pairs(args, options, folder, clock) if wanted.restarts else None
+        pairs = _pairs(args, options, folder) if wanted.restarts else None
         found = _find(live, began_ns, pairs, wanted)
     if args.apply and found.patch:
         found.patch.write()
@@ -86,9 +86,7 @@ def _find(
     return fix_changes(began_ns, pairs, wanted)
 
 
-def _pairs(
-    args: argparse.Namespace, options: RunOptions, folder: Path, clock: Clock
-) -> PairedRuns | None:
+def _pairs(args: argparse.Namespace, options: RunOptions, folder: Path) -> PairedRuns | None:
     """Return how the script runs again; None for a module. folder: for the runs."""
     from tfwatch.fix.pairs import PairedRuns
 
@@ -104,8 +102,8 @@ def _pairs(
 
     if script == "-m":
         return None
-    until_ns = clock.now_ns() + round(args.budget * 1e9)
-    return PairedRuns(script, measure_trial, clock, until_ns, _say)
+    until_ns = SYSTEM.now_ns() + round(args.budget * 1e9)
+    return PairedRuns(script, measure_trial, SYSTEM, until_ns, _say)
 
 
 @contextlib.contextmanager
@@ -153,15 +151,11 @@ def _print_diff(diff: bytes) -> int:
     from tfwatch.terminal.output import write
 
     if sys.stdout.isatty():
-        lines = diff.decode(errors="replace").split("\n")
-        return write(sys.stdout, "\n".join(map(_on_terminal, lines)))
+        lines = (line.split("\t") for line in diff.decode(errors="replace").split("\n"))
+        return write(sys.stdout, "\n".join("\t".join(map(printable, one)) for one in lines))
     with contextlib.suppress(OSError):
         sys.stdout.buffer.write(diff)
     return write(sys.stdout, "")
-
-
-def _on_terminal(line: str) -> str:
-    return "\t".join(map(printable, line.split("\t")))
 
 
 def _say(text: str) -> None:

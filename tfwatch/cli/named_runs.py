@@ -7,7 +7,6 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.format import NotARunError
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.judge.comparing.run_to_compare import RunToCompare
-    from tfwatch.runs.format import Manifest
     from tfwatch.runs.snapshot import Snapshot
 
 #: The most runs that a sentence names.
@@ -65,14 +63,14 @@ def _matching(wanted: str | None, folder: Path, runs_dir: Path) -> list[str]:
     return [run.name for run in list_runs(runs_dir) if wanted in run.name]
 
 
-def opened(folder: Path, clock: Clock) -> Snapshot:
+def opened(folder: Path) -> Snapshot:
     """Return the run in a folder.
 
     Raises:
         BadInputError: it is not a run that this tfwatch reads.
     """
     with readable(folder):
-        return open_run(folder, clock)
+        return open_run(folder)
 
 
 @contextmanager
@@ -86,7 +84,7 @@ def readable(place: Path) -> Iterator[None]:
         raise BadInputError(f"{place} cannot be read: {error.strerror or error}") from error
 
 
-def find_side(words: str, runs_dir: Path, clock: Clock = SYSTEM) -> list[RunToCompare]:
+def find_side(words: str, runs_dir: Path) -> list[RunToCompare]:
     """Return the runs of one side: one run, or several separated by commas.
 
     Raises:
@@ -99,7 +97,7 @@ def find_side(words: str, runs_dir: Path, clock: Clock = SYSTEM) -> list[RunToCo
     if not names:
         raise BadInputError(f"{words!r} names no run")
     folders = [find(name, runs_dir, only=True) for name in names]
-    return [RunToCompare(JudgedRun(opened(one, clock)), run_name(one)) for one in folders]
+    return [RunToCompare(JudgedRun(opened(one)), run_name(one)) for one in folders]
 
 
 def last_two(name: str, runs_dir: Path) -> tuple[str, str]:
@@ -137,7 +135,7 @@ def find_training(wanted: str | None, runs_dir: Path) -> Path:
 
 def _why_not_attached(folder: Path) -> str:
     """Return why a run takes no requests from here; empty where it does."""
-    manifest, replay = _manifest(folder), f"tfwatch replay {replay_argument(folder)}"
+    replay, manifest = f"tfwatch replay {replay_argument(folder)}", RunFolder(folder).manifest()
     if open_run(folder, newest=RECENT).life.is_over:
         return f"{folder.name} is over: {replay} shows it"
     if manifest.boot_id != boot_id():
@@ -151,11 +149,7 @@ def _running(runs_dir: Path) -> Iterator[Path]:
     """Yield the runs whose training goes on, the newest first."""
     for folder in list_single_runs(runs_dir):
         with suppress(NotARunError, OSError, ValueError):
-            manifest = _manifest(folder)
+            manifest = RunFolder(folder).manifest()
             is_here = manifest.boot_id == boot_id() and is_process_alive(manifest)
             if is_here and not open_run(folder, newest=RECENT).life.is_over:
                 yield folder
-
-
-def _manifest(folder: Path) -> Manifest:
-    return RunFolder(folder).manifest()

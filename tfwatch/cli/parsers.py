@@ -27,7 +27,7 @@ _NEWEST_RUN = f"{_RUN} (the default)"
 _TRAINING = f"{_RUN}; default: the newest training that runs"
 #: As OpenTelemetry's exporter for Prometheus.
 _PROMETHEUS_PORT = 9464
-_MOST_RUNS, _MOST_GIGABYTES = 1_000_000, 65_536
+_MOST_RUNS = 1_000_000
 #: The changes of what is trained that `fix` may try, as of `fix.changes.ALLOWED`.
 _ALLOWED = ("batch-size", "order", "random-draws", "precision", "validation")
 
@@ -262,8 +262,6 @@ def _add_prune(own: Any) -> None:
     own.add_argument("--older-than", metavar="AGE", type=read, help="as 12h, 30d, 8w")
     text = "all but the newest N"
     own.add_argument("--keep", metavar="N", type=options.whole(0, _MOST_RUNS), help=text)
-    read, text = options.number(_MOST_GIGABYTES), "all but the newest GB, of 2^30 bytes"
-    own.add_argument("--max-size", metavar="GB", type=read, help=text)
     _add_removal(own)
 
 

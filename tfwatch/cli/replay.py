@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.cli import options
 from tfwatch.cli.named_runs import find_training, readable
 from tfwatch.cli.screen_host import make_app, make_checkup, show_app
-from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError
 from tfwatch.notices import Notifier
 from tfwatch.runs.folder import SLOW_S, call_and_report
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from tfwatch.runs.run import Run
 
 
-def replay(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
+def replay(args: argparse.Namespace) -> int:
     """Show a run until the user leaves.
 
     Returns 0; 1 where the screen fails; 128 + the signal that ends it.
@@ -42,13 +41,13 @@ def replay(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
             lambda: without_group(find_run(args.which, args.runs_dir)), args.runs_dir
         )
         if is_group(folder):
-            return show_group(folder, args.theme, clock)
-        reader = follow_folder(folder, clock)
+            return show_group(folder, args.theme)
+        reader = follow_folder(folder)
     _check_screen("tfwatch report")
-    return show_run(args, reader, clock)
+    return show_run(args, reader)
 
 
-def attach(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
+def attach(args: argparse.Namespace) -> int:
     """Show a training, and those that its process begins afterwards, until the user leaves.
 
     Returns 0; 1 where the screen fails; 128 + the signal that ends it. The training goes on in each
@@ -64,17 +63,17 @@ def attach(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     _check_screen("tfwatch set, or tfwatch report --json")
     runs = None
     with suppress(NotARunError, OSError):
-        runs = ScriptRuns(ProcessRuns(folder, clock), clock)
-    reader = (runs and runs.next_reader()) or follow_folder(folder, clock)
-    tuner = Tuner(lambda: runs.folder if runs else folder, clock)
+        runs = ScriptRuns(ProcessRuns(folder))
+    reader = (runs and runs.next_reader()) or follow_folder(folder)
+    tuner = Tuner(lambda: runs.folder if runs else folder)
     try:
         requests = RequestSender(folder)
-        return show_run(args, reader, clock, requests, runs=runs, tuner=tuner, is_attached=True)
+        return show_run(args, reader, requests, runs=runs, tuner=tuner, is_attached=True)
     finally:
         tuner.close()
 
 
-def show_group(group: Path, theme: str | None, clock: Clock) -> int:
+def show_group(group: Path, theme: str | None) -> int:
     """Show a group until the user leaves. Returns as `replay`.
 
     Raises:
@@ -85,7 +84,7 @@ def show_group(group: Path, theme: str | None, clock: Clock) -> int:
     from tfwatch.screens.group import GroupApp, GroupReader
 
     _check_screen("tfwatch report")
-    reader = GroupReader(lambda: judge_group(open_group(group, clock)), group, clock)
+    reader = GroupReader(lambda: judge_group(open_group(group)), group)
     reader.begin()
     if why_not := reader.wait(SLOW_S):
         raise BadInputError(why_not)
@@ -105,7 +104,6 @@ def _check_screen(instead: str) -> None:
 def show_run(
     args: argparse.Namespace,
     reader: Run,
-    clock: Clock,
     requests: RequestSender | None = None,
     **attached: Any,
 ) -> int:
@@ -114,7 +112,6 @@ def show_run(
     notifier = Notifier(options.notify(args))
     given: dict[str, Any] = {
         "theme": args.theme,
-        "clock": clock,
         "run_checkup": make_checkup(args.runs_dir),
         "notifier": notifier,
         **attached,

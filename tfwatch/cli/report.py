@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli.named_runs import find, find_side, last_two, opened, readable
-from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, printable
 from tfwatch.runs.group import is_group, open_group, without_group
 from tfwatch.terminal.output import STANDARD_OUTPUT, write, write_text
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 EXIT_CODES = {"passed": 0, "failed": 4, "inconclusive": 3}
 
 
-def report(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
+def report(args: argparse.Namespace) -> int:
     """Write the report of a run or a group and return the exit code.
 
     Raises:
@@ -30,8 +29,8 @@ def report(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     with readable(args.runs_dir):
         folder = without_group(find(args.which, args.runs_dir))
     if is_group(folder):
-        return write_text(args.output or STANDARD_OUTPUT, _group_text(folder, args, clock))
-    text = _run_text(folder, args, clock)
+        return write_text(args.output or STANDARD_OUTPUT, _group_text(folder, args))
+    text = _run_text(folder, args)
     if args.json or args.markdown:
         return write_text(args.output or STANDARD_OUTPUT, text)
     place = args.output or Path(f"tfwatch-{folder.absolute().name}.html")
@@ -41,13 +40,13 @@ def report(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     return write(sys.stdout, f"{printable(str(place))}\n")
 
 
-def _run_text(folder: Path, args: argparse.Namespace, clock: Clock) -> str:
+def _run_text(folder: Path, args: argparse.Namespace) -> str:
     from tfwatch.judge.judged_run import JudgedRun
     from tfwatch.report.markdown import as_markdown
     from tfwatch.report.page import as_html
     from tfwatch.report.run_facts import judged_json
 
-    judged = JudgedRun(opened(folder, clock))
+    judged = JudgedRun(opened(folder))
     if args.json:
         return _json_text(judged_json(judged))
     if args.markdown:
@@ -55,13 +54,13 @@ def _run_text(folder: Path, args: argparse.Namespace, clock: Clock) -> str:
     return as_html(judged)
 
 
-def _group_text(folder: Path, args: argparse.Namespace, clock: Clock) -> str:
+def _group_text(folder: Path, args: argparse.Namespace) -> str:
     """Return the table of a group in Markdown, or as JSON."""
     from tfwatch.judge.groups.judged_group import judge_group
     from tfwatch.report.group_report import group_json, group_markdown
 
     with readable(folder):
-        judged = judge_group(open_group(folder, clock))
+        judged = judge_group(open_group(folder))
     if args.json:
         return _json_text(group_json(judged))
     return group_markdown(judged)
@@ -71,7 +70,7 @@ def _json_text(document: dict[str, Any]) -> str:
     return json.dumps(document, indent=1) + "\n"
 
 
-def compare(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
+def compare(args: argparse.Namespace) -> int:
     """Print the comparison of two sides of runs, and return the exit code.
 
     Raises:
@@ -86,7 +85,7 @@ def compare(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     )
 
     words = (args.before, args.after) if args.after else last_two(args.before, args.runs_dir)
-    before, after = (find_side(one, args.runs_dir, clock) for one in words)
+    before, after = (find_side(one, args.runs_dir) for one in words)
     try:
         compared = compare_runs(before, after)
     except NotComparableError as error:

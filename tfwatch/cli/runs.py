@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.cli.named_runs import find, readable
 from tfwatch.core import units
-from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.clock import SYSTEM
 from tfwatch.core.errors import BadInputError, printable
 from tfwatch.judge.past_run import PastRun, past_entry
 from tfwatch.runs.folder import RunFolder
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def list_past_runs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
+def list_past_runs(args: argparse.Namespace) -> int:
     """Print the runs, the newest first, and return the exit code.
 
     Raises:
@@ -34,7 +34,7 @@ def list_past_runs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     """
     with readable(args.runs_dir):
         folders = list_runs(args.runs_dir)
-    listed = [(one, run) for one in folders if (run := past_entry(one, one.name, clock))]
+    listed = [(one, run) for one in folders if (run := past_entry(one, one.name, SYSTEM))]
     if args.json:
         values = [_as_json(folder, run) for folder, run in listed]
         return write(sys.stdout, json.dumps({"runs": values}) + "\n")
@@ -77,7 +77,7 @@ def _table(listed: Iterable[tuple[Path, PastRun]]) -> str:
 # -- removing --------------------------------------------------------------------------------------
 
 
-def remove_runs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
+def remove_runs(args: argparse.Namespace) -> int:
     """Remove the runs that the user names, once they agree, and return the exit code.
 
     Raises:
@@ -85,24 +85,22 @@ def remove_runs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     """
     folders = list(dict.fromkeys(find(one, args.runs_dir, only=True) for one in args.which))
     for folder in folders:
-        if why := why_kept(folder, clock):
+        if why := why_kept(folder):
             raise BadInputError(f"{folder.name} is not removed: {why}")
     return _remove(args, folders)
 
 
-def prune_runs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
+def prune_runs(args: argparse.Namespace) -> int:
     """Remove the runs beyond the limits, once the user agrees, and return the exit code.
 
     Raises:
         BadInputError: there is no limit, the folder cannot be read, or nobody can be asked.
     """
-    size = None if args.max_size is None else args.max_size * 2**30
-    limits = args.older_than, args.keep, size
-    if limits == (None, None, None):
-        raise BadInputError("give a limit: --older-than, --keep or --max-size")
+    if args.older_than is None and args.keep is None:
+        raise BadInputError("give a limit: --older-than or --keep")
     with readable(args.runs_dir):
         folders = list_runs(args.runs_dir)
-    return _remove(args, list(beyond(folders, *limits, clock)))
+    return _remove(args, list(beyond(folders, args.older_than, args.keep)))
 
 
 def _remove(args: argparse.Namespace, folders: Sequence[Path]) -> int:
@@ -151,7 +149,7 @@ def _ask(question: str) -> bool:
 _SILENT_S, _LIMIT_SILENT_S = 5.0, 3600.0
 
 
-def why_kept(folder: Path, clock: Clock = SYSTEM, *, by_limit: bool = False) -> str:
+def why_kept(folder: Path, *, by_limit: bool = False) -> str:
     """Return why a run must not be removed; empty where it may be.
 
     by_limit: nobody names it, so it is kept where its state is unknown.
@@ -161,48 +159,38 @@ def why_kept(folder: Path, clock: Clock = SYSTEM, *, by_limit: bool = False) -> 
     try:
         if not is_own(folder):
             return "it belongs to another user"
-        lives = {open_run(run, clock, RECENT).life for run in runs_of(folder)}
+        lives = {open_run(run, SYSTEM, RECENT).life for run in runs_of(folder)}
     except (NotARunError, OSError) as error:
         return f"nobody knows whether it still runs: {error}"
     silent_s = _LIMIT_SILENT_S if by_limit else _SILENT_S
-    if Life.KILLED in lives and _written_s_ago(folder, clock) < silent_s:
+    if Life.KILLED in lives and _written_s_ago(folder) < silent_s:
         return "it still runs, or did a moment ago"
     over = {Life.ENDED, Life.KILLED} | (set() if by_limit else {Life.UNKNOWN})
     return "" if lives and lives <= over else "it still runs"
 
 
-def _written_s_ago(folder: Path, clock: Clock) -> float:
+def _written_s_ago(folder: Path) -> float:
     """Return the seconds since a file of a folder was written."""
-    written = (_lstat(path) for path in folder.rglob("*"))
-    return clock.wall_ns() / 1e9 - max(
-        (status.st_mtime for status in written if status), default=0.0
-    )
+    found = filter(None, map(_lstat, folder.rglob("*")))
+    return SYSTEM.wall_ns() / 1e9 - max((one.st_mtime for one in found), default=0.0)
 
 
-def beyond(
-    folders: Iterable[Path],
-    age_s: float | None,
-    count: int | None,
-    size_bytes: float | None,
-    clock: Clock = SYSTEM,
-) -> Iterator[Path]:
+def beyond(folders: Iterable[Path], age_s: float | None, count: int | None) -> Iterator[Path]:
     """Yield the runs beyond a limit that are over and readable, of runs from the newest to the
-    oldest: those older than `age_s`, all but the newest `count`, all but the newest of `size_bytes`
-    in all."""
-    seen = sum_bytes = 0
+    oldest: those older than `age_s`, and all but the newest `count`."""
+    seen = 0
     for folder in folders:
-        if why_kept(folder, clock, by_limit=True):
+        if why_kept(folder, by_limit=True):
             continue
         seen += 1
-        sum_bytes += folder_bytes(folder)
-        values = (_age_s(folder, clock), age_s), (seen, count), (sum_bytes, size_bytes)
-        if any(limit is not None and value > limit for value, limit in values):
+        is_old = age_s is not None and _age_s(folder) > age_s
+        if is_old or (count is not None and seen > count):
             yield folder
 
 
-def _age_s(folder: Path, clock: Clock) -> float:
+def _age_s(folder: Path) -> float:
     begun_ns = min(RunFolder(run).manifest().origin_wall_ns for run in runs_of(folder))
-    return (clock.wall_ns() - begun_ns) / 1e9
+    return (SYSTEM.wall_ns() - begun_ns) / 1e9
 
 
 def folder_bytes(folder: Path) -> int:

@@ -53,7 +53,11 @@ class ScreenHost:
         log."""
         try:
             with restored_signals():
-                self._app = self._make(painted=self._painted, **_abilities())
+                self._app = self._make(
+                    painted=self._painted,
+                    colour=has_colour(os.environ),
+                    unicode=has_unicode(os.environ),
+                )
                 return self._app.run()
         except Exception:  # noqa: BLE001  the screen's boundary: the training goes on, the traceback is in the log
             self._terminal.restore(leave_screen=True)
@@ -138,10 +142,3 @@ def make_checkup(runs_dir: Path) -> RunCheckup:
         return check_up(runs_dir, notify, is_beside_training=is_beside_training)
 
     return run_checkup
-
-
-def _abilities() -> dict[str, Any]:
-    return {
-        "colour": has_colour(os.environ),
-        "unicode": has_unicode(os.environ),
-    }

@@ -7,7 +7,6 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import BadInputError, fails_open, printable
 from tfwatch.runs.library import short_path
 
@@ -48,14 +47,14 @@ def _report(why: str) -> None:
     sys.stderr.write(f"tfwatch: the runs cannot be read: {printable(why)}\n")
 
 
-def serve(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
+def serve(args: argparse.Namespace) -> int:
     """Serve metrics until the process is ended.
 
     Raises:
         BadInputError: a library is missing, the folder cannot be read, or the address cannot be
         used.
     """
-    server, thread = start_server(args.runs_dir, args.host, args.port, clock)
+    server, thread = start_server(args.runs_dir, args.host, args.port)
     with fails_open(lambda _: None):
         os.nice(_NICE)
     host, port = server.server_address[:2]
@@ -68,9 +67,7 @@ def serve(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     return 0
 
 
-def start_server(
-    runs_dir: Path, host: str, port: int, clock: Clock = SYSTEM
-) -> tuple[Any, threading.Thread]:
+def start_server(runs_dir: Path, host: str, port: int) -> tuple[Any, threading.Thread]:
     """Return the server, which answers in threads, and its own thread. The runs are read once
     before, because the first reading is the longest.
 
@@ -85,7 +82,7 @@ def start_server(
 
     from tfwatch.report.metrics import ServedRuns
 
-    runs = ServedRuns(runs_dir, clock)
+    runs = ServedRuns(runs_dir)
     try:
         runs.look()
     except OSError as error:

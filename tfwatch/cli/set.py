@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
 from tfwatch.cli.named_runs import find_training
-from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.clock import SYSTEM
 from tfwatch.core.errors import BadInputError
 from tfwatch.core.events import PipelineSwitched, StepProfiled, SwitchFailed
 from tfwatch.core.knobs import option_name
@@ -26,8 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from tfwatch.core.events import Event
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.requests import Request, SwitchRequest
+
+#: Whether a request failed, and its result as lines.
+Result: TypeAlias = tuple[bool, str]
 
 _POLL_S = 0.05
 #: The longest wait for a switch.
@@ -36,7 +40,7 @@ _LONGEST_S = 30
 _TRACE = "trace"
 
 
-def set_knobs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
+def set_knobs(args: argparse.Namespace) -> int:
     """Request the changes of a run in order, and print a line for each.
 
     Returns 0, or 1 where the training refused one, or one is not in effect in time.
@@ -50,9 +54,9 @@ def set_knobs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
     which, changes = _changes(words, needs_change=not traces)
     changes = [replace(one, random_draws=bool(args.allow)) for one in changes]
     folder = find_training(which, args.runs_dir)
-    run = Run(RunFolder(folder), clock)
+    run = Run(RunFolder(folder))
     begin = run.read()
-    until_ns = clock.now_ns() + _LONGEST_S * 10**9
+    until_ns = SYSTEM.now_ns() + _LONGEST_S * 10**9
     settings = knobs_in_effect(begin.manifest.knobs, begin.events.of(PipelineSwitched))
     for change in changes:
         if refused := _why_not(change, begin.manifest):
@@ -62,13 +66,12 @@ def set_knobs(args: argparse.Namespace, clock: Clock = SYSTEM) -> int:
         _request(folder, change, option_name(change.knob))
     if traces:
         _request(folder, ProfileRequest("command"), _TRACE)
-    results = []
+    results, seen = [], len(begin.events)
     for change in changes:
         known = _known_result(change, settings, begin.manifest)
-        seen = len(begin.events)
-        results.append((False, known) if known else _wait(run, change, seen, until_ns, clock))
+        results.append((False, known) if known else _wait(run, change, seen, until_ns))
     if traces:
-        results.append(_wait_for_profile(run, len(begin.events), until_ns, clock))
+        results.append(_wait(run, None, seen, until_ns))
     failed = any(has_failed for has_failed, _ in results)
     return write(sys.stdout, "".join(f"{line}\n" for _, line in results)) or int(failed)
 
@@ -122,42 +125,33 @@ def _known_result(change: SwitchRequest, settings: Mapping[str, str], manifest: 
     return ""
 
 
-def _wait(
-    run: Run, change: SwitchRequest, seen: int, until_ns: int, clock: Clock
-) -> tuple[bool, str]:
-    """Wait until the value is in effect; return whether it failed, and the result as a line.
-
-    seen: the number of events before the request.
-    """
-    pause, name = threading.Event(), option_name(change.knob)
-    asked = f"{name} {change.value}"
-    while True:
-        snapshot = run.read()
-        for event in snapshot.events[seen:]:
-            if not isinstance(event, SwitchFailed | PipelineSwitched) or event.knob != change.knob:
-                continue
-            if isinstance(event, SwitchFailed):
-                return True, f"{asked} failed: {event.reason}"
-            if event.new == change.value:
-                return False, f"{name} {event.old} → {event.new} from step {event.step} on"
-        if snapshot.life.is_over:
-            return True, f"{asked} is not in effect: the run is over"
-        if clock.now_ns() >= until_ns:
-            return True, f"{asked} is requested, and not in effect yet"
-        pause.wait(_POLL_S)
+def _answer(event: Event, change: SwitchRequest | None, manifest: Manifest) -> Result | None:
+    """Return the result where an event is the answer to a change; None: to that of a profile."""
+    if change is None:
+        if not isinstance(event, StepProfiled):
+            return None
+        facts = fact_lines(manifest) if event.missing else []
+        return bool(event.missing), "\n".join([*profile_lines(event), *facts])
+    if not isinstance(event, SwitchFailed | PipelineSwitched) or event.knob != change.knob:
+        return None
+    name = option_name(change.knob)
+    if isinstance(event, SwitchFailed):
+        return True, f"{name} {change.value} failed: {event.reason}"
+    line = f"{name} {event.old} → {event.new} from step {event.step} on"
+    return (False, line) if event.new == change.value else None
 
 
-def _wait_for_profile(run: Run, seen: int, until_ns: int, clock: Clock) -> tuple[bool, str]:
-    """Wait for the profile; return whether it failed, and its parts as lines."""
+def _wait(run: Run, change: SwitchRequest | None, seen: int, until_ns: int) -> Result:
+    """Wait for the answer to a change, or for a profile. seen: the events before the request."""
     pause = threading.Event()
+    asked = f"{option_name(change.knob)} {change.value}" if change else _TRACE
     while True:
         snapshot = run.read()
-        for event in snapshot.events[seen:]:
-            if isinstance(event, StepProfiled):
-                facts = fact_lines(snapshot.manifest) if event.missing else []
-                return bool(event.missing), "\n".join([*profile_lines(event), *facts])
+        answers = (_answer(event, change, snapshot.manifest) for event in snapshot.events[seen:])
+        if answer := next(filter(None, answers), None):
+            return answer
         if snapshot.life.is_over:
-            return True, "no profile: the run is over"
-        if clock.now_ns() >= until_ns:
-            return True, "the profile is requested, and not done yet"
+            return True, f"{asked} has no answer: the run is over"
+        if SYSTEM.now_ns() >= until_ns:
+            return True, f"{asked} is requested, and has no answer yet"
         pause.wait(_POLL_S)

@@ -70,10 +70,10 @@ def _argument(
     return ScriptChange(keyword, f"{keyword}={value}", make, effect=effect, is_exact=exact)
 
 
-def _moved(method: str, others: str, finding: str, **promise: Any) -> ScriptChange:
+def _moved(method: str, others: str, finding: str, **more: Any) -> ScriptChange:
     make = partial(edits.move_before, method=method, others=others)
     name, text = f"{method}_first", f"{method} before {others}"
-    return ScriptChange(name, text, make, (finding,), is_exact=True, **promise)
+    return ScriptChange(name, text, make, (finding,), is_exact=True, **more)
 
 
 #: Those that may leave nothing for a setting to gain.

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from tests.runs.begun import begin_run
 from tfwatch.cli.script.request import RunOptions
 from tfwatch.cli.script.session import FollowedScript, show_notice
-from tfwatch.core.clock import SYSTEM
 from tfwatch.judge.script_runs import ScriptRuns
 from tfwatch.notices import NotifyOptions
 from tfwatch.runs.script_process import Announcements, announce, announce_in
@@ -23,8 +22,8 @@ def test_the_end_of_a_script_is_noticed_and_not_that_of_its_runs(
 ) -> None:
     notify = NotifyOptions(in_terminal=True)
     options = RunOptions(["train.py"], tmp_path, headless=True, notify=notify)
-    runs = ScriptRuns(Announcements(tmp_path / "announced"), SYSTEM)
-    notices = FollowedScript(runs, options, SYSTEM, show_notice)
+    runs = ScriptRuns(Announcements(tmp_path / "announced"))
+    notices = FollowedScript(runs, options, show_notice)
     announce_in(str(tmp_path / "announced"))
     writer, _ = begin_run(tmp_path, "cnn")
     assert writer.folder

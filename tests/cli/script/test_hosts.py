@@ -11,7 +11,6 @@ import pytest
 
 from tests.runs.processes import wait_until
 from tfwatch.cli.script.hosts import ScriptThread
-from tfwatch.core.clock import SYSTEM
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.run import open_run
 from tfwatch.runs.script_process import Launch, announce_in
@@ -28,7 +27,7 @@ def started(folder: Path, text: str) -> Iterator[ScriptThread]:
     path.write_text(text)
     launch = Launch(str(folder / "runs"))
     with contextlib.closing(OutputRelay()) as relay:
-        script = ScriptThread([str(path), str(folder / "runs")], launch, relay, SYSTEM, outputs=())
+        script = ScriptThread([str(path), str(folder / "runs")], launch, relay, outputs=())
         with script:
             script.start()
             yield script

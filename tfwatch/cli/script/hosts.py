@@ -30,18 +30,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from tfwatch.core.clock import Clock
     from tfwatch.runs.script_process import Launch
     from tfwatch.terminal.pseudo_terminal import OutputRelay
 
 #: Seconds between two looks at the terminal's size and at the script.
 _LOOK_S = 0.2
 _AWAITED = (*ENDING_SIGNALS, signal.SIGCHLD)
-#: A script that ends after ctrl+c is not reported as late within this time.
-_LATE_S = 5.0
 #: Seconds that the end of a script waits for the disk of its run.
 _PATIENCE_S = 10.0
-_LATE = "the script has not ended since ctrl+c: ctrl+\\ ends it"
 
 
 def describe_end(code: int) -> str:
@@ -66,9 +62,9 @@ class Script(ABC):
     if_killed: str
     output: Sequence[int] = ()
 
-    def __init__(self, pid: int, announced: Path, clock: Clock, thread: str) -> None:
+    def __init__(self, pid: int, announced: Path, thread: str) -> None:
         self.pid = pid
-        self.runs = ScriptRuns(Announcements(announced), clock)
+        self.runs = ScriptRuns(Announcements(announced))
         self.folders: list[Path] = []
         self._announced = Announcements(announced)
         self._ended = threading.Event()
@@ -140,7 +136,6 @@ class ScriptProcess(Script):
         command: Sequence[str],
         relay: OutputRelay,
         mask: set[signal.Signals | int],
-        clock: Clock,
     ) -> None:
         self._process = subprocess.Popen(
             command,
@@ -151,7 +146,7 @@ class ScriptProcess(Script):
             pass_fds=relay.for_script,
             preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask),
         )
-        super().__init__(self._process.pid, relay.runs, clock, "tfwatch-script")
+        super().__init__(self._process.pid, relay.runs, "tfwatch-script")
         relay.close_script_ends()
         self._relay = relay
 
@@ -201,10 +196,9 @@ class ScriptThread(Script):
         words: Sequence[str],
         launch: Launch,
         relay: OutputRelay,
-        clock: Clock,
         outputs: Sequence[int] = (1, 2),
     ) -> None:
-        super().__init__(os.getpid(), relay.runs, clock, "training")
+        super().__init__(os.getpid(), relay.runs, "training")
         self.output = (relay.slave,)
         self._words, self._launch = list(words), launch
         self._relay, self._outputs = relay, outputs
@@ -334,8 +328,6 @@ def run_child(
     # The default of SIGCHLD may drop it while it is blocked; a Python handler is no more than a
     # mark.
     default = signal.signal(signal.SIGCHLD, lambda *_: None)
-    late = threading.Timer(_LATE_S, lambda: warn_user(_LATE))
-    late.daemon = True
     try:
         child = subprocess.Popen(
             command,
@@ -346,11 +338,9 @@ def run_child(
         )
         on_started(child.pid)
         while child.poll() is None:
-            if _pass_on(child.pid) == signal.SIGINT and late.ident is None:
-                late.start()
+            _pass_on(child.pid)
         return child.returncode
     finally:
-        late.cancel()
         _restore(before, default)
 
 
@@ -359,14 +349,13 @@ def _restore(mask: set[signal.Signals | int], sigchld: object) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def _pass_on(pid: int) -> int:
-    """Wait for a signal, send it to the child unless the terminal has, which signals the whole
-    foreground, and return it."""
+def _pass_on(pid: int) -> None:
+    """Wait for a signal, and send it to the child unless the terminal has, which signals the whole
+    foreground."""
     number, is_shared = _next_signal()
     if number != signal.SIGCHLD and not is_shared:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-    return number
 
 
 def _next_signal() -> tuple[int, bool]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tfwatch.cli.script.hosts import ScriptProcess, ScriptThread, describe_end, run_child
 from tfwatch.cli.script.request import check_script, request_of
-from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.clock import SYSTEM
 from tfwatch.core.errors import BadInputError, fails_open
 from tfwatch.judge.kept_setting import find_kept_setting
 from tfwatch.judge.script_runs import ScriptRuns
@@ -31,7 +31,7 @@ from tfwatch.terminal.pseudo_terminal import OutputRelay, is_one_output
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tfwatch.cli.script.hosts import Script
     from tfwatch.cli.script.request import RunOptions
@@ -71,13 +71,21 @@ def run_unrecorded(args: argparse.Namespace, why: str) -> NoReturn:
     _print(f"tfwatch: nothing is recorded: {why}\n")
     flush(sys.stdout, sys.stderr)
     python = _interpreter(options)
-    try:
+    with _startable(options):
         os.execvp(python, [python, *_flags(), *options.script])
+
+
+@contextlib.contextmanager
+def _startable(options: RunOptions) -> Iterator[None]:
+    """Name the interpreter that cannot be started."""
+    try:
+        yield
     except OSError as error:
-        raise BadInputError(f"{python} cannot be started: {error.strerror or error}") from error
+        why = f"{_interpreter(options)} cannot be started: {error.strerror or error}"
+        raise BadInputError(why) from error
 
 
-def run(options: RunOptions, clock: Clock = SYSTEM) -> int:
+def run(options: RunOptions) -> int:
     """Run the script to its end and return its exit code; die of the signal that it died of.
 
     Raises:
@@ -87,13 +95,11 @@ def run(options: RunOptions, clock: Clock = SYSTEM) -> int:
     _check(options, has_screen)
     if not (has_screen or options.quiet or options.switches or options.job or options.is_workload):
         _name_kept_setting(options)
-    began_ns = clock.wall_ns()
-    try:
-        ran = _run_on_screen(options, clock) if has_screen else _run_bare(options, clock)
-    except OSError as error:
-        raise BadInputError(
-            f"{_interpreter(options)} cannot be started: {error.strerror or error}"
-        ) from error
+    began_ns = SYSTEM.wall_ns()
+    flush(sys.stdout, sys.stderr)
+    with _startable(options):
+        run_bare = _run_thread if options.is_workload else _run_child
+        ran = _run_on_screen(options) if has_screen else run_bare(options)
     code = _conclude(options, ran, began_ns)
     if ran.is_hung:  # a step that blocks can neither be ended nor joined
         os._exit(code)
@@ -109,9 +115,8 @@ def _name_kept_setting(options: RunOptions) -> None:
             _print(f"tfwatch: the autopilot found {kept.text}; to use it: {' '.join(switches)}\n")
 
 
-def run_recorded(options: RunOptions, clock: Clock = SYSTEM) -> tuple[Ran, list[Path]]:
-    """Run a script without a screen, with all that it writes on stderr; return its end, and its
-    runs, the newest first.
+def run_recorded(options: RunOptions) -> tuple[Ran, list[Path]]:
+    """Run a script without a screen; return its end, and its runs, the newest first.
 
     Raises:
         BadInputError: there is no such script, or it cannot be started.
@@ -119,14 +124,10 @@ def run_recorded(options: RunOptions, clock: Clock = SYSTEM) -> tuple[Ran, list[
     from tfwatch.runs.library import runs_since
 
     _check(options, has_screen=False)
-    began_ns = clock.wall_ns()
+    began_ns = SYSTEM.wall_ns()
     flush(sys.stdout, sys.stderr)
-    try:
-        ran = _run_child(options, clock, takes_all=True)
-    except OSError as error:
-        raise BadInputError(
-            f"{_interpreter(options)} cannot be started: {error.strerror or error}"
-        ) from error
+    with _startable(options):
+        ran = _run_child(options)
     runs = list(runs_since(options.runs_dir, ran.pid, began_ns))
     _record_signal(runs, ran.code)
     return ran, runs
@@ -153,12 +154,14 @@ def _conclude(options: RunOptions, ran: Ran, began_ns: int) -> int:
 def _read_end(options: RunOptions, ran: Ran, began_ns: int) -> tuple[str, str]:
     """Return the JSON object of the script's last run, or the summary of its runs; each empty where
     it is not to be printed."""
+    from tfwatch.report.run_facts import as_json
     from tfwatch.runs.library import runs_since
+    from tfwatch.runs.run import open_run
 
     runs = list(runs_since(options.runs_dir, ran.pid, began_ns))
     _record_signal(runs, ran.code)
     if options.as_json and runs:
-        return _json_of(runs[0]), ""
+        return json.dumps(as_json(open_run(runs[0])), indent=1) + "\n", ""
     if options.quiet or not (runs or ran.code != _BAD_ARGUMENTS):
         return "", ""
     return "", _summary(runs) if runs else _nothing_recorded(options, ran.code)
@@ -176,23 +179,14 @@ class Ran:
     is_hung: bool = False
 
 
-def _run_bare(options: RunOptions, clock: Clock) -> Ran:
-    """Run the script with the standard streams of this process; beside JSON on stdout, all that
-    it writes goes to stderr."""
-    flush(sys.stdout, sys.stderr)
-    takes_all = options.as_json or is_one_output()
-    run_script = _run_thread if options.is_workload else _run_child
-    return run_script(options, clock, takes_all)
-
-
-def _run_thread(options: RunOptions, clock: Clock, takes_all: bool) -> Ran:
+def _run_thread(options: RunOptions) -> Ran:
     """Run a workload in a thread: SIGINT and SIGTERM stop it at the next batch, the second one
     leaves it. Its messages are copied to the logs of its runs."""
     open_missing()
     with held_signals(), contextlib.closing(OutputRelay(copies=True)) as relay:
-        outputs = (1, 2) if takes_all else (2,)
-        script = ScriptThread(options.script, options.launch, relay, clock, outputs)
-        followed = _follow(script.runs, options, clock)
+        outputs = (1, 2) if _takes_all(options) else (2,)
+        script = ScriptThread(options.script, options.launch, relay, outputs)
+        followed = _follow(script.runs, options)
         hangup = _drop_stdout if 1 not in outputs else lambda: None
         with passed_signals(script.send, hangup), script:
             script.start()
@@ -212,7 +206,12 @@ def _drop_stdout() -> None:
         os.close(nowhere)
 
 
-def _run_child(options: RunOptions, clock: Clock, takes_all: bool) -> Ran:
+def _takes_all(options: RunOptions) -> bool:
+    """Return whether all that a script writes goes one way: beside JSON on stdout, to stderr."""
+    return options.as_json or is_one_output()
+
+
+def _run_child(options: RunOptions) -> Ran:
     """Run the script in a child process; its messages are copied to the logs of its runs."""
     pids: list[int] = []
     with contextlib.ExitStack() as around:
@@ -221,7 +220,7 @@ def _run_child(options: RunOptions, clock: Clock, takes_all: bool) -> Ran:
             stdout = 2 if options.as_json else None
             code = run_child(script_command(options, None), pids.append, (stdout, None))
             return Ran(pids[0], code)
-        followed = _follow(ScriptRuns(Announcements(relay.runs), clock), options, clock)
+        followed = _follow(ScriptRuns(Announcements(relay.runs)), options)
 
         def begin(pid: int) -> None:
             pids.append(pid)
@@ -229,7 +228,7 @@ def _run_child(options: RunOptions, clock: Clock, takes_all: bool) -> Ran:
             followed.start()
 
         command = script_command(options, relay.runs, relay.for_script)
-        outputs = (relay.slave if takes_all else None), relay.slave
+        outputs = (relay.slave if _takes_all(options) else None), relay.slave
         code = run_child(command, begin, outputs, relay.for_script)
         relay.finish_reading()
         followed.end(describe_end(code))
@@ -247,14 +246,14 @@ def _make_relay(around: contextlib.ExitStack) -> OutputRelay | None:
         return None
 
 
-def _follow(runs: ScriptRuns, options: RunOptions, clock: Clock) -> FollowedScript:
+def _follow(runs: ScriptRuns, options: RunOptions) -> FollowedScript:
     """Return the follower of the runs of a script without a screen."""
     from tfwatch.cli.script.session import FollowedScript, show_notice
 
-    return FollowedScript(runs, options, clock, show_notice)
+    return FollowedScript(runs, options, show_notice)
 
 
-def _run_on_screen(options: RunOptions, clock: Clock) -> Ran:
+def _run_on_screen(options: RunOptions) -> Ran:
     """Run the script under the live screen."""
     from tfwatch.cli.script.session import run_on_screen
 
@@ -262,11 +261,11 @@ def _run_on_screen(options: RunOptions, clock: Clock) -> Ran:
 
     def make(relay: OutputRelay) -> Script:
         if options.is_workload:
-            return ScriptThread(options.script, options.launch, relay, clock)
+            return ScriptThread(options.script, options.launch, relay)
         command = script_command(options, relay.runs, relay.for_script)
-        return ScriptProcess(command, relay, mask, clock)
+        return ScriptProcess(command, relay, mask)
 
-    script = run_on_screen(make, options, clock)
+    script = run_on_screen(make, options)
     return Ran(script.pid, script.code, script.is_hung)
 
 
@@ -344,13 +343,6 @@ def _summary(runs: Sequence[Path]) -> str:
     before = f"{earlier} of this script: tfwatch runs" if runs[1:] else ""
     text = as_text(open_run(runs[0]), home_folder(), before, terminal_columns(sys.stderr))
     return f"{text}\n"
-
-
-def _json_of(run: Path) -> str:
-    from tfwatch.report.run_facts import as_json
-    from tfwatch.runs.run import open_run
-
-    return json.dumps(as_json(open_run(run)), indent=1) + "\n"
 
 
 def _print(text: str) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.cli.screen_host import ScreenHost, make_app, make_checkup
+from tfwatch.core.clock import SYSTEM
 from tfwatch.core.errors import fails_open, printable
 from tfwatch.notices import Notifier
 from tfwatch.runs.buffers import LogLines
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 
     from tfwatch.cli.script.hosts import Script
     from tfwatch.cli.script.request import RunOptions
-    from tfwatch.core.clock import Clock
     from tfwatch.judge.script_runs import ScriptRuns
     from tfwatch.screens.overlays import Leave
     from tfwatch.screens.themes import ThemedApp
@@ -46,6 +47,11 @@ _FAILURE_LINES = 10
 #: Of `input`. From 3.13 on Python colours what comes before it.
 _NO_INPUT = "EOF when reading a line"
 _TRACEBACK = "Traceback (most recent call last)"
+#: What TensorFlow logs as it starts and ends, a page that hides the script's own error.
+_TENSORFLOWS_NOTE = re.compile(
+    r"(?:\d{4}-[\d-]+ [\d:.]+: [IW] |[IW]\d{4} [\d:.]+ +\d+ "
+    r"|WARNING: All log messages before absl::|To enable the following instructions: )"
+)
 
 
 class FollowedScript:
@@ -55,12 +61,11 @@ class FollowedScript:
     """
 
     def __init__(
-        self, runs: ScriptRuns, options: RunOptions, clock: Clock, show: Callable[[str, str], None]
+        self, runs: ScriptRuns, options: RunOptions, show: Callable[[str, str], None]
     ) -> None:
         self.notifier = Notifier(options.notify, show)
-        self.tuner = Tuner(lambda: runs.folder, clock)
+        self.tuner = Tuner(lambda: runs.folder)
         self._runs = runs
-        self._clock = clock
         self._show = show
         self._is_needed = self.notifier.is_on or options.job is not None
         self._reader: Run | None = None
@@ -96,14 +101,12 @@ class FollowedScript:
 
     def _look(self) -> None:
         """Pass on the notices of the newest run; its end is not that of the script."""
-        self._reader = self._runs.next_reader() or self._reader or self._newest()
+        self._reader = self._runs.next_reader() or self._reader
+        if self._reader is None and self._runs.folder:  # of the run that a screen followed before
+            self._reader = follow_folder(self._runs.folder)
         snapshot = self._reader.in_time(self._reader.read) if self._reader else None
         if snapshot is not None:
             self.notifier.follow(snapshot, ends=False)
-
-    def _newest(self) -> Run | None:
-        """Return a reader of the run that a screen followed before."""
-        return follow_folder(self._runs.folder, self._clock) if self._runs.folder else None
 
     def _report_failures(self) -> None:
         for why in self.notifier.take_failures():
@@ -120,9 +123,7 @@ def show_notice(sentence: str, bell: str) -> None:
 # -- under the live screen -------------------------------------------------------------------------
 
 
-def run_on_screen(
-    make_script: Callable[[OutputRelay], Script], options: RunOptions, clock: Clock
-) -> Script:
+def run_on_screen(make_script: Callable[[OutputRelay], Script], options: RunOptions) -> Script:
     """Run a script under the live screen, to its end.
 
     Raises:
@@ -131,7 +132,7 @@ def run_on_screen(
     with held_signals(), contextlib.closing(OutputRelay()) as relay:
         script = make_script(relay)
         with Capture(if_killed=script.if_killed, apart=script.output) as terminal:
-            ScriptSession(script, relay, terminal, options, clock).run()
+            ScriptSession(script, relay, terminal, options).run()
     return script
 
 
@@ -147,17 +148,15 @@ class ScriptSession:
         relay: OutputRelay,
         terminal: Capture,
         options: RunOptions,
-        clock: Clock,
     ) -> None:
         self._script = script
         self._relay = relay
         self._terminal = terminal
-        self._clock = clock
         self._options = options
-        self._followed = FollowedScript(script.runs, options, clock, self._show_notice)
+        self._followed = FollowedScript(script.runs, options, self._show_notice)
         self._notifier = self._followed.notifier
-        awaited = AwaitedRun(options.name, script.pid, relay.early_log, clock)
-        self._reader = Run(awaited, clock)
+        awaited = AwaitedRun(options.name, script.pid, relay.early_log, SYSTEM)
+        self._reader = Run(awaited)
         self._host = ScreenHost(terminal, self._make_app, script.start)
         self._has_hung_up = False
         self._shows_output = False
@@ -216,7 +215,6 @@ class ScriptSession:
             self._reader,
             None,
             tuner=self._followed.tuner,
-            clock=self._clock,
             run_checkup=make_checkup(self._options.runs_dir),
             script=self._script,
             theme=self._options.theme,
@@ -253,10 +251,13 @@ class ScriptSession:
         """Return the output of a script without a run, and of another one the failure that ended
         it: ctrl+c is none."""
         if not self._script.folders:
-            return _end_of(self._relay.early_log)
+            lines = _end_of(self._relay.early_log).splitlines(keepends=True)
+            return "".join(line for line in lines if not _TENSORFLOWS_NOTE.match(line))
         if self._script.code in _WELL:
             return ""
-        return _failure(_end_of(self._script.folders[-1] / LOG))
+        text = _end_of(self._script.folders[-1] / LOG)
+        at = text.rfind(_TRACEBACK)
+        return text[at:] if at >= 0 else "".join(text.splitlines(keepends=True)[-_FAILURE_LINES:])
 
 
 def _end_of(log: Path) -> str:
@@ -271,9 +272,3 @@ def _read_end(log: Path) -> str:
     lines = LogLines()
     lines.add(read_file(log, max(0, size - _PRINTED_BYTES), _PRINTED_BYTES))
     return "".join(f"{line}\n" for line in (*lines.tail, *filter(None, [lines.unfinished])))
-
-
-def _failure(text: str) -> str:
-    """Return the last traceback, or the last lines."""
-    at = text.rfind(_TRACEBACK)
-    return text[at:] if at >= 0 else "".join(text.splitlines(keepends=True)[-_FAILURE_LINES:])

@@ -35,12 +35,12 @@ def typed(read: Callable[[str], Any]) -> Callable[[str], Any]:
 
 def whole(least: int, most: int) -> Callable[[str], int]:
     """Return a reader of whole numbers within limits."""
-    return typed(lambda text: units.parse_whole(text, least, most))
+    return lambda text: units.parse_whole(text, least, most)
 
 
 def number(most: float) -> Callable[[str], float]:
     """Return a reader of numbers from 0 to a limit."""
-    return typed(lambda text: units.parse_number(text, most))
+    return lambda text: units.parse_number(text, most)
 
 
 def group(text: str) -> str:

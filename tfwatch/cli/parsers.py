@@ -77,26 +77,31 @@ def _help_of_workloads(words: Sequence[str]) -> str:
     return f"\narguments of {name}:\n\n{text.getvalue()}"
 
 
+def _flag(own: Any, *names: str, text: str) -> None:
+    own.add_argument(*names, action="store_true", help=text)
+
+
+def _value(own: Any, name: str, what: str, read: Any, text: str, **more: Any) -> None:
+    own.add_argument(name, metavar=what, type=options.typed(read), help=text, **more)
+
+
 def _add_ab(own: Any) -> None:
     own.has_script = True
     text = "two settings of one knob (prefetch=off,4): the second is compared with the first"
-    own.add_argument(
-        "--knob", metavar="KNOB=A,B", type=options.typed(options.settings), required=True, help=text
-    )
+    _value(own, "--knob", "KNOB=A,B", options.settings, text, required=True)
     text = "steps after which the test gives up; without it, after 600 steps and 30 s"
-    own.add_argument("--budget", metavar="N", type=options.whole(1, 10**9), help=text)
+    _value(own, "--budget", "N", options.whole(1, 10**9), text)
     _add_python(own)
     _add_training(own)
 
 
 def _add_fix(own: Any) -> None:
     own.has_script = True
-    text = "write the changed files; without it the patch is printed alone"
-    own.add_argument("--apply", action="store_true", help=text)
+    _flag(own, "--apply", text="write the changed files; without it the patch is printed alone")
     form = own.add_mutually_exclusive_group()
     _add_json(form, "the patch")
     text = "print the evidence with the patch as Markdown, for a pull request"
-    form.add_argument("--markdown", action="store_true", help=text)
+    _flag(form, "--markdown", text=text)
     text = (
         "try only this change: live, what can be switched while the script trains, which then runs"
         " once; or jit_compile and others (docs/fix.md). May be given again"
@@ -107,10 +112,9 @@ def _add_fix(own: Any) -> None:
         "--allow", metavar="KIND", choices=_ALLOWED, action="append", default=[], help=text
     )
     text = "no further run of the script begins after this time, as 10m (the default)"
-    read = options.typed(units.parse_age)
-    own.add_argument("--budget", metavar="TIME", type=read, default=600.0, help=text)
+    _value(own, "--budget", "TIME", units.parse_age, text, default=600.0)
     text = "stop each fit after N steps; the autopilot takes up to 400"
-    own.add_argument("--steps", metavar="N", type=options.whole(1, 10**9), help=text)
+    _value(own, "--steps", "N", options.whole(1, 10**9), text)
     _add_python(own)
     _add_runs_dir(own)
 
@@ -120,34 +124,38 @@ def _add_python(own: Any) -> None:
         "the interpreter of the script, which needs keras, msgspec, numpy and psutil; default: the"
         " one that runs tfwatch"
     )
-    own.add_argument("--python", metavar="PATH", type=options.typed(options.path), help=text)
+    _value(own, "--python", "PATH", options.path, text)
 
 
 def _add_training(own: Any) -> None:
     """Add the options of `run`, `train` and `ab`."""
     group = own.add_argument_group("training")
-    text = "stop each fit after N steps"
-    group.add_argument("--steps", metavar="N", type=options.whole(1, 10**9), help=text)
+    _value(group, "--steps", "N", options.whole(1, 10**9), "stop each fit after N steps")
     text = "switch a knob of the first fit once STEP steps are completed, e.g. 100:prefetch=4"
-    read: Any = options.typed(options.switch)
-    place = "STEP:KNOB=VALUE"
-    group.add_argument("--switch", metavar=place, type=read, action="append", default=[], help=text)
+    more: dict[str, Any] = {"action": "append", "default": []}
+    _value(group, "--switch", "STEP:KNOB=VALUE", options.switch, text, **more)
     _add_allow(group)
     text = (
         "switch knobs until the device no longer starves, and keep what helps (key f); the batches"
         " stay the same"
     )
-    group.add_argument("--autopilot", action="store_true", help=text)
+    _flag(group, "--autopilot", text=text)
     text = "profile a few steps: which layer, metric or optimizer takes the step"
-    group.add_argument("--explain", action="store_true", help=text)
+    _flag(group, "--explain", text=text)
     text = (
         "this process is one of several that train together: record below the folder of this group"
     )
-    group.add_argument("--group", metavar="NAME", type=options.typed(options.group), help=text)
+    _value(group, "--group", "NAME", options.group, text)
     text = "feed each fit from the tf.data service that runs there; the order of elements changes"
-    read = options.typed(options.address)
-    group.add_argument("--feed", metavar="HOST:PORT", type=read, help=text)
-    _add_output(own.add_argument_group("output"))
+    _value(group, "--feed", "HOST:PORT", options.address, text)
+    output = own.add_argument_group("output")
+    _add_runs_dir(output)
+    _add_screen(output)
+    text = "the script's output, not the live screen, and a summary on stderr"
+    _flag(output, "--headless", text=text)
+    text = "print the summary as one JSON object on stdout; implies --headless"
+    _flag(output, "--json", text=text)
+    _flag(output, "-q", "--quiet", text="no summary on stderr")
 
 
 def _add_allow(group: Any) -> None:
@@ -158,45 +166,31 @@ def _add_allow(group: Any) -> None:
     group.add_argument("--allow", metavar="KIND", choices=["random-draws"], help=text)
 
 
-def _add_output(group: Any) -> None:
-    _add_runs_dir(group)
-    _add_screen(group)
-    text = "the script's output, not the live screen, and a summary on stderr"
-    group.add_argument("--headless", action="store_true", help=text)
-    text = "print the summary as one JSON object on stdout; implies --headless"
-    group.add_argument("--json", action="store_true", help=text)
-    text = "no summary on stderr"
-    group.add_argument("-q", "--quiet", action="store_true", help=text)
-
-
 def _add_screen(group: Any) -> None:
-    """Add the options of the live screen."""
     text = f"colours of the screen: {' or '.join(options.THEMES)}; default: $TFWATCH_THEME"
-    read: Any = options.typed(options.theme)
-    default = os.environ.get("TFWATCH_THEME") or None
-    group.add_argument("--theme", metavar="THEME", type=read, default=default, help=text)
+    theme, command = (
+        os.environ.get(f"TFWATCH_{name}") or None for name in ("THEME", "NOTIFY_COMMAND")
+    )
+    _value(group, "--theme", "THEME", options.theme, text, default=theme)
     text = (
         "ring the bell, and notify the desktop where the terminal can: the end, a failure, no batch"
         " for 30 s"
     )
-    group.add_argument("--notify", action="store_true", help=text)
+    _flag(group, "--notify", text=text)
     text = (
         "run this command for each notice, its last argument; no shell runs it; default:"
         " $TFWATCH_NOTIFY_COMMAND"
     )
-    read, default = options.typed(options.command), os.environ.get("TFWATCH_NOTIFY_COMMAND") or None
-    group.add_argument("--notify-command", metavar="COMMAND", type=read, default=default, help=text)
+    _value(group, "--notify-command", "COMMAND", options.command, text, default=command)
 
 
 def _add_runs_dir(own: Any, default: str | None = None) -> None:
-    read = options.typed(options.path)
     text = "folder of the runs; default: $TFWATCH_RUNS_DIR, or one in your home"
-    own.add_argument("--runs-dir", metavar="DIR", type=read, default=default, help=text)
+    _value(own, "--runs-dir", "DIR", options.path, text, default=default)
 
 
-def _add_json(own: Any, instead: str = "the table") -> None:
-    text = f"one JSON object instead of {instead}"
-    own.add_argument("--json", action="store_true", help=text)
+def _add_json(own: Any, instead: str) -> None:
+    _flag(own, "--json", text=f"one JSON object instead of {instead}")
 
 
 def _add_bench(own: Any) -> None:
@@ -215,10 +209,8 @@ def _add_report(own: Any) -> None:
     text = "where to write it; - is standard output, the default but for the page: tfwatch-RUN.html"
     own.add_argument("-o", "--output", metavar="FILE", type=options.typed(options.path), help=text)
     form = own.add_mutually_exclusive_group()
-    text = "a short summary in Markdown instead of the page"
-    form.add_argument("--markdown", action="store_true", help=text)
-    text = "all figures and findings as one JSON object instead of the page"
-    form.add_argument("--json", action="store_true", help=text)
+    _flag(form, "--markdown", text="a short summary in Markdown instead of the page")
+    _flag(form, "--json", text="all figures and findings as one JSON object instead of the page")
     _add_runs_dir(own)
 
 
@@ -229,11 +221,10 @@ def _add_compare(own: Any) -> None:
     text += " newest run is compared with the one before"
     own.add_argument("after", metavar="RUN_B[,RUN_B2,...]", nargs="?", help=text)
     text = "for CI: fail where a step of B takes longer than one of A by more than this"
-    own.add_argument("--max-slower", metavar="PERCENT", type=options.number(1e4), help=text)
+    _value(own, "--max-slower", "PERCENT", options.number(1e4), text)
     form = own.add_mutually_exclusive_group()
     _add_json(form, "the text")
-    text = "a table in Markdown, for a pull request"
-    form.add_argument("--markdown", action="store_true", help=text)
+    _flag(form, "--markdown", text="a table in Markdown, for a pull request")
     _add_runs_dir(own)
 
 
@@ -245,7 +236,7 @@ def _add_set(own: Any) -> None:
 
 
 def _add_runs(own: Any) -> None:
-    _add_json(own)
+    _add_json(own, "the table")
     _add_runs_dir(own)
     actions = own.add_subparsers(title="actions", metavar="ACTION")
     for name, action in RUNS_ACTIONS.items():
@@ -258,27 +249,25 @@ def _add_remove(own: Any) -> None:
 
 
 def _add_prune(own: Any) -> None:
-    read = options.typed(units.parse_age)
-    own.add_argument("--older-than", metavar="AGE", type=read, help="as 12h, 30d, 8w")
-    text = "all but the newest N"
-    own.add_argument("--keep", metavar="N", type=options.whole(0, _MOST_RUNS), help=text)
+    _value(own, "--older-than", "AGE", units.parse_age, "as 12h, 30d, 8w")
+    _value(own, "--keep", "N", options.whole(0, _MOST_RUNS), "all but the newest N")
     _add_removal(own)
 
 
 def _add_removal(own: Any) -> None:
     _add_runs_dir(own, argparse.SUPPRESS)  # keeps DIR of `tfwatch runs --runs-dir DIR ACTION`
-    own.add_argument("--yes", action="store_true", help="do not ask")
+    _flag(own, "--yes", text="do not ask")
 
 
 def _add_doctor(own: Any) -> None:
     text = "print the sudoers line that permits powermetrics (macOS); nothing is changed"
-    own.add_argument("--sudoers", action="store_true", help=text)
+    _flag(own, "--sudoers", text=text)
     _add_runs_dir(own)
 
 
 def _add_serve(own: Any) -> None:
-    read, default = options.whole(0, 65_535), _PROMETHEUS_PORT
-    own.add_argument("--port", metavar="N", type=read, default=default, help=f"port ({default})")
+    port = options.whole(0, 65_535)
+    _value(own, "--port", "N", port, f"port ({_PROMETHEUS_PORT})", default=_PROMETHEUS_PORT)
     text = "address to listen on (127.0.0.1: this machine alone)"
     own.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help=text)
     _add_runs_dir(own)

@@ -92,7 +92,12 @@ NO_SCRIPT = "run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MO
             pytest.param(["run", "--headless", *words], NO_SCRIPT, id=f"no script: {words}")
             for words in ([], ["-m"], ["--"])
         ),
-        pytest.param(["doctor", "now"], "unrecognized arguments: now"),
+        pytest.param(
+            ["ab", "--knob", "prefetch=off,4"],
+            "ab --knob KNOB=A,B needs a script: tfwatch ab --knob KNOB=A,B SCRIPT [ARGS], or"
+            " tfwatch ab --knob KNOB=A,B -m MODULE [ARGS]",
+            id="no script of an A/B test",
+        ),
         pytest.param(
             ["--trian"], "unrecognized arguments: --trian", id="an option in place of a command"
         ),

@@ -61,6 +61,15 @@ def test_a_script_without_a_fit_cannot_be_tried(capsys: pytest.CaptureFixture[st
     assert "the script cannot be tried; it has no fit; no training" in said
 
 
+def test_an_interpreter_that_is_not_there_is_a_sentence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("train.py").touch()
+    assert main(["fix", "--only", "jit_compile", "--python", "/no/python", "train.py"]) == 2
+    sentence = "tfwatch: /no/python cannot be started: No such file or directory\n"
+    assert capsys.readouterr().err == sentence
+
+
 def test_a_process_that_does_not_end_after_its_run_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,7 +81,8 @@ def request_of(args: argparse.Namespace) -> RunOptions:
         BadInputError: there is no script, or no such workload.
     """
     is_train, is_test = "workload" in args, "knob" in args
-    script = [args.workload, *args.words] if is_train else script_of_words(args.words)
+    command = "ab --knob KNOB=A,B" if is_test else "run"
+    script = [args.workload, *args.words] if is_train else script_of_words(args.words, command)
     is_workload = is_train or (is_test and script[0] in list_workloads())
     if is_workload:
         script[0] = str(workload_script(script[0]))
@@ -126,7 +127,7 @@ def workload_script(name: str) -> Path:
     raise BadInputError(f"no workload {name!r}: {hint}")
 
 
-def script_of_words(words: Sequence[str], command: str = "run") -> list[str]:
+def script_of_words(words: Sequence[str], command: str) -> list[str]:
     """Return the script or `-m` and a module, and the arguments.
 
     Raises:

@@ -71,13 +71,17 @@ def run_unrecorded(args: argparse.Namespace, why: str) -> NoReturn:
     _print(f"tfwatch: nothing is recorded: {why}\n")
     flush(sys.stdout, sys.stderr)
     python = _interpreter(options)
-    with _startable(options):
+    with startable(options):
         os.execvp(python, [python, *_flags(), *options.script])
 
 
 @contextlib.contextmanager
-def _startable(options: RunOptions) -> Iterator[None]:
-    """Name the interpreter that cannot be started."""
+def startable(options: RunOptions) -> Iterator[None]:
+    """Name the interpreter that cannot be started.
+
+    Raises:
+        BadInputError: the system does not start it.
+    """
     try:
         yield
     except OSError as error:
@@ -97,7 +101,7 @@ def run(options: RunOptions) -> int:
         _name_kept_setting(options)
     began_ns = SYSTEM.wall_ns()
     flush(sys.stdout, sys.stderr)
-    with _startable(options):
+    with startable(options):
         run_bare = _run_thread if options.is_workload else _run_child
         ran = _run_on_screen(options) if has_screen else run_bare(options)
     code = _conclude(options, ran, began_ns)
@@ -126,7 +130,7 @@ def run_recorded(options: RunOptions) -> tuple[Ran, list[Path]]:
     _check(options, has_screen=False)
     began_ns = SYSTEM.wall_ns()
     flush(sys.stdout, sys.stderr)
-    with _startable(options):
+    with startable(options):
         ran = _run_child(options)
     runs = list(runs_since(options.runs_dir, ran.pid, began_ns))
     _record_signal(runs, ran.code)

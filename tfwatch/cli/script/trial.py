@@ -7,7 +7,7 @@ import subprocess
 import threading
 from typing import TYPE_CHECKING
 
-from tfwatch.cli.script.run import script_command
+from tfwatch.cli.script.run import script_command, startable
 from tfwatch.core.clock import SYSTEM
 from tfwatch.core.errors import BadInputError, printable
 
@@ -50,13 +50,14 @@ def _run(options: RunOptions, output: Path) -> int:
     """Run the script to its last step, and return its exit code."""
     environment = {**os.environ, "TFWATCH_RUNS_DIR": str(options.runs_dir)}
     with output.open("wb") as log:
-        child = subprocess.Popen(
-            script_command(options, None),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=environment,
-        )
+        with startable(options):
+            child = subprocess.Popen(
+                script_command(options, None),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+            )
         try:
             return _wait(child, options.runs_dir)
         finally:

@@ -184,18 +184,21 @@ def test_the_run_of_somebody_else_is_not_removed(
 @pytest.mark.parametrize(
     ("limits", "gone"),
     [
-        pytest.param((None, None), [], id="none"),
-        pytest.param((15.0, None), ["c", "d"], id="by age"),
-        pytest.param((None, 1), ["b", "c", "d"], id="by number"),
-        pytest.param((25.0, 2), ["c", "d"], id="by either"),
+        pytest.param((None, None, None), [], id="none"),
+        pytest.param((15.0, None, None), ["c", "d"], id="by age"),
+        pytest.param((None, 1, None), ["b", "c", "d"], id="by number"),
+        pytest.param((None, None, 35.0), ["c", "d"], id="by size: none in place of one too large"),
+        pytest.param((25.0, 3, 1e9), ["d"], id="by any"),
     ],
 )
 def test_what_lies_beyond_the_limits(
-    limits: tuple[float | None, int | None],
+    limits: tuple[float | None, int | None, float | None],
     gone: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    sizes = {"a": 10, "b": 20, "c": 30, "d": 0}
+    monkeypatch.setattr(room, "folder_bytes", lambda folder: sizes[folder.name])
     monkeypatch.setattr(room, "why_kept", lambda *_, **__: "")
     monkeypatch.setattr(room, "_age_s", lambda folder: 10.0 * "abcd".index(folder.name))
     found = room.beyond([tmp_path / name for name in "abcd"], *limits)
@@ -205,7 +208,7 @@ def test_what_lies_beyond_the_limits(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["prune", "--yes"], "give a limit: --older-than or --keep"),
+        (["prune", "--yes"], "give a limit: --older-than, --keep or --max-size"),
         (
             ["prune", "--older-than", "soon"],
             "--older-than: 'soon' is no time: give 90m, 12h, 30d or 8w",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -17,7 +17,10 @@ from tests.runs.folders import FakeClock
 from tests.screens.canned import STAGES, STARVING, Canned, usual
 from tests.screens.states import failed, starting
 from tfwatch.core.events import EpochEnded, EpochStarted, Event, RunEnded
+from tfwatch.judge.findings.finding import Finding
+from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.judge.judged_run import JudgedRun
+from tfwatch.report.page import _basis
 from tfwatch.report.run_facts import judged_json
 from tfwatch.report.sections import MOST_STALLS
 from tfwatch.runs.run import open_run
@@ -131,6 +134,22 @@ def test_the_time_that_is_lost_comes_first_then_what_is_proved_then_what_may_hel
     ]
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("changes", "basis"),
+    [
+        pytest.param({}, "Next", id="a look"),
+        pytest.param({"code": "code"}, "To try, not measured in this run", id="lines"),
+        pytest.param(
+            {"forecast": Forecast("prefetch", "4", 5, 5, 5, "", 9, measured=True)},
+            "Next, by a measurement of this run",
+            id="a setting that the run had",
+        ),
+    ],
+)
+def test_an_advice_says_what_it_rests_on(changes: dict[str, Any], basis: str) -> None:
+    assert _basis(Finding("x", "X", "it", "do it", **changes)) == basis
 
 
 def test_a_run_that_proves_nothing_says_nothing_of_it(tmp_path: Path) -> None:

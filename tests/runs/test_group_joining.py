@@ -232,10 +232,10 @@ def test_the_newest_run_of_the_processes_is_shown(group: Path) -> None:
 
 
 def test_a_group_is_removed_as_a_whole_and_kept_while_a_rank_trains(group: Path) -> None:
-    assert list(beyond([group], None, 0)) == [group]
+    assert list(beyond([group], None, 0, None)) == [group]
     write_run(group / "rank-1-2", plain(2))  # by this process, which lives
     assert "still runs" in why_kept(group)
-    assert list(beyond([group], None, 0)) == []
+    assert list(beyond([group], None, 0, None)) == []
 
     FolderToRemove(group).remove()
 

@@ -27,7 +27,7 @@ _NEWEST_RUN = f"{_RUN} (the default)"
 _TRAINING = f"{_RUN}; default: the newest training that runs"
 #: As OpenTelemetry's exporter for Prometheus.
 _PROMETHEUS_PORT = 9464
-_MOST_RUNS = 1_000_000
+_MOST_RUNS, _MOST_GIGABYTES = 1_000_000, 65_536
 #: The changes of what is trained that `fix` may try, as of `fix.changes.ALLOWED`.
 _ALLOWED = ("batch-size", "order", "random-draws", "precision", "validation")
 
@@ -251,6 +251,8 @@ def _add_remove(own: Any) -> None:
 def _add_prune(own: Any) -> None:
     _value(own, "--older-than", "AGE", units.parse_age, "as 12h, 30d, 8w")
     _value(own, "--keep", "N", options.whole(0, _MOST_RUNS), "all but the newest N")
+    text = "all but the newest GB, of 2^30 bytes"
+    _value(own, "--max-size", "GB", options.number(_MOST_GIGABYTES), text)
     _add_removal(own)
 
 

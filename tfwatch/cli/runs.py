@@ -96,11 +96,13 @@ def prune_runs(args: argparse.Namespace) -> int:
     Raises:
         BadInputError: there is no limit, the folder cannot be read, or nobody can be asked.
     """
-    if args.older_than is None and args.keep is None:
-        raise BadInputError("give a limit: --older-than or --keep")
+    size = None if args.max_size is None else args.max_size * 2**30
+    limits = args.older_than, args.keep, size
+    if limits == (None, None, None):
+        raise BadInputError("give a limit: --older-than, --keep or --max-size")
     with readable(args.runs_dir):
         folders = list_runs(args.runs_dir)
-    return _remove(args, list(beyond(folders, args.older_than, args.keep)))
+    return _remove(args, list(beyond(folders, *limits)))
 
 
 def _remove(args: argparse.Namespace, folders: Sequence[Path]) -> int:
@@ -175,16 +177,20 @@ def _written_s_ago(folder: Path) -> float:
     return SYSTEM.wall_ns() / 1e9 - max((one.st_mtime for one in found), default=0.0)
 
 
-def beyond(folders: Iterable[Path], age_s: float | None, count: int | None) -> Iterator[Path]:
+def beyond(
+    folders: Iterable[Path], age_s: float | None, count: int | None, size_bytes: float | None
+) -> Iterator[Path]:
     """Yield the runs beyond a limit that are over and readable, of runs from the newest to the
-    oldest: those older than `age_s`, and all but the newest `count`."""
-    seen = 0
+    oldest: those older than `age_s`, all but the newest `count`, all but the newest of `size_bytes`
+    in all."""
+    seen = sum_bytes = 0
     for folder in folders:
         if why_kept(folder, by_limit=True):
             continue
         seen += 1
-        is_old = age_s is not None and _age_s(folder) > age_s
-        if is_old or (count is not None and seen > count):
+        sum_bytes += folder_bytes(folder)
+        values = (_age_s(folder), age_s), (seen, count), (sum_bytes, size_bytes)
+        if any(limit is not None and value > limit for value, limit in values):
             yield folder
 
 

@@ -20,6 +20,7 @@ from tfwatch.judge.effects.wording import outcome_text as switch_text
 from tfwatch.judge.event_rows import changes_of_run
 from tfwatch.judge.findings.finding import Tone
 from tfwatch.judge.findings.switch_lines import lines_of, proved_knobs
+from tfwatch.judge.forecasts.forecast import Forecast
 from tfwatch.report.facts import known
 from tfwatch.report.run_facts import FIGURES
 from tfwatch.report.sections import MOST_CHANGES, costliest_stalls, make_sections
@@ -37,6 +38,7 @@ from tfwatch.runs.sums import BUCKET_S
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.judged_run import JudgedRun
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -61,7 +63,7 @@ def as_html(judged: JudgedRun) -> str:
         "date": local_time(run.manifest.origin_wall_ns).strftime("%d %b %Y, %H:%M"),
         "lost": lost_text(judged),
         "proof": proof_of(judged),
-        "findings": [(one, loss_text(one)) for one in losses],
+        "findings": [(one, loss_text(one), _basis(one)) for one in losses],
         "notes": [one for one in findings if one not in losses],
         "figures": known(FIGURES, judged),
         "chart": make_chart(judged),
@@ -81,6 +83,14 @@ def lost_text(judged: JudgedRun) -> str:
     since = SINCE.get(regime.cause, "while it trained")
     share = units.percent(regime.share(lost_s))
     return f"{units.seconds(lost_s)} of {units.seconds(regime.judged_s)} lost {since}, {share}"
+
+
+def _basis(finding: Finding) -> str:
+    """Return what stands before an advice: what is not proved is told from what is."""
+    forecast = finding.forecast
+    if isinstance(forecast, Forecast) and forecast.measured:
+        return "Next, by a measurement of this run"
+    return "To try, not measured in this run" if finding.code or forecast else "Next"
 
 
 def proof_of(judged: JudgedRun) -> tuple[list[str], str] | None:

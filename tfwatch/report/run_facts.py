@@ -18,6 +18,7 @@ from tfwatch.judge.judged_run import JudgedRun
 from tfwatch.judge.machine import PIPELINE
 from tfwatch.judge.past_run import state_of
 from tfwatch.judge.profile.step_groups import step_rows
+from tfwatch.judge.profile.step_parts import step_parts
 from tfwatch.judge.steps.stalls import UNEXPLAINED
 from tfwatch.judge.steps.time_breakdown import PART_NAMES
 from tfwatch.report.effects import (
@@ -203,7 +204,7 @@ _PIPELINE_FACTS = (
 
 # -- the step by layer -----------------------------------------------------------------------------
 
-STEP_ROW = (
+_STEP_PART = (
     text("role", "the part of the step", choices=("layer", *ROLES[2:], "small", "gaps")),
     text("name", "of the layer, the metric or the optimizer"),
     text("kind", "its class"),
@@ -213,6 +214,9 @@ STEP_ROW = (
     text("operation", "TensorFlow's name of the operation that takes most of it"),
     text("place", "the line of yours that makes it, such as `train.py:24 in call`"),
     text("variable", "that the optimizer updates"),
+)
+STEP_ROW = (
+    *_STEP_PART,
     whole("count", "the layers or the variables that are one row"),
     text("longest", "that of them that takes most"),
 )
@@ -226,6 +230,7 @@ _PROFILE = (
     rows(
         "parts", "the longest first, of a deep model with its layers in groups", STEP_ROW, step_rows
     ),
+    rows("single_parts", "the same with each layer by itself", _STEP_PART, step_parts),
 )
 
 # -- machine ---------------------------------------------------------------------------------------

@@ -69,8 +69,8 @@ def test_a_script_without_a_fit_shows_its_state_gets_the_terminals_size_and_then
     script = (
         "import os, signal\ndef resized(*_):\n    print(os.get_terminal_size(1), flush=True)\n   "
         " input()\nsignal.signal(signal.SIGWINCH, resized)\nprint('a line',"
-        " os.get_terminal_size(1).columns, flush=True)\nprint('I0000 00:00:1795798273.067563    7697"
-        " port.cc:153] oneDNN is on')\nwhile True:\n    signal.pause()\n"
+        " os.get_terminal_size(1).columns, flush=True)\nprint('I0000 00:00:1795798273.067563"
+        "    7697 port.cc:153] oneDNN is on')\nwhile True:\n    signal.pause()\n"
     )
     with session(tmp_path, script) as terminal:
         terminal.wait_for("train runs, no fit yet")

@@ -86,7 +86,7 @@ def lost_text(judged: JudgedRun) -> str:
 
 
 def _basis(finding: Finding) -> str:
-    """Return what stands before an advice: what is not proved is told from what is."""
+    """Return what stands before an advice, by whether the run has proved it."""
     forecast = finding.forecast
     if isinstance(forecast, Forecast) and forecast.measured:
         return "Next, by a measurement of this run"

@@ -8,9 +8,12 @@ import numpy as np
 
 from tfwatch.core.rows import STEP, Rows
 from tfwatch.judge.steps.steady_steps import single_spikes
+from tfwatch.runs.buffers import EventLog, Events
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
+
+    from tfwatch.core.events import Event
 
 
 def make_steps(
@@ -50,3 +53,11 @@ def plain(count: int, share: float = 0.1) -> Rows:
 def spike_steps(rows: Rows) -> list[int]:
     """The numbers of the steps that are single spikes."""
     return [int(step) for step in rows["step"][single_spikes(rows)]]
+
+
+def events_of(*events: Event) -> Events:
+    """The events as a run has them."""
+    log = EventLog()
+    for event in events:
+        log.add(event)
+    return log.view()

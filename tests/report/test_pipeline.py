@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.judge.step_rows import plain
+from tests.judge.step_rows import events_of, plain
 from tests.runs.folders import FakeClock, write_run
 from tfwatch.core.events import Event, RunEnded, SensorMissing, StagesFound, StallLocated
-from tfwatch.judge.steps.stalls import Pauses, Stall
+from tfwatch.judge.steps.stalls import Stall
 from tfwatch.report import run_facts
 from tfwatch.runs.run import open_run
 
@@ -88,7 +88,7 @@ def test_a_table_without_a_figure_says_why_too(tmp_path: Path) -> None:
     assert (found["total_ms"], found["missing"]) == (None, "epochs are too short")
 
 
-STALL = Stall(412, 5 * S, 3, 9000.0, "unexplained")
+STALL = Stall(412, S, 3, 9000.0, "unexplained", longest_ns=S, longest_ms=9000.0)
 
 
 @pytest.mark.parametrize(
@@ -117,4 +117,4 @@ STALL = Stall(412, 5 * S, 3, 9000.0, "unexplained")
     ],
 )
 def test_where_a_stall_stood(located: tuple[StallLocated, ...], words: str) -> None:
-    assert STALL.named(Pauses(), located, "map(load)").place == words
+    assert STALL.named(events_of(*located), "map(load)").place == words

@@ -11,11 +11,7 @@ import numpy as np
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import (
     ExperimentEnded,
-    Paused,
     PipelineSwitched,
-    StagesFound,
-    StallLocated,
-    SwitchAsked,
     without_experiments,
 )
 from tfwatch.core.knobs import Refusal
@@ -55,7 +51,7 @@ from tfwatch.judge.other_programs import OthersFollower
 from tfwatch.judge.profile.step_parts import profile_of_run
 from tfwatch.judge.regime import RunningRegime
 from tfwatch.judge.script_runs import newest_fit
-from tfwatch.judge.steps.stalls import Pauses, Stall, StallSearch, python_stage, without_own
+from tfwatch.judge.steps.stalls import Stall, StallSearch, python_stage
 from tfwatch.judge.steps.steady_steps import NEEDED, judge
 from tfwatch.judge.steps.time_breakdown import RunningTimeBreakdown, is_breakdown_event
 from tfwatch.runs.liveness import Life, find_open_phase
@@ -69,7 +65,6 @@ if TYPE_CHECKING:
     from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.forecasts.evidence import Evidence
     from tfwatch.judge.forecasts.forecast import Forecast
-    from tfwatch.runs.buffers import Events
     from tfwatch.runs.snapshot import Snapshot
 
 
@@ -136,8 +131,6 @@ class RunView:
 #: Steps that wait for their search, at most: half of those that a snapshot has at hand.
 _BEHIND = RECENT // 2
 _BLOCK = 65_536
-#: A pause that holds a step up is recorded so long after it at most.
-_PAUSE_NS = 60 * 10**9
 
 
 class StepSearch:
@@ -155,7 +148,6 @@ class StepSearch:
         self.regime = RunningRegime()
         self._events_taken = 0
         self._stall_search = StallSearch()
-        self._named: list[Stall] = []
         self._over = False
         self._due: tuple[int, int, Life] | None = None
 
@@ -170,19 +162,15 @@ class StepSearch:
         behind = 0 if snapshot.life.is_over else _BEHIND
         if due != self._due or snapshot.steps_total - self.searched > behind:
             self._due = due
-            self._search(snapshot)
+            if self.searched < snapshot.steps_total:
+                self._search_block(snapshot)
+            if self.searched >= snapshot.steps_total:
+                self._take_open_wait(snapshot)
         is_reading = snapshot.steps_total - self.searched > behind
         self.done = self.searched / snapshot.steps_total if is_reading else None
 
-    def _search(self, snapshot: Snapshot) -> None:
-        """Look at the steps that came, in blocks: a long run that was just opened is searched over
-        some frames."""
-        if self.searched < snapshot.steps_total:
-            self._search_block(snapshot)
-        if self.searched >= snapshot.steps_total:
-            self._take_open_wait(snapshot)
-
     def _search_block(self, snapshot: Snapshot) -> None:
+        """Look at the next block of steps: a long run that was just opened takes some frames."""
         first, last = self.searched + 1, min(self.searched + _BLOCK, snapshot.steps_total)
         in_hand = snapshot.steps_total - len(snapshot.recent)
         rows = (
@@ -192,43 +180,18 @@ class StepSearch:
         )
         new = rows[rows["step"] > self.searched]
         self._stall_search.take(new)
-        self._name_stalls(snapshot.events)
-        self.regime.add(new, self._new_events(snapshot))
-        self.searched = snapshot.steps_total if first > in_hand else last
-
-    def _new_events(self, snapshot: Snapshot) -> list[Event]:
-        new = snapshot.events[self._events_taken :]
+        self.stalls = tuple(self._stall_search.found(snapshot.events))
+        events = snapshot.events[self._events_taken :]
         self._events_taken = len(snapshot.events)
-        return [event for event in new if is_breakdown_event(event)]
+        self.regime.add(new, filter(is_breakdown_event, events))
+        self.searched = snapshot.steps_total if first > in_hand else last
 
     def _take_open_wait(self, snapshot: Snapshot) -> None:
         last = find_open_phase(snapshot.ended, snapshot.pulse)
         if last and not self._over and snapshot.life.is_over:
             self._over = True
             self._stall_search.take(last.wait)
-            self._name_stalls(snapshot.events)
-
-    def _name_stalls(self, events: Events) -> None:
-        """Look for causes, which are recorded after a stall, until none can come."""
-        stalls = self._stall_search.stretches(len(self._named))
-        stage = python_stage(events.of(StagesFound)) if stalls else ""
-        named = [
-            stretch.named(
-                Pauses(events.between(Paused, *_recorded_within(stretch))),
-                events.between(StallLocated, *_recorded_within(stretch)),
-                stage,
-            )
-            for stretch in stalls
-        ]
-        switches = events.of(SwitchAsked, PipelineSwitched)
-        self.stalls = tuple(without_own([*self._named, *named], switches))
-        newest_ns = max((stretch.end_ns for stretch in stalls), default=0.0)
-        settled = [stretch.end_ns + _PAUSE_NS < newest_ns for stretch in stalls]
-        self._named += named[: settled.index(False)] if False in settled else []
-
-
-def _recorded_within(stretch: Stall) -> tuple[int, int]:
-    return stretch.start_ns, int(stretch.end_ns) + _PAUSE_NS
+            self.stalls = tuple(self._stall_search.found(snapshot.events))
 
 
 # -- the judgement ---------------------------------------------------------------------------------

@@ -11,13 +11,12 @@ from msgspec.structs import replace
 
 from tests.judge.effects.test_comparison import switched
 from tests.judge.samples import make_samples
-from tests.judge.step_rows import make_steps
+from tests.judge.step_rows import events_of, make_steps
 from tests.judge.test_stages import FOUND, row
 from tests.runs.folders import make_manifest
 from tfwatch.core.rows import Flag
 from tfwatch.judge.effects.comparison import compare
 from tfwatch.judge.forecasts.evidence import build_evidence, cores_of, stage_table_at
-from tfwatch.runs.buffers import EventLog
 
 if TYPE_CHECKING:
     from tfwatch.core.events import Event
@@ -28,14 +27,11 @@ def run_of(stages: Rows | None = None, *events: Event) -> Any:
     """300 steps with three settings of 100 each, samples twice a second, and these stages."""
     rows = make_steps(np.repeat([20.0, 10.0, 20.0], 100))
     rows["flags"][::100] = Flag.SWITCH
-    log = EventLog()
-    for event in events:
-        log.add(event)
     return SimpleNamespace(
         manifest=make_manifest(
             knobs={"prefetch": "off", "workers": "off"}, machine={"cores": 16, "cores_allowed": 3.5}
         ),
-        events=log.view(),
+        events=events_of(*events),
         stages_found=FOUND,
         stages=row(0, 1, 1.0)[:0] if stages is None else stages,
         samples=make_samples(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from tests.judge.profiles import PROFILE
-from tfwatch.core.events import EpochStarted, Event, StepProfiled
+from tests.judge.step_rows import events_of
+from tfwatch.core.events import EpochStarted, StepProfiled
 from tfwatch.judge.profile.step_groups import profile_lines
 from tfwatch.judge.profile.step_parts import newest_profile, step_parts
-from tfwatch.runs.buffers import EventLog, Events
 
 
 def test_forward_and_backward_of_a_layer_are_one_part_and_all_parts_sum_to_one() -> None:
@@ -51,10 +51,3 @@ def test_a_profile_is_that_of_the_model_that_trains() -> None:
     first, second = (EpochStarted(at_ns, 0, 1, 10, 1, model) for at_ns, model in ((0, 1), (5, 2)))
     assert newest_profile(events_of(first, PROFILE)) is PROFILE
     assert newest_profile(events_of(first, PROFILE, second)) is None
-
-
-def events_of(*events: Event) -> Events:
-    log = EventLog()
-    for event in events:
-        log.add(event)
-    return log.view()

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.judge.step_rows import events_of
 from tfwatch.core.events import EpochEnded, EpochStarted, Slept, ValidationEnded, WatchFailed
 from tfwatch.core.rows import STEP, Flag, Phase
 from tfwatch.judge.steps.stalls import find_stalls
@@ -93,7 +94,7 @@ def test_the_time_breakdown_sums_to_the_wall_clock_and_no_part_is_negative(
 
 @given(runs())
 def test_the_parts_of_a_step_sum_to_it_and_their_shares_are_shares(recorded: RecordedRun) -> None:
-    stalls = find_stalls(recorded.rows, recorded.events)
+    stalls = find_stalls(recorded.rows, events_of(*recorded.events))
     assert all(0 <= stall.lost_ms < math.inf and stall.steps for stall in stalls)
     for split in (judge(recorded.rows), SteadySteps(recorded.rows).breakdown):
         if split is not None:

@@ -5,16 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.judge.step_rows import make_steps, plain, restart
+from tests.judge.step_rows import events_of, make_steps, plain, restart
 from tfwatch.core.events import Event, Paused
 from tfwatch.core.rows import Flag, Rows
 from tfwatch.judge.steps import stalls
-from tfwatch.judge.steps.stalls import Pauses, Stall, StallSearch
+from tfwatch.judge.steps.stalls import Stall, StallSearch
 
 
 def find_stalls(rows: Rows, *events: Event) -> list[Stall]:
     """Find the stalls of these rows."""
-    return stalls.find_stalls(rows, events)
+    return stalls.find_stalls(rows, events_of(*events))
 
 
 def test_a_single_long_wait_is_a_stall() -> None:
@@ -130,10 +130,10 @@ def test_what_is_found_does_not_depend_on_how_the_rows_come(seed: int) -> None:
         some = int(rng.choice([1, 3, 18, 200, 700]))
         search.take(rows[at : at + some])
         at += some
-        found = [replace(stretch.named(Pauses()), lost_ms=0.0) for stretch in search.stretches()]
+        found = [replace(stall, lost_ms=0.0) for stall in search.found(events_of())]
         assert found == [replace(stall, lost_ms=0.0) for stall in find_stalls(rows[:at])]
 
-    assert sum(stretch.lost_ms for stretch in search.stretches()) == pytest.approx(
+    assert sum(stall.lost_ms for stall in search.found(events_of())) == pytest.approx(
         sum(stall.lost_ms for stall in find_stalls(rows))
     )
 

@@ -1,12 +1,10 @@
-"""Stalls: stretches of steps in which the device starves for much longer than usual. Their causes:
-events and rows joined by time; and the limits that heat and memory set."""
+"""Stalls: stretches of steps in which the device starves for much longer than usual, with their
+causes; and the limits that heat and memory set."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from operator import attrgetter
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,69 +22,19 @@ from tfwatch.core.events import (
 from tfwatch.core.rows import STEP, Flag, step_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
-    from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
+    from tfwatch.runs.buffers import Events
 
-# -- causes ----------------------------------------------------------------------------------------
+# -- limits ----------------------------------------------------------------------------------------
 
-#: A pause explains a long wait where it covers this share of it.
-_COVERS = 0.5
 #: The process got no CPU time: nothing that it did was slow.
 STOPPED = "process stopped"
-#: Heat lowers clocks for minutes: all steps get slower, not a single one.
-THERMAL = "thermal limit"
 UNEXPLAINED = "unexplained"
 CONTENTION = "CPU contention"
-#: The order of the search. Callbacks and checkpoints run between two steps, and delay no wait.
-_RANK = {STOPPED: 0, "swap": 1, CONTENTION: 2, THERMAL: 3}
-#: Heat explains a single wait only where the limit began with it: sensors read twice a second.
-_ONSET_NS = 1_000_000_000
-
-
-class Pauses:
-    """The pauses among a run's events that may lengthen a wait."""
-
-    def __init__(self, events: Iterable[Event] = ()) -> None:
-        known = [
-            event
-            for event in events
-            if isinstance(event, Paused) and event.cause in _RANK and event.took_ms > 0
-        ]
-        pauses = [*(event for event in known if event.cause != THERMAL)]
-        pauses += [limit for limit in find_limits(known) if limit.cause == THERMAL]
-        self._events = sorted(pauses, key=lambda event: event.at_ns)
-        self._end_ns: NDArray[np.float64] = np.array(
-            [event.at_ns for event in self._events], dtype=np.float64
-        )
-        took_ns = np.array([event.took_ms * 1e6 for event in self._events], dtype=np.float64)
-        self._begin_ns: NDArray[np.float64] = self._end_ns - took_ns
-        self._longest_ns = float(took_ns.max(initial=0.0))
-
-    def cause(self, start_ns: float, end_ns: float) -> str:
-        """Return the cause that covers at least half of a wait; `unexplained` without one."""
-        first = int(np.searchsorted(self._end_ns, start_ns, side="right"))
-        last = int(np.searchsorted(self._end_ns, end_ns + self._longest_ns, side="right"))
-        overlap = np.minimum(self._end_ns[first:last], end_ns) - np.maximum(
-            self._begin_ns[first:last], start_ns
-        )
-        covering = np.flatnonzero(overlap >= _COVERS * (end_ns - start_ns)) + first
-        fitting = [at for at in covering.tolist() if self._is_onset(at, start_ns)]
-        best = min(
-            fitting,
-            key=lambda at: (_RANK[self._events[at].cause], -overlap[at - first]),
-            default=None,
-        )
-        return UNEXPLAINED if best is None else self._events[best].cause
-
-    def _is_onset(self, at: int, start_ns: float) -> bool:
-        is_heat = self._events[at].cause == THERMAL
-        return not is_heat or bool(self._begin_ns[at] >= start_ns - _ONSET_NS)
-
-
 #: The causes of `Paused` that are limits: a letter and a word for each.
 LIMITS = {"thermal limit": ("H", "heat"), "swap": ("M", "swap")}
 #: Sensors report a lasting limit in pieces; pieces nearer than this are one stretch.
@@ -142,6 +90,12 @@ _AT_ONCE = 8192
 _BLOCK = 65_536
 #: The flags that explain a long wait.
 _CAUSES = Flag.SWITCH | Flag.SHUFFLE_FILL | Flag.EPOCH_START
+#: The pauses that explain one, the first of them first, where they cover this share of it.
+#: Callbacks and checkpoints run between two steps, and heat slows all of them: they delay no wait.
+_PAUSES = (STOPPED, "swap", CONTENTION)
+_COVERS = 0.5
+#: A pause that holds a step up is recorded so long after it at most.
+_PAUSE_NS = 60 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,21 +121,27 @@ class Stall:
         """The end of its longest wait."""
         return self.longest_ns + self.longest_ms * 1e6
 
-    def named(
-        self, pauses: Pauses, located: Sequence[StallLocated] = (), python_stage: str = ""
-    ) -> Stall:
+    def named(self, events: Events, python_stage: str) -> Stall:
         """Return the stall with its place, and its cause: a flag, a pause that covers half of the
-        longest wait, or `unexplained`. A line that waits is no contention for the CPU.
-
-        located: places in the order of their steps.
-        """
-        ends = self.step, self.step + self.steps
-        first, end = (bisect_left(located, step, key=attrgetter("step")) for step in ends)
-        found = merge_locations(located[first:end])
+        longest wait, or `unexplained`. A line that waits is no contention for the CPU."""
+        recorded = self.start_ns, int(self.end_ns) + _PAUSE_NS
+        steps = range(self.step, self.step + self.steps)
+        located = (one for one in events.between(StallLocated, *recorded) if one.step in steps)
+        found = merge_locations(located)
         place = place_text(found, python_stage) if found else ""
-        cause = Flag(self.flags & _CAUSES).cause or pauses.cause(self.longest_ns, self.end_ns)
+        flag = Flag(self.flags & _CAUSES).cause
+        cause = flag or self._pause_among(events.between(Paused, *recorded))
         is_other = bool(place) and cause == CONTENTION
         return replace(self, cause=UNEXPLAINED if is_other else cause, place=place)
+
+    def _pause_among(self, pauses: Iterable[Paused]) -> str:
+        """Return the cause that covers at least half of the longest wait."""
+        causes = set()
+        for pause in pauses:
+            begin_ns = max(_begin_ns(pause), self.longest_ns)
+            if min(pause.at_ns, self.end_ns) - begin_ns >= _COVERS * self.longest_ms * 1e6:
+                causes.add(pause.cause)
+        return next((cause for cause in _PAUSES if cause in causes), UNEXPLAINED)
 
     @property
     def reason(self) -> str:
@@ -203,14 +163,22 @@ class StallSearch:
     def __init__(self) -> None:
         self._closed: list[Stall] = []
         self._open: Stall | None = None
+        self._named: list[Stall] = []
         # Rows of the current setting: those that are too few to judge, and the last that were
         # judged.
         self._held = self._judged = np.empty(0, dtype=STEP)
         self._seen = 0
 
-    def stretches(self, since: int = 0) -> list[Stall]:
-        """Return the stalls from number `since` on, oldest first; the newest may still grow."""
-        return [*self._closed[since:], *filter(_is_stall, self._newest())]
+    def found(self, events: Events) -> list[Stall]:
+        """Return the stalls so far, oldest first; the newest may still grow. Causes are recorded
+        after a stall, and are looked for until none can come."""
+        newer = [*self._closed[len(self._named) :], *filter(_is_stall, self._newest())]
+        stage = python_stage(events.of(StagesFound)) if newer else ""
+        named = [stretch.named(events, stage) for stretch in newer]
+        stalls = without_own([*self._named, *named], events.of(SwitchAsked, PipelineSwitched))
+        newest_ns = max((stretch.end_ns for stretch in newer), default=0.0)
+        self._named += takewhile(lambda one: one.end_ns + _PAUSE_NS < newest_ns, named)
+        return stalls
 
     def take(self, rows: Rows) -> None:
         """Search the next rows of `core.rows.STEP`."""
@@ -246,17 +214,12 @@ class StallSearch:
         self._closed += filter(_is_stall, stretches)
 
 
-def find_stalls(rows: Rows, events: Sequence[Event]) -> list[Stall]:
+def find_stalls(rows: Rows, events: Events) -> list[Stall]:
     """Find the stalls of a whole run (see `StallSearch`)."""
-    pauses = Pauses(events)
     search = StallSearch()
     for first in range(0, len(rows), _BLOCK):
         search.take(rows[first : first + _BLOCK])
-    located = (event for event in events if isinstance(event, StallLocated))
-    in_order = sorted(located, key=attrgetter("step"))
-    stage = python_stage([event for event in events if isinstance(event, StagesFound)])
-    named = (stretch.named(pauses, in_order, stage) for stretch in search.stretches())
-    return without_own(named, events)
+    return search.found(events)
 
 
 def is_stall_of_callback(pause: Paused) -> bool:
@@ -264,16 +227,16 @@ def is_stall_of_callback(pause: Paused) -> bool:
     return pause.cause in ("callback", "checkpoint") and pause.took_ms >= LEAST_LOST_MS
 
 
-def without_own(stalls: Iterable[Stall], events: Iterable[Event]) -> list[Stall]:
+def without_own(
+    stalls: Iterable[Stall], switches: Iterable[SwitchAsked | PipelineSwitched]
+) -> list[Stall]:
     """Return the stalls without those in which the whole process was stopped, or an A/B test built
-    its pipelines: it has many of them.
-
-    events: `SwitchAsked` and `PipelineSwitched` among others.
-    """
-    own = set()
-    for event in events:
-        if is_of_experiment(event) and isinstance(event, SwitchAsked | PipelineSwitched):
-            own.add(event.step + 1 if isinstance(event, SwitchAsked) else event.step)
+    its pipelines: it has many of them."""
+    own = {
+        switch.step + 1 if isinstance(switch, SwitchAsked) else switch.step
+        for switch in switches
+        if is_of_experiment(switch)
+    }
     return [
         stall
         for stall in stalls

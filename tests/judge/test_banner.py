@@ -20,7 +20,7 @@ from tests.runs.folders import make_manifest
 from tfwatch.core.events import RunEnded, StallLocated, TrainingFailed
 from tfwatch.core.rows import Phase
 from tfwatch.judge.banner import banner as make_banner
-from tfwatch.judge.banner import moment_text, stall_sentence
+from tfwatch.judge.banner import moment_text, stall
 from tfwatch.judge.findings.finding import Tone
 from tfwatch.judge.machine import MachineFigures
 from tfwatch.judge.other_programs import OtherPrograms
@@ -381,13 +381,13 @@ def located(stage: str, place: str = "", thread: str = "") -> StallLocated:
     ],
 )
 def test_a_stall_names_the_stage_and_the_line(where: StallLocated | None, sentence: str) -> None:
-    assert stall_sentence(changed(RUNNING, step=412, now_s=40.3, located=where)) == sentence
+    assert stall(changed(RUNNING, step=412, now_s=40.3, located=where)).sentence == sentence
 
 
 def test_a_shuffle_buffer_that_fills_comes_first() -> None:
     now = changed(RUNNING, step=412, now_s=40.3, shuffle=(4298, 50_000), located=located("range"))
 
-    assert stall_sentence(now) == "Step 412 waits: filling the shuffle buffer, 4 298 of 50 000."
+    assert stall(now).sentence == "Step 412 waits: filling the shuffle buffer, 4 298 of 50 000."
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,12 @@ import pytest
 from tests.judge.samples import make_samples
 from tests.judge.situations import RUNNING, changed, judged
 from tests.screens.canned import COMPUTE_BOUND, Canned
-from tfwatch.core.events import GpuFound, Noted, RunEnded, SensorMissing
+from tfwatch.core.events import Event, GpuFound, Noted, RunEnded, SensorMissing
 from tfwatch.judge.banner import remark
 from tfwatch.judge.machine import (
     GpuFigures,
     MachineFigures,
     gpu_figures,
-    gpu_status,
     machine_now,
     machine_of_run,
     others_share,
@@ -156,11 +155,18 @@ def test_others_are_seen_beyond_the_disagreement_of_the_counters(
 
 def test_the_newest_event_on_the_gpu_counts() -> None:
     lost = SensorMissing(5, "GPU", "NVML: GPU is lost", "tfwatch tries again")
+    disk = SensorMissing(0, "disk", "no counters", "")
 
-    assert gpu_status([]) is None
-    assert gpu_status([SensorMissing(0, "disk", "no counters", "")]) is None
-    assert gpu_status([FOUND, Noted(1, "a note"), lost]) is lost
-    assert gpu_status([FOUND, lost, FOUND]) is FOUND
+    def found(*events: Event) -> tuple[GpuFound | None, list[str]]:
+        run = Canned(None).started()
+        for event in events:
+            run.writer.event(event)
+        machine = machine_now(run.snapshot())
+        return machine.found, [one.sensor for one in machine.missing]
+
+    assert found(disk) == (None, ["GPU", "disk"])
+    assert found(FOUND, Noted(1, "a note"), lost) == (None, ["GPU"])
+    assert found(FOUND, lost, FOUND) == (FOUND, [])
 
 
 def test_of_the_gpu_nothing_before_a_switch_counts_now() -> None:

@@ -28,7 +28,6 @@ from tfwatch.runs.machine_info import memory_total
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from tfwatch.core.events import StallLocated
     from tfwatch.judge.findings.situation import Situation
     from tfwatch.judge.machine import MachineFigures
 
@@ -100,9 +99,8 @@ def _ended(now: Situation) -> Finding | None:
     if now.ended is None:
         return None
     if now.ended.cause == "failed":
-        return _moment(
-            "FAILED", now.ended.detail or "no reason was recorded", _sum_up(now), Tone.BAD
-        )
+        why = now.ended.detail or "no reason was recorded"
+        return _moment("FAILED", why, _sum_up(now), Tone.BAD)
     took = units.seconds(now.ended.at_ns / 1e9)
     done = f"{units.counted(now.ended.steps, 'step')} in {took}"
     if now.ended.cause == "stopped":
@@ -121,28 +119,26 @@ def _with_last(now: Situation, finding: Finding) -> Finding:
     return replace(last, word=finding.word, sentence=sentence, remark=remark)
 
 
-def _killed(now: Situation) -> Finding | None:
+def _out_of_reach(now: Situation) -> Finding | None:
+    """Return the state of a run whose process is gone, silent or out of sight."""
+    silent_for, shown = units.seconds(now.silent_s), "the screen shows the last data"
     if now.life == "killed":
         place = f"at step {units.count(now.step)}, after {units.seconds(now.now_s)}"
         how = "ENDED" if now.phase is Phase.ENDED else "KILLED"
         return _moment(f"{how} (no end record)", place, _last_evidence(now), Tone.BAD)
     if now.life == "unknown":
         host = now.manifest.machine.get("host") or "unknown"
-        silence = f"no new data for {units.seconds(now.silent_s)}; run on another machine, {host}"
+        silence = f"no new data for {silent_for}; run on another machine, {host}"
         return _moment("UNKNOWN", silence, "check on that machine whether it still runs", Tone.WARN)
-    return None
-
-
-def _silent(now: Situation) -> Finding | None:
     if now.life == "folder gone":
         where = f"moved, deleted or unmounted: {now.run}"
-        moved = "tfwatch replay opens it at its new place; the screen shows the last data"
+        moved = f"tfwatch replay opens it at its new place; {shown}"
         return _moment("RUN FOLDER GONE", where, moved, Tone.WARN)
-    if now.life != "not responding":
-        return None
-    why = "training is stopped, asleep, or holds the GIL"
-    alive = f"its process {now.manifest.pid} is alive; the screen shows the last data"
-    return _moment(f"NOT RESPONDING for {units.seconds(now.silent_s)}", why, alive, Tone.BAD)
+    if now.life == "not responding":
+        why = "training is stopped, asleep, or holds the GIL"
+        alive = f"its process {now.manifest.pid} is alive; {shown}"
+        return _moment(f"NOT RESPONDING for {silent_for}", why, alive, Tone.BAD)
+    return None
 
 
 def _stopping(now: Situation) -> Finding | None:
@@ -155,29 +151,30 @@ def _stopping(now: Situation) -> Finding | None:
 def _unwatched(now: Situation) -> Finding | None:
     if not now.watch_failed:
         return None
-    return _moment(
-        "NOT MEASURED",
-        f"tfwatch failed: {now.watch_failed}",
-        "training goes on without it",
-        Tone.WARN,
-    )
+    why = f"tfwatch failed: {now.watch_failed}"
+    return _moment("NOT MEASURED", why, "training goes on without it", Tone.WARN)
 
 
 def _starting(now: Situation) -> Finding | None:
+    if now.phase is Phase.STARTING:
+        sentence = now.detail or "starting"
+    elif now.is_starting:
+        sentence = _shuffle_fill_text(now) or "waiting for the first batch"
+    else:
+        return None
     # A detail that counts begins a new phase each time: 0.1 s beside `400 of 8 000` would be the
     # time of the count.
     so_far = f", {units.seconds(now.phase_s)}" if now.phase_s >= _WORTH_SHOWING_S else ""
-    if now.phase is Phase.STARTING:
-        sentence = f"{now.detail or 'starting'}{so_far}"
-        return _moment("STARTING", sentence, _early_keys(now), Tone.BUSY)
-    if now.is_starting:
-        filling = _shuffle_fill_text(now)
-        sentence = f"{filling or 'waiting for the first batch'}{so_far}"
-        again = ["it fills again in every epoch"] if filling else []
-        return _moment(
-            "STARTING", sentence, " - ".join(filter(None, [*again, _early_keys(now)])), Tone.BUSY
-        )
-    return None
+    return _moment("STARTING", f"{sentence}{so_far}", _early_keys(now), Tone.BUSY)
+
+
+def _early_keys(now: Situation) -> str:
+    if not now.live:
+        return ""
+    if now.asked:
+        requested = ", ".join(f"{knob_name(knob)} {new}" for knob, new in now.asked.items())
+        return f"requested: {requested}; takes effect with the first batch"
+    return "settings can be changed already" if now.manifest.switchable else ""
 
 
 def _compiling(now: Situation) -> Finding | None:
@@ -198,38 +195,31 @@ def _is_unusual(now: Situation) -> bool:
 
 def stall(now: Situation) -> Finding:
     """Return the stall of this moment."""
-    word = f"NO BATCH FOR {now.phase_s:.1f} s"
-    return _moment(word, stall_sentence(now), _stall_advice(now), Tone.BAD)
+    advice = "No key helps while a fetch blocks; the training process responds, q is safe."
+    if now.asked:
+        knob, new = next(reversed(list(now.asked.items())))
+        advice = f"Requested: {knob_name(knob)} {new}; it waits for the current batch. q is safe."
+    if not now.live:
+        advice = "Read only: switch on the screen of the training itself."
+    return _moment(f"NO BATCH FOR {now.phase_s:.1f} s", _stall_sentence(now), advice, Tone.BAD)
 
 
-def stall_sentence(now: Situation) -> str:
-    """Return the place of a stall."""
+def _stall_sentence(now: Situation) -> str:
+    """Return `Step 412 waits in from_generator(rows), at feed.py:41 in rows: no output for 20.3
+    s.`; a narrow row cuts the end."""
     step = f"Step {units.count(now.step)} waits"
     if filling := _shuffle_fill_text(now):
         return f"{step}: {filling}."
-    if now.located:
-        return f"{step} {_where(now, now.located)}."
+    if located := now.located:
+        place = place_text(located, now.python_stage)
+        if located.stage:
+            since_s = now.now_s - located.since_ns / 1e9
+            return f"{step} in {place}: no output for {units.seconds(since_s)}."
+        is_generator = located.thread == "generator"
+        return f"{step} in {place}." if is_generator else f"{step} for its batch, at {place}."
     if now.epoch_begins:
         return f"{step} for the first batch of epoch {now.epoch + 1}."
     return f"{step} for its batch: the input pipeline has delivered none."
-
-
-def _where(now: Situation, located: StallLocated) -> str:
-    """Return `in from_generator(rows), at feed.py:41 in rows: no output for 20.3 s`; a narrow row
-    cuts the end."""
-    place = place_text(located, now.python_stage)
-    if not located.stage:
-        return f"in {place}" if located.thread == "generator" else f"for its batch, at {place}"
-    return f"in {place}: no output for {units.seconds(now.now_s - located.since_ns / 1e9)}"
-
-
-def _stall_advice(now: Situation) -> str:
-    if not now.live:
-        return "Read only: switch on the screen of the training itself."
-    if now.asked:
-        knob, new = next(reversed(list(now.asked.items())))
-        return f"Requested: {knob_name(knob)} {new}; it waits for the current batch. q is safe."
-    return "No key helps while a fetch blocks; the training process responds, q is safe."
 
 
 def _shuffle_fill_text(now: Situation) -> str:
@@ -318,8 +308,7 @@ def _measuring(now: Situation, before: Finding | None) -> Finding:
 _STATES: tuple[Callable[[Situation], Finding | None], ...] = (
     _failed,
     _ended,
-    _killed,
-    _silent,
+    _out_of_reach,
     _stopping,
     _unwatched,
     _starting,
@@ -329,15 +318,6 @@ _STATES: tuple[Callable[[Situation], Finding | None], ...] = (
     _ab_test,
     _autopilot,
 )
-
-
-def _early_keys(now: Situation) -> str:
-    if not now.live:
-        return ""
-    if now.asked:
-        requested = ", ".join(f"{knob_name(knob)} {new}" for knob, new in now.asked.items())
-        return f"requested: {requested}; takes effect with the first batch"
-    return "settings can be changed already" if now.manifest.switchable else ""
 
 
 def _sum_up(now: Situation) -> str:
@@ -375,10 +355,8 @@ def _last_evidence(now: Situation) -> str:
 
 def remark(now: Situation) -> str:
     """Return the most urgent problem; empty where there is none, or the run is not running."""
-    machine = now.machine
-    if machine is None or now.life != "running" or now.ended is not None:
-        return ""
-    return next(_problems(now, machine), "")
+    is_running = now.life == "running" and now.ended is None
+    return next(_problems(now, now.machine), "") if is_running and now.machine else ""
 
 
 def _problems(now: Situation, machine: MachineFigures) -> Iterator[str]:

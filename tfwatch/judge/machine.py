@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tfwatch.core.rows import Rows
+    from tfwatch.runs.buffers import Events
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.snapshot import Snapshot
 
@@ -149,12 +150,10 @@ def gpu_lanes(rows: Rows, gpus: GpusFound | None, of: _Of = np.mean) -> tuple[Gp
 
 def extremes(lanes: Sequence[GpuFigures]) -> tuple[GpuFigures, GpuFigures] | None:
     """Return the busiest and the idlest GPU; None where fewer than two have figures."""
-    known = sorted((lane for lane in lanes if lane.busy is not None), key=_busy)
+    known = sorted(
+        (lane for lane in lanes if lane.busy is not None), key=lambda lane: lane.busy or 0.0
+    )
     return (known[-1], known[0]) if len(known) >= 2 else None
-
-
-def _busy(lane: GpuFigures) -> float:
-    return -1.0 if lane.busy is None else lane.busy
 
 
 #: The two counters average over windows of their own. One program alone on an H100 with steady work
@@ -177,17 +176,6 @@ def others_share(busy: NDArray[np.floating], ours: NDArray[np.floating]) -> floa
     error = float(apart.std()) / len(apart) ** 0.5
     share = float(apart.mean())
     return min(share, 1.0) if share > COUNTERS_DIFFER + _ERRORS * error else None
-
-
-def gpu_status(events: Iterable[object]) -> GpuFound | SensorMissing | None:
-    """Return the newest event on the GPU's figures: their source, or the reason for none."""
-    newest: GpuFound | SensorMissing | None = None
-    for event in events:
-        if isinstance(event, GpuFound) or (
-            isinstance(event, SensorMissing) and event.sensor == GPU and event.reason
-        ):
-            newest = event
-    return newest
 
 
 # -- the machine -----------------------------------------------------------------------------------
@@ -260,8 +248,12 @@ class MachineFigures:
 
 
 def machine_of_run(run: Snapshot) -> MachineFigures:
-    """Return the machine over a whole run."""
-    begin_s, end_s = _training_time(run)
+    """Return the machine over a whole run, from the start of its first step to the end of the last
+    one."""
+    epochs = run.epochs
+    begin_s, end_s = (
+        (epochs["first_ns"][0] / 1e9, epochs["end_ns"][-1] / 1e9) if len(epochs) else (0.0, 0.0)
+    )
     samples, gpus = (_between(rows, begin_s, end_s) for rows in (run.samples, run.gpus))
     return replace(
         _summarise(samples, samples, gpus, run.events, np.median),
@@ -274,19 +266,19 @@ def machine_of_run(run: Snapshot) -> MachineFigures:
 
 def machine_now(snapshot: Snapshot, memory: MemoryOverRun | None = None) -> MachineFigures:
     """Return the machine over the last seconds. memory: of the process so far."""
-    events = snapshot.events
+    events, now_s = snapshot.events, snapshot.now_s
     changes_ns = [switch.at_ns for switch in without_experiments(events.of(PipelineSwitched))]
     changes_ns += [ended.at_ns for ended in events.of(ExperimentEnded)]
-    samples, gpus = (recent(rows, snapshot.now_s) for rows in (snapshot.samples, snapshot.gpus))
+    samples, gpus = (
+        _between(rows[-_MOST_ROWS:], now_s - NOW_S, math.inf)
+        for rows in (snapshot.samples, snapshot.gpus)
+    )
     since_s = max(changes_ns) / 1e9 + _LAG_S if changes_ns else 0.0
     of_setting = _between(samples, since_s, math.inf)
-    found = events.of(GpuFound, GpusFound, SensorMissing)
-    return replace(_summarise(samples, of_setting, gpus, found, np.mean), process_memory=memory)
-
-
-def recent(rows: Rows, now_s: float) -> Rows:
-    """Return the rows of the last `NOW_S` seconds."""
-    return _between(rows[-_MOST_ROWS:], now_s - NOW_S, math.inf)
+    return replace(
+        _summarise(samples, of_setting, gpus, events, np.mean),
+        process_memory=memory,
+    )
 
 
 def _between(rows: Rows, begin_s: float, end_s: float) -> Rows:
@@ -297,48 +289,30 @@ def _between(rows: Rows, begin_s: float, end_s: float) -> Rows:
     return between
 
 
-def _training_time(run: Snapshot) -> tuple[float, float]:
-    """Return the start of the first step and the end of the last one, seconds; none without
-    steps."""
-    epochs = run.epochs
-    return (epochs["first_ns"][0] / 1e9, epochs["end_ns"][-1] / 1e9) if len(epochs) else (0.0, 0.0)
-
-
-def _summarise(
-    samples: Rows, of_gpu: Rows, gpus: Rows, events: Iterable[object], of: _Of
-) -> MachineFigures:
-    events = [event for event in events if isinstance(event, GpuFound | GpusFound | SensorMissing)]
-    status = gpu_status(events)
+def _summarise(samples: Rows, of_gpu: Rows, gpus: Rows, events: Events, of: _Of) -> MachineFigures:
+    missing = missing_sensors(events.of(GpuFound, SensorMissing))
+    is_gpu_missing = any(one.sensor == GPU for one in missing)
     return MachineFigures(
-        {name: _figure_of(samples, name, of) for name in SAMPLE.names or () if name != "at_ns"},
+        {
+            name: figure(samples[name], _last if name in _NEWEST else of)
+            for name in SAMPLE.names or ()
+            if name != "at_ns"
+        },
         gpu_figures(of_gpu, of),
-        gpu_lanes(gpus, find_gpus(events), of),
-        status if isinstance(status, GpuFound) else None,
-        tuple(missing_sensors(events)),
+        gpu_lanes(gpus, events.newest(GpusFound), of),
+        None if is_gpu_missing else events.newest(GpuFound),
+        tuple(missing),
     )
 
 
-def find_gpus(events: Iterable[object]) -> GpusFound | None:
-    """Return the newest event that names the GPUs of a strategy."""
-    found = [event for event in events if isinstance(event, GpusFound)]
-    return found[-1] if found else None
-
-
-def missing_sensors(events: Iterable[object]) -> list[SensorMissing]:
+def missing_sensors(events: Iterable[GpuFound | SensorMissing]) -> list[SensorMissing]:
     """Return the newest event of each sensor without figures, of none that has them again."""
     newest: dict[str, SensorMissing] = {}
     for event in events:
-        if isinstance(event, SensorMissing):
-            newest.pop(event.sensor, None)
-            if event.reason:
-                newest[event.sensor] = event
-        elif isinstance(event, GpuFound):
-            newest.pop(GPU, None)
+        newest.pop(event.sensor if isinstance(event, SensorMissing) else GPU, None)
+        if isinstance(event, SensorMissing) and event.reason:
+            newest[event.sensor] = event
     return list(newest.values())
-
-
-def _figure_of(rows: Rows, column: str, of: _Of) -> float | None:
-    return figure(rows[column], _last if column in _NEWEST else of)
 
 
 def _last(values: NDArray[np.float64]) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tfwatch.core import units
 from tfwatch.core.events import GpuFound, GpusFound
-from tfwatch.judge.machine import extremes, find_gpus
+from tfwatch.judge.machine import extremes
 from tfwatch.screens.basics.text import QUIET_COLOUR, clock, single_width
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def gpu_lanes(
 
 
 def _lane_of(snapshot: Snapshot, gpu: GpuFigures, word: str, bars: Bars) -> Lane:
-    found = find_gpus(snapshot.events.of(GpusFound))
+    found = snapshot.events.newest(GpusFound)
     names = [*found.names] if found else []
     seen = _in_view(snapshot.gpus, bars)
     own = seen[seen["gpu"] == (names.index(gpu.device) if gpu.device in names else -1)]

@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias, overload
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 
     from tfwatch.core.rows import Rows
     from tfwatch.judge.effects.comparison import Comparison
-    from tfwatch.judge.effects.switching_state import AutopilotRun
     from tfwatch.judge.view import RunView
     from tfwatch.runs.snapshot import Snapshot
 
@@ -142,7 +140,7 @@ def _describe_pause(event: facts.Paused) -> RowText | None:
     return NO_MARK, f"paused for {took} by {by}", ""
 
 
-def _describe_found(what: RowSource) -> RowText | None:
+def _describe_step(what: RowSource) -> RowText | None:
     match what:
         case Stall():
             lost, step = units.seconds(what.lost_ms / 1e3), units.count(what.step)
@@ -153,19 +151,18 @@ def _describe_found(what: RowSource) -> RowText | None:
             took = f"{again or 'compiled'} in {units.seconds(what.took_ms / 1e3)}, not counted"
             return "C", f"{took}: {what.change}" if what.change else took, ""
         case facts.StepProfiled():
-            return NO_MARK, _describe_profile(what), ""
+            steps = f"{units.counted(what.steps, 'step')} up to step {units.count(what.step)}"
+            done = f"{steps} profiled; starting took {units.milliseconds(what.cost_ms)}"
+            return NO_MARK, f"no profile: {what.missing}" if what.missing else done, ""
         case LogFinding():
             return NO_MARK, f"TensorFlow (5 log): {what.meaning.text}", _WARNING
+        case facts.Paused():
+            return _describe_pause(what)
+        case facts.Slept():
+            return "Z", f"asleep for {units.seconds(what.slept_ms / 1e3)}, not counted", ""
+        case facts.Noted():
+            return NO_MARK, what.text, ""
     return None
-
-
-def _describe_profile(event: facts.StepProfiled) -> str:
-    is_automatic = event.by == facts.AUTOMATIC
-    if event.missing:
-        return f"no profile{', which nobody asked for' if is_automatic else ''}: {event.missing}"
-    why = ", though nobody asked: compute is the limit" if is_automatic else ""
-    steps = f"{units.counted(event.steps, 'step')} up to step {units.count(event.step)} profiled"
-    return f"{steps}{why}; starting took {units.milliseconds(event.cost_ms)}"
 
 
 def _describe_switching(event: RowSource) -> RowText | None:
@@ -181,23 +178,15 @@ def _describe_switching(event: RowSource) -> RowText | None:
         case facts.TunerLost():
             return NO_MARK, wording.TUNER_LOST, _WARNING
         case facts.SwitchFailed():
-            return _describe_switch(event, wording.without_effect_text(event), _WARNING)
+            goes_on = f"{wording.setting_text(event.knob, event.now)} continues"
+            return _describe_switch(event, f"failed: {event.reason}; {goes_on}", _WARNING)
         case facts.RandomDrawsAllowed():
-            return KNOBS[WORKERS].key, wording.random_draws_text(event), _WARNING
+            drawn = f"other random draws from step {units.count(event.step + 1)} on"
+            text = f"{drawn}, accepted by {event.by}: {event.reason}"
+            return KNOBS[WORKERS].key, text, _WARNING
         case facts.SwitchAsked():
             when = _WHEN[min(event.epochs or epochs_until(event.knob, event.new), len(_WHEN) - 1)]
             return KNOBS[event.knob].key, f"{event.change.words} requested{when}", ""
-    return None
-
-
-def _describe_interruption(event: RowSource) -> RowText | None:
-    match event:
-        case facts.Paused():
-            return _describe_pause(event)
-        case facts.Slept():
-            return "Z", f"asleep for {units.seconds(event.slept_ms / 1e3)}, not counted", ""
-        case facts.Noted():
-            return NO_MARK, event.text, ""
     return None
 
 
@@ -228,22 +217,13 @@ def _describe_trouble(event: RowSource) -> RowText | None:
 
 
 def _describe_plain(event: RowSource) -> RowText | None:
-    return (
-        _describe_found(event)
-        or _describe_switching(event)
-        or _describe_interruption(event)
-        or _describe_trouble(event)
-    )
+    return _describe_step(event) or _describe_switching(event) or _describe_trouble(event)
 
 
 # -- the rows of a run -----------------------------------------------------------------------------
 
 #: Events whose rows need other data.
-_NEEDING_MORE = (
-    facts.PipelineSwitched,
-    facts.EpochEnded,
-    facts.AutopilotEnded,
-)
+_NEEDING_MORE = (facts.PipelineSwitched, facts.EpochEnded, facts.AutopilotEnded)
 
 
 class EventCollector:
@@ -353,16 +333,10 @@ class EventRows(Sequence[EventRow]):
             return [self[n] for n in range(len(self._rows))[at]]
         at = range(len(self._rows))[at]
         if at not in self._made:
-            self._made[at] = self._make_row(*self._rows[at])
+            at_s, what = self._rows[at]
+            time = f"{self._snapshot.local_time(at_s):%H:%M:%S}"
+            self._made[at] = EventRow(at_s, time, *self._describe(what))
         return self._made[at]
-
-    @cached_property
-    def _autopilot_runs(self) -> Sequence[AutopilotRun]:
-        return autopilot_runs(self._snapshot.events.of(*AUTOPILOT_EVENTS))
-
-    def _make_row(self, at_s: float, what: RowSource) -> EventRow:
-        time = f"{self._snapshot.local_time(at_s):%H:%M:%S}"
-        return EventRow(at_s, time, *self._describe(what))
 
     def _describe(self, what: RowSource) -> RowText:
         match what:
@@ -374,7 +348,8 @@ class EventRows(Sequence[EventRow]):
             case facts.EpochEnded():
                 return _describe_epoch(what, self._snapshot)
             case facts.AutopilotEnded():
-                run = next((one for one in self._autopilot_runs if one.ended == what), None)
+                runs = autopilot_runs(self._snapshot.events.of(*AUTOPILOT_EVENTS))
+                run = next((one for one in runs if one.ended == what), None)
                 # A damaged run may lack its begin.
                 said = wording.autopilot_text(run) if run else what.reason
                 return _AUTOPILOT, f"autopilot: {said}", _ACCENT
@@ -384,12 +359,7 @@ class EventRows(Sequence[EventRow]):
 
 
 #: Changes of settings.
-_CHANGES = (
-    facts.PipelineSwitched,
-    facts.SwitchFailed,
-    facts.ExperimentEnded,
-    facts.AutopilotEnded,
-)
+_CHANGES = facts.PipelineSwitched, facts.SwitchFailed, facts.ExperimentEnded, facts.AutopilotEnded
 
 
 def changes_of_run(run: Snapshot, comparisons: Sequence[Comparison]) -> EventRows:

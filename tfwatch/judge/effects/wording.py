@@ -10,22 +10,15 @@ from tfwatch.core import units
 from tfwatch.core.events import WITH_THE_RUN
 from tfwatch.core.knobs import COMPUTE, COPY, HOST, WAIT, knob_name
 from tfwatch.judge.effects.comparison import ENOUGH_STEPS
-from tfwatch.judge.effects.interval import SAME, Estimate
 from tfwatch.judge.effects.switching_state import estimate_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tfwatch.core.events import (
-        AutopilotEnded,
-        ExperimentEnded,
-        MoveJudged,
-        MoveMade,
-        RandomDrawsAllowed,
-        SwitchFailed,
-    )
+    from tfwatch.core.events import ExperimentEnded, MoveJudged
     from tfwatch.core.knobs import KnobChange
     from tfwatch.judge.effects.comparison import Comparison, SwitchEffect
+    from tfwatch.judge.effects.interval import Estimate
     from tfwatch.judge.effects.switching_state import AutopilotRun, RunningExperiment
     from tfwatch.judge.forecasts.forecast import Forecast
 
@@ -71,14 +64,6 @@ def interval_of_claim(known: Estimate) -> str:
     is_slower = known.answer == "slower"
     low, high = (1 / known.high, 1 / known.low) if is_slower else (known.low, known.high)
     return f"{units.times(low)} to {units.times(high)}"
-
-
-def random_draws_text(event: RandomDrawsAllowed) -> str:
-    """Return what the user has accepted, and for which map."""
-    return (
-        f"other random draws from step {units.count(event.step + 1)} on, accepted by {event.by}:"
-        f" {event.reason}"
-    )
 
 
 def setting_text(knob: str, value: str) -> str:
@@ -140,11 +125,6 @@ def part_text(switch: Comparison, part: str) -> str:
     return f"{part} {' → '.join(units.in_one_unit(*map(switch.typical, sides)))}"
 
 
-def without_effect_text(event: SwitchFailed) -> str:
-    """Return why a switch has no effect, and the setting in effect since it failed."""
-    return f"failed: {event.reason}; {setting_text(event.knob, event.now)} continues"
-
-
 # -- A/B tests -------------------------------------------------------------------------------------
 
 _WHY_OPEN = {
@@ -179,8 +159,7 @@ def answer_text(ended: ExperimentEnded) -> str:
     """Return `1.68 x faster (1.61 to 1.74) over 412 steps`, `no difference: between 0.97 and 1.03
     ...`.
 
-    A clear but small difference reads `less than 3 % apart: between 1.00 and 1.02 ...`, no answer
-    `not clear: ...`.
+    No answer reads `not clear: ...`.
     """
     known, over = estimate_of(ended), f"over {units.count(ended.steps)} steps"
     if known is None:
@@ -192,8 +171,7 @@ def answer_text(ended: ExperimentEnded) -> str:
         return f"{estimate_text(known)} {over}"
     between = f"between {units.times(known.low)} and {units.times(known.high)} {over}"
     if ended.answer == "same":
-        apart = f"less than {units.percent(SAME)} apart"
-        return f"{'no difference' if known.low <= 1 <= known.high else apart}: {between}"
+        return f"no difference: {between}"
     return f"not clear: {between}, {ended.reason or _WHY_OPEN.get(ended.cause, ended.cause)}"
 
 
@@ -211,17 +189,11 @@ def autopilot_parts(run: AutopilotRun) -> list[str]:
     """Return the current move of a run that goes on, and the judgement of the move before."""
     if run.made is None:
         return ["measuring the current setting"]
-    judged = run.moves[-1] if run.moves else None
-    waits = judged is None or run.made.at_ns >= judged.at_ns
-    texts = [f"move {len(run.moves) + 1}: {move_text(run.made)}"] if waits else []
+    judged, known = run.moves[-1] if run.moves else None, run.made.forecast_ms
+    forecast = "" if known is None else f", forecast {units.milliseconds(known)}"
+    move = f"move {len(run.moves) + 1}: {changes_text(run.made.changes)}{forecast}"
+    texts = [move] if judged is None or run.made.at_ns >= judged.at_ns else []
     return [*texts, move_line(judged)] if judged else texts
-
-
-def move_text(made: MoveMade) -> str:
-    """Return `workers off → 8, forecast 9.1 ms`."""
-    known = made.forecast_ms
-    forecast = f", forecast {units.milliseconds(known)}" if known is not None else ""
-    return f"{changes_text(made.changes)}{forecast}"
 
 
 def move_line(judged: MoveJudged) -> str:
@@ -241,22 +213,15 @@ def autopilot_text(run: AutopilotRun) -> str:
     4); the settings are as before: ...`; `nothing to gain: ...`.
     """
     if run.ended is None:
-        if run.is_lost:
-            return TUNER_LOST
-        return "; ".join(autopilot_parts(run))
+        return TUNER_LOST if run.is_lost else "; ".join(autopilot_parts(run))
     if run.kept:
-        return f"{_gain_claim(run.ended)}kept {changes_text(run.kept)}; {run.ended.reason}"
+        gain = f"{estimate_text(run.estimate)}, " if run.estimate else ""
+        return f"{gain}kept {changes_text(run.kept)}; {run.ended.reason}"
     if not run.moves:
         none = "nothing to gain" if run.ended.cause == "not_starving" else "nothing changed"
         return f"{none}: {run.ended.reason}"
     tried = ", ".join(dict.fromkeys(changes_text(move.changes) for move in run.moves))
     return f"nothing helped (tried {tried}); the settings are as before: {run.ended.reason}"
-
-
-def _gain_claim(ended: AutopilotEnded) -> str:
-    """Return `1.68 x faster (1.61 to 1.74), `; empty where no move was kept."""
-    known = estimate_of(ended)
-    return "" if known is None else f"{estimate_text(known)}, "
 
 
 # -- forecasts -------------------------------------------------------------------------------------
@@ -287,16 +252,10 @@ def expected_gain_text(known: Forecast, shown_ms: float = math.nan) -> str:
     if not known.is_sure:
         return f"try it, {gain_text(known)}"
     so_far = " so far" if abs(shown_ms / known.now_ms - 1) > _DIFFERS else ""
-    within = f" ({interval_text(known)})" if interval_text(known) else ""
+    ends = " to ".join(units.in_one_unit(known.low_ms, known.high_ms)).removesuffix(" ms")
+    within = f" ({ends})" if known.high_ms > _WIDE * known.low_ms else ""
     now, then = units.in_one_unit(known.now_ms, known.step_ms)
     return f"{now}{so_far} to about {then}{within}, {gain_text(known)} ({known.why})"
-
-
-def interval_text(known: Forecast) -> str:
-    """Return `13.2 to 78.4`, a wide prediction interval in milliseconds; empty for a narrow one."""
-    if not known.is_known or known.high_ms <= _WIDE * known.low_ms:
-        return ""
-    return " to ".join(units.in_one_unit(known.low_ms, known.high_ms)).removesuffix(" ms")
 
 
 def gain_text(known: Forecast) -> str:

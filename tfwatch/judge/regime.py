@@ -180,7 +180,7 @@ class RunningRegime:
         if isinstance(event, PipelineSwitched):
             self._switched = event
         elif isinstance(event, StagesFound):
-            self._keeps_elements = any(_CACHE in kind for kind in event.kinds)
+            self._keeps_elements = any("Cache" in kind for kind in event.kinds)
         elif isinstance(event, Traced):
             self._trace_change = event.change or self._trace_change
         elif isinstance(event, CodeSampled):
@@ -206,8 +206,9 @@ class RunningRegime:
     def now(self, length_s: float, doing: Phase | None) -> Regime:
         """Return the regime of a run that lasts `length_s` so far. doing: the phase of the training
         thread."""
-        rows = self._sums.rows
-        fills = len(rows) > 1 and self._keeps_elements and not self._is_switch_of_other_knob
+        rows, cause = self._sums.rows, "switch" if self._switch_ns else "start"
+        is_of_cache = self._switched is not None and self._switched.knob == CACHE
+        fills = len(rows) > 1 and self._keeps_elements and (cause == "start" or is_of_cache)
         # The first batch after the filling waits for its end: three runs, 0.3 s each, once.
         begin_ns = int(rows["first_ns"][1]) if fills else self._epoch_begin_ns(rows)
         if begin_ns != self._begin_ns:
@@ -219,12 +220,13 @@ class RunningRegime:
                     self._count_samples(event)
         spent, newest = self._breakdown.take(rows[int(fills) :], self._taken, length_s, doing)
         started = [event for event in self._taken if isinstance(event, EpochStarted)]
+        code = (CodeTime(*key, seconds) for key, seconds in self._code.items())
         return Regime(
-            cause="cache" if fills else "switch" if self._switch_ns else "start",
+            cause="cache" if fills else cause,
             begin_ns=begin_ns,
             spent=spent,
             before=self._before(rows[: int(fills)], begin_ns),
-            code=self._code_times(),
+            code=tuple(sorted(code, key=lambda one: -one.seconds)),
             models=len({event.model for event in started}),
             fits=len({event.fit for event in started}),
             epochs=len(rows) - int(fills),
@@ -233,10 +235,6 @@ class RunningRegime:
             trace_change=self._trace_change,
             host_growth_ms=self._hosts.growth_ms,
         )
-
-    @property
-    def _is_switch_of_other_knob(self) -> bool:
-        return bool(self._switch_ns) and (self._switched is None or self._switched.knob != CACHE)
 
     def _epoch_begin_ns(self, rows: Rows) -> int:
         if not len(rows):
@@ -253,13 +251,6 @@ class RunningRegime:
         filled = [event for event in self._events if event.at_ns < begin_ns]
         first_ns = self._epoch_begin_ns(rows)
         return make_time_breakdown(rows, filled, begin_ns / 1e9, None, first_ns).total
-
-    def _code_times(self) -> tuple[CodeTime, ...]:
-        times = (CodeTime(*key, seconds) for key, seconds in self._code.items())
-        return tuple(sorted(times, key=lambda one: -one.seconds))
-
-
-_CACHE = "Cache"
 
 
 class _HostTimes:

@@ -12,6 +12,7 @@ from tfwatch.core.rows import Flag, Rows
 from tfwatch.judge.effects.comparison import (
     Comparison,
     KnownComparisons,
+    SwitchEffect,
     compare,
     find_better_settings,
     measure_effect,
@@ -207,6 +208,12 @@ def test_the_newest_proof_says_which_setting_is_slower() -> None:
 # -- by the parts of a step ------------------------------------------------------------------------
 
 
+def measured(before: Rows, after: Rows, knob: str, *, accelerated: bool = True) -> SwitchEffect:
+    found = measure_effect([before, after], [knob], accelerated)
+    assert found
+    return found
+
+
 @pytest.mark.parametrize(
     ("knob", "accelerated", "answer"),
     [
@@ -221,7 +228,7 @@ def test_compute_that_changed_alone_is_drift_where_the_knob_cannot_move_it(
     before = make_steps(np.full(100, 0.2), compute=10.0, host=0.0)
     after = make_steps(np.full(100, 0.2), compute=12.0, host=0.0)
 
-    found = measure_effect([before, after], [knob], accelerated)
+    found = measured(before, after, knob, accelerated=accelerated)
 
     assert found.estimate.answer == answer
     assert found.parts[COMPUTE].ms == pytest.approx(2.0)
@@ -236,7 +243,7 @@ def test_a_longer_copy_is_an_effect_though_compute_is_noisy() -> None:
     rows = make_steps(0.2, compute=compute + copies, host=0.1)
     rows["copy_ms"] = copies
 
-    found = measure_effect([rows[:100], rows[100:]], ["prefetch"], accelerated=True)
+    found = measured(rows[:100], rows[100:], "prefetch")
 
     assert found.estimate.answer == "slower"
     assert found.parts[COPY].ms == pytest.approx(4.0, abs=0.1)
@@ -247,7 +254,7 @@ def test_launching_that_takes_longer_is_the_work_of_loaders() -> None:
     before, after = (make_steps(np.full(100, 0.2), compute=ms, host=0.0) for ms in (10.0, 12.0))
     before["dispatch_ms"], after["dispatch_ms"] = 9.0, 11.0
 
-    assert measure_effect([before, after], ["workers"], True).estimate.answer == "slower"
+    assert measured(before, after, "workers").estimate.answer == "slower"
 
 
 def test_a_wait_that_is_gone_is_proved_while_other_programs_hide_the_step() -> None:
@@ -260,7 +267,7 @@ def test_a_wait_that_is_gone_is_proved_while_other_programs_hide_the_step() -> N
     )
     rows = make_steps(waits, compute=compute, host=0.1)
 
-    change = measure_effect([rows[:600], rows[600:]], ["prefetch"], False).parts[WAIT]
+    change = measured(rows[:600], rows[600:], "prefetch", accelerated=False).parts[WAIT]
 
     assert change.ms == pytest.approx(0.5 - np.median(waits[:600]))
     assert change.low_ms < change.ms < change.high_ms < 0
@@ -286,7 +293,7 @@ def test_compute_that_drifts_and_hides_more_of_the_loading_is_no_effect() -> Non
     for kind in ["drift 20 %", "random walk 30 %", "jumps every 600", "bursts every 150"] * 10:
         compute, load = noisy_steps(kind, 300, source) / 2, noisy_steps("quiet, 2 %", 300, source)
         rows = make_steps(np.maximum(load - compute, 0), compute=compute, host=0.1)
-        found = measure_effect([rows[:200], rows[200:]], ["prefetch"], accelerated=True)
+        found = measured(rows[:200], rows[200:], "prefetch")
         claimed += found.estimate.answer in ("faster", "slower")
     assert claimed <= 2
 

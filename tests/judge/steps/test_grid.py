@@ -6,13 +6,73 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.judge.grid import RATIOS, label_of, simulated, starving
-from tests.judge.step_rows import restart
-from tfwatch.core.rows import Flag
-from tfwatch.judge.steps.steady_steps import Breakdown, SteadySteps, Verdict, judge
+from tests.judge.step_rows import make_steps, restart
+from tfwatch.core.rows import Flag, Rows
+from tfwatch.judge.steps.steady_steps import (
+    HIGHLY_FROM,
+    MODERATELY_FROM,
+    Breakdown,
+    SteadySteps,
+    Verdict,
+    judge,
+)
 
 COMPUTE_MS, HOST_MS = 18.0, 2.0
 WORK_MS = COMPUTE_MS + HOST_MS
+
+
+#: Data time over that of compute and host. The first three are of a fast pipeline without prefetch.
+RATIOS = (
+    *(0.01, 0.02, 0.03, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
+    *(1.0, 1.05, 1.1, 1.15, 1.2, 1.25, 1.3, 1.4, 1.5, 1.75, 2.0, 2.5, 3.0),
+)
+#: Shares nearer to a threshold than this have no expected verdict.
+NEAR = 0.02
+
+
+def starving(data: float, work: float, *, prefetch: bool) -> float:
+    """The share of a step that waits, given what a batch takes and what is done in a step."""
+    return max(0.0, data - work) / max(data, work) if prefetch else data / (data + work)
+
+
+def label_of(share: float) -> Verdict | None:
+    """Return the label of a cell; None where it is too near to a threshold."""
+    if min(abs(share - line) for line in (MODERATELY_FROM, HIGHLY_FROM)) <= NEAR:
+        return None
+    if share >= HIGHLY_FROM:
+        return Verdict.HIGHLY
+    return Verdict.MODERATELY if share >= MODERATELY_FROM else Verdict.NOT
+
+
+def simulated(
+    data_ms: float,
+    compute_ms: float,
+    host_ms: float,
+    *,
+    depth: int,
+    jitter: float,
+    steps: int,
+    seed: int,
+) -> Rows:
+    """Steps over a pipeline that works ahead by `depth` batches (0: not at all); times vary by a
+    share, `jitter`."""
+    rng = np.random.default_rng(seed)
+    data, compute, host = (
+        np.maximum(rng.normal(mean, jitter * mean, steps), 0.1 * mean)
+        for mean in (data_ms, compute_ms, host_ms)
+    )
+    if not depth:
+        return make_steps(data, compute=compute, host=host)
+    waits, ready, taken = np.zeros(steps), np.zeros(steps), np.zeros(steps)
+    asked = 0.0
+    for n in range(steps):
+        # The next batch is begun when the last one is done and there is room for it.
+        begun = max(ready[n - 1] if n else 0.0, taken[n - depth] if n >= depth else 0.0)
+        ready[n] = begun + data[n]
+        taken[n] = max(asked, ready[n])
+        waits[n] = taken[n] - asked
+        asked = taken[n] + compute[n] + host[n]
+    return make_steps(waits, compute=compute, host=host)
 
 
 def labelled(*depths: int) -> list[tuple[float, int]]:

@@ -79,14 +79,18 @@ def parts_of_stretches(stretches: Sequence[Rows]) -> list[dict[str, Times]]:
 
 
 def measure_effect(
-    stretches: Sequence[Rows], knobs: Collection[str], accelerated: bool, in_bursts: bool = False
-) -> SwitchEffect:
-    """Measure switches of knobs from the steady rows of `core.rows.STEP` of each stretch, at least
-    20 each.
+    stretches: Sequence[Rows], knobs: Collection[str], accelerated: bool
+) -> SwitchEffect | None:
+    """Measure switches of knobs from the steady rows of `core.rows.STEP` of each stretch; None
+    below 20 in one.
 
     stretches: their settings alternate, and the last one is that after. accelerated: the steps run
-    on a device beside the CPU. in_bursts: batches come in bursts.
+    on a device beside the CPU.
     """
+    splits = [breakdown(rows) for rows in stretches]
+    if any(split is None or split.steps < LEAST for split in splits):
+        return None
+    in_bursts = any(split.in_bursts for split in splits if split)
     times = parts_of_stretches(stretches)
     timed = [*times[0]]
     changes = {part: estimate_change([one[part] for one in times], in_bursts) for part in timed}
@@ -127,18 +131,7 @@ def effect_between(
 ) -> SwitchEffect | None:
     """Measure switches of knobs from the rows on both sides of them; None below 20 steady steps on
     either."""
-    return _effect([steady(before), steady(after)], knobs, accelerated)
-
-
-def _effect(
-    stretches: Sequence[Rows], knobs: Collection[str], accelerated: bool
-) -> SwitchEffect | None:
-    """Measure switches from the steady rows of each stretch."""
-    splits = [breakdown(rows) for rows in stretches]
-    if any(split is None or split.steps < LEAST for split in splits):
-        return None
-    in_bursts = any(split.in_bursts for split in splits if split)
-    return measure_effect(stretches, knobs, accelerated, in_bursts)
+    return measure_effect([steady(before), steady(after)], knobs, accelerated)
 
 
 # -- the switches of a run -------------------------------------------------------------------------
@@ -333,7 +326,7 @@ def _comparison(
         step=switch.step,
         before=before,
         after=after,
-        effect=None if beside else _effect(stretches, [switch.knob], accelerated),
+        effect=None if beside else measure_effect(stretches, [switch.knob], accelerated),
         settled=after is not None and after.steps >= ENOUGH_STEPS,
         beside=beside,
         switches=len(stretches) - 1,

@@ -184,8 +184,6 @@ class RunningExperiment:
     began: ExperimentBegan
     #: Its newest one; None before the first one is over.
     block: ExperimentBlock | None
-    #: The run ended first.
-    cut_off: bool = False
     #: The setting before it, which stays unless another is proved faster; empty where unknown.
     before: str = ""
 

@@ -61,13 +61,6 @@ class Verdict(Enum):
     HIGHLY = "HIGHLY input-bound"
 
 
-def verdict_of(wait_share: float) -> Verdict:
-    """Return the verdict on data wait as a share of the time, 0 to 1."""
-    if wait_share >= HIGHLY_FROM:
-        return Verdict.HIGHLY
-    return Verdict.MODERATELY if wait_share >= MODERATELY_FROM else Verdict.NOT
-
-
 @dataclass(frozen=True, slots=True)
 class Breakdown:
     """A stretch of steady steps; wait + copy + compute + host = step, and `dispatch` is in
@@ -92,7 +85,11 @@ class Breakdown:
     @property
     def verdict(self) -> Verdict | None:
         """The verdict on data wait; None without enough steps."""
-        return verdict_of(self.wait_share) if self.is_enough else None
+        if not self.is_enough:
+            return None
+        if self.wait_share >= HIGHLY_FROM:
+            return Verdict.HIGHLY
+        return Verdict.MODERATELY if self.wait_share >= MODERATELY_FROM else Verdict.NOT
 
     @property
     def in_bursts(self) -> bool:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -165,25 +166,21 @@ def make_time_breakdown(
     doing: the phase of the training thread, the last one where the run was killed. begin_ns: the
     start of the epochs, if the time before them is not needed.
     """
-    begun = [
-        (begin_ns, None),
-        *_begun(epochs, events := sorted(events, key=lambda event: event.at_ns)),
-    ]
+    events = sorted(events, key=lambda event: event.at_ns)
+    begun = [(begin_ns, None), *_begun(epochs, events)]
     spans = _spans(begun, events, round(length_s * 1e9), doing)
     start = _start(spans[0])
     entries = tuple(_without_stops(_epoch(span), span) for span in spans[1:])
-    return TimeBreakdown(
-        start,
-        entries,
-        sum_time_spent((start, *entries)),
-        tuple(span.begin_ns for span in spans[1:]),
-    )
+    begins_ns = tuple(span.begin_ns for span in spans[1:])
+    return TimeBreakdown(start, entries, _sum((start, *entries)), begins_ns)
 
 
 def _spans(begun: _Begun, events: Sequence[Event], end_ns: int, doing: Phase | None) -> list[_Span]:
     begins, rows = [begin for begin, _ in begun], [row for _, row in begun]
     ends = [*begins[1:], max(end_ns, begins[-1])]
-    parts = _parted(events, ends)
+    at_ns = [event.at_ns for event in events]
+    edges = [0, *(bisect_left(at_ns, begin) for begin in begins[1:]), len(events)]
+    parts = [tuple(events[first:end]) for first, end in pairwise(edges)]
     spans = [_Span(*of) for of in zip(begins, ends, parts, rows, strict=True)]
     spans[-1] = replace(spans[-1], doing=doing, followed=False)
     fits = [next((event.fit for event in span.all(EpochStarted)), None) for span in spans]
@@ -210,16 +207,6 @@ def _begun(epochs: Rows, events: Sequence[Event]) -> _Begun:
     return [*begun, *((start, None) for start in starts[at:] if start > before_ns)]
 
 
-def _parted(events: Sequence[Event], ends: Sequence[int]) -> list[tuple[Event, ...]]:
-    parts: list[list[Event]] = [[] for _ in ends]
-    at = 0
-    for event in events:
-        while at < len(ends) - 1 and event.at_ns >= ends[at]:
-            at += 1
-        parts[at].append(event)
-    return [tuple(part) for part in parts]
-
-
 def _start(span: _Span) -> TimeSpent:
     """Return the time before the first epoch: a followed run builds its model in it."""
     span_s = (span.end_ns - span.begin_ns) / 1e9
@@ -230,9 +217,8 @@ def _start(span: _Span) -> TimeSpent:
 def _epoch(span: _Span) -> TimeSpent:
     if span.sums is None:
         return _without_steps(span)
-    row = dict(
-        zip(_COLUMNS, span.sums.item(), strict=True)
-    )  # its columns one by one take three times as long
+    # Its columns one by one take three times as long.
+    row = dict(zip(_COLUMNS, span.sums.item(), strict=True))
     steps, traced = row["steps"], row["traced"]
     ended = span.followed or any(event.at_ns >= row["last_ns"] for event in span.all(EpochEnded))
     first_ms = _over(row["first_wait_ms"], row["wait_ms"], steps)
@@ -240,6 +226,7 @@ def _epoch(span: _Span) -> TimeSpent:
     usual_ms = (row["compute_ms"] - row["traced_ms"]) / (steps - traced) if steps > traced else 0.0
     compile_ms = max(0.0, row["traced_ms"] - traced * usual_ms)
     inside_ms = (row["end_ns"] - row["first_ns"]) / 1e6
+    parts_ms = row["wait_ms"] + row["copy_ms"] + row["compute_ms"] + row["host_ms"]
     parts = {
         "compile_s": compile_ms / 1e3,
         "compute_s": (row["compute_ms"] - compile_ms) / 1e3,
@@ -248,26 +235,19 @@ def _epoch(span: _Span) -> TimeSpent:
         "host_s": (row["host_ms"] - last_ms) / 1e3,
         "first_batch_s": (row["first_ns"] - span.begin_ns) / 1e9 + first_ms / 1e3,
         "asleep_s": _asleep_s(span),
-        "unaccounted_s": max(0.0, inside_ms - _parts_ms(row)) / 1e3,
+        "unaccounted_s": max(0.0, inside_ms - parts_ms) / 1e3,
     }
     after_s = max(0.0, (span.end_ns - row["end_ns"]) / 1e9)
     for part, seconds in _end(span, last_ms / 1e3, after_s, ended).items():
         parts[part] = parts.get(part, 0.0) + seconds
-    number = _number(span, row["epoch"])
+    # Rows hold 16 bits of an epoch's number, its start event holds all.
+    started = (event.epoch for event in span.all(EpochStarted))
+    number = next((one for one in started if one & 0xFFFF == row["epoch"]), row["epoch"])
     return TimeSpent(number, steps, traced, row["copies"], **parts)
 
 
-def _parts_ms(row: dict[str, float]) -> float:
-    return row["wait_ms"] + row["copy_ms"] + row["compute_ms"] + row["host_ms"]
-
-
-def _number(span: _Span, known: int) -> int:
-    """Return the whole number of an epoch: rows hold 16 bits of it, its start event holds all."""
-    numbers = (event.epoch for event in span.all(EpochStarted))
-    return next((epoch for epoch in numbers if epoch & 0xFFFF == known), known)
-
-
 def _end(span: _Span, last_s: float, after_s: float, ended: bool) -> dict[str, float]:
+    """Return the parts of the time after an epoch's last step."""
     if span.all(WatchFailed):
         return {"epoch_end_s": last_s, "unaccounted_s": after_s}
     if not ended:
@@ -275,21 +255,14 @@ def _end(span: _Span, last_s: float, after_s: float, ended: bool) -> dict[str, f
     left_s = last_s + after_s
     validation_s = min(sum(event.took_ms for event in span.all(ValidationEnded)) / 1e3, left_s)
     left_s -= validation_s
-    between_s = min(_between_fits_s(span), left_s)
+    ends_ns = [event.at_ns for event in span.all(EpochEnded)]
+    after_fit_s = max(span.end_ns - ends_ns[-1], 0.0) / 1e9 if span.ends_fit and ends_ns else 0.0
+    between_s = min(after_fit_s, left_s)
     return {
         "validation_s": validation_s,
         "epoch_end_s": left_s - between_s,
         "between_fits_s": between_s,
     }
-
-
-def _between_fits_s(span: _Span) -> float:
-    """Return the time after the end of a fit's last epoch; 0 where the next epoch is of the same
-    fit."""
-    ended = span.all(EpochEnded)
-    if not span.ends_fit or not ended:
-        return 0.0
-    return max(span.end_ns - ended[-1].at_ns, 0.0) / 1e9
 
 
 def _without_steps(span: _Span) -> TimeSpent:
@@ -298,9 +271,8 @@ def _without_steps(span: _Span) -> TimeSpent:
     number = next((event.epoch for event in span.all(EpochStarted)), None)
     part = "unaccounted_s" if span.followed or span.all(EpochEnded) else _tail(span)
     part = "first_batch_s" if part == "data_wait_s" else part
-    return _more(
-        TimeSpent(epoch=number, asleep_s=_asleep_s(span)), part, (span.end_ns - span.begin_ns) / 1e9
-    )
+    entry = TimeSpent(epoch=number, asleep_s=_asleep_s(span))
+    return _more(entry, part, (span.end_ns - span.begin_ns) / 1e9)
 
 
 def _without_stops(entry: TimeSpent, span: _Span) -> TimeSpent:
@@ -309,10 +281,8 @@ def _without_stops(entry: TimeSpent, span: _Span) -> TimeSpent:
         left_s = stop.took_ms / 1e3 if stop.cause == STOPPED else 0.0
         for part in _STOPPED_IN.get(stop.detail, _BETWEEN):
             moved_s = min(left_s, getattr(entry, part))
-            entry, left_s = (
-                _more(_more(entry, part, -moved_s), "unaccounted_s", moved_s),
-                left_s - moved_s,
-            )
+            entry = _more(_more(entry, part, -moved_s), "unaccounted_s", moved_s)
+            left_s -= moved_s
     return entry
 
 
@@ -333,7 +303,7 @@ def _more(entry: TimeSpent, part: str, seconds: float) -> TimeSpent:
     return replace(entry, **{part: getattr(entry, part) + seconds})
 
 
-def sum_time_spent(entries: Iterable[TimeSpent]) -> TimeSpent:
+def _sum(entries: Iterable[TimeSpent]) -> TimeSpent:
     entries = list(entries)
     sums = {name: sum(getattr(entry, name) for entry in entries) for name in PARTS}
     counts = (sum(getattr(entry, name) for entry in entries) for name in _COUNTS)
@@ -358,18 +328,16 @@ class RunningTimeBreakdown:
     ) -> tuple[TimeSpent, tuple[TimeSpent, ...]]:
         """Return the total and the newest epochs, three or more where there are so many; every call
         passes all epochs and events of the same run."""
-        newer = events[self._events :]
-        time_breakdown = make_time_breakdown(
-            epochs[self._rows :], newer, length_s, doing, self._begin_ns
-        )
-        total = sum_time_spent((self._closed, time_breakdown.total))
+        rows, newer = epochs[self._rows :], events[self._events :]
+        time_breakdown = make_time_breakdown(rows, newer, length_s, doing, self._begin_ns)
+        total = _sum((self._closed, time_breakdown.total))
         if len(time_breakdown.epochs) > 2 * _KEPT:
             self._close(time_breakdown, newer)
         return total, time_breakdown.epochs
 
     def _close(self, time_breakdown: TimeBreakdown, newer: Sequence[Event]) -> None:
         old = time_breakdown.epochs[:-_KEPT]
-        self._closed = sum_time_spent((self._closed, time_breakdown.start, *old))
+        self._closed = _sum((self._closed, time_breakdown.start, *old))
         self._begin_ns = time_breakdown.begins_ns[-_KEPT]
         self._rows += sum(entry.steps > 0 for entry in old)
         self._events += next(

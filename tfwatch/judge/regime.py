@@ -206,7 +206,8 @@ class RunningRegime:
     def now(self, length_s: float, doing: Phase | None) -> Regime:
         """Return the regime of a run that lasts `length_s` so far. doing: the phase of the training
         thread."""
-        rows, cause = self._sums.rows, "switch" if self._switch_ns else "start"
+        rows = self._sums.rows
+        cause: Cause = "switch" if self._switch_ns else "start"
         is_of_cache = self._switched is not None and self._switched.knob == CACHE
         fills = len(rows) > 1 and self._keeps_elements and (cause == "start" or is_of_cache)
         # The first batch after the filling waits for its end: three runs, 0.3 s each, once.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias, overload
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from tfwatch.core.rows import Rows
     from tfwatch.judge.effects.comparison import Comparison
+    from tfwatch.judge.effects.switching_state import AutopilotRun
     from tfwatch.judge.view import RunView
     from tfwatch.runs.snapshot import Snapshot
 
@@ -338,6 +340,10 @@ class EventRows(Sequence[EventRow]):
             self._made[at] = EventRow(at_s, time, *self._describe(what))
         return self._made[at]
 
+    @cached_property
+    def _autopilot_runs(self) -> Sequence[AutopilotRun]:
+        return autopilot_runs(self._snapshot.events.of(*AUTOPILOT_EVENTS))
+
     def _describe(self, what: RowSource) -> RowText:
         match what:
             case facts.PipelineSwitched():
@@ -348,8 +354,7 @@ class EventRows(Sequence[EventRow]):
             case facts.EpochEnded():
                 return _describe_epoch(what, self._snapshot)
             case facts.AutopilotEnded():
-                runs = autopilot_runs(self._snapshot.events.of(*AUTOPILOT_EVENTS))
-                run = next((one for one in runs if one.ended == what), None)
+                run = next((one for one in self._autopilot_runs if one.ended == what), None)
                 # A damaged run may lack its begin.
                 said = wording.autopilot_text(run) if run else what.reason
                 return _AUTOPILOT, f"autopilot: {said}", _ACCENT

@@ -168,16 +168,20 @@ def compare_runs(before: Sequence[RunToCompare], after: Sequence[RunToCompare]) 
     sizes = sizes if by_example else [1] * len(runs)
     steps = steps_in_common([run.rows for run in runs])
     of_steps = measure_steps(steps, sizes)
-    figures = _Figures(of_steps, len(before), assumed_share(sides), alternate(sides))
+    both = {name: (of[: len(before)], of[len(before) :]) for name, of in of_steps.items()}
+    share, alternating = assumed_share(sides), alternate(sides)
+    first, second = (np.log(np.maximum(side, 1e-6)) for side in both[STEP])
     epoch = _last_common_epoch(runs, by_example)
     memory = _plain("peak memory", "bytes", sides, lambda run: run.peak_bytes)
+    spread = estimate_spread(first, second, share, alternating)
+    log = difference(first, second, spread)
     return ComparedRuns(
         sides=sides,
-        estimate=figures.estimate,
-        figures=(*figures.all(), memory),
+        estimate=_as_ratio(log),
+        figures=(*_step_figures(both, log, share, alternating), memory),
         losses=_losses(sides, epoch),
         changes=tuple(differences(before, after)),
-        spread=figures.spread,
+        spread=spread,
         steps=len(steps[0]),
         in_bursts=is_in_bursts(steps),
         by_example=by_example,
@@ -218,38 +222,30 @@ def measure_steps(steps: Sequence[Rows], sizes: Sequence[int]) -> dict[str, Valu
     }
 
 
-class _Figures:
-    """The figures of the steps of both sides. count: runs of the first side. share: the assumed
-    spread of step times."""
-
-    def __init__(
-        self, of_steps: dict[str, Values], count: int, share: float, alternating: bool
-    ) -> None:
-        self._of_steps, self._count = of_steps, count
-        self._share, self._alternating = share, alternating
-        logs = self._sides(np.log(np.maximum(of_steps[STEP], 1e-6)))
-        self.spread = estimate_spread(*logs, share, alternating)
-        self._log = difference(*logs, self.spread)
-        self.estimate = _as_ratio(self._log)
-
-    def _sides(self, values: Values) -> tuple[Values, Values]:
-        return values[: self._count], values[self._count :]
-
-    def all(self) -> list[ComparedFigure]:
-        """Return the step time, and its parts."""
-        before, after = (float(side[:, 0].mean()) for side in self._sides(self._of_steps[STEP]))
-        low, high = (before * math.expm1(end) for end in self._log[1:])
-        step = ComparedFigure(STEP, "ms", before, after, after - before, low, high)
-        return [step, *(self._part(name, (before + after) / 2) for name in PARTS)]
-
-    def _part(self, name: str, step_ms: float) -> ComparedFigure:
-        if name not in self._of_steps:
+def _step_figures(
+    of_steps: dict[str, tuple[Values, Values]],
+    log: tuple[float, float, float],
+    share: float,
+    alternating: bool,
+) -> list[ComparedFigure]:
+    """Return the step time of both sides, and its parts. log: the difference of the logarithms of
+    step times; share: their assumed spread."""
+    before, after = (float(side[:, 0].mean()) for side in of_steps[STEP])
+    low, high = (before * math.expm1(end) for end in log[1:])
+    figures = [ComparedFigure(STEP, "ms", before, after, after - before, low, high)]
+    for name in PARTS:
+        if name not in of_steps:
             missing = "not timed in every run: a part of compute"
-            return ComparedFigure(name, "ms", None, None, missing=missing)
-        before, after = self._sides(self._of_steps[name])
-        part_ms = max(before[:, 0].mean(), after[:, 0].mean())
-        assumed = max(_PART_SPREAD * self._share * part_ms, _LEAST_PART * step_ms)
-        return _figure(name, "ms", before, after, assumed, self._alternating)
+            figures.append(ComparedFigure(name, "ms", None, None, missing=missing))
+            continue
+        sides = of_steps[name]
+        means = [float(side[:, 0].mean()) for side in sides]
+        least_ms = _LEAST_PART * (before + after) / 2
+        spread = estimate_spread(
+            *sides, max(_PART_SPREAD * share * max(means), least_ms), alternating
+        )
+        figures.append(ComparedFigure(name, "ms", *means, *difference(*sides, spread, _PART_ALPHA)))
+    return figures
 
 
 # -- the interval ----------------------------------------------------------------------------------
@@ -257,7 +253,9 @@ class _Figures:
 
 def assumed_share(sides: Sides) -> float:
     """Return the assumed spread of step times between equal runs, as a share."""
-    known = [max(used) for side in sides if (used := _others_shares(side))]
+    shares = ([run.others_share for run in side] for side in sides)
+    used = ([share for share in side if share is not None] for side in shares)
+    known = [max(side) for side in used if side]
     apart = max(known) - min(known) if len(known) > 1 else 0.0
     hosts = {run.host for side in sides for run in side}
     return math.hypot(
@@ -266,10 +264,6 @@ def assumed_share(sides: Sides) -> float:
         _APART * apart,
         _OTHER_HOST if len(hosts) > 1 else 0.0,
     )
-
-
-def _others_shares(side: Sequence[RunToCompare]) -> list[float]:
-    return [share for run in side if (share := run.others_share) is not None]
 
 
 def alternate(sides: Sides) -> bool:
@@ -329,14 +323,6 @@ def _squares(before: Values, after: Values) -> float:
 
 def _as_ratio(logs: tuple[float, float, float]) -> Estimate:
     return Estimate(*(math.exp(-logs[n]) for n in (0, 2, 1)))
-
-
-def _figure(
-    name: str, unit: Unit, before: Values, after: Values, assumed: float, alternating: bool
-) -> ComparedFigure:
-    spread = estimate_spread(before, after, assumed, alternating)
-    means = float(before[:, 0].mean()), float(after[:, 0].mean())
-    return ComparedFigure(name, unit, *means, *difference(before, after, spread, _PART_ALPHA))
 
 
 # -- figures with one value a run ------------------------------------------------------------------

@@ -114,15 +114,17 @@ class JudgedGroup:
 
 def judge_group(group: Group) -> JudgedGroup:
     """Judge a group."""
-    cycles = align([_rank_steps(rank, run) for rank, run in sorted(group.ranks.items())])
+    runs = group.ranks
+    cycles = align([RankSteps(n, run.steps, *machine_of(run)) for n, run in sorted(runs.items())])
     why_not = _why_not(group, cycles)
     late = None if why_not else find_straggler(cycles)
-    splits = {rank: _newest_split(run) for rank, run in group.ranks.items()}
+    splits = {n: breakdown(steady(run.steps[-10 * NEEDED :])) for n, run in runs.items()}
     starved = _least_starved(splits.values())
-    if starved and not late:
-        why_not = why_not or _why_hidden(group)
+    if starved and not late and any(run.manifest.replicas for run in runs.values()):
+        hidden = "a fetch from a distributed data set of unknown length waits for the slowest rank"
+        why_not = why_not or hidden
     late_ms = {} if why_not else lateness_ms(cycles)
-    rows = [_row(rank, run, splits[rank], late_ms, late) for rank, run in group.ranks.items()]
+    rows = [_row(rank, run, splits[rank], late_ms, late) for rank, run in runs.items()]
     rows += [RankRow(rank, "no run") for rank in group.missing]
     rows += [RankRow(n, f"cannot be read: {why}") for n, why in group.unreadable.items()]
     rows.sort(key=lambda row: row.rank)
@@ -156,26 +158,11 @@ def _why_not(group: Group, cycles: Cycles) -> str:
     return ""
 
 
-def _newest_split(run: Snapshot) -> Breakdown | None:
-    newest = run.steps[-10 * NEEDED :]
-    return breakdown(steady(newest)) if len(newest) else None
-
-
 def _least_starved(splits: Iterable[Breakdown | None]) -> Breakdown | None:
     known = list(splits)
     least = min(filter(None, known), key=lambda split: split.wait_share, default=None)
     starve = least and least.wait_share >= _STARVES_FROM and None not in known and len(known) > 1
     return least if starve else None
-
-
-def _why_hidden(group: Group) -> str:
-    """Return why ranks that starve alike may wait for one of them; empty where they do not."""
-    is_shared = any(run.manifest.replicas for run in group.ranks.values())
-    return (
-        "a fetch from a distributed data set of unknown length waits for the slowest rank"
-        if is_shared
-        else ""
-    )
 
 
 def _finding(
@@ -212,11 +199,8 @@ def _with_lacking(found: _Found, lacking: list[int]) -> _Found:
     named = ", ".join(map(str, lacking[:_MOST_NAMED])) + (f" and {more} more" if more > 0 else "")
     unknown = f"nothing is known of rank {named}: no run of it can be read"
     if tone in (Tone.GOOD, Tone.CALM):
-        return (
-            Tone.WARN,
-            f"NO RUN OF {units.counted(len(lacking), 'rank').upper()}",
-            [unknown, *sentences],
-        )
+        count = units.counted(len(lacking), "rank").upper()
+        return Tone.WARN, f"NO RUN OF {count}", [unknown, *sentences]
     return tone, word, [*sentences, unknown]
 
 
@@ -235,34 +219,22 @@ def _no_straggler(group: Group, cycles: Cycles) -> str:
     return waits
 
 
-def _rank_steps(rank: int, run: Snapshot) -> RankSteps:
-    return RankSteps(rank, run.steps, *machine_of(run))
-
-
 def machine_of(run: Snapshot) -> tuple[float | None, float | None]:
     """Return the median cores that a rank's process uses and the clock of its GPU, MHz, of the
-    samples between its first and its last step; None where unknown."""
+    samples between its first and its last step; None where unknown. A process that was stopped for
+    a while is as usual otherwise."""
     steps = run.steps
     if len(steps) < 2:
         return None, None
     at_ns = run.samples["at_ns"]
     within = run.samples[(at_ns > steps["start_ns"][0]) & (at_ns <= steps["start_ns"][-1])]
-    cores, clock = (_median(within[name]) for name in ("process_cores", "gpu_freq_mhz"))
+    columns = (within[name] for name in ("process_cores", "gpu_freq_mhz"))
+    known = (values[~np.isnan(values)] for values in columns)
+    cores, clock = (float(np.median(of)) if len(of) >= _FEWEST_SAMPLES else None for of in known)
     return cores, clock
 
 
-def _median(values: np.ndarray[tuple[int], np.dtype[np.float32]]) -> float | None:
-    """Return the median of the known values: a process that was stopped for a while is as usual
-    otherwise."""
-    known = values[~np.isnan(values)]
-    return float(np.median(known)) if len(known) >= _FEWEST_SAMPLES else None
-
-
 # -- a row -----------------------------------------------------------------------------------------
-
-
-def _last_step(run: Snapshot) -> int:
-    return int(run.steps["step"][-1]) if len(run.steps) else 0
 
 
 def _row(
@@ -272,16 +244,14 @@ def _row(
     late_ms: dict[int, float],
     late: Straggler | None,
 ) -> RankRow:
-    step = _last_step(run)
-    step_ms = split.step.mean if split else 0.0
-    head, seconds = _stopped(run, step_ms)
+    head, seconds = _stopped(run, split.step.mean if split else 0.0)
     return RankRow(
         rank,
         _state_text(run, head, seconds),
         run,
         head,
         seconds,
-        step,
+        int(run.steps["step"][-1]) if len(run.steps) else 0,
         split,
         late_ms.get(rank),
         late.cause.label if late and late.rank == rank else "",
@@ -318,15 +288,14 @@ def _state_text(run: Snapshot, head: str, seconds: float | None) -> str:
 
 def _first_stopped(rows: list[RankRow] | tuple[RankRow, ...]) -> RankRow | None:
     """Return the stopped rank whose last sign of training is oldest: the others stop with it."""
+
+    def last_sign_s(row: RankRow) -> float:
+        assert row.run
+        begun_s = row.run.manifest.origin_wall_ns / 1e9
+        return begun_s + row.run.length_s - (row.stopped_s or 0.0)
+
     stopped = [row for row in rows if row.stopped]
-    return min(stopped, key=_last_sign_s, default=None)
-
-
-def _last_sign_s(row: RankRow) -> float:
-    """Return the time of a rank's last sign of training, seconds since 1970."""
-    assert row.run
-    begun_s = row.run.manifest.origin_wall_ns / 1e9
-    return begun_s + row.run.length_s - (row.stopped_s or 0.0)
+    return min(stopped, key=last_sign_s, default=None)
 
 
 def _in_call_s(rows: list[RankRow]) -> float | None:

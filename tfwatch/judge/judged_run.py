@@ -21,7 +21,6 @@ from tfwatch.judge.forecasts.evidence import Evidence, build_evidence, stage_tab
 from tfwatch.judge.forecasts.forecast import forecasts
 from tfwatch.judge.log_lines import find_meanings
 from tfwatch.judge.machine import MachineFigures, machine_of_run
-from tfwatch.judge.other_programs import other_programs_of_run
 from tfwatch.judge.profile.step_parts import profile_of_run
 from tfwatch.judge.regime import regime_of
 from tfwatch.judge.steps.stalls import Stall, find_stalls
@@ -123,7 +122,7 @@ class JudgedRun:
             profile=profile_of_run(run),
             stages=evidence.stages,
             cores_free=evidence.cores_free,
-            others=other_programs_of_run(run),
+            others=self.machine.others,
             log=frozenset(one.meaning.name for one in find_meanings(run.log)),
             stalls=tuple(self.stalls),
             median_step_ms=self.split.step.median if self.split else None,

@@ -309,7 +309,8 @@ def _sentence(
     in_all: the time of a batch in the stages that share its thread. used: the cores in use, of
     Python those that it used.
     """
-    name, takes = stage.name, _takes(stage, in_all)
+    name, whole, part = stage.name, *map(units.milliseconds, (in_all, stage.batch_ms))
+    takes = f"{whole}/batch" if part == whole else f"{part.removesuffix(' ms')} of {whole}/batch"
     calls = f", {stage.parallelism:.0f} parallel" if stage.is_parallel else ", serial"
     in_use = "" if math.isnan(used) else f", with {max(0.0, used):.1f} cores in use"
     if stage.is_service:
@@ -329,12 +330,6 @@ def _sentence(
     workers = f"{stage.parallelism:.0f} workers{f' on {cores} cores' if cores else ''}"
     work = units.milliseconds(stage.busy_ms)
     return f"{name} is CPU-bound with {workers}: {work} of work per batch, {takes}"
-
-
-def _takes(stage: Stage, in_all: float) -> str:
-    """Return `21.0 of 23.1 ms/batch`, of the stages that share its thread."""
-    whole, part = units.milliseconds(in_all), units.milliseconds(stage.batch_ms)
-    return f"{whole}/batch" if part == whole else f"{part.removesuffix(' ms')} of {whole}/batch"
 
 
 def _stage(rows: Rows, name: str, kind: str) -> Stage:

@@ -140,29 +140,23 @@ def check_sides(sides: Sides) -> None:
         NotComparableError: they cannot.
     """
     runs = [run for side in sides for run in side]
-    reasons = (
-        _twice(runs),
-        _unknown_batch_size(runs),
-        _other_machine(runs),
-        _too_short(runs),
-        *(_mixed_side(side) for side in sides),
-    )
+    reasons = (_other_machine(runs), *_unfit(runs), *(_mixed_side(side) for side in sides))
     if reason := next(filter(None, reasons), ""):
         raise NotComparableError(reason)
 
 
-def _twice(runs: Sequence[RunToCompare]) -> str:
-    seen = Counter(run.path for run in runs)
-    again = next((run.name for run in runs if seen[run.path] > 1), "")
-    return f"{again} is given twice: give two runs" if again else ""
-
-
-def _unknown_batch_size(runs: Sequence[RunToCompare]) -> str:
-    known = {run.run.manifest.batch_size for run in runs}
-    unknown = next((run.name for run in runs if not run.run.manifest.batch_size), "")
-    if len(known) == 1 or not unknown:
-        return ""
-    return f"the batch size of {unknown} is unknown: its steps may be other work"
+def _unfit(runs: Sequence[RunToCompare]) -> Iterator[str]:
+    """Yield why single runs cannot be compared."""
+    paths = Counter(run.path for run in runs)
+    sizes = {run.run.manifest.batch_size for run in runs}
+    for run in runs:
+        if paths[run.path] > 1:
+            yield f"{run.name} is given twice: give two runs"
+        if not run.run.manifest.batch_size and len(sizes) > 1:
+            yield f"the batch size of {run.name} is unknown: its steps may be other work"
+        if len(run.rows) < LEAST_STEPS:
+            steps = units.counted(len(run.rows), "steady step")
+            yield f"{run.name} has {steps} with its last setting: a comparison needs {LEAST_STEPS}"
 
 
 def _other_machine(runs: Sequence[RunToCompare]) -> str:
@@ -171,14 +165,6 @@ def _other_machine(runs: Sequence[RunToCompare]) -> str:
         return ""
     words = " and ".join(f"{run.name} ({run.host}, {kind})" for kind, run in kinds.items())
     return f"{words} are different machines: their step times cannot be compared"
-
-
-def _too_short(runs: Sequence[RunToCompare]) -> str:
-    short = next((run for run in runs if len(run.rows) < LEAST_STEPS), None)
-    if short is None:
-        return ""
-    steps = units.counted(len(short.rows), "steady step")
-    return f"{short.name} has {steps} with its last setting: a comparison needs {LEAST_STEPS}"
 
 
 def _mixed_side(side: Sequence[RunToCompare]) -> str:

@@ -13,7 +13,7 @@ from tfwatch.judge.log_lines import find_meanings
 from tfwatch.judge.steps.stalls import is_stall_of_callback
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from tfwatch.judge.machine import MachineFigures
     from tfwatch.runs.snapshot import Snapshot
@@ -41,7 +41,8 @@ def beside(run: Snapshot, machine: MachineFigures) -> Iterator[Finding]:
     yield from _callbacks(run)
     yield from _trainable(run)
     yield from _machine(run, machine)
-    yield from _log(run)
+    for one in find_meanings(run.log):
+        yield Finding("tensorflow-log", "TENSORFLOW", one.meaning.text)
 
 
 def _losses(run: Snapshot) -> Iterator[Finding]:
@@ -114,11 +115,6 @@ def _machine(run: Snapshot, machine: MachineFigures) -> Iterator[Finding]:
         )
 
 
-def _log(run: Snapshot) -> Iterator[Finding]:
-    for one in find_meanings(run.log):
-        yield Finding("tensorflow-log", "TENSORFLOW", one.meaning.text)
-
-
 # -- the loss --------------------------------------------------------------------------------------
 
 
@@ -154,13 +150,12 @@ def ignored_text(ignored: TrainableIgnored) -> str:
         ("frozen, but still trained", ignored.frozen),
         ("trainable, but not trained", ignored.unfrozen),
     )
-    said = [f"{words}: {_and_more(layers)}" for words, layers in sides if layers]
+    said = [
+        f"{words}: {layers[0]}{f' and {len(layers) - 1} more' if len(layers) > 1 else ''}"
+        for words, layers in sides
+        if layers
+    ]
     return f"{'; '.join(said)} (no compile() since)"
-
-
-def _and_more(layers: Sequence[str]) -> str:
-    more = len(layers) - 1
-    return f"{layers[0]} and {more} more" if more else layers[0]
 
 
 def _which(began: LossDiverged) -> str:

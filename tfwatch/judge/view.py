@@ -54,14 +54,13 @@ from tfwatch.judge.script_runs import newest_fit
 from tfwatch.judge.steps.stalls import Stall, StallSearch, python_stage
 from tfwatch.judge.steps.steady_steps import NEEDED, judge
 from tfwatch.judge.steps.time_breakdown import RunningTimeBreakdown, is_breakdown_event
-from tfwatch.runs.liveness import Life, find_open_phase
+from tfwatch.runs.liveness import Life
 from tfwatch.runs.run import RECENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from tfwatch.core.events import Event
-    from tfwatch.core.rows import Rows
     from tfwatch.judge.findings.finding import Finding
     from tfwatch.judge.forecasts.evidence import Evidence
     from tfwatch.judge.forecasts.forecast import Forecast
@@ -187,7 +186,7 @@ class StepSearch:
         self.searched = snapshot.steps_total if first > in_hand else last
 
     def _take_open_wait(self, snapshot: Snapshot) -> None:
-        last = find_open_phase(snapshot.ended, snapshot.pulse)
+        last = snapshot.open_phase
         if last and not self._over and snapshot.life.is_over:
             self._over = True
             self._stall_search.take(last.wait)
@@ -287,6 +286,7 @@ class Follower:
         later."""
         stalls, last = self._step_search.stalls, snapshot.open_phase
         recent = snapshot.recent[-64:]
+        uncompiled_ms = step_ms(snapshot.recent)[snapshot.recent["flags"] & Flag.COMPILE == 0]
         return Situation(
             snapshot.manifest,
             split=judge(snapshot.recent),
@@ -296,7 +296,7 @@ class Follower:
             stalls=stalls,
             python_stage=python_stage(snapshot.stages_found.values()),
             median_step_ms=float(np.median(step_ms(recent))) if len(recent) else None,
-            longest_step_s=_longest_s(snapshot.recent),
+            longest_step_s=float(uncompiled_ms.max(initial=0.0)) / 1e3,
             waited_s=self._data_wait_s(snapshot),
             machine=self._step_search.machine.machine(snapshot),
             others=self._others.now(snapshot),
@@ -335,14 +335,15 @@ class Follower:
         self, snapshot: Snapshot, knobs: dict[str, KnobState], stopping_s: float | None
     ) -> Situation:
         comparisons, values = self._comparisons, {knob: one.now for knob, one in knobs.items()}
-        known = self._evidence
+        known, requested = self._evidence, {(knob, one.asked) for knob, one in knobs.items()}
         now = at_this_moment(self._measured or Situation(snapshot.manifest), snapshot)
         return replace(
             now,
             manifest=snapshot.manifest,
             knobs=values,
             origin=batch_source(snapshot.manifest, snapshot.stages_found),
-            forecasts=_without_requested(self._forecasts, knobs),
+            # Not those of requested settings: the key would undo the request.
+            forecasts={key: one for key, one in self._forecasts.items() if key not in requested},
             stages=known.stages if known else None,
             cores_free=known.cores_free if known else math.nan,
             last_losses=self._judge_ended(snapshot) if snapshot.life.is_over else None,
@@ -357,22 +358,6 @@ class Follower:
             autopilot_run=running_autopilot(snapshot.events.of(*AUTOPILOT_EVENTS)),
             stopping_s=None if stopping_s is None else max(0.0, snapshot.now_s - stopping_s),
         )
-
-
-def _longest_s(rows: Rows) -> float:
-    known = step_ms(rows)[rows["flags"] & Flag.COMPILE == 0]
-    return float(known.max(initial=0.0)) / 1e3
-
-
-def _without_requested(
-    forecasts: Mapping[tuple[str, str], Forecast], knobs: Mapping[str, KnobState]
-) -> dict[tuple[str, str], Forecast]:
-    """Return the forecasts without those of requested settings: the key would undo the request."""
-    return {
-        (knob, value): forecast
-        for (knob, value), forecast in forecasts.items()
-        if knob not in knobs or knobs[knob].asked != value
-    }
 
 
 def _experiment(snapshot: Snapshot) -> RunningExperiment | None:

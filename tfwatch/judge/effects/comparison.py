@@ -97,7 +97,10 @@ def measure_effect(
     moved = frozenset(PARTS)
     if accelerated:
         moved = frozenset(part for knob in knobs for part in KNOBS[knob].moves)
-        if _hides_loading(changes, moved) or _grew_by_launching(stretches, changes, in_bursts):
+        # The loaders work during compute, and longer compute leaves less data wait.
+        others_ms = sum(changes[part].ms for part in changes if part in moved)
+        hides_loading = changes[COMPUTE].is_proved and changes[COMPUTE].ms * others_ms < 0
+        if hides_loading or _grew_by_launching(stretches, changes, in_bursts):
             moved |= {COMPUTE}
     typical = np.mean if in_bursts else np.median
     fixed = [part for part in timed if part not in moved]
@@ -106,13 +109,6 @@ def measure_effect(
         fixed_ms + np.sum([one[part] for part in timed if part in moved], axis=0) for one in times
     ]
     return SwitchEffect(estimate_ratio(steps, in_bursts), changes, moved)
-
-
-def _hides_loading(changes: Mapping[str, Change], moved: frozenset[str]) -> bool:
-    """Return whether compute changed in the opposite direction of the parts that the knob moves:
-    the loaders work during compute, and longer compute leaves less data wait."""
-    others_ms = sum(changes[part].ms for part in changes if part in moved)
-    return changes[COMPUTE].is_proved and changes[COMPUTE].ms * others_ms < 0
 
 
 def _grew_by_launching(

@@ -245,9 +245,13 @@ def _row(
     late: Straggler | None,
 ) -> RankRow:
     head, seconds = _stopped(run, split.step.mean if split else 0.0)
+    state = run.failure or head or state_of(run)
+    if seconds is not None:
+        detail = run.open_phase.detail if run.open_phase and run.life is Life.RUNNING else ""
+        state = f"{head} for {units.seconds(seconds)}{f', in {detail}' if detail else ''}"
     return RankRow(
         rank,
-        _state_text(run, head, seconds),
+        state,
         run,
         head,
         seconds,
@@ -277,13 +281,6 @@ def _stopped(run: Snapshot, step_ms: float) -> tuple[str, float | None]:
 
 def _held_from_s(step_ms: float) -> float:
     return max(_HELD_S, _HELD_STEPS * step_ms / 1e3)
-
-
-def _state_text(run: Snapshot, head: str, seconds: float | None) -> str:
-    if seconds is not None:
-        detail = run.open_phase.detail if run.open_phase and run.life is Life.RUNNING else ""
-        return f"{head} for {units.seconds(seconds)}{f', in {detail}' if detail else ''}"
-    return run.failure or head or state_of(run)
 
 
 def _first_stopped(rows: list[RankRow] | tuple[RankRow, ...]) -> RankRow | None:

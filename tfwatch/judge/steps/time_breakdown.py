@@ -169,7 +169,10 @@ def make_time_breakdown(
     events = sorted(events, key=lambda event: event.at_ns)
     begun = [(begin_ns, None), *_begun(epochs, events)]
     spans = _spans(begun, events, round(length_s * 1e9), doing)
-    start = _start(spans[0])
+    first = TimeSpent(asleep_s=_asleep_s(spans[0]))
+    # A followed run builds its model before the first epoch.
+    part = "unaccounted_s" if spans[0].followed else _tail(spans[0])
+    start = _more(first, part, (spans[0].end_ns - spans[0].begin_ns) / 1e9)
     entries = tuple(_without_stops(_epoch(span), span) for span in spans[1:])
     begins_ns = tuple(span.begin_ns for span in spans[1:])
     return TimeBreakdown(start, entries, _sum((start, *entries)), begins_ns)
@@ -205,13 +208,6 @@ def _begun(epochs: Rows, events: Sequence[Event]) -> _Begun:
         begun.append((begin_ns, row))
         before_ns = last_ns
     return [*begun, *((start, None) for start in starts[at:] if start > before_ns)]
-
-
-def _start(span: _Span) -> TimeSpent:
-    """Return the time before the first epoch: a followed run builds its model in it."""
-    span_s = (span.end_ns - span.begin_ns) / 1e9
-    entry = TimeSpent(asleep_s=_asleep_s(span))
-    return _more(entry, "unaccounted_s" if span.followed else _tail(span), span_s)
 
 
 def _epoch(span: _Span) -> TimeSpent:

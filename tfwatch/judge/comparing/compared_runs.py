@@ -239,12 +239,11 @@ def _step_figures(
             figures.append(ComparedFigure(name, "ms", None, None, missing=missing))
             continue
         sides = of_steps[name]
-        means = [float(side[:, 0].mean()) for side in sides]
+        first_ms, second_ms = (float(side[:, 0].mean()) for side in sides)
         least_ms = _LEAST_PART * (before + after) / 2
-        spread = estimate_spread(
-            *sides, max(_PART_SPREAD * share * max(means), least_ms), alternating
-        )
-        figures.append(ComparedFigure(name, "ms", *means, *difference(*sides, spread, _PART_ALPHA)))
+        assumed = max(_PART_SPREAD * share * max(first_ms, second_ms), least_ms)
+        change = difference(*sides, estimate_spread(*sides, assumed, alternating), _PART_ALPHA)
+        figures.append(ComparedFigure(name, "ms", first_ms, second_ms, *change))
     return figures
 
 

@@ -41,10 +41,8 @@ def run_script(line: str) -> tuple[str, ...]:
     return ("run", line)
 
 
-def complete(line: str) -> tuple[str, list[str]]:
-    if line == "[":
-        return line, ["[red].py"]
-    return (f"{line}ain", ["train.py", "train_big.py"]) if line.endswith("tr") else (line, [])
+def complete(line: str) -> str | None:
+    return f"{line}ain.py" if line.endswith("tr") else None
 
 
 def offer(
@@ -122,36 +120,30 @@ async def test_the_command_is_shown_as_it_is_chosen() -> None:
         assert app.is_running
 
 
-async def test_tab_completes_the_path_and_shows_what_fits() -> None:
+async def test_the_rest_of_a_path_is_shown_and_tab_takes_it() -> None:
     async with launcher() as (app, pilot):
-        app._completing.patience_s = 20.0
-        await pilot.press(*"my/tr", "tab")
-        await until(pilot, lambda: "train.py  train_big.py" in text(app))
-        assert app.script.value == "my/train"
+        await pilot.press(*"my/tr")
+        await until(pilot, lambda: "my/train.py" in text(app))
         await pilot.press("tab")
-        await until(pilot, lambda: "nothing begins like this" in text(app))
-        app.script.value = "["
-        await pilot.press("tab")
-        await until(pilot, lambda: "[red].py" in text(app))
-        assert (app.script.value, app.focused) == ("[", app.script)
+        assert (app.script.value, app.focused) == ("my/train.py", app.script)
 
 
 async def test_a_folder_on_a_slow_disk_keeps_no_key_waiting() -> None:
-    goes_on = threading.Event()
+    goes_on, asked = threading.Event(), list[str]()
 
-    def wait(line: str) -> tuple[str, list[str]]:
+    def wait(line: str) -> str | None:
+        asked.append(line)
         goes_on.wait(20)
         return complete(line)
 
     slow = LauncherContent(WORKLOADS, run_script, wait, lambda: RUNS)
     async with launcher(slow) as (app, pilot):
-        await pilot.press(*"tr", "tab")
-        await until(pilot, lambda: "the disk is slow: press tab again" in text(app))
+        await pilot.press(*"train.py")
+        assert app.script.value == "train.py"
+        assert asked == ["t"], "one search at a time"
         goes_on.set()
-        app._completing.patience_s = 20.0
-        await pilot.press("tab")
-        await until(pilot, lambda: "train.py  train_big.py" in text(app))
-        assert app.script.value == "train"
+        await pilot.press("enter")
+    assert app.words == ("run", "train.py")
 
 
 async def test_a_script_is_listed_once_and_only_where_one_was_run() -> None:

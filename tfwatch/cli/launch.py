@@ -97,19 +97,18 @@ def run_script(line: str) -> tuple[str, ...]:
     return ("run", script, *arguments)
 
 
-def complete(line: str) -> tuple[str, list[str]]:
-    """Return the line with its last word completed as a path, as far as the files decide it, and
-    their names: scripts and folders for the first word, any files for an argument."""
+def complete(line: str) -> str | None:
+    """Return the line with its last word completed to the first path that begins like it: a script
+    or a folder for the first word, any file for an argument; None where there is none."""
     start = re.search(r"(?:\\.|\S)*$", line)
     assert start
     folder, part = os.path.split(start[0].replace("\\ ", " "))
     place = os.path.join(os.path.expanduser(folder), part)
     named = map(_name, sorted(glob(f"{escape(place)}*")))
     ends = "" if line[: start.start()].strip() else (os.sep, ".py")
-    names = [name for name in named if name.isprintable() and name.endswith(ends)]
-    common = os.path.commonprefix(names)  # noqa: RUF071  by characters: part of a name is common
-    added = common[len(part) :].replace(" ", "\\ ")
-    return line + added, names
+    names = (name for name in named if name.isprintable() and name.endswith(ends))
+    first = next(names, "")
+    return line + first[len(part) :].replace(" ", "\\ ") if first else None
 
 
 def _name(path: str) -> str:

@@ -3,6 +3,7 @@ command."""
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 import threading
 from dataclasses import dataclass
@@ -13,12 +14,13 @@ from textual import getters, on
 from textual.binding import Binding
 from textual.containers import Horizontal
 from textual.message import Message
+from textual.suggester import Suggester
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from tfwatch.core import units
 from tfwatch.core.errors import fails_open
-from tfwatch.runs.folder import LateCall
+from tfwatch.runs.folder import DiskCall
 from tfwatch.runs.library import short_path
 from tfwatch.screens.basics.keyline import Key, KeyLine
 from tfwatch.screens.basics.pane import FRAME_CSS
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 _NAME_CELLS = 14
 #: The most recent scripts.
 _SCRIPTS = 3
+#: Seconds between two looks for the answer of the disk.
+_LOOK_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +51,8 @@ class LauncherContent:
     workloads: tuple[tuple[str, str], ...]
     #: Makes a command of a script that was typed; raises ValueError with the reason.
     run_script: Callable[[str], tuple[str, ...]]
-    #: Completes the path at the end of a line, and names what fits.
-    complete: Callable[[str], tuple[str, list[str]]]
+    #: Completes the path at the end of a line; None where no file begins like this.
+    complete: Callable[[str], str | None]
     #: Yields the runs, newest first; called in a thread after the first paint.
     runs: Callable[[], Iterable[PastRun]]
 
@@ -83,16 +87,31 @@ def script_option(run: PastRun) -> Option:
 
 
 class ScriptInput(Input):
-    """The field of the script's path; posts `Completes` where its user asks for the rest of it."""
+    """The field of the script's path; tab takes the rest of it that is shown."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("tab", "complete", "complete", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("tab", "cursor_right", "complete", show=False)]
 
-    class Completes(Message):
-        """The user pressed tab."""
 
-    def action_complete(self) -> None:
-        """Ask for the rest of the path."""
-        self.post_message(self.Completes())
+class PathSuggester(Suggester):
+    """Shows the rest of a path; the disk searches for one at a time."""
+
+    def __init__(self, complete: Callable[[str], str | None]) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self._complete = complete
+        self._newest = ""
+        self._call: DiskCall[str | None] | None = None
+
+    async def get_suggestion(self, value: str) -> str | None:
+        """Return the line with its path completed."""
+        self._newest = value
+        while self._call and not self._call.is_done:
+            await asyncio.sleep(_LOOK_S)
+        if value != self._newest:
+            return None
+        self._call = call = DiskCall(lambda: self._complete(value))
+        while not call.is_done:
+            await asyncio.sleep(_LOOK_S)
+        return call.answer()
 
 
 class LauncherApp(ThemedApp):
@@ -151,15 +170,16 @@ class LauncherApp(ThemedApp):
         super().__init__(**options)
         self.words: tuple[str, ...] = ()
         self._content = content
-        self._completing: LateCall[tuple[str, list[str]]] = LateCall()
-        #: A line of the field, and the names that complete it.
-        self._fitting = ("", "")
 
     def compose(self) -> ComposeResult:
         yield Static(row(("tfwatch", "$accent bold")), id="title")
         with Horizontal(id="script"):
             yield Static("tfwatch run ")
-            yield ScriptInput(placeholder="SCRIPT.py [arguments]", compact=True)
+            yield ScriptInput(
+                placeholder="SCRIPT.py [arguments]",
+                suggester=PathSuggester(self._content.complete),
+                compact=True,
+            )
         yield Static(id="command")
         yield OptionList(id="scripts")
         yield OptionList(id="runs")
@@ -216,8 +236,7 @@ class LauncherApp(ThemedApp):
             focused.action_first()
         option = focused.highlighted_option if isinstance(focused, OptionList) else None
         in_field = self.script.has_focus
-        fitting = self._fitting[1] if self._fitting[0] == self.script.value and in_field else ""
-        self.command.update(row((f"tfwatch {option.id}" if option else fitting, "$accent")))
+        self.command.update(row((f"tfwatch {option.id}" if option else "", "$accent")))
         self.keys.keys = (
             Key("enter", "enter", "run" if in_field else "start"),
             Key("tab", "tab", "complete" if in_field else "next"),
@@ -235,16 +254,6 @@ class LauncherApp(ThemedApp):
             self._take(self._content.run_script(message.value))
         except ValueError as error:
             self.command.update(row((str(error), "$text-error")))
-
-    @on(ScriptInput.Completes)
-    def _complete(self) -> None:
-        line = self.script.value
-        found = self._completing.ask(lambda: self._content.complete(line))
-        text, names = found or (line, ["the disk is slow: press tab again"])
-        if text.startswith(line):  # else it is the answer to an earlier line
-            self.script.value, self.script.cursor_position = text, len(text)
-        self._fitting = self.script.value, "  ".join(names) or "nothing begins like this"
-        self._show_choice()
 
     def action_script(self) -> None:
         """Focus the field of the script."""

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 from msgspec.structs import fields
+from textual.geometry import Size
 
 from tests.judge.step_rows import plain
 from tests.runs.folders import FakeClock, write_run
@@ -34,9 +35,8 @@ from tfwatch.screens.live.lists import log_lines
 from tfwatch.screens.live.machine import readings
 from tfwatch.screens.live.timeline import picture
 from tfwatch.screens.live.timeline.lanes import labels_in_view
-from tfwatch.screens.live.timeline.picture import Scene
 from tfwatch.screens.live.timeline.step_bars import next_top
-from tfwatch.screens.live.timeline.window import View, Zoom, bars_in_view
+from tfwatch.screens.live.timeline.window import View, Zoom, bars_in_view, span_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -211,9 +211,8 @@ def draw(view: RunView, rows: EventRows, zoom: Zoom) -> None:
     seen, columns = View(zoom), 80
     bars = bars_in_view(view.snapshot, seen, columns)
     labels = labels_in_view(rows, bars)
-    scene = Scene(view, seen, bars, labels, next_top(bars, None), True)
-    picture.draw(scene, 107, 16)
-    picture.title_words(scene, None, columns)
+    picture.draw(view, bars, labels, next_top(bars, None), Size(107, 16), is_fine=True)
+    span_words(view.snapshot, seen, columns)
 
 
 def reports(folder: Path, snapshot: Snapshot) -> Iterator[str]:

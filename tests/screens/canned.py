@@ -132,21 +132,7 @@ class Canned:
 
     def switched(self, knob: str, old: str, new: str, by: str = "key") -> Canned:
         """Switch a knob; the next step is the first of the new pipeline."""
-        self.event(facts.SwitchAsked, knob=knob, old=old, new=new, step=self.step, by=by)
-        step = self.step + 1
-        values = {
-            "knob": knob,
-            "old": old,
-            "new": new,
-            "asked_step": self.step,
-            "step": step,
-            "took_ms": 21.0,
-        }
-        return self.event(facts.PipelineSwitched, by=by, **values)
-
-    def experimented(self, old: str, new: str) -> Canned:
-        """Switch prefetch by an experiment; the next step is the first of the new pipeline."""
-        change = {"knob": "prefetch", "old": old, "new": new, "by": "experiment"}
+        change = {"knob": knob, "old": old, "new": new, "by": by}
         self.event(facts.SwitchAsked, **change, step=self.step)
         return self.event(
             facts.PipelineSwitched, **change, asked_step=self.step, step=self.step + 1, took_ms=21.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, Split
 from tfwatch.core import events as facts
@@ -65,29 +65,28 @@ def nvidia(**changes: float) -> Callable[[Split], dict[str, float]]:
 
 def on_apple(folder: Path | None, sensors: Callable[[Split], dict[str, float]]) -> Canned:
     """Start a run on a Mac with 10 cores and 16 GB."""
-    machine = {"host": "mac", "cores": 10, "memory_bytes": 16 * GIB}
-    run = Canned(folder, device="GPU:0 arm", accelerated=True, machine=machine)
-    run.sensors = sensors
-    found = {
-        "source": "ioreg",
-        "name": "Apple M2 Pro",
-        "memory_bytes": 16 * GIB,
-        "unified": True,
-    }
-    return run.event(facts.GpuFound, **found).started()
+    found = {"source": "ioreg", "name": "Apple M2 Pro", "memory_bytes": 16 * GIB, "unified": True}
+    return _on_gpu(folder, sensors, "arm", 10, 16, found)
 
 
 def on_nvidia(folder: Path | None, sensors: Callable[[Split], dict[str, float]]) -> Canned:
     """Start a run on a Linux server with 16 cores and 128 GB."""
-    machine = {"host": "server", "cores": 16, "memory_bytes": 128 * GIB}
-    run = Canned(folder, device="GPU:0 NVIDIA H100 80GB HBM3", accelerated=True, machine=machine)
+    name = "NVIDIA H100 80GB HBM3"
+    found = {"source": "nvml", "name": name, "memory_bytes": 80 * GIB, "unified": False}
+    return _on_gpu(folder, sensors, name, 16, 128, found)
+
+
+def _on_gpu(
+    folder: Path | None,
+    sensors: Callable[[Split], dict[str, float]],
+    device: str,
+    cores: int,
+    memory_gib: int,
+    found: dict[str, Any],
+) -> Canned:
+    machine = {"host": "server", "cores": cores, "memory_bytes": memory_gib * GIB}
+    run = Canned(folder, device=f"GPU:0 {device}", accelerated=True, machine=machine)
     run.sensors = sensors
-    found = {
-        "source": "nvml",
-        "name": "NVIDIA H100 80GB HBM3",
-        "memory_bytes": 80 * GIB,
-        "unified": False,
-    }
     return run.event(facts.GpuFound, **found).started()
 
 

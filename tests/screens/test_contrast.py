@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +19,6 @@ from tfwatch.doctor.checks import judge
 from tfwatch.judge.groups.judged_group import judge_group
 from tfwatch.runs.format import EVENTS
 from tfwatch.runs.group import folder_of_rank, open_group
-from tfwatch.screens.basics.text import QUIET_COLOUR
 from tfwatch.screens.group import GroupApp, GroupReader
 from tfwatch.screens.themes import THEMES
 
@@ -94,17 +92,6 @@ async def test_every_word_of_a_group_can_be_read(theme: str, tmp_path: Path) -> 
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause(0.3)
         assert not list(_faint_words(app.screen))
-
-
-@pytest.mark.parametrize("ground", ["background", "surface", "panel"])
-@pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
-def test_quiet_text_can_be_read_on_every_ground(theme: Theme, ground: str) -> None:
-    """WCAG 2.2 asks for a contrast of 4.5."""
-    behind = Color.parse(getattr(theme, ground))
-    (percent,) = re.findall(r"\d+", QUIET_COLOUR)
-    text = behind.blend(Color.parse(str(theme.foreground)), int(percent) / 100)
-
-    assert _contrast(text, behind) >= LEAST
 
 
 #: The colours that a user tells apart, and the parts of a circle between hues: beyond, orange is

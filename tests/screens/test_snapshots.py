@@ -110,9 +110,9 @@ def _experimented(folder: Path | None, *, is_answered: bool) -> Canned:
     test: dict[str, Any] = {"knob": "prefetch", "values": ("off", "4")}
     run.event(facts.ExperimentBegan, **test, step=150, budget=600)
     if not is_answered:
-        return run.experimented("off", "4").steps(20, COMPUTE_BOUND)
+        return run.switched("prefetch", "off", "4", "experiment").steps(20, COMPUTE_BOUND)
     for old, new in (("off", "4"), ("4", "off"), ("off", "4")):
-        run.experimented(old, new).steps(20, COMPUTE_BOUND)
+        run.switched("prefetch", old, new, "experiment").steps(20, COMPUTE_BOUND)
     answer: dict[str, Any] = {"answer": "faster", "ratio": 1.68}
     counts: dict[str, Any] = {"rounds": 6, "steps": 412, "kept": "4"}
     steps_ms: dict[str, Any] = {"step_ms": {"off": 23.4, "4": 13.9}, "low": 1.61, "high": 1.74}

@@ -47,7 +47,7 @@ async def test_an_open_answer_offers_a_test_of_the_same_two_settings() -> None:
 async def test_a_running_experiment_is_shown_and_a_ends_it(tmp_path: Path) -> None:
     run = starving(tmp_path)
     run.event(ExperimentBegan, knob="prefetch", values=("off", "4"), step=150, budget=600)
-    run.experimented("off", "4").steps(20, COMPUTE_BOUND)
+    run.switched("prefetch", "off", "4", "experiment").steps(20, COMPUTE_BOUND)
     async with shown(run) as show:
         assert "A/B TEST" in show.text
         assert "prefetch off vs 4: block 1" in show.text

@@ -22,11 +22,10 @@ RETRACED = (
 )
 
 
-@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
-async def test_a_line_is_explained_once(tmp_path: Path, size: tuple[int, int]) -> None:
+async def test_a_line_is_explained_once(tmp_path: Path) -> None:
     run = usual(tmp_path)
     run.log.write_text(f"first\n{ONEDNN}\n{ONEDNN}\n{RETRACED}\n{RETRACED}\nlast\n")
-    async with shown(run, size) as show:
+    async with shown(run) as show:
         await show.press("5")
         rows = [part for part, _ in show.live.log_pane._folded]
         text = " ".join(" ".join(rows).split())

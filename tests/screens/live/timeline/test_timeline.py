@@ -12,7 +12,7 @@ import pytest
 from tests.screens.canned import WALL_NS, Canned
 from tests.screens.showing import rows_of
 from tfwatch.core.clock import local_time
-from tfwatch.core.events import GpuFound, PipelineSwitched, SensorMissing
+from tfwatch.core.events import GpuFound, SensorMissing
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.judge.event_rows import EventCollector
 from tfwatch.judge.view import Follower
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from textual.app import ComposeResult
-    from textual.geometry import Region
     from textual.pilot import Pilot
 
     from tfwatch.runs.snapshot import Snapshot
@@ -95,18 +94,8 @@ def time_of_day(at_s: float) -> str:
     return local_time(WALL_NS + round(at_s * 1e9)).strftime("%H:%M:%S")
 
 
-def switched(run: Canned) -> None:
-    change = {"knob": "prefetch", "old": "off", "new": "4", "by": "key"}
-    run.event(PipelineSwitched, **change, asked_step=330, step=run.step + 1, took_ms=3.0)
-
-
 def starved_then_switched(run: Canned) -> Canned:
-    run.lasting(8.0, STARVED)
-    run.writer.event(
-        PipelineSwitched(
-            round(run.at_s * 1e9), "prefetch", "off", "4", 330, run.step + 1, 3.0, "key"
-        )
-    )
+    run.lasting(8.0, STARVED).switched("prefetch", "off", "4")
     run.steps(1, (12.0, 13.0, 1.0), Flag.SWITCH)
     run.lasting(8.0, COMPUTE_BOUND)
     return run
@@ -161,25 +150,6 @@ async def test_a_process_without_an_answer_waits_no_longer_than_its_last_sign(
     assert row[GUTTER : GUTTER + 57].rstrip().endswith("####")
     assert row[: GUTTER + 57].endswith("# " + " " * 11), "nothing is known of the last six seconds"
     assert {style for _, style in figures} == {QUIET_COLOUR}
-
-
-async def test_only_rows_that_changed_are_painted_again(
-    run: Canned, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run.lasting(20.2, COMPUTE_BOUND)
-    async with shown(run) as (app, _):
-        painted: list[tuple[Region, ...]] = []
-        monkeypatch.setattr(app.timeline, "refresh", lambda *regions, **_: painted.append(regions))
-        run.lasting(0.01, COMPUTE_BOUND)
-        show(app.timeline, run.snapshot())
-        quiet = len(painted)
-        run.writer.event(
-            PipelineSwitched(round(run.at_s * 1e9), "prefetch", "off", "4", 1, 2, 3.0, "key")
-        )
-        show(app.timeline, run.snapshot())
-        monkeypatch.undo()
-    assert quiet == 0
-    assert [sum(region.height for region in regions) for regions in painted] == [1]
 
 
 @pytest.mark.parametrize(("width", "height"), [(60, 4), (60, 9), (200, 30)])

@@ -15,7 +15,6 @@ from tfwatch.screens.basics.text import (
     QUIET_COLOUR,
     STALL_COLOUR,
     WAIT_COLOUR,
-    clock,
 )
 from tfwatch.screens.live.timeline import step_bars
 from tfwatch.screens.live.timeline.lanes import (
@@ -27,16 +26,16 @@ from tfwatch.screens.live.timeline.lanes import (
     mark_line,
 )
 from tfwatch.screens.live.timeline.step_bars import BarPart, Cells
-from tfwatch.screens.live.timeline.window import span_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from textual.geometry import Size
 
     from tfwatch.judge.steps.steady_steps import Breakdown
     from tfwatch.judge.view import RunView
     from tfwatch.screens.live.timeline.lanes import Label, Line, Piece
     from tfwatch.screens.live.timeline.step_bars import Bars
-    from tfwatch.screens.live.timeline.window import View
 
 GUTTER = 7
 WIDE, _NARROW = 20, 14
@@ -55,19 +54,6 @@ _COLOURS = {
 
 #: The parts without colours: compute, muted, host, wait, stall, nothing.
 _TEXTURES = "█▞░▒▒ "
-
-
-@dataclass(frozen=True, eq=False)
-class Scene:
-    """The data of one picture."""
-
-    run: RunView
-    view: View
-    bars: Bars
-    labels: Sequence[Label]
-    top_ms: float | None
-    #: A cell may show two parts, split at an eighth; else parts differ by texture.
-    is_fine: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,22 +76,33 @@ def lay_out(width: int, height: int, gpus: int = 0) -> TimelineLayout:
     return TimelineLayout(max(width - GUTTER - legend, 1), legend, rows, has_axis, gpu_rows)
 
 
-def draw(scene: Scene, width: int, height: int) -> list[Line]:
-    """Draw all rows, from the top: the strip, why, the GPU, the time axis."""
-    snapshot, bars = scene.run.snapshot, scene.bars
-    lanes = gpu_lanes(snapshot, scene.run.situation.machine, bars, width >= _WIDE_FROM)
+def draw(
+    run: RunView,
+    bars: Bars,
+    labels: Sequence[Label],
+    top_ms: float | None,
+    size: Size,
+    *,
+    is_fine: bool,
+) -> list[Line]:
+    """Draw all rows, from the top: the strip, why, the GPU, the time axis.
+
+    top_ms: of the axis. is_fine: a cell may show two parts, split at an eighth; else parts differ
+    by texture.
+    """
+    snapshot, (width, height) = run.snapshot, size
+    lanes = gpu_lanes(snapshot, run.situation.machine, bars, width >= _WIDE_FROM)
     layout = lay_out(width, height, len(lanes))
-    rows, is_fine = layout.strip_rows, scene.is_fine
-    cells = step_bars.stack(bars, scene.top_ms, rows, is_fine)
-    charts = strip_lines(cells, is_fine)
-    parts = scene.run.situation.split
-    is_stale = snapshot.life.is_stale or scene.run.situation.is_stalled
+    rows = layout.strip_rows
+    charts = strip_lines(step_bars.stack(bars, top_ms, rows, is_fine), is_fine)
+    parts = run.situation.split
+    is_stale = snapshot.life.is_stale or run.situation.is_stalled
     sees_wait = snapshot.manifest.sees_data_wait
     is_wide = layout.legend >= WIDE
     legend = legend_lines(parts, is_fine, rows, is_wide, is_stale, sees_wait=sees_wait)
-    axis = axis_texts(scene.top_ms, rows)
+    axis = axis_texts(top_ms, rows)
     lines = [_beside(*parts) for parts in zip(axis, charts, legend, strict=True)]
-    lines.append(_beside("why", mark_line(scene.labels, layout.columns), ()))
+    lines.append(_beside("why", mark_line(labels, layout.columns), ()))
     for name, shares, figures, style in lanes[: layout.gpu_rows]:
         chart = ((gauge(shares), COMPUTE_COLOUR),)
         lines.append(_beside(name, chart, ((f" {figures}", style),)))
@@ -210,17 +207,3 @@ def _figure(value: float | None) -> str:
     if value is None:
         return f"{units.MISSING:>6}"
     return f"{value:6.1f}" if value < 10_000 else f"{value / 1e3:5.1f}s"
-
-
-# -- the frame's titles ----------------------------------------------------------------------------
-
-
-def title_words(scene: Scene, live: RunView | None, columns: int) -> tuple[str, str]:
-    """Return the texts at both ends of the frame. live: the newest view where the picture is
-    frozen, else None."""
-    run = scene.run.snapshot
-    left = span_words(run, scene.view, columns)
-    if live:
-        at = clock(run, min(run.now_s, scene.bars.end_s))
-        left = f"FROZEN at {at}, space: {'end' if live.is_over else 'live'}"
-    return left, "z zoom  ← → look back"

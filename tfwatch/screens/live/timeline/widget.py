@@ -12,9 +12,10 @@ from textual.binding import Binding
 from textual.strip import Strip
 
 from tfwatch.screens.basics.pane import FRAME_CSS, PaintedRows, Titled
+from tfwatch.screens.basics.text import clock
 from tfwatch.screens.live.timeline import picture, window
 from tfwatch.screens.live.timeline.lanes import labels_in_view
-from tfwatch.screens.live.timeline.picture import Scene, lay_out
+from tfwatch.screens.live.timeline.picture import lay_out
 from tfwatch.screens.live.timeline.step_bars import next_top
 
 if TYPE_CHECKING:
@@ -139,25 +140,32 @@ class Timeline(PaintedRows, Titled):
         shown, size = self._held or self._newest, self.size
         if shown is None or not size:
             return
-        scene = self._scene(*shown, fresh)
-        live = self._newest[0] if self._held and self._newest else None
-        self.set_titles(*picture.title_words(scene, live, len(scene.bars.starts_s)))
+        run, rows = shown
+        bars = self._take_bars(run)
+        self._top_ms = next_top(bars, None if fresh else self._top_ms) or self._top_ms
+        labels_of = rows, float(bars.starts_s[0]), bars.end_s
+        if labels_of != self._labels_of:
+            self._labels_of, self._labels = labels_of, labels_in_view(rows, bars)
+        self.set_titles(self._title(run, bars), "z zoom  ← → look back")
         self.set_class(self.frozen, "-frozen")
-        self._lines = picture.draw(scene, *size)
+        self._lines = picture.draw(
+            run, bars, self._labels, self._top_ms, size, is_fine=self._is_fine
+        )
         self.repaint_changed(self._lines)
 
-    def _scene(self, run: RunView, rows: EventRows, fresh: bool) -> Scene:
+    def _take_bars(self, run: RunView) -> Bars:
         columns = self._columns
         # The sums still grow while the picture is frozen: its newest column would fill up.
         seen = (self._view.zoom, self._view.end_s, columns) if self._held else None
         if seen is None or seen != self._seen or self._bars is None:
             self._seen, self._bars = seen, window.bars_in_view(run.snapshot, self._view, columns)
-        bars = self._bars
-        self._top_ms = next_top(bars, None if fresh else self._top_ms) or self._top_ms
-        labels_of = rows, float(bars.starts_s[0]), bars.end_s
-        if labels_of != self._labels_of:
-            self._labels_of, self._labels = labels_of, labels_in_view(rows, bars)
-        return Scene(run, self._view, bars, self._labels, self._top_ms, self._is_fine)
+        return self._bars
+
+    def _title(self, run: RunView, bars: Bars) -> str:
+        if not self._held or not self._newest:
+            return window.span_words(run.snapshot, self._view, len(bars.starts_s))
+        at = clock(run.snapshot, min(run.snapshot.now_s, bars.end_s))
+        return f"FROZEN at {at}, space: {'end' if self._newest[0].is_over else 'live'}"
 
     def render_line(self, y: int) -> Strip:
         """Draw row `y`, cut to the widget's width."""

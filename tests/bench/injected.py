@@ -17,9 +17,8 @@ import os
 import tempfile
 import time
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -51,8 +50,7 @@ _WALL_TOLERANCE = 0.1
 _DELAYS_MS = (0, 0, 1, 2, 5, 10, 20, 40)
 
 
-@dataclass(frozen=True)
-class Schedule:
+class Schedule(NamedTuple):
     """One training of `steps` steps. `*_ms`: the sleeps in that part, of which each step draws one.
 
     kind: the way in which the training gets its batches.
@@ -71,8 +69,7 @@ SCHEDULES = (
 )
 
 
-@dataclass(frozen=True)
-class KnownDelay:
+class KnownDelay(NamedTuple):
     """One comparison. tolerance: the error that passes; NaN, of too few steps, does not."""
 
     name: str
@@ -87,8 +84,6 @@ class KnownDelay:
 
 
 _BATCH = 8
-#: Off, because by default tf.data works ahead of the step, which hides a delay in the fetch.
-_OFF = Knobs()
 #: Steps at a training's start that are not compared: trace, first batch.
 _WARM_UP = 4
 #: The fewest steps of a median.
@@ -162,8 +157,9 @@ def make_data(schedule: Schedule, sleeps: Sleeps) -> tf.data.Dataset:
     batches = _constant(schedule.steps).map(
         lambda x, y: (_after(_after(x, sleeps.begin), sleeps.end), y)
     )
-    # An autotuned pipeline takes up to 4 s to be deleted after the last step.
-    return batches.with_options(options(_OFF)).with_options(without_autotune())
+    # By default tf.data works ahead of the step, which hides a delay in the fetch. An autotuned
+    # pipeline takes up to 4 s to be deleted after the last step.
+    return batches.with_options(options(Knobs())).with_options(without_autotune())
 
 
 def _constant(batches: int) -> tf.data.Dataset:

@@ -13,6 +13,7 @@ import tempfile
 from collections import Counter
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,20 +59,19 @@ WAYS: dict[str, dict[str, Any]] = {"1": {}, "3": {"steps_per_execution": 3}}
 
 def matrix() -> Iterator[Kind]:
     """Yield all combinations."""
-    for model, (make, inputs, compiled) in MODELS.items():
-        for data, (read, options) in DATA.items():
-            for way, steps in WAYS.items():
-                given: dict[str, Any] = {
-                    "options": options,
-                    "compile": {**compiled, **steps},
-                    "deterministic": not compiled,
-                }
-                yield Kind(
-                    f"{model}, {data}, {way}",
-                    partial(read, inputs),
-                    model=make,
-                    **given,
-                )
+    for (model, one), (data, two), (way, steps) in product(
+        MODELS.items(), DATA.items(), WAYS.items()
+    ):
+        make, inputs, compiled = one
+        read, options = two
+        yield Kind(
+            f"{model}, {data}, {way}",
+            partial(read, inputs),
+            options=options,
+            model=make,
+            compile={**compiled, **steps},
+            deterministic=not compiled,
+        )
 
 
 class Comparison:

@@ -50,7 +50,6 @@ def run_trials(
     count: int,
     each: int,
     most_s: int,
-    argv: Sequence[str] | None = None,
 ) -> int:
     """Run the trials that the command line names; return the exit code, 1 where one failed.
 
@@ -63,7 +62,7 @@ def run_trials(
     add_slots(parser, 2)
     parser.add_argument("--results", type=Path, help="a file that is gone on with")
     parser.add_argument("--in-process", nargs="*", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args(argv)
+    options = parser.parse_args()
     if options.in_process is not None:
         resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, resource.RLIM_INFINITY))
         _run_here(make_trial(), options.in_process, most_s, Rows(options.results))

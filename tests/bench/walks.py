@@ -16,7 +16,7 @@ import math
 import sys
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -60,8 +60,7 @@ _TABLES = {
 _SHARED = ("cnn", "cnn, no latency", "generator")
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(NamedTuple):
     """A simulated machine.
 
     noise, visit_noise: the variation of each step and of each visit to a setting, as shares of a
@@ -121,11 +120,8 @@ def visit(
 ) -> Rows:
     """Return steps of a setting."""
     rows = replace(plant, noise=machine.noise, drift=machine.likeness).rows(knobs, count, rng)
-    times = np.full(
-        count,
-        math.exp(machine.visit_noise * rng.normal())
-        * (SLOW if rng.random() < machine.slow else 1.0),
-    )
+    time = math.exp(machine.visit_noise * rng.normal())
+    times = np.full(count, time * (SLOW if rng.random() < machine.slow else 1.0))
     times[rng.random(count) < SPIKES] *= 1 + rng.exponential(SPIKE)
     for part in STEP.names or ():
         if part.endswith("_ms"):

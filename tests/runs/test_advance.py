@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.runs.folders import FakeClock, make_manifest, reader_of
-from tfwatch.core.events import Event, LossDiverged, Noted, RunEnded
+from tfwatch.core.events import Event, LossDiverged, RunEnded
 from tfwatch.core.rows import Phase
 from tfwatch.runs.run import open_run
 from tfwatch.runs.writer import ProgressLog, RunWriter
@@ -87,17 +87,6 @@ def test_a_row_is_due_twice_a_second_and_at_the_end() -> None:
 
     assert rows == [32, 0, 32, 0]
     assert len(progress.flush(910_000_000, last=True)[0]) == 32
-
-
-def test_a_loss_that_is_not_a_number_is_noted_once() -> None:
-    progress = ProgressLog()
-    events: list[Event] = []
-    for at_ns in (0, 10**9):
-        progress.reports.append((8, 1, 0, 1, "low"))
-        events += progress.flush(at_ns, last=False)[1]
-
-    texts = [event.text for event in events if isinstance(event, Noted)]
-    assert [text.partition(" that")[0] for text in texts] == ["the loss"]
 
 
 def test_a_run_that_has_ended_shows_its_last_step_before_its_writer_is_closed() -> None:

@@ -1,5 +1,4 @@
-"""Buffers of a reader: rows, the newest rows, rows of pipeline stages, lines of a log, and
-events."""
+"""Buffers of a reader: rows, the newest rows, lines of a log, and events."""
 
 from __future__ import annotations
 
@@ -12,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import numpy as np
 
-from tfwatch.core.events import PipelineSwitched, StagesFound, SwitchAsked, SwitchFailed
-from tfwatch.core.rows import STAGE
+from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -59,39 +57,19 @@ def newest_rows(before: Rows, rows: Rows, count: int) -> Rows:
 #: A stage table covers this time: where a batch takes a second, a single reading contains one or
 #: none.
 WINDOW_NS = 10 * 10**9
-#: The rows in memory: more than thirty seconds of a pipeline of thirty stages, one reading a
-#: second.
-_MAX_STAGE_ROWS = 1024
+#: The rows of `core.rows.STAGE` in memory: more than thirty seconds of a pipeline of thirty stages,
+#: one reading a second.
+MAX_STAGE_ROWS = 1024
 
 
-class StageRows:
-    """The rows of stages.bin and the events about them.
-
-    found: the names of the stages, by `StagesFound.pipeline`.
-    """
-
-    def __init__(self) -> None:
-        self.found: dict[int, StagesFound] = {}
-        self._rows: Rows = np.empty(0, dtype=STAGE)
-
-    def add_event(self, event: Event) -> None:
-        """Add an event."""
-        if isinstance(event, StagesFound):
-            self.found[event.pipeline] = event
-
-    def add(self, rows: Rows) -> None:
-        """Add rows in the order of the file."""
-        written = rows[rows["at_ns"] > 0]  # a dropped stretch reads as zeros
-        self._rows = newest_rows(self._rows, written, _MAX_STAGE_ROWS)
-
-    def newest(self, now_ns: float) -> Rows:
-        """Return the rows of the `WINDOW_NS` up to the last reading; none where that is older than
-        twice as long."""
-        at_ns = self._rows["at_ns"]
-        end_ns = int(at_ns[-1]) if len(at_ns) else 0
-        if end_ns < now_ns - 2 * WINDOW_NS:
-            return self._rows[:0]
-        return self._rows[(at_ns <= end_ns) & (at_ns + np.uint64(WINDOW_NS) > end_ns)]
+def last_stage_rows(rows: Rows, now_ns: float) -> Rows:
+    """Return the rows of `core.rows.STAGE` of the `WINDOW_NS` up to the last reading; none where
+    that is older than twice as long."""
+    at_ns = rows["at_ns"]
+    end_ns = int(at_ns[-1]) if len(at_ns) else 0
+    if end_ns < now_ns - 2 * WINDOW_NS:
+        return rows[:0]
+    return rows[(at_ns <= end_ns) & (at_ns + np.uint64(WINDOW_NS) > end_ns)]
 
 
 #: Lines of a log's end, and of its beginning.
@@ -102,24 +80,19 @@ LONGEST_LINE = 64 * 2**10
 
 
 class LineSplitter:
-    """Splits bytes that arrive in pieces into lines."""
+    """Splits bytes that arrive in pieces into lines. rest: the incomplete line."""
 
     def __init__(self) -> None:
-        self._rest = b""
-
-    @property
-    def rest(self) -> bytes:
-        """The incomplete line."""
-        return self._rest
+        self.rest = b""
 
     def split(self, data: bytes) -> list[bytes]:
         """Return the lines that end in `data`; an incomplete line waits for its end."""
-        *whole, rest = (self._rest + data).split(b"\n")
+        *whole, rest = (self.rest + data).split(b"\n")
         rest = visible_end(rest)
         if len(rest) > LONGEST_LINE:
             whole.append(rest)
             rest = b""
-        self._rest = rest
+        self.rest = rest
         return whole
 
 

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.events import RunEnded, decode
+from tfwatch.core.events import RunEnded, StagesFound, decode
 from tfwatch.core.rows import clean_rows, plausible
 from tfwatch.runs import format as layout
 from tfwatch.runs.buffers import (
+    MAX_STAGE_ROWS,
     EventLog,
     GrowingRows,
     LineSplitter,
     LogLines,
-    StageRows,
+    last_stage_rows,
     newest_rows,
 )
 from tfwatch.runs.folder import FIRST_S, PATIENCE_S, DiskCall, LateCall, RunFolder
@@ -73,10 +74,10 @@ class Run:
         self._recent: Rows = np.empty(0, dtype=layout.TABLES[layout.STEPS])
         self._total = self._firsts[layout.STEPS]
         self._are_all_plausible = True
-        self._samples = GrowingRows(layout.TABLES[layout.SAMPLES])
-        self._gpus = GrowingRows(layout.TABLES[layout.GPUS])
-        self._progress = GrowingRows(layout.TABLES[layout.PROGRESSES])
-        self._stages = StageRows()
+        whole = (layout.SAMPLES, layout.GPUS, layout.PROGRESSES)
+        self._tables = {name: GrowingRows(layout.TABLES[name]) for name in whole}
+        self._stages: Rows = np.empty(0, dtype=layout.TABLES[layout.STAGES])
+        self._stages_found: dict[int, StagesFound] = {}
         self._events = EventLog()
         self._pulse: Pulse | None = None
         self._log = LogLines()
@@ -110,17 +111,14 @@ class Run:
         self._refresh_manifest()
         while len(rows := self._rows(layout.STEPS)):
             self._add_steps(rows)
-        while len(rows := self._rows(layout.SAMPLES)):
-            self._samples.extend(clean_rows(rows))
-        while len(rows := self._rows(layout.GPUS)):
-            self._gpus.extend(clean_rows(rows))
-        while len(rows := self._rows(layout.PROGRESSES)):
-            self._progress.extend(clean_rows(rows))
+        for name, table in self._tables.items():
+            while len(rows := self._rows(name)):
+                table.extend(clean_rows(rows))
         for data in self._new(layout.EVENTS):
             for line in self._splitter.split(data):
                 self._add_event(line)
         while len(rows := self._rows(layout.STAGES)):
-            self._stages.add(clean_rows(rows))
+            self._stages = newest_rows(self._stages, clean_rows(rows), MAX_STAGE_ROWS)
         for data in self._new(layout.LOG):
             self._log.add(data)
         return self._snapshot()
@@ -152,7 +150,7 @@ class Run:
         life, now_s, silent_s = state_now(
             self._manifest, ended, pulse, recent, self._clock, is_gone=is_gone
         )
-        progress = self._progress.rows
+        progress = self._tables[layout.PROGRESSES].rows
         return Snapshot(
             manifest=self._manifest,
             source=self._source,
@@ -165,24 +163,24 @@ class Run:
             steps_between=self.steps_between,
             time_sums=self._time_sums,
             epoch_sums=self._epochs,
-            samples=self._samples.rows,
-            gpus=self._gpus.rows,
+            samples=self._tables[layout.SAMPLES].rows,
+            gpus=self._tables[layout.GPUS].rows,
             progress=progress,
             latest=_latest(progress),
             examples_s=_examples_s(progress),
-            recent_stages=self._stages.newest(now_s * 1e9),
-            stages_found=dict(self._stages.found),
+            recent_stages=last_stage_rows(self._stages, now_s * 1e9),
+            stages_found=dict(self._stages_found),
             events=events,
             log_head=self._log.head,
             log_tail=self._log.tail,
             log_total=self._log.total,
             log_unfinished=self._log.unfinished,
             torn=self._torn,
-            ranges={name: self._range(name) for name in self._firsts},
+            ranges={
+                name: (first, self._offsets[name] // layout.TABLES[name].itemsize)
+                for name, first in self._firsts.items()
+            },
         )
-
-    def _range(self, name: str) -> tuple[int, int]:
-        return self._firsts[name], self._offsets[name] // layout.TABLES[name].itemsize
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -202,7 +200,8 @@ class Run:
             self._torn += 1
             return
         self._events.add(event)
-        self._stages.add_event(event)
+        if isinstance(event, StagesFound):
+            self._stages_found[event.pipeline] = event
 
     def _rows(self, name: str) -> Rows:
         rows = layout.rows_of(name, self._source.read(name, self._offsets[name], _CHUNK))

@@ -227,7 +227,10 @@ class EpochSums:
         sums = _sum_up(rows)
         with self._lock:
             if len(self._open) and self._open["epoch"][0] == sums["epoch"][0]:
-                _prepend(self._open[0], sums)
+                for name in _EPOCH_SUMS:
+                    sums[name][0] += self._open[name][0]
+                for name in _FIRST:
+                    sums[name][0] = self._open[name][0]
             else:
                 self._closed.extend(self._open)
             self._closed.extend(sums[:-1])
@@ -253,18 +256,7 @@ def _sum_up(rows: Rows) -> Rows:
         out[name] = np.add.reduceat(values, firsts, dtype=np.float64)
     out["copies"] = np.add.reduceat(is_timed.astype(np.uint32), firsts)
     out["first_ns"], out["last_ns"] = rows["start_ns"][firsts], rows["start_ns"][lasts]
-    out["end_ns"] = _after(rows[lasts], "wait_ms", "compute_ms", "host_ms")
+    last_ms = step_ms(rows[lasts], np.float64)
+    out["end_ns"] = rows["start_ns"][lasts] + (last_ms * 1e6).astype(np.uint64)
     out["first_wait_ms"], out["last_host_ms"] = rows["wait_ms"][firsts], rows["host_ms"][lasts]
     return out
-
-
-def _after(rows: Rows, *parts: str) -> NDArray[np.uint64]:
-    took_ms = np.sum([rows[part] for part in parts], axis=0, dtype=np.float64)
-    return rows["start_ns"] + (took_ms * 1e6).astype(np.uint64)
-
-
-def _prepend(before: np.void, sums: Rows) -> None:
-    for name in _EPOCH_SUMS:
-        sums[name][0] += before[name]
-    for name in _FIRST:
-        sums[name][0] = before[name]

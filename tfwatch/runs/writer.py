@@ -307,7 +307,8 @@ class RunWriter:
     def _append_progress(self) -> str:
         # The screen of an ended run may stay open for long before the writer is closed.
         is_over = self._closing.is_set() or self._ended_ns is not None
-        row, events = self._progress_log.flush(self._until_ns(), last=is_over)
+        until_ns = self.now_ns() if self._ended_ns is None else min(self.now_ns(), self._ended_ns)
+        row, events = self._progress_log.flush(until_ns, last=is_over)
         # `RunEnded`, which may already be there, stays the last
         self._events.extendleft(reversed(events))
         if row:
@@ -320,10 +321,6 @@ class RunWriter:
             self._streams[name].add(b"".join(_take_all(rows)))
         self._append_pulse()
         return ""
-
-    def _until_ns(self) -> int:
-        """Return the present time, or the end of the run."""
-        return self.now_ns() if self._ended_ns is None else min(self.now_ns(), self._ended_ns)
 
     def _append_pulse(self) -> None:
         self._seq = (self._seq + 1) & 0xFFFFFFFF
@@ -416,7 +413,6 @@ class ProgressLog:
         self._finite_step = 0
         self._is_diverged = False
         self._diverged_count = 0
-        self._has_noted = False
 
     def flush(self, now_ns: int, *, last: bool) -> tuple[bytes, list[Event]]:
         """Return the row of `core.rows.PROGRESS` that is due, or no bytes, and events about the
@@ -433,14 +429,9 @@ class ProgressLog:
         ]
         if self._newest is None or (now_ns < self._due_ns and (self._ended or not last)):
             return b"", events
-        *counts, value = self._newest
-        loss, error = _as_float32(value)
-        if error and not self._has_noted:
-            self._has_noted = True
-            words = f"the loss that the model reports is not a number: {error}"
-            events.append(Noted(now_ns, words))
+        *counts, loss = self._newest
         self._due_ns, self._ended = now_ns + _PERIOD_NS, last
-        return _ROW.pack(now_ns, *counts, loss), events
+        return _ROW.pack(now_ns, *counts, _as_float32(loss)), events
 
     def _loss_event(self, at_ns: int, step: int, loss: Any) -> Event | None:
         """Return an event where the loss becomes NaN or infinite. Only floats count: reading from a
@@ -457,15 +448,12 @@ class ProgressLog:
         return None
 
 
-def _as_float32(value: Any) -> tuple[float, str]:
-    """Return a number in the range of float32, NaN where the value is not a number, and then the
-    reason."""
+def _as_float32(value: Any) -> float:
+    """Return a number in the range of float32, NaN where the value is missing or not a number."""
     if value is None:
-        return math.nan, ""
+        return math.nan
     try:
-        return float(value) if math.isnan(value) or abs(value) <= _LARGEST else math.copysign(
-            math.inf, value
-        ), ""
+        return math.copysign(math.inf, value) if abs(value) > _LARGEST else float(value)
     except Exception as error:  # noqa: BLE001  the value is the user's, and may raise anything
         raise_interrupt(error)
-        return math.nan, reason(error)
+        return math.nan

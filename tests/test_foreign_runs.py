@@ -87,7 +87,7 @@ EVENTS: tuple[facts.Event, ...] = (
     facts.PipelineSwitched(SECOND + 4, "prefetch", "off", "4", 60, 61, 21.0, "key"),
     facts.SwitchFailed(SECOND + 5, "workers", "no map", "off", "4", 61, "off"),
     facts.ExperimentBegan(SECOND + 6, "workers", ("off", "4"), 61, 500),
-    facts.ExperimentBlock(SECOND + 7, 1, 1, "off", 62, 70, 8, 23.0, 1.2, 1.1, 1.3),
+    facts.ExperimentBlock(SECOND + 7, 1, "off", 8, 23.0, 1.2, 1.1, 1.3),
     facts.ExperimentEnded(
         *(
             SECOND + 8,

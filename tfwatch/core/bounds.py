@@ -47,8 +47,6 @@ Count: TypeAlias = Annotated[int, _between(0, LARGEST_COUNT)]
 #: Examples: a whole number that is exact as a float.
 Whole: TypeAlias = Annotated[int, _between(0, 2**53)]
 Milliseconds: TypeAlias = Annotated[float, _between(0, LONGEST_MS)]
-#: Milliseconds that a machine sleeps: up to 100 days.
-SleepMilliseconds: TypeAlias = Annotated[float, _between(0, LATEST_NS / 1e6)]
 Bytes: TypeAlias = Annotated[int, _between(0, LARGEST_FIGURE)]
 #: A ratio of two step times.
 Ratio: TypeAlias = Annotated[float, _between(SMALLEST_RATIO, LARGEST_RATIO)]
@@ -57,8 +55,6 @@ StartTime: TypeAlias = Annotated[float, _between(0, LATEST_WALL_NS / 1e9)]
 CoreCount: TypeAlias = Annotated[int, _between(0, MOST_CORES)]
 #: A number of cores; a container's may be a part of one.
 Cores: TypeAlias = Annotated[float, _between(0, MOST_CORES)]
-#: A limit of memory; where there is none, some systems report 2**63.
-MemoryLimit: TypeAlias = Annotated[float, _between(0, 2**63)]
 ProcessId: TypeAlias = Annotated[int, _between(1, 2**31 - 1)]
 Knob: TypeAlias = Annotated[str, one_of(*KNOBS)]
 

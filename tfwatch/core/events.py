@@ -19,7 +19,6 @@ from tfwatch.core.bounds import (
     Milliseconds,
     Moment,
     Ratio,
-    SleepMilliseconds,
     encode_json,
     one_of,
 )
@@ -143,13 +142,10 @@ class ExperimentBegan(Event, frozen=True):
 class ExperimentBlock(Event, frozen=True):
     """One block of an experiment ended."""
 
-    #: Counted from 1; a round has a block of both values.
+    #: Counted from 1.
     block: Count
-    round: Count
     value: str
-    #: Its steps after settling, the number of them that count, and their mean.
-    first: Count
-    last: Count
+    #: Those of its steps that count, and their mean.
     steps: Count
     step_ms: Milliseconds
     #: The answer so far, as in `ExperimentEnded`.
@@ -446,7 +442,7 @@ class CodeSampled(Event, frozen=True):
 class Slept(Event, frozen=True):
     """The machine was asleep for `slept_ms`; no clock of the run counts that time."""
 
-    slept_ms: SleepMilliseconds
+    slept_ms: Milliseconds
 
 
 class Paused(Event, frozen=True):

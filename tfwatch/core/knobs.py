@@ -75,11 +75,6 @@ class Knob:
         """The name on the screen."""
         return self.name.replace("_", " ")
 
-    @property
-    def option(self) -> str:
-        """The name in options and JSON."""
-        return self.name.replace("_", "-")
-
     def check(self, text: str) -> str:
         """Return a value in its one spelling: `04` is `4`.
 
@@ -241,7 +236,7 @@ def number_of(value: str) -> int | None:
 
 def option_name(knob: str) -> str:
     """Return the knob's name in `--switch` and `--json`: `device-prefetch`."""
-    return KNOBS[knob].option
+    return knob.replace("_", "-")
 
 
 def knob_name(knob: str) -> str:
@@ -284,10 +279,6 @@ class ChangesKnob:
 
 
 # -- why not --------------------------------------------------------------------------------------
-
-#: The setting of TensorFlow's that a strategy has in place of a prefetch at the end of the
-#: pipeline.
-PER_REPLICA = "experimental_per_replica_buffer_size"
 
 
 class Refusal(Enum):

@@ -27,7 +27,6 @@ from tfwatch.core.bounds import (
     Cores,
     Count,
     Knob,
-    MemoryLimit,
     Milliseconds,
     ProcessId,
     StartTime,
@@ -147,12 +146,6 @@ class NotARunError(ValueError):
     user."""
 
 
-class Settings(TypedDict, total=False):
-    """The arguments of a workload."""
-
-    arguments: str
-
-
 class Machine(TypedDict, total=False):
     """The machine; None: there is no limit."""
 
@@ -163,7 +156,7 @@ class Machine(TypedDict, total=False):
     cores_allowed: Cores | None
     #: Types of 16 bits that the CPU has instructions for, `float16` and `bfloat16`; None: unknown.
     cpu_types: list[str] | None
-    memory_limit_bytes: MemoryLimit | None
+    memory_limit_bytes: Bytes | None
 
 
 #: Characters of a name of the model's, and layers of one kind.
@@ -260,7 +253,8 @@ class Manifest(msgspec.Struct, frozen=True):
     #: The threads of the pipeline's own pool (`private_threadpool_size`); None where TensorFlow has
     #: one a core.
     pipeline_threads: Count | None = None
-    settings: Settings = {}
+    #: The `arguments` of a workload.
+    settings: dict[str, str] = {}
     batch_size: Count | None = None
     batch_bytes: Bytes | None = None
     #: The bytes of a batch that a step copies to the device, by element type; empty where none is

@@ -67,7 +67,7 @@ class Launch:
     steps: int | None = None
     switches: tuple[SwitchRequest, ...] = ()
     explain: bool = False
-    settings: dict[str, str | float | bool] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
     trial: ScriptTrial | None = None
 
     def to_text(self) -> str:

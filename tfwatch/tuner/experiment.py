@@ -226,17 +226,13 @@ class _ExperimentJob:
         return [counted_steps(blocks[:rounds]) for blocks in self._blocks]
 
     def _publish_block(self, at: int) -> None:
-        blocks, rows = self._blocks[at], self._blocks[at][-1]
-        times = counted_steps(blocks)[-1]
+        times = counted_steps(self._blocks[at])[-1]
         so_far, _ = evaluate(block_means(self._times()))
         self._driver.publish(
             ExperimentBlock(
                 self._driver.now_ns(),
                 sum(map(len, self._blocks)),
-                len(blocks),
                 self._request.values[at],
-                int(rows["step"][0]),
-                int(rows["step"][-1]),
                 len(times),
                 float(times.mean()),
                 **so_far.event_fields(),

@@ -19,7 +19,7 @@ from tfwatch.judge.effects.wording import answer_text, experiment_progress, kept
 from tfwatch.judge.steps.stalls import Stall, without_own
 
 BEGAN = ExperimentBegan(10, "prefetch", ("off", "4"), 100, 600)
-BLOCK = ExperimentBlock(20, 6, 3, "4", 180, 192, 12, 13.9, 1.6, 1.2, 2.1)
+BLOCK = ExperimentBlock(20, 6, "4", 12, 13.9, 1.6, 1.2, 2.1)
 FASTER = ExperimentEnded(
     30, "prefetch", ("off", "4"), 100, 500, "clear", "faster", 12, 412, "4", 1.68, 1.61, 1.74
 )

@@ -53,10 +53,7 @@ async def test_a_running_experiment_is_shown_and_a_ends_it(tmp_path: Path) -> No
         assert "prefetch off vs 4: block 1" in show.text
         block = {
             "block": 6,
-            "round": 3,
             "value": "4",
-            "first": 160,
-            "last": 170,
             "steps": 11,
             "step_ms": 13.9,
         }

@@ -67,7 +67,7 @@ class RunOptions:
     def launch(self) -> Launch:
         """The requests for the runs."""
         arguments = shlex.join(self.script[1:]) if self.is_workload else ""
-        known: dict[str, str | float | bool] = {"arguments": arguments} if arguments else {}
+        known = {"arguments": arguments} if arguments else {}
         runs_dir = str(self.runs_dir.absolute())
         asked = self.steps, self.switches, self.explain
         return Launch(runs_dir, *asked, known, self.trial)

@@ -8,13 +8,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-#: Folders that the paths of a page for contributors begin in: rooms within a room are named by
-#: themselves.
-_HOME = [
-    ROOT,
-    ROOT / "tfwatch",
-    *(folder.parent for folder in (ROOT / "tfwatch").rglob("__init__.py")),
-]
 _DAY = re.compile(r"\b\d{1,2} [A-Z][a-z]{2} 20\d\d\b")
 INDEX = ROOT / "docs/README.md"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -22,7 +15,9 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 
 @pytest.mark.parametrize(("name", "most"), [("README.md", 150), ("CONTRIBUTING.md", 220)])
 def test_a_first_page_is_short(name: str, most: int) -> None:
-    assert len((ROOT / name).read_text(encoding="utf-8").splitlines()) <= most
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= most
+    assert name == "README.md" or max(map(len, lines)) <= 120
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -48,15 +43,6 @@ def test_nothing_installs_tfwatch_from_an_index_which_has_none() -> None:
 
     assert [path for path in texts if named.search(path.read_text(encoding="utf-8"))] == []
     assert named.search("uv tool install 'tfwatch[tensorflow]'")
-
-
-def test_every_path_of_the_page_for_contributors_exists() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    paths = re.findall(r"(?<![\w./])((?:[\w.]+/)+(?:\w+\.(?:py|md|tsv))?)(?![\w*])", text)
-
-    assert len(paths) > 30
-    assert max(len(line) for line in text.splitlines()) <= 120
-    assert [path for path in paths if not any((folder / path).exists() for folder in _HOME)] == []
 
 
 def test_every_measured_result_has_its_day() -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import subprocess
 import threading
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,7 @@ from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.run import Run, open_run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -125,39 +124,6 @@ def test_rows_beyond_the_memory_limit_are_dropped_and_reported(
     assert len(writer._streams[layout.STEPS]._waiting) == 100 * STEP.itemsize
     assert snapshot.unrecorded
     assert (tmp_path / layout.STEPS).stat().st_size == 0
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    mounted = tmp_path / "small"
-    mounted.mkdir()
-    if (
-        not shutil.which("mount")
-        or subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(mounted)],
-            capture_output=True,
-            check=False,
-        ).returncode
-    ):
-        pytest.skip("mounting a small disk takes Linux and root")
-    yield mounted
-    subprocess.run(["umount", "-l", str(mounted)], check=True)
-
-
-def test_a_real_disk_that_fills(small_disk: Path) -> None:
-    ballast = small_disk / "ballast"
-    ballast.write_bytes(bytes(32 * 1024))
-    rows = plain(3000)
-    (small_disk / "run").mkdir()
-    writer = make_writer(small_disk / "run")
-    for first in range(0, 3000, 250):
-        add_steps(writer, rows[first : first + 250])
-        writer.flush()
-    full = Run(RunFolder(small_disk / "run"), FakeClock(1).clock).read()
-
-    assert (full.unrecorded, full.torn) == ("No space left on device", 0)
-    assert full.steps.tobytes() == rows[: full.steps_total].tobytes()
-    assert os.listdir(small_disk / "run").count(layout.MANIFEST) == 1
 
 
 def test_a_removed_folder_is_reported_and_rows_are_kept_in_memory(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import pytest
@@ -123,24 +124,6 @@ def test_the_log_has_its_last_lines_with_any_bytes(tmp_path: Path) -> None:
     assert log[-3:] == ("line 2999", "\ufffd\ufffd [bold]", "")
 
 
-def test_a_long_log_keeps_its_first_lines_too(tmp_path: Path) -> None:
-    write_run(tmp_path, plain(0))
-    reader = Run(RunFolder(tmp_path), FakeClock(1).clock)
-    heads = []
-    for count in (3, 400, HEAD_LINES + 5, 9000):
-        (tmp_path / layout.LOG).write_text("".join(f"{number}\n" for number in range(count)))
-        snapshot = reader.read()
-        heads.append(len(snapshot.log_head))
-        assert snapshot.log_total == count
-
-    assert heads == [3, 400, HEAD_LINES, HEAD_LINES]
-    assert (snapshot.log_head[0], snapshot.log_head[-1], snapshot.log_tail[-1]) == (
-        "0",
-        "499",
-        "8999",
-    )
-
-
 @pytest.mark.parametrize("count", [0, 3, HEAD_LINES, LOG_LINES + 7, LOG_LINES + HEAD_LINES + 9])
 def test_a_whole_run_has_each_line_of_the_log_once(tmp_path: Path, count: int) -> None:
     write_run(tmp_path, plain(0))
@@ -158,3 +141,14 @@ def test_a_line_without_an_end_is_cut(tmp_path: Path) -> None:
     log = read(tmp_path).log_tail
 
     assert [len(line) for line in log] == [2**22, 2**22, 10_000_000 - 2**23, 5]
+
+
+def test_the_stages_of_the_last_seconds_are_kept(tmp_path: Path) -> None:
+    clock = FakeClock(3600)
+    writer = write_run(tmp_path, plain(3), clock=clock)
+    for second in range(1, 3601):
+        writer.stage(second * 10**9, 0, 0, 5, 1.0, 1.0, math.nan, math.nan, math.nan, 0.5)
+
+    kept = reader_of(writer, clock.clock).read().recent_stages
+
+    assert (kept["at_ns"] // 10**9).tolist() == list(range(3591, 3601))

@@ -49,6 +49,7 @@ def test_written_data_is_read_back(tmp_path: Path) -> None:
     writer = make_writer(tmp_path)
     add_steps(writer, rows)
     writer.sample(5, {"cpu_cores": 1.5, "process_cores": float("nan")})
+    writer.stage(7, 3, 2, 64, 1.5, 4.0, 12.0, 16.0, 4096.0, 1.25)
     writer.progress.append((32, 1, 2, 3, 0.5))
     writer.note("hello")
     writer.describe(device="GPU:0")
@@ -60,6 +61,7 @@ def test_written_data_is_read_back(tmp_path: Path) -> None:
     assert snapshot.steps_total == 1000
     assert snapshot.samples["cpu_cores"].tolist() == [1.5]
     assert np.isnan(snapshot.samples["process_cores"]).all()
+    assert snapshot.stages.tolist() == [(7, 3, 2, 64, 1.5, 4.0, 12.0, 16.0, 4096.0, 1.25)]
     assert snapshot.latest == ProgressNow(32, 1, 2, 3, 0.5)
     assert tuple(snapshot.events) == (Noted(1_000_000_000, "hello"),)
     assert snapshot.manifest.device == "GPU:0"

@@ -240,17 +240,6 @@ def test_a_run_of_another_user_takes_and_gives_no_request(
         append(tmp_path, StopRequest("key"))
 
 
-def test_a_run_on_a_disk_that_shows_another_owner_takes_requests(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Such as NFS with root_squash: there a file of the user's own has that owner too."""
-    user = os.geteuid() + 1
-    monkeypatch.setattr(os, "geteuid", lambda: user)
-    append(tmp_path, StopRequest("key"))
-
-    assert [line.request for line in RequestFile(tmp_path).read()] == [StopRequest("key")]
-
-
 def test_a_folder_that_is_gone_takes_none(tmp_path: Path) -> None:
     with pytest.raises(NoRequestsError, match="folder is gone"):
         append(tmp_path / "run", StopRequest("key"))

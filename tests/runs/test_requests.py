@@ -15,7 +15,6 @@ from tfwatch.core.events import AutopilotBegan, ExperimentBegan, Noted
 from tfwatch.runs.format import REQUESTS
 from tfwatch.runs.requests import (
     LONGEST,
-    BadRequestError,
     NoRequestsError,
     RequestFile,
     StopRequest,
@@ -81,7 +80,7 @@ def test_a_request_is_read_as_it_was_written(request_: Request) -> None:
     ],
 )
 def test_what_is_no_request_is_named(line: bytes) -> None:
-    with pytest.raises(BadRequestError, match="this is no request"):
+    with pytest.raises(ValueError, match="this is no request"):
         decode_request(line)
 
 

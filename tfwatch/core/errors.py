@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
 
+#: Characters of a file's text in a sentence.
+_LONGEST_QUOTE = 200
+
+
 class BadInputError(ValueError):
     """The user's input cannot be used; the message is one sentence for the user."""
 
@@ -37,6 +41,11 @@ def message_of(error: BaseException) -> str:
 def printable(text: str) -> str:
     """Return the text in one line, with a space in place of each control character."""
     return "".join(c if c.isprintable() else " " for c in text)
+
+
+def quoted(value: object) -> str:
+    """Return a value of a file, or an error about it, for a sentence."""
+    return printable(str(value))[:_LONGEST_QUOTE]
 
 
 def name_of_signal(number: int) -> str:

@@ -93,11 +93,7 @@ def _create_folder(writer: RunWriter, runs_dir: Path) -> str:
 
 
 def _make_run_dir(writer: RunWriter, runs_dir: Path) -> Path:
-    """Create the folder of a run, below that of its group where the process is a rank of one.
-
-    Raises:
-        OSError: the runs folder cannot be written.
-    """
+    """Create the folder of a run, below that of its group where the process is a rank of one."""
     membership = find_membership(os.environ, os.uname().nodename)
     if membership is None:
         folder = make_run_dir(runs_dir, writer.manifest().workload, writer.clock)

@@ -228,10 +228,6 @@ class RunFolder:
                 rows = np.frombuffer(data, dtype=row)
         return rows
 
-    def count(self, name: str, newest: int | None) -> int:
-        """Return the number of rows of a binary file before its `newest` ones; 0 for None."""
-        return 0 if newest is None else max(0, len(self.rows(name)) - newest)
-
     def is_gone(self) -> bool:
         """Return whether the folder is gone; an unreadable one may still exist."""
         try:

@@ -34,7 +34,7 @@ from tfwatch.core.bounds import (
     Whole,
     encode_json,
 )
-from tfwatch.core.errors import printable
+from tfwatch.core.errors import quoted
 from tfwatch.core.knobs import (
     LACKING,
     PY_DATASET_KNOBS,
@@ -128,8 +128,6 @@ SOURCES = "sources.json"
 REQUESTS = "requests.jsonl"
 STREAM_TABLES = (STEPS, SAMPLES, PROGRESSES, STAGES, GPUS)
 STREAMS = (*STREAM_TABLES, EVENTS)
-#: Characters of a file's text in a sentence.
-_LONGEST_QUOTE = 200
 #: The rows of the binary files.
 TABLES = {
     STEPS: STEP,
@@ -362,35 +360,22 @@ class Manifest(msgspec.Struct, frozen=True):
             NotARunError: the text is not a manifest, or has another schema.
         """
         try:
-            values = msgspec.json.decode(text, type=dict[str, Any])
-            schema = values["schema"]
-            if schema != SCHEMA:
-                raise NotARunError(f"its schema is {_quoted(schema)}, this tfwatch reads {SCHEMA}")
-            manifest = msgspec.convert(values, Manifest)
+            manifest = msgspec.json.decode(text, type=Manifest)
             _check(manifest)
-        except NotARunError:
-            raise
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise NotARunError(f"its {MANIFEST} cannot be read: {_quoted(error)}") from error
+        except (ValueError, RecursionError) as error:
+            raise NotARunError(f"its {MANIFEST} cannot be read: {quoted(error)}") from error
         return manifest
 
 
-def _quoted(value: object) -> str:
-    """Return a value of the file, or an error about it, for a sentence."""
-    return printable(str(value))[:_LONGEST_QUOTE]
-
-
 def _check(manifest: Manifest) -> None:
-    """Check what the types of the fields do not say.
-
-    Raises:
-        ValueError: a value is out of its bounds; the message is a sentence.
-    """
+    """Raise a ValueError where a value is out of the bounds that the types do not say."""
+    if manifest.schema != SCHEMA:
+        raise ValueError(f"its schema is {manifest.schema}, this tfwatch reads {SCHEMA}")
     for knob, value in manifest.knobs.items():
         check_value(knob, value)
     for name, row in TABLES.items():
         if manifest.tables.get(name) != columns_of(row):
-            raise NotARunError(f"its {name} has other columns than those of this tfwatch")
+            raise ValueError(f"its {name} has other columns than those of this tfwatch")
     for edit in manifest.code:
         if not edit.start <= edit.end <= len(edit.text):
             raise ValueError(f"{edit.place} has no characters {edit.start} to {edit.end}")

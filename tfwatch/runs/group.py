@@ -19,7 +19,7 @@ import msgspec
 
 from tfwatch.core.bounds import Count, StartTime, WallTime, encode_json
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.errors import printable
+from tfwatch.core.errors import quoted
 from tfwatch.runs.folder import RunFolder, read_file
 from tfwatch.runs.format import (
     FOLDER_MODE,
@@ -85,9 +85,7 @@ def read_group_file(folder: Path) -> GroupFile:
         text = read_file(folder / GROUP_FILE, 0, _LARGEST_BYTES)
         return msgspec.json.decode(text, type=GroupFile)
     except (ValueError, RecursionError) as error:
-        raise NotARunError(
-            f"{folder}: its {GROUP_FILE} cannot be read: {printable(str(error))[:200]}"
-        ) from error
+        raise NotARunError(f"{folder}: its {GROUP_FILE} cannot be read: {quoted(error)}") from error
 
 
 def is_group(folder: Path) -> bool:
@@ -313,7 +311,10 @@ def join(runs_dir: Path, membership: Membership, started_s: float, clock: Clock)
         )
     ranks = range(_MOST) if membership.rank is None else (membership.rank,)
     for group in _candidates(runs_dir, membership):
-        made = _make_group(group)
+        made = False
+        with suppress(FileExistsError):  # another rank made it
+            group.mkdir(FOLDER_MODE)
+            made = True
         if not (made or is_own(group)):  # others may put links in the place of its runs
             continue
         if not is_group(group):
@@ -330,11 +331,7 @@ def join(runs_dir: Path, membership: Membership, started_s: float, clock: Clock)
 
 
 def _first_free(folders: Iterator[RankFolder]) -> RankFolder:
-    """Create the first of these folders that nobody has.
-
-    Raises:
-        FileExistsError: all are taken.
-    """
+    """Create the first of these folders that nobody has."""
     for one in folders:
         with suppress(FileExistsError):
             one.folder.mkdir(FOLDER_MODE)
@@ -353,15 +350,6 @@ def _candidates(runs_dir: Path, membership: Membership) -> Iterator[Path]:
     last = numbers[0] if numbers else 0
     for number in (*numbers, *range(last + 1, last + _MOST)):
         yield runs_dir / (stem if number == 1 else f"{stem}-{number}")
-
-
-def _make_group(group: Path) -> bool:
-    """Create the group's folder; return False where another rank did. Its file is written by
-    whoever finds none."""
-    with suppress(FileExistsError):
-        group.mkdir(FOLDER_MODE)
-        return True
-    return False
 
 
 def _is_same_launch(group: Path, started_s: float) -> bool:

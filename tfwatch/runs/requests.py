@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, Union
 import msgspec
 
 from tfwatch.core.bounds import Count, Knob, ProcessId, StartTime, Whole, encode_json, one_of
-from tfwatch.core.errors import printable
+from tfwatch.core.errors import quoted
 from tfwatch.core.events import AUTOMATIC, AUTOPILOT, EXPERIMENT, AnyEvent, decode, encode
 from tfwatch.core.knobs import KNOBS, check_value, option_name
 from tfwatch.runs.format import FILE_MODE, REQUESTS, append_line, belongs_to_user, opened_folder
@@ -44,10 +44,6 @@ _AT_ONCE = 2**16
 BY_USER: Final = ("key", "command", "code")
 BY_TUNER: Final = (EXPERIMENT, AUTOPILOT)
 _By: TypeAlias = Annotated[str, one_of(*BY_USER, *BY_TUNER)]
-
-
-class BadRequestError(ValueError):
-    """A line is no request; the text is a sentence."""
 
 
 class NoRequestsError(OSError):
@@ -113,7 +109,7 @@ def decode_request(line: bytes) -> Request:
     """Read a line.
 
     Raises:
-        BadRequestError: it is no request.
+        ValueError: it is no request; the text is a sentence.
     """
     try:
         request = _DECODER.decode(line)
@@ -122,7 +118,7 @@ def decode_request(line: bytes) -> Request:
         elif isinstance(request, TunerNote) and decode(encode(request.event)) is None:
             raise ValueError("its event has a setting that its knob does not have")
     except (ValueError, RecursionError) as error:
-        raise BadRequestError(f"this is no request: {printable(str(error))[:200]}") from error
+        raise ValueError(f"this is no request: {quoted(error)}") from error
     return request
 
 
@@ -157,12 +153,8 @@ def why_no_requests(folder: Path) -> str:
 
 
 def _open_own(folder: Path, flags: int) -> int:
-    """Open the file of requests, of which nobody else can have written a line.
-
-    Raises:
-        FileNotFoundError: nothing was requested yet. NoRequestsError: it may be written by others,
-        or is no file.
-    """
+    """Open the file of requests, of which nobody else can have written a line; raise
+    FileNotFoundError where nothing was requested yet."""
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         with opened_folder(folder) as place:
@@ -249,7 +241,7 @@ class RequestFile:
             if line.strip():
                 try:
                     yield Line(self.offset, decode_request(line))
-                except BadRequestError as error:
+                except ValueError as error:
                     yield Line(self.offset, None, str(error))
         if len(rest) >= LONGEST:  # no request: what follows in its line is none either
             self.offset += len(rest)
@@ -352,11 +344,7 @@ def parse_settings(text: str) -> tuple[str, tuple[str, str]]:
 
 
 def _knob(name: str) -> str:
-    """Return the knob of a name on the command line.
-
-    Raises:
-        ValueError: there is no such knob.
-    """
+    """Return the knob of a name on the command line."""
     knob = next((knob for knob in KNOBS if option_name(knob) == name), None)
     if knob is None:
         *most, last = map(option_name, KNOBS)

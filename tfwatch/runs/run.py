@@ -25,8 +25,8 @@ from tfwatch.runs.folder import FIRST_S, PATIENCE_S, DiskCall, LateCall, RunFold
 from tfwatch.runs.format import NotARunError, decode_pulse
 from tfwatch.runs.liveness import state_now
 from tfwatch.runs.snapshot import ProgressNow, Snapshot
-from tfwatch.runs.streams import write_own_run
 from tfwatch.runs.sums import EpochSums, TimeSums
+from tfwatch.runs.writer import write_own_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,7 +65,10 @@ class Run:
         self._clock = clock
         self._manifest = source.manifest()
         self._manifest_read_ns = clock.now_ns()
-        self._firsts = {name: source.count(name, newest) for name in layout.STREAM_TABLES}
+        self._firsts = {
+            name: 0 if newest is None else max(0, len(source.rows(name)) - newest)
+            for name in layout.STREAM_TABLES
+        }
         self._offsets = dict.fromkeys((*layout.STREAMS, layout.LOG), 0) | {
             name: first * layout.TABLES[name].itemsize for name, first in self._firsts.items()
         }
@@ -230,8 +233,8 @@ class Run:
 def open_run(path: str | Path, clock: Clock = SYSTEM, newest: int | None = None) -> Snapshot:
     """Read a run folder to its end: of a run that ended, was killed, or is still running.
 
-    A run that this process writes is complete up to now, unless its disk does not respond for 5 s;
-    one of another process lacks at most its last 0.1 s.
+    A run that this process writes is complete up to now; one of another process lacks at most its
+    last 0.1 s.
     newest: read no more than so many of its last rows of each kind; None is all.
 
     Raises:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import struct
 import threading
+import weakref
 from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -28,7 +29,7 @@ from tfwatch.core.events import (
 from tfwatch.core.rows import GPU, SAMPLE, STAGE, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Pulse
-from tfwatch.runs.streams import Stream, WrittenFolder, own_writers, why_not, write_at_start
+from tfwatch.runs.streams import Stream, WrittenFolder, why_not, write_at_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -115,7 +116,6 @@ class RunWriter:
         self._closing = threading.Event()
         self._flush_lock = threading.Lock()
         self._has_flushed = threading.Event()
-        self._is_complete = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tfwatch-writer", daemon=True)
         if folder:
             self.adopt(folder)
@@ -216,7 +216,7 @@ class RunWriter:
         for stream in self._streams.values():
             stream.folder = self._place
         self.folder = folder
-        own_writers[folder.absolute()] = self
+        _own_writers[folder.absolute()] = self
         if self._closing.is_set():
             self.flush()
 
@@ -256,19 +256,6 @@ class RunWriter:
         itself."""
         return self._thread.is_alive() and self._thread is not threading.current_thread()
 
-    def write_now(self) -> None:
-        """Write everything appended so far, from another thread; give up where the disk does not
-        respond for 5 s."""
-        if not self._is_writing:
-            return
-        if self._closing.is_set():
-            self._is_complete.wait(_END_S)
-        elif self._flush_lock.acquire(timeout=_END_S):
-            try:
-                self._write()
-            finally:
-                self._flush_lock.release()
-
     # -- the writer's thread --------------------------------------------------------------------
 
     def _run(self) -> None:
@@ -282,7 +269,6 @@ class RunWriter:
             is_over = self._closing.wait(FLUSH_S)
         self._do(self.take_requests)
         self._do(self.flush)
-        self._is_complete.set()
         self._do(self.after_last_flush)
 
     def _do(self, work: Callable[[], None]) -> None:
@@ -292,19 +278,16 @@ class RunWriter:
     def flush(self) -> None:
         """Write everything appended so far to disk, or keep it in memory where that fails. Never
         raises."""
-        with self._flush_lock:
-            self._write()
-
-    def _write(self) -> None:
         parts = (
             self._append_progress,
             self._append_rows,
             self._write_streams,
             self._write_small_files,
         )
-        self._report_recording(next(filter(None, [_run_part(part) for part in parts]), ""))
+        with self._flush_lock:
+            self._report_recording(next(filter(None, [_run_part(part) for part in parts]), ""))
 
-    def _append_progress(self) -> str:
+    def _append_progress(self) -> None:
         # The screen of an ended run may stay open for long before the writer is closed.
         is_over = self._closing.is_set() or self._ended_ns is not None
         until_ns = self.now_ns() if self._ended_ns is None else min(self.now_ns(), self._ended_ns)
@@ -313,16 +296,11 @@ class RunWriter:
         self._events.extendleft(reversed(events))
         if row:
             self._rows[layout.PROGRESSES].append(row)
-        return ""
 
-    def _append_rows(self) -> str:
+    def _append_rows(self) -> None:
         self._rows[layout.EVENTS].extend(map(_line, _take_all(self._events)))
         for name, rows in self._rows.items():
             self._streams[name].add(b"".join(_take_all(rows)))
-        self._append_pulse()
-        return ""
-
-    def _append_pulse(self) -> None:
         self._seq = (self._seq + 1) & 0xFFFFFFFF
         phase, since_ns, step, epoch, detail = self.status
         busy_since_ns, code = self.current_code
@@ -363,11 +341,22 @@ class RunWriter:
         self.event(self.lost or RecordingResumed(now))
 
 
-def _run_part(part: Callable[[], str]) -> str:
+#: The writers of this process, by folder.
+_own_writers: weakref.WeakValueDictionary[Path, RunWriter] = weakref.WeakValueDictionary()
+
+
+def write_own_run(folder: Path) -> None:
+    """Write everything appended so far to the run in a folder, where this process writes it."""
+    writer = _own_writers.get(folder.absolute())
+    if writer and writer._is_writing:
+        writer.flush()
+
+
+def _run_part(part: Callable[[], str | None]) -> str:
     """Run a part of a flush; return why it failed, empty where it did not."""
     why: list[str] = []
     with fails_open(why.append):
-        return part()
+        return part() or ""
     return why[0]
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import functools
 import signal
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from tfwatch.core.errors import fails_open, reason
@@ -134,6 +138,26 @@ def test_an_exception_of_a_trace_function_passes_through() -> None:
     assert not words
 
 
+def test_an_exception_that_another_thread_sets_passes_through() -> None:
+    words: list[str] = []
+    this = ctypes.c_ulong(threading.get_ident())
+    arrive = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    with (
+        pytest.raises(_TooLateError),
+        fails_open(words.append),
+        contextlib.ExitStack() as frames_of_pythons_own,
+    ):
+        frames_of_pythons_own.callback(arrive, this, ctypes.py_object(_TooLateError))
+    assert not words
+
+
+def test_an_exception_of_what_the_user_gave_is_published_also_if_its_class_is_the_users() -> None:
+    words: list[str] = []
+    with fails_open(words.append):
+        _raise(_TooLateError("a length that raises"))
+    assert words == ["_TooLateError: a length that raises"]
+
+
 class Mute(Exception):
     def __str__(self) -> str:
         raise ValueError("no text")
@@ -149,3 +173,14 @@ class Mute(Exception):
 )
 def test_an_error_is_described_by_class_and_message(error: Exception, words: str) -> None:
     assert reason(error) == words
+
+
+def test_an_error_of_the_reader_of_files_is_no_interrupt() -> None:
+    """Its class is of a package, and no code of the user's runs where it is raised."""
+    words: list[str] = []
+    with fails_open(words.append):
+        try:
+            msgspec.json.decode(b"{")
+        except msgspec.DecodeError as error:
+            raise ValueError("cannot be read") from error
+    assert words

@@ -190,17 +190,18 @@ def test_bad_lines_are_noted_once_and_skipped(run: Taken) -> None:
     assert note.text.startswith("a line of the requests is skipped: this is no request")
 
 
-def test_a_flood_is_taken_in_parts(run: Taken) -> None:
+def test_a_flood_is_cut_and_later_requests_are_taken(run: Taken) -> None:
     flood = [switch("prefetch", str(number % 1024 + 1)) for number in range(3000)]
     data = b"".join(encode_request(request) for request in flood)
     (run.folder / REQUESTS).write_bytes(data)
     (run.folder / REQUESTS).chmod(0o600)
 
-    (first,) = run.taken()
-    taken = [one for _ in range(9) for one in run.taken()]
-
-    assert first != flood[-1]
-    assert taken[-1] == flood[-1]
+    assert len(run.taken()) == 1
+    (note,) = run.events(Noted)
+    assert note.text == "requests are skipped: too many in a second"
+    run.clock.at_s += 1.0
+    append(run.folder, switch("workers", "4"))
+    assert run.taken() == [switch("workers", "4")]
 
 
 def test_a_strangers_file_is_noted_once_and_gives_nothing(run: Taken) -> None:

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from tests.judge.step_rows import plain
@@ -102,6 +103,35 @@ def test_implausible_rows_are_counted_and_left_out(tmp_path: Path) -> None:
     assert snapshot.time_sums.end_s == pytest.approx(0.2)
 
 
+@pytest.mark.parametrize(("column", "value"), [("start_ns", 7200 * 10**9), ("compute_ms", 1e8)])
+def test_a_step_that_ends_later_than_the_run_is_left_out(
+    tmp_path: Path, column: str, value: float
+) -> None:
+    write_run(tmp_path, plain(10), clock=FakeClock(1))
+    rows = plain(10)
+    rows[column][-1] = value
+    rows.tofile(tmp_path / layout.STEPS)
+
+    snapshot = read(tmp_path)
+
+    assert (snapshot.steps_total, snapshot.torn, len(snapshot.steps)) == (10, 1, 9)
+    assert snapshot.steps_between(1, 10)["step"].tolist() == list(range(1, 10))
+    assert snapshot.time_sums.end_s == pytest.approx(0.18)
+
+
+@pytest.mark.parametrize("name", [layout.SAMPLES, layout.PROGRESSES, layout.GPUS])
+def test_a_row_that_is_later_than_the_run_is_left_out(tmp_path: Path, name: str) -> None:
+    write_run(tmp_path, plain(1), clock=FakeClock(1))
+    rows = np.zeros(2, layout.TABLES[name])
+    rows["at_ns"] = 10**9, 7200 * 10**9
+    rows.tofile(tmp_path / name)
+
+    snapshot = read(tmp_path)
+
+    tables = (snapshot.samples, snapshot.progress, snapshot.gpus)
+    assert sum(table["at_ns"].tolist() == [10**9] for table in tables) == 1
+
+
 def make_hole(path: Path) -> None:
     path.touch()
     os.truncate(path, 2**42)
@@ -163,6 +193,19 @@ def test_a_manifest_damaged_during_the_run_changes_nothing(tmp_path: Path) -> No
         clock.at_s += 2
         (tmp_path / layout.MANIFEST).write_text(text)
         assert reader.read().manifest == manifest
+
+
+def test_a_run_with_an_unreadable_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path, plain(10))
+    closed = {tmp_path / layout.STEPS, tmp_path / layout.EVENTS}
+    monkeypatch.setattr(os, "access", lambda path, _mode: path not in closed)
+
+    with pytest.raises(
+        NotARunError, match=r"no permission to read its steps.bin and events.jsonl$"
+    ):
+        opened(tmp_path)
 
 
 def test_a_missing_folder_is_not_a_run(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import os
 import shutil
 import threading
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.runs.folders import (
     FakeClock,
     add_steps,
     kinds,
+    make_manifest,
     make_writer,
     read_back,
 )
@@ -27,6 +29,7 @@ from tfwatch.runs import format as layout
 from tfwatch.runs import streams
 from tfwatch.runs.folder import RunFolder
 from tfwatch.runs.run import Run, open_run
+from tfwatch.runs.writer import RunWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -179,3 +182,21 @@ def test_no_descriptor_stays_open_that_a_program_could_close_and_reuse(tmp_path:
     writer.flush()
 
     assert len(os.listdir("/dev/fd")) == before
+
+
+def test_the_pulse_is_written_where_the_folder_takes_no_new_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader takes rows up to the pulse."""
+    clock = FakeClock(1)
+    writer = RunWriter(tmp_path, make_manifest(), clock.clock)
+    writer.flush()
+    refuse = Mock(side_effect=PermissionError(errno.EACCES, "no new file"))
+    monkeypatch.setattr(layout, "write_atomically", refuse)
+    clock.at_s = 200
+    writer.describe(device="CPU")
+    add_steps(writer, plain(9000))
+    writer.flush()
+
+    assert refuse.called
+    assert len(open_run(tmp_path, clock.clock).steps) == 9000

@@ -12,6 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 from tfwatch.core.events import AutopilotBegan, ExperimentBegan, Noted
+from tfwatch.runs import requests
 from tfwatch.runs.format import REQUESTS
 from tfwatch.runs.requests import (
     LONGEST,
@@ -186,6 +187,19 @@ def test_a_request_that_is_too_long_is_not_appended(tmp_path: Path) -> None:
     with pytest.raises(NoRequestsError, match="at most 4096 bytes"):
         append(tmp_path, note)
     assert not (tmp_path / REQUESTS).exists()
+
+
+def test_the_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "MOST_BYTES", 90)
+    file = RequestFile(tmp_path)
+    for _ in range(4):
+        append(tmp_path, StopRequest("key"))
+    assert len(file.read()) == 4
+
+    with pytest.raises(NoRequestsError, match="too many requests"):
+        append(tmp_path, StopRequest("key"))
+    with pytest.raises(NoRequestsError, match="too many requests"):
+        file.read()
 
 
 def _link(folder: Path) -> None:

@@ -69,11 +69,21 @@ def warn_once(sentence: str) -> None:
     warn_user(sentence)
 
 
+#: Packages whose code runs in tfwatch's own work, beside what the user gives it.
+_OWN_WORK = {
+    "absl", "builtins", "google", "keras", "msgspec", "numpy", "psutil", "pynvml", "tensorflow",
+    "tfwatch",
+}  # fmt: skip
+
+
 def is_interrupt(error: BaseException) -> bool:
-    """Return whether an exception was raised into running code by a handler of the user's.
+    """Return whether an exception was raised into running code: by a handler of the user's, or by
+    another thread.
 
     Python gives a signal handler, a trace and a profile function the frame that it interrupts,
-    which no other function gets. Not known is a handler that takes no arguments from C.
+    which no other function gets. An exception that another thread sets has no frame of its own: it
+    is known by its class, of the user's code. Not known is one of a class of Python's own or of
+    tfwatch's packages, and a handler that takes no arguments from C.
     """
     interrupted, trace = None, error.__traceback__
     while trace is not None:
@@ -81,7 +91,7 @@ def is_interrupt(error: BaseException) -> bool:
         if interrupted is not None and any(one is interrupted for one in _arguments(frame)):
             return True
         interrupted, trace = frame, trace.tb_next
-    return False
+    return interrupted is not None and _is_set_by_thread(type(error), interrupted)
 
 
 def _arguments(frame: FrameType) -> Iterator[object]:
@@ -95,6 +105,23 @@ def _arguments(frame: FrameType) -> Iterator[object]:
             yield from value
         else:
             yield value
+
+
+def _is_set_by_thread(kind: type[BaseException], innermost: FrameType) -> bool:
+    """Return whether an exception of the user's own class was raised where no code of the user's
+    runs."""
+    module = sys.modules.get(kind.__module__)
+    is_python = module is not None and (getattr(module, "__file__", None) or ".py").endswith(".py")
+    return (
+        is_python
+        and not _is_own_work(kind.__module__)
+        and _is_own_work(innermost.f_globals.get("__name__", ""))
+    )
+
+
+def _is_own_work(module: str) -> bool:
+    package = module.partition(".")[0]
+    return package in _OWN_WORK or package in sys.stdlib_module_names
 
 
 #: TensorFlow raises a TypeError of its own from whatever is raised while it binds arguments.

@@ -225,13 +225,14 @@ def chosen(rows: Rows, mask: NDArray[np.bool_]) -> Rows:
     return rows_chosen
 
 
-def clean_rows(rows: Rows) -> Rows:
+def clean_rows(rows: Rows, latest_ns: int = LATEST_NS) -> Rows:
     """Return the plausible rows of a table with `at_ns`, with NaN for each implausible figure.
 
-    A damaged file can hold any bytes. Signalling NaNs, at which arithmetic warns, become plain
-    ones. The figures of `PROGRESS` are the model's own and have no limit.
+    latest_ns: the end of the run. A damaged file can hold any bytes. Signalling NaNs, at which
+    arithmetic warns, become plain ones. The figures of `PROGRESS` are the model's own and have no
+    limit.
     """
-    rows = chosen(rows, rows["at_ns"] < LATEST_NS)
+    rows = chosen(rows, rows["at_ns"] < latest_ns)
     largest = math.inf if "loss" in (rows.dtype.names or ()) else LARGEST_FIGURE
     with np.errstate(invalid="ignore"):
         for name in rows.dtype.names or ():
@@ -241,19 +242,23 @@ def clean_rows(rows: Rows) -> Rows:
     return rows
 
 
-def plausible_rows(rows: Rows) -> Rows:
+def plausible_rows(rows: Rows, latest_ns: int = LATEST_NS) -> Rows:
     """Return the plausible rows of `STEP`: the same rows where all are, as a copy of ten million
     takes 360 MB."""
-    good = plausible(rows)
+    good = plausible(rows, latest_ns)
     return rows if good.all() else chosen(rows, good)
 
 
-def plausible(rows: Rows) -> NDArray[np.bool_]:
+def plausible(rows: Rows, latest_ns: int = LATEST_NS) -> NDArray[np.bool_]:
     """Return a mask of the plausible rows of `STEP`: a damaged file, or a dropped stretch, holds
-    others too."""
-    good = (rows["step"] > 0) & (rows["start_ns"] < LATEST_NS)
+    others too.
+
+    latest_ns: the end of the run; no part of a step lasts longer than the run.
+    """
+    good = (rows["step"] > 0) & (rows["start_ns"] < latest_ns)
+    longest_ms = min(latest_ns / 1e6, LONGEST_MS)
     for name in ("wait_ms", "dispatch_ms", "compute_ms", "host_ms"):
-        good &= (rows[name] >= 0) & (rows[name] <= LONGEST_MS)
+        good &= (rows[name] >= 0) & (rows[name] <= longest_ms)
     copies = rows["copy_ms"]
     good &= np.isnan(copies) | ((copies >= 0) & (copies <= rows["compute_ms"]))
     return good

@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
+from tfwatch.core.clock import RateLimit
 from tfwatch.core.events import (
     AutopilotBegan,
     AutopilotEnded,
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 NO_FIT = "no fit runs at the moment"
 OWN_LOOP = "the loop is the script's own: it can be followed, not changed"
+#: Lines that are taken a second on average, and at once; more are skipped.
+_LINES_PER_S, _LINES_AT_ONCE = 20.0, 100.0
 #: A run that has ended looks so often for the end of the tuner's job, seconds apart.
 _MOST_LAST_LOOKS, _LAST_LOOK_S = 20, 0.05
 #: Later than the end of any line.
@@ -155,6 +158,7 @@ class RequestTaker:
         self._file: RequestFile | None = None
         #: The offset after the user's last request for each knob.
         self._user_ends: dict[str, int] = {}
+        self._rate = RateLimit(_LINES_AT_ONCE, _LINES_PER_S)
         self._noted: set[str] = set()
         self._tuner: tuple[int, float] | None = None
         self._tuner_due_ns = 0
@@ -179,10 +183,12 @@ class RequestTaker:
         try:
             self._record_code()
             for line in self._file.read():
-                if line.request:
+                if line.request is None:
+                    self._note_once("line", f"a line of the requests is skipped: {line.problem}")
+                elif self._rate.take(self._writer.now_ns()):
                     self.accept(line.request, line.end)
                 else:
-                    self._note_once("line", f"a line of the requests is skipped: {line.problem}")
+                    self._note_once("rate", "requests are skipped: too many in a second")
         except NoRequestsError as error:
             self._note_once("file", str(error))
         self._look_for_tuner()

@@ -208,7 +208,8 @@ class RunFolder:
         """Read run.json.
 
         Raises:
-            NotARunError: it is missing, or this tfwatch cannot read it.
+            NotARunError: it is missing, this tfwatch cannot read it, or a file of the run is not
+            readable.
         """
         with self._asks():
             return self._read_manifest()
@@ -256,7 +257,11 @@ class RunFolder:
                 )
             with _opened(self._folder / layout.MANIFEST) as file:
                 text = os.read(file, _LONGEST_MANIFEST)
-            return Manifest.decode(text.decode(errors="replace"))
+            manifest = Manifest.decode(text.decode(errors="replace"))
+            paths = [one for name in layout.STREAMS if (one := self._folder / name).exists()]
+            if closed := [one.name for one in paths if not os.access(one, os.R_OK)]:
+                raise NotARunError(f"no permission to read its {' and '.join(closed)}")
+            return manifest
         except NotARunError as error:
             raise NotARunError(f"{self._folder}: {error}") from error
         except OSError as error:

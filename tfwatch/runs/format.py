@@ -465,6 +465,15 @@ def _cut(text: str, column: str) -> bytes:
     return text.encode(errors="replace")[: PULSE[column].itemsize].decode(errors="ignore").encode()
 
 
+#: Rows are written with the pulse, at most so long before it: a process is killed between both.
+_PULSE_LATE_NS = 60 * 10**9
+
+
+def latest_row_ns(pulse: Pulse | None) -> int:
+    """Return the time up to which a run with this pulse can have rows."""
+    return min(pulse.now_ns + _PULSE_LATE_NS, LATEST_NS) if pulse else LATEST_NS
+
+
 def decode_pulse(data: bytes) -> Pulse | None:
     """Return the pulse of a row's bytes; None where there is none yet or the row is torn."""
     if len(data) < PULSE.itemsize:

@@ -38,8 +38,10 @@ if TYPE_CHECKING:
 
 #: The longest line with its end, bytes: it is appended with one write.
 LONGEST = 4096
-#: Bytes that one look at the file reads: a flood of requests takes no time of a training.
-_AT_ONCE = 2**16
+#: Bytes that one look at the file reads.
+_AT_ONCE = 2**20
+#: The file's size, bytes, from which on requests are neither appended nor taken.
+MOST_BYTES = 16 * 2**20
 #: The origins of a user's request, and of the tuner's.
 BY_USER: Final = ("key", "command", "code")
 BY_TUNER: Final = (EXPERIMENT, AUTOPILOT)
@@ -134,6 +136,8 @@ def append(folder: Path, request: Request) -> None:
         raise NoRequestsError(f"a request has at most {LONGEST} bytes")
     fd = _open_own(folder, os.O_RDWR | os.O_APPEND | os.O_CREAT)
     try:
+        if os.fstat(fd).st_size > MOST_BYTES:
+            raise NoRequestsError("the run has had too many requests, and takes no more")
         append_line(fd, line)
     except OSError as error:
         raise _in_words(error) from error
@@ -217,7 +221,8 @@ class RequestFile:
         there are none.
 
         Raises:
-            NoRequestsError: it is not this user's alone, or cannot be read.
+            NoRequestsError: it is not this user's alone, cannot be read, or has more than
+            `MOST_BYTES`.
         """
         return list(self._lines(self._read_new()))
 
@@ -225,9 +230,12 @@ class RequestFile:
         with suppress(FileNotFoundError):
             fd = _open_own(self._folder, os.O_RDONLY)
             try:
-                if not is_skipped:
+                if is_skipped:
+                    self.offset = os.fstat(fd).st_size
+                elif self.offset > MOST_BYTES:
+                    raise NoRequestsError("there were too many requests: no more are taken")
+                else:
                     return os.pread(fd, _AT_ONCE, self.offset)
-                self.offset = os.fstat(fd).st_size
             except OSError as error:
                 raise _in_words(error) from error
             finally:

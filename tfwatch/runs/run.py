@@ -112,16 +112,19 @@ class Run:
     def read(self) -> Snapshot:
         """Read the new data and return the present state."""
         self._refresh_manifest()
+        self._read_pulse()
         while len(rows := self._rows(layout.STEPS)):
             self._add_steps(rows)
         for name, table in self._tables.items():
             while len(rows := self._rows(name)):
-                table.extend(clean_rows(rows))
+                table.extend(clean_rows(rows, self._latest_ns))
         for data in self._new(layout.EVENTS):
             for line in self._splitter.split(data):
                 self._add_event(line)
         while len(rows := self._rows(layout.STAGES)):
-            self._stages = newest_rows(self._stages, clean_rows(rows), MAX_STAGE_ROWS)
+            self._stages = newest_rows(
+                self._stages, clean_rows(rows, self._latest_ns), MAX_STAGE_ROWS
+            )
         for data in self._new(layout.LOG):
             self._log.add(data)
         return self._snapshot()
@@ -142,12 +145,11 @@ class Run:
             return newest[first - 1 - older : max(last - older, 0)].copy()
         start, length = (first - 1) * itemsize, max(last - first + 1, 0) * itemsize
         rows = layout.rows_of(layout.STEPS, self._source.read(layout.STEPS, start, length))
-        return rows[plausible(rows)]
+        return rows[plausible(rows, self._latest_ns)]
 
     def _snapshot(self) -> Snapshot:
-        newest = decode_pulse(self._source.read(layout.PULSES, 0, 4096))
-        self._pulse = pulse = newest or self._pulse
-        is_gone = newest is None and self._source.folder is not None and self._source.is_gone()
+        has_pulse, pulse = self._read_pulse(), self._pulse
+        is_gone = not has_pulse and self._source.folder is not None and self._source.is_gone()
         events, recent = self._events.view(), self._recent
         ended = events.newest(RunEnded)
         life, now_s, silent_s = state_now(
@@ -188,7 +190,7 @@ class Run:
     # -- reading ------------------------------------------------------------------------------
 
     def _add_steps(self, rows: Rows) -> None:
-        mask = plausible(rows)
+        mask = plausible(rows, self._latest_ns)
         good = rows if mask.all() else rows[mask]
         self._total += len(rows)
         self._torn += len(rows) - len(good)
@@ -210,6 +212,16 @@ class Run:
         rows = layout.rows_of(name, self._source.read(name, self._offsets[name], _CHUNK))
         self._offsets[name] += rows.nbytes
         return rows
+
+    def _read_pulse(self) -> bool:
+        """Read the pulse; return False where there is none, and the one before it still applies."""
+        newest = decode_pulse(self._source.read(layout.PULSES, 0, 4096))
+        self._pulse = newest or self._pulse
+        return newest is not None
+
+    @property
+    def _latest_ns(self) -> int:
+        return layout.latest_row_ns(self._pulse)
 
     def _new(self, name: str) -> Iterator[bytes]:
         while data := self._source.read(name, self._offsets[name], _CHUNK):
@@ -233,8 +245,8 @@ class Run:
 def open_run(path: str | Path, clock: Clock = SYSTEM, newest: int | None = None) -> Snapshot:
     """Read a run folder to its end: of a run that ended, was killed, or is still running.
 
-    A run that this process writes is complete up to now; one of another process lacks at most its
-    last 0.1 s.
+    A run that this process writes is complete up to now, unless its disk does not respond for 5 s;
+    one of another process lacks at most its last 0.1 s.
     newest: read no more than so many of its last rows of each kind; None is all.
 
     Raises:

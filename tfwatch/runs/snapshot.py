@@ -111,12 +111,12 @@ class Snapshot:
     @cached_property
     def steps(self) -> Rows:
         """All plausible rows of `core.rows.STEP`: where all are, a read-only view of the file."""
-        return plausible_rows(self._rows(layout.STEPS))
+        return plausible_rows(self._rows(layout.STEPS), layout.latest_row_ns(self.pulse))
 
     @cached_property
     def stages(self) -> Rows:
         """All rows of `core.rows.STAGE`."""
-        return clean_rows(self._rows(layout.STAGES))
+        return clean_rows(self._rows(layout.STAGES), layout.latest_row_ns(self.pulse))
 
     @cached_property
     def epochs(self) -> Rows:

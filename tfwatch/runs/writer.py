@@ -319,7 +319,7 @@ class RunWriter:
             return ""
         unwritten, self._stale_manifest = self._stale_manifest, False
         try:
-            # First: the folder may take no new file.
+            # First: a folder may take no new file, and rows are read up to the pulse.
             write_at_start(self._place, layout.PULSES, self._pulse)
             if unwritten:
                 with self._place.opened() as place:
@@ -346,9 +346,11 @@ _own_writers: weakref.WeakValueDictionary[Path, RunWriter] = weakref.WeakValueDi
 
 
 def write_own_run(folder: Path) -> None:
-    """Write everything appended so far to the run in a folder, where this process writes it."""
+    """Write everything appended so far to the run in a folder, where this process writes it; give
+    up where the disk does not respond for 5 s."""
     writer = _own_writers.get(folder.absolute())
-    if writer and writer._is_writing:
+    if writer and writer._is_writing and writer._flush_lock.acquire(timeout=_END_S):
+        writer._flush_lock.release()
         writer.flush()
 
 

@@ -25,8 +25,8 @@ from tfwatch.runs.folder import FIRST_S, PATIENCE_S, DiskCall, LateCall, RunFold
 from tfwatch.runs.format import NotARunError, decode_pulse
 from tfwatch.runs.liveness import state_now
 from tfwatch.runs.snapshot import ProgressNow, Snapshot
+from tfwatch.runs.streams import write_own_run
 from tfwatch.runs.sums import EpochSums, TimeSums
-from tfwatch.runs.writer import write_own_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

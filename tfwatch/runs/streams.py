@@ -6,8 +6,9 @@ A stream keeps its bytes in memory while the disk does not take them.
 from __future__ import annotations
 
 import os
+import weakref
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfwatch.runs.format import FILE_MODE, opened_folder
 
@@ -137,3 +138,13 @@ def write_at_start(folder: WrittenFolder, name: str, data: bytes) -> None:
         os.write(fd, data)
     finally:
         os.close(fd)
+
+
+#: The `RunWriter`s of this process, by folder.
+own_writers: weakref.WeakValueDictionary[Path, Any] = weakref.WeakValueDictionary()
+
+
+def write_own_run(folder: Path) -> None:
+    """Write everything appended so far to the run in a folder, if this process writes it."""
+    if writer := own_writers.get(folder.absolute()):
+        writer.write_now()

@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 import struct
 import threading
-import weakref
 from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -29,7 +28,7 @@ from tfwatch.core.events import (
 from tfwatch.core.rows import GPU, SAMPLE, STAGE, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Pulse
-from tfwatch.runs.streams import Stream, WrittenFolder, why_not, write_at_start
+from tfwatch.runs.streams import Stream, WrittenFolder, own_writers, why_not, write_at_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -216,7 +215,7 @@ class RunWriter:
         for stream in self._streams.values():
             stream.folder = self._place
         self.folder = folder
-        _own_writers[folder.absolute()] = self
+        own_writers[folder.absolute()] = self
         if self._closing.is_set():
             self.flush()
 
@@ -255,6 +254,13 @@ class RunWriter:
         """True while the writer's thread runs, and this is not that thread: it cannot wait for
         itself."""
         return self._thread.is_alive() and self._thread is not threading.current_thread()
+
+    def write_now(self) -> None:
+        """Write everything appended so far, from another thread; give up where the disk does not
+        respond for 5 s."""
+        if self._is_writing and self._flush_lock.acquire(timeout=_END_S):
+            self._flush_lock.release()
+            self.flush()
 
     # -- the writer's thread --------------------------------------------------------------------
 
@@ -339,19 +345,6 @@ class RunWriter:
         now = self.now_ns()
         self.lost = RecordingLost(now, why, self.status[2]) if why else None
         self.event(self.lost or RecordingResumed(now))
-
-
-#: The writers of this process, by folder.
-_own_writers: weakref.WeakValueDictionary[Path, RunWriter] = weakref.WeakValueDictionary()
-
-
-def write_own_run(folder: Path) -> None:
-    """Write everything appended so far to the run in a folder, where this process writes it; give
-    up where the disk does not respond for 5 s."""
-    writer = _own_writers.get(folder.absolute())
-    if writer and writer._is_writing and writer._flush_lock.acquire(timeout=_END_S):
-        writer._flush_lock.release()
-        writer.flush()
 
 
 def _run_part(part: Callable[[], str | None]) -> str:
